@@ -1,0 +1,48 @@
+"""Runs a command from the source tree with nothing installed: builds the C extension in place and sets PYTHONPATH.
+
+    python tools/run_in_tree.py python -m pytest packages/capture/tests
+"""
+
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+CAPTURE = ROOT / "packages" / "capture"
+
+
+def build_extension() -> None:
+    """Compiles packages/capture/csrc into the package folder when a source is newer than the product."""
+    sources = sorted((CAPTURE / "csrc").glob("*.c"))
+    if not sources:
+        return
+    product = CAPTURE / "src" / "tracework_capture" / ("_C" + sysconfig.get_config_var("EXT_SUFFIX"))
+    newest = max(p.stat().st_mtime for p in (CAPTURE / "csrc").iterdir())
+    if product.exists() and product.stat().st_mtime >= newest:
+        return
+    part = product.with_suffix(f".part{os.getpid()}")
+    command = [os.environ.get("CC", "gcc"), "-shared", "-fPIC", "-O2", "-g", "-std=c11", "-Wall", "-Wno-unused-function"]
+    command += [f"-I{sysconfig.get_paths()['include']}", *map(str, sources), "-o", str(part)]
+    print("building", product.name, file=sys.stderr)
+    subprocess.run(command, check=True)
+    part.replace(product)
+
+
+def main() -> int:
+    if len(sys.argv) < 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    build_extension()
+    folders = [str(p) for p in sorted((ROOT / "packages").glob("*/src"))]
+    inherited = os.environ.get("PYTHONPATH")
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(folders + ([inherited] if inherited else [])))
+    command = sys.argv[1:]
+    if command[0] in ("python", "python3"):
+        command[0] = sys.executable
+    return subprocess.call(command, env=environment)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
