@@ -1,0 +1,1 @@
+"""How Python objects are modelled while a frame is traced; the table is values/wrap.py."""
