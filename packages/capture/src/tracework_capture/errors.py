@@ -1,0 +1,197 @@
+"""The CaptureError tree, and BREAK_REASONS: why capture stopped, and what to do about it.
+
+The user's mistakes and what capture cannot do are CaptureError; BreakGraph, SkipFrame and RestartCapture steer the interpreter
+and never reach the user.
+"""
+
+import linecache
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = [
+    "BREAK_REASONS", "BreakGraph", "BreakReason", "CaptureError", "GuardBuildError", "InternalCaptureError", "RecompileLimitError",
+    "RestartCapture", "SkipFrame", "Unsupported", "UserLocation", "excerpt",
+]
+
+
+@dataclass(frozen=True)
+class BreakReason:
+    """What happened, why capture cannot go on, and what the user can do."""
+
+    what: str
+    why: str
+    cure: str
+
+
+BREAK_REASONS: dict[str, BreakReason] = {
+    "data_dependent_branch": BreakReason(
+        "a branch depends on a tensor's data", "which way it goes is known only when the graph has run",
+        "use torch.where or torch.cond, or move the branch out of the compiled function"),
+    "tensor_to_python": BreakReason(
+        "a tensor's data becomes a Python value (item, tolist, int, float, bool)", "the value is known only when the graph has run",
+        "keep it a tensor, or compute it outside the compiled function"),
+    "tensor_to_numpy": BreakReason(
+        "a tensor is handed to NumPy", "NumPy code is not part of the graph", "use the torch function instead"),
+    "dynamic_output_shape": BreakReason(
+        "an operator's output size depends on data", "sizes must be known, or be expressions of input sizes, while capturing",
+        "use a form with a fixed size (torch.where with three arguments, masks)"),
+    "call_unknown": BreakReason(
+        "a call of something that capture does not model", "it is C code or an object whose behaviour is unknown",
+        "replace it by torch operations, or wrap it with tracework.disable or torch.library.custom_op"),
+    "call_disabled": BreakReason(
+        "a call of a function marked to run as plain Python", "the user, or the library, disabled compilation of it",
+        "remove the mark, or call it outside the compiled function"),
+    "call_skipped": BreakReason(
+        "a call into a module that is not captured", "TRACE_POLICY lists it as run plainly",
+        "call it outside the compiled function"),
+    "attribute_unknown": BreakReason(
+        "an attribute of an object that capture does not model", "reading it could run arbitrary code",
+        "read it outside the compiled function and pass the value in"),
+    "operation_unknown": BreakReason(
+        "an operation on values that capture does not model", "its result is not known", "rewrite it, or move it out"),
+    "opcode_unsupported": BreakReason(
+        "a bytecode instruction without a handler", "this Python construct is not modelled yet", "rewrite the construct, or move it out"),
+    "print": BreakReason(
+        "output is written while capturing", "it must happen in order, when the program runs", "remove it or accept the break"),
+    "side_effect_unknown": BreakReason(
+        "a change of an object that cannot be replayed", "the object is not reachable from the frame",
+        "return the new value instead of changing an object"),
+    "exception": BreakReason(
+        "an exception that leaves the captured part", "exceptions are raised by plain Python", "check the condition before the call"),
+    "generator": BreakReason(
+        "a generator or coroutine frame", "it is resumed from outside", "consume it inside the compiled function"),
+    "context_unknown": BreakReason(
+        "a with-statement over a manager that capture does not model", "its enter and exit are unknown", "move it out"),
+    "import": BreakReason("an import that runs code", "the module is not loaded yet", "import it at the top of the file"),
+    "random_state": BreakReason(
+        "Python's or NumPy's random state is used", "each call must draw anew", "use torch's random functions"),
+    "backend_refused": BreakReason(
+        "the backend refused the graph", "see the chained error", "report it, or mark the function with tracework.disable"),
+    "fake_failed": BreakReason(
+        "an operator could not be run on fake tensors", "its shape rule failed or is missing",
+        "check the operator's arguments; register a fake implementation for a custom operator"),
+    "recursion": BreakReason(
+        "a call nests too deeply to be inlined", "the limit of inlining was reached", "call it outside the compiled function"),
+    "explicit": BreakReason("graph_break() was called", "the program asks for it", "remove the call"),
+    "builtin_unsupported": BreakReason(
+        "a builtin called with values it is not modelled for", "the result would be unknown", "rewrite the call with torch functions"),
+    "iterator_unsupported": BreakReason(
+        "an iterator that capture does not model", "its next value is unknown", "iterate over a list, tuple, dict, range or tensor"),
+    "class_building": BreakReason("a class statement", "class bodies run arbitrary code", "define the class outside"),
+    "tensor_subclass": BreakReason(
+        "a tensor subclass that capture does not model", "its __torch_function__ may do anything", "pass a plain tensor"),
+    "autograd_function": BreakReason(
+        "a custom autograd.Function that cannot be captured", "its backward is not known to the graph", "use a custom op"),
+    "hook": BreakReason("a hook is registered or would run", "hooks run arbitrary code", "register hooks outside"),
+    "other": BreakReason("something capture does not model", "see the detail", "move it out of the compiled function"),
+}
+
+
+@dataclass(frozen=True)
+class UserLocation:
+    """A place in the user's source; columns count from 0, None when Python does not know them."""
+
+    filename: str
+    line: int
+    function: str
+    column: int | None = None
+    end_column: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.filename}:{self.line} in {self.function}"
+
+
+def excerpt(location: UserLocation) -> str:
+    """The source line with a caret under the expression, or an empty text when the file is not to be had."""
+    line = linecache.getline(location.filename, location.line).rstrip("\n")
+    if not line.strip():
+        return ""
+    indent = len(line) - len(line.lstrip())
+    start = location.column if location.column is not None else indent
+    end = location.end_column if location.end_column is not None and location.end_column > start else start + 1
+    end = min(max(end, start + 1), len(line))
+    return f"    {line[indent:]}\n    {' ' * (start - indent)}{'^' * max(1, end - start)}"
+
+
+class CaptureError(Exception):
+    """Root of what capture raises to the user."""
+
+
+class InternalCaptureError(CaptureError):
+    """Capture itself is wrong: please report it."""
+
+
+class GuardBuildError(CaptureError):
+    """A guard that cannot be checked: unknown kind, or a source that cannot be fetched."""
+
+
+class RecompileLimitError(CaptureError):
+    """The limit of entries per function was reached and options.fail_on_limit is set."""
+
+
+class BreakGraph(Exception):
+    """Raised by values and handlers: the graph must stop before the current instruction."""
+
+    def __init__(self, reason_id: str, detail: str = "", location: UserLocation | None = None) -> None:
+        if reason_id not in BREAK_REASONS:
+            detail, reason_id = f"{reason_id}: {detail}", "other"
+        super().__init__(reason_id, detail)
+        self.reason_id = reason_id
+        self.detail = detail
+        self.location = location
+
+    @property
+    def reason(self) -> BreakReason:
+        return BREAK_REASONS[self.reason_id]
+
+    def __str__(self) -> str:
+        return f"{self.reason.what}: {self.detail}" if self.detail else self.reason.what
+
+
+class SkipFrame(Exception):
+    """The whole frame must run as plain Python; not an error."""
+
+    def __init__(self, detail: str = "") -> None:
+        super().__init__(detail)
+        self.detail = detail
+
+
+class RestartCapture(Exception):
+    """Start the frame again with what was learnt (speculation, a size that turned out dynamic)."""
+
+    def __init__(self, detail: str = "") -> None:
+        super().__init__(detail)
+        self.detail = detail
+
+
+class Unsupported(CaptureError):
+    """fullgraph=True and the function has a graph break; the text has file, line, source, reason and cure."""
+
+    def __init__(self, reason_id: str, detail: str = "", stack: tuple[UserLocation, ...] = ()) -> None:
+        self.reason_id = reason_id
+        self.detail = detail
+        self.stack = stack
+        super().__init__(_unsupported_text(reason_id, detail, stack))
+
+    @classmethod
+    def from_break(cls, stop: BreakGraph, stack: tuple[UserLocation, ...] = ()) -> "Unsupported":
+        places = stack or ((stop.location,) if stop.location else ())
+        return cls(stop.reason_id, stop.detail, places)
+
+
+def _unsupported_text(reason_id: str, detail: str, stack: tuple[UserLocation, ...]) -> str:
+    reason = BREAK_REASONS.get(reason_id, BREAK_REASONS["other"])
+    lines = [f"cannot be captured as one graph: {reason.what}"]
+    if stack:
+        lines += [f"  at {stack[-1]}", excerpt(stack[-1])]
+        lines += [f"  called from {place}" for place in reversed(stack[:-1])]
+    if detail:
+        lines.append(f"  detail: {detail}")
+    lines += [f"  why: {reason.why}", f"  try: {reason.cure}, or compile with fullgraph=False", f"  reason id: {reason_id}"]
+    return "\n".join(line for line in lines if line)
+
+
+def ensure(condition: Any, text: str) -> None:
+    """Raises InternalCaptureError(text) unless condition."""
+    if not condition:
+        raise InternalCaptureError(text)

@@ -1,0 +1,329 @@
+"""Where a value came from: pure frozen data, hashable, printed as the Python expression a user would write.
+
+Sources know nothing of guards or bytecode: guards.access.ACCESS says how to fetch one natively, bytecode.reload.RELOAD how to
+emit code that fetches it. Every source is either a root (no `base`) or one step away from its `base`.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = [
+    "Ambient", "Attr", "CellContents", "ClassAttr", "Closure", "Const", "DefaultArg", "DictItem", "DictKeyAt", "FunctionGlobals",
+    "Global", "InstanceAttr", "InstanceDict", "Item", "KwDefaultArg", "Local", "ModuleEntry", "NewlyCreated", "Source",
+    "TensorSize", "TensorStride", "TypeOf", "ancestors", "is_reloadable", "root",
+]
+
+_BY_VALUE = (int, str, bytes, bool, float, complex, type(None))
+
+
+class Source:
+    """One place a value can be read from. `base` is the source it is read out of, None for a root."""
+
+    __slots__ = ()
+    base: "Source | None" = None
+
+    def __str__(self) -> str:
+        raise NotImplementedError
+
+
+def _source(cls: type) -> type:
+    """Frozen dataclass whose hash is computed once: sources are dict keys everywhere and chains get long."""
+    cls = dataclass(frozen=True, eq=True, repr=False)(cls)
+    plain_hash = cls.__hash__
+
+    def __hash__(self: Any) -> int:
+        try:
+            return self.__dict__["_hash"]
+        except KeyError:
+            value = self.__dict__["_hash"] = hash((type(self).__name__, plain_hash(self)))
+            return value
+
+    cls.__hash__ = __hash__  # type: ignore[assignment]
+    cls.__repr__ = lambda self: f"<{type(self).__name__} {self}>"  # type: ignore[assignment]
+    return cls
+
+
+@_source
+class Local(Source):
+    """A local variable (argument) of the captured frame."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@_source
+class Global(Source):
+    """A name in the captured frame's globals (builtins: use Const)."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@_source
+class Closure(Source):
+    """The contents of a free variable's cell of the captured frame."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Const(Source):
+    """An object known at capture time and held by the compiled entry: a module's globals dict, a class, a builtin.
+
+    Compared by identity, plain constants by type and value. `text` is how it prints.
+    """
+
+    __slots__ = ("value", "text")
+
+    def __init__(self, value: Any, text: str | None = None) -> None:
+        object.__setattr__(self, "value", value)
+        object.__setattr__(self, "text", text if text is not None else repr(value))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"Const is frozen, cannot set {name}")
+
+    def _key(self) -> tuple[Any, ...]:
+        value = self.value
+        if type(value) in _BY_VALUE:
+            return (type(value), repr(value))
+        return (id(value),)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Const) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(("Const", self._key()))
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"<Const {self.text}>"
+
+
+@_source
+class Ambient(Source):
+    """A piece of interpreter-wide torch state, by the name of its row in guards.kinds.STATES ("grad_mode", ...)."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"state.{self.name}"
+
+
+@_source
+class NewlyCreated(Source):
+    """An object made while capturing: cannot be fetched, `token` tells objects apart."""
+
+    token: int
+    what: str = "object"
+
+    def __str__(self) -> str:
+        return f"new_{self.what}_{self.token}"
+
+
+@_source
+class Attr(Source):
+    """getattr(base, name)."""
+
+    base: Source
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.base}.{self.name}"
+
+
+@_source
+class InstanceDict(Source):
+    """base.__dict__."""
+
+    base: Source
+
+    def __str__(self) -> str:
+        return f"{self.base}.__dict__"
+
+
+@_source
+class InstanceAttr(Source):
+    """base.__dict__[name]: past every descriptor and __getattr__."""
+
+    base: Source
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.base}.{self.name}"
+
+
+@_source
+class ModuleEntry(Source):
+    """base.__dict__[table][name] of an nn.Module; table is "_parameters", "_buffers" or "_modules"."""
+
+    base: Source
+    table: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.base}.{self.name}" if self.name.isidentifier() else f"{self.base}.{self.table}[{self.name!r}]"
+
+
+@_source
+class ClassAttr(Source):
+    """What the MRO of the class `base` holds under name, descriptors not applied (inspect.getattr_static)."""
+
+    base: Source
+    name: str
+
+    def __str__(self) -> str:
+        return f"inspect.getattr_static({self.base}, {self.name!r})"
+
+
+@_source
+class TypeOf(Source):
+    """type(base)."""
+
+    base: Source
+
+    def __str__(self) -> str:
+        return f"type({self.base})"
+
+
+@_source
+class Item(Source):
+    """base[index] of a list, tuple or other sequence, index a Python int (may be negative)."""
+
+    base: Source
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.base}[{self.index}]"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DictItem(Source):
+    """dict.__getitem__(base, key); the key is a constant, or any hashable object compared by identity."""
+
+    base: Source
+    key: Any
+
+    def _identity(self) -> tuple[Any, ...]:
+        key = self.key
+        return (self.base, type(key), key if type(key) in _BY_VALUE else id(key))
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, DictItem) and self._identity() == other._identity())
+
+    def __hash__(self) -> int:
+        try:
+            return self.__dict__["_hash"]
+        except KeyError:
+            value = self.__dict__["_hash"] = hash(("DictItem", self._identity()))
+            return value
+
+    def __str__(self) -> str:
+        return f"{self.base}[{self.key!r}]"
+
+    def __repr__(self) -> str:
+        return f"<DictItem {self}>"
+
+
+@_source
+class DictKeyAt(Source):
+    """list(base)[index]: a key of a dict, by position."""
+
+    base: Source
+    index: int
+
+    def __str__(self) -> str:
+        return f"list({self.base})[{self.index}]"
+
+
+@_source
+class FunctionGlobals(Source):
+    """base.__globals__ of a Python function."""
+
+    base: Source
+
+    def __str__(self) -> str:
+        return f"{self.base}.__globals__"
+
+
+@_source
+class CellContents(Source):
+    """base.__closure__[index].cell_contents of a Python function."""
+
+    base: Source
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.base}.__closure__[{self.index}].cell_contents"
+
+
+@_source
+class DefaultArg(Source):
+    """base.__defaults__[index] of a Python function."""
+
+    base: Source
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.base}.__defaults__[{self.index}]"
+
+
+@_source
+class KwDefaultArg(Source):
+    """base.__kwdefaults__[name] of a Python function."""
+
+    base: Source
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.base}.__kwdefaults__[{self.name!r}]"
+
+
+@_source
+class TensorSize(Source):
+    """base.shape[dim] as a Python int."""
+
+    base: Source
+    dim: int
+
+    def __str__(self) -> str:
+        return f"{self.base}.size({self.dim})"
+
+
+@_source
+class TensorStride(Source):
+    """base.stride(dim) as a Python int."""
+
+    base: Source
+    dim: int
+
+    def __str__(self) -> str:
+        return f"{self.base}.stride({self.dim})"
+
+
+def ancestors(source: Source) -> list[Source]:
+    """The chain from the root to `source`, both included."""
+    chain = [source]
+    while source.base is not None:
+        source = source.base
+        chain.append(source)
+    return chain[::-1]
+
+
+def root(source: Source) -> Source:
+    """The first source of the chain: Local, Global, Closure, Const, Ambient or NewlyCreated."""
+    while source.base is not None:
+        source = source.base
+    return source
+
+
+def is_reloadable(source: Source) -> bool:
+    """Whether the value can be fetched again from the frame's inputs (nothing on the way was made while capturing)."""
+    return not isinstance(root(source), NewlyCreated)
