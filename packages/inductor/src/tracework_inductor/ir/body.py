@@ -1,0 +1,70 @@
+"""LoopBody: a recorded loop body. Straight-line, each instruction used by number; replayable under any handler.
+
+Instruction.args hold `Ref`s to earlier instructions, index expressions (int or Expr), names, dtypes and numbers, in the
+order that STRUCTURAL_OPS gives.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+
+
+class Ref(NamedTuple):
+    """The result of instruction number `position` of the same body."""
+
+    position: int
+
+
+class Instruction(NamedTuple):
+    """One operation: name in SCALAR_OPS or STRUCTURAL_OPS, arguments, dtype of the result (None for effects)."""
+
+    op: str
+    args: tuple[Any, ...]
+    dtype: torch.dtype | None
+
+
+class Axis(NamedTuple):
+    """A loop: its variable (a symbol) and how often it runs; the variable goes from 0 to size - 1."""
+
+    var: Any
+    size: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class LoopBody:
+    """Instructions over outer `axes` and inner `reduction_axes`."""
+
+    axes: tuple[Axis, ...]
+    reduction_axes: tuple[Axis, ...]
+    instructions: tuple[Instruction, ...]
+
+    def loads(self) -> Iterator[Instruction]:
+        """All loads, in order."""
+        return (i for i in self.instructions if i.op == "load")
+
+    def stores(self) -> Iterator[Instruction]:
+        """All stores, in order."""
+        return (i for i in self.instructions if i.op == "store")
+
+    def text(self) -> str:
+        """One line per instruction."""
+        return "\n".join(format_instruction(n, i) for n, i in enumerate(self.instructions))
+
+
+def format_instruction(position: int, instruction: Instruction) -> str:
+    """`%3 = add(%1, %2) : float32`."""
+    args = ", ".join(_format_arg(a) for a in instruction.args)
+    call = f"{instruction.op}({args})"
+    if instruction.dtype is None:
+        return call
+    return f"%{position} = {call} : {str(instruction.dtype).removeprefix('torch.')}"
+
+
+def _format_arg(arg: Any) -> str:
+    if isinstance(arg, Ref):
+        return f"%{arg.position}"
+    if isinstance(arg, torch.dtype):
+        return str(arg).removeprefix("torch.")
+    return str(arg)

@@ -1,0 +1,108 @@
+"""Buffers: named memory that loops and library calls read and write."""
+
+import dataclasses
+from typing import Any
+
+import torch
+
+from .body import LoopBody
+from .index import Size, contiguous_strides, product
+
+
+@dataclasses.dataclass(frozen=True)
+class BufferLayout:
+    """dtype, device, sizes and strides of a buffer; element [i, j] is at sum(index * stride)."""
+
+    dtype: torch.dtype
+    device: torch.device
+    sizes: tuple[Size, ...]
+    strides: tuple[Size, ...]
+
+    @staticmethod
+    def dense(dtype: torch.dtype, device: torch.device, sizes: tuple[Size, ...]) -> "BufferLayout":
+        """A row-major layout."""
+        return BufferLayout(dtype, device, tuple(sizes), contiguous_strides(sizes))
+
+    def elements(self) -> Size:
+        """How many elements of memory it takes."""
+        if any(isinstance(s, int) and s == 0 for s in self.sizes):
+            return 0
+        extent: Size = 1
+        for size, stride in zip(self.sizes, self.strides, strict=True):
+            extent = extent + (size - 1) * stride
+        return extent
+
+    def numel(self) -> Size:
+        """How many elements it has."""
+        return product(self.sizes)
+
+
+@dataclasses.dataclass(frozen=True)
+class Buffer:
+    """A name with a layout.
+
+    kind: "input", "constant", "computed" (a loop node writes it), "extern" (a library call makes it),
+    "alias" (the same memory as `base`, after a write to it).
+    """
+
+    name: str
+    layout: BufferLayout
+    kind: str
+    base: str | None = None
+    offset: Size = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class LoopNode:
+    """One loop nest before fusion: a recorded body that stores to `writes`.
+
+    domain: "pointwise", "reduction" (body.reduction_axes are reduced; results are `define`d names of buffers),
+    "scan", "scatter" (stores to computed positions; nothing may be fused that reads the result).
+    """
+
+    name: str
+    domain: str
+    body: LoopBody
+    reads: frozenset[str]
+    writes: frozenset[str]
+    device: torch.device
+    origins: tuple[str, ...] = ()
+    mutates: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class BufferView:
+    """A strided window on a buffer, as a library call takes it."""
+
+    buffer: str
+    sizes: tuple[Size, ...]
+    strides: tuple[Size, ...]
+    offset: Size = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class ExternNode:
+    """A call of a library kernel.
+
+    target: text that the host program evaluates once, such as "torch.ops.aten.mm.default".
+    args, kwargs: nested tuples/dicts of BufferView, sizes, numbers, dtypes, ...
+    outputs: names of the buffers that the call's results become, None for results nobody uses.
+    out_form: the overload that writes into `out=` buffers (already allocated), or None.
+    """
+
+    name: str
+    target: str
+    args: tuple[Any, ...]
+    kwargs: tuple[tuple[str, Any], ...]
+    outputs: tuple[str | None, ...]
+    reads: frozenset[str]
+    writes: frozenset[str]
+    device: torch.device
+    tuple_result: bool = False
+    out_form: str | None = None
+    origins: tuple[str, ...] = ()
+    mutates: str | None = None
+    reason: str = ""
+
+
+SchedulerNode = LoopNode | ExternNode

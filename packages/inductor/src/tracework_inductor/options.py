@@ -1,0 +1,35 @@
+"""InductorOptions: what a caller may choose; frozen and fingerprinted."""
+
+import dataclasses
+import hashlib
+
+
+@dataclasses.dataclass(frozen=True)
+class InductorOptions:
+    """Choices of one compilation.
+
+    Every field can change the generated code, so all of them are in the fingerprint.
+    """
+
+    max_fusion_size: int = 64
+    """Loop nodes in one kernel at most."""
+    max_body_instructions: int = 160
+    """A lazy value whose loop body would be larger becomes a buffer."""
+    inline_cost: int = 8
+    """A lazy value with several users and at least this cost becomes a buffer."""
+    parallel_grain: int = 16384
+    """Weighted elements per thread below which a CPU loop stays on one thread."""
+    fuse: bool = True
+    memory_reuse: bool = True
+    fallback_ops: frozenset[str] = frozenset()
+    """Ops that call the eager kernel instead of being lowered."""
+    mode: str = "default"
+
+    def fingerprint(self) -> str:
+        """A digest of all fields."""
+        rows = [f"{f.name}={_stable(getattr(self, f.name))}" for f in dataclasses.fields(self)]
+        return hashlib.sha256("\n".join(rows).encode()).hexdigest()
+
+
+def _stable(value: object) -> str:
+    return repr(sorted(value)) if isinstance(value, frozenset) else repr(value)

@@ -1,0 +1,201 @@
+"""KernelPlan: which loops form which kernel, in what order, in which memory. What renderers and wrappers read.
+
+A LoopKernel runs, for each point of its outer `axes` (all independent of each other, in parallel if worth it), its
+passes in order. An "outer" pass runs once a point; an "inner" pass runs over all `reduction_axes`. Values go from pass
+to pass as `local(name)` (one a point: reduction results and defined values) and as scratch (one per inner
+iteration, `kernel.scratch`, local to the point). A pointwise kernel has no reduction axes and one outer pass.
+`load`s and `store`s of a pass never alias, except that a store may overwrite the very element loaded in the same
+iteration (in-place memory reuse).
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from ..ir.body import Axis, LoopBody, Ref
+from ..ir.buffer import Buffer, BufferLayout, ExternNode
+from ..ir.index import Size
+
+
+@dataclasses.dataclass(frozen=True)
+class Pass:
+    """level: "outer" or "inner"; body: straight-line instructions."""
+
+    level: str
+    body: LoopBody
+
+
+@dataclasses.dataclass(frozen=True)
+class Scratch:
+    """Values kept for one point of the outer axes: `size` elements (the product of the reduction axes)."""
+
+    name: str
+    dtype: torch.dtype
+    size: Size
+
+
+@dataclasses.dataclass(frozen=True)
+class LoopKernel:
+    """A fused loop nest."""
+
+    name: str
+    device: torch.device
+    axes: tuple[Axis, ...]
+    reduction_axes: tuple[Axis, ...]
+    passes: tuple[Pass, ...]
+    scratch: tuple[Scratch, ...]
+    buffers: tuple[str, ...]
+    """The buffers it takes, in argument order."""
+    layouts: Mapping[str, BufferLayout]
+    sizes: tuple[Any, ...]
+    """Symbols it takes after the buffers, as int64."""
+    reads: frozenset[str]
+    writes: frozenset[str]
+    origins: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        """Axes and passes."""
+        lines = [f"{self.name}: loops over {_axes(self.axes)}"]
+        if self.reduction_axes:
+            lines[0] += f", inner {_axes(self.reduction_axes)}"
+        lines += [f"  reads {', '.join(sorted(self.reads))} writes {', '.join(sorted(self.writes))}"]
+        for p in self.passes:
+            lines.append(f"  {p.level}:")
+            lines += ["    " + line for line in p.body.text().splitlines()]
+        return "\n".join(lines)
+
+
+@dataclasses.dataclass(frozen=True)
+class ExternKernel:
+    """A library call."""
+
+    node: ExternNode
+
+    @property
+    def name(self) -> str:
+        """Of the node."""
+        return self.node.name
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """Of the node."""
+        return self.node.reads
+
+    @property
+    def writes(self) -> frozenset[str]:
+        """Of the node."""
+        return self.node.writes
+
+    def text(self) -> str:
+        """One line."""
+        note = f"  # {self.node.reason}" if self.node.reason else ""
+        outputs = ", ".join(str(o) for o in self.node.outputs)
+        return f"{self.name}: {outputs} = {self.node.target}({', '.join(map(str, self.node.args))}){note}"
+
+
+Kernel = LoopKernel | ExternKernel
+
+
+@dataclasses.dataclass(frozen=True)
+class Refusal:
+    """A fusion that was not made, and why."""
+
+    first: str
+    second: str
+    rule: str
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True)
+class MemoryStep:
+    """What happens to memory around one kernel.
+
+    allocate: buffers made before it; reuse: (new, old) pairs, new takes old's memory; free: buffers dropped after it.
+    """
+
+    allocate: tuple[str, ...] = ()
+    reuse: tuple[tuple[str, str], ...] = ()
+    free: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class MemoryPlan:
+    """One step per kernel."""
+
+    steps: tuple[MemoryStep, ...]
+    peak_bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Output:
+    """A graph output: a view of a buffer, or a size, or a constant (None or a number)."""
+
+    buffer: str | None
+    sizes: tuple[Size, ...] = ()
+    strides: tuple[Size, ...] = ()
+    offset: Size = 0
+    value: Any = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """A lowered graph: buffers, nodes and outputs; what the schedule starts from."""
+
+    inputs: tuple[str, ...]
+    """Names of the graph's inputs in order: buffers or size symbols."""
+    size_inputs: Mapping[str, Any]
+    buffers: Mapping[str, Buffer]
+    nodes: tuple[Any, ...]
+    outputs: tuple[Output, ...]
+    constants: Mapping[str, Any]
+    symbols: Any
+    mutated: Mapping[str, str]
+    role: str = "inference"
+    static_inputs: frozenset[int] = frozenset()
+    fallbacks: tuple[tuple[str, str], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelPlan:
+    """Kernels in launch order with their memory."""
+
+    program: Program
+    kernels: tuple[Kernel, ...]
+    memory: MemoryPlan
+    refusals: tuple[Refusal, ...]
+
+    def text(self) -> str:
+        """The whole plan, readable."""
+        lines = [f"plan: {len(self.kernels)} kernels, peak {self.memory.peak_bytes} bytes"]
+        for kernel, step in zip(self.kernels, self.memory.steps, strict=True):
+            lines += [f"  allocate {', '.join(step.allocate)}"] if step.allocate else []
+            lines += [f"  reuse {old} as {new}" for new, old in step.reuse]
+            lines += ["  " + line for line in kernel.text().splitlines()]
+            lines += [f"  free {', '.join(step.free)}"] if step.free else []
+        lines += [f"refused {r.first} + {r.second}: {r.rule}: {r.reason}" for r in self.refusals]
+        return "\n".join(lines)
+
+
+def _axes(axes: tuple[Axis, ...]) -> str:
+    return " ".join(f"{a.var}<{a.size}" for a in axes) or "one point"
+
+
+__all__ = [
+    "Axis",
+    "ExternKernel",
+    "Kernel",
+    "KernelPlan",
+    "LoopBody",
+    "LoopKernel",
+    "MemoryPlan",
+    "MemoryStep",
+    "Output",
+    "Pass",
+    "Program",
+    "Ref",
+    "Refusal",
+    "Scratch",
+]
