@@ -1,0 +1,43 @@
+"""The only file of this package that touches private torch names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+__all__ = ["current_raw_stream", "empty_strided_cpu", "empty_strided_cuda", "openmp_library"]
+
+
+def _raw_stream_getter() -> Callable[[int], int]:
+    getter = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    if getter is not None:
+        return getter  # type: ignore[no-any-return]
+    return lambda device: torch.cuda.current_stream(device).cuda_stream
+
+
+current_raw_stream = _raw_stream_getter()
+
+
+def _allocator(name: str, device: str) -> Callable[..., torch.Tensor]:
+    guards = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
+    fast = getattr(guards, name, None)
+    if fast is not None:
+        return fast  # type: ignore[no-any-return]
+    return lambda sizes, strides, dtype: torch.empty_strided(sizes, strides, dtype=dtype, device=device)
+
+
+# torch's C entry points for strided allocation (sizes, strides, dtype): a third of torch.empty_strided's cost.
+empty_strided_cpu = _allocator("_empty_strided_cpu", "cpu")
+empty_strided_cuda = _allocator("_empty_strided_cuda", "cuda")
+
+
+def openmp_library() -> Path | None:
+    """The OpenMP runtime that torch itself loaded, so that kernels share its thread pool."""
+    root = Path(torch.__file__).parent
+    for folder in (root / "lib", root.parent / "torch.libs"):
+        found = sorted(folder.glob("libgomp*.so*"))
+        if found:
+            return found[0]
+    return None

@@ -1,0 +1,239 @@
+"""Artifact: what a compiled graph is made of, as text, numbers and facts only.
+
+An Artifact can be stored, moved to another machine of the same kind and loaded there; `load.load` makes it
+callable. Sizes that depend on symbols are Python expressions in text over the names of `symbols`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import torch
+
+from tracework_runtime import container
+from tracework_runtime.errors import ArtifactError
+
+__all__ = ["FORMAT", "Artifact", "KernelSource", "OutputRecipe", "SymbolBinding", "TensorCheck"]
+
+FORMAT = container.FORMAT
+LANGUAGES = ("cpp", "triton")
+Extent = int | str
+_EMPTY: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelSource:
+    """One kernel.
+
+    name: the name under which the host program calls it.
+    language: "cpp" or "triton".
+    source: the whole translation unit; kernels with equal source (and flags) are built once.
+    signature: type of each argument in order: "*fp32" (pointer; any "*..."), "i32", "i64", "fp32", "fp64", "i1".
+    launch: JSON facts. cpp: `entry` (C symbol, default: name), `flags` (extra compiler flags), `result` (default "void").
+      triton: `entry`, `grid`, `configs`, `device`, `hints`; see launch/triton.py.
+    origins: "file:line op" texts of what the kernel computes.
+    """
+
+    name: str
+    language: str
+    source: str
+    signature: tuple[str, ...] = ()
+    launch: Mapping[str, Any] = dataclasses.field(default_factory=lambda: _EMPTY)
+    fingerprint: str = ""
+    origins: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.language not in LANGUAGES:
+            raise ArtifactError(f"kernel {self.name}: language {self.language!r} is not one of {LANGUAGES}")
+        object.__setattr__(self, "signature", tuple(self.signature))
+        object.__setattr__(self, "origins", tuple(self.origins))
+        # Through JSON at once: what cannot be stored fails here, and a stored kernel equals the fresh one.
+        object.__setattr__(self, "launch", MappingProxyType(json.loads(json.dumps(dict(self.launch)))))
+        if not self.fingerprint:
+            facts = [self.language, self.source, self.signature, dict(self.launch)]
+            digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+            object.__setattr__(self, "fingerprint", digest)
+
+
+@dataclasses.dataclass(frozen=True)
+class TensorCheck:
+    """What the graph was compiled for at one input; `alignment` in bytes is what kernels rely on (1: nothing)."""
+
+    index: int
+    name: str
+    dtype: str
+    device: str
+    sizes: tuple[Extent, ...]
+    strides: tuple[Extent, ...]
+    offset: Extent = 0
+    alignment: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class OutputRecipe:
+    """How one output comes about: kind "buffer" (fresh memory), "input" (input `source` itself), "view" of
+    input `source`, "size" (a number), "constant", or "none"."""
+
+    kind: str
+    dtype: str = ""
+    sizes: tuple[Extent, ...] = ()
+    strides: tuple[Extent, ...] = ()
+    offset: Extent = 0
+    source: int | str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class SymbolBinding:
+    """Where a symbol is read at run time: input `index` itself (kind "value"), or its "size" or "stride" at `dim`."""
+
+    name: str
+    kind: str
+    index: int
+    dim: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Artifact:
+    """A compiled graph. `host_source` is a Python module that defines `call(args: list) -> tuple`; the names of
+    kernels and constants are globals of that module when it is executed."""
+
+    key: str
+    host_source: str
+    kernels: tuple[KernelSource, ...] = ()
+    constants: Mapping[str, torch.Tensor | bytes] = dataclasses.field(default_factory=lambda: _EMPTY)
+    checks: tuple[TensorCheck, ...] = ()
+    outputs: tuple[OutputRecipe, ...] = ()
+    devices: frozenset[str] = frozenset()
+    static_inputs: frozenset[int] = frozenset()
+    mutated_inputs: frozenset[int] = frozenset()
+    graph_refusals: tuple[str, ...] = ()
+    symbols: tuple[SymbolBinding, ...] = ()
+    notes: Mapping[str, Any] = dataclasses.field(default_factory=lambda: _EMPTY)
+    format: int = FORMAT
+
+    def __post_init__(self) -> None:
+        for name in ("kernels", "checks", "outputs", "graph_refusals", "symbols"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        for name in ("devices", "static_inputs", "mutated_inputs"):
+            object.__setattr__(self, name, frozenset(getattr(self, name)))
+        for name in ("constants", "notes"):
+            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
+
+    def replace(self, **changes: Any) -> Artifact:
+        """A copy with some fields changed."""
+        return dataclasses.replace(self, **changes)
+
+    def to_bytes(self) -> bytes:
+        """The artifact as sealed bytes: JSON and binary sections, no pickles."""
+        sections: dict[str, bytes] = {}
+        header = {
+            "key": self.key,
+            "host": _section(sections, self.host_source),
+            "kernels": [_kernel_out(k, sections) for k in self.kernels],
+            "constants": {n: _constant_out(n, c, sections) for n, c in self.constants.items()},
+            "checks": [dataclasses.asdict(c) for c in self.checks],
+            "outputs": [dataclasses.asdict(o) for o in self.outputs],
+            "devices": sorted(self.devices),
+            "static_inputs": sorted(self.static_inputs),
+            "mutated_inputs": sorted(self.mutated_inputs),
+            "graph_refusals": list(self.graph_refusals),
+            "symbols": [dataclasses.asdict(s) for s in self.symbols],
+            "notes": dict(self.notes),
+        }
+        return container.pack(header, sections)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Artifact:
+        """The artifact in `data`. Raises CacheCorrupt for damage, ArtifactError for another format."""
+        header, sections = container.unpack(data, "artifact")
+        try:
+            return cls(
+                key=header["key"],
+                host_source=sections[header["host"]].decode(),
+                kernels=tuple(_kernel_in(k, sections) for k in header["kernels"]),
+                constants={n: _constant_in(c, sections) for n, c in header["constants"].items()},
+                checks=tuple(TensorCheck(**_tuples(c)) for c in header["checks"]),
+                outputs=tuple(OutputRecipe(**_tuples(o)) for o in header["outputs"]),
+                devices=frozenset(header["devices"]),
+                static_inputs=frozenset(header["static_inputs"]),
+                mutated_inputs=frozenset(header["mutated_inputs"]),
+                graph_refusals=tuple(header["graph_refusals"]),
+                symbols=tuple(SymbolBinding(**s) for s in header["symbols"]),
+                notes=header["notes"],
+            )
+        except (KeyError, TypeError) as error:
+            raise ArtifactError(f"artifact with missing or unknown fields: {error}") from error
+
+    def text(self) -> str:
+        """Everything in the artifact for reading: facts, host program, kernels (equal sources once)."""
+        lines = [f"# artifact {self.key}", f"# devices {sorted(self.devices)}"]
+        lines += [f"# check {c}" for c in self.checks]
+        lines += [f"# cudagraph refused: {r}" for r in self.graph_refusals]
+        lines += [self.host_source]
+        seen: set[str] = set()
+        for kernel in self.kernels:
+            lines.append(f"# kernel {kernel.name} ({kernel.language}) {' '.join(kernel.signature)}")
+            lines += [f"#   from {origin}" for origin in kernel.origins]
+            if kernel.source not in seen:
+                lines.append(kernel.source)
+            seen.add(kernel.source)
+        return "\n".join(lines) + "\n"
+
+
+def _section(sections: dict[str, bytes], text: str) -> str:
+    blob = text.encode()
+    name = "t" + hashlib.sha256(blob).hexdigest()[:24]
+    sections[name] = blob
+    return name
+
+
+def _kernel_out(kernel: KernelSource, sections: dict[str, bytes]) -> dict[str, Any]:
+    return {
+        "name": kernel.name,
+        "language": kernel.language,
+        "source": _section(sections, kernel.source),
+        "signature": list(kernel.signature),
+        "launch": dict(kernel.launch),
+        "fingerprint": kernel.fingerprint,
+        "origins": list(kernel.origins),
+    }
+
+
+def _kernel_in(fields: dict[str, Any], sections: dict[str, bytes]) -> KernelSource:
+    return KernelSource(**{**_tuples(fields), "source": sections[fields["source"]].decode()})
+
+
+def _tuples(fields: dict[str, Any]) -> dict[str, Any]:
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
+
+
+def _constant_out(name: str, value: torch.Tensor | bytes, sections: dict[str, bytes]) -> dict[str, Any]:
+    if isinstance(value, bytes):
+        sections["c" + name] = value
+        return {"kind": "bytes", "section": "c" + name}
+    flat = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+    sections["c" + name] = flat.numpy().tobytes()
+    return {
+        "kind": "tensor",
+        "section": "c" + name,
+        "dtype": str(value.dtype).removeprefix("torch."),
+        "device": str(value.device),
+        "sizes": list(value.shape),
+        "strides": list(value.stride()),
+    }
+
+
+def _constant_in(fields: dict[str, Any], sections: dict[str, bytes]) -> torch.Tensor | bytes:
+    blob = sections[fields["section"]]
+    if fields["kind"] == "bytes":
+        return blob
+    dtype = getattr(torch, fields["dtype"])
+    flat = torch.frombuffer(bytearray(blob), dtype=dtype) if blob else torch.empty(0, dtype=dtype)
+    dense = flat.reshape(fields["sizes"])
+    out = torch.empty_strided(fields["sizes"], fields["strides"], dtype=dtype, device=fields["device"])
+    return out.copy_(dense)

@@ -1,0 +1,64 @@
+"""The CPU: cores and instruction set."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+__all__ = ["CpuDevice", "identity", "vector_bytes"]
+
+
+@functools.cache
+def _features() -> frozenset[str]:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return frozenset()
+    found = next((line for line in lines if line.startswith(("flags", "Features"))), "")
+    return frozenset(found.partition(":")[2].split())
+
+
+@functools.cache
+def _model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+
+
+def vector_bytes() -> int:
+    """Width of the widest vector registers."""
+    return 64 if "avx512f" in _features() else 32 if "avx2" in _features() else 16
+
+
+@functools.cache
+def identity() -> str:
+    """What `-march=native` depends on."""
+    digest = hashlib.sha256(" ".join(sorted(_features())).encode()).hexdigest()[:16]
+    return f"{platform.machine()} {_model()} {digest}"
+
+
+class CpuDevice:
+    """The row of DEVICES for "cpu"."""
+
+    type = "cpu"
+
+    def available(self) -> bool:
+        """Always."""
+        return True
+
+    def identity(self) -> str:
+        """Architecture, model and features."""
+        return identity()
+
+    def properties(self) -> dict[str, Any]:
+        """Cores and vector width."""
+        return {"cores": len(os.sched_getaffinity(0)), "vector_bytes": vector_bytes(), "model": _model()}
+
+    def synchronize(self) -> None:
+        """Nothing to wait for."""

@@ -1,0 +1,53 @@
+"""Everything the runtime may raise; one root, each error says what to try next."""
+
+from __future__ import annotations
+
+__all__ = [
+    "ArtifactError",
+    "BuildError",
+    "CacheCorrupt",
+    "CacheUnsafe",
+    "LaunchError",
+    "LoadError",
+    "RuntimeFailure",
+]
+
+
+class RuntimeFailure(Exception):
+    """Root of this package's errors.
+
+    `advice` is the next thing to try; it is part of the message.
+    """
+
+    def __init__(self, message: str, *, advice: str = "") -> None:
+        self.message = message
+        self.advice = advice
+        super().__init__(f"{message}\n  try: {advice}" if advice else message)
+
+
+class ArtifactError(RuntimeFailure):
+    """Bytes that are no Artifact, are damaged, or were written by a newer format."""
+
+
+class BuildError(RuntimeFailure):
+    """A compiler is missing or refused a kernel; `excerpt` is its first complaint."""
+
+    def __init__(self, message: str, *, advice: str = "", excerpt: str = "") -> None:
+        self.excerpt = excerpt
+        super().__init__(f"{message}\n{excerpt}" if excerpt else message, advice=advice)
+
+
+class LoadError(RuntimeFailure):
+    """An artifact cannot be made callable: bad host program, or a device that is not there."""
+
+
+class LaunchError(RuntimeFailure):
+    """The driver refused a launch, or the arguments do not fit the kernel's signature."""
+
+
+class CacheCorrupt(RuntimeFailure):
+    """A stored entry does not have the hash it was written with."""
+
+
+class CacheUnsafe(RuntimeFailure):
+    """The cache folder can be written by others, so what is in it cannot be trusted."""

@@ -1,0 +1,119 @@
+"""Artifact to CompiledFn: build what is missing, bind the kernels, execute the host program.
+
+Reads top to bottom: `load`, then the two builders, then CompiledFn.
+"""
+
+from __future__ import annotations
+
+import functools
+import linecache
+from collections.abc import Callable, Mapping, Sequence
+from types import CodeType
+from typing import Any
+
+from tracework_runtime import observe
+from tracework_runtime.artifact import Artifact, KernelSource
+from tracework_runtime.build import cpp as build_cpp
+from tracework_runtime.cache.store import Store
+from tracework_runtime.device import DEVICES
+from tracework_runtime.errors import ArtifactError, LoadError
+from tracework_runtime.launch import cpp as launch_cpp
+from tracework_runtime.observe import Observer, no_observer
+from tracework_runtime.options import DEFAULT_OPTIONS, RuntimeOptions
+
+__all__ = ["CompiledFn", "load"]
+
+Kernels = Sequence[KernelSource]
+
+
+class CompiledFn:
+    """A loaded artifact: `fn(list_of_inputs) -> tuple`; it may empty the list.
+
+    artifact: what it was loaded from.
+    call: the host program's function itself, for a caller that wants to save one Python call.
+    graph_refusals: reasons against recording it as a cudagraph.
+    origins: kernel name -> "file:line op" texts of the user's source.
+    """
+
+    __slots__ = ("__weakref__", "artifact", "call", "namespace")
+    __tracework_boxed__ = True
+
+    def __init__(self, artifact: Artifact, namespace: dict[str, Any]) -> None:
+        self.artifact = artifact
+        self.namespace = namespace
+        self.call: Callable[[list[Any]], tuple[Any, ...]] = namespace["call"]
+
+    def __call__(self, inputs: list[Any]) -> tuple[Any, ...]:
+        return self.call(inputs)
+
+    def __repr__(self) -> str:
+        return f"<CompiledFn {self.artifact.key[:12]} kernels={len(self.artifact.kernels)}>"
+
+    @property
+    def graph_refusals(self) -> tuple[str, ...]:
+        """Reasons known at compile time against a cudagraph."""
+        return self.artifact.graph_refusals
+
+    @property
+    def origins(self) -> Mapping[str, tuple[str, ...]]:
+        """Where each kernel comes from in the user's source."""
+        return {kernel.name: kernel.origins for kernel in self.artifact.kernels}
+
+
+def load(
+    artifact: Artifact,
+    options: RuntimeOptions = DEFAULT_OPTIONS,
+    *,
+    observe_stage: Observer = no_observer,
+) -> CompiledFn:
+    """Make an artifact callable.
+
+    Raises BuildError where a compiler fails or is missing, LoadError where the artifact does not fit this machine.
+    """
+    _check_devices(artifact)
+    store = _store(options.cache_dir, options.cache_limit)
+    namespace: dict[str, Any] = {"__name__": f"tracework_host_{artifact.key[:12]}", **artifact.constants}
+    with observe.timed("load"):
+        for language, builder in BUILDERS.items():
+            mine = [kernel for kernel in artifact.kernels if kernel.language == language]
+            if mine:
+                namespace.update(builder(mine, options, store))
+        exec(_host_code(artifact.host_source, artifact.key), namespace)
+    if not callable(namespace.get("call")):
+        raise ArtifactError(f"artifact {artifact.key[:12]}: its host program defines no call(args)")
+    compiled = CompiledFn(artifact, namespace)
+    observe_stage("load", compiled)
+    return compiled
+
+
+def _check_devices(artifact: Artifact) -> None:
+    for name in artifact.devices:
+        device = DEVICES.get(name.partition(":")[0])
+        if device is None:
+            raise LoadError(f"artifact for unknown device {name!r}; known: {sorted(DEVICES)}")
+        if not device.available():
+            raise LoadError(f"artifact for {name}, which torch does not see here", advice="check torch.cuda.is_available()")
+
+
+@functools.cache
+def _store(folder: str | None, limit: int) -> Store:
+    return Store(folder, limit=limit)
+
+
+def _host_code(source: str, key: str) -> CodeType:
+    name = f"<tracework host {key[:12]}>"
+    linecache.cache[name] = (len(source), None, source.splitlines(True), name)
+    return compile(source, name, "exec")
+
+
+def _build_cpp(kernels: Kernels, options: RuntimeOptions, store: Store) -> dict[str, Any]:
+    jobs = [build_cpp.CppJob(k.source, tuple(k.launch.get("flags", ()))) for k in kernels]
+    unique = list(dict.fromkeys(jobs))
+    built = dict(zip(unique, build_cpp.build_all(unique, options, store), strict=True))
+    return {
+        kernel.name: launch_cpp.bind(kernel, launch_cpp.open_library(built[job]))
+        for kernel, job in zip(kernels, jobs, strict=True)
+    }
+
+
+BUILDERS: dict[str, Callable[[Kernels, RuntimeOptions, Store], dict[str, Any]]] = {"cpp": _build_cpp}

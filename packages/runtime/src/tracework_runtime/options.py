@@ -1,0 +1,50 @@
+"""Options of the runtime: one frozen value, passed down, fingerprinted.
+
+Every field says in its metadata whether it can change generated code (`changes_code`);
+only those enter `fingerprint()` and so the cache key.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from typing import Any
+
+__all__ = ["DEFAULT_OPTIONS", "RuntimeOptions"]
+
+
+def _option(default: Any, *, changes_code: bool, doc: str) -> Any:
+    return dataclasses.field(default=default, metadata={"changes_code": changes_code, "doc": doc})
+
+
+@dataclasses.dataclass(frozen=True)
+class RuntimeOptions:
+    """How artifacts are built, stored and launched."""
+
+    cxx: str | None = _option(None, changes_code=True, doc="C++ compiler command; None looks for one")
+    cxx_flags: tuple[str, ...] = _option((), changes_code=True, doc="flags after the built-in ones")
+    cxx_timeout: float = _option(600.0, changes_code=False, doc="seconds before a compile is given up")
+    build_jobs: int | None = _option(None, changes_code=False, doc="compiles at one time; None: cores")
+    triton_workers: int | None = _option(None, changes_code=False, doc="warm Triton processes; None: cores, at most 16")
+    cache_dir: str | None = _option(None, changes_code=False, doc="cache folder; None: the user's cache folder")
+    disk_cache: bool = _option(True, changes_code=False, doc="store on disk what was built")
+    cache_limit: int = _option(8 << 30, changes_code=False, doc="bytes kept before the oldest entries go")
+    measure_launch: bool = _option(True, changes_code=False, doc="choose among a kernel's configs by measuring")
+    cudagraph_warmup: int = _option(1, changes_code=False, doc="plain runs before a cudagraph is recorded")
+
+    def fingerprint(self) -> str:
+        """A hash of the fields that can change generated code."""
+        facts = {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if field.metadata["changes_code"]
+        }
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+    def replace(self, **changes: Any) -> RuntimeOptions:
+        """A copy with some fields changed."""
+        return dataclasses.replace(self, **changes)
+
+
+DEFAULT_OPTIONS = RuntimeOptions()

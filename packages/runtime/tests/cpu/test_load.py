@@ -1,0 +1,85 @@
+import logging
+
+import pytest
+import torch
+from tracework_runtime import Artifact, BuildError, KernelSource, LoadError, RuntimeOptions, load
+from tracework_runtime.build import cpp
+
+SOURCE = """
+#include <cstdint>
+extern "C" void twice(const float* x, float* y, int64_t n) {
+    #pragma omp parallel for
+    for (int64_t i = 0; i < n; i++) y[i] = 2 * x[i];
+}
+"""
+HOST = """
+import torch
+def call(args):
+    x, = args
+    args.clear()
+    y = torch.empty_like(x)
+    k0(x.data_ptr(), y.data_ptr(), x.numel())
+    return (y,)
+"""
+
+
+@pytest.fixture
+def options(tmp_path):
+    return RuntimeOptions(cache_dir=str(tmp_path / "cache"))
+
+
+def artifact(source=SOURCE):
+    return Artifact("k" * 8, HOST, (KernelSource("k0", "cpp", source, ("*fp32", "*fp32", "i64"), {"entry": "twice"}),))
+
+
+def test_builds_and_runs(options):
+    fn = load(artifact(), options)
+    x = torch.randn(1000)
+    box = [x]
+    assert torch.equal(fn(box)[0], 2 * x)
+    assert box == []
+    assert fn.origins == {"k0": ()}
+
+
+def test_second_load_builds_nothing(options, monkeypatch):
+    load(artifact(), options)
+    monkeypatch.setattr(cpp, "_compile", None)
+    load(artifact(), options)
+
+
+def test_damaged_product_is_built_again(options, caplog):
+    from tracework_runtime.launch import cpp as launch
+
+    load(artifact(), options)
+    launch._OPEN.clear()
+    (product,) = __import__("pathlib").Path(options.cache_dir).rglob("*.so")
+    other = product.read_bytes()[:-50]
+    product.unlink()
+    product.write_bytes(other)
+    with caplog.at_level(logging.WARNING, "tracework.runtime.cache"):
+        fn = load(artifact(), options)
+    assert "thrown away" in caplog.text
+    assert torch.equal(fn([torch.ones(3)])[0], torch.full((3,), 2.0))
+
+
+def test_compile_error_has_an_excerpt(options):
+    with pytest.raises(BuildError, match="around line") as caught:
+        load(artifact("void f() { nonsense; }"), options)
+    assert "nonsense" in caught.value.excerpt
+
+
+def test_missing_compiler_names_the_extra(monkeypatch):
+    monkeypatch.setattr(cpp, "COMPILERS", (("g++", lambda: None, True),))
+    cpp.find_compiler.cache_clear()
+    try:
+        with pytest.raises(BuildError, match="ziglang"):
+            cpp.find_compiler()
+    finally:
+        cpp.find_compiler.cache_clear()
+
+
+def test_missing_device(options):
+    if torch.cuda.is_available():
+        pytest.skip("has a GPU")
+    with pytest.raises(LoadError, match="cuda"):
+        load(artifact().replace(devices=frozenset({"cuda:0"})), options)
