@@ -1,0 +1,158 @@
+"""TensorSpec: everything about a tensor but its data. SizeSpec: a symbolic integer that is a graph value."""
+
+from __future__ import annotations
+
+import torch
+
+from .symbols.expr import Expr, Size
+
+
+class Frozen:
+    """Instances cannot be changed after construction; fields are the slots."""
+
+    __slots__ = ()
+
+    def __setattr__(self, name, value):
+        raise AttributeError(f"{type(self).__name__} is frozen; use replace({name}=...)")
+
+    def __delattr__(self, name):
+        raise AttributeError(f"{type(self).__name__} is frozen")
+
+    def _key(self) -> tuple:
+        return tuple(getattr(self, name) for name in self.__slots__)
+
+    def __eq__(self, other):
+        return type(other) is type(self) and self._key() == other._key()
+
+    def __hash__(self):
+        return hash(self._key())
+
+    def __reduce__(self):
+        return type(self), self._key()
+
+    def replace(self, **changes):
+        """A copy with these fields changed."""
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        fields.update(changes)
+        return type(self)(**fields)
+
+
+class TensorSpec(Frozen):
+    """dtype, device, sizes, strides and storage offset of a tensor; sizes are `int | Expr`."""
+
+    __slots__ = ("dtype", "device", "sizes", "strides", "offset")
+    dtype: torch.dtype
+    device: torch.device
+    sizes: tuple[Size, ...]
+    strides: tuple[Size, ...]
+    offset: Size
+
+    def __init__(self, dtype, device, sizes, strides=None, offset=0):
+        _set_dtype(self, dtype)
+        _set_device(self, device)
+        _set_sizes(self, sizes)
+        _set_strides(self, contiguous_strides(sizes) if strides is None else strides)
+        _set_offset(self, offset)
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.sizes)
+
+    def numel(self) -> Size:
+        """The number of elements."""
+        return product(self.sizes)
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the strides are those of a freshly made row-major tensor (dimensions of size 1 do not matter)."""
+        return is_contiguous(self.sizes, self.strides)
+
+    @property
+    def is_symbolic(self) -> bool:
+        """Whether any size, stride or the offset is an expression."""
+        return any(isinstance(s, Expr) for s in (*self.sizes, *self.strides, self.offset))
+
+    def __repr__(self) -> str:
+        text = f"{DTYPE_TEXT[self.dtype]}[{', '.join(map(str, self.sizes))}]"
+        if self.strides != contiguous_strides(self.sizes):
+            text += f" strides ({', '.join(map(str, self.strides))})"
+        if self.offset != 0:
+            text += f" offset {self.offset}"
+        return text if self.device.type == "cpu" else f"{text} {self.device}"
+
+
+_set_dtype = TensorSpec.dtype.__set__
+_set_device = TensorSpec.device.__set__
+_set_sizes = TensorSpec.sizes.__set__
+_set_strides = TensorSpec.strides.__set__
+_set_offset = TensorSpec.offset.__set__
+
+
+class SizeSpec(Frozen):
+    """The spec of a graph value that is an integer, not a tensor."""
+
+    __slots__ = ("expr",)
+    expr: Size
+
+    def __init__(self, expr: Size):
+        SizeSpec.expr.__set__(self, expr)
+
+    def __repr__(self) -> str:
+        return f"size {self.expr}"
+
+
+def product(sizes) -> Size:
+    """The product of some sizes."""
+    result: Size = 1
+    for size in sizes:
+        result = size * result
+    return result
+
+
+def contiguous_strides(sizes: tuple[Size, ...]) -> tuple[Size, ...]:
+    """Row-major strides; a size of 0 counts as 1, as in torch."""
+    strides: list[Size] = []
+    step: Size = 1
+    for size in reversed(sizes):
+        strides.append(step)
+        step = step if type(size) is int and size < 1 else size * step
+    return tuple(reversed(strides))
+
+
+def is_contiguous(sizes: tuple[Size, ...], strides: tuple[Size, ...]) -> bool:
+    """Whether these strides are row-major, ignoring dimensions of size 1; an empty tensor always is."""
+    expected: Size = 1
+    for size, stride in zip(reversed(sizes), reversed(strides)):
+        if type(size) is int and size == 0:
+            return True
+        if type(size) is int and size == 1:
+            continue
+        if stride != expected:
+            return any(type(s) is int and s == 0 for s in sizes)
+        expected = size * expected
+    return True
+
+
+def storage_extent(sizes, strides, offset: Size = 0) -> Size:
+    """How many elements the storage must have to hold such a tensor."""
+    last: Size = offset
+    for size, stride in zip(sizes, strides):
+        if type(size) is int and size == 0:
+            return 0
+        last = last + (size - 1) * stride
+    return last + 1
+
+
+_NAMED = (
+    "float64 float32 float16 bfloat16 complex128 complex64 complex32 int64 int32 int16 int8 uint8 uint16 uint32 uint64 bool "
+    "float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu float4_e2m1fn_x2 "
+    "quint8 qint8 qint32 quint4x2 quint2x4 bits8 bits16"
+)
+DTYPE_SHORT = {"float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16", "complex128": "c128", "complex64": "c64"}
+DTYPE_SHORT |= {"complex32": "c32", "int64": "i64", "int32": "i32", "int16": "i16", "int8": "i8", "bool": "b8"}
+DTYPE_SHORT |= {"uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64"}
+DTYPE_TEXT: dict[torch.dtype, str] = {
+    getattr(torch, name): DTYPE_SHORT.get(name, name) for name in _NAMED.split() if hasattr(torch, name)
+}
+TEXT_DTYPE: dict[str, torch.dtype] = {text: dtype for dtype, text in DTYPE_TEXT.items()}

@@ -1,0 +1,46 @@
+"""Integer expressions for sizes, what is known of them, and their carriers in torch.
+
+Import the names from here; the modules below are:
+expr (interned expressions), ranges (bounds and simplification with bounds), table
+(symbols of one compile and the conditions recorded), symint (nodes behind torch.SymInt).
+"""
+
+from .expr import (
+    Condition,
+    Expr,
+    FloorDiv,
+    Max,
+    Min,
+    Mod,
+    Size,
+    Symbol,
+    floordiv,
+    maximum,
+    minimum,
+    mod,
+    parse,
+    symbol,
+    to_sympy,
+)
+from .ranges import bounds, is_nonnegative, simplify
+
+__all__ = [
+    "Condition",
+    "Expr",
+    "FloorDiv",
+    "Max",
+    "Min",
+    "Mod",
+    "Size",
+    "Symbol",
+    "bounds",
+    "floordiv",
+    "is_nonnegative",
+    "maximum",
+    "minimum",
+    "mod",
+    "parse",
+    "simplify",
+    "symbol",
+    "to_sympy",
+]
