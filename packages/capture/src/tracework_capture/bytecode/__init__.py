@@ -1,0 +1,1 @@
+"""Code objects in and out: decoding, and writing the code that replaces a frame."""

@@ -1,0 +1,196 @@
+"""CodeWriter: the Python text that runs around a compiled graph, turned into a code object.
+
+The text has three parts, in this order: loads of everything that is read from a source (so that they see the state before the
+graph and before replayed side effects), the graph call, and the body (side effects, rebuilt values, return). Objects that have
+no literal are constants of the code object: a marker string is compiled and then exchanged in co_consts, which makes the
+result independent of the CPython version.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import math
+import types
+from typing import TYPE_CHECKING, Any
+
+from ..errors import BreakGraph
+from ..sources import Closure, Const, Local, NewlyCreated
+from .reload import local_name, reload_text
+
+if TYPE_CHECKING:
+    from ..sources import Source
+    from ..values.value import Value
+
+__all__ = ["CodeWriter"]
+
+_PLAIN = (int, str, bool, bytes, type(None), type(Ellipsis))
+_HELPERS = {
+    "__tw_getattr": getattr, "__tw_getattr_static": inspect.getattr_static, "__tw_type": type,
+    "__tw_dict_get": dict.__getitem__, "__tw_list": list,
+}
+
+
+class CodeWriter:
+    """Collects statements and constants; `finish` compiles them."""
+
+    def __init__(self, code: types.CodeType, globals_: dict[str, Any]) -> None:
+        self.code = code
+        self.globals = globals_
+        self.constants: dict[str, Any] = {}
+        self.constant_names: dict[int, str] = {}
+        self.prologue: list[str] = []
+        self.body: list[str] = []
+        self.outputs: dict[Any, int] = {}
+        self._sources: dict[Any, str] = {}
+        self._built: dict[int, str] = {}
+        self._keep: list[Any] = []
+        self._building: set[int] = set()
+        self._counter = 0
+        self._indent = ""
+
+    # --- the Emitter protocol ------------------------------------------------------------------------------------
+    def load(self, value: Value) -> str:
+        """Expression of a value."""
+        if value.source is None and value.is_constant():
+            return self.literal(value.constant())
+        name = self._built.get(id(value))
+        if name is not None:
+            return name
+        if id(value) in self._building:
+            raise BreakGraph("cannot_rebuild", f"an object that contains itself: {value.describe()}")
+        self._keep.append(value)
+        if value.source is not None and not value.needs_reload_from_graph():
+            name = self._built[id(value)] = self.source(value.source)
+            return name
+        self._building.add(id(value))
+        name = self.temp(value.reload(self))
+        self._building.discard(id(value))
+        self._built[id(value)] = name
+        if value.two_phase:
+            value.fill(self, name)
+        return name
+
+    def const(self, obj: object, hint: str = "c") -> str:
+        """Name of a constant of the generated code."""
+        name = self.constant_names.get(id(obj))
+        if name is None:
+            name = f"__tw_{hint}{len(self.constants)}"
+            self.constants[name] = obj
+            self.constant_names[id(obj)] = name
+        return name
+
+    def literal(self, obj: Any) -> str:
+        """Expression of a constant: its repr where that is exact, else a constant of the code."""
+        if type(obj) in _PLAIN:
+            return repr(obj)
+        if type(obj) is float and math.isfinite(obj):
+            return repr(obj)
+        if type(obj) is tuple:
+            return "(" + "".join(self.literal(item) + ", " for item in obj) + ")"
+        return self.const(obj)
+
+    def source(self, source: Source) -> str:
+        """Expression of the object at a source, loaded before the graph runs."""
+        name = self._sources.get(source)
+        if name is not None:
+            return name
+        if isinstance(source, NewlyCreated):
+            raise BreakGraph("cannot_rebuild", str(source))
+        base = self.source(source.base) if source.base is not None else ""
+        text = reload_text(source, base, self)
+        if not isinstance(source, (Local, Closure, Const)):
+            self._counter += 1
+            name = f"__tw_s{self._counter}"
+            self.prologue.append(f"{name} = {text}")
+            text = name
+        self._sources[source] = text
+        return text
+
+    def known_source(self, source: Source, text: str) -> None:
+        """Declare that `source` is available as expression `text`."""
+        self._sources.setdefault(source, text)
+
+    def graph_output(self, node: Any) -> str:
+        """Expression of an fx node's result."""
+        index = self.outputs.setdefault(node, len(self.outputs))
+        return f"__tw_out[{index}]"
+
+    def line(self, text: str) -> None:
+        """One statement of the body."""
+        self.body.append(self._indent + text)
+
+    def temp(self, expression: str) -> str:
+        """Assign to a fresh local."""
+        self._counter += 1
+        name = f"__tw_t{self._counter}"
+        self.line(f"{name} = {expression}")
+        return name
+
+    def indent(self, step: int) -> None:
+        """Nest the following lines (+1) or end a nested block (-1)."""
+        self._indent = " " * (len(self._indent) + 4 * step)
+
+    # --- the code object -----------------------------------------------------------------------------------------
+    def finish(self, graph_call: str | None, line: int, with_inputs: bool = True) -> types.CodeType:
+        """Compile everything to a code object with the frame's argument slots and free variables."""
+        code = self.code
+        nargs = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
+        parameters = (["__tw_inputs"] if with_inputs else []) + [local_name(name) for name in code.co_varnames[:nargs]]
+        lines = list(self.prologue)
+        if graph_call is not None:
+            lines.append(f"__tw_out = {graph_call}")
+        lines += self.body
+        text_of_body = "\n".join(lines)
+        for name, helper in _HELPERS.items():
+            if name in text_of_body:
+                self.constants[name] = helper
+        if "__tw_lookup_global" in text_of_body:
+            self.constants["__tw_lookup_global"] = _global_lookup(self.globals)
+        header = [f"{name} = {_marker(name)!r}" for name in self.constants]
+        if code.co_freevars:
+            header.append(f"if 0: {', '.join(code.co_freevars)}")
+        source = _wrap(header + lines, parameters, code.co_freevars)
+        return self._compile(source, line)
+
+    def _compile(self, source: str, line: int) -> types.CodeType:
+        tree = ast.parse(source)
+        for node in ast.walk(tree):
+            if hasattr(node, "lineno"):
+                node.lineno = node.end_lineno = line
+                node.col_offset = node.end_col_offset = 0
+        module = compile(tree, self.code.co_filename, "exec", dont_inherit=True)
+        code = _inner(module, "__tw_replacement")
+        by_marker = {_marker(name): obj for name, obj in self.constants.items()}
+        consts = tuple(by_marker.get(c, c) if type(c) is str else c for c in code.co_consts)
+        return code.replace(co_consts=consts, co_name=self.code.co_name, co_qualname=self.code.co_qualname, co_firstlineno=line)
+
+
+def _marker(name: str) -> str:
+    return f"\x00tracework:{name}"
+
+
+def _wrap(lines: list[str], parameters: list[str], freevars: tuple[str, ...]) -> str:
+    head = [f"def __tw_replacement({', '.join(parameters)}):"]
+    body = ["    " + line for line in lines] or ["    pass"]
+    if not freevars:
+        return "\n".join(head + body)
+    outer = ["def __tw_outer():", f"    {' = '.join(freevars)} = None"]
+    return "\n".join(outer + ["    " + line for line in head + body])
+
+
+def _inner(code: types.CodeType, name: str) -> types.CodeType:
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            return const if const.co_name == name else _inner(const, name)
+    raise LookupError(name)
+
+
+def _global_lookup(globals_: dict[str, Any]) -> Any:
+    def lookup(name: str) -> Any:
+        if name in globals_:
+            return globals_[name]
+        builtins = globals_["__builtins__"]
+        return builtins[name] if isinstance(builtins, dict) else getattr(builtins, name)
+
+    return lookup

@@ -1,0 +1,54 @@
+"""RELOAD: Source type -> the Python expression that fetches it again, given the expression of its base."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from .. import sources as s
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["RELOAD", "local_name", "reload_text"]
+
+
+class _Names(Protocol):
+    def const(self, obj: object, hint: str = "c") -> str: ...
+    def literal(self, obj: object) -> str: ...
+
+
+def local_name(name: str) -> str:
+    """The identifier for a local variable in generated code (comprehension arguments are called `.0`)."""
+    return name if name.isidentifier() else "__tw_arg_" + name.strip(".")
+
+
+def _attribute(base: str, name: str) -> str:
+    return f"{base}.{name}" if name.isidentifier() and not name.startswith("__tw_") else f"__tw_getattr({base}, {name!r})"
+
+
+RELOAD: dict[type, Callable[[Any, str, _Names], str]] = {
+    s.Local: lambda x, base, w: local_name(x.name),
+    s.Global: lambda x, base, w: f"__tw_lookup_global({x.name!r})",
+    s.Closure: lambda x, base, w: x.name,
+    s.Const: lambda x, base, w: w.const(x.value),
+    s.Attr: lambda x, base, w: _attribute(base, x.name),
+    s.InstanceDict: lambda x, base, w: f"{base}.__dict__",
+    s.InstanceAttr: lambda x, base, w: f"{base}.__dict__[{x.name!r}]",
+    s.ModuleEntry: lambda x, base, w: f"{base}.{x.table}[{x.name!r}]",
+    s.ClassAttr: lambda x, base, w: f"__tw_getattr_static({base}, {x.name!r})",
+    s.TypeOf: lambda x, base, w: f"__tw_type({base})",
+    s.Item: lambda x, base, w: f"{base}[{x.index}]",
+    s.DictItem: lambda x, base, w: f"__tw_dict_get({base}, {w.literal(x.key)})",
+    s.DictKeyAt: lambda x, base, w: f"__tw_list({base})[{x.index}]",
+    s.FunctionGlobals: lambda x, base, w: f"{base}.__globals__",
+    s.CellContents: lambda x, base, w: f"{base}.__closure__[{x.index}].cell_contents",
+    s.DefaultArg: lambda x, base, w: f"{base}.__defaults__[{x.index}]",
+    s.KwDefaultArg: lambda x, base, w: f"{base}.__kwdefaults__[{x.name!r}]",
+    s.TensorSize: lambda x, base, w: f"{base}.size({x.dim})",
+    s.TensorStride: lambda x, base, w: f"{base}.stride({x.dim})",
+}
+
+
+def reload_text(source: s.Source, base: str, writer: _Names) -> str:
+    """Expression of `source`; `base` is the expression of source.base (empty for roots)."""
+    return RELOAD[type(source)](source, base, writer)

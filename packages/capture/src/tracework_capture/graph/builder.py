@@ -1,0 +1,170 @@
+"""GraphBuilder: the fx graph at level "captured", recorded node by node and run on fakes as it grows."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+from ..contracts import InputBinding
+from ..errors import BreakGraph
+from ..sources import Const
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..sources import Source
+    from ..values.value import Value
+
+__all__ = ["GraphBuilder", "graph_argument"]
+
+log = logging.getLogger("tracework.capture.graph")
+
+
+def graph_argument(frame: Any, value: Any) -> Any:
+    """A Value, or a Python structure with Values inside, as an fx argument."""
+    as_graph_arg = getattr(value, "as_graph_arg", None)
+    if as_graph_arg is not None:
+        return as_graph_arg(frame)
+    if isinstance(value, (list, tuple)):
+        return type(value)(graph_argument(frame, item) for item in value)
+    if isinstance(value, dict):
+        return {key: graph_argument(frame, item) for key, item in value.items()}
+    return value
+
+
+class GraphBuilder:
+    """Nodes, and placeholders by source and by identity. `wrap_result(frame, node, example)` makes Values of results."""
+
+    def __init__(self, fake_mode: Any, symbols: Any, wrap_result: Callable[[Any, fx.Node, Any], Value]) -> None:
+        self.graph = fx.Graph()
+        self.fake_mode = fake_mode
+        self.symbols = symbols
+        self.wrap_result = wrap_result
+        self.inputs: list[InputBinding] = []
+        self.example_inputs: list[Any] = []
+        self.calls = 0
+        self._by_tensor: dict[int, fx.Node] = {}
+        self._by_symbol: dict[Any, fx.Node] = {}
+        self._by_expr: dict[Any, fx.Node] = {}
+        self._names: dict[str, int] = {}
+        self._last_placeholder: fx.Node | None = None
+
+    # --- inputs --------------------------------------------------------------------------------------------------
+    def tensor_input(self, tensor: torch.Tensor, source: Source, role: str = "tensor", sizes: Any = None, fake: Any = None) -> fx.Node:
+        """The placeholder of an existing tensor, made on first use; meta["example_value"] is its fake."""
+        node = self._by_tensor.get(id(tensor))
+        if node is not None:
+            return node
+        if fake is None:
+            fake = self.fake_mode.from_real(tensor, sizes=sizes) if sizes is not None else self.fake_mode.from_real(tensor)
+        for size in sizes or ():
+            if not isinstance(size, int):
+                self.size_node(size)
+        node = self._placeholder(source, role, fake, tensor)
+        self._by_tensor[id(tensor)] = node
+        return node
+
+    def tensor_constant(self, tensor: torch.Tensor) -> fx.Node:
+        """A tensor that the traced program holds but that no source reaches: an input that the code itself keeps."""
+        return self.tensor_input(tensor, Const(tensor, "tensor_constant"), "buffer")
+
+    def size_input(self, symbol: Any, source: Source, hint: int) -> fx.Node:
+        """The placeholder of a size symbol; its run-time value is a Python int read at `source`."""
+        node = self._by_symbol.get(symbol)
+        if node is None:
+            node = self._placeholder(source, "size", self.symbols.to_symint(symbol), hint)
+            self._by_symbol[symbol] = self._by_expr[symbol] = node
+        return node
+
+    def _placeholder(self, source: Source, role: str, example: Any, real: Any) -> fx.Node:
+        name = self._name(source, role)
+        anchor = self._last_placeholder
+        with self.graph.inserting_after(anchor) if anchor is not None else self.graph.inserting_before(next(iter(self.graph.nodes), None)):
+            node = self.graph.placeholder(name)
+        binding = InputBinding(node.name, source, role, role in ("parameter", "buffer"))
+        node.meta.update(example_value=example, val=example, binding=binding)
+        self.inputs.append(binding)
+        self.example_inputs.append(real)
+        self._last_placeholder = node
+        return node
+
+    def _name(self, source: Source, role: str) -> str:
+        text = "".join(c if c.isalnum() else "_" for c in str(source)).strip("_")[-80:] or role
+        return f"{'p_' if role == 'parameter' else 'b_' if role == 'buffer' else 'in_'}{text}"
+
+    # --- sizes ---------------------------------------------------------------------------------------------------
+    def size_node(self, size: Any) -> Any:
+        """The argument that stands for a size: the int itself, or a node that computes the expression from size inputs."""
+        if isinstance(size, int):
+            return size
+        node = self._by_expr.get(size)
+        if node is None:
+            node = self._by_expr[size] = self._compute_size(size)
+        return node
+
+    def _compute_size(self, size: Any) -> Any:
+        from .inputs import expression_node
+
+        return expression_node(self, size)
+
+    def size_operation(self, target: Any, args: tuple[Any, ...], example: Any) -> fx.Node:
+        """A node that computes with sizes."""
+        node = self.graph.call_function(target, args)
+        node.meta["example_value"] = node.meta["val"] = example
+        return node
+
+    # --- calls ---------------------------------------------------------------------------------------------------
+    def call(self, frame: Any, target: Any, args: Any, kwargs: Any = None, kind: str = "call_function") -> Value:
+        """Record target(*args, **kwargs), run it on fakes, and wrap the result. args may hold Values anywhere."""
+        node_args = tuple(graph_argument(frame, a) for a in args)
+        node_kwargs = {k: graph_argument(frame, v) for k, v in kwargs.items()} if kwargs else {}
+        example = self.run_on_fakes(frame, target, node_args, node_kwargs, kind)
+        return self.record(frame, target, node_args, node_kwargs, example, kind)
+
+    def call_method(self, frame: Any, name: str, args: Any, kwargs: Any = None) -> Value:
+        """Record args[0].name(*args[1:], **kwargs)."""
+        return self.call(frame, name, args, kwargs, "call_method")
+
+    def record(self, frame: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], example: Any, kind: str = "call_function") -> Value:
+        """Add a node whose example result is known already."""
+        node = self.graph.create_node(kind, target, args, kwargs)
+        node.meta["example_value"] = node.meta["val"] = example
+        node.meta["stack"] = node.meta["stack_trace"] = frame.user_location()
+        self.calls += 1
+        return self.wrap_result(frame, node, example)
+
+    def run_on_fakes(self, frame: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], kind: str) -> Any:
+        """The call on example values; what fails there is a graph break, so plain Python gives the real error."""
+        fake_args, fake_kwargs = examples(args), examples(kwargs)
+        try:
+            with self.fake_mode:
+                if kind == "call_method":
+                    return getattr(fake_args[0], target)(*fake_args[1:], **fake_kwargs)
+                return target(*fake_args, **fake_kwargs)
+        except BreakGraph:
+            raise
+        except Exception as error:
+            if type(error).__name__ == "DataDependentError":
+                raise BreakGraph("dynamic_output_shape", f"{target}: {error}") from error
+            log.debug("%s failed on fakes", target, exc_info=True)
+            raise BreakGraph("fake_failed", f"{getattr(target, '__name__', target)}: {type(error).__name__}: {error}") from error
+
+
+def examples(arg: Any) -> Any:
+    """fx arguments with nodes replaced by their example values."""
+    if isinstance(arg, fx.Node):
+        return arg.meta["example_value"]
+    kind = type(arg)
+    if kind is tuple or kind is list or kind is fx.immutable_collections.immutable_list:
+        made = [examples(item) for item in arg]
+        return tuple(made) if kind is tuple else made
+    if isinstance(arg, tuple):
+        return kind(*[examples(item) for item in arg]) if hasattr(arg, "_fields") else kind(examples(item) for item in arg)
+    if isinstance(arg, dict):
+        return {key: examples(item) for key, item in arg.items()}
+    if kind is slice:
+        return slice(examples(arg.start), examples(arg.stop), examples(arg.step))
+    return arg
