@@ -1,0 +1,128 @@
+"""The command: every system on every model in one run, each in a fresh process, with empty caches and again with full ones."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.models import MODELS
+
+SYSTEMS = ("torch.compile", "tracework")
+RESULTS = Path(__file__).parent / "results"
+console = Console(width=150)
+
+
+def run_worker(job: dict[str, Any], caches: Path) -> dict[str, Any]:
+    """One worker process; a failure becomes a row with its last line."""
+    environment = dict(
+        os.environ, TORCHINDUCTOR_CACHE_DIR=str(caches / "torch"), TRACEWORK_CACHE_DIR=str(caches / "tracework"),
+        TRITON_CACHE_DIR=str(caches / "triton"),
+    )  # fmt: skip
+    command = [sys.executable, "-m", "benchmarks.worker", json.dumps(job)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        lines = [line for line in done.stderr.strip().splitlines() if line.strip()]
+        return {**job, "failed": lines[-1] if lines else f"exit {done.returncode}"}
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def cold_and_warm(job: dict[str, Any]) -> dict[str, Any]:
+    """The figures of a run with empty caches, and the first call of a second run with what the first left."""
+    with tempfile.TemporaryDirectory() as folder:
+        result = run_worker(job, Path(folder))
+        if "failed" not in result:
+            warm = run_worker({**job, "seconds": 0}, Path(folder))
+            result["warm_first_call_s"] = warm.get("first_call_s", math.nan)
+    return result
+
+
+def _cell(row: dict[str, Any], key: str, form: str) -> str:
+    return form.format(row[key]) if key in row else "-"
+
+
+def table_of(rows: list[dict[str, Any]]) -> Table:
+    """All rows, one line for each model, direction and system."""
+    columns = ("model", "step", "system", "speed-up", "cold s", "warm s", "peak / eager", "error", "grad error")
+    table = Table(*columns, title="against eager, median of interleaved runs")
+    for row in rows:
+        name = [row["model"], "train" if row["training"] else "infer", row["system"]]
+        if "failed" in row:
+            table.add_row(*name, "failed: " + row["failed"][:60])
+            continue
+        peak = f"{row['peak_bytes'] / row['eager_peak_bytes']:.2f}" if row["device"] == "cuda" else "-"
+        cells = [
+            _cell(row, "speedup", "{:.2f}"),
+            _cell(row, "first_call_s", "{:.2f}"),
+            _cell(row, "warm_first_call_s", "{:.2f}"),
+            peak,
+            _cell(row, "error", "{:.1e}"),
+            _cell(row, "gradient_error", "{:.1e}"),
+        ]
+        table.add_row(*name, *cells)
+    return table
+
+
+def geomeans(rows: list[dict[str, Any]]) -> list[str]:
+    """Geometric mean speed-up for each system and direction."""
+    lines = []
+    for system in SYSTEMS:
+        for training in (False, True):
+            found = [r["speedup"] for r in rows if r["system"] == system and r["training"] == training and "speedup" in r]
+            if found:
+                mean = math.exp(sum(map(math.log, found)) / len(found))
+                lines.append(f"{system} {'training' if training else 'inference'}: geomean {mean:.2f}, worst {min(found):.2f}")
+    return lines
+
+
+def main(
+    models: Annotated[str, typer.Option(help="comma-separated names, or all")] = "all",
+    device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
+    dtype: Annotated[str, typer.Option(help="fp32, bf16 or fp16")] = "fp32",
+    scale: Annotated[str, typer.Option(help="small or full; full is meant for a GPU")] = "small",
+    steps: Annotated[str, typer.Option(help="infer, train or both")] = "both",
+    systems: Annotated[str, typer.Option(help="which of torch.compile,tracework")] = ",".join(SYSTEMS),
+    mode: Annotated[str | None, typer.Option(help="compile mode")] = None,
+    seconds: Annotated[float, typer.Option(help="time for the steady state of each row")] = 5.0,
+    output: Annotated[Path | None, typer.Option(help="JSON lines file; default under benchmarks/results")] = None,
+) -> None:
+    """Prints a table and writes JSON lines; every figure of a row comes from one process, eager measured in it in turns."""
+    names = list(MODELS) if models == "all" else models.split(",")
+    unknown = [n for n in names if n not in MODELS]
+    if unknown:
+        raise typer.BadParameter(f"unknown model {unknown[0]!r}; known: {', '.join(MODELS)}")
+    path = output or RESULTS / f"{device}-{dtype}-{scale}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = []
+    with path.open("w") as file:
+        for name in names:
+            for training in {"infer": (False,), "train": (True,)}.get(steps, (False, True)):
+                for system in systems.split(","):
+                    job = dict(model=name, system=system, device=device, dtype=dtype, scale=scale, training=training)
+                    rows.append(cold_and_warm({**job, "mode": mode, "seconds": seconds}))
+                    file.write(json.dumps(rows[-1]) + "\n")
+                    file.flush()
+                    console.print(_line(rows[-1]))
+    console.print(table_of(rows))
+    for line in geomeans(rows):
+        console.print(line)
+    console.print(f"wrote {path}")
+
+
+def _line(row: dict[str, Any]) -> str:
+    step = "train" if row["training"] else "infer"
+    figures = row.get("failed") or f"{_cell(row, 'speedup', '{:.2f}')}x, cold {_cell(row, 'first_call_s', '{:.1f}')} s"
+    return f"{row['model']} {step} {row['system']}: {figures}"
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,129 @@
+"""One measurement in a fresh process: `python -m benchmarks.worker JSON`; prints one JSON line."""
+
+from __future__ import annotations
+
+import json
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from benchmarks.models import build, output_tensor
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def compiler(system: str, mode: str | None) -> Callable[[Any], Any]:
+    """The function that makes a module fast under `system`."""
+    if system == "eager":
+        return lambda module: module
+    if system == "torch.compile":
+        return lambda module: torch.compile(module, mode=mode)
+    import tracework
+
+    return lambda module: tracework.compile(module, mode=mode)
+
+
+def _sync(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def step_of(model: Any, inputs: dict[str, Any], training: bool) -> Callable[[], torch.Tensor]:
+    """One inference call, or one forward and backward (gradients are left in the parameters)."""
+
+    def infer() -> torch.Tensor:
+        with torch.no_grad():
+            return output_tensor(model(**inputs))
+
+    def train() -> torch.Tensor:
+        for p in model.parameters():
+            p.grad = None
+        out = output_tensor(model(**inputs))
+        out.float().square().mean().backward()
+        return out.detach()
+
+    return train if training else infer
+
+
+def relative_error(got: torch.Tensor, expected: torch.Tensor) -> float:
+    """||got - expected|| / ||expected|| in float64."""
+    got, expected = got.double(), expected.double()
+    scale = expected.norm().item()
+    return (got - expected).norm().item() / scale if scale else (got - expected).norm().item()
+
+
+def gradient_error(model: Any, reference: Any) -> float:
+    """The relative error of all gradients taken as one vector."""
+    pairs = [(a.grad, b.grad) for a, b in zip(model.parameters(), reference.parameters(), strict=True) if b.grad is not None]
+    missing = [1 for a, b in pairs if a is None]
+    if missing:
+        return float("nan")
+    difference = sum((a.double() - b.double()).square().sum().item() for a, b in pairs)
+    scale = sum(b.double().square().sum().item() for _, b in pairs)
+    return (difference / scale) ** 0.5 if scale else difference**0.5
+
+
+def timed(step: Callable[[], Any], device: str) -> float:
+    """Seconds of one call, with the device drained before and after."""
+    _sync(device)
+    start = time.perf_counter()
+    step()
+    _sync(device)
+    return time.perf_counter() - start
+
+
+def peak_of(step: Callable[[], Any], device: str) -> int:
+    """Peak bytes: of the CUDA allocator for one step, else the process's resident set so far."""
+    if device != "cuda":
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    torch.cuda.reset_peak_memory_stats()
+    step()
+    _sync(device)
+    return torch.cuda.max_memory_allocated()
+
+
+def alternate(a: Callable[[], Any], b: Callable[[], Any], device: str, seconds: float) -> tuple[list[float], list[float]]:
+    """Times a and b in turns for about `seconds`, at least 7 rounds, so that a busy machine slows both."""
+    first, second = [], []
+    deadline = time.perf_counter() + seconds
+    while len(first) < 7 or (time.perf_counter() < deadline and len(first) < 200):
+        first.append(timed(a, device))
+        second.append(timed(b, device))
+    return first, second
+
+
+def measure(job: dict[str, Any]) -> dict[str, Any]:
+    """Runs one job (model, system, device, dtype, scale, training, mode, seconds) and gives its figures."""
+    device, training, dtype = job["device"], job["training"], DTYPES[job["dtype"]]
+    reference, inputs = build(job["model"], job["scale"], device, dtype, training)
+    model, _ = build(job["model"], job["scale"], device, dtype, training)
+    model.load_state_dict(reference.state_dict())
+    eager = step_of(reference, inputs, training)
+    expected = eager()
+    result = dict(job)
+    compiled = step_of(compiler(job["system"], job["mode"])(model), inputs, training)
+    _sync(device)
+    started = time.perf_counter()
+    got = compiled()
+    _sync(device)
+    result["first_call_s"] = time.perf_counter() - started
+    result["error"] = relative_error(got, expected)
+    if training:
+        result["gradient_error"] = gradient_error(model, reference)
+    if job["seconds"]:
+        for _ in range(2):
+            compiled(), eager()
+        result["peak_bytes"], result["eager_peak_bytes"] = peak_of(compiled, device), peak_of(eager, device)
+        ours, plain = alternate(compiled, eager, device, job["seconds"])
+        result["step_s"], result["eager_step_s"] = statistics.median(ours), statistics.median(plain)
+        result["speedup"] = statistics.median(p / o for p, o in zip(plain, ours, strict=True))
+    return result
+
+
+if __name__ == "__main__":
+    print("\n" + json.dumps(measure(json.loads(sys.argv[1]))))

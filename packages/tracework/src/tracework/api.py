@@ -1,0 +1,145 @@
+"""compile(): torch.compile's parameters; function, module, method and decorator forms."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+import tracework_capture as capture
+
+from . import backends, config, logs
+from .assemble import Observe, nothing
+from .compiled_module import CompiledModule, check_one_device, entry_function, wrap_module
+from .errors import InvalidArgument, NotCallable
+from .options import Options, build
+
+_told: set[str] = set()
+
+
+def _check_flags(fullgraph: Any, dynamic: Any, disable: Any, recompile_limit: Any) -> None:
+    if not isinstance(fullgraph, bool):
+        raise InvalidArgument(f"fullgraph= takes True or False, not {fullgraph!r}.")
+    if dynamic not in (None, True, False):
+        raise InvalidArgument(f"dynamic= takes None, True or False, not {dynamic!r}.")
+    if not isinstance(disable, bool):
+        raise InvalidArgument(f"disable= takes True or False, not {disable!r}.")
+    if recompile_limit is not None and (not isinstance(recompile_limit, int) or recompile_limit < 1):
+        raise InvalidArgument(f"recompile_limit= takes a positive int, not {recompile_limit!r}.")
+
+
+def _say_what_is_missing(options: Options) -> None:
+    """A mode whose engine does not exist yet says so, once."""
+    if options.max_autotune and "max_autotune" not in _told:
+        _told.add("max_autotune")
+        warnings.warn(
+            "max-autotune: there is no search over matmul and convolution templates yet; the library's kernels are used as in "
+            "the default mode.",
+            stacklevel=4,
+        )
+    if options.cudagraphs and not torch.cuda.is_available() and "cudagraphs" not in _told:
+        _told.add("cudagraphs")
+        warnings.warn(
+            "cudagraphs (mode reduce-overhead) needs a CUDA device and there is none; graphs run without.", stacklevel=4
+        )
+
+
+def _optimizer(arguments: Mapping[str, Any], observe: Observe) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Checks every argument now, before anything is compiled, and gives the function that compiles a callable."""
+    settings = config.current()
+    options = build(arguments["mode"], arguments["options"], settings)
+    if settings.logs:
+        logs.enable(settings.logs)
+    backend = backends.resolve(arguments["backend"], options, observe)
+    _say_what_is_missing(options)
+    return capture.optimize(
+        backend,
+        fullgraph=arguments["fullgraph"],
+        dynamic=arguments["dynamic"],
+        recompile_limit=arguments["recompile_limit"],
+        guard_filter_fn=options.guard_filter_fn,
+        observe=observe,
+    )
+
+
+def _compile_module(module: torch.nn.Module, arguments: dict[str, Any], observe: Observe = nothing) -> torch.nn.Module:
+    if isinstance(module, torch.jit.ScriptModule):
+        raise InvalidArgument("a ScriptModule is already compiled by torch.jit; give the nn.Module that it was made from.")
+    if isinstance(module, CompiledModule):
+        module = module._orig_mod
+    check_one_device(module)
+    call = _optimizer(arguments, observe)(entry_function(module, in_place=False))
+    return wrap_module(module, call, arguments, _compile_module)
+
+
+def compile(  # noqa: A001  (the name of the thing)
+    model: Callable[..., Any] | None = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: str | backends.Backend | None = None,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    disable: bool = False,
+    recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
+    shapes_spec: Any = None,
+    observe: Observe = nothing,
+) -> Any:
+    """Makes a callable faster; compiles at the first call and again when a guard fails.
+
+    Args:
+        model: a function, method, nn.Module or other callable; left out, `compile` is a decorator with arguments.
+        fullgraph: raise, with the user's line and a reason, where the graph would break.
+        dynamic: True: sizes are symbols from the start; False: never; None: a size becomes a symbol when it has changed.
+        backend: a name of `list_backends(None)`, or a callable `(fx.GraphModule, example_inputs) -> callable`.
+        mode: "default", "reduce-overhead", "max-autotune" or "max-autotune-no-cudagraphs". Not together with options.
+        options: see `list_options()`.
+        name: a label for logs and reports.
+        disable: give `model` back as it is.
+        recompile_limit: entries per code object before the rest runs uncompiled, with one warning; None is the default of 8.
+        isolate_recompiles: entries are always per compiled module here; for functions it is not supported and raises.
+        shapes_spec: not supported yet; raises when given.
+        observe: called with (stage name, printable product) as each stage finishes.
+
+    Returns:
+        A callable with eager's results. For an nn.Module: a module that shares everything with the one given.
+
+    Raises:
+        InvalidArgument, UnknownName, NotCallable, MixedDevices: before anything is compiled.
+    """
+    arguments = {
+        "fullgraph": fullgraph,
+        "dynamic": dynamic,
+        "backend": backend,
+        "mode": mode,
+        "options": options,
+        "name": name,
+        "recompile_limit": recompile_limit,
+    }
+    _check_flags(fullgraph, dynamic, disable, recompile_limit)
+    if shapes_spec is not None:
+        raise InvalidArgument("shapes_spec= is not supported yet; use dynamic=True or leave sizes to be found out.")
+    if model is None:
+        return lambda fn: compile(fn, **arguments, disable=disable, isolate_recompiles=isolate_recompiles, observe=observe)
+    if not callable(model):
+        raise NotCallable(f"compile() takes a function, method or nn.Module, not {type(model).__name__}: {model!r}.")
+    if isolate_recompiles and not isinstance(model, torch.nn.Module):
+        raise InvalidArgument("isolate_recompiles=True is not supported for functions yet; compile an nn.Module instead.")
+    if disable or config.current().disable:
+        return model
+    if isinstance(model, torch.nn.Module):
+        return _compile_module(model, arguments, observe)
+    return _optimizer(arguments, observe)(model)
+
+
+def compile_in_place(module: torch.nn.Module, **arguments: Any) -> None:
+    """`nn.Module.compile()` with this compiler: the module itself runs compiled from now on. Takes compile()'s arguments."""
+    if not isinstance(module, torch.nn.Module):
+        raise NotCallable(f"compile_in_place() takes an nn.Module, not {type(module).__name__}.")
+    check_one_device(module)
+    module._compiled_call_impl = compile(entry_function(module, in_place=True), **arguments)
+
+

@@ -1,0 +1,129 @@
+"""The one place where all five packages meet: captured graph -> callable, as backends of capture.
+
+In one line: `capture(fn, backend=g)`, where `g(graph) = aot(graph, compiler=h)` and `h(graph) = load(cached(key, inductor(prims)))`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import tracework_aotautograd as aotautograd
+import tracework_inductor as inductor
+import tracework_primops as primops
+import tracework_runtime as runtime
+
+from .errors import CompileError, MixedDevices, TraceworkError
+from .options import Options
+
+Observe = Callable[[str, Any], None]
+_timing = logging.getLogger("tracework.timing")
+
+
+def nothing(stage: str, product: Any) -> None:
+    """The observer that does nothing."""
+
+
+class Stage:
+    """Times one stage, gives its product to the observer, and turns its failure into a CompileError."""
+
+    def __init__(self, observe: Observe):
+        self._observe = observe
+
+    def __call__(self, name: str, work: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        started = time.perf_counter()
+        try:
+            product = work(*args, **kwargs)
+        except TraceworkError:
+            raise
+        except Exception as error:
+            raise CompileError(name, error, getattr(error, "location", None)) from error
+        _timing.debug("%s: %.3f s", name, time.perf_counter() - started)
+        self._observe(name, product)
+        return product
+
+
+def _check_devices(example_inputs: list[Any]) -> None:
+    tensors = [x for x in example_inputs if isinstance(x, torch.Tensor)]
+    devices = {str(t.device) for t in tensors if t.ndim or t.device.type != "cpu"}
+    if len(devices) > 1:
+        raise MixedDevices("the graph", devices)
+
+
+def eager_backend(options: Options, observe: Observe) -> Callable[..., Any]:
+    """Runs the captured graph as it is."""
+
+    def backend(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+        observe("captured", gm)
+        return gm.forward
+
+    return backend
+
+
+def aot_eager_backend(options: Options, observe: Observe) -> Callable[..., Any]:
+    """Ahead-of-time autograd, then the eager kernels of forward and backward."""
+
+    def compiler(gm: torch.fx.GraphModule, spec: Any) -> Callable[..., Any]:
+        observe(spec.role, gm)
+        return lambda inputs: gm(*inputs)
+
+    def backend(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+        observe("captured", gm)
+        return Stage(nothing)(
+            "aotautograd",
+            aotautograd.aot_compile,
+            gm,
+            example_inputs,
+            forward_compiler=compiler,
+            partitioner=options.partitioner,
+        )
+
+    return backend
+
+
+def inductor_backend(options: Options, observe: Observe) -> Callable[..., Any]:
+    """All stages; a graph whose compilation fails raises CompileError, or runs uncompiled under suppress_errors."""
+    stage = Stage(observe)
+    compiler = GraphCompiler(options, stage)
+
+    def backend(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+        observe("captured", gm)
+        _check_devices(example_inputs)
+        try:
+            return stage(
+                "aotautograd",
+                aotautograd.aot_compile,
+                gm,
+                example_inputs,
+                forward_compiler=compiler,
+                partitioner=options.partitioner,
+            )
+        except CompileError as error:
+            if not options.suppress_errors:
+                raise
+            warnings.warn(f"{error}\nsuppress_errors is on: this graph runs uncompiled.", stacklevel=2)
+            return gm.forward
+
+    return backend
+
+
+class GraphCompiler:
+    """Functional ATen graph -> callable: prims, loops, kernels, artifact from the cache or new, loaded."""
+
+    def __init__(self, options: Options, stage: Stage):
+        self._stage = stage
+        self._profile = options.profile
+        self._inductor = inductor.InductorOptions()
+        self._runtime = runtime.RuntimeOptions()
+
+    def __call__(self, gm: torch.fx.GraphModule, spec: Any) -> Callable[..., Any]:
+        prims = self._stage("primops", self._prims, gm, spec)
+        artifact = self._stage("inductor", inductor.compile_graph, prims, self._inductor)
+        return self._stage("runtime", runtime.load, artifact)
+
+    def _prims(self, gm: torch.fx.GraphModule, spec: Any) -> Any:
+        return primops.decompose(gm, profile=self._profile)

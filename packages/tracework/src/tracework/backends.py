@@ -1,0 +1,86 @@
+"""BACKENDS: what turns a captured graph into a callable, by name, callable or entry point."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from typing import Any
+
+import torch
+
+from . import assemble
+from .errors import InvalidArgument, UnknownName
+from .options import Options
+
+ENTRY_POINT_GROUP = "tracework.backends"
+
+Backend = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
+BackendFactory = Callable[[Options, assemble.Observe], Backend]
+
+BACKENDS: dict[str, BackendFactory] = {
+    "inductor": assemble.inductor_backend,
+    "aot_eager": assemble.aot_eager_backend,
+    "eager": assemble.eager_backend,
+}
+_DEBUG = {"eager", "aot_eager"}
+_registered: dict[str, Backend] = {}
+_default: list[str | Backend] = ["inductor"]
+
+
+def register_backend(compiler: Backend | None = None, name: str | None = None) -> Any:
+    """Registers `compiler(graph_module, example_inputs) -> callable` under `name` (its own name when left out).
+
+    A decorator with and without arguments. Raises InvalidArgument for a name that is taken.
+    """
+    if compiler is None:
+        return lambda fn: register_backend(fn, name=name)
+    key = name or compiler.__name__
+    if key in BACKENDS or (key in _registered and _registered[key] is not compiler):
+        raise InvalidArgument(f"backend name {key!r} is taken; register under another name.")
+    _registered[key] = compiler
+    return compiler
+
+
+def _entry_points() -> dict[str, Any]:
+    return {e.name: e for e in entry_points(group=ENTRY_POINT_GROUP)}
+
+
+def list_backends(exclude_tags: tuple[str, ...] | None = ("debug",)) -> list[str]:
+    """Names that `compile(backend=...)` takes; those for debugging are left out unless `exclude_tags` is None or empty."""
+    hidden = _DEBUG if "debug" in (exclude_tags or ()) else set()
+    return sorted({*BACKENDS, *_registered, *_entry_points()} - hidden)
+
+
+def set_default_backend(backend: str | Backend | None) -> None:
+    """The backend for `compile()` calls that name none; None goes back to "inductor"."""
+    chosen = "inductor" if backend is None else backend
+    if isinstance(chosen, str):
+        _check_name(chosen)
+    elif not callable(chosen):
+        raise InvalidArgument(f"a backend is a name or a callable, not {chosen!r}.")
+    _default[0] = chosen
+
+
+def get_default_backend() -> str | Backend:
+    """What `compile()` uses when no backend is named."""
+    return _default[0]
+
+
+def _check_name(name: str) -> None:
+    if name not in BACKENDS and name not in _registered and name not in _entry_points():
+        raise UnknownName("backend", name, list_backends(None))
+
+
+def resolve(backend: str | Backend | None, options: Options, observe: assemble.Observe) -> Backend:
+    """The callable behind a name; raises UnknownName or InvalidArgument."""
+    chosen = _default[0] if backend is None else backend
+    if not isinstance(chosen, str):
+        if not callable(chosen):
+            raise InvalidArgument(f"backend= takes a name or a callable (graph_module, example_inputs), not {chosen!r}.")
+        return chosen
+    _check_name(chosen)
+    if chosen in BACKENDS:
+        return BACKENDS[chosen](options, observe)
+    if chosen in _registered:
+        return _registered[chosen]
+    return _entry_points()[chosen].load()

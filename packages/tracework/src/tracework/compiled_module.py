@@ -1,0 +1,100 @@
+"""A compiled nn.Module that is the same module to its user.
+
+The compiled module is an object of a subclass of the user's class that shares the original's `__dict__`: parameters, buffers,
+submodules, hooks, the training flag and user attributes are the same objects under the same names, so `state_dict()` keys do not
+change, and what is set on one is seen on the other. Only `__call__` differs. Pickling and copying rebuild it around the original.
+"""
+
+from __future__ import annotations
+
+import copy
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .errors import MixedDevices
+
+Recompile = Callable[[torch.nn.Module, dict[str, Any]], torch.nn.Module]
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What a compiled module's class remembers: the module, its compiled call, and the arguments that made it."""
+
+    original: torch.nn.Module
+    call: Callable[..., Any]
+    arguments: dict[str, Any]
+    recompile: Recompile
+
+
+def _rebuild(recompile: Recompile, original: torch.nn.Module, arguments: dict[str, Any]) -> torch.nn.Module:
+    return recompile(original, arguments)
+
+
+class CompiledModule:
+    """Mixed in before the user's class; `_tracework` is set on the class made for one compiled module."""
+
+    _tracework: Compiled
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._tracework.call(*args, **kwargs)
+
+    @property
+    def _orig_mod(self) -> torch.nn.Module:
+        """The uncompiled module, under the name that torch.compile's users know."""
+        return self._tracework.original
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        state = self._tracework
+        return _rebuild, (state.recompile, state.original, state.arguments)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> torch.nn.Module:
+        state = self._tracework
+        return state.recompile(copy.deepcopy(state.original, memo), dict(state.arguments))
+
+    def __copy__(self) -> torch.nn.Module:
+        state = self._tracework
+        return state.recompile(copy.copy(state.original), dict(state.arguments))
+
+
+def entry_function(module: torch.nn.Module, *, in_place: bool) -> Callable[..., Any]:
+    """A function of its own for one compiled module, so that its entries are not mixed with those of other modules.
+
+    `in_place` calls `_call_impl`, because `__call__` of a module compiled in place comes back here.
+    """
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return module(*args, **kwargs)
+
+    def call_in_place(*args: Any, **kwargs: Any) -> Any:
+        return module._call_impl(*args, **kwargs)
+
+    function = call_in_place if in_place else call
+    code = function.__code__.replace(co_name=f"call_{type(module).__name__}")
+    fresh = types.FunctionType(code, function.__globals__, code.co_name, function.__defaults__, function.__closure__)
+    fresh.__doc__ = type(module).forward.__doc__
+    return fresh
+
+
+def wrap_module(
+    module: torch.nn.Module, call: Callable[..., Any], arguments: dict[str, Any], recompile: Recompile
+) -> torch.nn.Module:
+    """The compiled twin of `module` (see the file's head); `call` runs it, `recompile(module, arguments)` makes another."""
+    kind = type(module)
+    state = Compiled(module, call, arguments, recompile)
+    body = {"_tracework": state, "__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
+    twin_type = type(kind)(kind.__name__, (CompiledModule, kind), body)
+    twin = object.__new__(twin_type)
+    object.__setattr__(twin, "__dict__", module.__dict__)
+    return twin
+
+
+def check_one_device(module: torch.nn.Module) -> None:
+    """Raises MixedDevices when parameters and buffers (except CPU scalars) are on more than one device."""
+    tensors = [*module.parameters(), *module.buffers()]
+    devices = {str(t.device) for t in tensors if t.ndim or t.device.type != "cpu"}
+    if len(devices) > 1:
+        raise MixedDevices(f"module {type(module).__name__}", devices)

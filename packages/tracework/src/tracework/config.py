@@ -1,0 +1,83 @@
+"""Process defaults and every environment variable: this is the only file that reads the environment.
+
+`ENVIRONMENT` is the whole list. Values are read when `current()` is called, which `compile()` does once per call and never later.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .errors import InvalidArgument
+
+_TRUE = {"1", "true", "yes", "on"}
+_FALSE = {"", "0", "false", "no", "off"}
+
+
+def _flag(text: str) -> bool:
+    lowered = text.strip().lower()
+    if lowered in _TRUE:
+        return True
+    if lowered in _FALSE:
+        return False
+    raise ValueError("expected 0 or 1")
+
+
+def _default_cache_dir() -> str:
+    root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return str(Path(root) / "tracework")
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One environment variable: what it sets, how it is read, and whether it can change generated code."""
+
+    field: str
+    parse: Callable[[str], Any]
+    in_cache_key: bool
+    doc: str
+
+
+ENVIRONMENT: Mapping[str, Variable] = {
+    "TRACEWORK_DISABLE": Variable("disable", _flag, False, "1: compile() gives back what it was given"),
+    "TRACEWORK_SUPPRESS_ERRORS": Variable(
+        "suppress_errors", _flag, False, "1: a graph whose compilation fails runs uncompiled, with a warning"
+    ),
+    "TRACEWORK_LOGS": Variable("logs", str, False, "comma-separated artifact names, see logs.py"),
+    "TRACEWORK_CACHE_DIR": Variable("cache_dir", str, False, "folder of the disk cache"),
+    "TRACEWORK_CACHE": Variable("cache", _flag, False, "0: neither read nor write the disk cache"),
+    "TRACEWORK_CXX": Variable("cxx", str, True, "the C++ compiler to use for CPU kernels"),
+    "TRACEWORK_DUMP": Variable("dump_dir", str, False, "folder that receives each stage's text"),
+}
+
+
+@dataclass(frozen=True)
+class Config:
+    """Process-wide defaults, as the environment gives them."""
+
+    disable: bool = False
+    suppress_errors: bool = False
+    logs: str = ""
+    cache_dir: str = ""
+    cache: bool = True
+    cxx: str = ""
+    dump_dir: str = ""
+
+
+def current(environ: Mapping[str, str] | None = None) -> Config:
+    """Reads `ENVIRONMENT` now. Raises InvalidArgument for a value that does not parse, naming the variable."""
+    source = os.environ if environ is None else environ
+    values: dict[str, Any] = {}
+    for name, variable in ENVIRONMENT.items():
+        if name not in source:
+            continue
+        try:
+            values[variable.field] = variable.parse(source[name])
+        except ValueError as error:
+            raise InvalidArgument(f"environment variable {name}={source[name]!r}: {error} ({variable.doc})") from error
+    if not values.get("cache_dir"):
+        values["cache_dir"] = _default_cache_dir()
+    return Config(**values)

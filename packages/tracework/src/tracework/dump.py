@@ -1,0 +1,64 @@
+"""Observers: one writes each stage's text to a folder, one counts what a report needs."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from .assemble import Observe
+
+
+def text_of(product: Any) -> str:
+    """The printed form of a stage's product."""
+    for name in ("text", "print_readable"):
+        method = getattr(product, name, None)
+        if callable(method):
+            printed = method(print_output=False) if name == "print_readable" else method()
+            return str(printed)
+    return getattr(product, "host_source", None) or str(product)
+
+
+class Dump:
+    """Writes `NNN-stage.txt` into `folder` for each product."""
+
+    def __init__(self, folder: str | Path):
+        self._folder = Path(folder)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._numbers = itertools.count()
+
+    def __call__(self, stage: str, product: Any) -> None:
+        path = self._folder / f"{next(self._numbers):03d}-{stage}.txt"
+        path.write_text(text_of(product))
+
+
+class Tally:
+    """Counts graphs and kernels as they are made, and passes everything on to `then`."""
+
+    def __init__(self, then: Observe | None = None):
+        self.stages: Counter[str] = Counter()
+        self.kernels = 0
+        self._then = then
+
+    def __call__(self, stage: str, product: Any) -> None:
+        self.stages[stage] += 1
+        if stage == "inductor":
+            self.kernels += len(product.kernels)
+        if self._then is not None:
+            self._then(stage, product)
+
+    @property
+    def graphs(self) -> int:
+        """How many graphs were captured."""
+        return self.stages["captured"]
+
+
+def both(first: Observe, second: Observe) -> Observe:
+    """An observer that tells two."""
+
+    def observe(stage: str, product: Any) -> None:
+        first(stage, product)
+        second(stage, product)
+
+    return observe

@@ -1,0 +1,58 @@
+"""The errors that the entry point raises itself: every one names what was given and the next thing to try."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class TraceworkError(Exception):
+    """Root of the errors of the entry point."""
+
+
+class InvalidArgument(TraceworkError, ValueError):
+    """An argument of `compile` has a value that cannot be used."""
+
+
+class NotCallable(TraceworkError, TypeError):
+    """What was given to `compile` cannot be called."""
+
+
+class UnknownName(InvalidArgument):
+    """A mode, backend or option that does not exist."""
+
+    def __init__(self, what: str, name: object, known: Iterable[str]):
+        names = sorted(known)
+        close = difflib.get_close_matches(str(name), names, n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        super().__init__(f"unknown {what} {name!r}.{hint} Known: {', '.join(map(repr, names))}.")
+
+
+class MixedDevices(InvalidArgument):
+    """The tensors of one compiled region live on more than one device."""
+
+    def __init__(self, where: str, devices: Iterable[str]):
+        found = ", ".join(sorted(devices))
+        super().__init__(
+            f"{where} has tensors on more than one device ({found}). Move it to one device with `.to(device)`, or compile the "
+            f"parts that live on one device each."
+        )
+
+
+class CompileError(TraceworkError, RuntimeError):
+    """A stage failed on the user's program; `__cause__` is the stage's own error.
+
+    Attributes:
+        stage: "aotautograd", "primops", "inductor" or "runtime".
+        location: "file:line" of the user's code where it is known, else None.
+    """
+
+    def __init__(self, stage: str, cause: BaseException, location: str | None = None):
+        self.stage = stage
+        self.location = location
+        at = f" at {location}" if location else ""
+        super().__init__(
+            f"{stage} could not compile the graph{at}: {type(cause).__name__}: {cause}\n"
+            f"Next: set TRACEWORK_SUPPRESS_ERRORS=1 (or options={{'suppress_errors': True}}) to run this graph uncompiled, or "
+            f"backend='aot_eager' / 'eager' to see which stage is at fault."
+        )

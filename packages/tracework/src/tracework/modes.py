@@ -1,0 +1,22 @@
+"""MODES: the modes of torch.compile, each a patch of options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .errors import UnknownName
+
+MODES: Mapping[str, Mapping[str, Any]] = {
+    "default": {},
+    "reduce-overhead": {"cudagraphs": True},
+    "max-autotune-no-cudagraphs": {"max_autotune": True},
+    "max-autotune": {"max_autotune": True, "cudagraphs": True},
+}
+
+
+def options_of_mode(mode: str) -> Mapping[str, Any]:
+    """The option patch of a mode; raises UnknownName for a mode that does not exist."""
+    if mode not in MODES:
+        raise UnknownName("mode", mode, MODES)
+    return MODES[mode]

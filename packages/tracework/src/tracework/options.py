@@ -1,0 +1,117 @@
+"""OPTION_NAMES: every option that `compile(options=...)` takes, with its type, default and meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from .config import Config
+from .errors import InvalidArgument, UnknownName
+from .modes import MODES, options_of_mode
+
+
+@dataclass(frozen=True)
+class Options:
+    """What one `compile()` call asked for, complete and frozen.
+
+    Attributes:
+        cudagraphs: replay recorded CUDA graphs where that is safe.
+        max_autotune: measure more candidates before choosing.
+        partitioner: "min_cut" or "default" (save what the backward reads).
+        profile: decomposition profile of primops.
+        fallback_random: random ops call the eager generator, so that values equal eager's.
+        cache: read and write the disk cache.
+        cache_dir: folder of the disk cache.
+        cxx: C++ compiler; empty finds one.
+        suppress_errors: run a graph uncompiled, with a warning, when its compilation fails.
+        guard_filter_fn: drops guards; unsafe, as in torch.compile.
+        dump_dir: folder that receives each stage's text.
+    """
+
+    cudagraphs: bool = field(default=False, metadata={"code": False})
+    max_autotune: bool = field(default=False, metadata={"code": True})
+    partitioner: str = field(default="min_cut", metadata={"code": True})
+    profile: str = field(default="prims", metadata={"code": True})
+    fallback_random: bool = field(default=True, metadata={"code": True})
+    cache: bool = field(default=True, metadata={"code": False})
+    cache_dir: str = field(default="", metadata={"code": False})
+    cxx: str = field(default="", metadata={"code": True})
+    suppress_errors: bool = field(default=False, metadata={"code": False})
+    guard_filter_fn: Callable[..., Any] | None = field(default=None, metadata={"code": False})
+    dump_dir: str = field(default="", metadata={"code": False})
+
+
+@dataclass(frozen=True)
+class OptionName:
+    """One row of OPTION_NAMES."""
+
+    name: str
+    type: str
+    default: Any
+    changes_code: bool
+    doc: str
+
+
+def _docs() -> dict[str, str]:
+    lines = (Options.__doc__ or "").split("Attributes:")[1].strip().splitlines()
+    return {n.strip(): text.strip().rstrip(".") for n, _, text in (line.partition(":") for line in lines)}
+
+
+OPTION_NAMES: Mapping[str, OptionName] = {
+    f.name: OptionName(f.name, str(f.type), f.default, bool(f.metadata["code"]), _docs()[f.name]) for f in fields(Options)
+}
+
+# torch.compile's spelling of options that exist here under another name.
+TORCH_NAMES: Mapping[str, str] = {"triton.cudagraphs": "cudagraphs"}
+
+_CHECKS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
+    "bool": (bool, "True or False"),
+    "str": (str, "a string"),
+    "Callable[..., Any] | None": (object, "a callable or None"),
+}
+
+
+def _checked(name: str, value: Any) -> Any:
+    row = OPTION_NAMES[name]
+    kind, text = _CHECKS[row.type]
+    fits = isinstance(value, kind) and (not row.type.startswith("Callable") or value is None or callable(value))
+    if not fits:
+        raise InvalidArgument(f"option {name!r} takes {text}, not {value!r}: {row.doc}.")
+    return value
+
+
+def build(mode: str | None, options: Mapping[str, Any] | None, config: Config) -> Options:
+    """Mode or options, over the environment's defaults.
+
+    Raises InvalidArgument when both are given or a value has the wrong type, UnknownName for an unknown mode or option.
+    """
+    if mode is not None and options is not None:
+        raise InvalidArgument(
+            f"mode={mode!r} and options= were both given; a mode is a set of options, so give one of them. "
+            f"options={dict(options_of_mode(mode))!r} is what this mode stands for."
+        )
+    given = dict(options_of_mode(mode)) if mode is not None else dict(options or {})
+    values = {
+        "cache": config.cache,
+        "cache_dir": config.cache_dir,
+        "cxx": config.cxx,
+        "suppress_errors": config.suppress_errors,
+        "dump_dir": config.dump_dir,
+    }
+    for name, value in given.items():
+        own = TORCH_NAMES.get(name, name)
+        if own not in OPTION_NAMES:
+            raise UnknownName("option", name, OPTION_NAMES)
+        values[own] = _checked(own, value)
+    return Options(**values)
+
+
+def list_options() -> list[str]:
+    """Names of all options."""
+    return list(OPTION_NAMES)
+
+
+def list_mode_options(mode: str | None = None) -> dict[str, Any]:
+    """What each mode sets, or what one mode sets."""
+    return {m: dict(o) for m, o in MODES.items()} if mode is None else dict(options_of_mode(mode))
