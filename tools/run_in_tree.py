@@ -1,6 +1,6 @@
 """Runs a command from the source tree with nothing installed: builds the C extension in place and sets PYTHONPATH.
 
-    python tools/run_in_tree.py python -m pytest packages/capture/tests
+python tools/run_in_tree.py python -m pytest packages/capture/tests
 """
 
 import os

@@ -73,7 +73,7 @@ def _compile_module(module: torch.nn.Module, arguments: dict[str, Any], observe:
     return wrap_module(module, call, arguments, _compile_module)
 
 
-def compile(  # noqa: A001  (the name of the thing)
+def compile(
     model: Callable[..., Any] | None = None,
     *,
     fullgraph: bool = False,
@@ -141,5 +141,3 @@ def compile_in_place(module: torch.nn.Module, **arguments: Any) -> None:
         raise NotCallable(f"compile_in_place() takes an nn.Module, not {type(module).__name__}.")
     check_one_device(module)
     module._compiled_call_impl = compile(entry_function(module, in_place=True), **arguments)
-
-

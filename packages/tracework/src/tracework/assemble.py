@@ -1,6 +1,6 @@
 """The one place where all five packages meet: captured graph -> callable, as backends of capture.
 
-In one line: `capture(fn, backend=g)`, where `g(graph) = aot(graph, compiler=h)` and `h(graph) = load(cached(key, inductor(prims)))`.
+In one line: `optimize(backend=g)(fn)`, where `g(graph) = aot(graph, compiler=h)` and `h(graph) = load(inductor(prims))`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,113 @@
+"""The sessions of the project: one short function for each, parametrised over PACKAGES."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import nox
+
+nox.options.default_venv_backend = "venv"
+nox.options.reuse_existing_virtualenvs = True
+nox.options.tags = ["ci"]
+
+PYTHON = "3.11"
+CONSTRAINTS = ("-c", "constraints.txt")
+TEST_TOOLS = ("pytest", "hypothesis", "expecttest")
+MODEL_TOOLS = ("transformers", "numpy", "pillow")
+
+
+@dataclass(frozen=True)
+class Package:
+    """One distribution: its name, the siblings that it needs, lowest first, and what its tests need beside."""
+
+    name: str
+    needs: tuple[str, ...] = ()
+    test_tools: tuple[str, ...] = ()
+
+    @property
+    def folders(self) -> list[str]:
+        return [f"./packages/{n}" for n in (*self.needs, self.name)]
+
+
+PACKAGES = (
+    Package("primops"),
+    Package("runtime", test_tools=("triton",)),
+    Package("capture", ("primops",), test_tools=MODEL_TOOLS),
+    Package("aotautograd", ("primops",)),
+    Package("inductor", ("primops", "runtime"), test_tools=("triton",)),
+    Package("tracework", ("primops", "runtime", "capture", "aotautograd", "inductor"), test_tools=MODEL_TOOLS),
+)
+each_package = nox.parametrize("package", [nox.param(p, id=p.name) for p in PACKAGES])
+
+
+def install(session: nox.Session, folders: list[str], *tools: str) -> None:
+    """torch first, so that nothing pulls another build of it; then the packages and the tools."""
+    session.install(*CONSTRAINTS, "torch", "numpy")
+    session.install(*CONSTRAINTS, *folders, *TEST_TOOLS, *tools)
+
+
+def run_tests(session: nox.Session, *folders: str) -> None:
+    """pytest; exit 5 (no test found) is a failure here too."""
+    session.run("python", "-m", "pytest", "-q", "--durations=5", *folders, *session.posargs)
+
+
+@nox.session(python=PYTHON, tags=["ci"])
+@each_package
+def tests(session: nox.Session, package: Package) -> None:
+    """Tests of one package in an environment that holds only it and what it declares."""
+    install(session, package.folders, *package.test_tools)
+    run_tests(session, f"packages/{package.name}/tests")
+
+
+@nox.session(python=PYTHON, tags=["ci"])
+def integration(session: nox.Session) -> None:
+    """All packages together on small real models."""
+    install(session, PACKAGES[-1].folders, *MODEL_TOOLS)
+    session.install("--no-deps", *CONSTRAINTS, "torchvision")
+    run_tests(session, "integration_tests")
+
+
+@nox.session(python=PYTHON, tags=["ci"])
+def lint(session: nox.Session) -> None:
+    """ruff: style and the ban on off-limits modules."""
+    session.install(*CONSTRAINTS, "ruff")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+
+
+@nox.session(python=PYTHON, tags=["ci"])
+def types(session: nox.Session) -> None:
+    """mypy on the public surface; torch is not installed for it, its types count as unknown."""
+    session.install(*CONSTRAINTS, "mypy")
+    session.run("mypy")
+
+
+@nox.session(python=PYTHON, tags=["ci"])
+def imports(session: nox.Session) -> None:
+    """The arrows of .importlinter, read from the sources: nothing needs to be installed."""
+    session.install(*CONSTRAINTS, "import-linter")
+    paths = os.pathsep.join(f"packages/{p.name}/src" for p in PACKAGES)
+    session.run("lint-imports", env={"PYTHONPATH": paths})
+
+
+@nox.session(python=PYTHON)
+@each_package
+def build(session: nox.Session, package: Package) -> None:
+    """Wheel and sdist; the wheel alone is installed and imported."""
+    session.install("build")
+    session.run("python", "-m", "build", f"packages/{package.name}", "--outdir", "dist")
+
+
+@nox.session(python=PYTHON)
+def bench(session: nox.Session) -> None:
+    """eager, torch.compile and tracework on all models of benchmarks/."""
+    install(session, PACKAGES[-1].folders, *MODEL_TOOLS)
+    session.install("--no-deps", *CONSTRAINTS, "torchvision")
+    session.run("python", "-m", "benchmarks", *session.posargs)
+
+
+@nox.session(python=PYTHON)
+def sizes(session: nox.Session) -> None:
+    """The longest files, as a place to look."""
+    session.run("python", "tools/sizes.py")

@@ -1,0 +1,75 @@
+"""The command line: tracework demo | doctor | where | options."""
+
+from __future__ import annotations
+
+import platform
+from typing import Annotated
+
+import torch
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from . import config, options
+from ._version import __version__
+from .errors import TraceworkError
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="A compiler for unmodified PyTorch programs.")
+console = Console()
+
+
+@app.command()
+def demo(device: Annotated[str, typer.Option(help="cpu or cuda; left out: cuda where there is one")] = "") -> None:
+    """Compiles a real model and prints eager against compiled."""
+    from .demo import run_demo
+
+    chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        run_demo(chosen, console)
+    except TraceworkError as error:
+        console.print(f"[red]{type(error).__name__}[/red]: {error}")
+        raise typer.Exit(1) from error
+
+
+@app.command()
+def doctor() -> None:
+    """What this machine has: versions, compiler, device, cache folder."""
+    import tracework_runtime as runtime
+
+    settings = config.current()
+    table = Table("what", "found")
+    table.add_row("tracework", __version__)
+    table.add_row("python", platform.python_version())
+    table.add_row("torch", torch.__version__)
+    try:
+        compiler = str(runtime.find_compiler(settings.cxx))
+    except runtime.RuntimeFailure as error:
+        compiler = f"none: {error}"
+    table.add_row("C++ compiler", compiler)
+    table.add_row("CUDA device", torch.cuda.get_device_name() if torch.cuda.is_available() else "none")
+    table.add_row("cache folder", settings.cache_dir)
+    console.print(table)
+
+
+@app.command(name="options")
+def list_options() -> None:
+    """Every option of compile(options=...), and every environment variable."""
+    table = Table("option", "type", "default", "meaning")
+    for row in options.OPTION_NAMES.values():
+        table.add_row(row.name, row.type, repr(row.default), row.doc)
+    for name, variable in config.ENVIRONMENT.items():
+        table.add_row(name, "environment", "", variable.doc)
+    console.print(table)
+
+
+@app.command()
+def where(name: Annotated[str, typer.Argument(help="an op, opcode, Python type, guard kind or option")]) -> None:
+    """Prints file:line of every rule for a name, from the tables themselves."""
+    from .where import places
+
+    found = places(name)
+    if not found:
+        console.print(f"nothing is known under the name {name!r}: give an op (gather), opcode (FOR_ITER), type (dict), ...")
+        raise typer.Exit(1)
+    for what, place in found:
+        console.print(f"{what:24} {place}", highlight=False, soft_wrap=True)
