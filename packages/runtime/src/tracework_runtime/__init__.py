@@ -2,6 +2,8 @@
 
 from tracework_runtime._version import __version__
 from tracework_runtime.artifact import FORMAT, Artifact, KernelSource, OutputRecipe, SymbolBinding, TensorCheck
+from tracework_runtime.cache.key import KEY_PARTS, KeyFacts, cache_key, explain_key
+from tracework_runtime.cache.memory import Cache, open_cache
 from tracework_runtime.cache.store import Store
 from tracework_runtime.errors import (
     ArtifactError,
@@ -13,18 +15,22 @@ from tracework_runtime.errors import (
     RuntimeFailure,
 )
 from tracework_runtime.load import CompiledFn, load
+from tracework_runtime.observe import counters, reset_counters
 from tracework_runtime.options import DEFAULT_OPTIONS, RuntimeOptions
 
 __all__ = [
     "DEFAULT_OPTIONS",
     "FORMAT",
+    "KEY_PARTS",
     "Artifact",
     "ArtifactError",
     "BuildError",
+    "Cache",
     "CacheCorrupt",
     "CacheUnsafe",
     "CompiledFn",
     "KernelSource",
+    "KeyFacts",
     "LaunchError",
     "LoadError",
     "OutputRecipe",
@@ -34,5 +40,10 @@ __all__ = [
     "SymbolBinding",
     "TensorCheck",
     "__version__",
+    "cache_key",
+    "counters",
+    "explain_key",
     "load",
+    "open_cache",
+    "reset_counters",
 ]

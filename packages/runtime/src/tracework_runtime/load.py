@@ -5,7 +5,6 @@ Reads top to bottom: `load`, then the two builders, then CompiledFn.
 
 from __future__ import annotations
 
-import functools
 import linecache
 from collections.abc import Callable, Mapping, Sequence
 from types import CodeType
@@ -14,6 +13,7 @@ from typing import Any
 from tracework_runtime import observe
 from tracework_runtime.artifact import Artifact, KernelSource
 from tracework_runtime.build import cpp as build_cpp
+from tracework_runtime.cache.memory import open_store
 from tracework_runtime.cache.store import Store
 from tracework_runtime.device import DEVICES
 from tracework_runtime.errors import ArtifactError, LoadError
@@ -71,7 +71,7 @@ def load(
     Raises BuildError where a compiler fails or is missing, LoadError where the artifact does not fit this machine.
     """
     _check_devices(artifact)
-    store = _store(options.cache_dir, options.cache_limit)
+    store = open_store(options)
     namespace: dict[str, Any] = {"__name__": f"tracework_host_{artifact.key[:12]}", **artifact.constants}
     with observe.timed("load"):
         for language, builder in BUILDERS.items():
@@ -93,11 +93,6 @@ def _check_devices(artifact: Artifact) -> None:
             raise LoadError(f"artifact for unknown device {name!r}; known: {sorted(DEVICES)}")
         if not device.available():
             raise LoadError(f"artifact for {name}, which torch does not see here", advice="check torch.cuda.is_available()")
-
-
-@functools.cache
-def _store(folder: str | None, limit: int) -> Store:
-    return Store(folder, limit=limit)
 
 
 def _host_code(source: str, key: str) -> CodeType:
