@@ -1,0 +1,78 @@
+"""The only file of this package that touches private torch names; each is wrapped under our own name."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+
+def sequence_number() -> int:
+    """The number that the next autograd node made on this thread will get."""
+    return int(torch._C._autograd._get_sequence_nr())
+
+
+def running_backward_sequence() -> int | None:
+    """The sequence number of the autograd node being evaluated now, or None outside a backward."""
+    node = torch._C._current_autograd_node()
+    return None if node is None else int(node._sequence_nr())
+
+
+def below_autograd() -> Any:
+    """Guard under which ops skip autograd, so that values can be computed without recording history."""
+    return torch._C._AutoDispatchBelowAutograd()
+
+
+def without_view_tracking() -> Any:
+    """Guard under which a view op returns a tensor that autograd does not know to be a view."""
+    return torch._C._AutoDispatchBelowADInplaceOrView()
+
+
+def without_autocast() -> Any:
+    """Guard that turns autocast off for every device type."""
+    return torch._C._DisableAutocast()
+
+
+def autocast_is_on() -> bool:
+    """Whether autocast is enabled for any device type that has been used."""
+    return any(torch.is_autocast_enabled(kind) for kind in ("cpu", "cuda"))
+
+
+@contextmanager
+def plain_saved_tensors() -> Iterator[None]:
+    """Hides the user's saved-tensor hooks: they must see real tensors at run time, not fakes while tracing."""
+    if torch._C._autograd._top_saved_tensors_default_hooks(True) is None:
+        yield
+        return
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
+        yield
+
+
+@contextmanager
+def tracing_state() -> Iterator[None]:
+    """Grad mode restored at the end, no inference mode, one thread for the engine, autocast's cache left clean."""
+    before = torch.is_grad_enabled()
+    multithreading = torch.autograd.set_multithreading_enabled(False)
+    with multithreading, torch.inference_mode(False), plain_saved_tensors():
+        try:
+            with torch.set_grad_enabled(before):
+                yield
+        finally:
+            torch.set_grad_enabled(before)
+            if autocast_is_on():
+                torch.clear_autocast_cache()
+
+
+def written_arguments(schema: Any) -> tuple[str, ...]:
+    """Names of the arguments that an op of this schema writes to."""
+    return tuple(a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write)
+
+
+def aliased_argument(schema: Any) -> int | None:
+    """Index of the argument that the result is a view of, or None when the result is new memory."""
+    if not any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns):
+        return None
+    for index, argument in enumerate(schema.arguments):
+        if argument.alias_info is not None and not argument.alias_info.is_write:
+            return index
+    return None

@@ -1,0 +1,69 @@
+"""The types between aotautograd and its neighbours: GraphSpec and GraphCompiler below, FunctionalProgram as its product."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch.fx as fx
+
+from .signature import Signature
+
+Compiled = Callable[[list[Any]], Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class GraphSpec:
+    """What a graph compiler is told about a graph.
+
+    role: "inference", "forward" or "backward". static_inputs, mutated_inputs: placeholder positions. symbols: the SymbolTable
+    or None. fake_mode: the FakeMode of the values in node.meta["val"].
+    """
+
+    role: str
+    static_inputs: frozenset[int] = frozenset()
+    mutated_inputs: frozenset[int] = frozenset()
+    symbols: Any = None
+    fake_mode: Any = None
+
+
+class GraphCompiler(Protocol):
+    """Compiles one functional ATen graph; the result takes one list, which it may empty, and returns a tuple."""
+
+    def __call__(self, gm: fx.GraphModule, spec: GraphSpec) -> Compiled: ...
+
+
+@dataclass(frozen=True)
+class JointProgram:
+    """Forward and backward in one graph.
+
+    Placeholders: the captured inputs, lifted constants, then tangents. Outputs: the forward's graph outputs, then one
+    gradient (or None) per signature.grad_inputs. Nodes carry meta["phase"] "forward" or "backward".
+    """
+
+    graph: fx.GraphModule
+    signature: Signature
+    fake_mode: Any
+    symbols: Any
+
+
+@dataclass(frozen=True)
+class FunctionalProgram:
+    """Forward and backward apart.
+
+    The forward returns its graph outputs, then saved sizes, then saved tensors; the backward takes saved sizes, saved
+    tensors, then tangents. `saved` counts them as (sizes, tensors).
+    """
+
+    forward: fx.GraphModule
+    backward: fx.GraphModule | None
+    signature: Signature
+    saved: tuple[int, int]
+    forward_spec: GraphSpec
+    backward_spec: GraphSpec | None
+
+    def text(self) -> str:
+        """Signature, forward and backward as text."""
+        parts = ["# signature", self.signature.text(), "# forward", str(self.forward.graph)]
+        if self.backward is not None:
+            parts += ["# backward", str(self.backward.graph)]
+        return "\n".join(parts)

@@ -1,0 +1,124 @@
+"""What each slot of a traced graph means: inputs, outputs, saved values, tangents."""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+
+class InputKind(Enum):
+    """What the caller passes in one slot."""
+
+    TENSOR = "tensor"
+    SIZE = "size"  # a Python int whose value is a symbol of the graph
+    CONSTANT = "constant"  # a number or None that the trace has baked in; checked at each call
+
+
+class Mutation(Enum):
+    """How an input's data changes during the call."""
+
+    NONE = "none"
+    IN_GRAPH = "in_graph"  # autograd does not see it: a trailing aten.copy_ in the graph
+    BY_WRAPPER = "by_wrapper"  # autograd sees it: the new value is a graph output, copied back outside
+
+
+class OutputKind(Enum):
+    """How the caller's output is made."""
+
+    FRESH = "fresh"  # a graph output, as it is
+    INPUT = "input"  # the same object as an input
+    INPUT_VIEW = "input_view"  # a view of an input, made again at run time
+    OUTPUT = "output"  # the same object as an earlier output
+    BASE_VIEW = "base_view"  # a view of a graph output (which several outputs share)
+    SIZE = "size"  # an int computed by the graph
+    CONSTANT = "constant"  # None, a number, ...: known at compile time
+
+
+@dataclass(frozen=True)
+class InputInfo:
+    """One placeholder of the captured graph."""
+
+    name: str
+    kind: InputKind
+    is_static: bool = False
+    requires_grad: bool = False
+    mutation: Mutation = Mutation.NONE
+    constant: Any = None
+
+
+@dataclass(frozen=True)
+class ViewStep:
+    """One view op between a base and an output: `target(base, *args, **kwargs)`, then `[index]` when it gives a list.
+
+    Args may hold SizeSlot in place of a symbolic size.
+    """
+
+    target: Any
+    args: tuple[Any, ...]
+    kwargs: tuple[tuple[str, Any], ...] = ()
+    index: int | None = None
+
+
+@dataclass(frozen=True)
+class SizeSlot:
+    """A size that the graph computes: position among the graph's outputs."""
+
+    slot: int
+
+
+@dataclass(frozen=True)
+class OutputInfo:
+    """One output of the captured graph: `slot` counts graph outputs, inputs or captured outputs, as `kind` says."""
+
+    kind: OutputKind
+    slot: int = -1
+    steps: tuple[ViewStep, ...] = ()
+    requires_grad: bool = False
+    constant: Any = None
+
+
+@dataclass(frozen=True)
+class TangentInfo:
+    """The tangent of a graph output that requires grad: the layout the backward was compiled for."""
+
+    slot: int
+    dtype: Any
+    device: Any
+    sizes: tuple[Any, ...]
+    strides: tuple[Any, ...]
+    memory_format: str  # "contiguous", "channels_last", "channels_last_3d" or "strided"
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The whole calling convention.
+
+    graph_outputs of the forward (before saved values): fresh outputs and bases, then values written back by the wrapper,
+    then sizes. `write_backs` pairs (input slot, graph output slot). `grad_inputs`: input slots that get gradients.
+    `constants`: tensors appended to the caller's inputs.
+    """
+
+    inputs: tuple[InputInfo, ...]
+    outputs: tuple[OutputInfo, ...]
+    number_of_graph_outputs: int
+    write_backs: tuple[tuple[int, int], ...] = ()
+    tangents: tuple[TangentInfo, ...] = ()
+    grad_inputs: tuple[int, ...] = ()
+    constants: tuple[Any, ...] = ()
+
+    @property
+    def mutated_in_graph(self) -> frozenset[int]:
+        """Input slots that the graph itself writes to."""
+        return frozenset(i for i, info in enumerate(self.inputs) if info.mutation is Mutation.IN_GRAPH)
+
+    @property
+    def static_inputs(self) -> frozenset[int]:
+        """Input slots whose tensors keep their identity between calls; constants included."""
+        lifted = range(len(self.inputs), len(self.inputs) + len(self.constants))
+        return frozenset(i for i, info in enumerate(self.inputs) if info.is_static) | frozenset(lifted)
+
+    def text(self) -> str:
+        """One line per slot."""
+        rows = [f"in  {i}: {x.name} {x.kind.value} {x.mutation.value}" for i, x in enumerate(self.inputs)]
+        rows += [f"out {i}: {x.kind.value} {x.slot}" for i, x in enumerate(self.outputs)]
+        rows += [f"tangent of {t.slot}: {t.memory_format}" for t in self.tangents]
+        return "\n".join(rows)
