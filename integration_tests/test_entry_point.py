@@ -1,0 +1,178 @@
+"""The entry point: forms of call, arguments, errors, and that a compiled module is the same module to its user."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+import tracework
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+        self.scale = 2.0
+
+    def forward(self, x):
+        return torch.relu(self.linear(x)) * self.scale
+
+
+def test_forms_of_call():
+    x = torch.randn(3)
+
+    @tracework.compile
+    def bare(x):
+        return x.sin() + 1
+
+    @tracework.compile(fullgraph=True, backend="aot_eager")
+    def with_arguments(x):
+        return x.sin() + 1
+
+    class Holder:
+        offset = 1
+
+        @tracework.compile(backend="eager")
+        def method(self, x):
+            return x.sin() + self.offset
+
+    called = tracework.compile(lambda x: x.sin() + 1)
+    for f in (bare, with_arguments, called, Holder().method):
+        torch.testing.assert_close(f(x), x.sin() + 1)
+    assert bare.__name__ == "bare"
+
+
+def test_compiled_module_is_the_same_module():
+    net = Net()
+    compiled = tracework.compile(net, backend="eager")
+    assert isinstance(compiled, Net)
+    assert list(compiled.state_dict()) == list(net.state_dict())
+    assert compiled.linear is net.linear
+    compiled.scale = 3.0
+    assert net.scale == 3.0
+    compiled.eval()
+    assert not net.training
+    x = torch.randn(2, 4)
+    torch.testing.assert_close(compiled(x), net(x))
+    plain = Net()
+    plain.load_state_dict(compiled.state_dict())
+    compiled.load_state_dict(plain.state_dict())
+    assert {id(p) for p in compiled.parameters()} == {id(p) for p in net.parameters()}
+
+
+def test_hooks_run_and_see_the_output():
+    net = Net()
+    seen = []
+    net.register_forward_hook(lambda module, args, out: seen.append(tuple(out.shape)))
+    compiled = tracework.compile(net, backend="eager")
+    compiled(torch.randn(2, 4))
+    compiled(torch.randn(2, 4))
+    assert seen == [(2, 4), (2, 4)]
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))], ids=["deepcopy", "pickle"])
+def test_copies_are_compiled_and_independent(duplicate):
+    compiled = tracework.compile(Net(), backend="eager")
+    twin = duplicate(compiled)
+    with torch.no_grad():
+        twin.linear.weight.zero_()
+        twin.linear.bias.fill_(1)
+    x = torch.randn(2, 4)
+    torch.testing.assert_close(twin(x), torch.full((2, 4), 2.0))
+    assert compiled.linear.weight.abs().sum() > 0
+
+
+def test_in_place():
+    net = Net()
+    x = torch.randn(2, 4)
+    expected = net(x)
+    tracework.compile_in_place(net, backend="eager")
+    torch.testing.assert_close(net(x), expected)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        (dict(mode="fastest"), tracework.UnknownName, "mode 'fastest'"),
+        (dict(backend="inductr"), tracework.UnknownName, "Did you mean 'inductor'"),
+        (dict(options={"no_such": 1}), tracework.UnknownName, "option 'no_such'"),
+        (dict(options={"cache": "yes"}), tracework.InvalidArgument, "True or False"),
+        (dict(mode="default", options={"cache": True}), tracework.InvalidArgument, "both given"),
+        (dict(fullgraph="yes"), tracework.InvalidArgument, "fullgraph="),
+        (dict(backend=3), tracework.InvalidArgument, "backend="),
+        (dict(shapes_spec={}), tracework.InvalidArgument, "shapes_spec="),
+    ],
+)
+def test_bad_arguments_are_refused_at_once(arguments, error, words):
+    with pytest.raises(error, match=words):
+        tracework.compile(lambda x: x, **arguments)
+
+
+def test_not_callable():
+    with pytest.raises(tracework.NotCallable, match="not int"):
+        tracework.compile(3)
+
+
+def test_backend_callable_and_registry():
+    graphs = []
+
+    def mine(gm, example_inputs):
+        graphs.append((gm, example_inputs))
+        return gm.forward
+
+    x = torch.randn(3)
+    torch.testing.assert_close(tracework.compile(lambda x: x * 2, backend=mine)(x), x * 2)
+    assert len(graphs) == 1 and isinstance(graphs[0][0], torch.fx.GraphModule)
+    tracework.register_backend(mine, name="mine_of_this_test")
+    assert "mine_of_this_test" in tracework.list_backends()
+    torch.testing.assert_close(tracework.compile(lambda x: x * 3, backend="mine_of_this_test")(x), x * 3)
+
+
+def test_disable_is_honoured():
+    graphs = []
+
+    @tracework.disable
+    def plain(x):
+        return x * 5
+
+    def f(x):
+        return plain(x + 1) + 2
+
+    def backend(gm, _):
+        graphs.append(gm)
+        return gm.forward
+
+    x = torch.randn(3)
+    torch.testing.assert_close(tracework.compile(f, backend=backend)(x), (x + 1) * 5 + 2)
+    assert len(graphs) == 2
+
+
+def test_is_compiling_is_answered_while_capturing():
+    def f(x):
+        return x + 1 if torch.compiler.is_compiling() else x - 1
+
+    x = torch.randn(3)
+    torch.testing.assert_close(tracework.compile(f, backend="eager")(x), x + 1)
+    torch.testing.assert_close(f(x), x - 1)
+
+
+def test_replace_torch_compile():
+    def f(x):
+        return x.cos()
+
+    original = torch.compile
+    x = torch.randn(3)
+    with tracework.replace_torch_compile():
+        torch.testing.assert_close(torch.compile(f, backend="eager")(x), x.cos())
+    assert torch.compile is original
+
+
+def test_two_devices_are_named():
+    net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2, device="meta"))
+    with pytest.raises(tracework.MixedDevices, match="cpu, meta"):
+        tracework.compile(net)
+
+
+def test_options_are_listed():
+    assert "cudagraphs" in tracework.list_options()
+    assert tracework.list_mode_options("reduce-overhead") == {"cudagraphs": True}
