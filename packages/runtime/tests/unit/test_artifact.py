@@ -1,15 +1,7 @@
 import pytest
 import torch
-from tracework_runtime import (
-    Artifact,
-    ArtifactError,
-    CacheCorrupt,
-    KernelSource,
-    OutputRecipe,
-    SymbolBinding,
-    TensorCheck,
-    container,
-)
+from tracework_runtime import Artifact, ArtifactError, CacheCorrupt, KernelSource, OutputRecipe, SymbolBinding, TensorCheck
+from tracework_runtime import container
 
 
 def sample() -> Artifact:
