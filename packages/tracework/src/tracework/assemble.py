@@ -112,18 +112,27 @@ def inductor_backend(options: Options, observe: Observe) -> Callable[..., Any]:
 
 
 class GraphCompiler:
-    """Functional ATen graph -> callable: prims, loops, kernels, artifact from the cache or new, loaded."""
+    """Functional ATen graph -> callable: prims, then an artifact from the cache or made new, then loaded."""
 
     def __init__(self, options: Options, stage: Stage):
         self._stage = stage
         self._profile = options.profile
         self._inductor = inductor.InductorOptions()
-        self._runtime = runtime.RuntimeOptions()
+        self._runtime = runtime.RuntimeOptions(
+            cxx=options.cxx or None, cache_dir=options.cache_dir or None, disk_cache=options.cache
+        )
 
     def __call__(self, gm: torch.fx.GraphModule, spec: Any) -> Callable[..., Any]:
         prims = self._stage("primops", self._prims, gm, spec)
-        artifact = self._stage("inductor", inductor.compile_graph, prims, self._inductor)
-        return self._stage("runtime", runtime.load, artifact)
+        artifact = self._stage("inductor", self._artifact, prims)
+        return self._stage("runtime", runtime.load, artifact, self._runtime)
 
     def _prims(self, gm: torch.fx.GraphModule, spec: Any) -> Any:
-        return primops.decompose(gm, profile=self._profile)
+        return primops.decompose(gm, profile=self._profile, spec=spec)
+
+    def _artifact(self, prims: Any) -> runtime.Artifact:
+        devices = frozenset(str(i.spec.device) for i in prims.inputs if hasattr(i.spec, "device"))
+        facts = runtime.KeyFacts(prims.fingerprint(), self._inductor.fingerprint(), self._runtime, devices)
+        key = runtime.cache_key(facts)
+        cache = runtime.open_cache(self._runtime)
+        return cache.get_or_make(key, lambda: inductor.compile_graph(prims, self._inductor))
