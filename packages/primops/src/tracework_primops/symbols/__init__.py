@@ -5,6 +5,7 @@ expr (interned expressions), ranges (bounds and simplification with bounds), tab
 (symbols of one compile and the conditions recorded), symint (nodes behind torch.SymInt).
 """
 
+from . import active
 from .expr import (
     Condition,
     Expr,
@@ -33,6 +34,7 @@ __all__ = [
     "Mod",
     "Size",
     "Symbol",
+    "active",
     "bounds",
     "floordiv",
     "is_nonnegative",

@@ -1,0 +1,99 @@
+"""Real tensors to fakes, once per tensor and mode, keeping storage identity, leafness and memory format."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .. import _torch
+from ..errors import FakeTensorError
+from ..spec import TensorSpec
+from ..symbols.expr import Expr, Size
+from .storage import FakeStorage
+from .tensor import FakeTensor, make_fake
+
+if TYPE_CHECKING:
+    from .mode import FakeMode
+
+
+class Converter:
+    """The memo of one mode; holds real tensors and storages weakly."""
+
+    def __init__(self, mode: "FakeMode"):
+        self._mode = mode
+        self._fakes: dict[int, tuple[weakref.ref, FakeTensor]] = {}
+        self._storages: dict[int, tuple[Any, FakeStorage]] = {}
+
+    def fake_of(self, tensor: torch.Tensor, sizes: Sequence[Size] | None, strides: Sequence[Size] | None) -> FakeTensor:
+        """The fake of this tensor. Raises FakeTensorError for layouts that have no strides."""
+        if tensor.__class__ is FakeTensor:
+            return self._same_mode(tensor)
+        known = self._fakes.get(id(tensor))
+        if known is not None and known[0]() is tensor:
+            return known[1]
+        fake = self._convert(tensor, sizes, strides)
+        self._fakes[id(tensor)] = (weakref.ref(tensor), fake)
+        return fake
+
+    def knows(self, tensor: torch.Tensor) -> bool:
+        """Whether this tensor has been made fake before."""
+        known = self._fakes.get(id(tensor))
+        return known is not None and known[0]() is tensor
+
+    def _same_mode(self, fake: FakeTensor) -> FakeTensor:
+        if fake.mode is not self._mode:
+            raise FakeTensorError("from_real got a fake of another mode")
+        return fake
+
+    def _convert(self, tensor: torch.Tensor, sizes: Sequence[Size] | None, strides: Sequence[Size] | None) -> FakeTensor:
+        if tensor.layout is not torch.strided:
+            raise FakeTensorError(f"from_real: a tensor of layout {tensor.layout} has no fake form; break the graph before it is used")
+        real_sizes = tuple(tensor.size())
+        sizes = real_sizes if sizes is None else tuple(sizes)
+        if strides is None:
+            strides = tensor.stride() if sizes == real_sizes else scaled_strides(real_sizes, tensor.stride(), sizes)
+        spec = TensorSpec(tensor.dtype, tensor.device, sizes, tuple(strides), tensor.storage_offset())
+        fake = make_fake(self._mode, spec, self._storage_of(tensor), tensor.requires_grad and tensor.is_leaf)
+        if tensor.requires_grad and not tensor.is_leaf:
+            fake = self._as_result(fake)
+        fake.is_parameter = isinstance(tensor, torch.nn.Parameter)
+        return fake
+
+    def _as_result(self, fake: FakeTensor) -> FakeTensor:
+        """A fake that autograd takes for the result of an operation rather than a leaf."""
+        recorder, self._mode.recorder = self._mode.recorder, None
+        try:
+            with torch.enable_grad():
+                result = fake.requires_grad_().alias()
+        finally:
+            self._mode.recorder = recorder
+        return result
+
+    def _storage_of(self, tensor: torch.Tensor) -> FakeStorage:
+        key = _torch.storage_key(tensor)
+        known = self._storages.get(key)
+        if known is not None and not known[0].expired():
+            return known[1]
+        storage = FakeStorage(real=True)
+        self._storages[key] = (_torch.weak_storage(tensor), storage)
+        return storage
+
+
+def scaled_strides(old_sizes: Sequence[int], old_strides: Sequence[int], sizes: Sequence[Size]) -> tuple[Size, ...]:
+    """Strides over new (symbolic) sizes in the order of the old ones; a stride that is not a product of sizes stays a number."""
+    order = sorted(range(len(sizes)), key=lambda d: (old_strides[d], -d if old_sizes[d] == 1 else 0, -d))
+    strides: list[Size] = list(old_strides)
+    step: Size = 1
+    old_step = 1
+    for dim in order:
+        if old_strides[dim] == old_step:
+            strides[dim] = step
+        else:
+            step, old_step = old_strides[dim], old_strides[dim]
+        if old_strides[dim] != 0:
+            step = sizes[dim] * step if isinstance(sizes[dim], Expr) else step * max(sizes[dim], 1)
+            old_step *= max(old_sizes[dim], 1)
+    return tuple(strides)

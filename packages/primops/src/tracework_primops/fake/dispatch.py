@@ -1,0 +1,387 @@
+"""One ATen op on fakes: its row in ATEN_META, else its decomposition run on specs, else torch's own meta kernel.
+
+A plan is made once per overload from its schema and called as plan(mode, func, args, kwargs). Aliasing comes from the
+schema alone: results that alias an argument share its storage, written arguments get a new version and are returned as they are.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .. import _torch
+from ..errors import DataDependentError, FakeTensorError, MixedTensorError
+from ..spec import TensorSpec
+from ..symbols import active
+from ..symbols.expr import Expr
+from .storage import FakeStorage
+from .tensor import FakeTensor, make_fake
+
+log = logging.getLogger("tracework.primops.fake")
+
+Plan = Callable[..., Any]
+Rule = Callable[..., Any]
+ATEN_META: dict[Any, Rule] = {}  # overload -> rule over specs, numbers and Exprs, giving a TensorSpec or a tuple of them
+SPECIAL: dict[Any, Plan] = {}  # overload -> plan, for ops that no rule over specs can describe
+PLANS: dict[Any, Plan] = {}
+# Filled by whoever can run a decomposition on specs (the layer of decomp is beside this one): func -> rule or None.
+DECOMPOSITION: list[Callable[[Any], Rule | None]] = []
+
+
+def plan_for(func: Any) -> Plan:
+    """The plan of an overload, made on first use."""
+    plan = PLANS[func] = SPECIAL.get(func) or _make_plan(func)
+    return plan
+
+
+def forget_plans() -> None:
+    """After ATEN_META, SPECIAL or the decompositions changed."""
+    PLANS.clear()
+
+
+def _make_plan(func: Any) -> Plan:
+    rule = ATEN_META.get(func)
+    if rule is None and _is_composite(func):
+        return _run_composite
+    written = [i for i, a in enumerate(func._schema.arguments) if a.alias_info is not None and a.alias_info.is_write]
+    rule = rule or _rule_of_functional(func) or _decomposition(func) or _meta_rule(func)
+    if written:
+        return _in_place_plan(func, rule, written)
+    aliased = _aliased_argument(func)
+    if aliased is not None:
+        return _view_plan(rule, aliased)
+    return _functional_plan(rule)
+
+
+def _is_composite(func: Any) -> bool:
+    return _torch.has_kernel(func, "CompositeImplicitAutograd")
+
+
+def _decomposition(func: Any) -> Rule | None:
+    for find in DECOMPOSITION:
+        rule = find(func)
+        if rule is not None:
+            return _or_meta_kernel(func, rule)
+    return None
+
+
+def _or_meta_kernel(func: Any, rule: Rule) -> Rule:
+    """Run the decomposition; where it cannot say, torch's meta kernel decides."""
+
+    def either(*args, **kwargs):
+        try:
+            return rule(*args, **kwargs)
+        except (NotImplementedError, KeyError, TypeError, AttributeError) as error:
+            log.debug("%s: decomposition on specs failed (%s); using torch's meta kernel", func, error)
+            return run_meta_kernel(func, args, kwargs)
+
+    return either
+
+
+def _rule_of_functional(func: Any) -> Rule | None:
+    """`add_` and `add.out` are checked by the row of `add`."""
+    name = func._schema.name.split("::")[1]
+    namespace = getattr(torch.ops, func.namespace)
+    if name.endswith("_") and not name.endswith("__") and not name.startswith("_foreach") and hasattr(namespace, name[:-1]):
+        packet = getattr(namespace, name[:-1])
+        twin = getattr(packet, func._overloadname, None)
+        return ATEN_META.get(twin) if twin is not None else None
+    return None
+
+
+def _aliased_argument(func: Any) -> int | None:
+    if not any(r.alias_info is not None for r in func._schema.returns):
+        return None
+    for i, a in enumerate(func._schema.arguments):
+        if a.alias_info is not None:
+            return i
+    return None
+
+
+# plans -----------------------------------------------------------------------------------------
+
+
+def _functional_plan(rule: Rule) -> Plan:
+    def functional(mode, func, args, kwargs):
+        result = rule(*_plain(mode, func, args), **_plain_dict(mode, func, kwargs))
+        if result.__class__ is TensorSpec:
+            out = make_fake(mode, result, FakeStorage())
+        else:
+            out = _wrap(mode, result)
+        if mode.recorder is not None:
+            mode.recorder(func, args, kwargs, out)
+        return out
+
+    return functional
+
+
+def _view_plan(rule: Rule, aliased: int) -> Plan:
+    def view(mode, func, args, kwargs):
+        base = args[aliased]
+        result = rule(*_plain(mode, func, args), **_plain_dict(mode, func, kwargs))
+        if base.__class__ is not FakeTensor:
+            base = mode.from_real(base)
+        if result.__class__ is TensorSpec:
+            out = make_fake(mode, result, base.storage)
+            if base.constant is not None:
+                out.constant = base.constant
+        else:
+            out = [make_fake(mode, spec, base.storage) for spec in result]
+        if mode.recorder is not None:
+            mode.recorder(func, args, kwargs, out)
+        return out
+
+    return view
+
+
+def _in_place_plan(func: Any, rule: Rule, written: list[int]) -> Plan:
+    names = [a.name for a in func._schema.arguments]
+    metadata = torch.Tag.inplace_view in func.tags
+    fresh_results = len(func._schema.returns) > 0 and any(r.alias_info is None for r in func._schema.returns)
+    returns = len(func._schema.returns)
+
+    def in_place(mode, func, args, kwargs):
+        if metadata:
+            raise FakeTensorError(f"{func}: changing the sizes of a tensor in place is not done on fakes; use the form without underscore")
+        targets = [args[i] if i < len(args) else kwargs.get(names[i]) for i in written]
+        result = rule(*_plain(mode, func, args), **_plain_dict(mode, func, kwargs))
+        for target in targets:
+            _mark_written(target)
+        if fresh_results:
+            out = _mixed_results(mode, func, result, targets)
+        elif returns == 0:
+            out = None
+        elif returns == 1:
+            out = targets[0]
+            _check_target(func, out, result)
+        else:
+            out = tuple(targets)
+        if mode.recorder is not None:
+            mode.recorder(func, args, kwargs, out)
+        return out
+
+    return in_place
+
+
+def _check_target(func: Any, target: Any, result: Any) -> None:
+    if result.__class__ is TensorSpec and target.__class__ is FakeTensor:
+        expected = target.spec.sizes
+        if len(result.sizes) != len(expected) or not all(active.equal(a, b) for a, b in zip(result.sizes, expected)):
+            raise RuntimeError(f"{func}: output with shape {list(expected)} doesn't match the broadcast shape {list(result.sizes)}")
+
+
+def _mixed_results(mode: Any, func: Any, result: Any, targets: list) -> Any:
+    """Some results are the written arguments, the others are new."""
+    results = result if isinstance(result, (tuple, list)) else (result,)
+    out, left = [], list(targets)
+    for declared, spec in zip(func._schema.returns, results):
+        out.append(left.pop(0) if declared.alias_info is not None else _wrap(mode, spec))
+    return tuple(out) if len(func._schema.returns) > 1 else out[0]
+
+
+def _mark_written(target: Any) -> None:
+    if target.__class__ is FakeTensor:
+        target.storage.version += 1
+        target.constant = None
+    elif isinstance(target, (list, tuple)):
+        for item in target:
+            _mark_written(item)
+
+
+def _run_composite(mode: Any, func: Any, args: tuple, kwargs: dict) -> Any:
+    """A composite reaches us whole in inference mode: run its parts, which are recorded one by one."""
+    with mode:
+        result = func.decompose(*args, **kwargs)
+    if result is NotImplemented:
+        raise FakeTensorError(f"{func}: torch could not decompose this op; break the graph around it")
+    return result
+
+
+# arguments and results -------------------------------------------------------------------------
+
+PLAIN = frozenset((int, float, bool, str, type(None), torch.dtype, torch.device, torch.memory_format, torch.layout, complex))
+
+
+def _plain(mode: Any, func: Any, args: Any) -> list:
+    """Arguments as rules see them: specs for tensors, Exprs for symbolic sizes."""
+    out = []
+    for a in args:
+        cls = a.__class__
+        if cls is FakeTensor:
+            a = a.spec
+        elif cls not in PLAIN:
+            a = _plain_one(mode, func, a)
+        out.append(a)
+    return out
+
+
+def _plain_dict(mode: Any, func: Any, kwargs: dict) -> dict:
+    return {k: a.spec if a.__class__ is FakeTensor else a if a.__class__ in PLAIN else _plain_one(mode, func, a) for k, a in kwargs.items()}
+
+
+def _plain_one(mode: Any, func: Any, a: Any) -> Any:
+    if isinstance(a, (list, tuple)):
+        return _plain(mode, func, a)
+    if isinstance(a, torch.SymInt):
+        return mode.table.from_symint(a) if mode.table is not None else int(a)
+    if isinstance(a, torch.SymFloat):
+        return float(a)
+    if isinstance(a, torch.SymBool):
+        return bool(a)
+    if isinstance(a, FakeTensor):
+        return a.spec
+    if isinstance(a, torch.Tensor):
+        return real_argument(mode, func, a).spec
+    return a
+
+
+def real_argument(mode: Any, func: Any, tensor: torch.Tensor) -> FakeTensor:
+    """A real tensor is let in when it is a 0-dim CPU number or already has a fake. Raises MixedTensorError otherwise."""
+    if tensor.ndim == 0 and tensor.device.type == "cpu" or mode._converter.knows(tensor):
+        return mode.from_real(tensor)
+    raise MixedTensorError(func)
+
+
+def _wrap(mode: Any, result: Any) -> Any:
+    if result.__class__ is TensorSpec:
+        return make_fake(mode, result, FakeStorage())
+    if result is None:
+        return None
+    if result.__class__ is tuple:
+        return tuple([_wrap(mode, r) for r in result])
+    if result.__class__ is list:
+        return [_wrap(mode, r) for r in result]
+    if isinstance(result, Expr):
+        return mode.table.to_symint(result)
+    return result
+
+
+# torch's meta kernels --------------------------------------------------------------------------
+
+
+def _meta_rule(func: Any) -> Rule:
+    if torch.Tag.data_dependent_output in func.tags or torch.Tag.dynamic_output_shape in func.tags:
+
+        def data_dependent(*args, **kwargs):
+            raise DataDependentError(func)
+
+        return data_dependent
+
+    def meta_kernel(*args, **kwargs):
+        return run_meta_kernel(func, args, kwargs)
+
+    return meta_kernel
+
+
+def run_meta_kernel(func: Any, args: Any, kwargs: dict) -> Any:
+    """Specs of the results by running the op on meta tensors. Symbolic sizes that torch cannot carry become fixed."""
+    device = _common_device(args, kwargs)
+    table = active.table()
+    try:
+        result = _call_meta(func, args, kwargs, table)
+    except NotImplementedError as error:
+        raise FakeTensorError(f"{func}: there is no rule for its result and torch has no meta kernel for it ({error})") from error
+    except RuntimeError as error:
+        if table is None or "symbolic" not in str(error).lower():
+            raise
+        log.info("%s: sizes become fixed because torch's meta kernel cannot carry symbols", func)
+        fixed_args, fixed_kwargs = _fixed(args, table), _fixed(kwargs, table)
+        result = _call_meta(func, fixed_args, fixed_kwargs, table)
+    return _spec_of_meta(result, device, table)
+
+
+def _call_meta(func: Any, args: Any, kwargs: dict, table: Any) -> Any:
+    memo: dict = {}
+    meta_kwargs = {k: _to_meta(a, table, memo) for k, a in kwargs.items()}
+    if "device" in kwargs:
+        meta_kwargs["device"] = torch.device("meta")
+    return func(*[_to_meta(a, table, memo) for a in args], **meta_kwargs)
+
+
+def _to_meta(a: Any, table: Any, memo: dict) -> Any:
+    if a.__class__ is TensorSpec:
+        return _meta_tensor(a, table)
+    if a.__class__ in (list, tuple):
+        return [_to_meta(x, table, memo) for x in a]
+    if isinstance(a, Expr):
+        return table.to_symint(a)
+    if a.__class__ is torch.device:
+        return torch.device("meta")
+    return a
+
+
+def _meta_tensor(spec: TensorSpec, table: Any) -> torch.Tensor:
+    sizes, strides, offset = spec.sizes, spec.strides, spec.offset
+    if table is not None:
+        sizes, strides, offset = [table.to_symint(s) for s in sizes], [table.to_symint(s) for s in strides], table.to_symint(offset)
+    if offset.__class__ is int and offset == 0:
+        return torch.empty_strided(sizes, strides, dtype=spec.dtype, device="meta")
+    base = torch.empty_strided(sizes, strides, dtype=spec.dtype, device="meta")
+    extent = base.untyped_storage().nbytes() // base.element_size() + offset
+    return torch.empty([extent], dtype=spec.dtype, device="meta").as_strided(sizes, strides, offset)
+
+
+def _spec_of_meta(result: Any, device: torch.device, table: Any) -> Any:
+    if isinstance(result, torch.Tensor):
+        return _spec_of_tensor(result, device, table)
+    if isinstance(result, (tuple, list)):
+        return type(result)([_spec_of_meta(r, device, table) for r in result]) if type(result) in (tuple, list) else tuple(
+            _spec_of_meta(r, device, table) for r in result
+        )
+    if table is not None and isinstance(result, torch.SymInt):
+        return table.from_symint(result)
+    return result
+
+
+def _spec_of_tensor(tensor: torch.Tensor, device: torch.device, table: Any) -> TensorSpec:
+    sizes, strides, offset = tuple(tensor.size()), tuple(tensor.stride()), tensor.storage_offset()
+    if table is not None:
+        read = table.from_symint
+        sizes, strides, offset = tuple(map(read, sizes)), tuple(map(read, strides)), read(offset)
+    where = device if tensor.device.type == "meta" else tensor.device
+    return TensorSpec(tensor.dtype, where, sizes, strides, offset)
+
+
+def _fixed(a: Any, table: Any) -> Any:
+    if isinstance(a, Expr):
+        return table.fix(a)
+    if a.__class__ is TensorSpec:
+        fix = lambda sizes: tuple(table.fix(s) for s in sizes)  # noqa: E731
+        return TensorSpec(a.dtype, a.device, fix(a.sizes), fix(a.strides), table.fix(a.offset))
+    if a.__class__ in (list, tuple):
+        return [_fixed(x, table) for x in a]
+    if isinstance(a, dict):
+        return {k: _fixed(v, table) for k, v in a.items()}
+    return a
+
+
+def _common_device(args: Any, kwargs: dict) -> torch.device:
+    """The device of the results: an explicit one, else that of the first tensor that is not a 0-dim CPU number."""
+    explicit = kwargs.get("device")
+    if explicit is not None:
+        return concrete_device(explicit)
+    fallback = None
+    for spec in _specs_in((*args, *kwargs.values())):
+        if spec.sizes or spec.device.type != "cpu":
+            return spec.device
+        fallback = fallback or spec.device
+    return fallback or torch.device("cpu")
+
+
+def _specs_in(values: Any):
+    for value in values:
+        if value.__class__ is TensorSpec:
+            yield value
+        elif value.__class__ in (list, tuple):
+            yield from _specs_in(value)
+
+
+def concrete_device(device: Any) -> torch.device:
+    """With an index: `cuda` means the current device."""
+    device = torch.device(device)
+    if device.type == "cuda" and device.index is None:
+        return torch.device("cuda", torch.cuda.current_device())
+    return device

@@ -1,0 +1,61 @@
+"""FakeMode: the owner of the fakes of one trace; as a with-block it also makes factory functions give fakes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from .. import _torch
+from ..spec import TensorSpec
+from ..symbols import active
+from ..symbols.expr import Size
+from . import dispatch
+from .convert import Converter
+from .storage import FakeStorage
+from .tensor import FakeTensor, make_fake
+
+
+class FakeMode(_torch.TorchDispatchMode):
+    """Fakes that belong together: one memo of real tensors, one table of symbols, one recorder.
+
+    `recorder` is None or is called as `recorder(func, args, kwargs, out)` after every ATen op executed on fakes.
+    `allow_unbacked` lets ops whose result sizes depend on data make new symbols instead of raising DataDependentError.
+    """
+
+    def __init__(self, table: Any = None, allow_unbacked: bool = False):
+        super().__init__()
+        self.table = table
+        self.allow_unbacked = allow_unbacked
+        self.recorder: Callable[..., None] | None = None
+        self._converter = Converter(self)
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Keeps torch from wrapping our handler with its own compiler's decorator, which would import that compiler."""
+        return False
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return self.dispatch(func, args, kwargs or {})
+
+    def dispatch(self, func: Any, args: tuple, kwargs: dict) -> Any:
+        """Execute one ATen op on fakes."""
+        plan = dispatch.PLANS.get(func)
+        if plan is None:
+            plan = dispatch.plan_for(func)
+        if self.table is None:
+            return plan(self, func, args, kwargs)
+        outer = active.swap(self.table)
+        try:
+            return plan(self, func, args, kwargs)
+        finally:
+            active.swap(outer)
+
+    def from_real(self, tensor: torch.Tensor, sizes: Sequence[Size] | None = None, strides: Sequence[Size] | None = None) -> FakeTensor:
+        """The fake of a real tensor, the same one each time; `sizes` and `strides` replace the real ones when given."""
+        return self._converter.fake_of(tensor, sizes, strides)
+
+    def make(self, spec: TensorSpec, storage: FakeStorage | None = None, requires_grad: bool = False) -> FakeTensor:
+        """A fake from nothing but its spec; with its own storage unless one is given."""
+        return make_fake(self, spec, storage or FakeStorage(), requires_grad)

@@ -1,0 +1,91 @@
+"""Plans for ops that a rule over specs cannot describe: constants, data-dependent results, real tensors let in."""
+
+from __future__ import annotations
+
+import torch
+
+from ..errors import DataDependentError
+from ..spec import TensorSpec
+from .dispatch import SPECIAL
+from .storage import FakeStorage
+from .tensor import FakeTensor, make_fake
+
+aten = torch.ops.aten
+
+
+def special(*names: str):
+    """Registers a plan for these overloads, skipping those this torch does not have."""
+
+    def register(plan):
+        for name in names:
+            packet, overload = name.split(".")
+            found = getattr(getattr(aten, packet, None), overload, None)
+            if found is not None:
+                SPECIAL[found] = plan
+        return plan
+
+    return register
+
+
+def _record(mode, func, args, kwargs, out):
+    if mode.recorder is not None:
+        mode.recorder(func, args, kwargs, out)
+    return out
+
+
+@special("lift_fresh.default", "lift.default")
+def lift_fresh(mode, func, args, kwargs):
+    """`torch.tensor(data)`: a real tensor that nobody else has seen becomes fake, remembering its value."""
+    tensor = args[0]
+    if tensor.__class__ is FakeTensor:
+        out = make_fake(mode, tensor.spec, tensor.storage)
+        out.constant = tensor.constant
+        return _record(mode, func, args, kwargs, out)
+    out = mode.from_real(tensor)
+    out.constant_tensor = tensor
+    if tensor.ndim == 0 and tensor.device.type == "cpu":
+        out.constant = tensor.item()
+    return _record(mode, func, args, kwargs, out)
+
+
+@special("lift_fresh_copy.default")
+def lift_fresh_copy(mode, func, args, kwargs):
+    """As lift_fresh, into new memory."""
+    tensor = args[0]
+    source = tensor if tensor.__class__ is FakeTensor else mode.from_real(tensor)
+    out = make_fake(mode, source.spec, FakeStorage())
+    out.constant = source.constant
+    if tensor.__class__ is not FakeTensor:
+        out.constant_tensor = tensor
+    return _record(mode, func, args, kwargs, out)
+
+
+@special("_local_scalar_dense.default", "item.default")
+def local_scalar(mode, func, args, kwargs):
+    """`item()`: the constant if there is one, a new symbol if the mode allows it."""
+    fake = args[0]
+    if fake.constant is not None:
+        return fake.constant
+    if mode.table is not None and mode.allow_unbacked and not fake.spec.dtype.is_complex:
+        out = mode.table.new_scalar(fake.spec.dtype)
+        return _record(mode, func, args, kwargs, out)
+    raise DataDependentError(func)
+
+
+@special("nonzero.default")
+def nonzero(mode, func, args, kwargs):
+    """(number of non-zero elements, ndim), the first unknown."""
+    if mode.table is None or not mode.allow_unbacked:
+        raise DataDependentError(func)
+    spec = args[0].spec
+    count = mode.table.new(None, f"{func}", lower=0, unbacked=True)
+    out = make_fake(mode, TensorSpec(torch.int64, spec.device, (count, spec.ndim)), FakeStorage())
+    return _record(mode, func, args, kwargs, out)
+
+
+@special("is_nonzero.default", "equal.default", "allclose.default")
+def ask_data(mode, func, args, kwargs):
+    """A truth value that depends on data."""
+    if args[0].constant is not None and len(args) == 1:
+        return bool(args[0].constant)
+    raise DataDependentError(func)

@@ -1,0 +1,49 @@
+"""The table that sizes are compared with while an op runs on fakes, so that shape rules need not carry it.
+
+Without one (static sizes, or rules run on prims whose sizes were decided before), comparison is structural.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from .expr import Condition, Size
+
+
+class _Slot(threading.local):
+    table: Any = None
+
+
+_slot = _Slot()
+
+
+def table() -> Any:
+    """The table of the op being run, or None."""
+    return _slot.table
+
+
+def swap(new: Any) -> Any:
+    """Set the table and return the previous one."""
+    old, _slot.table = _slot.table, new
+    return old
+
+
+def equal(a: Size, b: Size) -> bool:
+    """a == b; for symbols decided, and recorded, by the active table."""
+    if a is b:
+        return True
+    if a.__class__ is int and b.__class__ is int:
+        return a == b
+    return decide("==", a, b)
+
+
+def decide(op: str, a: Size, b: Size) -> bool:
+    """`a op b`, decided and recorded by the active table; False when there is none and symbols do not cancel."""
+    condition = Condition.compare(op, a, b)
+    if condition.expr.__class__ is int:
+        return condition.evaluate({})
+    current = _slot.table
+    if current is None:
+        return False
+    return current.guard(condition)
