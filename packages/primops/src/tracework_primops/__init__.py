@@ -1,7 +1,41 @@
 """About 250 primitive ops, decompositions from ATen, fake tensors and symbolic sizes."""
 
 from ._version import __version__
+from .errors import DataDependentError, FakeTensorError, GuardOnUnbackedError, MixedTensorError, PrimError, VerifyError
+from .fake import FakeMode, FakeStorage, FakeTensor
 from .op import GraphBuilder, Kind, Op, PrimValue, Tag, prims
 from .ops import OPS
+from .spec import SizeSpec, TensorSpec
+from .symbols import Condition, Expr, Size, bounds, floordiv, maximum, minimum, mod, simplify, symbol
 
-__all__ = ["OPS", "GraphBuilder", "Kind", "Op", "PrimValue", "Tag", "__version__", "prims"]
+__all__ = [
+    "Condition",
+    "DataDependentError",
+    "Expr",
+    "FakeMode",
+    "FakeStorage",
+    "FakeTensor",
+    "FakeTensorError",
+    "GraphBuilder",
+    "GuardOnUnbackedError",
+    "Kind",
+    "MixedTensorError",
+    "OPS",
+    "Op",
+    "PrimError",
+    "PrimValue",
+    "Size",
+    "SizeSpec",
+    "Tag",
+    "TensorSpec",
+    "VerifyError",
+    "__version__",
+    "bounds",
+    "floordiv",
+    "maximum",
+    "minimum",
+    "mod",
+    "prims",
+    "simplify",
+    "symbol",
+]
