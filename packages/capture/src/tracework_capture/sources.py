@@ -4,7 +4,7 @@ Sources know nothing of guards or bytecode: guards.access.ACCESS says how to fet
 emit code that fetches it. Every source is either a root (no `base`) or one step away from its `base`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 __all__ = [
@@ -28,6 +28,8 @@ class Source:
 
 def _source(cls: type) -> type:
     """Frozen dataclass whose hash is computed once: sources are dict keys everywhere and chains get long."""
+    if "base" in cls.__annotations__:
+        cls.base = field()  # else dataclass would take Source.base, None, for a default
     cls = dataclass(frozen=True, eq=True, repr=False)(cls)
     plain_hash = cls.__hash__
 
@@ -208,7 +210,7 @@ class Item(Source):
 class DictItem(Source):
     """dict.__getitem__(base, key); the key is a constant, or any hashable object compared by identity."""
 
-    base: Source
+    base: Source = field()
     key: Any
 
     def _identity(self) -> tuple[Any, ...]:
