@@ -3,6 +3,7 @@
 from ._version import __version__
 from .errors import DataDependentError, FakeTensorError, GuardOnUnbackedError, MixedTensorError, PrimError, VerifyError
 from .fake import FakeMode, FakeStorage, FakeTensor
+from .graph import LEVELS, InputSpec, PrimGraph, parse_graph, verify, verify_level
 from .op import GraphBuilder, Kind, Op, PrimValue, Tag, prims
 from .ops import OPS
 from .spec import SizeSpec, TensorSpec
@@ -18,11 +19,14 @@ __all__ = [
     "FakeTensorError",
     "GraphBuilder",
     "GuardOnUnbackedError",
+    "InputSpec",
     "Kind",
+    "LEVELS",
     "MixedTensorError",
     "OPS",
     "Op",
     "PrimError",
+    "PrimGraph",
     "PrimValue",
     "Size",
     "SizeSpec",
@@ -35,7 +39,10 @@ __all__ = [
     "maximum",
     "minimum",
     "mod",
+    "parse_graph",
     "prims",
     "simplify",
     "symbol",
+    "verify",
+    "verify_level",
 ]
