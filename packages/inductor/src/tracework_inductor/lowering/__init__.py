@@ -1,0 +1,23 @@
+"""LOWERINGS: op name -> rule. An op without a row calls its eager kernel, with the reason in the plan and the log."""
+
+from . import conv, creation, indexing, matmul, memory, pointwise, reduction, rng, scan, view, window
+from .driver import Lowering, lower
+from .registry import LOWERINGS, VIEWS
+
+__all__ = [
+    "LOWERINGS",
+    "VIEWS",
+    "Lowering",
+    "conv",
+    "creation",
+    "indexing",
+    "lower",
+    "matmul",
+    "memory",
+    "pointwise",
+    "reduction",
+    "rng",
+    "scan",
+    "view",
+    "window",
+]

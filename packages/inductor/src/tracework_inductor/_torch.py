@@ -1,0 +1,15 @@
+"""The only file here that touches private torch names."""
+
+import torch
+
+OpOverload = torch._ops.OpOverload
+
+
+def schema_name(overload: OpOverload) -> str:
+    """`aten::mm`."""
+    return str(overload._schema.name)
+
+
+def overload_name(overload: OpOverload) -> str:
+    """`default`."""
+    return str(overload._overloadname)

@@ -1,0 +1,22 @@
+"""Convolutions are library calls."""
+
+from typing import Any
+
+from .registry import lowers
+
+
+@lowers("convolution")
+def convolution(low: Any, x: Any, w: Any, b: Any, *settings: Any) -> Any:
+    """As aten.convolution."""
+    return low.extern("torch.ops.aten.convolution.default", (x, w, b, *_lists(settings)))
+
+
+@lowers("convolution_backward")
+def convolution_backward(low: Any, grad: Any, x: Any, w: Any, bias_sizes: Any, *settings: Any) -> Any:
+    """Gradients of x, w and bias."""
+    bias_sizes = list(bias_sizes) if bias_sizes is not None else None
+    return low.extern("torch.ops.aten.convolution_backward.default", (grad, x, w, bias_sizes, *_lists(settings)))
+
+
+def _lists(settings: Any) -> list[Any]:
+    return [list(s) if isinstance(s, (tuple, list)) else s for s in settings]

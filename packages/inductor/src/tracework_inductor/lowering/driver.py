@@ -1,0 +1,414 @@
+"""Walks a PrimGraph, applies LOWERINGS and collects buffers and nodes.
+
+`Lowering` is the state of one walk and what rules receive as their first argument.
+"""
+
+import logging
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ..errors import InductorError, LoweringError
+from ..ir.body import Axis, LoopBody, Ref
+from ..ir.buffer import Buffer, BufferLayout, BufferView, ExternNode, LoopNode
+from ..ir.handlers import Recorder
+from ..ir.index import Expr, Size, contiguous_strides, dot, same, simplify, symbol
+from ..ir.scalar_ops import handling, ops
+from ..options import InductorOptions
+from ..schedule.plan import Output, Program
+from . import fallback
+from .layout import dense_strides, strides_equal
+from .realize import reason_to_realize
+from .registry import LOWERINGS, VIEWS
+from .value import Lazy, Strided, TensorValue, settled
+
+log = logging.getLogger("tracework.inductor.lowering")
+
+
+class Lowering:
+    """One lowering in progress."""
+
+    def __init__(self, graph: Any, options: InductorOptions) -> None:
+        self.graph = graph
+        self.options = options
+        self.symbols = graph.symbols
+        self.buffers: dict[str, Buffer] = {}
+        self.nodes: list[Any] = []
+        self.inputs: list[str] = []
+        self.size_inputs: dict[str, Any] = {}
+        self.mutated: dict[str, str] = {}
+        self.fallbacks: list[tuple[str, str]] = []
+        self.spec: Any = None
+        self.origin: str | None = None
+        self.token: str | None = None
+        self._lazies: list[Lazy] = []
+        self._recent: dict[str, str] = {}
+
+    # buffers
+
+    def new_buffer(self, layout: BufferLayout, kind: str = "computed", base: str | None = None) -> Buffer:
+        """A fresh name with a layout."""
+        buffer = Buffer(f"buf{len(self.buffers)}", layout, kind, base)
+        self.buffers[buffer.name] = buffer
+        return buffer
+
+    def whole(self, buffer: Buffer) -> Strided:
+        """The window that is the buffer itself."""
+        layout = buffer.layout
+        return Strided(layout.sizes, layout.dtype, layout.device, buffer.name, layout.strides)
+
+    def add_node(self, node: Any) -> None:
+        """Appends to the program."""
+        self.nodes.append(node)
+
+    def origins(self) -> tuple[str, ...]:
+        """Of the node being lowered."""
+        return (str(self.origin),) if self.origin else ()
+
+    # realising
+
+    def realize(self, value: TensorValue, strides: Sequence[Size] | None = None) -> Strided:
+        """The value in memory; `strides` is the layout if it is not there yet."""
+        value = settled(value)
+        if isinstance(value, Strided):
+            return value
+        assert isinstance(value, Lazy)
+        if value.base is not None and value.base.realized is None and strides is None:
+            self._prefer_base(value)
+        wanted = strides if strides is not None else value.strides
+        layout = BufferLayout(value.dtype, value.device, value.sizes, dense_strides(value.sizes, wanted))
+        buffer = self.new_buffer(layout)
+        self.pointwise_node(buffer, value.load)
+        value.realized = self.whole(buffer)
+        value.base = None
+        return value.realized
+
+    def _prefer_base(self, value: Lazy) -> None:
+        base = value.base
+        while base is not None and base.base is not None and base.realized is None:
+            base = base.base
+        if base is not None and base.realized is None and base.cost >= self.options.inline_cost and len(base.reads) > 0:
+            self.realize(base)
+
+    def realize_with(self, value: TensorValue, strides: Sequence[Size]) -> Strided:
+        """The value in memory with exactly these strides."""
+        value = settled(value)
+        if isinstance(value, Strided):
+            if strides_equal(value.sizes, value.strides, strides):
+                return value
+            copy = Lazy(value.sizes, value.dtype, value.device, value.load, 1, value.reads)
+            return self.realize(copy, strides)
+        return self.realize(value, strides) if dense_strides(value.sizes, strides) == tuple(strides) else self.realize(
+            value
+        )
+
+    def window(self, value: TensorValue, strides: Sequence[Size] | None = None) -> BufferView:
+        """An operand of a library call, with these strides if given."""
+        at = self.realize(value) if strides is None else self.realize_with(value, strides)
+        return BufferView(at.buffer, at.sizes, at.strides, at.offset)
+
+    # loops
+
+    def pointwise_node(
+        self,
+        buffer: Buffer,
+        inner: Callable[[list[Size]], Ref],
+        sizes: Sequence[Size] | None = None,
+        position: Callable[[list[Size]], Size] | None = None,
+        mode: str = "set",
+        domain: str = "pointwise",
+        mutates: str | None = None,
+    ) -> None:
+        """A loop nest that stores inner(index) at position(index)."""
+        layout = buffer.layout
+        sizes = layout.sizes if sizes is None else tuple(sizes)
+        if any(isinstance(s, int) and s == 0 for s in sizes):
+            self.add_node(_nothing(buffer, mutates, self.origins()))
+            return
+        axes, index = make_axes("i", sizes)
+        recorder = Recorder(axes)
+        with handling(recorder):
+            value = inner(index)
+            at = dot(index, layout.strides) if position is None else position(index)
+            ops.store(buffer.name, at, recorder.to_dtype(value, layout.dtype), mode)
+        self._add_loops(buffer.name, domain, recorder.finish(), mutates)
+
+    def reduction_node(
+        self,
+        buffer: Buffer,
+        kind: str,
+        reduced: Sequence[Size],
+        inner: Callable[[list[Size], list[Size]], Any],
+    ) -> None:
+        """A loop nest that reduces inner(index, reduced index); for argmax and argmin inner gives (value, position)."""
+        axes, index = make_axes("i", buffer.layout.sizes)
+        inner_axes, inner_index = make_axes("r", reduced)
+        recorder = Recorder(axes, inner_axes)
+        with handling(recorder):
+            value = inner(index, inner_index)
+            value = value if type(value) is tuple else (value,)
+            recorder.reduce(buffer.name, kind, *value)
+        self._add_loops(buffer.name, "reduction", recorder.finish(), None)
+
+    def scan_node(self, buffer: Buffer, kind: str, dim: int, inner: Callable[[list[Size]], Any]) -> None:
+        """A loop nest that stores the running reduction of inner along dim."""
+        sizes = buffer.layout.sizes
+        axes, outer = make_axes("i", [s for d, s in enumerate(sizes) if d != dim])
+        inner_axes, (along,) = make_axes("r", [sizes[dim]])
+        index = [*outer[:dim], along, *outer[dim:]]
+        recorder = Recorder(axes, inner_axes)
+        with handling(recorder):
+            value = recorder.scan(buffer.name, kind, recorder.to_dtype(inner(index), buffer.layout.dtype))
+            recorder.store(buffer.name, dot(index, buffer.layout.strides), value)
+        self._add_loops(buffer.name, "scan", recorder.finish(), None)
+
+    def _add_loops(self, name: str, domain: str, body: LoopBody, mutates: str | None) -> None:
+        reads = frozenset(i.args[0] for i in body.loads())
+        body = simplified(body)
+        device = self.buffers[name].layout.device
+        self.add_node(LoopNode(f"loop{len(self.nodes)}", domain, body, reads, frozenset((name,)), device, self.origins(), mutates))
+
+    # library calls
+
+    def extern(
+        self,
+        target: str,
+        args: Sequence[Any],
+        kwargs: dict[str, Any] | None = None,
+        *,
+        out_form: str | None = None,
+        keep_strides: bool = False,
+        reason: str = "",
+        ordered: bool = False,
+    ) -> Any:
+        """A call whose results are laid out as the current node's spec says; tensors among args are realised."""
+        spec = self.spec
+        tuple_result = isinstance(spec, (tuple, list))
+        specs = list(spec) if tuple_result else [spec]
+        made = [self._result_buffer(s) for s in specs]
+        reads: set[str] = set()
+        packed = tuple(self._pack(a, reads) for a in args)
+        packed_kwargs = tuple((k, self._pack(v, reads)) for k, v in (kwargs or {}).items())
+        writes = {b.name for b in made if b is not None}
+        if ordered:
+            reads |= {self.token} if self.token else set()
+            self.token = f"order{len(self.nodes)}"
+            writes.add(self.token)
+        device = next((b.layout.device for b in made if b is not None), torch.device("cpu"))
+        node = ExternNode(
+            f"extern{len(self.nodes)}", target, packed, packed_kwargs, tuple(b.name if b else None for b in made),
+            frozenset(reads), frozenset(writes), device, tuple_result, out_form, self.origins(), None, reason,
+        )
+        self.add_node(node)
+        values = tuple(self.whole(b) if b is not None else None for b in made)
+        return values if tuple_result else values[0]
+
+    def _result_buffer(self, spec: Any) -> Buffer | None:
+        if spec is None or not hasattr(spec, "strides"):
+            return None
+        return self.new_buffer(BufferLayout(spec.dtype, spec.device, tuple(spec.sizes), tuple(spec.strides)), "extern")
+
+    def _pack(self, arg: Any, reads: set[str]) -> Any:
+        if isinstance(arg, TensorValue):
+            view = self.window(arg)
+            reads.add(view.buffer)
+            return view
+        if isinstance(arg, (tuple, list)):
+            return type(arg)(self._pack(a, reads) for a in arg) if type(arg) in (tuple, list) else tuple(
+                self._pack(a, reads) for a in arg
+            )
+        return arg
+
+    # the walk
+
+    def run(self) -> Program:
+        """The whole graph."""
+        users = effective_users(self.graph.graph)
+        values: dict[Any, Any] = {}
+        outputs: tuple[Output, ...] = ()
+        number = 0
+        for node in self.graph.graph.nodes:
+            if node.op == "placeholder":
+                values[node] = self._input(node, number)
+                number += 1
+            elif node.op == "output":
+                outputs = self._outputs(node, values)
+            else:
+                values[node] = self._call(node, values, users.get(node, 0))
+        static = frozenset(n for n, i in enumerate(self.graph.inputs) if getattr(i, "is_static", False))
+        return Program(
+            tuple(self.inputs), self.size_inputs, self.buffers, tuple(self.nodes), outputs, {}, self.symbols,
+            self.mutated, self.graph.role, static, tuple(self.fallbacks),
+        )
+
+    def _input(self, node: Any, number: int) -> Any:
+        spec = node.meta.get("spec")
+        name = f"arg{number}"
+        self.inputs.append(name)
+        if spec is None or not hasattr(spec, "strides"):
+            expr = getattr(spec, "expr", None)
+            if expr is not None:
+                self.size_inputs[name] = expr
+            return expr
+        layout = BufferLayout(spec.dtype, spec.device, tuple(spec.sizes), tuple(spec.strides))
+        self.buffers[name] = Buffer(name, layout, "input", None, spec.offset)
+        return self.whole(self.buffers[name])
+
+    def _call(self, node: Any, values: dict[Any, Any], users: int) -> Any:
+        if node.target is operator.getitem:
+            value = values[node.args[0]][node.args[1]]
+        else:
+            self.spec = node.meta.get("spec")
+            self.origin = node.meta.get("origin")
+            args = _resolve(node.args, values)
+            kwargs = _resolve(dict(node.kwargs), values)
+            value = self._lower(node, args, kwargs)
+            value = self._give_strides(value)
+        value = settled(value)
+        if isinstance(value, Lazy):
+            self._lazies.append(value)
+            if reason_to_realize(value, users, self.options) is not None:
+                return self.realize(value)
+        return value
+
+    def _give_strides(self, value: Any) -> Any:
+        if isinstance(value, Lazy) and value.strides is None and hasattr(self.spec, "strides"):
+            value.strides = tuple(self.spec.strides)
+        return value
+
+    def _lower(self, node: Any, args: Any, kwargs: Any) -> Any:
+        name = getattr(node.target, "name", None)
+        name = name if isinstance(name, str) else str(node.target)
+        reason = fallback.reason(name, node.target, args, self.spec, self.options)
+        if reason is not None:
+            log.info("%s calls the eager kernel: %s", name, reason)
+            self.fallbacks.append((name, reason))
+            return fallback.call(self, node.target, args, kwargs, reason)
+        try:
+            return LOWERINGS[name](self, *args, **kwargs)
+        except fallback.Refused as refused:
+            log.info("%s calls the eager kernel: %s", name, refused)
+            self.fallbacks.append((name, str(refused)))
+            return fallback.call(self, node.target, args, kwargs, str(refused))
+        except InductorError:
+            raise
+        except Exception as error:
+            raise LoweringError(name, self.origin, f"{type(error).__name__}: {error}") from error
+
+    def _outputs(self, node: Any, values: dict[Any, Any]) -> tuple[Output, ...]:
+        listed = node.args[0] if isinstance(node.args[0], (tuple, list)) else (node.args[0],)
+        return tuple(self._output(item, values) for item in listed)
+
+    def _output(self, item: Any, values: dict[Any, Any]) -> Output:
+        value = values.get(item) if hasattr(item, "op") else item
+        if not isinstance(value, TensorValue):
+            return Output(None, value=value)
+        spec = item.meta["spec"]
+        at = self.realize_with(value, spec.strides)
+        if not strides_equal(at.sizes, at.strides, spec.strides):
+            at = self.strided_copy(at, spec.strides)
+        return Output(at.buffer, at.sizes, tuple(spec.strides), at.offset)
+
+    def strided_copy(self, value: Strided, strides: Sequence[Size]) -> Strided:
+        """A copy with strides that are not dense (an expanded or padded output), made by torch."""
+        self.spec = _Spec(value.dtype, value.device, value.sizes, tuple(strides))
+        result = self.extern("restride", (value, tuple(strides)), reason="an output with a layout that is not dense")
+        assert isinstance(result, Strided)
+        return result
+
+    def settle_readers(self, buffer: str) -> None:
+        """Realises every live lazy value that reads `buffer`, which is about to be overwritten."""
+        for value in self._lazies:
+            if value.realized is None and buffer in value.reads:
+                self.realize(value)
+
+
+class _Spec:
+    def __init__(self, dtype: Any, device: Any, sizes: Any, strides: Any) -> None:
+        self.dtype, self.device, self.sizes, self.strides = dtype, device, sizes, strides
+
+
+def lower(graph: Any, options: InductorOptions) -> Program:
+    """A PrimGraph as buffers and loop nests."""
+    return Lowering(graph, options).run()
+
+
+def make_axes(prefix: str, sizes: Sequence[Size]) -> tuple[tuple[Axis, ...], list[Size]]:
+    """Axes for all dimensions but those of size 1, and the index that they make."""
+    axes: list[Axis] = []
+    index: list[Size] = []
+    for n, size in enumerate(sizes):
+        if same(size, 1):
+            index.append(0)
+        else:
+            var = symbol(f"{prefix}{n}", 0, None)
+            axes.append(Axis(var, size))
+            index.append(var)
+    return tuple(axes), index
+
+
+def axis_ranges(axes: Sequence[Axis]) -> dict[Any, tuple[Size, Size]]:
+    """Inclusive ranges of loop variables."""
+    return {a.var: (0, a.size - 1) for a in axes}
+
+
+def simplified(body: LoopBody) -> LoopBody:
+    """The body with floors and mods removed where the ranges of its axes allow."""
+    ranges = axis_ranges((*body.axes, *body.reduction_axes))
+    memo: dict[Any, Any] = {}
+
+    def short(arg: Any) -> Any:
+        if not isinstance(arg, Expr):
+            return arg
+        found = memo.get(arg)
+        if found is None:
+            found = memo[arg] = simplify(arg, ranges) if _has_division(arg) else arg
+        return found
+
+    changed = tuple(i._replace(args=tuple(short(a) for a in i.args)) if _has_expr(i.args) else i for i in body.instructions)
+    return LoopBody(body.axes, body.reduction_axes, changed)
+
+
+def _has_expr(args: tuple[Any, ...]) -> bool:
+    return any(isinstance(a, Expr) for a in args)
+
+
+def _has_division(expr: Any) -> bool:
+    return expr.as_affine() is None
+
+
+def effective_users(graph: Any) -> dict[Any, int]:
+    """How many rules that compute read each node's value, looking through views."""
+    counts: dict[Any, int] = {}
+    for node in reversed(graph.nodes):
+        count = 0
+        for user in node.users:
+            name = getattr(user.target, "name", None)
+            looks_through = user.op == "call_function" and (name in VIEWS or user.target is operator.getitem)
+            count += counts.get(user, 0) if looks_through else 1
+        counts[node] = count
+    return counts
+
+
+def _resolve(arg: Any, values: dict[Any, Any]) -> Any:
+    if hasattr(arg, "op") and hasattr(arg, "users"):
+        return values[arg]
+    if isinstance(arg, (tuple, list)):
+        return type(arg)(_resolve(a, values) for a in arg) if type(arg) in (tuple, list) else tuple(
+            _resolve(a, values) for a in arg
+        )
+    if isinstance(arg, dict):
+        return {k: _resolve(v, values) for k, v in arg.items()}
+    return settled(arg)
+
+
+def _nothing(buffer: Buffer, mutates: str | None, origins: tuple[str, ...]) -> ExternNode:
+    return ExternNode(
+        f"empty_{buffer.name}", "empty", (), (), (buffer.name,), frozenset(), frozenset((buffer.name,)),
+        buffer.layout.device, False, None, origins, mutates, "has no elements",
+    )
+
+
+__all__ = ["Lowering", "contiguous_strides", "lower", "make_axes"]

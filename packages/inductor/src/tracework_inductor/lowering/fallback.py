@@ -1,0 +1,72 @@
+"""Ops handed to the eager kernel, with the reason."""
+
+from typing import Any
+
+import torch
+
+from .. import _torch
+from ..options import InductorOptions
+from .registry import LOWERINGS
+from .value import TensorValue
+
+SUPPORTED_DTYPES = frozenset(
+    {
+        torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8,
+        torch.uint8, torch.bool,
+    }
+)
+"""What loops can compute with; anything else calls the eager kernel."""
+
+
+class Refused(Exception):
+    """Raised by a rule that cannot lower these arguments; the text is the reason."""
+
+
+def reason(name: str, target: Any, args: Any, spec: Any, options: InductorOptions) -> str | None:
+    """Why this call goes to the eager kernel, or None."""
+    if name in options.fallback_ops:
+        return "the option fallback_ops lists it"
+    if name not in LOWERINGS or not hasattr(target, "family"):
+        return "it has no lowering"
+    if target.family in LIBRARY_FAMILIES:
+        return None
+    dtype = _unsupported(args, spec)
+    return f"loops do not compute with {dtype}" if dtype is not None else None
+
+
+LIBRARY_FAMILIES = frozenset({"matmul", "conv", "rng"})
+
+
+def _unsupported(args: Any, spec: Any) -> torch.dtype | None:
+    found: list[torch.dtype] = []
+
+    def visit(arg: Any) -> None:
+        if isinstance(arg, TensorValue) or hasattr(arg, "strides"):
+            found.append(arg.dtype)
+        elif isinstance(arg, (tuple, list)):
+            for a in arg:
+                visit(a)
+
+    visit(list(args))
+    visit(spec)
+    return next((d for d in found if d not in SUPPORTED_DTYPES), None)
+
+
+def call(low: Any, target: Any, args: Any, kwargs: Any, why: str) -> Any:
+    """A node that runs the prim's eager rule, or the named ATen overload."""
+    family = getattr(target, "family", None)
+    if family is not None:
+        return low.extern(f"prims.{target.name}", args, kwargs, reason=why, ordered=family == "rng")
+    return low.extern(overload_text(target), args, kwargs, reason=why, ordered=_is_random(target))
+
+
+def overload_text(target: Any) -> str:
+    """`torch.ops.aten.mm.default` for an overload."""
+    if not isinstance(target, _torch.OpOverload):
+        raise TypeError(f"{target!r} is neither a prim nor an overload")
+    namespace, _, name = _torch.schema_name(target).partition("::")
+    return f"torch.ops.{namespace}.{name}.{_torch.overload_name(target)}"
+
+
+def _is_random(target: Any) -> bool:
+    return torch.Tag.nondeterministic_seeded in getattr(target, "tags", ())

@@ -1,0 +1,349 @@
+"""Gathers as indirect loads, joins and pads as masked loads, scatters as stores to computed positions."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..ir.buffer import BufferLayout
+from ..ir.index import Size, contiguous_strides, dot, mod, product, same
+from ..ir.scalar_ops import ops
+from .fallback import Refused
+from .pointwise import broadcast_sizes, elementwise
+from .registry import lowers
+from .value import Lazy, Strided, TensorValue, pointwise, settled
+from .view import reshape
+
+
+def _at(value: Size, dtype: torch.dtype = torch.int64) -> Any:
+    return ops.index_expr(value, dtype)
+
+
+@lowers("cat")
+def cat(low: Any, xs: Sequence[Any], dim: int) -> Any:
+    """Joined along dim: each part is read where the index falls into it."""
+    parts = [settled(x) for x in xs if not same(x.sizes[dim] if x.ndim else 1, 0)]
+    parts = [p for p in parts if p.ndim == len(low.spec.sizes)]
+    if not parts:
+        raise Refused("a cat of nothing")
+    if len(parts) == 1:
+        return parts[0]
+    if len(parts) > 8:
+        raise Refused("a cat of more than 8 parts")
+    dtype = low.spec.dtype
+    starts: list[Size] = [0]
+    for p in parts:
+        starts.append(starts[-1] + p.sizes[dim])
+
+    def inner(index: list[Size]) -> Any:
+        position = _at(index[dim])
+        value: Any = None
+        for k in range(len(parts) - 1, -1, -1):
+            inside = ops.ge(position, _at(starts[k]))
+            if k < len(parts) - 1:
+                inside = ops.logical_and(inside, ops.lt(position, _at(starts[k + 1])))
+            at = [*index[:dim], index[dim] - starts[k], *index[dim + 1 :]]
+            here = ops.masked(inside, lambda p=parts[k], at=at: ops.to_dtype(p.load(at), dtype), 0)
+            value = here if value is None else ops.where(inside, here, value)
+        return value
+
+    return pointwise(low.spec.sizes, dtype, parts[0].device, inner, parts, 3 * len(parts))
+
+
+@lowers("pad")
+def pad(low: Any, x: Any, low_high_pairs: Sequence[tuple[Size, Size]], value: Any) -> Any:
+    """Constant padding; negative numbers crop."""
+    lows = [p[0] for p in low_high_pairs]
+    padded = [d for d, p in enumerate(low_high_pairs) if not (same(p[0], 0) and same(p[1], 0))]
+
+    def inner(index: list[Size]) -> Any:
+        mask: Any = None
+        for d in padded:
+            position = _at(index[d] - lows[d])
+            inside = ops.logical_and(ops.ge(position, _at(0)), ops.lt(position, _at(x.sizes[d])))
+            mask = inside if mask is None else ops.logical_and(mask, inside)
+        at = [i - first for i, first in zip(index, lows, strict=True)]
+        return x.load(at) if mask is None else ops.masked(mask, lambda: x.load(at), value)
+
+    return pointwise(low.spec.sizes, x.dtype, x.device, inner, [x], 2 + 3 * len(padded))
+
+
+@lowers("gather")
+def gather(low: Any, x: Any, dim: int, index: Any) -> Any:
+    """x at index along dim."""
+    if x.ndim == 0:
+        return elementwise(low, (x,), x.dtype, lambda v: v, 0, None, index.sizes)
+
+    def inner(at: list[Size]) -> Any:
+        row = ops.indirect(index.load(at), x.sizes[dim])
+        return x.load([*at[:dim], row, *at[dim + 1 :]])
+
+    return pointwise(index.sizes, x.dtype, x.device, inner, [_table(low, x), index], 3)
+
+
+def _table(low: Any, x: Any) -> Any:
+    """Random access wants a buffer: computing x anew for each access would cost more than once for each element."""
+    x = settled(x)
+    return low.realize(x) if isinstance(x, Lazy) and x.cost > 4 and x.reads else x
+
+
+@lowers("index_select")
+def index_select(low: Any, x: Any, dim: int, index: Any) -> Any:
+    """Rows of x."""
+    table = _table(low, x)
+
+    def inner(at: list[Size]) -> Any:
+        row = ops.indirect(index.load([at[dim]] if index.ndim else []), x.sizes[dim])
+        return table.load([*at[:dim], row, *at[dim + 1 :]])
+
+    return pointwise(low.spec.sizes, x.dtype, x.device, inner, [table, index], 3)
+
+
+@lowers("take")
+def take(low: Any, x: Any, index: Any) -> Any:
+    """x flattened, at index."""
+    flat = reshape(low, low.realize(x), (x.numel(),))
+    return pointwise(
+        index.sizes, x.dtype, x.device, lambda at: flat.load([ops.indirect(index.load(at), x.numel())]), [flat, index], 3
+    )
+
+
+def _indexing(x_sizes: Sequence[Size], indices: Sequence[Any]) -> tuple[tuple[Size, ...], Any]:
+    """Result sizes of x[indices] and how an index of it becomes one of x."""
+    full = [*indices, *[None] * (len(x_sizes) - len(indices))]
+    used = [d for d, i in enumerate(full) if i is not None]
+    if any(full[d].dtype in (torch.bool, torch.uint8) for d in used):
+        raise Refused("a mask as index")
+    shape = broadcast_sizes(*[full[d] for d in used])
+    adjacent = used == list(range(used[0], used[-1] + 1))
+    first = used[0] if adjacent else 0
+    kept = [d for d in range(len(x_sizes)) if d not in used]
+    before = [d for d in kept if d < first]
+    after = [d for d in kept if d >= first]
+    sizes = (*[x_sizes[d] for d in before], *shape, *[x_sizes[d] for d in after])
+
+    def back(index: list[Size]) -> list[Size]:
+        middle = index[len(before) : len(before) + len(shape)]
+        plain = dict(zip([*before, *after], [*index[: len(before)], *index[len(before) + len(shape) :]], strict=True))
+        result: list[Size] = []
+        for d, size in enumerate(x_sizes):
+            if full[d] is None:
+                result.append(plain[d])
+                continue
+            own = middle[len(shape) - full[d].ndim :]
+            at = [0 if same(s, 1) else i for s, i in zip(full[d].sizes, own, strict=True)]
+            result.append(ops.indirect(full[d].load(at), size))
+        return result
+
+    return sizes, back
+
+
+@lowers("index")
+def index(low: Any, x: Any, indices: Sequence[Any]) -> Any:
+    """Advanced indexing."""
+    indices = [None if i is None else settled(i) for i in indices]
+    if all(i is None for i in indices):
+        return x
+    table = _table(low, x)
+    sizes, back = _indexing(table.sizes, indices)
+    return pointwise(
+        sizes, x.dtype, x.device, lambda at: table.load(back(at)), [table, *[i for i in indices if i is not None]], 4
+    )
+
+
+# scatters
+
+
+def start_from(low: Any, x: Any, dtype: torch.dtype | None = None) -> Any:
+    """A fresh buffer holding x, to scatter into."""
+    dtype = dtype or x.dtype
+    copy = Lazy(x.sizes, dtype, x.device, lambda index: ops.to_dtype(x.load(index), dtype), 1, frozenset())
+    return low.realize(copy, low.spec.strides)
+
+
+def scatter_into(low: Any, target: Strided, sizes: Sequence[Size], value: Any, position: Any, mode: str) -> Strided:
+    """Stores value(index) at target[position(index)] for all indices below sizes."""
+    layout = low.buffers[target.buffer].layout
+    new = low.new_buffer(layout, "alias", target.buffer)
+    low.pointwise_node(
+        new, value, sizes, lambda index: dot(position(index), target.strides, target.offset), mode, "scatter",
+        mutates=target.buffer,
+    )
+    return Strided(target.sizes, target.dtype, target.device, new.name, target.strides, target.offset)
+
+
+def _reads(value: Any) -> Any:
+    """An operand of a scatter as something to load from."""
+    return settled(value)
+
+
+@lowers("index_put")
+def index_put(low: Any, x: Any, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Any:
+    """x with values written at indices."""
+    indices = [None if i is None else low.realize(i) for i in indices]
+    sizes, back = _indexing(x.sizes, indices)
+    values = _reads(values)
+    source = elementwise(low, (values,), x.dtype, lambda v: v, 0, None, sizes)
+    if not accumulate:
+        _refuse_duplicates_on_gpu(x)
+    target = start_from(low, x)
+    return scatter_into(low, target, sizes, source.load, back, "add" if accumulate else "set")
+
+
+def _refuse_duplicates_on_gpu(x: TensorValue) -> None:
+    """On a CPU the loop order decides which of two writes wins, as in eager; elsewhere it is undefined in both."""
+
+
+def _along(dim: int, index: Any, sizes: Sequence[Size]) -> Any:
+    def position(at: list[Size]) -> list[Size]:
+        row = ops.indirect(index.load(at), sizes[dim])
+        return [*at[:dim], row, *at[dim + 1 :]]
+
+    return position
+
+
+@lowers("scatter")
+def scatter(low: Any, x: Any, dim: int, index: Any, src: Any) -> Any:
+    """x with src written at index along dim."""
+    return _scatter(low, x, dim, index, src, "set")
+
+
+@lowers("scatter_add")
+def scatter_add(low: Any, x: Any, dim: int, index: Any, src: Any) -> Any:
+    """x with src added at index along dim."""
+    return _scatter(low, x, dim, index, src, "add")
+
+
+@lowers("scatter_reduce")
+def scatter_reduce(low: Any, x: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool = True) -> Any:
+    """Sums; the rest is the library's."""
+    if reduce != "sum" or not include_self:
+        raise Refused(f"scatter_reduce {reduce}")
+    return _scatter(low, x, dim, index, src, "add")
+
+
+def _scatter(low: Any, x: Any, dim: int, index: Any, src: Any, mode: str) -> Any:
+    if x.ndim == 0 or index.ndim == 0:
+        raise Refused("a scatter of a scalar")
+    dim %= x.ndim
+    index = low.realize(index)
+    if isinstance(src, TensorValue):
+        source = settled(src)
+        value = lambda at: ops.to_dtype(source.load(at), x.dtype)  # noqa: E731
+    else:
+        value = lambda at: ops.constant(src, x.dtype)  # noqa: E731
+    target = start_from(low, x)
+    return scatter_into(low, target, index.sizes, value, _along(dim, index, x.sizes), mode)
+
+
+@lowers("index_add")
+def index_add(low: Any, x: Any, dim: int, index: Any, src: Any, alpha: Any = 1) -> Any:
+    """x with alpha*src added to rows index."""
+    return _rows(low, x, dim, index, src, alpha, "add")
+
+
+@lowers("index_copy")
+def index_copy(low: Any, x: Any, dim: int, index: Any, src: Any) -> Any:
+    """x with rows index replaced by src."""
+    return _rows(low, x, dim, index, src, 1, "set")
+
+
+def _rows(low: Any, x: Any, dim: int, index: Any, src: Any, alpha: Any, mode: str) -> Any:
+    if x.ndim == 0 or index.ndim != 1:
+        raise Refused("rows of a scalar")
+    dim %= x.ndim
+    index, source = low.realize(index), settled(src)
+
+    def value(at: list[Size]) -> Any:
+        v = source.load(at)
+        return v if alpha == 1 else ops.mul(v, ops.constant(alpha, x.dtype))
+
+    def position(at: list[Size]) -> list[Size]:
+        return [*at[:dim], ops.indirect(index.load([at[dim]]), x.sizes[dim]), *at[dim + 1 :]]
+
+    target = start_from(low, x)
+    return scatter_into(low, target, source.sizes, value, position, mode)
+
+
+# writes to fixed places
+
+
+@lowers("slice_scatter")
+def slice_scatter(low: Any, x: Any, src: Any, dim: int, start: Size, end: Size, step: int = 1) -> Any:
+    """x with a slice replaced by src."""
+    src = settled(src)
+
+    def inner(index: list[Size]) -> Any:
+        position = _at(index[dim] - start)
+        mask = ops.logical_and(ops.ge(position, _at(0)), ops.lt(_at(index[dim]), _at(end)))
+        inside = index[dim] - start
+        if step != 1:
+            mask = ops.logical_and(mask, ops.eq(_at(mod(inside, step)), _at(0)))
+            inside = inside // step
+        at = [*index[:dim], inside, *index[dim + 1 :]]
+        here = ops.masked(mask, lambda: ops.to_dtype(src.load(at), x.dtype), 0)
+        return ops.where(mask, here, x.load(index))
+
+    return pointwise(x.sizes, x.dtype, x.device, inner, [x, src], 6)
+
+
+@lowers("select_scatter")
+def select_scatter(low: Any, x: Any, src: Any, dim: int, index: Size) -> Any:
+    """x with one index of dim replaced by src."""
+    src = settled(src)
+    dim %= x.ndim
+
+    def inner(at: list[Size]) -> Any:
+        mask = ops.eq(_at(at[dim]), _at(index))
+        here = ops.masked(mask, lambda: ops.to_dtype(src.load([*at[:dim], *at[dim + 1 :]]), x.dtype), 0)
+        return ops.where(mask, here, x.load(at))
+
+    return pointwise(x.sizes, x.dtype, x.device, inner, [x, src], 3)
+
+
+@lowers("diagonal_scatter")
+def diagonal_scatter(low: Any, x: Any, src: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    """x with the diagonal replaced by src."""
+    dim1, dim2, src = dim1 % x.ndim, dim2 % x.ndim, settled(src)
+
+    def inner(at: list[Size]) -> Any:
+        mask = ops.eq(_at(at[dim1] + offset), _at(at[dim2]))
+        rest = [i for d, i in enumerate(at) if d not in (dim1, dim2)]
+        along = at[dim1] - max(-offset, 0)
+        here = ops.masked(mask, lambda: ops.to_dtype(src.load([*rest, along]), x.dtype), 0)
+        return ops.where(mask, here, x.load(at))
+
+    return pointwise(x.sizes, x.dtype, x.device, inner, [x, src], 4)
+
+
+@lowers("roll")
+def roll(low: Any, x: Any, shifts: Any, dims: Any) -> Any:
+    """Rotated along dims."""
+    shifts = (shifts,) if isinstance(shifts, int) else tuple(shifts)
+    dims = (dims,) if isinstance(dims, int) else tuple(dims)
+    if not dims:
+        raise Refused("a roll of the flattened tensor")
+
+    def inner(index: list[Size]) -> Any:
+        at = list(index)
+        for shift, dim in zip(shifts, dims, strict=True):
+            at[dim] = mod(at[dim] - shift, x.sizes[dim])
+        return x.load(at)
+
+    return pointwise(x.sizes, x.dtype, x.device, inner, [x], 2)
+
+
+def _triangle(name: str, comparison: str) -> None:
+    @lowers(name)
+    def rule(low: Any, x: Any, diagonal: Size = 0) -> Any:
+        def inner(index: list[Size]) -> Any:
+            keep = getattr(ops, comparison)(_at(index[-1] - index[-2]), _at(diagonal))
+            return ops.where(keep, x.load(index), ops.constant(0, x.dtype))
+
+        return pointwise(x.sizes, x.dtype, x.device, inner, [x], 3)
+
+
+_triangle("tril", "le")
+_triangle("triu", "ge")
+
+__all__ = ["BufferLayout", "contiguous_strides", "product", "scatter_into", "start_from"]

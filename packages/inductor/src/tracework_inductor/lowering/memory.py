@@ -1,0 +1,47 @@
+"""Copies, layouts and writes to graph inputs."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..ir.index import Size, dot
+from ..ir.scalar_ops import ops
+from .fallback import Refused
+from .pointwise import elementwise
+from .registry import lowers
+from .value import Strided, settled
+
+
+@lowers("clone", view=True)
+def clone(low: Any, x: Any) -> Any:
+    """Values are never shared for writing, so a copy is the value itself; the spec's layout is given where asked."""
+    if isinstance(x, Strided):
+        return elementwise(low, (x,), x.dtype, lambda v: v)
+    return x
+
+
+@lowers("contiguous", view=True)
+def contiguous(low: Any, x: Any, strides: Sequence[Size]) -> Any:
+    """The value in a given layout."""
+    value = elementwise(low, (x,), x.dtype, lambda v: v, 0)
+    value.strides = tuple(strides)
+    return value
+
+
+@lowers("copy_into")
+def copy_into(low: Any, dst: Any, src: Any) -> Any:
+    """Overwrites a graph input, after everything that reads its old value."""
+    dst = settled(dst)
+    if not isinstance(dst, Strided):
+        raise Refused("the target of copy_into is not a graph input")
+    low.settle_readers(dst.buffer)
+    layout = low.buffers[dst.buffer].layout
+    source = elementwise(low, (src,), dst.dtype, lambda v: ops.to_dtype(v, dst.dtype), 1, None, dst.sizes)
+    if dst.buffer in source.reads:
+        source = low.realize(source)
+    new = low.new_buffer(layout, "alias", dst.buffer)
+    low.mutated[new.name] = dst.buffer
+    low.pointwise_node(
+        new, source.load, dst.sizes, lambda index: dot(index, dst.strides, dst.offset), mutates=dst.buffer
+    )
+    return Strided(dst.sizes, dst.dtype, dst.device, new.name, dst.strides, dst.offset)
+

@@ -1,0 +1,240 @@
+"""Elementwise prims as scalar operations on broadcast operands."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ..ir.index import Expr, Size, same
+from ..ir.scalar_ops import SCALAR_OPS, ops
+from ..ir.views import expand_map
+from .fallback import Refused
+from .registry import lowers
+from .value import Lazy, TensorValue, pointwise, settled
+
+SAME_NAME = tuple(
+    "neg abs sign floor ceil trunc sqrt rsqrt reciprocal square relu exp exp2 expm1 log log2 log10 log1p sin cos tan"
+    " asin acos atan sinh cosh tanh asinh acosh atanh erf erfc sigmoid lgamma bitwise_not logical_not isnan isinf"
+    " isfinite signbit add sub mul div floor_divide trunc_divide remainder fmod pow atan2 maximum minimum fmax fmin"
+    " hypot copysign nextafter eq ne lt le gt ge bitwise_and bitwise_or bitwise_xor shift_left shift_right logical_and"
+    " logical_or logical_xor fma".split()
+)
+"""Prims whose scalar operation has the same name and meaning."""
+
+BOOL_MEANING = {"add": "logical_or", "mul": "logical_and", "maximum": "logical_or", "minimum": "logical_and"}
+"""What arithmetic prims mean on bool operands."""
+
+INT_FALSE = frozenset({"isnan", "isinf"})
+FLOAT_ONLY = frozenset({"copysign", "nextafter", "hypot", "atan2", "lgamma"})
+INT_IDENTITY = frozenset({"floor", "ceil", "trunc"})
+
+
+def broadcast_sizes(*operands: Any) -> tuple[Size, ...]:
+    """NumPy's rule; a size that is not 1 wins over one that is."""
+    shapes = [o.sizes for o in operands if isinstance(o, TensorValue)]
+    ndim = max(map(len, shapes))
+    result: list[Size] = []
+    for d in range(ndim):
+        size: Size = 1
+        for shape in shapes:
+            k = d - (ndim - len(shape))
+            if k >= 0 and same(size, 1):
+                size = shape[k]
+        result.append(size)
+    return tuple(result)
+
+
+def elementwise(
+    low: Any,
+    operands: Sequence[Any],
+    dtype: torch.dtype,
+    scalar: Callable[..., Any],
+    cost: int = 1,
+    operand_dtype: torch.dtype | None = None,
+    sizes: Sequence[Size] | None = None,
+) -> Lazy:
+    """A lazy value of scalar(*elements); numbers take the dtype of the tensor operands."""
+    tensors = [settled(o) for o in operands if isinstance(o, TensorValue)]
+    sizes = broadcast_sizes(*tensors) if sizes is None else tuple(sizes)
+    operand_dtype = operand_dtype or tensors[0].dtype
+    readers = [_reader(settled(o), sizes, operand_dtype) for o in operands]
+
+    def inner(index: list[Size]) -> Any:
+        return scalar(*[read(index) for read in readers])
+
+    return pointwise(sizes, dtype, tensors[0].device, inner, tensors, cost)
+
+
+def _reader(operand: Any, sizes: Sequence[Size], dtype: torch.dtype) -> Callable[[list[Size]], Any]:
+    if isinstance(operand, TensorValue):
+        if len(operand.sizes) == len(sizes) and all(map(same, operand.sizes, sizes)):
+            return operand.load
+        back = expand_map(operand.sizes, sizes)
+        return lambda index: operand.load(back(index))
+    if isinstance(operand, Expr):
+        return lambda index: ops.index_expr(operand, dtype)
+    if isinstance(operand, complex):
+        raise Refused("it has a complex operand")
+    return lambda index: ops.constant(operand, dtype)
+
+
+def _result_dtype(low: Any, operands: Sequence[Any]) -> torch.dtype:
+    dtype = getattr(low.spec, "dtype", None)
+    return dtype if dtype is not None else next(o.dtype for o in operands if isinstance(o, TensorValue))
+
+
+def _enter_same_name(name: str) -> None:
+    row = SCALAR_OPS[name]
+
+    def rule(low: Any, *args: Any) -> Any:
+        operand = next(a for a in args if isinstance(a, TensorValue))
+        dtype = operand.dtype
+        if not dtype.is_floating_point and name in FLOAT_ONLY:
+            raise Refused(f"{name} of {dtype}")
+        if not dtype.is_floating_point and name in INT_IDENTITY:
+            return args[0]
+        if not dtype.is_floating_point and name in INT_FALSE:
+            return constant_like(low, operand, False, torch.bool)
+        scalar = BOOL_MEANING.get(name, name) if dtype == torch.bool else name
+        return elementwise(low, args, _result_dtype(low, args), lambda *v: getattr(ops, scalar)(*v), row.cost)
+
+    lowers(name)(rule)
+
+
+for _name in SAME_NAME:
+    _enter_same_name(_name)
+
+
+def constant_like(low: Any, like: TensorValue, value: Any, dtype: torch.dtype) -> Lazy:
+    """A number everywhere."""
+    return pointwise(like.sizes, dtype, like.device, lambda index: ops.constant(value, dtype), (), 0)
+
+
+@lowers("convert")
+def convert(low: Any, x: Any, dtype: torch.dtype) -> Any:
+    """Tensor.to."""
+    if x.dtype == dtype:
+        return x
+    return elementwise(low, (x,), dtype, lambda v: ops.to_dtype(v, dtype))
+
+
+@lowers("bitcast")
+def bitcast(low: Any, x: Any, dtype: torch.dtype) -> Any:
+    """The same bits."""
+    if torch.bool in (x.dtype, dtype) or {x.dtype, dtype} & {torch.float16, torch.bfloat16}:
+        raise Refused("a bitcast of half or bool")
+    return elementwise(low, (x,), dtype, lambda v: ops.bitcast(v, dtype))
+
+
+@lowers("round")
+def round(low: Any, x: Any, decimals: int = 0) -> Any:  # noqa: A001
+    """Ties to even."""
+    if decimals != 0:
+        raise Refused("rounding to decimals")
+    return elementwise(low, (x,), x.dtype, ops_named("round")) if x.dtype.is_floating_point else x
+
+
+def ops_named(name: str) -> Callable[..., Any]:
+    """The scalar operation of that name under whatever handler is in force when called."""
+    return lambda *v: getattr(ops, name)(*v)
+
+
+@lowers("frac")
+def frac(low: Any, x: Any) -> Any:
+    """x - trunc(x)."""
+    return elementwise(low, (x,), x.dtype, lambda v: ops.sub(v, ops.trunc(v)), 2)
+
+
+@lowers("sgn")
+def sgn(low: Any, x: Any) -> Any:
+    """Sign, for real operands."""
+    return elementwise(low, (x,), x.dtype, ops_named("sign"))
+
+
+@lowers("where")
+def where(low: Any, cond: Any, a: Any, b: Any) -> Any:
+    """Selection; the numbers take the result's dtype."""
+    dtype = _result_dtype(low, (a, b))
+    tensors = [t for t in (cond, a, b) if isinstance(t, TensorValue)]
+    sizes = broadcast_sizes(*tensors)
+    read_cond = _reader(settled(cond), sizes, torch.bool)
+    read_a, read_b = _reader(settled(a), sizes, dtype), _reader(settled(b), sizes, dtype)
+
+    def inner(index: list[Size]) -> Any:
+        return ops.where(read_cond(index), read_a(index), read_b(index))
+
+    return pointwise(sizes, dtype, tensors[0].device, inner, [settled(t) for t in tensors], 1)
+
+
+@lowers("xlogy")
+def xlogy(low: Any, a: Any, b: Any) -> Any:
+    """a*log(b), 0 where a is 0 and b is not NaN."""
+
+    def scalar(x: Any, y: Any) -> Any:
+        zero = ops.constant(0.0, _float_dtype(a, b))
+        product = ops.mul(x, ops.log(y))
+        return ops.where(ops.isnan(y), y, ops.where(ops.eq(x, zero), zero, product))
+
+    return elementwise(low, (a, b), _result_dtype(low, (a, b)), scalar, 12)
+
+
+def _float_dtype(*operands: Any) -> torch.dtype:
+    return next(o.dtype for o in operands if isinstance(o, TensorValue))
+
+
+@lowers("logaddexp")
+def logaddexp(low: Any, a: Any, b: Any) -> Any:
+    """log(exp(a)+exp(b)) without overflow."""
+
+    def scalar(x: Any, y: Any) -> Any:
+        high = ops.maximum(x, y)
+        difference = ops.neg(ops.abs(ops.sub(x, y)))
+        total = ops.add(high, ops.log1p(ops.exp(difference)))
+        infinite = ops.logical_and(ops.isinf(x), ops.eq(x, y))
+        return ops.where(infinite, x, total)
+
+    return elementwise(low, (a, b), _result_dtype(low, (a, b)), scalar, 24)
+
+
+@lowers("heaviside")
+def heaviside(low: Any, a: Any, b: Any) -> Any:
+    """0, b or 1 for a below, equal to, above 0."""
+    dtype = _float_dtype(a, b)
+
+    def scalar(x: Any, y: Any) -> Any:
+        zero, one = ops.constant(0, dtype), ops.constant(1, dtype)
+        return ops.where(ops.eq(x, zero), y, ops.where(ops.lt(x, zero), zero, ops.where(ops.gt(x, zero), one, x)))
+
+    if not dtype.is_floating_point:
+        raise Refused("heaviside of integers")
+    return elementwise(low, (a, b), dtype, lambda x, y: _nan_is_zero(x, scalar(x, y), dtype), 4)
+
+
+def _nan_is_zero(x: Any, value: Any, dtype: torch.dtype) -> Any:
+    return ops.where(ops.isnan(x), ops.constant(0, dtype), value)
+
+
+@lowers("ldexp")
+def ldexp(low: Any, a: Any, b: Any) -> Any:
+    """a * 2**b."""
+    return elementwise(low, (a, b), _result_dtype(low, (a, b)), lambda x, y: ops.mul(x, ops.exp2(y)), 9)
+
+
+@lowers("angle")
+def angle(low: Any, x: Any) -> Any:
+    """0 or pi for real operands."""
+    if not x.dtype.is_floating_point:
+        raise Refused("angle of integers")
+
+    def scalar(v: Any) -> Any:
+        zero, half_turn = ops.constant(0.0, x.dtype), ops.constant(math.pi, x.dtype)
+        return ops.where(ops.isnan(v), v, ops.where(ops.lt(v, zero), half_turn, zero))
+
+    return elementwise(low, (x,), x.dtype, scalar, 3)
+
+
+@lowers("real", "conj")
+def real(low: Any, x: Any) -> Any:
+    """Themselves for real operands."""
+    return x
