@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from .symbols.expr import Expr, Size
+from .symbols.layout import contiguous_strides, is_contiguous, product
 
 
 class Frozen:
@@ -102,38 +103,6 @@ class SizeSpec(Frozen):
         return f"size {self.expr}"
 
 
-def product(sizes) -> Size:
-    """The product of some sizes."""
-    result: Size = 1
-    for size in sizes:
-        result = size * result
-    return result
-
-
-def contiguous_strides(sizes: tuple[Size, ...]) -> tuple[Size, ...]:
-    """Row-major strides; a size of 0 counts as 1, as in torch."""
-    strides: list[Size] = []
-    step: Size = 1
-    for size in reversed(sizes):
-        strides.append(step)
-        step = step if type(size) is int and size < 1 else size * step
-    return tuple(reversed(strides))
-
-
-def is_contiguous(sizes: tuple[Size, ...], strides: tuple[Size, ...]) -> bool:
-    """Whether these strides are row-major, ignoring dimensions of size 1; an empty tensor always is."""
-    expected: Size = 1
-    for size, stride in zip(reversed(sizes), reversed(strides)):
-        if type(size) is int and size == 0:
-            return True
-        if type(size) is int and size == 1:
-            continue
-        if stride != expected:
-            return any(type(s) is int and s == 0 for s in sizes)
-        expected = size * expected
-    return True
-
-
 def storage_extent(sizes, strides, offset: Size = 0) -> Size:
     """How many elements the storage must have to hold such a tensor."""
     last: Size = offset
@@ -156,3 +125,15 @@ DTYPE_TEXT: dict[torch.dtype, str] = {
     getattr(torch, name): DTYPE_SHORT.get(name, name) for name in _NAMED.split() if hasattr(torch, name)
 }
 TEXT_DTYPE: dict[str, torch.dtype] = {text: dtype for dtype, text in DTYPE_TEXT.items()}
+
+__all__ = [
+    "DTYPE_TEXT",
+    "TEXT_DTYPE",
+    "Frozen",
+    "SizeSpec",
+    "TensorSpec",
+    "contiguous_strides",
+    "is_contiguous",
+    "product",
+    "storage_extent",
+]

@@ -24,6 +24,7 @@ from .expr import (
     to_sympy,
 )
 from .ranges import bounds, is_nonnegative, simplify
+from .table import RecordedCondition, SymbolTable
 
 __all__ = [
     "Condition",
@@ -32,8 +33,10 @@ __all__ = [
     "Max",
     "Min",
     "Mod",
+    "RecordedCondition",
     "Size",
     "Symbol",
+    "SymbolTable",
     "active",
     "bounds",
     "floordiv",

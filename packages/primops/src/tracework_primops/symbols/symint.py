@@ -1,0 +1,614 @@
+"""The nodes behind torch.SymInt, SymFloat and SymBool: what C++ and torch's Python operators call on them.
+
+IntNode holds a size; BoolNode a condition or a combination of conditions; FloatNode a small expression tree.
+Whatever needs the actual value goes to the table: conditions are recorded, floats and odd operations fix the symbols.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .expr import Condition, Expr, Size, floordiv, maximum, minimum, mod
+from .layout import contiguous_strides, is_contiguous
+
+
+class Node:
+    """What the three kinds have in common."""
+
+    __slots__ = ("table", "value")
+    constant = None  # torch's operators look for it on nodes that stand for numbers
+
+    def __init__(self, table: Any, value: Any):
+        self.table = table
+        self.value = value
+
+    def is_int(self) -> bool:
+        return False
+
+    def is_float(self) -> bool:
+        return False
+
+    def is_bool(self) -> bool:
+        return False
+
+    def is_nested_int(self) -> bool:
+        return False
+
+    def nested_int(self):
+        return None
+
+    def nested_int_coeff(self):
+        return None
+
+    def is_symbolic(self) -> bool:
+        return True
+
+    def is_constant(self) -> bool:
+        return False
+
+    def constant_int(self):
+        return None
+
+    def constant_bool(self):
+        return None
+
+    def has_hint(self) -> bool:
+        return True
+
+    def maybe_as_int(self):
+        return None
+
+    def maybe_as_float(self):
+        return None
+
+    def maybe_as_bool(self):
+        return None
+
+    def clone(self):
+        return self
+
+    def wrap_int(self, value: int) -> "IntNode":
+        return IntNode(self.table, value)
+
+    def wrap_float(self, value: float) -> "FloatNode":
+        return FloatNode(self.table, value)
+
+    def wrap_bool(self, value: bool) -> "BoolNode":
+        return BoolNode(self.table, value)
+
+    @property
+    def expr(self):
+        return self.value
+
+    def str(self) -> str:
+        return str(self.value)
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+    __repr__ = __str__
+
+    def _graph_repr(self) -> str:
+        return str(self.value)
+
+    def _value_eq(self, other: Any) -> bool:
+        return self.value == other.value
+
+    def _value_hash(self) -> int:
+        return hash(self.value)
+
+
+class IntNode(Node):
+    """A size."""
+
+    __slots__ = ()
+
+    def is_int(self):
+        return True
+
+    def is_symbolic(self):
+        return self.value.__class__ is not int
+
+    def is_constant(self):
+        return self.value.__class__ is int
+
+    def constant_int(self):
+        return self.value if self.value.__class__ is int else None
+
+    def has_hint(self):
+        return self.table.has_hint(self.value)
+
+    @property
+    def hint(self):
+        return self.table.hint(self.value) if self.has_hint() else None
+
+    def require_hint(self):
+        return self.table.hint(self.value)
+
+    def maybe_as_int(self):
+        return self.value if self.value.__class__ is int else None
+
+    def guard_int(self, file="", line=0) -> int:
+        return self.table.fix(self.value)
+
+    def int_(self) -> int:
+        return self.table.fix(self.value)
+
+    def bool_(self) -> bool:
+        return self.table.guard(Condition("!=", self.value))
+
+    def expect_size(self, file="", line=0) -> bool:
+        return self._relation(">=", 0).expect_true(file, line)
+
+    # arithmetic
+    def _int(self, value: Size) -> "IntNode":
+        return IntNode(self.table, value)
+
+    def add(self, other):
+        return self._int(self.value + other.value)
+
+    def sub(self, other):
+        return self._int(self.value - other.value)
+
+    _sub_ = sub
+
+    def mul(self, other):
+        return self._int(self.value * other.value)
+
+    def mod(self, other):
+        return self._int(mod(self.value, other.value))
+
+    def floordiv(self, other):
+        return self._int(floordiv(self.value, other.value))
+
+    int_floordiv = floordiv
+
+    def neg(self):
+        return self._int(-self.value)
+
+    def pos(self):
+        return self
+
+    def abs(self):
+        return self._int(maximum(self.value, -self.value))
+
+    def trunc(self):
+        return self
+
+    floor = ceil = sym_int = trunc
+
+    def round(self, ndigits=None):
+        return self
+
+    def is_integer(self):
+        return BoolNode(self.table, True)
+
+    def pow(self, other):
+        exponent = self.table.fix(other.value)
+        return self._int(self.value**exponent) if exponent >= 0 else self.sym_float().pow(FloatNode(self.table, float(exponent)))
+
+    pow_by_natural = pow
+
+    def lshift(self, other):
+        return self._int(self.value * 2 ** self.table.fix(other.value))
+
+    def rshift(self, other):
+        return self._int(floordiv(self.value, 2 ** self.table.fix(other.value)))
+
+    def bitwise_and(self, other):
+        return self._int(self.table.fix(self.value) & self.table.fix(other.value))
+
+    def bitwise_or(self, other):
+        return self._int(self.table.fix(self.value) | self.table.fix(other.value))
+
+    def bitwise_xor(self, other):
+        return self._int(self.table.fix(self.value) ^ self.table.fix(other.value))
+
+    def truediv(self, other):
+        return FloatNode(self.table, FloatExpr("/", (self.value, other.value)))
+
+    int_truediv = float_truediv = truediv
+
+    def float_pow(self, other):
+        return self.sym_float().pow(other.sym_float())
+
+    def sym_float(self):
+        return FloatNode(self.table, FloatExpr("float", (self.value,)))
+
+    def sym_min(self, other):
+        return self._int(minimum(self.value, other.value))
+
+    def sym_max(self, other):
+        return self._int(maximum(self.value, other.value))
+
+    def sym_sum(self, args):
+        total: Size = 0
+        for node in args:
+            total = node.value + total
+        return self._int(total)
+
+    def sym_ite(self, then, other):
+        raise TypeError("sym_ite needs a condition")
+
+    # relations
+    def _relation(self, op: str, other: Size) -> "BoolNode":
+        condition = Condition.compare(op, self.value, other)
+        known = self.table.is_true(condition)
+        return BoolNode(self.table, condition if known is None else known)
+
+    def eq(self, other):
+        return self._relation("==", other.value)
+
+    def ne(self, other):
+        return self._relation("!=", other.value)
+
+    def lt(self, other):
+        return self._relation("<", other.value)
+
+    def le(self, other):
+        return self._relation("<=", other.value)
+
+    def gt(self, other):
+        return self._relation(">", other.value)
+
+    def ge(self, other):
+        return self._relation(">=", other.value)
+
+    # layout questions that C++ asks about all sizes at once
+    def _layout(self, question: Callable[[tuple, tuple], bool], sizes, strides) -> "BoolNode":
+        answer = question(tuple(n.value for n in sizes), tuple(n.value for n in strides))
+        return BoolNode(self.table, answer)
+
+    def is_contiguous(self, sizes, strides):
+        return self._layout(is_contiguous, sizes, strides)
+
+    def is_channels_last_contiguous_2d(self, sizes, strides):
+        return self._layout(lambda s, t: len(s) == 4 and is_contiguous(_last(s), _last(t)), sizes, strides)
+
+    def is_channels_last_contiguous_3d(self, sizes, strides):
+        return self._layout(lambda s, t: len(s) == 5 and is_contiguous(_last(s), _last(t)), sizes, strides)
+
+    def is_channels_last_strides_2d(self, sizes, strides):
+        return self._layout(lambda s, t: len(s) == 4 and t == _channels_last_strides(s), sizes, strides)
+
+    def is_channels_last_strides_3d(self, sizes, strides):
+        return self._layout(lambda s, t: len(s) == 5 and t == _channels_last_strides(s), sizes, strides)
+
+    def is_non_overlapping_and_dense(self, sizes, strides):
+        return self._layout(is_dense, sizes, strides)
+
+    def is_non_overlapping_and_dense_indicator(self, sizes, strides):
+        return self._int(int(is_dense(tuple(n.value for n in sizes), tuple(n.value for n in strides))))
+
+
+def _last(values: tuple) -> tuple:
+    """Channels moved to the end."""
+    return (values[0], *values[2:], values[1])
+
+
+def _channels_last_strides(sizes: tuple) -> tuple:
+    inner = contiguous_strides(_last(sizes))
+    return (inner[0], inner[-1], *inner[1:-1])
+
+
+def is_dense(sizes: tuple, strides: tuple) -> bool:
+    """Whether some order of the dimensions is row-major; structural, so False when unsure."""
+    left = [(s, t) for s, t in zip(sizes, strides) if not (s.__class__ is int and s == 1)]
+    expected: Size = 1
+    while left:
+        found = next((i for i, (_, stride) in enumerate(left) if stride == expected), None)
+        if found is None:
+            return False
+        expected = left.pop(found)[0] * expected
+    return True
+
+
+class BoolNode(Node):
+    """A bool, a Condition, or ("and" | "or", left, right) of these."""
+
+    __slots__ = ()
+
+    def is_bool(self):
+        return True
+
+    def is_constant(self):
+        return self.value.__class__ is bool
+
+    def constant_bool(self):
+        return self.value if self.value.__class__ is bool else None
+
+    maybe_as_bool = constant_bool
+
+    def guard_bool(self, file="", line=0) -> bool:
+        return decide(self.table, self.value)
+
+    def bool_(self) -> bool:
+        return decide(self.table, self.value)
+
+    def int_(self) -> int:
+        return int(decide(self.table, self.value))
+
+    def guard_size_oblivious(self, file="", line=0) -> bool:
+        known = known_truth(self.table, self.value)
+        return decide(self.table, self.value) if known is None and _decidable(self.table, self.value) else bool(known)
+
+    def guard_or_false(self, file="", line=0) -> bool:
+        return self._guard_or(False)
+
+    def guard_or_true(self, file="", line=0) -> bool:
+        return self._guard_or(True)
+
+    def _guard_or(self, default: bool) -> bool:
+        known = known_truth(self.table, self.value)
+        if known is not None:
+            return known
+        return decide(self.table, self.value) if _decidable(self.table, self.value) else default
+
+    def statically_known_true(self, file="", line=0) -> bool:
+        return known_truth(self.table, self.value) is True
+
+    def expect_true(self, file="", line=0) -> bool:
+        if _decidable(self.table, self.value):
+            return decide(self.table, self.value)
+        if isinstance(self.value, Condition):
+            self.table.assume(self.value)
+        return True
+
+    def sym_and(self, other):
+        return BoolNode(self.table, _combine("and", self.value, other.value))
+
+    def sym_or(self, other):
+        return BoolNode(self.table, _combine("or", self.value, other.value))
+
+    and_ = bitwise_and = sym_and
+    or_ = bitwise_or = sym_or
+
+    def sym_not(self):
+        return BoolNode(self.table, _negate(self.value))
+
+    def eq(self, other):
+        return BoolNode(self.table, decide(self.table, self.value) == decide(self.table, other.value))
+
+    def ne(self, other):
+        return BoolNode(self.table, decide(self.table, self.value) != decide(self.table, other.value))
+
+    def sym_int(self):
+        return IntNode(self.table, self.int_())
+
+    def sym_float(self):
+        return FloatNode(self.table, float(self.int_()))
+
+    def sym_ite(self, then, other):
+        return then if decide(self.table, self.value) else other
+
+
+def _combine(op: str, a: Any, b: Any) -> Any:
+    for known, other in ((a, b), (b, a)):
+        if known.__class__ is bool:
+            return (other if known else False) if op == "and" else (True if known else other)
+    return (op, a, b)
+
+
+def _negate(value: Any) -> Any:
+    if value.__class__ is bool:
+        return not value
+    if isinstance(value, Condition):
+        return value.negate()
+    op, a, b = value
+    return ("or" if op == "and" else "and", _negate(a), _negate(b))
+
+
+def known_truth(table: Any, value: Any) -> bool | None:
+    """The truth when it is provable."""
+    if value.__class__ is bool:
+        return value
+    if isinstance(value, Condition):
+        return table.is_true(value)
+    op, a, b = value
+    left, right = known_truth(table, a), known_truth(table, b)
+    short = op == "or"
+    if left is short or right is short:
+        return short
+    return None if left is None or right is None else not short
+
+
+def decide(table: Any, value: Any) -> bool:
+    """The truth in the example; what it rests on is recorded."""
+    if value.__class__ is bool:
+        return value
+    if isinstance(value, Condition):
+        return table.guard(value)
+    op, a, b = value
+    known = known_truth(table, value)
+    if known is not None:
+        return known
+    first = decide(table, a)
+    return first if first is (op == "or") else decide(table, b)
+
+
+def _decidable(table: Any, value: Any) -> bool:
+    if value.__class__ is bool:
+        return True
+    if isinstance(value, Condition):
+        return table.has_hint(value.expr)
+    return _decidable(table, value[1]) and _decidable(table, value[2])
+
+
+class FloatExpr:
+    """An operation on sizes, floats and FloatExprs; evaluated, never solved."""
+
+    __slots__ = ("op", "args")
+
+    def __init__(self, op: str, args: tuple):
+        self.op, self.args = op, args
+
+    def evaluate(self, fixed: Callable[[Size], int]) -> float:
+        """The value, with `fixed` giving the value of each size."""
+        values = [a.evaluate(fixed) if isinstance(a, FloatExpr) else fixed(a) if isinstance(a, Expr) else a for a in self.args]
+        return FLOAT_OPS[self.op](*values)
+
+    def __str__(self) -> str:
+        return f"({f' {self.op} '.join(map(str, self.args))})" if len(self.args) == 2 else f"{self.op}({self.args[0]})"
+
+    __repr__ = __str__
+
+
+FLOAT_OPS: dict[str, Callable[..., float]] = {
+    "float": float,
+    "/": lambda a, b: a / b,
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "//": lambda a, b: a // b,
+    "%": lambda a, b: a % b,
+    "**": lambda a, b: a**b,
+    "neg": lambda a: -a,
+    "abs": abs,
+    "min": min,
+    "max": max,
+    "sqrt": math.sqrt,
+    "cos": math.cos,
+    "cosh": math.cosh,
+    "sin": math.sin,
+    "sinh": math.sinh,
+    "tan": math.tan,
+    "tanh": math.tanh,
+    "asin": math.asin,
+    "acos": math.acos,
+    "atan": math.atan,
+    "log2": math.log2,
+}
+RELATIONS = {
+    "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+    "gt": lambda a, b: a > b,
+    "ge": lambda a, b: a >= b,
+}
+
+
+class FloatNode(Node):
+    """A float, or a FloatExpr over sizes."""
+
+    __slots__ = ()
+
+    def is_float(self):
+        return True
+
+    def is_constant(self):
+        return self.value.__class__ is float
+
+    def maybe_as_float(self):
+        return self.value if self.value.__class__ is float else None
+
+    @property
+    def hint(self):
+        return self.value if self.value.__class__ is float else float(self.value.evaluate(self.table.hint))
+
+    def guard_float(self, file="", line=0) -> float:
+        return self.value if self.value.__class__ is float else float(self.value.evaluate(self.table.fix))
+
+    def guard_int(self, file="", line=0):
+        return int(self.guard_float())
+
+    int_ = guard_int
+
+    def bool_(self) -> bool:
+        return bool(self.guard_float())
+
+    def sym_float(self):
+        return self
+
+    def floor(self):
+        if isinstance(self.value, FloatExpr) and self.value.op == "/" and _are_sizes(self.value.args):
+            return IntNode(self.table, floordiv(*self.value.args))
+        return IntNode(self.table, math.floor(self.guard_float()))
+
+    def ceil(self):
+        if isinstance(self.value, FloatExpr) and self.value.op == "/" and _are_sizes(self.value.args):
+            return IntNode(self.table, -floordiv(-self.value.args[0], self.value.args[1]))
+        return IntNode(self.table, math.ceil(self.guard_float()))
+
+    def trunc(self):
+        if isinstance(self.value, FloatExpr) and self.value.op == "/" and _are_sizes(self.value.args):
+            whole = Condition.compare(">=", *(self.value.args[0], 0))
+            if self.table.is_true(whole) and self.table.is_true(Condition.compare(">", self.value.args[1], 0)):
+                return self.floor()
+        if isinstance(self.value, FloatExpr) and self.value.op == "float":
+            return IntNode(self.table, self.value.args[0])
+        return IntNode(self.table, math.trunc(self.guard_float()))
+
+    sym_int = trunc
+
+    def round(self, ndigits=None):
+        if ndigits is None:
+            return IntNode(self.table, round(self.guard_float()))
+        return FloatNode(self.table, round(self.guard_float(), ndigits))
+
+    def is_integer(self):
+        return BoolNode(self.table, self.guard_float().is_integer())
+
+    def sym_ite(self, then, other):
+        return then if self.bool_() else other
+
+
+def _are_sizes(args: tuple) -> bool:
+    return all(isinstance(a, Expr) or a.__class__ is int for a in args)
+
+
+def _float_binary(op: str) -> Callable:
+    def method(self, other):
+        if self.value.__class__ is float and other.value.__class__ in (float, int):
+            return FloatNode(self.table, float(FLOAT_OPS[op](self.value, other.value)))
+        return FloatNode(self.table, FloatExpr(op, (self.value, other.value)))
+
+    return method
+
+
+def _float_unary(op: str) -> Callable:
+    return lambda self: FloatNode(self.table, FloatExpr(op, (self.value,)))
+
+
+def _float_relation(name: str) -> Callable:
+    def method(self, other):
+        right = other.guard_float() if isinstance(other, FloatNode) else other.int_()
+        return BoolNode(self.table, RELATIONS[name](self.guard_float(), right))
+
+    return method
+
+
+_FLOAT_NAMES = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "float_truediv": "/", "pow": "**", "float_pow": "**"}
+_FLOAT_NAMES |= {"floordiv": "//", "mod": "%", "sym_min": "min", "sym_max": "max"}
+for _name, _op in _FLOAT_NAMES.items():
+    setattr(FloatNode, _name, _float_binary(_op))
+for _name in RELATIONS:
+    setattr(FloatNode, _name, _float_relation(_name))
+for _name in ("neg", "abs"):
+    setattr(FloatNode, _name, _float_unary(_name))
+for _name in "sqrt cos cosh sin sinh tan tanh asin acos atan log2".split():
+    setattr(FloatNode, _name, _float_unary(_name))
+    setattr(FloatNode, f"sym_{_name}", _float_unary(_name))
+    setattr(IntNode, _name, lambda self, _name=_name: getattr(self.sym_float(), _name)())
+    setattr(IntNode, f"sym_{_name}", lambda self, _name=_name: getattr(self.sym_float(), _name)())
+
+
+def to_symint(table: Any, size: Expr) -> torch.SymInt:
+    """A torch.SymInt over our node."""
+    return torch.SymInt(IntNode(table, size))
+
+
+def unwrap(table: Any, value: Any) -> Size:
+    """The size inside a torch.SymInt of ours. Raises TypeError for others."""
+    node = getattr(value, "node", None)
+    if isinstance(node, IntNode):
+        return node.value
+    if isinstance(value, int):
+        return int(value)
+    if node is not None and node.is_constant():
+        return int(value)
+    raise TypeError(f"{value!r} ({type(node).__name__}) is not a size of this table")

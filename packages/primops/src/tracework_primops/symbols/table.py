@@ -1,0 +1,251 @@
+"""SymbolTable: the symbols of one compile, what values they had, and the conditions decided while tracing.
+
+Every decision on a size that does not follow from the ranges is answered by the hint (the value in the example)
+and recorded, so that a guard can ask for it again. Unbacked symbols (u0, u1, ...) have no hint: deciding on them raises.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..errors import GuardOnUnbackedError
+from .expr import Condition, Expr, Size, Symbol, symbol
+from .ranges import bounds, simplify
+from .symint import to_symint, unwrap
+
+log = logging.getLogger("tracework.primops.symbols")
+
+SMALLEST_SIZE = 2  # sizes 0 and 1 behave differently (empty, broadcast), so a symbol stands for 2 and more
+
+
+@dataclass(frozen=True)
+class RecordedCondition:
+    """A condition that held for the hints when `origin` (user's file:line, or the op) needed to know."""
+
+    condition: Condition
+    origin: str
+
+    def __str__(self) -> str:
+        return f"{self.condition}  # {self.origin}" if self.origin else str(self.condition)
+
+
+class SymbolTable:
+    """Allocates symbols, evaluates and records conditions. Shared by all stages of one compile.
+
+    `origin` is the user's line being traced, set by whoever knows it; it is kept with each recorded condition.
+    """
+
+    def __init__(self) -> None:
+        self.conditions: list[RecordedCondition] = []
+        self.origins: dict[Symbol, Any] = {}
+        self.origin: str = ""
+        self._hints: dict[Symbol, int] = {}
+        self._known: dict[Condition, bool] = {}
+        self._ranges: dict[Symbol, tuple] = {}
+        self._equal: dict[Expr, Size] = {}
+        self._count = {"s": 0, "u": 0}
+        self._carriers: dict[Expr, torch.SymInt] = {}
+
+    # symbols ---------------------------------------------------------------------------------
+    def new(self, hint: int | None, origin: Any = "", lower: int | None = None, upper: int | None = None, unbacked: bool = False) -> Symbol:
+        """A fresh symbol. Backed ones with a hint of 2 or more start at 2; any range is part of what guards must check."""
+        letter = "u" if unbacked else "s"
+        if lower is None and not unbacked and hint is not None and hint >= SMALLEST_SIZE:
+            lower = SMALLEST_SIZE
+        made = symbol(f"{letter}{self._count[letter]}", lower, upper)
+        self._count[letter] += 1
+        self.origins[made] = origin
+        if hint is not None and not unbacked:
+            self._hints[made] = int(hint)
+        return made
+
+    def adopt(self, known: Symbol, hint: int) -> None:
+        """Take over a symbol made elsewhere (a parsed graph)."""
+        self._hints[known] = hint
+        letter, number = known.name[:1], known.name[1:]
+        if letter in self._count and number.isdigit():
+            self._count[letter] = max(self._count[letter], int(number) + 1)
+
+    def new_scalar(self, dtype: torch.dtype) -> Any:
+        """The unknown value of a 0-dim tensor as torch.SymInt; floats are not carried."""
+        if dtype.is_floating_point:
+            raise GuardOnUnbackedError(f"item() of a {dtype} tensor", self.origin)
+        low, high = (0, 1) if dtype is torch.bool else (None, None)
+        return self.to_symint(self.new(None, "item()", low, high, unbacked=True))
+
+    def has_hint(self, size: Size) -> bool:
+        """Whether the example's value is known."""
+        return not isinstance(size, Expr) or all(s in self._hints for s in size.free_symbols)
+
+    def hint(self, size: Size) -> int:
+        """The value in the example. Raises GuardOnUnbackedError when it depends on data."""
+        if not isinstance(size, Expr):
+            return size
+        try:
+            return size.evaluate(self._hints)
+        except KeyError:
+            raise GuardOnUnbackedError(size, self.origin) from None
+
+    @property
+    def symbols(self) -> tuple[Symbol, ...]:
+        """All symbols, in order of allocation."""
+        return tuple(self.origins)
+
+    @property
+    def ranges(self) -> dict[Symbol, tuple]:
+        """Symbol -> (lower, upper), with what recorded conditions added."""
+        return {s: self._ranges.get(s, (s.lower, s.upper)) for s in self.origins}
+
+    def range_conditions(self) -> list[RecordedCondition]:
+        """The conditions that the symbols' own ranges stand for; guards must check these too."""
+        found = []
+        for s, origin in self.origins.items():
+            if s.lower is not None:
+                found.append(RecordedCondition(Condition.compare(">=", s, s.lower), str(origin)))
+            if s.upper is not None:
+                found.append(RecordedCondition(Condition.compare("<=", s, s.upper), str(origin)))
+        return found
+
+    # conditions ------------------------------------------------------------------------------
+    def is_true(self, condition: Condition) -> bool | None:
+        """True or False when it follows from ranges and recorded conditions; None when it does not."""
+        expr = condition.expr
+        if not isinstance(expr, Expr):
+            return condition.evaluate({})
+        known = self._known.get(condition)
+        if known is None:
+            known = self._prove(condition.op, expr)
+            if known is not None:
+                self._known[condition] = known
+        return known
+
+    def _prove(self, op: str, expr: Expr) -> bool | None:
+        if self._equal:
+            expr = expr.substitute(self._equal)
+        expr = simplify(expr, self._ranges)
+        if not isinstance(expr, Expr):
+            return Condition(op, expr).evaluate({})
+        low, high = bounds(expr, self._ranges)
+        verdict = PROOFS[op](low, high)
+        if verdict is None and op in ("==", "!=") and _is_product(expr) and self._nonzero_factors(expr):
+            verdict = op == "!="
+        return verdict
+
+    def _nonzero_factors(self, expr: Expr) -> bool:
+        ((monomial, _),) = expr.terms.items()
+        return all(low > 0 or high < 0 for low, high in (bounds(a, self._ranges) for a in monomial))
+
+    def guard(self, condition: Condition, why: str = "") -> bool:
+        """Whether it holds in the example; recorded (or its negation) unless it follows from what is known."""
+        known = self.is_true(condition)
+        if known is not None:
+            return known
+        if not self.has_hint(condition.expr):
+            raise GuardOnUnbackedError(condition, why or self.origin)
+        holds = condition.evaluate(self._hints)
+        self._learn(condition if holds else condition.negate(), why)
+        return holds
+
+    def assume(self, condition: Condition, why: str = "torch._check") -> None:
+        """State that it holds: recorded, and used by later proofs. Raises when the example contradicts it."""
+        known = self.is_true(condition)
+        if known is False or known is None and self.has_hint(condition.expr) and not condition.evaluate(self._hints):
+            raise RuntimeError(f"the condition `{condition}` does not hold ({why})")
+        if known is None:
+            self._learn(condition, why)
+
+    def fix(self, size: Size, why: str = "") -> int:
+        """The hint, after recording that every symbol in the size has exactly its hint."""
+        if not isinstance(size, Expr):
+            return size
+        for s in sorted(size.free_symbols, key=str):
+            self.guard(Condition.compare("==", s, self.hint(s)), why)
+        return self.hint(size)
+
+    def _learn(self, condition: Condition, why: str) -> None:
+        self.conditions.append(RecordedCondition(condition, why or self.origin))
+        log.debug("recorded %s (%s)", condition, why or self.origin)
+        self._known = {condition: True, condition.negate(): False}
+        affine = condition.expr.as_affine() if isinstance(condition.expr, Expr) else None
+        if affine is None:
+            return
+        constant, coefficients = affine
+        if condition.op == "==":
+            self._solve(condition.expr, coefficients)
+        if len(coefficients) == 1:
+            ((s, factor),) = coefficients.items()
+            self._narrow(s, factor, constant, condition.op)
+
+    def _solve(self, expr: Expr, coefficients: dict[Symbol, int]) -> None:
+        """From `s1 - s0 == 0`: s1 is s0, in proofs."""
+        for s in sorted(coefficients, key=lambda s: (len(s.name), s.name), reverse=True):
+            if abs(coefficients[s]) == 1 and s not in self._equal:
+                value = s - expr * coefficients[s]
+                step = {s: value}
+                self._equal = {k: v.substitute(step) if isinstance(v, Expr) else v for k, v in self._equal.items()}
+                self._equal[s] = value.substitute(self._equal) if isinstance(value, Expr) else value
+                return
+
+    def _narrow(self, s: Symbol, factor: int, constant: int, op: str) -> None:
+        """factor * s + constant `op` 0 as a new bound."""
+        low, high = self._ranges.get(s, (s.lower, s.upper))
+        if factor < 0:
+            factor, constant, op = -factor, -constant, {"<": ">", "<=": ">=", ">": "<", ">=": "<="}.get(op, op)
+        if op == "==" and constant % factor == 0:
+            low = high = -constant // factor
+        elif op in (">", ">="):
+            least = -((constant - (op == ">")) // factor) if op == ">" else -(constant // factor)
+            low = least if low is None else max(low, least)
+        elif op in ("<", "<="):
+            most = (-constant - (op == "<")) // factor
+            high = most if high is None else min(high, most)
+        elif op == "!=" and constant % factor == 0:
+            value = -constant // factor
+            low = value + 1 if low == value else low
+            high = value - 1 if high == value else high
+        self._ranges[s] = (low, high)
+
+    # carriers --------------------------------------------------------------------------------
+    def to_symint(self, size: Size) -> Any:
+        """int stays int; an expression becomes a torch.SymInt over our node."""
+        if size.__class__ is int:
+            return size
+        found = self._carriers.get(size)
+        if found is None:
+            found = self._carriers[size] = to_symint(self, size)
+        return found
+
+    def from_symint(self, value: Any) -> Size:
+        """The inverse of to_symint; sizes and ints pass. Raises TypeError for nodes of another owner."""
+        return value if value.__class__ is int or isinstance(value, Expr) else unwrap(self, value)
+
+    def to_symbool(self, condition: Condition) -> Any:
+        """A bool when it is known, else a torch.SymBool that is recorded when it is decided."""
+        from .symint import BoolNode
+
+        known = self.is_true(condition)
+        return known if known is not None else torch.SymBool(BoolNode(self, condition))
+
+
+def _is_product(expr: Expr) -> bool:
+    return len(expr.terms) == 1
+
+
+def _when(yes: bool, no: bool) -> bool | None:
+    return True if yes else False if no else None
+
+
+PROOFS = {
+    "==": lambda low, high: _when(low == high == 0, low > 0 or high < 0),
+    "!=": lambda low, high: _when(low > 0 or high < 0, low == high == 0),
+    "<": lambda low, high: _when(high < 0, low >= 0),
+    "<=": lambda low, high: _when(high <= 0, low > 0),
+    ">": lambda low, high: _when(low > 0, high <= 0),
+    ">=": lambda low, high: _when(low >= 0, high < 0),
+}
+
+__all__ = ["RecordedCondition", "SymbolTable"]
