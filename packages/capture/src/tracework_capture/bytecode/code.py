@@ -1,0 +1,164 @@
+"""Code objects as lists of decoded instructions, made once per code object.
+
+An instruction knows its resolved argument, the index of its jump target, the exception handler that covers it, and whether it
+lies inside a loop; specialised and cache instructions never appear (co_code is the plain form).
+"""
+
+from __future__ import annotations
+
+import dis
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .facts import HAS_CONST, HAS_FREE, HAS_JUMP, HAS_LOCAL, HAS_NAME, NAME_SHIFTS, PAIR_LOCALS
+
+if TYPE_CHECKING:
+    import types
+
+__all__ = ["CodeInfo", "Handler", "Instruction", "code_info"]
+
+_OPNAME = dis.opname
+_EXTENDED_ARG = dis.opmap["EXTENDED_ARG"]
+_CACHE = dis.opmap["CACHE"]
+
+
+class Handler(NamedTuple):
+    """A row of the exception table: where to go, how deep the stack is then, whether the raising offset is pushed."""
+
+    target: int
+    depth: int
+    push_lasti: bool
+
+
+class Instruction:
+    """One instruction. `value` is its resolved argument, `target` the index of its jump target, `run` its handler (set lazily)."""
+
+    __slots__ = ("arg", "handler", "index", "in_loop", "offset", "opname", "run", "target", "value")
+
+    def __init__(self, index: int, offset: int, opname: str, arg: int, value: Any) -> None:
+        self.index, self.offset, self.opname, self.arg, self.value = index, offset, opname, arg, value
+        self.target = -1
+        self.handler: Handler | None = None
+        self.in_loop = False
+        self.run: Any = None
+
+    def __repr__(self) -> str:
+        return f"{self.offset} {self.opname} {self.value!r}"
+
+
+class CodeInfo:
+    """Decoded instructions of a code object."""
+
+    def __init__(self, code: types.CodeType) -> None:
+        self.code = code
+        self.instructions: list[Instruction] = []
+        self.by_offset: dict[int, int] = {}
+        self._positions: list[Any] | None = None
+        self._decode()
+        self._attach_handlers()
+        self._mark_loops()
+
+    def line(self, instruction: Instruction) -> int:
+        """User's line of an instruction."""
+        return self.position(instruction)[0] or self.code.co_firstlineno
+
+    def position(self, instruction: Instruction) -> Any:
+        """(line, end line, column, end column)"""
+        if self._positions is None:
+            self._positions = list(self.code.co_positions())
+        return self._positions[instruction.offset // 2]
+
+    def _decode(self) -> None:
+        code, data = self.code, self.code.co_code
+        extended, start, jumps = 0, None, []
+        for offset in range(0, len(data), 2):
+            op, arg = data[offset], data[offset + 1] | extended
+            if op == _CACHE:
+                continue
+            if start is None:
+                start = offset
+            if op == _EXTENDED_ARG:
+                extended = arg << 8
+                continue
+            opname = _OPNAME[op]
+            index = len(self.instructions)
+            instruction = Instruction(index, offset, opname, arg, _resolve(code, op, opname, arg))
+            for at in range(start, offset + 2, 2):
+                self.by_offset[at] = index
+            self.instructions.append(instruction)
+            if op in HAS_JUMP:
+                jumps.append(instruction)
+            extended, start = 0, None
+        self._resolve_jumps(jumps, len(data))
+
+    def _resolve_jumps(self, jumps: list[Instruction], size: int) -> None:
+        data = self.code.co_code
+        for instruction in jumps:
+            after = instruction.offset + 2
+            while after < size and data[after] == _CACHE:
+                after += 2
+            step = -2 * instruction.arg if "BACKWARD" in instruction.opname else 2 * instruction.arg
+            instruction.target = self.by_offset[after + step]
+
+    def _attach_handlers(self) -> None:
+        for start, end, target, depth, lasti in exception_table(self.code):
+            handler = Handler(self.by_offset[target], depth, lasti)
+            for offset in range(start, end, 2):
+                index = self.by_offset.get(offset)
+                if index is not None:
+                    self.instructions[index].handler = handler
+
+    def _mark_loops(self) -> None:
+        for instruction in self.instructions:
+            if 0 <= instruction.target < instruction.index:
+                for inside in self.instructions[instruction.target : instruction.index + 1]:
+                    inside.in_loop = True
+
+
+def _resolve(code: types.CodeType, op: int, opname: str, arg: int) -> Any:
+    if op in HAS_CONST:
+        return code.co_consts[arg]
+    if op in HAS_NAME:
+        return code.co_names[arg >> NAME_SHIFTS.get(opname, 0)]
+    if opname in PAIR_LOCALS:
+        return code._varname_from_oparg(arg >> 4), code._varname_from_oparg(arg & 15)
+    if op in HAS_LOCAL or op in HAS_FREE:
+        return code._varname_from_oparg(arg)
+    return arg
+
+
+def exception_table(code: types.CodeType) -> list[tuple[int, int, int, int, bool]]:
+    """(start, end, target, depth, push lasti) rows, offsets in bytes; the format is in CPython's exception_handling_notes."""
+    data = iter(code.co_exceptiontable)
+    rows = []
+    try:
+        while True:
+            start, length, target, packed = (_varint(data) for _ in range(4))
+            rows.append((start * 2, (start + length) * 2, target * 2, packed >> 1, bool(packed & 1)))
+    except _End:
+        return rows
+
+
+class _End(Exception):
+    pass
+
+
+def _varint(data: Any) -> int:
+    byte = next(data, None)
+    if byte is None:
+        raise _End
+    value = byte & 63
+    while byte & 64:
+        byte = next(data)
+        value = (value << 6) | (byte & 63)
+    return value
+
+
+_INFOS: dict[int, tuple[types.CodeType, CodeInfo]] = {}
+
+
+def code_info(code: types.CodeType) -> CodeInfo:
+    """The decoded form of a code object; the table is by identity and keeps the code alive."""
+    found = _INFOS.get(id(code))
+    if found is None:
+        found = _INFOS[id(code)] = (code, CodeInfo(code))
+    return found[1]
