@@ -86,6 +86,18 @@ class Frame(Protocol):
     def user_location(self) -> str:
         """file:line in function, of the innermost user frame."""
 
+    def make_tuple(self, items: list[Value]) -> Value:
+        """A new tuple."""
+
+    def make_dict(self, pairs: list[tuple[Value, Value]]) -> Value:
+        """A new dict."""
+
+    def log_effect(self, key: Any, write: Any) -> None:
+        """Log a side effect that `mutations` has no form for: write(emit) emits its final state; a second one with the same key replaces the first."""
+
+    def existing_cell(self, cell: Any, source: Any) -> Value:
+        """The CellValue of an existing cell whose contents are at `source`."""
+
 
 class Value:
     """One object of the traced program. Subclasses say what its type can do; what is left breaks the graph."""

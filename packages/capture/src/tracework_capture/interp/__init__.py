@@ -1,0 +1,1 @@
+"""The symbolic interpreter: runs a frame's bytecode on Values."""

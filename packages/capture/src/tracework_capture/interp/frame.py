@@ -1,0 +1,189 @@
+"""SymbolicFrame: stack, locals, cells of one frame being interpreted; CaptureRoot: what all frames of one capture share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ..bytecode.code import code_info
+from ..errors import BreakGraph, UserLocation
+from ..sources import Const
+from ..values.function import CellValue
+from ..values.value import SymbolicRaise, Value
+
+if TYPE_CHECKING:
+    import types
+    from collections.abc import Sequence
+
+    from ..bytecode.code import Instruction
+    from ..values.function import FunctionValue
+
+__all__ = ["NULL", "CaptureRoot", "SymbolicFrame"]
+
+_ALWAYS_TRUE_ON_CONST = frozenset({"TYPE", "IDENTITY", "CONSTANT", "IS_NONE", "IS_NOT_NONE", "CODE"})
+
+
+class _Null(Value):
+    """The interpreter's NULL stack entry."""
+
+    def python_type(self) -> type:
+        return type(None)
+
+
+NULL = _Null()
+
+
+class CaptureRoot:
+    """State of one attempt to capture one frame; shared by the frame and everything inlined into it."""
+
+    def __init__(self, services: Any, guards: Any, graph: Any, mutations: Any, symbols: Any, fake_mode: Any, options: Any) -> None:
+        self.services = services
+        self.guards = guards
+        self.graph = graph
+        self.mutations = mutations
+        self.symbols = symbols
+        self.fake_mode = fake_mode
+        self.options = options
+        self.memo: dict[int, Value] = {}
+        self.keep: list[Any] = []
+        self.cells: dict[int, CellValue] = {}
+        self.effects: dict[Any, Any] = {}
+        self.globals_written: dict[tuple[int, str], Value | None] = {}
+        self.step = 0
+        self.stop_before = -1
+        self.depth = 0
+        self.current: SymbolicFrame | None = None
+
+
+class SymbolicFrame:
+    """One frame. Implements values.value.Frame."""
+
+    def __init__(self, root: CaptureRoot, code: types.CodeType, globals_: dict[str, Any], local_values: dict[str, Value], closure: Sequence[CellValue] = (), parent: SymbolicFrame | None = None) -> None:
+        self.root = root
+        self.info = code_info(code)
+        self.code = code
+        self.instructions = self.info.instructions
+        self.globals = globals_
+        self.locals = local_values
+        self.cells: dict[str, CellValue] = dict(zip(code.co_freevars, closure))
+        self.parent = parent
+        self.stack: list[Value] = []
+        self.position = 0
+        self.current: Instruction = self.instructions[0]
+        self.handled: list[Any] = []
+        self.keyword_names: tuple[str, ...] = ()
+        self.result: Value | None = None
+        self.function: FunctionValue | None = None
+        self.class_namespace: Any = None
+        self.graph = root.graph
+        self.mutations = root.mutations
+        self.symbols = root.symbols
+        self.fake_mode = root.fake_mode
+        self.options = root.options
+
+    # --- stack -------------------------------------------------------------------------------------------------
+    def push(self, value: Value) -> None:
+        """Push."""
+        self.stack.append(value)
+
+    def pop(self) -> Value:
+        """Pop."""
+        return self.stack.pop()
+
+    def pop_many(self, count: int) -> list[Value]:
+        """The top `count` entries, deepest first."""
+        if not count:
+            return []
+        items = self.stack[-count:]
+        del self.stack[-count:]
+        return items
+
+    def jump(self, index: int) -> None:
+        """Continue at an instruction index."""
+        self.position = index
+
+    # --- the Frame protocol --------------------------------------------------------------------------------------
+    def wrap(self, obj: object, source: Any) -> Value:
+        """The Value of an existing object, one per object and capture."""
+        return self.root.services.wrap(self, obj, source)
+
+    def constant(self, obj: object) -> Value:
+        """The Value of a sourceless constant."""
+        return self.root.services.wrap_constant(self, obj)
+
+    def guard(self, kind: str, source: Any, payload: object = None) -> None:
+        """Add a guard; facts about objects that the entry itself holds need none."""
+        if type(source) is Const and kind in _ALWAYS_TRUE_ON_CONST:
+            return
+        self.root.guards.record(kind, source, payload, self.user_location())
+
+    def inline(self, function: Value, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+        """Call a Python function under the trace policy."""
+        return self.root.services.inline(self, function, list(args), kwargs)
+
+    def call(self, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """function(*args, **kwargs)"""
+        return function.call(self, args, kwargs)
+
+    def break_graph(self, reason_id: str, detail: str = "") -> NoReturn:
+        """Stop the graph before the current user instruction."""
+        raise BreakGraph(reason_id, detail, self.location())
+
+    def raise_user(self, exception: Value) -> NoReturn:
+        """Raise an exception Value in the traced program."""
+        raise SymbolicRaise(exception)
+
+    def raise_new(self, exception_type: type[BaseException], *args: object) -> NoReturn:
+        """Raise exception_type(*args) in the traced program."""
+        raise SymbolicRaise(self.root.services.new_exception(self, exception_type, args))
+
+    def make_tuple(self, items: list[Value]) -> Value:
+        """A new tuple."""
+        return self.root.services.make_tuple(self, items)
+
+    def make_list(self, items: list[Value]) -> Value:
+        """A new list."""
+        return self.root.services.make_list(self, items)
+
+    def make_dict(self, pairs: list[tuple[Value, Value]]) -> Value:
+        """A new dict."""
+        return self.root.services.make_dict(self, pairs)
+
+    def log_effect(self, key: Any, write: Any) -> None:
+        """Log a side effect to be emitted after the graph."""
+        self.root.effects.pop(key, None)
+        self.root.effects[key] = write
+
+    def existing_cell(self, cell: types.CellType, source: Any) -> CellValue:
+        """The CellValue of an existing cell."""
+        found = self.root.cells.get(id(cell))
+        if found is None:
+            found = self.root.cells[id(cell)] = CellValue(cell, source)
+            self.root.keep.append(cell)
+        return found
+
+    # --- places ------------------------------------------------------------------------------------------------
+    def line(self) -> int:
+        """Line of the current instruction."""
+        return self.info.line(self.current)
+
+    def location(self) -> UserLocation:
+        """Where this frame is."""
+        line, _, column, end_column = self.info.position(self.current)
+        code = self.code
+        return UserLocation(code.co_filename, line or code.co_firstlineno, code.co_qualname, column, end_column)
+
+    def locations(self) -> tuple[UserLocation, ...]:
+        """The call stack, outermost first."""
+        frame: SymbolicFrame | None = self
+        places = []
+        while frame is not None:
+            places.append(frame.location())
+            frame = frame.parent
+        return tuple(reversed(places))
+
+    def user_location(self) -> str:
+        """file:line in function, of the innermost frame outside torch."""
+        frame: SymbolicFrame | None = self
+        while frame.parent is not None and "/torch/" in frame.code.co_filename:
+            frame = frame.parent
+        return f"{frame.code.co_filename}:{frame.info.line(frame.current)} in {frame.code.co_name}"

@@ -1,0 +1,75 @@
+"""Operators."""
+
+from ...bytecode.facts import BINARY_OPERATORS, COMPARE_SHIFT, VERSION
+from ...values.value import binary_operation, compare_operation
+from .table import opcode
+
+_COMPARE = ("<", "<=", "==", "!=", ">", ">=")
+
+
+@opcode("BINARY_OP")
+def binary_op(frame, instruction):
+    """left op right"""
+    right = frame.stack.pop()
+    left = frame.stack.pop()
+    frame.stack.append(binary_operation(frame, BINARY_OPERATORS[instruction.arg], left, right))
+
+
+@opcode("UNARY_NEGATIVE")
+def negative(frame, instruction):
+    """-value"""
+    frame.stack.append(frame.stack.pop().unary(frame, "-"))
+
+
+@opcode("UNARY_POSITIVE")
+def positive(frame, instruction):
+    """+value"""
+    frame.stack.append(frame.stack.pop().unary(frame, "+"))
+
+
+@opcode("UNARY_INVERT")
+def invert(frame, instruction):
+    """~value"""
+    frame.stack.append(frame.stack.pop().unary(frame, "~"))
+
+
+@opcode("UNARY_NOT")
+def logical_not(frame, instruction):
+    """not value"""
+    frame.stack.append(frame.constant(not frame.stack.pop().truth(frame)))
+
+
+@opcode("TO_BOOL")
+def to_bool(frame, instruction):
+    """bool(value) before a jump (3.13)."""
+    frame.stack.append(frame.constant(frame.stack.pop().truth(frame)))
+
+
+@opcode("COMPARE_OP")
+def compare_op(frame, instruction):
+    """left op right; 3.13 may ask for a bool."""
+    right = frame.stack.pop()
+    left = frame.stack.pop()
+    result = compare_operation(frame, _COMPARE[instruction.arg >> COMPARE_SHIFT], left, right)
+    if VERSION >= (3, 13) and instruction.arg & 16:
+        result = frame.constant(result.truth(frame))
+    frame.stack.append(result)
+
+
+@opcode("IS_OP")
+def is_op(frame, instruction):
+    """left is right"""
+    right = frame.stack.pop()
+    left = frame.stack.pop()
+    same = left.same_object(right)
+    if same is None:
+        frame.break_graph("operation_unknown", f"{left.describe()} is {right.describe()}")
+    frame.stack.append(frame.constant(same != bool(instruction.arg)))
+
+
+@opcode("CONTAINS_OP")
+def contains_op(frame, instruction):
+    """item in container"""
+    container = frame.stack.pop()
+    found = container.contains(frame, frame.stack.pop())
+    frame.stack.append(frame.constant(not found.truth(frame)) if instruction.arg else found)

@@ -1,0 +1,82 @@
+"""Attribute access."""
+
+from ...bytecode.facts import VERSION
+from ...values.function import BoundMethodValue
+from ...values.value import Value
+from ..frame import NULL
+from .table import opcode
+
+
+class MethodRef(Value):
+    """`owner.name` about to be called: the bound method is only built when something else than a call wants it."""
+
+    def __init__(self, owner, name):
+        super().__init__(None)
+        self.owner, self.name = owner, name
+
+    def python_type(self):
+        """Only a call looks at it."""
+        return type(BoundMethodValue)
+
+    def describe(self):
+        """owner.name"""
+        return f"{self.owner.describe()}.{self.name}"
+
+    def call(self, frame, args, kwargs):
+        """owner.name(...)"""
+        return self.owner.call_method(frame, self.name, args, kwargs)
+
+    def reload(self, emit):
+        """owner.name"""
+        return f"{emit.load(self.owner)}.{self.name}"
+
+
+def mangled(frame, name):
+    """Names arrive mangled from the compiler."""
+    return name
+
+
+@opcode("LOAD_ATTR")
+def load_attr(frame, instruction):
+    """owner.name; in 3.12+ the lowest bit asks for the method form."""
+    owner = frame.stack.pop()
+    if VERSION >= (3, 12) and instruction.arg & 1:
+        push_method(frame, owner, instruction.value)
+        return
+    frame.stack.append(owner.getattr(frame, instruction.value))
+
+
+@opcode("LOAD_METHOD")
+def load_method(frame, instruction):
+    """owner.name for a call (3.11)."""
+    push_method(frame, frame.stack.pop(), instruction.value)
+
+
+def push_method(frame, owner, name):
+    """The two stack entries of a method call."""
+    pair = (MethodRef(owner, name), NULL)
+    frame.stack.extend(pair if VERSION >= (3, 13) else pair[::-1])
+
+
+@opcode("STORE_ATTR")
+def store_attr(frame, instruction):
+    """owner.name = value"""
+    owner = frame.stack.pop()
+    owner.setattr(frame, instruction.value, frame.stack.pop())
+
+
+@opcode("DELETE_ATTR")
+def delete_attr(frame, instruction):
+    """del owner.name"""
+    frame.stack.pop().delattr(frame, instruction.value)
+
+
+@opcode("LOAD_SUPER_ATTR")
+def load_super_attr(frame, instruction):
+    """super(cls, self).name (3.12+): lowest bit: method form."""
+    super_type, cls, owner = frame.pop_many(3)
+    bound = super_type.call(frame, [cls, owner], {})
+    if instruction.arg & 1:
+        push_method(frame, bound, instruction.value)
+    else:
+        frame.stack.append(bound.getattr(frame, instruction.value))

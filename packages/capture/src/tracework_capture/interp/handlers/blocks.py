@@ -1,0 +1,142 @@
+"""with, try, raise, match."""
+
+from ...values.value import SymbolicRaise
+from ..frame import NULL
+from .attributes import MethodRef
+from .table import opcode
+
+
+@opcode("BEFORE_WITH")
+def before_with(frame, instruction):
+    """Enter a manager: its __exit__ stays on the stack below what __enter__ gave."""
+    manager = frame.stack.pop()
+    exit_method = MethodRef(manager, "__exit__")
+    entered = manager.call_method(frame, "__enter__", [], {})
+    frame.stack.append(exit_method)
+    frame.stack.append(entered)
+
+
+@opcode("WITH_EXCEPT_START")
+def with_except_start(frame, instruction):
+    """Call __exit__ with the exception; its result stays on top."""
+    exception = frame.stack[-1]
+    exit_method = frame.stack[-4]
+    none = frame.constant(None)
+    kind = frame.root.services.exception_type(frame, exception)
+    frame.stack.append(exit_method.call(frame, [kind, exception, none], {}))
+
+
+@opcode("PUSH_EXC_INFO")
+def push_exc_info(frame, instruction):
+    """An except or finally block begins: remember the exception being handled before."""
+    exception = frame.stack.pop()
+    frame.stack.append(NULL)
+    frame.stack.append(exception)
+    frame.handled.append(exception)
+
+
+@opcode("POP_EXCEPT")
+def pop_except(frame, instruction):
+    """An except block ends."""
+    frame.stack.pop()
+    if frame.handled:
+        frame.handled.pop()
+
+
+@opcode("CHECK_EXC_MATCH")
+def check_exc_match(frame, instruction):
+    """Does the exception match the type or types on top?"""
+    kinds = frame.stack.pop()
+    frame.stack.append(frame.constant(frame.root.services.exception_matches(frame, frame.stack[-1], kinds)))
+
+
+@opcode("CHECK_EG_MATCH", "PREP_RERAISE_STAR")
+def exception_groups(frame, instruction):
+    """except*"""
+    frame.break_graph("opcode_unsupported", "except*")
+
+
+@opcode("RAISE_VARARGS")
+def raise_varargs(frame, instruction):
+    """raise [value [from cause]]"""
+    if instruction.arg == 0:
+        if not frame.handled:
+            frame.raise_new(RuntimeError, "No active exception to reraise")
+        raise SymbolicRaise(frame.handled[-1])
+    cause = frame.stack.pop() if instruction.arg == 2 else None
+    raise SymbolicRaise(frame.root.services.exception_of(frame, frame.stack.pop(), cause))
+
+
+@opcode("RERAISE")
+def reraise(frame, instruction):
+    """Raise the exception on top again."""
+    exception = frame.stack.pop()
+    if frame.handled and frame.handled[-1] is exception:
+        pass
+    raise SymbolicRaise(exception)
+
+
+@opcode("LOAD_ASSERTION_ERROR", "LOAD_COMMON_CONSTANT")
+def load_assertion_error(frame, instruction):
+    """AssertionError, whatever the name means in the module."""
+    from ...sources import Const
+
+    frame.stack.append(frame.wrap(AssertionError, Const(AssertionError, "AssertionError")))
+
+
+@opcode("MATCH_SEQUENCE")
+def match_sequence(frame, instruction):
+    """case [..]:"""
+    kind = frame.stack[-1].python_type()
+    frame.stack.append(frame.constant(bool(kind.__flags__ & (1 << 5))))
+
+
+@opcode("MATCH_MAPPING")
+def match_mapping(frame, instruction):
+    """case {..}:"""
+    kind = frame.stack[-1].python_type()
+    frame.stack.append(frame.constant(bool(kind.__flags__ & (1 << 6))))
+
+
+@opcode("MATCH_KEYS")
+def match_keys(frame, instruction):
+    """The values of the keys on top, or None when one is missing."""
+    subject, keys = frame.stack[-2], frame.stack[-1].unpack(frame)
+    if all(subject.contains(frame, key).truth(frame) for key in keys):
+        frame.stack.append(frame.make_tuple([subject.getitem(frame, key) for key in keys]))
+    else:
+        frame.stack.append(frame.constant(None))
+
+
+@opcode("MATCH_CLASS")
+def match_class(frame, instruction):
+    """case C(a, b=..):"""
+    from .containers import call_builtin
+
+    names = list(frame.stack.pop().constant())
+    cls, subject = frame.stack.pop(), frame.stack.pop()
+    if not call_builtin(frame, isinstance, subject, cls).truth(frame):
+        frame.stack.append(frame.constant(None))
+        return
+    count = instruction.arg
+    if count:
+        positional = match_arguments(frame, cls, subject, count)
+        if positional is None:
+            frame.stack.append(frame.make_tuple([subject]))
+            return
+        names = positional + names
+    frame.stack.append(frame.make_tuple([subject.getattr(frame, name) for name in names]))
+
+
+_SELF_MATCHING = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
+
+
+def match_arguments(frame, cls, subject, count):
+    """Attribute names of the positional patterns; None when the class matches its own value."""
+    real = cls.real()
+    if "__match_args__" not in dir(real) and issubclass(real, _SELF_MATCHING):
+        return None
+    found = getattr(real, "__match_args__", ())
+    if len(found) < count:
+        frame.raise_new(TypeError, f"{real.__name__}() accepts {len(found)} positional sub-patterns ({count} given)")
+    return list(found[:count])

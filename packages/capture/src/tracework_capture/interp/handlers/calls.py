@@ -1,0 +1,158 @@
+"""Calls and function creation."""
+
+from ...bytecode.facts import VERSION
+from ...values.function import NewFunctionValue
+from ..frame import NULL
+from .table import RETURNED, opcode
+
+
+@opcode("KW_NAMES")
+def kw_names(frame, instruction):
+    """Names of the keyword arguments of the next call (3.11, 3.12)."""
+    frame.keyword_names = frame.code.co_consts[instruction.arg]
+
+
+@opcode("CALL")
+def call(frame, instruction):
+    """callable(*args); keyword names were set by KW_NAMES."""
+    names, frame.keyword_names = frame.keyword_names, ()
+    args = frame.pop_many(instruction.arg)
+    frame.stack.append(call_entries(frame, args, names))
+
+
+@opcode("CALL_KW")
+def call_kw(frame, instruction):
+    """callable(*args, **kwargs), names on top (3.13)."""
+    names = tuple(frame.stack.pop().constant())
+    args = frame.pop_many(instruction.arg)
+    frame.stack.append(call_entries(frame, args, names))
+
+
+def call_entries(frame, args, names):
+    """Call the two stack entries below the arguments."""
+    first, second = frame.pop_many(2)
+    if VERSION >= (3, 13):
+        function, owner = first, second
+    elif first is NULL:
+        function, owner = second, NULL
+    else:
+        function, owner = first, second
+    if owner is not NULL:
+        args = [owner, *args]
+    kwargs = {}
+    if names:
+        kwargs = dict(zip(names, args[-len(names) :]))
+        args = args[: -len(names)]
+    return function.call(frame, args, kwargs)
+
+
+@opcode("CALL_FUNCTION_EX")
+def call_function_ex(frame, instruction):
+    """callable(*args, **kwargs)"""
+    mapping = frame.stack.pop() if instruction.arg & 1 else None
+    args = frame.stack.pop().unpack(frame)
+    if VERSION >= (3, 13):
+        frame.stack.pop()
+        function = frame.stack.pop()
+    else:
+        function = frame.stack.pop()
+        frame.stack.pop()
+    frame.stack.append(function.call(frame, args, keyword_arguments(frame, mapping)))
+
+
+def keyword_arguments(frame, mapping):
+    """The name -> Value of a ** argument."""
+    if mapping is None:
+        return {}
+    kwargs = {}
+    for key in mapping.call_method(frame, "keys", [], {}).unpack(frame):
+        if not key.is_constant() or type(key.constant()) is not str:
+            frame.raise_new(TypeError, "keywords must be strings")
+        kwargs[key.constant()] = mapping.getitem(frame, key)
+    return kwargs
+
+
+@opcode("MAKE_FUNCTION")
+def make_function(frame, instruction):
+    """A function from a code object; up to 3.12 flags say what lies below it."""
+    code = frame.stack.pop().constant()
+    flags = 0 if VERSION >= (3, 13) else instruction.arg
+    closure = frame.stack.pop() if flags & 8 else None
+    annotations = frame.stack.pop() if flags & 4 else None
+    kwdefaults = frame.stack.pop() if flags & 2 else None
+    defaults = frame.stack.pop() if flags & 1 else None
+    function = NewFunctionValue(code, frame.globals, [], {}, ())
+    for flag, value in ((1, defaults), (2, kwdefaults), (4, annotations), (8, closure)):
+        if value is not None:
+            set_part(frame, function, flag, value)
+    frame.stack.append(function)
+
+
+def set_part(frame, function, flag, value):
+    """Defaults, keyword defaults, annotations or closure of a new function."""
+    if flag == 1:
+        function._defaults = value.unpack(frame)
+    elif flag == 2:
+        function._kwdefaults = keyword_arguments(frame, value)
+    elif flag == 8:
+        function._closure = tuple(value.unpack(frame))
+
+
+@opcode("SET_FUNCTION_ATTRIBUTE")
+def set_function_attribute(frame, instruction):
+    """Parts of a new function, one at a time (3.13)."""
+    function = frame.stack.pop()
+    set_part(frame, function, instruction.arg, frame.stack.pop())
+    frame.stack.append(function)
+
+
+@opcode("RETURN_VALUE")
+def return_value(frame, instruction):
+    """Leave the frame."""
+    frame.result = frame.stack.pop()
+    return RETURNED
+
+
+@opcode("RETURN_CONST")
+def return_const(frame, instruction):
+    """Leave the frame with a constant (3.12+)."""
+    frame.result = frame.constant(instruction.value)
+    return RETURNED
+
+
+@opcode("CALL_INTRINSIC_1")
+def call_intrinsic_1(frame, instruction):
+    """Small services of the interpreter (3.12+)."""
+    INTRINSICS[instruction.arg](frame)
+
+
+def intrinsic_stopiteration(frame):
+    """StopIteration inside a generator becomes RuntimeError."""
+    frame.break_graph("generator", "an exception leaves a generator")
+
+
+def intrinsic_positive(frame):
+    """+value"""
+    frame.stack.append(frame.stack.pop().unary(frame, "+"))
+
+
+def intrinsic_list_to_tuple(frame):
+    """tuple(list)"""
+    frame.stack.append(frame.make_tuple(frame.stack.pop().unpack(frame)))
+
+
+class _Intrinsics(dict):
+    def __missing__(self, number):
+        def unsupported(frame):
+            frame.break_graph("opcode_unsupported", f"CALL_INTRINSIC_1 {number}")
+
+        return unsupported
+
+
+INTRINSICS = _Intrinsics({3: intrinsic_stopiteration, 5: intrinsic_positive, 6: intrinsic_list_to_tuple})
+
+
+@opcode("CALL_INTRINSIC_2")
+def call_intrinsic_2(frame, instruction):
+    """except* and type parameters (3.12+)."""
+    frame.break_graph("opcode_unsupported", f"CALL_INTRINSIC_2 {instruction.arg}")

@@ -1,0 +1,252 @@
+"""Building, indexing and unpacking containers; formatting."""
+
+from ...values.value import Value
+from ..frame import NULL
+from .table import opcode
+
+
+@opcode("BINARY_SUBSCR")
+def binary_subscr(frame, instruction):
+    """container[key]"""
+    key = frame.stack.pop()
+    frame.stack.append(frame.stack.pop().getitem(frame, key))
+
+
+@opcode("STORE_SUBSCR")
+def store_subscr(frame, instruction):
+    """container[key] = value"""
+    value, container, key = frame.pop_many(3)
+    container.setitem(frame, key, value)
+
+
+@opcode("DELETE_SUBSCR")
+def delete_subscr(frame, instruction):
+    """del container[key]"""
+    container, key = frame.pop_many(2)
+    container.delitem(frame, key)
+
+
+@opcode("BINARY_SLICE")
+def binary_slice(frame, instruction):
+    """container[start:stop] (3.12+)"""
+    container, start, stop = frame.pop_many(3)
+    frame.stack.append(container.getitem(frame, frame.root.services.make_slice(frame, start, stop, frame.constant(None))))
+
+
+@opcode("STORE_SLICE")
+def store_slice(frame, instruction):
+    """container[start:stop] = value (3.12+)"""
+    value, container, start, stop = frame.pop_many(4)
+    container.setitem(frame, frame.root.services.make_slice(frame, start, stop, frame.constant(None)), value)
+
+
+@opcode("BUILD_SLICE")
+def build_slice(frame, instruction):
+    """slice(start, stop[, step])"""
+    parts = frame.pop_many(instruction.arg)
+    if len(parts) == 2:
+        parts.append(frame.constant(None))
+    frame.stack.append(frame.root.services.make_slice(frame, *parts))
+
+
+@opcode("BUILD_TUPLE")
+def build_tuple(frame, instruction):
+    """(a, b, ...)"""
+    frame.stack.append(frame.make_tuple(frame.pop_many(instruction.arg)))
+
+
+@opcode("BUILD_LIST")
+def build_list(frame, instruction):
+    """[a, b, ...]"""
+    frame.stack.append(frame.make_list(frame.pop_many(instruction.arg)))
+
+
+@opcode("BUILD_SET")
+def build_set(frame, instruction):
+    """{a, b, ...}"""
+    frame.stack.append(frame.root.services.make_set(frame, frame.pop_many(instruction.arg)))
+
+
+@opcode("BUILD_MAP")
+def build_map(frame, instruction):
+    """{k: v, ...}"""
+    flat = frame.pop_many(2 * instruction.arg)
+    frame.stack.append(frame.make_dict(list(zip(flat[::2], flat[1::2]))))
+
+
+@opcode("BUILD_CONST_KEY_MAP")
+def build_const_key_map(frame, instruction):
+    """{constant key: v, ...}"""
+    keys = frame.stack.pop().constant_keys(frame) if hasattr(frame.stack[-1], "constant_keys") else frame.stack.pop().unpack(frame)
+    frame.stack.append(frame.make_dict(list(zip(keys, frame.pop_many(instruction.arg)))))
+
+
+@opcode("LIST_TO_TUPLE")
+def list_to_tuple(frame, instruction):
+    """tuple(list)"""
+    frame.stack.append(frame.make_tuple(frame.stack.pop().unpack(frame)))
+
+
+@opcode("LIST_APPEND")
+def list_append(frame, instruction):
+    """list.append inside comprehensions and displays."""
+    item = frame.stack.pop()
+    frame.stack[-instruction.arg].call_method(frame, "append", [item], {})
+
+
+@opcode("SET_ADD")
+def set_add(frame, instruction):
+    """set.add inside comprehensions."""
+    item = frame.stack.pop()
+    frame.stack[-instruction.arg].call_method(frame, "add", [item], {})
+
+
+@opcode("MAP_ADD")
+def map_add(frame, instruction):
+    """dict[key] = value inside comprehensions."""
+    key, value = frame.pop_many(2)
+    frame.stack[-instruction.arg].setitem(frame, key, value)
+
+
+@opcode("LIST_EXTEND")
+def list_extend(frame, instruction):
+    """list.extend for displays with stars."""
+    items = frame.stack.pop()
+    target = frame.stack[-instruction.arg]
+    for item in items.unpack(frame):
+        target.call_method(frame, "append", [item], {})
+
+
+@opcode("SET_UPDATE")
+def set_update(frame, instruction):
+    """set.update for displays with stars."""
+    items = frame.stack.pop()
+    target = frame.stack[-instruction.arg]
+    for item in items.unpack(frame):
+        target.call_method(frame, "add", [item], {})
+
+
+@opcode("DICT_UPDATE")
+def dict_update(frame, instruction):
+    """{**a, **b}"""
+    other = frame.stack.pop()
+    frame.stack[-instruction.arg].call_method(frame, "update", [other], {})
+
+
+@opcode("DICT_MERGE")
+def dict_merge(frame, instruction):
+    """Keyword arguments from several mappings: a key twice is a TypeError."""
+    other = frame.stack.pop()
+    target = frame.stack[-instruction.arg]
+    for key in other.call_method(frame, "keys", [], {}).unpack(frame):
+        if target.contains(frame, key).truth(frame):
+            frame.raise_new(TypeError, f"got multiple values for keyword argument '{key.constant()}'")
+        target.setitem(frame, key, other.getitem(frame, key))
+
+
+@opcode("UNPACK_SEQUENCE")
+def unpack_sequence(frame, instruction):
+    """a, b = value"""
+    count = instruction.arg
+    items = frame.stack.pop().unpack(frame)
+    if len(items) != count:
+        text = f"not enough values to unpack (expected {count}, got {len(items)})" if len(items) < count else f"too many values to unpack (expected {count})"
+        frame.raise_new(ValueError, text)
+    frame.stack.extend(reversed(items))
+
+
+@opcode("UNPACK_EX")
+def unpack_ex(frame, instruction):
+    """a, *b, c = value"""
+    before, after = instruction.arg & 255, instruction.arg >> 8
+    items = frame.stack.pop().unpack(frame)
+    if len(items) < before + after:
+        frame.raise_new(ValueError, f"not enough values to unpack (expected at least {before + after}, got {len(items)})")
+    middle = frame.make_list(items[before : len(items) - after])
+    frame.stack.extend(reversed([*items[:before], middle, *items[len(items) - after :]]))
+
+
+@opcode("GET_LEN")
+def get_len(frame, instruction):
+    """len(top), kept below (match statements)."""
+    frame.stack.append(frame.stack[-1].length(frame))
+
+
+_FORMATTERS = (None, str, repr, ascii)
+
+
+@opcode("FORMAT_VALUE")
+def format_value(frame, instruction):
+    """One field of an f-string (up to 3.12)."""
+    spec = frame.stack.pop() if instruction.arg & 4 else None
+    value = convert(frame, frame.stack.pop(), _FORMATTERS[instruction.arg & 3])
+    frame.stack.append(formatted(frame, value, spec))
+
+
+@opcode("CONVERT_VALUE")
+def convert_value(frame, instruction):
+    """!s, !r, !a (3.13)"""
+    frame.stack.append(convert(frame, frame.stack.pop(), _FORMATTERS[instruction.arg]))
+
+
+@opcode("FORMAT_SIMPLE")
+def format_simple(frame, instruction):
+    """format(value) (3.13)"""
+    frame.stack.append(formatted(frame, frame.stack.pop(), None))
+
+
+@opcode("FORMAT_WITH_SPEC")
+def format_with_spec(frame, instruction):
+    """format(value, spec) (3.13)"""
+    spec = frame.stack.pop()
+    frame.stack.append(formatted(frame, frame.stack.pop(), spec))
+
+
+class LazyText(Value):
+    """An f-string field whose value is only known when the graph has run: fine as long as only the built text is passed on."""
+
+    def __init__(self, write):
+        super().__init__(None)
+        self.write = write
+
+    def python_type(self):
+        """str"""
+        return str
+
+    def reload(self, emit):
+        """The expression of the text."""
+        return self.write(emit)
+
+
+def convert(frame, value, function):
+    """str(value), repr(value), ascii(value) or value."""
+    if function is None:
+        return value
+    return call_builtin(frame, function, value)
+
+
+def formatted(frame, value, spec):
+    """format(value, spec)"""
+    if value.python_type() is str and spec is None:
+        return value
+    return call_builtin(frame, format, value, *([spec] if spec is not None else []))
+
+
+def call_builtin(frame, function, *args):
+    """Call a builtin through its handler."""
+    from ...sources import Const
+
+    return frame.wrap(function, Const(function, function.__name__)).call(frame, list(args), {})
+
+
+@opcode("BUILD_STRING")
+def build_string(frame, instruction):
+    """Join the fields of an f-string."""
+    parts = frame.pop_many(instruction.arg)
+    if all(p.is_constant() for p in parts):
+        frame.stack.append(frame.constant("".join(p.constant() for p in parts)))
+        return
+    frame.stack.append(LazyText(lambda emit: f"''.join([{', '.join(emit.load(p) for p in parts)}])"))
+
+
+assert NULL is not None

@@ -1,0 +1,47 @@
+"""Imports of modules that are loaded already; others break the graph."""
+
+import importlib.util
+import sys
+
+from ...sources import Const
+from .table import opcode
+
+
+@opcode("IMPORT_NAME")
+def import_name(frame, instruction):
+    """import name / from name import ..."""
+    level_value, names_value = frame.pop_many(2)
+    level, names = level_value.constant(), names_value.constant()
+    name = instruction.value
+    if level:
+        package = frame.globals.get("__package__") or frame.globals.get("__name__", "").rpartition(".")[0]
+        try:
+            name = importlib.util.resolve_name("." * level + name, package)
+        except ImportError as error:
+            frame.raise_new(ImportError, *error.args)
+    wanted = name if names or level else name.partition(".")[0]
+    module = sys.modules.get(name)
+    if module is None or wanted not in sys.modules:
+        frame.break_graph("import", name)
+    found = sys.modules[wanted]
+    frame.stack.append(frame.wrap(found, Const(found, wanted)))
+
+
+@opcode("IMPORT_FROM")
+def import_from(frame, instruction):
+    """from module import name"""
+    module = frame.stack[-1]
+    real, name = module.real(), instruction.value
+    if not hasattr(real, name):
+        submodule = sys.modules.get(f"{real.__name__}.{name}")
+        if submodule is None:
+            frame.break_graph("import", f"{real.__name__}.{name}")
+        frame.stack.append(frame.wrap(submodule, Const(submodule, submodule.__name__)))
+        return
+    frame.stack.append(module.getattr(frame, name))
+
+
+@opcode("IMPORT_STAR")
+def import_star(frame, instruction):
+    """Only at module level."""
+    frame.break_graph("import", "import *")

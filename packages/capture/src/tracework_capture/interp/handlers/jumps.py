@@ -1,0 +1,60 @@
+"""Jumps. A condition that depends on tensor data breaks the graph (interp.breaks continues on either side)."""
+
+from .table import opcode
+
+
+@opcode("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_ABSOLUTE")
+def jump(frame, instruction):
+    """Unconditional."""
+    frame.position = instruction.target
+
+
+@opcode("POP_JUMP_FORWARD_IF_TRUE", "POP_JUMP_BACKWARD_IF_TRUE", "POP_JUMP_IF_TRUE")
+def pop_jump_if_true(frame, instruction):
+    """Jump when true."""
+    if frame.stack.pop().truth(frame):
+        frame.position = instruction.target
+
+
+@opcode("POP_JUMP_FORWARD_IF_FALSE", "POP_JUMP_BACKWARD_IF_FALSE", "POP_JUMP_IF_FALSE")
+def pop_jump_if_false(frame, instruction):
+    """Jump when false."""
+    if not frame.stack.pop().truth(frame):
+        frame.position = instruction.target
+
+
+@opcode("JUMP_IF_TRUE_OR_POP")
+def jump_if_true_or_pop(frame, instruction):
+    """`or`"""
+    if frame.stack[-1].truth(frame):
+        frame.position = instruction.target
+    else:
+        frame.stack.pop()
+
+
+@opcode("JUMP_IF_FALSE_OR_POP")
+def jump_if_false_or_pop(frame, instruction):
+    """`and`"""
+    if not frame.stack[-1].truth(frame):
+        frame.position = instruction.target
+    else:
+        frame.stack.pop()
+
+
+def is_none(value):
+    """`value is None`, which is always known."""
+    return value.is_constant() and value.constant() is None
+
+
+@opcode("POP_JUMP_FORWARD_IF_NONE", "POP_JUMP_BACKWARD_IF_NONE", "POP_JUMP_IF_NONE")
+def pop_jump_if_none(frame, instruction):
+    """Jump when None."""
+    if is_none(frame.stack.pop()):
+        frame.position = instruction.target
+
+
+@opcode("POP_JUMP_FORWARD_IF_NOT_NONE", "POP_JUMP_BACKWARD_IF_NOT_NONE", "POP_JUMP_IF_NOT_NONE")
+def pop_jump_if_not_none(frame, instruction):
+    """Jump when not None."""
+    if not is_none(frame.stack.pop()):
+        frame.position = instruction.target

@@ -1,0 +1,82 @@
+"""Iteration and generators."""
+
+from ...bytecode.facts import VERSION
+from ..frame import NULL
+from .table import RETURNED, SUSPENDED, opcode
+
+
+@opcode("GET_ITER")
+def get_iter(frame, instruction):
+    """iter(value)"""
+    frame.stack.append(frame.stack.pop().iterate(frame))
+
+
+@opcode("GET_YIELD_FROM_ITER")
+def get_yield_from_iter(frame, instruction):
+    """The iterator of `yield from`."""
+    frame.stack.append(frame.stack.pop().iterate(frame))
+
+
+@opcode("FOR_ITER")
+def for_iter(frame, instruction):
+    """Next item, or leave the loop."""
+    item = frame.stack[-1].next_value(frame)
+    if item is not None:
+        frame.stack.append(item)
+        return
+    frame.position = instruction.target
+    if VERSION >= (3, 12):
+        frame.position += 1  # END_FOR
+        if VERSION >= (3, 13):
+            return  # the POP_TOP after END_FOR drops the iterator
+    frame.stack.pop()
+
+
+@opcode("END_FOR")
+def end_for(frame, instruction):
+    """Only reached by jumps that skip it."""
+    if VERSION >= (3, 13):
+        frame.stack.pop()
+    else:
+        frame.pop_many(2)
+
+
+@opcode("RETURN_GENERATOR")
+def return_generator(frame, instruction):
+    """The body of a generator starts here: the call gives the generator, the first next() goes on (see interp.inline)."""
+    frame.stack.append(frame.constant(None))
+
+
+@opcode("YIELD_VALUE")
+def yield_value(frame, instruction):
+    """Hand a value to whoever iterates; the frame goes on at the next instruction with what was sent."""
+    frame.result = frame.stack.pop()
+    return SUSPENDED
+
+
+@opcode("SEND")
+def send(frame, instruction):
+    """`yield from`: ask the inner iterator; its end continues behind the loop with its return value."""
+    frame.stack.pop()
+    inner = frame.stack[-1]
+    item = inner.next_value(frame)
+    if item is not None:
+        frame.stack.append(item)
+        return
+    if VERSION < (3, 12):
+        frame.stack.pop()
+    returned = getattr(inner, "returned", None)
+    frame.stack.append(returned if returned is not None else frame.constant(None))
+    frame.position = instruction.target
+
+
+@opcode("END_SEND")
+def end_send(frame, instruction):
+    """Drop the inner iterator below the value (3.12+)."""
+    value = frame.stack.pop()
+    frame.stack.pop()
+    frame.stack.append(value)
+
+
+assert NULL is not None
+assert RETURNED is not None

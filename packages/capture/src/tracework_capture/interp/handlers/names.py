@@ -1,0 +1,220 @@
+"""Locals, globals, cells and constants."""
+
+from ...sources import Const, DictItem, Global
+from ...values.function import CellValue
+from ..frame import NULL
+from .table import opcode
+
+
+@opcode("LOAD_CONST")
+def load_const(frame, instruction):
+    """A constant of the code object."""
+    frame.stack.append(frame.constant(instruction.value))
+
+
+@opcode("LOAD_FAST", "LOAD_FAST_CHECK")
+def load_fast(frame, instruction):
+    """A local variable."""
+    frame.stack.append(read_local(frame, instruction.value))
+
+
+def read_local(frame, name):
+    """Value of a local; 3.13 reads cells with LOAD_FAST too."""
+    value = frame.locals.get(name)
+    if value is None:
+        value = frame.cells.get(name)
+    if value is None:
+        frame.raise_new(UnboundLocalError, f"cannot access local variable '{name}' where it is not associated with a value")
+    return value
+
+
+def write_local(frame, name, value):
+    """Store a local; inlined comprehensions (3.12) save and restore cells and NULLs this way."""
+    if isinstance(value, CellValue):
+        frame.cells[name] = value
+    elif value is NULL:
+        frame.locals.pop(name, None)
+        if name not in frame.code.co_freevars:
+            frame.cells.pop(name, None)
+    else:
+        frame.locals[name] = value
+
+
+@opcode("LOAD_FAST_AND_CLEAR")
+def load_fast_and_clear(frame, instruction):
+    """Save a local around an inlined comprehension; NULL when unbound."""
+    name = instruction.value
+    value = frame.locals.pop(name, None)
+    if value is None and name in frame.cells and name not in frame.code.co_freevars:
+        value = frame.cells.pop(name)
+    frame.stack.append(NULL if value is None else value)
+
+
+@opcode("STORE_FAST", "STORE_FAST_MAYBE_NULL")
+def store_fast(frame, instruction):
+    """Store a local."""
+    write_local(frame, instruction.value, frame.stack.pop())
+
+
+@opcode("DELETE_FAST")
+def delete_fast(frame, instruction):
+    """Unbind a local."""
+    read_local(frame, instruction.value)
+    del frame.locals[instruction.value]
+
+
+@opcode("LOAD_FAST_LOAD_FAST")
+def load_two(frame, instruction):
+    """Two loads in one (3.13)."""
+    first, second = instruction.value
+    frame.stack.append(read_local(frame, first))
+    frame.stack.append(read_local(frame, second))
+
+
+@opcode("STORE_FAST_LOAD_FAST")
+def store_load(frame, instruction):
+    """A store and a load in one (3.13)."""
+    first, second = instruction.value
+    write_local(frame, first, frame.stack.pop())
+    frame.stack.append(read_local(frame, second))
+
+
+@opcode("STORE_FAST_STORE_FAST")
+def store_two(frame, instruction):
+    """Two stores in one (3.13)."""
+    first, second = instruction.value
+    write_local(frame, first, frame.stack.pop())
+    write_local(frame, second, frame.stack.pop())
+
+
+@opcode("LOAD_GLOBAL")
+def load_global(frame, instruction):
+    """A global or builtin; the lowest bit asks for a NULL (before it up to 3.12, after it in 3.13)."""
+    from ...bytecode.facts import VERSION
+
+    value = read_global(frame, instruction.value)
+    if instruction.arg & 1 and VERSION < (3, 13):
+        frame.stack.append(NULL)
+    frame.stack.append(value)
+    if instruction.arg & 1 and VERSION >= (3, 13):
+        frame.stack.append(NULL)
+
+
+def read_global(frame, name):
+    """Value of a global, as the traced program left it."""
+    globals_ = frame.globals
+    key = (id(globals_), name)
+    written = frame.root.globals_written
+    if key in written and written[key] is not None:
+        return written[key]
+    if key not in written and name in globals_:
+        return frame.wrap(globals_[name], global_source(frame, name))
+    builtins = globals_.get("__builtins__")
+    table = builtins if isinstance(builtins, dict) else getattr(builtins, "__dict__", {})
+    if name not in table:
+        frame.raise_new(NameError, f"name '{name}' is not defined")
+    return frame.wrap(table[name], Const(table[name], name))
+
+
+def global_source(frame, name):
+    """Where a global is read: the captured frame's globals, or those of the inlined function's module."""
+    if frame.globals is frame.root.globals:
+        return Global(name)
+    return DictItem(Const(frame.globals, f"{frame.globals.get('__name__', 'globals')}.__dict__"), name)
+
+
+@opcode("STORE_GLOBAL")
+def store_global(frame, instruction):
+    """Store a global; replayed after the graph."""
+    set_global(frame, instruction.value, frame.stack.pop())
+
+
+@opcode("DELETE_GLOBAL")
+def delete_global(frame, instruction):
+    """Delete a global; replayed after the graph."""
+    read_global(frame, instruction.value)
+    set_global(frame, instruction.value, None)
+
+
+def set_global(frame, name, value):
+    """Record a write to a global (None: deletion)."""
+    globals_ = frame.globals
+    frame.root.globals_written[id(globals_), name] = value
+    frame.root.keep.append(globals_)
+
+    def write(emit):
+        table = emit.const(globals_, "globals")
+        emit.line(f"del {table}[{name!r}]" if value is None else f"{table}[{name!r}] = {emit.load(value)}")
+
+    frame.log_effect(("global", id(globals_), name), write)
+
+
+@opcode("LOAD_NAME")
+def load_name(frame, instruction):
+    """Class and module bodies only."""
+    value = frame.locals.get(instruction.value)
+    frame.stack.append(value if value is not None else read_global(frame, instruction.value))
+
+
+@opcode("STORE_NAME")
+def store_name(frame, instruction):
+    """Class and module bodies only."""
+    frame.locals[instruction.value] = frame.stack.pop()
+
+
+@opcode("DELETE_NAME")
+def delete_name(frame, instruction):
+    """Class and module bodies only."""
+    frame.locals.pop(instruction.value)
+
+
+@opcode("MAKE_CELL")
+def make_cell(frame, instruction):
+    """Turn a local into a cell."""
+    name = instruction.value
+    if name in frame.cells and frame.cells[name].mutability == "existing" and frame.parent is None:
+        return
+    cell = CellValue(name=name)
+    cell.set(frame, frame.locals.pop(name, None))
+    frame.cells[name] = cell
+
+
+@opcode("LOAD_CLOSURE")
+def load_closure(frame, instruction):
+    """A cell itself."""
+    frame.stack.append(frame.cells[instruction.value])
+
+
+@opcode("LOAD_DEREF")
+def load_deref(frame, instruction):
+    """Contents of a cell."""
+    frame.stack.append(read_cell(frame, instruction.value))
+
+
+def read_cell(frame, name):
+    """Contents of a cell, or NameError."""
+    value = frame.cells[name].get(frame)
+    if value is None:
+        kind = "free variable" if name in frame.code.co_freevars else "local variable"
+        error = NameError if kind == "free variable" else UnboundLocalError
+        frame.raise_new(error, f"cannot access {kind} '{name}' where it is not associated with a value")
+    return value
+
+
+@opcode("LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF", "LOAD_FROM_DICT_OR_GLOBALS", "LOAD_LOCALS")
+def load_class_name(frame, instruction):
+    """Names of class bodies."""
+    frame.break_graph("class_building", instruction.opname)
+
+
+@opcode("STORE_DEREF")
+def store_deref(frame, instruction):
+    """Store into a cell."""
+    frame.cells[instruction.value].set(frame, frame.stack.pop())
+
+
+@opcode("DELETE_DEREF")
+def delete_deref(frame, instruction):
+    """Empty a cell."""
+    read_cell(frame, instruction.value)
+    frame.cells[instruction.value].set(frame, None)

@@ -1,0 +1,78 @@
+"""The loop: fetch an instruction, look up its handler, run it; exceptions of the traced program unwind through its own table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..errors import BreakGraph
+from ..values.value import SymbolicRaise, Value
+from .handlers import OPCODES, RETURNED, SUSPENDED
+
+if TYPE_CHECKING:
+    from .frame import SymbolicFrame
+
+__all__ = ["StopHere", "run"]
+
+
+class StopHere(Exception):
+    """The root frame reached the instruction before which an earlier attempt had to stop."""
+
+
+def run(frame: SymbolicFrame) -> Any:
+    """Run until the frame returns (RETURNED, value in frame.result) or yields (SUSPENDED)."""
+    root = frame.root
+    is_root = frame.parent is None
+    outer, root.current = root.current, frame
+    instructions = frame.instructions
+    try:
+        while True:
+            instruction = frame.current = instructions[frame.position]
+            frame.position += 1
+            if is_root:
+                root.step += 1
+                if root.step == root.stop_before:
+                    raise StopHere
+            handler = instruction.run
+            if handler is None:
+                handler = instruction.run = find_handler(instruction.opname)
+            try:
+                signal = handler(frame, instruction)
+            except SymbolicRaise as raised:
+                unwind(frame, raised)
+                continue
+            if signal is RETURNED or signal is SUSPENDED:
+                return signal
+    finally:
+        root.current = outer
+
+
+def find_handler(opname: str) -> Any:
+    """The handler of an opcode, or one that breaks the graph."""
+    handler = OPCODES.get(opname)
+    if handler is None or isinstance(handler, str):
+        why = handler or "no handler"
+
+        def unsupported(frame: SymbolicFrame, instruction: Any) -> None:
+            frame.break_graph("opcode_unsupported", f"{opname}: {why}")
+
+        return unsupported
+    return handler
+
+
+def unwind(frame: SymbolicFrame, raised: SymbolicRaise) -> None:
+    """Go to the handler that covers the current instruction, or let the exception leave the frame."""
+    handler = frame.current.handler
+    if handler is None:
+        raise raised
+    del frame.stack[handler.depth :]
+    if handler.push_lasti:
+        frame.push(frame.constant(frame.current.offset // 2))
+    frame.push(raised.value)
+    frame.position = handler.target
+
+
+def user_value(frame: SymbolicFrame, value: Value | None) -> Value:
+    """For handlers that need a value where None means a bug of a Value class."""
+    if value is None:
+        raise BreakGraph("other", "a Value method gave nothing", frame.location())
+    return value

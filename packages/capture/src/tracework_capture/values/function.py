@@ -1,0 +1,335 @@
+"""Python functions, bound methods, and the cells they close over: what a call needs to be inlined, and how they are rebuilt."""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any
+
+from ..sources import Attr, CellContents, Const, DefaultArg, KwDefaultArg
+from .value import EXISTING, NEW, Value
+
+if TYPE_CHECKING:
+    from ..sources import Source
+    from .value import Emitter, Frame
+
+__all__ = ["BoundMethodValue", "CellValue", "FunctionValue", "NewFunctionValue", "bind_arguments"]
+
+
+class CellValue(Value):
+    """A closure cell. `contents` is None while unbound; existing cells are read on first use."""
+
+    two_phase = True
+
+    def __init__(self, cell: types.CellType | None = None, source: Source | None = None, cell_source: Source | None = None, name: str = "") -> None:
+        super().__init__(None)
+        self.cell, self.contents_source, self.cell_source, self.name = cell, source, cell_source, name
+        self.mutability = EXISTING if cell is not None else NEW
+        self._contents: Value | None = None
+        self._read = cell is None
+        self.root_freevar = False
+
+    def python_type(self) -> type:
+        return types.CellType
+
+    def get(self, frame: Frame) -> Value | None:
+        """The contents, None when the cell is empty."""
+        if not self._read:
+            self._read = True
+            try:
+                contents = self.cell.cell_contents
+            except ValueError:
+                return None
+            self._contents = frame.wrap(contents, self.contents_source)
+        return self._contents
+
+    def set(self, frame: Frame, value: Value | None) -> None:
+        """Store (None empties the cell); existing cells are logged for replay."""
+        self._read = True
+        self._contents = value
+        if self.mutability == EXISTING:
+            frame.log_effect(("cell", id(self.cell)), lambda emit: self._write(emit))
+
+    def _write(self, emit: Emitter) -> None:
+        cell = emit.load(self)
+        if self._contents is None:
+            emit.line(f"del {cell}.cell_contents")
+        else:
+            emit.line(f"{cell}.cell_contents = {emit.load(self._contents)}")
+
+    def reload(self, emit: Emitter) -> str:
+        if self.cell is None:
+            return f"{emit.const(types.CellType, 'CellType')}()"
+        if self.root_freevar:
+            return f"(lambda: {self.name}).__closure__[0]"
+        if self.cell_source is not None:
+            return emit.source(self.cell_source)
+        return emit.const(self.cell, "cell")
+
+    def fill(self, emit: Emitter, name: str) -> None:
+        if self.cell is None and self._contents is not None:
+            emit.line(f"{name}.cell_contents = {emit.load(self._contents)}")
+
+    def getattr(self, frame: Frame, name: str) -> Value:
+        if name == "cell_contents":
+            contents = self.get(frame)
+            if contents is None:
+                frame.raise_new(ValueError, "Cell is empty")
+            return contents
+        return super().getattr(frame, name)
+
+
+class FunctionValue(Value):
+    """An existing Python function. With `by_identity` its object is guarded, so all its parts are known; else its code is."""
+
+    def __init__(self, function: types.FunctionType, source: Source | None, by_identity: bool = True) -> None:
+        super().__init__(source if source is not None else Const(function, getattr(function, "__qualname__", "function")))
+        self.function = function
+        self.code = function.__code__
+        self.globals = function.__globals__
+        self.base = Const(function, function.__qualname__) if by_identity else self.source
+        self._cells: tuple[CellValue, ...] | None = None
+
+    name = property(lambda self: self.function.__qualname__)
+
+    def python_type(self) -> type:
+        return types.FunctionType
+
+    def real(self) -> types.FunctionType:
+        return self.function
+
+    def hash_key(self, frame: Frame) -> Any:
+        return self.function
+
+    def truth(self, frame: Frame) -> bool:
+        return True
+
+    def defaults(self, frame: Frame) -> list[Value]:
+        """Positional defaults, as Values."""
+        found = self.function.__defaults__ or ()
+        return [frame.wrap(obj, DefaultArg(self.base, i)) for i, obj in enumerate(found)]
+
+    def default(self, frame: Frame, index: int) -> Value:
+        """One positional default."""
+        return frame.wrap(self.function.__defaults__[index], DefaultArg(self.base, index))
+
+    def default_count(self) -> int:
+        """How many positional parameters have defaults."""
+        return len(self.function.__defaults__ or ())
+
+    def kwdefault(self, frame: Frame, name: str) -> Value | None:
+        """Default of a keyword-only parameter, or None."""
+        found = self.function.__kwdefaults__ or {}
+        return frame.wrap(found[name], KwDefaultArg(self.base, name)) if name in found else None
+
+    def closure(self, frame: Frame) -> tuple[CellValue, ...]:
+        """The cells of the free variables, in co_freevars order; one CellValue per cell and capture."""
+        if self._cells is None:
+            cells = self.function.__closure__ or ()
+            self._cells = tuple(frame.existing_cell(cell, CellContents(self.base, i)) for i, cell in enumerate(cells))
+        return self._cells
+
+    def getattr(self, frame: Frame, name: str) -> Value:
+        if name == "__get__":
+            return _Binder(self)
+        try:
+            found = getattr(self.function, name)
+        except AttributeError as error:
+            frame.raise_new(AttributeError, *error.args)
+        return frame.wrap(found, Attr(self.base, name))
+
+    def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return frame.inline(self, args, kwargs)
+
+    def as_graph_arg(self, frame: Frame) -> Any:
+        return self.function
+
+
+class NewFunctionValue(FunctionValue):
+    """A function made by MAKE_FUNCTION in the traced program."""
+
+    mutability = NEW
+
+    def __init__(self, code: types.CodeType, globals_: dict[str, Any], defaults: list[Value], kwdefaults: dict[str, Value], closure: tuple[CellValue, ...]) -> None:
+        Value.__init__(self, None)
+        self.code, self.globals = code, globals_
+        self._defaults, self._kwdefaults, self._closure = defaults, kwdefaults, closure
+        self.attributes: dict[str, Value] = {}
+
+    name = property(lambda self: self.code.co_qualname)
+
+    def real(self) -> Any:
+        raise LookupError(self.name)
+
+    def hash_key(self, frame: Frame) -> Any:
+        return self
+
+    def describe(self) -> str:
+        return f"function {self.code.co_qualname}"
+
+    def defaults(self, frame: Frame) -> list[Value]:
+        return self._defaults
+
+    def default(self, frame: Frame, index: int) -> Value:
+        return self._defaults[index]
+
+    def default_count(self) -> int:
+        return len(self._defaults)
+
+    def kwdefault(self, frame: Frame, name: str) -> Value | None:
+        return self._kwdefaults.get(name)
+
+    def closure(self, frame: Frame) -> tuple[CellValue, ...]:
+        return self._closure
+
+    def getattr(self, frame: Frame, name: str) -> Value:
+        if name in self.attributes:
+            return self.attributes[name]
+        if name == "__get__":
+            return _Binder(self)
+        plain = {"__name__": self.code.co_name, "__qualname__": self.code.co_qualname, "__code__": self.code, "__module__": self.globals.get("__name__")}
+        if name in plain:
+            return frame.constant(plain[name])
+        if name == "__doc__":
+            consts = self.code.co_consts
+            return frame.constant(consts[0] if consts and isinstance(consts[0], str) else None)
+        if name in ("__dict__", "__defaults__", "__kwdefaults__", "__closure__", "__globals__", "__annotations__", "__type_params__"):
+            frame.break_graph("attribute_unknown", f"{name} of a function made in the traced program")
+        frame.raise_new(AttributeError, f"'function' object has no attribute '{name}'")
+
+    def setattr(self, frame: Frame, name: str, value: Value) -> None:
+        if name in ("__code__", "__defaults__", "__kwdefaults__"):
+            frame.break_graph("side_effect_unknown", f"{name} of a function")
+        self.attributes[name] = value
+
+    def as_graph_arg(self, frame: Frame) -> Any:
+        frame.break_graph("call_unknown", f"function {self.name} as an argument of a graph operation")
+
+    two_phase = True
+
+    def reload(self, emit: Emitter) -> str:
+        function_type = emit.const(types.FunctionType, "FunctionType")
+        defaults = "(" + "".join(emit.load(v) + ", " for v in self._defaults) + ")" if self._defaults else "None"
+        closure = "(" + "".join(emit.load(c) + ", " for c in self._closure) + ")" if self._closure else "None"
+        code, globals_ = emit.const(self.code, "code"), emit.const(self.globals, "globals")
+        return f"{function_type}({code}, {globals_}, {self.code.co_name!r}, {defaults}, {closure})"
+
+    def fill(self, emit: Emitter, name: str) -> None:
+        if self._kwdefaults:
+            items = ", ".join(f"{key!r}: {emit.load(value)}" for key, value in self._kwdefaults.items())
+            emit.line(f"{name}.__kwdefaults__ = {{{items}}}")
+        for key, value in self.attributes.items():
+            emit.line(f"{name}.{key} = {emit.load(value)}")
+
+
+class BoundMethodValue(Value):
+    """A function bound to its first argument."""
+
+    def __init__(self, function: Value, owner: Value, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.function, self.owner = function, owner
+
+    def python_type(self) -> type:
+        return types.MethodType
+
+    def truth(self, frame: Frame) -> bool:
+        return True
+
+    def real(self) -> Any:
+        return types.MethodType(self.function.real(), self.owner.real())
+
+    def hash_key(self, frame: Frame) -> Any:
+        return (self.function.hash_key(frame), id(self.owner))
+
+    def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
+        if isinstance(other, BoundMethodValue) and op in ("==", "!="):
+            same = self.function is other.function and self.owner is other.owner
+            return frame.constant(same if op == "==" else not same)
+        return None
+
+    def getattr(self, frame: Frame, name: str) -> Value:
+        if name == "__func__":
+            return self.function
+        if name == "__self__":
+            return self.owner
+        return self.function.getattr(frame, name)
+
+    def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return self.function.call(frame, [self.owner, *args], kwargs)
+
+    def reload(self, emit: Emitter) -> str:
+        return f"{emit.const(types.MethodType, 'MethodType')}({emit.load(self.function)}, {emit.load(self.owner)})"
+
+
+class _Binder(Value):
+    """`function.__get__`, waiting for its owner."""
+
+    def __init__(self, function: Value) -> None:
+        super().__init__(None)
+        self.function = function
+
+    def python_type(self) -> type:
+        return types.MethodWrapperType
+
+    def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        owner = args[0]
+        if owner.is_constant() and owner.constant() is None:
+            return self.function
+        return BoundMethodValue(self.function, owner)
+
+    def reload(self, emit: Emitter) -> str:
+        return f"{emit.load(self.function)}.__get__"
+
+
+def bind_arguments(frame: Frame, function: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> dict[str, Value]:
+    """Values of the parameters of `function`, by name, as CPython binds them; raises TypeError in the traced program."""
+    code = function.code
+    count, positional_only = code.co_argcount, code.co_posonlyargcount
+    names = code.co_varnames
+    bound: dict[str, Value] = dict(zip(names[:count], args))
+    position = count + code.co_kwonlyargcount
+    if code.co_flags & 4:
+        bound[names[position]] = frame.make_tuple(list(args[count:]))
+        position += 1
+    elif len(args) > count:
+        _bad_call(frame, function, f"takes {count} positional argument{'s' * (count != 1)} but {len(args)} were given")
+    extra = _bind_keywords(frame, function, bound, kwargs, frozenset(names[positional_only : count + code.co_kwonlyargcount]))
+    if code.co_flags & 8:
+        bound[names[position]] = frame.make_dict([(frame.constant(k), v) for k, v in extra.items()])
+    elif extra:
+        _bad_call(frame, function, f"got an unexpected keyword argument '{next(iter(extra))}'")
+    _bind_defaults(frame, function, bound)
+    return bound
+
+
+def _bind_keywords(frame: Frame, function: FunctionValue, bound: dict[str, Value], kwargs: dict[str, Value], names: frozenset[str]) -> dict[str, Value]:
+    extra = {}
+    for name, value in kwargs.items():
+        if name not in names:
+            extra[name] = value
+        elif name in bound:
+            _bad_call(frame, function, f"got multiple values for argument '{name}'")
+        else:
+            bound[name] = value
+    return extra
+
+
+def _bind_defaults(frame: Frame, function: FunctionValue, bound: dict[str, Value]) -> None:
+    code = function.code
+    count = code.co_argcount
+    first_default = count - function.default_count()
+    for index in range(count):
+        name = code.co_varnames[index]
+        if name not in bound:
+            if index < first_default:
+                _bad_call(frame, function, f"missing 1 required positional argument: '{name}'")
+            bound[name] = function.default(frame, index - first_default)
+    for name in code.co_varnames[count : count + code.co_kwonlyargcount]:
+        if name not in bound:
+            default = function.kwdefault(frame, name)
+            if default is None:
+                _bad_call(frame, function, f"missing 1 required keyword-only argument: '{name}'")
+            bound[name] = default
+
+
+def _bad_call(frame: Frame, function: FunctionValue, text: str) -> None:
+    frame.raise_new(TypeError, f"{function.name}() {text}")
