@@ -67,6 +67,14 @@ class GraphBuilder:
         self._by_tensor[id(tensor)] = node
         return node
 
+    def placeholder_of(self, tensor: torch.Tensor) -> fx.Node | None:
+        """The placeholder of a tensor that is an input already."""
+        return self._by_tensor.get(id(tensor))
+
+    def symbol_nodes(self) -> Any:
+        """(symbol, placeholder) pairs."""
+        return self._by_symbol.items()
+
     def tensor_constant(self, tensor: torch.Tensor) -> fx.Node:
         """A tensor that the traced program holds but that no source reaches: an input that the code itself keeps."""
         return self.tensor_input(tensor, Const(tensor, "tensor_constant"), "buffer")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..bytecode.code import code_info
 from ..errors import BreakGraph, UserLocation
+from ..graph.inputs import lift_tensor
 from ..sources import Const
 from ..values.function import CellValue
 from ..values.value import SymbolicRaise, Value
@@ -35,7 +36,10 @@ NULL = _Null()
 class CaptureRoot:
     """State of one attempt to capture one frame; shared by the frame and everything inlined into it."""
 
-    def __init__(self, services: Any, guards: Any, graph: Any, mutations: Any, symbols: Any, fake_mode: Any, options: Any) -> None:
+    def __init__(self, services: Any, guards: Any, graph: Any, mutations: Any, symbols: Any, fake_mode: Any, options: Any, globals_: dict[str, Any], history: Any) -> None:
+        self.globals = globals_
+        self.history = history
+        self.shapes_seen: dict[Any, tuple[int, ...]] = {}
         self.services = services
         self.guards = guards
         self.graph = graph
@@ -147,6 +151,10 @@ class SymbolicFrame:
     def make_dict(self, pairs: list[tuple[Value, Value]]) -> Value:
         """A new dict."""
         return self.root.services.make_dict(self, pairs)
+
+    def tensor_input(self, tensor: Any, source: Any, role: str = "tensor") -> Any:
+        """The placeholder node of an existing tensor; guards it."""
+        return lift_tensor(self, tensor, source, role)
 
     def log_effect(self, key: Any, write: Any) -> None:
         """Log a side effect to be emitted after the graph."""

@@ -18,13 +18,15 @@ class StopHere(Exception):
     """The root frame reached the instruction before which an earlier attempt had to stop."""
 
 
-def run(frame: SymbolicFrame) -> Any:
-    """Run until the frame returns (RETURNED, value in frame.result) or yields (SUSPENDED)."""
+def run(frame: SymbolicFrame, raised: SymbolicRaise | None = None) -> Any:
+    """Run until the frame returns (RETURNED, value in frame.result) or yields (SUSPENDED); `raised` is thrown in first."""
     root = frame.root
     is_root = frame.parent is None
     outer, root.current = root.current, frame
     instructions = frame.instructions
     try:
+        if raised is not None:
+            unwind(frame, raised)
         while True:
             instruction = frame.current = instructions[frame.position]
             frame.position += 1
@@ -40,6 +42,10 @@ def run(frame: SymbolicFrame) -> Any:
             except SymbolicRaise as raised:
                 unwind(frame, raised)
                 continue
+            except BreakGraph as stop:
+                if not hasattr(stop, "stack"):
+                    stop.stack = frame.locations()
+                raise
             if signal is RETURNED or signal is SUSPENDED:
                 return signal
     finally:

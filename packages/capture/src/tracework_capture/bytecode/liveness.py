@@ -1,0 +1,67 @@
+"""Which local variables are still read after a point of a code object."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .facts import PAIR_LOCALS
+
+if TYPE_CHECKING:
+    from .code import CodeInfo, Instruction
+
+__all__ = ["live_locals"]
+
+_ENDS = frozenset({"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"})
+_READS = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR", "DELETE_FAST", "MAKE_CELL", "LOAD_CLOSURE", "LOAD_DEREF", "STORE_DEREF", "DELETE_DEREF", "LOAD_CLASSDEREF"})
+_MEMO: dict[int, list[frozenset[str]]] = {}
+
+
+def live_locals(info: CodeInfo, index: int) -> frozenset[str]:
+    """Names that may be read when execution starts at an instruction (exception handlers included)."""
+    solution = _MEMO.get(id(info))
+    if solution is None:
+        solution = _MEMO[id(info)] = _solve(info)
+    return solution[index] if index < len(solution) else frozenset()
+
+
+def _solve(info: CodeInfo) -> list[frozenset[str]]:
+    instructions = info.instructions
+    live: list[frozenset[str]] = [frozenset()] * (len(instructions) + 1)
+    changed = True
+    while changed:
+        changed = False
+        for instruction in reversed(instructions):
+            before = _before(instruction, live)
+            if before != live[instruction.index]:
+                live[instruction.index] = before
+                changed = True
+    return live
+
+
+def _before(instruction: Instruction, live: list[frozenset[str]]) -> frozenset[str]:
+    after: frozenset[str] = frozenset() if instruction.opname in _ENDS else live[instruction.index + 1]
+    if instruction.target >= 0:
+        after = after | live[instruction.target]
+        if instruction.opname == "FOR_ITER":
+            after = after | live[min(instruction.target + 1, len(live) - 1)]
+    reads, writes = _effects(instruction)
+    result = (after - writes) | reads
+    if instruction.handler is not None:
+        result = result | live[instruction.handler.target]
+    return result
+
+
+def _effects(instruction: Instruction) -> tuple[frozenset[str], frozenset[str]]:
+    name, value = instruction.opname, instruction.value
+    if name in _READS:
+        return frozenset((value,)), frozenset()
+    if name == "STORE_FAST":
+        return frozenset(), frozenset((value,))
+    if name in PAIR_LOCALS:
+        first, second = value
+        if name == "LOAD_FAST_LOAD_FAST":
+            return frozenset((first, second)), frozenset()
+        if name == "STORE_FAST_STORE_FAST":
+            return frozenset(), frozenset((first, second))
+        return frozenset((second,)) - frozenset((first,)), frozenset((first,))
+    return frozenset(), frozenset()

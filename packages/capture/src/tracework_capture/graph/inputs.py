@@ -1,0 +1,137 @@
+"""Existing tensors as graph inputs: their guards, which of their sizes become symbols, and nodes that compute with sizes."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..guards.guard import TensorFacts
+from ..sources import TensorSize
+
+if TYPE_CHECKING:
+    from torch import fx
+
+    from ..sources import Source
+
+__all__ = ["SizeHistory", "expression_node", "lift_tensor"]
+
+
+class SizeHistory:
+    """Sizes and numbers seen by earlier captures of one code object; what changed becomes a symbol."""
+
+    def __init__(self) -> None:
+        self.sizes: dict[Any, list[Any]] = {}
+        self.numbers: dict[Any, Any] = {}
+
+    def changed_dims(self, key: Any, shape: tuple[int, ...]) -> frozenset[int]:
+        """Dims of the tensor at `key` that had another size before."""
+        seen = self.sizes.get(key)
+        if seen is None or len(seen) != len(shape):
+            return frozenset()
+        return frozenset(d for d, (old, new) in enumerate(zip(seen, shape)) if old is None or old != new)
+
+    def remember(self, key: Any, shape: tuple[int, ...]) -> None:
+        """Keep this call's sizes; a dim that changed once stays open (None)."""
+        seen = self.sizes.get(key)
+        if seen is None or len(seen) != len(shape):
+            self.sizes[key] = list(shape)
+        else:
+            self.sizes[key] = [old if old == new else None for old, new in zip(seen, shape)]
+
+    def number_changed(self, key: Any, value: int) -> bool:
+        """Whether an int at `key` had another value before; remembers it."""
+        before = self.numbers.setdefault(key, value)
+        if before is not None and before != value:
+            before = self.numbers[key] = None
+        return before is None
+
+
+def lift_tensor(frame: Any, tensor: torch.Tensor, source: Source, role: str) -> fx.Node:
+    """The placeholder of an existing tensor, with its guard; made once per tensor."""
+    root = frame.root
+    node = root.graph.placeholder_of(tensor)
+    if node is not None:
+        return node
+    dims = dynamic_dims(root, tensor, source, role)
+    frame.guard("TENSOR", source, TensorFacts.of(tensor, dynamic=dims))
+    if not dims:
+        return root.graph.tensor_input(tensor, source, role)
+    sizes = [size_symbol(root, tensor, source, d) if d in dims else n for d, n in enumerate(tensor.shape)]
+    return root.graph.tensor_input(tensor, source, role, sizes=sizes)
+
+
+def dynamic_dims(root: Any, tensor: torch.Tensor, source: Source, role: str) -> frozenset[int]:
+    """Which dims of an input become symbols."""
+    shape = tuple(tensor.shape)
+    marked = frozenset(getattr(tensor, "_dynamo_dynamic_indices", ()) or ())
+    fixed = frozenset(getattr(tensor, "_dynamo_static_indices", ()) or ())
+    if root.symbols is None or role in ("parameter", "buffer") or type(tensor) is not torch.Tensor or tensor.layout is not torch.strided:
+        return frozenset()
+    dynamic = root.options.dynamic
+    history: SizeHistory = root.history
+    key = str(source)
+    changed = history.changed_dims(key, shape) if dynamic is None else frozenset(range(len(shape))) if dynamic else frozenset()
+    root.shapes_seen[key] = shape
+    return frozenset(d for d in changed | marked if shape[d] > 1 and d not in fixed)
+
+
+def size_symbol(root: Any, tensor: torch.Tensor, source: Source, dim: int) -> Any:
+    """A symbol for one size. Equal sizes that changed together share one symbol, and a guard says so."""
+    size = int(tensor.shape[dim])
+    origin = TensorSize(source, dim)
+    symbol = root.symbols.new(size, origin, 2, None)
+    root.graph.size_input(symbol, origin, size)
+    return symbol
+
+
+def expression_node(builder: Any, size: Any) -> Any:
+    """Nodes that compute a size expression from the size inputs, through the carrier of symbolic sizes."""
+    value = builder.symbols.to_symint(size)
+    text = str(size)
+    names = {str(symbol): node for symbol, node in builder.symbol_nodes()}
+    node = _evaluate(builder, text, names)
+    node.meta["example_value"] = node.meta["val"] = value
+    return node
+
+
+class _Recorder:
+    """Evaluates the Python text of an expression while recording nodes."""
+
+    def __init__(self, builder: Any, node: Any) -> None:
+        self.builder, self.node = builder, node
+
+    def _apply(self, target: Any, left: Any, right: Any) -> _Recorder:
+        args = tuple(x.node if isinstance(x, _Recorder) else x for x in (left, right))
+        from .builder import examples
+
+        example = target(*examples(args))
+        return _Recorder(self.builder, self.builder.size_operation(target, args, example))
+
+
+def _install(name: str, target: Any) -> None:
+    setattr(_Recorder, f"__{name}__", lambda self, other: self._apply(target, self, other))
+    setattr(_Recorder, f"__r{name}__", lambda self, other: self._apply(target, other, self))
+
+
+for _name, _target in (("add", operator.add), ("sub", operator.sub), ("mul", operator.mul), ("floordiv", operator.floordiv), ("mod", operator.mod), ("pow", operator.pow)):
+    _install(_name, _target)
+_Recorder.__neg__ = lambda self: self._apply(operator.mul, self, -1)  # type: ignore[attr-defined]
+
+
+def _extreme(function: Any) -> Any:
+    def apply(*args: Any) -> Any:
+        result = args[0]
+        for other in args[1:]:
+            recorder = result if isinstance(result, _Recorder) else other
+            result = recorder._apply(function, result, other)
+        return result
+
+    return apply
+
+
+def _evaluate(builder: Any, text: str, nodes: dict[str, Any]) -> Any:
+    names = {name: _Recorder(builder, node) for name, node in nodes.items()}
+    result = eval(text, {"__builtins__": {}, "max": _extreme(torch.sym_max), "min": _extreme(torch.sym_min), **names})
+    return result.node

@@ -1,0 +1,151 @@
+"""Calls of Python functions: bound, run by the machine in a frame of their own; generators become lazily run frames."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from typing import TYPE_CHECKING, Any
+
+from ..errors import BreakGraph
+from ..values.function import FunctionValue, bind_arguments
+from ..values.value import SymbolicRaise, Value
+from .frame import SymbolicFrame
+from .handlers import RETURNED
+from .machine import run
+
+if TYPE_CHECKING:
+    from .frame import CaptureRoot
+
+__all__ = ["GeneratorValue", "inline"]
+
+_COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
+
+
+def inline(frame: SymbolicFrame, function: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Run the function's code on Values; a generator function gives its generator."""
+    root: CaptureRoot = frame.root
+    code = function.code
+    if code.co_flags & _COROUTINE:
+        frame.break_graph("generator", f"coroutine {code.co_qualname}")
+    if root.depth >= root.options.inline_depth_limit:
+        frame.break_graph("recursion", code.co_qualname)
+    bound = bind_arguments(frame, function, args, kwargs)
+    child = SymbolicFrame(root, code, function.globals, bound, function.closure(frame), frame)
+    child.function = function
+    if code.co_flags & inspect.CO_GENERATOR:
+        return GeneratorValue(child)
+    root.depth += 1
+    try:
+        run(child)
+    finally:
+        root.depth -= 1
+    return child.result
+
+
+class GeneratorValue(Value):
+    """A generator of an inlined generator function; runs when it is asked for a value."""
+
+    def __init__(self, frame: SymbolicFrame) -> None:
+        super().__init__(None)
+        self.frame = frame
+        self.started = self.finished = self.running = False
+        self.returned: Value | None = None
+
+    def python_type(self) -> type:
+        return types.GeneratorType
+
+    def truth(self, frame: SymbolicFrame) -> bool:
+        return True
+
+    def iterate(self, frame: SymbolicFrame) -> Value:
+        return self
+
+    def next_value(self, frame: SymbolicFrame) -> Value | None:
+        return self.resume(frame, frame.constant(None), None)
+
+    def resume(self, frame: SymbolicFrame, sent: Value, raised: SymbolicRaise | None) -> Value | None:
+        """Go on until the next yield; None at the end."""
+        if self.finished:
+            if raised is not None:
+                raise raised
+            return None
+        if self.running:
+            frame.raise_new(ValueError, "generator already executing")
+        self.frame.parent = frame
+        if self.started:
+            if raised is None:
+                self.frame.push(sent)
+        elif raised is not None:
+            self.finished = True
+            raise raised
+        self.started = self.running = True
+        try:
+            signal = run(self.frame, raised)
+        except BaseException:
+            self.finished = True
+            raise
+        finally:
+            self.running = False
+        if signal is RETURNED:
+            self.finished, self.returned = True, self.frame.result
+            return None
+        return self.frame.result
+
+    def getattr(self, frame: SymbolicFrame, name: str) -> Value:
+        from .handlers.attributes import MethodRef
+
+        if name in _METHODS:
+            return MethodRef(self, name)
+        frame.break_graph("attribute_unknown", f"generator.{name}")
+
+    def call_method(self, frame: SymbolicFrame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        method = _METHODS.get(name)
+        if method is None:
+            frame.break_graph("attribute_unknown", f"generator.{name}")
+        return method(self, frame, *args)
+
+    def reload(self, emit: Any) -> str:
+        raise BreakGraph("generator", f"a generator of {self.frame.code.co_qualname} is alive")
+
+
+def _send(generator: GeneratorValue, frame: SymbolicFrame, *args: Value) -> Value:
+    item = generator.resume(frame, args[0] if args else frame.constant(None), None)
+    if item is None:
+        _stop(generator, frame)
+    return item
+
+
+def _stop(generator: GeneratorValue, frame: SymbolicFrame) -> None:
+    returned = generator.returned
+    generator.returned = None
+    if returned is None or (returned.is_constant() and returned.constant() is None):
+        frame.raise_new(StopIteration)
+    stop = frame.root.services.new_exception(frame, StopIteration, ())
+    stop.args = [returned]
+    frame.raise_user(stop)
+
+
+def _throw(generator: GeneratorValue, frame: SymbolicFrame, *args: Value) -> Value:
+    exception = frame.root.services.exception_of(frame, args[1] if len(args) > 1 and not (args[1].is_constant() and args[1].constant() is None) else args[0], None)
+    item = generator.resume(frame, frame.constant(None), SymbolicRaise(exception))
+    if item is None:
+        _stop(generator, frame)
+    return item
+
+
+def _close(generator: GeneratorValue, frame: SymbolicFrame) -> Value:
+    if generator.started and not generator.finished:
+        exit_value = frame.root.services.new_exception(frame, GeneratorExit, ())
+        try:
+            generator.resume(frame, frame.constant(None), SymbolicRaise(exit_value))
+        except SymbolicRaise as raised:
+            if raised.value.python_type() not in (GeneratorExit, StopIteration):
+                raise
+    generator.finished = True
+    return frame.constant(None)
+
+
+_METHODS = {
+    "__next__": _send, "send": _send, "throw": _throw, "close": _close,
+    "__iter__": lambda generator, frame: generator,
+}
