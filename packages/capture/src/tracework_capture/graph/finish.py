@@ -1,0 +1,209 @@
+"""Stop recording: the CapturedGraph, the call of the backend, and the code that replaces the frame.
+
+The replacement gets `__tw_inputs` (the values of the graph's placeholders, collected by the guards), calls the compiled graph,
+replays side effects, and then returns the rebuilt result, or executes the breaking instruction in plain Python and calls a
+continuation function with the live stack and locals.
+"""
+
+from __future__ import annotations
+
+import time
+import types
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+from ..bytecode.code import code_info
+from ..bytecode.emit import CodeWriter
+from ..bytecode.liveness import live_locals
+from ..bytecode.reload import local_name
+from ..bytecode.resume import ResumePoint, resume_code
+from ..contracts import Break, CapturedGraph, Origin, Returned
+from ..errors import SkipFrame
+from ..values.value import NEW
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Captured", "finish"]
+
+
+@dataclass
+class Captured:
+    """What one capture of a frame gives: replacement code, what its guards are and what they collect."""
+
+    code: types.CodeType
+    guards: Any
+    collect: tuple[Any, ...]
+    graph: CapturedGraph | None
+    symbols: Any
+    raising_codes: tuple[types.CodeType, ...] = ()
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+def finish(frame: Any, stop: Returned | Break, backend: Any, execute: Callable[..., Any], null: Any) -> Captured:
+    """Emit the replacement of `frame`; `execute` writes the breaking instruction (interp.breaks)."""
+    root = frame.root
+    writer = CodeWriter(frame.code, frame.globals)
+    for index, binding in enumerate(root.graph.inputs):
+        writer.known_source(binding.source, f"__tw_inputs[{index}]")
+    line = frame.info.line(frame.current)
+    raising: list[types.CodeType] = []
+    if isinstance(stop, Returned):
+        replay(root, writer)
+        writer.line(f"return {writer.load(frame.result)}")
+    else:
+        raising = leave(frame, writer, execute, null)
+    restore_state(root)
+    captured = make_graph(root, frame, stop, writer)
+    started = time.perf_counter()
+    call = None
+    if captured is not None:
+        call = graph_call(writer, root, captured, backend)
+    seconds = {"backend": time.perf_counter() - started}
+    code = writer.finish(call, line)
+    collect = tuple(binding.source for binding in root.graph.inputs)
+    return Captured(code, root.guards, collect, captured, root.symbols, tuple(raising), seconds)
+
+
+def replay(root: Any, writer: CodeWriter) -> None:
+    """Side effects, after the graph."""
+    root.mutations.replay(writer)
+    for write in root.effects.values():
+        write(writer)
+
+
+def restore_state(root: Any) -> None:
+    """Hook for state that the traced program left changed."""
+
+
+# --- the graph ---------------------------------------------------------------------------------------------------------
+
+
+def make_graph(root: Any, frame: Any, stop: Returned | Break, writer: CodeWriter) -> CapturedGraph | None:
+    """The GraphModule with the outputs that the writer asked for; None when there is nothing to run."""
+    builder = root.graph
+    outputs = tuple(writer.outputs)
+    if not outputs and not builder.calls:
+        return None
+    builder.graph.output(outputs)
+    output = next(iter(reversed(builder.graph.nodes)))
+    output.meta["example_value"] = tuple(node.meta["example_value"] for node in outputs)
+    module = fx.GraphModule(torch.nn.Module(), builder.graph, "CapturedGraph")
+    module.meta["symbols"] = root.symbols
+    module.meta["fake_mode"] = root.fake_mode
+    code = frame.code
+    origin = Origin(code.co_filename, code.co_firstlineno, code.co_qualname)
+    return CapturedGraph(module, tuple(builder.inputs), root.guards, root.symbols, origin, stop, tuple(builder.example_inputs))
+
+
+def graph_call(writer: CodeWriter, root: Any, captured: CapturedGraph, backend: Any) -> str:
+    """Compile the graph; the text that calls it."""
+    compiled = backend(captured.graph, list(captured.example_inputs))
+    boxed = getattr(compiled, "__tracework_boxed__", False)
+    name = writer.const(root.services.call_disabled(compiled), "graph")
+    return f"{name}(list(__tw_inputs))" if boxed else f"{name}(*__tw_inputs)"
+
+
+# --- leaving at a break --------------------------------------------------------------------------------------------------
+
+
+def leave(frame: Any, writer: CodeWriter, execute: Callable[..., Any], null: Any) -> list[types.CodeType]:
+    """Replay side effects, run the breaking instruction, call the continuation."""
+    instruction = frame.current
+    check_continuable(frame)
+    names, values = live_values(frame, null)
+    cells = list(frame.cells)
+    stack = [None if value is null else writer.load(value) for value in frame.stack]
+    local_texts = [writer.load(value) for value in values]
+    cell_texts = [cell_text(frame, writer, name) for name in cells]
+    replay(frame.root, writer)
+    executed = execute(frame, writer, instruction, stack)
+    leaving = _Leaving(frame, writer, names, local_texts, cells, cell_texts)
+    raising = write_execution(leaving, executed, instruction, stack)
+    if executed.leaves:
+        return raising
+    if executed.condition is not None:
+        writer.line(f"if {executed.condition}:")
+        writer.line("    return " + leaving.continuation(instruction.target, executed.taken))
+    writer.line("return " + leaving.continuation(instruction.index + 1, executed.stack))
+    return raising
+
+
+@dataclass
+class _Leaving:
+    """Texts of everything alive at a break."""
+
+    frame: Any
+    writer: CodeWriter
+    names: list[str]
+    local_texts: list[str]
+    cells: list[str]
+    cell_texts: list[str]
+
+    def continuation(self, index: int, stack: list[str | None], raised: str | None = None) -> str:
+        """The call of the continuation at `index`; only locals that live there are passed."""
+        live = live_locals(self.frame.info, index)
+        kept = [(name, text) for name, text in zip(self.names, self.local_texts) if name in live]
+        kinds = "".join("n" if text is None else "v" for text in stack)
+        point = ResumePoint(index, kinds, tuple(name for name, _ in kept), tuple(self.cells), raised is not None)
+        code = resume_code(self.frame.code, point)
+        args = [text for _, text in kept] + [text for text in stack if text is not None] + ([raised] if raised else [])
+        return f"{self.function(code)}({', '.join(args)})"
+
+    def function(self, code: types.CodeType) -> str:
+        """Text of the continuation function."""
+        if not self.cells:
+            return self.writer.const(types.FunctionType(code, self.frame.globals, code.co_name), "resume")
+        make, held = self.writer.const(types.FunctionType, "FunctionType"), self.writer.const(code, "code")
+        globals_ = self.writer.const(self.frame.globals, "globals")
+        return f"{make}({held}, {globals_}, None, None, ({', '.join(self.cell_texts)},))"
+
+
+def write_execution(leaving: _Leaving, executed: Any, instruction: Any, stack: list[str | None]) -> list[types.CodeType]:
+    """The breaking instruction; inside a try or with block its exceptions go to the frame's own handlers."""
+    writer = leaving.writer
+    if instruction.handler is None:
+        for line in executed.lines:
+            writer.line(line)
+        return []
+    writer.line("try:")
+    for line in executed.lines:
+        writer.line("    " + line)
+    writer.line(f"except {writer.const(BaseException)} as __tw_error:")
+    call = leaving.continuation(instruction.index, stack, "__tw_error")
+    writer.line("    return " + call)
+    point = [c for c in writer.constants.values() if isinstance(c, types.FunctionType)]
+    return [f.__code__ for f in point if "__tw_raised" in f.__code__.co_varnames]
+
+
+def check_continuable(frame: Any) -> None:
+    """Raises SkipFrame where the rest of the frame cannot be a function of its own."""
+    if frame.current.in_loop:
+        raise SkipFrame(f"the graph breaks inside a loop ({frame.location()})")
+    if frame.handled:
+        raise SkipFrame("the graph breaks inside an except block")
+
+
+def live_values(frame: Any, null: Any) -> tuple[list[str], list[Any]]:
+    """Names and Values of the locals that any continuation may read."""
+    instruction = frame.current
+    live = set(live_locals(frame.info, instruction.index + 1)) | set(live_locals(frame.info, instruction.index))
+    if instruction.target >= 0:
+        live |= live_locals(frame.info, instruction.target)
+    names = [name for name in frame.locals if name in live and frame.locals[name] is not null]
+    return names, [frame.locals[name] for name in names]
+
+
+def cell_text(frame: Any, writer: CodeWriter, name: str) -> str:
+    """Text of a cell object."""
+    cell = frame.cells[name]
+    if cell.mutability == NEW:
+        return writer.load(cell)
+    return writer.load(cell)
+
+
+assert code_info is not None
+assert local_name is not None

@@ -1,0 +1,1 @@
+"""From Python frames to cache entries."""

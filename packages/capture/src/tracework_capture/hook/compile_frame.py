@@ -1,0 +1,173 @@
+"""One frame in, one cache entry out: interpret, stop where needed, emit, compile, and hand over guards and code."""
+
+from __future__ import annotations
+
+import logging
+import time
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..contracts import Break, Returned
+from ..errors import BreakGraph, RestartCapture, SkipFrame, Unsupported
+from ..graph.builder import GraphBuilder
+from ..graph.finish import Captured, finish
+from ..graph.inputs import SizeHistory
+from ..graph.mutations import MutationLog
+from ..guards.guard import GuardSet
+from ..interp.breaks import execute_text
+from ..interp.frame import NULL, CaptureRoot, SymbolicFrame
+from ..interp.machine import StopHere, run
+from ..interp.services import Services
+from ..sources import CellContents, Closure, Const, Local
+from ..values.function import CellValue
+from ..values.value import SymbolicRaise, Value
+from .policy import call_policy
+
+if TYPE_CHECKING:
+    from ..options import CaptureOptions
+
+__all__ = ["FrameInput", "capture_frame"]
+
+log = logging.getLogger("tracework.capture")
+ATTEMPTS = 12
+
+
+class FrameInput:
+    """A frame about to run: its code, the objects in its argument slots and cells, and its globals."""
+
+    def __init__(self, code: types.CodeType, slots: dict[str, Any], globals_: dict[str, Any], closure: tuple[types.CellType, ...] | None) -> None:
+        self.code, self.slots, self.globals, self.closure = code, slots, globals_, closure or ()
+
+
+def capture_frame(given: FrameInput, backend: Any, options: CaptureOptions, history: SizeHistory, call_disabled: Any) -> Captured:
+    """Capture a frame. Raises SkipFrame when it must run plainly, Unsupported under fullgraph."""
+    services = Services(call_policy, call_disabled)
+    stop_before, reason, stack = -1, None, ()
+    for _ in range(ATTEMPTS):
+        root, frame = start(given, options, history, services, stop_before)
+        try:
+            with _StateKept():
+                return attempt(root, frame, reason, stack, backend, history)
+        except RestartCapture:
+            continue
+        except BreakGraph as stopped:
+            if stop_before >= 0:
+                raise SkipFrame(f"{stopped} while leaving at an earlier break ({reason})") from stopped
+            stop_before, reason, stack = root.step, stopped, getattr(stopped, "stack", ())
+        except SymbolicRaise as raised:
+            stop_before, reason, stack = root.step, BreakGraph("exception", raised.value.describe()), frame.locations()
+        except RecursionError as error:
+            raise SkipFrame("calls nest too deeply to be inlined") from error
+        if options.fullgraph:
+            raise Unsupported.from_break(reason, stack) from reason.__cause__
+        log.info("graph break in %s: %s", given.code.co_qualname, reason)
+    raise SkipFrame("no attempt to capture the frame came to an end")
+
+
+def start(given: FrameInput, options: CaptureOptions, history: SizeHistory, services: Services, stop_before: int) -> tuple[CaptureRoot, SymbolicFrame]:
+    """A fresh root and frame for one attempt."""
+    from tracework_primops import FakeMode
+
+    symbols = new_symbols()
+    fake_mode = FakeMode(symbols)
+    graph = GraphBuilder(fake_mode, symbols, services.wrap_result)
+    root = CaptureRoot(services, GuardSet(), graph, MutationLog(), symbols, fake_mode, options, given.globals, history)
+    root.stop_before = stop_before
+    code = given.code
+    closure = [root_cell(root, name, cell) for name, cell in zip(code.co_freevars, given.closure)]
+    local_values = _LazyLocals(given.slots)
+    frame = SymbolicFrame(root, code, given.globals, local_values, closure)
+    local_values.frame = frame
+    return root, frame
+
+
+def new_symbols() -> Any:
+    """A SymbolTable, when primops has one."""
+    import tracework_primops
+
+    table = getattr(tracework_primops, "SymbolTable", None)
+    return table() if table is not None else None
+
+
+def root_cell(root: CaptureRoot, name: str, cell: types.CellType) -> CellValue:
+    """The CellValue of a free variable of the captured frame."""
+    value = CellValue(cell, Closure(name), name=name)
+    value.root_freevar = True
+    root.cells[id(cell)] = value
+    return value
+
+
+class _LazyLocals(dict):
+    """The frame's locals; argument slots are wrapped (and so guarded) when they are first read."""
+
+    def __init__(self, slots: dict[str, Any]) -> None:
+        super().__init__()
+        self.slots = dict(slots)
+        self.frame: Any = None
+
+    def get(self, name: str, default: Value | None = None) -> Value | None:
+        if name in self.slots:
+            self[name] = self.frame.wrap(self.slots.pop(name), Local(name))
+        return super().get(name, default)
+
+    def pop(self, name: str, *default: Any) -> Any:
+        self.get(name)
+        return super().pop(name, *default)
+
+    def __setitem__(self, name: str, value: Value) -> None:
+        self.slots.pop(name, None)
+        super().__setitem__(name, value)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.slots or super().__contains__(name)
+
+    def __getitem__(self, name: str) -> Value:
+        self.get(name)
+        return super().__getitem__(name)
+
+    def __iter__(self) -> Any:
+        return iter([*self.slots, *super().keys()])
+
+
+class _StateKept:
+    """Keeps torch's global modes as they are around an attempt: tracing sets them for real."""
+
+    def __enter__(self) -> None:
+        self.grad = torch.is_grad_enabled()
+
+    def __exit__(self, *exc: object) -> None:
+        if torch.is_grad_enabled() != self.grad:
+            torch._C._set_grad_enabled(self.grad)
+
+
+def attempt(root: CaptureRoot, frame: SymbolicFrame, reason: BreakGraph | None, stack: tuple[Any, ...], backend: Any, history: SizeHistory) -> Captured:
+    """Interpret once and finish."""
+    started = time.perf_counter()
+    root.grad_at_start = torch.is_grad_enabled()
+    stop: Returned | Break = Returned()
+    try:
+        run(frame)
+    except StopHere:
+        stop = Break(reason.reason_id, str(reason), stack)
+    traced = time.perf_counter()
+    if stop.__class__ is Returned and not root.graph.calls or not root.graph.inputs and not root.graph.calls:
+        raise SkipFrame("no tensor operations")
+    ambient_guards(root)
+    captured = finish(frame, stop, backend, execute_text, NULL)
+    for key, shape in root.shapes_seen.items():
+        history.remember(key, shape)
+    captured.seconds["trace"] = traced - started
+    captured.seconds["total"] = time.perf_counter() - started
+    root.options.observe("captured", captured.graph)
+    return captured
+
+
+def ambient_guards(root: CaptureRoot) -> None:
+    """Facts about torch's global state that every graph depends on."""
+    root.guards.state("grad_mode", root.grad_at_start, "")
+
+
+assert CellContents is not None
+assert Const is not None

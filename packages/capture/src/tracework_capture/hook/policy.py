@@ -1,0 +1,92 @@
+"""TRACE_POLICY: what happens to a Python function when it is called in a traced program, and to a frame when it is run.
+
+INLINE runs its code on Values; BREAK leaves it to plain Python (a graph break in the caller). A frame that is CAPTUREd may
+start a graph; one that is SKIPped runs plainly, while what it calls is still seen.
+"""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    import types
+
+__all__ = ["BREAK", "INLINE", "TRACE_POLICY", "call_policy", "frame_is_captured", "is_disabled"]
+
+INLINE, BREAK = "inline", "break"
+
+TRACE_POLICY: tuple[tuple[str, str, str], ...] = (
+    # module prefix, decision for calls, reason
+    ("tracework_capture", BREAK, "the compiler itself"),
+    ("tracework_aotautograd", BREAK, "the compiler itself"),
+    ("tracework_primops", BREAK, "the compiler itself"),
+    ("tracework_inductor", BREAK, "the compiler itself"),
+    ("tracework_runtime", BREAK, "the compiler itself"),
+    ("tracework", BREAK, "the compiler itself"),
+    ("torch._dynamo", BREAK, "another compiler"),
+    ("torch._inductor", BREAK, "another compiler"),
+    ("torch.fx", BREAK, "graph tooling"),
+    ("torch.autograd", BREAK, "the autograd engine's Python side"),
+    ("torch.distributed", BREAK, "process groups"),
+    ("torch.utils.data", BREAK, "data loading"),
+    ("torch.serialization", BREAK, "files"),
+    ("torch._subclasses", BREAK, "fake tensors of another compiler"),
+    ("importlib", BREAK, "imports"),
+    ("logging", BREAK, "writes to handlers"),
+    ("warnings", BREAK, "keeps a registry per module"),
+    ("threading", BREAK, "threads"),
+    ("unittest", BREAK, "test machinery"),
+    ("traceback", BREAK, "reads frames"),
+    ("linecache", BREAK, "reads files"),
+    ("inspect", BREAK, "reads frames and sources"),
+    ("random", BREAK, "Python's random state"),
+    ("numpy", BREAK, "arrays are not part of the graph"),
+)
+
+_DISABLE_MARKS = ("_torchdynamo_disable", "__tracework_disable__")
+_STDLIB = tuple({os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib")})
+_SITE = tuple({os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("purelib", "platlib")})
+_TORCH = os.path.dirname(os.path.realpath(torch.__file__)) + os.sep
+_TORCH_CAPTURED = tuple(_TORCH + part for part in ("nn" + os.sep, "optim" + os.sep))
+_HERE = os.path.dirname(os.path.dirname(os.path.realpath(__file__))) + os.sep
+_FRAMES: dict[str, bool] = {}
+
+
+def is_disabled(function: Any) -> bool:
+    """Whether the user or a library marked a function to run as plain Python."""
+    marks = getattr(function, "__dict__", None)
+    return bool(marks) and any(marks.get(mark) for mark in _DISABLE_MARKS)
+
+
+def call_policy(function: Any, module: str | None) -> tuple[str, str]:
+    """(decision, reason) for a call of a Python function."""
+    if function is not None and is_disabled(function):
+        return BREAK, "marked as disabled"
+    for prefix, decision, reason in TRACE_POLICY:
+        if module is not None and module.startswith(prefix) and (len(module) == len(prefix) or module[len(prefix)] == "."):
+            return decision, f"{module}: {reason}"
+    return INLINE, ""
+
+
+def frame_is_captured(code: types.CodeType) -> bool:
+    """Whether a frame of this code may start a graph: user code and torch.nn, not the standard library or torch's insides."""
+    filename = code.co_filename
+    known = _FRAMES.get(filename)
+    if known is None:
+        known = _FRAMES[filename] = _file_is_captured(filename)
+    return known
+
+
+def _file_is_captured(filename: str) -> bool:
+    if filename.startswith("<frozen") or filename.startswith("<__array_function__"):
+        return False
+    path = os.path.realpath(filename)
+    if path.startswith(_TORCH):
+        return path.startswith(_TORCH_CAPTURED)
+    if path.startswith(_HERE) or f"{os.sep}tracework_" in path and f"{os.sep}tests{os.sep}" not in path:
+        return False
+    return path.startswith(_SITE) or not path.startswith(_STDLIB)

@@ -1,0 +1,284 @@
+"""BREAK_TEXT: how the instruction that broke the graph is executed in plain Python, and what it leaves on the stack.
+
+Each row gets the texts of the whole operand stack (None for NULL) and returns statements, the texts of the stack after it, and
+for conditional jumps the two ways to go on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ..bytecode.facts import BINARY_OPERATORS, COMPARE_SHIFT, VERSION
+from ..errors import SkipFrame
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["BREAK_TEXT", "Executed", "execute_text"]
+
+
+@dataclass
+class Executed:
+    """The breaking instruction as text: `lines` run it, `stack` holds after it; `condition` chooses between two continuations."""
+
+    lines: list[str]
+    stack: list[str | None]
+    condition: str | None = None
+    taken: list[str | None] = field(default_factory=list)
+    leaves: bool = False
+
+
+BREAK_TEXT: dict[str, Callable[[Any, Any, Any, list[str | None]], Executed]] = {}
+_COMPARE = ("<", "<=", "==", "!=", ">", ">=")
+R = "__tw_r"
+
+
+def rule(*names: str) -> Any:
+    """Add rows."""
+
+    def register(function: Any) -> Any:
+        for name in names:
+            BREAK_TEXT[name] = function
+        return function
+
+    return register
+
+
+def execute_text(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
+    """Text of the instruction; SkipFrame when there is none."""
+    row = BREAK_TEXT.get(instruction.opname)
+    if row is None:
+        raise SkipFrame(f"no way to continue after {instruction.opname}")
+    return row(frame, emit, instruction, stack)
+
+
+def _result(expression: str, stack: list[str | None]) -> Executed:
+    return Executed([f"{R} = {expression}"], [*stack, R])
+
+
+def _call_text(callee: str, owner: str | None, args: list[str | None], names: tuple[str, ...]) -> str:
+    split = len(args) - len(names)
+    texts = ([owner] if owner is not None else []) + list(args[:split])
+    keywords = list(zip(names, args[split:]))
+    if all(name.isidentifier() for name, _ in keywords):
+        texts += [f"{name}={text}" for name, text in keywords]
+    else:
+        texts.append("**{" + ", ".join(f"{name!r}: {text}" for name, text in keywords) + "}")
+    return f"{callee}({', '.join(str(t) for t in texts)})"
+
+
+def _call(frame: Any, stack: list[str | None], count: int, names: tuple[str, ...]) -> Executed:
+    args = stack[len(stack) - count :]
+    below = stack[: len(stack) - count]
+    first, second = below[-2:]
+    if VERSION >= (3, 13):
+        callee, owner = first, second
+    else:
+        callee, owner = (second, None) if first is None else (first, second)
+    return _result(_call_text(callee, owner, args, names), below[:-2])
+
+
+@rule("CALL")
+def call(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
+    """f(...)"""
+    return _call(frame, stack, instruction.arg, frame.keyword_names)
+
+
+@rule("CALL_KW")
+def call_kw(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
+    """f(..., k=...) (3.13)"""
+    return _call(frame, stack[:-1], instruction.arg, tuple(frame.stack[-1].constant()))
+
+
+@rule("CALL_FUNCTION_EX")
+def call_function_ex(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
+    """f(*a, **k)"""
+    count = 2 if instruction.arg & 1 else 1
+    operands, below = stack[len(stack) - count :], stack[: len(stack) - count]
+    args = f"*{operands[0]}" + (f", **{operands[1]}" if count == 2 else "")
+    callee, rest = (below[-2], below[:-2]) if VERSION >= (3, 13) else (below[-1], below[:-2])
+    return _result(f"{callee}({args})", rest)
+
+
+@rule("LOAD_ATTR", "LOAD_METHOD")
+def load_attr(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
+    """x.name"""
+    executed = _result(f"{stack[-1]}.{instruction.value}", stack[:-1])
+    if instruction.opname == "LOAD_METHOD" or (VERSION >= (3, 12) and instruction.arg & 1):
+        executed.stack[-1:] = [R, None] if VERSION >= (3, 13) else [None, R]
+    return executed
+
+
+@rule("STORE_ATTR")
+def store_attr(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
+    """x.name = v"""
+    return Executed([f"{stack[-1]}.{instruction.value} = {stack[-2]}"], stack[:-2])
+
+
+@rule("DELETE_ATTR")
+def delete_attr(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
+    """del x.name"""
+    return Executed([f"del {stack[-1]}.{instruction.value}"], stack[:-1])
+
+
+@rule("BINARY_SUBSCR")
+def binary_subscr(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
+    """x[k]"""
+    return _result(f"{stack[-2]}[{stack[-1]}]", stack[:-2])
+
+
+@rule("BINARY_SLICE")
+def binary_slice(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
+    """x[a:b]"""
+    return _result(f"{stack[-3]}[{stack[-2]}:{stack[-1]}]", stack[:-3])
+
+
+@rule("STORE_SUBSCR")
+def store_subscr(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
+    """x[k] = v"""
+    return Executed([f"{stack[-2]}[{stack[-1]}] = {stack[-3]}"], stack[:-3])
+
+
+@rule("STORE_SLICE")
+def store_slice(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
+    """x[a:b] = v"""
+    return Executed([f"{stack[-3]}[{stack[-2]}:{stack[-1]}] = {stack[-4]}"], stack[:-4])
+
+
+@rule("DELETE_SUBSCR")
+def delete_subscr(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
+    """del x[k]"""
+    return Executed([f"del {stack[-2]}[{stack[-1]}]"], stack[:-2])
+
+
+@rule("BINARY_OP")
+def binary_op(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
+    """a op b, in place too"""
+    op = BINARY_OPERATORS[instruction.arg]
+    if op.endswith("="):
+        return Executed([f"{R} = {stack[-2]}", f"{R} {op} {stack[-1]}"], [*stack[:-2], R])
+    return _result(f"{stack[-2]} {op} {stack[-1]}", stack[:-2])
+
+
+@rule("COMPARE_OP")
+def compare_op(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
+    """a op b"""
+    text = f"{stack[-2]} {_COMPARE[instruction.arg >> COMPARE_SHIFT]} {stack[-1]}"
+    if VERSION >= (3, 13) and instruction.arg & 16:
+        text = f"not not ({text})"
+    return _result(text, stack[:-2])
+
+
+@rule("CONTAINS_OP")
+def contains_op(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
+    """a in b"""
+    return _result(f"{stack[-2]} {'not in' if instruction.arg else 'in'} {stack[-1]}", stack[:-2])
+
+
+@rule("IS_OP")
+def is_op(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
+    """a is b"""
+    return _result(f"{stack[-2]} {'is not' if instruction.arg else 'is'} {stack[-1]}", stack[:-2])
+
+
+def _unary(name: str, text: str) -> None:
+    BREAK_TEXT[name] = lambda frame, emit, instruction, stack: _result(text.format(stack[-1]), stack[:-1])
+
+
+for _name, _text in {
+    "UNARY_NEGATIVE": "-{}", "UNARY_POSITIVE": "+{}", "UNARY_INVERT": "~{}", "UNARY_NOT": "not {}", "TO_BOOL": "not not {}",
+}.items():
+    _unary(_name, _text)
+
+
+@rule("UNPACK_SEQUENCE")
+def unpack_sequence(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
+    """a, b = x"""
+    names = [f"{R}{i}" for i in range(instruction.arg)]
+    return Executed([f"[{', '.join(names)}] = {stack[-1]}"], [*stack[:-1], *reversed(names)])
+
+
+@rule("FORMAT_VALUE")
+def format_value(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
+    """f"{x!r:spec}" """
+    has_spec = bool(instruction.arg & 4)
+    value, rest = (stack[-2], stack[:-2]) if has_spec else (stack[-1], stack[:-1])
+    function = (None, str, repr, ascii)[instruction.arg & 3]
+    text = str(value) if function is None else f"{emit.const(function)}({value})"
+    return _result(f"{emit.const(format)}({text}{', ' + str(stack[-1]) if has_spec else ''})", rest)
+
+
+@rule("FORMAT_SIMPLE")
+def format_simple(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
+    """f"{x}" """
+    return _result(f"{emit.const(format)}({stack[-1]})", stack[:-1])
+
+
+@rule("FORMAT_WITH_SPEC")
+def format_with_spec(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
+    """f"{x:spec}" """
+    return _result(f"{emit.const(format)}({stack[-2]}, {stack[-1]})", stack[:-2])
+
+
+@rule("GET_ITER")
+def get_iter(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
+    """iter(x)"""
+    return _result(f"{emit.const(iter)}({stack[-1]})", stack[:-1])
+
+
+@rule("IMPORT_NAME")
+def import_name(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
+    """__import__"""
+    globals_ = emit.const(frame.globals, "globals")
+    return _result(f"{emit.const(__import__)}({instruction.value!r}, {globals_}, None, {stack[-1]}, {stack[-2]})", stack[:-2])
+
+
+@rule("LOAD_GLOBAL")
+def load_global(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
+    """A global that cannot be modelled."""
+    executed = _result(f"__tw_lookup_global({instruction.value!r})", stack)
+    if instruction.arg & 1:
+        executed.stack[-1:] = [R, None] if VERSION >= (3, 13) else [None, R]
+    return executed
+
+
+@rule("RAISE_VARARGS")
+def raise_varargs(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
+    """raise"""
+    if instruction.arg == 0:
+        raise SkipFrame("a bare raise")
+    text = f"raise {stack[-1]}" if instruction.arg == 1 else f"raise {stack[-2]} from {stack[-1]}"
+    return Executed([text], stack[: -instruction.arg], leaves=True)
+
+
+@rule("BEFORE_WITH")
+def before_with(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
+    """with x: its exit method, bound to it, and what __enter__ gave"""
+    manager, kind = stack[-1], emit.const(type)
+    lines = [f"{R}_exit = {kind}({manager}).__exit__.__get__({manager})", f"{R} = {kind}({manager}).__enter__({manager})"]
+    return Executed(lines, [*stack[:-1], f"{R}_exit", R])
+
+
+def _jump(condition: str) -> Any:
+    def text(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
+        rest = stack[:-1]
+        return Executed([f"{R} = {condition.format(stack[-1])}"], rest, condition=R, taken=rest)
+
+    return text
+
+
+for _direction in ("", "_FORWARD", "_BACKWARD"):
+    BREAK_TEXT[f"POP_JUMP{_direction}_IF_TRUE"] = _jump("not not {}")
+    BREAK_TEXT[f"POP_JUMP{_direction}_IF_FALSE"] = _jump("not {}")
+
+
+def _jump_or_pop(condition: str) -> Any:
+    def text(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
+        return Executed([f"{R} = {condition.format(stack[-1])}"], stack[:-1], condition=R, taken=stack)
+
+    return text
+
+
+BREAK_TEXT["JUMP_IF_TRUE_OR_POP"] = _jump_or_pop("not not {}")
+BREAK_TEXT["JUMP_IF_FALSE_OR_POP"] = _jump_or_pop("not {}")

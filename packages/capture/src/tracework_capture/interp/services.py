@@ -1,0 +1,95 @@
+"""What frames ask of the layers around the interpreter, gathered in one place: wrapping, containers, exceptions, inlining."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..values import exception as exceptions
+from ..values import mapping, sequence, sets
+from ..values import wrap as wrapping
+from ..values.function import BoundMethodValue, NewFunctionValue
+from ..values.value import Value
+from . import inline as inlining
+
+if TYPE_CHECKING:
+    from .frame import SymbolicFrame
+
+__all__ = ["Services"]
+
+
+class Services:
+    """Bound to one policy and one way of running code with the hook off."""
+
+    def __init__(self, call_policy: Any, call_disabled: Any) -> None:
+        self.call_policy = call_policy
+        self.call_disabled = call_disabled
+
+    # --- values ------------------------------------------------------------------------------------------------
+    def wrap(self, frame: SymbolicFrame, obj: object, source: Any) -> Value:
+        """The Value of an existing object."""
+        return wrapping.wrap(frame, obj, source)
+
+    def wrap_constant(self, frame: SymbolicFrame, obj: object) -> Value:
+        """The Value of a constant."""
+        return wrapping.wrap_constant(frame, obj)
+
+    def wrap_result(self, frame: SymbolicFrame, node: Any, example: Any) -> Value:
+        """The Value of a node's result."""
+        return wrapping.wrap_result(frame, node, example)
+
+    def make_tuple(self, frame: SymbolicFrame, items: list[Value]) -> Value:
+        """(a, b)"""
+        return sequence.TupleValue(items)
+
+    def make_list(self, frame: SymbolicFrame, items: list[Value]) -> Value:
+        """[a, b]"""
+        return sequence.ListValue(items)
+
+    def make_slice(self, frame: SymbolicFrame, start: Value, stop: Value, step: Value) -> Value:
+        """slice(start, stop, step)"""
+        return sequence.SliceValue(start, stop, step)
+
+    def make_dict(self, frame: SymbolicFrame, pairs: list[tuple[Value, Value]]) -> Value:
+        """{k: v}"""
+        return mapping.dict_of(frame, pairs)
+
+    def make_set(self, frame: SymbolicFrame, items: list[Value]) -> Value:
+        """{a, b}"""
+        return sets.set_of(frame, items)
+
+    # --- exceptions --------------------------------------------------------------------------------------------
+    def new_exception(self, frame: SymbolicFrame, exception_type: type, args: tuple[object, ...]) -> Value:
+        """exception_type(*args) of plain objects."""
+        return exceptions.ExceptionValue(exception_type, [exceptions.literal_or_text(frame, a) for a in args])
+
+    def exception_of(self, frame: SymbolicFrame, value: Value, cause: Value | None) -> Value:
+        """What `raise value from cause` raises: classes are called."""
+        exception = value
+        if not issubclass(value.python_type(), BaseException):
+            exception = value.call(frame, [], {})
+        if cause is not None:
+            exception.setattr(frame, "__cause__", cause)
+        return exception
+
+    def exception_type(self, frame: SymbolicFrame, exception: Value) -> Value:
+        """type(exception)"""
+        from ..sources import Const
+
+        kind = exception.python_type()
+        return frame.wrap(kind, Const(kind, kind.__name__))
+
+    def exception_matches(self, frame: SymbolicFrame, exception: Value, kinds: Value) -> bool:
+        """except kinds:"""
+        return exceptions.matches(exception, kinds)
+
+    # --- calls -------------------------------------------------------------------------------------------------
+    def inline(self, frame: SymbolicFrame, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """A Python function under the trace policy."""
+        if isinstance(function, BoundMethodValue):
+            return self.inline(frame, function.function, [function.owner, *args], kwargs)
+        real = None if isinstance(function, NewFunctionValue) else function.function
+        decision, reason = self.call_policy(real, function.globals.get("__name__"))
+        if decision == "break":
+            disabled = reason.startswith("marked")
+            frame.break_graph("call_disabled" if disabled else "call_skipped", f"{function.name}: {reason}")
+        return inlining.inline(frame, function, args, kwargs)
