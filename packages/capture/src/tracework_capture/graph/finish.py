@@ -71,8 +71,6 @@ def finish(frame: Any, stop: Returned | Break, backend: Any, execute: Callable[.
 def replay(root: Any, writer: CodeWriter) -> None:
     """Side effects, after the graph."""
     root.mutations.replay(writer)
-    for write in root.effects.values():
-        write(writer)
 
 
 def restore_state(root: Any) -> None:

@@ -50,7 +50,6 @@ class CaptureRoot:
         self.memo: dict[int, Value] = {}
         self.keep: list[Any] = []
         self.cells: dict[int, CellValue] = {}
-        self.effects: dict[Any, Any] = {}
         self.globals_written: dict[tuple[int, str], Value | None] = {}
         self.step = 0
         self.stop_before = -1
@@ -158,8 +157,7 @@ class SymbolicFrame:
 
     def log_effect(self, key: Any, write: Any) -> None:
         """Log a side effect to be emitted after the graph."""
-        self.root.effects.pop(key, None)
-        self.root.effects[key] = write
+        self.root.mutations.effect(key, write)
 
     def existing_cell(self, cell: types.CellType, source: Any) -> CellValue:
         """The CellValue of an existing cell."""
