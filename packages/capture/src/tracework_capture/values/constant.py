@@ -1,0 +1,197 @@
+"""Constants: values that are known while tracing and cannot change (numbers, strings, dtypes, devices, enum members).
+
+Also the two ways between plain Python objects and values: `literal` makes a value of an object that tracing itself produced,
+`plain` gives the object back when a value is known entirely.
+"""
+
+from __future__ import annotations
+
+import enum
+import operator
+import types
+from fractions import Fraction
+
+import torch
+
+from .value import Value
+
+ATOM_TYPES = frozenset({
+    int, float, bool, str, bytes, complex, type(None), type(Ellipsis), type(NotImplemented), Fraction,
+    torch.dtype, torch.device, torch.layout, torch.memory_format,
+})
+"""Types whose instances are constants; enum members are, too."""
+
+BINARY_FUNCTIONS = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
+    "%": operator.mod, "**": operator.pow, "@": operator.matmul, "<<": operator.lshift, ">>": operator.rshift,
+    "&": operator.and_, "^": operator.xor, "|": operator.or_,
+}
+COMPARE_FUNCTIONS = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}
+UNARY_FUNCTIONS = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
+
+
+class NotPlain(Exception):
+    """The value is not known entirely, so there is no Python object for it."""
+
+
+def is_atom(obj) -> bool:
+    """True for objects that a ConstantValue may hold."""
+    return type(obj) in ATOM_TYPES or isinstance(obj, enum.Enum)
+
+
+class ConstantValue(Value):
+    """A Python object that is known, immutable and compared by value."""
+
+    def __init__(self, obj, source=None):
+        super().__init__(source)
+        self.obj = obj
+
+    def __repr__(self):
+        return f"ConstantValue({self.obj!r})"
+
+    def python_type(self):
+        return type(self.obj)
+
+    def is_constant(self):
+        return True
+
+    def constant(self):
+        return self.obj
+
+    def real(self):
+        return self.obj
+
+    def truth(self, frame):
+        return fold_plain(frame, bool, self.obj)
+
+    def hash_key(self, frame):
+        return self.obj
+
+    def getattr(self, frame, name):
+        from .user_object import BoundBuiltin, bind_class_attribute
+
+        obj = self.obj
+        if isinstance(obj, enum.Enum) and name not in ("name", "value"):
+            return bind_class_attribute(frame, self, type(obj), name)
+        try:
+            found = getattr(obj, name)
+        except AttributeError as error:
+            return raise_python(frame, error)
+        if isinstance(found, (types.BuiltinMethodType, types.MethodWrapperType)):
+            return BoundBuiltin(self, name)
+        return literal(frame, found)
+
+    def call_method(self, frame, name, args, kwargs):
+        obj = self.obj
+        if isinstance(obj, enum.Enum):
+            return self.getattr(frame, name).call(frame, args, kwargs)
+        if isinstance(obj, str) and name == "join":
+            from .wrap import iterate_all
+
+            return fold_literal(frame, obj.join, [force_plain(frame, v) for v in iterate_all(frame, args[0])])
+        try:
+            method = getattr(obj, name)
+        except AttributeError as error:
+            return raise_python(frame, error)
+        return fold(frame, method, args, kwargs)
+
+    def getitem(self, frame, key):
+        return fold(frame, operator.getitem, [self, key])
+
+    def iterate(self, frame):
+        from .generator import SequenceIterator
+
+        items = fold_plain(frame, list, self.obj)
+        return SequenceIterator([literal(frame, i) for i in items])
+
+    def length(self, frame):
+        return fold(frame, len, [self])
+
+    def contains(self, frame, item):
+        return fold(frame, operator.contains, [self, item])
+
+    def binary(self, frame, op, other, reverse=False):
+        if not other.is_constant():
+            if isinstance(self.obj, str) and op == "%" and not reverse:
+                return fold(frame, operator.mod, [self, other])
+            return None
+        left, right = (other.constant(), self.obj) if reverse else (self.obj, other.constant())
+        return fold_literal(frame, BINARY_FUNCTIONS[op.rstrip("=")], left, right)
+
+    def compare(self, frame, op, other):
+        if other.is_constant():
+            return fold_literal(frame, COMPARE_FUNCTIONS[op], self.obj, other.constant())
+        return None
+
+    def unary(self, frame, op):
+        return fold_literal(frame, UNARY_FUNCTIONS[op], self.obj)
+
+    def call(self, frame, args, kwargs):
+        return frame.raise_new(TypeError, f"'{type(self.obj).__name__}' object is not callable")
+
+    def reload(self, emit):
+        return emit.const(self.obj)
+
+
+def plain(value):
+    """The Python object that a value stands for.
+
+    Raises:
+        NotPlain: some part of it is a tensor, a symbol or an object that is not a constant.
+    """
+    if value.is_constant():
+        return value.constant()
+    method = getattr(value, "as_plain", None)
+    if method is None:
+        raise NotPlain(value)
+    return method()
+
+
+def force_plain(frame, value):
+    """`plain`, or a graph break that names what was not known."""
+    from .symint import SymNumber
+
+    if isinstance(value, SymNumber):
+        return value.specialise(frame)
+    try:
+        return plain(value)
+    except NotPlain as missing:
+        part = missing.args[0]
+        if isinstance(part, SymNumber):
+            part.specialise(frame)
+            return force_plain(frame, value)
+        return frame.break_graph("value_not_known", f"the value of {part.describe()} is needed while tracing")
+
+
+def fold(frame, fn, args, kwargs=None):
+    """Calls a pure function now, on arguments that must be known; a Python error becomes the user's."""
+    plain_args = [force_plain(frame, a) for a in args]
+    plain_kwargs = {k: force_plain(frame, v) for k, v in (kwargs or {}).items()}
+    return fold_literal(frame, fn, *plain_args, **plain_kwargs)
+
+
+def fold_literal(frame, fn, *args, **kwargs):
+    """Calls fn on plain objects and makes a value of what it gives."""
+    return literal(frame, fold_plain(frame, fn, *args, **kwargs))
+
+
+def fold_plain(frame, fn, *args, **kwargs):
+    """Calls fn on plain objects; a Python error becomes the user's."""
+    try:
+        return fn(*args, **kwargs)
+    except Exception as error:
+        return raise_python(frame, error)
+
+
+def raise_python(frame, error):
+    """Raises a Python exception in the traced program; never returns."""
+    return frame.raise_new(type(error), *error.args)
+
+
+def literal(frame, obj):
+    """A value for an object that tracing itself made: nothing to guard, nothing to reload."""
+    from .wrap import wrap_constant
+
+    return wrap_constant(frame, obj)

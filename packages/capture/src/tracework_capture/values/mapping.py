@@ -1,0 +1,498 @@
+"""Mappings: dict, OrderedDict, defaultdict, Counter-like subclasses without their own behaviour, mappingproxy, and dict views.
+
+Keys are looked up by `hash_key`. An existing dict is read lazily: an item when it is asked for, the set of keys when somebody
+iterates, counts, or changes it.
+"""
+
+from __future__ import annotations
+
+import collections
+
+from ..sources import DictItem
+from .constant import ConstantValue, NotPlain, plain
+from .sequence import NONE, Pending, TupleValue
+from .value import EXISTING, NEW, Value
+
+MISSING = object()
+
+
+def plain_key(key):
+    """True when a key of an existing dict can be used as it is."""
+    from .constant import is_atom
+
+    return is_atom(key) or (isinstance(key, tuple) and all(plain_key(k) for k in key))
+
+
+class DictValue(Value):
+    """A dict or one of its built-in relatives. `entries`: hash key -> [key Value or Pending, value Value or Pending]."""
+
+    def __init__(self, source=None, cls=dict, obj=None, default_factory=None):
+        super().__init__(source)
+        self.cls = cls
+        self.entries = {}
+        self.mutability = NEW if source is None else EXISTING
+        self.default_factory = default_factory
+        self.obj = obj
+        self.keys_guarded = source is None
+        self.lacking = set()
+        self.changes = {}
+        if obj is not None:
+            for key, item in obj.items() if not isinstance(obj, dict) else dict.items(obj):
+                self.entries[key_of_existing(key)] = [Pending(key, None), Pending(item, DictItem(source, key))]
+
+    def python_type(self):
+        return self.cls
+
+    # --- keys ---------------------------------------------------------------------------------------------------
+    def guard_keys(self, frame):
+        """Somebody looked at the set of keys."""
+        if not self.keys_guarded:
+            self.keys_guarded = True
+            frame.guard("dict_keys", self.source, tuple(dict.keys(self.obj) if isinstance(self.obj, dict) else self.obj.keys()))
+
+    def key_value(self, frame, hashed):
+        entry = self.entries[hashed]
+        if type(entry[0]) is Pending:
+            entry[0] = wrap_key(frame, self, entry[0].obj)
+        return entry[0]
+
+    def find(self, frame, key):
+        """The value at a key Value, or None; guards presence or absence."""
+        return self.find_hashed(frame, key.hash_key(frame))
+
+    def find_hashed(self, frame, hashed):
+        entry = self.entries.get(hashed)
+        if entry is None:
+            self.guard_absence(frame, hashed)
+            return None
+        if type(entry[1]) is Pending:
+            entry[1] = frame.wrap(entry[1].obj, entry[1].source)
+        return entry[1]
+
+    def guard_absence(self, frame, hashed):
+        if self.keys_guarded or hashed in self.lacking or hashed in self.changes:
+            return
+        self.lacking.add(hashed)
+        key = hashed.obj if isinstance(hashed, IdentityKey) else hashed
+        frame.guard("dict_lacks", self.source, key)
+
+    def store(self, frame, key, value):
+        """self[key] = value"""
+        hashed = key.hash_key(frame)
+        entry = self.entries.get(hashed)
+        if entry is None:
+            if self.mutability is EXISTING:
+                self.guard_keys(frame)
+            self.entries[hashed] = [key, value]
+        else:
+            entry[1] = value
+        self.log(frame, hashed, "set")
+
+    def remove(self, frame, hashed):
+        """del self[key], for a key that is there."""
+        if self.mutability is EXISTING:
+            self.guard_keys(frame)
+        key = self.key_value(frame, hashed)
+        del self.entries[hashed]
+        self.log(frame, hashed, "delete", key)
+
+    def log(self, frame, hashed, what, key=None):
+        if self.mutability is EXISTING:
+            deleted = self.changes.pop(hashed, None)
+            if what == "delete" or (deleted is not None and deleted is not True):
+                self.changes[hashed] = key if key is not None else deleted
+            else:
+                self.changes[hashed] = True
+            frame.mutations.contents(self)
+
+    def all_keys(self, frame):
+        self.guard_keys(frame)
+        return [self.key_value(frame, h) for h in self.entries]
+
+    def all_values(self, frame):
+        self.guard_keys(frame)
+        return [self.find_hashed(frame, h) for h in list(self.entries)]
+
+    def all_items(self, frame):
+        self.guard_keys(frame)
+        return [(self.key_value(frame, h), self.find_hashed(frame, h)) for h in list(self.entries)]
+
+    # --- operations ---------------------------------------------------------------------------------------------
+    def as_plain(self):
+        made = {}
+        for key, value in self.entries.values():
+            if type(key) is Pending or type(value) is Pending:
+                raise NotPlain(self)
+            made[plain(key)] = plain(value)
+        if self.cls is collections.defaultdict:
+            raise NotPlain(self)
+        return made if self.cls is dict else self.cls(made)
+
+    def truth(self, frame):
+        self.guard_keys(frame)
+        return bool(self.entries)
+
+    def length(self, frame):
+        self.guard_keys(frame)
+        return ConstantValue(len(self.entries))
+
+    def unpack(self, frame):
+        return self.all_keys(frame)
+
+    def iterate(self, frame):
+        from .generator import SequenceIterator
+
+        return SequenceIterator(self.all_keys(frame))
+
+    def contains(self, frame, item):
+        hashed = item.hash_key(frame)
+        if hashed not in self.entries:
+            self.guard_absence(frame, hashed)
+            return ConstantValue(False)
+        if not self.keys_guarded:
+            self.find_hashed(frame, hashed)
+        return ConstantValue(True)
+
+    def getitem(self, frame, key):
+        found = self.find(frame, key)
+        if found is not None:
+            return found
+        if self.default_factory is not None:
+            made = self.default_factory.call(frame, [], {})
+            self.store(frame, key, made)
+            return made
+        try:
+            shown = plain(key)
+        except NotPlain:
+            shown = key.describe()
+        return frame.raise_new(KeyError, shown)
+
+    def setitem(self, frame, key, value):
+        self.store(frame, key, value)
+
+    def delitem(self, frame, key):
+        hashed = key.hash_key(frame)
+        if hashed not in self.entries:
+            self.guard_absence(frame, hashed)
+            return frame.raise_new(KeyError, plain(key))
+        return self.remove(frame, hashed)
+
+    def getattr(self, frame, name):
+        from .user_object import attribute_of_builtin
+
+        if name == "default_factory" and self.cls is collections.defaultdict:
+            return self.default_factory or NONE
+        return attribute_of_builtin(frame, self, name)
+
+    def call_method(self, frame, name, args, kwargs):
+        handler = METHODS.get(name)
+        if handler is not None:
+            return handler(frame, self, *args, **kwargs)
+        from .builtins.arithmetic import call_dunder
+
+        return call_dunder(frame, self, name, args, kwargs)
+
+    def binary(self, frame, op, other, reverse=False):
+        if not isinstance(other, DictValue):
+            return None
+        if op == "|=" and not reverse:
+            METHODS["update"](frame, self, other)
+            return self
+        if op == "|":
+            left, right = (other, self) if reverse else (self, other)
+            made = copy(frame, left)
+            METHODS["update"](frame, made, right)
+            return made
+        return None
+
+    def compare(self, frame, op, other):
+        from .builtins.arithmetic import equal
+
+        if op not in ("==", "!=") or not isinstance(other, DictValue):
+            return None
+        self.guard_keys(frame)
+        other.guard_keys(frame)
+        same = self.entries.keys() == other.entries.keys() and all(
+            equal(frame, self.find_hashed(frame, h), other.find_hashed(frame, h)) for h in self.entries
+        )
+        return ConstantValue(same == (op == "=="))
+
+    def same_object(self, other):
+        return self is other
+
+    def as_graph_arg(self, frame):
+        return {plain(k): v.as_graph_arg(frame) for k, v in self.all_items(frame)}
+
+    # --- leaving the trace --------------------------------------------------------------------------------------
+    def load_key(self, emit, key):
+        return emit.const(key.obj) if type(key) is Pending else emit.load(key)
+
+    def load_item(self, emit, value):
+        return emit.source(value.source) if type(value) is Pending else emit.load(value)
+
+    two_phase = True
+
+    def reload(self, emit):
+        if self.cls is dict:
+            return "{}"
+        cls = emit.const(self.cls, self.cls.__name__)
+        if self.cls is collections.defaultdict:
+            return f"{cls}({emit.load(self.default_factory) if self.default_factory else 'None'})"
+        return f"{cls}()"
+
+    def fill(self, emit, name):
+        for key, value in self.entries.values():
+            emit.line(f"{name}[{self.load_key(emit, key)}] = {self.load_item(emit, value)}")
+
+    def replay(self, emit):
+        """Brings the existing object to the traced state, key by key, in the order of the last change."""
+        name = emit.temp(emit.source(self.source))
+        store, delete = ("dict.__setitem__", "dict.pop") if isinstance(self.obj, dict) else ("", "")
+        for hashed, change in self.changes.items():
+            if change is not True:
+                emit.line(f"{emit.const(dict)}.pop({name}, {self.load_key(emit, change)}, None)"
+                          if self.cls is dict else f"{name}.pop({self.load_key(emit, change)}, None)")
+            if hashed in self.entries:
+                key, value = self.entries[hashed]
+                emit.line(f"{name}[{self.load_key(emit, key)}] = {self.load_item(emit, value)}")
+
+
+class IdentityKey:
+    """Stands for a dict key that is compared by identity (a class, a function, a module, a plain object)."""
+
+    __slots__ = ("obj",)
+
+    def __init__(self, obj):
+        self.obj = obj
+
+    def __eq__(self, other):
+        return type(other) is IdentityKey and other.obj is self.obj
+
+    def __hash__(self):
+        return id(self.obj)
+
+
+def key_of_existing(key):
+    """What `hash_key` of the wrapped key will be."""
+    return key if plain_key(key) else IdentityKey(key)
+
+
+def wrap_key(frame, dict_value, key):
+    """The Value of a key of an existing dict."""
+    from ..sources import Const
+    from .wrap import wrap_constant
+
+    if plain_key(key):
+        return wrap_constant(frame, key)
+    return frame.wrap(key, Const(key))
+
+
+def dict_of(frame, pairs):
+    """A new dict value from (str or key Value, Value) pairs."""
+    made = DictValue()
+    for key, value in pairs:
+        made.store(frame, ConstantValue(key) if isinstance(key, str) else key, value)
+    return made
+
+
+METHODS = {}
+
+
+def method(*names):
+    """Adds rows to METHODS."""
+
+    def add(handler):
+        for name in names:
+            METHODS[name] = handler
+        return handler
+
+    return add
+
+
+@method("get")
+def get(frame, self, key, default=NONE):
+    found = self.find(frame, key)
+    return default if found is None else found
+
+
+@method("setdefault")
+def setdefault(frame, self, key, default=NONE):
+    found = self.find(frame, key)
+    if found is not None:
+        return found
+    self.store(frame, key, default)
+    return default
+
+
+@method("pop")
+def pop(frame, self, key, default=None):
+    found = self.find(frame, key)
+    if found is not None:
+        self.remove(frame, key.hash_key(frame))
+        return found
+    if default is None:
+        return frame.raise_new(KeyError, plain(key))
+    return default
+
+
+@method("popitem")
+def popitem(frame, self, last=ConstantValue(True)):
+    if not self.truth(frame):
+        return frame.raise_new(KeyError, "popitem(): dictionary is empty")
+    hashed = list(self.entries)[-1 if last.truth(frame) else 0]
+    pair = TupleValue([self.key_value(frame, hashed), self.find_hashed(frame, hashed)])
+    self.remove(frame, hashed)
+    return pair
+
+
+@method("clear")
+def clear(frame, self):
+    self.guard_keys(frame)
+    for hashed in list(self.entries):
+        self.remove(frame, hashed)
+    return NONE
+
+
+@method("copy", "__copy__")
+def copy(frame, self):
+    made = DictValue(cls=self.cls, default_factory=self.default_factory)
+    for key, value in self.all_items(frame):
+        made.store(frame, key, value)
+    return made
+
+
+@method("update")
+def update(frame, self, other=None, **kwargs):
+    from .wrap import iterate_all
+
+    if other is not None:
+        for key, value in pairs_of(frame, other):
+            self.store(frame, key, value)
+    for name, value in kwargs.items():
+        self.store(frame, ConstantValue(name), value)
+    return NONE
+
+
+def pairs_of(frame, other):
+    """(key, value) pairs of a mapping or of an iterable of pairs."""
+    from .user_object import builtin_part
+    from .wrap import iterate_all
+
+    mapping = builtin_part(other)
+    if isinstance(mapping, DictValue) and type(mapping) is not type(None):
+        overridden = mapping is not other and getattr(other.python_type(), "keys", None) not in (dict.keys, collections.OrderedDict.keys)
+        if not overridden:
+            return mapping.all_items(frame)
+    if hasattr(other.python_type(), "keys"):
+        keys = iterate_all(frame, other.call_method(frame, "keys", [], {}))
+        return [(k, other.getitem(frame, k)) for k in keys]
+    pairs = [iterate_all(frame, pair) for pair in iterate_all(frame, other)]
+    for pair in pairs:
+        if len(pair) != 2:
+            return frame.raise_new(ValueError, f"dictionary update sequence element has length {len(pair)}; 2 is required")
+    return pairs
+
+
+@method("keys")
+def keys(frame, self):
+    return DictView(self, "keys")
+
+
+@method("values")
+def values(frame, self):
+    return DictView(self, "values")
+
+
+@method("items")
+def items(frame, self):
+    return DictView(self, "items")
+
+
+@method("move_to_end")
+def move_to_end(frame, self, key, last=ConstantValue(True)):
+    value = self.getitem(frame, key)
+    hashed = key.hash_key(frame)
+    if last.truth(frame):
+        self.remove(frame, hashed)
+        self.store(frame, key, value)
+        return NONE
+    if self.mutability is EXISTING:
+        return frame.break_graph("unknown_call", "OrderedDict.move_to_end(last=False) of an existing dict")
+    entry = self.entries.pop(hashed)
+    self.entries = {hashed: entry, **self.entries}
+    return NONE
+
+
+@method("fromkeys")
+def fromkeys(frame, self, keys, value=NONE):
+    from .wrap import iterate_all
+
+    return dict_of(frame, [(k, value) for k in iterate_all(frame, keys)])
+
+
+VIEW_TYPES = {"keys": type({}.keys()), "values": type({}.values()), "items": type({}.items())}
+
+
+class DictView(Value):
+    """keys(), values() or items() of a dict; live."""
+
+    def __init__(self, mapping, kind):
+        super().__init__(None)
+        self.mapping = mapping
+        self.kind = kind
+
+    def python_type(self):
+        return VIEW_TYPES[self.kind]
+
+    def unpack(self, frame):
+        if self.kind == "keys":
+            return self.mapping.all_keys(frame)
+        if self.kind == "values":
+            return self.mapping.all_values(frame)
+        return [TupleValue(pair) for pair in self.mapping.all_items(frame)]
+
+    def iterate(self, frame):
+        from .generator import SequenceIterator
+
+        return SequenceIterator(self.unpack(frame))
+
+    def truth(self, frame):
+        return self.mapping.truth(frame)
+
+    def length(self, frame):
+        return self.mapping.length(frame)
+
+    def contains(self, frame, item):
+        from .builtins.arithmetic import equal
+
+        if self.kind == "keys":
+            return self.mapping.contains(frame, item)
+        return ConstantValue(any(equal(frame, i, item) for i in self.unpack(frame)))
+
+    def getattr(self, frame, name):
+        from .user_object import attribute_of_builtin
+
+        return attribute_of_builtin(frame, self, name)
+
+    def call_method(self, frame, name, args, kwargs):
+        from .builtins.arithmetic import call_dunder
+        from .sets import SetValue, METHODS as SET_METHODS
+
+        if self.kind != "values" and name in SET_METHODS:
+            return SET_METHODS[name](frame, SetValue(frame, self.unpack(frame)), *args, **kwargs)
+        return call_dunder(frame, self, name, args, kwargs)
+
+    def as_set(self, frame):
+        """The set with the same members."""
+        from .sets import SetValue
+
+        return SetValue(frame, self.unpack(frame))
+
+    def binary(self, frame, op, other, reverse=False):
+        return self.as_set(frame).binary(frame, op, other, reverse)
+
+    def compare(self, frame, op, other):
+        return self.as_set(frame).compare(frame, op, other)
+
+    def reload(self, emit):
+        return f"{emit.load(self.mapping)}.{self.kind}()"

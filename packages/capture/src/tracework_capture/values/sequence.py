@@ -1,0 +1,603 @@
+"""Sequences: list, tuple, namedtuple, torch.Size, deque, range, slice.
+
+Items of an existing sequence are wrapped when they are first read (`Pending` until then), so only what is looked at is guarded.
+"""
+
+from __future__ import annotations
+
+import collections
+import operator
+
+import torch
+
+from ..sources import Item
+from .constant import ConstantValue, NotPlain, fold_literal, force_plain, literal, plain
+from .value import EXISTING, NEW, Value
+
+
+class Pending:
+    """An item of an existing container that nobody has read yet."""
+
+    __slots__ = ("obj", "source")
+
+    def __init__(self, obj, source):
+        self.obj = obj
+        self.source = source
+
+
+def pending_items(obj, source):
+    """The items of an existing sequence, unread."""
+    return [Pending(item, Item(source, index)) for index, item in enumerate(obj)]
+
+
+class SequenceValue(Value):
+    """What list, tuple and deque share."""
+
+    def __init__(self, items, source=None, cls=list):
+        super().__init__(source)
+        self.items = list(items)
+        self.cls = cls
+        self.mutability = NEW if source is None else EXISTING
+
+    def python_type(self):
+        return self.cls
+
+    def describe(self):
+        return f"{self.cls.__name__} of {len(self.items)}" + (f" from {self.source}" if self.source is not None else "")
+
+    def item(self, frame, index):
+        """The item at a plain, valid index."""
+        found = self.items[index]
+        if type(found) is Pending:
+            found = self.items[index] = frame.wrap(found.obj, found.source)
+        return found
+
+    def all_items(self, frame):
+        """All items as values."""
+        return [self.item(frame, i) for i in range(len(self.items))]
+
+    def unpack(self, frame):
+        return self.all_items(frame)
+
+    def as_plain(self):
+        if any(type(i) is Pending for i in self.items):
+            raise NotPlain(self)
+        return self.make(plain(i) for i in self.items)
+
+    def make(self, items):
+        """A plain object of this type."""
+        return self.cls(items)
+
+    def truth(self, frame):
+        return bool(self.items)
+
+    def length(self, frame):
+        return ConstantValue(len(self.items))
+
+    def iterate(self, frame):
+        from .generator import LiveSequenceIterator
+
+        return LiveSequenceIterator(self)
+
+    def contains(self, frame, item):
+        from .builtins.arithmetic import equal
+
+        return ConstantValue(any(equal(frame, i, item) for i in self.all_items(frame)))
+
+    def getitem(self, frame, key):
+        index = sequence_index(frame, key)
+        if isinstance(index, slice):
+            self.touch_slice(frame, index)
+            return self.sliced(self.items[index])
+        if not -len(self.items) <= index < len(self.items):
+            return frame.raise_new(IndexError, f"{self.cls.__name__} index out of range")
+        return self.item(frame, index)
+
+    def touch_slice(self, frame, index):
+        for position in range(*index.indices(len(self.items))):
+            self.item(frame, position)
+
+    def sliced(self, items):
+        return type(self)(items, cls=self.cls)
+
+    def getattr(self, frame, name):
+        from .user_object import attribute_of_builtin
+
+        return attribute_of_builtin(frame, self, name)
+
+    def call_method(self, frame, name, args, kwargs):
+        handler = METHODS.get((type(self).kind, name)) or METHODS.get(("sequence", name))
+        if handler is not None:
+            return handler(frame, self, *args, **kwargs)
+        from .builtins.arithmetic import call_dunder
+
+        return call_dunder(frame, self, name, args, kwargs)
+
+    def binary(self, frame, op, other, reverse=False):
+        if op == "*":
+            count = force_plain(frame, other)
+            if not isinstance(count, int):
+                return None
+            return self.sliced(self.all_items(frame) * count)
+        if op == "+" and isinstance(other, SequenceValue) and other.kind == self.kind:
+            left, right = (other, self) if reverse else (self, other)
+            return self.joined(left.all_items(frame) + right.all_items(frame), left, right)
+        return None
+
+    def joined(self, items, left, right):
+        return type(self)(items, cls=left.cls)
+
+    def compare(self, frame, op, other):
+        from .builtins.arithmetic import compare_sequences
+
+        if not isinstance(other, SequenceValue) or other.kind != self.kind:
+            return None
+        return compare_sequences(frame, op, self.all_items(frame), other.all_items(frame))
+
+    def same_object(self, other):
+        return self is other
+
+    def as_graph_arg(self, frame):
+        return [i.as_graph_arg(frame) for i in self.all_items(frame)]
+
+    def loaded_items(self, emit):
+        """Expressions of all items."""
+        return [emit.source(i.source) if type(i) is Pending else emit.load(i) for i in self.items]
+
+    kind = "sequence"
+
+
+class MutableSequenceValue(SequenceValue):
+    """A list or deque; knows whether its changes so far were appends only."""
+
+    def __init__(self, items, source=None, cls=list):
+        super().__init__(items, source, cls)
+        self.kept = len(self.items)
+
+    def changed(self, frame, first):
+        """Logs a change at or after position `first`."""
+        self.kept = min(self.kept, first)
+        if self.mutability is EXISTING:
+            frame.mutations.contents(self)
+
+    def setitem(self, frame, key, value):
+        index = sequence_index(frame, key)
+        if isinstance(index, slice):
+            from .wrap import iterate_all
+
+            try:
+                self.items[index] = iterate_all(frame, value)
+            except ValueError as error:
+                return frame.raise_new(ValueError, *error.args)
+            return self.changed(frame, 0)
+        try:
+            self.items[index] = value
+        except IndexError:
+            return frame.raise_new(IndexError, f"{self.cls.__name__} assignment index out of range")
+        return self.changed(frame, index % len(self.items))
+
+    def delitem(self, frame, key):
+        index = sequence_index(frame, key)
+        try:
+            del self.items[index]
+        except IndexError:
+            return frame.raise_new(IndexError, f"{self.cls.__name__} assignment index out of range")
+        return self.changed(frame, 0)
+
+    def binary(self, frame, op, other, reverse=False):
+        if op == "+=" and not reverse:
+            METHODS["list", "extend"](frame, self, other)
+            return self
+        if op == "*=" and not reverse:
+            count = force_plain(frame, other)
+            self.items[:] = self.all_items(frame) * count
+            self.changed(frame, 0)
+            return self
+        return super().binary(frame, op, other, reverse)
+
+    def replay(self, emit):
+        """Brings the existing object to the traced state."""
+        name = emit.temp(emit.source(self.source))
+        items = self.loaded_items(emit)
+        if self.kept < len(emit_original(self)):
+            self.replay_all(emit, name, items)
+        elif items[self.kept:]:
+            emit.line(f"{name}.extend(({', '.join(items[self.kept:])},))")
+
+    two_phase = True
+
+    def fill(self, emit, name):
+        items = self.loaded_items(emit)
+        if items:
+            emit.line(f"{name}.extend(({', '.join(items)},))")
+
+
+def emit_original(value):
+    """The items that an existing sequence had when it was wrapped."""
+    return value.original
+
+
+class ListValue(MutableSequenceValue):
+    """A list."""
+
+    kind = "list"
+
+    def __init__(self, items, source=None, cls=list):
+        super().__init__(items, source, cls)
+        self.original = tuple(self.items) if source is not None else ()
+
+    def reload(self, emit):
+        return "[]"
+
+    def replay_all(self, emit, name, items):
+        emit.line(f"{name}[:] = [{', '.join(items)}]")
+
+
+class DequeValue(MutableSequenceValue):
+    """A collections.deque."""
+
+    kind = "deque"
+
+    def __init__(self, items, source=None, cls=collections.deque, maxlen=None):
+        super().__init__(items, source, cls)
+        self.maxlen = maxlen
+        self.original = tuple(self.items) if source is not None else ()
+
+    def changed(self, frame, first):
+        if self.maxlen is not None and len(self.items) > self.maxlen:
+            del self.items[: len(self.items) - self.maxlen]
+            first = 0
+        super().changed(frame, first)
+
+    def make(self, items):
+        return collections.deque(items, self.maxlen)
+
+    def sliced(self, items):
+        return DequeValue(items, maxlen=self.maxlen)
+
+    def reload(self, emit):
+        return f"{emit.const(collections.deque)}((), {self.maxlen})"
+
+    def replay_all(self, emit, name, items):
+        emit.line(f"{name}.clear()")
+        emit.line(f"{name}.extend([{', '.join(items)}])")
+
+
+class TupleValue(SequenceValue):
+    """A tuple, a namedtuple, a torch.Size, or a structure that torch functions return."""
+
+    kind = "tuple"
+
+    def __init__(self, items, source=None, cls=tuple):
+        super().__init__(items, source, cls)
+        self.mutability = None
+
+    def is_constant(self):
+        return self.cls is tuple and self.source is None and all(
+            type(i) is not Pending and i.is_constant() and i.source is None for i in self.items
+        )
+
+    def constant(self):
+        return tuple(i.constant() for i in self.items)
+
+    def same_object(self, other):
+        if self is other:
+            return True
+        if isinstance(other, TupleValue) and (self.source is None and other.source is None) and not (self.items or other.items):
+            return True
+        return False
+
+    def make(self, items):
+        if hasattr(self.cls, "_make"):
+            return self.cls._make(items)
+        return self.cls(items)
+
+    def sliced(self, items):
+        return TupleValue(items, cls=torch.Size if self.cls is torch.Size else tuple)
+
+    def joined(self, items, left, right):
+        size = left.cls is torch.Size or right.cls is torch.Size
+        return TupleValue(items, cls=torch.Size if size else tuple)
+
+    def hash_key(self, frame):
+        return tuple(i.hash_key(frame) for i in self.all_items(frame))
+
+    def getattr(self, frame, name):
+        fields = getattr(self.cls, "_fields", None) or result_fields(self.cls)
+        if name in fields:
+            return self.item(frame, fields.index(name))
+        if hasattr(self.cls, "_fields"):
+            if name in ("_fields", "_field_defaults"):
+                return literal(frame, getattr(self.cls, name))
+            from .user_object import bind_class_attribute, NO_ATTRIBUTE
+            import types as _types
+
+            static = next((c.__dict__[name] for c in self.cls.__mro__ if name in c.__dict__), NO_ATTRIBUTE)
+            if isinstance(static, (_types.FunctionType, property, classmethod, staticmethod)) and name not in ("_replace", "_asdict", "_make"):
+                return bind_class_attribute(frame, self, self.cls, name)
+        return super().getattr(frame, name)
+
+    def as_graph_arg(self, frame):
+        items = [i.as_graph_arg(frame) for i in self.all_items(frame)]
+        return self.cls._make(items) if hasattr(self.cls, "_make") else tuple(items)
+
+    def reload(self, emit):
+        items = self.loaded_items(emit)
+        display = "(" + "".join(f"{i}, " for i in items) + ")"
+        if self.cls is tuple:
+            return display
+        if hasattr(self.cls, "_make"):
+            return f"{emit.const(tuple)}.__new__({emit.const(self.cls, self.cls.__name__)}, {display})"
+        return f"{emit.const(self.cls, self.cls.__name__)}({display})"
+
+
+def result_fields(cls):
+    """Field names of a structure that torch functions return (torch.return_types.*)."""
+    if cls.__module__ != "torch.return_types":
+        return ()
+    count = cls.n_sequence_fields
+    named = [n for n in dir(cls) if type(cls.__dict__.get(n)).__name__ == "member_descriptor"]
+    order = {}
+    probe = cls(range(count))
+    for name in named:
+        order[getattr(probe, name)] = name
+    return [order.get(i, f"_{i}") for i in range(count)]
+
+
+class RangeValue(Value):
+    """A range; its bounds are plain ints (symbols were specialised when it was made) unless it ends at a symbol."""
+
+    def __init__(self, value, source=None):
+        super().__init__(source)
+        self.value = value
+
+    def python_type(self):
+        return range
+
+    def as_plain(self):
+        return self.value
+
+    def is_constant(self):
+        return True
+
+    def constant(self):
+        return self.value
+
+    def truth(self, frame):
+        return bool(self.value)
+
+    def length(self, frame):
+        return ConstantValue(len(self.value))
+
+    def hash_key(self, frame):
+        return self.value
+
+    def iterate(self, frame):
+        from .generator import PlainIterator
+
+        return PlainIterator(iter(self.value))
+
+    def contains(self, frame, item):
+        return ConstantValue(force_plain(frame, item) in self.value)
+
+    def getitem(self, frame, key):
+        return fold_literal(frame, operator.getitem, self.value, force_plain(frame, key))
+
+    def getattr(self, frame, name):
+        from .user_object import attribute_of_builtin
+
+        if name in ("start", "stop", "step"):
+            return ConstantValue(getattr(self.value, name))
+        return attribute_of_builtin(frame, self, name)
+
+    def call_method(self, frame, name, args, kwargs):
+        if name in ("index", "count"):
+            return fold_literal(frame, getattr(self.value, name), *[force_plain(frame, a) for a in args])
+        from .builtins.arithmetic import call_dunder
+
+        return call_dunder(frame, self, name, args, kwargs)
+
+    def compare(self, frame, op, other):
+        if isinstance(other, RangeValue) and op in ("==", "!="):
+            return ConstantValue((self.value == other.value) == (op == "=="))
+        return None
+
+    def reload(self, emit):
+        return f"{emit.const(range)}({self.value.start}, {self.value.stop}, {self.value.step})"
+
+
+class SliceValue(Value):
+    """A slice whose parts may be anything."""
+
+    def __init__(self, start, stop, step, source=None):
+        super().__init__(source)
+        self.parts = (start, stop, step)
+
+    def python_type(self):
+        return slice
+
+    def as_plain(self):
+        return slice(*(plain(p) for p in self.parts))
+
+    def getattr(self, frame, name):
+        if name in ("start", "stop", "step"):
+            return self.parts[("start", "stop", "step").index(name)]
+        return frame.raise_new(AttributeError, f"'slice' object has no attribute '{name}'")
+
+    def call_method(self, frame, name, args, kwargs):
+        if name == "indices":
+            parts = [force_plain(frame, p) for p in self.parts]
+            return fold_literal(frame, slice(*parts).indices, force_plain(frame, args[0]))
+        return super().call_method(frame, name, args, kwargs)
+
+    def as_graph_arg(self, frame):
+        return slice(*(p.as_graph_arg(frame) for p in self.parts))
+
+    def reload(self, emit):
+        return f"{emit.const(slice)}({', '.join(emit.load(p) for p in self.parts)})"
+
+
+def sequence_index(frame, key):
+    """A plain int or slice from a key value."""
+    if isinstance(key, SliceValue):
+        return slice(*(force_plain(frame, p) for p in key.parts))
+    index = force_plain(frame, key)
+    if hasattr(type(index), "__index__"):
+        return operator.index(index)
+    return frame.raise_new(TypeError, f"indices must be integers or slices, not {type(index).__name__}")
+
+
+# --- methods: (kind, name) -> handler(frame, self, *args, **kwargs) ---------------------------------------------------
+
+METHODS = {}
+
+
+def method(*keys):
+    """Adds rows to METHODS."""
+
+    def add(handler):
+        for key in keys:
+            METHODS[key] = handler
+        return handler
+
+    return add
+
+
+NONE = ConstantValue(None)
+
+
+@method(("list", "append"), ("deque", "append"))
+def append(frame, self, item):
+    self.items.append(item)
+    self.changed(frame, len(self.items) - 1)
+    return NONE
+
+
+@method(("list", "extend"), ("deque", "extend"))
+def extend(frame, self, items):
+    from .wrap import iterate_all
+
+    before = len(self.items)
+    self.items.extend(iterate_all(frame, items))
+    self.changed(frame, before)
+    return NONE
+
+
+@method(("deque", "appendleft"))
+def appendleft(frame, self, item):
+    self.items.insert(0, item)
+    if self.maxlen is not None and len(self.items) > self.maxlen:
+        del self.items[self.maxlen:]
+    self.changed(frame, 0)
+    return NONE
+
+
+@method(("deque", "popleft"))
+def popleft(frame, self):
+    return pop(frame, self, ConstantValue(0))
+
+
+@method(("list", "insert"), ("deque", "insert"))
+def insert(frame, self, index, item):
+    self.items.insert(sequence_index(frame, index), item)
+    self.changed(frame, 0)
+    return NONE
+
+
+@method(("list", "pop"), ("deque", "pop"))
+def pop(frame, self, index=ConstantValue(-1)):
+    if not self.items:
+        return frame.raise_new(IndexError, f"pop from empty {self.cls.__name__}" if self.kind == "list" else "pop from an empty deque")
+    position = sequence_index(frame, index)
+    if not -len(self.items) <= position < len(self.items):
+        return frame.raise_new(IndexError, "pop index out of range")
+    item = self.item(frame, position)
+    del self.items[position]
+    self.changed(frame, 0)
+    return item
+
+
+@method(("list", "remove"), ("deque", "remove"))
+def remove(frame, self, item):
+    from .builtins.arithmetic import equal
+
+    for position, found in enumerate(self.all_items(frame)):
+        if equal(frame, found, item):
+            del self.items[position]
+            self.changed(frame, 0)
+            return NONE
+    return frame.raise_new(ValueError, "list.remove(x): x not in list")
+
+
+@method(("list", "clear"), ("deque", "clear"))
+def clear(frame, self):
+    self.items.clear()
+    self.changed(frame, 0)
+    return NONE
+
+
+@method(("list", "reverse"), ("deque", "reverse"))
+def reverse(frame, self):
+    self.items.reverse()
+    self.changed(frame, 0)
+    return NONE
+
+
+@method(("list", "copy"), ("list", "__copy__"), ("deque", "copy"), ("deque", "__copy__"))
+def copy(frame, self):
+    return self.sliced(self.all_items(frame))
+
+
+@method(("list", "sort"))
+def sort(frame, self, key=None, reverse=None):
+    from .builtins.iteration import sort_values
+
+    self.items[:] = sort_values(frame, self.all_items(frame), key, reverse)
+    self.changed(frame, 0)
+    return NONE
+
+
+@method(("sequence", "index"))
+def index(frame, self, item, *bounds):
+    from .builtins.arithmetic import equal
+
+    items = self.all_items(frame)
+    limits = slice(*(force_plain(frame, b) for b in bounds)) if len(bounds) == 2 else slice(
+        force_plain(frame, bounds[0]) if bounds else None, None)
+    for position in range(*limits.indices(len(items))):
+        if equal(frame, items[position], item):
+            return ConstantValue(position)
+    return frame.raise_new(ValueError, "tuple.index(x): x not in tuple")
+
+
+@method(("sequence", "count"))
+def count(frame, self, item):
+    from .builtins.arithmetic import equal
+
+    return ConstantValue(sum(equal(frame, i, item) for i in self.all_items(frame)))
+
+
+@method(("tuple", "numel"))
+def numel(frame, self):
+    from .builtins.arithmetic import binary
+
+    total = ConstantValue(1)
+    for item in self.all_items(frame):
+        total = binary(frame, "*", total, item)
+    return total
+
+
+@method(("tuple", "_replace"))
+def replace(frame, self, **fields):
+    items = [fields.get(n, i) for n, i in zip(self.cls._fields, self.all_items(frame))]
+    return TupleValue(items, cls=self.cls)
+
+
+@method(("tuple", "_asdict"))
+def asdict(frame, self):
+    from .mapping import DictValue
+
+    made = DictValue()
+    for name, item in zip(self.cls._fields, self.all_items(frame)):
+        made.store(frame, ConstantValue(name), item)
+    return made
