@@ -1,0 +1,74 @@
+"""MutationLog: what the traced program did to objects that exist outside it, and the statements that do it again.
+
+An entry has a key and a `write(emit)`; a second entry with the same key replaces the first and goes to the end. Contents of
+containers and attributes are written in their final state, calls (a print, a log line) one by one. So the order of entries is
+the program's order of last writes, and every entry sees the same final objects.
+"""
+
+from __future__ import annotations
+
+__all__ = ["MutationLog"]
+
+
+class MutationLog:
+    """The side effects of one capture."""
+
+    def __init__(self):
+        self.entries = {}
+        self.keep = []
+        self.calls = 0
+
+    def __len__(self):
+        return len(self.entries)
+
+    def effect(self, key, write):
+        """Adds an entry; `write(emit)` emits its statements."""
+        self.entries.pop(key, None)
+        self.entries[key] = write
+
+    def contents(self, value):
+        """The contents of an existing container changed; the value knows how to replay them."""
+        self.keep.append(value)
+        self.entries.setdefault(("contents", id(value)), value.replay)
+
+    def attribute(self, target, name, value):
+        """target.name = value on an existing object, or its deletion when value is None."""
+        self.keep.append(target)
+
+        def write(emit):
+            owner = emit.load(target)
+            if value is None:
+                emit.line(f"{emit.const(object)}.__delattr__({owner}, {name!r})")
+            else:
+                write_attribute(emit, target, owner, name, value)
+
+        self.effect(("attribute", id(target), name), write)
+
+    def item(self, source, key, value):
+        """An item of an existing dict (a module's buffers, say) that is reached by source."""
+
+        def write(emit):
+            emit.line(f"{emit.source(source)}[{emit.literal(key)}] = {emit.load(value)}")
+
+        self.effect(("item", source, key), write)
+
+    def call(self, function, args, kwargs=None):
+        """A call to be made after the graph: function is a Python object, args are Values."""
+        self.calls += 1
+        self.keep.append((function, args, kwargs))
+
+        def write(emit):
+            parts = [emit.load(a) for a in args] + [f"{k}={emit.load(v)}" for k, v in (kwargs or {}).items()]
+            emit.line(f"{emit.const(function)}({', '.join(parts)})")
+
+        self.effect(("call", self.calls), write)
+
+    def replay(self, emit):
+        """Emits all entries."""
+        for write in list(self.entries.values()):
+            write(emit)
+
+
+def write_attribute(emit, target, owner, name, value):
+    """Stores past __setattr__: what a user-defined __setattr__ does was traced already."""
+    emit.line(f"{emit.const(object)}.__setattr__({owner}, {name!r}, {emit.load(value)})")

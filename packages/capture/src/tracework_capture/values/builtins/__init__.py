@@ -1,0 +1,14 @@
+"""BUILTINS: callable -> handler(frame, args, kwargs); assembled from the files of this folder."""
+
+BUILTINS = {}
+
+
+def fill():
+    """Fills the table; called once by values.wrap, after the modules that need each other are loaded."""
+    from . import arithmetic, attributes, containers, iteration
+
+    for rows in (arithmetic.ROWS, attributes.ROWS, containers.ROWS, iteration.ROWS):
+        for fn, handler in rows.items():
+            if fn in BUILTINS:
+                raise RuntimeError(f"BUILTINS has two rows for {fn!r}: see {handler.__module__}")
+            BUILTINS[fn] = handler

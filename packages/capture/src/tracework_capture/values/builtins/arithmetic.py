@@ -1,0 +1,331 @@
+"""Operators: the protocol of binary, comparison and unary operators between values, and the functions that are operators by
+another name (operator.*, math.*, abs, round, min, max, sum, pow, divmod)."""
+
+from __future__ import annotations
+
+import builtins
+import math
+import operator
+
+from ..constant import ConstantValue, NotPlain, fold, fold_literal, force_plain, plain
+from ..value import Value
+
+REFLECTED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+SPECIAL = {
+    "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow", "@": "matmul",
+    "<<": "lshift", ">>": "rshift", "&": "and", "^": "xor", "|": "or",
+}
+"""Operator symbol -> stem of its special method."""
+COMPARE_SPECIAL = {"==": "__eq__", "!=": "__ne__", "<": "__lt__", "<=": "__le__", ">": "__gt__", ">=": "__ge__"}
+UNARY_SPECIAL = {"-": "__neg__", "+": "__pos__", "~": "__invert__"}
+BY_METHOD = {f"__{stem}__": symbol for symbol, stem in SPECIAL.items()}
+BY_REFLECTED_METHOD = {f"__r{stem}__": symbol for symbol, stem in SPECIAL.items()}
+BY_INPLACE_METHOD = {f"__i{stem}__": symbol + "=" for symbol, stem in SPECIAL.items()}
+BY_COMPARE_METHOD = {name: symbol for symbol, name in COMPARE_SPECIAL.items()}
+BY_UNARY_METHOD = {name: symbol for symbol, name in UNARY_SPECIAL.items()}
+
+
+def binary(frame, op, left, right):
+    """left op right, by Python's protocol. op may end in `=` for the in-place form."""
+    symbol = op[:-1] if op.endswith("=") else op
+    if op != symbol:
+        found = left.binary(frame, op, right)
+        if found is not None:
+            return found
+    left_type, right_type = left.python_type(), right.python_type()
+    right_first = right_type is not left_type and issubclass(right_type, left_type)
+    order = [(right, left, True), (left, right, False)] if right_first else [(left, right, False), (right, left, True)]
+    for value, other, reverse in order:
+        found = value.binary(frame, symbol, other, reverse)
+        if found is not None:
+            return found
+    return frame.raise_new(
+        TypeError, f"unsupported operand type(s) for {op}: '{left_type.__name__}' and '{right_type.__name__}'")
+
+
+def compare(frame, op, left, right):
+    """left op right for the six comparisons."""
+    found = left.compare(frame, op, right)
+    if found is None:
+        found = right.compare(frame, REFLECTED[op], left)
+    if found is not None:
+        return found
+    if op in ("==", "!="):
+        return ConstantValue(same(frame, left, right) == (op == "=="))
+    return frame.raise_new(
+        TypeError,
+        f"'{op}' not supported between instances of '{left.python_type().__name__}' and '{right.python_type().__name__}'")
+
+
+def same(frame, left, right):
+    """left is right"""
+    answer = left.same_object(right)
+    if answer is None:
+        return frame.break_graph("operation_unknown", f"identity of {left.describe()} and {right.describe()}")
+    return answer
+
+
+def equal(frame, left, right):
+    """Identity or equality, as containers ask it."""
+    if left is right or left.same_object(right):
+        return True
+    return compare(frame, "==", left, right).truth(frame)
+
+
+def compare_sequences(frame, op, left, right):
+    """Lexicographic comparison of two lists of values."""
+    if op in ("==", "!="):
+        same_items = len(left) == len(right) and all(equal(frame, a, b) for a, b in zip(left, right))
+        return ConstantValue(same_items == (op == "=="))
+    for a, b in zip(left, right):
+        if not equal(frame, a, b):
+            return compare(frame, op, a, b)
+    return fold_literal(frame, {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}[op], len(left), len(right))
+
+
+# --- special methods called by name ----------------------------------------------------------------------------------
+
+NOT_IMPLEMENTED = ConstantValue(NotImplemented)
+NONE = ConstantValue(None)
+
+
+def none_of(result):
+    return NONE
+
+
+def call_dunder(frame, self, name, args, kwargs):
+    """self.__name__(*args) for values of built-in types, through the operation it stands for."""
+    for table, reverse in ((BY_METHOD, False), (BY_REFLECTED_METHOD, True), (BY_INPLACE_METHOD, False)):
+        if name in table:
+            found = self.binary(frame, table[name], args[0], reverse) if reverse else self.binary(frame, table[name], args[0])
+            return NOT_IMPLEMENTED if found is None else found
+    if name in BY_COMPARE_METHOD:
+        found = self.compare(frame, BY_COMPARE_METHOD[name], args[0])
+        return NOT_IMPLEMENTED if found is None else found
+    if name in BY_UNARY_METHOD:
+        return self.unary(frame, BY_UNARY_METHOD[name])
+    handler = DUNDERS.get(name)
+    if handler is None:
+        return frame.break_graph("call_unknown", f"{self.python_type().__name__}.{name}")
+    return handler(frame, self, *args)
+
+
+DUNDERS = {
+    "__len__": lambda frame, self: self.length(frame),
+    "__getitem__": lambda frame, self, key: self.getitem(frame, key),
+    "__setitem__": lambda frame, self, key, value: none_of(self.setitem(frame, key, value)),
+    "__delitem__": lambda frame, self, key: none_of(self.delitem(frame, key)),
+    "__contains__": lambda frame, self, item: self.contains(frame, item),
+    "__iter__": lambda frame, self: self.iterate(frame),
+    "__bool__": lambda frame, self: ConstantValue(self.truth(frame)),
+    "__next__": lambda frame, self: next_or_stop(frame, self),
+    "__init__": lambda frame, self, *args: NONE,
+    "__hash__": lambda frame, self: frame.break_graph("call_unknown", "hash of a container"),
+    "__repr__": lambda frame, self: text_of(frame, self, repr),
+    "__str__": lambda frame, self: text_of(frame, self, str),
+    "__reversed__": lambda frame, self: reversed_value(frame, self),
+    "__class__": lambda frame, self: frame.break_graph("call_unknown", "__class__"),
+    "__getattribute__": lambda frame, self, name: self.getattr(frame, force_plain(frame, name)),
+    "__setattr__": lambda frame, self, name, value: none_of(self.setattr(frame, force_plain(frame, name), value)),
+}
+
+
+def reversed_value(frame, self):
+    from .iteration import reversed_
+
+    return reversed_(frame, [self], {})
+
+
+def next_or_stop(frame, iterator):
+    """next(iterator) with StopIteration."""
+    item = iterator.next_value(frame)
+    return frame.raise_new(StopIteration) if item is None else item
+
+
+def text_of(frame, value, fn):
+    """str(value) or repr(value)."""
+    try:
+        return ConstantValue(fn(plain(value)))
+    except NotPlain:
+        pass
+    return fold(frame, fn, [value])
+
+
+# --- functions -------------------------------------------------------------------------------------------------------
+
+
+def numbers(frame, args):
+    """True when some argument is not a constant, so the value protocol must decide."""
+    return any(not a.is_constant() for a in args)
+
+
+def operator_row(symbol):
+    """A handler for operator.add and its like."""
+    return lambda frame, args, kwargs: binary(frame, symbol, args[0], args[1])
+
+
+def inplace_row(symbol):
+    return lambda frame, args, kwargs: binary(frame, symbol + "=", args[0], args[1])
+
+
+def compare_row(symbol):
+    return lambda frame, args, kwargs: compare(frame, symbol, args[0], args[1])
+
+
+def abs_(frame, args, kwargs):
+    return special_or_fold(frame, abs, "__abs__", args, kwargs)
+
+
+def special_or_fold(frame, fn, name, args, kwargs):
+    """fn on constants; else the special method of the first argument."""
+    if not numbers(frame, args):
+        return fold(frame, fn, args, kwargs)
+    from ..symint import SymNumber
+
+    if isinstance(args[0], SymNumber):
+        return args[0].special(frame, fn, name, args[1:])
+    return args[0].call_method(frame, name, list(args[1:]), kwargs)
+
+
+def round_(frame, args, kwargs):
+    return special_or_fold(frame, round, "__round__", args, kwargs)
+
+
+def extremum(op, fn):
+    """min or max."""
+
+    def handler(frame, args, kwargs):
+        from ..wrap import iterate_all
+
+        kwargs = dict(kwargs)
+        key, default = kwargs.pop("key", None), kwargs.pop("default", None)
+        items = iterate_all(frame, args[0]) if len(args) == 1 else list(args)
+        if not items:
+            return default if default is not None else frame.raise_new(ValueError, f"{fn.__name__}() arg is an empty sequence")
+        from ..symint import SymNumber, extremum_of_sizes
+
+        if key is None and any(isinstance(i, SymNumber) for i in items):
+            found = extremum_of_sizes(frame, fn, items)
+            if found is not None:
+                return found
+        best, best_key = items[0], None
+        use_key = key is not None and not (key.is_constant() and key.constant() is None)
+        best_key = key.call(frame, [best], {}) if use_key else best
+        for item in items[1:]:
+            item_key = key.call(frame, [item], {}) if use_key else item
+            if compare(frame, op, item_key, best_key).truth(frame):
+                best, best_key = item, item_key
+        return best
+
+    return handler
+
+
+def sum_(frame, args, kwargs):
+    from ..wrap import iterate_all
+
+    total = args[1] if len(args) > 1 else kwargs.get("start", ConstantValue(0))
+    for item in iterate_all(frame, args[0]):
+        total = binary(frame, "+", total, item)
+    return total
+
+
+def pow_(frame, args, kwargs):
+    if len(args) == 2 and not kwargs and numbers(frame, args):
+        return binary(frame, "**", args[0], args[1])
+    return fold(frame, pow, args, kwargs)
+
+
+def divmod_(frame, args, kwargs):
+    from ..sequence import TupleValue
+
+    return TupleValue([binary(frame, "//", *args), binary(frame, "%", *args)])
+
+
+def not_(frame, args, kwargs):
+    return ConstantValue(not args[0].truth(frame))
+
+
+def prod(frame, args, kwargs):
+    from ..wrap import iterate_all
+
+    total = kwargs.get("start", ConstantValue(1))
+    for item in iterate_all(frame, args[0]):
+        total = binary(frame, "*", total, item)
+    return total
+
+
+def math_row(fn):
+    """math.fn: on a tensor it reads data; on a size the size is specialised (sqrt of a symbol becomes a guard on it)."""
+
+    def handler(frame, args, kwargs):
+        from ..tensor import TensorValue
+
+        if any(isinstance(a, TensorValue) for a in args):
+            return frame.break_graph("tensor_to_python", f"math.{fn.__name__} of a tensor")
+        if fn in (math.ceil, math.floor, math.trunc):
+            return special_or_fold(frame, fn, f"__{fn.__name__}__", args, kwargs)
+        return fold(frame, fn, args, kwargs)
+
+    return handler
+
+
+def itemgetter_row(frame, args, kwargs):
+    from ..generator import PartialBuiltin
+
+    keys = list(args)
+
+    def get(frame, inner, _):
+        from ..sequence import TupleValue
+
+        found = [inner[0].getitem(frame, k) for k in keys]
+        return found[0] if len(keys) == 1 else TupleValue(found)
+
+    return PartialBuiltin(operator.itemgetter, get)
+
+
+def attrgetter_row(frame, args, kwargs):
+    from ..generator import PartialBuiltin
+
+    names = [force_plain(frame, a) for a in args]
+
+    def get(frame, inner, _):
+        from ..sequence import TupleValue
+
+        found = []
+        for name in names:
+            value = inner[0]
+            for part in name.split("."):
+                value = value.getattr(frame, part)
+            found.append(value)
+        return found[0] if len(names) == 1 else TupleValue(found)
+
+    return PartialBuiltin(operator.attrgetter, get)
+
+
+ROWS = {
+    abs: abs_, round: round_, min: extremum("<", min), max: extremum(">", max), sum: sum_, pow: pow_, divmod: divmod_,
+    operator.not_: not_, operator.truth: lambda frame, args, kwargs: ConstantValue(args[0].truth(frame)),
+    operator.is_: lambda frame, args, kwargs: ConstantValue(same(frame, *args)),
+    operator.is_not: lambda frame, args, kwargs: ConstantValue(not same(frame, *args)),
+    operator.contains: lambda frame, args, kwargs: args[0].contains(frame, args[1]),
+    operator.getitem: lambda frame, args, kwargs: args[0].getitem(frame, args[1]),
+    operator.setitem: lambda frame, args, kwargs: none_of(args[0].setitem(frame, args[1], args[2])),
+    operator.delitem: lambda frame, args, kwargs: none_of(args[0].delitem(frame, args[1])),
+    operator.neg: lambda frame, args, kwargs: args[0].unary(frame, "-"),
+    operator.pos: lambda frame, args, kwargs: args[0].unary(frame, "+"),
+    operator.invert: lambda frame, args, kwargs: args[0].unary(frame, "~"),
+    operator.index: lambda frame, args, kwargs: args[0] if not args[0].is_constant() else fold(frame, operator.index, args),
+    operator.abs: abs_,
+    operator.length_hint: lambda frame, args, kwargs: args[0].length(frame),
+    operator.itemgetter: itemgetter_row, operator.attrgetter: attrgetter_row,
+    math.prod: prod,
+}
+for _symbol, _stem in SPECIAL.items():
+    ROWS[getattr(operator, {"and": "and_", "or": "or_"}.get(_stem, _stem))] = operator_row(_symbol)
+    ROWS[getattr(operator, "i" + _stem)] = inplace_row(_symbol)
+for _symbol, _name in COMPARE_SPECIAL.items():
+    ROWS[getattr(operator, _name.strip("_"))] = compare_row(_symbol)
+for _name in dir(math):
+    _fn = getattr(math, _name)
+    if builtins.callable(_fn) and _fn not in ROWS and not _name.startswith("_"):
+        ROWS[_fn] = math_row(_fn)

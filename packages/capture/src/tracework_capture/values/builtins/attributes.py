@@ -1,0 +1,261 @@
+"""getattr and its family, isinstance, type, id, callable, hash, vars, super, print, inspect and dataclasses queries, copies."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import inspect
+import sys
+import types
+import typing
+import warnings
+
+from ..constant import ConstantValue, NotPlain, fold, force_plain, literal, plain
+from ..sequence import NONE, SequenceValue, TupleValue
+from ..user_class import ClassValue, class_value, super_, type_call
+from ..value import SymbolicRaise
+
+
+def classes_of(frame, value):
+    """The Python object to hand to isinstance: a class, a union, or nested tuples of them."""
+    if isinstance(value, TupleValue):
+        return tuple(classes_of(frame, v) for v in value.all_items(frame))
+    try:
+        return value.real()
+    except LookupError:
+        return force_plain(frame, value)
+
+
+def isinstance_(frame, args, kwargs):
+    value, classes = args[0], classes_of(frame, args[1])
+    try:
+        return ConstantValue(is_instance(value, classes))
+    except TypeError as error:
+        return frame.raise_new(TypeError, *error.args)
+
+
+def is_instance(value, classes):
+    """isinstance by type; metaclass hooks of torch's tensor classes are answered by their own rule."""
+    import torch
+
+    from ..tensor import TensorValue
+
+    if isinstance(classes, tuple):
+        return any(is_instance(value, c) for c in classes)
+    if isinstance(classes, types.UnionType):
+        return any(is_instance(value, c) for c in typing.get_args(classes))
+    if isinstance(value, TensorValue):
+        if classes is torch.nn.Parameter or isinstance(classes, type) and issubclass(classes, torch.nn.Parameter):
+            return value.obj is not None and isinstance(value.obj, classes)
+        if type(classes) is torch._C._TensorMeta and classes.__module__ == "torch" and classes is not torch.Tensor:
+            return value.example.type() == f"torch.{classes.__name__}"
+    obj = getattr(value, "obj", None)
+    if obj is not None and not value.is_constant():
+        return isinstance(obj, classes)
+    kind = value.python_type()
+    if value.is_constant():
+        return isinstance(value.constant(), classes)
+    return issubclass(kind, classes)
+
+
+def issubclass_(frame, args, kwargs):
+    return ConstantValue(issubclass(args[0].real(), classes_of(frame, args[1])))
+
+
+def getattr_(frame, args, kwargs):
+    name = force_plain(frame, args[1])
+    if len(args) < 3:
+        return args[0].getattr(frame, name)
+    try:
+        return args[0].getattr(frame, name)
+    except SymbolicRaise as raised:
+        if issubclass(raised.value.python_type(), AttributeError):
+            return args[2]
+        raise
+
+
+def hasattr_(frame, args, kwargs):
+    try:
+        args[0].getattr(frame, force_plain(frame, args[1]))
+    except SymbolicRaise as raised:
+        if issubclass(raised.value.python_type(), AttributeError):
+            return ConstantValue(False)
+        raise
+    return ConstantValue(True)
+
+
+def setattr_(frame, args, kwargs):
+    args[0].setattr(frame, force_plain(frame, args[1]), args[2])
+    return NONE
+
+
+def delattr_(frame, args, kwargs):
+    args[0].delattr(frame, force_plain(frame, args[1]))
+    return NONE
+
+
+def type_(frame, args, kwargs):
+    if len(args) != 1:
+        return frame.break_graph("class_building", "type(name, bases, namespace)")
+    return class_value(frame, args[0].python_type())
+
+
+def id_(frame, args, kwargs):
+    return frame.break_graph("builtin_unsupported", "id()")
+
+
+def callable_(frame, args, kwargs):
+    value = args[0]
+    if isinstance(value, ClassValue):
+        return ConstantValue(True)
+    kind = value.python_type()
+    return ConstantValue(hasattr(kind, "__call__"))
+
+
+def hash_(frame, args, kwargs):
+    try:
+        return ConstantValue(hash(plain(args[0])))
+    except NotPlain:
+        return frame.break_graph("builtin_unsupported", "hash() of an object")
+
+
+def vars_(frame, args, kwargs):
+    return args[0].getattr(frame, "__dict__")
+
+
+def dir_(frame, args, kwargs):
+    return fold(frame, dir, [args[0]]) if args and args[0].is_constant() else frame.break_graph("builtin_unsupported", "dir()")
+
+
+def print_(frame, args, kwargs):
+    """The text is made now and printed after the graph, unless a tensor is shown."""
+    texts = [text(frame, a) for a in args]
+    options = {k: v for k, v in kwargs.items()}
+    frame.mutations.call(print, texts, options)
+    return NONE
+
+
+def text(frame, value):
+    """str(value) as a value; breaks for what is not known."""
+    from ..exception import ExceptionValue
+
+    if isinstance(value, ExceptionValue):
+        return value.as_text(frame, str)
+    try:
+        return ConstantValue(str(plain(value)))
+    except NotPlain:
+        return frame.break_graph("print", f"text of {value.describe()}")
+
+
+def warn_(frame, args, kwargs):
+    frame.mutations.call(warnings.warn, [text(frame, args[0]) if args[0].is_constant() else args[0], *args[1:]], kwargs)
+    return NONE
+
+
+def is_dataclass(frame, args, kwargs):
+    cls = args[0].cls if isinstance(args[0], ClassValue) else args[0].python_type()
+    return ConstantValue(hasattr(cls, "__dataclass_fields__"))
+
+
+def fields(frame, args, kwargs):
+    cls = args[0].cls if isinstance(args[0], ClassValue) else args[0].python_type()
+    try:
+        found = dataclasses.fields(cls)
+    except TypeError as error:
+        return frame.raise_new(TypeError, *error.args)
+    return TupleValue([literal(frame, f) for f in found])
+
+
+def replace(frame, args, kwargs):
+    value = args[0]
+    changes = dict(kwargs)
+    for field in dataclasses.fields(value.python_type()):
+        if field.init and field.name not in changes:
+            changes[field.name] = value.getattr(frame, field.name)
+    return class_value(frame, value.python_type()).call(frame, [], changes)
+
+
+def signature(frame, args, kwargs):
+    try:
+        return literal(frame, inspect.signature(args[0].real()))
+    except LookupError:
+        return frame.break_graph("builtin_unsupported", "inspect.signature of a new function")
+
+
+def copy_(frame, args, kwargs):
+    value = args[0]
+    if value.is_constant() or isinstance(value, (TupleValue, ClassValue)):
+        return value
+    from ..mapping import DictValue
+    from ..sets import SetValue
+
+    if isinstance(value, (SequenceValue, DictValue, SetValue)):
+        return value.call_method(frame, "copy", [], {})
+    return copy_object(frame, value, lambda v: v)
+
+
+def copy_object(frame, value, copy_field):
+    """A new instance with the same fields."""
+    from ..user_object import InstanceDictValue, ObjectValue
+
+    kind = type(value)
+    own_way = any(hasattr(value.cls, n) for n in ("__copy__", "__deepcopy__", "__getnewargs__", "__slots__"))
+    if kind is not ObjectValue or value.part is not None or own_way or value.cls.__reduce_ex__ is not object.__reduce_ex__:
+        return frame.break_graph("builtin_unsupported", f"copy of {value.describe()}")
+    made = ObjectValue(value.cls)
+    for key, found in InstanceDictValue(value).snapshot(frame).all_items(frame):
+        made.set_field(frame, key.constant(), copy_field(found))
+    return made
+
+
+def deepcopy_(frame, args, kwargs):
+    return deep(frame, args[0])
+
+
+def deep(frame, value):
+    """copy.deepcopy of simple structures."""
+    from ..function import FunctionValue
+    from ..mapping import DictValue, dict_of
+    from ..tensor import TensorValue
+
+    if value.is_constant() or isinstance(value, (ClassValue, FunctionValue)):
+        return value
+    if isinstance(value, TensorValue):
+        return frame.break_graph("builtin_unsupported", "copy.deepcopy of a tensor")
+    if isinstance(value, SequenceValue):
+        return value.sliced([deep(frame, i) for i in value.all_items(frame)])
+    if isinstance(value, DictValue) and value.cls is dict:
+        return dict_of(frame, [(k, deep(frame, v)) for k, v in value.all_items(frame)])
+    return copy_object(frame, value, lambda v: deep(frame, v))
+
+
+def object_new(frame, args, kwargs):
+    from ..user_class import new_object
+
+    return new_object(frame, args, kwargs)
+
+
+def object_class(frame, args, kwargs):
+    from ..user_object import ObjectValue
+
+    return ObjectValue(object)
+
+
+def globals_(frame, args, kwargs):
+    return frame.break_graph("builtin_unsupported", "globals() or locals()")
+
+
+def cast(frame, args, kwargs):
+    return args[1]
+
+
+ROWS = {
+    isinstance: isinstance_, issubclass: issubclass_, getattr: getattr_, hasattr: hasattr_, setattr: setattr_, delattr: delattr_,
+    type: type_, id: id_, callable: callable_, hash: hash_, vars: vars_, dir: dir_, super: super_, print: print_, warnings.warn: warn_,
+    dataclasses.is_dataclass: is_dataclass, dataclasses.fields: fields, dataclasses.replace: replace, inspect.signature: signature,
+    copy.copy: copy_, copy.deepcopy: deepcopy_, object: object_class, object.__new__: object_new, globals: globals_, locals: globals_,
+    typing.cast: cast, type.__call__: lambda frame, args, kwargs: type_call(frame, args[0], list(args[1:]), kwargs),
+    inspect.isclass: lambda frame, args, kwargs: ConstantValue(isinstance(args[0], ClassValue)),
+    sys.getrecursionlimit: lambda frame, args, kwargs: fold(frame, sys.getrecursionlimit, []),
+    **{c.__new__: object_new for c in (tuple, list, dict, set, frozenset)},
+}

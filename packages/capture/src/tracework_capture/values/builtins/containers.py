@@ -1,0 +1,241 @@
+"""len, the constructors of containers and numbers, str, repr, format, range, slice, functools.partial."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import types
+
+from ..constant import ConstantValue, NotPlain, fold, force_plain, plain
+from ..generator import PartialBuiltin
+from ..mapping import METHODS as DICT_METHODS
+from ..mapping import DictValue
+from ..sequence import DequeValue, ListValue, RangeValue, SliceValue, TupleValue
+from ..sets import SetValue
+from ..symint import SymNumber
+from ..tensor import TensorValue
+from ..value import Value
+from ..wrap import iterate_all
+from .attributes import text
+
+NONE = ConstantValue(None)
+
+
+def len_(frame, args, kwargs):
+    return args[0].length(frame)
+
+
+def list_(frame, args, kwargs):
+    return ListValue(iterate_all(frame, args[0]) if args else [])
+
+
+def tuple_(frame, args, kwargs):
+    if args and type(args[0]) is TupleValue and args[0].cls is tuple:
+        return args[0]
+    return TupleValue(iterate_all(frame, args[0]) if args else [])
+
+
+def dict_(frame, args, kwargs):
+    made = DictValue()
+    DICT_METHODS["update"](frame, made, *args, **kwargs)
+    return made
+
+
+def ordered_dict(frame, args, kwargs):
+    made = DictValue(cls=collections.OrderedDict)
+    DICT_METHODS["update"](frame, made, *args, **kwargs)
+    return made
+
+
+def defaultdict_(frame, args, kwargs):
+    factory = None if not args or (args[0].is_constant() and args[0].constant() is None) else args[0]
+    made = DictValue(cls=collections.defaultdict, default_factory=factory)
+    DICT_METHODS["update"](frame, made, *args[1:], **kwargs)
+    return made
+
+
+def deque_(frame, args, kwargs):
+    maxlen = args[1] if len(args) > 1 else kwargs.get("maxlen", NONE)
+    limit = force_plain(frame, maxlen)
+    items = iterate_all(frame, args[0]) if args else []
+    return DequeValue(items if limit is None else items[len(items) - limit if len(items) > limit else 0:], maxlen=limit)
+
+
+def set_(frame, args, kwargs):
+    return SetValue(frame, iterate_all(frame, args[0]) if args else [])
+
+
+def frozenset_(frame, args, kwargs):
+    return SetValue(frame, iterate_all(frame, args[0]) if args else [], cls=frozenset)
+
+
+def range_(frame, args, kwargs):
+    bounds = [force_plain(frame, a) for a in args]
+    try:
+        return RangeValue(range(*bounds))
+    except (TypeError, ValueError) as error:
+        return frame.raise_new(type(error), *error.args)
+
+
+def slice_(frame, args, kwargs):
+    parts = list(args)
+    if len(parts) == 1:
+        parts = [NONE, parts[0], NONE]
+    return SliceValue(*(parts + [NONE] * (3 - len(parts))))
+
+
+def number(cls):
+    """int, float, complex."""
+
+    def handler(frame, args, kwargs):
+        if not args:
+            return ConstantValue(cls())
+        value = args[0]
+        if isinstance(value, TensorValue):
+            return frame.break_graph("tensor_to_python", f"{cls.__name__}() of a tensor")
+        if isinstance(value, SymNumber) and cls is int:
+            return value
+        name = f"__{cls.__name__}__"
+        if not value.is_constant() and not isinstance(value, SymNumber) and hasattr(value.python_type(), name):
+            return value.call_method(frame, name, [], {})
+        return fold(frame, cls, args, kwargs)
+
+    return handler
+
+
+def bool_(frame, args, kwargs):
+    return ConstantValue(args[0].truth(frame) if args else False)
+
+
+def str_(frame, args, kwargs):
+    if not args:
+        return ConstantValue("")
+    if len(args) > 1:
+        return fold(frame, str, args, kwargs)
+    return shown(frame, args[0], "__str__", str)
+
+
+def shown(frame, value, name, fn):
+    """str(value) or repr(value): constants now, user classes by their own method."""
+    from ..exception import ExceptionValue
+    from ..user_object import ObjectValue, lookup_class
+
+    if isinstance(value, ExceptionValue):
+        return value.as_text(frame, fn)
+    if isinstance(value, ObjectValue):
+        static, _ = lookup_class(value.python_type(), name)
+        if not isinstance(static, types.FunctionType):
+            static, _ = lookup_class(value.python_type(), "__repr__")
+            name = "__repr__"
+        if isinstance(static, types.FunctionType):
+            return value.call_method(frame, name, [], {})
+        if value.part is not None and lookup_class(value.python_type(), "__repr__")[0] is not object.__repr__:
+            return frame.break_graph("value_not_known", f"text of {value.describe()}")
+    try:
+        return ConstantValue(fn(plain(value)))
+    except NotPlain:
+        pass
+    if isinstance(value, (SymNumber,)):
+        return fold(frame, fn, [value])
+    try:
+        return ConstantValue(fn(value.real()))
+    except LookupError:
+        return text(frame, value)
+
+
+def repr_(frame, args, kwargs):
+    return shown(frame, args[0], "__repr__", repr)
+
+
+def format_(frame, args, kwargs):
+    spec = force_plain(frame, args[1]) if len(args) > 1 else ""
+    if spec == "":
+        return str_(frame, [args[0]], {})
+    return fold(frame, format, args)
+
+
+def folded(fn):
+    return lambda frame, args, kwargs: fold(frame, fn, args, kwargs)
+
+
+class PartialValue(Value):
+    """functools.partial."""
+
+    def __init__(self, function, args, kwargs, source=None):
+        super().__init__(source)
+        self.function = function
+        self.args = args
+        self.kwargs = kwargs
+
+    def python_type(self):
+        return functools.partial
+
+    def truth(self, frame):
+        return True
+
+    def same_object(self, other):
+        return self is other
+
+    def getattr(self, frame, name):
+        from ..mapping import dict_of
+
+        if name == "func":
+            return self.function
+        if name == "args":
+            return TupleValue(self.args)
+        if name == "keywords":
+            return dict_of(frame, self.kwargs.items())
+        if name in ("__name__", "__qualname__", "__wrapped__"):
+            return frame.raise_new(AttributeError, f"'functools.partial' object has no attribute '{name}'")
+        return super().getattr(frame, name)
+
+    def call(self, frame, args, kwargs):
+        return self.function.call(frame, [*self.args, *args], {**self.kwargs, **kwargs})
+
+    def reload(self, emit):
+        parts = [emit.load(self.function), *(emit.load(a) for a in self.args), *(f"{k}={emit.load(v)}" for k, v in self.kwargs.items())]
+        return f"{emit.const(functools.partial)}({', '.join(parts)})"
+
+
+def partial_(frame, args, kwargs):
+    function = args[0]
+    if isinstance(function, PartialValue):
+        return PartialValue(function.function, [*function.args, *args[1:]], {**function.kwargs, **kwargs})
+    return PartialValue(function, list(args[1:]), dict(kwargs))
+
+
+def wraps_(frame, args, kwargs):
+    """functools.wraps: the wrapper gets the names; what else is copied nobody sees while tracing."""
+    wrapped = args[0]
+
+    def decorate(frame, inner, _):
+        for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+            inner[0].setattr(frame, name, wrapped.getattr(frame, name))
+        inner[0].setattr(frame, "__wrapped__", wrapped)
+        return inner[0]
+
+    return PartialBuiltin(functools.partial, decorate)
+
+
+def method_type(frame, args, kwargs):
+    from ..function import BoundMethodValue
+
+    return BoundMethodValue(args[0], args[1])
+
+
+def namespace(frame, args, kwargs):
+    from ..user_object import ObjectValue
+
+    made = ObjectValue(types.SimpleNamespace)
+    for name, value in kwargs.items():
+        made.set_field(frame, name, value)
+    return made
+
+
+ROWS = {
+    len: len_, list: list_, tuple: tuple_, dict: dict_, collections.OrderedDict: ordered_dict, collections.defaultdict: defaultdict_,
+    collections.deque: deque_, set: set_, frozenset: frozenset_, range: range_, slice: slice_, int: number(int), float: number(float),
+    complex: number(complex), bool: bool_, str: str_, repr: repr_, format: format_, functools.partial: partial_,
+    functools.wraps: wraps_, types.MethodType: method_type, bytes: folded(bytes), chr: folded(chr), ord: folded(ord), hex: folded(hex),
+    bin: folded(bin), oct: folded(oct), ascii: folded(ascii), types.MappingProxyType: lambda frame, args, kwargs: args[0],
+}

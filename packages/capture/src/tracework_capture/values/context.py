@@ -1,0 +1,216 @@
+"""Context managers that torch gives: grad mode, autocast, and those that mean nothing to a graph."""
+
+from __future__ import annotations
+
+import contextlib
+
+import torch
+
+from ..sources import Const
+from .constant import ConstantValue, force_plain
+from .sequence import NONE
+from .value import Value
+
+
+class ContextValue(Value):
+    """A manager made in the traced program. `enter` and `leave` record nodes; it can also decorate a function."""
+
+    def __init__(self, cls, args, kwargs):
+        super().__init__(None)
+        self.cls = cls
+        self.args = args
+        self.kwargs = kwargs
+
+    def python_type(self):
+        return self.cls
+
+    def truth(self, frame):
+        return True
+
+    def getattr(self, frame, name):
+        from .user_object import BoundBuiltin
+
+        if name in ("__enter__", "__exit__"):
+            return BoundBuiltin(self, name)
+        return frame.break_graph("context_unknown", f"{self.cls.__name__}.{name}")
+
+    def call_method(self, frame, name, args, kwargs):
+        if name == "__enter__":
+            return self.enter(frame) or self
+        if name == "__exit__":
+            self.leave(frame)
+            return ConstantValue(False)
+        return self.getattr(frame, name).call(frame, args, kwargs)
+
+    def call(self, frame, args, kwargs):
+        """Used as a decorator: the function runs inside."""
+        from .function import FunctionValue
+
+        if len(args) == 1 and isinstance(args[0], FunctionValue):
+            return DecoratedValue(self, args[0])
+        return frame.break_graph("context_unknown", f"call of {self.cls.__name__}")
+
+    def enter(self, frame):
+        """Records what entering does."""
+
+    def leave(self, frame):
+        """Records what leaving does."""
+
+    def reload(self, emit):
+        parts = [emit.load(a) for a in self.args] + [f"{k}={emit.load(v)}" for k, v in self.kwargs.items()]
+        return f"{emit.const(self.cls)}({', '.join(parts)})"
+
+
+class DecoratedValue(Value):
+    """A function under a context manager."""
+
+    def __init__(self, manager, function):
+        super().__init__(None)
+        self.manager = manager
+        self.function = function
+
+    def python_type(self):
+        return self.function.python_type()
+
+    def call(self, frame, args, kwargs):
+        self.manager.enter(frame)
+        try:
+            return self.function.call(frame, args, kwargs)
+        finally:
+            self.manager.leave(frame)
+
+
+class GradModeContext(ContextValue):
+    """no_grad, enable_grad, set_grad_enabled(mode). `mode` is what holds inside."""
+
+    def __init__(self, cls, args, kwargs, mode):
+        super().__init__(cls, args, kwargs)
+        self.mode = mode
+        self.before = []
+
+    def enter(self, frame):
+        self.before.append(torch.is_grad_enabled())
+        set_grad(frame, self.mode)
+
+    def leave(self, frame):
+        set_grad(frame, self.before.pop())
+
+
+class SetGradEnabled(GradModeContext):
+    """torch.set_grad_enabled(mode) takes effect when it is made."""
+
+    def enter(self, frame):
+        return None
+
+
+def set_grad(frame, mode):
+    """A node that sets grad mode; none when it is so already."""
+    if torch.is_grad_enabled() != mode:
+        frame.graph.call(frame, torch._C._set_grad_enabled, (mode,))
+
+
+def grad_row(cls, mode):
+    """no_grad() and enable_grad(); with a function they decorate it."""
+
+    def handler(frame, args, kwargs):
+        made = GradModeContext(cls, [], {}, mode)
+        return made.call(frame, args, kwargs) if args else made
+
+    return handler
+
+
+def set_grad_enabled_row(frame, args, kwargs):
+    mode = args[0] if args else kwargs["mode"]
+    wanted = bool(force_plain(frame, mode))
+    made = SetGradEnabled(torch.set_grad_enabled, [mode], {}, wanted)
+    made.before.append(torch.is_grad_enabled())
+    set_grad(frame, wanted)
+    return made
+
+
+def inference_mode_row(frame, args, kwargs):
+    """Inside a graph, inference mode is grad mode off."""
+    mode = args[0] if args else kwargs.get("mode", ConstantValue(True))
+    if not mode.is_constant():
+        return GradModeContext(torch.inference_mode, [], {}, False).call(frame, [mode], {})
+    if not mode.constant():
+        return GradModeContext(torch.inference_mode, [mode], {}, torch.is_grad_enabled())
+    return GradModeContext(torch.inference_mode, [mode], {}, False)
+
+
+class AutocastContext(ContextValue):
+    """torch.autocast(...)"""
+
+    def __init__(self, cls, args, kwargs, settings):
+        super().__init__(cls, args, kwargs)
+        self.settings = settings
+        self.nodes = []
+
+    def enter(self, frame):
+        from .wrap import record_plain
+
+        self.nodes.append(record_plain(frame, torch.amp.autocast_mode._enter_autocast, self.settings))
+        return self
+
+    def leave(self, frame):
+        from .wrap import record_plain
+
+        record_plain(frame, torch.amp.autocast_mode._exit_autocast, (self.nodes.pop(),))
+
+
+def autocast_row(cls, device=None):
+    def handler(frame, args, kwargs):
+        plain_args = [force_plain(frame, a) for a in args]
+        plain_kwargs = {k: force_plain(frame, v) for k, v in kwargs.items()}
+        made = cls(*plain_args, **plain_kwargs)
+        settings = (made.device, made.fast_dtype, made._enabled, made._cache_enabled)
+        return AutocastContext(cls, args, kwargs, settings)
+
+    return handler
+
+
+class NullContext(ContextValue):
+    """A manager without effect on a graph; `result` is what `as` gives."""
+
+    def __init__(self, cls, args, kwargs, result=NONE):
+        super().__init__(cls, args, kwargs)
+        self.result = result
+
+    def enter(self, frame):
+        return self.result
+
+
+def null_row(cls):
+    return lambda frame, args, kwargs: NullContext(cls, args, kwargs)
+
+
+def nullcontext_row(frame, args, kwargs):
+    result = args[0] if args else kwargs.get("enter_result", NONE)
+    return NullContext(contextlib.nullcontext, args, kwargs, result)
+
+
+def existing_context(frame, obj, source):
+    """A no_grad() object and the like that existed before; None for other types."""
+    if type(obj) is torch.no_grad or type(obj) is torch.enable_grad:
+        made = GradModeContext(type(obj), [], {}, type(obj) is torch.enable_grad)
+    elif type(obj) is torch.set_grad_enabled:
+        made = GradModeContext(type(obj), [], {}, obj.mode)
+    elif type(obj) is contextlib.nullcontext and obj.enter_result is None:
+        made = NullContext(type(obj), [], {})
+    elif isinstance(obj, torch.autocast):
+        made = AutocastContext(type(obj), [], {}, (obj.device, obj.fast_dtype, obj._enabled, obj._cache_enabled))
+    else:
+        return None
+    frame.guard("IDENTITY" if not isinstance(source, Const) else "TYPE", source, obj if not isinstance(source, Const) else type(obj))
+    made.source = source
+    return made
+
+
+CONTEXTS = {
+    torch.no_grad: grad_row(torch.no_grad, False), torch.enable_grad: grad_row(torch.enable_grad, True),
+    torch.set_grad_enabled: set_grad_enabled_row, torch.inference_mode: inference_mode_row,
+    torch.autocast: autocast_row(torch.autocast), torch.amp.autocast: autocast_row(torch.amp.autocast),
+    torch.cuda.amp.autocast: autocast_row(torch.cuda.amp.autocast), torch.cpu.amp.autocast: autocast_row(torch.cpu.amp.autocast),
+    torch.autograd.profiler.record_function: null_row(torch.autograd.profiler.record_function),
+    torch.profiler.record_function: null_row(torch.profiler.record_function), contextlib.nullcontext: nullcontext_row,
+}

@@ -1,0 +1,151 @@
+"""Exception objects: made, raised and matched while tracing."""
+
+from __future__ import annotations
+
+from .constant import ConstantValue, NotPlain, literal, plain
+from .sequence import TupleValue
+from .value import NEW, Value
+
+NONE = ConstantValue(None)
+
+
+class ExceptionValue(Value):
+    """An exception made in the traced program; `args` are Values."""
+
+    mutability = NEW
+
+    def __init__(self, cls, args, fields=None):
+        super().__init__(None)
+        self.cls = cls
+        self.args = list(args)
+        self.fields = dict(fields or {})
+        self.cause = NONE
+        self.context = NONE
+        self.suppress_context = False
+
+    @classmethod
+    def of(cls, frame, error):
+        """From a Python exception whose args are constants (others are shown as text)."""
+        return cls(type(error), [literal_or_text(frame, a) for a in error.args])
+
+    def python_type(self):
+        return self.cls
+
+    def truth(self, frame):
+        return True
+
+    def same_object(self, other):
+        return self is other
+
+    def text(self):
+        """Message for people."""
+        try:
+            return str(self.cls(*[plain(a) for a in self.args]))
+        except Exception:
+            return ", ".join(a.describe() for a in self.args)
+
+    def describe(self):
+        return f"{self.cls.__name__}: {self.text()}"
+
+    def getattr(self, frame, name):
+        from .user_object import BoundBuiltin, bind_class_attribute
+
+        fixed = {"__cause__": self.cause, "__context__": self.context, "__traceback__": NONE}
+        if name in self.fields:
+            return self.fields[name]
+        if name == "args":
+            return TupleValue(self.args)
+        if name in fixed:
+            return fixed[name]
+        if name == "__suppress_context__":
+            return ConstantValue(self.suppress_context)
+        if name == "value" and issubclass(self.cls, StopIteration):
+            return self.args[0] if self.args else NONE
+        if name in ("with_traceback", "add_note", "__str__", "__repr__"):
+            return BoundBuiltin(self, name)
+        return bind_class_attribute(frame, self, self.cls, name)
+
+    def setattr(self, frame, name, value):
+        if name == "__cause__":
+            self.cause, self.suppress_context = value, True
+        elif name == "__context__":
+            self.context = value
+        elif name == "__suppress_context__":
+            self.suppress_context = value.truth(frame)
+        elif name == "args":
+            self.args = value.unpack(frame)
+        elif name != "__traceback__":
+            self.fields[name] = value
+
+    def call_method(self, frame, name, args, kwargs):
+        if name in ("with_traceback", "add_note"):
+            return self if name == "with_traceback" else NONE
+        if name == "__init__" and self.cls.__init__ in BUILTIN_INITS:
+            self.args = list(args)
+            return NONE
+        if name in ("__str__", "__repr__") and type(self.cls.__dict__.get(name)).__name__ != "function":
+            return self.as_text(frame, str if name == "__str__" else repr)
+        return self.getattr(frame, name).call(frame, args, kwargs)
+
+    def as_text(self, frame, fn):
+        """str(e) or repr(e)"""
+        try:
+            return ConstantValue(fn(self.cls(*[plain(a) for a in self.args])))
+        except NotPlain:
+            return frame.break_graph("value_not_known", "text of an exception")
+
+    def reload(self, emit):
+        cls = emit.const(self.cls, self.cls.__name__)
+        items = "".join(f"{emit.load(a)}, " for a in self.args)
+        if self.cls.__init__ in BUILTIN_INITS:
+            return f"{cls}({items})"
+        return f"{cls}.__new__({cls}, {items})"
+
+    two_phase = True
+
+    def fill(self, emit, name):
+        if self.cls.__init__ not in BUILTIN_INITS:
+            emit.line(f"{name}.args = ({''.join(emit.load(a) + ', ' for a in self.args)})")
+        for key, value in self.fields.items():
+            emit.line(f"{name}.{key} = {emit.load(value)}")
+        if self.cause is not NONE:
+            emit.line(f"{name}.__cause__ = {emit.load(self.cause)}")
+        if self.suppress_context:
+            emit.line(f"{name}.__suppress_context__ = True")
+
+
+BUILTIN_INITS = {
+    e.__init__ for e in vars(__import__("builtins")).values() if isinstance(e, type) and issubclass(e, BaseException)
+}
+
+
+def literal_or_text(frame, obj):
+    """The value of an exception argument."""
+    from .constant import is_atom
+
+    return literal(frame, obj) if is_atom(obj) else ConstantValue(str(obj))
+
+
+def make_exception(frame, cls, args, kwargs):
+    """cls(*args, **kwargs) for an exception class."""
+    from .function import FunctionValue
+
+    init = cls.__init__
+    if init in BUILTIN_INITS and not kwargs:
+        return ExceptionValue(cls, args)
+    if not hasattr(init, "__code__"):
+        return frame.break_graph("call_unknown", f"construction of {cls.__name__}")
+    made = ExceptionValue(cls, args)
+    from .user_object import function_value
+
+    function = function_value(frame, init, None)
+    assert isinstance(function, FunctionValue)
+    frame.inline(function, [made, *args], kwargs)
+    return made
+
+
+def matches(exception, handler):
+    """Whether `except handler` catches; handler is a class value or a tuple of them."""
+    if isinstance(handler, TupleValue):
+        return any(matches(exception, h) for h in handler.items)
+    return issubclass(exception.python_type(), handler.real())

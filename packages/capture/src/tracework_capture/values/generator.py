@@ -1,0 +1,374 @@
+"""Iterators: lazy, one `next_value` at a time. Generators of Python functions are frames of the interpreter and live there;
+what is here are the iterators of built-in containers and functions."""
+
+from __future__ import annotations
+
+import itertools
+
+from .constant import ConstantValue, literal
+from .sequence import TupleValue
+from .value import Value
+
+
+class IteratorValue(Value):
+    """An iterator made while tracing."""
+
+    kind = type(iter([]))
+
+    def python_type(self):
+        return self.kind
+
+    def truth(self, frame):
+        return True
+
+    def iterate(self, frame):
+        return self
+
+    def same_object(self, other):
+        return self is other
+
+    def getattr(self, frame, name):
+        from .user_object import attribute_of_builtin
+
+        return attribute_of_builtin(frame, self, name)
+
+    def call_method(self, frame, name, args, kwargs):
+        from .builtins.arithmetic import call_dunder
+
+        return call_dunder(frame, self, name, args, kwargs)
+
+    def contains(self, frame, item):
+        from .builtins.arithmetic import equal
+
+        while (found := self.next_value(frame)) is not None:
+            if equal(frame, found, item):
+                return ConstantValue(True)
+        return ConstantValue(False)
+
+    def remaining(self):
+        """The items left, when that is a finite list of values that exist already; else None."""
+        return None
+
+    def reload(self, emit):
+        items = self.remaining()
+        if items is None:
+            return super().reload(emit)
+        return f"{emit.const(iter)}([{', '.join(emit.load(i) for i in items)}])"
+
+
+class SequenceIterator(IteratorValue):
+    """Over items that are known and will not change."""
+
+    def __init__(self, items):
+        super().__init__(None)
+        self.items = items
+        self.position = 0
+
+    def next_value(self, frame):
+        if self.position >= len(self.items):
+            return None
+        self.position += 1
+        return self.items[self.position - 1]
+
+    def remaining(self):
+        return self.items[self.position:]
+
+
+class LiveSequenceIterator(IteratorValue):
+    """Over a list, tuple or deque; sees items appended meanwhile."""
+
+    def __init__(self, sequence):
+        super().__init__(None)
+        self.sequence = sequence
+        self.position = 0
+        self.kind = {list: type(iter([])), tuple: type(iter(()))}.get(sequence.cls, type(iter([])))
+
+    def next_value(self, frame):
+        if self.position >= len(self.sequence.items):
+            self.position = 1 << 62
+            return None
+        self.position += 1
+        return self.sequence.item(frame, self.position - 1)
+
+    def reload(self, emit):
+        if self.position == 0:
+            return f"{emit.const(iter)}({emit.load(self.sequence)})"
+        made = emit.temp(f"{emit.const(iter)}({emit.load(self.sequence)})")
+        emit.line(f"{made}.__setstate__({min(self.position, len(self.sequence.items))})")
+        return made
+
+
+class PlainIterator(IteratorValue):
+    """Over a Python iterator of constants (a range, say)."""
+
+    kind = type(iter(range(0)))
+
+    def __init__(self, iterator):
+        super().__init__(None)
+        self.iterator = iterator
+
+    def next_value(self, frame):
+        for item in self.iterator:
+            return literal(frame, item)
+        return None
+
+    def reload(self, emit):
+        self.iterator, copy = itertools.tee(self.iterator)
+        return f"{emit.const(iter)}({list(copy)!r})"
+
+
+class ZipIterator(IteratorValue):
+    kind = zip
+
+    def __init__(self, iterators, strict=False):
+        super().__init__(None)
+        self.iterators = iterators
+        self.strict = strict
+
+    def next_value(self, frame):
+        items = []
+        for position, iterator in enumerate(self.iterators):
+            item = iterator.next_value(frame)
+            if item is None:
+                return self.ended(frame, position)
+            items.append(item)
+        return TupleValue(items) if items else None
+
+    def ended(self, frame, position):
+        if not self.strict:
+            return None
+        if position:
+            return frame.raise_new(ValueError, f"zip() argument {position + 1} is shorter than argument {position}")
+        for later, iterator in enumerate(self.iterators[1:]):
+            if iterator.next_value(frame) is not None:
+                return frame.raise_new(ValueError, f"zip() argument {later + 2} is longer than argument {later + 1}")
+        return None
+
+    def reload(self, emit):
+        return f"{emit.const(zip)}({', '.join(emit.load(i) for i in self.iterators)}, strict={self.strict})"
+
+
+class EnumerateIterator(IteratorValue):
+    kind = enumerate
+
+    def __init__(self, iterator, start):
+        super().__init__(None)
+        self.iterator = iterator
+        self.index = start
+
+    def next_value(self, frame):
+        item = self.iterator.next_value(frame)
+        if item is None:
+            return None
+        self.index += 1
+        return TupleValue([ConstantValue(self.index - 1), item])
+
+    def reload(self, emit):
+        return f"{emit.const(enumerate)}({emit.load(self.iterator)}, {self.index})"
+
+
+class MapIterator(IteratorValue):
+    kind = map
+
+    def __init__(self, function, iterators):
+        super().__init__(None)
+        self.function = function
+        self.iterators = iterators
+
+    def next_value(self, frame):
+        items = []
+        for iterator in self.iterators:
+            item = iterator.next_value(frame)
+            if item is None:
+                return None
+            items.append(item)
+        return self.function.call(frame, items, {})
+
+    def reload(self, emit):
+        parts = [emit.load(self.function), *(emit.load(i) for i in self.iterators)]
+        return f"{emit.const(map)}({', '.join(parts)})"
+
+
+class StopMapIterator(MapIterator):
+    """itertools.starmap"""
+
+    kind = itertools.starmap
+
+    def __init__(self, function, iterator):
+        super().__init__(function, [iterator])
+
+    def next_value(self, frame):
+        from .wrap import iterate_all
+
+        item = self.iterators[0].next_value(frame)
+        return None if item is None else self.function.call(frame, iterate_all(frame, item), {})
+
+
+class FilterIterator(IteratorValue):
+    kind = filter
+
+    def __init__(self, function, iterator):
+        super().__init__(None)
+        self.function = function
+        self.iterator = iterator
+
+    def next_value(self, frame):
+        while (item := self.iterator.next_value(frame)) is not None:
+            verdict = item if self.function is None else self.function.call(frame, [item], {})
+            if verdict.truth(frame):
+                return item
+        return None
+
+    def reload(self, emit):
+        function = "None" if self.function is None else emit.load(self.function)
+        return f"{emit.const(filter)}({function}, {emit.load(self.iterator)})"
+
+
+class TakeIterator(IteratorValue):
+    """itertools.takewhile"""
+
+    kind = itertools.takewhile
+
+    def __init__(self, function, iterator):
+        super().__init__(None)
+        self.function = function
+        self.iterator = iterator
+        self.done = False
+
+    def next_value(self, frame):
+        if self.done:
+            return None
+        item = self.iterator.next_value(frame)
+        if item is None or not self.function.call(frame, [item], {}).truth(frame):
+            self.done = True
+            return None
+        return item
+
+
+class ChainIterator(IteratorValue):
+    kind = itertools.chain
+
+    def __init__(self, sources):
+        super().__init__(None)
+        self.sources = sources
+        self.current = None
+
+    def next_value(self, frame):
+        from .wrap import iterate
+
+        while True:
+            if self.current is None:
+                source = self.sources.next_value(frame)
+                if source is None:
+                    return None
+                self.current = iterate(frame, source)
+            item = self.current.next_value(frame)
+            if item is not None:
+                return item
+            self.current = None
+
+
+class IslicedIterator(IteratorValue):
+    kind = itertools.islice
+
+    def __init__(self, iterator, limits):
+        super().__init__(None)
+        self.iterator = iterator
+        self.positions = iter(range(limits.start or 0, limits.stop if limits.stop is not None else 1 << 62, limits.step or 1))
+        self.position = 0
+
+    def next_value(self, frame):
+        for wanted in self.positions:
+            while self.position < wanted:
+                self.position += 1
+                if self.iterator.next_value(frame) is None:
+                    return None
+            self.position += 1
+            return self.iterator.next_value(frame)
+        return None
+
+
+class RepeatIterator(IteratorValue):
+    kind = itertools.repeat
+
+    def __init__(self, value, times):
+        super().__init__(None)
+        self.value = value
+        self.times = times
+
+    def next_value(self, frame):
+        if self.times is None:
+            return self.value
+        self.times -= 1
+        return self.value if self.times >= 0 else None
+
+
+class CountIterator(IteratorValue):
+    kind = itertools.count
+
+    def __init__(self, start, step):
+        super().__init__(None)
+        self.value = start
+        self.step = step
+
+    def next_value(self, frame):
+        from .builtins.arithmetic import binary
+
+        current = self.value
+        self.value = binary(frame, "+", current, self.step)
+        return current
+
+    def reload(self, emit):
+        return f"{emit.const(itertools.count)}({emit.load(self.value)}, {emit.load(self.step)})"
+
+
+class CycleIterator(IteratorValue):
+    kind = itertools.cycle
+
+    def __init__(self, items):
+        super().__init__(None)
+        self.items = items
+        self.position = -1
+
+    def next_value(self, frame):
+        if not self.items:
+            return None
+        self.position += 1
+        return self.items[self.position % len(self.items)]
+
+
+class CallIterator(IteratorValue):
+    """iter(callable, sentinel)"""
+
+    kind = type(iter(int, 1))
+
+    def __init__(self, function, sentinel):
+        super().__init__(None)
+        self.function = function
+        self.sentinel = sentinel
+
+    def next_value(self, frame):
+        from .builtins.arithmetic import equal
+
+        item = self.function.call(frame, [], {})
+        return None if equal(frame, item, self.sentinel) else item
+
+
+class PartialBuiltin(Value):
+    """A callable object of a built-in type (operator.itemgetter(...)) made while tracing."""
+
+    def __init__(self, cls, handler):
+        super().__init__(None)
+        self.cls = cls
+        self.handler = handler
+
+    def python_type(self):
+        return self.cls
+
+    def truth(self, frame):
+        return True
+
+    def call(self, frame, args, kwargs):
+        return self.handler(frame, args, kwargs)
+
+

@@ -1,0 +1,306 @@
+"""nn.Module: look-up in _parameters, _buffers and _modules, calls with and without hooks, containers, named_* iterators."""
+
+from __future__ import annotations
+
+import types
+
+import torch
+from torch.nn.modules import module as torch_module
+
+from ..sources import Attr, Const, InstanceAttr, ModuleEntry
+from .constant import ConstantValue, force_plain
+from .sequence import NONE, TupleValue
+from .user_object import NO_ATTRIBUTE, ObjectValue, lookup_class
+
+Module = torch.nn.Module
+TABLES = ("_parameters", "_buffers", "_modules")
+OWN_HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
+GLOBAL_HOOKS = ("_global_backward_pre_hooks", "_global_backward_hooks", "_global_forward_hooks", "_global_forward_pre_hooks")
+ITERATES_MODULES = {torch.nn.ModuleList.__iter__, torch.nn.Sequential.__iter__}
+
+
+class ModuleValue(ObjectValue):
+    """An existing nn.Module."""
+
+    def entry(self, frame, name):
+        """What one of the three tables holds under name, or None."""
+        if name in self.seen_entries:
+            return self.seen_entries[name]
+        attributes = self.obj.__dict__
+        for table in TABLES:
+            entries = attributes.get(table)
+            if entries is not None and name in entries:
+                found = frame.wrap(entries[name], ModuleEntry(self.source, table, name))
+                self.seen_entries[name] = found
+                return found
+        return None
+
+    def __init__(self, cls, obj=None, source=None, part=None):
+        super().__init__(cls, obj, source, part)
+        self.seen_entries = {}
+        self.hooks_guarded = None
+
+    def plain_getattr(self, frame, name, use_hook=True):
+        hook, owner = lookup_class(self.cls, "__getattr__")
+        if owner is Module and name not in self.fields and name not in self.obj.__dict__ and lookup_class(self.cls, name)[0] is NO_ATTRIBUTE:
+            found = self.entry(frame, name)
+            if found is not None:
+                return found
+        return super().plain_getattr(frame, name, use_hook)
+
+    def missing(self, frame, name):
+        _, owner = lookup_class(self.cls, "__getattr__")
+        if owner is Module:
+            return self.module_getattr(frame, name)
+        return super().missing(frame, name)
+
+    def module_getattr(self, frame, name):
+        """Module.__getattr__"""
+        found = self.entry(frame, name)
+        if found is not None:
+            return found
+        for table in TABLES:
+            frame.guard("DICT_LACKS", InstanceAttr(self.source, table), name)
+        return self.no_attribute(frame, name)
+
+    def setattr(self, frame, name, value):
+        setter, owner = lookup_class(self.cls, "__setattr__")
+        if owner is Module:
+            return self.module_setattr(frame, name, value)
+        return super().setattr(frame, name, value)
+
+    def module_setattr(self, frame, name, value):
+        """Module.__setattr__: buffers go to their table, parameters and modules are not replaced while tracing."""
+        from .tensor import TensorValue
+
+        attributes = self.obj.__dict__
+        is_parameter = isinstance(value, TensorValue) and issubclass(value.python_type(), torch.nn.Parameter)
+        if is_parameter or isinstance(value, ModuleValue) or name in attributes["_parameters"] or name in attributes["_modules"]:
+            return frame.break_graph("side_effect_unknown", f"assignment of a parameter or module: {self.cls.__name__}.{name}")
+        if name in attributes["_buffers"]:
+            self.seen_entries[name] = value
+            return frame.mutations.item(InstanceAttr(self.source, "_buffers"), name, value)
+        return self.plain_setattr(frame, name, value)
+
+    # --- calls --------------------------------------------------------------------------------------------------
+    def call(self, frame, args, kwargs):
+        static, _ = lookup_class(self.cls, "__call__")
+        if static is not Module.__dict__["__call__"]:
+            return super().call(frame, args, kwargs)
+        return self.call_impl(frame, args, kwargs)
+
+    def call_impl(self, frame, args, kwargs):
+        """Module.__call__"""
+        hooks = self.active_hooks(frame)
+        forward = self.getattr(frame, "forward")
+        if not hooks:
+            return forward.call(frame, args, kwargs)
+        return self.call_with_hooks(frame, hooks, forward, args, kwargs)
+
+    def active_hooks(self, frame):
+        """The names of hook tables that are not empty; guards what it looked at."""
+        if self.hooks_guarded is None:
+            attributes = self.obj.__dict__
+            for name in OWN_HOOKS:
+                frame.guard("DICT_KEYS", InstanceAttr(self.source, name), tuple(attributes[name]))
+            for name in GLOBAL_HOOKS:
+                frame.guard("DICT_KEYS", Attr(Const(torch_module, "torch.nn.modules.module"), name), tuple(getattr(torch_module, name)))
+            active = [n for n in OWN_HOOKS if attributes[n]]
+            active += [n for n in GLOBAL_HOOKS if getattr(torch_module, n)]
+            self.hooks_guarded = active
+        return self.hooks_guarded
+
+    def call_with_hooks(self, frame, hooks, forward, args, kwargs):
+        """Forward hooks before and after; backward hooks are not for the graph."""
+        for name in hooks:
+            if "backward" in name:
+                frame.break_graph("hook", f"{name} of {self.cls.__name__}")
+        args, kwargs = self.run_pre_hooks(frame, list(args), dict(kwargs))
+        result = forward.call(frame, args, kwargs)
+        for table, hook_id, hook in self.hook_functions(frame, "_global_forward_hooks", "_forward_hooks"):
+            with_kwargs = table == "_forward_hooks" and hook_id in self.obj.__dict__["_forward_hooks_with_kwargs"]
+            parts = [self, TupleValue(args), *([dict_value(frame, kwargs)] if with_kwargs else []), result]
+            found = hook.call(frame, parts, {})
+            if not is_none(found):
+                result = found
+        return result
+
+    def run_pre_hooks(self, frame, args, kwargs):
+        for table, hook_id, hook in self.hook_functions(frame, "_global_forward_pre_hooks", "_forward_pre_hooks"):
+            if table == "_forward_pre_hooks" and hook_id in self.obj.__dict__["_forward_pre_hooks_with_kwargs"]:
+                found = hook.call(frame, [self, TupleValue(args), dict_value(frame, kwargs)], {})
+                if not is_none(found):
+                    new_args, new_kwargs = found.unpack(frame)
+                    args = new_args.unpack(frame)
+                    kwargs = {force_plain(frame, k): v for k, v in new_kwargs.all_items(frame)}
+                continue
+            found = hook.call(frame, [self, TupleValue(args)], {})
+            if not is_none(found):
+                args = found.unpack(frame) if isinstance(found, TupleValue) else [found]
+        return args, kwargs
+
+    def hook_functions(self, frame, global_name, own_name):
+        """(table, id, hook value) in the order in which they run."""
+        from ..sources import DictItem
+
+        found = []
+        for hook_id, hook in getattr(torch_module, global_name).items():
+            base = Attr(Const(torch_module, "torch.nn.modules.module"), global_name)
+            found.append((global_name, hook_id, frame.wrap(hook, DictItem(base, hook_id))))
+        for hook_id, hook in self.obj.__dict__[own_name].items():
+            found.append((own_name, hook_id, frame.wrap(hook, DictItem(InstanceAttr(self.source, own_name), hook_id))))
+        return found
+
+    # --- containers ---------------------------------------------------------------------------------------------
+    def iterate(self, frame):
+        from .generator import SequenceIterator
+
+        if lookup_class(self.cls, "__iter__")[0] in ITERATES_MODULES:
+            return SequenceIterator(self.children(frame))
+        return super().iterate(frame)
+
+    def children(self, frame):
+        """Values of _modules, in order."""
+        entries = self.obj.__dict__["_modules"]
+        frame.guard("DICT_KEYS", InstanceAttr(self.source, "_modules"), tuple(entries))
+        return [self.entry(frame, name) for name in entries]
+
+    def native_dict(self):
+        return self.obj.__dict__
+
+    def replay(self, emit):
+        raise LookupError("modules have no built-in part")
+
+    def identity(self, frame):
+        """The module itself. Reached through guarded paths, so its identity is guarded where it matters (as a key)."""
+        frame.guard("IDENTITY", self.source, self.obj)
+        return self.obj
+
+
+def is_none(value):
+    return value.is_constant() and value.constant() is None
+
+
+def dict_value(frame, kwargs):
+    from .mapping import dict_of
+
+    return dict_of(frame, kwargs.items())
+
+
+# --- Module's own methods, by function: fn(frame, args, kwargs) ---------------------------------------------------------
+
+
+def call_row(frame, args, kwargs):
+    return args[0].call_impl(frame, list(args[1:]), kwargs)
+
+
+def getattr_row(frame, args, kwargs):
+    return args[0].module_getattr(frame, force_plain(frame, args[1]))
+
+
+def setattr_row(frame, args, kwargs):
+    args[0].module_setattr(frame, force_plain(frame, args[1]), args[2])
+    return NONE
+
+
+def walk(frame, module, prefix, seen):
+    """(prefix, module value) of the module and all below, each module once."""
+    if id(module) in seen:
+        return
+    seen.add(id(module))
+    yield prefix, module
+    entries = module.obj.__dict__["_modules"]
+    frame.guard("DICT_KEYS", InstanceAttr(module.source, "_modules"), tuple(entries))
+    for name in entries:
+        child = module.entry(frame, name)
+        if isinstance(child, ModuleValue):
+            yield from walk(frame, child, f"{prefix}.{name}" if prefix else name, seen)
+
+
+def option(frame, args, kwargs, position, name, default):
+    """A plain argument by position or name."""
+    if len(args) > position:
+        return force_plain(frame, args[position])
+    return force_plain(frame, kwargs[name]) if name in kwargs else default
+
+
+def members(table):
+    """named_parameters, named_buffers: (name, tensor) pairs, each tensor once."""
+
+    def handler(frame, args, kwargs):
+        prefix = option(frame, args, kwargs, 1, "prefix", "")
+        recurse = option(frame, args, kwargs, 2, "recurse", True)
+        once = option(frame, args, kwargs, 3, "remove_duplicate", True)
+        modules = walk(frame, args[0], prefix, set()) if recurse else [(prefix, args[0])]
+        pairs, seen = [], set()
+        for path, module in modules:
+            entries = module.obj.__dict__[table]
+            frame.guard("DICT_KEYS", InstanceAttr(module.source, table), tuple(entries))
+            for name, tensor in entries.items():
+                if tensor is None or (once and id(tensor) in seen):
+                    continue
+                seen.add(id(tensor))
+                pairs.append((f"{path}.{name}" if path else name, module.entry(frame, name)))
+        return pairs
+
+    return handler
+
+
+def as_pairs(producer):
+    from .generator import SequenceIterator
+
+    return lambda frame, args, kwargs: SequenceIterator(
+        [TupleValue([ConstantValue(n), v]) for n, v in producer(frame, args, kwargs)])
+
+
+def as_values(producer):
+    """parameters(), buffers(), modules(): `recurse` comes first there."""
+    from .generator import SequenceIterator
+
+    def handler(frame, args, kwargs):
+        if len(args) > 1:
+            kwargs = {**kwargs, "recurse": args[1]}
+        return SequenceIterator([v for _, v in producer(frame, args[:1], kwargs)])
+
+    return handler
+
+
+def named_children(frame, args, kwargs):
+    module = args[0]
+    pairs, seen = [], set()
+    for name, child in zip(module.obj.__dict__["_modules"], module.children(frame)):
+        if isinstance(child, ModuleValue) and id(child) not in seen:
+            seen.add(id(child))
+            pairs.append((name, child))
+    return pairs
+
+
+def named_modules(frame, args, kwargs):
+    if "memo" in kwargs or len(args) > 1:
+        return frame.break_graph("call_unknown", "named_modules with a memo")
+    return list(walk(frame, args[0], option(frame, args, kwargs, 9, "prefix", ""), set()))
+
+
+def register_row(frame, args, kwargs):
+    return frame.break_graph("hook", "a hook or an entry of a module is registered in the traced program")
+
+
+MODULE_ROWS = {
+    Module._call_impl: call_row, Module._wrapped_call_impl: call_row, Module.__getattr__: getattr_row, Module.__setattr__: setattr_row,
+    Module.named_parameters: as_pairs(members("_parameters")), Module.named_buffers: as_pairs(members("_buffers")),
+    Module.parameters: as_values(members("_parameters")), Module.buffers: as_values(members("_buffers")),
+    Module.named_children: as_pairs(named_children), Module.children: as_values(named_children),
+    Module.named_modules: as_pairs(named_modules), Module.modules: as_values(named_modules),
+    **{getattr(Module, n): register_row for n in (
+        "register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook", "register_buffer", "register_parameter",
+        "add_module", "register_module", "to", "cuda", "cpu", "float", "half", "double", "bfloat16", "_apply", "apply", "load_state_dict",
+        "state_dict", "__delattr__", "train", "requires_grad_", "zero_grad")},
+}
+"""Functions of nn.Module that are modelled instead of traced into."""
+
+
+def module_row(function):
+    """The row of a function of nn.Module, or None."""
+    return MODULE_ROWS.get(function) if isinstance(function, types.FunctionType) else None
+
+

@@ -1,0 +1,161 @@
+"""Sizes that are symbols: SymNumber holds an integer expression; arithmetic stays symbolic, what needs a number specialises."""
+
+from __future__ import annotations
+
+import math
+
+from .constant import COMPARE_FUNCTIONS, ConstantValue, fold, literal
+from .value import Value
+
+
+class SymNumber(Value):
+    """An int that is an expression over size symbols."""
+
+    def __init__(self, expr, graph, source=None):
+        super().__init__(source)
+        self.expr = expr
+        self.graph = graph
+
+    def python_type(self):
+        return int
+
+    def describe(self):
+        return f"size {self.expr}"
+
+    def as_graph_arg(self, frame):
+        return self.graph.size_node(self.expr)
+
+    def reload(self, emit):
+        return emit.graph_output(self.graph.size_node(self.expr))
+
+    def specialise(self, frame):
+        """The number of this call; the entry then holds for it only."""
+        from tracework_primops.symbols import Condition
+
+        hint = frame.symbols.hint(self.expr)
+        frame.symbols.guard(Condition("==", self.expr - hint), frame.user_location())
+        return hint
+
+    def hash_key(self, frame):
+        return self.specialise(frame)
+
+    def truth(self, frame):
+        return compare_sizes(frame, "!=", self.expr, 0)
+
+    def same_object(self, other):
+        return True if self is other else None
+
+    def getattr(self, frame, name):
+        from .user_object import attribute_of_builtin
+
+        if name in ("real", "numerator"):
+            return self
+        if name == "imag":
+            return ConstantValue(0)
+        return attribute_of_builtin(frame, self, name)
+
+    def call_method(self, frame, name, args, kwargs):
+        from .builtins.arithmetic import call_dunder
+
+        if name in ("__int__", "__index__", "__trunc__", "__floor__", "__ceil__", "conjugate"):
+            return self
+        if name in ("__add__", "__sub__", "__mul__", "__eq__", "__lt__", "__le__", "__gt__", "__ge__", "__ne__"):
+            return call_dunder(frame, self, name, args, kwargs)
+        return fold(frame, getattr(int, name), [ConstantValue(self.specialise(frame)), *args], kwargs)
+
+    def binary(self, frame, op, other, reverse=False):
+        from .tensor import TensorValue
+
+        if isinstance(other, TensorValue):
+            return None
+        op = op.rstrip("=") if op not in ("==",) else op
+        size = size_of(other)
+        if size is None or op not in SIZE_OPERATIONS or (op == "**" and not isinstance(size, int)):
+            return self.as_number(frame).binary(frame, op, known(frame, other), reverse)
+        left, right = (size, self.expr) if reverse else (self.expr, size)
+        if op in ("//", "%"):
+            if isinstance(right, int) and right <= 0:
+                return self.as_number(frame).binary(frame, op, known(frame, other), reverse)
+            if not isinstance(right, int):
+                return self.as_number(frame).binary(frame, op, known(frame, other), reverse)
+        if op == "**" and (reverse or size < 0):
+            return self.as_number(frame).binary(frame, op, known(frame, other), reverse)
+        return size_value(frame, SIZE_OPERATIONS[op](left, right))
+
+    def as_number(self, frame):
+        return ConstantValue(self.specialise(frame))
+
+    def compare(self, frame, op, other):
+        from .tensor import TensorValue
+
+        if isinstance(other, TensorValue):
+            return None
+        size = size_of(other)
+        if size is not None:
+            return ConstantValue(compare_sizes(frame, op, self.expr, size))
+        if other.is_constant() and isinstance(other.constant(), float):
+            return literal(frame, COMPARE_FUNCTIONS[op](self.specialise(frame), other.constant()))
+        return None
+
+    def unary(self, frame, op):
+        if op == "~":
+            return size_value(frame, -self.expr - 1)
+        return size_value(frame, -self.expr) if op == "-" else self
+
+    def special(self, frame, fn, name, args):
+        """abs, round, ceil, floor of a size."""
+        if fn in (math.ceil, math.floor, math.trunc) or (fn is round and not args):
+            return self
+        if fn is abs and compare_sizes(frame, ">=", self.expr, 0):
+            return self
+        return fold(frame, fn, [self, *args])
+
+
+SIZE_OPERATIONS = {
+    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "//": lambda a, b: a // b,
+    "%": lambda a, b: a % b, "**": lambda a, b: a ** b,
+}
+
+
+def size_of(value):
+    """int or Expr of a value that is a size, else None."""
+    if isinstance(value, SymNumber):
+        return value.expr
+    if value.is_constant() and isinstance(value.constant(), int):
+        return int(value.constant())
+    return None
+
+
+def known(frame, value):
+    """A value without symbols."""
+    return ConstantValue(value.specialise(frame)) if isinstance(value, SymNumber) else value
+
+
+def compare_sizes(frame, op, left, right):
+    """left op right, guarded unless it is always so."""
+    from tracework_primops.symbols import Condition
+
+    difference = left - right
+    if isinstance(difference, int):
+        return COMPARE_FUNCTIONS[op](difference, 0)
+    return frame.symbols.guard(Condition(op, difference), frame.user_location())
+
+
+def size_value(frame, size):
+    """The value of an int, an Expr or a SymInt."""
+    if not isinstance(size, int):
+        size = frame.symbols.from_symint(size) if hasattr(size, "node") else size
+    return ConstantValue(size) if isinstance(size, int) else SymNumber(size, frame.graph)
+
+
+def extremum_of_sizes(frame, fn, items):
+    """min or max of sizes, decided by guards."""
+    sizes = [size_of(i) for i in items]
+    if any(s is None for s in sizes):
+        return None
+    best = 0
+    for position in range(1, len(items)):
+        op = "<" if fn is min else ">"
+        if compare_sizes(frame, op, sizes[position], sizes[best]):
+            best = position
+    return items[best]

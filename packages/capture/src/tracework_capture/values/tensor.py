@@ -1,0 +1,356 @@
+"""Tensors: every operation is a node of the graph, what describes the tensor (shape, dtype, device) is read from its fake.
+
+TENSOR_ATTRIBUTES and TENSOR_METHODS hold what is not simply a node.
+"""
+
+from __future__ import annotations
+
+import operator
+
+import torch
+
+from ..sources import ModuleEntry
+from .constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, UNARY_FUNCTIONS, ConstantValue, force_plain, literal
+from .sequence import NONE, TupleValue
+from .symint import SymNumber, size_value
+from .value import EXISTING, NEW, Value
+
+INPLACE_FUNCTIONS = {
+    "+": operator.iadd, "-": operator.isub, "*": operator.imul, "/": operator.itruediv, "//": operator.ifloordiv, "%": operator.imod,
+    "**": operator.ipow, "&": operator.iand, "|": operator.ior, "^": operator.ixor, "<<": operator.ilshift, ">>": operator.irshift,
+    "@": operator.imatmul,
+}
+NUMBERS = (int, float, bool, complex)
+
+
+class TensorValue(Value):
+    """A tensor. `example` is its FakeTensor; `obj` the real one, when it exists already."""
+
+    def __init__(self, node, example, source=None, obj=None):
+        super().__init__(source)
+        self.node = node
+        self.example = example
+        self.obj = obj
+        self.mutability = NEW if source is None else EXISTING
+        self.attributes = {}
+
+    def python_type(self):
+        return type(self.obj) if self.obj is not None else torch.Tensor
+
+    def describe(self):
+        shape = "x".join(map(str, self.example.shape))
+        return f"tensor {self.example.dtype} [{shape}]" + (f" from {self.source}" if self.source is not None else "")
+
+    def real(self):
+        if self.obj is None:
+            raise LookupError("tensor")
+        return self.obj
+
+    def hash_key(self, frame):
+        from .mapping import IdentityKey
+
+        return IdentityKey(self.obj if self.obj is not None else self)
+
+    def same_object(self, other):
+        return self is other
+
+    def as_graph_arg(self, frame):
+        return self.node
+
+    def reload(self, emit):
+        return emit.graph_output(self.node)
+
+    def truth(self, frame):
+        return frame.break_graph("data_dependent_branch", f"truth of a {self.describe()}")
+
+    # --- attributes ---------------------------------------------------------------------------------------------
+    def getattr(self, frame, name):
+        from .user_object import BoundBuiltin
+
+        if name in self.attributes:
+            return self.attributes[name]
+        row = TENSOR_ATTRIBUTES.get(name)
+        if row is not None:
+            return row(frame, self, name)
+        if self.obj is not None and name in getattr(self.obj, "__dict__", ()):
+            return self.own_attribute(frame, name)
+        if name in TENSOR_METHODS or callable(getattr(torch.Tensor, name, None)):
+            return BoundBuiltin(self, name)
+        if hasattr(self.python_type(), name):
+            return frame.break_graph("attribute_unknown", f"Tensor.{name}")
+        return frame.raise_new(AttributeError, f"'{self.python_type().__name__}' object has no attribute '{name}'")
+
+    def own_attribute(self, frame, name):
+        from ..sources import InstanceAttr
+
+        return frame.wrap(self.obj.__dict__[name], InstanceAttr(self.source, name))
+
+    def setattr(self, frame, name, value):
+        if name in ("data", "requires_grad", "grad", "names", "real", "imag") or (name in TENSOR_ATTRIBUTES):
+            if name == "grad" and value.is_constant():
+                self.attributes[name] = value
+                return frame.mutations.attribute(self, name, value)
+            return frame.break_graph("side_effect_unknown", f"assignment to {name} of a tensor")
+        self.attributes[name] = value
+        return frame.mutations.attribute(self, name, value)
+
+    # --- items --------------------------------------------------------------------------------------------------
+    def getitem(self, frame, key):
+        return frame.graph.call(frame, operator.getitem, (self, key))
+
+    def setitem(self, frame, key, value):
+        frame.graph.call(frame, operator.setitem, (self, key, value))
+
+    def length(self, frame):
+        if self.example.ndim == 0:
+            return frame.raise_new(TypeError, "len() of a 0-d tensor")
+        return size_value(frame, self.example.shape[0])
+
+    def unpack(self, frame):
+        if self.example.ndim == 0:
+            return frame.raise_new(TypeError, "iteration over a 0-d tensor")
+        force_plain(frame, self.length(frame))
+        return frame.graph.call_method(frame, "unbind", (self, 0)).unpack(frame)
+
+    def iterate(self, frame):
+        from .generator import SequenceIterator
+
+        return SequenceIterator(self.unpack(frame))
+
+    def contains(self, frame, item):
+        return frame.break_graph("tensor_to_python", "membership in a tensor")
+
+    # --- operators ----------------------------------------------------------------------------------------------
+    def binary(self, frame, op, other, reverse=False):
+        if not is_operand(other):
+            return None
+        if op.endswith("="):
+            frame.graph.call(frame, INPLACE_FUNCTIONS[op[:-1]], (self, other))
+            return self
+        pair = (other, self) if reverse else (self, other)
+        return frame.graph.call(frame, BINARY_FUNCTIONS[op], pair)
+
+    def compare(self, frame, op, other):
+        return frame.graph.call(frame, COMPARE_FUNCTIONS[op], (self, other)) if is_operand(other) else None
+
+    def unary(self, frame, op):
+        return frame.graph.call(frame, UNARY_FUNCTIONS[op], (self,))
+
+    # --- methods ------------------------------------------------------------------------------------------------
+    def call_method(self, frame, name, args, kwargs):
+        row = TENSOR_METHODS.get(name)
+        if row is not None:
+            return row(frame, self, name, args, kwargs)
+        if name in self.attributes or not hasattr(torch.Tensor, name):
+            return self.getattr(frame, name).call(frame, args, kwargs)
+        if name.startswith("__"):
+            from .builtins.arithmetic import call_dunder
+
+            return call_dunder(frame, self, name, args, kwargs)
+        result = frame.graph.call_method(frame, name, (self, *args), kwargs)
+        return self if is_inplace(name) else result
+
+    def call(self, frame, args, kwargs):
+        return frame.raise_new(TypeError, "'Tensor' object is not callable")
+
+
+def is_inplace(name):
+    """True for names such as add_."""
+    return name.endswith("_") and not name.endswith("__")
+
+
+def is_operand(value):
+    """Whether torch computes tensor op value."""
+    if isinstance(value, (TensorValue, SymNumber)):
+        return True
+    return value.is_constant() and isinstance(value.constant(), NUMBERS)
+
+
+def existing_tensor(frame, obj, source):
+    """The value of a tensor of the user's program: an input of the graph."""
+    from ..graph.inputs import lift_tensor
+
+    is_buffer = isinstance(source, ModuleEntry) and source.table == "_buffers"
+    role = "parameter" if isinstance(obj, torch.nn.Parameter) else "buffer" if is_buffer else "tensor"
+    node = lift_tensor(frame, obj, source, role)
+    value = TensorValue(node, node.meta["example_value"], source, obj)
+    remember(frame, value)
+    return value
+
+
+def remember(frame, value):
+    """Finds the value again when an operation returns one of its arguments."""
+    known_values(frame)[id(value.example)] = value
+
+
+def known_values(frame):
+    """id of a fake -> its value, for this graph."""
+    try:
+        return frame.graph.tensor_values
+    except AttributeError:
+        frame.graph.tensor_values = {}
+        return frame.graph.tensor_values
+
+
+def tensor_result(frame, node, example):
+    """The value of a node's tensor; the argument itself when the operation gave it back."""
+    known = known_values(frame).get(id(example))
+    if known is not None and known.example is example:
+        return known
+    value = TensorValue(node, example)
+    remember(frame, value)
+    return value
+
+
+# --- attributes: name -> fn(frame, tensor, name) -----------------------------------------------------------------------
+
+
+def shape(frame, self, name):
+    return TupleValue([size_value(frame, s) for s in self.example.shape], cls=torch.Size)
+
+
+def fact(frame, self, name):
+    return literal(frame, getattr(self.example, name))
+
+
+def view_attribute(frame, self, name):
+    return frame.graph.call(frame, getattr, (self, name))
+
+
+def data(frame, self, name):
+    return frame.graph.call_method(frame, "detach", (self,))
+
+
+def grad(frame, self, name):
+    from ..sources import Attr
+
+    if self.obj is None:
+        return frame.break_graph("attribute_unknown", "grad of a tensor made in the traced program")
+    return frame.wrap(self.obj.grad, Attr(self.source, "grad"))
+
+
+def grad_fn(frame, self, name):
+    if not self.example.requires_grad or self.example.is_leaf:
+        return NONE
+    return frame.break_graph("attribute_unknown", "grad_fn of a tensor")
+
+
+def is_kind(kinds):
+    return lambda frame, self, name: literal(frame, self.example.device.type in kinds)
+
+
+def always(obj):
+    return lambda frame, self, name: ConstantValue(obj)
+
+
+def nbytes(frame, self, name):
+    return binary_number(frame, "*", numel(frame, self, name, [], {}), ConstantValue(self.example.element_size()))
+
+
+def binary_number(frame, op, left, right):
+    from .builtins.arithmetic import binary
+
+    return binary(frame, op, left, right)
+
+
+def class_of(frame, self, name):
+    from .user_class import class_value
+
+    return class_value(frame, self.python_type())
+
+
+TENSOR_ATTRIBUTES = {
+    "shape": shape, "ndim": fact, "dtype": fact, "device": fact, "layout": fact, "requires_grad": fact, "is_leaf": fact,
+    "itemsize": fact, "nbytes": nbytes, "T": view_attribute, "mT": view_attribute, "H": view_attribute, "mH": view_attribute,
+    "real": view_attribute, "imag": view_attribute, "data": data, "grad": grad, "grad_fn": grad_fn,
+    "is_cuda": is_kind(("cuda",)), "is_cpu": is_kind(("cpu",)), "is_meta": is_kind(("meta",)), "is_mps": is_kind(("mps",)),
+    "is_xpu": is_kind(("xpu",)), "is_xla": is_kind(("xla",)), "is_hpu": is_kind(("hpu",)), "is_mkldnn": always(False), "is_quantized": always(False),
+    "is_sparse": always(False), "is_sparse_csr": always(False), "is_nested": always(False), "is_vulkan": always(False),
+    "__class__": class_of, "names": lambda frame, self, name: TupleValue([NONE] * self.example.ndim),
+}
+
+
+# --- methods: name -> fn(frame, tensor, name, args, kwargs) ------------------------------------------------------------
+
+
+def size(frame, self, name, args, kwargs):
+    sizes = shape(frame, self, name)
+    dim = args[0] if args else kwargs.get("dim", NONE)
+    if dim.is_constant() and dim.constant() is None:
+        return sizes
+    index = force_plain(frame, dim)
+    if not -len(sizes.items) <= index < len(sizes.items):
+        return frame.raise_new(IndexError, f"Dimension out of range (got {index})")
+    return sizes.items[index]
+
+
+def stride(frame, self, name, args, kwargs):
+    strides = TupleValue([size_value(frame, s) for s in self.example.stride()])
+    dim = args[0] if args else kwargs.get("dim", NONE)
+    return strides if dim.is_constant() and dim.constant() is None else strides.getitem(frame, dim)
+
+
+def numel(frame, self, name, args, kwargs):
+    from .builtins.arithmetic import binary
+
+    total = ConstantValue(1)
+    for item in shape(frame, self, name).items:
+        total = binary(frame, "*", total, item)
+    return total
+
+
+def fact_method(frame, self, name, args, kwargs):
+    plain_args = [force_plain(frame, a) for a in args]
+    found = getattr(self.example, name)(*plain_args, **{k: force_plain(frame, v) for k, v in kwargs.items()})
+    return size_value(frame, found) if isinstance(found, torch.SymInt) else literal(frame, found)
+
+
+def break_row(reason):
+    return lambda frame, self, name, args, kwargs: frame.break_graph(reason, f"Tensor.{name}")
+
+
+def type_method(frame, self, name, args, kwargs):
+    if not args and not kwargs:
+        return literal(frame, self.example.type() if self.example.device.type == "cpu" else tensor_type_name(self.example))
+    return frame.graph.call_method(frame, name, (self, *args), kwargs)
+
+
+def tensor_type_name(example):
+    return torch.empty((), dtype=example.dtype).type().replace("torch.", f"torch.{example.device.type}.")
+
+
+def length_method(frame, self, name, args, kwargs):
+    return self.length(frame)
+
+
+def requires_grad_(frame, self, name, args, kwargs):
+    wanted = args[0] if args else kwargs.get("requires_grad", ConstantValue(True))
+    if self.obj is None and bool(force_plain(frame, wanted)) != self.example.requires_grad:
+        frame.graph.call_method(frame, name, (self, wanted))
+        return self
+    if bool(force_plain(frame, wanted)) == self.example.requires_grad:
+        return self
+    return frame.break_graph("side_effect_unknown", "requires_grad_ of an existing tensor")
+
+
+def copy_dunder(frame, self, name, args, kwargs):
+    if name == "__copy__":
+        return frame.break_graph("call_unknown", "copy.copy of a tensor")
+    return frame.graph.call_method(frame, "clone", (self,))
+
+
+TENSOR_METHODS = {
+    "size": size, "stride": stride, "numel": numel, "nelement": numel, "__len__": length_method, "type": type_method,
+    "requires_grad_": requires_grad_, "__copy__": copy_dunder, "__deepcopy__": break_row("call_unknown"),
+    **{n: fact_method for n in (
+        "dim", "ndimension", "element_size", "is_floating_point", "is_complex", "is_contiguous", "storage_offset", "get_device",
+        "is_signed", "is_conj", "is_neg", "is_inference", "dim_order", "has_names")},
+    **{n: break_row("tensor_to_python") for n in (
+        "item", "tolist", "__bool__", "__int__", "__float__", "__index__", "__complex__", "data_ptr", "untyped_storage", "storage",
+        "is_shared", "is_pinned", "equal", "allclose", "is_nonzero", "__repr__", "__str__", "__format__", "__hash__", "is_set_to")},
+    **{n: break_row("tensor_to_numpy") for n in ("numpy", "__array__", "__dlpack__", "__dlpack_device__")},
+    **{n: break_row("hook") for n in ("register_hook", "register_post_accumulate_grad_hook", "retain_grad")},
+    **{n: break_row("call_unknown") for n in (
+        "backward", "share_memory_", "set_", "pin_memory", "apply_", "map_", "map2_", "to_sparse", "to_mkldnn", "__reduce_ex__",
+        "__setstate__", "module_load", "resize_", "resize_as_", "as_subclass", "names", "refine_names", "rename")},
+}

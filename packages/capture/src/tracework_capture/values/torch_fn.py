@@ -1,0 +1,358 @@
+"""Functions and classes of the torch namespaces: TORCH_ROWS has what is answered while tracing or breaks; every other function of
+GRAPH_NAMESPACES becomes a node of the graph; other Python code of torch is traced into."""
+
+from __future__ import annotations
+
+import types
+
+import torch
+import torch.nn.functional as F
+
+from ..sources import Const
+from .constant import ConstantValue, fold, force_plain, literal
+from .sequence import NONE, TupleValue
+from .tensor import TensorValue
+from .value import Value
+
+
+class TorchFunctionValue(Value):
+    """A function whose calls are nodes of the graph."""
+
+    def __init__(self, fn, source=None):
+        super().__init__(source if source is not None else Const(fn, torch_name(fn)))
+        self.fn = fn
+
+    def python_type(self):
+        return type(self.fn)
+
+    def real(self):
+        return self.fn
+
+    def describe(self):
+        return torch_name(self.fn)
+
+    def truth(self, frame):
+        return True
+
+    def hash_key(self, frame):
+        return self.fn
+
+    def same_object(self, other):
+        try:
+            return other.real() is self.fn
+        except LookupError:
+            return False
+
+    def as_plain(self):
+        return self.fn
+
+    def as_graph_arg(self, frame):
+        return self.fn
+
+    def getattr(self, frame, name):
+        if isinstance(self.fn, (torch._ops.OpOverloadPacket, torch._ops.OpOverload)):
+            found = getattr(self.fn, name)
+            return torch_function(found) if callable(found) else literal(frame, found)
+        try:
+            return literal(frame, getattr(self.fn, name))
+        except AttributeError as error:
+            return frame.raise_new(AttributeError, *error.args)
+
+    def call(self, frame, args, kwargs):
+        return call_torch(frame, self.fn, args, kwargs)
+
+
+def torch_name(fn):
+    """A printable name."""
+    return getattr(fn, "__qualname__", None) or getattr(fn, "__name__", None) or str(fn)
+
+
+def torch_function(fn):
+    """The value of a function that goes into the graph."""
+    return TorchFunctionValue(fn)
+
+
+def call_torch(frame, fn, args, kwargs):
+    """A node, unless an argument says that the call is plain Python; `out=` tensors are given back themselves."""
+    result = frame.graph.call(frame, fn, tuple(args), kwargs)
+    name = getattr(fn, "__name__", "")
+    if isinstance(kwargs.get("out"), TensorValue):
+        return kwargs["out"]
+    if args and isinstance(args[0], TensorValue) and name.endswith("_") and not name.startswith("__") and isinstance(result, TensorValue):
+        return args[0]
+    return result
+
+
+# --- what goes into the graph ------------------------------------------------------------------------------------------
+
+GRAPH_NAMESPACES = (
+    "torch", "torch._C._nn", "torch._C._linalg", "torch._C._fft", "torch._C._special", "torch._C._sparse", "torch._C._nested",
+    "torch._VF", "torch.functional", "torch.nn.functional", "torch.linalg", "torch.fft", "torch.special", "torch._C._VariableFunctions",
+)
+INLINED = {
+    F.multi_head_attention_forward, *(f for f in (getattr(F, n, None) for n in ("_in_projection_packed", "_verify_batch_size")) if f),
+}
+"""Python functions of torch that are traced into although their namespace goes into the graph."""
+
+
+def functions_of_namespaces():
+    """All functions that go into the graph, by identity."""
+    spaces = [torch, torch._C._VariableFunctions, torch._C._nn, torch._C._linalg, torch._C._fft, torch._C._special, torch.nn.functional,
+              torch.functional, torch.linalg, torch.fft, torch.special, torch._VF]
+    found = set()
+    for space in spaces:
+        for name in dir(space):
+            fn = getattr(space, name, None)
+            if isinstance(fn, (types.BuiltinFunctionType, types.FunctionType, types.BuiltinMethodType)) and belongs(fn, space):
+                found.add(fn)
+            elif type(fn).__name__ == "function" or type(fn).__module__ == "torch._jit_internal":
+                found.add(fn)
+    return found
+
+
+PURE_PYTHON_SPACES = {"torch.functional", "torch.nn.functional", "torch._jit_internal"}
+
+
+def belongs(fn, space):
+    """Python functions count when their module is one of the graph's; C functions always."""
+    if isinstance(fn, types.FunctionType):
+        return fn.__module__ in PURE_PYTHON_SPACES and not fn.__name__.startswith("__")
+    owner = getattr(fn, "__self__", None)
+    return not isinstance(owner, dict)
+
+
+GRAPH_FUNCTIONS = None
+
+
+def is_graph_function(fn):
+    """Whether calls of fn are nodes."""
+    global GRAPH_FUNCTIONS
+    if isinstance(fn, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        return True
+    if type(fn).__module__ == "torch._library.custom_ops":
+        return True
+    if GRAPH_FUNCTIONS is None:
+        GRAPH_FUNCTIONS = functions_of_namespaces() - INLINED
+    try:
+        return fn in GRAPH_FUNCTIONS
+    except TypeError:
+        return False
+
+
+# --- rows: function or class -> fn(frame, args, kwargs) -----------------------------------------------------------------
+
+TORCH_ROWS = {}
+
+
+def row(*functions):
+    """Adds rows to TORCH_ROWS."""
+
+    def add(handler):
+        for fn in functions:
+            if fn is not None:
+                TORCH_ROWS[fn] = handler
+        return handler
+
+    return add
+
+
+def state_row(fn, state=None):
+    """A query of torch's state: answered now, guarded by the row of that name in guards.kinds.STATES."""
+
+    def handler(frame, args, kwargs):
+        return fold(frame, fn, args, kwargs)
+
+    return handler
+
+
+STATE_QUERIES = {
+    torch.is_grad_enabled: "grad_mode", torch.is_inference_mode_enabled: "inference_mode", torch.get_default_dtype: "default_dtype",
+    torch.is_autocast_enabled: "autocast", torch.get_autocast_dtype: "autocast", torch.is_autocast_cache_enabled: "autocast",
+    torch.are_deterministic_algorithms_enabled: "deterministic", torch.get_num_threads: "num_threads",
+    torch.get_default_device: "default_device", torch.is_deterministic_algorithms_warn_only_enabled: "deterministic",
+    torch._C._get_cudnn_enabled: None, torch._C._get_cudnn_allow_tf32: None, torch._C._get_cublas_allow_tf32: None,
+    torch.get_float32_matmul_precision: None, torch.backends.cuda.flash_sdp_enabled: None, torch.backends.cuda.math_sdp_enabled: None,
+    torch.backends.cuda.mem_efficient_sdp_enabled: None,
+    torch._C._get_tracing_state: None, torch._C._is_tracing: None, torch.jit.is_tracing: None, torch.jit.is_scripting: None,
+    torch.onnx.is_in_onnx_export: None, torch.cuda.is_available: None, torch.cuda.device_count: None,
+    torch.cuda.is_initialized: None, torch.backends.mps.is_available: None,
+    torch.distributed.is_available: None, torch.distributed.is_initialized: None, torch.cuda.get_device_capability: None,
+    torch.cuda.current_device: None, torch.cuda.is_bf16_supported: None,
+    torch._C._has_torch_function_unary if hasattr(torch._C, "_has_torch_function_unary") else None: None,
+    torch.backends.cudnn.is_available: None, torch.backends.mkldnn.is_available: None, torch.backends.mkl.is_available: None,
+    torch._C._is_autocast_available if hasattr(torch._C, "_is_autocast_available") else None: None,
+    torch._C._get_privateuse1_backend_name: None, torch.amp.is_autocast_available: None,
+    torch._C._functorch.maybe_current_level: None, torch._C._functorch.peek_interpreter_stack: None,
+    torch._C._len_torch_function_stack: None, torch._C._len_torch_dispatch_stack: None,
+}
+for _fn, _state in STATE_QUERIES.items():
+    if _fn is not None:
+        TORCH_ROWS[_fn] = state_row(_fn, _state)
+
+CONSTANT_FUNCTIONS = (
+    torch.finfo, torch.iinfo, torch.device, torch.promote_types, torch.can_cast, torch.typename, torch.is_storage,
+    torch._utils._get_device_index if hasattr(torch._utils, "_get_device_index") else None,
+)
+for _fn in CONSTANT_FUNCTIONS:
+    if _fn is not None:
+        TORCH_ROWS[_fn] = (lambda fn: lambda frame, args, kwargs: fold(frame, fn, args, kwargs))(_fn)
+
+
+def always(obj):
+    return lambda frame, args, kwargs: ConstantValue(obj)
+
+
+for _fn, _answer in {
+    torch.compiler.is_compiling: True, torch.compiler.is_dynamo_compiling: True, torch.compiler.is_exporting: False,
+    torch.overrides.has_torch_function: False, torch.overrides.has_torch_function_unary: False,
+    torch.overrides.has_torch_function_variadic: False, torch._assert: None, torch._C._log_api_usage_once: None,
+    torch._jit_internal.is_scripting: False, torch.jit.is_scripting: False,
+}.items():
+    TORCH_ROWS[_fn] = always(_answer)
+
+
+@row(torch._assert)
+def assert_row(frame, args, kwargs):
+    from .symint import SymNumber
+
+    if isinstance(args[0], TensorValue):
+        return call_torch(frame, torch._assert_async, [args[0]], {}) and NONE
+    if isinstance(args[0], SymNumber) or not args[0].truth(frame):
+        message = force_plain(frame, args[1]) if len(args) > 1 else ""
+        return NONE if args[0].truth(frame) else frame.raise_new(AssertionError, message)
+    return NONE
+
+
+@row(torch.is_tensor)
+def is_tensor(frame, args, kwargs):
+    return ConstantValue(issubclass(args[0].python_type(), torch.Tensor))
+
+
+for _fn in (torch.is_floating_point, torch.is_complex, torch.numel):
+    TORCH_ROWS[_fn] = (lambda name: lambda frame, args, kwargs: (args[0] if args else kwargs["input"]).call_method(frame, name, [], {}))(_fn.__name__)
+
+
+@row(torch.Size)
+def size_class(frame, args, kwargs):
+    from .wrap import iterate_all
+
+    return TupleValue(iterate_all(frame, args[0]) if args else [], cls=torch.Size)
+
+
+@row(torch.nn.Parameter)
+def parameter_class(frame, args, kwargs):
+    return frame.break_graph("call_unknown", "construction of nn.Parameter")
+
+
+@row(torch.Tensor)
+def tensor_class(frame, args, kwargs):
+    return frame.break_graph("call_unknown", "torch.Tensor(...)")
+
+
+def make_tensor_row(fn):
+    """torch.tensor(data): data of plain numbers or sizes goes into the graph as it is."""
+
+    def handler(frame, args, kwargs):
+        data = args[0] if args else kwargs.get("data")
+        if fn is torch.from_numpy:
+            return frame.break_graph("tensor_to_numpy", "torch.from_numpy")
+        if not isinstance(data, TensorValue) and holds_tensors(frame, data):
+            return frame.break_graph("tensor_to_python", f"torch.{fn.__name__} of tensors")
+        return call_torch(frame, fn, args, kwargs)
+
+    return handler
+
+
+for _fn in (torch.tensor, torch.as_tensor, torch.asarray, torch.from_numpy):
+    TORCH_ROWS[_fn] = make_tensor_row(_fn)
+
+
+def holds_tensors(frame, value):
+    """Whether a nested sequence has tensors in it."""
+    from .sequence import SequenceValue
+
+    if isinstance(value, TensorValue):
+        return True
+    return isinstance(value, SequenceValue) and any(holds_tensors(frame, v) for v in value.all_items(frame))
+
+
+@row(torch.set_grad_enabled if isinstance(torch.set_grad_enabled, types.FunctionType) else None, torch._C._set_grad_enabled)
+def set_grad_enabled(frame, args, kwargs):
+    return frame.graph.call(frame, torch._C._set_grad_enabled, (force_plain(frame, args[0]),))
+
+
+@row(torch.broadcast_shapes)
+def broadcast_shapes(frame, args, kwargs):
+    return fold(frame, torch.broadcast_shapes, args, kwargs)
+
+
+def break_row(reason, name):
+    return lambda frame, args, kwargs: frame.break_graph(reason, name)
+
+
+BREAKS = {
+    "random_state": [torch.manual_seed, torch.seed, torch.initial_seed, torch.random.fork_rng, torch.cuda.manual_seed,
+                     torch.cuda.manual_seed_all, torch.get_rng_state, torch.set_rng_state],
+    "call_unknown": [torch.save, torch.load, torch.set_default_dtype, torch.set_default_device, torch.use_deterministic_algorithms,
+                     torch.set_num_threads, torch.cuda.synchronize, torch.cuda.empty_cache, torch.autograd.grad, torch.autograd.backward,
+                     torch.jit.script, torch.jit.trace, torch.compile, torch.set_printoptions, torch.set_float32_matmul_precision,
+                     torch.equal, torch.allclose, torch.is_nonzero],
+}
+for _reason, _functions in BREAKS.items():
+    for _fn in _functions:
+        TORCH_ROWS[_fn] = break_row(_reason, f"torch.{_fn.__name__}")
+for _name in dir(torch.nn.init):
+    _fn = getattr(torch.nn.init, _name)
+    if isinstance(_fn, types.FunctionType) and _fn.__module__ == "torch.nn.init":
+        TORCH_ROWS[_fn] = break_row("random_state", f"nn.init.{_name}")
+
+
+@row(torch.utils.checkpoint.checkpoint if hasattr(torch.utils, "checkpoint") else None)
+def checkpoint(frame, args, kwargs):
+    """Runs the function: the gradients are the same, what is recomputed is for the partitioner to choose."""
+    own = {"use_reentrant", "context_fn", "determinism_check", "debug", "preserve_rng_state", "early_stop"}
+    return args[0].call(frame, list(args[1:]), {k: v for k, v in kwargs.items() if k not in own})
+
+
+def autograd_function_apply(frame, class_val, args, kwargs):
+    """autograd.Function.apply: without gradients, its forward is traced; else a break."""
+    from .user_object import function_value, lookup_class
+
+    needs_grad = torch.is_grad_enabled() and any(isinstance(a, TensorValue) and a.example.requires_grad for a in args)
+    if needs_grad:
+        return frame.break_graph("autograd_function", class_val.cls.__name__)
+    static, _ = lookup_class(class_val.cls, "forward")
+    if not isinstance(static, staticmethod):
+        return frame.break_graph("autograd_function", class_val.cls.__name__)
+    from .user_object import ObjectValue
+
+    setup, owner = lookup_class(class_val.cls, "setup_context")
+    forward = function_value(frame, static.__func__)
+    if owner is not torch.autograd.function._SingleLevelFunction:
+        return forward.call(frame, list(args), kwargs)
+    return forward.call(frame, [FunctionContext(), *args], kwargs)
+
+
+class FunctionContext(Value):
+    """ctx of an autograd.Function whose backward will not run."""
+
+    def __init__(self):
+        super().__init__(None)
+        self.fields = {}
+
+    def python_type(self):
+        return torch.autograd.function.FunctionCtx
+
+    def setattr(self, frame, name, value):
+        self.fields[name] = value
+
+    def getattr(self, frame, name):
+        if name in self.fields:
+            return self.fields[name]
+        if name in ("save_for_backward", "mark_non_differentiable", "set_materialize_grads", "save_for_forward"):
+            from .generator import PartialBuiltin
+
+            return PartialBuiltin(types.BuiltinMethodType, lambda frame, args, kwargs: NONE)
+        if name == "needs_input_grad":
+            return frame.break_graph("autograd_function", "needs_input_grad")
+        return frame.break_graph("autograd_function", f"ctx.{name}")

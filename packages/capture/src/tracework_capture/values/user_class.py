@@ -1,0 +1,373 @@
+"""Class objects: their attributes, construction of instances by running __new__ and __init__, and super()."""
+
+from __future__ import annotations
+
+import abc
+import collections
+import enum
+import types
+
+import torch
+
+from ..sources import ClassAttr, Const
+from .constant import ConstantValue, fold, literal
+from .sequence import NONE, ListValue, TupleValue
+from .user_object import (
+    C_METHODS, CONTAINERS, NO_ATTRIBUTE, BoundBuiltin, ObjectValue, bind_static, function_value, lookup_class, native_base,
+)
+from .value import Value
+
+PLAIN_CLASS_ATTRIBUTES = ("__name__", "__qualname__", "__module__", "__doc__", "__mro__", "__bases__", "__base__", "__abstractmethods__")
+TYPE_METHODS = {"mro": lambda frame, cls: ListValue([class_value(frame, c) for c in cls.__mro__])}
+
+
+def class_value(frame, cls):
+    """The value of a class that is known."""
+    return frame.wrap(cls, Const(cls, cls.__name__))
+
+
+class ClassValue(Value):
+    """A class, known by identity."""
+
+    def __init__(self, cls, source=None):
+        super().__init__(source if source is not None else Const(cls, cls.__name__))
+        self.cls = cls
+
+    def python_type(self):
+        return type(self.cls)
+
+    def real(self):
+        return self.cls
+
+    def describe(self):
+        return f"class {self.cls.__name__}"
+
+    def hash_key(self, frame):
+        return self.cls
+
+    def truth(self, frame):
+        return True
+
+    def same_object(self, other):
+        try:
+            return other.real() is self.cls
+        except LookupError:
+            return False
+
+    def as_graph_arg(self, frame):
+        return self.cls
+
+    def as_plain(self):
+        return self.cls
+
+    def getattr(self, frame, name):
+        cls = self.cls
+        if name in PLAIN_CLASS_ATTRIBUTES:
+            return literal(frame, getattr(cls, name))
+        if name == "__class__":
+            return class_value(frame, type(cls))
+        if name == "__dict__":
+            return frame.wrap(cls.__dict__, Const(cls.__dict__, f"{cls.__name__}.__dict__"))
+        static, owner = lookup_class(cls, name)
+        if static is NO_ATTRIBUTE:
+            return self.from_metaclass(frame, name)
+        return self.bind(frame, static, owner, name)
+
+    def bind(self, frame, static, owner, name):
+        """cls.name for what the MRO holds."""
+        from .function import BoundMethodValue
+
+        kind = type(static)
+        if kind is types.FunctionType:
+            return function_value(frame, static)
+        if kind is classmethod:
+            return BoundMethodValue(function_value(frame, static.__func__), self)
+        if kind is staticmethod:
+            return function_value(frame, static.__func__)
+        if isinstance(static, (types.ClassMethodDescriptorType, types.BuiltinMethodType)):
+            return BoundBuiltin(self, name)
+        if isinstance(static, C_METHODS) or kind is property:
+            return frame.wrap(static, Const(static, f"{self.cls.__name__}.{name}"))
+        if isinstance(self.cls, enum.EnumMeta):
+            return literal(frame, getattr(self.cls, name))
+        if hasattr(kind, "__get__"):
+            return literal(frame, getattr(self.cls, name))
+        return frame.wrap(static, ClassAttr(Const(owner, owner.__name__), name))
+
+    def from_metaclass(self, frame, name):
+        """Attributes of type(cls)."""
+        meta = type(self.cls)
+        static, owner = lookup_class(meta, name)
+        if static is NO_ATTRIBUTE:
+            return frame.raise_new(AttributeError, f"type object '{self.cls.__name__}' has no attribute '{name}'")
+        if name in TYPE_METHODS or isinstance(static, C_METHODS):
+            return BoundBuiltin(self, name)
+        return bind_static(frame, self, meta, owner, static, name)
+
+    def native_attribute(self, frame, static, name):
+        """A getset of a metaclass."""
+        return literal(frame, getattr(self.cls, name))
+
+    def setattr(self, frame, name, value):
+        return frame.break_graph("side_effect_unknown", f"assignment to {self.cls.__name__}.{name}")
+
+    def call_method(self, frame, name, args, kwargs):
+        row = TYPE_METHODS.get(name)
+        if row is not None:
+            return row(frame, self.cls)
+        if name == "__subclasses__":
+            return frame.break_graph("call_unknown", "__subclasses__")
+        if name in ("__instancecheck__", "__subclasscheck__"):
+            return fold(frame, getattr(self.cls, name), args)
+        if name == "fromkeys":
+            from .mapping import METHODS, DictValue
+
+            return METHODS["fromkeys"](frame, DictValue(cls=self.cls), *args)
+        if name == "__new__":
+            return new_object(frame, args, kwargs)
+        static, _ = lookup_class(self.cls, name)
+        if isinstance(static, (types.ClassMethodDescriptorType, types.BuiltinMethodType)):
+            return fold(frame, getattr(self.cls, name), args, kwargs)
+        return super().call_method(frame, name, args, kwargs)
+
+    def getitem(self, frame, key):
+        if isinstance(self.cls, enum.EnumMeta) or hasattr(self.cls, "__class_getitem__"):
+            return fold(frame, lambda k: self.cls[k], [key])
+        return super().getitem(frame, key)
+
+    def iterate(self, frame):
+        from .generator import SequenceIterator
+
+        if isinstance(self.cls, enum.EnumMeta):
+            return SequenceIterator([literal(frame, m) for m in self.cls])
+        return super().iterate(frame)
+
+    def contains(self, frame, item):
+        if isinstance(self.cls, enum.EnumMeta):
+            return fold(frame, lambda i: i in self.cls, [item])
+        return super().contains(frame, item)
+
+    def length(self, frame):
+        return ConstantValue(len(self.cls)) if isinstance(self.cls, enum.EnumMeta) else super().length(frame)
+
+    def binary(self, frame, op, other, reverse=False):
+        if op == "|":
+            return fold(frame, (lambda a, b: b | a) if reverse else (lambda a, b: a | b), [self, other])
+        return None
+
+    def compare(self, frame, op, other):
+        return None
+
+    def call(self, frame, args, kwargs):
+        return construct(frame, self, args, kwargs)
+
+
+# --- construction ----------------------------------------------------------------------------------------------------
+
+
+def construct(frame, class_val, args, kwargs):
+    """cls(*args, **kwargs)"""
+    from .builtins import BUILTINS
+    from .context import CONTEXTS
+    from .exception import make_exception
+    from .torch_fn import TORCH_ROWS
+
+    cls = class_val.cls
+    row = BUILTINS.get(cls) or CONTEXTS.get(cls) or TORCH_ROWS.get(cls)
+    if row is not None:
+        return row(frame, args, kwargs)
+    if isinstance(cls, enum.EnumMeta):
+        return fold(frame, cls, args, kwargs)
+    if issubclass(cls, BaseException):
+        return make_exception(frame, cls, args, kwargs)
+    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+        return make_namedtuple(frame, cls, args, kwargs)
+    refuse_class(frame, cls)
+    meta_call, owner = lookup_class(type(cls), "__call__")
+    if owner is not type and isinstance(meta_call, types.FunctionType):
+        return function_value(frame, meta_call).call(frame, [class_val, *args], kwargs)
+    return type_call(frame, class_val, args, kwargs)
+
+
+def type_call(frame, class_val, args, kwargs):
+    """type.__call__: __new__, then __init__."""
+    cls = class_val.cls
+    if getattr(cls, "__abstractmethods__", None):
+        return frame.raise_new(TypeError, f"Can't instantiate abstract class {cls.__name__}")
+    new, _ = lookup_class(cls, "__new__")
+    if isinstance(new, staticmethod):
+        made = function_value(frame, new.__func__).call(frame, [class_val, *args], kwargs)
+    else:
+        made = new_object(frame, [class_val, *args], kwargs)
+    if issubclass(made.python_type(), cls):
+        init, owner = lookup_class(cls, "__init__")
+        if isinstance(init, types.FunctionType):
+            function_value(frame, init).call(frame, [made, *args], kwargs)
+        elif owner is object and (args or kwargs) and not isinstance(new, staticmethod):
+            return frame.raise_new(TypeError, f"{cls.__name__}() takes no arguments")
+        elif owner is not object and getattr(made, "part", None) is not None:
+            init_part(frame, made, args, kwargs)
+    return made
+
+
+REFUSED = (torch.nn.Module, torch.Tensor, torch.autograd.Function, type, types.ModuleType)
+ALLOWED_NATIVE = {object, *CONTAINERS, abc.ABC}
+
+
+def refuse_class(frame, cls):
+    """Breaks for classes whose instances have state that only C knows."""
+    if issubclass(cls, REFUSED):
+        frame.break_graph("call_unknown", f"construction of {cls.__name__}")
+    for base in cls.__mro__:
+        if not (base.__flags__ & (1 << 9)) and base not in ALLOWED_NATIVE:
+            frame.break_graph("call_unknown", f"construction of {cls.__module__}.{cls.__name__}")
+
+
+def new_object(frame, args, kwargs):
+    """object.__new__(cls) or that of a built-in container."""
+    from .mapping import DictValue
+    from .sequence import DequeValue
+    from .sets import SetValue
+    from .wrap import iterate_all
+
+    cls = args[0].real()
+    refuse_class(frame, cls)
+    native = native_base(cls)
+    if native is object:
+        return ObjectValue(cls)
+    if native in (tuple, frozenset):
+        items = iterate_all(frame, args[1]) if len(args) > 1 else []
+        part = TupleValue(items) if native is tuple else SetValue(frame, items, cls=frozenset)
+    elif issubclass(native, dict):
+        part = DictValue(cls=native)
+    else:
+        part = {list: lambda: ListValue([]), set: lambda: SetValue(frame, []), collections.deque: lambda: DequeValue([])}[native]()
+    return part if cls is native else ObjectValue(cls, part=part)
+
+
+def init_part(frame, made, args, kwargs):
+    """list.__init__, dict.__init__, ... on a new instance of a subclass."""
+    native = native_base(made.cls)
+    if native in (tuple, frozenset):
+        return NONE
+    if native is collections.defaultdict and args:
+        made.part.default_factory = None if args[0].is_constant() else args[0]
+        args = args[1:]
+    if args or kwargs:
+        name = "extend" if native is list else "update" if native is not collections.deque else "extend"
+        made.part.call_method(frame, name, list(args), kwargs)
+    return NONE
+
+
+def make_namedtuple(frame, cls, args, kwargs):
+    """cls(...) of a namedtuple class; subclasses with their own __new__ run it."""
+    new, owner = lookup_class(cls, "__new__")
+    fields = cls._fields
+    made_by_collections = "_fields" in owner.__dict__
+    if not made_by_collections:
+        return function_value(frame, new.__func__).call(frame, [class_value(frame, cls), *args], kwargs)
+    bound = dict(zip(fields, args))
+    if len(args) > len(fields):
+        return frame.raise_new(TypeError, f"{cls.__name__}() takes {len(fields)} arguments but {len(args)} were given")
+    for name, value in kwargs.items():
+        if name not in fields or name in bound:
+            return frame.raise_new(TypeError, f"{cls.__name__}() got an unexpected keyword argument '{name}'")
+        bound[name] = value
+    for name in fields:
+        if name not in bound:
+            if name not in cls._field_defaults:
+                return frame.raise_new(TypeError, f"{cls.__name__}() missing required argument: '{name}'")
+            bound[name] = literal(frame, cls._field_defaults[name])
+    return TupleValue([bound[n] for n in fields], cls=cls)
+
+
+# --- super() ----------------------------------------------------------------------------------------------------------
+
+
+class SuperValue(Value):
+    """super(start, owner)"""
+
+    def __init__(self, start, owner):
+        super().__init__(None)
+        self.start = start
+        self.owner = owner
+
+    def python_type(self):
+        return super
+
+    def mro(self):
+        """Classes after `start` in the MRO of the owner's type (or of the owner, when that is a class)."""
+        cls = self.owner.cls if isinstance(self.owner, ClassValue) and issubclass(self.owner.cls, self.start) else self.owner.python_type()
+        order = cls.__mro__
+        return cls, order[order.index(self.start) + 1:]
+
+    def getattr(self, frame, name):
+        cls, order = self.mro()
+        for base in order:
+            if name in base.__dict__:
+                return self.bind(frame, cls, base, base.__dict__[name], name)
+        return frame.raise_new(AttributeError, f"'super' object has no attribute '{name}'")
+
+    def bind(self, frame, cls, base, static, name):
+        """Binds what was found to the owner."""
+        from .function import BoundMethodValue
+
+        owner = self.owner
+        if isinstance(owner, ClassValue):
+            if name == "__new__":
+                return function_value(frame, static.__func__) if isinstance(static, staticmethod) else NewBuiltin(base)
+            if isinstance(static, classmethod):
+                return BoundMethodValue(function_value(frame, static.__func__), owner)
+            if issubclass(owner.cls, self.start):
+                return owner.bind(frame, static, base, name)
+        if isinstance(static, C_METHODS):
+            return NativeMethod(owner, base, static, name)
+        return bind_static(frame, owner, cls, base, static, name)
+
+    def call_method(self, frame, name, args, kwargs):
+        return self.getattr(frame, name).call(frame, args, kwargs)
+
+
+class NewBuiltin(Value):
+    """object.__new__ and its like."""
+
+    def __init__(self, base):
+        super().__init__(Const(base.__new__, f"{base.__name__}.__new__"))
+
+    def python_type(self):
+        return types.BuiltinFunctionType
+
+    def call(self, frame, args, kwargs):
+        return new_object(frame, args, kwargs)
+
+
+class NativeMethod(BoundBuiltin):
+    """super().method where C defines it."""
+
+    def __init__(self, owner, base, descriptor, name):
+        super().__init__(owner, name, descriptor)
+        self.base = base
+
+    def call(self, frame, args, kwargs):
+        owner = self.owner
+        if isinstance(owner, ObjectValue):
+            if self.name == "__init__" and owner.part is not None and self.base is not object:
+                return init_part(frame, owner, args, kwargs)
+            return owner.call_native(frame, self.name, args, kwargs)
+        return owner.call_method(frame, self.name, args, kwargs)
+
+
+def super_(frame, args, kwargs):
+    """super() and super(cls, obj)."""
+    if args:
+        return SuperValue(args[0].real(), args[1])
+    cell = frame.cells.get("__class__")
+    first = frame.code.co_varnames[0]
+    owner = frame.locals.get(first)
+    if owner is None and first in frame.cells:
+        owner = frame.cells[first].get(frame)
+    if cell is None or owner is None:
+        return frame.raise_new(RuntimeError, "super(): no arguments")
+    return SuperValue(cell.get(frame).real(), owner)
+
+

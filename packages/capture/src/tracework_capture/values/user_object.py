@@ -1,0 +1,644 @@
+"""Instances of user classes, by Python's own attribute protocol: MRO, data descriptors, instance dict, __getattr__, slots.
+
+An existing object is read lazily from its source, a new one has only `fields`. A subclass of a built-in container has the
+container as its `part`; methods defined by the container act on that.
+"""
+
+from __future__ import annotations
+
+import collections
+import enum
+import functools
+import types
+
+import torch
+
+from ..sources import Attr, ClassAttr, Const, InstanceAttr, InstanceDict
+from .constant import ConstantValue, force_plain, literal
+from .value import EXISTING, NEW, SymbolicRaise, Value
+
+NO_ATTRIBUTE = object()
+DELETED = object()
+NONE = ConstantValue(None)
+CONTAINERS = (collections.OrderedDict, collections.defaultdict, dict, list, set, frozenset, tuple, collections.deque)
+SLOT = types.MemberDescriptorType
+GETSET = types.GetSetDescriptorType
+C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType, types.BuiltinFunctionType)
+BASE_GETATTRIBUTE = {c.__getattribute__ for c in (object, dict, list, tuple, set, collections.OrderedDict, str, int, float, BaseException)}
+
+
+def lookup_class(cls, name):
+    """(what the MRO of cls holds under name, the class that has it); NO_ATTRIBUTE when there is none."""
+    for owner in cls.__mro__:
+        if name in owner.__dict__:
+            return owner.__dict__[name], owner
+    return NO_ATTRIBUTE, None
+
+
+def function_value(frame, function, source=None):
+    """The value of a function found on a class: classes are known, so it is, too."""
+    return frame.wrap(function, source if source is not None else Const(function, getattr(function, "__qualname__", repr(function))))
+
+
+def is_data_descriptor(static):
+    """Whether a class attribute goes before the instance dict."""
+    return hasattr(type(static), "__set__") or hasattr(type(static), "__delete__")
+
+
+def bind_class_attribute(frame, self, cls, name):
+    """self.name where the class says what it is."""
+    static, owner = lookup_class(cls, name)
+    if static is NO_ATTRIBUTE:
+        return frame.raise_new(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'")
+    return bind_static(frame, self, cls, owner, static, name)
+
+
+def bind_static(frame, self, cls, owner, static, name):
+    """The descriptor protocol, on a class attribute that is known."""
+    from .function import BoundMethodValue
+    from .user_class import class_value
+
+    kind = type(static)
+    if kind is types.FunctionType:
+        return BoundMethodValue(function_value(frame, static), self)
+    if kind is property:
+        if static.fget is None:
+            return frame.raise_new(AttributeError, f"property '{name}' has no getter")
+        return function_value(frame, static.fget).call(frame, [self], {})
+    if kind is classmethod:
+        return BoundMethodValue(function_value(frame, static.__func__), class_value(frame, cls))
+    if kind is staticmethod:
+        return function_value(frame, static.__func__)
+    if isinstance(static, functools.cached_property):
+        found = function_value(frame, static.func).call(frame, [self], {})
+        self.set_field(frame, name, found)
+        return found
+    if isinstance(static, C_METHODS):
+        return BoundBuiltin(self, name, static)
+    if kind is SLOT or kind is GETSET:
+        return self.native_attribute(frame, static, name)
+    if isinstance(static, enum.Enum):
+        return literal(frame, static)
+    if hasattr(kind, "__get__"):
+        getter, _ = lookup_class(kind, "__get__")
+        if isinstance(getter, types.FunctionType):
+            descriptor = frame.wrap(static, ClassAttr(Const(owner, owner.__name__), name))
+            return function_value(frame, getter).call(frame, [descriptor, self, class_value(frame, cls)], {})
+        return frame.break_graph("attribute_unknown", f"{cls.__name__}.{name} is a {kind.__name__}")
+    return frame.wrap(static, ClassAttr(Const(owner, owner.__name__), name))
+
+
+class BoundBuiltin(Value):
+    """A method implemented in C, bound to its owner."""
+
+    def __init__(self, owner, name, descriptor=None):
+        super().__init__(None)
+        self.owner = owner
+        self.name = name
+        self.descriptor = descriptor
+
+    def python_type(self):
+        return types.BuiltinMethodType
+
+    def describe(self):
+        return f"{self.owner.describe()}.{self.name}"
+
+    def truth(self, frame):
+        return True
+
+    def hash_key(self, frame):
+        return (id(self.owner), self.name)
+
+    def getattr(self, frame, name):
+        if name == "__self__":
+            return self.owner
+        if name in ("__name__", "__qualname__"):
+            return ConstantValue(self.name)
+        return frame.break_graph("attribute_unknown", f"{name} of {self.describe()}")
+
+    def call(self, frame, args, kwargs):
+        if self.descriptor is not None:
+            return call_c_method(frame, self.descriptor, self.owner, self.name, args, kwargs)
+        return self.owner.call_method(frame, self.name, args, kwargs)
+
+    def reload(self, emit):
+        return f"{emit.load(self.owner)}.{self.name}"
+
+
+def call_c_method(frame, descriptor, owner, name, args, kwargs):
+    """Calls a method that C defines, such as dict.get or object.__setattr__, on a value."""
+    if isinstance(owner, ObjectValue):
+        return owner.call_native(frame, name, args, kwargs)
+    return owner.call_method(frame, name, args, kwargs)
+
+
+def attribute_of_builtin(frame, value, name):
+    """An attribute of a value whose type is a built-in container: its methods."""
+    from .user_class import class_value
+
+    if name == "__class__":
+        return class_value(frame, value.python_type())
+    static, _ = lookup_class(value.python_type(), name)
+    if isinstance(static, C_METHODS):
+        return BoundBuiltin(value, name)
+    if static is not NO_ATTRIBUTE:
+        if name in ("__doc__", "__module__"):
+            return literal(frame, static)
+        return bind_class_attribute(frame, value, value.python_type(), name)
+    return frame.raise_new(AttributeError, f"'{value.python_type().__name__}' object has no attribute '{name}'")
+
+
+def builtin_part(value):
+    """The built-in container inside a value, or the value itself."""
+    part = getattr(value, "part", None)
+    return value if part is None else part
+
+
+class ObjectValue(Value):
+    """An instance of a class that has no Value class of its own."""
+
+    two_phase = True
+
+    def __init__(self, cls, obj=None, source=None, part=None):
+        super().__init__(source)
+        self.cls = cls
+        self.obj = obj
+        self.part = part
+        self.fields = {}
+        self.seen = {}
+        self.mutability = NEW if source is None else EXISTING
+
+    def python_type(self):
+        return self.cls
+
+    def identity(self, frame):
+        """The existing object, its identity guarded; None for a new one."""
+        if self.obj is not None:
+            frame.guard("IDENTITY", self.source, self.obj)
+        return self.obj
+
+    def same_object(self, other):
+        return self is other
+
+    def hash_key(self, frame):
+        from .mapping import IdentityKey
+
+        hasher, _ = lookup_class(self.cls, "__hash__")
+        if hasher is object.__hash__ or hasher is torch.nn.Module.__dict__.get("__hash__"):
+            return IdentityKey(self.identity(frame) if self.obj is not None else self)
+        if self.part is not None and not isinstance(hasher, types.FunctionType) and hasher is not None:
+            return self.part.hash_key(frame)
+        return frame.break_graph("operation_unknown", f"hash of {self.describe()}")
+
+    # --- fields -------------------------------------------------------------------------------------------------
+    def instance_dict(self):
+        """The __dict__ of the existing object, or None."""
+        try:
+            return object.__getattribute__(self.obj, "__dict__") if self.obj is not None else None
+        except AttributeError:
+            return None
+
+    def field(self, frame, name):
+        """What the instance holds under name, or None."""
+        if name in self.fields:
+            found = self.fields[name]
+            return None if found is DELETED else found
+        if self.obj is None:
+            return None
+        if name in self.seen:
+            return self.seen[name]
+        attributes = self.instance_dict()
+        found = None
+        if attributes is not None:
+            if name in attributes:
+                found = frame.wrap(attributes[name], InstanceAttr(self.source, name))
+            else:
+                frame.guard("DICT_LACKS", InstanceDict(self.source), name)
+        self.seen[name] = found
+        return found
+
+    def set_field(self, frame, name, value):
+        """Stores into the instance, past every descriptor and __setattr__."""
+        self.fields[name] = value
+        if self.mutability is EXISTING:
+            frame.mutations.attribute(self, name, value)
+
+    def native_attribute(self, frame, static, name):
+        """A slot, or a getset of a C base class."""
+        if name in self.fields:
+            found = self.fields[name]
+            if found is DELETED:
+                return frame.raise_new(AttributeError, name)
+            return found
+        if name == "__dict__":
+            return InstanceDictValue(self)
+        if self.obj is None:
+            return frame.raise_new(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        try:
+            found = static.__get__(self.obj, self.cls)
+        except AttributeError as error:
+            return frame.raise_new(AttributeError, *error.args)
+        return frame.wrap(found, Attr(self.source, name))
+
+    # --- attributes ---------------------------------------------------------------------------------------------
+    def getattr(self, frame, name):
+        getter, _ = lookup_class(self.cls, "__getattribute__")
+        if isinstance(getter, types.FunctionType):
+            try:
+                return function_value(frame, getter).call(frame, [self, ConstantValue(name)], {})
+            except SymbolicRaise as raised:
+                hook, _ = lookup_class(self.cls, "__getattr__")
+                if hook is NO_ATTRIBUTE or not issubclass(raised.value.python_type(), AttributeError):
+                    raise
+                return self.missing(frame, name)
+        return self.plain_getattr(frame, name)
+
+    def plain_getattr(self, frame, name, use_hook=True):
+        """object.__getattribute__, then __getattr__."""
+        from .user_class import class_value
+
+        if name == "__class__":
+            return class_value(frame, self.cls)
+        static, owner = lookup_class(self.cls, name)
+        if static is not NO_ATTRIBUTE and is_data_descriptor(static):
+            return self.bind_or_missing(frame, owner, static, name, use_hook)
+        found = self.field(frame, name)
+        if found is not None:
+            return found
+        if static is not NO_ATTRIBUTE:
+            return self.bind_or_missing(frame, owner, static, name, use_hook)
+        if use_hook:
+            return self.missing(frame, name)
+        return self.no_attribute(frame, name)
+
+    def bind_or_missing(self, frame, owner, static, name, use_hook):
+        """Binds; an AttributeError inside a property falls to __getattr__, as in Python."""
+        hook, _ = lookup_class(self.cls, "__getattr__")
+        if hook is NO_ATTRIBUTE or not use_hook:
+            return bind_static(frame, self, self.cls, owner, static, name)
+        try:
+            return bind_static(frame, self, self.cls, owner, static, name)
+        except SymbolicRaise as raised:
+            if not issubclass(raised.value.python_type(), AttributeError):
+                raise
+        return self.missing(frame, name)
+
+    def missing(self, frame, name):
+        """Normal look-up failed."""
+        hook, _ = lookup_class(self.cls, "__getattr__")
+        if isinstance(hook, types.FunctionType):
+            return function_value(frame, hook).call(frame, [self, ConstantValue(name)], {})
+        return self.no_attribute(frame, name)
+
+    def no_attribute(self, frame, name):
+        return frame.raise_new(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+
+    def setattr(self, frame, name, value):
+        setter, _ = lookup_class(self.cls, "__setattr__")
+        if isinstance(setter, types.FunctionType):
+            function_value(frame, setter).call(frame, [self, ConstantValue(name), value], {})
+            return
+        self.plain_setattr(frame, name, value)
+
+    def plain_setattr(self, frame, name, value):
+        """object.__setattr__"""
+        static, owner = lookup_class(self.cls, name)
+        if name == "__class__":
+            return frame.break_graph("side_effect_unknown", "assignment to __class__")
+        if static is not NO_ATTRIBUTE and is_data_descriptor(static) and type(static) is not SLOT:
+            return self.set_through(frame, static, owner, name, value)
+        return self.set_field(frame, name, value)
+
+    def set_through(self, frame, static, owner, name, value):
+        """A property or another data descriptor takes the value."""
+        if isinstance(static, property):
+            if static.fset is None:
+                return frame.raise_new(AttributeError, f"property '{name}' of '{self.cls.__name__}' object has no setter")
+            function_value(frame, static.fset).call(frame, [self, value], {})
+            return None
+        setter, _ = lookup_class(type(static), "__set__")
+        if not isinstance(setter, types.FunctionType):
+            return frame.break_graph("side_effect_unknown", f"assignment to {self.cls.__name__}.{name}")
+        descriptor = frame.wrap(static, ClassAttr(Const(owner, owner.__name__), name))
+        function_value(frame, setter).call(frame, [descriptor, self, value], {})
+        return None
+
+    def delattr(self, frame, name):
+        deleter, _ = lookup_class(self.cls, "__delattr__")
+        if isinstance(deleter, types.FunctionType):
+            function_value(frame, deleter).call(frame, [self, ConstantValue(name)], {})
+            return
+        static, _ = lookup_class(self.cls, name)
+        if static is not NO_ATTRIBUTE and is_data_descriptor(static) and type(static) is not SLOT:
+            if isinstance(static, property) and static.fdel is not None:
+                function_value(frame, static.fdel).call(frame, [self], {})
+                return
+            frame.break_graph("side_effect_unknown", f"del {self.cls.__name__}.{name}")
+        if self.field(frame, name) is None:
+            self.no_attribute(frame, name)
+        if self.mutability is EXISTING:
+            self.fields[name] = DELETED
+            frame.mutations.attribute(self, name, None)
+        else:
+            del self.fields[name]
+
+    # --- special methods ----------------------------------------------------------------------------------------
+    def special(self, frame, name, args):
+        """type(self).__name__(self, *args), or None when the class has no such method."""
+        static, owner = lookup_class(self.cls, name)
+        if static is NO_ATTRIBUTE or static is None:
+            return None
+        if isinstance(static, types.FunctionType):
+            return function_value(frame, static).call(frame, [self, *args], {})
+        if isinstance(static, C_METHODS):
+            if owner is object:
+                return None
+            return self.call_native(frame, name, args, {})
+        return bind_static(frame, self, self.cls, owner, static, name).call(frame, list(args), {})
+
+    def required(self, frame, name, args, text):
+        found = self.special(frame, name, args)
+        return frame.raise_new(TypeError, f"'{self.cls.__name__}' object {text}") if found is None else found
+
+    def call_native(self, frame, name, args, kwargs):
+        """A method that C defines: on the built-in part, or object's own."""
+        row = OBJECT_METHODS.get(name)
+        if row is not None and (self.part is None or name in PART_LEAVES_TO_OBJECT):
+            return row(frame, self, *args, **kwargs)
+        if self.part is not None:
+            found = self.part.call_method(frame, name, args, kwargs)
+            return self if found is self.part else found
+        return frame.break_graph("call_unknown", f"{self.cls.__module__}.{self.cls.__qualname__}.{name}")
+
+    def truth(self, frame):
+        found = self.special(frame, "__bool__", [])
+        if found is None:
+            found = self.special(frame, "__len__", [])
+        return True if found is None else found.truth(frame)
+
+    def length(self, frame):
+        return self.required(frame, "__len__", [], "has no len()")
+
+    def getitem(self, frame, key):
+        return self.required(frame, "__getitem__", [key], "is not subscriptable")
+
+    def setitem(self, frame, key, value):
+        self.required(frame, "__setitem__", [key, value], "does not support item assignment")
+
+    def delitem(self, frame, key):
+        self.required(frame, "__delitem__", [key], "doesn't support item deletion")
+
+    def contains(self, frame, item):
+        found = self.special(frame, "__contains__", [item])
+        if found is not None:
+            return ConstantValue(found.truth(frame))
+        from .builtins.arithmetic import equal
+
+        return ConstantValue(any(equal(frame, i, item) for i in self.unpack(frame)))
+
+    def iterate(self, frame):
+        found = self.special(frame, "__iter__", [])
+        if found is None:
+            if lookup_class(self.cls, "__getitem__")[0] is not NO_ATTRIBUTE:
+                return ItemIterator(self)
+            return frame.raise_new(TypeError, f"'{self.cls.__name__}' object is not iterable")
+        return found
+
+    def next_value(self, frame):
+        try:
+            return self.required(frame, "__next__", [], "is not an iterator")
+        except SymbolicRaise as raised:
+            if issubclass(raised.value.python_type(), StopIteration):
+                return None
+            raise
+
+    def call(self, frame, args, kwargs):
+        static, owner = lookup_class(self.cls, "__call__")
+        if isinstance(static, types.FunctionType):
+            return function_value(frame, static).call(frame, [self, *args], kwargs)
+        if static is NO_ATTRIBUTE:
+            return frame.raise_new(TypeError, f"'{self.cls.__name__}' object is not callable")
+        if isinstance(static, C_METHODS):
+            return frame.break_graph("call_unknown", self.describe())
+        return bind_static(frame, self, self.cls, owner, static, "__call__").call(frame, args, kwargs)
+
+    def binary(self, frame, op, other, reverse=False):
+        from .builtins.arithmetic import SPECIAL
+
+        stem = SPECIAL[op.rstrip("=")]
+        prefix = "__r" if reverse else "__i" if op.endswith("=") else "__"
+        return implemented(self.special(frame, f"{prefix}{stem}__", [other]))
+
+    def compare(self, frame, op, other):
+        from .builtins.arithmetic import COMPARE_SPECIAL
+
+        found = implemented(self.special(frame, COMPARE_SPECIAL[op], [other]))
+        if found is None and op == "!=" and lookup_class(self.cls, "__ne__")[1] is object:
+            equal = implemented(self.special(frame, "__eq__", [other]))
+            return None if equal is None else ConstantValue(not equal.truth(frame))
+        return found
+
+    def unary(self, frame, op):
+        from .builtins.arithmetic import UNARY_SPECIAL
+
+        return self.required(frame, UNARY_SPECIAL[op], [], f"has no unary {op}")
+
+    # --- leaving the trace --------------------------------------------------------------------------------------
+    def as_graph_arg(self, frame):
+        if self.part is not None:
+            return self.part.as_graph_arg(frame)
+        if self.obj is not None and self.cls.__module__.startswith("torch"):
+            return self.identity(frame)
+        return super().as_graph_arg(frame)
+
+    def reload(self, emit):
+        cls = emit.const(self.cls, self.cls.__name__)
+        native = native_base(self.cls)
+        if native is tuple or native is frozenset:
+            return f"{emit.const(native)}.__new__({cls}, {self.part.reload(emit)})"
+        return f"{emit.const(native)}.__new__({cls})"
+
+    def fill(self, emit, name):
+        if self.part is not None:
+            fill_part(emit, self.part, native_base(self.cls), name)
+        for key, value in self.fields.items():
+            if value is not DELETED:
+                store_field(emit, self, name, key, value)
+
+    def replay(self, emit):
+        """Brings the built-in part of an existing object to the traced state."""
+        self.part.replay(emit)
+
+
+def implemented(found):
+    """None instead of NotImplemented."""
+    return None if found is not None and found.is_constant() and found.constant() is NotImplemented else found
+
+
+def native_base(cls):
+    """The built-in class whose __new__ makes instances of cls."""
+    for base in cls.__mro__:
+        if base in CONTAINERS or base is object:
+            return base
+    return object
+
+
+def fill_part(emit, part, native, name):
+    """Fills the built-in part of a new object past overridden methods."""
+    from .mapping import DictValue
+
+    cls = emit.const(native)
+    if isinstance(part, DictValue):
+        for key, value in part.entries.values():
+            emit.line(f"{cls}.__setitem__({name}, {part.load_key(emit, key)}, {part.load_item(emit, value)})")
+    elif native in (list, collections.deque) and part.items:
+        emit.line(f"{cls}.extend({name}, ({''.join(i + ', ' for i in part.loaded_items(emit))}))")
+    elif native is set:
+        emit.line(f"{cls}.update({name}, [{', '.join(emit.load(m) for m in part.members.values())}])")
+
+
+def store_field(emit, target, name, key, value):
+    """One field of an object, past __setattr__ and descriptors."""
+    text = emit.load(value)
+    static, _ = lookup_class(target.python_type(), key)
+    if type(static) is SLOT or not key.isidentifier() and not hasattr(target.python_type(), "__dict__"):
+        emit.line(f"{emit.const(object)}.__setattr__({name}, {key!r}, {text})")
+    else:
+        emit.line(f"{name}.__dict__[{key!r}] = {text}")
+
+
+class ItemIterator(Value):
+    """Iteration by __getitem__ with 0, 1, ... until IndexError."""
+
+    def __init__(self, owner):
+        super().__init__(None)
+        self.owner = owner
+        self.position = 0
+
+    def python_type(self):
+        return type(iter([]))
+
+    def iterate(self, frame):
+        return self
+
+    def next_value(self, frame):
+        try:
+            item = self.owner.getitem(frame, ConstantValue(self.position))
+        except SymbolicRaise as raised:
+            if issubclass(raised.value.python_type(), (IndexError, StopIteration)):
+                return None
+            raise
+        self.position += 1
+        return item
+
+
+class InstanceDictValue(Value):
+    """object.__dict__ of an instance: a view of its fields."""
+
+    def __init__(self, owner):
+        super().__init__(None)
+        self.owner = owner
+
+    def python_type(self):
+        return dict
+
+    def snapshot(self, frame):
+        """The fields as a dict value (a copy)."""
+        from .mapping import dict_of
+
+        owner = self.owner
+        names = list(owner.instance_dict() or ())
+        if owner.obj is not None:
+            frame.guard("DICT_KEYS", InstanceDict(owner.source), tuple(names))
+        names += [n for n in owner.fields if n not in names]
+        found = [(n, owner.field(frame, n)) for n in names]
+        return dict_of(frame, [(n, v) for n, v in found if v is not None])
+
+    def getitem(self, frame, key):
+        found = self.owner.field(frame, force_plain(frame, key))
+        return frame.raise_new(KeyError, force_plain(frame, key)) if found is None else found
+
+    def setitem(self, frame, key, value):
+        self.owner.set_field(frame, force_plain(frame, key), value)
+
+    def contains(self, frame, item):
+        return ConstantValue(self.owner.field(frame, force_plain(frame, item)) is not None)
+
+    def length(self, frame):
+        return self.snapshot(frame).length(frame)
+
+    def truth(self, frame):
+        return self.snapshot(frame).truth(frame)
+
+    def unpack(self, frame):
+        return self.snapshot(frame).unpack(frame)
+
+    def iterate(self, frame):
+        return self.snapshot(frame).iterate(frame)
+
+    def getattr(self, frame, name):
+        return BoundBuiltin(self, name)
+
+    def call_method(self, frame, name, args, kwargs):
+        if name == "get":
+            return self.owner.field(frame, force_plain(frame, args[0])) or (args[1] if len(args) > 1 else NONE)
+        if name in ("__getitem__", "__contains__", "__setitem__"):
+            from .builtins.arithmetic import call_dunder
+
+            return call_dunder(frame, self, name, args, kwargs)
+        if name == "update":
+            from .mapping import pairs_of
+
+            pairs = (pairs_of(frame, args[0]) if args else []) + [(ConstantValue(k), v) for k, v in kwargs.items()]
+            for key, value in pairs:
+                self.setitem(frame, key, value)
+            return NONE
+        if name == "pop":
+            key = force_plain(frame, args[0])
+            found = self.owner.field(frame, key)
+            if found is None:
+                return args[1] if len(args) > 1 else frame.raise_new(KeyError, key)
+            self.owner.delattr(frame, key)
+            return found
+        if name in ("keys", "values", "items", "copy"):
+            return self.snapshot(frame).call_method(frame, name, args, kwargs)
+        return frame.break_graph("call_unknown", f"__dict__.{name}")
+
+    def compare(self, frame, op, other):
+        other = other.snapshot(frame) if isinstance(other, InstanceDictValue) else other
+        return self.snapshot(frame).compare(frame, op, other)
+
+    def reload(self, emit):
+        return f"{emit.load(self.owner)}.__dict__"
+
+
+# --- object's own methods: name -> fn(frame, self, *args) ---------------------------------------------------------------
+
+
+def object_setattr(frame, self, name, value):
+    self.plain_setattr(frame, force_plain(frame, name), value)
+    return NONE
+
+
+def object_delattr(frame, self, name):
+    ObjectValue.delattr(self, frame, force_plain(frame, name))
+    return NONE
+
+
+def object_init(frame, self, *args, **kwargs):
+    return NONE
+
+
+def default_repr(frame, self):
+    return frame.break_graph("value_not_known", f"text of {self.describe()} shows an address")
+
+
+PART_LEAVES_TO_OBJECT = {"__setattr__", "__delattr__", "__getattribute__", "__init_subclass__", "__class__"}
+OBJECT_METHODS = {
+    "__setattr__": object_setattr, "__delattr__": object_delattr, "__init__": object_init,
+    "__getattribute__": lambda frame, self, name: self.plain_getattr(frame, force_plain(frame, name), use_hook=False),
+    "__init_subclass__": object_init,
+    "__eq__": lambda frame, self, other: ConstantValue(True if self is other else NotImplemented),
+    "__ne__": lambda frame, self, other: ConstantValue(False if self is other else NotImplemented),
+    "__repr__": default_repr, "__str__": default_repr,
+}

@@ -1,0 +1,565 @@
+"""WRAP: Python type -> how an object of it becomes a Value and which guards that takes; and what the interpreter builds itself.
+
+An object is wrapped once per capture: `frame.root.memo` finds the value again by identity, whatever the path.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import enum
+import functools
+import inspect
+import re
+import types
+import typing
+
+import torch
+
+from ..sources import Attr, Closure, Const, DictItem, Item, Local
+from .builtins import BUILTINS, fill
+from .constant import ATOM_TYPES, ConstantValue
+from .exception import ExceptionValue, make_exception, matches
+from .function import BoundMethodValue, FunctionValue
+from .mapping import DictValue, dict_of
+from .sequence import DequeValue, ListValue, Pending, RangeValue, SequenceValue, SliceValue, TupleValue, pending_items
+from .symint import size_value
+from .tensor import existing_tensor, tensor_result
+from .user_object import CONTAINERS, ObjectValue, native_base
+from .value import Value
+
+# --- existing objects --------------------------------------------------------------------------------------------------
+
+
+def wrap(frame, obj, source):
+    """The value of an existing object; installs its guards."""
+    kind = type(obj)
+    if kind in ATOM_TYPES or isinstance(obj, enum.Enum):
+        return wrap_atom(frame, obj, source)
+    memo = frame.root.memo
+    found = memo.get(id(obj))
+    if found is not None:
+        return found
+    row = WRAP.get(kind) or row_of_subclass(kind)
+    value = row(frame, obj, source)
+    memo[id(obj)] = value
+    frame.root.keep.append(obj)
+    return value
+
+
+def wrap_atom(frame, obj, source):
+    """Constants, guarded by value. They are rebuilt as constants, so they keep no source."""
+    if source is not None and type(source) is not Const:
+        if obj is None:
+            frame.guard("IS_NONE", source)
+        elif isinstance(obj, enum.Enum) or type(obj) not in COMPARED_BY_VALUE:
+            frame.guard("IDENTITY" if isinstance(obj, enum.Enum) else "CONSTANT", source, obj)
+        else:
+            changed = dynamic_number(frame, obj, source)
+            if changed is not None:
+                return changed
+            frame.guard("CONSTANT", source, obj)
+    return ConstantValue(obj)
+
+
+COMPARED_BY_VALUE = (int, str, bytes, bool, float, complex)
+
+
+def dynamic_number(frame, obj, source):
+    """A size symbol for an int argument that changed between calls; None when it stays a constant."""
+    if type(obj) is not int or not isinstance(source, Local) or obj < 2:
+        return None
+    lift = getattr(frame.root, "dynamic_number", None)
+    return None if lift is None else lift(frame, obj, source)
+
+
+def row_of_subclass(kind):
+    """The row for a type that has none of its own."""
+    for base, row in SUBCLASS_ROWS:
+        if issubclass(kind, base):
+            return row
+    return wrap_object
+
+
+def guard_type(frame, obj, source):
+    frame.guard("TYPE", source, type(obj))
+
+
+def wrap_list(frame, obj, source):
+    guard_type(frame, obj, source)
+    frame.guard("LENGTH", source, len(obj))
+    return ListValue(pending_items(obj, source), source)
+
+
+def wrap_tuple(frame, obj, source):
+    guard_type(frame, obj, source)
+    frame.guard("LENGTH", source, len(obj))
+    return TupleValue(pending_items(obj, source), source, type(obj))
+
+
+def wrap_deque(frame, obj, source):
+    guard_type(frame, obj, source)
+    frame.guard("LENGTH", source, len(obj))
+    return DequeValue(pending_items(obj, source), source, maxlen=obj.maxlen)
+
+
+def wrap_dict(frame, obj, source):
+    guard_type(frame, obj, source)
+    factory = None
+    if type(obj) is collections.defaultdict and obj.default_factory is not None:
+        factory = frame.wrap(obj.default_factory, Attr(source, "default_factory"))
+    return DictValue(source, type(obj), obj, factory)
+
+
+def wrap_set(frame, obj, source):
+    guard_type(frame, obj, source)
+    frame.guard("SET_MEMBERS", source, frozenset(obj))
+    from .sets import SetValue
+
+    return SetValue(frame, [frame.wrap(m, Const(m)) for m in obj], source, type(obj))
+
+
+def wrap_range(frame, obj, source):
+    frame.guard("CONSTANT_RANGE", source, (obj.start, obj.stop, obj.step))
+    return RangeValue(obj, None)
+
+
+def wrap_slice(frame, obj, source):
+    guard_type(frame, obj, source)
+    return SliceValue(*(frame.wrap(getattr(obj, n), Attr(source, n)) for n in ("start", "stop", "step")), source=source)
+
+
+def wrap_class(frame, obj, source):
+    from .user_class import ClassValue
+
+    frame.guard("IDENTITY", source, obj)
+    return ClassValue(obj, source)
+
+
+def wrap_function(frame, obj, source):
+    from .torch_fn import TORCH_ROWS, TorchFunctionValue, is_graph_function
+
+    row = function_row(obj, TORCH_ROWS)
+    if row is not None:
+        frame.guard("IDENTITY", source, obj)
+        return RowValue(obj, row, source)
+    if is_graph_function(obj):
+        frame.guard("IDENTITY", source, obj)
+        return TorchFunctionValue(obj, source)
+    if isinstance(source, (Local, Closure)):
+        frame.guard("TYPE", source, types.FunctionType)
+        frame.guard("CODE", source, obj.__code__)
+        return FunctionValue(obj, source, by_identity=False)
+    frame.guard("IDENTITY", source, obj)
+    return FunctionValue(obj, source)
+
+
+def function_row(obj, torch_rows):
+    """The row of a Python function that is modelled."""
+    from .module import module_row
+
+    return BUILTINS.get(obj) or torch_rows.get(obj) or module_row(obj) or FUNCTION_ROWS.get(function_name(obj))
+
+
+def function_name(fn):
+    return f"{getattr(fn, '__module__', '')}.{getattr(fn, '__qualname__', '')}"
+
+
+def wrap_builtin(frame, obj, source):
+    """C functions, method descriptors, and callables of torch."""
+    from .torch_fn import TORCH_ROWS, TorchFunctionValue, is_graph_function
+
+    frame.guard("IDENTITY", source, obj)
+    row = hashable_get(BUILTINS, obj) or hashable_get(TORCH_ROWS, obj)
+    if row is not None:
+        return RowValue(obj, row, source)
+    if is_graph_function(obj):
+        return TorchFunctionValue(obj, source)
+    return CFunctionValue(obj, source)
+
+
+def hashable_get(table, key):
+    """table.get(key) for keys that may be unhashable."""
+    try:
+        return table.get(key)
+    except TypeError:
+        return None
+
+
+def wrap_method(frame, obj, source):
+    guard_type(frame, obj, source)
+    if isinstance(source, Const):
+        function, owner = Const(obj.__func__), Const(obj.__self__)
+    else:
+        function, owner = Attr(source, "__func__"), Attr(source, "__self__")
+    return BoundMethodValue(frame.wrap(obj.__func__, function), frame.wrap(obj.__self__, owner), source)
+
+
+def wrap_partial(frame, obj, source):
+    from .builtins.containers import PartialValue
+
+    guard_type(frame, obj, source)
+    args = frame.wrap(obj.args, Attr(source, "args")).all_items(frame)
+    keywords = frame.wrap(obj.keywords, Attr(source, "keywords")).all_items(frame)
+    return PartialValue(frame.wrap(obj.func, Attr(source, "func")), args, {k.constant(): v for k, v in keywords}, source)
+
+
+def wrap_known(frame, obj, source):
+    """Immutable objects that are known by identity (code objects, patterns, generic aliases, signatures)."""
+    frame.guard("IDENTITY", source, obj)
+    return ConstantValue(obj, source)
+
+
+def wrap_tensor(frame, obj, source):
+    if torch.is_inference(obj) and False:
+        return wrap_object(frame, obj, source)
+    return existing_tensor(frame, obj, source)
+
+
+def wrap_tensor_subclass(frame, obj, source):
+    if type(obj).__torch_function__ is torch._C._disabled_torch_function_impl or type(obj).__torch_function__.__func__ is torch.Tensor.__torch_function__.__func__:
+        if type(obj).__torch_dispatch__ is torch.Tensor.__torch_dispatch__ or issubclass(type(obj), (torch.nn.Parameter, torch.nn.Buffer)):
+            return existing_tensor(frame, obj, source)
+    return frame.break_graph("tensor_subclass", type(obj).__name__)
+
+
+def wrap_module(frame, obj, source):
+    from .module import ModuleValue
+
+    guard_type(frame, obj, source)
+    return ModuleValue(type(obj), obj, source)
+
+
+def wrap_namespace(frame, obj, source):
+    frame.guard("IDENTITY", source, obj)
+    return NamespaceValue(obj, source)
+
+
+def wrap_container_subclass(frame, obj, source):
+    """An instance of a user's subclass of a built-in container."""
+    kind = type(obj)
+    if issubclass(kind, tuple) and (hasattr(kind, "_fields") or kind.__module__ == "torch.return_types"):
+        return wrap_tuple(frame, obj, source)
+    guard_type(frame, obj, source)
+    native = native_base(kind)
+    if issubclass(native, dict):
+        part = DictValue(source, native, obj)
+    elif native in (list, tuple, collections.deque):
+        frame.guard("LENGTH", source, native.__len__(obj))
+        items = [Pending(item, Item(source, i)) for i, item in enumerate(native.__iter__(obj))]
+        part = {list: ListValue, tuple: TupleValue, collections.deque: DequeValue}[native](items, source)
+    else:
+        part = wrap_set(frame, obj, source)
+    return ObjectValue(kind, obj, source, part)
+
+
+def wrap_symint(frame, obj, source):
+    return size_value(frame, obj)
+
+
+def wrap_object(frame, obj, source):
+    """Everything else: an instance known by its type, read attribute by attribute."""
+    from .context import existing_context
+
+    if isinstance(obj, BaseException):
+        return frame.break_graph("exception", f"an existing {type(obj).__name__}")
+    made = existing_context(frame, obj, source)
+    if made is not None:
+        return made
+    guard_type(frame, obj, source)
+    return ObjectValue(type(obj), obj, source)
+
+
+class RowValue(Value):
+    """A function that a table answers for."""
+
+    def __init__(self, fn, row, source=None):
+        super().__init__(source)
+        self.fn = fn
+        self.row = row
+
+    def python_type(self):
+        return type(self.fn)
+
+    def real(self):
+        return self.fn
+
+    def as_plain(self):
+        return self.fn
+
+    def describe(self):
+        return getattr(self.fn, "__qualname__", repr(self.fn))
+
+    def truth(self, frame):
+        return True
+
+    def hash_key(self, frame):
+        return self.fn
+
+    def same_object(self, other):
+        try:
+            return other.real() is self.fn
+        except LookupError:
+            return False
+
+    def getattr(self, frame, name):
+        from .user_object import C_METHODS
+
+        if name == "__call__":
+            return self
+        try:
+            found = getattr(self.fn, name)
+        except AttributeError as error:
+            return frame.raise_new(AttributeError, *error.args)
+        if isinstance(found, C_METHODS):
+            return frame.break_graph("attribute_unknown", f"{self.describe()}.{name}")
+        return wrap_constant(frame, found)
+
+    def as_graph_arg(self, frame):
+        return self.fn
+
+    def call(self, frame, args, kwargs):
+        return self.row(frame, args, kwargs)
+
+
+class CFunctionValue(RowValue):
+    """A C function without a row: methods act on their first argument, pure ones are folded, the rest breaks."""
+
+    def __init__(self, fn, source=None):
+        super().__init__(fn, None, source)
+
+    def call(self, frame, args, kwargs):
+        from .user_object import C_METHODS, call_c_method
+
+        fn = self.fn
+        if isinstance(fn, types.MethodDescriptorType | types.WrapperDescriptorType) and args:
+            return call_c_method(frame, fn, args[0], fn.__name__, list(args[1:]), kwargs)
+        owner = getattr(fn, "__self__", None)
+        if isinstance(fn, types.BuiltinFunctionType) and owner is not None and not isinstance(owner, types.ModuleType) and isinstance(fn, C_METHODS):
+            return frame.wrap(owner, Const(owner)).call_method(frame, fn.__name__, list(args), kwargs)
+        if is_pure(fn):
+            from .constant import fold
+
+            return fold(frame, fn, args, kwargs)
+        return frame.break_graph("call_unknown", function_name(fn))
+
+
+PURE_MODULES = {"math", "_operator", "cmath", "_struct", "binascii"}
+
+
+def is_pure(fn):
+    """C functions that may be called while tracing when all arguments are constants."""
+    return getattr(fn, "__module__", None) in PURE_MODULES
+
+
+class NamespaceValue(Value):
+    """A Python module."""
+
+    def __init__(self, obj, source):
+        super().__init__(source)
+        self.obj = obj
+
+    def python_type(self):
+        return type(self.obj)
+
+    def real(self):
+        return self.obj
+
+    def describe(self):
+        return f"module {self.obj.__name__}"
+
+    def truth(self, frame):
+        return True
+
+    def hash_key(self, frame):
+        return self.obj
+
+    def same_object(self, other):
+        return self is other
+
+    def as_graph_arg(self, frame):
+        return self.obj
+
+    def getattr(self, frame, name):
+        written = frame.root.globals_written
+        key = (id(self.obj.__dict__), name)
+        if key in written:
+            found = written[key]
+            return found if found is not None else self.no_attribute(frame, name)
+        if name in self.obj.__dict__:
+            return frame.wrap(self.obj.__dict__[name], DictItem(Const(self.obj.__dict__, f"{self.obj.__name__}"), name))
+        try:
+            found = getattr(self.obj, name)
+        except AttributeError:
+            return self.no_attribute(frame, name)
+        return frame.wrap(found, Attr(self.source, name))
+
+    def no_attribute(self, frame, name):
+        return frame.raise_new(AttributeError, f"module '{self.obj.__name__}' has no attribute '{name}'")
+
+
+# --- objects that the traced program makes -----------------------------------------------------------------------------
+
+
+def wrap_constant(frame, obj):
+    """The value of an object that tracing produced; containers are new ones."""
+    kind = type(obj)
+    if kind in ATOM_TYPES or isinstance(obj, enum.Enum):
+        return ConstantValue(obj)
+    if kind is tuple:
+        return TupleValue([wrap_constant(frame, i) for i in obj])
+    if kind is list:
+        return ListValue([wrap_constant(frame, i) for i in obj])
+    if kind is dict:
+        return dict_of(frame, [(wrap_constant(frame, k), wrap_constant(frame, v)) for k, v in obj.items()])
+    if kind in (torch.Size,) or isinstance(obj, tuple) and hasattr(kind, "_fields"):
+        return TupleValue([wrap_constant(frame, i) for i in obj], cls=kind)
+    if kind is slice:
+        return SliceValue(*(wrap_constant(frame, getattr(obj, n)) for n in ("start", "stop", "step")))
+    if kind is range:
+        return RangeValue(obj)
+    return frame.wrap(obj, Const(obj))
+
+
+def wrap_result(frame, node, example):
+    """The value of a node of the graph."""
+    import operator
+
+    if isinstance(example, torch.Tensor):
+        return tensor_result(frame, node, example)
+    if isinstance(example, (list, tuple)):
+        items = []
+        for index, item in enumerate(example):
+            if is_graph_result(item):
+                part = frame.graph.graph.call_function(operator.getitem, (node, index))
+                part.meta.update(example_value=item, val=item, stack=node.meta.get("stack"), stack_trace=node.meta.get("stack"))
+                items.append(wrap_result(frame, part, item))
+            else:
+                items.append(wrap_result(frame, node, item))
+        if type(example) is list:
+            return ListValue(items)
+        return TupleValue(items, cls=type(example))
+    if isinstance(example, torch.SymInt):
+        return size_value(frame, example)
+    if isinstance(example, (torch.SymBool, torch.SymFloat)):
+        return ConstantValue(bool(example) if isinstance(example, torch.SymBool) else float(example))
+    return wrap_constant(frame, example)
+
+
+def is_graph_result(item):
+    """Whether a part of a tuple result needs a node of its own."""
+    if isinstance(item, torch.Tensor):
+        return True
+    return isinstance(item, (list, tuple)) and any(is_graph_result(i) for i in item)
+
+
+def record_plain(frame, target, args):
+    """A node whose arguments and result are not values (autocast's enter and exit); gives the node."""
+    example = frame.graph.run_on_fakes(frame, target, args, {}, "call_function")
+    node = frame.graph.graph.call_function(target, args)
+    node.meta.update(example_value=example, val=example, stack=frame.user_location(), stack_trace=frame.user_location())
+    frame.graph.calls += 1
+    return node
+
+
+# --- iteration -----------------------------------------------------------------------------------------------------------
+
+
+def iterate(frame, value):
+    """iter(value)"""
+    return value.iterate(frame)
+
+
+def iterate_all(frame, value):
+    """list(value)"""
+    if isinstance(value, (SequenceValue, DictValue)):
+        return value.unpack(frame)
+    items = []
+    iterator = value.iterate(frame)
+    while (item := iterator.next_value(frame)) is not None:
+        items.append(item)
+    return items
+
+
+# --- what the interpreter builds ---------------------------------------------------------------------------------------
+
+
+def make_tuple(frame, items):
+    """A new tuple."""
+    return TupleValue(items)
+
+
+def make_list(frame, items):
+    """A new list."""
+    return ListValue(items)
+
+
+def make_dict(frame, pairs):
+    """A new dict."""
+    return dict_of(frame, pairs)
+
+
+def make_set(frame, items):
+    """A new set."""
+    from .sets import SetValue
+
+    return SetValue(frame, items)
+
+
+def make_slice(frame, start, stop, step=None):
+    """A slice."""
+    return SliceValue(start, stop, step if step is not None else ConstantValue(None))
+
+
+def new_exception(frame, cls, args):
+    """cls(*args) with plain arguments."""
+    return ExceptionValue(cls, [a if isinstance(a, Value) else wrap_constant(frame, a) if type(a) in ATOM_TYPES else ConstantValue(str(a)) for a in args])
+
+
+def exception_of(frame, value, cause=None):
+    """What `raise value from cause` raises: an instance, made when value is a class."""
+    from .user_class import ClassValue
+
+    if isinstance(value, ClassValue):
+        value = make_exception(frame, value.cls, [], {})
+    if not isinstance(value, ExceptionValue):
+        return frame.raise_new(TypeError, "exceptions must derive from BaseException")
+    if cause is not None:
+        value.setattr(frame, "__cause__", exception_of(frame, cause) if isinstance(cause, ClassValue) else cause)
+    return value
+
+
+def exception_type(frame, value):
+    """The class of an exception, as a value."""
+    from .user_class import class_value
+
+    return class_value(frame, value.python_type())
+
+
+def exception_matches(frame, value, handler):
+    """Whether `except handler` catches value."""
+    return matches(value, handler)
+
+
+# --- tables --------------------------------------------------------------------------------------------------------------
+
+WRAP = {
+    list: wrap_list, tuple: wrap_tuple, torch.Size: wrap_tuple, collections.deque: wrap_deque, dict: wrap_dict,
+    collections.OrderedDict: wrap_dict, collections.defaultdict: wrap_dict, types.MappingProxyType: wrap_dict,
+    set: wrap_set, frozenset: wrap_set, range: wrap_range, slice: wrap_slice,
+    types.FunctionType: wrap_function, types.BuiltinFunctionType: wrap_builtin, types.MethodDescriptorType: wrap_builtin,
+    types.WrapperDescriptorType: wrap_builtin, types.MethodWrapperType: wrap_builtin, types.ClassMethodDescriptorType: wrap_builtin,
+    types.MethodType: wrap_method, functools.partial: wrap_partial,
+    types.ModuleType: wrap_namespace, torch.Tensor: wrap_tensor, torch.nn.Parameter: wrap_tensor, torch.SymInt: wrap_symint,
+    torch._ops.OpOverload: wrap_builtin, torch._ops.OpOverloadPacket: wrap_builtin,
+    **{t: wrap_known for t in (
+        types.CodeType, types.GenericAlias, types.UnionType, re.Pattern, inspect.Signature, inspect.Parameter, torch.finfo, torch.iinfo,
+        dataclasses.Field, property, types.GetSetDescriptorType, types.MemberDescriptorType, typing.TypeVar, type(typing.Any),
+        type(typing.Optional[int]), type(typing.List[int]), type(dataclasses.MISSING), classmethod, staticmethod)},
+}
+SUBCLASS_ROWS = (
+    (type, wrap_class), (torch.nn.Module, wrap_module), (torch.Tensor, wrap_tensor_subclass), (types.ModuleType, wrap_namespace),
+    (torch._ops.OpOverload, wrap_builtin), (torch._library.custom_ops.CustomOpDef, wrap_builtin), (CONTAINERS, wrap_container_subclass),
+)
+FUNCTION_ROWS = {}
+fill()
