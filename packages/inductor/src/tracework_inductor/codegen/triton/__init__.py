@@ -1,0 +1,37 @@
+"""TritonRenderer: the renderer of CUDA devices."""
+
+from collections.abc import Sequence
+
+from tracework_runtime import KernelSource
+
+from ...schedule.plan import LoopKernel
+from ...target import Capabilities
+from ..renderer import KERNEL_NAME, RenderedKernel
+from . import kernel as _kernel
+
+__all__ = ["TritonRenderer"]
+
+
+class TritonRenderer:
+    """Writes Triton kernels; stateless."""
+
+    language = "triton"
+    capabilities = Capabilities(row_scratch=65536, scan=True, max_passes=8, fuse_outer_reductions=True)
+
+    def render(self, kernel: LoopKernel) -> RenderedKernel:
+        """The kernel as text."""
+        return _kernel.render(kernel)
+
+    def pack(self, kernels: Sequence[tuple[str, RenderedKernel]]) -> Sequence[KernelSource]:
+        """One record a kernel; equal kernels have equal text, and are compiled once."""
+        entry = "kernel"
+        return [
+            KernelSource(
+                name,
+                "triton",
+                rendered.source.replace(KERNEL_NAME, entry),
+                rendered.signature,
+                {k: [e.replace(KERNEL_NAME, entry) for e in v] if k == "entries" else v for k, v in rendered.launch},
+            )
+            for name, rendered in kernels
+        ]

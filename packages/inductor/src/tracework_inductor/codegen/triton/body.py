@@ -1,0 +1,274 @@
+"""One pass of a kernel as Triton lines: names, masks, loads and stores.
+
+A value knows which tile dimensions it spans, so that loads get the masks their index needs and no more. Rules:
+
+* equal right-hand sides get one name; names made inside a loop are forgotten when it ends;
+* inside a loop, what does not depend on the loop is written before it;
+* effects go through `store`, `reduce` and `scan`, which the kernel's shape (kernel.py) provides.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import ChainMap
+from collections.abc import Callable, MutableMapping
+from typing import Any
+
+import torch
+
+from ...errors import InductorError
+from ...ir.body import Instruction, LoopBody, Ref
+from ...ir.index import Size, simplify, substitute
+from .printer import IndexPrinter
+from .text_rules import HALF, HELD, TRITON_TEXT, bitcast_text, constant_text, convert_text
+
+__all__ = ["BodyWriter", "Tile", "Value"]
+
+NOTHING: frozenset[str] = frozenset()
+
+
+@dataclasses.dataclass(frozen=True)
+class Value:
+    """A named value: text, the tile dimensions it spans, dtype in the sense of the loop body."""
+
+    text: str
+    dims: frozenset[str]
+    dtype: torch.dtype
+
+
+@dataclasses.dataclass(frozen=True)
+class Tile:
+    """The tile's dimensions in order, with their mask names (None: always inside)."""
+
+    dims: tuple[str, ...]
+    masks: dict[str, str | None]
+
+    def shape(self, dims: frozenset[str] | None = None) -> str:
+        """The shape text of a value over some dimensions (None: all)."""
+        extents = [f"{d.upper()}BLOCK" if dims is None or d in dims else "1" for d in self.dims]
+        return f"[{', '.join(extents)}]"
+
+    def mask(self, dims: frozenset[str], extra: str | None = None) -> str | None:
+        """The mask for an access over some dimensions."""
+        parts = [m for d in self.dims if d in dims and (m := self.masks[d])]
+        if extra:
+            parts.append(extra)
+        return " & ".join(parts) or None
+
+
+class BodyWriter:
+    """Writes instructions as lines; one for a whole kernel function, with a scope pushed for each loop."""
+
+    def __init__(self, tile: Tile, printer: IndexPrinter, merged: dict[Any, Size], narrow: bool) -> None:
+        self.tile = tile
+        self.printer = printer
+        self.merged = merged
+        self.narrow = narrow
+        self.lines: list[str] = []
+        self.before: list[str] | None = None
+        """Where lines go that do not depend on the loop being written; None outside loops."""
+        self.locals: dict[str, Value] = {}
+        self.pointers: dict[str, str] = {}
+        self.element: dict[str, torch.dtype] = {}
+        self.symbol_dims: dict[Any, frozenset[str]] = {}
+        self.on_effect: Callable[[BodyWriter, Instruction, tuple[Any, ...], LoopBody], Value | None] | None = None
+        self._memo: MutableMapping[Any, Value] = {}
+        self._outer_memo: MutableMapping[Any, Value] = self._memo
+        self._count = 0
+
+    # scopes
+
+    def enter_loop(self, before: list[str]) -> None:
+        """From here on lines belong to a loop body; what does not depend on `r` goes to `before`."""
+        self.before = before
+        self._outer_memo = self._memo
+        self._memo = ChainMap({}, self._memo)
+
+    def leave_loop(self) -> None:
+        """Forget the names of the loop."""
+        self.before = None
+        self._memo = self._outer_memo
+
+    # values
+
+    def name(self, text: str, dims: frozenset[str], dtype: torch.dtype) -> Value:
+        """A name for a right-hand side; the same name for the same text."""
+        key = (text, dtype)
+        known = self._memo.get(key)
+        if known is not None:
+            return known
+        value = Value(f"t{self._count}", dims, dtype)
+        self._count += 1
+        hoisted = self.before is not None and "r" not in dims
+        (self.before if hoisted and self.before is not None else self.lines).append(f"{value.text} = {text}")
+        (self._outer_memo if hoisted else self._memo)[key] = value
+        return value
+
+    def full(self, value: Value) -> str:
+        """The value spread over the whole tile."""
+        if value.dims == frozenset(self.tile.dims):
+            return value.text
+        return f"tl.broadcast_to({value.text}, {self.tile.shape()})"
+
+    def index(self, size: Size) -> tuple[str, frozenset[str]]:
+        """Text and dimensions of an index expression."""
+        size = simplify(substitute(size, self.merged), self.printer.ranges)
+        if isinstance(size, int):
+            return str(size), NOTHING
+        dims = NOTHING.union(*(self.symbol_dims.get(s, NOTHING) for s in size.free_symbols))
+        return self.printer.text(size), dims
+
+    # instructions
+
+    def run(self, body: LoopBody, effects: bool = True) -> None:
+        """Write all instructions of a body."""
+        values: list[Value | None] = []
+        for instruction in body.instructions:
+            if instruction.dtype is None and not effects and instruction.op not in ("define", "indirect"):
+                values.append(None)
+                continue
+            args = tuple(values[a.position] if isinstance(a, Ref) else a for a in instruction.args)
+            values.append(self.one(instruction, args, body))
+
+    def run_one(self, body: LoopBody, position: int, values: dict[int, Value | None]) -> Value:
+        """Write one instruction of a body and what it needs, and nothing else."""
+        if position not in values:
+            instruction = body.instructions[position]
+            for size in instruction.args:
+                self._ensure_symbols(body, size, values)
+            args = tuple(self.run_one(body, a.position, values) if isinstance(a, Ref) else a for a in instruction.args)
+            values[position] = self.one(instruction, args, body)
+        value = values[position]
+        assert value is not None
+        return value
+
+    def _ensure_symbols(self, body: LoopBody, size: Any, values: dict[int, Value | None]) -> None:
+        wanted = getattr(size, "free_symbols", NOTHING)
+        for n, i in enumerate(body.instructions):
+            if i.op == "indirect" and i.args[2] in wanted and n not in values:
+                values[n] = None
+                self._indirect(i, (self.run_one(body, i.args[0].position, values), *i.args[1:]), body)
+
+    def one(self, instruction: Instruction, args: tuple[Any, ...], body: LoopBody) -> Value | None:
+        """Write one instruction whose operands are written."""
+        special = STRUCTURE.get(instruction.op)
+        if special is not None:
+            return special(self, instruction, args, body)
+        rule = TRITON_TEXT.get(instruction.op)
+        if rule is None:
+            raise InductorError(f"Triton kernel: no text for {instruction.op!r} (codegen/triton/text_rules.py)")
+        assert instruction.dtype is not None
+        dims = NOTHING.union(*(a.dims for a in args))
+        # The first operand decides the arithmetic, except for `where`.
+        text = rule([a.text for a in args], args[-1].dtype)
+        return self.name(text, dims, instruction.dtype)
+
+    def _load(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> Value:
+        buffer, index, extra = args
+        assert i.dtype is not None
+        text, dims = self.index(index)
+        if extra is not None and not extra.dims <= dims:
+            dims = dims | extra.dims
+            text = f"{text} + tl.full({self.tile.shape(dims)}, 0, tl.int32)"
+        mask = self.tile.mask(dims, extra.text if extra is not None else None)
+        call = f"tl.load({self.pointers[buffer]} + ({text})"
+        if mask is not None:
+            call += f", {mask}" + (", other=0" if extra is not None else "")
+        element = self.element[buffer]
+        call += ")" if element not in HALF else ").to(tl.float32)"
+        loaded = self.name(call, dims, element)
+        # A view of the buffer in another dtype would be a bitcast; a plain difference is a conversion.
+        return loaded if element == i.dtype else self.name(convert_text(loaded.text, element, i.dtype), dims, i.dtype)
+
+    def _constant(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> Value:
+        return self.name(constant_text(args[0], args[1]), NOTHING, args[1])
+
+    def _index_expr(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> Value:
+        text, dims = self.index(args[0])
+        if text.lstrip("-").isdigit():
+            return self.name(constant_text(int(text), args[1]), NOTHING, args[1])
+        return self.name(f"({text}).to({HELD[args[1]]})", dims, args[1])
+
+    def _indirect(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> None:
+        value, size, symbol = args
+        text = f"{value.text}.to(tl.int32)" if self.narrow else value.text
+        narrowed = self.name(text, value.dims, torch.int32 if self.narrow else torch.int64)
+        self.printer.names[symbol] = narrowed.text
+        self.printer.ranges[symbol] = (0, size - 1)
+        self.symbol_dims[symbol] = value.dims
+
+    def _to_dtype(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> Value:
+        value, dtype = args
+        text = convert_text(value.text, value.dtype, dtype)
+        return Value(text, value.dims, dtype) if text == value.text else self.name(text, value.dims, dtype)
+
+    def _bitcast(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> Value:
+        value, dtype = args
+        return self.name(bitcast_text(value.text, value.dtype, dtype), value.dims, dtype)
+
+    def _local(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> Value:
+        found = self.locals.get(args[0])
+        if found is None:
+            raise InductorError(f"Triton kernel: local {args[0]!r} is used before the pass that makes it")
+        return found
+
+    def _define(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> None:
+        self.locals[args[0]] = args[1]
+
+    def _store(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> None:
+        self.store(*args)
+
+    def store(self, buffer: str, index: Size, value: Value, mode: str, guard: str | None = None) -> None:
+        """Write the lines of a store; `guard` is one more condition."""
+        text, dims = self.index(index)
+        # An accumulating store happens once a point; a plain one needs no more lanes than its value spans.
+        wanted = dims | value.dims if mode == "set" else frozenset(self.active_dims)
+        if not wanted <= dims:
+            text = f"{text} + tl.full({self.tile.shape(wanted)}, 0, tl.int32)"
+            dims = wanted
+        # Lanes outside the tile must not write, whether or not the index depends on that dimension.
+        mask = self.tile.mask(dims, guard)
+        function = STORE_MODES.get(mode)
+        if function is None:
+            raise InductorError(f"Triton kernel: no store of mode {mode!r} (codegen/triton/body.py)")
+        element = self.element[buffer]
+        held = f"{value.text}.to({HALF[element]})" if element in HALF else value.text
+        if mode != "set" and mode != "add" and element in HALF:
+            raise InductorError(f"Triton kernel: no atomic {mode} for {element}")
+        arguments = [f"{self.pointers[buffer]} + ({text})", held, *([mask] if mask else [])]
+        if mode != "set":
+            if not mask:
+                arguments.append("None")
+            arguments.append('sem="relaxed"')
+        self.lines.append(f"{function}({', '.join(arguments)})")
+
+    @property
+    def active_dims(self) -> tuple[str, ...]:
+        """The dimensions of the pass being written."""
+        return self.tile.dims if self.inner else tuple(d for d in self.tile.dims if d != "r")
+
+    inner: bool = False
+
+    def _effect(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> Value | None:
+        if self.on_effect is None:
+            raise InductorError(f"Triton kernel: {i.op} outside of an inner pass")
+        return self.on_effect(self, i, args, body)
+
+
+STORE_MODES = {"set": "tl.store", "add": "tl.atomic_add", "max": "tl.atomic_max", "min": "tl.atomic_min"}
+
+STRUCTURE: dict[str, Callable[..., Value | None]] = {
+    "load": BodyWriter._load,
+    "constant": BodyWriter._constant,
+    "index_expr": BodyWriter._index_expr,
+    "indirect": BodyWriter._indirect,
+    "to_dtype": BodyWriter._to_dtype,
+    "bitcast": BodyWriter._bitcast,
+    "local": BodyWriter._local,
+    "define": BodyWriter._define,
+    "store": BodyWriter._store,
+    "reduce": BodyWriter._effect,
+    "scan": BodyWriter._effect,
+    "scratch_store": BodyWriter._effect,
+    "scratch_load": BodyWriter._effect,
+}

@@ -1,0 +1,446 @@
+"""A LoopKernel as Triton source: pointwise, rows held in registers, or rows walked in a loop.
+
+`render` reads top to bottom: tile the axes, choose the shape and its configs, write each stage's function, describe the
+launch. A looped reduction over few rows is split over several blocks: one stage a reduction pass, which keep partial
+results in a workspace, each stage combining those of the stages before it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any
+
+import torch
+
+from ...errors import InductorError
+from ...ir.body import Instruction, LoopBody
+from ...ir.index import Size, constant_product
+from ...schedule.plan import LoopKernel, Pass
+from ..renderer import KERNEL_NAME, RenderedKernel
+from . import config as config_table
+from .body import BodyWriter, Tile, Value
+from .header import function_header, launch_record, source_text
+from .printer import IndexPrinter
+from .reduction import reduction_text, scan_text
+from .text_rules import POINTER
+from .tiling import Group, Tiling, tile
+
+__all__ = ["render"]
+
+INT32_LIMIT = 2**31 - 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Partial:
+    """One accumulator kept in the workspace between stages."""
+
+    name: str
+    dtype: torch.dtype
+    kind: str
+    argument: str
+
+
+def render(kernel: LoopKernel) -> RenderedKernel:
+    """The Triton source of a kernel, its signature and its launch record."""
+    tiling = tile(kernel)
+    shape = _shape(kernel, tiling)
+    chosen = config_table.configs(shape)
+    parts = _parts(kernel, shape, chosen[0])
+    names = {symbol: f"ks{n}" for n, symbol in enumerate(kernel.sizes)}
+    narrow = _fits_statically(kernel)
+    if parts > 1:
+        functions, workspace = _split_stages(kernel, tiling, shape, names, narrow, parts)
+    else:
+        functions, workspace = [_Function(kernel, tiling, shape, names, narrow).write()], []
+    grids = [_grid(tiling, names, parts if parts > 1 else 1)] * len(functions)
+    signature = tuple(POINTER[kernel.layouts[b].dtype] for b in kernel.buffers) + ("i64",) * len(kernel.sizes)
+    entries = [KERNEL_NAME + (f"_{n}" if n else "") for n in range(len(functions))]
+    record = launch_record(
+        entries=entries,
+        grids=grids,
+        configs=[c.record() for c in chosen],
+        fits32=None if narrow else _fits_text(kernel, names),
+        workspace=workspace,
+        kind=shape.kind + (f" split {parts}" if parts > 1 else ""),
+    )
+    return RenderedKernel(source_text(functions, entries), signature, record)
+
+
+def _shape(kernel: LoopKernel, tiling: Tiling) -> config_table.Shape:
+    hint = {group.prefix: constant_product(a.size for a in group.axes) for group in tiling.groups}
+    loads = sum(1 for p in kernel.passes for _ in p.body.loads())
+    inner = tiling.group("r")
+    if inner is None:
+        kind = "tiled" if tiling.group("y") else "pointwise"
+    else:
+        static = isinstance(inner.numel, int)
+        kind = "persistent" if static and inner.numel <= _longest_row(tiling, hint, kernel) else "looped"
+    return config_table.Shape(
+        kind, hint["x"], hint.get("r", 1), tiling.contiguous, loads, hint.get("y", 1), len(kernel.scratch) + loads
+    )
+
+
+def _longest_row(tiling: Tiling, hint: dict[str, int], kernel: LoopKernel) -> int:
+    """Up to how many elements a row is held in registers."""
+    if tiling.contiguous == "x":
+        return 32  # columns are summed best by walking down them
+    if not kernel.scratch and hint["x"] < config_table.MULTIPROCESSORS // 4:
+        return 2048  # few long rows: split them
+    return config_table.MAX_PERSISTENT
+
+
+def _parts(kernel: LoopKernel, shape: config_table.Shape, chosen: config_table.Config) -> int:
+    if shape.kind != "looped" or kernel.scratch:
+        return 1
+    ops = {i.op for p in kernel.passes for i in p.body.instructions}
+    kinds = {i.args[1] for p in kernel.passes for i in p.body.instructions if i.op == "reduce"}
+    if "scan" in ops or "reduce" not in ops or kinds & {"argmax", "argmin"}:
+        return 1
+    return config_table.splits(shape, chosen)
+
+
+def _fits_statically(kernel: LoopKernel) -> bool:
+    extents = [layout.elements() for layout in kernel.layouts.values()]
+    return all(isinstance(e, int) and e <= INT32_LIMIT for e in extents) and not kernel.sizes
+
+
+def _fits_text(kernel: LoopKernel, names: dict[Any, str]) -> str:
+    """A Python expression over the size arguments: whether 32-bit index arithmetic is enough."""
+    printer = _PythonPrinter(names)
+    extents = dict.fromkeys(printer.text(layout.elements()) for layout in kernel.layouts.values())
+    return " and ".join(f"({e}) <= {INT32_LIMIT}" for e in extents) or "True"
+
+
+class _PythonPrinter:
+    """Sizes as Python expressions over ks0, ks1, ..."""
+
+    def __init__(self, names: dict[Any, str]) -> None:
+        self.names = {str(symbol): name for symbol, name in names.items()}
+
+    def text(self, size: Size) -> str:
+        """The expression with the arguments' names."""
+        if isinstance(size, int):
+            return str(size)
+        return re.sub(r"[A-Za-z_]\w*", lambda m: self.names.get(m.group(), m.group()), str(size))
+
+
+def _grid(tiling: Tiling, names: dict[Any, str], parts: int) -> str:
+    printer = _PythonPrinter(names)
+    blocks = [
+        f"(-(-({printer.text(g.numel)}) // {g.prefix.upper()}BLOCK))" for g in tiling.groups if g.prefix in ("x", "y")
+    ]
+    return " * ".join([*blocks, *([str(parts)] if parts > 1 else [])])
+
+
+def _split_stages(
+    kernel: LoopKernel, tiling: Tiling, shape: config_table.Shape, names: dict[Any, str], narrow: bool, parts: int
+) -> tuple[list[str], list[dict[str, str]]]:
+    """One function for each pass that reduces, and one for what follows the last of them."""
+    reducing = [n for n, p in enumerate(kernel.passes) if any(i.op == "reduce" for i in p.body.instructions)]
+    ends = [n + 1 for n in reducing]
+    if ends[-1] < len(kernel.passes):
+        ends.append(len(kernel.passes))
+    else:
+        ends.append(len(kernel.passes))  # results are combined by a last stage even if nothing follows
+    functions, partials, start = [], [], 0
+    for end in ends:
+        writer = _Function(kernel, tiling, shape, names, narrow, parts=parts, partials=list(partials))
+        functions.append(writer.write(start, end))
+        partials += writer.made
+        start = end
+    outer = _PythonPrinter(names).text(_numel(tiling, "x"))
+    workspace = [
+        {"dtype": _workspace_dtype(p.dtype), "elements": f"({outer}) * {parts}"} for p in partials
+    ]
+    return [_with_workspace(f, len(partials)) for f in functions], workspace
+
+
+def _workspace_dtype(dtype: torch.dtype) -> str:
+    half = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
+    return str(half.get(dtype, dtype)).removeprefix("torch.")
+
+
+def _with_workspace(function: str, count: int) -> str:
+    return function.replace("WORKSPACE", "".join(f"ws{n}, " for n in range(count)))
+
+
+def _numel(tiling: Tiling, prefix: str) -> Size:
+    group = tiling.group(prefix)
+    return 1 if group is None else group.numel
+
+
+class _Function:
+    """Writes one Triton function of a kernel."""
+
+    def __init__(
+        self,
+        kernel: LoopKernel,
+        tiling: Tiling,
+        shape: config_table.Shape,
+        names: dict[Any, str],
+        narrow: bool,
+        *,
+        parts: int = 1,
+        partials: list[Partial] | None = None,
+    ) -> None:
+        self.kernel, self.tiling, self.shape, self.narrow, self.parts = kernel, tiling, shape, narrow, parts
+        self.partials = partials or []
+        self.made: list[Partial] = []
+        self.looped = shape.kind == "looped"
+        self.printer = IndexPrinter(dict(names), {})
+        dims = tuple(group.prefix for group in tiling.groups)
+        masks: dict[str, str | None] = {d: f"{d}mask" for d in dims}
+        if shape.kind == "persistent" and _numel(tiling, "r") == config_table.power_of_two(shape.inner):
+            masks["r"] = None
+        self.writer = BodyWriter(Tile(dims, masks), self.printer, tiling.merged, narrow)
+        for n, buffer in enumerate(kernel.buffers):
+            self.writer.pointers[buffer] = f"p{n}"
+            self.writer.element[buffer] = kernel.layouts[buffer].dtype
+        self.scratch: dict[str, tuple[LoopBody, int] | Value] = {}
+        self.pending: list[tuple[str, Any]] = []
+
+    def write(self, start: int = 0, end: int | None = None) -> str:
+        """The function for passes start to end; earlier passes only as far as their values are needed."""
+        writer = self.writer
+        writer.lines += self._prologue()
+        end = len(self.kernel.passes) if end is None else end
+        for n, one_pass in enumerate(self.kernel.passes[:end]):
+            if n < start:
+                self._replay(n, one_pass)
+            elif one_pass.level == "outer":
+                self._outer(one_pass, effects=True)
+            else:
+                self._inner(one_pass)
+        blocks = [f"{g.prefix.upper()}BLOCK" for g in self.tiling.groups]
+        header = function_header(
+            [f"p{n}" for n in range(len(self.kernel.buffers))],
+            [f"ks{n}" for n in range(len(self.kernel.sizes))],
+            blocks,
+            workspace=self.parts > 1,
+        )
+        return header + "".join(f"    {line}\n" for line in writer.lines)
+
+    # the tile
+
+    def _prologue(self) -> list[str]:
+        lines = ["pid = tl.program_id(0)"]
+        if not self.narrow:
+            lines += ["if WIDE:", "    pid = pid.to(tl.int64)"]
+        outer = [g for g in self.tiling.groups if g.prefix != "r"]
+        if self.parts > 1:
+            lines += [f"part = pid % {self.parts}", f"pid = pid // {self.parts}"]
+        x = self.tiling.group("x")
+        assert x is not None
+        if len(outer) == 2:
+            lines += [f"xblocks = ({self.printer.text(x.numel)} + XBLOCK - 1) // XBLOCK"]
+            lines += self._dimension(outer[0], "(pid // xblocks) * YBLOCK + ", "[:, None]")
+            lines += self._dimension(outer[1], "(pid % xblocks) * XBLOCK + ", "[None, :]")
+        else:
+            lines += self._dimension(x, "pid * XBLOCK + ", "[:, None]" if len(self.tiling.groups) == 2 else "")
+        r = self.tiling.group("r")
+        if r is None:
+            return lines
+        if self.looped:
+            lines.append("rbase = tl.arange(0, RBLOCK)[None, :]")
+            self._variables(r)  # names and ranges only; the lines are written in each loop
+        else:
+            lines += self._dimension(r, "", "[None, :]")
+        return lines
+
+    def _dimension(self, group: Group, start: str, suffix: str) -> list[str]:
+        p = group.prefix
+        lines = [f"{p} = {start}tl.arange(0, {p.upper()}BLOCK){suffix}"]
+        if self.writer.tile.masks[p]:
+            lines.append(f"{p}mask = {p} < {self.printer.text(group.numel)}")
+        return lines + self._variables(group)
+
+    def _variables(self, group: Group) -> list[str]:
+        """The axes of a group from its flat position."""
+        p, lines = group.prefix, []
+        below: Size = 1
+        for n in reversed(range(len(group.axes))):
+            var, size = group.axes[n]
+            name = p if len(group.axes) == 1 else f"{p}{n}"
+            self.printer.names[var] = name
+            self.printer.ranges[var] = (0, size - 1)
+            self.writer.symbol_dims[var] = frozenset({p})
+            if name != p:
+                text = p if isinstance(below, int) and below == 1 else f"({p} // {self.printer.operand(below)})"
+                lines.append(f"{name} = {text}" + (f" % {self.printer.operand(size)}" if n else ""))
+            below = below * size
+        return lines
+
+    # passes
+
+    def _outer(self, one_pass: Pass, effects: bool) -> None:
+        writer = self.writer
+        writer.inner, writer.on_effect = False, None
+        if self.parts == 1 or not effects:
+            writer.run(one_pass.body, effects)
+            return
+        # Every part computes the values, the first one stores them.
+        mark = len(writer.lines)
+        writer.run(one_pass.body, True)
+        stores = [n for n in range(mark, len(writer.lines)) if writer.lines[n].startswith(("tl.store(", "tl.atomic_"))]
+        for n in stores:
+            writer.lines[n] = f"if part == 0: {writer.lines[n]}"
+
+    def _replay(self, position: int, one_pass: Pass) -> None:
+        """An earlier stage's pass: its values are computed again, or combined from the workspace."""
+        if one_pass.level == "outer":
+            self._outer(one_pass, effects=False)
+            return
+        for partial in self.partials:
+            reduces = [i for i in one_pass.body.instructions if i.op == "reduce" and i.args[0] == partial.name]
+            if reduces:
+                self._combine(partial)
+
+    def _combine(self, partial: Partial) -> None:
+        """A reduction's result from all parts' accumulators."""
+        texts = reduction_text(partial.kind, partial.dtype)
+        outer = self.printer.text(_numel(self.tiling, "x"))
+        lanes = f"tl.arange(0, {self.parts})[None, :]"
+        load = f"tl.load({partial.argument} + ({lanes} * ({outer}) + x), xmask, other={texts.identity})"
+        tile_of_parts = self.writer.name(load, frozenset({"x"}), partial.dtype)
+        result = self.writer.name(texts.across(tile_of_parts.text), frozenset({"x"}), partial.dtype)
+        self.writer.locals[partial.name] = result
+
+    def _inner(self, one_pass: Pass) -> None:
+        writer = self.writer
+        writer.inner, writer.on_effect = True, self._effect
+        self.pending = []
+        if self.looped:
+            self._loop(one_pass)
+        else:
+            writer.run(one_pass.body)
+        for name, result in self.pending:
+            writer.locals[name] = result
+        writer.inner = False
+
+    def _loop(self, one_pass: Pass) -> None:
+        writer = self.writer
+        outside, before, writer.lines = writer.lines, [], []
+        self.before_loop, self.after_loop = before, []
+        writer.enter_loop(before)
+        writer.run(one_pass.body)
+        writer.leave_loop()
+        r = self.tiling.group("r")
+        assert r is not None
+        rnumel = self.printer.text(r.numel)
+        head = ["r = roff + rbase", f"rmask = r < {rnumel}", *self._variables(r)]
+        if self.parts > 1:
+            each = f"(({rnumel} + RBLOCK * {self.parts} - 1) // (RBLOCK * {self.parts})) * RBLOCK"
+            outside.append(f"rfirst = part * {each}")
+            outside.append(f"rlast = tl.minimum(rfirst + {each}, {rnumel})")
+            loop = "for roff in range(rfirst, rlast, RBLOCK):"
+        else:
+            loop = f"for roff in range(0, {rnumel}, RBLOCK):"
+        body = [f"    {line}" for line in [*head, *writer.lines]]
+        writer.lines = [*outside, *before, loop, *body, *self.after_loop]
+
+    # effects of inner passes
+
+    def _effect(self, writer: BodyWriter, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> Value | None:
+        table = {
+            "reduce": self._reduce,
+            "scan": self._scan,
+            "scratch_store": self._scratch_store,
+            "scratch_load": self._scratch_load,
+        }
+        return table[i.op](i, args, body)
+
+    def _reduce(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> None:
+        name, kind, value = args[:3]
+        if kind in ("argmax", "argmin"):
+            self._reduce_position(name, kind, value, args[3])
+            return
+        texts = reduction_text(kind, value.dtype)
+        if self.looped:
+            self._accumulate(name, kind, value)
+            return
+        inside = self._where_inside(value, texts.identity, texts.held)
+        result = self.writer.name(texts.across(inside), frozenset({"x"}), value.dtype)
+        self.pending.append((name, result))
+
+    def _where_inside(self, value: Value, identity: str, held: str) -> str:
+        """The value over the whole tile, with the identity in lanes past the end of the row."""
+        full = self.writer.full(value)
+        mask = self.writer.tile.masks["r"]
+        if mask is None:
+            return full
+        return f"tl.where({mask}, {full}, tl.full([], {identity}, {held}))"
+
+    def _accumulate(self, name: str, kind: str, value: Value) -> None:
+        texts = reduction_text(kind, value.dtype)
+        acc = f"acc_{_plain(name)}"
+        shape = self.writer.tile.shape()
+        self.before_loop.append(f"{acc} = tl.full({shape}, {texts.identity}, {texts.held})")
+        lane = texts.lane(acc, self.writer.full(value))
+        self.writer.lines.append(f"{acc} = tl.where(rmask, {lane}, {acc})")
+        result = f"red_{_plain(name)}"
+        self.after_loop.append(f"{result} = {texts.across(acc)}")
+        if self.parts > 1:
+            argument = f"ws{len(self.partials) + len(self.made)}"
+            outer = self.printer.text(_numel(self.tiling, "x"))
+            self.after_loop.append(f"tl.store({argument} + (part * ({outer}) + x), {result}, xmask)")
+            self.made.append(Partial(name, value.dtype, kind, argument))
+        self.pending.append((name, Value(result, frozenset({"x"}), value.dtype)))
+
+    def _reduce_position(self, name: str, kind: str, value: Value, index: Value) -> None:
+        if value.dtype == torch.bool:
+            value = Value(f"{value.text}.to(tl.int32)", value.dims, torch.int32)
+        texts = reduction_text(kind, value.dtype)
+        far = "9223372036854775807"
+        combine = f"_{kind}"
+        if not self.looped:
+            v = self._where_inside(value, texts.identity, texts.held)
+            j = self._where_inside(index, far, "tl.int64")
+            pair = f"tl.reduce(({v}, {j}), 1, {combine})[1][:, None]"
+            self.pending.append((name, self.writer.name(pair, frozenset({"x"}), torch.int64)))
+            return
+        acc, at, shape = f"acc_{_plain(name)}", f"at_{_plain(name)}", self.writer.tile.shape()
+        self.before_loop.append(f"{acc} = tl.full({shape}, {texts.identity}, {texts.held})")
+        self.before_loop.append(f"{at} = tl.full({shape}, {far}, tl.int64)")
+        self.writer.lines += [
+            f"new_{acc}, new_{at} = {combine}({acc}, {at}, {self.writer.full(value)}, {self.writer.full(index)})",
+            f"{acc} = tl.where(rmask, new_{acc}, {acc})",
+            f"{at} = tl.where(rmask, new_{at}, {at})",
+        ]
+        result = f"red_{_plain(name)}"
+        self.after_loop.append(f"{result} = tl.reduce(({acc}, {at}), 1, {combine})[1][:, None]")
+        self.pending.append((name, Value(result, frozenset({"x"}), torch.int64)))
+
+    def _scan(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> Value:
+        name, kind, value = args
+        assert i.dtype is not None
+        texts = reduction_text(kind, value.dtype)
+        inside = self._where_inside(value, texts.identity, texts.held)
+        running = self.writer.name(scan_text(kind, inside), frozenset(self.writer.tile.dims), i.dtype)
+        if not self.looped:
+            return running
+        carry = f"carry_{_plain(name)}"
+        self.before_loop.append(f"{carry} = tl.full({self.writer.tile.shape(frozenset({'x'}))}, {texts.identity}, {texts.held})")
+        result = f"scan_{_plain(name)}"
+        self.writer.lines.append(f"{result} = {texts.lane(carry, running.text)}")
+        self.writer.lines.append(f"{carry} = {texts.lane(carry, texts.across(inside))}")
+        return Value(result, frozenset(self.writer.tile.dims), i.dtype)
+
+    def _scratch_store(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> None:
+        name, _, value = args
+        self.scratch[name] = (body, i.args[2].position) if self.looped else value
+
+    def _scratch_load(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> Value:
+        kept = self.scratch.get(args[0])
+        if kept is None:
+            raise InductorError(f"Triton kernel: scratch {args[0]!r} is read before the pass that keeps it")
+        if isinstance(kept, Value):
+            return kept
+        # A row that does not fit into registers: compute the value again.
+        return self.writer.run_one(kept[0], kept[1], {})
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"\W", "_", name)
+
+

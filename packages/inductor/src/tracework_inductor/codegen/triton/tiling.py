@@ -1,0 +1,148 @@
+"""Iteration axes -> the dimensions of a tile.
+
+Axes that every access walks as one are merged; what is left of the outer axes becomes one tile dimension `x`, or two
+(`y`, `x`) where different accesses are contiguous along different axes; the reduction axes become `r`.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ...ir.body import Axis
+from ...ir.index import Size, constant_product, product, same
+from ...schedule.plan import LoopKernel
+
+__all__ = ["Access", "Group", "Tiling", "tile"]
+
+# An axis must have this many elements to deserve a tile dimension of its own.
+_WORTH_A_DIMENSION = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Access:
+    """One place a kernel computes an index for; `weight` in bytes an element, 0 where memory is not touched."""
+
+    index: Size
+    weight: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Axes flattened into one tile dimension, the fastest last."""
+
+    prefix: str
+    axes: tuple[Axis, ...]
+
+    @property
+    def numel(self) -> Size:
+        """How many points it has."""
+        return product(axis.size for axis in self.axes)
+
+
+@dataclasses.dataclass(frozen=True)
+class Tiling:
+    """Tile dimensions in order, and what the kernel's variables are in terms of theirs."""
+
+    groups: tuple[Group, ...]
+    merged: dict[Any, Size]
+    contiguous: str
+    """The dimension along which most bytes are contiguous."""
+
+    def group(self, prefix: str) -> Group | None:
+        """The group of that name."""
+        return next((g for g in self.groups if g.prefix == prefix), None)
+
+
+def tile(kernel: LoopKernel) -> Tiling:
+    """Choose the tile dimensions of a kernel."""
+    accesses = list(_accesses(kernel))
+    scans = any(i.op == "scan" for p in kernel.passes for i in p.body.instructions)
+    merged: dict[Any, Size] = {}
+    outer, accesses = _merge(kernel.axes, accesses, merged)
+    inner, accesses = _merge(kernel.reduction_axes, accesses, merged)
+    if inner:
+        ordered = inner if scans else _fastest_last(inner, accesses)
+        outer = _fastest_last(outer, accesses)
+        best_inner, best_outer = _score(ordered[-1], accesses), max((_score(a, accesses) for a in outer), default=0)
+        groups = (Group("x", tuple(outer)), Group("r", tuple(ordered)))
+        return Tiling(groups, merged, "r" if best_inner >= best_outer else "x")
+    outer = _fastest_last(outer, accesses)
+    second = _second_dimension(outer, accesses)
+    if second is None:
+        return Tiling((Group("x", tuple(outer)),), merged, "x")
+    rest = [a for a in outer[:-1] if a is not second]
+    return Tiling((Group("y", (*rest, second)), Group("x", (outer[-1],))), merged, "x")
+
+
+def _accesses(kernel: LoopKernel) -> Iterator[Access]:
+    for one_pass in kernel.passes:
+        for i in one_pass.body.instructions:
+            if i.op in ("load", "store"):
+                yield Access(i.args[1], kernel.layouts[i.args[0]].dtype.itemsize)
+            elif i.op == "index_expr":
+                yield Access(i.args[0], 0)
+            elif i.op in ("scratch_store", "scratch_load"):
+                yield Access(i.args[1], 0)
+
+
+def _merge(
+    axes: Sequence[Axis], accesses: list[Access], merged: dict[Any, Size]
+) -> tuple[list[Axis], list[Access]]:
+    """Merge neighbouring axes that every access walks as one axis; drop axes of one element."""
+    kept: list[Axis] = []
+    for axis in axes:
+        if same(axis.size, 1):
+            merged[axis.var] = 0
+            accesses = _replaced(accesses, axis.var, 0)
+            continue
+        if kept and all(_walks_as_one(access.index, kept[-1], axis) for access in accesses):
+            # All indices are c * (i * size + j): with i = 0 the one variable j runs over both.
+            before = kept.pop()
+            merged[before.var] = 0
+            accesses = _replaced(accesses, before.var, 0)
+            axis = Axis(axis.var, before.size * axis.size)
+        kept.append(axis)
+    return kept, accesses
+
+
+def _replaced(accesses: list[Access], var: Any, value: Size) -> list[Access]:
+    def new(index: Size) -> Size:
+        return index if isinstance(index, int) else index.substitute({var: value})
+
+    return [Access(new(a.index), a.weight) for a in accesses]
+
+
+def _walks_as_one(index: Size, slow: Axis, fast: Axis) -> bool:
+    if isinstance(index, int):
+        return True
+    a, b = index.coefficient(slow.var), index.coefficient(fast.var)
+    return a is not None and b is not None and same(a, b * fast.size)
+
+
+def _score(axis: Axis, accesses: Sequence[Access]) -> int:
+    """Bytes an element that are contiguous along the axis."""
+    return sum(a.weight for a in accesses if not isinstance(a.index, int) and a.index.coefficient(axis.var) in (1, -1))
+
+
+def _fastest_last(axes: Sequence[Axis], accesses: Sequence[Access]) -> list[Axis]:
+    """The axes in order, except that the one most accesses are contiguous along comes last."""
+    ordered = list(axes)
+    if len(ordered) > 1:
+        best = max(range(len(ordered)), key=lambda k: (_score(ordered[k], accesses), k))
+        ordered.append(ordered.pop(best))
+    return ordered
+
+
+def _second_dimension(axes: Sequence[Axis], accesses: Sequence[Access]) -> Axis | None:
+    """An axis other than the last along which accesses are contiguous that jump along the last."""
+    if len(axes) < 2 or constant_product([axes[-1].size]) < _WORTH_A_DIMENSION:
+        return None
+    last = axes[-1]
+    found: dict[int, int] = {}
+    for access in accesses:
+        if isinstance(access.index, int) or not access.weight or access.index.coefficient(last.var) in (0, 1, -1):
+            continue
+        for k, axis in enumerate(axes[:-1]):
+            if access.index.coefficient(axis.var) in (1, -1) and constant_product([axis.size]) >= _WORTH_A_DIMENSION:
+                found[k] = found.get(k, 0) + access.weight
+    return axes[max(found, key=lambda k: found[k])] if found else None
