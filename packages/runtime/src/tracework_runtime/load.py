@@ -15,9 +15,10 @@ from tracework_runtime.artifact import Artifact, KernelSource
 from tracework_runtime.build import cpp as build_cpp
 from tracework_runtime.cache.memory import open_store
 from tracework_runtime.cache.store import Store
-from tracework_runtime.device import DEVICES
+from tracework_runtime.device import DEVICES, driver
 from tracework_runtime.errors import ArtifactError, LoadError
 from tracework_runtime.launch import cpp as launch_cpp
+from tracework_runtime.launch import triton as launch_triton
 from tracework_runtime.observe import Observer, no_observer
 from tracework_runtime.options import DEFAULT_OPTIONS, RuntimeOptions
 
@@ -77,7 +78,7 @@ def load(
         for language, builder in BUILDERS.items():
             mine = [kernel for kernel in artifact.kernels if kernel.language == language]
             if mine:
-                namespace.update(builder(mine, options, store))
+                namespace.update(builder(mine, options, store, artifact))
         exec(_host_code(artifact.host_source, artifact.key), namespace)
     if not callable(namespace.get("call")):
         raise ArtifactError(f"artifact {artifact.key[:12]}: its host program defines no call(args)")
@@ -101,7 +102,7 @@ def _host_code(source: str, key: str) -> CodeType:
     return compile(source, name, "exec")
 
 
-def _build_cpp(kernels: Kernels, options: RuntimeOptions, store: Store) -> dict[str, Any]:
+def _build_cpp(kernels: Kernels, options: RuntimeOptions, store: Store, artifact: Artifact) -> dict[str, Any]:
     jobs = [build_cpp.CppJob(k.source, tuple(k.launch.get("flags", ()))) for k in kernels]
     unique = list(dict.fromkeys(jobs))
     built = dict(zip(unique, build_cpp.build_all(unique, options, store), strict=True))
@@ -111,4 +112,13 @@ def _build_cpp(kernels: Kernels, options: RuntimeOptions, store: Store) -> dict[
     }
 
 
-BUILDERS: dict[str, Callable[[Kernels, RuntimeOptions, Store], dict[str, Any]]] = {"cpp": _build_cpp}
+def _build_triton(kernels: Kernels, options: RuntimeOptions, store: Store, artifact: Artifact) -> dict[str, Any]:
+    indices = [name.partition(":")[2] for name in artifact.devices if name.startswith("cuda")]
+    device = int(indices[0]) if indices and indices[0] else 0
+    return launch_triton.bind_all(kernels, options, store, device, driver.driver())
+
+
+BUILDERS: dict[str, Callable[[Kernels, RuntimeOptions, Store, Artifact], dict[str, Any]]] = {
+    "cpp": _build_cpp,
+    "triton": _build_triton,
+}

@@ -104,5 +104,5 @@ def splits(shape: Shape, config: Config) -> int:
     if blocks >= MULTIPROCESSORS:
         return 1
     enough = 2 * MULTIPROCESSORS // blocks
-    longest = shape.inner // (4 * config.constants["RBLOCK"])
-    return _between(1, power_of_two(min(enough, longest)), 256) if longest >= 2 else 1
+    longest = shape.inner // config.constants["RBLOCK"]
+    return _between(1, power_of_two(min(enough, longest)), 256) if longest >= 4 else 1

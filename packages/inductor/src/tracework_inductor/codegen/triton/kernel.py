@@ -50,10 +50,10 @@ def render(kernel: LoopKernel) -> RenderedKernel:
     names = {symbol: f"ks{n}" for n, symbol in enumerate(kernel.sizes)}
     narrow = _fits_statically(kernel)
     if parts > 1:
-        functions, workspace = _split_stages(kernel, tiling, shape, names, narrow, parts)
+        functions, spread, workspace = _split_stages(kernel, tiling, shape, names, narrow, parts)
     else:
-        functions, workspace = [_Function(kernel, tiling, shape, names, narrow).write()], []
-    grids = [_grid(tiling, names, parts if parts > 1 else 1)] * len(functions)
+        functions, spread, workspace = [_Function(kernel, tiling, shape, names, narrow).write()], [1], []
+    grids = [_grid(tiling, names, n) for n in spread]
     signature = tuple(POINTER[kernel.layouts[b].dtype] for b in kernel.buffers) + ("i64",) * len(kernel.sizes)
     entries = [KERNEL_NAME + (f"_{n}" if n else "") for n in range(len(functions))]
     record = launch_record(
@@ -135,25 +135,27 @@ def _grid(tiling: Tiling, names: dict[Any, str], parts: int) -> str:
 
 def _split_stages(
     kernel: LoopKernel, tiling: Tiling, shape: config_table.Shape, names: dict[Any, str], narrow: bool, parts: int
-) -> tuple[list[str], list[dict[str, str]]]:
-    """One function for each pass that reduces, and one for what follows the last of them."""
-    reducing = [n for n, p in enumerate(kernel.passes) if any(i.op == "reduce" for i in p.body.instructions)]
-    ends = [n + 1 for n in reducing]
-    if ends[-1] < len(kernel.passes):
-        ends.append(len(kernel.passes))
-    else:
-        ends.append(len(kernel.passes))  # results are combined by a last stage even if nothing follows
-    functions, partials, start = [], [], 0
+) -> tuple[list[str], list[int], list[dict[str, str]]]:
+    """One function for each pass that reduces, and one for what follows the last of them; in how many parts each
+    runs; and the workspace."""
+    ends = [n + 1 for n, p in enumerate(kernel.passes) if any(i.op == "reduce" for i in p.body.instructions)]
+    ends.append(len(kernel.passes))
+    functions, spread, start = [], [], 0
+    partials: list[Partial] = []
     for end in ends:
-        writer = _Function(kernel, tiling, shape, names, narrow, parts=parts, partials=list(partials))
+        mine = parts if any(p.level == "inner" for p in kernel.passes[start:end]) else 1
+        writer = _Function(
+            kernel, tiling, shape, names, narrow, parts=mine, combined=parts, partials=list(partials), split=True
+        )
         functions.append(writer.write(start, end))
+        spread.append(mine)
         partials += writer.made
         start = end
     outer = _PythonPrinter(names).text(_numel(tiling, "x"))
     workspace = [
         {"dtype": _workspace_dtype(p.dtype), "elements": f"({outer}) * {parts}"} for p in partials
     ]
-    return [_with_workspace(f, len(partials)) for f in functions], workspace
+    return [_with_workspace(f, len(partials)) for f in functions], spread, workspace
 
 
 def _workspace_dtype(dtype: torch.dtype) -> str:
@@ -182,8 +184,11 @@ class _Function:
         narrow: bool,
         *,
         parts: int = 1,
+        combined: int = 1,
         partials: list[Partial] | None = None,
+        split: bool = False,
     ) -> None:
+        self.combined, self.split = combined, split
         self.kernel, self.tiling, self.shape, self.narrow, self.parts = kernel, tiling, shape, narrow, parts
         self.partials = partials or []
         self.made: list[Partial] = []
@@ -217,7 +222,7 @@ class _Function:
             [f"p{n}" for n in range(len(self.kernel.buffers))],
             [f"ks{n}" for n in range(len(self.kernel.sizes))],
             blocks,
-            workspace=self.parts > 1,
+            workspace=self.split,
         )
         return header + "".join(f"    {line}\n" for line in writer.lines)
 
@@ -300,7 +305,7 @@ class _Function:
         """A reduction's result from all parts' accumulators."""
         texts = reduction_text(partial.kind, partial.dtype)
         outer = self.printer.text(_numel(self.tiling, "x"))
-        lanes = f"tl.arange(0, {self.parts})[None, :]"
+        lanes = f"tl.arange(0, {self.combined})[None, :]"
         load = f"tl.load({partial.argument} + ({lanes} * ({outer}) + x), xmask, other={texts.identity})"
         tile_of_parts = self.writer.name(load, frozenset({"x"}), partial.dtype)
         result = self.writer.name(texts.across(tile_of_parts.text), frozenset({"x"}), partial.dtype)

@@ -60,10 +60,11 @@ def tile(kernel: LoopKernel) -> Tiling:
     merged: dict[Any, Size] = {}
     outer, accesses = _merge(kernel.axes, accesses, merged)
     inner, accesses = _merge(kernel.reduction_axes, accesses, merged)
-    if inner:
+    if kernel.reduction_axes:
         ordered = inner if scans else _fastest_last(inner, accesses)
         outer = _fastest_last(outer, accesses)
-        best_inner, best_outer = _score(ordered[-1], accesses), max((_score(a, accesses) for a in outer), default=0)
+        best_inner = max((_score(a, accesses) for a in ordered[-1:]), default=0)
+        best_outer = max((_score(a, accesses) for a in outer[-1:]), default=0)
         groups = (Group("x", tuple(outer)), Group("r", tuple(ordered)))
         return Tiling(groups, merged, "r" if best_inner >= best_outer else "x")
     outer = _fastest_last(outer, accesses)

@@ -1,0 +1,125 @@
+"""Runs rendered Triton kernels on CPU tensors through Triton's interpreter, and compiles them for a GPU target.
+
+Must be imported before triton: the interpreter is chosen when triton is imported.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import math
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+os.environ["TRITON_INTERPRET"] = "1"
+
+import numpy as np  # noqa: E402
+import torch  # noqa: E402
+
+
+_COUNT = itertools.count()
+
+
+def _allow_one_element_indices() -> None:
+    """The interpreter takes int() of one-element arrays, which numpy 2.4 refuses."""
+    import triton.runtime.interpreter as interpreter
+
+    plain = interpreter._patch_lang_tensor
+
+    def patched(tensor: Any, *rest: Any) -> Any:
+        result = plain(tensor, *rest)
+        scope = rest[0] if rest else None
+        number = lambda self: int(self.handle.data.reshape(-1)[0])  # noqa: E731
+        if scope is not None:
+            scope.set_attr(tensor, "__index__", number)
+        else:
+            tensor.__index__ = number
+        return result
+
+    interpreter._patch_lang_tensor = patched
+
+
+_allow_one_element_indices()
+
+
+class Libdevice:
+    """numpy in place of CUDA's math library, which the interpreter does not have."""
+
+    @staticmethod
+    def _tensor(value: Any, data: np.ndarray) -> Any:
+        import triton.language as tl
+        from triton.runtime.interpreter import TensorHandle
+
+        return tl.core.tensor(TensorHandle(data.astype(value.handle.data.dtype), value.handle.dtype), value.type)
+
+    def __getattr__(self, name: str) -> Any:
+        function = NUMPY[name]
+
+        def call(*args: Any) -> Any:
+            import triton.language as tl
+
+            shaped = [a for a in args if isinstance(a, tl.core.tensor)]
+            if len(shaped) == 2:
+                a, b = tl.core._unwrap_if_constexpr(args[0]), tl.core._unwrap_if_constexpr(args[1])
+                a, b = a + b * 0, b + a * 0  # broadcast as the compiler does
+                with np.errstate(all="ignore"):
+                    return self._tensor(shaped[0] if len(args[0].shape) >= len(args[1].shape) else a, function(args[0].handle.data, args[1].handle.data)) if args[0].shape == args[1].shape else self._tensor(a, function(np.broadcast_to(args[0].handle.data, a.handle.data.shape), np.broadcast_to(args[1].handle.data, a.handle.data.shape)))
+            with np.errstate(all="ignore"):
+                return self._tensor(args[0], np.asarray(function(args[0].handle.data)))
+
+        return call
+
+
+def _by_torch(function: Any) -> Any:
+    return lambda *arrays: function(*(torch.from_numpy(np.ascontiguousarray(a)) for a in arrays)).numpy()
+
+
+NUMPY: dict[str, Any] = {
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "trunc": np.trunc,
+    "rint": np.rint,
+    "pow": np.power,
+    "fmod": np.fmod,
+    "copysign": np.copysign,
+    "nextafter": np.nextafter,
+    "hypot": np.hypot,
+    "atan2": np.arctan2,
+    "lgamma": _by_torch(torch.lgamma),
+    "erfinv": _by_torch(torch.erfinv),
+    "erfc": _by_torch(torch.erfc),
+    **{n: getattr(np, n) for n in "expm1 log10 log1p sin cos tan sinh cosh tanh".split()},
+    **{f"a{n}": getattr(np, f"arc{n}") for n in "sin cos tan sinh cosh tanh".split()},
+}
+
+
+def load_source(source: str, folder: Path) -> Any:
+    """The source as a module, with the interpreter's math library."""
+    name = f"interpreted_{next(_COUNT)}"
+    path = folder / f"{name}.py"
+    path.write_text(source.replace("from triton.language.extra import libdevice", "libdevice = None"))
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    module.libdevice = Libdevice()
+    return module
+
+
+def interpret(rendered: Any, tensors: Sequence[torch.Tensor], sizes: Sequence[int], folder: Path, config: int = 0) -> None:
+    """Launch a rendered kernel's stages on CPU tensors."""
+    launch = dict(rendered.launch)
+    module = load_source(rendered.source, folder)
+    constants = launch["configs"][config]["constants"]
+    names = {f"ks{n}": s for n, s in enumerate(sizes)}
+    wide = launch["fits32"] is not None and not eval(launch["fits32"], {}, names)
+    workspace = [
+        torch.empty(eval(w["elements"], {}, names), dtype=getattr(torch, w["dtype"])) for w in launch["workspace"]
+    ]
+    for entry, grid in zip(launch["entries"], launch["grids"], strict=True):
+        blocks = eval(grid, {"math": math}, {**names, **constants})
+        getattr(module, entry)[(blocks,)](*tensors, *sizes, *workspace, **constants, WIDE=wide)

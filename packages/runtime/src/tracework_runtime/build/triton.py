@@ -1,0 +1,128 @@
+"""Triton source to cubins: one request per function, config and variant; stored by content.
+
+A variant says what the compiler may rely on: pointers divisible by 16 (`aligned`), and whether sizes and indices
+are 64 bits wide (`wide`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import importlib.metadata
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tracework_runtime import container, observe
+from tracework_runtime.artifact import KernelSource
+from tracework_runtime.build.pool import triton_pool
+from tracework_runtime.cache.store import Store
+from tracework_runtime.errors import ArtifactError, BuildError, CacheCorrupt
+from tracework_runtime.options import RuntimeOptions
+
+__all__ = ["Cubin", "Variant", "build_all", "request"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Variant:
+    """What a compiled kernel relies on."""
+
+    aligned: bool = True
+    wide: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Cubin:
+    """One compiled function: the binary and what a launch needs."""
+
+    code: bytes
+    symbol: str
+    shared: int
+    num_warps: int
+    params: int
+
+
+def request(
+    kernel: KernelSource, entry: str, config: Mapping[str, Any], variant: Variant, capability: int
+) -> dict[str, Any]:
+    """The request for one function of a kernel; also its content address."""
+    pointers = [(f"p{n}", t) for n, t in enumerate(kernel.signature) if t.startswith("*")]
+    numbers = [t for t in kernel.signature if not t.startswith("*")]
+    sizes = [(f"ks{n}", _number(t, variant)) for n, t in enumerate(numbers)]
+    workspace = [(f"ws{n}", WORKSPACE_TYPES[w["dtype"]]) for n, w in enumerate(kernel.launch.get("workspace", ()))]
+    aligned = [name for name, _ in pointers] if variant.aligned else []
+    return {
+        "source": kernel.source,
+        "entry": entry,
+        "arguments": [*pointers, *sizes, *workspace],
+        "constants": {**config["constants"], "WIDE": variant.wide},
+        "aligned": aligned + [name for name, _ in workspace],
+        "num_warps": config["num_warps"],
+        "num_stages": config["num_stages"],
+        "capability": capability,
+    }
+
+
+WORKSPACE_TYPES = {
+    "float32": "*fp32",
+    "float64": "*fp64",
+    "int64": "*i64",
+    "int32": "*i32",
+    "int16": "*i16",
+    "int8": "*i8",
+    "uint8": "*u8",
+    "bool": "*i1",
+}
+
+
+def _number(text: str, variant: Variant) -> str:
+    return "i32" if text == "i64" and not variant.wide else text
+
+
+def _key(job: Mapping[str, Any]) -> str:
+    try:
+        version = importlib.metadata.version("triton")
+    except importlib.metadata.PackageNotFoundError:
+        version = "absent"
+    return hashlib.sha256(json.dumps([job, version], sort_keys=True).encode()).hexdigest()
+
+
+def build_all(jobs: Sequence[dict[str, Any]], options: RuntimeOptions, store: Store) -> list[Cubin]:
+    """The cubin of each request, compiling what the store does not have.
+
+    Raises BuildError with the end of Triton's complaint.
+    """
+    keys = [_key(job) for job in jobs]
+    found: dict[str, Cubin | None] = {key: _stored(key, store) for key in keys}
+    missing = {key: job for key, job in zip(keys, jobs, strict=True) if found[key] is None}
+    if missing:
+        with observe.timed("build.triton"):
+            observe.add("build.triton.kernels", len(missing))
+            answers = triton_pool(options.triton_workers).build(list(missing.values()))
+        for (key, job), (facts, code) in zip(missing.items(), answers, strict=True):
+            found[key] = _accept(key, job, facts, code, store)
+    return [cubin for key in keys if (cubin := found[key]) is not None]
+
+
+def _accept(key: str, job: Mapping[str, Any], facts: dict[str, Any], code: bytes, store: Store) -> Cubin:
+    if not facts.pop("ok"):
+        complaint = facts["error"].strip().splitlines()
+        raise BuildError(
+            f"Triton cannot compile {job['entry']!r} for sm_{job['capability']}",
+            excerpt="\n".join(complaint[-30:]),
+            advice="report this kernel with its source",
+        )
+    store.put("triton", key, container.pack(facts, {"cubin": code}), ".cubin")
+    return Cubin(code, **facts)
+
+
+def _stored(key: str, store: Store) -> Cubin | None:
+    data = store.get("triton", key, ".cubin")
+    if data is None:
+        return None
+    try:
+        facts, sections = container.unpack(data, "cubin")
+        return Cubin(sections["cubin"], **facts)
+    except (ArtifactError, CacheCorrupt, KeyError, TypeError):
+        store.drop("triton", key, ".cubin")
+        return None

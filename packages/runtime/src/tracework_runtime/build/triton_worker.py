@@ -1,0 +1,94 @@
+"""A process that compiles Triton kernels; started by pool.py as a script, knows nothing of this package.
+
+Requests and answers are frames on stdin and stdout: a u64 length and JSON, then a u64 length and raw bytes.
+Request: source, entry, arguments ([name, type] in order), constants, aligned (argument names divisible by 16),
+num_warps, num_stages, capability. Answer: {"ok": true, "symbol", "shared", "num_warps", "params", "spills"} and the
+cubin, or {"ok": false, "error"}.
+"""
+
+import json
+import linecache
+import os
+import re
+import shutil
+import struct
+import sys
+import tempfile
+import traceback
+
+_LENGTH = struct.Struct("<Q")
+
+
+def read_frame(stream):
+    head = stream.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        return None
+    return stream.read(_LENGTH.unpack(head)[0])
+
+
+def write_frames(stream, header, blob=b""):
+    text = json.dumps(header).encode()
+    stream.write(_LENGTH.pack(len(text)) + text + _LENGTH.pack(len(blob)) + blob)
+    stream.flush()
+
+
+def load_module(source, number):
+    """The source as a namespace; linecache gives Triton its text."""
+    name = f"<tracework triton {number}>"
+    linecache.cache[name] = (len(source), None, source.splitlines(True), name)
+    namespace = {"__name__": f"tracework_triton_{number}"}
+    exec(compile(source, name, "exec"), namespace)
+    return namespace
+
+
+def compile_kernel(request, number):
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    function = load_module(request["source"], number)[request["entry"]]
+    constants = request["constants"]
+    signature = dict(request["arguments"]) | {name: "constexpr" for name in constants}
+    positions = {name: n for n, name in enumerate(function.arg_names)}
+    attributes = {(positions[name],): [["tt.divisibility", 16]] for name in request["aligned"]}
+    options = {"num_warps": request["num_warps"], "num_stages": request["num_stages"]}
+    built = triton.compile(
+        ASTSource(function, signature, constants, attributes),
+        target=GPUTarget("cuda", request["capability"], 32),
+        options=options,
+    )
+    metadata = built.metadata
+    head = re.search(r"\.entry\s+\w+\s*\((.*?)\)", built.asm["ptx"], re.S)
+    params = len(re.findall(r"\.param\b", head.group(1))) if head else 0
+    scratch = getattr(metadata, "global_scratch_size", 0) or 0
+    if scratch:
+        raise RuntimeError(f"kernel wants {scratch} bytes of global scratch memory")
+    facts = {"ok": True, "symbol": metadata.name, "shared": metadata.shared, "num_warps": metadata.num_warps}
+    return facts | {"params": params}, built.asm["cubin"]
+
+
+def main():
+    sys.path[:] = json.loads(sys.argv[1])
+    for name in [name for name in os.environ if name.startswith("TRITON_")]:
+        if name != "TRITON_PTXAS_PATH":  # where ptxas is says nothing about the result
+            del os.environ[name]
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    folder = tempfile.mkdtemp(prefix="tracework-triton-")
+    os.environ["TRITON_CACHE_DIR"] = folder
+    try:
+        import triton.compiler  # noqa: F401  warm before the first request
+
+        number = 0
+        while (text := read_frame(sys.stdin.buffer)) is not None:
+            number += 1
+            try:
+                write_frames(answers, *compile_kernel(json.loads(text), number))
+            except Exception:  # the answer carries it
+                write_frames(answers, {"ok": False, "error": traceback.format_exc()})
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""The CUDA driver through ctypes: load a cubin, launch a function, say what went wrong."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from typing import Any
+
+import torch
+
+from tracework_runtime import _torch
+from tracework_runtime.errors import LaunchError
+
+__all__ = ["CudaDriver", "driver"]
+
+_MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_SHARED_WITHOUT_ASKING = 48 * 1024
+
+
+class CudaDriver:
+    """The few driver calls that launching takes. `launch` is cuLaunchKernel itself: the caller checks its result."""
+
+    def __init__(self) -> None:
+        try:
+            library = ctypes.CDLL("libcuda.so.1")
+        except OSError as error:
+            raise LaunchError(f"cannot load the CUDA driver: {error}", advice="install the NVIDIA driver") from error
+        self._library = library
+        self.launch = library.cuLaunchKernel
+        self.launch.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 3]
+        self.launch.restype = ctypes.c_int
+        library.cuModuleLoadData.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
+        library.cuModuleGetFunction.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p]
+        library.cuFuncSetAttribute.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_int]
+        self.current_stream = _torch.current_raw_stream
+
+    def load(self, code: bytes, symbol: str, shared: int, device: int) -> int:
+        """The function of a cubin on a device; the module stays loaded. Raises LaunchError."""
+        with torch.cuda.device(device):
+            torch.cuda.current_stream(device)  # makes the context
+            module, function = ctypes.c_void_p(), ctypes.c_void_p()
+            self.check(self._library.cuModuleLoadData(ctypes.byref(module), code), f"loading {symbol}")
+            found = self._library.cuModuleGetFunction(ctypes.byref(function), module, symbol.encode())
+            self.check(found, f"finding {symbol}")
+            if shared > _SHARED_WITHOUT_ASKING:
+                asked = self._library.cuFuncSetAttribute(function, _MAX_DYNAMIC_SHARED, shared)
+                self.check(asked, f"asking for {shared} bytes of shared memory for {symbol}")
+        assert function.value is not None
+        return function.value
+
+    def check(self, status: int, doing: str) -> None:
+        """Raise LaunchError for a status other than success."""
+        if status == 0:
+            return
+        text = ctypes.c_char_p()
+        self._library.cuGetErrorString(status, ctypes.byref(text))
+        reason = text.value.decode() if text.value else "unknown error"
+        raise LaunchError(f"CUDA error {status} while {doing}: {reason}", advice="run with CUDA_LAUNCH_BLOCKING=1")
+
+    def milliseconds(self, run: Any, repeat: int, device: int) -> float:
+        """Mean time of `run()` on the device's current stream."""
+        with torch.cuda.device(device):
+            start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            run()
+            start.record()
+            for _ in range(repeat):
+                run()
+            end.record()
+            end.synchronize()
+            return float(start.elapsed_time(end)) / repeat
+
+    def capturing(self) -> bool:
+        """Whether the current stream is being recorded into a graph."""
+        return torch.cuda.is_current_stream_capturing()
+
+
+@functools.cache
+def driver() -> CudaDriver:
+    """The process's driver."""
+    return CudaDriver()

@@ -1,0 +1,128 @@
+"""The launcher against a driver that writes down what it is asked."""
+
+import ctypes
+import struct
+
+import pytest
+import torch
+from tracework_runtime import KernelSource, LaunchError, RuntimeOptions, Store
+from tracework_runtime.build import triton as build
+from tracework_runtime.launch import triton as launch
+
+
+class PaperDriver:
+    """Reads the arguments of a launch as the device would."""
+
+    def __init__(self, layout: str) -> None:
+        self.layout, self.launches, self.status = layout, [], 0
+
+    def load(self, code, symbol, shared, device):
+        return 77
+
+    def current_stream(self, device):
+        return 5
+
+    def capturing(self):
+        return False
+
+    def milliseconds(self, run, repeat, device):
+        run()
+        return float(self.launches[-1][1])
+
+    def check(self, status, doing):
+        raise LaunchError(f"{status} {doing}")
+
+    def launch(self, function, blocks, gy, gz, threads, ty, tz, shared, stream, parameters, extra):
+        pointers = (ctypes.c_void_p * len(self.layout)).from_address(parameters)
+        values = [
+            struct.unpack("@" + c, ctypes.string_at(p, struct.calcsize(c)))[0] for c, p in zip(self.layout, pointers)
+        ]
+        self.launches.append((function, blocks, threads, stream, values))
+        return self.status
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    jobs = []
+
+    def build_all(requests, options, store):
+        jobs.extend(requests)
+        return [build.Cubin(b"", r["entry"], 0, r["num_warps"], len(r["arguments"]) + 2) for r in requests]
+
+    monkeypatch.setattr(build, "build_all", build_all)
+    return jobs
+
+
+def kernel(signature, configs=1, **facts):
+    record = {
+        "entries": ["kernel"],
+        "grids": ["-(-ks0 // XBLOCK)" if "i64" in signature else "-(-1000 // XBLOCK)"],
+        "configs": [{"constants": {"XBLOCK": 128 << n}, "num_warps": 4, "num_stages": 1} for n in range(configs)],
+        "fits32": "ks0 <= 2147483647" if "i64" in signature else None,
+        "workspace": [],
+        **facts,
+    }
+    return KernelSource("k0", "triton", "source", signature, record)
+
+
+def bind(source, driver, tmp_path):
+    return launch.bind_all([source], RuntimeOptions(), Store(tmp_path / "c"), 0, driver)["k0"]
+
+
+def test_static_launch(compiled, tmp_path):
+    driver = PaperDriver("PPPP")
+    call = bind(kernel(("*fp32", "*fp32")), driver, tmp_path)
+    a, b = torch.empty(1000), torch.empty(1000)
+    for _ in range(2):
+        call(a, b)
+    assert driver.launches == [(77, 8, 128, 5, [a.data_ptr(), b.data_ptr(), 0, 0])] * 2
+    assert compiled[0]["aligned"] == ["p0", "p1"]
+
+
+def test_sizes_and_wide_indices(compiled, tmp_path):
+    driver = PaperDriver("PiPP")
+    call = bind(kernel(("*fp32", "i64")), driver, tmp_path)
+    a = torch.empty(300)
+    call(a, 300)
+    assert driver.launches[-1][1] == 3
+    assert driver.launches[-1][4][:2] == [a.data_ptr(), 300]
+    driver.layout = "PqPP"
+    call(a, 2**33)
+    assert driver.launches[-1][4][:2] == [a.data_ptr(), 2**33]
+    assert compiled[-1]["constants"]["WIDE"] is True
+    driver.layout = "PiPP"
+    count = len(driver.launches)
+    call(a, 0)
+    assert len(driver.launches) == count
+
+
+def test_unaligned_pointers_get_their_own_variant(compiled, tmp_path):
+    driver = PaperDriver("PPP")
+    call = bind(kernel(("*fp32",)), driver, tmp_path)
+    call(torch.empty(1001)[1:])
+    assert compiled[-1]["aligned"] == []
+
+
+def test_config_is_measured_and_remembered(compiled, tmp_path):
+    driver = PaperDriver("PPP")
+    source = kernel(("*fp32",), configs=3, repeatable=True)
+    a = torch.empty(1000)
+    bind(source, driver, tmp_path)(a)
+    assert driver.launches[-1][1] == 2  # the largest block: fewest blocks, which this driver takes for the time
+    compiled.clear()
+    bind(source, driver, tmp_path)(a)
+    assert {job["constants"]["XBLOCK"] for job in compiled} == {512}
+
+
+def test_what_accumulates_is_not_measured(compiled, tmp_path):
+    driver = PaperDriver("PPP")
+    bind(kernel(("*fp32",), configs=3, repeatable=False), driver, tmp_path)(torch.empty(1000))
+    assert len(driver.launches) == 1
+
+
+def test_driver_errors_are_raised(compiled, tmp_path):
+    driver = PaperDriver("PPP")
+    call = bind(kernel(("*fp32",)), driver, tmp_path)
+    driver.status = 1
+    with pytest.raises(LaunchError, match="k0"):
+        call(torch.empty(10))
