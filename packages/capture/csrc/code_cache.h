@@ -1,0 +1,38 @@
+/* Entries hanging off a code object: a guard program and the code to run when it passes. */
+#ifndef TRACEWORK_CODE_CACHE_H
+#define TRACEWORK_CODE_CACHE_H
+
+#include "guard_tree.h"
+
+enum tw_mark { TW_MARK_NONE, TW_MARK_SKIP, TW_MARK_SKIP_RECURSIVE, TW_MARK_RUN_ONLY };
+
+typedef struct {
+    PyObject_HEAD
+    tw_program *program;
+    PyObject *code;     /* the replacement */
+    PyObject *function; /* made of `code`, when it has no free variables */
+    PyObject *owner;    /* the callback this entry was made for */
+    PyObject *info;     /* whatever the Python side wants to find again */
+    Py_ssize_t hits;
+    bool dead;          /* invalidated: never used again */
+} tw_entry;
+
+typedef struct {
+    int mark;
+    PyObject *entries; /* tuple, most recently useful first; replaced, never changed */
+} tw_cache;
+
+extern PyTypeObject tw_entry_type;
+
+int tw_cache_setup(void);
+tw_cache *tw_cache_get(PyCodeObject *code);    /* NULL when there is none */
+tw_cache *tw_cache_ensure(PyCodeObject *code); /* NULL with an exception */
+int tw_cache_add(PyCodeObject *code, tw_entry *entry);
+void tw_cache_to_front(tw_cache *cache, Py_ssize_t index);
+
+/* A new reference to a function of the entry's code with these globals and this closure. */
+PyObject *tw_entry_function(tw_entry *entry, PyFunctionObject *original);
+
+extern PyMethodDef tw_cache_methods[];
+
+#endif

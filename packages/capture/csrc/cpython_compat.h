@@ -1,0 +1,159 @@
+/* Every #if on the Python version and every internal CPython header of this extension.
+ *
+ * Facts used: up to 3.11 the caller of the evaluator clears and pops the frame; from 3.12 on the evaluator does. A frame that never
+ * ran is not linked into the thread's frame chain and has no frame object, so discarding it is: drop the locals, the function and the
+ * code, give the memory back to the thread's data stack.
+ */
+#ifndef TRACEWORK_CPYTHON_COMPAT_H
+#define TRACEWORK_CPYTHON_COMPAT_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <structmember.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x030E0000
+#error "tracework-capture supports CPython 3.11, 3.12 and 3.13"
+#endif
+
+#define Py_BUILD_CORE 1
+#include <internal/pycore_frame.h>
+#undef Py_BUILD_CORE
+
+typedef _PyInterpreterFrame tw_frame;
+
+static inline PyCodeObject *tw_frame_code(tw_frame *frame)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    return (PyCodeObject *)frame->f_executable;
+#else
+    return frame->f_code;
+#endif
+}
+
+static inline PyFunctionObject *tw_frame_function(tw_frame *frame)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    return (PyFunctionObject *)frame->f_funcobj;
+#else
+    return frame->f_func;
+#endif
+}
+
+/* True for the frame of a call that has not run its first instruction. */
+static inline bool tw_frame_is_fresh_call(tw_frame *frame)
+{
+    if (frame->owner != FRAME_OWNED_BY_THREAD || frame->frame_obj != NULL) {
+        return false;
+    }
+#if PY_VERSION_HEX >= 0x030D0000
+    return PyCode_Check(frame->f_executable) && frame->instr_ptr == _PyCode_CODE(tw_frame_code(frame));
+#else
+    return frame->prev_instr == _PyCode_CODE(tw_frame_code(frame)) - 1;
+#endif
+}
+
+#if PY_VERSION_HEX >= 0x030C0000 && PY_VERSION_HEX < 0x030D0000
+static inline void tw_pop_data_stack(PyThreadState *tstate, tw_frame *frame)
+{
+    PyObject **base = (PyObject **)frame;
+    _PyStackChunk *chunk = tstate->datastack_chunk;
+    if (base != &chunk->data[0]) {
+        tstate->datastack_top = base;
+        return;
+    }
+    _PyStackChunk *previous = chunk->previous; /* the first chunk never starts with a frame */
+    tstate->datastack_top = &previous->data[previous->top];
+    tstate->datastack_chunk = previous;
+    tstate->datastack_limit = (PyObject **)((char *)previous + previous->size);
+    PyObjectArenaAllocator arena;
+    PyObject_GetArenaAllocator(&arena);
+    arena.free(arena.ctx, chunk, chunk->size);
+}
+#elif PY_VERSION_HEX >= 0x030D0000
+#define tw_pop_data_stack _PyThreadState_PopFrame
+#endif
+
+/* Ends a fresh frame that the default evaluator will never see. */
+static inline void tw_frame_discard(PyThreadState *tstate, tw_frame *frame)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    PyCodeObject *code = tw_frame_code(frame);
+    int count = frame->stacktop;
+    frame->stacktop = 0;
+    for (int i = 0; i < count; i++) {
+        Py_CLEAR(frame->localsplus[i]);
+    }
+    Py_CLEAR(frame->f_locals);
+    Py_CLEAR(frame->f_funcobj);
+    Py_DECREF(code);
+    tw_pop_data_stack(tstate, frame);
+#else
+    (void)tstate;
+    (void)frame;
+#endif
+}
+
+static inline bool tw_is_traced(PyThreadState *tstate)
+{
+    return tstate->c_tracefunc != NULL || tstate->c_profilefunc != NULL;
+}
+
+static inline Py_ssize_t tw_request_code_extra(freefunc release)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    return PyUnstable_Eval_RequestCodeExtraIndex(release);
+#else
+    return _PyEval_RequestCodeExtraIndex(release);
+#endif
+}
+
+static inline int tw_code_get_extra(PyObject *code, Py_ssize_t index, void **extra)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    return PyUnstable_Code_GetExtra(code, index, extra);
+#else
+    return _PyCode_GetExtra(code, index, extra);
+#endif
+}
+
+static inline int tw_code_set_extra(PyObject *code, Py_ssize_t index, void *extra)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    return PyUnstable_Code_SetExtra(code, index, extra);
+#else
+    return _PyCode_SetExtra(code, index, extra);
+#endif
+}
+
+/* A number that is new after every change of the dict, or TW_NO_DICT_VERSION. */
+#if PY_VERSION_HEX < 0x030D0000
+#define TW_HAS_DICT_VERSION 1
+static inline uint64_t tw_dict_version(PyObject *dict)
+{
+    _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wdeprecated-declarations\"")
+    return ((PyDictObject *)dict)->ma_version_tag;
+    _Pragma("GCC diagnostic pop")
+}
+#else
+#define TW_HAS_DICT_VERSION 0
+static inline uint64_t tw_dict_version(PyObject *dict)
+{
+    (void)dict;
+    return 0;
+}
+#endif
+
+/* The type's version, 0 when it has none: it is new after every change of the class or of one of its bases. */
+static inline unsigned int tw_type_version(PyTypeObject *type)
+{
+#if PY_VERSION_HEX < 0x030C0000
+    if (!(type->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG)) {
+        return 0;
+    }
+#endif
+    return type->tp_version_tag;
+}
+
+#endif

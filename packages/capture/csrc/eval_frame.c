@@ -1,0 +1,467 @@
+/* The PEP 523 evaluator: run an entry whose guards pass, else ask the thread's callback, else do what was done before.
+ *
+ * It is installed only while some thread has a callback, because CPython does not inline Python-to-Python calls while any evaluator
+ * is installed. Whoever was installed before is called for every frame that is not ours.
+ */
+#include "eval_frame.h"
+
+static __thread struct {
+    PyObject *callback;  /* strong; NULL is off */
+    tw_frame *delegated; /* the frame just handed to the evaluator below, which may have us below itself */
+    int compiling;
+} thread;
+
+static _PyFrameEvalFunction below;
+static Py_ssize_t active_threads;
+static PyObject *skip_marker;
+
+static PyObject *evaluate(PyThreadState *tstate, tw_frame *frame, int throwflag);
+
+/* ---- installing ---- */
+
+static void install(void)
+{
+    PyInterpreterState *interpreter = PyInterpreterState_Get();
+    _PyFrameEvalFunction current = _PyInterpreterState_GetEvalFrameFunc(interpreter);
+    if (current != evaluate) {
+        below = current;
+        _PyInterpreterState_SetEvalFrameFunc(interpreter, evaluate);
+    }
+}
+
+static void uninstall(void)
+{
+    PyInterpreterState *interpreter = PyInterpreterState_Get();
+    if (_PyInterpreterState_GetEvalFrameFunc(interpreter) == evaluate) {
+        _PyInterpreterState_SetEvalFrameFunc(interpreter, below);
+    }
+}
+
+PyObject *tw_swap_callback(PyObject *callback)
+{
+    PyObject *old = thread.callback;
+    thread.callback = callback;
+    if (callback != NULL && old == NULL && active_threads++ == 0) {
+        install();
+    }
+    else if (callback == NULL && old != NULL && --active_threads == 0) {
+        uninstall();
+    }
+    return old;
+}
+
+bool tw_thread_is_compiling(void)
+{
+    return thread.compiling > 0;
+}
+
+/* ---- running frames ---- */
+
+static PyObject *run_below(PyThreadState *tstate, tw_frame *frame, int throwflag)
+{
+    if (below == _PyEval_EvalFrameDefault || below == NULL) {
+        return _PyEval_EvalFrameDefault(tstate, frame, throwflag);
+    }
+    tw_frame *outer = thread.delegated;
+    thread.delegated = frame;
+    PyObject *result = below(tstate, frame, throwflag);
+    thread.delegated = outer;
+    return result;
+}
+
+static PyObject *run_below_disabled(PyThreadState *tstate, tw_frame *frame)
+{
+    PyObject *callback = tw_swap_callback(NULL);
+    PyObject *result = run_below(tstate, frame, 0);
+    Py_XDECREF(tw_swap_callback(callback));
+    return result;
+}
+
+static int argument_slots(PyCodeObject *code)
+{
+    return code->co_argcount + code->co_kwonlyargcount + ((code->co_flags & CO_VARARGS) != 0) + ((code->co_flags & CO_VARKEYWORDS) != 0);
+}
+
+/* Calls the entry's code with (inputs, *argument slots) and ends the frame. Takes the reference to inputs. */
+static PyObject *run_entry(PyThreadState *tstate, tw_frame *frame, tw_entry *entry, PyObject *inputs)
+{
+    PyObject *small[20];
+    int count = argument_slots(tw_frame_code(frame));
+    PyObject **arguments = count + 2 <= 20 ? small : PyMem_Malloc(sizeof(PyObject *) * (size_t)(count + 2));
+    PyObject *result = NULL, *function = NULL;
+    if (arguments == NULL) {
+        PyErr_NoMemory();
+    }
+    else if ((function = tw_entry_function(entry, tw_frame_function(frame))) != NULL) {
+        arguments[1] = inputs; /* slot 0 is the callee's to use */
+        memcpy(arguments + 2, frame->localsplus, sizeof(PyObject *) * (size_t)count);
+        result = PyObject_Vectorcall(function, arguments + 1, (size_t)(count + 1) | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+    }
+    Py_XDECREF(function);
+    if (arguments != small) {
+        PyMem_Free(arguments);
+    }
+    Py_DECREF(inputs);
+    tw_frame_discard(tstate, frame);
+    return result;
+}
+
+static PyObject *fail_frame(PyThreadState *tstate, tw_frame *frame)
+{
+    tw_frame_discard(tstate, frame);
+    return NULL;
+}
+
+static tw_scope frame_scope(tw_frame *frame)
+{
+    PyCodeObject *code = tw_frame_code(frame);
+    tw_scope scope = {frame->localsplus, argument_slots(code), frame->f_globals, tw_frame_function(frame)->func_closure};
+    return scope;
+}
+
+/* ---- asking the callback ---- */
+
+static int add_arguments(PyObject *names, tw_frame *frame, int count)
+{
+    PyObject *all = tw_frame_code(frame)->co_localsplusnames;
+    for (int i = 0; i < count; i++) {
+        PyObject *value = frame->localsplus[i];
+        if (value != NULL && PyDict_SetItem(names, PyTuple_GET_ITEM(all, i), value) < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static int add_free_variables(PyObject *names, tw_frame *frame)
+{
+    PyCodeObject *code = tw_frame_code(frame);
+    PyObject *closure = tw_frame_function(frame)->func_closure;
+    int first = code->co_nlocalsplus - code->co_nfreevars;
+    for (int i = 0; closure != NULL && i < code->co_nfreevars; i++) {
+        PyObject *value = PyCell_GET(PyTuple_GET_ITEM(closure, i));
+        if (value != NULL && PyDict_SetItem(names, PyTuple_GET_ITEM(code->co_localsplusnames, first + i), value) < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static PyObject *ask(PyObject *callback, tw_frame *frame)
+{
+    PyCodeObject *code = tw_frame_code(frame);
+    PyFunctionObject *function = tw_frame_function(frame);
+    PyObject *names = PyDict_New();
+    if (names == NULL || add_arguments(names, frame, argument_slots(code)) < 0 || add_free_variables(names, frame) < 0) {
+        Py_XDECREF(names);
+        return NULL;
+    }
+    PyObject *closure = function->func_closure == NULL ? Py_None : function->func_closure;
+    PyObject *arguments[] = {NULL, (PyObject *)code, names, frame->f_globals, frame->f_builtins, closure, (PyObject *)function};
+    Py_INCREF(callback);
+    Py_INCREF(closure);
+    PyObject *own = tw_swap_callback(NULL);
+    thread.compiling++;
+    PyObject *answer = PyObject_Vectorcall(callback, arguments + 1, 6 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+    thread.compiling--;
+    Py_XDECREF(tw_swap_callback(own));
+    Py_DECREF(closure);
+    Py_DECREF(callback);
+    Py_DECREF(names);
+    return answer;
+}
+
+static PyObject *run_fresh_entry(PyThreadState *tstate, tw_frame *frame, tw_entry *entry)
+{
+    tw_scope scope = frame_scope(frame);
+    int32_t failed = -1;
+    PyObject *inputs = tw_program_run(entry->program, &scope, &failed);
+    if (inputs != NULL) {
+        entry->hits++;
+        return run_entry(tstate, frame, entry, inputs);
+    }
+    if (PyErr_Occurred()) {
+        return fail_frame(tstate, frame);
+    }
+    entry->dead = true;
+    if (PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "tracework: guard %d of a new entry for %U does not hold; the call runs as plain Python",
+                         (int)failed, tw_frame_code(frame)->co_qualname) < 0) {
+        return fail_frame(tstate, frame);
+    }
+    return run_below(tstate, frame, 0);
+}
+
+static PyObject *compile_frame(PyThreadState *tstate, tw_frame *frame)
+{
+    PyObject *answer = ask(thread.callback, frame);
+    if (answer == NULL) {
+        return fail_frame(tstate, frame);
+    }
+    PyCodeObject *code = tw_frame_code(frame);
+    if (Py_IS_TYPE(answer, &tw_entry_type)) {
+        PyObject *result = tw_cache_add(code, (tw_entry *)answer) < 0 ? fail_frame(tstate, frame)
+            : run_fresh_entry(tstate, frame, (tw_entry *)answer);
+        Py_DECREF(answer);
+        return result;
+    }
+    bool skip = answer == skip_marker, plain = answer == Py_None;
+    if (!skip && !plain) {
+        PyErr_Format(PyExc_TypeError, "the capture callback returned %R, not None, SKIP or an Entry", answer);
+        Py_DECREF(answer);
+        return fail_frame(tstate, frame);
+    }
+    Py_DECREF(answer);
+    tw_cache *cache = skip ? tw_cache_ensure(code) : NULL;
+    if (skip && cache == NULL) {
+        return fail_frame(tstate, frame);
+    }
+    if (cache != NULL && cache->mark == TW_MARK_NONE) {
+        cache->mark = TW_MARK_SKIP;
+    }
+    return run_below(tstate, frame, 0);
+}
+
+/* ---- dispatch ---- */
+
+/* Tries the entries. 1: *result is the frame's; 0: none passed. */
+static int try_entries(PyThreadState *tstate, tw_frame *frame, tw_cache *cache, PyObject **result)
+{
+    PyObject *entries = Py_NewRef(cache->entries);
+    tw_scope scope = frame_scope(frame);
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(entries); i++) {
+        tw_entry *entry = (tw_entry *)PyTuple_GET_ITEM(entries, i);
+        int32_t failed;
+        if (entry->dead || entry->owner != thread.callback) {
+            continue;
+        }
+        PyObject *inputs = tw_program_run(entry->program, &scope, &failed);
+        if (inputs != NULL) {
+            entry->hits++;
+            if (i > 0 && cache->entries == entries) {
+                tw_cache_to_front(cache, i);
+            }
+            Py_INCREF(entry);
+            Py_DECREF(entries);
+            *result = run_entry(tstate, frame, entry, inputs);
+            Py_DECREF(entry);
+            return 1;
+        }
+        if (PyErr_Occurred()) {
+            Py_DECREF(entries);
+            *result = fail_frame(tstate, frame);
+            return 1;
+        }
+    }
+    Py_DECREF(entries);
+    return 0;
+}
+
+#define PLAIN_FLAGS (CO_OPTIMIZED | CO_NEWLOCALS)
+#define OTHER_FLAGS (CO_GENERATOR | CO_COROUTINE | CO_ITERABLE_COROUTINE | CO_ASYNC_GENERATOR)
+
+static PyObject *evaluate(PyThreadState *tstate, tw_frame *frame, int throwflag)
+{
+    if (frame == thread.delegated) {
+        return _PyEval_EvalFrameDefault(tstate, frame, throwflag);
+    }
+    if (thread.callback == NULL || throwflag || !tw_frame_is_fresh_call(frame)) {
+        return run_below(tstate, frame, throwflag);
+    }
+    PyCodeObject *code = tw_frame_code(frame);
+    tw_cache *cache = tw_cache_get(code);
+    int mark = cache == NULL ? TW_MARK_NONE : cache->mark;
+    if (mark == TW_MARK_SKIP_RECURSIVE) {
+        return run_below_disabled(tstate, frame);
+    }
+    if (mark == TW_MARK_SKIP || (code->co_flags & (PLAIN_FLAGS | OTHER_FLAGS)) != PLAIN_FLAGS || tw_is_traced(tstate)) {
+        return run_below(tstate, frame, throwflag);
+    }
+    PyObject *result;
+    if (cache != NULL && cache->entries != NULL && try_entries(tstate, frame, cache, &result)) {
+        return result;
+    }
+    if (mark == TW_MARK_RUN_ONLY) {
+        return run_below(tstate, frame, throwflag);
+    }
+    return compile_frame(tstate, frame);
+}
+
+/* ---- callables that set the slot ---- */
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *function;
+    PyObject *callback; /* NULL: off while the function runs */
+    PyObject *dict;
+    PyObject *weakrefs;
+    vectorcallfunc vectorcall;
+} tw_scoped;
+
+static PyObject *scoped_call(tw_scoped *self, PyObject *const *arguments, size_t count, PyObject *names)
+{
+    PyObject *function = self->function;
+    if (self->callback == thread.callback || (self->callback != NULL && thread.compiling > 0)) {
+        return PyObject_Vectorcall(function, arguments, count, names);
+    }
+    PyObject *old = tw_swap_callback(Py_XNewRef(self->callback));
+    PyObject *result = PyObject_Vectorcall(function, arguments, count, names);
+    Py_XDECREF(tw_swap_callback(old));
+    return result;
+}
+
+static PyObject *scoped_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"function", "callback", NULL};
+    PyObject *function, *callback = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O", names, &function, &callback)) {
+        return NULL;
+    }
+    if (!PyCallable_Check(function) || (callback != Py_None && !PyCallable_Check(callback))) {
+        PyErr_SetString(PyExc_TypeError, "Scoped(function, callback): both must be callable");
+        return NULL;
+    }
+    tw_scoped *self = (tw_scoped *)type->tp_alloc(type, 0);
+    if (self == NULL) {
+        return NULL;
+    }
+    self->function = Py_NewRef(function);
+    self->callback = callback == Py_None ? NULL : Py_NewRef(callback);
+    self->vectorcall = (vectorcallfunc)scoped_call;
+    return (PyObject *)self;
+}
+
+static PyObject *scoped_get(PyObject *self, PyObject *instance, PyObject *owner)
+{
+    (void)owner;
+    return instance == NULL || instance == Py_None ? Py_NewRef(self) : PyMethod_New(self, instance);
+}
+
+static PyObject *scoped_getattr(PyObject *self, PyObject *name)
+{
+    PyObject *value = PyObject_GenericGetAttr(self, name);
+    if (value == NULL && PyErr_ExceptionMatches(PyExc_AttributeError)) {
+        PyErr_Clear();
+        value = PyObject_GetAttr(((tw_scoped *)self)->function, name);
+    }
+    return value;
+}
+
+static int scoped_traverse(tw_scoped *self, visitproc visit, void *arg)
+{
+    Py_VISIT(self->function);
+    Py_VISIT(self->callback);
+    Py_VISIT(self->dict);
+    return 0;
+}
+
+static int scoped_clear(tw_scoped *self)
+{
+    Py_CLEAR(self->callback);
+    Py_CLEAR(self->dict);
+    return 0;
+}
+
+static void scoped_dealloc(tw_scoped *self)
+{
+    PyObject_GC_UnTrack(self);
+    if (self->weakrefs != NULL) {
+        PyObject_ClearWeakRefs((PyObject *)self);
+    }
+    scoped_clear(self);
+    Py_CLEAR(self->function);
+    Py_TYPE(self)->tp_free(self);
+}
+
+static PyObject *scoped_repr(tw_scoped *self)
+{
+    return PyUnicode_FromFormat("<%s %R>", self->callback == NULL ? "disabled" : "optimized", self->function);
+}
+
+static PyMemberDef scoped_members[] = {
+    {"__wrapped__", T_OBJECT, offsetof(tw_scoped, function), READONLY, NULL},
+    {"callback", T_OBJECT, offsetof(tw_scoped, callback), READONLY, NULL},
+    {"__dictoffset__", T_PYSSIZET, offsetof(tw_scoped, dict), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyGetSetDef scoped_getset[] = {
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+PyTypeObject tw_scoped_type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "tracework_capture._C.Scoped",
+    .tp_basicsize = sizeof(tw_scoped),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_BASETYPE,
+    .tp_new = scoped_new,
+    .tp_dealloc = (destructor)scoped_dealloc,
+    .tp_traverse = (traverseproc)scoped_traverse,
+    .tp_clear = (inquiry)scoped_clear,
+    .tp_call = PyVectorcall_Call,
+    .tp_vectorcall_offset = offsetof(tw_scoped, vectorcall),
+    .tp_dictoffset = offsetof(tw_scoped, dict),
+    .tp_weaklistoffset = offsetof(tw_scoped, weakrefs),
+    .tp_getattro = scoped_getattr,
+    .tp_setattro = PyObject_GenericSetAttr,
+    .tp_descr_get = scoped_get,
+    .tp_repr = (reprfunc)scoped_repr,
+    .tp_members = scoped_members,
+    .tp_getset = scoped_getset,
+};
+
+/* ---- module functions ---- */
+
+static PyObject *set_callback(PyObject *module, PyObject *callback)
+{
+    if (callback != Py_None && !PyCallable_Check(callback)) {
+        return PyErr_Format(PyExc_TypeError, "the callback must be None or callable, not %R", callback);
+    }
+    PyObject *old = tw_swap_callback(callback == Py_None ? NULL : Py_NewRef(callback));
+    return old == NULL ? Py_NewRef(Py_None) : old;
+}
+
+static PyObject *get_callback(PyObject *module, PyObject *unused)
+{
+    return Py_NewRef(thread.callback == NULL ? Py_None : thread.callback);
+}
+
+static PyObject *is_compiling(PyObject *module, PyObject *unused)
+{
+    return PyBool_FromLong(thread.compiling > 0);
+}
+
+static PyObject *is_installed(PyObject *module, PyObject *unused)
+{
+    return PyBool_FromLong(_PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get()) == evaluate);
+}
+
+static PyObject *call_disabled(PyObject *module, PyObject *const *arguments, Py_ssize_t count, PyObject *names)
+{
+    if (count < 1) {
+        return PyErr_Format(PyExc_TypeError, "call_disabled(function, ...) wants a function");
+    }
+    PyObject *old = tw_swap_callback(NULL);
+    PyObject *result = PyObject_Vectorcall(arguments[0], arguments + 1, (size_t)(count - 1), names);
+    Py_XDECREF(tw_swap_callback(old));
+    return result;
+}
+
+PyMethodDef tw_eval_methods[] = {
+    {"set_callback", set_callback, METH_O, "set_callback(callback or None) -> the thread's old one"},
+    {"get_callback", get_callback, METH_NOARGS, "the thread's callback, or None"},
+    {"is_compiling", is_compiling, METH_NOARGS, "whether this thread is inside the callback"},
+    {"is_installed", is_installed, METH_NOARGS, "whether the frame evaluator is installed"},
+    {"call_disabled", (PyCFunction)(void (*)(void))call_disabled, METH_FASTCALL | METH_KEYWORDS,
+     "call_disabled(function, *args, **kwargs): calls it with the callback off"},
+    {NULL, NULL, 0, NULL},
+};
+
+int tw_eval_setup(PyObject *module)
+{
+    if (PyType_Ready(&tw_scoped_type) < 0) {
+        return -1;
+    }
+    skip_marker = PyUnicode_InternFromString("tracework: skip this code");
+    return skip_marker == NULL ? -1 : PyModule_AddObjectRef(module, "SKIP", skip_marker);
+}

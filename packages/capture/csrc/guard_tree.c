@@ -1,0 +1,934 @@
+/* Walks a guard program: fetch, test leaves, keep inputs, go down; then identities and conditions. The first failure wins.
+ *
+ * Fetching may run Python code (generic attributes), so every value is held by a strong reference while it is used unless its holder
+ * cannot let go of it meanwhile; programs are immutable after construction except for `memory`, which is reference counted.
+ */
+#include "guard_tree.h"
+
+typedef struct tw_check {
+    uint8_t kind; /* CHECK_* */
+    int32_t guard;
+    int32_t start, count; /* in program->code */
+} tw_check;
+
+enum { CHECK_CONDITION, CHECK_SAME, CHECK_DISTINCT };
+enum { OP_CONST, OP_SLOT, OP_ADD, OP_SUB, OP_MUL, OP_FLOORDIV, OP_MOD, OP_MAX, OP_MIN, OP_NEG, OP_EQ, OP_NE, OP_LT, OP_LE, OP_GT,
+       OP_GE, OP_COUNT };
+#define STACK_LIMIT 64
+#define SMALL 48
+
+/* ---- fetching ---- */
+
+static PyObject *sequence_item(PyObject *value, Py_ssize_t index, bool *owned)
+{
+    if (PyTuple_Check(value) || PyList_Check(value)) {
+        Py_ssize_t length = Py_SIZE(value);
+        index = index < 0 ? index + length : index;
+        if (index < 0 || index >= length) {
+            return NULL;
+        }
+        PyObject *item = PyTuple_Check(value) ? PyTuple_GET_ITEM(value, index) : PyList_GET_ITEM(value, index);
+        *owned = true;
+        return Py_NewRef(item);
+    }
+    *owned = true;
+    return PySequence_GetItem(value, index);
+}
+
+static PyObject *dict_key_at(PyObject *value, Py_ssize_t index, bool *owned)
+{
+    if (!PyDict_Check(value)) {
+        return NULL;
+    }
+    PyObject *key = NULL;
+    Py_ssize_t position = 0;
+    for (Py_ssize_t i = 0; i <= index; i++) {
+        if (!PyDict_Next(value, &position, &key, NULL)) {
+            return NULL;
+        }
+    }
+    *owned = true;
+    return Py_NewRef(key);
+}
+
+static PyObject *tuple_item(PyObject *tuple, Py_ssize_t index)
+{
+    if (tuple == NULL || !PyTuple_Check(tuple) || index >= PyTuple_GET_SIZE(tuple)) {
+        return NULL;
+    }
+    return PyTuple_GET_ITEM(tuple, index);
+}
+
+static PyObject *cell_contents(PyObject *closure, Py_ssize_t index, bool *owned)
+{
+    PyObject *cell = tuple_item(closure, index);
+    if (cell == NULL || !PyCell_Check(cell)) {
+        return NULL;
+    }
+    *owned = true;
+    return Py_XNewRef(PyCell_GET(cell));
+}
+
+static PyObject *call_without_arguments(PyObject *callable)
+{
+    if (PyCFunction_CheckExact(callable) && (PyCFunction_GET_FLAGS(callable) & METH_NOARGS)) {
+        return PyCFunction_GET_FUNCTION(callable)(PyCFunction_GET_SELF(callable), NULL);
+    }
+    return PyObject_CallNoArgs(callable);
+}
+
+static PyObject *dict_item(PyObject *value, const tw_node *node, bool *owned)
+{
+    *owned = true;
+    if (PyDict_Check(value)) {
+        return Py_XNewRef(_PyDict_GetItem_KnownHash(value, node->key, node->hash));
+    }
+    return PyObject_GetItem(value, node->key);
+}
+
+/* The value of one node, NULL when there is none (with or without an exception). */
+static PyObject *fetch(const tw_scope *scope, const tw_node *node, PyObject *value, bool *owned)
+{
+    switch (node->get) {
+    case TW_GET_LOCAL:
+        return node->index < scope->local_count ? scope->locals[node->index] : NULL;
+    case TW_GET_GLOBALS:
+        return scope->globals;
+    case TW_GET_CLOSURE:
+        return cell_contents(scope->closure, node->index, owned);
+    case TW_GET_CONST:
+        return node->key;
+    case TW_GET_CALL:
+        *owned = true;
+        return call_without_arguments(node->key);
+    case TW_GET_ATTR:
+        *owned = true;
+        return PyObject_GetAttr(value, node->key);
+    case TW_GET_INSTANCE_DICT: {
+        PyObject **slot = _PyObject_GetDictPtr(value);
+        *owned = true;
+        return slot == NULL ? NULL : Py_XNewRef(*slot);
+    }
+    case TW_GET_DICT_ITEM:
+        return dict_item(value, node, owned);
+    case TW_GET_DICT_KEY_AT:
+        return dict_key_at(value, node->index, owned);
+    case TW_GET_ITEM:
+        return sequence_item(value, node->index, owned);
+    case TW_GET_TYPE:
+        return (PyObject *)Py_TYPE(value);
+    case TW_GET_CLASS_ATTR:
+        *owned = true;
+        return PyType_Check(value) ? Py_XNewRef(_PyType_Lookup((PyTypeObject *)value, node->key)) : NULL;
+    case TW_GET_CELL_CONTENTS:
+        return PyFunction_Check(value) ? cell_contents(PyFunction_GET_CLOSURE(value), node->index, owned) : NULL;
+    case TW_GET_DEFAULT: {
+        PyObject *item = PyFunction_Check(value) ? tuple_item(PyFunction_GET_DEFAULTS(value), node->index) : NULL;
+        *owned = true;
+        return Py_XNewRef(item);
+    }
+    case TW_GET_KWDEFAULT: {
+        PyObject *dict = PyFunction_Check(value) ? PyFunction_GET_KW_DEFAULTS(value) : NULL;
+        *owned = true;
+        return dict == NULL || !PyDict_Check(dict) ? NULL : Py_XNewRef(_PyDict_GetItem_KnownHash(dict, node->key, node->hash));
+    }
+    case TW_GET_FUNCTION_GLOBALS:
+        return PyFunction_Check(value) ? PyFunction_GET_GLOBALS(value) : NULL;
+    case TW_GET_APPLY:
+        *owned = true;
+        return PyObject_CallOneArg(node->key, value);
+    default:
+        return NULL;
+    }
+}
+
+/* ---- leaves ---- */
+
+/* Exact type and value; floats by their bits; tuples item by item. 1, 0 or -1. */
+static int same_constant(PyObject *value, PyObject *wanted)
+{
+    if (value == wanted) {
+        return 1;
+    }
+    if (Py_TYPE(value) != Py_TYPE(wanted)) {
+        return 0;
+    }
+    if (PyFloat_CheckExact(value)) {
+        double a = PyFloat_AS_DOUBLE(value), b = PyFloat_AS_DOUBLE(wanted);
+        return memcmp(&a, &b, sizeof(double)) == 0;
+    }
+    if (PyTuple_CheckExact(value)) {
+        Py_ssize_t length = PyTuple_GET_SIZE(value);
+        if (PyTuple_GET_SIZE(wanted) != length) {
+            return 0;
+        }
+        for (Py_ssize_t i = 0; i < length; i++) {
+            int same = same_constant(PyTuple_GET_ITEM(value, i), PyTuple_GET_ITEM(wanted, i));
+            if (same != 1) {
+                return same;
+            }
+        }
+        return 1;
+    }
+    return PyObject_RichCompareBool(value, wanted, Py_EQ);
+}
+
+static int same_keys(PyObject *value, PyObject *keys)
+{
+    if (!PyDict_Check(value) || PyDict_GET_SIZE(value) != PyTuple_GET_SIZE(keys)) {
+        return 0;
+    }
+    PyObject *key;
+    Py_ssize_t position = 0, i = 0;
+    while (PyDict_Next(value, &position, &key, NULL)) {
+        PyObject *wanted = i < PyTuple_GET_SIZE(keys) ? PyTuple_GET_ITEM(keys, i++) : NULL;
+        if (key == wanted) {
+            continue;
+        }
+        if (wanted == NULL) {
+            return 0;
+        }
+        Py_INCREF(key);
+        int same = same_constant(key, wanted);
+        Py_DECREF(key);
+        if (same != 1) {
+            return same;
+        }
+    }
+    return i == PyTuple_GET_SIZE(keys);
+}
+
+static int has_key(PyObject *value, const tw_leaf *leaf)
+{
+    if (PyDict_Check(value)) {
+        return _PyDict_GetItem_KnownHash(value, leaf->payload, leaf->hash) != NULL ? 1 : PyErr_Occurred() ? -1 : 0;
+    }
+    return PySequence_Contains(value, leaf->payload);
+}
+
+static int has_attribute(PyObject *value, PyObject *name)
+{
+    PyObject *found = PyObject_GetAttr(value, name);
+    if (found != NULL) {
+        Py_DECREF(found);
+        return 1;
+    }
+    if (PyErr_ExceptionMatches(PyExc_AttributeError)) {
+        PyErr_Clear();
+        return 0;
+    }
+    return -1;
+}
+
+static int call_check(PyObject *callable, PyObject *value)
+{
+    PyObject *answer = PyObject_CallOneArg(callable, value);
+    if (answer == NULL) {
+        return -1;
+    }
+    int passed = PyObject_IsTrue(answer);
+    Py_DECREF(answer);
+    return passed;
+}
+
+static int negate(int answer)
+{
+    return answer < 0 ? answer : !answer;
+}
+
+int tw_check_leaf(tw_run *run, const tw_node *node, const tw_leaf *leaf, PyObject *value)
+{
+    (void)node;
+    switch (leaf->kind) {
+    case TW_LEAF_TYPE:
+        return (PyObject *)Py_TYPE(value) == leaf->payload;
+    case TW_LEAF_IDENTITY:
+        return value == leaf->payload;
+    case TW_LEAF_NOT_IDENTITY:
+        return value != leaf->payload;
+    case TW_LEAF_CONSTANT:
+        return same_constant(value, leaf->payload);
+    case TW_LEAF_TENSOR:
+        return tw_tensor_check(leaf->tensor, value, run->slots);
+    case TW_LEAF_LENGTH: {
+        Py_ssize_t length = PyTuple_CheckExact(value) || PyList_CheckExact(value) ? Py_SIZE(value) : PyObject_Size(value);
+        return length < 0 ? -1 : length == leaf->number;
+    }
+    case TW_LEAF_DICT_KEYS:
+        return same_keys(value, leaf->payload);
+    case TW_LEAF_HAS_KEY:
+        return has_key(value, leaf);
+    case TW_LEAF_LACKS_KEY:
+        return negate(has_key(value, leaf));
+    case TW_LEAF_TRUTH: {
+        int truth = PyObject_IsTrue(value);
+        return truth < 0 ? truth : truth == leaf->number;
+    }
+    case TW_LEAF_HAS_ATTR:
+        return has_attribute(value, leaf->payload);
+    case TW_LEAF_LACKS_ATTR:
+        return negate(has_attribute(value, leaf->payload));
+    case TW_LEAF_FUNCTION_CODE:
+        return PyFunction_Check(value) && PyFunction_GET_CODE(value) == leaf->payload;
+    case TW_LEAF_PYTHON:
+        return call_check(leaf->payload, value);
+    default:
+        return 0;
+    }
+}
+
+/* ---- the walk ---- */
+
+/* An exception of the program's values means "does not hold"; what is not an Exception (KeyboardInterrupt) goes on. */
+static int swallow(void)
+{
+    if (!PyErr_Occurred()) {
+        return 0;
+    }
+    if (!PyErr_ExceptionMatches(PyExc_Exception)) {
+        return -1;
+    }
+    PyErr_Clear();
+    return 0;
+}
+
+static int keep_value(tw_run *run, const tw_node *node, PyObject *value)
+{
+    if (node->input >= 0) {
+        Py_XSETREF(run->inputs[node->input], Py_NewRef(value));
+    }
+    if (node->reg >= 0) {
+        Py_XSETREF(run->regs[node->reg], Py_NewRef(value));
+    }
+    if (node->slot >= 0) {
+        if (!PyLong_CheckExact(value)) {
+            return 0;
+        }
+        int overflow;
+        run->slots[node->slot] = PyLong_AsLongLongAndOverflow(value, &overflow);
+        return !overflow;
+    }
+    return 1;
+}
+
+static int walk_value(tw_program *program, tw_run *run, const tw_node *node, PyObject *value)
+{
+    for (int32_t i = node->first_leaf; i < node->first_leaf + node->leaf_count; i++) {
+        const tw_leaf *leaf = &program->leaves[i];
+        int passed = tw_check_leaf(run, node, leaf, value);
+        if (passed != 1) {
+            run->failed = leaf->guard;
+            return passed < 0 ? swallow() : 0;
+        }
+    }
+    if (!keep_value(run, node, value)) {
+        run->failed = node->guard;
+        return 0;
+    }
+    for (int32_t child = node->first_child; child >= 0; child = program->nodes[child].next_sibling) {
+        int passed = tw_walk(program, run, child, value);
+        if (passed != 1) {
+            return passed;
+        }
+    }
+    return 1;
+}
+
+int tw_walk(tw_program *program, tw_run *run, int32_t number, PyObject *parent)
+{
+    const tw_node *node = &program->nodes[number];
+    bool owned = false;
+    PyObject *value = fetch(run->scope, node, parent, &owned);
+    if (value == NULL) {
+        run->failed = node->guard;
+        return swallow();
+    }
+    if (run->recorder != NULL) {
+        tw_recorder_node(run->recorder, number, parent, value);
+    }
+    int passed = walk_value(program, run, node, value);
+    if (owned) {
+        Py_DECREF(value);
+    }
+    return passed;
+}
+
+/* ---- conditions ---- */
+
+static int floor_divide(int64_t a, int64_t b, int64_t *quotient, int64_t *rest)
+{
+    if (b == 0 || (a == INT64_MIN && b == -1)) {
+        return 0;
+    }
+    *quotient = a / b;
+    *rest = a % b;
+    if (*rest != 0 && ((*rest < 0) != (b < 0))) {
+        *quotient -= 1;
+        *rest += b;
+    }
+    return 1;
+}
+
+static int binary(int64_t op, int64_t a, int64_t b, int64_t *result)
+{
+    int64_t other;
+    switch (op) {
+    case OP_ADD: return !__builtin_add_overflow(a, b, result);
+    case OP_SUB: return !__builtin_sub_overflow(a, b, result);
+    case OP_MUL: return !__builtin_mul_overflow(a, b, result);
+    case OP_FLOORDIV: return floor_divide(a, b, result, &other);
+    case OP_MOD: return floor_divide(a, b, &other, result);
+    case OP_MAX: *result = a > b ? a : b; return 1;
+    case OP_MIN: *result = a < b ? a : b; return 1;
+    case OP_EQ: *result = a == b; return 1;
+    case OP_NE: *result = a != b; return 1;
+    case OP_LT: *result = a < b; return 1;
+    case OP_LE: *result = a <= b; return 1;
+    case OP_GT: *result = a > b; return 1;
+    case OP_GE: *result = a >= b; return 1;
+    default: return 0;
+    }
+}
+
+/* 1 when the condition holds; overflow and division by zero count as "does not". The builder has checked the stack depth. */
+static int condition_holds(const int64_t *code, int32_t count, const int64_t *slots)
+{
+    int64_t stack[STACK_LIMIT];
+    int depth = 0;
+    for (int32_t i = 0; i < count; i++) {
+        int64_t op = code[i];
+        if (op == OP_CONST) {
+            stack[depth++] = code[++i];
+        }
+        else if (op == OP_SLOT) {
+            stack[depth++] = slots[code[++i]];
+        }
+        else if (op == OP_NEG) {
+            if (__builtin_sub_overflow((int64_t)0, stack[depth - 1], &stack[depth - 1])) {
+                return 0;
+            }
+        }
+        else {
+            depth--;
+            if (!binary(op, stack[depth - 1], stack[depth], &stack[depth - 1])) {
+                return 0;
+            }
+        }
+    }
+    return stack[0] != 0;
+}
+
+static int compare_pointers(const void *a, const void *b)
+{
+    uintptr_t x = *(const uintptr_t *)a, y = *(const uintptr_t *)b;
+    return (x > y) - (x < y);
+}
+
+static int all_distinct(const int64_t *numbers, int32_t count, PyObject **regs)
+{
+    uintptr_t small[SMALL];
+    uintptr_t *values = count <= SMALL ? small : PyMem_Malloc(sizeof(uintptr_t) * (size_t)count);
+    if (values == NULL) {
+        return 0;
+    }
+    for (int32_t i = 0; i < count; i++) {
+        values[i] = (uintptr_t)regs[numbers[i]];
+    }
+    int distinct = 1;
+    if (count > 2) {
+        qsort(values, (size_t)count, sizeof(uintptr_t), compare_pointers);
+    }
+    for (int32_t i = 1; i < count; i++) {
+        distinct &= values[i] != values[i - 1];
+    }
+    if (values != small) {
+        PyMem_Free(values);
+    }
+    return distinct;
+}
+
+static int run_checks(tw_program *program, tw_run *run)
+{
+    for (Py_ssize_t i = 0; i < program->check_count; i++) {
+        const tw_check *check = &program->checks[i];
+        const int64_t *code = program->code + check->start;
+        int holds;
+        if (check->kind == CHECK_CONDITION) {
+            holds = condition_holds(code, check->count, run->slots);
+        }
+        else if (check->kind == CHECK_SAME) {
+            holds = run->regs[code[0]] == run->regs[code[1]];
+        }
+        else {
+            holds = all_distinct(code, check->count, run->regs);
+        }
+        if (!holds) {
+            run->failed = check->guard;
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static int fill_size_inputs(tw_program *program, tw_run *run)
+{
+    for (Py_ssize_t i = 0; i < program->input_count; i++) {
+        if (program->input_slots[i] >= 0) {
+            PyObject *number = PyLong_FromLongLong(run->slots[program->input_slots[i]]);
+            if (number == NULL) {
+                return -1;
+            }
+            Py_XSETREF(run->inputs[i], number);
+        }
+        if (run->inputs[i] == NULL) {
+            PyErr_Format(PyExc_SystemError, "guard program left input %zd empty", i);
+            return -1;
+        }
+    }
+    return 1;
+}
+
+static int walk_roots(tw_program *program, tw_run *run)
+{
+    for (int32_t root = program->first_root; root >= 0; root = program->nodes[root].next_sibling) {
+        int passed = tw_walk(program, run, root, NULL);
+        if (passed != 1) {
+            return passed;
+        }
+    }
+    return 1;
+}
+
+/* The full walk; once it has passed a few times in a row what it saw is remembered, so that the next check can be short. */
+static int full_walk(tw_program *program, tw_run *run)
+{
+    bool record = ++program->misses >= 2 && (program->misses & (program->misses - 1)) == 0;
+    run->recorder = record ? tw_recorder_new(program) : NULL;
+    int passed = walk_roots(program, run);
+    struct tw_recorder *recorder = run->recorder;
+    run->recorder = NULL;
+    if (recorder != NULL) {
+        tw_memory *memory = tw_recorder_finish(recorder, run->inputs, passed == 1);
+        if (memory != NULL) {
+            tw_memory *old = program->memory;
+            program->memory = memory;
+            if (old != NULL) {
+                tw_memory_release(old);
+            }
+        }
+    }
+    return passed;
+}
+
+static void clear_inputs(tw_program *program, tw_run *run)
+{
+    for (Py_ssize_t i = 0; i < program->input_count; i++) {
+        Py_CLEAR(run->inputs[i]);
+    }
+}
+
+static int run_program(tw_program *program, tw_run *run)
+{
+    if (program->memory != NULL) {
+        int passed = tw_memory_check(program, program->memory, run);
+        if (passed == 1 && (passed = run_checks(program, run)) == 1) {
+            return fill_size_inputs(program, run);
+        }
+        if (passed < 0) {
+            return passed;
+        }
+        clear_inputs(program, run);
+    }
+    int passed = full_walk(program, run);
+    if (passed == 1 && (passed = run_checks(program, run)) == 1) {
+        passed = fill_size_inputs(program, run);
+    }
+    return passed;
+}
+
+PyObject *tw_program_run(tw_program *program, const tw_scope *scope, int32_t *failed)
+{
+    PyObject *inputs = PyTuple_New(program->input_count);
+    if (inputs == NULL) {
+        return NULL;
+    }
+    int64_t small_slots[SMALL];
+    PyObject *small_regs[SMALL];
+    size_t slot_bytes = sizeof(int64_t) * (size_t)program->slot_count, reg_bytes = sizeof(PyObject *) * (size_t)program->reg_count;
+    tw_run run = {scope, &PyTuple_GET_ITEM(inputs, 0), small_regs, small_slots, -1, NULL};
+    if (program->slot_count > SMALL && (run.slots = PyMem_Malloc(slot_bytes)) == NULL) {
+        Py_DECREF(inputs);
+        return PyErr_NoMemory();
+    }
+    if (program->reg_count > SMALL && (run.regs = PyMem_Malloc(reg_bytes)) == NULL) {
+        Py_DECREF(inputs);
+        if (run.slots != small_slots) {
+            PyMem_Free(run.slots);
+        }
+        return PyErr_NoMemory();
+    }
+    memset(run.regs, 0, reg_bytes);
+    Py_INCREF(program);
+    int passed = run_program(program, &run);
+    for (Py_ssize_t i = 0; i < program->reg_count; i++) {
+        Py_XDECREF(run.regs[i]);
+    }
+    if (run.slots != small_slots) {
+        PyMem_Free(run.slots);
+    }
+    if (run.regs != small_regs) {
+        PyMem_Free(run.regs);
+    }
+    Py_DECREF(program);
+    if (passed == 1) {
+        return inputs;
+    }
+    Py_DECREF(inputs);
+    *failed = run.failed;
+    return NULL;
+}
+
+/* ---- construction ---- */
+
+static void link_nodes(tw_program *program)
+{
+    program->first_root = -1;
+    for (Py_ssize_t i = program->node_count - 1; i >= 0; i--) { /* backwards, so that siblings keep their order */
+        tw_node *node = &program->nodes[i];
+        int32_t *head = node->parent < 0 ? &program->first_root : &program->nodes[node->parent].first_child;
+        node->next_sibling = *head;
+        *head = (int32_t)i;
+    }
+}
+
+static int check_node(tw_program *program, Py_ssize_t i, const char **problem)
+{
+    tw_node *node = &program->nodes[i];
+    *problem = node->parent >= (int32_t)i ? "a parent must come before its children"
+        : node->get >= TW_ACCESSOR_COUNT ? "unknown accessor"
+        : (node->parent < 0) != (node->get <= TW_GET_CALL) ? "only a root has no parent"
+        : node->input >= program->input_count ? "input number out of range"
+        : node->reg >= program->reg_count ? "register number out of range"
+        : node->slot >= program->slot_count ? "slot number out of range"
+        : NULL;
+    return *problem == NULL ? 0 : -1;
+}
+
+static int read_node(tw_program *program, Py_ssize_t i, PyObject *row)
+{
+    tw_node *node = &program->nodes[i];
+    int get, frozen;
+    PyObject *key;
+    const char *problem;
+    node->first_child = -1;
+    if (!PyArg_ParseTuple(row, "iiOniiipi", &get, &node->parent, &key, &node->index, &node->input, &node->reg, &node->slot, &frozen,
+                          &node->guard)) {
+        return -1;
+    }
+    node->get = (uint8_t)get;
+    node->frozen = frozen;
+    node->key = Py_NewRef(key);
+    if (get == TW_GET_DICT_ITEM || get == TW_GET_KWDEFAULT) {
+        node->hash = PyObject_Hash(key);
+        if (node->hash == -1) {
+            return -1;
+        }
+    }
+    if (check_node(program, i, &problem) < 0) {
+        PyErr_Format(PyExc_ValueError, "guard program, node %zd: %s", i, problem);
+        return -1;
+    }
+    return 0;
+}
+
+static int read_payload(tw_leaf *leaf)
+{
+    PyObject *payload = leaf->payload;
+    switch (leaf->kind) {
+    case TW_LEAF_TENSOR:
+        leaf->tensor = tw_tensor_new(payload);
+        return leaf->tensor == NULL ? -1 : 0;
+    case TW_LEAF_LENGTH:
+    case TW_LEAF_TRUTH:
+        leaf->number = PyLong_AsSsize_t(payload);
+        return leaf->number == -1 && PyErr_Occurred() ? -1 : 0;
+    case TW_LEAF_HAS_KEY:
+    case TW_LEAF_LACKS_KEY:
+        leaf->hash = PyObject_Hash(payload);
+        return leaf->hash == -1 ? -1 : 0;
+    case TW_LEAF_DICT_KEYS:
+        if (!PyTuple_CheckExact(payload)) {
+            PyErr_SetString(PyExc_TypeError, "DICT_KEYS wants a tuple of keys");
+            return -1;
+        }
+        return 0;
+    default:
+        return 0;
+    }
+}
+
+/* Leaves come sorted by node. */
+static int read_leaf(tw_program *program, Py_ssize_t i, PyObject *row)
+{
+    int number, kind;
+    PyObject *payload;
+    tw_leaf *leaf = &program->leaves[i];
+    if (!PyArg_ParseTuple(row, "iiOi", &number, &kind, &payload, &leaf->guard)) {
+        return -1;
+    }
+    if (number < 0 || number >= program->node_count || kind < 0 || kind >= TW_LEAF_COUNT) {
+        PyErr_Format(PyExc_ValueError, "guard program, leaf %zd: unknown node or kind", i);
+        return -1;
+    }
+    tw_node *node = &program->nodes[number];
+    if (node->leaf_count == 0) {
+        node->first_leaf = (int32_t)i;
+    }
+    else if (node->first_leaf + node->leaf_count != i) {
+        PyErr_SetString(PyExc_ValueError, "guard program: leaves must be sorted by node");
+        return -1;
+    }
+    node->leaf_count++;
+    leaf->kind = (uint8_t)kind;
+    leaf->payload = Py_NewRef(payload);
+    return read_payload(leaf);
+}
+
+static int check_condition(const int64_t *code, int32_t count, Py_ssize_t slots)
+{
+    int depth = 0;
+    for (int32_t i = 0; i < count; i++) {
+        int64_t op = code[i];
+        if (op < 0 || op >= OP_COUNT) {
+            return -1;
+        }
+        if (op == OP_CONST || op == OP_SLOT) {
+            if (++i >= count || ++depth > STACK_LIMIT || (op == OP_SLOT && (code[i] < 0 || code[i] >= slots))) {
+                return -1;
+            }
+        }
+        else if (op != OP_NEG ? --depth < 1 : depth < 1) {
+            return -1;
+        }
+    }
+    return depth == 1 ? 0 : -1;
+}
+
+static int check_registers(const int64_t *code, int32_t count, Py_ssize_t regs)
+{
+    for (int32_t i = 0; i < count; i++) {
+        if (code[i] < 0 || code[i] >= regs) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static int read_check(tw_program *program, Py_ssize_t i, PyObject *row, Py_ssize_t start)
+{
+    int kind;
+    PyObject *code;
+    tw_check *check = &program->checks[i];
+    if (!PyArg_ParseTuple(row, "iO!i", &kind, &PyTuple_Type, &code, &check->guard)) {
+        return -1;
+    }
+    check->kind = (uint8_t)kind;
+    check->start = (int32_t)start;
+    check->count = (int32_t)PyTuple_GET_SIZE(code);
+    for (int32_t j = 0; j < check->count; j++) {
+        program->code[start + j] = PyLong_AsLongLong(PyTuple_GET_ITEM(code, j));
+        if (PyErr_Occurred()) {
+            return -1;
+        }
+    }
+    const int64_t *numbers = program->code + start;
+    int bad = kind == CHECK_CONDITION ? check_condition(numbers, check->count, program->slot_count)
+        : kind > CHECK_DISTINCT || kind < 0 || (kind == CHECK_SAME && check->count != 2) ? -1
+        : check_registers(numbers, check->count, program->reg_count);
+    if (bad) {
+        PyErr_Format(PyExc_ValueError, "guard program, check %zd is malformed", i);
+    }
+    return bad;
+}
+
+static int read_checks(tw_program *program, PyObject *rows)
+{
+    Py_ssize_t total = 0;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(rows); i++) {
+        PyObject *row = PyTuple_GET_ITEM(rows, i);
+        if (!PyTuple_Check(row) || PyTuple_GET_SIZE(row) != 3 || !PyTuple_Check(PyTuple_GET_ITEM(row, 1))) {
+            PyErr_SetString(PyExc_TypeError, "a check is (kind, numbers, guard)");
+            return -1;
+        }
+        total += PyTuple_GET_SIZE(PyTuple_GET_ITEM(row, 1));
+    }
+    program->code = PyMem_Calloc((size_t)total + 1, sizeof(int64_t));
+    if (program->code == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0, start = 0; i < PyTuple_GET_SIZE(rows); i++) {
+        if (read_check(program, i, PyTuple_GET_ITEM(rows, i), start) < 0) {
+            return -1;
+        }
+        start += program->checks[i].count;
+    }
+    return 0;
+}
+
+static int read_input_slots(tw_program *program, PyObject *slots)
+{
+    for (Py_ssize_t i = 0; i < program->input_count; i++) {
+        long slot = PyLong_AsLong(PyTuple_GET_ITEM(slots, i));
+        if (slot == -1 && PyErr_Occurred()) {
+            return -1;
+        }
+        if (slot >= program->slot_count) {
+            PyErr_SetString(PyExc_ValueError, "guard program: slot number out of range");
+            return -1;
+        }
+        program->input_slots[i] = (int32_t)slot;
+    }
+    return 0;
+}
+
+static int read_program(tw_program *program, PyObject *nodes, PyObject *leaves, PyObject *checks, PyObject *input_slots)
+{
+    program->nodes = PyMem_Calloc((size_t)PyTuple_GET_SIZE(nodes) + 1, sizeof(tw_node));
+    program->leaves = PyMem_Calloc((size_t)PyTuple_GET_SIZE(leaves) + 1, sizeof(tw_leaf));
+    program->checks = PyMem_Calloc((size_t)PyTuple_GET_SIZE(checks) + 1, sizeof(tw_check));
+    program->input_count = PyTuple_GET_SIZE(input_slots);
+    program->input_slots = PyMem_Calloc((size_t)program->input_count + 1, sizeof(int32_t));
+    if (program->nodes == NULL || program->leaves == NULL || program->checks == NULL || program->input_slots == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(nodes); i++) {
+        program->node_count = i + 1;
+        if (read_node(program, i, PyTuple_GET_ITEM(nodes, i)) < 0) {
+            return -1;
+        }
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(leaves); i++) {
+        program->leaf_count = i + 1;
+        if (read_leaf(program, i, PyTuple_GET_ITEM(leaves, i)) < 0) {
+            return -1;
+        }
+    }
+    program->check_count = PyTuple_GET_SIZE(checks);
+    link_nodes(program);
+    return read_checks(program, checks) < 0 || read_input_slots(program, input_slots) < 0 ? -1 : 0;
+}
+
+static PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"nodes", "leaves", "checks", "input_slots", "reg_count", "slot_count", NULL};
+    PyObject *nodes, *leaves, *checks, *input_slots;
+    Py_ssize_t reg_count, slot_count;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!O!nn", names, &PyTuple_Type, &nodes, &PyTuple_Type, &leaves, &PyTuple_Type,
+                                     &checks, &PyTuple_Type, &input_slots, &reg_count, &slot_count)) {
+        return NULL;
+    }
+    tw_program *program = (tw_program *)type->tp_alloc(type, 0);
+    if (program == NULL) {
+        return NULL;
+    }
+    program->reg_count = reg_count;
+    program->slot_count = slot_count;
+    if (read_program(program, nodes, leaves, checks, input_slots) < 0) {
+        Py_DECREF(program);
+        return NULL;
+    }
+    return (PyObject *)program;
+}
+
+static int program_traverse(tw_program *program, visitproc visit, void *arg)
+{
+    for (Py_ssize_t i = 0; i < program->node_count; i++) {
+        Py_VISIT(program->nodes[i].key);
+    }
+    for (Py_ssize_t i = 0; i < program->leaf_count; i++) {
+        Py_VISIT(program->leaves[i].payload);
+        if (program->leaves[i].tensor != NULL) {
+            int stop = tw_tensor_visit(program->leaves[i].tensor, visit, arg);
+            if (stop) {
+                return stop;
+            }
+        }
+    }
+    return 0;
+}
+
+static int program_clear(tw_program *program)
+{
+    Py_ssize_t nodes = program->node_count, leaves = program->leaf_count;
+    program->node_count = program->leaf_count = 0;
+    program->first_root = -1;
+    for (Py_ssize_t i = 0; i < nodes; i++) {
+        Py_CLEAR(program->nodes[i].key);
+    }
+    for (Py_ssize_t i = 0; i < leaves; i++) {
+        Py_CLEAR(program->leaves[i].payload);
+        tw_tensor_free(program->leaves[i].tensor);
+        program->leaves[i].tensor = NULL;
+    }
+    if (program->memory != NULL) {
+        tw_memory *memory = program->memory;
+        program->memory = NULL;
+        tw_memory_release(memory);
+    }
+    return 0;
+}
+
+static void program_dealloc(tw_program *program)
+{
+    PyObject_GC_UnTrack(program);
+    program_clear(program);
+    PyMem_Free(program->nodes);
+    PyMem_Free(program->leaves);
+    PyMem_Free(program->checks);
+    PyMem_Free(program->code);
+    PyMem_Free(program->input_slots);
+    Py_TYPE(program)->tp_free(program);
+}
+
+/* run(locals, globals, closure) -> tuple of inputs, or the number of the guard that failed. */
+static PyObject *program_run_method(tw_program *program, PyObject *args)
+{
+    PyObject *locals, *globals, *closure;
+    if (!PyArg_ParseTuple(args, "O!O!O", &PyTuple_Type, &locals, &PyDict_Type, &globals, &closure)) {
+        return NULL;
+    }
+    tw_scope scope = {&PyTuple_GET_ITEM(locals, 0), PyTuple_GET_SIZE(locals), globals, closure == Py_None ? NULL : closure};
+    int32_t failed = -1;
+    PyObject *inputs = tw_program_run(program, &scope, &failed);
+    if (inputs != NULL || PyErr_Occurred()) {
+        return inputs;
+    }
+    return PyLong_FromLong(failed);
+}
+
+static PyObject *program_remembers(tw_program *program, PyObject *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(program->memory != NULL);
+}
+
+static PyMethodDef program_methods[] = {
+    {"run", (PyCFunction)program_run_method, METH_VARARGS, "run(locals, globals, closure) -> inputs, or the failed guard's number"},
+    {"remembers", (PyCFunction)program_remembers, METH_NOARGS, "whether the short check is in place"},
+    {NULL, NULL, 0, NULL},
+};
+
+PyTypeObject tw_program_type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "tracework_capture._C.GuardProgram",
+    .tp_basicsize = sizeof(tw_program),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_doc = "A native guard program; built by tracework_capture.guards.program.",
+    .tp_new = program_new,
+    .tp_dealloc = (destructor)program_dealloc,
+    .tp_traverse = (traverseproc)program_traverse,
+    .tp_clear = (inquiry)program_clear,
+    .tp_methods = program_methods,
+};

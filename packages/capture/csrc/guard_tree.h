@@ -1,0 +1,96 @@
+/* Native guard programs: a tree of accessors with leaf checks, then conditions over sizes and identities. */
+#ifndef TRACEWORK_GUARD_TREE_H
+#define TRACEWORK_GUARD_TREE_H
+
+#include "cpython_compat.h"
+
+enum tw_accessor {
+#define ACCESSOR(name) TW_GET_##name,
+#include "guard_kinds.def"
+    TW_ACCESSOR_COUNT
+};
+
+enum tw_leaf_kind {
+#define LEAF(name) TW_LEAF_##name,
+#include "guard_kinds.def"
+    TW_LEAF_COUNT
+};
+
+typedef struct tw_tensor tw_tensor; /* tensor_leaf.c */
+
+typedef struct {
+    uint8_t kind;
+    int32_t guard; /* number of the guard this leaf stands for */
+    PyObject *payload;
+    Py_ssize_t number; /* payload as an integer: LENGTH, TRUTH */
+    Py_hash_t hash;    /* of the payload: HAS_KEY, LACKS_KEY */
+    tw_tensor *tensor;
+} tw_leaf;
+
+typedef struct {
+    uint8_t get;
+    bool frozen; /* unchanged while the dicts and types on its path are unchanged */
+    int32_t guard; /* the first guard that needs this node */
+    int32_t parent, first_child, next_sibling, first_leaf, leaf_count;
+    int32_t input, reg, slot; /* where the value goes, -1 for nowhere */
+    Py_ssize_t index;
+    PyObject *key;
+    Py_hash_t hash;
+} tw_node;
+
+typedef struct {
+    PyObject *const *locals;
+    Py_ssize_t local_count;
+    PyObject *globals;
+    PyObject *closure; /* tuple or NULL */
+} tw_scope;
+
+typedef struct tw_memory tw_memory; /* what the last full check saw; guard_memory.c */
+
+typedef struct {
+    PyObject_HEAD
+    Py_ssize_t node_count, leaf_count, check_count, input_count, reg_count, slot_count, code_count;
+    int32_t first_root;
+    tw_node *nodes;
+    tw_leaf *leaves;
+    struct tw_check *checks;   /* after the walk: identities and conditions */
+    int64_t *code;             /* of the conditions */
+    int32_t *input_slots;      /* input number -> slot of an integer, or -1 */
+    tw_memory *memory;
+    int32_t misses;            /* full checks since the memory was last used */
+} tw_program;
+
+typedef struct tw_run {
+    const tw_scope *scope;
+    PyObject **inputs;
+    PyObject **regs;
+    int64_t *slots;
+    int32_t failed;
+    struct tw_recorder *recorder;
+} tw_run;
+
+extern PyTypeObject tw_program_type;
+
+/* Runs a program: a new tuple of inputs; NULL without an exception when a guard failed (*failed is its number); NULL with one
+ * when something that must not be swallowed was raised (KeyboardInterrupt and the like). */
+PyObject *tw_program_run(tw_program *program, const tw_scope *scope, int32_t *failed);
+
+/* One node below `parent`. 1 passed, 0 failed, -1 exception. */
+int tw_walk(tw_program *program, tw_run *run, int32_t node, PyObject *parent);
+int tw_check_leaf(tw_run *run, const tw_node *node, const tw_leaf *leaf, PyObject *value);
+
+/* tensor_leaf.c */
+tw_tensor *tw_tensor_new(PyObject *payload);
+void tw_tensor_free(tw_tensor *tensor);
+int tw_tensor_visit(tw_tensor *tensor, visitproc visit, void *arg);
+int tw_tensor_check(const tw_tensor *tensor, PyObject *value, int64_t *slots);
+PyObject *tw_set_tensor_api(PyObject *module, PyObject *args);
+
+/* guard_memory.c */
+struct tw_recorder *tw_recorder_new(tw_program *program);
+void tw_recorder_node(struct tw_recorder *recorder, int32_t node, PyObject *parent, PyObject *value);
+tw_memory *tw_recorder_finish(struct tw_recorder *recorder, PyObject **inputs, bool keep);
+int tw_memory_check(tw_program *program, tw_memory *memory, tw_run *run);
+void tw_memory_release(tw_memory *memory);
+
+#endif

@@ -1,0 +1,70 @@
+/* The module tracework_capture._C: types, functions and numbers; nothing else lives here. */
+#include "eval_frame.h"
+
+static PyMethodDef tensor_methods[] = {
+    {"set_tensor_api", tw_set_tensor_api, METH_VARARGS,
+     "set_tensor_api(dlpack exchange capsule or None, requires_grad descriptor) -> whether tensors are checked natively"},
+    {NULL, NULL, 0, NULL},
+};
+
+static const char *const accessor_names[] = {
+#define ACCESSOR(name) #name,
+#include "guard_kinds.def"
+};
+
+static const char *const leaf_names[] = {
+#define LEAF(name) #name,
+#include "guard_kinds.def"
+};
+
+static int add_names(PyObject *module, const char *attribute, const char *const *names, Py_ssize_t count)
+{
+    PyObject *tuple = PyTuple_New(count);
+    for (Py_ssize_t i = 0; tuple != NULL && i < count; i++) {
+        PyObject *name = PyUnicode_InternFromString(names[i]);
+        if (name == NULL) {
+            Py_CLEAR(tuple);
+            break;
+        }
+        PyTuple_SET_ITEM(tuple, i, name);
+    }
+    int failed = tuple == NULL || PyModule_AddObjectRef(module, attribute, tuple) < 0;
+    Py_XDECREF(tuple);
+    return failed ? -1 : 0;
+}
+
+static int fill_module(PyObject *module)
+{
+    if (PyType_Ready(&tw_program_type) < 0 || tw_cache_setup() < 0 || tw_eval_setup(module) < 0 ||
+        PyModule_AddFunctions(module, tensor_methods) < 0 || PyModule_AddFunctions(module, tw_cache_methods) < 0 ||
+        PyModule_AddFunctions(module, tw_eval_methods) < 0) {
+        return -1;
+    }
+    if (PyModule_AddObjectRef(module, "GuardProgram", (PyObject *)&tw_program_type) < 0 ||
+        PyModule_AddObjectRef(module, "Entry", (PyObject *)&tw_entry_type) < 0 ||
+        PyModule_AddObjectRef(module, "Scoped", (PyObject *)&tw_scoped_type) < 0 ||
+        PyModule_AddIntConstant(module, "MARK_NONE", TW_MARK_NONE) < 0 ||
+        PyModule_AddIntConstant(module, "MARK_SKIP", TW_MARK_SKIP) < 0 ||
+        PyModule_AddIntConstant(module, "MARK_SKIP_RECURSIVE", TW_MARK_SKIP_RECURSIVE) < 0 ||
+        PyModule_AddIntConstant(module, "MARK_RUN_ONLY", TW_MARK_RUN_ONLY) < 0) {
+        return -1;
+    }
+    return add_names(module, "ACCESSORS", accessor_names, TW_ACCESSOR_COUNT) < 0 ||
+           add_names(module, "LEAVES", leaf_names, TW_LEAF_COUNT) < 0 ? -1 : 0;
+}
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "tracework_capture._C",
+    .m_doc = "Frame evaluator and native guard programs.",
+    .m_size = -1,
+};
+
+PyMODINIT_FUNC PyInit__C(void)
+{
+    PyObject *module = PyModule_Create(&definition);
+    if (module != NULL && fill_module(module) < 0) {
+        Py_CLEAR(module);
+    }
+    return module;
+}

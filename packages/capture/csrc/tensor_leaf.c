@@ -1,0 +1,190 @@
+/* The tensor leaf: exact type, dtype, device, sizes, strides through DLPack's C exchange table, requires_grad through its getset.
+ *
+ * Tensors that DLPack refuses (sparse, meta, conjugated, wrapped by a transform) go to a Python function given with the payload; it
+ * compares everything, the dispatch keys too, and returns the sizes, or None.
+ * Payload: (type, dtype code, dtype bits, device type, device index, requires_grad, sizes, strides, slots, slow). A size or stride
+ * below 0 is open; strides may be None; slots is None or has for each dim the number of an integer slot or -1. A dtype code below 0
+ * sends every tensor the slow way.
+ */
+#include "guard_tree.h"
+
+/* The parts of DLPack's C header that are used; layouts are fixed by its major version 1. */
+typedef struct { int32_t device_type; int32_t device_id; } dl_device;
+typedef struct { uint8_t code; uint8_t bits; uint16_t lanes; } dl_data_type;
+typedef struct {
+    void *data;
+    dl_device device;
+    int32_t ndim;
+    dl_data_type dtype;
+    int64_t *shape;
+    int64_t *strides;
+    uint64_t byte_offset;
+} dl_tensor;
+typedef struct {
+    uint32_t major, minor;
+    void *previous;
+    void *allocate, *from_object, *to_object;
+    int (*describe)(void *object, dl_tensor *out);
+    void *current_stream;
+} dl_exchange;
+
+struct tw_tensor {
+    PyTypeObject *type;
+    PyObject *slow;
+    PyObject *requires_grad; /* Py_True or Py_False */
+    int32_t ndim, code, bits, device_type, device_id;
+    bool has_strides, has_slots;
+    int64_t dims[]; /* sizes, strides, slots */
+};
+
+static int (*describe)(void *, dl_tensor *);
+static getter requires_grad_get;
+static void *requires_grad_closure;
+
+PyObject *tw_set_tensor_api(PyObject *module, PyObject *args)
+{
+    PyObject *capsule, *descriptor;
+    if (!PyArg_ParseTuple(args, "OO", &capsule, &descriptor)) {
+        return NULL;
+    }
+    if (capsule != Py_None) {
+        dl_exchange *api = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
+        if (api == NULL) {
+            return NULL;
+        }
+        describe = api->major == 1 ? api->describe : NULL;
+    }
+    else {
+        describe = NULL;
+    }
+    if (Py_IS_TYPE(descriptor, &PyGetSetDescr_Type)) {
+        requires_grad_get = ((PyGetSetDescrObject *)descriptor)->d_getset->get;
+        requires_grad_closure = ((PyGetSetDescrObject *)descriptor)->d_getset->closure;
+    }
+    else {
+        requires_grad_get = NULL;
+    }
+    return PyBool_FromLong(describe != NULL && requires_grad_get != NULL);
+}
+
+static int fill(int64_t *target, PyObject *tuple, int32_t count)
+{
+    for (int32_t i = 0; i < count; i++) {
+        target[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(tuple, i));
+        if (target[i] == -1 && PyErr_Occurred()) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+tw_tensor *tw_tensor_new(PyObject *payload)
+{
+    PyObject *type, *requires_grad, *sizes, *strides, *slots, *slow;
+    int code, bits, device_type, device_id;
+    if (!PyArg_ParseTuple(payload, "O!iiiiO!O!OOO", &PyType_Type, &type, &code, &bits, &device_type, &device_id, &PyBool_Type,
+                          &requires_grad, &PyTuple_Type, &sizes, &strides, &slots, &slow)) {
+        return NULL;
+    }
+    int32_t ndim = (int32_t)PyTuple_GET_SIZE(sizes);
+    if ((strides != Py_None && (!PyTuple_Check(strides) || PyTuple_GET_SIZE(strides) != ndim)) ||
+        (slots != Py_None && (!PyTuple_Check(slots) || PyTuple_GET_SIZE(slots) != ndim))) {
+        PyErr_SetString(PyExc_ValueError, "a tensor guard's strides and slots must be None or as long as its sizes");
+        return NULL;
+    }
+    tw_tensor *tensor = PyMem_Calloc(1, sizeof(tw_tensor) + 3 * sizeof(int64_t) * (size_t)ndim);
+    if (tensor == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    tensor->type = (PyTypeObject *)Py_NewRef(type);
+    tensor->slow = Py_NewRef(slow);
+    tensor->requires_grad = requires_grad;
+    tensor->ndim = ndim;
+    tensor->code = code;
+    tensor->bits = bits;
+    tensor->device_type = device_type;
+    tensor->device_id = device_id;
+    tensor->has_strides = strides != Py_None;
+    tensor->has_slots = slots != Py_None;
+    if (fill(tensor->dims, sizes, ndim) < 0 || (tensor->has_strides && fill(tensor->dims + ndim, strides, ndim) < 0) ||
+        (tensor->has_slots && fill(tensor->dims + 2 * ndim, slots, ndim) < 0)) {
+        tw_tensor_free(tensor);
+        return NULL;
+    }
+    return tensor;
+}
+
+void tw_tensor_free(tw_tensor *tensor)
+{
+    if (tensor != NULL) {
+        Py_DECREF(tensor->type);
+        Py_XDECREF(tensor->slow);
+        PyMem_Free(tensor);
+    }
+}
+
+int tw_tensor_visit(tw_tensor *tensor, visitproc visit, void *arg)
+{
+    Py_VISIT(tensor->type);
+    Py_VISIT(tensor->slow);
+    return 0;
+}
+
+static int slow_check(const tw_tensor *tensor, PyObject *value, int64_t *slots)
+{
+    PyObject *sizes = PyObject_CallOneArg(tensor->slow, value);
+    if (sizes == NULL) {
+        return -1;
+    }
+    if (!PyTuple_Check(sizes) || PyTuple_GET_SIZE(sizes) != tensor->ndim) {
+        Py_DECREF(sizes);
+        return 0;
+    }
+    for (int32_t i = 0; tensor->has_slots && i < tensor->ndim; i++) {
+        int64_t slot = tensor->dims[2 * tensor->ndim + i];
+        if (slot >= 0) {
+            slots[slot] = PyLong_AsLongLong(PyTuple_GET_ITEM(sizes, i));
+        }
+    }
+    Py_DECREF(sizes);
+    return PyErr_Occurred() ? -1 : 1;
+}
+
+int tw_tensor_check(const tw_tensor *tensor, PyObject *value, int64_t *slots)
+{
+    if (Py_TYPE(value) != tensor->type) {
+        return 0;
+    }
+    dl_tensor seen;
+    if (tensor->code < 0 || describe == NULL || requires_grad_get == NULL) {
+        return slow_check(tensor, value, slots);
+    }
+    if (describe(value, &seen) != 0) {
+        PyErr_Clear();
+        return slow_check(tensor, value, slots);
+    }
+    int32_t ndim = tensor->ndim;
+    if (seen.ndim != ndim || seen.dtype.code != tensor->code || seen.dtype.bits != tensor->bits || seen.dtype.lanes != 1 ||
+        seen.device.device_type != tensor->device_type || seen.device.device_id != tensor->device_id) {
+        return 0;
+    }
+    const int64_t *sizes = tensor->dims, *strides = sizes + ndim, *targets = strides + ndim;
+    for (int32_t i = 0; i < ndim; i++) {
+        if (sizes[i] >= 0 && seen.shape[i] != sizes[i]) {
+            return 0;
+        }
+        if (tensor->has_strides && strides[i] >= 0 && seen.strides != NULL && seen.strides[i] != strides[i] && seen.shape[i] > 1) {
+            return 0;
+        }
+        if (tensor->has_slots && targets[i] >= 0) {
+            slots[targets[i]] = seen.shape[i];
+        }
+    }
+    PyObject *grad = requires_grad_get(value, requires_grad_closure);
+    if (grad == NULL) {
+        return -1;
+    }
+    Py_DECREF(grad); /* True or False: kept alive by the interpreter */
+    return grad == tensor->requires_grad;
+}
