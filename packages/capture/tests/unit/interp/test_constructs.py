@@ -1,0 +1,268 @@
+"""Each construct, captured and run, against plain Python."""
+
+import pytest
+import torch
+
+pytest.importorskip("tracework_capture.values.wrap")
+
+from harness import Runner, check  # noqa: E402
+
+X = torch.arange(6.0).reshape(2, 3)
+COUNTER = 0
+
+
+def test_straight_line():
+    def f(x, y):
+        z = x + y * 2
+        return z, (x, [z, 1], {"a": z})
+
+    check(f, X.clone(), X.clone(), graphs=1, skips=0)
+
+
+def test_input_returned_is_the_same_object():
+    def f(x):
+        y = x + 1
+        return x, y
+
+    x = X.clone()
+    assert Runner().call(f, x)[0] is x
+
+
+def test_inlined_calls_defaults_and_keywords():
+    def g(a, b=2, *rest, c, d=4, **more):
+        return a * b + c - d + len(rest) + len(more)
+
+    def f(x):
+        args, kwargs = (x, 3, 5, 6), {"c": 1, "e": 2}
+        return g(x, c=1) + g(*args, **kwargs)
+
+    check(f, X.clone(), graphs=1, skips=0)
+
+
+def test_closures_and_nonlocal():
+    def f(x):
+        n = 0
+
+        def bump():
+            nonlocal n
+            n += 1
+            return x * n
+
+        return bump() + bump(), n
+
+    check(f, X.clone(), graphs=1, skips=0)
+
+
+def test_free_variable_written():
+    total = 0
+
+    def f(x):
+        nonlocal total
+        total += 1
+        return x + total
+
+    runner = Runner()
+    torch.testing.assert_close(runner.call(f, X), X + 1)
+    assert total == 1
+    torch.testing.assert_close(runner.call(f, X), X + 2)
+    assert total == 2
+
+
+def test_global_written():
+    def f(x):
+        global COUNTER
+        COUNTER += 1
+        return x * COUNTER
+
+    before = COUNTER
+    Runner().call(f, X)
+    assert COUNTER == before + 1
+
+
+def test_loops_and_comprehensions():
+    def f(x, n):
+        out = []
+        for i in range(n):
+            if i == 1:
+                continue
+            out.append(x + i)
+            if i == 3:
+                break
+        else:
+            out.append(x)
+        return out, [y * 2 for y in out], {i: y for i, y in enumerate(out)} if n > 100 else None
+
+    check(f, X.clone(), 6, graphs=1, skips=0)
+    check(f, X.clone(), 2, graphs=1, skips=0)
+
+
+def test_unpacking():
+    def f(x):
+        a, (b, *c) = x, (x + 1, x + 2, x + 3)
+        return a + b, c
+
+    check(f, X.clone(), graphs=1, skips=0)
+
+
+def test_try_except_inside():
+    def f(x):
+        try:
+            if x.shape[0] == 2:
+                raise ValueError("two")
+        except ValueError as e:
+            x = x + 1
+        finally:
+            x = x * 2
+        return x
+
+    check(f, X.clone(), graphs=1, skips=0)
+
+
+def test_generators_inline():
+    def gen(x, n):
+        for i in range(n):
+            got = yield x + i
+        return None
+
+    def f(x):
+        def outer():
+            yield from gen(x, 2)
+            yield x * 5
+
+        total = x
+        for y in outer():
+            total = total + y
+        return total
+
+    check(f, X.clone(), graphs=1, skips=0)
+
+
+def test_return_function():
+    def f(x):
+        y = x + 1
+
+        def g(z, k=2, *, w=y):
+            return y + z * k + w
+
+        return g
+
+    g = Runner().call(f, X)
+    torch.testing.assert_close(g(X), f(X)(X))
+
+
+def test_match():
+    def f(x, command):
+        match command:
+            case ["add", n]:
+                return x + n
+            case {"mul": n}:
+                return x * n
+            case _:
+                return x
+
+    check(f, X.clone(), ["add", 2], graphs=1)
+    check(f, X.clone(), {"mul": 3}, graphs=1)
+    check(f, X.clone(), 3)
+
+
+def test_break_at_print(capsys):
+    def f(x):
+        y = x + 1
+        print("hi", y.sum().shape)
+        return y * 2
+
+    check(f, X.clone(), graphs=2, skips=0)
+    assert capsys.readouterr().out == "hi torch.Size([])\n" * 2
+
+
+def test_break_on_data_dependent_branch():
+    def f(x):
+        y = x * 2
+        if y.sum() > 0:
+            z = y + 1
+        else:
+            z = y - 1
+        return z * 3
+
+    check(f, X.clone(), graphs=2, skips=0)
+    check(f, -X.clone(), graphs=2, skips=0)
+
+
+def test_break_with_stack_and_cells():
+    def f(x):
+        scale = 2
+
+        def g(v):
+            return v * scale
+
+        y = g(x) + (print("a") or x.sum())
+        scale = 3
+        return g(y)
+
+    check(f, X.clone(), skips=0)
+
+
+def test_break_in_try():
+    def f(x):
+        y = x + 1
+        try:
+            y = y + 1
+            int("nope" + str(y.dtype))
+            y = y + 100
+        except ValueError:
+            y = y * 2
+        return y + 1
+
+    check(f, X.clone())
+
+
+def test_break_in_nested_call():
+    def g(x):
+        print("inner")
+        return x + 1
+
+    def f(x):
+        return g(x * 2) * 3
+
+    check(f, X.clone(), graphs=2)
+
+
+def test_break_in_loop_runs_plainly():
+    def f(x):
+        for i in range(3):
+            x = x + 1
+            print(i)
+        return x
+
+    check(f, X.clone(), skips=1)
+
+
+def test_exception_leaves_the_frame():
+    def f(x):
+        y = x + 1
+        raise ValueError("bad")
+
+    check(f, X.clone())
+
+
+def test_list_argument_changed():
+    def f(x, items):
+        items.append(x + 1)
+        items[0] = x
+        return x * 2
+
+    check(f, X.clone(), [1, 2], graphs=1)
+
+
+def test_fullgraph_names_the_place():
+    from tracework_capture.errors import Unsupported
+
+    def f(x):
+        y = x + 1
+        print("here")
+        return y
+
+    with pytest.raises(Unsupported) as error:
+        Runner(fullgraph=True).call(f, X)
+    text = str(error.value)
+    assert "test_constructs.py" in text and 'print("here")' in text and "^^^" in text and "try:" in text
