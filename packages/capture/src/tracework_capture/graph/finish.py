@@ -53,10 +53,10 @@ def finish(frame: Any, stop: Returned | Break, backend: Any, execute: Callable[.
     raising: list[types.CodeType] = []
     if isinstance(stop, Returned):
         replay(root, writer)
+        keep_state(root, writer)
         writer.line(f"return {writer.load(frame.result)}")
     else:
         raising = leave(frame, writer, execute, null)
-    restore_state(root)
     captured = make_graph(root, frame, stop, writer)
     started = time.perf_counter()
     call = None
@@ -73,8 +73,11 @@ def replay(root: Any, writer: CodeWriter) -> None:
     root.mutations.replay(writer)
 
 
-def restore_state(root: Any) -> None:
-    """Hook for state that the traced program left changed."""
+def keep_state(root: Any, writer: CodeWriter) -> None:
+    """Grad mode that the traced program left changed: a compiled graph need not leave it so."""
+    enabled = torch.is_grad_enabled()
+    if enabled != root.grad_at_start:
+        writer.line(f"{writer.const(torch._C._set_grad_enabled, 'set_grad')}({enabled})")
 
 
 # --- the graph ---------------------------------------------------------------------------------------------------------
@@ -113,11 +116,15 @@ def leave(frame: Any, writer: CodeWriter, execute: Callable[..., Any], null: Any
     instruction = frame.current
     check_continuable(frame)
     names, values = live_values(frame, null)
+    entered = leave_contexts(frame)
     cells = list(frame.cells)
     stack = [None if value is null else writer.load(value) for value in frame.stack]
     local_texts = [writer.load(value) for value in values]
     cell_texts = [cell_text(frame, writer, name) for name in cells]
     replay(frame.root, writer)
+    keep_state(frame.root, writer)
+    for manager in entered:
+        writer.line(f"{writer.load(manager)}.__enter__()")
     executed = execute(frame, writer, instruction, stack)
     leaving = _Leaving(frame, writer, names, local_texts, cells, cell_texts)
     raising = write_execution(leaving, executed, instruction, stack)
@@ -128,6 +135,14 @@ def leave(frame: Any, writer: CodeWriter, execute: Callable[..., Any], null: Any
         writer.line("    return " + leaving.continuation(instruction.target, executed.taken))
     writer.line("return " + leaving.continuation(instruction.index + 1, executed.stack))
     return raising
+
+
+def leave_contexts(frame: Any) -> list[Any]:
+    """Managers of torch that the frame is inside of: the graph leaves them again, plain Python enters them before it goes on."""
+    entered = [ref.owner for ref in frame.stack if getattr(ref, "name", None) == "__exit__" and hasattr(ref.owner, "leave")]
+    for manager in reversed(entered):
+        manager.leave(frame)
+    return entered
 
 
 @dataclass
