@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
+from .symbols import active
+
 SAMPLE_SIZE = 8191  # a symbol's stand-in when two symbolic strides are compared; strides nest, so order rarely depends on it
 
 
@@ -33,7 +35,9 @@ def _joined(a: Any, b: Any, shapes: Any) -> Any:
     if a.__class__ is int and a == 1:
         return b
     if a.__class__ is int and b.__class__ is int:
-        raise ValueError(f"sizes {', '.join(map(str, shapes))} do not broadcast")
+        raise RuntimeError(f"sizes {', '.join(map(str, shapes))} do not broadcast")
+    if active.table() is not None and not active.equal(a, b):
+        raise RuntimeError(f"sizes {', '.join(map(str, shapes))} do not broadcast")
     return a if a.__class__ is int else b
 
 

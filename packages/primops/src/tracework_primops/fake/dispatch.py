@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from .. import _torch
+from ..aten_meta import ATEN_META
 from ..errors import DataDependentError, FakeTensorError, MixedTensorError
 from ..spec import TensorSpec
 from ..symbols import active
@@ -24,7 +25,6 @@ log = logging.getLogger("tracework.primops.fake")
 
 Plan = Callable[..., Any]
 Rule = Callable[..., Any]
-ATEN_META: dict[Any, Rule] = {}  # overload -> rule over specs, numbers and Exprs, giving a TensorSpec or a tuple of them
 SPECIAL: dict[Any, Plan] = {}  # overload -> plan, for ops that no rule over specs can describe
 PLANS: dict[Any, Plan] = {}
 # Filled by whoever can run a decomposition on specs (the layer of decomp is beside this one): func -> rule or None.
@@ -278,71 +278,57 @@ def _meta_rule(func: Any) -> Rule:
 
 def run_meta_kernel(func: Any, args: Any, kwargs: dict) -> Any:
     """Specs of the results by running the op on meta tensors. Symbolic sizes that torch cannot carry become fixed."""
-    device = _common_device(args, kwargs)
     table = active.table()
+    if table is not None and _is_symbolic((*args, *kwargs.values())):
+        log.info("%s: symbolic sizes become fixed, because only torch's meta kernel knows the result", func)
+        args, kwargs = _fixed(args, table), _fixed(kwargs, table)
+    device = _common_device(args, kwargs)
     try:
-        result = _call_meta(func, args, kwargs, table)
+        result = _call_meta(func, args, kwargs)
     except NotImplementedError as error:
         raise FakeTensorError(f"{func}: there is no rule for its result and torch has no meta kernel for it ({error})") from error
-    except RuntimeError as error:
-        if table is None or "symbolic" not in str(error).lower():
-            raise
-        log.info("%s: sizes become fixed because torch's meta kernel cannot carry symbols", func)
-        fixed_args, fixed_kwargs = _fixed(args, table), _fixed(kwargs, table)
-        result = _call_meta(func, fixed_args, fixed_kwargs, table)
-    return _spec_of_meta(result, device, table)
+    return _spec_of_meta(result, device)
 
 
-def _call_meta(func: Any, args: Any, kwargs: dict, table: Any) -> Any:
-    memo: dict = {}
-    meta_kwargs = {k: _to_meta(a, table, memo) for k, a in kwargs.items()}
+def _is_symbolic(values: Any) -> bool:
+    for value in values:
+        if value.__class__ is TensorSpec and value.is_symbolic or isinstance(value, Expr):
+            return True
+        if value.__class__ in (list, tuple) and _is_symbolic(value):
+            return True
+    return False
+
+
+def _call_meta(func: Any, args: Any, kwargs: dict) -> Any:
+    meta_kwargs = {k: _to_meta(a) for k, a in kwargs.items()}
     if "device" in kwargs:
         meta_kwargs["device"] = torch.device("meta")
-    return func(*[_to_meta(a, table, memo) for a in args], **meta_kwargs)
+    return func(*map(_to_meta, args), **meta_kwargs)
 
 
-def _to_meta(a: Any, table: Any, memo: dict) -> Any:
+def _to_meta(a: Any) -> Any:
     if a.__class__ is TensorSpec:
-        return _meta_tensor(a, table)
+        return _meta_tensor(a)
     if a.__class__ in (list, tuple):
-        return [_to_meta(x, table, memo) for x in a]
-    if isinstance(a, Expr):
-        return table.to_symint(a)
-    if a.__class__ is torch.device:
-        return torch.device("meta")
-    return a
+        return [_to_meta(x) for x in a]
+    return torch.device("meta") if a.__class__ is torch.device else a
 
 
-def _meta_tensor(spec: TensorSpec, table: Any) -> torch.Tensor:
-    sizes, strides, offset = spec.sizes, spec.strides, spec.offset
-    if table is not None:
-        sizes, strides, offset = [table.to_symint(s) for s in sizes], [table.to_symint(s) for s in strides], table.to_symint(offset)
-    if offset.__class__ is int and offset == 0:
-        return torch.empty_strided(sizes, strides, dtype=spec.dtype, device="meta")
-    base = torch.empty_strided(sizes, strides, dtype=spec.dtype, device="meta")
-    extent = base.untyped_storage().nbytes() // base.element_size() + offset
-    return torch.empty([extent], dtype=spec.dtype, device="meta").as_strided(sizes, strides, offset)
+def _meta_tensor(spec: TensorSpec) -> torch.Tensor:
+    base = torch.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device="meta")
+    if spec.offset == 0:
+        return base
+    extent = base.untyped_storage().nbytes() // base.element_size() + spec.offset
+    return torch.empty([extent], dtype=spec.dtype, device="meta").as_strided(spec.sizes, spec.strides, spec.offset)
 
 
-def _spec_of_meta(result: Any, device: torch.device, table: Any) -> Any:
+def _spec_of_meta(result: Any, device: torch.device) -> Any:
     if isinstance(result, torch.Tensor):
-        return _spec_of_tensor(result, device, table)
-    if isinstance(result, (tuple, list)):
-        return type(result)([_spec_of_meta(r, device, table) for r in result]) if type(result) in (tuple, list) else tuple(
-            _spec_of_meta(r, device, table) for r in result
-        )
-    if table is not None and isinstance(result, torch.SymInt):
-        return table.from_symint(result)
-    return result
-
-
-def _spec_of_tensor(tensor: torch.Tensor, device: torch.device, table: Any) -> TensorSpec:
-    sizes, strides, offset = tuple(tensor.size()), tuple(tensor.stride()), tensor.storage_offset()
-    if table is not None:
-        read = table.from_symint
-        sizes, strides, offset = tuple(map(read, sizes)), tuple(map(read, strides)), read(offset)
-    where = device if tensor.device.type == "meta" else tensor.device
-    return TensorSpec(tensor.dtype, where, sizes, strides, offset)
+        where = device if result.device.type == "meta" else result.device
+        return TensorSpec(result.dtype, where, tuple(result.size()), tuple(result.stride()), result.storage_offset())
+    if isinstance(result, list):
+        return [_spec_of_meta(r, device) for r in result]
+    return tuple(_spec_of_meta(r, device) for r in result) if isinstance(result, tuple) else result
 
 
 def _fixed(a: Any, table: Any) -> Any:

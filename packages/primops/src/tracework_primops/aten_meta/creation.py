@@ -1,0 +1,142 @@
+"""ATen rows: factories, copies and conversions."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from ..promotion import number_dtype
+from ..spec import TensorSpec
+from ..symbols.expr import Expr, floordiv
+from .rows import contiguous, row, same_layout, with_format
+
+
+def _device(device, like=None):
+    if device is None:
+        return like.device if like is not None else torch.device("cpu")
+    if device.__class__ is not torch.device:
+        device = torch.device(device)
+    if device.type == "cuda" and device.index is None:
+        return torch.device("cuda", torch.cuda.current_device())
+    return device
+
+
+def _new(sizes, dtype, device, memory_format=None):
+    sizes = tuple(sizes)
+    return TensorSpec(dtype or torch.get_default_dtype(), _device(device), sizes, with_format(sizes, memory_format), 0)
+
+
+FACTORIES = "empty.memory_format zeros.default ones.default rand.default randn.default"
+
+
+@row(*FACTORIES.split())
+def factory(size, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None, generator=None):
+    return _new(size, dtype, device, memory_format)
+
+
+@row("empty_strided.default")
+def empty_strided(size, stride, *, dtype=None, layout=None, device=None, pin_memory=None):
+    return TensorSpec(dtype or torch.get_default_dtype(), _device(device), tuple(size), tuple(stride), 0)
+
+
+@row("full.default")
+def full(size, value, *, dtype=None, layout=None, device=None, pin_memory=None):
+    return _new(size, dtype or number_dtype(value), device)
+
+
+@row("scalar_tensor.default")
+def scalar_tensor(value, *, dtype=None, layout=None, device=None, pin_memory=None):
+    return _new((), dtype, device)
+
+
+LIKE = "empty_like zeros_like ones_like rand_like randn_like"
+
+
+@row(*(f"{name}.default" for name in LIKE.split()))
+def like(x, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None, generator=None):
+    return TensorSpec(dtype or x.dtype, _device(device, x), x.sizes, with_format(x.sizes, memory_format, x), 0)
+
+
+@row("full_like.default")
+def full_like(x, value, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
+    return like(x, dtype=dtype, device=device, memory_format=memory_format)
+
+
+@row("new_empty.default", "new_zeros.default", "new_ones.default")
+def new(x, size, *, dtype=None, layout=None, device=None, pin_memory=None):
+    return _new(size, dtype or x.dtype, _device(device, x))
+
+
+@row("new_full.default")
+def new_full(x, size, value, *, dtype=None, layout=None, device=None, pin_memory=None):
+    return _new(size, dtype or x.dtype, _device(device, x))
+
+
+@row("new_empty_strided.default")
+def new_empty_strided(x, size, stride, *, dtype=None, layout=None, device=None, pin_memory=None):
+    return TensorSpec(dtype or x.dtype, _device(device, x), tuple(size), tuple(stride), 0)
+
+
+def _arange(start, end, step, dtype, device):
+    numbers = (start, end, step)
+    if dtype is None:
+        dtype = torch.get_default_dtype() if any(isinstance(n, float) for n in numbers) else torch.int64
+    if any(isinstance(n, Expr) for n in numbers) and not any(isinstance(n, float) for n in numbers):
+        length = -floordiv(start - end, step)
+    else:
+        length = max(math.ceil((end - start) / step), 0)
+    return _new((length,), dtype, device)
+
+
+@row("arange.default")
+def arange(end, *, dtype=None, layout=None, device=None, pin_memory=None):
+    return _arange(0, end, 1, dtype, device)
+
+
+@row("arange.start")
+def arange_start(start, end, *, dtype=None, layout=None, device=None, pin_memory=None):
+    return _arange(start, end, 1, dtype, device)
+
+
+@row("arange.start_step")
+def arange_start_step(start, end, step=1, *, dtype=None, layout=None, device=None, pin_memory=None):
+    return _arange(start, end, step, dtype, device)
+
+
+@row("clone.default")
+def clone(x, *, memory_format=None):
+    return TensorSpec(x.dtype, x.device, x.sizes, with_format(x.sizes, memory_format, x), 0)
+
+
+@row("contiguous.default")
+def contiguous_copy(x, *, memory_format=torch.contiguous_format):
+    return TensorSpec(x.dtype, x.device, x.sizes, with_format(x.sizes, memory_format, x), 0)
+
+
+@row("_to_copy.default")
+def to_copy(x, *, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False, memory_format=None):
+    where = _device(device, x)
+    return TensorSpec(dtype or x.dtype, where, x.sizes, with_format(x.sizes, memory_format, x), 0)
+
+
+@row("copy.default")
+def copy(x, source, non_blocking=False):
+    return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0)
+
+
+@row("zero.default")
+def zero(x):
+    return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0)
+
+
+@row("bernoulli.default", "bernoulli.p", "bernoulli.Tensor", "normal_functional.default", "uniform.default", "exponential.default")
+def random_like(x, *rest, **options):
+    return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0)
+
+
+@row("repeat.default")
+def repeat(x, repeats):
+    lead = len(repeats) - x.ndim
+    sizes = tuple(r * (x.sizes[i - lead] if i >= lead else 1) for i, r in enumerate(repeats))
+    return TensorSpec(x.dtype, x.device, sizes, contiguous(sizes), 0)

@@ -1,0 +1,155 @@
+"""ATen rows: cat, gather, embedding, index, losses over classes."""
+
+from __future__ import annotations
+
+import torch
+
+from .. import broadcasting
+from ..promotion import result_dtype
+from ..spec import TensorSpec
+from ..symbols import active
+from .rows import common_device, contiguous, fresh, row, same_layout, wrap_dim
+
+
+def _is_skipped(spec):
+    return len(spec.sizes) == 1 and spec.sizes[0].__class__ is int and spec.sizes[0] == 0
+
+
+@row("cat.default")
+def cat(tensors, dim=0):
+    kept = [t for t in tensors if not _is_skipped(t)] or [tensors[0]]
+    first = kept[0]
+    dim = wrap_dim(dim, first.ndim)
+    sizes = list(first.sizes)
+    for other in kept[1:]:
+        if other.ndim != first.ndim:
+            raise RuntimeError(f"Tensors must have same number of dimensions: got {first.ndim} and {other.ndim}")
+        for d, (a, b) in enumerate(zip(first.sizes, other.sizes)):
+            if d != dim and not active.equal(a, b):
+                raise RuntimeError(f"Sizes of tensors must match except in dimension {dim}. Expected {a} but got {b}")
+        sizes[dim] = sizes[dim] + other.sizes[dim]
+    sizes = tuple(sizes)
+    last = all(len(t.sizes) in (4, 5) and not t.is_contiguous and broadcasting.is_channels_last(t.sizes, t.strides) for t in kept)
+    strides = broadcasting.channels_last(sizes) if last else contiguous(sizes)
+    return TensorSpec(result_dtype(*tensors), common_device(kept), sizes, strides, 0)
+
+
+@row("stack.default")
+def stack(tensors, dim=0):
+    first = tensors[0]
+    dim = wrap_dim(dim, first.ndim + 1)
+    for other in tensors[1:]:
+        if other.ndim != first.ndim or not all(active.equal(a, b) for a, b in zip(first.sizes, other.sizes)):
+            raise RuntimeError(f"stack expects each tensor to be equal size, but got {list(first.sizes)} and {list(other.sizes)}")
+    return TensorSpec(result_dtype(*tensors), first.device, s := (*first.sizes[:dim], len(tensors), *first.sizes[dim:]), contiguous(s), 0)
+
+
+@row("embedding.default")
+def embedding(weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
+    return fresh(weight, (*indices.sizes, *weight.sizes[1:]))
+
+
+@row("embedding_dense_backward.default")
+def embedding_dense_backward(grad, indices, num_weights, padding_idx, scale_grad_by_freq):
+    return fresh(grad, (num_weights, grad.sizes[-1]))
+
+
+@row("gather.default")
+def gather(x, dim, index, *, sparse_grad=False):
+    return fresh(x, index.sizes)
+
+
+@row("index_select.default")
+def index_select(x, dim, index):
+    if not x.ndim:
+        return fresh(x, ())
+    dim = wrap_dim(dim, x.ndim)
+    return fresh(x, (*x.sizes[:dim], index.numel(), *x.sizes[dim + 1 :]))
+
+
+KEEP_SELF = "scatter.src scatter.value scatter_add.default index_add.default index_copy.default index_put.default index_fill.int_Scalar"
+KEEP_SELF += " slice_scatter.default select_scatter.default scatter_reduce.two masked_scatter.default _unsafe_index_put.default"
+
+
+@row(*KEEP_SELF.split(), "index_fill.int_Tensor")
+def scatter(x, *rest, **options):
+    return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0)
+
+
+@row("index.Tensor", "_unsafe_index.Tensor")
+def index(x, indices):
+    if any(i is not None and i.dtype in (torch.bool, torch.uint8) for i in indices):
+        from ..errors import DataDependentError
+
+        raise DataDependentError("aten.index.Tensor with a mask")
+    indices = list(indices) + [None] * (x.ndim - len(indices))
+    given = [d for d, i in enumerate(indices) if i is not None]
+    block = broadcasting.broadcast_sizes(*[indices[d].sizes for d in given])
+    kept = [d for d in range(x.ndim) if indices[d] is None]
+    adjacent = given == list(range(given[0], given[-1] + 1))
+    before = [x.sizes[d] for d in kept if adjacent and d < given[0]]
+    after = [x.sizes[d] for d in kept if not (adjacent and d < given[0])]
+    sizes = (*before, *block, *after)
+    return TensorSpec(x.dtype, x.device, sizes, _index_strides(x, indices, given, kept, block, adjacent, sizes), 0)
+
+
+def _index_strides(x, indices, given, kept, block, adjacent, sizes):
+    """Eager iterates over the operand with indexed dimensions put where the block goes, stride 0, beside the indices."""
+    lead = [d for d in kept if adjacent and d < given[0]]
+    rest = [d for d in kept if d not in lead]
+    operand = [x.strides[d] for d in lead] + [0] * len(block) + [x.strides[d] for d in rest]
+    operands = [(sizes, tuple(operand))]
+    for d in given:
+        spec = indices[d]
+        shape = (*(1,) * len(lead), *(1,) * (len(block) - spec.ndim), *spec.sizes, *(1,) * len(rest))
+        own = broadcasting.contiguous(spec.sizes)
+        steps = (*(0,) * len(lead), *(0,) * (len(block) - spec.ndim), *own, *(0,) * len(rest))
+        operands.append((shape, steps))
+    return broadcasting.strides_in_order(sizes, broadcasting._iteration_order(operands, sizes))
+
+
+@row("slice_backward.default", "select_backward.default", "diagonal_backward.default")
+def view_backward(grad, sizes, *rest):
+    return fresh(grad, tuple(sizes))
+
+
+@row("nll_loss_forward.default")
+def nll_loss_forward(x, target, weight, reduction, ignore_index):
+    out = (x.sizes[0],) if reduction == 0 and x.ndim == 2 else ()
+    return fresh(x, out), fresh(x, ())
+
+
+@row("nll_loss_backward.default")
+def nll_loss_backward(grad, x, target, weight, reduction, ignore_index, total):
+    return fresh(x, x.sizes)
+
+
+@row("tril.default", "triu.default")
+def tril(x, diagonal=0):
+    return fresh(x, x.sizes)
+
+
+@row("flip.default")
+def flip(x, dims):
+    return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0)
+
+
+@row("roll.default")
+def roll(x, shifts, dims=()):
+    return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0)
+
+
+@row("cumsum.default", "cumprod.default")
+def cumsum(x, dim, *, dtype=None):
+    out = dtype or (torch.int64 if not x.dtype.is_floating_point and not x.dtype.is_complex else x.dtype)
+    return fresh(x, x.sizes, out)
+
+
+@row("constant_pad_nd.default")
+def constant_pad_nd(x, pad, value=0):
+    sizes = list(x.sizes)
+    for i in range(len(pad) // 2):
+        sizes[x.ndim - 1 - i] = sizes[x.ndim - 1 - i] + pad[2 * i] + pad[2 * i + 1]
+    sizes = tuple(sizes)
+    last = not x.is_contiguous and broadcasting.is_channels_last(x.sizes, x.strides)
+    return TensorSpec(x.dtype, x.device, sizes, broadcasting.channels_last(sizes) if last else contiguous(sizes), 0)

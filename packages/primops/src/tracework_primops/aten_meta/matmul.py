@@ -1,0 +1,91 @@
+"""ATen rows: matrix products and attention kernels."""
+
+from __future__ import annotations
+
+import torch
+
+from ..promotion import result_dtype
+from ..spec import TensorSpec
+from ..symbols import active
+from .rows import contiguous, elementwise, fresh, row
+
+
+def _match(a, b, what):
+    if not active.equal(a, b):
+        raise RuntimeError(f"{what}: sizes {a} and {b} cannot be multiplied")
+
+
+def _same_dtype(op, a, b):
+    if a.dtype is not b.dtype:
+        raise RuntimeError(f"{op}: expected both tensors to have the same dtype, but got {a.dtype} and {b.dtype}")
+    if a.device != b.device:
+        raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, {a.device} and {b.device}!")
+
+
+@row("mm.default")
+def mm(a, b):
+    if a.ndim != 2 or b.ndim != 2:
+        raise RuntimeError("mat1 and mat2 must be matrices")
+    _same_dtype("mm", a, b)
+    _match(a.sizes[1], b.sizes[0], "mm")
+    return fresh(a, (a.sizes[0], b.sizes[1]))
+
+
+@row("addmm.default")
+def addmm(bias, a, b, *, beta=1, alpha=1):
+    out = mm(a, b)
+    elementwise(out.dtype, [out, bias]) if bias.sizes != out.sizes else None
+    return out
+
+
+@row("bmm.default")
+def bmm(a, b):
+    if a.ndim != 3 or b.ndim != 3:
+        raise RuntimeError("batch1 and batch2 must be 3D tensors")
+    _same_dtype("bmm", a, b)
+    _match(a.sizes[0], b.sizes[0], "bmm")
+    _match(a.sizes[2], b.sizes[1], "bmm")
+    return fresh(a, (a.sizes[0], a.sizes[1], b.sizes[2]))
+
+
+@row("baddbmm.default")
+def baddbmm(bias, a, b, *, beta=1, alpha=1):
+    return bmm(a, b)
+
+
+@row("dot.default", "vdot.default")
+def dot(a, b):
+    _match(a.sizes[0], b.sizes[0], "dot")
+    return fresh(a, ())
+
+
+@row("mv.default")
+def mv(a, b):
+    _match(a.sizes[1], b.sizes[0], "mv")
+    return fresh(a, (a.sizes[0],))
+
+
+@row("addmv.default")
+def addmv(bias, a, b, *, beta=1, alpha=1):
+    return mv(a, b).replace(dtype=result_dtype(bias, a))
+
+
+def _heads_inside(q, sizes, dtype=None):
+    """(batch, heads, length, dim) laid out as (batch, length, heads, dim)."""
+    inner = contiguous((sizes[0], sizes[2], sizes[1], *sizes[3:]))
+    return TensorSpec(dtype or q.dtype, q.device, tuple(sizes), (inner[0], inner[2], inner[1], *inner[3:]), 0)
+
+
+def _accumulate(dtype):
+    return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+
+
+@row("_scaled_dot_product_flash_attention_for_cpu.default")
+def flash_cpu(q, k, v, dropout_p=0.0, is_causal=False, *, attn_mask=None, scale=None):
+    out = _heads_inside(q, (*q.sizes[:3], v.sizes[3]))
+    return out, _heads_inside(q, q.sizes[:3], _accumulate(q.dtype))
+
+
+@row("_scaled_dot_product_flash_attention_for_cpu_backward.default")
+def flash_cpu_backward(grad, q, k, v, out, logsumexp, dropout_p, is_causal, *, attn_mask=None, scale=None):
+    return tuple(_heads_inside(x, x.sizes) for x in (q, k, v))

@@ -1,0 +1,132 @@
+"""ATen rows: elementwise ops and their backward forms."""
+
+from __future__ import annotations
+
+import torch
+
+from ..promotion import float_dtype, real_of, result_dtype
+from ..spec import TensorSpec
+from .rows import elementwise, fresh, row
+
+
+def _tensors(operands):
+    return [x for x in operands if x.__class__ is TensorSpec]
+
+
+def _binary(dtype_of):
+    def rule(a, b, *rest, **options):
+        if b.__class__ is TensorSpec and a.__class__ is TensorSpec:
+            dtype = a.dtype if a.dtype is b.dtype and dtype_of is result_dtype else dtype_of(a, b)
+            return elementwise(dtype, [a, b])
+        return elementwise(dtype_of(a, b), _tensors((a, b)))
+
+    return rule
+
+
+def _unary(dtype_of):
+    return lambda a, *rest, **options: elementwise(dtype_of(a), [a])
+
+
+def _same(a):
+    return a.dtype
+
+
+def _bool(*operands):
+    return torch.bool
+
+
+def _names(text: str, *suffixes: str) -> list[str]:
+    return [f"{name}.{suffix}" for name in text.split() for suffix in suffixes]
+
+
+ARITHMETIC = "add sub rsub mul remainder fmod bitwise_and bitwise_or bitwise_xor __and__ __or__ __xor__ bitwise_left_shift bitwise_right_shift"
+row(*_names(ARITHMETIC, "Tensor", "Scalar", "Scalar_Tensor", "Tensor_Scalar"))(_binary(result_dtype))
+row(*_names("maximum minimum fmax fmin gcd lcm hypot nextafter", "default"), "floor_divide.default", "floor_divide.Scalar")(_binary(result_dtype))
+row("pow.Tensor_Tensor", "pow.Tensor_Scalar", "pow.Scalar")(_binary(result_dtype))
+row("div.Tensor", "div.Scalar", "true_divide.Tensor", "atan2.default", "xlogy.Tensor", "logaddexp.default", "copysign.Tensor", "copysign.Scalar")(
+    _binary(float_dtype)
+)
+row(*_names("eq ne lt le gt ge", "Tensor", "Scalar"), *_names("logical_and logical_or logical_xor", "default"))(_binary(_bool))
+
+
+@row("div.Tensor_mode", "div.Scalar_mode")
+def div_mode(a, b, *, rounding_mode=None):
+    return elementwise(float_dtype(a, b) if rounding_mode is None else result_dtype(a, b), _tensors((a, b)))
+
+
+FLOAT_UNARY = (
+    "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sigmoid erf erfc "
+    "erfinv reciprocal lgamma digamma special_erfcx special_i0 special_ndtri logit deg2rad rad2deg"
+)
+SAME_UNARY = (
+    "neg positive sign sgn floor ceil round trunc frac relu silu hardswish hardsigmoid gelu elu selu celu leaky_relu softplus mish "
+    "hardtanh relu6 log_sigmoid threshold clamp_min clamp_max hardshrink softshrink nan_to_num bitwise_not square conj_physical"
+)
+row(*_names(FLOAT_UNARY, "default"))(_unary(float_dtype))
+row(*_names(SAME_UNARY, "default"), "round.decimals", "fill.Scalar", "fill.Tensor")(_unary(_same))
+row(*_names("logical_not isnan isinf isfinite signbit isposinf isneginf", "default"))(_unary(_bool))
+row("abs.default")(_unary(lambda a: real_of(a.dtype)))
+
+
+@row("clamp.default")
+def clamp(a, min=None, max=None):
+    return elementwise(result_dtype(a, min, max), [a])
+
+
+@row("clamp.Tensor", "clamp_min.Tensor", "clamp_max.Tensor")
+def clamp_tensor(a, min=None, max=None):
+    return elementwise(result_dtype(a, min, max), _tensors((a, min, max)))
+
+
+@row("where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")
+def where(condition, a, b):
+    return elementwise(result_dtype(a, b), _tensors((condition, a, b)))
+
+
+@row("masked_fill.Scalar", "masked_fill.Tensor")
+def masked_fill(a, mask, value):
+    result = elementwise(a.dtype, [a, mask])
+    return result if result.sizes != a.sizes else TensorSpec(a.dtype, a.device, a.sizes, elementwise(a.dtype, [a]).strides, 0)
+
+
+@row("addcmul.default", "addcdiv.default")
+def addcmul(a, b, c, *, value=1):
+    return elementwise(result_dtype(a, b, c), [a, b, c])
+
+
+@row("lerp.Scalar", "lerp.Tensor")
+def lerp(a, b, weight):
+    return elementwise(a.dtype, _tensors((a, b, weight)))
+
+
+BACKWARD = (
+    "gelu_backward silu_backward threshold_backward hardswish_backward hardsigmoid_backward tanh_backward sigmoid_backward "
+    "leaky_relu_backward hardtanh_backward softplus_backward mish_backward"
+)
+
+
+@row(*_names(BACKWARD, "default"), "logit_backward.default", "native_dropout_backward.default")
+def grad_and_saved(grad, saved, *rest, **options):
+    return elementwise(result_dtype(grad, saved), [grad, saved])
+
+
+@row("elu_backward.default")
+def elu_backward(grad, alpha, scale, input_scale, is_result, saved):
+    return elementwise(result_dtype(grad, saved), [grad, saved])
+
+
+@row("native_dropout.default")
+def native_dropout(a, p, train):
+    out = elementwise(a.dtype, [a])
+    return out, TensorSpec(torch.bool, a.device, out.sizes, out.strides, 0)
+
+
+@row("mse_loss.default", "smooth_l1_loss.default", "huber_loss.default")
+def pointwise_loss(a, b, reduction=1, *rest):
+    both = elementwise(result_dtype(a, b), [a, b])
+    return both if reduction == 0 else fresh(both, ())
+
+
+@row("mse_loss_backward.default", "smooth_l1_loss_backward.default", "huber_loss_backward.default")
+def pointwise_loss_backward(grad, a, b, *rest):
+    return elementwise(result_dtype(grad, a, b), [grad, a, b])

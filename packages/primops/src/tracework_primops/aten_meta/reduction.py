@@ -1,0 +1,190 @@
+"""ATen rows: reductions, softmax, normalisation."""
+
+from __future__ import annotations
+
+import torch
+
+from ..promotion import real_of
+from ..spec import TensorSpec
+from ..symbols import active
+from .rows import contiguous, fresh, row, same_layout, wrap_dim
+
+
+def reduced(sizes, dims, keepdim):
+    """The sizes after a reduction; no dims means all of them."""
+    ndim = len(sizes)
+    if dims is None or dims == [] or dims == ():
+        return (1,) * ndim if keepdim else ()
+    gone = {wrap_dim(d, ndim) for d in (dims if isinstance(dims, (list, tuple)) else (dims,))}
+    if keepdim:
+        return tuple(1 if d in gone else s for d, s in enumerate(sizes))
+    return tuple(s for d, s in enumerate(sizes) if d not in gone)
+
+
+def _summed(dtype):
+    return torch.int64 if not dtype.is_floating_point and not dtype.is_complex else dtype
+
+
+@row("sum.default", "prod.default")
+def sum_all(x, *, dtype=None):
+    return fresh(x, (), dtype or _summed(x.dtype))
+
+
+@row("sum.dim_IntList", "prod.dim_int", "nansum.default")
+def sum_dims(x, dim=None, keepdim=False, *, dtype=None):
+    return fresh(x, reduced(x.sizes, dim, keepdim), dtype or _summed(x.dtype))
+
+
+@row("mean.default")
+def mean_all(x, *, dtype=None):
+    return mean_dims(x, None, dtype=dtype)
+
+
+@row("mean.dim")
+def mean_dims(x, dim=None, keepdim=False, *, dtype=None):
+    out = dtype or x.dtype
+    if not (out.is_floating_point or out.is_complex):
+        raise RuntimeError(f"mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: {out}")
+    return fresh(x, reduced(x.sizes, dim, keepdim), out)
+
+
+@row("amax.default", "amin.default")
+def extremum_dims(x, dim=(), keepdim=False):
+    return fresh(x, reduced(x.sizes, dim, keepdim))
+
+
+@row("max.default", "min.default")
+def extremum_all(x):
+    return fresh(x, ())
+
+
+@row("max.dim", "min.dim")
+def extremum_dim(x, dim, keepdim=False):
+    sizes = reduced(x.sizes, dim, keepdim)
+    return fresh(x, sizes), fresh(x, sizes, torch.int64)
+
+
+@row("argmax.default", "argmin.default")
+def argmax(x, dim=None, keepdim=False):
+    return fresh(x, reduced(x.sizes, dim, keepdim), torch.int64)
+
+
+def _truth(x):
+    return torch.uint8 if x.dtype is torch.uint8 else torch.bool
+
+
+@row("any.default", "all.default")
+def any_all(x):
+    return fresh(x, (), _truth(x))
+
+
+@row("any.dim", "all.dim", "any.dims", "all.dims")
+def any_dims(x, dim=None, keepdim=False):
+    return fresh(x, reduced(x.sizes, dim, keepdim), _truth(x))
+
+
+@row("var.correction", "std.correction")
+def var(x, dim=None, *, correction=None, keepdim=False):
+    return fresh(x, reduced(x.sizes, dim, keepdim), real_of(x.dtype))
+
+
+@row("var_mean.correction", "std_mean.correction")
+def var_mean(x, dim=None, *, correction=None, keepdim=False):
+    sizes = reduced(x.sizes, dim, keepdim)
+    return fresh(x, sizes, real_of(x.dtype)), fresh(x, sizes)
+
+
+@row("logsumexp.default")
+def logsumexp(x, dim, keepdim=False):
+    dtype = x.dtype if x.dtype.is_floating_point or x.dtype.is_complex else torch.get_default_dtype()
+    return fresh(x, reduced(x.sizes, dim, keepdim), dtype)
+
+
+@row("linalg_vector_norm.default")
+def linalg_vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None):
+    return fresh(x, reduced(x.sizes, dim, keepdim), dtype or real_of(x.dtype))
+
+
+@row("_softmax.default", "_log_softmax.default")
+def softmax(x, dim, half_to_float):
+    wrap_dim(dim, x.ndim)
+    dtype = torch.float32 if half_to_float else x.dtype
+    if x.ndim and x.device.type == "cpu":
+        return TensorSpec(dtype, x.device, x.sizes, same_layout_or_contiguous(x), 0)
+    return fresh(x, x.sizes, dtype)
+
+
+def same_layout_or_contiguous(x):
+    """What `set_output_raw_strided(..., suggest_memory_format)` style kernels give; here plain row-major."""
+    return contiguous(x.sizes)
+
+
+@row("_softmax_backward_data.default", "_log_softmax_backward_data.default")
+def softmax_backward(grad, output, dim, input_dtype):
+    return fresh(grad, grad.sizes, input_dtype)
+
+
+def _statistics_dtype(x, weight=None):
+    if x.device.type == "cpu":
+        return weight.dtype if weight is not None and weight.dtype is torch.float32 else x.dtype
+    return torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else x.dtype
+
+
+@row("native_layer_norm.default")
+def native_layer_norm(x, normalized_shape, weight, bias, eps):
+    axis = x.ndim - len(normalized_shape)
+    if not all(active.equal(a, b) for a, b in zip(x.sizes[axis:], normalized_shape)) or axis < 0:
+        raise RuntimeError(f"Given normalized_shape={list(normalized_shape)}, expected input with shape [*, {normalized_shape}], but got {x.sizes}")
+    sizes = (*x.sizes[:axis], *(1,) * len(normalized_shape))
+    stat = fresh(x, sizes, _statistics_dtype(x, weight))
+    strides = contiguous(x.sizes) if x.device.type != "cpu" else same_layout(x)
+    return TensorSpec(x.dtype, x.device, x.sizes, strides, 0), stat, stat
+
+
+@row("native_layer_norm_backward.default")
+def native_layer_norm_backward(grad, x, normalized_shape, mean, rstd, weight, bias, mask):
+    return (
+        TensorSpec(x.dtype, x.device, x.sizes, contiguous(x.sizes) if x.device.type != "cpu" else same_layout(x), 0) if mask[0] else None,
+        fresh(weight, weight.sizes) if mask[1] and weight is not None else None,
+        fresh(bias if bias is not None else weight, (bias or weight).sizes) if mask[2] and (bias or weight) is not None else None,
+    )
+
+
+@row("_fused_rms_norm.default")
+def fused_rms_norm(x, normalized_shape, weight, eps):
+    axis = x.ndim - len(normalized_shape)
+    sizes = (*x.sizes[:axis], *(1,) * len(normalized_shape))
+    return fresh(x, x.sizes), fresh(x, sizes, _statistics_dtype(x))
+
+
+def _batch_norm(x, weight, training):
+    stat = fresh(x, (x.sizes[1],), _statistics_dtype(x, weight))
+    none = fresh(x, (0,), stat.dtype)
+    out = TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0)
+    return (out, stat, stat) if training else (out, none, none)
+
+
+@row("native_batch_norm.default", "_native_batch_norm_legit.default")
+def native_batch_norm(x, weight, bias, mean, var, training, momentum, eps):
+    return _batch_norm(x, weight, training)
+
+
+@row("_native_batch_norm_legit.no_stats")
+def native_batch_norm_no_stats(x, weight, bias, training, momentum, eps):
+    return _batch_norm(x, weight, training)
+
+
+@row("_native_batch_norm_legit_no_training.default")
+def native_batch_norm_no_training(x, weight, bias, mean, var, momentum, eps):
+    return _batch_norm(x, weight, False)
+
+
+@row("native_batch_norm_backward.default")
+def native_batch_norm_backward(grad, x, weight, mean, var, save_mean, save_var, train, eps, mask):
+    channels = (x.sizes[1],)
+    dtype = weight.dtype if weight is not None else _statistics_dtype(x)
+    return (
+        TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0) if mask[0] else None,
+        fresh(x, channels, dtype) if mask[1] else None,
+        fresh(x, channels, dtype) if mask[2] else None,
+    )

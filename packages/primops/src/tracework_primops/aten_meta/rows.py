@@ -1,0 +1,142 @@
+"""The ATEN_META table, how rows are registered, and the shape arithmetic that rows of several families share.
+
+A row is called with the arguments of the overload, tensors replaced by their TensorSpec and symbolic sizes by Expr. It gives
+the exact sizes, strides, offset, dtype and device that eager gives, and raises RuntimeError where eager does.
+Sizes are compared through symbols.active, which records what was decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from .. import broadcasting
+from ..spec import TensorSpec
+from ..symbols import active
+from ..symbols.expr import Size
+
+Rule = Callable[..., Any]
+ATEN_META: dict[Any, Rule] = {}
+
+
+def overload(name: str) -> Any:
+    """`"mm.default"` -> torch.ops.aten.mm.default, or None when this torch does not have it."""
+    packet, _, suffix = name.partition(".")
+    return getattr(getattr(torch.ops.aten, packet, None), suffix or "default", None)
+
+
+def row(*names: str) -> Callable[[Rule], Rule]:
+    """Registers the rule for these overloads."""
+
+    def register(rule: Rule) -> Rule:
+        for name in names:
+            found = overload(name)
+            if found is not None:
+                ATEN_META[found] = rule
+        return rule
+
+    return register
+
+
+contiguous = lru_cache(maxsize=8192)(broadcasting.contiguous)
+
+
+def fresh(like: TensorSpec, sizes: tuple[Size, ...], dtype: torch.dtype | None = None) -> TensorSpec:
+    """Row-major, on the same device."""
+    sizes = tuple(sizes)
+    return TensorSpec(dtype or like.dtype, like.device, sizes, contiguous(sizes), 0)
+
+
+def wrap_dim(dim: int, ndim: int) -> int:
+    """A dimension counted from the front. Raises IndexError as eager does."""
+    span = ndim or 1
+    if not -span <= dim < span:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-span}, {span - 1}], but got {dim})")
+    return dim + span if dim < 0 else dim
+
+
+def common_device(specs: list[TensorSpec]) -> torch.device:
+    """Where the result lives: 0-dim CPU tensors join any device. Raises RuntimeError for a mixture."""
+    device = None
+    for spec in specs:
+        if spec.sizes or spec.device.type != "cpu":
+            if device is None:
+                device = spec.device
+            elif device != spec.device and (spec.sizes or spec.device.type != "cpu"):
+                raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, {device} and {spec.device}!")
+    return device if device is not None else specs[0].device
+
+
+def elementwise(dtype: torch.dtype, specs: list[TensorSpec]) -> TensorSpec:
+    """The result of an elementwise op over these tensors."""
+    first = specs[0]
+    sizes, strides = first.sizes, first.strides
+    for other in specs:
+        if other is not first and (other.sizes != sizes or other.strides != strides):
+            break
+    else:
+        if strides == contiguous(sizes) or dense(sizes, strides):
+            return TensorSpec(dtype, first.device if len(specs) == 1 else common_device(specs), sizes, strides, 0)
+    if active.table() is None:
+        sizes, strides = _broadcast_cached(tuple([(s.sizes, s.strides) for s in specs]))
+    else:
+        sizes, strides = _broadcast([(s.sizes, s.strides) for s in specs])
+    return TensorSpec(dtype, common_device(specs), sizes, strides, 0)
+
+
+def _broadcast(layouts: Any) -> tuple:
+    sizes = broadcasting.broadcast_sizes(*[sizes for sizes, _ in layouts])
+    aligned = [(_known_as(s, sizes), t) for s, t in layouts]
+    return sizes, broadcasting.elementwise_strides(aligned, sizes)
+
+
+def _known_as(shape: tuple, sizes: tuple) -> tuple:
+    """Sizes that were found equal written alike, so that strides compare structurally."""
+    if len(shape) != len(sizes):
+        return shape
+    return tuple(b if a.__class__ is not int or b.__class__ is not int else a for a, b in zip(shape, sizes))
+
+
+_broadcast_cached = lru_cache(maxsize=8192)(_broadcast)
+dense = lru_cache(maxsize=8192)(broadcasting.is_dense)
+
+
+def same_layout(spec: TensorSpec) -> tuple[Size, ...]:
+    """The strides of `empty_like`: kept when dense, else made dense in the same order."""
+    if spec.strides == contiguous(spec.sizes) or dense(spec.sizes, spec.strides):
+        return spec.strides
+    return _broadcast([(spec.sizes, spec.strides)])[1]
+
+
+def with_format(sizes: tuple[Size, ...], memory_format: Any, like: TensorSpec | None = None) -> tuple[Size, ...]:
+    """The strides of a new tensor in this memory format; None means preserve when `like` is given."""
+    if memory_format in (torch.channels_last, torch.channels_last_3d):
+        return broadcasting.channels_last(sizes)
+    if like is not None and memory_format in (None, torch.preserve_format):
+        return same_layout(like)
+    return contiguous(tuple(sizes))
+
+
+def suggests_channels_last(spec: TensorSpec) -> bool:
+    """What eager's suggest_memory_format says: strides ordered with dim 1 innermost, sizes of 1 included."""
+    sizes, strides = spec.sizes, spec.strides
+    if len(sizes) not in (4, 5):
+        return False
+    least: Size = 0
+    order = (1, *range(len(sizes) - 1, 1, -1), 0)
+    if broadcasting.magnitude(strides[1]) == 0:
+        return False
+    for dim in order:
+        if sizes[dim].__class__ is int and sizes[dim] == 0:
+            return False
+        if broadcasting.magnitude(strides[dim]) < broadcasting.magnitude(least):
+            return False
+        if dim == 0 and broadcasting.magnitude(least) == broadcasting.magnitude(strides[1]):
+            return False
+        least = strides[dim]
+        if not (sizes[dim].__class__ is int and sizes[dim] == 1):
+            least = least * sizes[dim]
+    return True
