@@ -7,7 +7,21 @@ from .graph import LEVELS, InputSpec, PrimGraph, parse_graph, verify, verify_lev
 from .op import GraphBuilder, Kind, Op, PrimValue, Tag, prims
 from .ops import OPS
 from .spec import SizeSpec, TensorSpec
-from .symbols import Condition, Expr, Size, bounds, floordiv, maximum, minimum, mod, simplify, symbol
+from .symbols import (
+    Condition,
+    Expr,
+    RecordedCondition,
+    Size,
+    Symbol,
+    SymbolTable,
+    bounds,
+    floordiv,
+    maximum,
+    minimum,
+    mod,
+    simplify,
+    symbol,
+)
 
 __all__ = [
     "Condition",
@@ -28,8 +42,11 @@ __all__ = [
     "PrimError",
     "PrimGraph",
     "PrimValue",
+    "RecordedCondition",
     "Size",
     "SizeSpec",
+    "Symbol",
+    "SymbolTable",
     "Tag",
     "TensorSpec",
     "VerifyError",
