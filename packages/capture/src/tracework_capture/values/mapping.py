@@ -48,7 +48,7 @@ class DictValue(Value):
         """Somebody looked at the set of keys."""
         if not self.keys_guarded:
             self.keys_guarded = True
-            frame.guard("dict_keys", self.source, tuple(dict.keys(self.obj) if isinstance(self.obj, dict) else self.obj.keys()))
+            frame.guard("DICT_KEYS", self.source, tuple(dict.keys(self.obj) if isinstance(self.obj, dict) else self.obj.keys()))
 
     def key_value(self, frame, hashed):
         entry = self.entries[hashed]
@@ -74,7 +74,7 @@ class DictValue(Value):
             return
         self.lacking.add(hashed)
         key = hashed.obj if isinstance(hashed, IdentityKey) else hashed
-        frame.guard("dict_lacks", self.source, key)
+        frame.guard("DICT_LACKS", self.source, key)
 
     def store(self, frame, key, value):
         """self[key] = value"""

@@ -220,3 +220,8 @@ def issuperset(frame, self, other):
 @method("isdisjoint")
 def isdisjoint(frame, self, other):
     return literal(frame, self.members.keys().isdisjoint(as_set(frame, other).members.keys()))
+
+
+def set_of(frame, items):
+    """A new set of values."""
+    return SetValue(frame, items)
