@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 
 import torch
 
@@ -30,8 +31,12 @@ class ContextValue(Value):
     def getattr(self, frame, name):
         from .user_object import BoundBuiltin
 
-        if name in ("__enter__", "__exit__"):
+        if name in ("__enter__", "__exit__", "clone"):
             return BoundBuiltin(self, name)
+        if name == "__class__":
+            from .user_class import class_value
+
+            return class_value(frame, self.cls)
         return frame.break_graph("context_unknown", f"{self.cls.__name__}.{name}")
 
     def call_method(self, frame, name, args, kwargs):
@@ -40,6 +45,8 @@ class ContextValue(Value):
         if name == "__exit__":
             self.leave(frame)
             return ConstantValue(False)
+        if name == "clone":
+            return self.copied()
         return self.getattr(frame, name).call(frame, args, kwargs)
 
     def call(self, frame, args, kwargs):
@@ -49,6 +56,12 @@ class ContextValue(Value):
         if len(args) == 1 and isinstance(args[0], FunctionValue):
             return DecoratedValue(self, args[0])
         return frame.break_graph("context_unknown", f"call of {self.cls.__name__}")
+
+    def copied(self):
+        """A manager like this one that was not entered."""
+        made = copy.copy(self)
+        made.source = None
+        return made
 
     def enter(self, frame):
         """Records what entering does."""
@@ -87,6 +100,11 @@ class GradModeContext(ContextValue):
         super().__init__(cls, args, kwargs)
         self.mode = mode
         self.before = []
+
+    def copied(self):
+        made = super().copied()
+        made.before = []
+        return made
 
     def enter(self, frame):
         self.before.append(torch.is_grad_enabled())

@@ -9,14 +9,18 @@ from torch.nn.modules import module as torch_module
 
 from ..sources import Attr, Const, InstanceAttr, ModuleEntry
 from .constant import ConstantValue, force_plain
-from .sequence import NONE, TupleValue
+from .sequence import NONE, TupleValue, sequence_index
 from .user_object import NO_ATTRIBUTE, ObjectValue, lookup_class
+from .value import Value
 
 Module = torch.nn.Module
 TABLES = ("_parameters", "_buffers", "_modules")
 OWN_HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
 GLOBAL_HOOKS = ("_global_backward_pre_hooks", "_global_backward_hooks", "_global_forward_hooks", "_global_forward_pre_hooks")
 ITERATES_MODULES = {torch.nn.ModuleList.__iter__, torch.nn.Sequential.__iter__}
+
+INDEXES_MODULES = {torch.nn.ModuleList.__getitem__, torch.nn.Sequential.__getitem__}
+COUNTS_MODULES = {torch.nn.ModuleList.__len__, torch.nn.Sequential.__len__}
 
 
 class ModuleValue(ObjectValue):
@@ -159,22 +163,72 @@ class ModuleValue(ObjectValue):
             return SequenceIterator(self.children(frame))
         return super().iterate(frame)
 
+    def getitem(self, frame, key):
+        if lookup_class(self.cls, "__getitem__")[0] not in INDEXES_MODULES:
+            return super().getitem(frame, key)
+        children = self.children(frame)
+        index = sequence_index(frame, key)
+        if isinstance(index, slice):
+            return ModuleSlice(self.cls, children[index])
+        if not -len(children) <= index < len(children):
+            return frame.raise_new(IndexError, f"index {index} is out of range")
+        return children[index]
+
+    def length(self, frame):
+        if lookup_class(self.cls, "__len__")[0] in COUNTS_MODULES:
+            return ConstantValue(len(self.children(frame)))
+        return super().length(frame)
+
     def children(self, frame):
         """Values of _modules, in order."""
         entries = self.obj.__dict__["_modules"]
         frame.guard("DICT_KEYS", InstanceAttr(self.source, "_modules"), tuple(entries))
         return [self.entry(frame, name) for name in entries]
 
-    def native_dict(self):
-        return self.obj.__dict__
-
-    def replay(self, emit):
-        raise LookupError("modules have no built-in part")
-
     def identity(self, frame):
         """The module itself. Reached through guarded paths, so its identity is guarded where it matters (as a key)."""
         frame.guard("IDENTITY", self.source, self.obj)
         return self.obj
+
+
+class ModuleSlice(Value):
+    """layers[a:b]: a new ModuleList or Sequential over existing modules."""
+
+    def __init__(self, cls, modules):
+        super().__init__(None)
+        self.cls = cls
+        self.modules = modules
+
+    def python_type(self):
+        return self.cls
+
+    def truth(self, frame):
+        return bool(self.modules)
+
+    def length(self, frame):
+        return ConstantValue(len(self.modules))
+
+    def iterate(self, frame):
+        from .generator import SequenceIterator
+
+        return SequenceIterator(self.modules)
+
+    def getitem(self, frame, key):
+        index = sequence_index(frame, key)
+        return ModuleSlice(self.cls, self.modules[index]) if isinstance(index, slice) else self.modules[index]
+
+    def call(self, frame, args, kwargs):
+        if self.cls is not torch.nn.Sequential:
+            return super().call(frame, args, kwargs)
+        value = args[0]
+        for module in self.modules:
+            value = module.call(frame, [value], {})
+        return value
+
+    def reload(self, emit):
+        items = ", ".join(emit.load(m) for m in self.modules)
+        cls = emit.const(self.cls, self.cls.__name__)
+        return f"{cls}({items})" if self.cls is torch.nn.Sequential else f"{cls}([{items}])"
 
 
 def is_none(value):

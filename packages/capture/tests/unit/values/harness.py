@@ -43,7 +43,7 @@ def slots_of(function, args, kwargs):
     """Argument slots as the frame would have them."""
     import inspect
 
-    bound = inspect.signature(function).bind(*args, **kwargs)
+    bound = inspect.signature(function, follow_wrapped=False).bind(*args, **kwargs)
     bound.apply_defaults()
     return dict(bound.arguments)
 

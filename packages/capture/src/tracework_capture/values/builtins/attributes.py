@@ -176,10 +176,30 @@ def replace(frame, args, kwargs):
 
 
 def signature(frame, args, kwargs):
+    from ..function import BoundMethodValue, FunctionValue
+
+    value = args[0]
+    if isinstance(value, BoundMethodValue) and isinstance(value.function, FunctionValue):
+        return literal(frame, inspect.signature(types.MethodType(plain_function(value.function), object()), **plain_options(frame, kwargs)))
+    if isinstance(value, FunctionValue):
+        return literal(frame, inspect.signature(plain_function(value), **plain_options(frame, kwargs)))
     try:
-        return literal(frame, inspect.signature(args[0].real()))
+        return literal(frame, inspect.signature(value.real(), **plain_options(frame, kwargs)))
     except LookupError:
-        return frame.break_graph("builtin_unsupported", "inspect.signature of a new function")
+        return frame.break_graph("builtin_unsupported", f"inspect.signature of {value.describe()}")
+
+
+def plain_options(frame, kwargs):
+    return {k: force_plain(frame, v) for k, v in kwargs.items()}
+
+
+def plain_function(value):
+    """The function, or a stand-in with the same signature for one made in the traced program."""
+    try:
+        return value.real()
+    except LookupError:
+        cells = tuple(types.CellType() for _ in value.code.co_freevars)
+        return types.FunctionType(value.code, value.globals, value.code.co_name, (None,) * value.default_count() or None, cells)
 
 
 def copy_(frame, args, kwargs):
@@ -188,7 +208,13 @@ def copy_(frame, args, kwargs):
         return value
     from ..mapping import DictValue
     from ..sets import SetValue
+    from ..user_object import InstanceDictValue
 
+    if isinstance(value, InstanceDictValue):
+        return value.snapshot(frame)
+    hook = getattr(value.python_type(), "__copy__", None)
+    if isinstance(hook, types.FunctionType):
+        return value.call_method(frame, "__copy__", [], {})
     if isinstance(value, (SequenceValue, DictValue, SetValue)):
         return value.call_method(frame, "copy", [], {})
     return copy_object(frame, value, lambda v: v)
@@ -199,7 +225,7 @@ def copy_object(frame, value, copy_field):
     from ..user_object import InstanceDictValue, ObjectValue
 
     kind = type(value)
-    own_way = any(hasattr(value.cls, n) for n in ("__copy__", "__deepcopy__", "__getnewargs__", "__slots__"))
+    own_way = any(hasattr(value.python_type(), n) for n in ("__copy__", "__deepcopy__", "__getnewargs__", "__slots__"))
     if kind is not ObjectValue or value.part is not None or own_way or value.cls.__reduce_ex__ is not object.__reduce_ex__:
         return frame.break_graph("builtin_unsupported", f"copy of {value.describe()}")
     made = ObjectValue(value.cls)
@@ -209,24 +235,38 @@ def copy_object(frame, value, copy_field):
 
 
 def deepcopy_(frame, args, kwargs):
-    return deep(frame, args[0])
+    return deep(frame, args[0], {})
 
 
-def deep(frame, value):
-    """copy.deepcopy of simple structures."""
+def deep(frame, value, memo):
+    """copy.deepcopy of simple structures; `memo` keeps what was shared shared."""
+    found = memo.get(id(value))
+    if found is None:
+        found = memo[id(value)] = deep_unshared(frame, value, lambda v: deep(frame, v, memo))
+    return found
+
+
+def deep_unshared(frame, value, again):
+    """One level; `again` copies a part."""
     from ..function import FunctionValue
     from ..mapping import DictValue, dict_of
     from ..tensor import TensorValue
+    from ..user_object import InstanceDictValue
 
     if value.is_constant() or isinstance(value, (ClassValue, FunctionValue)):
         return value
     if isinstance(value, TensorValue):
         return frame.break_graph("builtin_unsupported", "copy.deepcopy of a tensor")
     if isinstance(value, SequenceValue):
-        return value.sliced([deep(frame, i) for i in value.all_items(frame)])
+        return value.sliced([again(i) for i in value.all_items(frame)])
+    if isinstance(value, InstanceDictValue):
+        value = value.snapshot(frame)
     if isinstance(value, DictValue) and value.cls is dict:
-        return dict_of(frame, [(k, deep(frame, v)) for k, v in value.all_items(frame)])
-    return copy_object(frame, value, lambda v: deep(frame, v))
+        return dict_of(frame, [(k, again(v)) for k, v in value.all_items(frame)])
+    hook = getattr(value.python_type(), "__deepcopy__", None)
+    if isinstance(hook, types.FunctionType):
+        return value.call_method(frame, "__deepcopy__", [dict_of(frame, [])], {})
+    return copy_object(frame, value, again)
 
 
 def object_new(frame, args, kwargs):
