@@ -244,6 +244,8 @@ int tw_check_leaf(tw_run *run, const tw_node *node, const tw_leaf *leaf, PyObjec
         return (PyObject *)Py_TYPE(value) == leaf->payload;
     case TW_LEAF_IDENTITY:
         return value == leaf->payload;
+    case TW_LEAF_ADDRESS:
+        return (Py_ssize_t)(uintptr_t)value == leaf->number;
     case TW_LEAF_NOT_IDENTITY:
         return value != leaf->payload;
     case TW_LEAF_CONSTANT:
@@ -649,6 +651,7 @@ static int read_payload(tw_leaf *leaf)
         leaf->tensor = tw_tensor_new(payload);
         return leaf->tensor == NULL ? -1 : 0;
     case TW_LEAF_LENGTH:
+    case TW_LEAF_ADDRESS:
     case TW_LEAF_TRUTH:
         leaf->number = PyLong_AsSsize_t(payload);
         return leaf->number == -1 && PyErr_Occurred() ? -1 : 0;

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from .._torch import dispatch_keys
 from ..sources import Ambient, Source
 
 __all__ = ["Guard", "GuardSet", "TensorFacts", "payload_key"]
@@ -36,6 +37,7 @@ class TensorFacts:
     is_conj: bool = False
     is_neg: bool = False
     is_inference: bool = False
+    dispatch_keys: int = 0
 
     @classmethod
     def of(cls, tensor: Any, dynamic: Iterable[int] = (), check_strides: bool = True) -> "TensorFacts":
@@ -46,7 +48,7 @@ class TensorFacts:
         strides = tuple(tensor.stride()) if strided and check_strides and not open_dims else None
         return cls(
             type(tensor), tensor.dtype, tensor.device, tensor.requires_grad, sizes, strides, tensor.layout,
-            tensor.is_conj(), tensor.is_neg(), tensor.is_inference(),
+            tensor.is_conj(), tensor.is_neg(), tensor.is_inference(), dispatch_keys(tensor),
         )
 
 

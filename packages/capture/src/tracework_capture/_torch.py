@@ -1,0 +1,57 @@
+"""The only file of this package that touches private torch names; each is wrapped under a name of ours."""
+
+from typing import Any
+
+import torch
+
+from . import _C
+
+__all__ = [
+    "DLPACK_DEVICES", "DLPACK_DTYPES", "any_autocast", "autocast_state", "deterministic_state", "dispatch_keys", "dispatch_mode_count",
+    "function_mode_count", "transform_level",
+]
+
+DLPACK_DTYPES: dict[Any, tuple[int, int]] = {
+    getattr(torch, name): row
+    for name, row in {
+        "int8": (0, 8), "int16": (0, 16), "int32": (0, 32), "int64": (0, 64), "uint8": (1, 8), "uint16": (1, 16), "uint32": (1, 32),
+        "uint64": (1, 64), "float16": (2, 16), "float32": (2, 32), "float64": (2, 64), "bfloat16": (4, 16), "complex32": (5, 32),
+        "complex64": (5, 64), "complex128": (5, 128), "bool": (6, 8),
+    }.items()
+    if hasattr(torch, name)
+}
+"""dtype -> DLPack's (code, bits); what is missing is checked through attributes."""
+
+DLPACK_DEVICES = {"cpu": 1, "cuda": 2}
+"""Device type -> DLPack's number; what is missing is checked through attributes."""
+
+any_autocast = torch._C._is_any_autocast_enabled
+deterministic_state = torch._C._get_deterministic_algorithms
+function_mode_count = torch._C._len_torch_function_stack
+dispatch_mode_count = torch._C._len_torch_dispatch_stack
+
+
+def dispatch_keys(tensor: Any) -> int:
+    """The tensor's own dispatch keys as one number."""
+    return torch._C._dispatch_keys(tensor).raw_repr()
+
+
+def transform_level() -> Any:
+    """The nesting of functorch transforms, None outside."""
+    return torch._C._functorch.maybe_current_level()
+
+
+def autocast_state() -> tuple[Any, ...]:
+    """Per device type: whether autocast is on and with which dtype; and whether it caches."""
+    rows = [torch.is_autocast_cache_enabled()]
+    for device in ("cpu", "cuda"):
+        rows.append((device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)))
+    return tuple(rows)
+
+
+def _connect() -> bool:
+    capsule = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
+    return _C.set_tensor_api(capsule, torch._C.TensorBase.__dict__["requires_grad"])
+
+
+TENSORS_ARE_NATIVE = _connect()

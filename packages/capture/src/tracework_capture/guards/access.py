@@ -1,0 +1,114 @@
+"""ACCESS: Source type -> how the native program gets there from its base, and how Python fetches the same value.
+
+A row gives steps, each (accessor name of _C.ACCESSORS, key, index); the last step's value is the source's value.
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any
+
+from ..errors import GuardBuildError
+from ..sources import (
+    Ambient, Attr, CellContents, ClassAttr, Closure, Const, DefaultArg, DictItem, DictKeyAt, FunctionGlobals, Global, InstanceAttr,
+    InstanceDict, Item, KwDefaultArg, Local, ModuleEntry, Source, TensorSize, TensorStride, TypeOf,
+)
+from .kinds import STATES
+
+__all__ = ["ACCESS", "Access", "Scope", "fetch", "steps_of"]
+
+Step = tuple[str, Any, int]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The frame that Python-side checks look at: argument values by name, globals, closure contents by name."""
+
+    names: dict[str, Any]
+    globals: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Access:
+    """steps(source, code) for the native program; fetch(source, base value, scope) in Python."""
+
+    steps: Callable[[Any, CodeType], tuple[Step, ...]]
+    fetch: Callable[[Any, Any, Scope], Any]
+
+
+def _local_slot(source: Local, code: CodeType) -> tuple[Step, ...]:
+    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    if source.name not in code.co_varnames[:count]:
+        raise GuardBuildError(f"{source.name!r} is not an argument of {code.co_qualname}: only arguments have a value when it is called")
+    return (("LOCAL", None, code.co_varnames.index(source.name)),)
+
+
+def _closure_cell(source: Closure, code: CodeType) -> tuple[Step, ...]:
+    if source.name not in code.co_freevars:
+        raise GuardBuildError(f"{source.name!r} is not a free variable of {code.co_qualname}")
+    return (("CLOSURE", None, code.co_freevars.index(source.name)),)
+
+
+def _state(source: Ambient, code: CodeType) -> tuple[Step, ...]:
+    if source.name not in STATES:
+        raise GuardBuildError(f"state {source.name!r} is not in STATES; known: {', '.join(STATES)}")
+    return (("CALL", STATES[source.name], 0),)
+
+
+def _size(source: TensorSize, code: CodeType) -> tuple[Step, ...]:
+    dim = source.dim
+    return (("APPLY", lambda tensor: tensor.size(dim), 0),)
+
+
+def _stride(source: TensorStride, code: CodeType) -> tuple[Step, ...]:
+    dim = source.dim
+    return (("APPLY", lambda tensor: tensor.stride(dim), 0),)
+
+
+def _dict_item(container: Any, key: Any) -> Any:
+    return dict.__getitem__(container, key) if isinstance(container, dict) else container[key]
+
+
+ACCESS: dict[type, Access] = {
+    Local: Access(_local_slot, lambda s, v, scope: scope.names[s.name]),
+    Global: Access(lambda s, c: (("GLOBALS", None, 0), ("DICT_ITEM", s.name, 0)), lambda s, v, scope: scope.globals[s.name]),
+    Closure: Access(_closure_cell, lambda s, v, scope: scope.names[s.name]),
+    Const: Access(lambda s, c: (("CONST", s.value, 0),), lambda s, v, scope: s.value),
+    Ambient: Access(_state, lambda s, v, scope: STATES[s.name]()),
+    Attr: Access(lambda s, c: (("ATTR", s.name, 0),), lambda s, v, scope: getattr(v, s.name)),
+    InstanceDict: Access(lambda s, c: (("INSTANCE_DICT", None, 0),), lambda s, v, scope: v.__dict__),
+    InstanceAttr: Access(lambda s, c: (("INSTANCE_DICT", None, 0), ("DICT_ITEM", s.name, 0)), lambda s, v, scope: v.__dict__[s.name]),
+    ModuleEntry: Access(
+        lambda s, c: (("INSTANCE_DICT", None, 0), ("DICT_ITEM", s.table, 0), ("DICT_ITEM", s.name, 0)),
+        lambda s, v, scope: v.__dict__[s.table][s.name]),
+    ClassAttr: Access(lambda s, c: (("CLASS_ATTR", s.name, 0),), lambda s, v, scope: inspect.getattr_static(v, s.name)),
+    TypeOf: Access(lambda s, c: (("TYPE", None, 0),), lambda s, v, scope: type(v)),
+    Item: Access(lambda s, c: (("ITEM", None, s.index),), lambda s, v, scope: v[s.index]),
+    DictItem: Access(lambda s, c: (("DICT_ITEM", s.key, 0),), lambda s, v, scope: _dict_item(v, s.key)),
+    DictKeyAt: Access(lambda s, c: (("DICT_KEY_AT", None, s.index),), lambda s, v, scope: list(v)[s.index]),
+    FunctionGlobals: Access(lambda s, c: (("FUNCTION_GLOBALS", None, 0),), lambda s, v, scope: v.__globals__),
+    CellContents: Access(lambda s, c: (("CELL_CONTENTS", None, s.index),), lambda s, v, scope: v.__closure__[s.index].cell_contents),
+    DefaultArg: Access(lambda s, c: (("DEFAULT", None, s.index),), lambda s, v, scope: v.__defaults__[s.index]),
+    KwDefaultArg: Access(lambda s, c: (("KWDEFAULT", s.name, 0),), lambda s, v, scope: v.__kwdefaults__[s.name]),
+    TensorSize: Access(_size, lambda s, v, scope: v.size(s.dim)),
+    TensorStride: Access(_stride, lambda s, v, scope: v.stride(s.dim)),
+}
+
+
+def _row(source: Source) -> Access:
+    row = ACCESS.get(type(source))
+    if row is None:
+        raise GuardBuildError(f"{source!r} cannot be fetched: {type(source).__name__} has no row in ACCESS")
+    return row
+
+
+def steps_of(source: Source, code: CodeType) -> tuple[Step, ...]:
+    """The native steps from the base of `source` to it."""
+    return _row(source).steps(source, code)
+
+
+def fetch(source: Source, scope: Scope) -> Any:
+    """The value in Python; raises whatever the access raises."""
+    base = None if source.base is None else fetch(source.base, scope)
+    return _row(source).fetch(source, base, scope)

@@ -1,0 +1,179 @@
+"""GUARD_KINDS: what each kind of guard checks natively, the same check in Python, and what it says when it fails.
+
+A kind's native leaf is a name in _C.LEAVES; `native` turns the payload into what the leaf wants. `check` is the definition: the
+native leaf must agree with it.
+"""
+
+import math
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .. import _torch
+from ..errors import GuardBuildError
+from .guard import GuardSet, TensorFacts
+
+__all__ = ["GUARD_KINDS", "STATES", "GuardKind", "kind_of", "record_ambient", "same_constant", "tensor_sizes"]
+
+
+def same_constant(value: Any, wanted: Any) -> bool:
+    """Exact type and value: 1, 1.0 and True differ, nan equals nan, -0.0 differs from 0.0; tuples item by item."""
+    if value is wanted:
+        return True
+    if type(value) is not type(wanted):
+        return False
+    if type(value) is float:
+        return (math.isnan(value) and math.isnan(wanted)) or (value == wanted and math.copysign(1, value) == math.copysign(1, wanted))
+    if type(value) is tuple:
+        return len(value) == len(wanted) and all(map(same_constant, value, wanted))
+    return bool(value == wanted)
+
+
+def tensor_sizes(value: Any, facts: TensorFacts) -> tuple[int, ...] | None:
+    """The sizes of a tensor that fits the facts, None when it does not: the slow way, through attributes."""
+    if type(value) is not facts.type or value.dtype != facts.dtype or value.requires_grad != facts.requires_grad:
+        return None
+    if value.device != facts.device or (facts.layout is not None and value.layout != facts.layout):
+        return None
+    if facts.dispatch_keys and _torch.dispatch_keys(value) != facts.dispatch_keys:
+        return None
+    sizes = tuple(value.shape)
+    if len(sizes) != len(facts.sizes) or any(want is not None and want != n for n, want in zip(sizes, facts.sizes)):
+        return None
+    if facts.strides is not None and value.layout is torch.strided:
+        for size, stride, want in zip(sizes, value.stride(), facts.strides):
+            if size > 1 and want is not None and stride != want:
+                return None
+    return sizes
+
+
+def _keys(value: Any, keys: Any) -> bool:
+    found = tuple(dict.keys(value)) if isinstance(value, dict) else tuple(value.keys())
+    return same_constant(found, tuple(keys))
+
+
+def _has_key(value: Any, key: Any) -> bool:
+    return dict.__contains__(value, key) if isinstance(value, dict) else key in value
+
+
+def _has_attribute(value: Any, name: str) -> bool:
+    return hasattr(value, name)
+
+
+def _code(value: Any, code: Any) -> bool:
+    return isinstance(value, types.FunctionType) and value.__code__ is code
+
+
+def _members(value: Any, members: Any) -> bool:
+    return isinstance(value, (set, frozenset)) and set.__len__(set(value)) == len(members) and all(m in value for m in members)
+
+
+def _range(value: Any, bounds: tuple[int, int, int]) -> bool:
+    return type(value) is range and (value.start, value.stop, value.step) == bounds
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"a {value.dtype} tensor of shape {tuple(value.shape)} on {value.device}"
+    text = repr(value)
+    return text if len(text) <= 100 else text[:97] + "..."
+
+
+def _tensor_text(value: Any, facts: TensorFacts) -> str:
+    """Which fact differs."""
+    if type(value) is not facts.type:
+        return f"is a {type(value).__name__}, was a {facts.type.__name__}"
+    pairs = [(name, getattr(value, name), getattr(facts, name)) for name in ("dtype", "device", "requires_grad", "layout")]
+    for name, now, then in pairs:
+        if then is not None and now != then:
+            return f"has {name} {now}, had {then}"
+    sizes = tuple(value.shape)
+    if len(sizes) != len(facts.sizes):
+        return f"has {len(sizes)} dims, had {len(facts.sizes)}"
+    for dim, (now, then) in enumerate(zip(sizes, facts.sizes)):
+        if then is not None and now != then:
+            return f"has size {now} in dim {dim}, had {then}"
+    return f"has strides {tuple(value.stride())}, had {facts.strides}"
+
+
+def _pair(value: Any, payload: Any) -> str:
+    return f"is {_short(value)}, was {_short(payload)}"
+
+
+@dataclass(frozen=True)
+class GuardKind:
+    """One row. `native` is None where the payload goes to the leaf as it is."""
+
+    leaf: str
+    check: Callable[[Any, Any], bool]
+    text: Callable[[Any, Any], str] = _pair
+    native: Callable[[Any], Any] | None = None
+
+
+def _python_leaf(check: Callable[[Any, Any], bool]) -> Callable[[Any], Any]:
+    return lambda payload: lambda value: check(value, payload)
+
+
+GUARD_KINDS: dict[str, GuardKind] = {
+    "TYPE": GuardKind("TYPE", lambda v, p: type(v) is p, lambda v, p: f"has type {type(v).__qualname__}, had {p.__qualname__}"),
+    "IDENTITY": GuardKind("IDENTITY", lambda v, p: v is p, lambda v, p: f"is another object: {_short(v)}, was {_short(p)}"),
+    "NOT_IDENTITY": GuardKind("NOT_IDENTITY", lambda v, p: v is not p, lambda v, p: f"is now {_short(p)}"),
+    "IS_NONE": GuardKind("IDENTITY", lambda v, p: v is None, lambda v, p: f"is {_short(v)}, was None", lambda p: None),
+    "NOT_NONE": GuardKind("NOT_IDENTITY", lambda v, p: v is not None, lambda v, p: "is None, was not", lambda p: None),
+    "CONSTANT": GuardKind("CONSTANT", same_constant),
+    "STATE": GuardKind("CONSTANT", same_constant),
+    "TENSOR": GuardKind("TENSOR", lambda v, p: tensor_sizes(v, p) is not None, _tensor_text),
+    "LENGTH": GuardKind("LENGTH", lambda v, p: len(v) == p, lambda v, p: f"has length {len(v)}, had {p}"),
+    "DICT_KEYS": GuardKind("DICT_KEYS", _keys, lambda v, p: f"has keys {_short(tuple(v))}, had {_short(p)}", tuple),
+    "DICT_HAS": GuardKind("HAS_KEY", _has_key, lambda v, p: f"lacks key {_short(p)}"),
+    "DICT_LACKS": GuardKind("LACKS_KEY", lambda v, p: not _has_key(v, p), lambda v, p: f"now has key {_short(p)}"),
+    "TRUTH": GuardKind("TRUTH", lambda v, p: bool(v) is p, lambda v, p: f"is {bool(v)} as a condition, was {p}"),
+    "HAS_ATTR": GuardKind("HAS_ATTR", _has_attribute, lambda v, p: f"lacks attribute {p}"),
+    "LACKS_ATTR": GuardKind("LACKS_ATTR", lambda v, p: not _has_attribute(v, p), lambda v, p: f"now has attribute {p}"),
+    "CODE": GuardKind("FUNCTION_CODE", _code, lambda v, p: f"runs other code than {p.co_qualname}"),
+    "SET_MEMBERS": GuardKind("PYTHON", _members, native=_python_leaf(_members)),
+    "CONSTANT_RANGE": GuardKind("PYTHON", _range, native=_python_leaf(_range)),
+    "PREDICATE": GuardKind("PYTHON", lambda v, p: bool(p(v)), lambda v, p: f"is {_short(v)}: {getattr(p, '__doc__', None) or p} is false"),
+}
+"""Two more kinds compare values of several sources and are handled by the program itself: SAME (payload: the other source) and
+DISTINCT (payload: tuple of sources, all different objects)."""
+
+STATES: dict[str, Callable[[], Any]] = {
+    "grad_mode": torch.is_grad_enabled,
+    "inference_mode": torch.is_inference_mode_enabled,
+    "default_dtype": torch.get_default_dtype,
+    "num_threads": torch.get_num_threads,
+    "deterministic": _torch.deterministic_state,
+    "deterministic_warn_only": torch.is_deterministic_algorithms_warn_only_enabled,
+    "any_autocast": _torch.any_autocast,
+    "autocast": _torch.autocast_state,
+    "function_modes": _torch.function_mode_count,
+    "dispatch_modes": _torch.dispatch_mode_count,
+    "transform_level": _torch.transform_level,
+    "default_device": torch.get_default_device,
+}
+"""Interpreter-wide torch state: name -> how to read it."""
+
+ALWAYS_GUARDED = ("grad_mode", "inference_mode", "default_dtype", "num_threads", "deterministic", "any_autocast", "function_modes",
+                  "dispatch_modes")
+
+
+def record_ambient(guards: GuardSet) -> None:
+    """Guards the state that any graph depends on, as it is now."""
+    for name in ALWAYS_GUARDED:
+        guards.state(name, STATES[name]())
+    if _torch.any_autocast():
+        guards.state("autocast", STATES["autocast"]())
+    if _torch.function_mode_count():
+        guards.state("default_device", STATES["default_device"]())
+
+
+def kind_of(name: str) -> GuardKind:
+    """The row of a kind; GuardBuildError names what is known."""
+    row = GUARD_KINDS.get(name)
+    if row is None:
+        raise GuardBuildError(f"guard kind {name!r} is not in GUARD_KINDS; known: {', '.join(sorted(GUARD_KINDS))}, SAME, DISTINCT")
+    return row

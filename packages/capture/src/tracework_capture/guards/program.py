@@ -1,0 +1,260 @@
+"""GuardSet + what the graph needs as inputs + conditions on sizes -> one native program, and the same program in Python.
+
+The native program is a tree: guards with a common path share its accessors, values that are inputs of the graph are kept on the way.
+What fails most comes first: arguments of the frame, then torch's state, then the rest. Conditions and identities come after the walk.
+"""
+
+import types
+import weakref
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any
+
+import torch
+
+from .. import _C, _torch
+from ..errors import GuardBuildError
+from ..sources import Ambient, Local, Source, TensorSize, root
+from . import shapes
+from .access import Scope, fetch, steps_of
+from .guard import Guard, GuardSet, TensorFacts, payload_key
+from .kinds import kind_of, tensor_sizes
+
+__all__ = ["Failure", "Program", "build_program", "dies_with"]
+
+ACCESSOR = {name: number for number, name in enumerate(_C.ACCESSORS)}
+LEAF = {name: number for number, name in enumerate(_C.LEAVES)}
+CONDITION, SAME, DISTINCT = range(3)
+KEPT_ALIVE = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, types.MethodType, types.CodeType)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The first guard that does not hold: a Guard, or a RecordedCondition; `value` is what was found, or the exception."""
+
+    guard: Any
+    value: Any = None
+
+
+@dataclass
+class Program:
+    """A built program. `labels` are the guards by the numbers that the native program reports."""
+
+    native: _C.GuardProgram
+    guards: tuple[Guard, ...]
+    collect: tuple[Source, ...]
+    conditions: tuple[Any, ...]
+    symbols: dict[str, Source]
+    labels: tuple[Any, ...]
+    mortal: tuple[Any, ...] = field(default=())
+
+    def run(self, scope: Scope) -> tuple[Any, ...] | Failure:
+        """The same check in Python: the inputs, or the first failure."""
+        for guard in self.guards:
+            failure = check_guard(guard, scope)
+            if failure is not None:
+                return failure
+        try:
+            values = {name: fetch(source, scope) for name, source in self.symbols.items()}
+            for recorded in self.conditions:
+                if not shapes.evaluate(recorded.condition, values):
+                    return Failure(recorded, values)
+            return tuple(fetch(source, scope) for source in self.collect)
+        except Exception as error:
+            return Failure(None, error)
+
+    def text(self) -> str:
+        """Guards, conditions and inputs, one a line."""
+        lines = [str(guard) for guard in self.guards] + [f"CONDITION {condition}" for condition in self.conditions]
+        return "\n".join(lines + [f"INPUT {i} {source}" for i, source in enumerate(self.collect)])
+
+
+def check_guard(guard: Guard, scope: Scope) -> Failure | None:
+    """One guard in Python."""
+    try:
+        value = fetch(guard.source, scope)
+        if guard.kind == "SAME":
+            return None if value is fetch(guard.payload, scope) else Failure(guard, value)
+        if guard.kind == "DISTINCT":
+            values = [fetch(source, scope) for source in guard.payload]
+            return None if len({id(v) for v in values}) == len(values) else Failure(guard, value)
+        payload = guard.payload() if type(guard.payload) is weakref.ref else guard.payload
+        return None if kind_of(guard.kind).check(value, payload) else Failure(guard, value)
+    except Exception as error:
+        return Failure(guard, error)
+
+
+def dies_with(guard: Guard) -> Any:
+    """The object an IDENTITY guard must not keep alive, or None: instances may die, classes and functions are kept."""
+    if guard.kind != "IDENTITY" or isinstance(guard.payload, KEPT_ALIVE):
+        return None
+    try:
+        weakref.ref(guard.payload)
+    except TypeError:
+        return None
+    return guard.payload
+
+
+def build_program(guards: Iterable[Guard], collect: Sequence[Source], code: CodeType, table: Any = None) -> Program:
+    """Builds the native program for frames of `code`.
+
+    collect: the sources of the graph's inputs, in order. table: the SymbolTable whose symbols have a Source as origin.
+    Raises GuardBuildError when a guard or source has no native form.
+    """
+    ordered = tuple(sorted(guards, key=_urgency))
+    symbols = shapes.symbol_sources(table) if table is not None else {}
+    conditions = shapes.relevant_conditions(table, symbols) if table is not None else []
+    used = shapes.names_in(conditions)
+    return _Builder(ordered, tuple(collect), tuple(conditions), {n: s for n, s in symbols.items() if n in used}, code).build()
+
+
+def _urgency(guard: Guard) -> int:
+    start = root(guard.source)
+    return 0 if isinstance(start, Local) else 1 if isinstance(start, Ambient) else 2
+
+
+class _Builder:
+    """Collects nodes, leaves and checks as rows, then makes the native program."""
+
+    def __init__(self, guards: tuple[Guard, ...], collect: tuple[Source, ...], conditions: tuple[Any, ...], symbols: dict[str, Source],
+                 code: CodeType) -> None:
+        self.guards, self.collect, self.conditions, self.symbols, self.code = guards, collect, conditions, symbols, code
+        self.labels: list[Any] = []
+        self.nodes: list[list[Any]] = []  # [accessor, parent, key, index, input, reg, slot, frozen, guard]
+        self.node_of_step: dict[Any, int] = {}
+        self.leaves: list[tuple[int, int, Any, int]] = []
+        self.checks: list[tuple[int, tuple[int, ...], int]] = []
+        self.slot_of: dict[Source, int] = {}
+        self.tensor_slots: dict[Source, dict[int, int]] = {}
+        self.reg_count = 0
+        self.mortal: list[Any] = []
+
+    def build(self) -> Program:
+        self.plan_slots()
+        for guard in self.guards:
+            self.add_guard(guard)
+        self.label("inputs")
+        input_slots = tuple(self.place_input(i, source) for i, source in enumerate(self.collect))
+        self.place_sizes()
+        for recorded in self.conditions:
+            program = shapes.compile_condition(recorded.condition, lambda name: self.slot_of[self.symbols[name]])
+            self.checks.append((CONDITION, program, self.label(recorded)))
+        leaves = tuple(sorted(self.leaves, key=lambda row: row[0]))
+        native = _C.GuardProgram(
+            tuple(map(tuple, self.nodes)), leaves, tuple(self.checks), input_slots, self.reg_count, len(self.slot_of))
+        return Program(native, self.guards, self.collect, self.conditions, self.symbols, tuple(self.labels), tuple(self.mortal))
+
+    def label(self, what: Any) -> int:
+        self.labels.append(what)
+        return len(self.labels) - 1
+
+    # --- sizes ---
+
+    def plan_slots(self) -> None:
+        """Every size that a condition reads or the graph takes gets an integer slot, filled by its tensor's guard if it has one."""
+        guarded = {guard.source for guard in self.guards if guard.kind == "TENSOR"}
+        wanted = [*self.symbols.values(), *(source for source in self.collect if isinstance(source, TensorSize))]
+        for source in wanted:
+            if source in self.slot_of:
+                continue
+            slot = self.slot_of[source] = len(self.slot_of)
+            if isinstance(source, TensorSize) and source.base in guarded:
+                self.tensor_slots.setdefault(source.base, {})[source.dim] = slot
+
+    def place_sizes(self) -> None:
+        """Slots that no tensor guard fills are filled by a node of their own."""
+        for source, slot in self.slot_of.items():
+            if isinstance(source, TensorSize) and source.dim in self.tensor_slots.get(source.base, {}):
+                continue
+            self.nodes[self.own_node(source, "slot")][6] = slot
+
+    def place_input(self, number: int, source: Source) -> int:
+        """Where input `number` comes from: a slot, or a node (then -1)."""
+        if source in self.slot_of:
+            return self.slot_of[source]
+        self.nodes[self.own_node(source, "input")][4] = number
+        return -1
+
+    # --- nodes ---
+
+    def node(self, source: Source) -> int:
+        """The node of a source, made with those above it."""
+        parent = -1 if source.base is None else self.node(source.base)
+        for accessor, key, index in steps_of(source, self.code):
+            parent = self.step(parent, accessor, key, index)
+        return parent
+
+    def step(self, parent: int, accessor: str, key: Any, index: int) -> int:
+        shared = (parent, accessor, payload_key(key), index)
+        found = self.node_of_step.get(shared)
+        if found is None:
+            found = self.node_of_step[shared] = len(self.nodes)
+            self.nodes.append([ACCESSOR[accessor], parent, key, index, -1, -1, -1, False, max(0, len(self.labels) - 1)])
+        return found
+
+    def own_node(self, source: Source, purpose: str) -> int:
+        """The node of a source, doubled when it already serves another input or slot."""
+        number = self.node(source)
+        column = {"input": 4, "slot": 6}[purpose]
+        if self.nodes[number][column] >= 0:
+            row = list(self.nodes[number])
+            row[4] = row[5] = row[6] = -1
+            self.nodes.append(row)
+            return len(self.nodes) - 1
+        return number
+
+    # --- guards ---
+
+    def add_guard(self, guard: Guard) -> None:
+        number = self.label(guard)
+        if guard.kind in ("SAME", "DISTINCT"):
+            sources = (guard.source, guard.payload) if guard.kind == "SAME" else tuple(guard.payload)
+            registers = tuple(self.register(source) for source in sources)
+            self.checks.append((SAME if guard.kind == "SAME" else DISTINCT, registers, number))
+            return
+        node = self.node(guard.source)
+        leaf, payload = self.native_leaf(guard)
+        self.leaves.append((node, LEAF[leaf], payload, number))
+
+    def register(self, source: Source) -> int:
+        row = self.nodes[self.node(source)]
+        if row[5] < 0:
+            row[5] = self.reg_count
+            self.reg_count += 1
+        return row[5]
+
+    def native_leaf(self, guard: Guard) -> tuple[str, Any]:
+        row = kind_of(guard.kind)
+        if guard.kind == "TENSOR":
+            return "TENSOR", tensor_payload(guard.payload, self.tensor_slots.get(guard.source))
+        mortal = dies_with(guard)
+        if mortal is not None:
+            self.mortal.append(mortal)
+            return "ADDRESS", id(mortal)
+        if guard.kind == "CONSTANT" and isinstance(guard.payload, torch.Tensor):
+            raise GuardBuildError(f"a tensor is no constant: {guard}")
+        return row.leaf, guard.payload if row.native is None else row.native(guard.payload)
+
+
+def tensor_payload(facts: TensorFacts, slots: dict[int, int] | None) -> tuple[Any, ...]:
+    """What tensor_leaf.c wants; dtypes, devices and layouts that DLPack does not carry go the slow way."""
+    code, bits = _torch.DLPACK_DTYPES.get(facts.dtype, (-1, 0))
+    device = _torch.DLPACK_DEVICES.get(facts.device.type)
+    if device is None or facts.is_conj or facts.is_neg or (facts.layout is not None and facts.layout is not torch.strided):
+        code, device = -1, 0
+    sizes = tuple(-1 if n is None else n for n in facts.sizes)
+    strides = None if facts.strides is None else tuple(-1 if n is None else n for n in facts.strides)
+    targets = None if not slots else tuple(slots.get(d, -1) for d in range(len(sizes)))
+    return (
+        facts.type, code, bits, device, facts.device.index or 0, facts.requires_grad, sizes, strides, targets,
+        lambda value: tensor_sizes(value, facts))
+
+
+def guard_set(guards: Iterable[Guard]) -> GuardSet:
+    """Guards whose mortal payloads are held weakly: what an entry may keep for its reports."""
+    weak = []
+    for guard in guards:
+        mortal = dies_with(guard)
+        weak.append(guard if mortal is None else Guard(guard.kind, guard.source, weakref.ref(mortal), guard.origin))
+    return GuardSet(weak)

@@ -1,0 +1,156 @@
+"""Entries per code object: make, find, count, limit, reset. The entries themselves hang off the code objects, in C.
+
+An entry's guard program keeps no instance alive: objects guarded by identity are compared by address, and the entry dies with the
+first of them. The limit of entries is announced once, loudly, with reasons and cure.
+"""
+
+import logging
+import threading
+import warnings
+import weakref
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any
+
+from .. import _C
+from ..errors import RecompileLimitError
+from ..guards.access import Scope
+from ..guards.guard import Guard
+from ..guards.program import Program, build_program, guard_set
+from ..guards.report import recompile_reason
+from ..options import CaptureOptions
+from ..sources import Source
+
+__all__ = ["EntryInfo", "RecompileLimitWarning", "at_limit", "entries_of", "install", "make_entry", "recompile_reasons", "reset", "skip"]
+
+log = logging.getLogger("tracework.capture.recompiles")
+
+
+class RecompileLimitWarning(UserWarning):
+    """A function was compiled as often as recompile_limit allows; new kinds of calls run as plain Python."""
+
+
+@dataclass
+class EntryInfo:
+    """What the Python side keeps with an entry: its program for reports, and the watchers of mortal objects."""
+
+    program: Program
+    detail: Any = None
+    watchers: list[Any] = field(default_factory=list)
+
+
+_touched: "weakref.WeakSet[CodeType]" = weakref.WeakSet()
+_announced: "weakref.WeakSet[CodeType]" = weakref.WeakSet()
+_lock = threading.Lock()
+
+
+def _touch(code: CodeType) -> None:
+    with _lock:
+        _touched.add(code)
+
+
+def make_entry(
+    code: CodeType, guards: Iterable[Guard], collect: Sequence[Source], table: Any, replacement: CodeType, owner: Any, detail: Any = None
+) -> _C.Entry:
+    """An entry for frames of `code`: `replacement` takes (__tw_inputs, *argument slots), the inputs are those of `collect`.
+
+    owner: the callback the entry belongs to. detail: kept as entry.info.detail. Raises GuardBuildError.
+    """
+    program = build_program(guards, collect, code, table)
+    mortal, program.mortal = program.mortal, ()
+    program.guards = tuple(guard_set(program.guards))
+    program.labels = ()
+    info = EntryInfo(program, detail)
+    entry = _C.Entry(program.native, replacement, owner, info)
+    _touch(code)
+    remember = weakref.ref(code)
+    for target in mortal:
+        # Entry is not weakly referenceable on purpose: the watcher finds it by identity of its info among the code's entries.
+        info.watchers.append(weakref.ref(target, _Invalidate(remember, weakref.ref(info))))
+    return entry
+
+
+class _Invalidate:
+    """Called when a guarded object dies: drops its entry."""
+
+    def __init__(self, code: Any, info: Any) -> None:
+        self.code, self.info = code, info
+
+    def __call__(self, dead: Any) -> None:
+        code, info = self.code(), self.info()
+        if code is None or info is None:
+            return
+        kept = []
+        for entry in _C.get_entries(code):
+            if entry.info is info:
+                entry.dead = True
+            else:
+                kept.append(entry)
+        _C.set_entries(code, tuple(kept))
+
+
+def install(code: CodeType, entry: _C.Entry) -> None:
+    """Adds an entry by hand; the evaluator does it itself with an entry that the callback returns."""
+    _touch(code)
+    _C.add_entry(code, entry)
+
+
+def entries_of(code: CodeType, owner: Any = None) -> tuple[_C.Entry, ...]:
+    """The live entries, of one owner or of all."""
+    return tuple(e for e in _C.get_entries(code) if not e.dead and (owner is None or e.owner is owner))
+
+
+def skip(code: CodeType, recursive: bool = False) -> None:
+    """Runs frames of `code` as plain Python from now on; recursive: everything they call, too."""
+    _touch(code)
+    _C.set_mark(code, _C.MARK_SKIP_RECURSIVE if recursive else _C.MARK_SKIP)
+
+
+def recompile_reasons(code: CodeType, scope: Scope, owner: Any = None) -> list[str]:
+    """For each live entry why it does not serve this frame."""
+    reasons = (recompile_reason(e.info.program, scope) for e in entries_of(code, owner) if isinstance(e.info, EntryInfo))
+    return [reason or "all guards hold" for reason in reasons]
+
+
+def at_limit(code: CodeType, scope: Scope, options: CaptureOptions, owner: Any) -> bool:
+    """Whether no further entry may be made. The first time this is so it is said aloud; later calls run entries or plain Python.
+
+    Raises RecompileLimitError when options.fail_on_limit or options.fullgraph is set. Logs the reasons of any recompile.
+    """
+    count = len(entries_of(code, owner))
+    if count == 0:
+        return False
+    reasons = recompile_reasons(code, scope, owner)
+    log.info("recompiling %s (%s:%d): %s", code.co_qualname, code.co_filename, code.co_firstlineno, reasons[0])
+    if count < options.recompile_limit:
+        return False
+    text = _limit_text(code, options.recompile_limit, reasons)
+    if options.fail_on_limit or options.fullgraph:
+        raise RecompileLimitError(text)
+    if code not in _announced:
+        with _lock:
+            _announced.add(code)
+        warnings.warn(text, RecompileLimitWarning, stacklevel=3)
+        log.warning("%s", text)
+    return True
+
+
+def _limit_text(code: CodeType, limit: int, reasons: list[str]) -> str:
+    lines = [f"tracework compiled {code.co_qualname} ({code.co_filename}:{code.co_firstlineno}) {limit} times, its recompile_limit;"
+             " other calls of it run as plain Python from now on.", "what differed from each compiled version:"]
+    lines += [f"  {number}: {reason}" for number, reason in enumerate(reasons)]
+    lines.append("cure: pass changing sizes as dynamic (dynamic=True), keep changing Python values out of the function's arguments"
+                 " and attributes, or raise recompile_limit")
+    return "\n".join(lines)
+
+
+def reset(code: CodeType | None = None) -> None:
+    """Forgets entries and marks, of one code object or of all."""
+    with _lock:
+        codes = [code] if code is not None else list(_touched)
+        _announced.clear()
+    for each in codes:
+        _C.set_entries(each, ())
+        _C.set_mark(each, _C.MARK_NONE)
+
