@@ -136,7 +136,7 @@ def flip(x, dims):
 
 @row("roll.default")
 def roll(x, shifts, dims=()):
-    return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0)
+    return fresh(x, x.sizes)
 
 
 @row("cumsum.default", "cumprod.default")

@@ -7,7 +7,7 @@ import torch
 from ..promotion import result_dtype
 from ..spec import TensorSpec
 from ..symbols import active
-from .rows import contiguous, elementwise, fresh, row
+from .rows import contiguous, elementwise, fresh, row, same_layout
 
 
 def _match(a, b, what):
@@ -82,7 +82,7 @@ def _accumulate(dtype):
 
 @row("_scaled_dot_product_flash_attention_for_cpu.default")
 def flash_cpu(q, k, v, dropout_p=0.0, is_causal=False, *, attn_mask=None, scale=None):
-    out = _heads_inside(q, (*q.sizes[:3], v.sizes[3]))
+    out = TensorSpec(q.dtype, q.device, q.sizes, same_layout(q), 0)
     return out, _heads_inside(q, q.sizes[:3], _accumulate(q.dtype))
 
 

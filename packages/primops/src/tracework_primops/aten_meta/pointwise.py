@@ -85,8 +85,7 @@ def where(condition, a, b):
 
 @row("masked_fill.Scalar", "masked_fill.Tensor")
 def masked_fill(a, mask, value):
-    result = elementwise(a.dtype, [a, mask])
-    return result if result.sizes != a.sizes else TensorSpec(a.dtype, a.device, a.sizes, elementwise(a.dtype, [a]).strides, 0)
+    return fresh(a, elementwise(a.dtype, [a, mask]).sizes)
 
 
 @row("addcmul.default", "addcdiv.default")

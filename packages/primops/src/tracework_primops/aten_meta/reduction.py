@@ -7,7 +7,7 @@ import torch
 from ..promotion import real_of
 from ..spec import TensorSpec
 from ..symbols import active
-from .rows import contiguous, fresh, row, same_layout, wrap_dim
+from .rows import fresh, row, same_layout, wrap_dim
 
 
 def reduced(sizes, dims, keepdim):
@@ -109,14 +109,7 @@ def linalg_vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None):
 def softmax(x, dim, half_to_float):
     wrap_dim(dim, x.ndim)
     dtype = torch.float32 if half_to_float else x.dtype
-    if x.ndim and x.device.type == "cpu":
-        return TensorSpec(dtype, x.device, x.sizes, same_layout_or_contiguous(x), 0)
     return fresh(x, x.sizes, dtype)
-
-
-def same_layout_or_contiguous(x):
-    """What `set_output_raw_strided(..., suggest_memory_format)` style kernels give; here plain row-major."""
-    return contiguous(x.sizes)
 
 
 @row("_softmax_backward_data.default", "_log_softmax_backward_data.default")
@@ -137,14 +130,13 @@ def native_layer_norm(x, normalized_shape, weight, bias, eps):
         raise RuntimeError(f"Given normalized_shape={list(normalized_shape)}, expected input with shape [*, {normalized_shape}], but got {x.sizes}")
     sizes = (*x.sizes[:axis], *(1,) * len(normalized_shape))
     stat = fresh(x, sizes, _statistics_dtype(x, weight))
-    strides = contiguous(x.sizes) if x.device.type != "cpu" else same_layout(x)
-    return TensorSpec(x.dtype, x.device, x.sizes, strides, 0), stat, stat
+    return fresh(x, x.sizes), stat, stat
 
 
 @row("native_layer_norm_backward.default")
 def native_layer_norm_backward(grad, x, normalized_shape, mean, rstd, weight, bias, mask):
     return (
-        TensorSpec(x.dtype, x.device, x.sizes, contiguous(x.sizes) if x.device.type != "cpu" else same_layout(x), 0) if mask[0] else None,
+        fresh(x, x.sizes) if mask[0] else None,
         fresh(weight, weight.sizes) if mask[1] and weight is not None else None,
         fresh(bias if bias is not None else weight, (bias or weight).sizes) if mask[2] and (bias or weight) is not None else None,
     )

@@ -67,7 +67,7 @@ class Converter:
         recorder, self._mode.recorder = self._mode.recorder, None
         try:
             with torch.enable_grad():
-                result = fake.requires_grad_().alias()
+                result = torch.ops.aten.alias.default(fake.requires_grad_())
         finally:
             self._mode.recorder = recorder
         return result

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from .expr import Condition, Expr, Size, floordiv, maximum, minimum, mod
+from .expr import COMPARE, Condition, Expr, Size, floordiv, maximum, minimum, mod
 from .layout import contiguous_strides, is_contiguous
 
 
@@ -346,7 +346,9 @@ class BoolNode(Node):
         known = known_truth(self.table, self.value)
         if known is not None:
             return known
-        return decide(self.table, self.value) if _decidable(self.table, self.value) else default
+        if not _decidable(self.table, self.value) or _in_example(self.table, self.value) is default:
+            return default  # the asker declares this answer right for every size, so it need not become a condition
+        return decide(self.table, self.value)
 
     def statically_known_true(self, file="", line=0) -> bool:
         return known_truth(self.table, self.value) is True
@@ -428,6 +430,15 @@ def decide(table: Any, value: Any) -> bool:
         return known
     first = decide(table, a)
     return first if first is (op == "or") else decide(table, b)
+
+
+def _in_example(table: Any, value: Any) -> bool:
+    if value.__class__ is bool:
+        return value
+    if isinstance(value, Condition):
+        return COMPARE[value.op](table.hint(value.expr), 0)
+    op, a, b = value
+    return (all if op == "and" else any)(_in_example(table, v) for v in (a, b))
 
 
 def _decidable(table: Any, value: Any) -> bool:
