@@ -101,7 +101,9 @@ class GraphBuilder:
 
     def _name(self, source: Source, role: str) -> str:
         text = "".join(c if c.isalnum() else "_" for c in str(source)).strip("_")[-80:] or role
-        return f"{'p_' if role == 'parameter' else 'b_' if role == 'buffer' else 'in_'}{text}"
+        prefix = "p_" if role == "parameter" else "b_" if role == "buffer" else "in_"
+        count = self._names[prefix + text] = self._names.get(prefix + text, 0) + 1
+        return f"{prefix}{text}" if count == 1 else f"{prefix}{text}_tw{count}"
 
     # --- sizes ---------------------------------------------------------------------------------------------------
     def size_node(self, size: Any) -> Any:
