@@ -40,7 +40,8 @@ class ExceptionValue(Value):
     def text(self):
         """Message for people."""
         try:
-            return str(self.cls(*[plain(a) for a in self.args]))
+            native = next(c for c in self.cls.__mro__ if c.__module__ == "builtins")
+            return str(native(*[plain(a) for a in self.args]))
         except Exception:
             return ", ".join(a.describe() for a in self.args)
 
@@ -80,17 +81,27 @@ class ExceptionValue(Value):
     def call_method(self, frame, name, args, kwargs):
         if name in ("with_traceback", "add_note"):
             return self if name == "with_traceback" else NONE
-        if name == "__init__" and self.cls.__init__ in BUILTIN_INITS:
-            self.args = list(args)
-            return NONE
         if name in ("__str__", "__repr__") and type(self.cls.__dict__.get(name)).__name__ != "function":
             return self.as_text(frame, str if name == "__str__" else repr)
         return self.getattr(frame, name).call(frame, args, kwargs)
 
+    def call_native(self, frame, name, args, kwargs):
+        """A method that BaseException and its built-in subclasses define."""
+        if name == "__init__":
+            self.args = list(args)
+            return NONE
+        if name in ("__str__", "__repr__"):
+            return self.as_text(frame, str if name == "__str__" else repr)
+        if name in ("__setattr__", "with_traceback", "add_note"):
+            return none_of(self.setattr(frame, plain(args[0]), args[1])) if name == "__setattr__" else self
+        return frame.break_graph("call_unknown", f"{self.cls.__name__}.{name}")
+
     def as_text(self, frame, fn):
         """str(e) or repr(e)"""
         try:
-            return ConstantValue(fn(self.cls(*[plain(a) for a in self.args])))
+            args = [plain(a) for a in self.args]
+            native = next(c for c in self.cls.__mro__ if c.__module__ == "builtins")
+            return ConstantValue(fn(native(*args)) if fn is str else f"{self.cls.__name__}({', '.join(map(repr, args))})")
         except NotPlain:
             return frame.break_graph("value_not_known", "text of an exception")
 
@@ -117,6 +128,10 @@ class ExceptionValue(Value):
 BUILTIN_INITS = {
     e.__init__ for e in vars(__import__("builtins")).values() if isinstance(e, type) and issubclass(e, BaseException)
 }
+
+
+def none_of(result):
+    return NONE
 
 
 def literal_or_text(frame, obj):

@@ -333,6 +333,10 @@ def requires_grad_(frame, self, name, args, kwargs):
     return frame.break_graph("side_effect_unknown", "requires_grad_ of an existing tensor")
 
 
+def unary_row(fn):
+    return lambda frame, self, name, args, kwargs: frame.graph.call(frame, fn, (self, *args), kwargs)
+
+
 def copy_dunder(frame, self, name, args, kwargs):
     if name == "__copy__":
         return frame.break_graph("call_unknown", "copy.copy of a tensor")
@@ -341,7 +345,7 @@ def copy_dunder(frame, self, name, args, kwargs):
 
 TENSOR_METHODS = {
     "size": size, "stride": stride, "numel": numel, "nelement": numel, "__len__": length_method, "type": type_method,
-    "requires_grad_": requires_grad_, "__copy__": copy_dunder, "__deepcopy__": break_row("call_unknown"),
+    "requires_grad_": requires_grad_, "__abs__": unary_row(operator.abs), "__round__": unary_row(torch.round), "__copy__": copy_dunder, "__deepcopy__": break_row("call_unknown"),
     **{n: fact_method for n in (
         "dim", "ndimension", "element_size", "is_floating_point", "is_complex", "is_contiguous", "storage_offset", "get_device",
         "is_signed", "is_conj", "is_neg", "is_inference", "dim_order", "has_names")},

@@ -11,9 +11,11 @@ import torch
 
 from ..sources import ClassAttr, Const
 from .constant import ConstantValue, fold, literal
+from .exception import ExceptionValue, make_exception
+from .generator import PartialBuiltin
 from .sequence import NONE, ListValue, TupleValue
 from .user_object import (
-    C_METHODS, CONTAINERS, NO_ATTRIBUTE, BoundBuiltin, ObjectValue, bind_static, function_value, lookup_class, native_base,
+    C_METHODS, NATIVE_BASES, NO_ATTRIBUTE, BoundBuiltin, ObjectValue, bind_static, function_value, lookup_class, native_base,
 )
 from .value import Value
 
@@ -66,6 +68,10 @@ class ClassValue(Value):
             return literal(frame, getattr(cls, name))
         if name == "__class__":
             return class_value(frame, type(cls))
+        if name == "apply" and issubclass(cls, torch.autograd.Function):
+            from .torch_fn import autograd_function_apply
+
+            return PartialBuiltin(types.MethodType, lambda frame, args, kwargs: autograd_function_apply(frame, self, args, kwargs))
         if name == "__dict__":
             return frame.wrap(cls.__dict__, Const(cls.__dict__, f"{cls.__name__}.__dict__"))
         static, owner = lookup_class(cls, name)
@@ -169,7 +175,6 @@ def construct(frame, class_val, args, kwargs):
     """cls(*args, **kwargs)"""
     from .builtins import BUILTINS
     from .context import CONTEXTS
-    from .exception import make_exception
     from .torch_fn import TORCH_ROWS
 
     cls = class_val.cls
@@ -211,7 +216,7 @@ def type_call(frame, class_val, args, kwargs):
 
 
 REFUSED = (torch.nn.Module, torch.Tensor, torch.autograd.Function, type, types.ModuleType)
-ALLOWED_NATIVE = {object, *CONTAINERS, abc.ABC}
+ALLOWED_NATIVE = {object, *NATIVE_BASES, abc.ABC}
 
 
 def refuse_class(frame, cls):
@@ -233,7 +238,7 @@ def new_object(frame, args, kwargs):
     cls = args[0].real()
     refuse_class(frame, cls)
     native = native_base(cls)
-    if native is object:
+    if native is object or native is types.SimpleNamespace:
         return ObjectValue(cls)
     if native in (tuple, frozenset):
         items = iterate_all(frame, args[1]) if len(args) > 1 else []
@@ -350,6 +355,8 @@ class NativeMethod(BoundBuiltin):
 
     def call(self, frame, args, kwargs):
         owner = self.owner
+        if isinstance(owner, ExceptionValue):
+            return owner.call_native(frame, self.name, args, kwargs)
         if isinstance(owner, ObjectValue):
             if self.name == "__init__" and owner.part is not None and self.base is not object:
                 return init_part(frame, owner, args, kwargs)

@@ -21,6 +21,7 @@ NO_ATTRIBUTE = object()
 DELETED = object()
 NONE = ConstantValue(None)
 CONTAINERS = (collections.OrderedDict, collections.defaultdict, dict, list, set, frozenset, tuple, collections.deque)
+NATIVE_BASES = (*CONTAINERS, types.SimpleNamespace)
 SLOT = types.MemberDescriptorType
 GETSET = types.GetSetDescriptorType
 C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType, types.BuiltinFunctionType)
@@ -478,7 +479,7 @@ def implemented(found):
 def native_base(cls):
     """The built-in class whose __new__ makes instances of cls."""
     for base in cls.__mro__:
-        if base in CONTAINERS or base is object:
+        if base in NATIVE_BASES or base is object:
             return base
     return object
 

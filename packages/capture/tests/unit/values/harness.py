@@ -1,6 +1,7 @@
 """Runs a function twice, plainly and captured, and compares: result, side effects on the arguments, or the exception."""
 
 import copy
+import enum
 import types
 
 import torch
@@ -103,7 +104,7 @@ def assert_same(actual, expected, path="result"):
         assert list(actual) == list(expected), path
         for key in expected:
             assert_same(actual[key], expected[key], f"{path}[{key!r}]")
-    elif hasattr(expected, "__dict__") and type(expected).__eq__ is object.__eq__ and not callable(expected):
+    elif hasattr(expected, "__dict__") and not isinstance(expected, (type, types.FunctionType, enum.Enum)):
         assert_same(vars(actual), vars(expected), path)
     else:
         assert actual == expected, path

@@ -236,6 +236,6 @@ ROWS = {
     len: len_, list: list_, tuple: tuple_, dict: dict_, collections.OrderedDict: ordered_dict, collections.defaultdict: defaultdict_,
     collections.deque: deque_, set: set_, frozenset: frozenset_, range: range_, slice: slice_, int: number(int), float: number(float),
     complex: number(complex), bool: bool_, str: str_, repr: repr_, format: format_, functools.partial: partial_,
-    functools.wraps: wraps_, types.MethodType: method_type, bytes: folded(bytes), chr: folded(chr), ord: folded(ord), hex: folded(hex),
+    functools.wraps: wraps_, types.SimpleNamespace: namespace, types.MethodType: method_type, bytes: folded(bytes), chr: folded(chr), ord: folded(ord), hex: folded(hex),
     bin: folded(bin), oct: folded(oct), ascii: folded(ascii), types.MappingProxyType: lambda frame, args, kwargs: args[0],
 }

@@ -1,0 +1,177 @@
+"""Lists, tuples, dicts, sets, iterators: every operation against plain Python."""
+
+import collections
+import functools
+import itertools
+import operator
+
+import pytest
+import torch
+from harness import check
+
+Point = collections.namedtuple("Point", "x y", defaults=[3])
+
+
+def list_methods(x):
+    a = [3, 1, 2]
+    a.append(5)
+    a.extend((7, 8))
+    a.insert(0, 9)
+    popped = a.pop(), a.pop(1)
+    a.remove(2)
+    a.reverse()
+    b = sorted(a) + a[1:] + a * 2
+    a.sort(key=lambda v: -v)
+    return x + sum(b), popped, a, b, a.index(9), a.count(1), 9 in a, len(a), a[-1], a[::2], a == b, a < b, [*a, 1], a.copy()
+
+
+def list_items(x):
+    a = [1, 2, 3, 4]
+    a[0] = x
+    a[1:3] = [7]
+    del a[-1]
+    a += [5]
+    a *= 2
+    return a, x * 2
+
+
+def tuples(x):
+    p = Point(1)
+    q = p._replace(x=x.shape[0])
+    (a, b), *rest = [(1, 2), 3, 4]
+    return p, q, q.x + q.y, p._asdict(), a, b, rest, (1, 2) + (3,), (1, 2) < (1, 3), hash((1, 2)) == hash((1, 2)), x + a, p == (1, 3)
+
+
+def sizes(x):
+    s = x.shape
+    h, w = s[-2:]
+    return s, s[:-1] + (7,), list(s), s.numel(), len(s), h * w, (*s[:-1], -1), x.view(*s[:-1], -1), x.size(), x.size(-1), x + 1, s == (3, 4), isinstance(s, tuple), tuple(s)
+
+
+def dict_methods(x):
+    d = {"a": 1, "b": x}
+    d.update(c=3)
+    d["e"] = d.get("zz", 9)
+    d.setdefault("f", []).append(4)
+    popped = d.pop("a"), d.pop("nope", None)
+    keys, values, items = list(d), list(d.values()), [(k, v) for k, v in d.items()]
+    merged = {**d, "g": 1} | {"h": 2}
+    return d, popped, keys, values, items, merged, "b" in d, len(d), x * 2, dict(zip("ab", (1, 2))), dict.fromkeys("ab", 0), {1: 2} == {1: 2}
+
+
+def ordered(x):
+    d = collections.OrderedDict(a=1, b=2)
+    d.move_to_end("a")
+    e = collections.defaultdict(list)
+    e["k"].append(x)
+    q = collections.deque([1, 2, 3], maxlen=3)
+    q.append(4)
+    q.appendleft(0)
+    return d, e, q, x + 1, d.popitem(), list(q)
+
+
+def sets(x):
+    s = {1, 2} | {3}
+    s.add(4)
+    s.discard(1)
+    return s, s & {2, 4}, s - {2}, s ^ {9}, s >= {2}, frozenset([1]), {k for k in (1, 1, 2)}, x + len(s), {"a": 1}.keys() & {"a"}, s.union([8])
+
+
+def iterators(x):
+    total = 0
+    for i, (a, b) in enumerate(zip([1, 2, 3], (4, 5, 6)), 1):
+        total += i * a * b
+    it = iter([1, 2, 3])
+    first = next(it)
+    return (x + total, first, list(it), next(it, "end"), list(map(lambda v: v + 1, [1, 2])), list(filter(None, [0, 1, 2])), list(reversed([1, 2])),
+            any([0, 1]), all([]), list(itertools.chain([1], [2])), list(itertools.product([1, 2], repeat=2)), functools.reduce(operator.add, [1, 2, 3]),
+            list(itertools.islice(itertools.count(3), 2)), list(itertools.accumulate([1, 2, 3])), max(3, 1), min([2, 5], key=lambda v: -v), sum([1, 2], 3),
+            list(itertools.zip_longest([1], [2, 3])), list(itertools.pairwise([1, 2, 3])), sorted([3, 1], reverse=True), list(range(5)[1:3]), 3 in range(5))
+
+
+def generators(x):
+    def gen(n):
+        for i in range(n):
+            yield x * i
+        return 5
+
+    return list(gen(2)), sum(v.shape[0] for v in gen(2)), {k: v for k, v in zip("ab", gen(2))}
+
+
+def existing_list(x, items):
+    items.append(x.shape[0])
+    items.append(x * 2)
+    return x + items[0]
+
+
+def existing_list_reordered(x, items):
+    items.insert(0, 4)
+    items.pop()
+    return x + 1, len(items)
+
+
+def existing_dict(x, table):
+    table["new"] = x + 1
+    table["a"] = 5
+    del table["b"]
+    return table["a"] * x, "b" in table, table.get("c")
+
+
+def nested_existing(x, table):
+    table["list"].append(1)
+    table["inner"]["k"] = table["list"]
+    return x + len(table["list"])
+
+
+def shared_new(x):
+    a = [x]
+    b = {"a": a, "again": a}
+    a.append(1)
+    return b, a, x + 1
+
+
+def texts(x):
+    n = x.shape[0]
+    return f"{n}:{n:>4}|{x.dtype}|{[1, n]}", "%d-%s" % (n, "a"), "{}-{b}".format(1, b=2), ",".join(str(i) for i in range(n)), "abc".upper()[1:], x + 1
+
+
+FUNCTIONS = [list_methods, list_items, tuples, sizes, dict_methods, ordered, sets, iterators, generators, shared_new, texts]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+def test_same_as_plain(function):
+    check(function, torch.randn(3, 4))
+
+
+EXISTING = [
+    (existing_list, [1, 2]), (existing_list_reordered, [1, 2]), (existing_dict, {"a": 1, "b": 2}),
+    (nested_existing, {"list": [1], "inner": {}}),
+]
+
+
+@pytest.mark.parametrize(("function", "argument"), EXISTING, ids=lambda f: getattr(f, "__name__", ""))
+def test_changes_of_existing_objects_are_replayed(function, argument):
+    check(function, torch.randn(3, 4), argument)
+
+
+def missing_key(x, table):
+    return x + table["nope"]
+
+
+def missing_index(x, items):
+    try:
+        items[7]
+    except IndexError as error:
+        return x + 1, str(error), error
+    return x
+
+
+def test_errors_are_python_s():
+    check(missing_key, torch.randn(2), {"a": 1}, fullgraph=False)
+    check(missing_index, torch.randn(2), [1])
+
+
+def test_only_what_was_read_is_guarded():
+    captured = check(lambda x, d: x + d["a"], torch.randn(2), {"a": 1, "b": 2})
+    texts = [str(g) for g in captured.guards]
+    assert any("d['a']" in t for t in texts) and not any("d['b']" in t for t in texts)

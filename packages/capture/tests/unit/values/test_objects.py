@@ -1,0 +1,404 @@
+"""User objects, classes, modules, exceptions and contexts against plain Python."""
+
+import contextlib
+import copy
+import dataclasses
+import enum
+import functools
+import types
+
+import pytest
+import torch
+from harness import check
+from torch import nn
+
+
+class Color(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+
+class Base:
+    scale = 2
+
+    def __init__(self, value):
+        self.value = value
+
+    def twice(self):
+        return self.value * self.scale
+
+    @property
+    def half(self):
+        return self.value / 2
+
+    @half.setter
+    def half(self, new):
+        self.value = new * 2
+
+    @classmethod
+    def make(cls, value):
+        return cls(value)
+
+    @staticmethod
+    def add(a, b):
+        return a + b
+
+    @functools.cached_property
+    def cached(self):
+        return self.value + 100
+
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, i):
+        if i >= 3:
+            raise IndexError(i)
+        return self.value + i
+
+    def __call__(self, v):
+        return v + self.value
+
+    def __add__(self, other):
+        return Base(self.value + (other.value if isinstance(other, Base) else other))
+
+    __radd__ = __add__
+
+    def __eq__(self, other):
+        return isinstance(other, Base) and self.value is other.value
+
+    __hash__ = None
+
+
+class Child(Base):
+    def __init__(self, value, extra=1):
+        super().__init__(value)
+        self.extra = extra
+
+    def twice(self):
+        return super().twice() + self.extra
+
+    def __getattr__(self, name):
+        if name.startswith("magic_"):
+            return len(name)
+        raise AttributeError(name)
+
+
+class Slotted:
+    __slots__ = ("a", "b")
+
+    def __init__(self, a):
+        self.a = a
+
+
+@dataclasses.dataclass
+class Record:
+    x: object
+    y: int = 3
+    items: list = dataclasses.field(default_factory=list)
+
+    def __post_init__(self):
+        self.items.append(self.y)
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    a: int
+    b: str = "b"
+
+
+class Table(dict):
+    def __missing__(self, key):
+        return key
+
+    def __setitem__(self, key, value):
+        super().__setitem__(key, ("wrapped", value))
+
+
+class MyList(list):
+    def last(self):
+        return self[-1]
+
+
+class Descriptor:
+    def __get__(self, owner, kind):
+        return 7 if owner is not None else self
+
+    def __set__(self, owner, value):
+        owner.__dict__["stored"] = value
+
+
+class WithDescriptor:
+    d = Descriptor()
+
+
+def new_objects(x):
+    c = Child(x, extra=2)
+    c.half = x * 3
+    d = c + 1
+    return c.twice(), c.half, c.cached, c.magic_abc, len(c), c[1], c(x), Base.make(x).value, Base.add(1, 2), d.value, (1 + c).value, hasattr(c, "nope"), getattr(c, "nope", 5), isinstance(c, Base), type(c) is Child, list(c)[0], bool(c), c.scale, issubclass(Child, Base)
+
+
+def returned_objects(x):
+    c = Child(x)
+    c.me = [c.extra]
+    s = Slotted(x + 1)
+    return c, s.a, Record(x, items=[1]), Frozen(1), types.SimpleNamespace(k=x)
+
+
+def dataclass_queries(x):
+    r = Record(x)
+    names = [f.name for f in dataclasses.fields(r)]
+    return names, dataclasses.is_dataclass(Record), dataclasses.replace(Frozen(1), b="c"), Frozen(1) == Frozen(1), r.y + x
+
+
+def subclass_of_dict(x):
+    t = Table(a=1)
+    t["b"] = x
+    return t, x + 1, t["a"], t["b"][1], list(t.items()), len(t), "b" in t, isinstance(t, dict)
+
+
+def subclass_of_list(x):
+    m = MyList([1, 2])
+    m.append(x)
+    return m, x + 1, m.last(), len(m), m[0]
+
+
+def descriptors(x):
+    w = WithDescriptor()
+    w.d = x
+    return w.d, x + 1, w.stored, WithDescriptor.d is WithDescriptor.__dict__["d"]
+
+
+def enums(x):
+    c = Color(2)
+    return x + c.value, c is Color.BLUE, c.name, Color["RED"], [m.name for m in Color], c == Color.RED, Color.RED in (Color.RED,), c
+
+
+def closures(x):
+    n = 1
+
+    def bump():
+        nonlocal n
+        n += 1
+        return n
+
+    bump()
+    add = functools.partial(lambda a, b, c=0: a + b + c, 1, c=x)
+    return bump(), n, add(2), bump
+
+
+def exceptions(x):
+    out = []
+    try:
+        try:
+            raise ValueError("bad", 3)
+        except (KeyError, ValueError) as error:
+            out.append(error.args)
+            raise RuntimeError("next") from error
+        finally:
+            out.append("finally")
+    except RuntimeError as error:
+        out.append(str(error))
+        out.append(type(error.__cause__).__name__)
+    else:
+        out.append("no")
+    return x + 1, out
+
+
+class Boom(Exception):
+    def __init__(self, code):
+        super().__init__(f"code {code}")
+        self.code = code
+
+
+def user_exception(x):
+    try:
+        raise Boom(4)
+    except Boom as error:
+        return x + error.code, str(error), error.args
+
+
+@contextlib.contextmanager
+def managed(log):
+    log.append("in")
+    try:
+        yield 5
+    finally:
+        log.append("out")
+
+
+class Manager:
+    def __init__(self):
+        self.log = []
+
+    def __enter__(self):
+        self.log.append("enter")
+        return self
+
+    def __exit__(self, kind, value, trace):
+        self.log.append(kind.__name__ if kind else None)
+        return True
+
+
+def contexts(x):
+    log = []
+    with managed(log) as five, Manager() as m:
+        y = x + five
+        raise ValueError
+    with contextlib.nullcontext(3) as three:
+        y = y + three
+    with torch.no_grad():
+        off = torch.is_grad_enabled()
+        z = y * x
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=False), torch.profiler.record_function("r"):
+        z = z + 1
+    return y, z, log, m.log, off, torch.is_grad_enabled()
+
+
+@torch.no_grad()
+def decorated(x):
+    return x * 2, torch.is_grad_enabled()
+
+
+def grad_modes(x):
+    a = decorated(x)
+    with torch.enable_grad():
+        b = x * 3
+    with torch.set_grad_enabled(False):
+        c = x * 4
+    with torch.inference_mode(False):
+        d = x * 5
+    return a, b, c, d
+
+
+def copies(x):
+    a = {"k": [1, [2]]}
+    b = copy.deepcopy(a)
+    b["k"][1].append(3)
+    c = copy.copy(a)
+    r = copy.copy(Record(x))
+    return a, b, c, r.x + 1
+
+
+def queries(x):
+    return (torch.is_tensor(x), torch.is_floating_point(x), x.is_floating_point(), x.dim(), x.ndim, x.device.type, x.dtype == torch.float32, torch.finfo(x.dtype).max,
+            isinstance(x, torch.Tensor), isinstance(x, nn.Parameter), x.requires_grad, x.is_contiguous(), x.stride(), x.numel(), torch.get_default_dtype(), x.element_size(),
+            torch.device("cpu"), x.is_cuda, callable(x.add), len(x), x.shape[0] // 2, x.layout, torch.Size([1, 2]), torch.jit.is_tracing(), x + 1)
+
+
+FUNCTIONS = [new_objects, returned_objects, dataclass_queries, subclass_of_dict, subclass_of_list, descriptors, enums, exceptions, user_exception, contexts, grad_modes, copies, queries]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+def test_same_as_plain(function):
+    check(function, torch.randn(4, 4))
+
+
+def test_closures():
+    from harness import capture
+
+    x = torch.randn(2)
+    expected = closures(x)
+    actual = capture(closures, x)[0]()
+    assert actual[:2] == expected[:2] and actual[3]() == expected[3]()
+    torch.testing.assert_close(actual[2], expected[2])
+
+
+def existing_object(x, o):
+    o.value = o.value + x
+    o.count = getattr(o, "count", 0) + 1
+    o.half = x
+    del o.extra
+    return o.value, o.cached
+
+
+def test_existing_object():
+    check(existing_object, torch.ones(2), Child(torch.ones(2)))
+
+
+COUNTER = 0
+
+
+def counts(x):
+    global COUNTER
+    COUNTER += 1
+    return x + COUNTER
+
+
+def test_global_counter():
+    from harness import capture
+
+    global COUNTER
+    COUNTER = 5
+    run, captured = capture(counts, torch.ones(2))
+    assert COUNTER == 5
+    torch.testing.assert_close(run(), torch.full((2,), 7.0))
+    assert COUNTER == 6
+
+
+def test_print_happens_once_and_after(capsys):
+    from harness import capture
+
+    def f(x):
+        print("a", x.shape[0], sep="-")
+        return x + 1
+
+    run, _ = capture(f, torch.ones(2))
+    assert capsys.readouterr().out == ""
+    run()
+    assert capsys.readouterr().out == "a-2\n"
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 4), nn.ReLU())])
+        self.table = nn.ModuleDict({"n": nn.LayerNorm(4)})
+        self.bn = nn.BatchNorm1d(4)
+        self.register_buffer("steps", torch.zeros(()))
+        self.calls = 0
+        self.opt = None
+
+    def forward(self, x, names=False):
+        for layer in self.layers:
+            x = layer(x)
+        for name, module in self.table.items():
+            x = module(x)
+        x = self.bn(x) + sum(p.sum() for p in self.parameters()) + self.steps
+        x = self.layers[0](x) + len(self.layers) + self.layers[:1][0].weight.sum()
+        self.calls += 1
+        self.steps = self.steps + 1
+        return (x, [n for n, _ in self.named_parameters()], [n for n, _ in self.named_modules()], self.training, hasattr(self, "nope"), self.opt is None,
+                [type(m).__name__ for m in self.children()], "n" in self.table)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_module(training):
+    net = Net().train(training)
+    twin = copy.deepcopy(net)
+    x = torch.randn(3, 4)
+    from harness import assert_same, capture
+
+    run, _ = capture(Net.forward, net, x)
+    assert_same(run(), twin(x))
+    assert_same(dict(net.state_dict()), dict(twin.state_dict()))
+    assert net.calls == twin.calls == 1
+
+
+def test_hooks():
+    def build():
+        torch.manual_seed(0)
+        net = nn.Linear(4, 4)
+        seen = []
+        net.register_forward_pre_hook(lambda m, args: (args[0] + 1,))
+        net.register_forward_hook(lambda m, args, out: out * 2)
+        net.register_forward_hook(lambda m, args, kwargs, out: seen.append(len(args)), with_kwargs=True)
+        return nn.Sequential(net), seen
+
+    from harness import assert_same, capture
+
+    (a, seen_a), (b, seen_b) = build(), build()
+    x = torch.randn(2, 4)
+    run, _ = capture(nn.Sequential.forward, a, x)
+    assert_same(run(), b(x))
+    assert seen_a == seen_b == [1]

@@ -1,0 +1,105 @@
+"""Tensors, sizes and torch functions against plain torch."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from harness import capture, check
+
+
+def operators(x):
+    return x + 1, 2 - x, x / x, x ** 2, -x, x @ x, x // 2, x % 2, x > 0, x == x, ~(x > 0), 1 / (x + 9), (x > 0) & (x < 1), abs(x), x != 0, 2 ** x
+
+
+def in_place(x):
+    y = x.clone()
+    y += 1
+    y.mul_(2)
+    y[0] = 5
+    y[:, 1] -= 1
+    z = y.add_(x)
+    return y, z is y, y.data
+
+
+def inputs_changed(x):
+    x.add_(1)
+    x[0, 0] = 9
+    return x, x.view(-1) is x
+
+
+def views(x):
+    a, b = x.chunk(2, dim=-1)
+    c, *rest = x.split(1)
+    return a, b, c, len(rest), x.T, x.mT, x[..., None], x[1:, ::2], x[torch.tensor([0, 1])], [r.sum() for r in x], x.unbind(0)[1], x.reshape(-1, 2).size(0)
+
+
+def creations(x):
+    n = x.shape[0]
+    return (torch.arange(n, device=x.device), torch.zeros(n, 2, dtype=x.dtype), torch.ones_like(x), x.new_zeros(2), torch.full((2,), 1.5), torch.tensor([1, n]), torch.eye(n),
+            torch.tensor(2.0), torch.zeros(x.shape), torch.empty(0).numel(), torch.linspace(0, 1, n))
+
+
+def structures(x):
+    m = x.max(dim=1)
+    values, indices = torch.topk(x, 2)
+    return m.values, m.indices, m[0], values, indices, torch.std_mean(x), x.sort(), torch.cat([x, x]), torch.stack((x, x)), torch.where(x > 0, x, 0), torch.einsum("ij,jk->ik", x, x)
+
+
+def functional(x):
+    return F.relu(x), F.softmax(x, -1), F.gelu(x), F.layer_norm(x, x.shape[-1:]), F.linear(x, x), F.pad(x, (1, 1)), F.scaled_dot_product_attention(x[None], x[None], x[None]), F.cross_entropy(x, torch.zeros(4, dtype=torch.long)), F.dropout(x, 0.5, False)
+
+
+def conversions(x):
+    return x.to(torch.float64), x.float() is x, x.to("cpu") is x, x.half().dtype, x.long(), x.type(torch.int32), x.type(), x.contiguous() is x, x.detach(), x.clone().requires_grad_(), x.bool().any()
+
+
+def out_argument(x):
+    o = torch.empty_like(x)
+    r = torch.add(x, x, out=o)
+    return r is o, o
+
+
+def identity(x):
+    y = x
+    return x, y is x, x.view(4, 4) is x, [x, x]
+
+
+FUNCTIONS = [operators, in_place, inputs_changed, views, creations, structures, functional, conversions, out_argument, identity]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+def test_same_as_plain(function):
+    check(function, torch.randn(4, 4))
+
+
+BREAKS = {
+    "tensor_to_python": [lambda x: x.sum().item() + x, lambda x: float(x.sum()) + x, lambda x: x.tolist()],
+    "tensor_to_numpy": [lambda x: (x + 1).numpy()],
+    "data_dependent_branch": [lambda x: not (x + 1).sum()],
+    "hook": [lambda x: (x * 2).register_hook(print)],
+    "call_unknown": [lambda x: (x * 2).sum().backward(), lambda x: torch.equal(x + 1, x)],
+}
+
+
+@pytest.mark.parametrize(("reason", "function"), [(r, f) for r, fs in BREAKS.items() for f in fs])
+def test_breaks(reason, function):
+    from tracework_capture.errors import Unsupported
+
+    with pytest.raises(Unsupported) as caught:
+        capture(function, torch.randn(3))
+    assert caught.value.reason_id == reason
+
+
+def test_identity_of_inputs_is_kept():
+    x = torch.randn(4, 4)
+    result = capture(identity, x)[0]()
+    assert result[0] is x and result[3][0] is x
+
+
+def test_custom_autograd_function_without_grad():
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * 2
+
+    check(lambda x: Double.apply(x) + 1, torch.randn(3))
