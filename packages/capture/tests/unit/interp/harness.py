@@ -60,7 +60,7 @@ class Runner:
         """function(*args, **kwargs), captured anew."""
         if isinstance(function, types.MethodType):
             return self.call(function.__func__, function.__self__, *args, **kwargs)
-        bound = inspect.signature(function).bind(*args, **kwargs) if not is_resume_code(function.__code__) else None
+        bound = inspect.signature(function, follow_wrapped=False).bind(*args, **kwargs) if not is_resume_code(function.__code__) else None
         if bound is not None:
             bound.apply_defaults()
             slots = dict(bound.arguments)
