@@ -149,6 +149,8 @@ class GraphBuilder:
     def run_on_fakes(self, frame: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], kind: str) -> Any:
         """The call on example values; what fails there is a graph break, so plain Python gives the real error."""
         fake_args, fake_kwargs = examples(args), examples(kwargs)
+        if self.symbols is not None:
+            self.symbols.origin = frame.user_location()
         try:
             with self.fake_mode:
                 if kind == "call_method":

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..guards.guard import TensorFacts
-from ..sources import TensorSize
+from ..sources import Const, TensorSize
 
 if TYPE_CHECKING:
     from torch import fx
 
     from ..sources import Source
 
-__all__ = ["SizeHistory", "expression_node", "lift_tensor"]
+__all__ = ["SizeHistory", "distinct_inputs", "expression_node", "lift_number", "lift_tensor"]
 
 
 class SizeHistory:
@@ -84,6 +84,24 @@ def size_symbol(root: Any, tensor: torch.Tensor, source: Source, dim: int) -> An
     symbol = root.symbols.new(size, origin, 2, None)
     root.graph.size_input(symbol, origin, size)
     return symbol
+
+
+def lift_number(frame: Any, value: int, source: Source) -> Any:
+    """A symbol for an int that had another value in an earlier capture, else None."""
+    root = frame.root
+    if root.symbols is None or root.options.dynamic is False or not root.history.number_changed(str(source), value):
+        return None
+    symbol = root.numbers.get(source)
+    if symbol is None:
+        symbol = root.numbers[source] = root.symbols.new(value, source, 2, None)
+        frame.guard("TYPE", source, int)
+        root.graph.size_input(symbol, source, value)
+    return symbol
+
+
+def distinct_inputs(root: Any) -> tuple[Any, ...]:
+    """Sources of the tensor inputs, which must stay different objects."""
+    return tuple(b.source for b in root.graph.inputs if b.role != "size" and type(b.source) is not Const)
 
 
 def expression_node(builder: Any, size: Any) -> Any:

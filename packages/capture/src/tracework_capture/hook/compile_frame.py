@@ -13,7 +13,7 @@ from ..contracts import Break, Returned
 from ..errors import BreakGraph, RestartCapture, SkipFrame, Unsupported
 from ..graph.builder import GraphBuilder
 from ..graph.finish import Captured, finish
-from ..graph.inputs import SizeHistory
+from ..graph.inputs import SizeHistory, distinct_inputs
 from ..graph.mutations import MutationLog
 from ..guards.guard import GuardSet
 from ..interp.breaks import execute_text
@@ -32,6 +32,16 @@ __all__ = ["FrameInput", "capture_frame"]
 
 log = logging.getLogger("tracework.capture")
 ATTEMPTS = 12
+
+
+def record_ambient(guards: GuardSet) -> None:
+    """Facts about torch's global state."""
+    try:
+        from ..guards import kinds
+    except ImportError:
+        guards.state("grad_mode", torch.is_grad_enabled())
+    else:
+        kinds.record_ambient(guards)
 
 
 class FrameInput:
@@ -166,7 +176,12 @@ def attempt(root: CaptureRoot, frame: SymbolicFrame, reason: BreakGraph | None, 
 
 def ambient_guards(root: CaptureRoot) -> None:
     """Facts about torch's global state that every graph depends on."""
-    root.guards.state("grad_mode", root.grad_at_start, "")
+    with _StateKept():
+        torch._C._set_grad_enabled(root.grad_at_start)
+        record_ambient(root.guards)
+    sources = distinct_inputs(root)
+    if len(sources) > 1:
+        root.guards.record("DISTINCT", sources[0], sources)
 
 
 assert CellContents is not None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..bytecode.code import code_info
 from ..errors import BreakGraph, UserLocation
-from ..graph.inputs import lift_tensor
+from ..graph.inputs import lift_number, lift_tensor
 from ..sources import Const
 from ..values.function import CellValue
 from ..values.value import SymbolicRaise, Value
@@ -40,6 +40,7 @@ class CaptureRoot:
         self.globals = globals_
         self.history = history
         self.shapes_seen: dict[Any, tuple[int, ...]] = {}
+        self.numbers: dict[Any, Any] = {}
         self.services = services
         self.guards = guards
         self.graph = graph
@@ -55,6 +56,12 @@ class CaptureRoot:
         self.stop_before = -1
         self.depth = 0
         self.current: SymbolicFrame | None = None
+        self.grad_at_start = True
+
+    def dynamic_number(self, frame: SymbolicFrame, value: int, source: Any) -> Value | None:
+        """The size Value of an int argument that changed between calls; None keeps it a constant."""
+        symbol = lift_number(frame, value, source)
+        return None if symbol is None else self.services.size_value(frame, symbol)
 
 
 class SymbolicFrame:
@@ -106,8 +113,14 @@ class SymbolicFrame:
 
     # --- the Frame protocol --------------------------------------------------------------------------------------
     def wrap(self, obj: object, source: Any) -> Value:
-        """The Value of an existing object, one per object and capture."""
-        return self.root.services.wrap(self, obj, source)
+        """The Value of an existing object, one per object and capture; a second way to it must lead to the same object."""
+        found = self.root.memo.get(id(obj))
+        if found is None:
+            return self.root.services.wrap(self, obj, source)
+        first = found.source
+        if source is not None and first is not None and type(source) is not Const and type(first) is not Const and source != first:
+            self.root.guards.record("SAME", source, first, self.user_location())
+        return found
 
     def constant(self, obj: object) -> Value:
         """The Value of a sourceless constant."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..values import exception as exceptions
-from ..values import mapping, sequence, sets
+from ..values import mapping, sequence, sets, symint
 from ..values import wrap as wrapping
 from ..values.function import BoundMethodValue, NewFunctionValue
 from ..values.value import Value
@@ -36,6 +36,10 @@ class Services:
     def wrap_result(self, frame: SymbolicFrame, node: Any, example: Any) -> Value:
         """The Value of a node's result."""
         return wrapping.wrap_result(frame, node, example)
+
+    def size_value(self, frame: SymbolicFrame, size: Any) -> Value:
+        """The Value of a size."""
+        return symint.size_value(frame, size)
 
     def make_tuple(self, frame: SymbolicFrame, items: list[Value]) -> Value:
         """(a, b)"""
