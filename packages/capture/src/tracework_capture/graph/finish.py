@@ -27,7 +27,11 @@ from ..values.value import NEW
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Captured", "finish"]
+__all__ = ["BackendFailed", "Captured", "finish"]
+
+
+class BackendFailed(Exception):
+    """The backend raised; the error itself is __cause__."""
 
 
 @dataclass
@@ -102,7 +106,10 @@ def make_graph(root: Any, frame: Any, stop: Returned | Break, writer: CodeWriter
 
 def graph_call(writer: CodeWriter, root: Any, captured: CapturedGraph, backend: Any) -> str:
     """Compile the graph; the text that calls it."""
-    compiled = backend(captured.graph, list(captured.example_inputs))
+    try:
+        compiled = backend(captured.graph, list(captured.example_inputs))
+    except Exception as error:
+        raise BackendFailed(str(error)) from error
     boxed = getattr(compiled, "__tracework_boxed__", False)
     name = writer.const(root.services.call_disabled(compiled), "graph")
     return f"{name}(list(__tw_inputs))" if boxed else f"{name}(*__tw_inputs)"

@@ -1,4 +1,4 @@
-"""The front door: optimize, disable, run_only, capture one call, reset."""
+"""The front door: optimize, disable, run_only, reset, and the capture of one call without running it."""
 
 from __future__ import annotations
 
@@ -6,21 +6,150 @@ import functools
 import inspect
 import logging
 import types
+import weakref
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CaptureError, SkipFrame
+from .. import _C
+from ..errors import CaptureError, InternalCaptureError, SkipFrame, Unsupported
+from ..graph.finish import BackendFailed
 from ..graph.inputs import SizeHistory
+from ..guards.access import Scope
 from ..options import CaptureOptions
+from . import cache
 from .compile_frame import FrameInput, capture_frame
+from .policy import frame_is_captured, is_disabled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..contracts import CapturedGraph
 
-__all__ = ["capture", "frame_of"]
+__all__ = ["FrameCallback", "capture", "disable", "frame_of", "optimize", "reset", "run_only"]
 
 log = logging.getLogger("tracework.capture")
+_GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+_EMPTY_LIMIT = 4
+_callbacks: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+class FrameCallback:
+    """What the evaluator asks for frames without a fitting entry; owns the entries that it makes."""
+
+    def __init__(self, backend: Any, options: CaptureOptions) -> None:
+        self.backend = backend
+        self.options = options
+        self.histories: dict[int, tuple[types.CodeType, SizeHistory]] = {}
+        self.empty: dict[int, int] = {}
+        self.skipped: list[tuple[types.CodeType, str]] = []
+        _callbacks.add(self)
+
+    def __call__(self, code: types.CodeType, names: dict[str, Any], globals_: dict[str, Any], builtins: Any, closure: Any, function: Any) -> Any:
+        if code.co_flags & _GENERATORS or not frame_is_captured(code):
+            return _C.SKIP
+        if is_disabled(function):
+            cache.skip(code, recursive=True)
+            return _C.SKIP
+        if cache.at_limit(code, Scope(names, globals_), self.options, self):
+            return None
+        try:
+            return self.entry(code, names, globals_, closure)
+        except SkipFrame as skipped:
+            return self.plain(code, skipped.detail)
+        except (Unsupported, BackendFailed) as error:
+            if isinstance(error, BackendFailed):
+                raise error.__cause__ from None
+            raise
+        except Exception as error:
+            if self.options.fullgraph:
+                raise InternalCaptureError(f"{code.co_qualname} could not be captured: {type(error).__name__}: {error}") from error
+            log.warning("capture of %s (%s:%d) failed and it runs as plain Python; please report", code.co_qualname, code.co_filename, code.co_firstlineno, exc_info=True)
+            return self.plain(code, f"{type(error).__name__}: {error}")
+
+    def entry(self, code: types.CodeType, names: dict[str, Any], globals_: dict[str, Any], closure: Any) -> Any:
+        """Capture the frame and make its entry."""
+        count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
+        slots = {name: names[name] for name in code.co_varnames[:count] if name in names}
+        given = FrameInput(code, slots, globals_, closure)
+        captured = capture_frame(given, self.backend, self.options, self.history(code), disabled_call)
+        for raising in captured.raising_codes:
+            cache.skip(raising)
+        guards = list(captured.guards)
+        if self.options.guard_filter_fn is not None:
+            keep = self.options.guard_filter_fn(guards)
+            guards = [guard for guard, kept in zip(guards, keep) if kept]
+        return cache.make_entry(code, guards, captured.collect, captured.symbols, captured.code, self, captured)
+
+    def history(self, code: types.CodeType) -> SizeHistory:
+        """Sizes seen for this code."""
+        return self.histories.setdefault(id(code), (code, SizeHistory()))[1]
+
+    def plain(self, code: types.CodeType, why: str) -> Any:
+        """Run this frame plainly; for good, unless there was merely nothing to capture in it this time."""
+        log.info("%s runs as plain Python: %s", code.co_qualname, why)
+        self.skipped.append((code, why))
+        if why == "no tensor operations":
+            seen = self.empty[id(code)] = self.empty.get(id(code), 0) + 1
+            return None if seen < _EMPTY_LIMIT else _C.SKIP
+        return _C.SKIP
+
+    def forget(self) -> None:
+        """Start over."""
+        self.histories.clear()
+        self.empty.clear()
+        self.skipped.clear()
+
+
+def disabled_call(compiled: Callable[..., Any]) -> Any:
+    """A compiled graph as a callable that runs with the hook off."""
+    return _C.Scoped(compiled, None)
+
+
+def optimize(backend: Any, *, fullgraph: bool = False, dynamic: bool | None = None, recompile_limit: int | None = None, guard_filter_fn: Any = None, observe: Any = None, name: str | None = None) -> Callable[[Callable[..., Any]], Any]:
+    """A decorator: the function runs with its frames captured and compiled by backend(gm, example_inputs)."""
+    settings = {"fullgraph": fullgraph, "dynamic": dynamic, "guard_filter_fn": guard_filter_fn, "name": name}
+    if recompile_limit is not None:
+        settings["recompile_limit"] = recompile_limit
+    if observe is not None:
+        settings["observe"] = observe
+    options = CaptureOptions(**settings)
+
+    def wrap(function: Callable[..., Any]) -> Any:
+        return _C.Scoped(function, FrameCallback(backend, options))
+
+    return wrap
+
+
+def disable(function: Callable[..., Any], *, recursive: bool = True, reason: str | None = None) -> Any:
+    """The function as plain Python; what it calls, too, unless recursive is false. In traced code a call of it breaks the graph."""
+    if recursive:
+        target: Any = _C.Scoped(function, None)
+    else:
+        target = function
+        code = getattr(getattr(function, "__func__", function), "__code__", None)
+        if code is not None:
+            cache.skip(code)
+
+    @functools.wraps(function)
+    def disabled(*args: Any, **kwargs: Any) -> Any:
+        return target(*args, **kwargs)
+
+    disabled.__tracework_disable__ = reason or True  # type: ignore[attr-defined]
+    return disabled
+
+
+def run_only(function: Callable[..., Any]) -> Any:
+    """The optimized function, using entries that exist and never making new ones."""
+    callback = getattr(function, "callback", None)
+    if not isinstance(callback, FrameCallback):
+        raise CaptureError("run_only wants what optimize(...)(function) gave")
+    return function
+
+
+def reset() -> None:
+    """Forget all entries, marks and seen sizes."""
+    cache.reset()
+    for callback in list(_callbacks):
+        callback.forget()
 
 
 def frame_of(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[FrameInput, types.FunctionType]:
@@ -55,5 +184,3 @@ def capture(function: Callable[..., Any], *args: Any, dynamic: bool | None = Non
     assert captured.graph is not None
     return captured.graph
 
-
-assert functools is not None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .. import _C
+from ..sources import Attr
 from ..values import exception as exceptions
 from ..values import mapping, sequence, sets, symint
 from ..values import wrap as wrapping
@@ -26,7 +28,9 @@ class Services:
 
     # --- values ------------------------------------------------------------------------------------------------
     def wrap(self, frame: SymbolicFrame, obj: object, source: Any) -> Value:
-        """The Value of an existing object."""
+        """The Value of an existing object; a compiled function stands for the function it was made of."""
+        if type(obj) is _C.Scoped and obj.callback is not None and source is not None:
+            return frame.wrap(obj.__wrapped__, Attr(source, "__wrapped__"))
         return wrapping.wrap(frame, obj, source)
 
     def wrap_constant(self, frame: SymbolicFrame, obj: object) -> Value:
