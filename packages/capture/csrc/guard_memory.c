@@ -1,11 +1,425 @@
-/* "Nothing changed": what the last full check of a program saw, so that the next one compares versions instead of walking. */
+/* "Nothing changed": what the last full check of a program saw, so that the next check compares versions instead of walking.
+ *
+ * A node is frozen when its value follows from things that carry a version: an instance's __dict__ (place, identity, version), items of
+ * dicts (version), items of tuples, attributes of classes (the class's version). Their facts become steps; a step may look at an object
+ * because the steps before it have shown that what holds the object has not changed. Nothing here keeps an object alive.
+ *
+ * What can change without a version is checked every time: tensors (leaf), generic attributes, lists, cells (walked from the remembered
+ * parent). Versions are taken when a node is visited, before its leaves run, so a change during the walk shows at the next check.
+ * Without dict versions (3.13) there is no memory, and every check walks.
+ */
 #include "guard_tree.h"
 
-struct tw_recorder { int unused; };
-struct tw_memory { int unused; };
+enum step_kind { STEP_DICT_SLOT, STEP_DICT, STEP_TYPE, STEP_CLASS, STEP_ANCHOR };
 
-struct tw_recorder *tw_recorder_new(tw_program *program) { (void)program; return NULL; }
-void tw_recorder_node(struct tw_recorder *recorder, int32_t node, PyObject *parent, PyObject *value) { (void)recorder; (void)node; (void)parent; (void)value; }
-tw_memory *tw_recorder_finish(struct tw_recorder *recorder, PyObject **inputs, bool keep) { (void)recorder; (void)inputs; (void)keep; return NULL; }
-int tw_memory_check(tw_program *program, tw_memory *memory, tw_run *run) { (void)program; (void)memory; (void)run; return 0; }
-void tw_memory_release(tw_memory *memory) { (void)memory; }
+typedef struct {
+    uint8_t kind;
+    int32_t node; /* STEP_ANCHOR: the root to fetch again */
+    void *object; /* the dict, the instance, the class, the root's value */
+    union {
+        PyObject **slot;
+        PyTypeObject *type;
+    } at;
+    uint64_t version;
+} step;
+
+enum action_kind { ACTION_LEAF, ACTION_WALK, ACTION_KEEP };
+
+typedef struct {
+    uint8_t kind;
+    int32_t node, leaf;
+    PyObject *value; /* LEAF, KEEP: the node's; WALK: its parent's */
+} action;
+
+struct tw_memory {
+    Py_ssize_t references;
+    int32_t root_count, step_count, action_count;
+    int32_t *roots; /* walked as always, first */
+    step *steps;
+    action *actions;
+};
+
+typedef struct {
+    PyObject *value; /* strong while recording */
+    uint64_t version;
+} seen;
+
+struct tw_recorder {
+    tw_program *program;
+    tw_memory *memory;
+    bool failed;
+    seen nodes[];
+};
+
+/* ---- recording ---- */
+
+static tw_memory *memory_new(tw_program *program)
+{
+    size_t nodes = (size_t)program->node_count + 1, leaves = (size_t)program->leaf_count + 1;
+    tw_memory *memory = PyMem_Calloc(1, sizeof(tw_memory));
+    if (memory == NULL) {
+        return NULL;
+    }
+    memory->references = 1;
+    memory->roots = PyMem_Calloc(nodes, sizeof(int32_t));
+    memory->steps = PyMem_Calloc(4 * nodes + leaves, sizeof(step));
+    memory->actions = PyMem_Calloc(2 * nodes + leaves, sizeof(action));
+    if (memory->roots == NULL || memory->steps == NULL || memory->actions == NULL) {
+        tw_memory_release(memory);
+        return NULL;
+    }
+    return memory;
+}
+
+struct tw_recorder *tw_recorder_new(tw_program *program)
+{
+    if (!TW_HAS_DICT_VERSION || program->node_count == 0) {
+        return NULL;
+    }
+    struct tw_recorder *recorder = PyMem_Calloc(1, sizeof(struct tw_recorder) + sizeof(seen) * (size_t)program->node_count);
+    if (recorder == NULL) {
+        return NULL;
+    }
+    recorder->program = program;
+    return recorder;
+}
+
+void tw_recorder_node(struct tw_recorder *recorder, int32_t node, PyObject *value)
+{
+    seen *record = &recorder->nodes[node];
+    Py_XSETREF(record->value, Py_NewRef(value));
+    record->version = PyDict_Check(value) ? tw_dict_version(value) : PyType_Check(value) ? tw_type_version((PyTypeObject *)value) : 0;
+}
+
+static step *add_step(tw_memory *memory, enum step_kind kind, void *object)
+{
+    step *added = &memory->steps[memory->step_count++];
+    added->kind = kind;
+    added->object = object;
+    return added;
+}
+
+static void add_action(tw_memory *memory, enum action_kind kind, int32_t node, int32_t leaf, PyObject *value)
+{
+    action *added = &memory->actions[memory->action_count++];
+    added->kind = kind;
+    added->node = node;
+    added->leaf = leaf;
+    added->value = value;
+}
+
+static bool is_immutable_constant(PyObject *value)
+{
+    if (PyTuple_CheckExact(value)) {
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); i++) {
+            if (!is_immutable_constant(PyTuple_GET_ITEM(value, i))) {
+                return false;
+            }
+        }
+        return true;
+    }
+    return value == Py_None || PyBool_Check(value) || PyLong_CheckExact(value) || PyUnicode_CheckExact(value) ||
+           PyFloat_CheckExact(value) || PyBytes_CheckExact(value) || PyComplex_CheckExact(value);
+}
+
+/* Whether the leaf's answer about this value cannot change while the steps hold; *needs_version when that rests on the dict's version. */
+static bool leaf_is_frozen(const tw_leaf *leaf, PyObject *value, bool *needs_version)
+{
+    bool ordered = PyDict_CheckExact(value) || (PyDict_Check(value) && PyDict_GET_SIZE(value) <= 1);
+    switch (leaf->kind) {
+    case TW_LEAF_TYPE: /* a step of its own */
+    case TW_LEAF_IDENTITY:
+    case TW_LEAF_NOT_IDENTITY:
+    case TW_LEAF_ADDRESS:
+        return true;
+    case TW_LEAF_CONSTANT:
+        return value == leaf->payload || is_immutable_constant(value);
+    case TW_LEAF_LENGTH:
+        *needs_version |= PyDict_Check(value) != 0;
+        return PyTuple_CheckExact(value) || PyDict_CheckExact(value);
+    case TW_LEAF_DICT_KEYS:
+        *needs_version |= ordered;
+        return ordered;
+    case TW_LEAF_HAS_KEY:
+    case TW_LEAF_LACKS_KEY:
+        *needs_version |= PyDict_Check(value) && PyUnicode_CheckExact(leaf->payload);
+        return PyDict_Check(value) && PyUnicode_CheckExact(leaf->payload);
+    default:
+        return false;
+    }
+}
+
+/* Whether the value of `node` follows from its frozen parent's value; *needs_version when that rests on the parent's version. */
+static bool child_is_frozen(const tw_node *node, PyObject *parent, PyObject *value, uint64_t version, bool *needs_version)
+{
+    switch (node->get) {
+    case TW_GET_INSTANCE_DICT: {
+        PyObject **slot = _PyObject_GetDictPtr(parent);
+        return slot != NULL && *slot == value;
+    }
+    case TW_GET_DICT_ITEM:
+        *needs_version |= PyDict_Check(parent) && PyUnicode_CheckExact(node->key);
+        return PyDict_Check(parent) && PyUnicode_CheckExact(node->key);
+    case TW_GET_ITEM:
+        return PyTuple_CheckExact(parent);
+    case TW_GET_TYPE:
+        return true;
+    case TW_GET_ATTR:
+        if (!PyType_Check(parent) || !Py_IS_TYPE(parent, &PyType_Type) || _PyType_Lookup((PyTypeObject *)parent, node->key) != value) {
+            return false;
+        }
+        *needs_version |= version != 0;
+        return version != 0;
+    case TW_GET_CLASS_ATTR:
+        *needs_version |= version != 0;
+        return version != 0;
+    default:
+        return false;
+    }
+}
+
+static bool is_big_namespace(const tw_node *node)
+{
+    return node->get == TW_GET_GLOBALS || node->get == TW_GET_FUNCTION_GLOBALS;
+}
+
+static void freeze(struct tw_recorder *recorder, int32_t number);
+
+static void freeze_children(struct tw_recorder *recorder, int32_t number, const bool *frozen_child)
+{
+    tw_program *program = recorder->program;
+    PyObject *value = recorder->nodes[number].value;
+    int32_t i = 0;
+    for (int32_t child = program->nodes[number].first_child; child >= 0; child = program->nodes[child].next_sibling, i++) {
+        if (frozen_child[i]) {
+            if (program->nodes[child].get == TW_GET_INSTANCE_DICT) {
+                step *added = add_step(recorder->memory, STEP_DICT_SLOT, recorder->nodes[child].value);
+                added->at.slot = _PyObject_GetDictPtr(value);
+                added->version = recorder->nodes[child].version;
+            }
+            freeze(recorder, child);
+        }
+        else {
+            add_action(recorder->memory, ACTION_WALK, child, -1, value);
+        }
+    }
+}
+
+static int32_t count_children(const tw_program *program, int32_t number)
+{
+    int32_t count = 0;
+    for (int32_t child = program->nodes[number].first_child; child >= 0; child = program->nodes[child].next_sibling) {
+        count++;
+    }
+    return count;
+}
+
+static void freeze_leaves(struct tw_recorder *recorder, int32_t number, bool *needs_version, bool *needs_type)
+{
+    const tw_node *node = &recorder->program->nodes[number];
+    PyObject *value = recorder->nodes[number].value;
+    for (int32_t i = node->first_leaf; i < node->first_leaf + node->leaf_count; i++) {
+        const tw_leaf *leaf = &recorder->program->leaves[i];
+        *needs_type |= leaf->kind == TW_LEAF_TYPE;
+        if (!leaf_is_frozen(leaf, value, needs_version)) {
+            add_action(recorder->memory, ACTION_LEAF, number, i, value);
+        }
+    }
+}
+
+/* Makes steps and actions for a node whose value is known to be frozen; the step for an instance's dict is already there. */
+static void freeze(struct tw_recorder *recorder, int32_t number)
+{
+    tw_program *program = recorder->program;
+    const tw_node *node = &program->nodes[number];
+    PyObject *value = recorder->nodes[number].value;
+    uint64_t version = recorder->nodes[number].version;
+    bool needs_version = false, needs_type = false;
+    bool *frozen_child = PyMem_Calloc((size_t)count_children(program, number) + 1, sizeof(bool));
+    if (frozen_child == NULL) {
+        recorder->failed = true;
+        return;
+    }
+    int32_t i = 0;
+    for (int32_t child = node->first_child; child >= 0; child = program->nodes[child].next_sibling, i++) {
+        frozen_child[i] = !is_big_namespace(node) &&
+            child_is_frozen(&program->nodes[child], value, recorder->nodes[child].value, version, &needs_version);
+        needs_type |= frozen_child[i] && program->nodes[child].get == TW_GET_TYPE;
+    }
+    freeze_leaves(recorder, number, &needs_version, &needs_type);
+    if (needs_type) {
+        add_step(recorder->memory, STEP_TYPE, value)->at.type = Py_TYPE(value);
+    }
+    if (needs_version && node->get != TW_GET_INSTANCE_DICT) {
+        add_step(recorder->memory, PyDict_Check(value) ? STEP_DICT : STEP_CLASS, value)->version = version;
+    }
+    if (node->input >= 0 || node->reg >= 0 || node->slot >= 0) {
+        add_action(recorder->memory, ACTION_KEEP, number, -1, value);
+    }
+    freeze_children(recorder, number, frozen_child);
+    PyMem_Free(frozen_child);
+}
+
+/* Roots that are worth an identity check: an instance whose __dict__ is looked into. */
+static bool is_anchor(const tw_program *program, int32_t number, PyObject *value)
+{
+    const tw_node *node = &program->nodes[number];
+    if (node->get != TW_GET_LOCAL && node->get != TW_GET_CLOSURE) {
+        return false;
+    }
+    for (int32_t i = node->first_leaf; i < node->first_leaf + node->leaf_count; i++) {
+        if (program->leaves[i].kind == TW_LEAF_TENSOR) {
+            return false;
+        }
+    }
+    for (int32_t child = node->first_child; child >= 0; child = program->nodes[child].next_sibling) {
+        if (program->nodes[child].get == TW_GET_INSTANCE_DICT && _PyObject_GetDictPtr(value) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool was_visited(struct tw_recorder *recorder)
+{
+    for (Py_ssize_t i = 0; i < recorder->program->node_count; i++) {
+        if (recorder->nodes[i].value == NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void freeze_roots(struct tw_recorder *recorder)
+{
+    tw_program *program = recorder->program;
+    tw_memory *memory = recorder->memory;
+    for (int32_t root = program->first_root; root >= 0; root = program->nodes[root].next_sibling) {
+        PyObject *value = recorder->nodes[root].value;
+        if (is_anchor(program, root, value)) {
+            add_step(memory, STEP_ANCHOR, value)->node = root;
+            freeze(recorder, root);
+        }
+        else if (program->nodes[root].get == TW_GET_CONST) {
+            freeze(recorder, root);
+        }
+        else {
+            memory->roots[memory->root_count++] = root;
+        }
+    }
+}
+
+tw_memory *tw_recorder_finish(struct tw_recorder *recorder, bool keep)
+{
+    tw_memory *memory = NULL;
+    if (keep && was_visited(recorder) && (recorder->memory = memory_new(recorder->program)) != NULL) {
+        freeze_roots(recorder);
+        memory = recorder->memory;
+        if (recorder->failed || memory->step_count == 0) {
+            tw_memory_release(memory);
+            memory = NULL;
+        }
+    }
+    for (Py_ssize_t i = 0; i < recorder->program->node_count; i++) {
+        Py_XDECREF(recorder->nodes[i].value);
+    }
+    PyMem_Free(recorder);
+    return memory;
+}
+
+void tw_memory_release(tw_memory *memory)
+{
+    if (--memory->references > 0) {
+        return;
+    }
+    PyMem_Free(memory->roots);
+    PyMem_Free(memory->steps);
+    PyMem_Free(memory->actions);
+    PyMem_Free(memory);
+}
+
+/* ---- checking ---- */
+
+static bool anchor_holds(tw_program *program, tw_run *run, const step *anchor)
+{
+    bool owned = false;
+    PyObject *value = tw_fetch(run->scope, &program->nodes[anchor->node], NULL, &owned);
+    bool same = value == anchor->object;
+    if (owned) {
+        Py_XDECREF(value); /* an argument or a cell holds it on */
+    }
+    return same;
+}
+
+static bool steps_hold(tw_program *program, const tw_memory *memory, tw_run *run)
+{
+    for (const step *each = memory->steps, *end = each + memory->step_count; each < end; each++) {
+        bool same;
+        switch (each->kind) {
+        case STEP_DICT_SLOT:
+            same = *each->at.slot == each->object && tw_dict_version(each->object) == each->version;
+            break;
+        case STEP_DICT:
+            same = tw_dict_version(each->object) == each->version;
+            break;
+        case STEP_TYPE:
+            same = Py_TYPE((PyObject *)each->object) == each->at.type;
+            break;
+        case STEP_CLASS:
+            same = tw_type_version(each->object) == each->version;
+            break;
+        default:
+            same = anchor_holds(program, run, each);
+            break;
+        }
+        if (!same) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static int act(tw_program *program, tw_run *run, const action *each)
+{
+    const tw_node *node = &program->nodes[each->node];
+    int passed;
+    switch (each->kind) {
+    case ACTION_LEAF:
+        passed = tw_check_leaf(run, node, &program->leaves[each->leaf], each->value);
+        return passed < 0 ? tw_swallow() : passed;
+    case ACTION_WALK:
+        return tw_walk(program, run, each->node, each->value);
+    default:
+        return tw_keep_value(run, node, each->value);
+    }
+}
+
+static int run_actions(tw_program *program, const tw_memory *memory, tw_run *run)
+{
+    int passed = 1;
+    for (int32_t i = 0; i < memory->action_count; i++) { /* an action may run code that lets go of a later one's value */
+        Py_INCREF(memory->actions[i].value);
+    }
+    for (int32_t i = 0; i < memory->action_count && passed == 1; i++) {
+        passed = act(program, run, &memory->actions[i]);
+    }
+    for (int32_t i = 0; i < memory->action_count; i++) {
+        Py_DECREF(memory->actions[i].value);
+    }
+    return passed;
+}
+
+int tw_memory_check(tw_program *program, tw_run *run)
+{
+    tw_memory *memory = program->memory;
+    memory->references++;
+    int passed = 1;
+    for (int32_t i = 0; i < memory->root_count && passed == 1; i++) {
+        passed = tw_walk(program, run, memory->roots[i], NULL);
+    }
+    if (passed == 1) {
+        passed = steps_hold(program, memory, run) ? run_actions(program, memory, run) : 0;
+    }
+    tw_memory_release(memory);
+    return passed;
+}

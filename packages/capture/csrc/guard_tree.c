@@ -87,7 +87,7 @@ static PyObject *dict_item(PyObject *value, const tw_node *node, bool *owned)
 }
 
 /* The value of one node, NULL when there is none (with or without an exception). */
-static PyObject *fetch(const tw_scope *scope, const tw_node *node, PyObject *value, bool *owned)
+PyObject *tw_fetch(const tw_scope *scope, const tw_node *node, PyObject *value, bool *owned)
 {
     switch (node->get) {
     case TW_GET_LOCAL:
@@ -282,7 +282,7 @@ int tw_check_leaf(tw_run *run, const tw_node *node, const tw_leaf *leaf, PyObjec
 /* ---- the walk ---- */
 
 /* An exception of the program's values means "does not hold"; what is not an Exception (KeyboardInterrupt) goes on. */
-static int swallow(void)
+int tw_swallow(void)
 {
     if (!PyErr_Occurred()) {
         return 0;
@@ -294,7 +294,7 @@ static int swallow(void)
     return 0;
 }
 
-static int keep_value(tw_run *run, const tw_node *node, PyObject *value)
+int tw_keep_value(tw_run *run, const tw_node *node, PyObject *value)
 {
     if (node->input >= 0) {
         Py_XSETREF(run->inputs[node->input], Py_NewRef(value));
@@ -320,10 +320,10 @@ static int walk_value(tw_program *program, tw_run *run, const tw_node *node, PyO
         int passed = tw_check_leaf(run, node, leaf, value);
         if (passed != 1) {
             run->failed = leaf->guard;
-            return passed < 0 ? swallow() : 0;
+            return passed < 0 ? tw_swallow() : 0;
         }
     }
-    if (!keep_value(run, node, value)) {
+    if (!tw_keep_value(run, node, value)) {
         run->failed = node->guard;
         return 0;
     }
@@ -340,13 +340,13 @@ int tw_walk(tw_program *program, tw_run *run, int32_t number, PyObject *parent)
 {
     const tw_node *node = &program->nodes[number];
     bool owned = false;
-    PyObject *value = fetch(run->scope, node, parent, &owned);
+    PyObject *value = tw_fetch(run->scope, node, parent, &owned);
     if (value == NULL) {
         run->failed = node->guard;
-        return swallow();
+        return tw_swallow();
     }
     if (run->recorder != NULL) {
-        tw_recorder_node(run->recorder, number, parent, value);
+        tw_recorder_node(run->recorder, number, value);
     }
     int passed = walk_value(program, run, node, value);
     if (owned) {
@@ -504,13 +504,16 @@ static int walk_roots(tw_program *program, tw_run *run)
 /* The full walk; once it has passed a few times in a row what it saw is remembered, so that the next check can be short. */
 static int full_walk(tw_program *program, tw_run *run)
 {
-    bool record = ++program->misses >= 2 && (program->misses & (program->misses - 1)) == 0;
+    if (program->misses < INT32_MAX) {
+        program->misses++;
+    }
+    bool record = program->misses >= 2 && (program->misses & (program->misses - 1)) == 0;
     run->recorder = record ? tw_recorder_new(program) : NULL;
     int passed = walk_roots(program, run);
     struct tw_recorder *recorder = run->recorder;
     run->recorder = NULL;
     if (recorder != NULL) {
-        tw_memory *memory = tw_recorder_finish(recorder, run->inputs, passed == 1);
+        tw_memory *memory = tw_recorder_finish(recorder, passed == 1);
         if (memory != NULL) {
             tw_memory *old = program->memory;
             program->memory = memory;
@@ -532,7 +535,7 @@ static void clear_inputs(tw_program *program, tw_run *run)
 static int run_program(tw_program *program, tw_run *run)
 {
     if (program->memory != NULL) {
-        int passed = tw_memory_check(program, program->memory, run);
+        int passed = tw_memory_check(program, run);
         if (passed == 1 && (passed = run_checks(program, run)) == 1) {
             return fill_size_inputs(program, run);
         }
@@ -619,16 +622,15 @@ static int check_node(tw_program *program, Py_ssize_t i, const char **problem)
 static int read_node(tw_program *program, Py_ssize_t i, PyObject *row)
 {
     tw_node *node = &program->nodes[i];
-    int get, frozen;
+    int get;
     PyObject *key;
     const char *problem;
     node->first_child = -1;
-    if (!PyArg_ParseTuple(row, "iiOniiipi", &get, &node->parent, &key, &node->index, &node->input, &node->reg, &node->slot, &frozen,
+    if (!PyArg_ParseTuple(row, "iiOniiii", &get, &node->parent, &key, &node->index, &node->input, &node->reg, &node->slot,
                           &node->guard)) {
         return -1;
     }
     node->get = (uint8_t)get;
-    node->frozen = frozen;
     node->key = Py_NewRef(key);
     if (get == TW_GET_DICT_ITEM || get == TW_GET_KWDEFAULT) {
         node->hash = PyObject_Hash(key);

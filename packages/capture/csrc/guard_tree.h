@@ -29,7 +29,6 @@ typedef struct {
 
 typedef struct {
     uint8_t get;
-    bool frozen; /* unchanged while the dicts and types on its path are unchanged */
     int32_t guard; /* the first guard that needs this node */
     int32_t parent, first_child, next_sibling, first_leaf, leaf_count;
     int32_t input, reg, slot; /* where the value goes, -1 for nowhere */
@@ -86,11 +85,15 @@ int tw_tensor_visit(tw_tensor *tensor, visitproc visit, void *arg);
 int tw_tensor_check(const tw_tensor *tensor, PyObject *value, int64_t *slots);
 PyObject *tw_set_tensor_api(PyObject *module, PyObject *args);
 
+PyObject *tw_fetch(const tw_scope *scope, const tw_node *node, PyObject *value, bool *owned);
+int tw_keep_value(tw_run *run, const tw_node *node, PyObject *value);
+int tw_swallow(void);
+
 /* guard_memory.c */
 struct tw_recorder *tw_recorder_new(tw_program *program);
-void tw_recorder_node(struct tw_recorder *recorder, int32_t node, PyObject *parent, PyObject *value);
-tw_memory *tw_recorder_finish(struct tw_recorder *recorder, PyObject **inputs, bool keep);
-int tw_memory_check(tw_program *program, tw_memory *memory, tw_run *run);
+void tw_recorder_node(struct tw_recorder *recorder, int32_t node, PyObject *value);
+tw_memory *tw_recorder_finish(struct tw_recorder *recorder, bool keep);
+int tw_memory_check(tw_program *program, tw_run *run);
 void tw_memory_release(tw_memory *memory);
 
 #endif

@@ -121,7 +121,7 @@ class _Builder:
                  code: CodeType) -> None:
         self.guards, self.collect, self.conditions, self.symbols, self.code = guards, collect, conditions, symbols, code
         self.labels: list[Any] = []
-        self.nodes: list[list[Any]] = []  # [accessor, parent, key, index, input, reg, slot, frozen, guard]
+        self.nodes: list[list[Any]] = []  # [accessor, parent, key, index, input, reg, slot, guard]
         self.node_of_step: dict[Any, int] = {}
         self.leaves: list[tuple[int, int, Any, int]] = []
         self.checks: list[tuple[int, tuple[int, ...], int]] = []
@@ -190,7 +190,7 @@ class _Builder:
         found = self.node_of_step.get(shared)
         if found is None:
             found = self.node_of_step[shared] = len(self.nodes)
-            self.nodes.append([ACCESSOR[accessor], parent, key, index, -1, -1, -1, False, max(0, len(self.labels) - 1)])
+            self.nodes.append([ACCESSOR[accessor], parent, key, index, -1, -1, -1, max(0, len(self.labels) - 1)])
         return found
 
     def own_node(self, source: Source, purpose: str) -> int:
