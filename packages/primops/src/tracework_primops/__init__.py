@@ -6,6 +6,7 @@ from .fake import FakeMode, FakeStorage, FakeTensor
 from .graph import LEVELS, InputSpec, PrimGraph, parse_graph, verify, verify_level
 from .op import GraphBuilder, Kind, Op, PrimValue, Tag, prims
 from .ops import OPS
+from .passes import PRIM_PASSES, Pass, run_passes
 from .spec import SizeSpec, TensorSpec
 from .symbols import (
     Condition,
@@ -39,6 +40,8 @@ __all__ = [
     "MixedTensorError",
     "OPS",
     "Op",
+    "PRIM_PASSES",
+    "Pass",
     "PrimError",
     "PrimGraph",
     "PrimValue",
@@ -58,6 +61,7 @@ __all__ = [
     "mod",
     "parse_graph",
     "prims",
+    "run_passes",
     "simplify",
     "symbol",
     "verify",

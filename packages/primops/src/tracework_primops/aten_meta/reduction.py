@@ -112,6 +112,11 @@ def softmax(x, dim, half_to_float):
     return fresh(x, x.sizes, dtype)
 
 
+@row("_safe_softmax.default")
+def safe_softmax(x, dim, dtype=None):
+    return fresh(x, x.sizes, dtype)
+
+
 @row("_softmax_backward_data.default", "_log_softmax_backward_data.default")
 def softmax_backward(grad, output, dim, input_dtype):
     return fresh(grad, grad.sizes, input_dtype)

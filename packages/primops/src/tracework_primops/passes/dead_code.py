@@ -1,0 +1,23 @@
+"""Drop pure nodes that nobody reads. Inputs stay, because callers pass them by place."""
+
+from __future__ import annotations
+
+from ..graph import PrimGraph
+from .edits import is_pure
+
+
+def dead_code(graph: PrimGraph) -> PrimGraph:
+    """Without unread nodes."""
+    alive = set()
+    for node in reversed(list(graph.graph.nodes)):
+        if node.op in ("placeholder", "output") or node in alive or not is_pure(node):
+            alive.add(node)
+            alive.update(node.all_input_nodes)
+    dead = {n.name for n in graph.calls if n not in alive}
+    if not dead:
+        return graph
+    copy = graph.copy()
+    for node in reversed(copy.calls):
+        if node.name in dead:
+            copy.graph.erase_node(node)
+    return copy
