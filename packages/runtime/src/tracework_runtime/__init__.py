@@ -5,6 +5,8 @@ from tracework_runtime.artifact import FORMAT, Artifact, KernelSource, OutputRec
 from tracework_runtime.cache.key import KEY_PARTS, KeyFacts, cache_key, explain_key
 from tracework_runtime.cache.memory import Cache, open_cache
 from tracework_runtime.cache.store import Store
+from tracework_runtime.cudagraph import CUDAGRAPH_REFUSALS, GraphedFn, cudagraph
+from tracework_runtime.device import DEVICES
 from tracework_runtime.errors import (
     ArtifactError,
     BuildError,
@@ -14,13 +16,16 @@ from tracework_runtime.errors import (
     LoadError,
     RuntimeFailure,
 )
-from tracework_runtime.load import CompiledFn, load
+from tracework_runtime.load import CompiledFn, load, warm_up
 from tracework_runtime.observe import counters, reset_counters
 from tracework_runtime.options import DEFAULT_OPTIONS, RuntimeOptions
 
 __all__ = [
+    "CUDAGRAPH_REFUSALS",
     "DEFAULT_OPTIONS",
+    "DEVICES",
     "FORMAT",
+    "GraphedFn",
     "KEY_PARTS",
     "Artifact",
     "ArtifactError",
@@ -42,8 +47,10 @@ __all__ = [
     "__version__",
     "cache_key",
     "counters",
+    "cudagraph",
     "explain_key",
     "load",
     "open_cache",
     "reset_counters",
+    "warm_up",
 ]

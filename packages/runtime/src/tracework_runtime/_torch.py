@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-__all__ = ["current_raw_stream", "empty_strided_cpu", "empty_strided_cuda", "openmp_library"]
+__all__ = ["current_raw_stream", "empty_strided_cpu", "empty_strided_cuda", "openmp_library", "storage_references"]
 
 
 def _raw_stream_getter() -> Callable[[int], int]:
@@ -41,3 +41,9 @@ def openmp_library() -> Path | None:
         if found:
             return found[0]
     return None
+
+
+def storage_references(tensor: torch.Tensor) -> int:
+    """How many tensors and Python objects hold the memory of a tensor; this call's own reference not counted."""
+    storage = tensor.untyped_storage()
+    return int(torch._C._storage_Use_Count(storage._cdata)) - 1

@@ -13,6 +13,7 @@ from typing import Any
 from tracework_runtime import observe
 from tracework_runtime.artifact import Artifact, KernelSource
 from tracework_runtime.build import cpp as build_cpp
+from tracework_runtime.build.pool import triton_pool
 from tracework_runtime.cache.memory import open_store
 from tracework_runtime.cache.store import Store
 from tracework_runtime.device import DEVICES, driver
@@ -22,7 +23,7 @@ from tracework_runtime.launch import triton as launch_triton
 from tracework_runtime.observe import Observer, no_observer
 from tracework_runtime.options import DEFAULT_OPTIONS, RuntimeOptions
 
-__all__ = ["CompiledFn", "load"]
+__all__ = ["CompiledFn", "load", "warm_up"]
 
 Kernels = Sequence[KernelSource]
 
@@ -85,6 +86,12 @@ def load(
     compiled = CompiledFn(artifact, namespace)
     observe_stage("load", compiled)
     return compiled
+
+
+def warm_up(device_type: str, options: RuntimeOptions = DEFAULT_OPTIONS, workers: int = 8) -> None:
+    """Start what building for a device needs, so that it is ready when the graph is: Triton processes for "cuda"."""
+    if device_type == "cuda":
+        triton_pool(options.triton_workers).warm(workers)
 
 
 def _check_devices(artifact: Artifact) -> None:

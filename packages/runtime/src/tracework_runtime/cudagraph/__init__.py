@@ -1,0 +1,6 @@
+"""CUDA graphs: `cudagraph(compiled)` records a CompiledFn where that is sound."""
+
+from tracework_runtime.cudagraph.record import GraphedFn, cudagraph
+from tracework_runtime.cudagraph.refusals import CUDAGRAPH_REFUSALS, refusals
+
+__all__ = ["CUDAGRAPH_REFUSALS", "GraphedFn", "cudagraph", "refusals"]

@@ -3,7 +3,7 @@
 The launch record (JSON) is what runtime/launch/triton.py reads:
   entries: names of the functions, launched one after the other; grids: number of blocks of each, a Python expression
   over ks0, ... and the block sizes; configs: constants, num_warps, num_stages; fits32: a Python expression, or None
-  where 32-bit indices are always enough; workspace: dtype and number of elements of each scratch buffer.
+  where 32-bit indices are always enough; repeatable: whether it may be run several times to measure it; workspace: dtype and number of elements of each scratch buffer.
 """
 
 import re
@@ -39,6 +39,7 @@ def launch_record(
     configs: Sequence[dict[str, Any]],
     fits32: str | None,
     workspace: Sequence[dict[str, str]],
+    repeatable: bool,
     kind: str,
 ) -> tuple[tuple[str, Any], ...]:
     """The record as pairs."""
@@ -48,5 +49,6 @@ def launch_record(
         ("configs", list(configs)),
         ("fits32", fits32),
         ("workspace", list(workspace)),
+        ("repeatable", repeatable),
         ("kind", kind),
     )

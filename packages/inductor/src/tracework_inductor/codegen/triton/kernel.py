@@ -62,6 +62,7 @@ def render(kernel: LoopKernel) -> RenderedKernel:
         configs=[c.record() for c in chosen],
         fits32=None if narrow else _fits_text(kernel, names),
         workspace=workspace,
+        repeatable=_repeatable(kernel),
         kind=shape.kind + (f" split {parts}" if parts > 1 else ""),
     )
     return RenderedKernel(source_text(functions, entries), signature, record)
@@ -98,6 +99,13 @@ def _parts(kernel: LoopKernel, shape: config_table.Shape, chosen: config_table.C
     if "scan" in ops or "reduce" not in ops or kinds & {"argmax", "argmin"}:
         return 1
     return config_table.splits(shape, chosen)
+
+
+def _repeatable(kernel: LoopKernel) -> bool:
+    """Whether running it twice gives what running it once gives, so that it can be measured where it stands."""
+    stored = {i.args[0] for p in kernel.passes for i in p.body.stores()}
+    loaded = {i.args[0] for p in kernel.passes for i in p.body.loads()}
+    return not stored & loaded and all(i.args[3] == "set" for p in kernel.passes for i in p.body.stores())
 
 
 def _fits_statically(kernel: LoopKernel) -> bool:

@@ -63,8 +63,9 @@ def tile(kernel: LoopKernel) -> Tiling:
     if kernel.reduction_axes:
         ordered = inner if scans else _fastest_last(inner, accesses)
         outer = _fastest_last(outer, accesses)
-        best_inner = max((_score(a, accesses) for a in ordered[-1:]), default=0)
-        best_outer = max((_score(a, accesses) for a in outer[-1:]), default=0)
+        rows = [access for access in accesses if _depends(access.index, ordered)]
+        best_inner = max((_score(a, rows) for a in ordered[-1:]), default=0)
+        best_outer = max((_score(a, rows) for a in outer[-1:]), default=0)
         groups = (Group("x", tuple(outer)), Group("r", tuple(ordered)))
         return Tiling(groups, merged, "r" if best_inner >= best_outer else "x")
     outer = _fastest_last(outer, accesses)
@@ -123,6 +124,10 @@ def _walks_as_one(index: Size, slow: Axis, fast: Axis) -> bool:
 def _score(axis: Axis, accesses: Sequence[Access]) -> int:
     """Bytes an element that are contiguous along the axis."""
     return sum(a.weight for a in accesses if not isinstance(a.index, int) and a.index.coefficient(axis.var) in (1, -1))
+
+
+def _depends(index: Size, axes: Sequence[Axis]) -> bool:
+    return not isinstance(index, int) and any(axis.var in index.free_symbols for axis in axes)
 
 
 def _fastest_last(axes: Sequence[Axis], accesses: Sequence[Access]) -> list[Axis]:

@@ -1,0 +1,30 @@
+"""Every rendered kernel compiles for Hopper, without a GPU."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import pytest
+from tracework_inductor.codegen.triton import TritonRenderer
+from tracework_runtime import RuntimeOptions, Store
+from tracework_runtime.build import triton as build
+from triton_samples import SAMPLES
+
+pytest.importorskip("triton")
+
+
+def test_all_samples_compile_for_hopper(tmp_path):
+    renderer = TritonRenderer()
+    jobs = []
+    for name in SAMPLES:
+        (kernel,) = renderer.pack([(name.replace(" ", "_"), renderer.render(SAMPLES[name]().kernel))])
+        for variant in (build.Variant(), build.Variant(aligned=False, wide=bool(kernel.launch["fits32"]))):
+            for entry in kernel.launch["entries"]:
+                jobs.append(build.request(kernel, entry, kernel.launch["configs"][0], variant, 90))
+    cubins = build.build_all(jobs, RuntimeOptions(), Store(tmp_path / "cache"))
+    assert len(cubins) == len(jobs)
+    for cubin, job in zip(cubins, jobs, strict=True):
+        assert cubin.code.startswith(b"\x7fELF")
+        assert cubin.params >= len(job["arguments"])
+        assert cubin.num_warps == job["num_warps"]

@@ -1,0 +1,381 @@
+"""Hand-written kernels for the Triton renderer: one row each with inputs and what eager gives."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from tracework_inductor.ir.body import Axis
+from tracework_inductor.ir.buffer import BufferLayout
+from tracework_inductor.ir.handlers import Recorder
+from tracework_inductor.ir.index import floordiv, mod, symbol
+from tracework_inductor.ir.scalar_ops import handling, ops
+from tracework_inductor.schedule.plan import LoopKernel, Pass, Scratch
+
+F32, BF16, I64, BOOL = torch.float32, torch.bfloat16, torch.int64, torch.bool
+I, J, K, S = symbol("i", 0, None), symbol("j", 0, None), symbol("k", 0, None), symbol("s0", 1, None)
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+    """kernel; inputs() by buffer name; eager(inputs) -> expected outputs by name; sizes; kind of kernel expected."""
+
+    kernel: LoopKernel
+    inputs: Callable[[], dict[str, torch.Tensor]]
+    eager: Callable[..., dict[str, torch.Tensor]]
+    kind: str
+    sizes: tuple[int, ...] = ()
+    tolerance: float = 1e-5
+
+    def tensors(self, device: str = "cpu") -> dict[str, torch.Tensor]:
+        """Inputs, and outputs filled with a value that must disappear."""
+        torch.manual_seed(0)
+        made = {name: t.to(device) for name, t in self.inputs().items()}
+        values = {"s0": self.sizes[0]} if self.sizes else {}
+        for name in self.kernel.buffers:
+            if name not in made:
+                layout = self.kernel.layouts[name]
+                sizes = [eval(str(s), {}, values) for s in layout.sizes]
+                made[name] = torch.full(sizes, 77, dtype=layout.dtype, device=device)
+        return {name: made[name] for name in self.kernel.buffers}
+
+
+def dense(*sizes: Any, dtype: torch.dtype = F32) -> BufferLayout:
+    """A row-major layout."""
+    return BufferLayout.dense(dtype, torch.device("cpu"), sizes)
+
+
+def build(
+    axes: tuple[Axis, ...],
+    inner: tuple[Axis, ...],
+    passes: list[tuple[str, Callable[[], None]]],
+    layouts: Mapping[str, BufferLayout],
+    scratch: tuple[Scratch, ...] = (),
+    sizes: tuple[Any, ...] = (),
+) -> LoopKernel:
+    """A kernel from functions that call `ops`."""
+    recorded = []
+    for level, function in passes:
+        recorder = Recorder(axes, inner)
+        with handling(recorder):
+            function()
+        recorded.append(Pass(level, recorder.finish()))
+    return LoopKernel(
+        "k", torch.device("cpu"), axes, inner, tuple(recorded), scratch, tuple(layouts), layouts, sizes,
+        frozenset(layouts), frozenset(layouts),
+    )  # fmt: skip
+
+
+def pointwise() -> Sample:
+    def body() -> None:
+        x, y = ops.load("a", 40 * I + J, F32), ops.load("b", J, F32)
+        ops.store("c", 40 * I + J, ops.mul(ops.tanh(ops.add(x, y)), ops.constant(2, F32)))
+
+    kernel = build((Axis(I, 33), Axis(J, 40)), (), [("outer", body)], {"a": dense(33, 40), "b": dense(40), "c": dense(33, 40)})
+    return Sample(
+        kernel,
+        lambda: {"a": torch.randn(33, 40), "b": torch.randn(40)},
+        lambda a, b, c: {"c": torch.tanh(a + b) * 2},
+        "pointwise",
+    )
+
+
+def transposed() -> Sample:
+    def body() -> None:
+        ops.store("b", 50 * I + J, ops.load("a", 60 * J + I, F32))
+
+    kernel = build((Axis(I, 60), Axis(J, 50)), (), [("outer", body)], {"a": dense(50, 60), "b": dense(60, 50)})
+    return Sample(kernel, lambda: {"a": torch.randn(50, 60)}, lambda a, b: {"b": a.t().contiguous()}, "tiled")
+
+
+def half() -> Sample:
+    def body() -> None:
+        x = ops.load("a", I, BF16)
+        ops.store("b", I, ops.sigmoid(ops.mul(x, x)))
+
+    kernel = build((Axis(I, 999),), (), [("outer", body)], {"a": dense(999, dtype=BF16), "b": dense(999, dtype=BF16)})
+    return Sample(
+        kernel,
+        lambda: {"a": torch.randn(999).bfloat16()},
+        lambda a, b: {"b": torch.sigmoid(a.float() ** 2).bfloat16()},
+        "pointwise",
+        tolerance=1e-2,
+    )
+
+
+def softmax(rows: int, columns: int, kind: str, scratch: bool = False) -> Sample:
+    at = I * columns + J
+
+    def shifted() -> Any:
+        return ops.exp(ops.sub(ops.load("a", at, F32), ops.local("m", F32)))
+
+    def total() -> None:
+        value = shifted()
+        ops.reduce("s", "sum", value)
+        if scratch:
+            ops.scratch_store("e", J, value)
+
+    def write() -> None:
+        value = ops.scratch_load("e", J, F32) if scratch else shifted()
+        ops.store("b", at, ops.div(value, ops.local("s", F32)))
+
+    passes = [("inner", lambda: ops.reduce("m", "max", ops.load("a", at, F32))), ("inner", total), ("inner", write)]
+    kept = (Scratch("e", F32, columns),) if scratch else ()
+    layouts = {"a": dense(rows, columns), "b": dense(rows, columns)}
+    kernel = build((Axis(I, rows),), (Axis(J, columns),), passes, layouts, kept)
+    return Sample(kernel, lambda: {"a": torch.randn(rows, columns)}, lambda a, b: {"b": torch.softmax(a, -1)}, kind)
+
+
+def layer_norm(columns: int) -> Sample:
+    at, n = I * columns + J, float(columns)
+
+    def mean() -> None:
+        ops.define("mean", ops.div(ops.local("s", F32), ops.constant(n, F32)))
+
+    def squares() -> None:
+        d = ops.sub(ops.load("a", at, F32), ops.local("mean", F32))
+        ops.reduce("v", "sum", ops.mul(d, d))
+
+    def scale() -> None:
+        v = ops.div(ops.local("v", F32), ops.constant(n, F32))
+        r = ops.rsqrt(ops.add(v, ops.constant(1e-5, F32)))
+        ops.define("r", r)
+        ops.store("rstd", I, r)
+
+    def write() -> None:
+        d = ops.sub(ops.load("a", at, F32), ops.local("mean", F32))
+        y = ops.mul(ops.mul(d, ops.local("r", F32)), ops.load("w", J, F32))
+        ops.store("b", at, ops.add(y, ops.load("bias", J, F32)))
+
+    passes = [
+        ("inner", lambda: ops.reduce("s", "sum", ops.load("a", at, F32))),
+        ("outer", mean), ("inner", squares), ("outer", scale), ("inner", write),
+    ]  # fmt: skip
+    layouts = {"a": dense(40, columns), "w": dense(columns), "bias": dense(columns), "b": dense(40, columns), "rstd": dense(40)}
+    kernel = build((Axis(I, 40),), (Axis(J, columns),), passes, layouts)
+
+    def eager(a: torch.Tensor, w: torch.Tensor, bias: torch.Tensor, b: torch.Tensor, rstd: torch.Tensor) -> Any:
+        out, _, r = torch.native_layer_norm(a, [columns], w, bias, 1e-5)
+        return {"b": out, "rstd": r.reshape(-1)}
+
+    inputs = lambda: {"a": torch.randn(40, columns), "w": torch.randn(columns), "bias": torch.randn(columns)}  # noqa: E731
+    return Sample(kernel, inputs, eager, "persistent")
+
+
+def column_sum(rows: int, columns: int, kind: str) -> Sample:
+    passes = [
+        ("inner", lambda: ops.reduce("s", "sum", ops.load("a", J * columns + I, F32))),
+        ("outer", lambda: ops.store("b", I, ops.neg(ops.local("s", F32)))),
+    ]
+    kernel = build((Axis(I, columns),), (Axis(J, rows),), passes, {"a": dense(rows, columns), "b": dense(columns)})
+    return Sample(
+        kernel, lambda: {"a": torch.randn(rows, columns)}, lambda a, b: {"b": -a.sum(0)}, kind, tolerance=1e-3
+    )
+
+
+def full_sum() -> Sample:
+    passes = [
+        ("inner", lambda: ops.reduce("s", "sum", ops.load("a", J * 50 + K, F32))),
+        ("outer", lambda: ops.store("b", 0, ops.local("s", F32))),
+    ]
+    kernel = build((), (Axis(J, 3000), Axis(K, 50)), passes, {"a": dense(3000, 50), "b": dense()})
+    return Sample(kernel, lambda: {"a": torch.rand(3000, 50)}, lambda a, b: {"b": a.sum()}, "looped split", tolerance=1)
+
+
+def gather() -> Sample:
+    def body() -> None:
+        t = ops.indirect(ops.load("index", I, I64), 100)
+        ops.store("b", 8 * I + J, ops.load("a", 8 * t + J, F32))
+
+    kernel = build(
+        (Axis(I, 30), Axis(J, 8)), (), [("outer", body)],
+        {"a": dense(100, 8), "index": dense(30, dtype=I64), "b": dense(30, 8)},
+    )  # fmt: skip
+    return Sample(
+        kernel,
+        lambda: {"a": torch.randn(100, 8), "index": torch.randint(-100, 100, (30,))},
+        lambda a, index, b: {"b": a[index]},
+        "pointwise",
+    )
+
+
+def scatter_add() -> Sample:
+    def body() -> None:
+        t = ops.indirect(ops.load("index", I, I64), 10)
+        ops.store("b", 8 * t + J, ops.load("a", 8 * I + J, F32), "add")
+
+    kernel = build(
+        (Axis(I, 30), Axis(J, 8)), (), [("outer", body)],
+        {"a": dense(30, 8), "index": dense(30, dtype=I64), "b": dense(10, 8)},
+    )  # fmt: skip
+    return Sample(
+        kernel,
+        lambda: {"a": torch.randn(30, 8), "index": torch.randint(0, 10, (30,)), "b": torch.zeros(10, 8)},
+        lambda a, index, b: {"b": b.index_add(0, index, a)},
+        "pointwise",
+    )
+
+
+def argmax(rows: int, columns: int, kind: str) -> Sample:
+    def find() -> None:
+        ops.reduce("p", "argmax", ops.load("a", I * columns + J, F32), ops.index_expr(J, I64))
+
+    passes = [("inner", find), ("outer", lambda: ops.store("b", I, ops.local("p", I64)))]
+    layouts = {"a": dense(rows, columns), "b": dense(rows, dtype=I64)}
+
+    def inputs() -> dict[str, torch.Tensor]:
+        a = torch.randint(0, 5, (rows, columns)).float()
+        a[1, columns // 2] = float("nan")
+        return {"a": a}
+
+    kernel = build((Axis(I, rows),), (Axis(J, columns),), passes, layouts)
+    return Sample(kernel, inputs, lambda a, b: {"b": a.argmax(1)}, kind)
+
+
+def cumsum(columns: int, kind: str) -> Sample:
+    at = I * columns + J
+    passes = [("inner", lambda: ops.store("b", at, ops.scan("c", "sum", ops.load("a", at, F32))))]
+    kernel = build((Axis(I, 4),), (Axis(J, columns),), passes, {"a": dense(4, columns), "b": dense(4, columns)})
+    return Sample(kernel, lambda: {"a": torch.randn(4, columns)}, lambda a, b: {"b": a.cumsum(1)}, kind, tolerance=1e-3)
+
+
+def padded() -> Sample:
+    def body() -> None:
+        inside = ops.logical_and(
+            ops.ge(ops.index_expr(J, I64), ops.constant(2, I64)), ops.lt(ops.index_expr(J, I64), ops.constant(9, I64))
+        )
+        value = Recorder.masked(_current(), inside, lambda: ops.load("a", 7 * I + J - 2, F32), -1.0)
+        ops.store("b", 11 * I + J, value)
+
+    kernel = build((Axis(I, 13), Axis(J, 11)), (), [("outer", body)], {"a": dense(13, 7), "b": dense(13, 11)})
+    return Sample(
+        kernel,
+        lambda: {"a": torch.randn(13, 7)},
+        lambda a, b: {"b": torch.nn.functional.pad(a, (2, 2), value=-1.0)},
+        "pointwise",
+    )
+
+
+def _current() -> Any:
+    from tracework_inductor.ir import scalar_ops
+
+    return scalar_ops._handler.get()
+
+
+def flipped_and_divided() -> Sample:
+    def body() -> None:
+        a = ops.load("a", 63 - I, F32)
+        b = ops.load("a", floordiv(I, 4) + 16 * mod(I, 4), F32)
+        ops.store("b", I, ops.sub(a, b))
+
+    kernel = build((Axis(I, 64),), (), [("outer", body)], {"a": dense(64), "b": dense(64)})
+    return Sample(
+        kernel,
+        lambda: {"a": torch.randn(64)},
+        lambda a, b: {"b": a.flip(0) - a.view(4, 16).t().reshape(-1)},
+        "pointwise",
+    )
+
+
+def booleans() -> Sample:
+    def body() -> None:
+        m = ops.lt(ops.load("a", I, F32), ops.constant(0, F32))
+        m = ops.logical_or(m, ops.load("m", I, BOOL))
+        ops.store("b", I, ops.logical_not(m))
+        ops.store("c", I, ops.add(ops.to_dtype(m, I64), ops.constant(1, I64)))
+
+    layouts = {"a": dense(100), "m": dense(100, dtype=BOOL), "b": dense(100, dtype=BOOL), "c": dense(100, dtype=I64)}
+    kernel = build((Axis(I, 100),), (), [("outer", body)], layouts)
+    return Sample(
+        kernel,
+        lambda: {"a": torch.randn(100), "m": torch.rand(100) > 0.5},
+        lambda a, m, b, c: {"b": ~((a < 0) | m), "c": ((a < 0) | m).long() + 1},
+        "pointwise",
+    )
+
+
+def dynamic_rows() -> Sample:
+    passes = [
+        ("inner", lambda: ops.reduce("s", "sum", ops.load("a", I * S + J, F32))),
+        ("inner", lambda: ops.store("b", I * S + J, ops.div(ops.load("a", I * S + J, F32), ops.local("s", F32)))),
+    ]
+    kernel = build((Axis(I, 5),), (Axis(J, S),), passes, {"a": dense(5, S), "b": dense(5, S)}, sizes=(S,))
+    return Sample(
+        kernel, lambda: {"a": torch.rand(5, 300)}, lambda a, b: {"b": a / a.sum(1, keepdim=True)}, "looped", (300,)
+    )
+
+
+def dynamic_pointwise() -> Sample:
+    def body() -> None:
+        ops.store("b", I * S + J, ops.add(ops.load("a", I * S + J, F32), ops.load("c", J, F32)))
+
+    layouts = {"a": dense(7, S), "c": dense(S), "b": dense(7, S)}
+    kernel = build((Axis(I, 7), Axis(J, S)), (), [("outer", body)], layouts, sizes=(S,))
+    return Sample(
+        kernel,
+        lambda: {"a": torch.rand(7, 41), "c": torch.rand(41)},
+        lambda a, c, b: {"b": a + c},
+        "pointwise",
+        (41,),
+    )
+
+
+def one_element_rows() -> Sample:
+    passes = [
+        ("inner", lambda: ops.reduce("s", "max", ops.load("a", I + J, F32))),
+        ("outer", lambda: ops.store("b", I, ops.local("s", F32))),
+    ]
+    kernel = build((Axis(I, 9),), (Axis(J, 1),), passes, {"a": dense(9, 1), "b": dense(9)})
+    return Sample(kernel, lambda: {"a": torch.randn(9, 1)}, lambda a, b: {"b": a[:, 0]}, "persistent")
+
+
+def wide_values() -> Sample:
+    def body() -> None:
+        x = ops.load("a", I, torch.int32)
+        y = ops.load("b", I, torch.int32)
+        ops.store("c", I, ops.floor_divide(x, y))
+        ops.store("d", I, ops.remainder(x, y))
+        z = ops.to_dtype(x, F32)
+        ops.store("e", I, ops.pow(ops.abs(z), ops.constant(0.5, F32)))
+
+    i32 = torch.int32
+    layouts = {**{n: dense(200, dtype=i32) for n in "abcd"}, "e": dense(200)}
+    kernel = build((Axis(I, 200),), (), [("outer", body)], layouts)
+    return Sample(
+        kernel,
+        lambda: {"a": torch.randint(-50, 50, (200,), dtype=i32), "b": torch.randint(1, 9, (200,), dtype=i32) * -1},
+        lambda a, b, c, d, e: {"c": a // b, "d": a % b, "e": a.float().abs() ** 0.5},
+        "pointwise",
+    )
+
+
+SAMPLES: dict[str, Callable[[], Sample]] = {
+    "pointwise": pointwise,
+    "transposed": transposed,
+    "half": half,
+    "softmax": lambda: softmax(7, 100, "persistent"),
+    "softmax scratch": lambda: softmax(5, 64, "persistent", True),
+    "softmax long": lambda: softmax(40, 20000, "looped"),
+    "softmax long scratch": lambda: softmax(3, 20000, "looped", True),
+    "softmax split": lambda: softmax(3, 20000, "looped split"),
+    "layer norm": lambda: layer_norm(96),
+    "column sum": lambda: column_sum(5000, 70, "looped split"),
+    "column sum short": lambda: column_sum(20, 3000, "persistent"),
+    "column sum wide": lambda: column_sum(100, 9000, "looped"),
+    "full sum": full_sum,
+    "gather": gather,
+    "scatter add": scatter_add,
+    "argmax": lambda: argmax(6, 50, "persistent"),
+    "argmax long": lambda: argmax(3, 5000, "looped"),
+    "cumsum": lambda: cumsum(60, "persistent"),
+    "cumsum long": lambda: cumsum(3000, "looped"),
+    "padded": padded,
+    "flipped": flipped_and_divided,
+    "booleans": booleans,
+    "dynamic rows": dynamic_rows,
+    "dynamic pointwise": dynamic_pointwise,
+    "one element rows": one_element_rows,
+    "integers": wide_values,
+}

@@ -1,0 +1,46 @@
+"""CUDAGRAPH_REFUSALS: when a compiled function is not recorded as a CUDA graph, and how to say so.
+
+Each row looks at an artifact; what depends on a call's inputs is refused in record.py, with the same kind of text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tracework_runtime.artifact import Artifact
+
+__all__ = ["CUDAGRAPH_REFUSALS", "refusals"]
+
+
+def _devices(artifact: Artifact) -> set[str]:
+    return {name if ":" in name else f"{name}:0" for name in artifact.devices}
+
+
+def _cpu_inputs(artifact: Artifact) -> bool:
+    return any(check.device.startswith("cpu") for check in artifact.checks)
+
+
+CUDAGRAPH_REFUSALS: dict[str, tuple[Callable[[Artifact], bool], str]] = {
+    "no gpu": (
+        lambda artifact: not any(d.startswith("cuda") for d in artifact.devices),
+        "nothing in it runs on a GPU",
+    ),
+    "several gpus": (
+        lambda artifact: len({d for d in _devices(artifact) if d.startswith("cuda")}) > 1,
+        "it runs on more than one GPU",
+    ),
+    "cpu work": (
+        lambda artifact: any(kernel.language == "cpp" for kernel in artifact.kernels) or _cpu_inputs(artifact),
+        "part of it runs on the CPU, which a recording would not repeat",
+    ),
+    "mutated input": (
+        lambda artifact: bool(artifact.mutated_inputs - artifact.static_inputs),
+        "it writes to an input whose address changes from call to call",
+    ),
+}
+
+
+def refusals(artifact: Artifact) -> tuple[str, ...]:
+    """All reasons against a recording; none when it may be made."""
+    found = [f"{name}: {text}" for name, (check, text) in CUDAGRAPH_REFUSALS.items() if check(artifact)]
+    return (*artifact.graph_refusals, *found)

@@ -1,0 +1,143 @@
+"""Recording and replaying, with an engine that repeats the call into the recorded memory."""
+
+import ctypes
+
+import pytest
+import torch
+from tracework_runtime import Artifact, KernelSource, RuntimeOptions, TensorCheck
+from tracework_runtime.cudagraph import record
+from tracework_runtime.cudagraph.refusals import CUDAGRAPH_REFUSALS, refusals
+from tracework_runtime.load import CompiledFn
+from tracework_runtime.observe import counters, reset_counters
+
+
+def memory(tensor):
+    """The tensor's memory without a reference to it, as a graph has it."""
+    address = (ctypes.c_float * tensor.numel()).from_address(tensor.data_ptr())
+    return torch.frombuffer(address, dtype=tensor.dtype).reshape(tensor.shape)
+
+
+class SlowEngine:
+    device_type = "cpu"
+
+    def __init__(self):
+        self.recorded = self.replayed = 0
+
+    def capturing(self):
+        return False
+
+    def record(self, call, inputs, device):
+        self.recorded += 1
+        kept = [memory(x) for x in inputs]
+        outputs = call(list(inputs))
+        written = [memory(o) for o in outputs]
+
+        def replay():
+            self.replayed += 1
+            for view, new in zip(written, call(list(kept)), strict=True):
+                view.copy_(new)
+
+        return replay, outputs
+
+
+HOST = """
+def call(args):
+    w, x = args
+    args.clear()
+    return (w * x, w + x)
+"""
+
+
+@pytest.fixture
+def graphed():
+    reset_counters()
+    artifact = Artifact("k" * 8, HOST, devices={"cuda:0"}, static_inputs={0})
+    namespace = {}
+    exec(HOST, namespace)
+    return record.GraphedFn(CompiledFn(artifact, namespace), RuntimeOptions(), SlowEngine())
+
+
+def expect(out, w, x):
+    assert torch.equal(out[0], w * x)
+    assert torch.equal(out[1], w + x)
+
+
+def test_warm_up_record_replay(graphed):
+    w = torch.randn(4)
+    for step in range(5):
+        x = torch.randn(4)
+        expect(graphed([w, x]), w, x)
+        assert graphed.engine.replayed == step
+    assert graphed.engine.recorded == 1
+
+
+def test_output_alive_at_the_next_call_is_not_overwritten(graphed):
+    w = torch.randn(4)
+    kept = []
+    for _ in range(6):
+        x = torch.randn(4)
+        kept.append((graphed([w, x])[0], w * x))
+        for value, expected in kept:
+            assert torch.equal(value, expected)
+    assert graphed.engine.recorded == 2  # once more, with the first output as a copy
+    assert [o.copied for o in next(iter(graphed.recordings.values())).outputs] == [True, False]
+
+
+def test_a_view_of_an_output_keeps_it(graphed):
+    w = torch.randn(4)
+    graphed([w, torch.randn(4)])
+    x = torch.randn(4)
+    view = graphed([w, x])[1][1:3]
+    expected = (w + x)[1:3]
+    graphed([w, torch.randn(4)])
+    assert torch.equal(view, expected)
+
+
+def test_new_parameter_memory_records_again(graphed):
+    x = torch.randn(4)
+    for _ in range(3):
+        graphed([torch.ones(4), x])
+    w = torch.full((4,), 3.0)
+    expect(graphed([w, x]), w, x)
+
+
+def test_new_size_has_its_own_recording(graphed):
+    for n in (4, 5, 4, 5, 4, 5):
+        w, x = torch.randn(n), torch.randn(n)
+        expect(graphed([w, x]), w, x)
+
+
+def test_saved_values_are_read_in_place(graphed):
+    w = torch.randn(4)
+    for _ in range(2):
+        graphed([w, torch.randn(4)])
+    second = record.GraphedFn(graphed.compiled, RuntimeOptions(), SlowEngine())
+    for _ in range(4):
+        x = torch.randn(4)
+        out = graphed([w, x])[0]
+        expect(second([w, out]), w, w * x)
+        del out
+    (recording,) = second.recordings.values()
+    assert recording.copies == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("no gpu", {"devices": {"cpu"}}),
+        ("several gpus", {"devices": {"cuda:0", "cuda:1"}}),
+        ("cpu work", {"kernels": (KernelSource("k", "cpp", ""),)}),
+        ("cpu work", {"checks": (TensorCheck(0, "x", "float32", "cpu", (), ()),)}),
+        ("mutated input", {"mutated_inputs": {1}}),
+    ],
+)
+def test_refusals(graphed, name, change):
+    artifact = graphed.artifact
+    assert refusals(artifact) == ()
+    assert refusals(artifact.replace(**change)) == (f"{name}: {CUDAGRAPH_REFUSALS[name][1]}",)
+
+
+def test_refused_function_is_returned_as_it_is(graphed):
+    plain = CompiledFn(graphed.artifact.replace(devices={"cpu"}), {"call": tuple})
+    assert record.cudagraph(plain) is plain
+    assert counters()["cudagraph.refused"] == 1
