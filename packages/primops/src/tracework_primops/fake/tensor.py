@@ -66,6 +66,7 @@ def find_mode(func: Any, *containers: Any) -> "FakeMode":
 
 
 _make = torch.Tensor._make_wrapper_subclass
+EMPTY_STORAGE = {"storage_size": 0}  # otherwise C++ computes a symbolic number of bytes for each tensor
 
 
 def make_fake(mode: "FakeMode", spec: TensorSpec, storage: FakeStorage, requires_grad: bool = False) -> FakeTensor:
@@ -84,8 +85,9 @@ def make_fake(mode: "FakeMode", spec: TensorSpec, storage: FakeStorage, requires
     if symbolic:
         carry = mode.table.to_symint
         sizes, strides, offset = [carry(s) for s in sizes], [carry(s) for s in strides], carry(offset)
+    extra = EMPTY_STORAGE if symbolic else {}
     fake = _make(
-        FakeTensor, sizes, strides=strides, storage_offset=offset, dtype=spec.dtype, device=spec.device, requires_grad=requires_grad
+        FakeTensor, sizes, strides=strides, storage_offset=offset, dtype=spec.dtype, device=spec.device, requires_grad=requires_grad, **extra
     )
     fake.spec = spec
     fake.mode = mode
