@@ -1,0 +1,64 @@
+"""Result specs of convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..broadcasting import channels_last, is_channels_last, is_contiguous
+from ..op import Op
+from ..spec import TensorSpec
+from ..symbols import floordiv
+from ..tables import rules_into
+
+META: dict[Op, Callable[..., Any]] = {}
+rule = rules_into(META)
+
+
+def convolved_sizes(
+    x: Sequence[Any], w: Sequence[Any], stride: Any, padding: Any, dilation: Any, transposed: bool, output_padding: Any, groups: int
+) -> tuple[Any, ...]:
+    """Sizes of a convolution's result; a parameter with one number stands for every spatial dim."""
+    spatial = len(x) - 2
+
+    def per_dim(value: Any) -> list[Any]:
+        return list(value) * spatial if len(value) == 1 else list(value)
+
+    stride, padding, dilation, extra = map(per_dim, (stride, padding, dilation, output_padding or (0,)))
+    channels = w[1] * groups if transposed else w[0]
+    out = [x[0], channels]
+    for i in range(spatial):
+        reach = dilation[i] * (w[i + 2] - 1)
+        if transposed:
+            out.append((x[i + 2] - 1) * stride[i] - 2 * padding[i] + reach + extra[i] + 1)
+        else:
+            out.append(floordiv(x[i + 2] + 2 * padding[i] - reach - 1, stride[i]) + 1)
+    return tuple(out)
+
+
+def wants_channels_last(x: TensorSpec, w: TensorSpec) -> bool:
+    """Whether eager lays the result of this convolution out with channels innermost."""
+
+    def strict(t: TensorSpec) -> bool:
+        return is_channels_last(t.sizes, t.strides) and not is_contiguous(t.sizes, t.strides)
+
+    return strict(x) or strict(w)
+
+
+@rule()
+def convolution(x: TensorSpec, w: TensorSpec, b: Any, *parameters: Any) -> TensorSpec:
+    sizes = convolved_sizes(x.sizes, w.sizes, *parameters)
+    strides = channels_last(sizes) if wants_channels_last(x, w) else None
+    return TensorSpec(x.dtype, x.device, sizes, strides)
+
+
+@rule()
+def convolution_backward(grad: TensorSpec, x: TensorSpec, w: TensorSpec, bias_sizes: Any, *rest: Any) -> tuple[Any, ...]:
+    mask = rest[-1]
+    last = wants_channels_last(x, w)
+
+    def like(t: TensorSpec) -> TensorSpec:
+        return TensorSpec(t.dtype, t.device, t.sizes, channels_last(t.sizes) if last else None)
+
+    bias = TensorSpec(grad.dtype, grad.device, (grad.sizes[1],))
+    return like(x) if mask[0] else None, like(w) if mask[1] else None, bias if mask[2] else None

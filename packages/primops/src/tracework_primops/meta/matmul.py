@@ -1,0 +1,65 @@
+"""Result specs of matrix products: contiguous."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..op import Op
+from ..spec import TensorSpec
+from ..tables import rules_into
+
+META: dict[Op, Callable[..., Any]] = {}
+rule = rules_into(META)
+
+
+@rule()
+def mm(a: TensorSpec, b: TensorSpec) -> TensorSpec:
+    return TensorSpec(a.dtype, a.device, (a.sizes[0], b.sizes[1]))
+
+
+@rule()
+def int_mm(a: TensorSpec, b: TensorSpec) -> TensorSpec:
+    return TensorSpec(torch.int32, a.device, (a.sizes[0], b.sizes[1]))
+
+
+@rule()
+def addmm(bias: TensorSpec, a: TensorSpec, b: TensorSpec, beta: Any, alpha: Any) -> TensorSpec:
+    return TensorSpec(a.dtype, a.device, (a.sizes[0], b.sizes[1]))
+
+
+@rule()
+def bmm(a: TensorSpec, b: TensorSpec) -> TensorSpec:
+    return TensorSpec(a.dtype, a.device, (a.sizes[0], a.sizes[1], b.sizes[2]))
+
+
+@rule()
+def baddbmm(bias: TensorSpec, a: TensorSpec, b: TensorSpec, beta: Any, alpha: Any) -> TensorSpec:
+    return bmm(a, b)
+
+
+@rule()
+def mv(a: TensorSpec, x: TensorSpec) -> TensorSpec:
+    return TensorSpec(a.dtype, a.device, (a.sizes[0],))
+
+
+@rule("dot", "vdot")
+def dot(a: TensorSpec, b: TensorSpec) -> TensorSpec:
+    return TensorSpec(a.dtype, a.device, ())
+
+
+@rule()
+def scaled_mm(a: TensorSpec, b: TensorSpec, sa: Any, sb: Any, bias: Any, sr: Any, out_dtype: Any, fast: bool) -> TensorSpec:
+    return TensorSpec(out_dtype or a.dtype, a.device, (a.sizes[0], b.sizes[1]))
+
+
+@rule()
+def grouped_mm(a: TensorSpec, b: TensorSpec, offs: Any, bias: Any, out_dtype: Any) -> TensorSpec:
+    dtype = out_dtype or a.dtype
+    if a.ndim == 2 and b.ndim == 2:
+        return TensorSpec(dtype, a.device, (offs.sizes[0], a.sizes[0], b.sizes[1]))
+    if a.ndim == 2 or b.ndim == 2:
+        return TensorSpec(dtype, a.device, (a.sizes[-2], b.sizes[-1]))
+    return bmm(a, b)

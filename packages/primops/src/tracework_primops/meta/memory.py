@@ -1,0 +1,35 @@
+"""Result specs of copies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..op import Op
+from ..spec import TensorSpec
+from ..tables import rules_into
+from .creation import placed
+from .pointwise import elementwise
+
+META: dict[Op, Callable[..., Any]] = {}
+rule = rules_into(META)
+
+
+@rule()
+def clone(x: TensorSpec) -> TensorSpec:
+    return elementwise(None, x)
+
+
+@rule()
+def copy_into(dst: TensorSpec, src: TensorSpec) -> TensorSpec:
+    return dst
+
+
+@rule()
+def contiguous(x: TensorSpec, strides: tuple[Any, ...]) -> TensorSpec:
+    return TensorSpec(x.dtype, x.device, x.sizes, tuple(strides))
+
+
+@rule()
+def device_put(x: TensorSpec, device: Any) -> TensorSpec:
+    return elementwise(None, x).replace(device=placed(device))

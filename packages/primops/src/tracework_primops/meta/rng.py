@@ -1,0 +1,54 @@
+"""Result specs of random prims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ..op import Op
+from ..spec import TensorSpec
+from ..tables import rules_into
+from .creation import placed
+from .pointwise import elementwise
+
+META: dict[Op, Callable[..., Any]] = {}
+rule = rules_into(META)
+
+
+@rule("rand", "randn")
+def rand(sizes: Sequence[Any], dtype: torch.dtype, device: Any) -> TensorSpec:
+    return TensorSpec(dtype, placed(device), tuple(sizes))
+
+
+@rule()
+def randint(low: Any, high: Any, sizes: Sequence[Any], dtype: torch.dtype, device: Any) -> TensorSpec:
+    return TensorSpec(dtype, placed(device), tuple(sizes))
+
+
+@rule()
+def randperm(n: Any, dtype: torch.dtype, device: Any) -> TensorSpec:
+    return TensorSpec(dtype, placed(device), (n,))
+
+
+@rule(
+    "bernoulli", "bernoulli_p", "uniform", "normal", "exponential", "geometric", "cauchy", "log_normal", "poisson", "rrelu_noise"
+)
+def bernoulli(x: TensorSpec, *parameters: Any) -> TensorSpec:
+    return elementwise(None, x)
+
+
+@rule()
+def binomial(count: TensorSpec, prob: TensorSpec) -> TensorSpec:
+    return elementwise(None, count, prob)
+
+
+@rule()
+def multinomial(x: TensorSpec, num_samples: Any, replacement: bool) -> TensorSpec:
+    return TensorSpec(torch.int64, x.device, (*x.sizes[:-1], num_samples))
+
+
+@rule()
+def native_dropout(x: TensorSpec, p: float) -> tuple[TensorSpec, TensorSpec]:
+    return elementwise(None, x), elementwise(torch.bool, x)

@@ -1,0 +1,116 @@
+"""Result specs of pooling, resampling and patches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ..broadcasting import channels_last, is_channels_last, is_contiguous
+from ..op import Op
+from ..spec import TensorSpec, product
+from ..symbols import floordiv
+from ..tables import rules_into
+
+META: dict[Op, Callable[..., Any]] = {}
+rule = rules_into(META)
+
+
+def pooled(size: Any, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> Any:
+    """Number of windows along one dim."""
+    reach = size + 2 * padding - dilation * (kernel - 1) - 1
+    count = floordiv(reach + (stride - 1 if ceil_mode else 0), stride) + 1
+    if ceil_mode and count.__class__ is int and (count - 1) * stride >= size + padding:
+        return count - 1
+    return count
+
+
+def suggested(x: TensorSpec, sizes: Sequence[Any], dtype: torch.dtype | None = None) -> TensorSpec:
+    """A new tensor in x's memory format (channels last or row-major)."""
+    sizes = tuple(sizes)
+    last = len(sizes) == len(x.sizes) and is_channels_last(x.sizes, x.strides) and not is_contiguous(x.sizes, x.strides)
+    return TensorSpec(dtype or x.dtype, x.device, sizes, channels_last(sizes) if last else None)
+
+
+def _spatial(x: TensorSpec, count: int) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    return x.sizes[: len(x.sizes) - count], x.sizes[len(x.sizes) - count :]
+
+
+@rule()
+def max_pool(x: TensorSpec, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> tuple[TensorSpec, TensorSpec]:
+    lead, spatial = _spatial(x, len(kernel))
+    sizes = [pooled(s, kernel[i], stride[i], padding[i], dilation[i], ceil_mode) for i, s in enumerate(spatial)]
+    return suggested(x, (*lead, *sizes)), suggested(x, (*lead, *sizes), torch.int64)
+
+
+@rule()
+def avg_pool(x: TensorSpec, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, include: bool, divisor: Any) -> TensorSpec:
+    lead, spatial = _spatial(x, len(kernel))
+    return suggested(x, (*lead, *[pooled(s, kernel[i], stride[i], padding[i], 1, ceil_mode) for i, s in enumerate(spatial)]))
+
+
+@rule("max_pool_backward", "avg_pool_backward", "adaptive_avg_pool_backward", "adaptive_max_pool_backward")
+def max_pool_backward(grad: TensorSpec, x: TensorSpec, *rest: Any) -> TensorSpec:
+    return suggested(x, x.sizes)
+
+
+@rule("reflection_pad_backward", "replication_pad_backward")
+def reflection_pad_backward(grad: TensorSpec, x: TensorSpec, padding: Any) -> TensorSpec:
+    return suggested(x, x.sizes)
+
+
+@rule("adaptive_avg_pool")
+def adaptive_avg_pool(x: TensorSpec, sizes: Any) -> TensorSpec:
+    return suggested(x, (*_spatial(x, len(sizes))[0], *sizes))
+
+
+@rule()
+def adaptive_max_pool(x: TensorSpec, sizes: Any) -> tuple[TensorSpec, TensorSpec]:
+    full = (*_spatial(x, len(sizes))[0], *sizes)
+    return suggested(x, full), suggested(x, full, torch.int64)
+
+
+@rule()
+def max_unpool(x: TensorSpec, indices: TensorSpec, sizes: Any) -> TensorSpec:
+    return suggested(x, (*_spatial(x, len(sizes))[0], *sizes))
+
+
+@rule("upsample_nearest", "upsample_linear", "upsample_bicubic")
+def upsample_nearest(x: TensorSpec, sizes: Any, *rest: Any) -> TensorSpec:
+    return suggested(x, (*x.sizes[:2], *sizes))
+
+
+@rule("upsample_nearest_backward", "upsample_linear_backward", "upsample_bicubic_backward")
+def upsample_nearest_backward(grad: TensorSpec, sizes: Any, input_sizes: Any, *rest: Any) -> TensorSpec:
+    return suggested(grad, input_sizes)
+
+
+@rule()
+def grid_sample(x: TensorSpec, grid: TensorSpec, mode: int, padding_mode: int, align_corners: bool) -> TensorSpec:
+    return TensorSpec(x.dtype, x.device, (*x.sizes[:2], *grid.sizes[1:-1]))
+
+
+@rule()
+def grid_sample_backward(grad: TensorSpec, x: TensorSpec, grid: TensorSpec, m: int, p: int, a: bool, mask: Any) -> tuple[Any, ...]:
+    return TensorSpec(x.dtype, x.device, x.sizes) if mask[0] else None, TensorSpec(grid.dtype, grid.device, grid.sizes)
+
+
+@rule()
+def im2col(x: TensorSpec, kernel: Any, dilation: Any, padding: Any, stride: Any) -> TensorSpec:
+    lead, spatial = _spatial(x, 2)
+    counts = [pooled(s, kernel[i], stride[i], padding[i], dilation[i], False) for i, s in enumerate(spatial)]
+    return TensorSpec(x.dtype, x.device, (*lead[:-1], lead[-1] * product(kernel), product(counts)))
+
+
+@rule()
+def col2im(x: TensorSpec, sizes: Any, kernel: Any, *rest: Any) -> TensorSpec:
+    return TensorSpec(x.dtype, x.device, (*x.sizes[:-2], floordiv(x.sizes[-2], product(kernel)), *sizes))
+
+
+@rule("reflection_pad", "replication_pad")
+def reflection_pad(x: TensorSpec, padding: Sequence[int]) -> TensorSpec:
+    sizes = list(x.sizes)
+    for i in range(len(padding) // 2):
+        sizes[-1 - i] = sizes[-1 - i] + padding[2 * i] + padding[2 * i + 1]
+    return suggested(x, sizes)
