@@ -1,6 +1,9 @@
 """About 250 primitive ops, decompositions from ATen, fake tensors and symbolic sizes."""
 
+from . import eager, meta  # noqa: F401  (fill the rule tables)
 from ._version import __version__
+from .decomp import DECOMPS, decomposition
+from .decompose import DecompositionError, decompose
 from .errors import DataDependentError, FakeTensorError, GuardOnUnbackedError, MixedTensorError, PrimError, VerifyError
 from .fake import FakeMode, FakeStorage, FakeTensor
 from .graph import LEVELS, InputSpec, PrimGraph, parse_graph, verify, verify_level
@@ -25,6 +28,10 @@ from .symbols import (
 )
 
 __all__ = [
+    "DECOMPS",
+    "DecompositionError",
+    "decompose",
+    "decomposition",
     "Condition",
     "DataDependentError",
     "Expr",

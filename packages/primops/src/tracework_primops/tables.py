@@ -7,7 +7,8 @@ from types import ModuleType
 from typing import Any
 
 from .errors import MissingRule, SealedTable
-from .op import OPS, Op
+from .op import Op
+from .ops import OPS
 
 
 def rules_into(table: dict[Op, Callable[..., Any]]) -> Callable[..., Any]:

@@ -1,0 +1,41 @@
+"""DECOMPS: ATen overload -> function written in prims; select(profile) gives a profile's rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from . import creation, indexing, matmul, memory, pointwise, reduction, rng, scan, view
+from .table import DECOMPS, decomposition
+
+PROFILES = ("prims", "core_aten", "none")
+
+__all__ = ["DECOMPS", "PROFILES", "decomposition", "select"]
+
+_FAMILIES = (creation, indexing, matmul, memory, pointwise, reduction, rng, scan, view)
+
+
+def select(profile: str, changes: Mapping[Any, Callable[..., Any] | None] | None = None) -> dict[Any, Callable[..., Any]]:
+    """The rows of a profile: "prims" all, "core_aten" those of ops outside core ATen, "none" nothing.
+
+    `changes` adds or replaces rows, or removes them with None. Raises ValueError for an unknown profile.
+    """
+    if profile not in PROFILES:
+        raise ValueError(f"unknown decomposition profile {profile!r}; known: {', '.join(PROFILES)}")
+    if profile == "none":
+        rows: dict[Any, Callable[..., Any]] = {}
+    elif profile == "core_aten":
+        rows = {op: row for op, row in DECOMPS.items() if torch.Tag.core not in op.tags}
+    else:
+        rows = DECOMPS
+    if not changes:
+        return rows
+    rows = dict(rows)
+    for op, row in changes.items():
+        if row is None:
+            rows.pop(op, None)
+        else:
+            rows[op] = row
+    return rows

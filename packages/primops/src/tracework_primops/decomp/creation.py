@@ -1,0 +1,159 @@
+"""Tensors from nothing; `pin_memory` and strided layout are accepted and mean nothing here."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from ..op import PrimValue, prims
+from .table import aten, decomposition, to
+from .view import expected
+
+
+def _placed(dtype: Any, device: Any, value: Any = 0.0) -> tuple[torch.dtype, Any]:
+    spec = expected()
+    if spec is not None:
+        return spec.dtype, spec.device
+    return dtype or torch.get_default_dtype(), device or torch.device("cpu")
+
+
+def _filled(sizes: Any, value: Any, dtype: Any, device: Any) -> PrimValue:
+    dtype, device = _placed(dtype, device)
+    return prims.full(tuple(sizes), value, dtype, device)
+
+
+@decomposition(aten.full)
+def full(sizes, value, *, dtype=None, layout=None, device=None, pin_memory=None):
+    if dtype is None:
+        dtype = torch.bool if isinstance(value, bool) else torch.int64 if isinstance(value, int) else torch.get_default_dtype()
+    return _filled(sizes, value, dtype, device)
+
+
+@decomposition(aten.zeros)
+def zeros(sizes, *, dtype=None, layout=None, device=None, pin_memory=None):
+    return _filled(sizes, 0, dtype, device)
+
+
+@decomposition(aten.ones)
+def ones(sizes, *, dtype=None, layout=None, device=None, pin_memory=None):
+    return _filled(sizes, 1, dtype, device)
+
+
+@decomposition(aten.empty.memory_format)
+def empty(sizes, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
+    dtype, device = _placed(dtype, device)
+    return prims.empty(tuple(sizes), dtype, device)
+
+
+@decomposition(aten.empty_strided)
+def empty_strided(sizes, strides, *, dtype=None, layout=None, device=None, pin_memory=None):
+    dtype, device = _placed(dtype, device)
+    return prims.empty_strided(tuple(sizes), tuple(strides), dtype, device)
+
+
+@decomposition(aten.new_empty_strided)
+def new_empty_strided(x, sizes, strides, *, dtype=None, layout=None, device=None, pin_memory=None):
+    return prims.empty_strided(tuple(sizes), tuple(strides), dtype or x.dtype, device or x.device)
+
+
+def _like(x: PrimValue, value: Any, dtype: Any, device: Any) -> PrimValue:
+    return prims.full(x.sizes, value, dtype or x.dtype, device or x.device)
+
+
+@decomposition(aten.full_like)
+def full_like(x, value, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
+    return _like(x, value, dtype, device)
+
+
+@decomposition(aten.zeros_like)
+def zeros_like(x, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
+    return _like(x, 0, dtype, device)
+
+
+@decomposition(aten.ones_like)
+def ones_like(x, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
+    return _like(x, 1, dtype, device)
+
+
+@decomposition(aten.empty_like)
+def empty_like(x, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
+    return prims.empty(x.sizes, dtype or x.dtype, device or x.device)
+
+
+@decomposition(aten.new_full)
+def new_full(x, sizes, value, *, dtype=None, layout=None, device=None, pin_memory=None):
+    return prims.full(tuple(sizes), value, dtype or x.dtype, device or x.device)
+
+
+@decomposition(aten.new_zeros)
+def new_zeros(x, sizes, *, dtype=None, layout=None, device=None, pin_memory=None):
+    return prims.full(tuple(sizes), 0, dtype or x.dtype, device or x.device)
+
+
+@decomposition(aten.new_ones)
+def new_ones(x, sizes, *, dtype=None, layout=None, device=None, pin_memory=None):
+    return prims.full(tuple(sizes), 1, dtype or x.dtype, device or x.device)
+
+
+@decomposition(aten.new_empty)
+def new_empty(x, sizes, *, dtype=None, layout=None, device=None, pin_memory=None):
+    return prims.empty(tuple(sizes), dtype or x.dtype, device or x.device)
+
+
+@decomposition(aten.fill.Scalar, aten.fill.Tensor)
+def fill(x, value):
+    if value.__class__ is PrimValue:
+        return prims.clone(prims.expand(to(value, x.dtype), x.sizes))
+    return prims.full(x.sizes, value, x.dtype, x.device)
+
+
+@decomposition(aten.scalar_tensor)
+def scalar_tensor(value, *, dtype=None, layout=None, device=None, pin_memory=None):
+    dtype, device = _placed(dtype, device)
+    return prims.scalar_tensor(value, dtype, device)
+
+
+def _count(start: Any, end: Any, step: Any) -> Any:
+    wanted = expected()
+    if wanted is not None:
+        return wanted.sizes[0]
+    return max(0, math.ceil((end - start) / step))
+
+
+@decomposition(aten.arange.start_step)
+def arange(start, end, step=1, *, dtype=None, layout=None, device=None, pin_memory=None):
+    if dtype is None:
+        floats = any(isinstance(v, float) for v in (start, end, step))
+        dtype = torch.get_default_dtype() if floats else torch.int64
+    dtype, device = _placed(dtype, device)
+    return prims.iota(_count(start, end, step), start, step, dtype, device)
+
+
+@decomposition(aten.arange.start)
+def arange_start(start, end, **kwargs):
+    return arange(start, end, 1, **kwargs)
+
+
+@decomposition(aten.arange)
+def arange_end(end, **kwargs):
+    return arange(0, end, 1, **kwargs)
+
+
+@decomposition(aten.linspace)
+def linspace(start, end, steps, *, dtype=None, layout=None, device=None, pin_memory=None):
+    dtype, device = _placed(dtype, device)
+    return prims.linspace(start, end, steps, dtype, device)
+
+
+@decomposition(aten.eye)
+def eye(n, *, dtype=None, layout=None, device=None, pin_memory=None):
+    dtype, device = _placed(dtype, device)
+    return prims.eye(n, n, dtype, device)
+
+
+@decomposition(aten.eye.m)
+def eye_m(n, m, *, dtype=None, layout=None, device=None, pin_memory=None):
+    dtype, device = _placed(dtype, device)
+    return prims.eye(n, m, dtype, device)

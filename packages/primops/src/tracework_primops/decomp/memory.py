@@ -1,0 +1,37 @@
+"""Copies, casts and layouts."""
+
+from __future__ import annotations
+
+from ..op import prims
+from .table import aten, decomposition, to
+
+
+@decomposition(aten.clone)
+def clone(x, *, memory_format=None):
+    return prims.clone(x)
+
+
+@decomposition(aten.contiguous)
+def contiguous(x, *, memory_format=None):
+    return prims.clone(x)
+
+
+@decomposition(aten._to_copy)
+def _to_copy(x, *, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False, memory_format=None):
+    moved = device is not None and device != x.device
+    y = prims.device_put(x, device) if moved else x
+    if dtype is not None and dtype is not y.dtype:
+        return prims.convert(y, dtype)
+    return y if moved else prims.clone(x)
+
+
+@decomposition(aten.copy)
+def copy(x, src, non_blocking=False):
+    y = to(src if src.device == x.device else prims.device_put(src, x.device), x.dtype)
+    return prims.clone(prims.expand(y, x.sizes) if tuple(y.sizes) != tuple(x.sizes) else y)
+
+
+@decomposition(aten.copy_)
+def copy_(x, src, non_blocking=False):
+    """Only left in a functional graph as the final write to a mutated input."""
+    return prims.copy_into(x, to(src, x.dtype))

@@ -1,0 +1,425 @@
+"""Elementwise ATen ops: promotion made explicit, composites written out."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from ..op import PrimValue, prims
+from ..promotion import is_float, result_dtype
+from .table import DECOMPS, aten, decomposition, overloads_of, promoted, promoted_float, to, wide
+
+# ATen name -> prim, where integers become floats
+FLOAT_UNARY = {
+    n: n
+    for n in (
+        "sqrt rsqrt reciprocal exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
+        "erf erfc erfinv lgamma digamma sigmoid i0"
+    ).split()
+}
+FLOAT_UNARY |= {
+    "special_i0e": "i0e", "special_i1": "i1", "special_i1e": "i1e", "special_bessel_j0": "bessel_j0",
+    "special_bessel_j1": "bessel_j1", "special_bessel_y0": "bessel_y0", "special_bessel_y1": "bessel_y1",
+    "special_modified_bessel_k0": "modified_bessel_k0", "special_modified_bessel_k1": "modified_bessel_k1",
+    "special_scaled_modified_bessel_k0": "scaled_modified_bessel_k0", "special_scaled_modified_bessel_k1": "scaled_modified_bessel_k1",
+    "special_spherical_bessel_j0": "spherical_bessel_j0", "special_airy_ai": "airy_ai", "special_ndtri": "ndtri",
+    "special_log_ndtr": "log_ndtr", "special_erfcx": "erfcx",
+}  # fmt: skip
+# ATen name -> prim, dtype kept
+SAME_UNARY = {n: n for n in "neg sign sgn bitwise_not".split()}
+# integers pass through unchanged
+ROUNDING = ("floor", "ceil", "trunc", "round")
+BOOL_UNARY = {n: n for n in "logical_not isnan isinf signbit".split()}
+BINARY = {n: n for n in "maximum minimum fmax fmin remainder fmod bitwise_and bitwise_or bitwise_xor gcd lcm heaviside".split()}
+BINARY |= {"bitwise_left_shift": "shift_left", "bitwise_right_shift": "shift_right", "nextafter": "nextafter"}
+FLOAT_BINARY = {n: n for n in "atan2 hypot copysign logaddexp logaddexp2 igamma igammac xlogy".split()}
+FLOAT_BINARY |= {"special_zeta": "zeta"}
+FLOAT_BINARY |= {
+    f"special_{n}": n
+    for n in (
+        "chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w shifted_chebyshev_polynomial_t "
+        "shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v shifted_chebyshev_polynomial_w hermite_polynomial_h "
+        "hermite_polynomial_he laguerre_polynomial_l legendre_polynomial_p"
+    ).split()
+}
+COMPARE = {n: n for n in "eq ne lt le gt ge logical_and logical_or logical_xor".split()}
+TENSOR_FORMS = ("default", "Tensor", "Scalar", "Tensor_Tensor", "Tensor_Scalar", "Scalar_Tensor", "Scalar_Self", "Scalar_Other")
+TENSOR_FORMS += ("self_scalar", "other_scalar", "x_scalar", "n_scalar")
+
+
+def _file(table: dict[str, str], make: Any, forms: tuple[str, ...] = TENSOR_FORMS) -> None:
+    for name, prim in table.items():
+        for overload in overloads_of(name, *forms):
+            DECOMPS[overload] = make(getattr(prims, prim))
+
+
+def _float_unary(prim: Any) -> Any:
+    def rule(x: PrimValue) -> PrimValue:
+        return prim(promoted_float(x)[0][0])
+
+    return rule
+
+
+def _same_unary(prim: Any) -> Any:
+    return lambda x: prim(x)
+
+
+def _rounding(prim: Any) -> Any:
+    def rule(x: PrimValue) -> PrimValue:
+        return prim(x) if is_float(x.dtype) else prims.clone(x)
+
+    return rule
+
+
+def _both(a: Any, b: Any, dtype: torch.dtype) -> tuple[Any, Any]:
+    """Operands of which at least one is a tensor, in dtype."""
+    return to(a, dtype), to(b, dtype)
+
+
+def _binary(prim: Any) -> Any:
+    def rule(a: Any, b: Any) -> PrimValue:
+        return prim(*_both(a, b, result_dtype(a, b)))
+
+    return rule
+
+
+def _float_binary(prim: Any) -> Any:
+    def rule(a: Any, b: Any) -> PrimValue:
+        return prim(*promoted_float(a, b)[0])
+
+    return rule
+
+
+_file(FLOAT_UNARY, _float_unary)
+_file(SAME_UNARY, _same_unary)
+_file({n: n for n in ROUNDING}, _rounding)
+_file(BOOL_UNARY, _same_unary)
+_file(BINARY, _binary)
+_file(FLOAT_BINARY, _float_binary)
+_file(COMPARE, _binary)
+
+
+@decomposition(aten.abs)
+def abs(x):
+    return prims.abs(x)
+
+
+@decomposition(aten.frac)
+def frac(x):
+    return prims.frac(x)
+
+
+@decomposition(aten.square)
+def square(x):
+    return prims.square(x)
+
+
+@decomposition(aten.isfinite)
+def isfinite(x):
+    return prims.isfinite(x)
+
+
+@decomposition(aten.round.decimals)
+def round_decimals(x, *, decimals=0):
+    return prims.round(x, decimals) if decimals == 0 else NotImplemented
+
+
+@decomposition(aten.isposinf)
+def isposinf(x):
+    return prims.eq(x, math.inf) if is_float(x.dtype) else prims.full(x.sizes, False, torch.bool, x.device)
+
+
+@decomposition(aten.isneginf)
+def isneginf(x):
+    return prims.eq(x, -math.inf) if is_float(x.dtype) else prims.full(x.sizes, False, torch.bool, x.device)
+
+
+def _scaled(b: Any, alpha: Any, dtype: torch.dtype) -> Any:
+    if alpha == 1 and not isinstance(alpha, bool):
+        return b
+    if b.__class__ is PrimValue:
+        return prims.mul(b, alpha)
+    return b * alpha
+
+
+@decomposition(*overloads_of("add", "Tensor", "Scalar"))
+def add(a, b, *args, alpha=1):
+    alpha = args[0] if args else alpha
+    dtype = result_dtype(a, b)
+    a, b = _both(a, b, dtype)
+    return prims.add(a, _scaled(b, alpha, dtype))
+
+
+@decomposition(*overloads_of("sub", "Tensor", "Scalar"))
+def sub(a, b, *args, alpha=1):
+    alpha = args[0] if args else alpha
+    dtype = result_dtype(a, b)
+    a, b = _both(a, b, dtype)
+    return prims.sub(a, _scaled(b, alpha, dtype))
+
+
+@decomposition(*overloads_of("rsub", "Tensor", "Scalar"))
+def rsub(a, b, alpha=1):
+    dtype = result_dtype(a, b)
+    a, b = _both(a, b, dtype)
+    return prims.sub(b, _scaled(a, alpha, dtype))
+
+
+@decomposition(*overloads_of("mul", "Tensor", "Scalar"))
+def mul(a, b):
+    return prims.mul(*_both(a, b, result_dtype(a, b)))
+
+
+@decomposition(*overloads_of("div", "Tensor", "Scalar"))
+def div(a, b):
+    return prims.div(*promoted_float(a, b)[0])
+
+
+@decomposition(*overloads_of("div", "Tensor_mode", "Scalar_mode"))
+def div_mode(a, b, *, rounding_mode=None):
+    if rounding_mode is None:
+        return div(a, b)
+    prim = {"floor": prims.floor_divide, "trunc": prims.trunc_divide}[rounding_mode]
+    return prim(*_both(a, b, result_dtype(a, b)))
+
+
+@decomposition(*overloads_of("floor_divide", "default", "Scalar"))
+def floor_divide(a, b):
+    return prims.floor_divide(*_both(a, b, result_dtype(a, b)))
+
+
+@decomposition(*overloads_of("pow", "Tensor_Tensor", "Tensor_Scalar", "Scalar"))
+def pow(a, b):
+    dtype = result_dtype(a, b)
+    if b.__class__ is not PrimValue and a.__class__ is PrimValue:
+        easy = _pow_by_number(to(a, dtype), b)
+        if easy is not None:
+            return easy
+    return prims.pow(*_both(a, b, dtype))
+
+
+def _pow_by_number(a: PrimValue, exponent: Any) -> PrimValue | None:
+    """Small exponents as eager's kernel does them."""
+    if exponent == 2:
+        return prims.mul(a, a)
+    if exponent == 3:
+        return prims.mul(prims.mul(a, a), a)
+    if exponent == 1:
+        return prims.clone(a)
+    if exponent == 0:
+        return prims.full(a.sizes, 1, a.dtype, a.device)
+    if is_float(a.dtype):
+        if exponent == 0.5:
+            return prims.sqrt(a)
+        if exponent == -0.5 and not a.dtype.is_complex:
+            return prims.rsqrt(a)
+        if exponent == -1:
+            return prims.reciprocal(a)
+        if exponent == -2:
+            return prims.reciprocal(prims.mul(a, a))
+    return None
+
+
+@decomposition(*overloads_of("float_power", "Tensor_Tensor", "Tensor_Scalar", "Scalar"))
+def float_power(a, b):
+    complex_result = result_dtype(a, b).is_complex
+    dtype = torch.complex128 if complex_result else torch.float64
+    return pow(to(a, dtype), to(b, dtype))
+
+
+@decomposition(*overloads_of("ldexp", "Tensor"))
+def ldexp(a, b):
+    base, _ = promoted_float(a)
+    return mul(base[0], prims.exp2(to(b, base[0].dtype)))
+
+
+@decomposition(aten.where.self)
+def where(cond, a, b):
+    (a, b), _ = promoted(a, b)
+    return prims.where(cond if cond.dtype is torch.bool else prims.ne(cond, 0), a, b)
+
+
+@decomposition(*overloads_of("where", "ScalarSelf", "ScalarOther"))
+def where_number(cond, a, b):
+    return where(cond, a, b)
+
+
+@decomposition(aten.where.Scalar)
+def where_numbers(cond, a, b):
+    dtype = result_dtype(a, b)
+    return prims.where(cond, prims.full((), a, dtype, cond.device), b)
+
+
+@decomposition(*overloads_of("masked_fill", "Scalar", "Tensor"))
+def masked_fill(x, mask, value):
+    value = to(value, x.dtype)
+    if value.__class__ is not PrimValue and not x.dtype.is_complex:
+        value = _cast_number(value, x.dtype)
+    return prims.where(mask, value, x)
+
+
+def _cast_number(value: Any, dtype: torch.dtype) -> Any:
+    if dtype is torch.bool:
+        return bool(value)
+    return float(value) if dtype.is_floating_point else int(value) if isinstance(value, (bool, float)) else value
+
+
+@decomposition(*overloads_of("clamp", "default", "Tensor"))
+def clamp(x, min=None, max=None):
+    (x, min, max), _ = promoted(x, min, max)
+    # eager's order: an upper bound below the lower one wins
+    x = x if min is None else prims.maximum(x, min)
+    return x if max is None else prims.minimum(x, max)
+
+
+@decomposition(*overloads_of("clamp_min", "default", "Tensor"))
+def clamp_min(x, min):
+    return prims.maximum(*promoted(x, min)[0])
+
+
+@decomposition(*overloads_of("clamp_max", "default", "Tensor"))
+def clamp_max(x, max):
+    return prims.minimum(*promoted(x, max)[0])
+
+
+@decomposition(aten.addcmul)
+def addcmul(x, a, b, *, value=1):
+    (x, a, b), dtype = promoted(x, a, b)
+    product = prims.mul(a, b) if value == 1 else prims.mul(prims.mul(a, value), b)
+    return prims.add(x, product)
+
+
+@decomposition(aten.addcdiv)
+def addcdiv(x, a, b, *, value=1):
+    (x, a, b), dtype = promoted(x, a, b)
+    return prims.add(x, prims.div(a if value == 1 else prims.mul(a, value), b))
+
+
+@decomposition(*overloads_of("lerp", "Scalar", "Tensor"))
+def lerp(start, end, weight):
+    """Eager's formula: from the nearer end."""
+    wide_start, wide_end, out = wide(start), wide(end), start.dtype
+    difference = prims.sub(wide_end, wide_start)
+    if weight.__class__ is not PrimValue:
+        near = prims.add(wide_start, prims.mul(difference, weight))
+        far = prims.sub(wide_end, prims.mul(difference, 1 - weight))
+        small = (weight if not isinstance(weight, complex) else math.hypot(weight.real, weight.imag)) 
+        return to(near if (-0.5 < small < 0.5) else far, out)
+    weight = to(weight, difference.dtype)
+    near = prims.add(wide_start, prims.mul(difference, weight))
+    far = prims.sub(wide_end, prims.mul(difference, prims.sub(1, weight)))
+    return to(prims.where(prims.lt(prims.abs(weight), 0.5), near, far), out)
+
+
+@decomposition(*overloads_of("real", "default"))
+def real(x):
+    return prims.real(x) if x.dtype.is_complex else x
+
+
+@decomposition(*overloads_of("imag", "default"))
+def imag(x):
+    return prims.imag(x)
+
+
+
+
+def _conj(x):
+    return prims.conj(x) if x.dtype.is_complex else x
+
+
+for _name in ("_conj", "_conj_physical", "conj_physical"):
+    DECOMPS[getattr(aten, _name).default] = _conj
+
+
+@decomposition(aten.angle)
+def angle(x):
+    return prims.angle(promoted_float(x)[0][0])
+
+
+@decomposition(aten.complex)
+def complex(a, b):
+    return prims.complex(a, b)
+
+
+@decomposition(*overloads_of("polygamma", "default"))
+def polygamma(n, x):
+    return prims.polygamma(n, promoted_float(x)[0][0])
+
+
+@decomposition(*overloads_of("special_xlog1py", "default", "self_scalar", "other_scalar"))
+def xlog1py(a, b):
+    (a, b), dtype = promoted_float(a, b)
+    b_value = b if b.__class__ is PrimValue else prims.full((), b, dtype, a.device)
+    product = prims.mul(a, prims.log1p(b_value))
+    a_value = a if a.__class__ is PrimValue else prims.full((), a, dtype, b_value.device)
+    kept = prims.where(prims.eq(a_value, 0), 0.0, product)
+    return prims.where(prims.isnan(b_value), math.nan, kept)
+
+
+@decomposition(*overloads_of("special_entr", "default"))
+def entr(x):
+    (x,), dtype = promoted_float(x)
+    inside = prims.where(prims.gt(x, 0), prims.mul(prims.neg(x), prims.log(x)), x)
+    negative = prims.where(prims.lt(x, 0), -math.inf, inside)
+    return prims.where(prims.eq(x, 0), 0.0, negative)
+
+
+@decomposition(aten.sinc)
+def sinc(x):
+    (x,), dtype = promoted_float(x)
+    product = prims.mul(x, math.pi)
+    return prims.where(prims.eq(x, 0), 1.0, prims.div(prims.sin(product), product))
+
+
+@decomposition(aten.deg2rad)
+def deg2rad(x):
+    return mul(x, math.pi / 180)
+
+
+@decomposition(aten.rad2deg)
+def rad2deg(x):
+    return mul(x, 180 / math.pi)
+
+
+@decomposition(aten.nan_to_num)
+def nan_to_num(x, nan=None, posinf=None, neginf=None):
+    if not is_float(x.dtype):
+        return prims.clone(x)
+    if x.dtype.is_complex:
+        return NotImplemented
+    info = torch.finfo(x.dtype)
+    y = prims.where(prims.isnan(x), 0.0 if nan is None else nan, x)
+    y = prims.where(prims.eq(y, math.inf), info.max if posinf is None else posinf, y)
+    return prims.where(prims.eq(y, -math.inf), info.min if neginf is None else neginf, y)
+
+
+@decomposition(aten.logit)
+def logit(x, eps=None):
+    (x,), _ = promoted_float(x)
+    if eps is not None:
+        x = prims.minimum(prims.maximum(x, eps), 1 - eps)
+    return prims.log(prims.div(x, prims.sub(1, x)))
+
+
+@decomposition(aten.tanh_backward)
+def tanh_backward(grad, out):
+    return to(prims.mul(wide(grad), prims.sub(1, prims.mul(wide(out), wide(out)))), grad.dtype)
+
+
+@decomposition(aten.sigmoid_backward)
+def sigmoid_backward(grad, out):
+    y = wide(out)
+    return to(prims.mul(prims.mul(wide(grad), prims.sub(1, y)), y), grad.dtype)
+
+
+@decomposition(aten.logit_backward)
+def logit_backward(grad, x, eps=None):
+    g, y = wide(grad), wide(x)
+    value = prims.div(g, prims.mul(y, prims.sub(1, y)))
+    low, high, outside = (0.0, 1.0, math.nan) if eps is None else (eps, 1 - eps, 0.0)
+    inside = prims.logical_and(prims.ge(y, low), prims.le(y, high))
+    return to(prims.where(inside, value, outside), grad.dtype)
+
+

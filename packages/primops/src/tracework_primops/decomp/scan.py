@@ -1,0 +1,55 @@
+"""Prefix scans, sorting."""
+
+from __future__ import annotations
+
+import torch
+
+from ..op import prims
+from ..promotion import is_float
+from .table import aten, decomposition, dim_of, to
+
+
+def _summed_dtype(x, dtype):
+    return dtype or (x.dtype if is_float(x.dtype) else torch.int64)
+
+
+@decomposition(aten.cumsum)
+def cumsum(x, dim, *, dtype=None):
+    y = to(x, _summed_dtype(x, dtype))
+    return prims.cumsum(y, dim_of(x, dim)) if x.ndim else prims.clone(y)
+
+
+@decomposition(aten.cumprod)
+def cumprod(x, dim, *, dtype=None):
+    y = to(x, _summed_dtype(x, dtype))
+    return prims.cumprod(y, dim_of(x, dim)) if x.ndim else prims.clone(y)
+
+
+@decomposition(aten.cummax)
+def cummax(x, dim):
+    return prims.cummax(x, dim_of(x, dim)) if x.ndim else NotImplemented
+
+
+@decomposition(aten.cummin)
+def cummin(x, dim):
+    return prims.cummin(x, dim_of(x, dim)) if x.ndim else NotImplemented
+
+
+@decomposition(aten.logcumsumexp)
+def logcumsumexp(x, dim):
+    return prims.logcumsumexp(x, dim_of(x, dim)) if x.ndim and not x.dtype.is_complex else NotImplemented
+
+
+@decomposition(aten.sort)
+def sort(x, dim=-1, descending=False):
+    return prims.sort(x, dim_of(x, dim), descending, False)
+
+
+@decomposition(aten.sort.stable)
+def sort_stable(x, *, stable=False, dim=-1, descending=False):
+    return prims.sort(x, dim_of(x, dim), descending, bool(stable))
+
+
+@decomposition(aten.topk)
+def topk(x, k, dim=-1, largest=True, sorted=True):
+    return prims.topk(x, k, dim_of(x, dim), largest, sorted)

@@ -1,0 +1,83 @@
+"""DECOMPS and the decorator that fills it; what decomposition functions share: conversion, promotion, dims.
+
+A decomposition gets an ATen call's arguments with tensors as PrimValues and sizes as `int | Expr`, and gives PrimValues
+(a tuple for several results, None where ATen gives an undefined tensor). `NotImplemented` leaves the op to the eager kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ..errors import SealedTable
+from ..op import PrimValue, prims
+from ..promotion import compute_dtype, float_dtype, result_dtype
+
+aten = torch.ops.aten
+DECOMPS: dict[Any, Callable[..., Any]] = {}
+
+
+def decomposition(*overloads: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """File a function under ATen overloads; a packet stands for its `default`."""
+
+    def file(function: Callable[..., Any]) -> Callable[..., Any]:
+        for overload in overloads:
+            key = overload.default if isinstance(overload, torch._ops.OpOverloadPacket) else overload
+            if key in DECOMPS:
+                raise SealedTable(f"DECOMPS: a second row for {key} in {function.__module__}")
+            DECOMPS[key] = function
+        return function
+
+    return file
+
+
+def overloads_of(name: str, *wanted: str) -> list[Any]:
+    """The overloads of aten.<name> with these overload names that this torch has."""
+    packet = getattr(aten, name, None)
+    return [] if packet is None else [getattr(packet, w) for w in wanted if w in packet.overloads()]
+
+
+def to(x: Any, dtype: torch.dtype) -> Any:
+    """x in dtype; numbers and values that have it already are left alone."""
+    return prims.convert(x, dtype) if x.__class__ is PrimValue and x.dtype is not dtype else x
+
+
+def promoted(*operands: Any) -> tuple[list[Any], torch.dtype]:
+    """Operands in their common dtype, and the dtype."""
+    dtype = result_dtype(*operands)
+    return [to(x, dtype) for x in operands], dtype
+
+
+def promoted_float(*operands: Any) -> tuple[list[Any], torch.dtype]:
+    """As `promoted`, integers and bools becoming the default float dtype."""
+    dtype = float_dtype(*operands)
+    return [to(x, dtype) for x in operands], dtype
+
+
+def wide(x: PrimValue) -> PrimValue:
+    """x in the dtype eager computes in: float32 for half precisions."""
+    return to(x, compute_dtype(x.dtype))
+
+
+def dim_of(x: PrimValue, dim: int) -> int:
+    """dim as a non-negative number; 0 for 0-dim tensors. Raises IndexError as eager does."""
+    n = max(x.ndim, 1)
+    if not -n <= dim < n:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim})")
+    return dim + n if dim < 0 else dim
+
+
+def dims_of(x: PrimValue, dims: Sequence[int] | int | None) -> tuple[int, ...]:
+    """Dims as sorted non-negative numbers; None and () mean all."""
+    if dims is None or (not isinstance(dims, int) and not len(dims)):
+        return tuple(range(x.ndim))
+    if isinstance(dims, int):
+        dims = (dims,)
+    return tuple(sorted({dim_of(x, d) for d in dims})) if x.ndim else ()
+
+
+def tensor_like(x: PrimValue, value: Any, dtype: torch.dtype) -> PrimValue:
+    """A 0-dim tensor on x's device."""
+    return prims.full((), value, dtype, x.device)

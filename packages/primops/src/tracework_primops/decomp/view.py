@@ -1,0 +1,284 @@
+"""Views: ATen's argument conventions (negative dims, -1 sizes, None bounds) made explicit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..op import PrimValue, active_builder, prims
+from ..spec import TensorSpec
+from ..symbols import floordiv
+from .table import aten, decomposition, dim_of
+
+
+def expected() -> Any:
+    """The spec that the fake of the op being decomposed has; None where only shapes are asked for."""
+    return getattr(active_builder(), "expected", None)
+
+
+def full_sizes(x: PrimValue, sizes: Sequence[Any]) -> tuple[Any, ...]:
+    """`sizes` with -1 replaced by what is left of x's elements."""
+    sizes = tuple(sizes)
+    if not any(s.__class__ is int and s == -1 for s in sizes):
+        return sizes
+    known: Any = 1
+    for s in sizes:
+        if not (s.__class__ is int and s == -1):
+            known = known * s
+    rest = expected()
+    at = next(i for i, s in enumerate(sizes) if s.__class__ is int and s == -1)
+    missing = rest.sizes[at] if rest.__class__ is TensorSpec else floordiv(x.numel(), known)
+    return (*sizes[:at], missing, *sizes[at + 1 :])
+
+
+@decomposition(aten.view, aten._unsafe_view, aten.reshape, aten.view_copy, aten._reshape_copy)
+def view(x, sizes):
+    return prims.reshape(x, full_sizes(x, sizes))
+
+
+@decomposition(aten._reshape_alias)
+def _reshape_alias(x, sizes, strides):
+    return prims.reshape(x, tuple(sizes))
+
+
+@decomposition(aten.alias, aten.detach, aten.lift_fresh, aten.alias_copy, aten.detach_copy, aten.lift)
+def alias(x):
+    return x
+
+
+@decomposition(aten.lift_fresh_copy)
+def lift_fresh_copy(x):
+    return prims.clone(x)
+
+
+@decomposition(aten.permute, aten.permute_copy)
+def permute(x, dims):
+    return prims.permute(x, tuple(dim_of(x, d) for d in dims))
+
+
+@decomposition(aten.transpose.int, aten.transpose_copy.int)
+def transpose(x, dim0, dim1):
+    if x.ndim == 0:
+        return x
+    dims = list(range(x.ndim))
+    a, b = dim_of(x, dim0), dim_of(x, dim1)
+    dims[a], dims[b] = dims[b], dims[a]
+    return prims.permute(x, tuple(dims))
+
+
+@decomposition(aten.t, aten.t_copy)
+def t(x):
+    return prims.permute(x, (1, 0)) if x.ndim == 2 else x
+
+
+@decomposition(aten.expand, aten.expand_copy)
+def expand(x, sizes, *, implicit=False):
+    lead = len(sizes) - x.ndim
+    full = tuple(x.sizes[i - lead] if s.__class__ is int and s == -1 else s for i, s in enumerate(sizes))
+    return x if full == tuple(x.sizes) else prims.expand(x, full)
+
+
+def bound(value: Any, size: Any, default: Any) -> Any:
+    """A slice bound as a position in [0, size]."""
+    if value is None:
+        return default
+    if value.__class__ is int:
+        if value < 0:
+            value = size + value
+            if value.__class__ is not int:
+                return value
+            value = max(value, 0)
+        if size.__class__ is int:
+            return min(value, size)
+        return default if value >= 2**62 else value
+    return value
+
+
+@decomposition(aten.slice.Tensor, aten.slice_copy.Tensor)
+def slice(x, dim=0, start=None, end=None, step=1):
+    dim = dim_of(x, dim)
+    size = x.sizes[dim]
+    start = bound(start, size, 0)
+    end = bound(end, size, size)
+    wanted = expected()
+    if wanted.__class__ is TensorSpec and not all(v.__class__ is int for v in (size, start, end)):
+        length = wanted.sizes[dim]
+        if step == 1:
+            end = start + length
+        if (start.__class__ is int and start == 0) and length == size and step == 1:
+            return x
+    elif start.__class__ is int and end.__class__ is int:
+        end = max(start, end)
+    if start == 0 and end == size and step == 1:
+        return x
+    return prims.slice(x, dim, start, end, step)
+
+
+@decomposition(aten.select.int, aten.select_copy.int)
+def select(x, dim, index):
+    dim = dim_of(x, dim)
+    if index.__class__ is int and index < 0:
+        index = x.sizes[dim] + index
+    return prims.select(x, dim, index)
+
+
+def is_one(size: Any) -> bool:
+    """Whether a size is the number 1."""
+    return size.__class__ is int and size == 1
+
+
+@decomposition(aten.squeeze, aten.squeeze_copy)
+def squeeze(x):
+    dims = tuple(i for i, s in enumerate(x.sizes) if is_one(s))
+    return prims.squeeze(x, dims) if dims else x
+
+
+@decomposition(aten.squeeze.dim, aten.squeeze.dims, aten.squeeze_copy.dim, aten.squeeze_copy.dims)
+def squeeze_dims(x, dims):
+    dims = (dims,) if isinstance(dims, int) else dims
+    found = tuple(sorted({d for d in (dim_of(x, d) for d in dims) if x.ndim and is_one(x.sizes[d])}))
+    return prims.squeeze(x, found) if found else x
+
+
+@decomposition(aten.unsqueeze, aten.unsqueeze_copy)
+def unsqueeze(x, dim):
+    return prims.unsqueeze(x, dim + x.ndim + 1 if dim < 0 else dim)
+
+
+@decomposition(aten.as_strided, aten.as_strided_copy)
+def as_strided(x, sizes, strides, offset=None):
+    return prims.as_strided(x, tuple(sizes), tuple(strides), x.spec.offset if offset is None else offset)
+
+
+@decomposition(aten.diagonal, aten.diagonal_copy)
+def diagonal(x, offset=0, dim1=0, dim2=1):
+    return prims.diagonal(x, offset, dim_of(x, dim1), dim_of(x, dim2))
+
+
+@decomposition(aten.unfold, aten.unfold_copy)
+def unfold(x, dim, size, step):
+    return prims.unfold(x, dim_of(x, dim), size, step) if x.ndim else NotImplemented
+
+
+@decomposition(aten.flip)
+def flip(x, dims):
+    dims = tuple(sorted({dim_of(x, d) for d in dims})) if x.ndim else ()
+    return prims.flip(x, dims) if dims else prims.clone(x)
+
+
+@decomposition(aten.view_as_real, aten.view_as_real_copy)
+def view_as_real(x):
+    return prims.view_as_real(x)
+
+
+@decomposition(aten.view_as_complex, aten.view_as_complex_copy)
+def view_as_complex(x):
+    return prims.view_as_complex(x)
+
+
+@decomposition(aten.view.dtype, aten.view_copy.dtype)
+def view_dtype(x, dtype):
+    if dtype is x.dtype:
+        return x
+    return prims.bitcast(x, dtype) if dtype.itemsize == x.dtype.itemsize else prims.view_dtype(x, dtype)
+
+
+def pieces(x: PrimValue, lengths: Sequence[Any], dim: int) -> tuple[PrimValue, ...]:
+    """Slices of these lengths one after the other along dim."""
+    out, start = [], 0
+    for length in lengths:
+        out.append(prims.slice(x, dim, start, start + length, 1))
+        start = start + length
+    return tuple(out)
+
+
+@decomposition(aten.split.Tensor, aten.split_copy.Tensor, aten.unsafe_split.Tensor)
+def split(x, size, dim=0):
+    dim = dim_of(x, dim)
+    total = x.sizes[dim]
+    if total.__class__ is int and size.__class__ is int:
+        if size == 0:
+            return (x,)
+        lengths = [size] * (total // size) + ([total % size] if total % size else [])
+        return pieces(x, lengths or [0], dim)
+    wanted = expected()
+    if wanted is None:
+        return NotImplemented
+    return pieces(x, [s.sizes[dim] for s in wanted], dim)
+
+
+@decomposition(aten.split_with_sizes, aten.split_with_sizes_copy, aten.unsafe_split_with_sizes)
+def split_with_sizes(x, sizes, dim=0):
+    return pieces(x, sizes, dim_of(x, dim))
+
+
+@decomposition(aten.unbind.int, aten.unbind_copy.int)
+def unbind(x, dim=0):
+    dim = dim_of(x, dim)
+    wanted = expected()
+    count = x.sizes[dim] if x.sizes[dim].__class__ is int else len(wanted) if wanted is not None else None
+    return NotImplemented if count is None else tuple(prims.select(x, dim, i) for i in range(count))
+
+
+
+
+@decomposition(aten.slice_backward)
+def slice_backward(grad, sizes, dim, start, end, step):
+    zeros = prims.full(tuple(sizes), 0, grad.dtype, grad.device)
+    return slice_scatter(zeros, grad, dim, start, end, step)
+
+
+@decomposition(aten.slice_scatter)
+def slice_scatter(x, src, dim=0, start=None, end=None, step=1):
+    dim = dim_of(x, dim)
+    size = x.sizes[dim]
+    start, end = bound(start, size, 0), bound(end, size, size)
+    if start == 0 and end == size and step == 1:
+        return prims.clone(src)
+    if src.sizes[dim].__class__ is not int and step == 1:
+        end = start + src.sizes[dim]
+    return prims.slice_scatter(x, src, dim, start, end, step)
+
+
+@decomposition(aten.select_backward)
+def select_backward(grad, sizes, dim, index):
+    return select_scatter(prims.full(tuple(sizes), 0, grad.dtype, grad.device), grad, dim, index)
+
+
+@decomposition(aten.select_scatter)
+def select_scatter(x, src, dim, index):
+    dim = dim_of(x, dim)
+    if index.__class__ is int and index < 0:
+        index = x.sizes[dim] + index
+    return prims.select_scatter(x, src, dim, index)
+
+
+@decomposition(aten.diagonal_backward)
+def diagonal_backward(grad, sizes, offset, dim1, dim2):
+    zeros = prims.full(tuple(sizes), 0, grad.dtype, grad.device)
+    return diagonal_scatter(zeros, grad, offset, dim1, dim2)
+
+
+@decomposition(aten.diagonal_scatter)
+def diagonal_scatter(x, src, offset=0, dim1=0, dim2=1):
+    return prims.diagonal_scatter(x, src, offset, dim_of(x, dim1), dim_of(x, dim2))
+
+
+@decomposition(aten.as_strided_scatter)
+def as_strided_scatter(x, src, sizes, strides, offset=None):
+    offset = x.spec.offset if offset is None else offset
+    return prims.as_strided_scatter(x, src, tuple(sizes), tuple(strides), offset)
+
+
+@decomposition(aten.repeat)
+def repeat(x, repeats):
+    lead = len(repeats) - x.ndim
+    sizes = (1,) * lead + tuple(x.sizes)
+    if all(is_one(r) for r in repeats):
+        return prims.clone(prims.reshape(x, sizes) if lead else x)
+    result = tuple(r * s for r, s in zip(repeats, sizes, strict=True))
+    mixed = tuple(v for s in sizes for v in (1, s))
+    full = tuple(v for r, s in zip(repeats, sizes, strict=True) for v in (r, s))
+    return prims.clone(prims.reshape(prims.expand(prims.reshape(x, mixed), full), result))
+
+

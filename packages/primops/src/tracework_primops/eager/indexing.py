@@ -1,0 +1,161 @@
+"""Reference execution of gather, scatter, pad, concatenate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..op import Op
+from ..tables import rules_into
+
+EAGER: dict[Op, Callable[..., Any]] = {}
+rule = rules_into(EAGER)
+
+
+
+@rule()
+def cat(xs: Any, dim: int) -> torch.Tensor:
+    return torch.cat(list(xs), dim)
+
+
+@rule()
+def pad(x: torch.Tensor, low_high_pairs: Any, value: Any) -> torch.Tensor:
+    flat = [v for pair in reversed(low_high_pairs) for v in pair]
+    return torch.constant_pad_nd(x, flat, value)
+
+
+@rule()
+def gather(x: torch.Tensor, dim: int, index: torch.Tensor) -> torch.Tensor:
+    return torch.gather(x, dim, index)
+
+
+@rule()
+def index_select(x: torch.Tensor, dim: int, index: torch.Tensor) -> torch.Tensor:
+    return torch.index_select(x, dim, index)
+
+
+@rule()
+def index(x: torch.Tensor, indices: Any) -> torch.Tensor:
+    return torch.ops.aten.index.Tensor(x, list(indices))
+
+
+@rule()
+def index_put(x: torch.Tensor, indices: Any, values: torch.Tensor, accumulate: bool) -> torch.Tensor:
+    return torch.ops.aten.index_put(x, list(indices), values, accumulate)
+
+
+@rule()
+def scatter(x: torch.Tensor, dim: int, index: torch.Tensor, src: Any) -> torch.Tensor:
+    return torch.scatter(x, dim, index, src)
+
+
+@rule()
+def scatter_add(x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor) -> torch.Tensor:
+    return torch.scatter_add(x, dim, index, src)
+
+
+@rule()
+def scatter_reduce(x: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool) -> torch.Tensor:
+    return torch.scatter_reduce(x, dim, index, src, reduce, include_self=include_self)
+
+
+@rule()
+def index_add(x: Any, dim: int, index: Any, src: Any, alpha: Any) -> torch.Tensor:
+    return torch.index_add(x, dim, index, src, alpha=alpha)
+
+
+@rule()
+def index_copy(x: Any, dim: int, index: Any, src: Any) -> torch.Tensor:
+    return torch.index_copy(x, dim, index, src)
+
+
+@rule()
+def index_reduce(x: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool) -> torch.Tensor:
+    return torch.index_reduce(x, dim, index, src, reduce, include_self=include_self)
+
+
+@rule()
+def slice_scatter(x: Any, src: Any, dim: int, start: int, end: int, step: int) -> torch.Tensor:
+    return torch.slice_scatter(x, src, dim, start, end, step)
+
+
+@rule()
+def select_scatter(x: Any, src: Any, dim: int, index: int) -> torch.Tensor:
+    return torch.select_scatter(x, src, dim, index)
+
+
+@rule()
+def diagonal_scatter(x: Any, src: Any, offset: int, dim1: int, dim2: int) -> torch.Tensor:
+    return torch.diagonal_scatter(x, src, offset, dim1, dim2)
+
+
+@rule()
+def as_strided_scatter(x: Any, src: Any, sizes: Any, strides: Any, offset: int) -> torch.Tensor:
+    return torch.as_strided_scatter(x, src, sizes, strides, offset)
+
+
+@rule()
+def masked_scatter(x: Any, mask: Any, src: Any) -> torch.Tensor:
+    return torch.masked_scatter(x, mask, src)
+
+
+@rule()
+def take(x: Any, index: Any) -> torch.Tensor:
+    return torch.take(x, index)
+
+
+@rule()
+def put(x: Any, index: Any, src: Any, accumulate: bool) -> torch.Tensor:
+    return torch.put(x, index, src, accumulate)
+
+
+@rule()
+def roll(x: Any, shifts: Any, dims: Any) -> torch.Tensor:
+    return torch.roll(x, shifts, dims)
+
+
+@rule()
+def tril(x: Any, diagonal: int) -> torch.Tensor:
+    return torch.tril(x, diagonal)
+
+
+@rule()
+def triu(x: Any, diagonal: int) -> torch.Tensor:
+    return torch.triu(x, diagonal)
+
+
+@rule()
+def searchsorted(sorted: Any, values: Any, right: bool, out_int32: bool, sorter: Any) -> torch.Tensor:
+    return torch.searchsorted(sorted, values, right=right, out_int32=out_int32, sorter=sorter)
+
+
+@rule()
+def bucketize(x: Any, boundaries: Any, right: bool, out_int32: bool) -> torch.Tensor:
+    return torch.bucketize(x, boundaries, right=right, out_int32=out_int32)
+
+
+@rule()
+def nonzero(x: Any) -> torch.Tensor:
+    return torch.nonzero(x)
+
+
+@rule()
+def masked_select(x: Any, mask: Any) -> torch.Tensor:
+    return torch.masked_select(x, mask)
+
+
+@rule()
+def repeat_interleave(repeats: Any, output_size: Any) -> torch.Tensor:
+    return torch.repeat_interleave(repeats, output_size=output_size)
+
+
+@rule()
+def unique(x: Any, sorted: bool, return_inverse: bool, return_counts: bool) -> Any:
+    return torch.ops.aten._unique2(x, sorted, return_inverse, return_counts)
+
+
+@rule()
+def bincount(x: Any, weights: Any, minlength: int) -> torch.Tensor:
+    return torch.bincount(x, weights, minlength)

@@ -1,0 +1,65 @@
+"""Reference execution of matrix products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..op import Op
+from ..tables import rules_into
+
+EAGER: dict[Op, Callable[..., Any]] = {}
+rule = rules_into(EAGER)
+
+
+
+@rule()
+def mm(a: Any, b: Any) -> torch.Tensor:
+    return torch.mm(a, b)
+
+
+@rule()
+def addmm(bias: Any, a: Any, b: Any, beta: Any, alpha: Any) -> torch.Tensor:
+    return torch.addmm(bias, a, b, beta=beta, alpha=alpha)
+
+
+@rule()
+def bmm(a: Any, b: Any) -> torch.Tensor:
+    return torch.bmm(a, b)
+
+
+@rule()
+def baddbmm(bias: Any, a: Any, b: Any, beta: Any, alpha: Any) -> torch.Tensor:
+    return torch.baddbmm(bias, a, b, beta=beta, alpha=alpha)
+
+
+@rule()
+def mv(a: Any, x: Any) -> torch.Tensor:
+    return torch.mv(a, x)
+
+
+@rule()
+def dot(a: Any, b: Any) -> torch.Tensor:
+    return torch.dot(a, b)
+
+
+@rule()
+def vdot(a: Any, b: Any) -> torch.Tensor:
+    return torch.vdot(a, b)
+
+
+@rule()
+def scaled_mm(a: Any, b: Any, scale_a: Any, scale_b: Any, bias: Any, scale_result: Any, out_dtype: Any, use_fast_accum: bool) -> Any:
+    return torch._scaled_mm(a, b, scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum)
+
+
+@rule()
+def grouped_mm(a: Any, b: Any, offs: Any, bias: Any, out_dtype: Any) -> torch.Tensor:
+    return torch._grouped_mm(a, b, offs=offs, bias=bias, out_dtype=out_dtype)
+
+
+@rule()
+def int_mm(a: Any, b: Any) -> torch.Tensor:
+    return torch._int_mm(a, b)

@@ -1,0 +1,156 @@
+"""Reference execution of pooling, resampling and patches: the ATen function for the number of window dims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..op import Op
+from ..tables import rules_into
+
+EAGER: dict[Op, Callable[..., Any]] = {}
+rule = rules_into(EAGER)
+
+
+aten = torch.ops.aten
+_LINEAR = {1: "linear", 2: "bilinear", 3: "trilinear"}
+
+
+def _nd(name: str, n: int) -> Any:
+    """aten.<name with {n}>.default"""
+    return getattr(aten, name.format(n=n)).default
+
+
+@rule()
+def max_pool(x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> Any:
+    if len(kernel) == 1:
+        return tuple(torch.nn.functional.max_pool1d(x, kernel, stride, padding, dilation, ceil_mode, return_indices=True))
+    return _nd("max_pool{n}d_with_indices", len(kernel))(x, kernel, stride, padding, dilation, ceil_mode)
+
+
+@rule()
+def max_pool_backward(
+    grad: Any, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, indices: Any
+) -> torch.Tensor:
+    return _nd("max_pool{n}d_with_indices_backward", len(kernel))(
+        grad, x, kernel, stride, padding, dilation, ceil_mode, indices
+    )
+
+
+@rule()
+def avg_pool(x: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, count_include_pad: bool, divisor: Any) -> torch.Tensor:
+    if len(kernel) == 1:
+        return torch.avg_pool1d(x, kernel, stride, padding, ceil_mode, count_include_pad)
+    return _nd("avg_pool{n}d", len(kernel))(x, kernel, stride, padding, ceil_mode, count_include_pad, divisor)
+
+
+@rule()
+def avg_pool_backward(
+    grad: Any, x: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, count_include_pad: bool, divisor: Any
+) -> torch.Tensor:
+    return _nd("avg_pool{n}d_backward", len(kernel))(
+        grad, x, kernel, stride, padding, ceil_mode, count_include_pad, divisor
+    )
+
+
+@rule()
+def adaptive_avg_pool(x: Any, sizes: Any) -> torch.Tensor:
+    return getattr(torch.nn.functional, f"adaptive_avg_pool{len(sizes)}d")(x, sizes)
+
+
+@rule()
+def adaptive_avg_pool_backward(grad: Any, x: Any) -> torch.Tensor:
+    return _nd("_adaptive_avg_pool{n}d_backward", x.ndim - 2)(grad, x)
+
+
+@rule()
+def adaptive_max_pool(x: Any, sizes: Any) -> Any:
+    return tuple(_nd("adaptive_max_pool{n}d", len(sizes))(x, sizes))
+
+
+@rule()
+def adaptive_max_pool_backward(grad: Any, x: Any, indices: Any) -> torch.Tensor:
+    return _nd("adaptive_max_pool{n}d_backward", x.ndim - 2)(grad, x, indices)
+
+
+@rule()
+def max_unpool(x: Any, indices: Any, sizes: Any) -> torch.Tensor:
+    if len(sizes) == 2:
+        return aten.max_unpool2d(x, indices, sizes)
+    return aten.max_unpool3d(x, indices, sizes, [1] * 3, [0] * 3)
+
+
+@rule()
+def upsample_nearest(x: Any, sizes: Any, scales: Any, exact: bool) -> torch.Tensor:
+    name = "_upsample_nearest_exact{n}d" if exact else "upsample_nearest{n}d"
+    return _nd(name, len(sizes))(x, sizes, *scales)
+
+
+@rule()
+def upsample_nearest_backward(grad: Any, sizes: Any, input_sizes: Any, scales: Any, exact: bool) -> torch.Tensor:
+    name = "_upsample_nearest_exact{n}d_backward" if exact else "upsample_nearest{n}d_backward"
+    return _nd(name, len(sizes))(grad, sizes, input_sizes, *scales)
+
+
+@rule()
+def upsample_linear(x: Any, sizes: Any, align_corners: bool, scales: Any) -> torch.Tensor:
+    n = len(sizes)
+    return _nd(f"upsample_{_LINEAR[n]}{n}d", n)(x, sizes, align_corners, *scales)
+
+
+@rule()
+def upsample_linear_backward(grad: Any, sizes: Any, input_sizes: Any, align_corners: bool, scales: Any) -> torch.Tensor:
+    n = len(sizes)
+    return _nd(f"upsample_{_LINEAR[n]}{n}d_backward", n)(grad, sizes, input_sizes, align_corners, *scales)
+
+
+@rule()
+def upsample_bicubic(x: Any, sizes: Any, align_corners: bool, scales: Any) -> torch.Tensor:
+    return aten.upsample_bicubic2d(x, sizes, align_corners, *scales)
+
+
+@rule()
+def upsample_bicubic_backward(grad: Any, sizes: Any, input_sizes: Any, align_corners: bool, scales: Any) -> torch.Tensor:
+    return aten.upsample_bicubic2d_backward(grad, sizes, input_sizes, align_corners, *scales)
+
+
+@rule()
+def grid_sample(x: Any, grid: Any, mode: int, padding_mode: int, align_corners: bool) -> torch.Tensor:
+    return _nd("grid_sampler_{n}d", x.ndim - 2)(x, grid, mode, padding_mode, align_corners)
+
+
+@rule()
+def grid_sample_backward(grad: Any, x: Any, grid: Any, mode: int, padding_mode: int, align_corners: bool, mask: Any) -> Any:
+    return _nd("grid_sampler_{n}d_backward", x.ndim - 2)(grad, x, grid, mode, padding_mode, align_corners, mask)
+
+
+@rule()
+def im2col(x: Any, kernel: Any, dilation: Any, padding: Any, stride: Any) -> torch.Tensor:
+    return aten.im2col(x, kernel, dilation, padding, stride)
+
+
+@rule()
+def col2im(x: Any, sizes: Any, kernel: Any, dilation: Any, padding: Any, stride: Any) -> torch.Tensor:
+    return aten.col2im(x, sizes, kernel, dilation, padding, stride)
+
+
+@rule()
+def reflection_pad(x: Any, padding: Any) -> torch.Tensor:
+    return _nd("reflection_pad{n}d", len(padding) // 2)(x, padding)
+
+
+@rule()
+def replication_pad(x: Any, padding: Any) -> torch.Tensor:
+    return _nd("replication_pad{n}d", len(padding) // 2)(x, padding)
+
+
+@rule()
+def reflection_pad_backward(grad: Any, x: Any, padding: Any) -> torch.Tensor:
+    return _nd("reflection_pad{n}d_backward", len(padding) // 2)(grad, x, padding)
+
+
+@rule()
+def replication_pad_backward(grad: Any, x: Any, padding: Any) -> torch.Tensor:
+    return _nd("replication_pad{n}d_backward", len(padding) // 2)(grad, x, padding)
