@@ -199,3 +199,10 @@ def fresh_axes_names(prefix: str) -> Iterable[str]:
 def constant_product(sizes: Iterable[Size], otherwise: int = 8192) -> int:
     """The product, with symbols counted as `otherwise`."""
     return math.prod(s if isinstance(s, int) else otherwise for s in sizes)
+
+
+def variables_ranges(outer: Sequence[Size], inner: Sequence[Size]) -> dict[Any, tuple[Size, Size]]:
+    """Inclusive ranges of a kernel's loop variables x0.. and r0..."""
+    ranges: dict[Any, tuple[Size, Size]] = {symbol(f"x{n}", 0, None): (0, s - 1) for n, s in enumerate(outer)}
+    ranges.update({symbol(f"r{n}", 0, None): (0, s - 1) for n, s in enumerate(inner)})
+    return ranges

@@ -1,0 +1,119 @@
+"""The loop that adds nodes to groups: producers first, then neighbours that read the same buffers."""
+
+from typing import Any
+
+from ..ir.buffer import LoopNode
+from ..ir.index import constant_product
+from ..options import InductorOptions
+from ..target import Capabilities
+from .fusion_rules import Proposal, refusal
+from .graph import Dependencies, live_nodes
+from .group import Group, Member, axis_sizes, candidates
+from .plan import Program, Refusal
+
+
+class Fuser:
+    """State of one fusion run over a program's live nodes, in their order."""
+
+    def __init__(self, program: Program, options: InductorOptions, capabilities: Capabilities) -> None:
+        self.program = program
+        self.options = options
+        self.capabilities = capabilities
+        self.nodes = live_nodes(program)
+        self.dependencies = Dependencies(program, self.nodes)
+        self.groups: list[Group] = []
+        self.group_of: dict[int, Group] = {}
+        self.refusals: list[Refusal] = []
+        self._readers: dict[str, list[Group]] = {}
+
+    def run(self) -> list[Group]:
+        """Groups in an order that is not yet the launch order."""
+        for number, node in enumerate(self.nodes):
+            before = self._ancestors(number)
+            group = self._join(number, node, before) if isinstance(node, LoopNode) and self.options.fuse else None
+            if group is None:
+                group = self._start(node)
+            group.nodes_mask |= 1 << number
+            self._inherit(group, before)
+            self.group_of[number] = group
+            for name in node.reads:
+                known = self._readers.setdefault(name, [])
+                if group not in known:
+                    known.append(group)
+        return self.groups
+
+    def _start(self, node: Any) -> Group:
+        outer, inner = axis_sizes(node) if isinstance(node, LoopNode) else ([], [])
+        group = Group(len(self.groups), [Member(node, "full" if inner else "outer")], outer, inner)
+        self.groups.append(group)
+        return group
+
+    def _ancestors(self, number: int) -> int:
+        """Bits of the groups that must run before node `number`."""
+        mask = 0
+        for p in self.dependencies.predecessors[number]:
+            group = self.group_of[p]
+            mask |= group.ancestors | (1 << group.number)
+        return mask
+
+    def _inherit(self, group: Group, before: int) -> None:
+        bit = 1 << group.number
+        group.ancestors |= before & ~bit
+        for other in self.groups:
+            if other.ancestors & bit:
+                other.ancestors |= group.ancestors & ~(1 << other.number)
+
+    def _join(self, number: int, node: LoopNode, before: int) -> Group | None:
+        for group, _ in self._ranked(number, node):
+            if self._makes_cycle(group, before):
+                self._refuse(group, node, "cycle", "another kernel between them needs one and feeds the other")
+                continue
+            if self._try(group, node):
+                return group
+        return None
+
+    def _makes_cycle(self, group: Group, before: int) -> bool:
+        bit = 1 << group.number
+        rest = before & ~bit
+        return any(rest >> other.number & 1 and other.ancestors & bit for other in self.groups)
+
+    def _ranked(self, number: int, node: LoopNode) -> list[tuple[Group, int]]:
+        """Groups that share memory traffic with the node, most bytes first."""
+        saved: dict[int, int] = {}
+        chosen: dict[int, Group] = {}
+        for name in node.reads:
+            writer = self.dependencies.writer.get(name)
+            if writer is not None and writer in self.group_of:
+                self._credit(saved, chosen, self.group_of[writer], 2 * self._bytes(name))
+            for group in self._readers.get(name, ())[-8:]:
+                self._credit(saved, chosen, group, self._bytes(name))
+        if node.mutates is not None:
+            for group in self._readers.get(node.mutates, ())[-8:]:
+                self._credit(saved, chosen, group, self._bytes(node.mutates))
+        ranked = sorted(saved, key=lambda n: (-saved[n], n))
+        return [(chosen[n], saved[n]) for n in ranked if isinstance(chosen[n].members[0].node, LoopNode)][:8]
+
+    def _credit(self, saved: dict[int, int], chosen: dict[int, Group], group: Group, amount: int) -> None:
+        saved[group.number] = saved.get(group.number, 0) + amount
+        chosen[group.number] = group
+
+    def _bytes(self, name: str) -> int:
+        buffer = self.program.buffers.get(name)
+        return constant_product(buffer.layout.sizes) * buffer.layout.dtype.itemsize if buffer is not None else 0
+
+    def _try(self, group: Group, node: LoopNode) -> bool:
+        ways = candidates(group, node)
+        problem = ("axes", "their sizes do not fit")
+        for way in ways:
+            proposal = Proposal(group, node, way, self.program.buffers, self.options, self.capabilities)
+            found = refusal(proposal)
+            if found is None:
+                group.members = proposal.members()
+                group.outer, group.inner = way.outer, way.inner
+                return True
+            problem = found
+        self._refuse(group, node, *problem)
+        return False
+
+    def _refuse(self, group: Group, node: LoopNode, rule: str, reason: str) -> None:
+        self.refusals.append(Refusal(group.members[0].node.name, node.name, rule, reason))

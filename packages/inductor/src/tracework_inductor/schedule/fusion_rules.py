@@ -1,0 +1,153 @@
+"""FUSION_RULES: ordered legality checks of adding a node to a group; each returns None or a reason."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..ir.buffer import LoopNode
+from ..ir.index import Size, dot, simplify, variables_ranges
+from ..options import InductorOptions
+from ..target import Capabilities
+from .group import Candidate, Group, Member, mapped_index, mapping, variables
+
+
+@dataclasses.dataclass
+class Proposal:
+    """A node, a group, and the domain that they would share."""
+
+    group: Group
+    node: LoopNode
+    candidate: Candidate
+    buffers: Mapping[str, Any]
+    options: InductorOptions
+    capabilities: Capabilities
+
+    def members(self) -> list[Member]:
+        """The group's members as they would be."""
+        level = "full" if self.candidate.spread else None
+        kept = [Member(m.node, level or m.level, m.order) for m in self.group.members]
+        return [*kept, self.candidate.member]
+
+
+def _device(p: Proposal) -> str | None:
+    return None if p.group.members[0].node.device == p.node.device else "they are on different devices"
+
+
+def _size(p: Proposal) -> str | None:
+    count = len(p.group.members)
+    return None if count < p.options.max_fusion_size else f"the kernel has {count} nodes already"
+
+
+def _scatter(p: Proposal) -> str | None:
+    if p.node.domain == "scatter" or any(m.node.domain == "scatter" for m in p.group.members):
+        return "a scatter writes elements of other iterations"
+    return None
+
+
+def _spread_order(p: Proposal) -> str | None:
+    permuted = any(m.order is not None for m in p.group.members)
+    if permuted and (p.candidate.spread or p.candidate.inner):
+        return "a member walks its axes in another order"
+    return None
+
+
+def _scan_alone(p: Proposal) -> str | None:
+    if p.node.domain != "scan" and not any(m.node.domain == "scan" for m in p.group.members):
+        return None
+    return "a scan is a kernel of its own"
+
+
+def _elements(p: Proposal) -> str | None:
+    """What one member reads of what another writes must be the element of the same iteration."""
+    members = p.members()
+    written, ranges = written_indices(members, p.candidate, p.buffers)
+    new = p.candidate.member
+    names = mapping(new, p.candidate.outer, p.candidate.inner)
+    for load in new.node.body.loads():
+        where = written.get(load.args[0])
+        if where is None:
+            continue
+        if where[1] == "full" and new.level == "outer":
+            return f"it reads all of a row of {load.args[0]} for each point"
+        if simplify(mapped_index(load, names), ranges) != where[0]:
+            return f"it reads other elements of {load.args[0]} than the iteration writes"
+    return None
+
+
+def _overwrites(p: Proposal) -> str | None:
+    """Overwriting what another member reads must touch the same element only."""
+    base = p.node.mutates
+    if base is None:
+        return None
+    ranges = variables_ranges(p.candidate.outer, p.candidate.inner)
+    names = mapping(p.candidate.member, p.candidate.outer, p.candidate.inner)
+    places = {simplify(mapped_index(s, names), ranges) for s in p.node.body.stores()}
+    for m in p.members():
+        own = mapping(m, p.candidate.outer, p.candidate.inner)
+        for load in m.node.body.loads():
+            if load.args[0] == base and (
+                simplify(mapped_index(load, own), ranges) not in places or m.level != p.candidate.member.level
+            ):
+                return f"it overwrites elements of {base} that other iterations read"
+    return None
+
+
+def _affine(p: Proposal) -> str | None:
+    """Refined axes must not bring divisions into loops that had none."""
+    for m in p.members():
+        for value in mapping(m, p.candidate.outer, p.candidate.inner).values():
+            if not isinstance(value, int) and _divides(value):
+                return "their axes do not fit without divisions"
+    return None
+
+
+def _divides(value: Any) -> bool:
+    return any("//" in str(a) or "%" in str(a) for a in value.atoms())
+
+
+FUSION_RULES: tuple[tuple[str, Callable[[Proposal], str | None]], ...] = (
+    ("device", _device),
+    ("size", _size),
+    ("scatter", _scatter),
+    ("scan", _scan_alone),
+    ("order", _spread_order),
+    ("axes", _affine),
+    ("elements", _elements),
+    ("overwrites", _overwrites),
+)
+
+
+def written_indices(
+    members: list[Member], candidate: Candidate, buffers: Mapping[str, Any]
+) -> tuple[dict[str, tuple[Size, str]], dict[Any, Any]]:
+    """buffer -> (index in the group's variables, level) for everything the members write."""
+    ranges = variables_ranges(candidate.outer, candidate.inner)
+    written: dict[str, tuple[Size, str]] = {}
+    for m in members:
+        names = mapping(m, candidate.outer, candidate.inner)
+        for i in m.node.body.instructions:
+            if i.op == "store":
+                written[i.args[0]] = (simplify(mapped_index(i, names), ranges), m.level)
+            elif i.op == "reduce":
+                written[i.args[0]] = (simplify(reduction_index(m, names, buffers, i.args[0]), ranges), "outer")
+    return written, ranges
+
+
+def reduction_index(member: Member, names: dict[Any, Size], buffers: Mapping[str, Any], name: str) -> Size:
+    """Where the result of a reduction goes, in the group's variables."""
+    layout = buffers[name].layout
+    axes = iter(member.node.body.axes)
+    index = [0 if isinstance(s, int) and s == 1 else names[next(axes).var] for s in layout.sizes]
+    return dot(index, layout.strides)
+
+
+def refusal(p: Proposal) -> tuple[str, str] | None:
+    """The first rule that says no, with its reason."""
+    for name, rule in FUSION_RULES:
+        reason = rule(p)
+        if reason is not None:
+            return name, reason
+    return None
+
+
+__all__ = ["FUSION_RULES", "Proposal", "refusal", "variables", "written_indices"]

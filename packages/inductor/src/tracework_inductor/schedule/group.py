@@ -1,0 +1,165 @@
+"""Group: loop nodes that will be one kernel, with the iteration domain that they share.
+
+Domain: `outer` sizes (independent points) and `inner` sizes (reduced or walked for each point). Each member runs either
+over outer and inner ("full") or over outer only ("outer"). Members keep their own axes; `mapping` expresses these by
+the group's variables, which are created from the sizes whenever they change.
+"""
+
+import dataclasses
+from typing import Any
+
+from ..ir.body import Instruction
+from ..ir.buffer import LoopNode
+from ..ir.index import Size, product, refine, reshape_index, same, same_all, substitute, symbol
+
+
+@dataclasses.dataclass
+class Member:
+    """A node in a group: level "full" or "outer"; order: permutation of its axes that matches the group's."""
+
+    node: LoopNode
+    level: str
+    order: tuple[int, ...] | None = None
+
+
+def axis_sizes(node: LoopNode) -> tuple[list[Size], list[Size]]:
+    """Sizes of a node's axes and reduction axes."""
+    return [a.size for a in node.body.axes], [a.size for a in node.body.reduction_axes]
+
+
+def variables(prefix: str, sizes: list[Size]) -> list[Any]:
+    """The group's loop variables."""
+    return [symbol(f"{prefix}{n}", 0, None) for n in range(len(sizes))]
+
+
+def mapping(member: Member, outer: list[Size], inner: list[Size]) -> dict[Any, Size]:
+    """The member's loop variables as expressions of the group's."""
+    xs, rs = variables("x", outer), variables("r", inner)
+    axes, reduced = list(member.node.body.axes), list(member.node.body.reduction_axes)
+    if member.order is not None:
+        axes = [axes[k] for k in member.order]
+    if reduced:
+        pairs = [(axes, outer, xs), (reduced, inner, rs)]
+    elif member.level == "full":
+        pairs = [(axes, [*outer, *inner], [*xs, *rs])]
+    else:
+        pairs = [(axes, outer, xs)]
+    result: dict[Any, Size] = {}
+    for own, sizes, given in pairs:
+        for axis, value in zip(own, reshape_index([a.size for a in own], sizes, given), strict=True):
+            result[axis.var] = value
+    return result
+
+
+@dataclasses.dataclass
+class Group:
+    """One kernel to be."""
+
+    number: int
+    members: list[Member]
+    outer: list[Size]
+    inner: list[Size]
+    ancestors: int = 0
+    nodes_mask: int = 0
+
+    @property
+    def reads(self) -> set[str]:
+        """All buffers any member reads."""
+        return set().union(*(m.node.reads for m in self.members))
+
+    @property
+    def writes(self) -> set[str]:
+        """All buffers any member writes."""
+        return set().union(*(m.node.writes for m in self.members))
+
+
+@dataclasses.dataclass
+class Candidate:
+    """A way to add a node to a group: the group's new domain and every member's level in it."""
+
+    outer: list[Size]
+    inner: list[Size]
+    member: Member
+    demote: bool = False
+    """Members so far ran over outer alone (the group had no inner axes) and keep doing so."""
+    spread: bool = False
+    """Members so far covered the whole new domain and become "full"."""
+
+
+def candidates(group: Group, node: LoopNode) -> list[Candidate]:
+    """All ways in which the sizes of the node's axes fit those of the group."""
+    own, reduced = axis_sizes(node)
+    found: list[Candidate] = []
+    if node.domain in ("reduction", "scan"):
+        if group.inner:
+            _both(found, group, node, own, reduced)
+        else:
+            full = refine(group.outer, [*own, *reduced])
+            split = _split(full, product(own)) if full is not None else None
+            if split is not None:
+                found.append(Candidate(split[0], split[1], Member(node, "full"), spread=True))
+            outer = refine(group.outer, own)
+            if outer is not None:
+                found.append(Candidate(outer, list(reduced), Member(node, "full"), demote=True))
+        return found
+    if group.inner:
+        full = refine([*group.outer, *group.inner], own)
+        split = _split(full, product(group.outer)) if full is not None else None
+        if split is not None:
+            found.append(Candidate(split[0], split[1], Member(node, "full")))
+    outer = refine(group.outer, own)
+    if outer is not None:
+        found.append(Candidate(outer, group.inner, Member(node, "outer")))
+    if not group.inner:
+        found += _permuted(group, node, own)
+    return found
+
+
+def _both(found: list[Candidate], group: Group, node: LoopNode, own: list[Size], reduced: list[Size]) -> None:
+    outer, inner = refine(group.outer, own), refine(group.inner, reduced)
+    if outer is not None and inner is not None:
+        found.append(Candidate(outer, inner, Member(node, "full")))
+
+
+def _split(sizes: list[Size], outer: Size) -> tuple[list[Size], list[Size]] | None:
+    """Cuts a list of sizes where the product of the first part is `outer`."""
+    running: Size = 1
+    for n in range(len(sizes) + 1):
+        if same(running, outer):
+            return sizes[:n], sizes[n:]
+        if n < len(sizes):
+            running = running * sizes[n]
+    return None
+
+
+def _permuted(group: Group, node: LoopNode, own: list[Size]) -> list[Candidate]:
+    """The node's axes in the order that makes it walk a buffer of the group as the group wrote it."""
+    written: dict[str, tuple[list[Size], Member]] = {}
+    for m in group.members:
+        for store in m.node.body.stores():
+            if m.order is None:
+                written[store.args[0]] = ([_step(store.args[1], a.var) for a in m.node.body.axes], m)
+    for load in node.body.loads():
+        entry = written.get(load.args[0])
+        if entry is None:
+            continue
+        strides, member = entry
+        theirs = axis_sizes(member.node)[0]
+        mine = [_step(load.args[1], a.var) for a in node.body.axes]
+        order: list[int] = []
+        for size, stride in zip(theirs, strides, strict=True):
+            match = [k for k in range(len(own)) if k not in order and same(own[k], size) and same(mine[k], stride)]
+            order += match[:1]
+        if len(order) == len(own) == len(theirs) and order != sorted(order) and same_all(theirs, group.outer):
+            return [Candidate(group.outer, [], Member(node, "outer", tuple(order)))]
+    return []
+
+
+def _step(expr: Any, var: Any) -> Size:
+    step = 0 if isinstance(expr, int) else expr.coefficient(var)
+    return -1 if step is None else step
+
+
+def mapped_index(i: Instruction, names: dict[Any, Size]) -> Size:
+    """The index of a load or store in the group's variables."""
+    return substitute(i.args[1], names)

@@ -1,0 +1,97 @@
+"""Merge and reorder axes: large strides outside, axes that lie one inside the other become one."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..ir.body import Axis, LoopBody
+from ..ir.index import Expr, Size, same, substitute, symbol
+from .plan import Pass
+
+UNKNOWN = 8192
+
+
+def order_and_merge(
+    axes: tuple[Axis, ...], inner: tuple[Axis, ...], passes: list[Pass], buffers: Mapping[str, Any]
+) -> tuple[tuple[Axis, ...], tuple[Axis, ...], list[Pass]]:
+    """Axes in memory order, merged; passes rewritten to match."""
+    axes = _ordered(axes, _accesses(passes, stores_first=True))
+    inner = _ordered(inner, _accesses(passes, stores_first=False))
+    replaced: dict[Any, Size] = {}
+    expressions = _expressions(passes)
+    axes = _merged(axes, expressions, replaced, "x")
+    inner = _merged(inner, expressions, replaced, "r")
+    rewritten = [_rewrite(p, axes, inner, replaced) for p in passes]
+    return axes, inner, rewritten
+
+
+def _accesses(passes: list[Pass], stores_first: bool) -> list[Any]:
+    stores = [i.args[1] for p in passes for i in p.body.instructions if i.op == "store"]
+    loads = [i.args[1] for p in passes for i in p.body.instructions if i.op == "load"]
+    chosen = [*stores, *loads] if stores_first else [*loads, *stores]
+    return [e for e in chosen if isinstance(e, Expr)]
+
+
+def _estimate(size: Size | None) -> int:
+    if size is None:
+        return 1 << 40
+    if isinstance(size, int):
+        return abs(size)
+    return abs(size.evaluate(dict.fromkeys(size.free_symbols, UNKNOWN)))
+
+
+def _ordered(axes: tuple[Axis, ...], accesses: list[Any]) -> tuple[Axis, ...]:
+    """Descending strides of the first access that tells two axes apart; larger total stride first otherwise."""
+    if len(axes) < 2:
+        return axes
+    steps = {a.var: [_estimate(e.coefficient(a.var)) for e in accesses] for a in axes}
+
+    def key(axis: Axis) -> Any:
+        mine = steps[axis.var]
+        first = next((s for s in mine if s), 0)
+        return (-first, -sum(mine))
+
+    return tuple(sorted(axes, key=key))
+
+
+def _expressions(passes: list[Pass]) -> list[Any]:
+    found: dict[Any, None] = {}
+    for p in passes:
+        for i in p.body.instructions:
+            for arg in i.args:
+                if isinstance(arg, Expr):
+                    found[arg] = None
+    return list(found)
+
+
+def _merged(axes: tuple[Axis, ...], expressions: list[Any], replaced: dict[Any, Size], prefix: str) -> tuple[Axis, ...]:
+    result: list[Axis] = []
+    for axis in axes:
+        if result and _nested(result[-1], axis, expressions):
+            outer = result.pop()
+            axis = Axis(axis.var, outer.size * axis.size)
+            # index = outer * n + inner becomes one variable: the inner one takes its place, the outer one vanishes.
+            replaced[outer.var] = 0
+        result.append(axis)
+    return tuple(result)
+
+
+def _nested(outer: Axis, inner: Axis, expressions: list[Any]) -> bool:
+    """Whether one step of outer is inner.size steps of inner, everywhere."""
+    for e in expressions:
+        a, b = e.coefficient(outer.var), e.coefficient(inner.var)
+        if a is None or b is None or not same(a, b * inner.size):
+            return False
+    return True
+
+
+def _rewrite(p: Pass, axes: tuple[Axis, ...], inner: tuple[Axis, ...], replaced: dict[Any, Size]) -> Pass:
+    instructions = p.body.instructions
+    if replaced:
+        instructions = tuple(
+            i._replace(args=tuple(substitute(a, replaced) if isinstance(a, Expr) else a for a in i.args))
+            for i in instructions
+        )
+    return Pass(p.level, LoopBody(axes, inner if p.level == "inner" else (), instructions))
+
+
+__all__ = ["order_and_merge", "symbol"]

@@ -1,0 +1,111 @@
+"""Lifetimes, reuse and in-place writes: one MemoryStep per kernel."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..ir.index import Size, constant_product, same, same_all
+from .graph import alias_root, output_buffers
+from .plan import ExternKernel, Kernel, LoopKernel, MemoryPlan, MemoryStep, Program
+
+
+class MemoryPlanner:
+    """Walks the kernels in launch order."""
+
+    def __init__(self, program: Program, kernels: Sequence[Kernel], reuse: bool) -> None:
+        self.program = program
+        self.kernels = kernels
+        self.reuse = reuse
+        self.buffers: Mapping[str, Any] = program.buffers
+        self.kept = {alias_root(self.buffers, b) for b in output_buffers(program)}
+        self.last_use = self._last_uses()
+        self.free_list: list[str] = []
+        self.made: set[str] = set()
+        self.live_bytes = 0
+        self.peak = 0
+
+    def _last_uses(self) -> dict[str, int]:
+        last: dict[str, int] = {}
+        for n, kernel in enumerate(self.kernels):
+            for name in (*kernel.reads, *kernel.writes):
+                last[alias_root(self.buffers, name)] = n
+        return last
+
+    def run(self) -> MemoryPlan:
+        """The plan."""
+        return MemoryPlan(tuple(self._step(n, k) for n, k in enumerate(self.kernels)), self.peak)
+
+    def _owned(self, name: str) -> bool:
+        return name in self.buffers and self.buffers[name].kind in ("computed", "extern")
+
+    def _step(self, n: int, kernel: Kernel) -> MemoryStep:
+        allocate: list[str] = []
+        reuse: list[tuple[str, str]] = []
+        dying = [b for b in sorted(kernel.reads) if self._dies(b, n)]
+        for name in sorted(kernel.writes):
+            if not self._owned(name) or name in self.made:
+                continue
+            self.made.add(name)
+            old = self._take(name, kernel, dying) if _may_reuse(kernel) else None
+            if old is None:
+                allocate.append(name)
+                self.live_bytes += self._bytes(name)
+            else:
+                reuse.append((name, old))
+        self.peak = max(self.peak, self.live_bytes)
+        taken = {old for _, old in reuse}
+        # A library call's result is torch's own tensor; those we allocated and those it made can both be used again.
+        ended = [b for b in sorted({*dying, *[w for w in kernel.writes if self._dies(w, n)]}) if b not in taken]
+        self.free_list += ended
+        return MemoryStep(tuple(allocate), tuple(reuse), tuple(ended))
+
+    def _dies(self, name: str, n: int) -> bool:
+        root = alias_root(self.buffers, name)
+        return root == name and self._owned(name) and self.last_use[name] == n and name not in self.kept
+
+    def _take(self, name: str, kernel: Kernel, dying: list[str]) -> str | None:
+        """Memory of the same size: of an operand that dies here (in place), or of something freed before."""
+        if not self.reuse:
+            return None
+        for pool in (dying if isinstance(kernel, LoopKernel) else [], self.free_list):
+            for old in pool:
+                if self._fits(name, old) and (pool is self.free_list or in_place(kernel, name, old)):
+                    pool.remove(old)
+                    return old
+        return None
+
+    def _fits(self, new: str, old: str) -> bool:
+        a, b = self.buffers[new].layout, self.buffers[old].layout
+        return a.device == b.device and a.dtype == b.dtype and same(a.elements(), b.elements())
+
+    def _bytes(self, name: str) -> int:
+        layout = self.buffers[name].layout
+        return constant_product([layout.elements()]) * layout.dtype.itemsize
+
+
+def _may_reuse(kernel: Kernel) -> bool:
+    return isinstance(kernel, LoopKernel) or kernel.node.out_form is not None
+
+
+def in_place(kernel: Kernel, new: str, old: str) -> bool:
+    """Whether each element of `new` is written only after the last read of the element of `old` in its place."""
+    if not isinstance(kernel, LoopKernel):
+        return False
+    written: set[Size] = set()
+    last_read = first_write = None
+    levels: set[str] = set()
+    for n, p in enumerate(kernel.passes):
+        for i in p.body.instructions:
+            if i.op == "store" and i.args[0] == new:
+                written.add(i.args[1])
+                levels.add(p.level)
+                first_write = n if first_write is None else first_write
+    for n, p in enumerate(kernel.passes):
+        for i in p.body.instructions:
+            if i.op == "load" and i.args[0] == old:
+                if i.args[1] not in written or p.level not in levels:
+                    return False
+                last_read = n
+    return len(written) == 1 and last_read is not None and first_write is not None and last_read <= first_write
+
+
+__all__ = ["ExternKernel", "MemoryPlanner", "in_place", "same_all"]
