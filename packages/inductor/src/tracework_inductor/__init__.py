@@ -1,5 +1,24 @@
 """Lowers prim graphs to loops, fuses them and writes C++ and Triton kernels."""
 
 from ._version import __version__
+from .codegen import TARGETS
+from .errors import InductorError, LoweringError
+from .lowering import LOWERINGS, lower
+from .options import InductorOptions
+from .pipeline import compile_graph, plan_graph
+from .schedule.pipeline import schedule
+from .schedule.plan import KernelPlan
 
-__all__ = ["__version__"]
+__all__ = [
+    "LOWERINGS",
+    "TARGETS",
+    "InductorError",
+    "InductorOptions",
+    "KernelPlan",
+    "LoweringError",
+    "__version__",
+    "compile_graph",
+    "lower",
+    "plan_graph",
+    "schedule",
+]

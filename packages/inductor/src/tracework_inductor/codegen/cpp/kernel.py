@@ -1,0 +1,458 @@
+"""LoopKernel to C++: loop nests, straight-line bodies, accumulators.
+
+Shapes of nests, chosen by `shape`:
+- points: no reduction axes; the innermost axis is the vector loop, outer ones may be split over threads.
+- rows: for each point the inner passes are vector loops over the reduction axes.
+- columns: the reduced axis is strided but the last outer axis is contiguous, so a block of points is the vector loop and
+  every value of a point becomes an array over the block.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ...errors import RenderError
+from ...ir.body import Axis, Instruction, Ref
+from ...ir.index import Expr, Size, constant_product, product
+from ...ir.scalar_ops import SCALAR_OPS, compute_dtype
+from ...schedule.plan import LoopKernel, Pass
+from ..printer import c_index
+from ..renderer import KERNEL_NAME, RenderedKernel
+from .text_rules import CPP_TEXT, CPP_TYPES, MEMORY_TYPES, REDUCTIONS, constant_text, conversion
+
+BLOCK = 128
+"""Points per block of a "columns" nest."""
+SIMD = "#pragma omp simd"
+SCALAR_ONLY = frozenset({"lgamma", "nextafter", "fmod", "remainder", "floor_divide"})
+"""Ops that keep a loop from being worth vectorising."""
+
+
+class Writer:
+    """Lines with indentation."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.depth = 1
+
+    def line(self, text: str) -> None:
+        """One line."""
+        self.lines.append("  " * self.depth + text)
+
+    def open(self, text: str) -> None:
+        """A line that begins a block."""
+        self.line(text + " {")
+        self.depth += 1
+
+    def close(self) -> None:
+        """Ends a block."""
+        self.depth -= 1
+        self.line("}")
+
+
+class CppKernel:
+    """Writes one kernel."""
+
+    def __init__(self, kernel: LoopKernel, grain: int) -> None:
+        self.kernel = kernel
+        self.grain = grain
+        self.w = Writer()
+        self.names = {b: f"p{n}" for n, b in enumerate(kernel.buffers)}
+        self.locals: dict[str, tuple[str, torch.dtype]] = {}
+        self.scratch = {s.name: f"s{n}" for n, s in enumerate(kernel.scratch)}
+        self.block = False
+        self.checks = any(i.op == "indirect" for p in kernel.passes for i in p.body.instructions)
+        self.atomic = any(i.op == "store" and i.args[3] != "set" for p in kernel.passes for i in p.body.instructions)
+        self.scatters = any(_scatters(p, kernel) for p in kernel.passes)
+        self.counter = 0
+
+    def render(self) -> RenderedKernel:
+        """The function's text."""
+        parameters = [f"{MEMORY_TYPES[self.kernel.layouts[b].dtype]}* {n}" for b, n in self.names.items()]
+        parameters += [f"int64_t {s}" for s in self.kernel.sizes]
+        if self.checks:
+            self.w.line("int bad = 0;")
+        SHAPES[shape(self.kernel)](self)
+        if self.checks:
+            self.w.line("return bad;")
+        result = "int32_t" if self.checks else "void"
+        head = f'extern "C" {result} {KERNEL_NAME}({", ".join(parameters)}) {{'
+        signature = tuple("*" for _ in self.names) + tuple("i64" for _ in self.kernel.sizes)
+        launch = (("result", "i32"),) if self.checks else ()
+        return RenderedKernel("\n".join([head, *self.w.lines, "}"]), signature, launch)
+
+    # nests
+
+    def points(self) -> None:
+        """No reduction: one straight-line body under all axes."""
+        axes = self.kernel.axes
+        simd = self._vectorises(self.kernel.passes)
+        if not axes:
+            self._passes_body(self.kernel.passes)
+            return
+        parallel = self._parallel(len(axes) == 1)
+        if len(axes) == 1:
+            if parallel or simd:
+                self.w.line(f"#pragma omp{' parallel for' if parallel else ''}{' simd' if simd else ''}{self._clauses(parallel)}")
+            self._loop(axes[0])
+        else:
+            outer = self._outer_loops(axes[:-1], parallel)
+            if simd:
+                self.w.line(SIMD + self._bad_clause())
+            self._loop(axes[-1])
+            del outer
+        self._passes_body(self.kernel.passes)
+        for _ in axes:
+            self.w.close()
+
+    def rows(self) -> None:
+        """Reduction with the vector loop over the innermost reduced axis."""
+        axes = self.kernel.axes
+        parallel = self._parallel(False)
+        self._outer_loops(axes, parallel)
+        self._scratch_arrays()
+        for p in self.kernel.passes:
+            if p.level == "outer":
+                self._outer_pass(p)
+            else:
+                self._row_pass(p)
+        for _ in axes:
+            self.w.close()
+
+    def columns(self) -> None:
+        """Reduction with the vector loop over blocks of the innermost outer axis."""
+        *outer, last = self.kernel.axes
+        self.block = True
+        block = min(BLOCK, last.size) if isinstance(last.size, int) else BLOCK
+        parallel = self._parallel(False)
+        if parallel:
+            collapse = f" collapse({len(outer) + 1})" if outer else ""
+            self.w.line(f"#pragma omp parallel for{collapse}{self._bad_clause()}")
+        for a in outer:
+            self._loop(a)
+        self.w.open(f"for (int64_t xb = 0; xb < {c_index(last.size)}; xb += {block})")
+        self.w.line(f"int64_t xe = tw_imin(xb + {block}, {c_index(last.size)});")
+        for p in self.kernel.passes:
+            self._column_pass(p, last, block)
+        for _ in (*outer, last):
+            self.w.close()
+
+    def _outer_loops(self, axes: Sequence[Axis], parallel: bool) -> None:
+        if parallel and axes:
+            count = _collapsible(axes)
+            self.w.line(f"#pragma omp parallel for{f' collapse({count})' if count > 1 else ''}{self._bad_clause()}")
+        for a in axes:
+            self._loop(a)
+
+    def _loop(self, axis: Axis, start: str = "0", end: str | None = None) -> None:
+        end = c_index(axis.size) if end is None else end
+        self.w.open(f"for (int64_t {axis.var} = {start}; {axis.var} < {end}; ++{axis.var})")
+
+    def _bad_clause(self) -> str:
+        return " reduction(|:bad)" if self.checks else ""
+
+    def _clauses(self, parallel: bool) -> str:
+        return self._bad_clause()
+
+    def _parallel(self, flat: bool) -> bool:
+        """Whether the loop is worth a second thread; unknown sizes count as large."""
+        if self.atomic or self.scatters:
+            return False
+        axes = self.kernel.axes
+        if not axes or not flat and len(axes) == 1 and not self.kernel.reduction_axes:
+            return False
+        points = constant_product([a.size for a in (*axes, *self.kernel.reduction_axes)])
+        return points * self._cost() > self.grain
+
+    def _cost(self) -> int:
+        count = 0
+        for p in self.kernel.passes:
+            for i in p.body.instructions:
+                count += SCALAR_OPS[i.op].cost if i.op in SCALAR_OPS else int(i.op in ("load", "store"))
+        return max(count // 4, 1)
+
+    def _vectorises(self, passes: Sequence[Pass]) -> bool:
+        if self.atomic or self.scatters:
+            return False
+        return not any(i.op in SCALAR_ONLY for p in passes for i in p.body.instructions)
+
+    def _scratch_arrays(self) -> None:
+        for s in self.kernel.scratch:
+            if not isinstance(s.size, int):
+                raise RenderError(f"{self.kernel.name}: scratch of symbolic size {s.size}")
+            self.w.line(f"{CPP_TYPES[s.dtype]} {self.scratch[s.name]}[{s.size}] __attribute__((aligned(64)));")
+
+    # passes
+
+    def _passes_body(self, passes: Sequence[Pass]) -> None:
+        for p in passes:
+            self._statements(p.body.instructions, {})
+
+    def _outer_pass(self, p: Pass) -> None:
+        self._statements(p.body.instructions, {})
+
+    def _row_pass(self, p: Pass) -> None:
+        reductions = [i for i in p.body.instructions if i.op == "reduce"]
+        scans = any(i.op == "scan" for i in p.body.instructions)
+        positions = [i for i in reductions if i.args[1] in ("argmax", "argmin")]
+        accumulators = self._declare(p, reductions, None)
+        self._declare_scans(p)
+        *outer, last = self.kernel.reduction_axes
+        for a in outer:
+            self._loop(a)
+        simd = not scans and not positions and self._vectorises([p])
+        if simd:
+            self.w.line(SIMD + self._reduction_clauses(reductions, accumulators) + self._bad_clause())
+        self._loop(last)
+        self._statements(p.body.instructions, accumulators)
+        for _ in (*outer, last):
+            self.w.close()
+
+    def _declare(self, p: Pass, reductions: list[Instruction], block: int | None) -> dict[str, str]:
+        names: dict[str, str] = {}
+        for i in reductions:
+            name, kind, value = i.args[:3]
+            dtype = compute_dtype(_dtype(p, value))
+            text = CPP_TYPES[dtype]
+            acc = f"a{self.counter}"
+            self.counter += 1
+            names[name] = acc
+            array = f"[{block}] __attribute__((aligned(64)))" if block is not None else ""
+            start = _start(kind, text)
+            if kind in ("argmax", "argmin"):
+                self._declare_variable(text, f"{acc}_v", array, start, block)
+                self._declare_variable("int64_t", acc, array, "0", block)
+                self._declare_variable("bool", f"{acc}_any", array, "false", block)
+                self.locals[name] = (acc, torch.int64)
+            else:
+                self._declare_variable(text, acc, array, start, block)
+                self.locals[name] = (acc, dtype)
+        return names
+
+    def _declare_variable(self, kind: str, name: str, array: str, start: str, block: int | None) -> None:
+        if block is None:
+            self.w.line(f"{kind} {name} = {start};")
+        else:
+            self.w.line(f"{kind} {name}{array};")
+            self.w.line(f"for (int64_t k = 0; k < {block}; ++k) {name}[k] = {start};")
+
+    def _declare_scans(self, p: Pass) -> None:
+        for i in p.body.instructions:
+            if i.op == "scan":
+                text = CPP_TYPES[compute_dtype(i.dtype or torch.float32)]
+                self.w.line(f"{text} c_{i.args[0]} = {REDUCTIONS[i.args[1]][0](text)};")
+
+    def _reduction_clauses(self, reductions: list[Instruction], accumulators: dict[str, str]) -> str:
+        return "".join(f" reduction({OMP_REDUCTION[i.args[1]]}:{accumulators[i.args[0]]})" for i in reductions)
+
+    def _column_pass(self, p: Pass, last: Axis, block: int) -> None:
+        reductions = [i for i in p.body.instructions if i.op == "reduce"]
+        accumulators = self._declare(p, reductions, block)
+        defined = [i for i in p.body.instructions if i.op == "define"]
+        for i in defined:
+            dtype = compute_dtype(_dtype(p, i.args[1]))
+            self.locals[i.args[0]] = (f"d{self.counter}", dtype)
+            self.w.line(f"{CPP_TYPES[dtype]} d{self.counter}[{block}] __attribute__((aligned(64)));")
+            self.counter += 1
+        loops = self.kernel.reduction_axes if p.level == "inner" else ()
+        for a in loops:
+            self._loop(a)
+        positions = any(i.args[1] in ("argmax", "argmin") for i in reductions)
+        if self._vectorises([p]) and not positions:
+            self.w.line(SIMD + self._bad_clause())
+        self._loop(last, "xb", "xe")
+        self._statements(p.body.instructions, accumulators, f"{last.var} - xb")
+        for _ in (*loops, last):
+            self.w.close()
+
+    # statements
+
+    def _statements(self, instructions: Sequence[Instruction], accumulators: dict[str, str], lane: str | None = None) -> None:
+        base = f"v{self.counter}_"
+        self.counter += 1
+        dtypes = [i.dtype for i in instructions]
+        for n, i in enumerate(instructions):
+            rule = STATEMENTS.get(i.op)
+            text = rule(self, i, base, dtypes, accumulators, lane) if rule else self._scalar(i, base, dtypes)
+            if text is None:
+                continue
+            if i.dtype is None:
+                self.w.line(text)
+            else:
+                self.w.line(f"{CPP_TYPES[i.dtype]} {base}{n} = {text};")
+
+    def _scalar(self, i: Instruction, base: str, dtypes: Sequence[Any]) -> str:
+        operand = dtypes[i.args[0].position] if i.op != "where" else i.dtype
+        kind = CPP_TYPES[operand] if i.dtype != torch.bool else CPP_TYPES[torch.bool]
+        return CPP_TEXT[i.op](kind, *[f"{base}{a.position}" for a in i.args])
+
+
+def _start(kind: str, text: str) -> str:
+    kind = {"argmax": "max", "argmin": "min"}.get(kind, kind)
+    return REDUCTIONS[kind][0](text)
+
+
+def _dtype(p: Pass, value: Ref) -> torch.dtype:
+    dtype = p.body.instructions[value.position].dtype
+    assert dtype is not None
+    return dtype
+
+
+def _element(k: CppKernel, buffer: str, index: Size) -> str:
+    return f"{k.names[buffer]}[{c_index(index)}]"
+
+
+def _load(k: CppKernel, i: Instruction, base: str, dtypes: Any, acc: Any, lane: Any) -> str:
+    buffer, index, mask = i.args
+    text = f"tw_get({_element(k, buffer, index)})"
+    if i.dtype == torch.bool:
+        text = f"({text} != 0)"
+    if mask is None:
+        return text
+    return f"{base}{mask.position} ? {text} : ({CPP_TYPES[i.dtype]})0" if i.dtype is not None else text
+
+
+def _store(k: CppKernel, i: Instruction, base: str, dtypes: Any, acc: Any, lane: Any) -> str:
+    buffer, index, value, mode = i.args
+    element = _element(k, buffer, index)
+    text = f"{base}{value.position}"
+    if mode == "add":
+        text = f"tw_get({element}) + {text}"
+    elif mode != "set":
+        raise RenderError(f"store mode {mode}")
+    if k.kernel.layouts[buffer].dtype == torch.bool:
+        text = f"(uint8_t)({text} != 0)"
+    return f"tw_put(&{element}, {text});"
+
+
+def _constant(k: CppKernel, i: Instruction, base: str, dtypes: Any, acc: Any, lane: Any) -> str:
+    return constant_text(*i.args)
+
+
+def _index_expr(k: CppKernel, i: Instruction, base: str, dtypes: Any, acc: Any, lane: Any) -> str:
+    return f"({CPP_TYPES[i.args[1]]}){c_index(i.args[0])}"
+
+
+def _indirect(k: CppKernel, i: Instruction, base: str, dtypes: Any, acc: Any, lane: Any) -> str:
+    value, size, name = i.args
+    v = f"{base}{value.position}"
+    outside = f"(({v} < 0) | ({v} >= {c_index(size)}))"
+    return f"bad |= {outside}; int64_t {name} = {outside} ? 0 : {v};"
+
+
+def _to_dtype(k: CppKernel, i: Instruction, base: str, dtypes: Any, acc: Any, lane: Any) -> str:
+    return conversion(f"{base}{i.args[0].position}", dtypes[i.args[0].position], i.args[1])
+
+
+def _bitcast(k: CppKernel, i: Instruction, base: str, dtypes: Any, acc: Any, lane: Any) -> str:
+    return f"tw_bits<{CPP_TYPES[i.args[1]]}>({base}{i.args[0].position})"
+
+
+def _reduce(k: CppKernel, i: Instruction, base: str, dtypes: Any, acc: Any, lane: Any) -> str:
+    name, kind, value = i.args[:3]
+    at = acc[name] + (f"[{lane}]" if lane else "")
+    v = f"{base}{value.position}"
+    if kind in ("argmax", "argmin"):
+        where = f"{base}{i.args[3].position}"
+        best = f"{acc[name]}_v" + (f"[{lane}]" if lane else "")
+        any_ = f"{acc[name]}_any" + (f"[{lane}]" if lane else "")
+        sign = ">" if kind == "argmax" else "<"
+        better = f"(!{any_} || {v} {sign} {best} || ({v} != {v} && {best} == {best})"
+        better += f" || (({v} == {best} || ({v} != {v} && {best} != {best})) && {where} < {at}))"
+        return f"if {better} {{ {best} = {v}; {at} = {where}; {any_} = true; }}"
+    return f"{at} = {REDUCTIONS[kind][1].format(acc=at, value=v)};"
+
+
+def _scan(k: CppKernel, i: Instruction, base: str, dtypes: Any, acc: Any, lane: Any) -> str:
+    name, kind, value = i.args
+    return f"(c_{name} = {REDUCTIONS[kind][1].format(acc='c_' + name, value=f'{base}{value.position}')})"
+
+
+def _local(k: CppKernel, i: Instruction, base: str, dtypes: Any, acc: Any, lane: Any) -> str:
+    name, _ = k.locals[i.args[0]]
+    return f"{name}[{lane}]" if lane else name
+
+
+def _define(k: CppKernel, i: Instruction, base: str, dtypes: Any, acc: Any, lane: Any) -> str:
+    name, value = i.args
+    if lane:
+        return f"{k.locals[name][0]}[{lane}] = {base}{value.position};"
+    k.locals[name] = (f"{base}{value.position}", dtypes[value.position])
+    return ""
+
+
+def _scratch_store(k: CppKernel, i: Instruction, base: str, dtypes: Any, acc: Any, lane: Any) -> str:
+    return f"{k.scratch[i.args[0]]}[{c_index(i.args[1])}] = {base}{i.args[2].position};"
+
+
+def _scratch_load(k: CppKernel, i: Instruction, base: str, dtypes: Any, acc: Any, lane: Any) -> str:
+    return f"{k.scratch[i.args[0]]}[{c_index(i.args[1])}]"
+
+
+STATEMENTS: dict[str, Any] = {
+    "load": _load,
+    "store": _store,
+    "constant": _constant,
+    "index_expr": _index_expr,
+    "indirect": _indirect,
+    "to_dtype": _to_dtype,
+    "bitcast": _bitcast,
+    "reduce": _reduce,
+    "scan": _scan,
+    "local": _local,
+    "define": _define,
+    "scratch_store": _scratch_store,
+    "scratch_load": _scratch_load,
+}
+
+OMP_REDUCTION = {
+    "sum": "+", "prod": "*", "max": "tw_max", "min": "tw_min", "any": "|", "all": "&", "xor_sum": "^",
+}  # fmt: skip
+
+
+def shape(kernel: LoopKernel) -> str:
+    """Which nest fits: see the head of this file."""
+    if not kernel.reduction_axes:
+        return "points"
+    if any(i.op == "scan" for p in kernel.passes for i in p.body.instructions) or kernel.scratch or not kernel.axes:
+        return "rows"
+    row = _contiguous(kernel, kernel.reduction_axes[-1].var)
+    column = _contiguous(kernel, kernel.axes[-1].var)
+    return "columns" if column > row else "rows"
+
+
+def _contiguous(kernel: LoopKernel, var: Any) -> int:
+    """How many loads of inner passes walk memory element by element along var."""
+    count = 0
+    for p in kernel.passes:
+        if p.level == "inner":
+            for i in p.body.instructions:
+                if i.op == "load" and isinstance(i.args[1], Expr) and i.args[1].coefficient(var) == 1:
+                    count += 1
+    return count
+
+
+def _collapsible(axes: Sequence[Axis]) -> int:
+    """How many outer loops to hand to the threads together: enough for a few chunks each."""
+    count, running = 0, 1
+    for a in axes:
+        count += 1
+        running *= a.size if isinstance(a.size, int) else 64
+        if running >= 64:
+            break
+    return count
+
+
+def _scatters(p: Pass, kernel: LoopKernel) -> bool:
+    """Whether a store goes to a computed position."""
+    indirect = {i.args[2] for i in p.body.instructions if i.op == "indirect"}
+    return any(
+        isinstance(i.args[1], Expr) and bool(i.args[1].free_symbols & indirect)
+        for i in p.body.instructions
+        if i.op == "store"
+    )
+
+
+SHAPES = {"points": CppKernel.points, "rows": CppKernel.rows, "columns": CppKernel.columns}
+
+__all__ = ["CppKernel", "product", "shape"]

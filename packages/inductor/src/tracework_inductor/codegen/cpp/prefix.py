@@ -1,0 +1,143 @@
+"""The head of every C++ file: types, conversions of half types and vectorisable functions; no system header but stdint.
+
+Functions of libm are declared with simd variants, which glibc's libmvec has: loops marked `omp simd` call these.
+"""
+
+VECTOR_LIBM = ("exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh",
+               "erf", "erfc", "exp2", "log2", "log10", "log1p", "expm1", "tanh")  # fmt: skip
+"""Present as _ZGV... in libmvec of glibc 2.35 and later."""
+
+SCALAR_LIBM = ("lgamma",)
+
+
+def libm(simd: bool) -> str:
+    """Declarations and wrappers tw_<name> for float and double."""
+    mark = '__attribute__((simd("notinbranch"))) ' if simd else ""
+    lines = ['extern "C" {']
+    for name in VECTOR_LIBM:
+        lines.append(f"{mark}double {name}(double); {mark}float {name}f(float);")
+    lines.append(f"{mark}double pow(double, double); {mark}float powf(float, float);")
+    lines.append(f"{mark}double atan2(double, double); {mark}float atan2f(float, float);")
+    lines.append(f"{mark}double hypot(double, double); {mark}float hypotf(float, float);")
+    for name in SCALAR_LIBM:
+        lines.append(f"double {name}(double); float {name}f(float);")
+    lines.append("}")
+    for name in (*VECTOR_LIBM, *SCALAR_LIBM):
+        if name not in OWN:
+            lines.append(f"TW float tw_{name}(float a) {{ return {name}f(a); }} ")
+        lines.append(f"TW double tw_{name}(double a) {{ return {name}(a); }}")
+    for name in ("pow", "atan2", "hypot"):
+        lines.append(f"TW float tw_{name}(float a, float b) {{ return {name}f(a, b); }}")
+        lines.append(f"TW double tw_{name}(double a, double b) {{ return {name}(a, b); }}")
+    return "\n".join(lines)
+
+
+OWN = frozenset({"exp", "tanh", "erf"})
+"""float functions written out below, because they are hot."""
+
+HEAD = r"""
+#include <stdint.h>
+#define TW static inline __attribute__((always_inline))
+TW int64_t tw_floordiv(int64_t a, int64_t b) { int64_t q = a / b; return q - ((a % b != 0) & ((a ^ b) < 0)); }
+TW int64_t tw_mod(int64_t a, int64_t b) { int64_t r = a % b; return r + (((r != 0) & ((r ^ b) < 0)) ? b : 0); }
+TW int64_t tw_imax(int64_t a, int64_t b) { return a > b ? a : b; }
+TW int64_t tw_imin(int64_t a, int64_t b) { return a < b ? a : b; }
+template <class A, class B> TW A tw_bits(B b) { A a; __builtin_memcpy(&a, &b, sizeof a); return a; }
+struct tw_bf16 { uint16_t bits; };
+struct tw_half { uint16_t bits; };
+template <class T> TW T tw_get(T v) { return v; }
+TW float tw_get(tw_bf16 v) { return tw_bits<float>((uint32_t)v.bits << 16); }
+TW float tw_get(tw_half v) { _Float16 h = tw_bits<_Float16>(v.bits); return (float)h; }
+template <class T, class V> TW void tw_put(T* p, V v) { *p = (T)v; }
+template <class V> TW void tw_put(tw_bf16* p, V value) {
+  float v = (float)value; uint32_t u = tw_bits<uint32_t>(v); uint32_t r = (u + 0x7fffu + ((u >> 16) & 1)) >> 16;
+  p->bits = (uint16_t)(v != v ? 0x7fc0u : r); }
+template <class V> TW void tw_put(tw_half* p, V v) { p->bits = tw_bits<uint16_t>((_Float16)(float)v); }
+template <class T> TW T tw_lowest();
+template <class T> TW T tw_highest();
+#define TW_LIMITS(T, LO, HI) template <> TW T tw_lowest<T>() { return LO; } template <> TW T tw_highest<T>() { return HI; }
+TW_LIMITS(float, -__builtin_inff(), __builtin_inff()) TW_LIMITS(double, -__builtin_inf(), __builtin_inf())
+TW_LIMITS(int64_t, INT64_MIN, INT64_MAX) TW_LIMITS(int32_t, INT32_MIN, INT32_MAX) TW_LIMITS(int16_t, INT16_MIN, INT16_MAX)
+TW_LIMITS(int8_t, INT8_MIN, INT8_MAX) TW_LIMITS(uint8_t, 0, UINT8_MAX) TW_LIMITS(bool, false, true)
+template <class T> TW T tw_abs(T a) { return a < 0 ? (T)-a : a; }
+TW float tw_abs(float a) { return __builtin_fabsf(a); }
+TW double tw_abs(double a) { return __builtin_fabs(a); }
+template <class T> TW T tw_max(T a, T b) { return (a > b) | (a != a) ? a : b; }
+template <class T> TW T tw_min(T a, T b) { return (a < b) | (a != a) ? a : b; }
+template <class T> TW T tw_fmax(T a, T b) { return (a > b) | (b != b) ? a : b; }
+template <class T> TW T tw_fmin(T a, T b) { return (a < b) | (b != b) ? a : b; }
+template <class T> TW bool tw_isinf(T a) { return tw_abs(a) == (T)__builtin_inf(); }
+template <class T> TW bool tw_isfinite(T a) { return a - a == 0; }
+template <class T> TW bool tw_signbit(T a) { return a < 0; }
+TW bool tw_signbit(float a) { return tw_bits<int32_t>(a) < 0; }
+TW bool tw_signbit(double a) { return tw_bits<int64_t>(a) < 0; }
+#define TW_BUILTIN(N, B) TW float tw_##N(float a) { return __builtin_##B##f(a); } TW double tw_##N(double a) { return __builtin_##B(a); }
+TW_BUILTIN(floor, floor) TW_BUILTIN(ceil, ceil) TW_BUILTIN(trunc, trunc) TW_BUILTIN(sqrt, sqrt) TW_BUILTIN(rint, nearbyint)
+TW float tw_fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+TW double tw_fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
+template <class T> TW T tw_fma(T a, T b, T c) { return a * b + c; }
+TW float tw_copysign(float a, float b) { return __builtin_copysignf(a, b); }
+TW double tw_copysign(double a, double b) { return __builtin_copysign(a, b); }
+TW float tw_nextafter(float a, float b) { return __builtin_nextafterf(a, b); }
+TW double tw_nextafter(double a, double b) { return __builtin_nextafter(a, b); }
+TW float tw_fmod(float a, float b) { return __builtin_fmodf(a, b); }
+TW double tw_fmod(double a, double b) { return __builtin_fmod(a, b); }
+template <class T> TW T tw_fmod(T a, T b) { return b == (T)-1 ? (T)0 : (T)(a % b); }
+template <class T> TW T tw_remainder(T a, T b) {
+  if (b == (T)-1) return 0; T r = (T)(a % b); return (r != 0) & ((r < 0) != (b < 0)) ? (T)(r + b) : r; }
+template <class T> TW T tw_remainder_f(T a, T b) { T r = tw_fmod(a, b); return (r != 0) & ((r < 0) != (b < 0)) ? r + b : r; }
+TW float tw_remainder(float a, float b) { return tw_remainder_f(a, b); }
+TW double tw_remainder(double a, double b) { return tw_remainder_f(a, b); }
+template <class T> TW T tw_trunc_divide(T a, T b) { return b == (T)-1 ? (T)-a : (T)(a / b); }
+TW float tw_trunc_divide(float a, float b) { return tw_trunc(a / b); }
+TW double tw_trunc_divide(double a, double b) { return tw_trunc(a / b); }
+template <class T> TW T tw_floor_divide(T a, T b) {
+  if (b == (T)-1) return (T)-a; T q = (T)(a / b); return (T)(q - ((a % b != 0) & ((a < 0) != (b < 0)))); }
+template <class T> TW T tw_floor_divide_f(T a, T b) {
+  T m = tw_fmod(a, b), d = (a - m) / b; d = (m != 0) & ((b < 0) != (m < 0)) ? d - 1 : d;
+  T f = tw_floor(d); f = d - f > (T)0.5 ? f + 1 : f;
+  T whole = d != 0 ? f : tw_copysign((T)0, a / b); return b == 0 ? a / b : whole; }
+TW float tw_floor_divide(float a, float b) { return tw_floor_divide_f(a, b); }
+TW double tw_floor_divide(double a, double b) { return tw_floor_divide_f(a, b); }
+template <class T> TW T tw_pow(T a, T b) {
+  if (b < 0) return a == 1 ? 1 : a == (T)-1 ? ((b & 1) ? (T)-1 : (T)1) : (T)0;
+  T r = 1; while (b) { if (b & 1) r *= a; a *= a; b >>= 1; } return r; }
+template <class T> TW T tw_shift_left(T a, T b) { return (b < 0) | (b >= (T)(8 * sizeof(T))) ? (T)0 : (T)(a << b); }
+template <class T> TW T tw_shift_right(T a, T b) {
+  T top = (T)(8 * sizeof(T) - 1); return (T)(a >> ((b < 0) | (b > top) ? top : b)); }
+"""
+
+FAST = r"""
+// exp: 2**n * p(r) with |r| <= ln2 / 2.
+TW float tw_exp(float x) {
+  float n = __builtin_nearbyintf(x * 1.44269504088896341f);
+  n = n < -152.f ? -152.f : n; n = n > 130.f ? 130.f : n;
+  float r = __builtin_fmaf(n, -0.693145751953125f, x); r = __builtin_fmaf(n, -1.42860682e-6f, r);
+  float p = 0.0013950482243672013f; p = __builtin_fmaf(p, r, 0.008368887938559055f); p = __builtin_fmaf(p, r, 0.04166620597243309f); p = __builtin_fmaf(p, r, 0.166665181517601f); p = __builtin_fmaf(p, r, 0.5f);
+  p = __builtin_fmaf(p, r * r, r) + 1.f;
+  int32_t k = (int32_t)n, half = k >> 1, rest = k - half;
+  float y = p * tw_bits<float>((half + 127) << 23) * tw_bits<float>((rest + 127) << 23);
+  y = x > 88.8f ? __builtin_inff() : y; y = x < -104.f ? 0.f : y;
+  return x != x ? x : y; }
+// tanh: an odd polynomial near 0, else 1 - 2 / (exp(2|x|) + 1).
+TW float tw_tanh(float x) {
+  float a = __builtin_fabsf(x), s = x * x;
+  float p = 0.002143872668966651f; p = __builtin_fmaf(p, s, -0.008178811520338058f); p = __builtin_fmaf(p, s, 0.021701466292142868f); p = __builtin_fmaf(p, s, -0.05394694209098816f); p = __builtin_fmaf(p, s, 0.13333207368850708f); p = __builtin_fmaf(p, s, -0.3333333134651184f);
+  float near = __builtin_fmaf(p * s, x, x);
+  float far = 1.f - 2.f / (tw_exp(2.f * (a > 10.f ? 10.f : a)) + 1.f);
+  far = __builtin_copysignf(far, x); float y = a < 0.625f ? near : far;
+  return x != x ? x : y; }
+// erf: an odd polynomial near 0, else 1 - exp(a polynomial).
+TW float tw_erf(float x) {
+  float a = __builtin_fabsf(x), s = x * x; a = a > 4.f ? 4.f : a;
+  float p = 7.889113476267084e-05f; p = __builtin_fmaf(p, s, -0.0008020839304663241f); p = __builtin_fmaf(p, s, 0.005189535208046436f); p = __builtin_fmaf(p, s, -0.026854444295167923f); p = __builtin_fmaf(p, s, 0.11283600330352783f); p = __builtin_fmaf(p, s, -0.3761262595653534f); p = __builtin_fmaf(p, s, 1.1283791065216064f);
+  float near = p * x;
+  float q = 2.3207244339573663e-06f; q = __builtin_fmaf(q, a, -3.696650674100965e-05f); q = __builtin_fmaf(q, a, 0.0002344438835280016f); q = __builtin_fmaf(q, a, -0.0005720812478102744f); q = __builtin_fmaf(q, a, -0.0016803160542622209f); q = __builtin_fmaf(q, a, 0.021101772785186768f); q = __builtin_fmaf(q, a, -0.10405316203832626f); q = __builtin_fmaf(q, a, -0.636145830154419f); q = __builtin_fmaf(q, a, -1.1284557580947876f);
+  float far = __builtin_copysignf(1.f - tw_exp(q * a), x); float y = a < 1.f ? near : far;
+  return x != x ? x : y; }
+"""
+
+
+def prefix(simd: bool = True) -> str:
+    """The whole head."""
+    return HEAD + libm(simd) + FAST

@@ -1,0 +1,61 @@
+"""KernelPlan and rendered kernels -> Artifact."""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+from tracework_runtime import Artifact, OutputRecipe, TensorCheck
+
+from ..ir.index import Expr, Size
+from ..schedule.graph import alias_root
+from ..schedule.plan import KernelPlan, Output
+
+
+def pack(plan: KernelPlan, host_source: str, kernels: Sequence[Any], key: str) -> Artifact:
+    """All facts about a compiled graph in one storable value."""
+    program = plan.program
+    devices = {str(b.layout.device) for b in program.buffers.values()}
+    static = program.static_inputs
+    mutated_names = {alias_root(program.buffers, b) for b in program.mutated}
+    mutated = {n for n, name in enumerate(program.inputs) if name in mutated_names}
+    refusals = [f"input {n} is overwritten" for n in sorted(mutated - static)]
+    return Artifact(
+        key or hashlib.sha256(host_source.encode()).hexdigest(),
+        host_source,
+        tuple(kernels),
+        checks=tuple(_checks(plan)),
+        outputs=tuple(_recipe(plan, o) for o in program.outputs),
+        devices=frozenset(devices),
+        static_inputs=frozenset(static),
+        mutated_inputs=frozenset(mutated),
+        graph_refusals=tuple(refusals),
+        notes={"fallbacks": [list(f) for f in program.fallbacks], "kernels": len(plan.kernels)},
+    )
+
+
+def _checks(plan: KernelPlan) -> list[TensorCheck]:
+    found = []
+    for n, name in enumerate(plan.program.inputs):
+        buffer = plan.program.buffers.get(name)
+        if buffer is not None:
+            layout = buffer.layout
+            dtype = str(layout.dtype).removeprefix("torch.")
+            sizes, strides = tuple(map(_extent, layout.sizes)), tuple(map(_extent, layout.strides))
+            found.append(TensorCheck(n, name, dtype, str(layout.device), sizes, strides, _extent(buffer.offset)))
+    return found
+
+
+def _recipe(plan: KernelPlan, o: Output) -> OutputRecipe:
+    if o.buffer is None:
+        return OutputRecipe("none" if o.value is None else "constant")
+    root = plan.program.buffers[alias_root(plan.program.buffers, o.buffer)]
+    kind = "view" if root.kind == "input" else "buffer"
+    dtype = str(root.layout.dtype).removeprefix("torch.")
+    source = plan.program.inputs.index(root.name) if kind == "view" else root.name
+    return OutputRecipe(
+        kind, dtype, tuple(map(_extent, o.sizes)), tuple(map(_extent, o.strides)), _extent(o.offset), source
+    )
+
+
+def _extent(size: Size) -> int | str:
+    return str(size) if isinstance(size, Expr) else size

@@ -1,0 +1,264 @@
+"""A KernelPlan as the text of the Python module that allocates, calls kernels and library functions, and returns.
+
+`call(args)` takes the graph's inputs as one list, which it empties, and returns a tuple. Everything that can be looked
+up once is a global of the module; a kernel call is one foreign call with plain integers.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ...ir.buffer import BufferLayout, BufferView, ExternNode
+from ...ir.index import Expr, Size, same, same_all
+from ...schedule.graph import alias_root
+from ...schedule.plan import ExternKernel, KernelPlan, LoopKernel, MemoryStep, Output
+
+HEADER = '''import torch
+from torch import device, empty, empty_strided
+from torch import {dtypes}
+inf, nan = float("inf"), float("nan")
+
+
+def restride(value, strides):
+    """A copy with these strides, which may overlap or leave gaps."""
+    out = empty_strided(value.shape, strides, dtype=value.dtype, device=value.device)
+    return out.copy_(value)
+
+
+def fitted(value, sizes, strides):
+    """The library's result with the strides that the graph was compiled for."""
+    if value.stride() == strides or value.numel() == 0:
+        return value
+    for size, mine, wanted in zip(sizes, value.stride(), strides):
+        if mine != wanted and size > 1:
+            return empty_strided(sizes, strides, dtype=value.dtype, device=value.device).copy_(value)
+    return value
+
+
+def out_of_range(name, origins):
+    """Raises what eager raises for a bad index."""
+    raise IndexError(f"index out of range in {{name}}, from {{origins}}")
+
+'''
+
+DTYPES = "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 complex64 complex128".split()
+
+
+class PythonWrapper:
+    """Writes one module."""
+
+    def __init__(self, plan: KernelPlan, function_names: Mapping[str, str]) -> None:
+        self.plan = plan
+        self.program = plan.program
+        self.functions = function_names
+        self.lines: list[str] = []
+        self.globals: dict[str, str] = {}
+        self.pointers: dict[str, str] = {}
+        self.variables: dict[str, str] = {}
+        self.symbols: set[str] = set()
+
+    def render(self) -> str:
+        """The module."""
+        self._inputs()
+        for kernel, step in zip(self.plan.kernels, self.plan.memory.steps, strict=True):
+            if isinstance(kernel, LoopKernel):
+                self._loop_kernel(kernel, step)
+            else:
+                self._extern(kernel, step)
+            self._free(step)
+        self.lines.append(f"return ({''.join(self._output(o) + ', ' for o in self.program.outputs)})")
+        body = "\n".join("    " + line for line in self.lines)
+        head = HEADER.format(dtypes=", ".join(DTYPES))
+        if any("prims." in v for v in self.globals.values()):
+            head = head.replace("import torch\n", "import torch\nfrom tracework_primops import prims\n", 1)
+        shared = "\n".join(f"{name} = {value}" for name, value in self.globals.items())
+        return f"{head}{shared}\n\n\ndef call(args):\n{body}\n"
+
+    def _shared(self, text: str, prefix: str = "f") -> str:
+        """A global that holds the value of `text`."""
+        for name, known in self.globals.items():
+            if known == text:
+                return name
+        name = f"{prefix}{len(self.globals)}"
+        self.globals[name] = text
+        return name
+
+    # inputs and outputs
+
+    def _inputs(self) -> None:
+        if self.program.inputs:
+            self.lines.append(f"{', '.join(self.program.inputs)}, = args")
+            self.lines.append("args.clear()")
+        for name in self.program.inputs:
+            expr = self.program.size_inputs.get(name)
+            if isinstance(expr, Expr) and type(expr).__name__ == "Symbol":
+                self._bind(str(expr), name)
+        for name in self.program.inputs:
+            buffer = self.program.buffers.get(name)
+            if buffer is not None:
+                self._bind_sizes(name, buffer.layout)
+
+    def _bind(self, symbol: str, text: str) -> None:
+        if symbol not in self.symbols:
+            self.symbols.add(symbol)
+            self.lines.append(f"{symbol} = {text}")
+
+    def _bind_sizes(self, name: str, layout: BufferLayout) -> None:
+        for kind, values in (("shape", layout.sizes), ("stride()", layout.strides)):
+            for d, value in enumerate(values):
+                if isinstance(value, Expr) and type(value).__name__ == "Symbol":
+                    self._bind(str(value), f"{name}.{kind}[{d}]")
+
+    def _output(self, o: Output) -> str:
+        if o.buffer is None:
+            return _literal(o.value)
+        layout = self.program.buffers[alias_root(self.program.buffers, o.buffer)].layout
+        name = self._name(o.buffer)
+        if same_all(o.sizes, layout.sizes) and same_all(o.strides, layout.strides) and same(o.offset, 0):
+            return name
+        return f"{name}.as_strided({_tuple(o.sizes)}, {_tuple(o.strides)}, {self._offset(o.buffer, o.offset)})"
+
+    def _offset(self, buffer: str, offset: Size) -> str:
+        root = self.program.buffers[alias_root(self.program.buffers, buffer)]
+        if root.kind == "input":
+            base = f"{root.name}.storage_offset()"
+            return base if same(offset, 0) else f"{base} + {offset}"
+        return str(offset)
+
+    def _name(self, buffer: str) -> str:
+        root = alias_root(self.program.buffers, buffer)
+        return self.variables.get(root, root)
+
+    # kernels
+
+    def _loop_kernel(self, kernel: LoopKernel, step: MemoryStep) -> None:
+        self._allocate(step)
+        pointers = [self._pointer(b) for b in kernel.buffers]
+        function = self.functions[kernel.name]
+        arguments = ", ".join([*pointers, *map(str, kernel.sizes)])
+        if any(i.op == "indirect" for p in kernel.passes for i in p.body.instructions) and kernel.device.type == "cpu":
+            origins = self._shared(repr("; ".join(kernel.origins[:8])), "o")
+            self.lines.append(f"if {function}({arguments}):")
+            self.lines.append(f"    out_of_range({function!r}, {origins})")
+        else:
+            self.lines.append(f"{function}({arguments})")
+
+    def _pointer(self, buffer: str) -> str:
+        root = alias_root(self.program.buffers, buffer)
+        device = self.program.buffers[root].layout.device
+        if device.type != "cpu":
+            return self._name(buffer)
+        if root not in self.pointers:
+            self.pointers[root] = f"{self._name(root)}_p"
+            self.lines.append(f"{self.pointers[root]} = {self._name(root)}.data_ptr()")
+        return self.pointers[root]
+
+    def _allocate(self, step: MemoryStep) -> None:
+        for new, old in step.reuse:
+            a, b = self.program.buffers[new].layout, self.program.buffers[old].layout
+            equal = same_all(a.sizes, b.sizes) and same_all(a.strides, b.strides)
+            view = "" if equal else f".as_strided({_tuple(a.sizes)}, {_tuple(a.strides)}, 0)"
+            self.lines.append(f"{new} = {self._name(old)}{view}")
+            if old in self.pointers:
+                self.pointers[new] = self.pointers[old]
+        for name in step.allocate:
+            if self.program.buffers[name].kind == "computed" or name in self._planned:
+                self.lines.append(f"{name} = {self._empty(self.program.buffers[name].layout)}")
+
+    @property
+    def _planned(self) -> set[str]:
+        return set()
+
+    def _empty(self, layout: BufferLayout) -> str:
+        device = self._shared(f"device({str(layout.device)!r})", "d")
+        dtype = str(layout.dtype) if layout.dtype == torch.bool else str(layout.dtype).removeprefix("torch.")
+        return f"empty_strided({_tuple(layout.sizes)}, {_tuple(layout.strides)}, dtype={dtype}, device={device})"
+
+    def _free(self, step: MemoryStep) -> None:
+        """Names are dropped as soon as nobody needs them, so that torch's allocator can hand the memory out again."""
+        later = {old for s in self.plan.memory.steps for _, old in s.reuse}
+        gone = [self._name(b) for b in step.free if b not in later]
+        if gone:
+            self.lines.append(f"del {', '.join(gone)}")
+
+    # library calls
+
+    def _extern(self, kernel: ExternKernel, step: MemoryStep) -> None:
+        node = kernel.node
+        if node.target == "empty":
+            self._allocate(step)
+            return
+        arguments = [self._argument(a) for a in node.args]
+        arguments += [f"{k}={self._argument(v)}" for k, v in node.kwargs]
+        if node.out_form is not None and self._dense(node):
+            self._allocate_extern(step)
+            function = self._shared(node.out_form)
+            self.lines.append(f"{function}({', '.join([*arguments, f'out={node.outputs[0]}'])})")
+            return
+        function = "restride" if node.target == "restride" else self._shared(node.target)
+        self._results(node, f"{function}({', '.join(arguments)})")
+
+    def _dense(self, node: ExternNode) -> bool:
+        return node.outputs[0] is not None
+
+    def _allocate_extern(self, step: MemoryStep) -> None:
+        self._allocate(MemoryStep((), step.reuse, ()))
+        for name in step.allocate:
+            self.lines.append(f"{name} = {self._empty(self.program.buffers[name].layout)}")
+
+    def _results(self, node: ExternNode, call: str) -> None:
+        if not node.tuple_result:
+            name = node.outputs[0]
+            if name is None:
+                self.lines.append(call)
+                return
+            self.lines.append(f"{name} = {self._fitted(node, name, call)}")
+            return
+        names = [n if n is not None else "_" for n in node.outputs]
+        self.lines.append(f"{', '.join(names)}, = {call}")
+        for name in node.outputs:
+            if name is not None and node.target != "restride":
+                self.lines.append(f"{name} = {self._fitted(node, name, name)}")
+
+    def _fitted(self, node: ExternNode, name: str, text: str) -> str:
+        if node.target == "restride":
+            return text
+        layout = self.program.buffers[name].layout
+        return f"fitted({text}, {_tuple(layout.sizes)}, {_tuple(layout.strides)})"
+
+    def _argument(self, arg: Any) -> str:
+        if isinstance(arg, BufferView):
+            return self._view(arg)
+        if isinstance(arg, torch.device):
+            return self._shared(f"device({str(arg)!r})", "d")
+        if isinstance(arg, tuple):
+            return f"({''.join(self._argument(a) + ', ' for a in arg)})"
+        if isinstance(arg, list):
+            return f"[{', '.join(self._argument(a) for a in arg)}]"
+        return _literal(arg)
+
+    def _view(self, view: BufferView) -> str:
+        root = self.program.buffers[alias_root(self.program.buffers, view.buffer)]
+        layout = root.layout
+        name = self._name(view.buffer)
+        if same_all(view.sizes, layout.sizes) and same(view.offset, 0) and same_all(view.strides, layout.strides):
+            return name
+        if same(view.offset, 0) and len(view.sizes) == 2 == len(layout.sizes):
+            if same_all(view.sizes, layout.sizes[::-1]) and same_all(view.strides, layout.strides[::-1]):
+                return f"{name}.t()"
+        return f"{name}.as_strided({_tuple(view.sizes)}, {_tuple(view.strides)}, {self._offset(view.buffer, view.offset)})"
+
+
+def _tuple(values: Sequence[Size]) -> str:
+    return f"({''.join(f'{v}, ' for v in values)})"
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, torch.dtype):
+        return str(value)
+    if isinstance(value, (torch.memory_format, torch.layout)):
+        return str(value)
+    if isinstance(value, Expr):
+        return f"({value})"
+    return repr(value)

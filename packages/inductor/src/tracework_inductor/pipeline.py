@@ -1,0 +1,59 @@
+"""compile_graph: PrimGraph -> Artifact, stage by stage."""
+
+from collections.abc import Callable
+from typing import Any
+
+from tracework_runtime import Artifact
+
+from .codegen import renderer_for
+from .codegen.pack import pack
+from .codegen.renderer import RenderedKernel
+from .codegen.wrapper.python import PythonWrapper
+from .lowering import lower
+from .options import InductorOptions
+from .schedule.pipeline import schedule
+from .schedule.plan import KernelPlan, LoopKernel
+
+Observe = Callable[[str, Any], None]
+
+
+def compile_graph(
+    graph: Any, options: InductorOptions | None = None, *, observe: Observe | None = None, key: str = ""
+) -> Artifact:
+    """Lower, schedule, render and pack a graph of prims. `observe(stage, printable)` sees each product."""
+    options = options or InductorOptions()
+    plan = plan_graph(graph, options, observe)
+    host, kernels = render(plan, options)
+    artifact = pack(plan, host, kernels, key)
+    if observe is not None:
+        observe("artifact", artifact)
+    return artifact
+
+
+def plan_graph(graph: Any, options: InductorOptions, observe: Observe | None = None) -> KernelPlan:
+    """Up to the KernelPlan."""
+    program = lower(graph, options)
+    device_type = next((b.layout.device.type for b in program.buffers.values() if b.layout.device.type != "cpu"), "cpu")
+    plan = schedule(program, options, renderer_for(device_type, options).capabilities)
+    if observe is not None:
+        observe("plan", plan)
+    return plan
+
+
+def render(plan: KernelPlan, options: InductorOptions) -> tuple[str, list[Any]]:
+    """The host program and the kernels; equal kernels once."""
+    functions: dict[str, str] = {}
+    by_device: dict[str, dict[tuple[Any, ...], tuple[str, RenderedKernel]]] = {}
+    for kernel in plan.kernels:
+        if isinstance(kernel, LoopKernel):
+            device_type = kernel.device.type
+            rendered = renderer_for(device_type, options).render(kernel)
+            known = by_device.setdefault(device_type, {})
+            identity = (rendered.source, rendered.signature, repr(rendered.launch))
+            if identity not in known:
+                known[identity] = (f"{device_type}_kernel{len(known)}", rendered)
+            functions[kernel.name] = known[identity][0]
+    sources: list[Any] = []
+    for device_type, known in by_device.items():
+        sources += renderer_for(device_type, options).pack(list(known.values()))
+    return PythonWrapper(plan, functions).render(), sources
