@@ -170,8 +170,9 @@ def refine(a: Sequence[Size], b: Sequence[Size]) -> list[Size] | None:
     left.reverse()
     right.reverse()
     while left or right:
-        x = left.pop() if left else 1
-        y = right.pop() if right else 1
+        if not left or not right:
+            return result if all(same(rest, 1) for rest in (*left, *right)) else None
+        x, y = left.pop(), right.pop()
         if same(x, y):
             if not same(x, 1):
                 result.append(x)

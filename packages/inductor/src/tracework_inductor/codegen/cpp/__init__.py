@@ -14,11 +14,17 @@ from .prefix import prefix
 
 FLAGS = ("-fno-trapping-math", "-fno-semantic-interposition", "-fno-plt")
 
-DECLARED = """
-#define TW_DECLARE(T) _Pragma("omp declare reduction(tw_max : T : omp_out = tw_max(omp_out, omp_in)) initializer(omp_priv = tw_lowest<T>())") \\
-  _Pragma("omp declare reduction(tw_min : T : omp_out = tw_min(omp_out, omp_in)) initializer(omp_priv = tw_highest<T>())")
-TW_DECLARE(float) TW_DECLARE(double) TW_DECLARE(int64_t) TW_DECLARE(int32_t) TW_DECLARE(int16_t) TW_DECLARE(int8_t) TW_DECLARE(uint8_t)
-"""
+REDUCED_TYPES = ("float", "double", "int64_t", "int32_t", "int16_t", "int8_t", "uint8_t")
+
+
+def declared() -> str:
+    """OpenMP reductions that keep NaN."""
+    return "".join(
+        f"#pragma omp declare reduction(tw_{kind} : {t} : omp_out = tw_{kind}(omp_out, omp_in))"
+        f" initializer(omp_priv = tw_{start}<{t}>())\n"
+        for t in REDUCED_TYPES
+        for kind, start in (("max", "lowest"), ("min", "highest"))
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +42,7 @@ class CppRenderer:
     def pack(self, kernels: Sequence[tuple[str, RenderedKernel]]) -> Sequence[Any]:
         """All kernels in one file; each record names its own function."""
         body = "\n".join(k.source.replace(KERNEL_NAME, name) for name, k in kernels)
-        source = prefix() + DECLARED + body + "\n"
+        source = prefix() + declared() + body + "\n"
         return [
             KernelSource(name, "cpp", source, k.signature, {"entry": name, "flags": list(FLAGS), **dict(k.launch)})
             for name, k in kernels

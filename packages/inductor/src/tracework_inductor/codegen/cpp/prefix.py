@@ -53,9 +53,9 @@ template <class V> TW void tw_put(tw_bf16* p, V value) {
   float v = (float)value; uint32_t u = tw_bits<uint32_t>(v); uint32_t r = (u + 0x7fffu + ((u >> 16) & 1)) >> 16;
   p->bits = (uint16_t)(v != v ? 0x7fc0u : r); }
 template <class V> TW void tw_put(tw_half* p, V v) { p->bits = tw_bits<uint16_t>((_Float16)(float)v); }
-template <class T> TW T tw_lowest();
-template <class T> TW T tw_highest();
-#define TW_LIMITS(T, LO, HI) template <> TW T tw_lowest<T>() { return LO; } template <> TW T tw_highest<T>() { return HI; }
+template <class T> inline T tw_lowest();
+template <class T> inline T tw_highest();
+#define TW_LIMITS(T, LO, HI) template <> inline T tw_lowest<T>() { return LO; } template <> inline T tw_highest<T>() { return HI; }
 TW_LIMITS(float, -__builtin_inff(), __builtin_inff()) TW_LIMITS(double, -__builtin_inf(), __builtin_inf())
 TW_LIMITS(int64_t, INT64_MIN, INT64_MAX) TW_LIMITS(int32_t, INT32_MIN, INT32_MAX) TW_LIMITS(int16_t, INT16_MIN, INT16_MAX)
 TW_LIMITS(int8_t, INT8_MIN, INT8_MAX) TW_LIMITS(uint8_t, 0, UINT8_MAX) TW_LIMITS(bool, false, true)
