@@ -21,7 +21,7 @@ from .builtins import BUILTINS, fill
 from .constant import ATOM_TYPES, ConstantValue
 from .exception import ExceptionValue, make_exception, matches
 from .function import BoundMethodValue, FunctionValue
-from .mapping import DictValue, dict_of
+from .mapping import DictValue, dict_of, key_of_existing
 from .sequence import DequeValue, ListValue, Pending, RangeValue, SequenceValue, SliceValue, TupleValue, pending_items
 from .symint import size_value
 from .tensor import existing_tensor, tensor_result
@@ -109,6 +109,16 @@ def wrap_dict(frame, obj, source):
     if type(obj) is collections.defaultdict and obj.default_factory is not None:
         factory = frame.wrap(obj.default_factory, Attr(source, "default_factory"))
     return DictValue(source, type(obj), obj, factory)
+
+
+def wrap_proxy(frame, obj, source):
+    """A read-only view (of a class, of a signature's parameters): taken as it is now."""
+    frame.guard("IDENTITY", source, obj)
+    made = DictValue(cls=types.MappingProxyType)
+    for key, item in obj.items():
+        made.entries[key_of_existing(key)] = [Pending(key, None), Pending(item, Const(item))]
+    made.source = source
+    return made
 
 
 def wrap_set(frame, obj, source):
@@ -545,7 +555,7 @@ def exception_matches(frame, value, handler):
 
 WRAP = {
     list: wrap_list, tuple: wrap_tuple, torch.Size: wrap_tuple, collections.deque: wrap_deque, dict: wrap_dict,
-    collections.OrderedDict: wrap_dict, collections.defaultdict: wrap_dict, types.MappingProxyType: wrap_dict,
+    collections.OrderedDict: wrap_dict, collections.defaultdict: wrap_dict, types.MappingProxyType: wrap_proxy,
     set: wrap_set, frozenset: wrap_set, range: wrap_range, slice: wrap_slice,
     types.FunctionType: wrap_function, types.BuiltinFunctionType: wrap_builtin, types.MethodDescriptorType: wrap_builtin,
     types.WrapperDescriptorType: wrap_builtin, types.MethodWrapperType: wrap_builtin, types.ClassMethodDescriptorType: wrap_builtin,

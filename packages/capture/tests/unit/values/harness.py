@@ -8,6 +8,8 @@ import torch
 
 from tracework_capture import sources as s
 from tracework_capture.graph.inputs import SizeHistory
+from tracework_capture.guards.access import Scope
+from tracework_capture.guards.program import check_guard
 from tracework_capture.hook.compile_frame import FrameInput, capture_frame
 from tracework_capture.options import CaptureOptions
 
@@ -61,6 +63,7 @@ def capture(function, *args, fullgraph=True, backend=eager, **kwargs):
     slots = slots_of(function, args, kwargs)
     given = FrameInput(function.__code__, slots, function.__globals__, function.__closure__)
     captured = capture_frame(given, backend, CaptureOptions(fullgraph=fullgraph), SizeHistory(), lambda fn: fn)
+    assert_guards_hold(captured, slots, function)
     replacement = types.FunctionType(captured.code, function.__globals__, function.__name__, None, function.__closure__)
 
     def run():
@@ -68,6 +71,16 @@ def capture(function, *args, fullgraph=True, backend=eager, **kwargs):
         return replacement(inputs, *slots.values())
 
     return run, captured
+
+
+def assert_guards_hold(captured, slots, function):
+    """Every guard of a new entry holds for the call that it was made from."""
+    names = dict(slots)
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
+        names[name] = cell.cell_contents
+    scope = Scope(names, function.__globals__)
+    failures = [failure for guard in captured.guards if (failure := check_guard(guard, scope)) is not None]
+    assert not failures, f"guards of a new entry fail: {failures[:3]}"
 
 
 def check(function, *args, fullgraph=True, **kwargs):
