@@ -16,7 +16,7 @@ from .value import Lazy, TensorValue, pointwise, settled
 SAME_NAME = tuple(
     "neg abs sign floor ceil trunc sqrt rsqrt reciprocal square relu exp exp2 expm1 log log2 log10 log1p sin cos tan"
     " asin acos atan sinh cosh tanh asinh acosh atanh erf erfc sigmoid lgamma bitwise_not logical_not isnan isinf"
-    " isfinite signbit add sub mul div floor_divide trunc_divide remainder fmod pow atan2 maximum minimum fmax fmin"
+    " isfinite signbit add sub mul div floor_divide trunc_divide remainder fmod atan2 maximum minimum fmax fmin"
     " hypot copysign nextafter eq ne lt le gt ge bitwise_and bitwise_or bitwise_xor shift_left shift_right logical_and"
     " logical_or logical_xor fma".split()
 )
@@ -150,6 +150,28 @@ def frac(low: Any, x: Any) -> Any:
 def sgn(low: Any, x: Any) -> Any:
     """Sign, for real operands."""
     return elementwise(low, (x,), x.dtype, ops_named("sign"))
+
+
+POWERS: dict[float, Callable[[Any], Any]] = {
+    1: lambda v: v,
+    2: lambda v: ops.mul(v, v),
+    3: lambda v: ops.mul(ops.mul(v, v), v),
+    4: lambda v: ops.mul(ops.mul(v, v), ops.mul(v, v)),
+    0.5: lambda v: ops.sqrt(v),
+    -0.5: lambda v: ops.rsqrt(v),
+    -1: lambda v: ops.reciprocal(v),
+    -2: lambda v: ops.reciprocal(ops.mul(v, v)),
+}
+"""Exponents that eager does not hand to the general function either."""
+
+
+@lowers("pow")
+def pow(low: Any, a: Any, b: Any) -> Any:  # noqa: A001
+    """a**b; some exponents are products or roots."""
+    dtype = _result_dtype(low, (a, b))
+    if isinstance(a, TensorValue) and isinstance(b, (int, float)) and b in POWERS and (dtype.is_floating_point or b >= 1):
+        return elementwise(low, (a,), dtype, POWERS[b], 2)
+    return elementwise(low, (a, b), dtype, ops_named("pow"), 12)
 
 
 @lowers("where")

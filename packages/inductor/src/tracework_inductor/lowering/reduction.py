@@ -40,6 +40,8 @@ def reduce(
     dims = [d for d in dims]
     outer = [s for d, s in enumerate(x.sizes) if d not in dims]
     reduced = [x.sizes[d] for d in dims]
+    if all(same(s, 1) for s in reduced):
+        return _of_one(low, x, dims, keepdim, dtype, element)
     buffer = low.new_buffer(BufferLayout.dense(accumulate or dtype, x.device, tuple(outer)))
 
     def inner(index: list[Size], inside: list[Size]) -> Any:
@@ -54,6 +56,17 @@ def reduce(
     if accumulate is not None and accumulate != dtype:
         value = elementwise(low, (value,), dtype, lambda v: ops.to_dtype(v, dtype))
     return keep(low, value, x.sizes, dims) if keepdim else value
+
+
+def _of_one(low: Any, x: Any, dims: Sequence[int], keepdim: bool, dtype: torch.dtype, element: Any) -> Any:
+    """A reduction of one element each is that element (or position 0)."""
+
+    def scalar(value: Any) -> Any:
+        result = element(value, [0] * len(dims))
+        return ops.constant(0, dtype) if type(result) is tuple else ops.to_dtype(result, dtype)
+
+    value = elementwise(low, (x,), dtype, scalar)
+    return value if keepdim else reshape(low, value, [s for d, s in enumerate(x.sizes) if d not in dims])
 
 
 def keep(low: Any, value: Any, sizes: Sequence[Size], dims: Sequence[int]) -> Any:

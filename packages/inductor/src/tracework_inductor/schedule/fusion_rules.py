@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..ir.buffer import LoopNode
-from ..ir.index import Size, dot, simplify, variables_ranges
+from ..ir.index import Size, dot, same_all, simplify, variables_ranges
 from ..options import InductorOptions
 from ..target import Capabilities
-from .group import Candidate, Group, Member, mapped_index, mapping, variables
+from .group import Candidate, Group, Member, axis_sizes, mapped_index, mapping, variables
 
 
 @dataclasses.dataclass
@@ -74,6 +74,18 @@ def _elements(p: Proposal) -> str | None:
     return None
 
 
+def _neighbours(p: Proposal) -> str | None:
+    """Nodes that only share what they read must walk it alike."""
+    writes = p.group.writes
+    if p.node.mutates in p.group.reads or any(name in writes for name in p.node.reads):
+        return None
+    own, reduced = axis_sizes(p.node)
+    alike = same_all([*own, *reduced], [*p.group.outer, *p.group.inner]) or same_all(own, p.group.outer)
+    if not alike or len(p.candidate.outer) > len(p.group.outer):
+        return "they share only what they read and have other axes"
+    return None
+
+
 def _overwrites(p: Proposal) -> str | None:
     """Overwriting what another member reads must touch the same element only."""
     base = p.node.mutates
@@ -112,6 +124,7 @@ FUSION_RULES: tuple[tuple[str, Callable[[Proposal], str | None]], ...] = (
     ("scan", _scan_alone),
     ("order", _spread_order),
     ("axes", _affine),
+    ("neighbours", _neighbours),
     ("elements", _elements),
     ("overwrites", _overwrites),
 )

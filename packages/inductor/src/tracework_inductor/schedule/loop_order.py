@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from tracework_primops.symbols.expr import FloorDiv, Mod
+
 from ..ir.body import Axis, LoopBody
-from ..ir.index import Expr, Size, same, substitute, symbol
+from ..ir.index import Expr, Size, same, simplify, substitute, symbol
 from .plan import Pass
 
 UNKNOWN = 8192
@@ -14,6 +16,7 @@ def order_and_merge(
     axes: tuple[Axis, ...], inner: tuple[Axis, ...], passes: list[Pass], buffers: Mapping[str, Any]
 ) -> tuple[tuple[Axis, ...], tuple[Axis, ...], list[Pass]]:
     """Axes in memory order, merged; passes rewritten to match."""
+    axes, inner, passes = split_axes(axes, inner, passes)
     axes = _ordered(axes, _accesses(passes, stores_first=True))
     inner = _ordered(inner, _accesses(passes, stores_first=False))
     replaced: dict[Any, Size] = {}
@@ -22,6 +25,59 @@ def order_and_merge(
     inner = _merged(inner, expressions, replaced, "r")
     rewritten = [_rewrite(p, axes, inner, replaced) for p in passes]
     return axes, inner, rewritten
+
+
+def split_axes(
+    axes: tuple[Axis, ...], inner: tuple[Axis, ...], passes: list[Pass]
+) -> tuple[tuple[Axis, ...], tuple[Axis, ...], list[Pass]]:
+    """Axes whose variable is divided by a constant somewhere become two, so that no division is left in the loops."""
+    for _ in range(MAX_SPLITS):
+        found = next(filter(None, (_divisor(a, passes) for a in (*axes, *inner))), None)
+        if found is None:
+            return axes, inner, passes
+        axis, divisor = found
+        high, low = symbol(f"{axis.var}h", 0, None), symbol(f"{axis.var}l", 0, None)
+        pair = (Axis(high, axis.size // divisor), Axis(low, divisor))
+        axes, inner = _with_pair(axes, axis, pair), _with_pair(inner, axis, pair)
+        ranges = {a.var: (0, a.size - 1) for a in (*axes, *inner)}
+        passes = [_substituted(p, axes, inner, {axis.var: high * divisor + low}, ranges) for p in passes]
+    return axes, inner, passes
+
+
+MAX_SPLITS = 8
+
+
+def _divisor(axis: Axis, passes: list[Pass]) -> tuple[Axis, int] | None:
+    """The smallest constant that divides the size and by which the variable alone is divided."""
+    best: int | None = None
+    for e in _expressions(passes):
+        for atom in e.atoms():
+            if type(atom) in (FloorDiv, Mod) and atom.numerator is axis.var:
+                d = atom.denominator
+                fits = isinstance(d, int) and isinstance(axis.size, int) and axis.size % d == 0 and 1 < d < axis.size
+                if fits and (best is None or d < best):
+                    best = d
+    return None if best is None else (axis, best)
+
+
+def _with_pair(axes: tuple[Axis, ...], axis: Axis, pair: tuple[Axis, Axis]) -> tuple[Axis, ...]:
+    return tuple(b for a in axes for b in (pair if a.var is axis.var else (a,)))
+
+
+def _substituted(
+    p: Pass, axes: tuple[Axis, ...], inner: tuple[Axis, ...], names: dict[Any, Size], ranges: dict[Any, Any]
+) -> Pass:
+    memo: dict[Any, Size] = {}
+
+    def one(arg: Any) -> Any:
+        if not isinstance(arg, Expr):
+            return arg
+        if arg not in memo:
+            memo[arg] = simplify(substitute(arg, names), ranges)
+        return memo[arg]
+
+    instructions = tuple(i._replace(args=tuple(one(a) for a in i.args)) for i in p.body.instructions)
+    return Pass(p.level, LoopBody(axes, inner if p.level == "inner" else (), instructions))
 
 
 def _accesses(passes: list[Pass], stores_first: bool) -> list[Any]:
