@@ -1,4 +1,4 @@
-"""One ATen op on fakes: its row in ATEN_META, else its decomposition run on specs, else torch's own meta kernel.
+"""One ATen op on fakes: its row in ATEN_META, else torch's own meta kernel; with symbolic sizes its decomposition run on specs.
 
 A plan is made once per overload from its schema and called as plan(mode, func, args, kwargs). Aliasing comes from the
 schema alone: results that alias an argument share its storage, written arguments get a new version and are returned as they are.
@@ -12,9 +12,10 @@ from typing import Any
 
 import torch
 
-from .. import _torch
+from .. import _torch, decomp
 from ..aten_meta import ATEN_META
 from ..errors import DataDependentError, FakeTensorError, MixedTensorError
+from ..op import GraphBuilder, PrimValue
 from ..spec import TensorSpec
 from ..symbols import active
 from ..symbols.expr import Expr
@@ -27,8 +28,6 @@ Plan = Callable[..., Any]
 Rule = Callable[..., Any]
 SPECIAL: dict[Any, Plan] = {}  # overload -> plan, for ops that no rule over specs can describe
 PLANS: dict[Any, Plan] = {}
-# Filled by whoever can run a decomposition on specs (the layer of decomp is beside this one): func -> rule or None.
-DECOMPOSITION: list[Callable[[Any], Rule | None]] = []
 
 
 def plan_for(func: Any) -> Plan:
@@ -47,7 +46,7 @@ def _make_plan(func: Any) -> Plan:
     if rule is None and _is_composite(func):
         return _run_composite
     written = [i for i, a in enumerate(func._schema.arguments) if a.alias_info is not None and a.alias_info.is_write]
-    rule = rule or _rule_of_functional(func) or _decomposition(func) or _meta_rule(func)
+    rule = rule or _rule_of_functional(func) or _meta_rule(func)
     if written:
         return _in_place_plan(func, rule, written)
     aliased = _aliased_argument(func)
@@ -58,27 +57,6 @@ def _make_plan(func: Any) -> Plan:
 
 def _is_composite(func: Any) -> bool:
     return _torch.has_kernel(func, "CompositeImplicitAutograd")
-
-
-def _decomposition(func: Any) -> Rule | None:
-    for find in DECOMPOSITION:
-        rule = find(func)
-        if rule is not None:
-            return _or_meta_kernel(func, rule)
-    return None
-
-
-def _or_meta_kernel(func: Any, rule: Rule) -> Rule:
-    """Run the decomposition; where it cannot say, torch's meta kernel decides."""
-
-    def either(*args, **kwargs):
-        try:
-            return rule(*args, **kwargs)
-        except (NotImplementedError, KeyError, TypeError, AttributeError) as error:
-            log.debug("%s: decomposition on specs failed (%s); using torch's meta kernel", func, error)
-            return run_meta_kernel(func, args, kwargs)
-
-    return either
 
 
 def _rule_of_functional(func: Any) -> Rule | None:
@@ -280,8 +258,15 @@ def run_meta_kernel(func: Any, args: Any, kwargs: dict) -> Any:
     """Specs of the results by running the op on meta tensors. Symbolic sizes that torch cannot carry become fixed."""
     table = active.table()
     if table is not None and _is_symbolic((*args, *kwargs.values())):
+        found = _decomposed(func, args, kwargs, table)
+        if found is not None:
+            return found
         log.info("%s: symbolic sizes become fixed, because only torch's meta kernel knows the result", func)
-        args, kwargs = _fixed(args, table), _fixed(kwargs, table)
+        args, kwargs = _numbers(args, table.fix), _numbers(kwargs, table.fix)
+    return _run_static(func, args, kwargs)
+
+
+def _run_static(func: Any, args: Any, kwargs: dict) -> Any:
     device = _common_device(args, kwargs)
     try:
         result = _call_meta(func, args, kwargs)
@@ -331,17 +316,59 @@ def _spec_of_meta(result: Any, device: torch.device) -> Any:
     return tuple(_spec_of_meta(r, device) for r in result) if isinstance(result, tuple) else result
 
 
-def _fixed(a: Any, table: Any) -> Any:
+def _numbers(a: Any, number_of: Callable[[Any], int]) -> Any:
+    """With every expression replaced by a number."""
     if isinstance(a, Expr):
-        return table.fix(a)
+        return number_of(a)
     if a.__class__ is TensorSpec:
-        fix = lambda sizes: tuple(table.fix(s) for s in sizes)  # noqa: E731
-        return TensorSpec(a.dtype, a.device, fix(a.sizes), fix(a.strides), table.fix(a.offset))
+        sizes, strides = tuple(map(number_of, a.sizes)), tuple(map(number_of, a.strides))
+        return TensorSpec(a.dtype, a.device, sizes, strides, number_of(a.offset))
     if a.__class__ in (list, tuple):
-        return [_fixed(x, table) for x in a]
+        return a.__class__([_numbers(x, number_of) for x in a])
     if isinstance(a, dict):
-        return {k: _fixed(v, table) for k, v in a.items()}
+        return {k: _numbers(v, number_of) for k, v in a.items()}
     return a
+
+
+def _decomposed(func: Any, args: Any, kwargs: dict, table: Any) -> Any:
+    """Symbolic specs from the decomposition, when they agree with torch's meta kernel on the example's sizes; else None."""
+    DECOMPS = getattr(decomp, "DECOMPS", {})
+
+    rule = DECOMPS.get(func)
+    if rule is None or not all(table.has_hint(s) for s in _sizes_in((*args, *kwargs.values()))):
+        return None
+    try:
+        with GraphBuilder(None):
+            found = _specs_of_values(rule(*_values(args), **_values(kwargs)))
+        expected = _run_static(func, _numbers(args, table.hint), _numbers(kwargs, table.hint))
+    except (NotImplementedError, KeyError, TypeError, AttributeError, ValueError) as error:
+        log.debug("%s: its decomposition does not run on specs: %s", func, error)
+        return None
+    return found if _numbers(found, table.hint) == expected else None
+
+
+def _values(a: Any) -> Any:
+    if a.__class__ is TensorSpec:
+        return PrimValue(a, None)
+    if a.__class__ in (list, tuple):
+        return a.__class__([_values(x) for x in a])
+    return {k: _values(v) for k, v in a.items()} if isinstance(a, dict) else a
+
+
+def _specs_of_values(a: Any) -> Any:
+    if isinstance(a, PrimValue):
+        return a.spec
+    return a.__class__([_specs_of_values(x) for x in a]) if a.__class__ in (list, tuple) else a
+
+
+def _sizes_in(values: Any):
+    for value in values:
+        if value.__class__ is TensorSpec:
+            yield from (*value.sizes, *value.strides, value.offset)
+        elif value.__class__ in (list, tuple):
+            yield from _sizes_in(value)
+        elif isinstance(value, Expr):
+            yield value
 
 
 def _common_device(args: Any, kwargs: dict) -> torch.device:
