@@ -85,6 +85,7 @@ def start(given: FrameInput, options: CaptureOptions, history: SizeHistory, serv
     graph = GraphBuilder(fake_mode, symbols, services.wrap_result)
     root = CaptureRoot(services, GuardSet(), graph, MutationLog(), symbols, fake_mode, options, given.globals, history)
     root.stop_before = stop_before
+    root.sees_tensors = any(isinstance(obj, (torch.Tensor, torch.nn.Module)) for obj in given.slots.values())
     code = given.code
     closure = [root_cell(root, name, cell) for name, cell in zip(code.co_freevars, given.closure)]
     local_values = _LazyLocals(given.slots)
@@ -114,17 +115,30 @@ class _LazyLocals(dict):
 
     def __init__(self, slots: dict[str, Any]) -> None:
         super().__init__()
-        self.slots = dict(slots)
+        self.slots = {name: (obj, Local(name)) for name, obj in slots.items()}
         self.frame: Any = None
 
     def get(self, name: str, default: Value | None = None) -> Value | None:
         if name in self.slots:
-            self[name] = self.frame.wrap(self.slots.pop(name), Local(name))
+            self[name] = self.frame.wrap(*self.slots.pop(name))
         return super().get(name, default)
+
+    def take(self, name: str) -> tuple[Any, Any] | None:
+        """(object, source) of a slot that nobody read yet, removed; None when it was read."""
+        return self.slots.pop(name, None)
+
+    def hold(self, name: str, obj: Any, source: Any) -> None:
+        """Bind a name to an object that is wrapped when it is read."""
+        super().pop(name, None)
+        self.slots[name] = (obj, source)
 
     def pop(self, name: str, *default: Any) -> Any:
         self.get(name)
         return super().pop(name, *default)
+
+    def __delitem__(self, name: str) -> None:
+        self.get(name)
+        super().__delitem__(name)
 
     def __setitem__(self, name: str, value: Value) -> None:
         self.slots.pop(name, None)
@@ -162,7 +176,7 @@ def attempt(root: CaptureRoot, frame: SymbolicFrame, reason: BreakGraph | None, 
     except StopHere:
         stop = Break(reason.reason_id, str(reason), stack)
     traced = time.perf_counter()
-    if stop.__class__ is Returned and not root.graph.calls or not root.graph.inputs and not root.graph.calls:
+    if not root.graph.calls and (isinstance(stop, Returned) or not (root.graph.inputs or root.sees_tensors)):
         raise SkipFrame("no tensor operations")
     ambient_guards(root)
     captured = finish(frame, stop, backend, execute_text, NULL)

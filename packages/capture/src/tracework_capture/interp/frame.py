@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..bytecode.code import code_info
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
     from ..bytecode.code import Instruction
     from ..values.function import FunctionValue
 
-__all__ = ["NULL", "CaptureRoot", "SymbolicFrame"]
+__all__ = ["NULL", "CaptureRoot", "Deferred", "SymbolicFrame"]
 
+_NEVER_CHANGING = frozenset({MappingProxyType, tuple, frozenset, range})
 _ALWAYS_TRUE_ON_CONST = frozenset({"TYPE", "IDENTITY", "CONSTANT", "IS_NONE", "IS_NOT_NONE", "CODE"})
 
 
@@ -31,6 +33,14 @@ class _Null(Value):
 
 
 NULL = _Null()
+
+
+class Deferred(Value):
+    """An argument of a continuation that was only put on the stack so far: wrapped (and guarded) when something looks at it."""
+
+    def __init__(self, obj: Any, source: Any) -> None:
+        super().__init__(source)
+        self.obj = obj
 
 
 class CaptureRoot:
@@ -57,6 +67,7 @@ class CaptureRoot:
         self.depth = 0
         self.current: SymbolicFrame | None = None
         self.grad_at_start = True
+        self.sees_tensors = True
 
     def dynamic_number(self, frame: SymbolicFrame, value: int, source: Any) -> Value | None:
         """The size Value of an int argument that changed between calls; None keeps it a constant."""
@@ -82,6 +93,7 @@ class SymbolicFrame:
         self.handled: list[Any] = []
         self.keyword_names: tuple[str, ...] = ()
         self.result: Value | None = None
+        self.deferred = False
         self.function: FunctionValue | None = None
         self.class_namespace: Any = None
         self.graph = root.graph
@@ -89,6 +101,11 @@ class SymbolicFrame:
         self.symbols = root.symbols
         self.fake_mode = root.fake_mode
         self.options = root.options
+
+    def settle(self) -> None:
+        """Wrap the deferred entries of the stack."""
+        self.deferred = False
+        self.stack[:] = [self.wrap(v.obj, v.source) if type(v) is Deferred else v for v in self.stack]
 
     # --- stack -------------------------------------------------------------------------------------------------
     def push(self, value: Value) -> None:
@@ -128,7 +145,7 @@ class SymbolicFrame:
 
     def guard(self, kind: str, source: Any, payload: object = None) -> None:
         """Add a guard; facts about objects that the entry itself holds need none."""
-        if type(source) is Const and kind in _ALWAYS_TRUE_ON_CONST:
+        if type(source) is Const and (kind in _ALWAYS_TRUE_ON_CONST or type(source.value) in _NEVER_CHANGING):
             return
         self.root.guards.record(kind, source, payload, self.user_location())
 

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 __all__ = ["StopHere", "run"]
 
 
+_LEAVE_DEFERRED = frozenset({"LOAD_FAST", "PUSH_NULL", "JUMP_FORWARD", "RESUME", "COPY_FREE_VARS", "POP_TOP", "STORE_FAST", "NOP"})
+
+
 class StopHere(Exception):
     """The root frame reached the instruction before which an earlier attempt had to stop."""
 
@@ -32,6 +35,8 @@ def run(frame: SymbolicFrame, raised: SymbolicRaise | None = None) -> Any:
             frame.position += 1
             if is_root:
                 root.step += 1
+                if frame.deferred and instruction.opname not in _LEAVE_DEFERRED:
+                    frame.settle()
                 if root.step == root.stop_before:
                     raise StopHere
             handler = instruction.run

@@ -274,3 +274,14 @@ def test_fullgraph_names_the_place():
         Runner(fullgraph=True).call(f, X)
     text = str(error.value)
     assert "test_constructs.py" in text and 'plain("here")' in text and "^^^" in text and "try:" in text
+
+
+def test_result_of_a_break_that_is_not_used_is_not_guarded():
+    def f(x):
+        y = x + 1
+        t = plain()
+        plain("drop")
+        return y * 2
+
+    runner = check(f, X.clone(), skips=0)
+    assert not [g for g in runner.graphs[-1].guards if "stack" in str(g.source)]

@@ -2,7 +2,7 @@
 
 from ...sources import Const, DictItem, Global
 from ...values.function import CellValue
-from ..frame import NULL
+from ..frame import NULL, Deferred
 from .table import opcode
 
 
@@ -14,8 +14,15 @@ def load_const(frame, instruction):
 
 @opcode("LOAD_FAST", "LOAD_FAST_CHECK")
 def load_fast(frame, instruction):
-    """A local variable."""
-    frame.stack.append(read_local(frame, instruction.value))
+    """A local variable; what a continuation only pushes is not looked at yet."""
+    name = instruction.value
+    if frame.parent is None and name.startswith("__tw_stack"):
+        held = frame.locals.take(name)
+        if held is not None:
+            frame.deferred = True
+            frame.stack.append(Deferred(*held))
+            return
+    frame.stack.append(read_local(frame, name))
 
 
 def read_local(frame, name):
@@ -30,7 +37,9 @@ def read_local(frame, name):
 
 def write_local(frame, name, value):
     """Store a local; inlined comprehensions (3.12) save and restore cells and NULLs this way."""
-    if isinstance(value, CellValue):
+    if type(value) is Deferred:
+        frame.locals.hold(name, value.obj, value.source)
+    elif isinstance(value, CellValue):
         frame.cells[name] = value
     elif value is NULL:
         frame.locals.pop(name, None)
