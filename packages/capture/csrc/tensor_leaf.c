@@ -151,6 +151,32 @@ static int slow_check(const tw_tensor *tensor, PyObject *value, int64_t *slots)
     return PyErr_Occurred() ? -1 : 1;
 }
 
+/* DLPack does not say that values are stored negated. Such a view is made of the imaginary parts of complex numbers, so its strides are
+ * even: only then is the tensor asked. Complex tensors (conjugation) always go the slow way. */
+static bool may_be_negated(const dl_tensor *seen)
+{
+    for (int32_t i = 0; i < seen->ndim; i++) {
+        if (seen->shape[i] > 1 && (seen->strides == NULL || (seen->strides[i] & 1))) {
+            return false;
+        }
+    }
+    return seen->dtype.code == 2;
+}
+
+static int is_not_negated(PyObject *value)
+{
+    static PyObject *name;
+    if (name == NULL && (name = PyUnicode_InternFromString("is_neg")) == NULL) {
+        return -1;
+    }
+    PyObject *answer = PyObject_CallMethodNoArgs(value, name);
+    if (answer == NULL) {
+        return -1;
+    }
+    Py_DECREF(answer);
+    return answer != Py_True;
+}
+
 int tw_tensor_check(const tw_tensor *tensor, PyObject *value, int64_t *slots)
 {
     if (Py_TYPE(value) != tensor->type) {
@@ -186,5 +212,8 @@ int tw_tensor_check(const tw_tensor *tensor, PyObject *value, int64_t *slots)
         return -1;
     }
     Py_DECREF(grad); /* True or False: kept alive by the interpreter */
-    return grad == tensor->requires_grad;
+    if (grad != tensor->requires_grad) {
+        return 0;
+    }
+    return may_be_negated(&seen) ? is_not_negated(value) : 1;
 }

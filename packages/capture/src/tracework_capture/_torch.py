@@ -15,12 +15,11 @@ DLPACK_DTYPES: dict[Any, tuple[int, int]] = {
     getattr(torch, name): row
     for name, row in {
         "int8": (0, 8), "int16": (0, 16), "int32": (0, 32), "int64": (0, 64), "uint8": (1, 8), "uint16": (1, 16), "uint32": (1, 32),
-        "uint64": (1, 64), "float16": (2, 16), "float32": (2, 32), "float64": (2, 64), "bfloat16": (4, 16), "complex32": (5, 32),
-        "complex64": (5, 64), "complex128": (5, 128), "bool": (6, 8),
+        "uint64": (1, 64), "float16": (2, 16), "float32": (2, 32), "float64": (2, 64), "bfloat16": (4, 16), "bool": (6, 8),
     }.items()
     if hasattr(torch, name)
 }
-"""dtype -> DLPack's (code, bits); what is missing is checked through attributes."""
+"""dtype -> DLPack's (code, bits); what is missing is checked through attributes, complex tensors because of their conjugate bit."""
 
 DLPACK_DEVICES = {"cpu": 1, "cuda": 2}
 """Device type -> DLPack's number; what is missing is checked through attributes."""

@@ -1,0 +1,214 @@
+"""Every kind of guard: the native leaf, the Python check and the report agree, on what passes and on what does not."""
+
+import types
+
+import pytest
+import torch
+from tracework_capture import _C
+from tracework_capture.errors import GuardBuildError
+from tracework_capture.guards.access import ACCESS, Scope
+from tracework_capture.guards.guard import Guard, GuardSet, TensorFacts
+from tracework_capture.guards.kinds import GUARD_KINDS, STATES, record_ambient
+from tracework_capture.guards.program import Failure, build_program
+from tracework_capture.guards.report import recompile_reason
+from tracework_capture.sources import (
+    Attr, CellContents, ClassAttr, Const, DefaultArg, DictItem, DictKeyAt, FunctionGlobals, Global, InstanceAttr, InstanceDict, Item,
+    KwDefaultArg, Local, ModuleEntry, NewlyCreated, TensorSize, TensorStride, TypeOf,
+)
+
+X = Local("x")
+NAN = float("nan")
+
+
+def frame(x):
+    return x
+
+
+def other(a, b=3, *, c=4):
+    return a
+
+
+class Plain:
+    label = "class"
+
+    def __init__(self, **kwargs):
+        self.__dict__.update(kwargs)
+
+
+def outcomes(guards, value, collect=(), globals_=None):
+    """(native answer, Python answer) for frame(value)."""
+    program = build_program(guards, collect, frame.__code__)
+    globals_ = globals_ if globals_ is not None else {}
+    native = [program.native.run((value,), globals_, None) for _ in range(6)]
+    assert all(type(n) is type(native[0]) for n in native)
+    python = program.run(Scope({"x": value}, globals_))
+    return native[-1], python, program
+
+
+def agree(kind, payload, value):
+    """Whether the guard holds, after checking that both ways say so."""
+    native, python, program = outcomes([Guard(kind, X, payload)], value)
+    holds = isinstance(native, tuple)
+    assert holds == (not isinstance(python, Failure))
+    reason = recompile_reason(program, Scope({"x": value}, {}))
+    assert (reason is None) == holds
+    assert holds or "x" in reason
+    return holds
+
+
+LEFT, RIGHT = Plain(a=1), Plain(a=1)
+DENSE = torch.zeros(3, 4)
+CASES = {
+    "TYPE": [(int, 1, True), (int, True, False), (Plain, LEFT, True)],
+    "IDENTITY": [(LEFT, LEFT, True), (LEFT, RIGHT, False), (int, int, True), (int, str, False)],
+    "NOT_IDENTITY": [(LEFT, LEFT, False), (LEFT, RIGHT, True)],
+    "IS_NONE": [(None, None, True), (None, 0, False)],
+    "NOT_NONE": [(None, None, False), (None, 0, True)],
+    "CONSTANT": [(1, 1, True), (1, True, False), (1, 1.0, False), (NAN, float("nan"), True), (0.0, -0.0, False), ("ab", "a" + "b", True),
+                 ((1, (2.0, "x")), (1, (2.0, "x")), True), ((1, 2), (1, 2.0), False), (None, None, True), (torch.float32, torch.float32, True),
+                 (torch.float32, torch.float64, False), (torch.device("cpu"), torch.device("cpu"), True), (10**30, 10**30, True), (b"a", b"b", False)],
+    "STATE": [],
+    "TENSOR": [(TensorFacts.of(DENSE), torch.ones(3, 4), True), (TensorFacts.of(DENSE), torch.ones(3, 5), False),
+               (TensorFacts.of(DENSE), torch.ones(3, 4, dtype=torch.float64), False), (TensorFacts.of(DENSE), torch.ones(4, 3).t(), False),
+               (TensorFacts.of(DENSE), torch.ones(3, 4, requires_grad=True), False), (TensorFacts.of(DENSE), torch.nn.Parameter(DENSE), False),
+               (TensorFacts.of(DENSE), torch.ones(3, 4, 1), False), (TensorFacts.of(DENSE, dynamic=[1]), torch.ones(3, 9), True),
+               (TensorFacts.of(DENSE, dynamic=[1]), torch.ones(2, 9), False), (TensorFacts.of(DENSE), 3, False),
+               (TensorFacts.of(DENSE), torch.zeros(3, 4, device="meta"), False), (TensorFacts.of(DENSE.to("meta")), DENSE.to("meta"), True),
+               (TensorFacts.of(DENSE.to("meta")), DENSE, False), (TensorFacts.of(DENSE.to_sparse()), DENSE.to_sparse(), True),
+               (TensorFacts.of(DENSE), DENSE.to_sparse(), False), (TensorFacts.of(torch.tensor(1 + 2j).conj()), torch.tensor(1 + 2j).conj(), True),
+               (TensorFacts.of(torch.tensor(1 + 2j)), torch.tensor(1 + 2j).conj(), False),
+               (TensorFacts.of(torch.tensor(1 + 2j).conj()), torch.tensor(1 + 2j), False),
+               (TensorFacts.of(torch.tensor([1 + 2j]).conj().imag), torch.tensor([1 + 2j]).conj().imag, True),
+               (TensorFacts.of(torch.zeros(1)), torch.tensor([1 + 2j]).conj().imag, False),
+               (TensorFacts.of(torch.zeros(2, dtype=torch.bool)), torch.ones(2, dtype=torch.bool), True)],
+    "LENGTH": [(2, [1, 2], True), (2, (1,), False), (1, {"a": 1}, True), (0, 5, False)],
+    "DICT_KEYS": [(("a", "b"), {"a": 1, "b": 2}, True), (("a", "b"), {"b": 1, "a": 2}, False), (("a",), {"a": 1, "b": 2}, False),
+                  ((1, 2), {1: 1, 2: 2}, True), ((1,), {True: 1}, False), ((), {}, True)],
+    "DICT_HAS": [("a", {"a": 1}, True), ("a", {}, False)],
+    "DICT_LACKS": [("a", {"a": 1}, False), ("a", {}, True)],
+    "TRUTH": [(True, [1], True), (True, [], False), (False, 0, True)],
+    "HAS_ATTR": [("a", LEFT, True), ("zz", LEFT, False)],
+    "LACKS_ATTR": [("a", LEFT, False), ("zz", LEFT, True)],
+    "CODE": [(other.__code__, other, True), (other.__code__, frame, False), (other.__code__, 3, False)],
+    "SET_MEMBERS": [(frozenset({1, 2}), {2, 1}, True), (frozenset({1, 2}), {1}, False), (frozenset({1}), [1], False)],
+    "CONSTANT_RANGE": [((0, 4, 1), range(4), True), ((0, 4, 1), range(5), False)],
+    "PREDICATE": [(lambda v: v > 3, 5, True), (lambda v: v > 3, 2, False), (lambda v: v > 3, "a", False)],
+}
+
+
+def test_every_kind_has_cases():
+    assert CASES.keys() == GUARD_KINDS.keys()
+
+
+def test_leaves_and_kinds_are_complete():
+    used = {row.leaf for row in GUARD_KINDS.values()}
+    assert used | {"ADDRESS"} == set(_C.LEAVES)
+
+
+@pytest.mark.parametrize("kind,payload,value,expected", [(k, *row) for k, rows in CASES.items() for row in rows],
+                         ids=lambda v: v if isinstance(v, str) else None)
+def test_native_and_python_agree(kind, payload, value, expected):
+    assert agree(kind, payload, value) is expected
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_states(name):
+    guards = GuardSet()
+    guards.state(name, STATES[name]())
+    native, python, _ = outcomes(guards, 1)
+    assert native == () and python == ()
+    wrong = GuardSet([Guard("STATE", next(iter(guards)).source, "something else")])
+    native, python, _ = outcomes(wrong, 1)
+    assert native == 0 and isinstance(python, Failure)
+
+
+def test_grad_mode_is_seen():
+    guards = GuardSet()
+    record_ambient(guards)
+    program = build_program(guards, (), frame.__code__)
+    assert program.native.run((1,), {}, None) == ()
+    with torch.no_grad():
+        failed = program.native.run((1,), {}, None)
+        assert program.labels[failed].source.name == "grad_mode"
+    with torch.autocast("cpu"):
+        assert isinstance(program.native.run((1,), {}, None), int)
+    with torch.device("meta"):
+        assert isinstance(program.native.run((1,), {}, None), int)
+
+
+def closure_of(value):
+    def inner():
+        return value
+
+    return inner
+
+
+MODULE = torch.nn.Linear(2, 2)
+SOURCES = [
+    (Attr(X, "a"), LEFT, 1), (InstanceDict(X), LEFT, LEFT.__dict__), (InstanceAttr(X, "a"), LEFT, 1), (ClassAttr(TypeOf(X), "label"), LEFT, "class"),
+    (Attr(TypeOf(X), "label"), LEFT, "class"), (TypeOf(X), LEFT, Plain), (Item(X, 1), [4, 5], 5), (Item(X, -1), (4, 5), 5), (DictItem(X, "k"), {"k": 7}, 7),
+    (DictItem(X, int), {int: 7}, 7), (DictKeyAt(X, 1), {"a": 1, "b": 2}, "b"), (ModuleEntry(X, "_parameters", "weight"), MODULE, MODULE.weight),
+    (DefaultArg(X, 0), other, 3), (KwDefaultArg(X, "c"), other, 4), (FunctionGlobals(X), other, other.__globals__),
+    (CellContents(X, 0), closure_of("cell"), "cell"), (Global("g"), None, 11), (Const(LEFT), None, LEFT),
+    (TensorSize(X, 1), DENSE, 4), (TensorStride(X, 0), DENSE, 4), (DictItem(Const(globals(), "globals"), "NAN"), None, NAN), (X, 3, 3),
+]
+
+
+@pytest.mark.parametrize("source,value,expected", SOURCES, ids=[str(type(row[0]).__name__) + str(i) for i, row in enumerate(SOURCES)])
+def test_every_source_is_fetched(source, value, expected):
+    native, python, _ = outcomes([], value, [source], {"g": 11})
+    assert native == python
+    (found,) = native
+    assert found is expected or (found == expected and isinstance(expected, int))
+
+
+def test_sources_have_rows():
+    tried = {type(row[0]) for row in SOURCES} | {type(row[0].base) for row in SOURCES if row[0].base is not None}
+    assert {t.__name__ for t in ACCESS} - {t.__name__ for t in tried} == {"Ambient", "Closure"}
+
+
+def test_missing_values_fail_and_leave_no_exception():
+    for source in (Attr(X, "nope"), Item(X, 9), DictItem(X, "nope"), Global("nope"), CellContents(X, 0), DefaultArg(X, 0)):
+        native, python, _ = outcomes([Guard("NOT_NONE", source)], [1])
+        assert native == 0 and isinstance(python, Failure)
+
+
+def test_what_cannot_be_fetched_is_refused():
+    for source in (NewlyCreated(1), Local("not_an_argument")):
+        with pytest.raises(GuardBuildError):
+            build_program([Guard("TYPE", source, int)], (), frame.__code__)
+    with pytest.raises(GuardBuildError, match="NO_SUCH_KIND"):
+        build_program([Guard("NO_SUCH_KIND", X)], (), frame.__code__)
+
+
+def test_interrupts_are_not_swallowed():
+    def interrupt(value):
+        raise KeyboardInterrupt
+
+    program = build_program([Guard("PREDICATE", X, interrupt)], (), frame.__code__)
+    with pytest.raises(KeyboardInterrupt):
+        program.native.run((1,), {}, None)
+
+
+def test_same_and_distinct_objects():
+    a, b = Item(X, 0), Item(X, 1)
+    one = torch.ones(2)
+    for kind, payload, value, expected in [("SAME", b, [one, one], True), ("SAME", b, [one, one + 1], False),
+                                           ("DISTINCT", (a, b), [one, one], False), ("DISTINCT", (a, b), [one, one + 1], True)]:
+        native, python, _ = outcomes([Guard(kind, a, payload)], value)
+        assert isinstance(native, tuple) is expected
+        assert (not isinstance(python, Failure)) is expected
+    many = [torch.ones(1) for _ in range(60)]
+    sources = tuple(Item(X, i) for i in range(60))
+    assert outcomes([Guard("DISTINCT", sources[0], sources)], many)[0] == ()
+    assert outcomes([Guard("DISTINCT", sources[0], sources)], many[:-1] + many[:1])[0] == 0
+
+
+def test_function_code_change_is_seen():
+    def first():
+        return 1
+
+    program = build_program([Guard("CODE", X, first.__code__)], (), frame.__code__)
+    assert program.native.run((first,), {}, None) == ()
+    first.__code__ = types.FunctionType(frame.__code__, {}).__code__
+    assert program.native.run((first,), {}, None) == 0
