@@ -75,6 +75,11 @@ class BodyWriter:
         self._memo: MutableMapping[Any, Value] = {}
         self._outer_memo: MutableMapping[Any, Value] = self._memo
         self._count = 0
+        self._stored: dict[tuple[str, str], Value] = {}
+        """What this function stored where: a later load gives the value back without touching memory."""
+        self._written: set[str] = set()
+        self.earlier: set[str] = set()
+        """Buffers stored to by passes whose values are no longer at hand; a load of one needs a barrier before it."""
 
     # scopes
 
@@ -87,6 +92,7 @@ class BodyWriter:
     def leave_loop(self) -> None:
         """Forget the names of the loop."""
         self.before = None
+        self._stored.clear()
         self._memo = self._outer_memo
 
     # values
@@ -167,6 +173,13 @@ class BodyWriter:
         buffer, index, extra = args
         assert i.dtype is not None
         text, dims = self.index(index)
+        kept = self._stored.get((buffer, text))
+        if kept is not None and extra is None and kept.dims == dims:
+            return Value(kept.text, kept.dims, i.dtype)
+        if buffer in self._written and buffer not in self.earlier:
+            # Another thread of the block may have written it.
+            self.lines.append("tl.debug_barrier()")
+            self.earlier.add(buffer)
         if extra is not None and not extra.dims <= dims:
             dims = dims | extra.dims
             text = f"{text} + tl.full({self.tile.shape(dims)}, 0, tl.int32)"
@@ -241,6 +254,10 @@ class BodyWriter:
                 arguments.append("None")
             arguments.append('sem="relaxed"')
         self.lines.append(f"{function}({', '.join(arguments)})")
+        self._written.add(buffer)
+        self.earlier.discard(buffer)
+        if mode == "set" and guard is None:
+            self._stored[buffer, self.index(index)[0]] = value
 
     @property
     def active_dims(self) -> tuple[str, ...]:

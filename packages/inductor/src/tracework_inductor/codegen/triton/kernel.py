@@ -84,11 +84,22 @@ def _shape(kernel: LoopKernel, tiling: Tiling) -> config_table.Shape:
 
 def _longest_row(tiling: Tiling, hint: dict[str, int], kernel: LoopKernel) -> int:
     """Up to how many elements a row is held in registers."""
+    if kernel.scratch and not _may_compute_again(kernel):
+        return config_table.MAX_PERSISTENT * 4
+    if tiling.contiguous == "x" and kernel.scratch:
+        return 1024
     if tiling.contiguous == "x":
         return 32  # columns are summed best by walking down them
     if not kernel.scratch and hint["x"] < config_table.MULTIPROCESSORS // 4:
         return 2048  # few long rows: split them
     return config_table.MAX_PERSISTENT
+
+
+def _may_compute_again(kernel: LoopKernel) -> bool:
+    """Whether what scratch holds can be computed again where it is read: nothing is stored in the passes before."""
+    reads = [n for n, p in enumerate(kernel.passes) if any(i.op == "scratch_load" for i in p.body.instructions)]
+    stores = [n for n, p in enumerate(kernel.passes) if any(True for _ in p.body.stores())]
+    return not reads or not stores or min(stores) >= max(reads)
 
 
 def _parts(kernel: LoopKernel, shape: config_table.Shape, chosen: config_table.Config) -> int:
@@ -116,7 +127,10 @@ def _fits_statically(kernel: LoopKernel) -> bool:
 def _fits_text(kernel: LoopKernel, names: dict[Any, str]) -> str:
     """A Python expression over the size arguments: whether 32-bit index arithmetic is enough."""
     printer = _PythonPrinter(names)
-    extents = dict.fromkeys(printer.text(layout.elements()) for layout in kernel.layouts.values())
+    sizes = [layout.elements() for layout in kernel.layouts.values()]
+    if any(not isinstance(size, int) and not size.free_symbols <= set(names) for size in sizes):
+        return "False"  # the kernel is not told how large the buffer is
+    extents = dict.fromkeys(printer.text(size) for size in sizes)
     return " and ".join(f"({e}) <= {INT32_LIMIT}" for e in extents) or "True"
 
 
@@ -336,6 +350,9 @@ class _Function:
         outside, before, writer.lines = writer.lines, [], []
         self.before_loop, self.after_loop = before, []
         writer.enter_loop(before)
+        for i in one_pass.body.instructions:
+            if i.op == "scratch_load":  # computed again, before a store may overwrite what they are computed from
+                self._scratch_load(i, i.args, one_pass.body)
         writer.run(one_pass.body)
         writer.leave_loop()
         r = self.tiling.group("r")

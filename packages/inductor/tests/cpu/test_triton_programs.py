@@ -1,0 +1,48 @@
+"""Whole programs of prims: Triton's interpreter against eager references, and compiled for Hopper."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import pytest
+import torch
+
+triton_interpreter = pytest.importorskip("triton_interpreter")
+from tracework_inductor.codegen.triton import TritonRenderer  # noqa: E402
+from tracework_runtime import RuntimeOptions, Store  # noqa: E402
+from tracework_runtime.build import triton as build  # noqa: E402
+from triton_programs import PROGRAMS, graph_of, rendered  # noqa: E402
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_equals_eager(name, tmp_path):
+    torch.manual_seed(0)
+    program, inputs = PROGRAMS[name]
+    arguments = inputs()
+    graph = graph_of(program, *arguments)
+    expected = graph.run(*[a.clone() for a in arguments])
+    host, kernels = rendered(graph)
+
+    def launcher(kernel):
+        def launch(*args):
+            tensors = [a for a in args if isinstance(a, torch.Tensor)]
+            triton_interpreter.interpret(kernel, tensors, args[len(tensors) :], tmp_path)
+
+        return launch
+
+    namespace = {kernel_name: launcher(kernel) for kernel_name, kernel in kernels.items()}
+    exec(host, namespace)
+    outputs = namespace["call"](list(arguments))
+    for value, wanted in zip(outputs, expected, strict=True):
+        rough = wanted.dtype == torch.bfloat16
+        torch.testing.assert_close(value, wanted, rtol=2e-2 if rough else 1e-4, atol=2e-2 if rough else 1e-4)
+
+
+def test_all_compile_for_hopper(tmp_path):
+    renderer, jobs = TritonRenderer(), []
+    for program, inputs in PROGRAMS.values():
+        for kernel in renderer.pack(list(rendered(graph_of(program, *inputs()))[1].items())):
+            for entry in kernel.launch["entries"]:
+                jobs.append(build.request(kernel, entry, kernel.launch["configs"][0], build.Variant(), 90))
+    assert len(build.build_all(jobs, RuntimeOptions(), Store(tmp_path / "cache"))) == len(jobs) > 10
