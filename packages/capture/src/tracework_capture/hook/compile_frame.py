@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import time
 import types
@@ -155,15 +156,45 @@ class _LazyLocals(dict):
         return iter([*self.slots, *super().keys()])
 
 
+def autocast_state() -> tuple[Any, ...]:
+    """Autocast as it is: per device enabled and dtype, cache, nesting."""
+    nesting = torch.autocast_increment_nesting() - 1
+    torch.autocast_decrement_nesting()
+    devices = tuple((d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in ("cpu", "cuda"))
+    return devices, torch.is_autocast_cache_enabled(), nesting
+
+
+def restore_autocast(state: tuple[Any, ...]) -> None:
+    """Back to `state`, when an attempt stopped inside a with-block."""
+    devices, cache, nesting = state
+    for device, enabled, dtype in devices:
+        torch.set_autocast_enabled(device, enabled)
+        torch.set_autocast_dtype(device, dtype)
+    torch.set_autocast_cache_enabled(cache)
+    while autocast_state()[2] > nesting:
+        torch.autocast_decrement_nesting()
+
+
 class _StateKept:
-    """Keeps torch's global modes as they are around an attempt: tracing sets them for real."""
+    """Keeps torch's global modes as they are around an attempt: tracing sets them for real.
+
+    No garbage collection meanwhile: what an attempt makes stays alive until its end, and one pass over the objects of a large
+    program takes longer than the attempt.
+    """
 
     def __enter__(self) -> None:
         self.grad = torch.is_grad_enabled()
+        self.autocast = autocast_state()
+        self.collecting = gc.isenabled()
+        gc.disable()
 
     def __exit__(self, *exc: object) -> None:
+        if self.collecting:
+            gc.enable()
         if torch.is_grad_enabled() != self.grad:
             torch._C._set_grad_enabled(self.grad)
+        if autocast_state() != self.autocast:
+            restore_autocast(self.autocast)
 
 
 def attempt(root: CaptureRoot, frame: SymbolicFrame, reason: BreakGraph | None, stack: tuple[Any, ...], backend: Any, history: SizeHistory) -> Captured:
