@@ -184,11 +184,11 @@ static PyObject *run_fresh_entry(PyThreadState *tstate, tw_frame *frame, tw_entr
         return fail_frame(tstate, frame);
     }
     entry->dead = true;
-    if (PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "tracework: guard %d of a new entry for %U does not hold; the call runs as plain Python",
-                         (int)failed, tw_frame_code(frame)->co_qualname) < 0) {
-        return fail_frame(tstate, frame);
-    }
-    return run_below(tstate, frame, 0);
+    PyObject *callback = tw_swap_callback(NULL);
+    int raised = PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "tracework: guard %d of a new entry for %U does not hold; the call runs as "
+                                  "plain Python", (int)failed, tw_frame_code(frame)->co_qualname);
+    Py_XDECREF(tw_swap_callback(callback));
+    return raised < 0 ? fail_frame(tstate, frame) : run_below(tstate, frame, 0);
 }
 
 static PyObject *compile_frame(PyThreadState *tstate, tw_frame *frame)

@@ -1,0 +1,81 @@
+"""Entries per code object: the limit is announced once, entries die with what they guard, reset forgets."""
+
+import gc
+import warnings
+
+import pytest
+from tracework_capture import _C
+from tracework_capture.errors import RecompileLimitError
+from tracework_capture.guards.access import Scope
+from tracework_capture.guards.guard import Guard
+from tracework_capture.hook import cache
+from tracework_capture.options import CaptureOptions
+from tracework_capture.sources import Local
+
+
+def compiled(function, replacement, options, kind="CONSTANT"):
+    def callback(code, names, globals_, builtins, closure, func):
+        if code is not function.__code__:
+            return _C.SKIP
+        if cache.at_limit(code, Scope(names, globals_), options, callback):
+            return None
+        return cache.make_entry(code, [Guard(kind, Local("x"), names["x"], "user.py:3")], [Local("x")], None, replacement.__code__, callback)
+
+    return _C.Scoped(function, callback)
+
+
+def test_the_limit_is_announced_once():
+    def plain(x):
+        return "plain"
+
+    call = compiled(plain, lambda inputs, x: "fast", CaptureOptions(recompile_limit=2))
+    with pytest.warns(cache.RecompileLimitWarning) as caught:
+        assert [call(i) for i in range(5)] == ["fast", "fast", "plain", "plain", "plain"]
+    assert len(caught) == 1
+    text = str(caught[0].message)
+    assert "x is 2, was 1" in text and "recompile_limit" in text and "plain" in text and "user.py:3" in text
+    assert call(1) == "fast"
+    cache.reset()
+    assert cache.entries_of(plain.__code__) == () and call(4) == "fast"
+
+
+def test_the_limit_may_be_an_error():
+    def plain(x):
+        return "plain"
+
+    call = compiled(plain, lambda inputs, x: "fast", CaptureOptions(recompile_limit=1, fail_on_limit=True))
+    call(1)
+    with pytest.raises(RecompileLimitError, match="x is 2, was 1"):
+        call(2)
+
+
+class Thing:
+    pass
+
+
+def test_entries_die_with_what_they_guard():
+    def plain(x):
+        return "plain"
+
+    call = compiled(plain, lambda inputs, x: "fast", CaptureOptions(), "IDENTITY")
+    thing = Thing()
+    assert call(thing) == call(thing) == "fast"
+    assert len(cache.entries_of(plain.__code__)) == 1
+    (reason,) = cache.recompile_reasons(plain.__code__, Scope({"x": 3}, {}))
+    assert "another object" in reason
+    del thing
+    gc.collect()
+    assert cache.entries_of(plain.__code__) == ()
+
+
+def test_skip_marks_are_forgotten():
+    def plain(x):
+        return "plain"
+
+    cache.skip(plain.__code__)
+    call = compiled(plain, lambda inputs, x: "fast", CaptureOptions())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert call(1) == "plain"
+        cache.reset(plain.__code__)
+        assert call(1) == "fast"
