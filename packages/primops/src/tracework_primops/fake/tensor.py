@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 class FakeTensor(torch.Tensor):
     """A tensor with everything but data. Made by FakeMode; holds `spec`, `mode`, `storage`.
 
-    `constant` is the value of a 0-dim fake made from a number, when known; `is_parameter` says that it stands for an nn.Parameter;
+    `constant` is the value of a 0-dim fake made from a number, when known; `constant_tensor` the real tensor that `torch.tensor(data)` made;
+    `is_parameter` says that it stands for an nn.Parameter;
     `is_symbolic` that some size, stride or the offset is an expression.
     """
 
@@ -30,6 +31,7 @@ class FakeTensor(torch.Tensor):
     storage: FakeStorage
     is_symbolic: bool = False
     constant: Any = None
+    constant_tensor: torch.Tensor | None = None
     is_parameter: bool = False
 
     @classmethod
