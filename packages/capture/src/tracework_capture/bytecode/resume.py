@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import bytecode as bc
 
 from ..errors import SkipFrame
-from .code import code_info
+from .code import CodeInfo, code_info, exception_table
 from .facts import VERSION
 from .reload import local_name
 
@@ -68,10 +68,46 @@ def _make(code: types.CodeType, point: ResumePoint) -> types.CodeType:
     result.cellvars = []
     target = bc.Label()
     line = code_info(code).line(code_info(code).instructions[point.index])
-    result.extend(_prologue(point, target, line))
+    prologue = _prologue(point, target, line)
+    result.extend(prologue)
     result.extend(_body(code, source, point, target, line))
-    made = result.to_code()
-    return made.replace(co_flags=(made.co_flags | inspect.CO_OPTIMIZED | inspect.CO_NEWLOCALS))
+    made = result.to_code(stacksize=code.co_stacksize + 2, compute_exception_stack_depths=False)
+    flags = made.co_flags | inspect.CO_OPTIMIZED | inspect.CO_NEWLOCALS
+    return made.replace(co_flags=flags, co_exceptiontable=_moved_table(code, made, point, len(prologue)))
+
+
+def _moved_table(code: types.CodeType, made: types.CodeType, point: ResumePoint, before: int) -> bytes:
+    """The exception table of `code` for the moved instructions. Written by hand: most of it covers code that only the jump
+    reaches, for which depths cannot be computed again."""
+    old, new = CodeInfo(code), CodeInfo(made)
+    first_offset: dict[int, int] = {}
+    for offset, index in new.by_offset.items():
+        first_offset[index] = min(offset, first_offset.get(index, offset))
+    inserted = len(new.instructions) - len(old.instructions) - before
+
+    def moved(offset: int) -> int:
+        index = old.by_offset.get(offset)
+        if index is None:  # the end of the code, or inside caches
+            index = min((i for o, i in old.by_offset.items() if o >= offset), default=len(old.instructions))
+        index += before + (inserted if index > point.index else 0)
+        return first_offset.get(index, len(made.co_code)) // 2
+
+    table = bytearray()
+    for start, end, target, depth, lasti in exception_table(code):
+        begin = moved(start)
+        row = (begin, moved(end) - begin, moved(target) + (0 if old.by_offset[target] != point.index else inserted), depth << 1 | lasti)
+        for number, value in enumerate(row):
+            table += _varint(value, 128 if number == 0 else 0)
+    return bytes(table)
+
+
+def _varint(value: int, mark: int) -> bytes:
+    """Six bits a byte, most significant first; 64 says that more follow, `mark` is on the first byte."""
+    groups = [value & 63]
+    while value := value >> 6:
+        groups.append(value & 63)
+    groups.reverse()
+    return bytes(g | (64 if i < len(groups) - 1 else 0) | (mark if i == 0 else 0) for i, g in enumerate(groups))
 
 
 def _prologue(point: ResumePoint, target: bc.Label, line: int) -> list[bc.Instr]:
@@ -98,7 +134,8 @@ def _body(code: types.CodeType, source: bc.Bytecode, point: ResumePoint, target:
     index = -1
     for item in source:
         if not isinstance(item, bc.Instr):
-            body.append(item)
+            if not isinstance(item, (bc.TryBegin, bc.TryEnd)):
+                body.append(item)
             continue
         index += 1
         if index == point.index:

@@ -89,7 +89,9 @@ def size_symbol(root: Any, tensor: torch.Tensor, source: Source, dim: int) -> An
 def lift_number(frame: Any, value: int, source: Source) -> Any:
     """A symbol for an int that had another value in an earlier capture, else None."""
     root = frame.root
-    if root.symbols is None or root.options.dynamic is False or not root.history.number_changed(str(source), value):
+    if root.symbols is None or root.options.dynamic is False:
+        return None
+    if not root.history.number_changed(str(source), value) or value < 2:
         return None
     symbol = root.numbers.get(source)
     if symbol is None:

@@ -67,7 +67,7 @@ COMPARED_BY_VALUE = (int, str, bytes, bool, float, complex)
 
 def dynamic_number(frame, obj, source):
     """A size symbol for an int argument that changed between calls; None when it stays a constant."""
-    if type(obj) is not int or not isinstance(source, Local) or obj < 2:
+    if type(obj) is not int or not isinstance(source, Local):
         return None
     lift = getattr(frame.root, "dynamic_number", None)
     return None if lift is None else lift(frame, obj, source)

@@ -5,7 +5,7 @@ import torch
 
 pytest.importorskip("tracework_capture.values.wrap")
 
-from harness import Runner, check  # noqa: E402
+from interp_harness import Runner, check  # noqa: E402
 
 X = torch.arange(6.0).reshape(2, 3)
 COUNTER = 0

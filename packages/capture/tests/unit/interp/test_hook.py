@@ -1,0 +1,277 @@
+"""Functions through the native evaluator: breaks, side effects, with and try, decorators, marks."""
+
+import contextlib
+
+import pytest
+import torch
+
+import tracework_capture as capture
+from interp_harness import assert_same
+
+LOG = []
+COUNT = 0
+
+
+def eager(gm, example_inputs):
+    return gm.forward
+
+
+def note(*values):
+    """Runs as plain Python."""
+    LOG.append(values)
+
+
+note = capture.disable(note)
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    LOG.clear()
+    capture.reset()
+    yield
+    capture.reset()
+
+
+def compare(function, *calls, graphs=None, **options):
+    """Each call plainly and compiled: same results, same notes."""
+    counted = []
+
+    def backend(gm, example_inputs):
+        counted.append(gm)
+        return gm.forward
+
+    compiled = capture.optimize(backend, **options)(function)
+    for args in calls:
+        expected = function(*args)
+        plain_notes, LOG[:] = list(LOG), []
+        actual = compiled(*args)
+        assert_same(actual, expected)
+        assert LOG == plain_notes
+        LOG.clear()
+    if graphs is not None:
+        assert len(counted) == graphs
+    return counted
+
+
+X = torch.arange(6.0).reshape(2, 3)
+
+
+def test_program_with_everything():
+    def program(x, items):
+        global COUNT
+        COUNT += 1
+        y = x * 2
+        items.append(COUNT)
+        note("before", COUNT)
+        if y.sum() > 0:
+            y = y + 1
+        else:
+            y = y - 1
+        items.append(y)
+        note("after", len(items))
+        return y * COUNT
+
+    global COUNT
+    results = []
+    for run in (program, capture.optimize(eager)(program)):
+        COUNT = 0
+        LOG.clear()
+        items = []
+        outputs = [run(X, items), run(-X, items), run(X, items)]
+        results.append((outputs, items, list(LOG), COUNT))
+    torch.testing.assert_close(results[0][0], results[1][0])
+    assert results[0][2:] == results[1][2:]
+    torch.testing.assert_close([i for i in results[0][1] if isinstance(i, torch.Tensor)], [i for i in results[1][1] if isinstance(i, torch.Tensor)])
+
+
+def test_break_inside_no_grad():
+    def f(x):
+        y = x * 2
+        with torch.no_grad():
+            a = y + 1
+            note(torch.is_grad_enabled(), a.requires_grad)
+            b = a + y
+            note(torch.is_grad_enabled())
+        c = b + y
+        note(torch.is_grad_enabled(), c.requires_grad)
+        return c
+
+    x = X.clone().requires_grad_()
+    compare(f, (x,), (x,))
+    assert torch.is_grad_enabled()
+
+
+def test_exception_inside_no_grad_after_break():
+    def f(x):
+        try:
+            with torch.no_grad():
+                y = x + 1
+                note(1)
+                int("no" + str(y.dtype))
+        except ValueError:
+            note(torch.is_grad_enabled())
+        return y * 2
+
+    compare(f, (X,), (X,))
+
+
+def test_user_context_managers():
+    class Manager:
+        def __init__(self):
+            self.events = []
+
+        def __enter__(self):
+            self.events.append("enter")
+            return self
+
+        def __exit__(self, *exc):
+            self.events.append("exit")
+            return exc[0] is KeyError
+
+    @contextlib.contextmanager
+    def scaled(x):
+        yield x * 3
+
+    def f(x):
+        with Manager() as m, scaled(x) as y:
+            z = y + 1
+            m.events.append("body")
+            raise KeyError("swallowed")
+        return z, m.events
+
+    compare(f, (X,), graphs=1)
+
+    def g(x):
+        with Manager() as m:
+            y = x + 1
+            note("in")
+            y = y * 2
+        return y, m.events
+
+    compare(g, (X,), (X,))
+
+
+def test_nested_functions_break_inside():
+    def inner(x):
+        y = x + 1
+        note("inner")
+        return y * 2
+
+    def f(x):
+        return inner(x) + inner(x * 2)
+
+    compare(f, (X,), (X,))
+
+
+def test_loop_with_break_runs_and_inner_functions_are_captured():
+    def step(x, i):
+        return (x + i).relu()
+
+    def f(x):
+        for i in range(3):
+            x = step(x, i)
+            note(i)
+        return x
+
+    assert compare(f, (X,), (X,))
+
+
+def test_closure_changes_are_seen():
+    scale = 2.0
+
+    def f(x):
+        return x * scale
+
+    compiled = capture.optimize(eager)(f)
+    torch.testing.assert_close(compiled(X), X * 2)
+    scale = 3.0
+    torch.testing.assert_close(compiled(X), X * 3)
+
+
+def test_arguments_of_all_kinds():
+    def f(a, /, b, *rest, c=1, d, **more):
+        return a + b * c - d + sum(rest) + sum(more.values())
+
+    compiled = capture.optimize(eager)(f)
+    torch.testing.assert_close(compiled(X, 1, 2, 3, d=4, e=5), f(X, 1, 2, 3, d=4, e=5))
+    torch.testing.assert_close(compiled(X, b=X, d=4), f(X, b=X, d=4))
+
+
+def test_same_tensor_twice():
+    def f(a, b):
+        a.add_(1)
+        return a + b
+
+    compiled = capture.optimize(eager)(f)
+    x, y = X.clone(), X.clone()
+    torch.testing.assert_close(compiled(x, y), (X + 1) + X)
+    z = X.clone()
+    torch.testing.assert_close(compiled(z, z), (X + 1) * 2)
+    x, y = X.clone(), X.clone()
+    torch.testing.assert_close(compiled(x, y), (X + 1) + X)
+
+
+def test_recursion():
+    def f(x, n):
+        return x if n == 0 else f(x + n, n - 1)
+
+    compare(f, (X, 5), graphs=1)
+
+
+def test_unused_results_do_not_recompile():
+    counted = []
+    clock = iter(range(100))
+
+    def now():
+        return next(clock)
+
+    now = capture.disable(now)
+
+    def f(x):
+        y = x + 1
+        started = now()
+        return y * 2, started
+
+    def backend(gm, example_inputs):
+        counted.append(gm)
+        return gm.forward
+
+    compiled = capture.optimize(backend)(f)
+    for i in range(5):
+        assert compiled(X)[1] == i
+    assert len(counted) <= 4
+
+
+def test_fullgraph_raises_with_place():
+    def f(x):
+        y = x + 1
+        note("here")
+        return y
+
+    with pytest.raises(capture.Unsupported, match=r"test_hook.py:\d+ in"):
+        capture.optimize(eager, fullgraph=True)(f)(X)
+
+
+def test_backend_error_reaches_the_user():
+    def backend(gm, example_inputs):
+        raise ArithmeticError("backend")
+
+    with pytest.raises(ArithmeticError):
+        capture.optimize(backend)(lambda x: x + 1)(X)
+
+
+def test_explain_lists_breaks():
+    def f(x):
+        y = x + 1
+        note("here")
+        return y * 2
+
+    report = capture.explain(f)(X)
+    assert len(report.graphs) == 2 and len(report.breaks) == 1
+    assert "test_hook.py" in str(report)
+
+
+def test_capture_gives_the_graph():
+    graph = capture.capture(lambda x: x.relu() + 1, X)
+    assert [n.op for n in graph.graph.graph.nodes] == ["placeholder", "call_method", "call_function", "output"]
+    assert "relu" in graph.text()
