@@ -128,6 +128,32 @@ def softmax(rows: int, columns: int, kind: str, scratch: bool = False) -> Sample
     return Sample(kernel, lambda: {"a": torch.randn(rows, columns)}, lambda a, b: {"b": torch.softmax(a, -1)}, kind)
 
 
+def scratch_in_memory() -> Sample:
+    columns = 17000
+    at = I * columns + J
+
+    def total() -> None:
+        value = ops.load("a", at, F32)
+        for name in "bc":
+            value = ops.mul(value, ops.load(name, at, F32))
+        ops.reduce("s", "sum", value)
+        ops.scratch_store("e", J, value)
+
+    def write() -> None:
+        ops.store("d", at, ops.sub(ops.scratch_load("e", J, F32), ops.local("s", F32)))
+
+    layouts = {n: dense(40, columns) for n in "abcd"}
+    passes = [("inner", total), ("inner", write)]
+    kernel = build((Axis(I, 40),), (Axis(J, columns),), passes, layouts, (Scratch("e", F32, columns),))
+
+    def eager(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, d: torch.Tensor) -> Any:
+        return {"d": a * b * c - (a * b * c).sum(1, keepdim=True)}
+
+    return Sample(
+        kernel, lambda: {n: torch.randn(40, columns) for n in "abc"}, eager, "looped", tolerance=1e-3
+    )
+
+
 def layer_norm(columns: int) -> Sample:
     at, n = I * columns + J, float(columns)
 
@@ -357,9 +383,11 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     "half": half,
     "softmax": lambda: softmax(7, 100, "persistent"),
     "softmax scratch": lambda: softmax(5, 64, "persistent", True),
-    "softmax long": lambda: softmax(40, 20000, "looped"),
-    "softmax long scratch": lambda: softmax(3, 20000, "looped", True),
+    "softmax long": lambda: softmax(40, 17000, "looped"),
+    "softmax long scratch": lambda: softmax(36, 16500, "looped", True),
     "softmax split": lambda: softmax(3, 20000, "looped split"),
+    "scratch in memory": scratch_in_memory,
+    "softmax split scratch": lambda: softmax(2, 9000, "looped split", True),
     "layer norm": lambda: layer_norm(96),
     "column sum": lambda: column_sum(5000, 70, "looped split"),
     "column sum short": lambda: column_sum(20, 3000, "persistent"),

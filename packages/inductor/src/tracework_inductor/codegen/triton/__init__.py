@@ -16,7 +16,8 @@ class TritonRenderer:
     """Writes Triton kernels; stateless."""
 
     language = "triton"
-    capabilities = Capabilities(row_scratch=65536, scan=True, max_passes=8, fuse_outer_reductions=True)
+    # A row's values stay in registers, are computed again, or go through a workspace, as the renderer sees fit.
+    capabilities = Capabilities(row_scratch=1 << 40, scan=True, max_passes=8, fuse_outer_reductions=True)
 
     def render(self, kernel: LoopKernel) -> RenderedKernel:
         """The kernel as text."""

@@ -78,8 +78,10 @@ class BodyWriter:
         self._stored: dict[tuple[str, str], Value] = {}
         """What this function stored where: a later load gives the value back without touching memory."""
         self._written: set[str] = set()
+        """Buffers stored to by passes before this one."""
+        self._writing: set[str] = set()
         self.earlier: set[str] = set()
-        """Buffers stored to by passes whose values are no longer at hand; a load of one needs a barrier before it."""
+        """Those of them behind which there is a barrier already."""
 
     # scopes
 
@@ -109,6 +111,12 @@ class BodyWriter:
         (self.before if hoisted and self.before is not None else self.lines).append(f"{value.text} = {text}")
         (self._outer_memo if hoisted else self._memo)[key] = value
         return value
+
+    def end_pass(self) -> None:
+        """What was stored is stored: a load in a later pass needs a barrier first."""
+        self._written |= self._writing
+        self.earlier -= self._writing
+        self._writing = set()
 
     def full(self, value: Value) -> str:
         """The value spread over the whole tile."""
@@ -178,7 +186,7 @@ class BodyWriter:
             return Value(kept.text, kept.dims, i.dtype)
         if buffer in self._written and buffer not in self.earlier:
             # Another thread of the block may have written it.
-            self.lines.append("tl.debug_barrier()")
+            (self.lines if self.before is None else self.before).append("tl.debug_barrier()")
             self.earlier.add(buffer)
         if extra is not None and not extra.dims <= dims:
             dims = dims | extra.dims
@@ -254,8 +262,7 @@ class BodyWriter:
                 arguments.append("None")
             arguments.append('sem="relaxed"')
         self.lines.append(f"{function}({', '.join(arguments)})")
-        self._written.add(buffer)
-        self.earlier.discard(buffer)
+        self._writing.add(buffer)
         if mode == "set" and guard is None:
             self._stored[buffer, self.index(index)[0]] = value
 

@@ -103,6 +103,6 @@ def splits(shape: Shape, config: Config) -> int:
     blocks = -(-shape.outer // config.constants["XBLOCK"])
     if blocks >= MULTIPROCESSORS:
         return 1
-    enough = 2 * MULTIPROCESSORS // blocks
+    enough = 6 * MULTIPROCESSORS // blocks
     longest = shape.inner // config.constants["RBLOCK"]
     return _between(1, power_of_two(min(enough, longest)), 256) if longest >= 4 else 1

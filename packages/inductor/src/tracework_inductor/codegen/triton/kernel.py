@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ...errors import InductorError
-from ...ir.body import Instruction, LoopBody
+from ...ir.body import Instruction, LoopBody, Ref
 from ...ir.index import Size, constant_product
 from ...schedule.plan import LoopKernel, Pass
 from ..renderer import KERNEL_NAME, RenderedKernel
@@ -29,6 +29,7 @@ from .tiling import Group, Tiling, tile
 __all__ = ["render"]
 
 INT32_LIMIT = 2**31 - 1
+_LOADS_TO_COMPUTE_AGAIN = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,11 +49,15 @@ def render(kernel: LoopKernel) -> RenderedKernel:
     chosen = config_table.configs(shape)
     parts = _parts(kernel, shape, chosen[0])
     names = {symbol: f"ks{n}" for n, symbol in enumerate(kernel.sizes)}
-    narrow = _fits_statically(kernel)
+    narrow = _fits_statically(kernel, tiling)
     if parts > 1:
         functions, spread, workspace = _split_stages(kernel, tiling, shape, names, narrow, parts)
     else:
-        functions, spread, workspace = [_Function(kernel, tiling, shape, names, narrow).write()], [1], []
+        writer = _Function(kernel, tiling, shape, names, narrow, split=shape.kind == "looped")
+        text, kept = writer.write(), writer.kept
+        functions, spread = [_with_workspace(text, len(kept))], [1]
+        total = _PythonPrinter(names).text(_numel(tiling, "x") * _numel(tiling, "r"))
+        workspace = [{"dtype": _workspace_dtype(dtype), "elements": total} for dtype in kept.values()]
     grids = [_grid(tiling, names, n) for n in spread]
     signature = tuple(POINTER[kernel.layouts[b].dtype] for b in kernel.buffers) + ("i64",) * len(kernel.sizes)
     entries = [KERNEL_NAME + (f"_{n}" if n else "") for n in range(len(functions))]
@@ -60,7 +65,7 @@ def render(kernel: LoopKernel) -> RenderedKernel:
         entries=entries,
         grids=grids,
         configs=[c.record() for c in chosen],
-        fits32=None if narrow else _fits_text(kernel, names),
+        fits32=None if narrow else _fits_text(kernel, tiling, names),
         workspace=workspace,
         repeatable=_repeatable(kernel),
         kind=shape.kind + (f" split {parts}" if parts > 1 else ""),
@@ -84,26 +89,43 @@ def _shape(kernel: LoopKernel, tiling: Tiling) -> config_table.Shape:
 
 def _longest_row(tiling: Tiling, hint: dict[str, int], kernel: LoopKernel) -> int:
     """Up to how many elements a row is held in registers."""
-    if kernel.scratch and not _may_compute_again(kernel):
-        return config_table.MAX_PERSISTENT * 4
     if tiling.contiguous == "x" and kernel.scratch:
         return 1024
     if tiling.contiguous == "x":
         return 32  # columns are summed best by walking down them
-    if not kernel.scratch and hint["x"] < config_table.MULTIPROCESSORS // 4:
-        return 2048  # few long rows: split them
+    splittable = not kernel.scratch or _may_compute_again(kernel)
+    if splittable and hint["x"] < config_table.MULTIPROCESSORS // 4:
+        return 4096  # few long rows: split them
     return config_table.MAX_PERSISTENT
 
 
+def _scratch_stores(kernel: LoopKernel) -> list[tuple[Pass, Instruction]]:
+    return [(p, i) for p in kernel.passes for i in p.body.instructions if i.op == "scratch_store"]
+
+
+def _loads_behind(body: LoopBody, position: int) -> int:
+    """How many loads a value takes."""
+    needed, count = {position}, 0
+    for n in range(position, -1, -1):
+        if n in needed:
+            count += body.instructions[n].op in ("load", "scratch_load")
+            needed |= {a.position for a in body.instructions[n].args if isinstance(a, Ref)}
+    return count
+
+
 def _may_compute_again(kernel: LoopKernel) -> bool:
-    """Whether what scratch holds can be computed again where it is read: nothing is stored in the passes before."""
+    """Whether what scratch holds is better computed again where it is read than kept in memory: it takes few loads,
+    and nothing is stored before, which could be the same memory."""
+    loads = max((_loads_behind(p.body, i.args[2].position) for p, i in _scratch_stores(kernel)), default=0)
+    if loads > _LOADS_TO_COMPUTE_AGAIN:
+        return False
     reads = [n for n, p in enumerate(kernel.passes) if any(i.op == "scratch_load" for i in p.body.instructions)]
     stores = [n for n, p in enumerate(kernel.passes) if any(True for _ in p.body.stores())]
     return not reads or not stores or min(stores) >= max(reads)
 
 
 def _parts(kernel: LoopKernel, shape: config_table.Shape, chosen: config_table.Config) -> int:
-    if shape.kind != "looped" or kernel.scratch:
+    if shape.kind != "looped" or (kernel.scratch and not _may_compute_again(kernel)):
         return 1
     ops = {i.op for p in kernel.passes for i in p.body.instructions}
     kinds = {i.args[1] for p in kernel.passes for i in p.body.instructions if i.op == "reduce"}
@@ -119,15 +141,21 @@ def _repeatable(kernel: LoopKernel) -> bool:
     return not stored & loaded and all(i.args[3] == "set" for p in kernel.passes for i in p.body.stores())
 
 
-def _fits_statically(kernel: LoopKernel) -> bool:
+def _extents(kernel: LoopKernel, tiling: Tiling) -> list[Size]:
+    """Elements of every buffer, and of scratch that may go to memory."""
     extents = [layout.elements() for layout in kernel.layouts.values()]
+    return [*extents, *([_numel(tiling, "x") * _numel(tiling, "r")] if kernel.scratch else [])]
+
+
+def _fits_statically(kernel: LoopKernel, tiling: Tiling) -> bool:
+    extents = _extents(kernel, tiling)
     return all(isinstance(e, int) and e <= INT32_LIMIT for e in extents) and not kernel.sizes
 
 
-def _fits_text(kernel: LoopKernel, names: dict[Any, str]) -> str:
+def _fits_text(kernel: LoopKernel, tiling: Tiling, names: dict[Any, str]) -> str:
     """A Python expression over the size arguments: whether 32-bit index arithmetic is enough."""
     printer = _PythonPrinter(names)
-    sizes = [layout.elements() for layout in kernel.layouts.values()]
+    sizes = _extents(kernel, tiling)
     if any(not isinstance(size, int) and not size.free_symbols <= set(names) for size in sizes):
         return "False"  # the kernel is not told how large the buffer is
     extents = dict.fromkeys(printer.text(size) for size in sizes)
@@ -225,6 +253,9 @@ class _Function:
             self.writer.pointers[buffer] = f"p{n}"
             self.writer.element[buffer] = kernel.layouts[buffer].dtype
         self.scratch: dict[str, tuple[LoopBody, int] | Value] = {}
+        self.kept: dict[str, torch.dtype] = {}
+        """Scratch kept in the workspace, in order."""
+        self.again = self.looped and _may_compute_again(kernel)
         self.pending: list[tuple[str, Any]] = []
 
     def write(self, start: int = 0, end: int | None = None) -> str:
@@ -239,6 +270,7 @@ class _Function:
                 self._outer(one_pass, effects=True)
             else:
                 self._inner(one_pass)
+            writer.end_pass()
         blocks = [f"{g.prefix.upper()}BLOCK" for g in self.tiling.groups]
         header = function_header(
             [f"p{n}" for n in range(len(self.kernel.buffers))],
@@ -318,6 +350,9 @@ class _Function:
         if one_pass.level == "outer":
             self._outer(one_pass, effects=False)
             return
+        for i in one_pass.body.instructions:
+            if i.op == "scratch_store":
+                self.scratch[i.args[0]] = (one_pass.body, i.args[2].position)
         for partial in self.partials:
             reduces = [i for i in one_pass.body.instructions if i.op == "reduce" and i.args[0] == partial.name]
             if reduces:
@@ -458,12 +493,25 @@ class _Function:
 
     def _scratch_store(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> None:
         name, _, value = args
+        if self.looped and not self.again:
+            argument = f"ws{len(self.kept)}"
+            self.kept[name] = value.dtype
+            self.writer.lines.append(f"tl.store({argument} + ({self._place()}), {self.writer.full(value)}, xmask & rmask)")
+            self.scratch[name] = Value(argument, frozenset(self.writer.tile.dims), value.dtype)
+            return
         self.scratch[name] = (body, i.args[2].position) if self.looped else value
+
+    def _place(self) -> str:
+        """The position of a row's element in the workspace."""
+        return f"x * ({self.printer.text(_numel(self.tiling, 'r'))}) + r"
 
     def _scratch_load(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> Value:
         kept = self.scratch.get(args[0])
         if kept is None:
             raise InductorError(f"Triton kernel: scratch {args[0]!r} is read before the pass that keeps it")
+        if isinstance(kept, Value) and args[0] in self.kept:
+            self.before_loop.append("tl.debug_barrier()")
+            return self.writer.name(f"tl.load({kept.text} + ({self._place()}), xmask & rmask)", kept.dims, kept.dtype)
         if isinstance(kept, Value):
             return kept
         # A row that does not fit into registers: compute the value again.

@@ -16,14 +16,17 @@ __all__ = ["Access", "Group", "Tiling", "tile"]
 
 # An axis must have this many elements to deserve a tile dimension of its own.
 _WORTH_A_DIMENSION = 8
+# ... and carry this share of the bytes that are contiguous along the first choice.
+_WORTH_A_SHARE = 0.125
 
 
 @dataclasses.dataclass(frozen=True)
 class Access:
-    """One place a kernel computes an index for; `weight` in bytes an element, 0 where memory is not touched."""
+    """One place a kernel computes an index for; `weight` in bytes a point of the loops, 0 where memory is not
+    touched; what only some axes lead through weighs less."""
 
     index: Size
-    weight: int
+    weight: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +58,7 @@ class Tiling:
 
 def tile(kernel: LoopKernel) -> Tiling:
     """Choose the tile dimensions of a kernel."""
-    accesses = list(_accesses(kernel))
+    accesses = _weighed(list(_accesses(kernel)), [*kernel.axes, *kernel.reduction_axes])
     scans = any(i.op == "scan" for p in kernel.passes for i in p.body.instructions)
     merged: dict[Any, Size] = {}
     outer, accesses = _merge(kernel.axes, accesses, merged)
@@ -85,6 +88,18 @@ def _accesses(kernel: LoopKernel) -> Iterator[Access]:
                 yield Access(i.args[0], 0)
             elif i.op in ("scratch_store", "scratch_load"):
                 yield Access(i.args[1], 0)
+
+
+def _weighed(accesses: list[Access], axes: Sequence[Axis]) -> list[Access]:
+    total = constant_product(a.size for a in axes)
+    found = []
+    for access in accesses:
+        symbols = frozenset() if isinstance(access.index, int) else access.index.free_symbols
+        walked = constant_product(a.size for a in axes if a.var in symbols)
+        # Computed positions walk over an unknown part of memory: they keep their weight.
+        indirect = any(str(symbol).startswith("t") for symbol in symbols)
+        found.append(Access(access.index, access.weight * (1.0 if indirect else walked / max(1, total))))
+    return found
 
 
 def _merge(
@@ -121,7 +136,7 @@ def _walks_as_one(index: Size, slow: Axis, fast: Axis) -> bool:
     return a is not None and b is not None and same(a, b * fast.size)
 
 
-def _score(axis: Axis, accesses: Sequence[Access]) -> int:
+def _score(axis: Axis, accesses: Sequence[Access]) -> float:
     """Bytes an element that are contiguous along the axis."""
     return sum(a.weight for a in accesses if not isinstance(a.index, int) and a.index.coefficient(axis.var) in (1, -1))
 
@@ -144,11 +159,13 @@ def _second_dimension(axes: Sequence[Axis], accesses: Sequence[Access]) -> Axis 
     if len(axes) < 2 or constant_product([axes[-1].size]) < _WORTH_A_DIMENSION:
         return None
     last = axes[-1]
-    found: dict[int, int] = {}
+    found: dict[int, float] = {}
+    enough = _score(last, accesses) * _WORTH_A_SHARE
     for access in accesses:
         if isinstance(access.index, int) or not access.weight or access.index.coefficient(last.var) in (0, 1, -1):
             continue
         for k, axis in enumerate(axes[:-1]):
             if access.index.coefficient(axis.var) in (1, -1) and constant_product([axis.size]) >= _WORTH_A_DIMENSION:
                 found[k] = found.get(k, 0) + access.weight
-    return axes[max(found, key=lambda k: found[k])] if found else None
+    best = max(found, key=lambda k: found[k], default=None)
+    return axes[best] if best is not None and found[best] > enough else None

@@ -155,6 +155,9 @@ class PythonWrapper:
         return self.pointers[root]
 
     def _allocate(self, step: MemoryStep) -> None:
+        for name in step.allocate:
+            if self.program.buffers[name].kind == "computed" or name in self._planned:
+                self.lines.append(f"{name} = {self._empty(self.program.buffers[name].layout)}")
         for new, old in step.reuse:
             a, b = self.program.buffers[new].layout, self.program.buffers[old].layout
             equal = same_all(a.sizes, b.sizes) and same_all(a.strides, b.strides)
@@ -162,9 +165,6 @@ class PythonWrapper:
             self.lines.append(f"{new} = {self._name(old)}{view}")
             if old in self.pointers:
                 self.pointers[new] = self.pointers[old]
-        for name in step.allocate:
-            if self.program.buffers[name].kind == "computed" or name in self._planned:
-                self.lines.append(f"{name} = {self._empty(self.program.buffers[name].layout)}")
 
     @property
     def _planned(self) -> set[str]:
