@@ -3,7 +3,7 @@
 
 static PyMethodDef tensor_methods[] = {
     {"set_tensor_api", tw_set_tensor_api, METH_VARARGS,
-     "set_tensor_api(dlpack exchange capsule or None, requires_grad descriptor) -> whether tensors are checked natively"},
+     "set_tensor_api(dlpack exchange capsule or None, requires_grad descriptor, a tensor with and one without gradient) -> whether tensors are checked natively"},
     {NULL, NULL, 0, NULL},
 };
 

@@ -50,7 +50,9 @@ def autocast_state() -> tuple[Any, ...]:
 
 def _connect() -> bool:
     capsule = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
-    return _C.set_tensor_api(capsule, torch._C.TensorBase.__dict__["requires_grad"])
+    with torch.inference_mode(False):
+        plain = torch.empty(1, device="cpu")
+        return _C.set_tensor_api(capsule, torch._C.TensorBase.__dict__["requires_grad"], torch.empty(1, device="cpu").requires_grad_(), plain)
 
 
 TENSORS_ARE_NATIVE = _connect()

@@ -77,7 +77,7 @@ class FrameCallback:
         if self.options.guard_filter_fn is not None:
             keep = self.options.guard_filter_fn(guards)
             guards = [guard for guard, kept in zip(guards, keep) if kept]
-        return cache.make_entry(code, guards, captured.collect, captured.symbols, captured.code, self, captured)
+        return cache.make_entry(code, guards, captured.collect, captured.symbols, captured.code, self)
 
     def history(self, code: types.CodeType) -> SizeHistory:
         """Sizes seen for this code."""

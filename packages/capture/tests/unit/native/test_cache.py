@@ -79,3 +79,30 @@ def test_skip_marks_are_forgotten():
         assert call(1) == "plain"
         cache.reset(plain.__code__)
         assert call(1) == "fast"
+
+
+def test_models_and_inputs_are_not_kept_alive():
+    import weakref
+
+    import torch
+    from tracework_capture.hook.context import optimize
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(3, 3)
+
+        def forward(self, x):
+            return self.linear(x).relu()
+
+    model = Model()
+    compiled = optimize(lambda gm, inputs: gm.forward)(model.forward)
+    x = torch.randn(2, 3)
+    for _ in range(10):
+        assert torch.equal(compiled(x), model(x))
+    entry = cache.entries_of(Model.forward.__code__)[0]
+    assert entry.hits == 10
+    gone = [weakref.ref(x), weakref.ref(model)]
+    del model, compiled, x
+    gc.collect()
+    assert [each() for each in gone] == [None, None]
