@@ -1,0 +1,169 @@
+"""Ops that write to memory, and the ops that compute the same values without writing.
+
+FUNCTIONAL_FORMS: overload -> rule(recorder, func, args, kwargs, out). A writing op without a row goes by its schema: `add_.Tensor` becomes
+`add.Tensor`, `mm.out` becomes `mm`, `x` becomes `x_functional`; results that are not new are written to the arguments in order.
+"""
+
+import operator
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from .. import _torch
+from ..errors import FunctionalizationError
+
+aten = torch.ops.aten
+Rule = Callable[..., None]
+FUNCTIONAL_FORMS: dict[Any, Rule] = {}
+
+
+def _rule(*names: str) -> Callable[[Rule], Rule]:
+    def register(function: Rule) -> Rule:
+        for name in names:
+            packet, _, overload = name.partition(".")
+            FUNCTIONAL_FORMS[getattr(getattr(aten, packet), overload)] = function
+        return function
+
+    return register
+
+
+@_rule("copy_.default")
+def copy_(recorder: Any, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+    """The new value is the source; a clone keeps the two memories apart."""
+    source = recorder.to_node(args[1])
+    if source.meta["val"].spec.sizes == args[0].spec.sizes and source.meta["val"].dtype == args[0].dtype:
+        source = recorder.emit(aten.clone.default, source)
+    recorder.write(args[0], source)
+
+
+@_rule("zero_.default", "fill_.Scalar")
+def fill_(recorder: Any, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+    """A constant in the shape of the old value."""
+    value = args[1] if len(args) > 1 else 0
+    recorder.write(args[0], recorder.emit(aten.full_like.default, recorder.to_node(args[0]), value))
+
+
+@_rule("fill_.Tensor")
+def fill_tensor(recorder: Any, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+    """The scalar tensor, expanded."""
+    recorder.write(args[0], recorder.emit(aten.clone.default, recorder.to_node(args[1])))
+
+
+@_rule("_index_put_impl_.default")
+def index_put(recorder: Any, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+    """index_put without the unsafe flag."""
+    named = bind(func, args, kwargs)
+    values = [recorder.to_node(named[k]) for k in ("self", "indices", "values")]
+    recorder.write(args[0], recorder.emit(aten.index_put.default, *values, named.get("accumulate", False)))
+
+
+@_rule("native_batch_norm.default", "cudnn_batch_norm.default")
+def batch_norm(recorder: Any, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+    """These schemas do not say that running statistics are updated in place while training."""
+    x, weight, bias, mean, variance, training, momentum, epsilon = bind(func, args, kwargs).values()
+    numbers = (training, momentum, epsilon)
+    if not training or mean is None:
+        node = recorder.emit(aten.native_batch_norm.default, *map(recorder.to_node, (x, weight, bias, mean, variance)), *numbers)
+    else:
+        tensors = map(recorder.to_node, (x, weight, bias, mean, variance))
+        node = recorder.emit(aten._native_batch_norm_legit_functional.default, *tensors, *numbers)
+    for index, result in enumerate(out[:3]):
+        recorder.bind_result(result, recorder.emit(operator.getitem, node, index))
+    if len(out) == 4:  # cudnn's workspace; the backward below does not read it
+        recorder.bind_result(out[3], recorder.emit(aten.full.default, list(out[3].shape), 0, dtype=out[3].dtype, device=out[3].device))
+    if training and mean is not None:
+        recorder.write(mean, recorder.emit(operator.getitem, node, 3))
+        recorder.write(variance, recorder.emit(operator.getitem, node, 4))
+
+
+@_rule("cudnn_batch_norm_backward.default")
+def batch_norm_backward(recorder: Any, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+    """The backward of the library's form, as the native one: the saved values are the same two."""
+    x, grad, weight, mean, variance, saved_mean, saved_scale, epsilon = list(bind(func, args, kwargs).values())[:8]
+    tensors = map(recorder.to_node, (grad, x, weight, mean, variance, saved_mean, saved_scale))
+    node = recorder.emit(aten.native_batch_norm_backward.default, *tensors, True, epsilon, [True, True, True])
+    for index, result in enumerate(out):
+        recorder.bind_result(result, recorder.emit(operator.getitem, node, index))
+
+
+@_rule("resize_.default", "set_.source_Storage", "set_.source_Tensor", "set_.source_Storage_storage_offset", "as_strided_.default")
+def refuse(recorder: Any, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+    """These change what memory a tensor shows."""
+    raise FunctionalizationError(f"{func} changes the memory behind a tensor", recorder.origin)
+
+
+def bind(func: Any, args: Any, kwargs: Any) -> dict[str, Any]:
+    """Argument names to values, defaults filled in, in schema order."""
+    bound: dict[str, Any] = {}
+    for index, argument in enumerate(func._schema.arguments):
+        if index < len(args):
+            bound[argument.name] = args[index]
+        elif argument.name in kwargs:
+            bound[argument.name] = kwargs[argument.name]
+        elif argument.has_default_value():
+            bound[argument.name] = argument.default_value
+    return bound
+
+
+@lru_cache(maxsize=None)
+def functional_overload(func: Any) -> Any:
+    """The overload that computes what `func` writes; raises FunctionalizationError when there is none."""
+    namespace, name = func._schema.name.split("::")
+    written = set(_torch.written_arguments(func._schema))
+    wanted = [a.name for a in func._schema.arguments]
+    if func._schema.overload_name.endswith("out") or "out" in written:
+        wanted = [n for n in wanted if n not in written]
+    stem = name[:-1] if name.endswith("_") and not name.endswith("__") else name
+    if name.startswith("__i") and name.endswith("__"):
+        stem = "__" + name[3:]
+    for candidate in (stem, f"{stem}_functional", name):
+        packet = getattr(getattr(torch.ops, namespace), candidate, None)
+        if packet is None:
+            continue
+        for overload in packet.overloads():
+            target = getattr(packet, overload)
+            names = [a.name for a in target._schema.arguments]
+            if not _torch.written_arguments(target._schema) and names == wanted and _same_types(func, target):
+                return target
+    raise FunctionalizationError(f"{func} writes to its arguments and has no functional form")
+
+
+def _same_types(func: Any, target: Any) -> bool:
+    kinds = {a.name: str(a.type) for a in func._schema.arguments}
+    return all(kinds[a.name] == str(a.type) for a in target._schema.arguments)
+
+
+def by_schema(recorder: Any, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+    """The general rule: call the functional overload, bind what is new, write the rest to the arguments."""
+    if torch.Tag.inplace_view in func.tags:
+        return refuse(recorder, func, args, kwargs, out)
+    target = functional_overload(func)
+    named = bind(func, args, kwargs)
+    written = _torch.written_arguments(func._schema)
+    positional, keywords = [], {}
+    for argument in target._schema.arguments:
+        value = recorder.to_node(named[argument.name])
+        if argument.kwarg_only:
+            keywords[argument.name] = value
+        else:
+            positional.append(value)
+    node = recorder.emit(target, *positional, **keywords)
+    single = len(target._schema.returns) == 1
+    results = [node] if single else [recorder.emit(operator.getitem, node, i) for i in range(len(target._schema.returns))]
+    new = sum(r.alias_info is None for r in func._schema.returns)
+    fresh = (out,) if len(func._schema.returns) == 1 else tuple(out or ())
+    for value, result in zip(fresh[:new], results[:new], strict=False):
+        recorder.bind_result(value, result)
+    for name, result in zip(written, results[new:], strict=True):
+        _write(recorder, named[name], result)
+    return None
+
+
+def _write(recorder: Any, value: Any, result: Any) -> None:
+    if isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            recorder.write(item, recorder.emit(operator.getitem, result, index))
+    elif value is not None:
+        recorder.write(value, result)
