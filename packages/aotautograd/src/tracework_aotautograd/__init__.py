@@ -1,5 +1,27 @@
 """Traces forward and backward ahead of time, removes mutation, partitions."""
 
 from ._version import __version__
+from .api import aot_compile, partition
+from .contracts import FunctionalProgram, GraphCompiler, GraphSpec, JointProgram
+from .errors import AotError, PartitionError, Refusal, UsageError
+from .options import AotOptions
+from .partition import PARTITIONERS
+from .trace.joint import trace_inference, trace_joint
 
-__all__ = ["__version__"]
+__all__ = [
+    "PARTITIONERS",
+    "AotError",
+    "AotOptions",
+    "FunctionalProgram",
+    "GraphCompiler",
+    "GraphSpec",
+    "JointProgram",
+    "PartitionError",
+    "Refusal",
+    "UsageError",
+    "__version__",
+    "aot_compile",
+    "partition",
+    "trace_inference",
+    "trace_joint",
+]

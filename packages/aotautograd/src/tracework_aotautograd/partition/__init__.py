@@ -1,0 +1,19 @@
+"""PARTITIONERS: name -> function that says which values the forward keeps for the backward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import fx
+
+from ..contracts import JointProgram
+from ..options import AotOptions
+from .default import default
+from .min_cut import min_cut
+from .split import JointParts, Split, needed_for, split
+
+Partitioner = Callable[[JointProgram, JointParts, AotOptions], list[fx.Node]]
+
+PARTITIONERS: dict[str, Partitioner] = {"default": default, "min_cut": min_cut}
+
+__all__ = ["PARTITIONERS", "JointParts", "Partitioner", "Split", "needed_for", "split"]

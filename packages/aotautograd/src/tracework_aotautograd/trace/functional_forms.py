@@ -88,6 +88,18 @@ def batch_norm_backward(recorder: Any, func: Any, args: Any, kwargs: Any, out: A
         recorder.bind_result(result, recorder.emit(operator.getitem, node, index))
 
 
+@_rule("native_batch_norm_backward.default")
+def native_batch_norm_backward(recorder: Any, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+    """While training the running statistics are not read; leaving them out keeps mutated inputs from being saved."""
+    named = bind(func, args, kwargs)
+    if named["train"]:
+        named["running_mean"] = named["running_var"] = None
+    node = recorder.emit(func, *[recorder.to_node(v) for v in named.values()])
+    for index, result in enumerate(out):
+        if result is not None:
+            recorder.bind_result(result, recorder.emit(operator.getitem, node, index))
+
+
 @_rule("resize_.default", "set_.source_Storage", "set_.source_Tensor", "set_.source_Storage_storage_offset", "as_strided_.default")
 def refuse(recorder: Any, func: Any, args: Any, kwargs: Any, out: Any) -> None:
     """These change what memory a tensor shows."""

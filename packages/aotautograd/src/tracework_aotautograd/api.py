@@ -1,0 +1,191 @@
+"""aot_compile(): analyse, trace, partition, compile, wrap. Reads top to bottom."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from .contracts import Compiled, FunctionalProgram, GraphCompiler, GraphSpec, JointProgram
+from .errors import Refusal, UsageError
+from .options import AotOptions
+from .partition import PARTITIONERS, JointParts, needed_for, split
+from .trace.joint import trace_inference, trace_joint
+from .wrappers.autograd import wrap_autograd
+from .wrappers.inference import wrap_inference
+
+log = logging.getLogger("tracework.aotautograd")
+fallbacks = logging.getLogger("tracework.fallbacks")
+Observe = Callable[[str, Any], None]
+
+
+def aot_compile(
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    forward_compiler: GraphCompiler,
+    backward_compiler: GraphCompiler | None = None,
+    inference_compiler: GraphCompiler | None = None,
+    partitioner: str = "min_cut",
+    options: AotOptions | None = None,
+    observe: Observe | None = None,
+) -> Callable[..., tuple[Any, ...]]:
+    """Compile a captured graph ahead of time, with its backward when some input and output require grad.
+
+    Args:
+        gm: an fx graph of torch calls; placeholder.meta["example_value"] holds fakes where capture made it.
+        example_inputs: one real tensor, int or None for each placeholder.
+        forward_compiler, backward_compiler, inference_compiler: what compiles the functional ATen graphs; the last two
+            default to the first.
+        partitioner: a name in PARTITIONERS.
+
+    Returns:
+        A callable of the same inputs that returns the tuple of outputs and takes part in autograd.
+    """
+    options = options or AotOptions(partitioner=partitioner)
+    if options.partitioner not in PARTITIONERS:
+        raise UsageError(f"unknown partitioner {options.partitioner!r}; known: {', '.join(PARTITIONERS)}")
+    try:
+        if _needs_backward(example_inputs):
+            joint = trace_joint(gm, example_inputs)
+            if joint.signature.tangents:
+                return _training(joint, forward_compiler, backward_compiler or forward_compiler, options, observe)
+        return _inference(trace_inference(gm, example_inputs), inference_compiler or forward_compiler, observe)
+    except Refusal as refusal:
+        if not options.fallback:
+            raise
+        fallbacks.warning("this graph runs uncompiled: %s", refusal)
+        return gm.forward
+
+
+def _needs_backward(inputs: Sequence[Any]) -> bool:
+    return torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs)
+
+
+def _inference(program: JointProgram, compiler: GraphCompiler, observe: Observe | None) -> Callable[..., tuple[Any, ...]]:
+    signature = program.signature
+    spec = GraphSpec("inference", signature.static_inputs, signature.mutated_in_graph, program.symbols, program.fake_mode)
+    _clean(program.graph)
+    if observe is not None:
+        observe("functional", program.graph)
+    return wrap_inference(compiler(program.graph, spec), signature)
+
+
+def partition(joint: JointProgram, options: AotOptions) -> FunctionalProgram:
+    """The joint graph cut into forward and backward."""
+    parts = JointParts.of(joint)
+    saved = PARTITIONERS[options.partitioner](joint, parts, options)
+    halves = split(joint, parts, saved)
+    signature = joint.signature
+    forward_spec = GraphSpec("forward", signature.static_inputs, signature.mutated_in_graph, joint.symbols, joint.fake_mode)
+    static = _static_saved(parts, halves.saved_tensors, signature.static_inputs, len(halves.saved_sizes))
+    backward_spec = GraphSpec("backward", static, frozenset(), joint.symbols, joint.fake_mode)
+    counts = len(halves.saved_sizes), len(halves.saved_tensors)
+    return FunctionalProgram(halves.forward, halves.backward, signature, counts, forward_spec, backward_spec)
+
+
+def _static_saved(parts: JointParts, saved: Any, static: frozenset[int], offset: int) -> frozenset[int]:
+    """Places among the backward's inputs of saved values that are static inputs of the forward."""
+    fixed = {n for i, n in enumerate(parts.inputs) if i in static}
+    return frozenset(offset + i for i, n in enumerate(saved) if n in fixed)
+
+
+def _training(
+    joint: JointProgram,
+    forward_compiler: GraphCompiler,
+    backward_compiler: GraphCompiler,
+    options: AotOptions,
+    observe: Observe | None,
+) -> Callable[..., tuple[Any, ...]]:
+    _clean(joint.graph)
+    program = partition(joint, options)
+    log.debug("%s", program)
+    if observe is not None:
+        observe("functional", program)
+    forward = forward_compiler(program.forward, program.forward_spec)
+    backward = LazyBackward(program, backward_compiler)
+    again = SecondOrder(joint, forward_compiler, options)
+    return wrap_autograd(program, forward, backward, again, _read_by_gradients(joint))
+
+
+def _read_by_gradients(joint: JointProgram) -> frozenset[int]:
+    """Input slots that the gradients depend on."""
+    parts = JointParts.of(joint)
+    needed = needed_for(parts.gradients, set())
+    return frozenset(i for i, n in enumerate(parts.inputs) if n in needed)
+
+
+class LazyBackward:
+    """The backward, compiled when it is first called."""
+
+    def __init__(self, program: FunctionalProgram, compiler: GraphCompiler) -> None:
+        self._program: FunctionalProgram | None = program
+        self._compiler = compiler
+        self._call: Compiled | None = None
+
+    def __call__(self, inputs: list[Any]) -> Sequence[Any]:
+        if self._call is None:
+            program = self._program
+            assert program is not None and program.backward is not None and program.backward_spec is not None
+            with torch.no_grad():
+                self._call = self._compiler(program.backward, program.backward_spec)
+            self._program = None
+        return self._call(inputs)
+
+
+class SecondOrder:
+    """Gradients as differentiable functions of inputs and tangents: the joint graph, compiled as a program of its own.
+
+    Compiled at the first call under `create_graph=True`; its own backward is the next order.
+    """
+
+    def __init__(self, joint: JointProgram, compiler: GraphCompiler, options: AotOptions) -> None:
+        self._joint = joint
+        self._compiler = compiler
+        self._options = options
+        self._call: Callable[..., Any] | None = None
+
+    def __call__(self, inputs: list[Any], tangents: list[Any]) -> Sequence[Any]:
+        args = [*inputs, *tangents]
+        if self._call is None:
+            gradients = self._gradients()
+            self._call = aot_compile(gradients, args, forward_compiler=self._compiler, options=self._options)
+        return self._call(*args)
+
+    def _gradients(self) -> fx.GraphModule:
+        """The joint graph returning gradients alone."""
+        source = self._joint.graph.graph
+        for node in source.nodes:
+            if isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags:
+                raise UsageError(
+                    f"a gradient of a gradient was asked of a graph with random numbers ({node.target} at "
+                    f"{node.meta.get('origin')}); run this part uncompiled (tracework.disable)"
+                )
+        graph = fx.Graph()
+        made: dict[fx.Node, fx.Node] = {}
+        for node in source.nodes:
+            if node.op == "output":
+                outputs = node.args[0][self._joint.signature.number_of_graph_outputs :]
+                graph.output(tuple(made[o] if isinstance(o, fx.Node) else None for o in outputs))
+            elif node.meta.get("write_back") is None:
+                made[node] = graph.node_copy(node, made.__getitem__)
+                made[node].meta.pop("val", None)
+                if node.op == "placeholder":
+                    made[node].meta["example_value"] = node.meta["val"]
+        graph.eliminate_dead_code()
+        gm = fx.GraphModule({}, graph)
+        gm.meta["symbols"] = self._joint.symbols
+        return gm
+
+
+def _clean(gm: fx.GraphModule) -> None:
+    """Nodes nobody reads go; writes and random numbers stay."""
+    for node in reversed(list(gm.graph.nodes)):
+        if node.op != "call_function" or node.users or node.meta.get("write_back") is not None:
+            continue
+        tags = getattr(node.target, "tags", ())
+        if torch.Tag.nondeterministic_seeded not in tags:
+            gm.graph.erase_node(node)

@@ -1,0 +1,34 @@
+"""Save everything the backward reads: no recomputation."""
+
+from __future__ import annotations
+
+from torch import fx
+
+from ..contracts import JointProgram
+from ..options import AotOptions
+from .recompute import Recompute, of_target
+from .split import JointParts
+
+
+def frontier(parts: JointParts) -> list[fx.Node]:
+    """Values that tangent-dependent nodes read and that do not depend on tangents themselves, in order, without sizes."""
+    found: dict[fx.Node, None] = {}
+    readers = [n for n in parts.needs_tangent if n.op == "call_function"]
+    reads = [a for n in readers for a in n.all_input_nodes]
+    reads += [g for g in parts.gradients if isinstance(g, fx.Node)]
+    for node in reads:
+        if node not in parts.needs_tangent and not parts.is_size(node):
+            found[node] = None
+    return list(found)
+
+
+def is_constant(node: fx.Node) -> bool:
+    """Made from numbers and sizes alone, and so made again rather than kept."""
+    return node.op == "call_function" and of_target(node.target) is Recompute.FREE and not any(
+        hasattr(a.meta.get("val"), "dtype") for a in node.all_input_nodes
+    )
+
+
+def default(joint: JointProgram, parts: JointParts, options: AotOptions) -> list[fx.Node]:
+    """The frontier, less constants, whose nodes the backward repeats."""
+    return [n for n in frontier(parts) if not is_constant(n)]

@@ -1,0 +1,103 @@
+"""The cheapest set of values to keep for the backward, by a minimum cut.
+
+Each node that needs no tangent is split in two, joined by an edge whose capacity is the cost of keeping the value: bytes written by the
+forward and read by the backward. What may not be computed again hangs on the source; what tangent-dependent nodes read hangs on the sink. The
+idea is that of J. Feng and D. Huang, "Optimal gradient checkpoint search for arbitrary computation graphs", and of XLA's and functorch's
+rematerialisation by min-cut; the flow is scipy's.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from torch import fx
+
+from ..contracts import JointProgram
+from ..options import AotOptions
+from .cost import kept_bytes
+from .default import default, frontier, is_constant
+from .recompute import may_recompute
+from .split import JointParts
+
+INFINITE = 2**30
+MAX_UNIT = 2**20
+
+
+def min_cut(joint: JointProgram, parts: JointParts, options: AotOptions) -> list[fx.Node]:
+    """Values to save. Inputs cost little to keep: they are alive already."""
+    readers = frontier(parts)
+    if not any(may_recompute(n, True) for n in readers):
+        return default(joint, parts, options)
+    costly = _costly(parts, options)
+    nodes = _ancestors(readers, parts, costly)
+    return _cut(nodes, set(readers), parts, costly)
+
+
+def _costly(parts: JointParts, options: AotOptions) -> bool:
+    if options.recompute_costly != "auto":
+        return options.recompute_costly == "always"
+    devices = {n.meta["val"].device.type for n in parts.inputs if hasattr(n.meta["val"], "device")}
+    return "cuda" in devices
+
+
+def _ancestors(readers: list[fx.Node], parts: JointParts, costly: bool) -> list[fx.Node]:
+    """Readers and what they could be recomputed from, in graph order."""
+    found: dict[fx.Node, None] = {}
+    waiting = list(readers)
+    while waiting:
+        node = waiting.pop()
+        if node in found or parts.is_size(node):
+            continue
+        found[node] = None
+        if may_recompute(node, costly):
+            waiting.extend(node.all_input_nodes)
+    return list(found)
+
+
+def _cut(nodes: list[fx.Node], readers: set[fx.Node], parts: JointParts, costly: bool) -> list[fx.Node]:
+    import numpy
+    from scipy.sparse import csr_matrix
+    from scipy.sparse.csgraph import breadth_first_order, maximum_flow
+
+    position = {n: i for i, n in enumerate(nodes)}
+    count = len(nodes)
+    source, sink = 2 * count, 2 * count + 1
+    unit = max(1, max(kept_bytes(n) for n in nodes) // MAX_UNIT)
+    edges: list[tuple[int, int, int]] = []
+    for node, i in position.items():
+        edges.append((2 * i, 2 * i + 1, _capacity(node, parts, unit)))
+        if node.op == "placeholder" or not may_recompute(node, costly):
+            edges.append((source, 2 * i, INFINITE))
+        else:
+            edges += [(2 * position[a] + 1, 2 * i, INFINITE) for a in node.all_input_nodes if a in position]
+        if node in readers:
+            edges.append((2 * i + 1, sink, INFINITE))
+    row, column, capacity = (numpy.array(c, dtype=numpy.int32) for c in zip(*edges, strict=True))
+    matrix = csr_matrix((capacity, (row, column)), shape=(2 * count + 2,) * 2)
+    residual = (matrix - maximum_flow(matrix, source, sink).flow).tocsr()
+    residual.data[residual.data < 0] = 0
+    residual.eliminate_zeros()
+    reached = set(breadth_first_order(residual, source, return_predecessors=False).tolist())
+    return [n for n, i in position.items() if 2 * i in reached and 2 * i + 1 not in reached and not is_constant(n)]
+
+
+def _capacity(node: fx.Node, parts: JointParts, unit: int) -> int:
+    if isinstance(node.meta.get("val"), (tuple, list)):
+        return INFINITE  # only its items can be kept
+    if node.op == "placeholder":
+        return 1
+    if is_constant(node):
+        return 0
+    base = node
+    while base.op == "call_function" and base.target is not operator.getitem and _is_view(base):
+        base = base.all_input_nodes[0]
+    cost = 1 + kept_bytes(node) // unit
+    return max(1, cost // 2) if base.op == "placeholder" else 2 * cost + 1
+
+
+def _is_view(node: fx.Node) -> bool:
+    from .. import _torch
+
+    schema: Any = getattr(node.target, "_schema", None)
+    return schema is not None and _torch.aliased_argument(schema) is not None

@@ -1,0 +1,110 @@
+"""Cutting a joint graph in two, once it is known which values are saved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from ..contracts import JointProgram
+from ..errors import PartitionError
+
+
+@dataclass(frozen=True)
+class JointParts:
+    """The nodes of a joint graph by role. `needs_tangent`: nodes that cannot be computed before the backward."""
+
+    inputs: tuple[fx.Node, ...]
+    tangents: tuple[fx.Node, ...]
+    forward_outputs: tuple[Any, ...]
+    gradients: tuple[Any, ...]
+    needs_tangent: frozenset[fx.Node]
+
+    @classmethod
+    def of(cls, joint: JointProgram) -> JointParts:
+        """Reads the roles off the signature."""
+        nodes = list(joint.graph.graph.nodes)
+        placeholders = [n for n in nodes if n.op == "placeholder"]
+        split = len(placeholders) - len(joint.signature.tangents)
+        outputs = nodes[-1].args[0]
+        count = joint.signature.number_of_graph_outputs
+        late: set[fx.Node] = set(placeholders[split:])
+        for node in nodes:
+            if any(a in late for a in node.all_input_nodes) and node.op != "output":
+                late.add(node)
+        parts = cls(tuple(placeholders[:split]), tuple(placeholders[split:]), outputs[:count], outputs[count:], frozenset(late))
+        if any(isinstance(o, fx.Node) and o in late for o in parts.forward_outputs):
+            raise PartitionError("an output of the forward depends on a tangent")
+        return parts
+
+    def is_size(self, node: fx.Node) -> bool:
+        """Whether the value is an int."""
+        return isinstance(node.meta.get("val"), (torch.SymInt, int))
+
+
+def needed_for(targets: Any, stop: frozenset[fx.Node] | set[fx.Node]) -> set[fx.Node]:
+    """Nodes that computing `targets` takes, not going past `stop`."""
+    found: set[fx.Node] = set()
+    waiting = [t for t in targets if isinstance(t, fx.Node)]
+    while waiting:
+        node = waiting.pop()
+        if node in found:
+            continue
+        found.add(node)
+        if node not in stop:
+            waiting.extend(node.all_input_nodes)
+    return found
+
+
+@dataclass(frozen=True)
+class Split:
+    """Forward and backward graphs; saved sizes are input positions, saved tensors are extra forward outputs."""
+
+    forward: fx.GraphModule
+    backward: fx.GraphModule
+    saved_sizes: tuple[fx.Node, ...]
+    saved_tensors: tuple[fx.Node, ...]
+
+
+def split(joint: JointProgram, parts: JointParts, saved: list[fx.Node]) -> Split:
+    """The forward returns its outputs, the symbolic size inputs and the saved tensors; the backward starts from those."""
+    sizes = tuple(n for n in parts.inputs if isinstance(n.meta["val"], torch.SymInt))
+    tensors = tuple(_unwritten(joint, n) for n in saved if n not in sizes)
+    kept = {n for n in joint.graph.graph.nodes if n.op == "placeholder" or n.meta.get("write_back") is not None}
+    forward_targets = [*parts.forward_outputs, *sizes, *tensors]
+    forward_nodes = needed_for([*forward_targets, *kept], set()) - parts.needs_tangent
+    forward = _copy(joint, parts.inputs, forward_nodes, forward_targets, {})
+    stop = {*sizes, *saved}
+    backward_nodes = needed_for(parts.gradients, stop)
+    stray = [n for n in backward_nodes if n.op == "placeholder" and n not in stop and n not in parts.tangents]
+    if stray:
+        raise PartitionError(f"the backward needs {stray[0]} and it was not saved")
+    rename = dict(zip((n for n in saved if n not in sizes), tensors, strict=True))
+    backward = _copy(joint, (*sizes, *rename, *parts.tangents), backward_nodes - stop, list(parts.gradients), rename)
+    return Split(forward, backward, sizes, tensors)
+
+
+def _unwritten(joint: JointProgram, node: fx.Node) -> fx.Node:
+    """The old value of an input that the forward writes to is saved as a copy made before the write."""
+    writes = [u for u in node.users if u.meta.get("write_back") is not None and u.args[0] is node]
+    if not writes:
+        return node
+    with joint.graph.graph.inserting_before(writes[0]):
+        copy = joint.graph.graph.call_function(torch.ops.aten.clone.default, (node,))
+    copy.meta.update(node.meta, phase="forward")
+    return copy
+
+
+def _copy(joint: JointProgram, inputs: Any, nodes: set[fx.Node], outputs: Any, rename: dict[fx.Node, fx.Node]) -> fx.GraphModule:
+    graph = fx.Graph()
+    made: dict[fx.Node, fx.Node] = {}
+    for node in inputs:
+        made[node] = graph.placeholder(node.name)
+        made[node].meta.update(node.meta)
+    for node in joint.graph.graph.nodes:
+        if node in nodes and node not in made and node.op == "call_function":
+            made[node] = graph.node_copy(node, made.__getitem__)
+    graph.output(tuple(made[o] if isinstance(o, fx.Node) else o for o in outputs))
+    return fx.GraphModule({}, graph)

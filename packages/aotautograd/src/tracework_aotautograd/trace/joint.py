@@ -1,0 +1,276 @@
+"""trace(): captured graph -> one ATen graph, forward only or forward and backward, and what its slots mean.
+
+Reads top to bottom: inputs become fakes, the graph runs on them, inputs written to and outputs are classified, gradients are asked of the
+autograd engine over the fakes, and the graph's outputs are put in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import fx
+from tracework_primops import FakeMode, FakeTensor
+
+from .. import _torch
+from ..contracts import JointProgram
+from ..errors import Refusal
+from ..signature import (
+    InputInfo,
+    InputKind,
+    Mutation,
+    OutputInfo,
+    OutputKind,
+    Signature,
+    SizeSlot,
+    TangentInfo,
+    ViewStep,
+)
+from .memory import Cell, dense_order
+from .run import run_captured
+from .tracer import BACKWARD, Recorder
+
+aten = torch.ops.aten
+
+
+@dataclass(eq=False)
+class _GraphOutput:
+    """One output of the forward graph: the fake that autograd differentiates and the node of its value."""
+
+    fake: Any
+    node: Any
+
+
+class Trace:
+    """One trace; `run` gives the JointProgram."""
+
+    def __init__(self, gm: fx.GraphModule, inputs: Sequence[Any], with_backward: bool) -> None:
+        self.gm = gm
+        self.examples = list(inputs)
+        self.symbols = gm.meta.get("symbols")
+        self.mode = FakeMode(self.symbols)
+        self.recorder = Recorder(self.mode)
+        self.with_backward = with_backward
+        self.infos: list[InputInfo] = []
+        self.leaves: list[Any] = []  # what gradients are taken of
+        self.values: list[Any] = []  # what the captured graph is run on
+        self.graph_outputs: list[_GraphOutput] = []
+
+    def run(self) -> JointProgram:
+        """The whole trace."""
+        with _torch.tracing_state():
+            self._inputs()
+            with self.mode:
+                self.mode.recorder = self.recorder
+                try:
+                    outputs = run_captured(self.gm, self.values, self.recorder)
+                    return self._finish(outputs)
+                finally:
+                    self.mode.recorder = None
+
+    # --- inputs -------------------------------------------------------------------------------------------------------
+    def _inputs(self) -> None:
+        storages: dict[int, Any] = {}
+        placeholders = [n for n in self.gm.graph.nodes if n.op == "placeholder"]
+        if len(placeholders) != len(self.examples):
+            raise Refusal(f"the graph takes {len(placeholders)} inputs, {len(self.examples)} were given")
+        for slot, (node, example) in enumerate(zip(placeholders, self.examples, strict=True)):
+            self._input(slot, node, example, storages)
+
+    def _input(self, slot: int, node: fx.Node, example: Any, storages: dict[int, Any]) -> None:
+        binding = node.meta.get("binding")
+        static = bool(getattr(binding, "is_static", False))
+        known = node.meta.get("example_value", example)
+        if isinstance(known, torch.SymInt):
+            self.infos.append(InputInfo(node.name, InputKind.SIZE))
+            self.recorder.placeholder(node.name, known, slot)
+            self.values.append(known)
+            self.leaves.append(None)
+            return
+        if not isinstance(example, torch.Tensor):
+            self.infos.append(InputInfo(node.name, InputKind.CONSTANT, constant=example))
+            self.recorder.placeholder(node.name, example, slot)
+            self.values.append(example)
+            self.leaves.append(None)
+            return
+        requires_grad = self.with_backward and example.requires_grad
+        self.infos.append(InputInfo(node.name, InputKind.TENSOR, static, requires_grad))
+        leaf = self._fake(example, known, storages, requires_grad)
+        value = leaf
+        if requires_grad and not example.is_leaf:
+            value = aten.clone.default(leaf)  # so that the program may write to it, as it may in eager
+            value.storage, value.spec = leaf.storage, leaf.spec
+        self.recorder.placeholder(node.name, value, slot)
+        self.leaves.append(leaf)
+        self.values.append(value)
+
+    def _fake(self, example: torch.Tensor, known: Any, storages: dict[int, Any], requires_grad: bool) -> FakeTensor:
+        """A fake of this trace's own with the captured one's sizes; inputs over one storage share one."""
+        if not isinstance(known, FakeTensor):
+            known = self.mode.from_real(example.detach())
+        storage = storages.get(id(known.storage))
+        fake = self.mode.make(known.spec, storage, requires_grad)
+        storages.setdefault(id(known.storage), fake.storage)
+        return fake
+
+    # --- after the forward --------------------------------------------------------------------------------------------
+    def _finish(self, outputs: tuple[Any, ...]) -> JointProgram:
+        recorder = self.recorder
+        written = self._written_inputs()
+        roots = [c.root for c in (self._cell(o) for o in outputs) if c is not None]
+        shared = {id(r) for r in roots if sum(r is other for other in roots) > 1}
+        infos = []
+        seen: dict[int, int] = {}
+        for position, output in enumerate(outputs):
+            infos.append(self._classify(output, position, seen, shared, written))
+        write_backs = self._write_backs(written)
+        tangents, grads = self._backward(infos) if self.with_backward else ((), ())
+        forward_nodes = [o.node for o in self.graph_outputs]
+        recorder.graph.output((*forward_nodes, *grads))
+        signature = Signature(
+            tuple(self.infos),
+            tuple(infos),
+            len(forward_nodes),
+            write_backs,
+            tangents,
+            tuple(i for i, info in enumerate(self.infos) if info.requires_grad),
+            tuple(recorder.constants),
+        )
+        gm = fx.GraphModule({}, recorder.graph)
+        return JointProgram(gm, signature, self.mode, self.symbols)
+
+    def _cell(self, value: Any) -> Cell | None:
+        return self.recorder.memory.find(value) if isinstance(value, FakeTensor) else None
+
+    def _written_inputs(self) -> dict[int, Cell]:
+        """Input slots whose memory was written; refuses when another input shares it."""
+        written = {}
+        for slot, value in enumerate(self.values):
+            cell = self._cell(value)
+            if cell is not None and cell.root.writes:
+                written[slot] = cell
+        for slot in written:
+            storage = self.values[slot].storage
+            others = [i for i, v in enumerate(self.values) if i != slot and isinstance(v, FakeTensor) and v.storage is storage]
+            if others:
+                names = ", ".join(self.infos[i].name for i in (slot, *others))
+                raise Refusal(f"inputs {names} share memory and {self.infos[slot].name} is written to")
+        return written
+
+    def _classify(
+        self, output: Any, position: int, seen: dict[int, int], shared: set[int], written: dict[int, Cell]
+    ) -> OutputInfo:
+        if isinstance(output, torch.SymInt):
+            return OutputInfo(OutputKind.SIZE, self._add(None, self.recorder.size_node(output)))
+        if not isinstance(output, FakeTensor):
+            if isinstance(output, torch.Tensor):
+                output = self.recorder.constant(output)
+            else:
+                return OutputInfo(OutputKind.CONSTANT, constant=output)
+        if id(output) in seen:
+            return OutputInfo(OutputKind.OUTPUT, seen[id(output)])
+        seen[id(output)] = position
+        cell = self.recorder.cell(output)
+        needs_grad = output.requires_grad
+        for slot, value in enumerate(self.values):
+            if value is output:
+                return OutputInfo(OutputKind.INPUT, slot, requires_grad=needs_grad)
+        if cell.root.slot is not None:
+            return OutputInfo(OutputKind.INPUT_VIEW, cell.root.slot, self._steps(cell), needs_grad)
+        is_view = cell.parent is not None
+        if is_view and (id(cell.root) in shared or dense_order(output) is None):
+            return OutputInfo(OutputKind.BASE_VIEW, self._base(cell), self._steps(cell), needs_grad)
+        if id(cell.root) in shared:
+            return OutputInfo(OutputKind.BASE_VIEW, self._base(cell), (), needs_grad)
+        return OutputInfo(OutputKind.FRESH, self._add(output, self.recorder.memory.read(cell)), requires_grad=needs_grad)
+
+    def _steps(self, cell: Cell) -> tuple[ViewStep, ...]:
+        """View steps with symbolic sizes as graph outputs."""
+
+        def slotted(arg: Any) -> Any:
+            if isinstance(arg, torch.SymInt):
+                return SizeSlot(self._add(None, self.recorder.size_node(arg)))
+            return type(arg)(map(slotted, arg)) if isinstance(arg, (list, tuple)) else arg
+
+        return tuple(replace(s, args=slotted(s.args)) for s in self.recorder.memory.steps(cell))
+
+    def _base(self, cell: Cell) -> int:
+        root = cell.root
+        for slot, made in enumerate(self.graph_outputs):
+            if made.fake is root.fake:
+                return slot
+        return self._add(root.fake, root.node)
+
+    def _add(self, fake: Any, node: Any) -> int:
+        self.graph_outputs.append(_GraphOutput(fake, node))
+        return len(self.graph_outputs) - 1
+
+    def _write_backs(self, written: dict[int, Cell]) -> tuple[tuple[int, int], ...]:
+        """Inputs written to: a copy_ at the end of the graph, or an output copied back where autograd has to see it."""
+        pairs = []
+        for slot, cell in written.items():
+            value = self.recorder.memory.read(cell)
+            if self.with_backward and self.values[slot].requires_grad:
+                pairs.append((slot, self._add(self.values[slot], value)))
+                self.infos[slot] = replace(self.infos[slot], mutation=Mutation.BY_WRAPPER)
+                continue
+            self.infos[slot] = replace(self.infos[slot], mutation=Mutation.IN_GRAPH)
+            placeholder = [n for n in self.recorder.graph.nodes if n.op == "placeholder"][slot]
+            node = self.recorder.node(aten.copy_.default, (placeholder, value), {}, placeholder.meta["val"])
+            node.meta["write_back"] = slot
+        return tuple(pairs)
+
+    # --- the backward -------------------------------------------------------------------------------------------------
+    def _backward(self, infos: list[OutputInfo]) -> tuple[tuple[TangentInfo, ...], tuple[Any, ...]]:
+        recorder = self.recorder
+        differentiable = [
+            (slot, o) for slot, o in enumerate(self.graph_outputs) if isinstance(o.fake, FakeTensor) and o.fake.requires_grad
+        ]
+        wanted = [leaf for leaf, info in zip(self.leaves, self.infos, strict=True) if info.requires_grad]
+        if not differentiable or not wanted:
+            return (), (None,) * len(wanted)
+        recorder.phase = BACKWARD
+        tangents, fakes = [], []
+        for slot, output in differentiable:
+            spec = output.fake.spec
+            spec = spec if dense_order(output.fake) is not None else spec.replace(strides=None)
+            fake = self.mode.make(spec.replace(offset=0))
+            recorder.tangent(f"tangent_{slot}", fake)
+            fakes.append(fake)
+            tangents.append(TangentInfo(slot, spec.dtype, spec.device, spec.sizes, spec.strides, _format(fake)))
+        with _torch.without_autocast():
+            grads = torch.autograd.grad([o.fake for _, o in differentiable], wanted, fakes, allow_unused=True)
+        return tuple(tangents), tuple(self._gradient(g) for g in grads)
+
+    def _gradient(self, grad: Any) -> Any:
+        if grad is None:
+            return None
+        node = self.recorder.to_node(grad)
+        if dense_order(grad) is None:
+            node = self.recorder.emit(aten.clone.default, node, memory_format=torch.contiguous_format)
+        return node
+
+
+def _format(fake: FakeTensor) -> str:
+    if fake.is_contiguous():
+        return "contiguous"
+    if fake.ndim == 4 and fake.is_contiguous(memory_format=torch.channels_last):
+        return "channels_last"
+    if fake.ndim == 5 and fake.is_contiguous(memory_format=torch.channels_last_3d):
+        return "channels_last_3d"
+    return "strided"
+
+
+def trace_joint(gm: fx.GraphModule, inputs: Sequence[Any]) -> JointProgram:
+    """Forward and backward of a captured graph (or any fx graph of torch calls) in one ATen graph.
+
+    inputs: real tensors, ints, None, one for each placeholder. Raises Refusal where the graph cannot be put into functional form.
+    """
+    return Trace(gm, inputs, with_backward=True).run()
+
+
+def trace_inference(gm: fx.GraphModule, inputs: Sequence[Any]) -> JointProgram:
+    """The same without a backward."""
+    return Trace(gm, inputs, with_backward=False).run()

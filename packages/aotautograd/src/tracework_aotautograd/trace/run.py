@@ -1,0 +1,54 @@
+"""Runs a captured graph on fakes while a Recorder listens, node by node, so that each op knows the user's line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import fx
+
+from ..errors import UsageError
+from .tracer import Recorder
+
+
+def run_captured(gm: fx.GraphModule, inputs: list[Any], recorder: Recorder) -> tuple[Any, ...]:
+    """The captured graph's outputs on these fakes."""
+    values: dict[fx.Node, Any] = {}
+    waiting = iter(inputs)
+    for node in gm.graph.nodes:
+        if node.op == "placeholder":
+            values[node] = next(waiting)
+        elif node.op == "output":
+            out = _resolve(node.args[0], values)
+            return tuple(out) if isinstance(out, (tuple, list)) else (out,)
+        else:
+            recorder.at(origin_of(node))
+            values[node] = _run_node(gm, node, values, recorder)
+    raise UsageError("the captured graph has no output node")
+
+
+def origin_of(node: fx.Node) -> str:
+    """ "file:line in function, op" of a captured node."""
+    stack = node.meta.get("stack") or node.meta.get("stack_trace") or ""
+    target = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
+    return f"{stack} {target}".strip()
+
+
+def _run_node(gm: fx.GraphModule, node: fx.Node, values: dict[fx.Node, Any], recorder: Recorder) -> Any:
+    if node.op == "get_attr":
+        found = gm
+        for part in node.target.split("."):
+            found = getattr(found, part)
+        return recorder.constant(found) if isinstance(found, torch.Tensor) else found
+    args, kwargs = _resolve(node.args, values), _resolve(node.kwargs, values)
+    if node.op == "call_method":
+        return getattr(args[0], node.target)(*args[1:], **kwargs)
+    if node.op == "call_module":
+        module = gm.get_submodule(node.target)
+        state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        return torch.func.functional_call(module, {k: recorder.constant(v) for k, v in state.items()}, args, kwargs)
+    return node.target(*args, **kwargs)
+
+
+def _resolve(arg: Any, values: dict[fx.Node, Any]) -> Any:
+    return fx.map_arg(arg, values.__getitem__)

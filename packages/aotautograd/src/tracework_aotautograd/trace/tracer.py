@@ -1,0 +1,292 @@
+"""Records the ATen ops that run on fakes into one fx graph without mutation.
+
+A Recorder is put into `mode.recorder`; it is told each op after its fakes are known. Pure ops become nodes, views become nodes that can be
+replayed, writes become new values (memory.py, functional_forms.py). Sizes that are symbols become nodes over the size inputs.
+"""
+
+from __future__ import annotations
+
+import bisect
+import operator
+from typing import Any
+
+import torch
+from torch import fx
+from tracework_primops import Expr, FakeTensor
+
+from .. import _torch
+from ..errors import Refusal
+from ..signature import ViewStep
+from .functional_forms import FUNCTIONAL_FORMS, by_schema
+from .memory import Cell, Memory
+from .views import IDENTITY_VIEWS
+
+aten = torch.ops.aten
+FORWARD, BACKWARD = "forward", "backward"
+_PLAIN = frozenset((int, float, bool, str, type(None), torch.dtype, torch.device, torch.memory_format, torch.layout, complex))
+_NUMBER_DTYPES = frozenset((torch.float64, torch.int64, torch.bool, torch.complex128))
+
+
+class Recorder:
+    """The graph being made, the memory of its fakes, and where in the user's program we are."""
+
+    def __init__(self, mode: Any) -> None:
+        self.mode = mode
+        self.graph = fx.Graph()
+        self.memory = Memory(self.emit)
+        self.phase = FORWARD
+        self.origin = ""
+        self.constants: list[torch.Tensor] = []
+        self._constant_nodes: dict[int, fx.Node] = {}
+        self._sizes: dict[Any, fx.Node] = {}
+        self._last_placeholder: fx.Node | None = None
+        self._names: set[str] = set()
+        self._marks: list[tuple[int, str]] = []
+
+    # --- inputs -------------------------------------------------------------------------------------------------------
+    def placeholder(self, name: str, val: Any, slot: int | None = None) -> fx.Node:
+        """The next input; a fake becomes memory of its own, a size can be used in expressions."""
+        with self.graph.inserting_after(self._last_placeholder) if self._last_placeholder else self.graph.inserting_before():
+            node = self.graph.placeholder(self._unused(name))
+        self._last_placeholder = node
+        node.meta.update(val=val, origin="", phase=FORWARD)
+        if isinstance(val, FakeTensor):
+            self.memory.new_root(val, node, slot)
+        elif isinstance(val, torch.SymInt):
+            self._sizes[val.node.expr] = node
+        return node
+
+    def _unused(self, name: str) -> str:
+        """A second-order trace has inputs that are named after tangents already."""
+        while name in self._names:
+            name += "_"
+        self._names.add(name)
+        return name
+
+    def tangent(self, name: str, val: FakeTensor) -> fx.Node:
+        """A placeholder of the backward, at the end of the inputs."""
+        node = self.placeholder(name, val)
+        node.meta["phase"] = BACKWARD
+        return node
+
+    def constant(self, tensor: torch.Tensor) -> FakeTensor:
+        """The fake of a tensor that the graph holds; it becomes an input after the caller's."""
+        fake = self.mode.from_real(tensor)
+        if self.memory.find(fake) is None:
+            self.placeholder(f"constant_{len(self.constants)}", fake)
+            self.constants.append(tensor)
+        return fake
+
+    # --- where we are -------------------------------------------------------------------------------------------------
+    def at(self, origin: str) -> None:
+        """The captured node being run; autograd nodes made from now on belong to it."""
+        self.origin = origin
+        self._marks.append((_torch.sequence_number(), origin))
+
+    def _where(self) -> str:
+        if self.phase is FORWARD:
+            return self.origin
+        number = _torch.running_backward_sequence()
+        if number is None or not self._marks:
+            return self.origin
+        index = bisect.bisect_right(self._marks, (number, "\uffff")) - 1
+        return self._marks[max(index, 0)][1]
+
+    # --- recording ----------------------------------------------------------------------------------------------------
+    def __call__(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+        kind = _KINDS.get(func)
+        if kind is None:
+            kind = _KINDS[func] = _kind_of(func)
+        kind(self, func, args, kwargs, out)
+
+    def node(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], val: Any) -> fx.Node:
+        """A node for a call whose arguments are nodes already."""
+        node = self.graph.create_node("call_function", func, args, kwargs)
+        node.meta.update(val=val, origin=self._where(), phase=self.phase)
+        return node
+
+    def emit(self, func: Any, *args: Any, **kwargs: Any) -> fx.Node:
+        """Append a call on nodes and compute its fakes, unseen by autograd."""
+        args, kwargs = self.to_node(args), self.to_node(kwargs)
+        if func is operator.getitem:
+            return self.node(func, args, kwargs, args[0].meta["val"][args[1]])
+        recorder, self.mode.recorder = self.mode.recorder, None
+        try:
+            with _torch.below_autograd(), self.mode:
+                val = func(*_values(args), **_values(kwargs))
+        finally:
+            self.mode.recorder = recorder
+        return self.node(func, args, kwargs, val)
+
+    def bind_result(self, fake: Any, node: fx.Node) -> None:
+        """`fake` is new memory whose value is `node`."""
+        if isinstance(fake, FakeTensor):
+            node.meta["val"] = fake
+            self.memory.new_root(fake, node)
+
+    def write(self, fake: Any, node: fx.Node) -> None:
+        """The memory that `fake` shows now holds `node`."""
+        self.memory.write(self.cell(fake), node)
+
+    def cell(self, fake: torch.Tensor) -> Cell:
+        """The cell of a fake; raises Refusal for tensors that came from nowhere."""
+        found = self.memory.find(fake)
+        if found is None:
+            raise Refusal("an op uses a tensor that is neither an input nor made by the graph", self.origin)
+        return found
+
+    def to_node(self, value: Any) -> Any:
+        """Arguments of a node: present values of fakes, nodes of symbolic sizes, containers mapped."""
+        cls = value.__class__
+        if cls in _PLAIN or cls is fx.Node:
+            return value
+        if cls is FakeTensor:
+            found = self.memory.find(value)
+            return self.memory.read(found) if found is not None else self._unknown(value)
+        if cls is torch.SymInt:
+            return self.size_node(value)
+        if cls in (tuple, list, torch.Size):
+            return [self.to_node(v) for v in value] if cls is list else tuple([self.to_node(v) for v in value])
+        if cls is dict:
+            return {k: self.to_node(v) for k, v in value.items()}
+        if isinstance(value, torch.Tensor):
+            return self._real(value)
+        if isinstance(value, (torch.SymFloat, torch.SymBool)):
+            raise Refusal("a symbolic float or bool would have to be baked into the graph", self.origin)
+        return value
+
+    def _unknown(self, fake: FakeTensor) -> Any:
+        if fake.constant is not None and fake.ndim == 0:
+            return self._number(fake.constant, fake.dtype)
+        raise Refusal("an op uses a tensor that is neither an input nor made by the graph", self.origin)
+
+    def _real(self, tensor: torch.Tensor) -> Any:
+        if tensor.ndim == 0 and tensor.device.type == "cpu":
+            return self._number(tensor.item(), tensor.dtype)
+        raise Refusal("an op mixes real tensors with the graph's", self.origin)
+
+    def _number(self, value: Any, dtype: torch.dtype) -> Any:
+        """Numbers of the widest dtypes are what Python numbers turn into; others need a tensor to keep their dtype."""
+        if dtype in _NUMBER_DTYPES and not isinstance(value, torch.Tensor):
+            return value
+        return self.emit(aten.full.default, [], value, dtype=dtype, device=torch.device("cpu"))
+
+    # --- sizes --------------------------------------------------------------------------------------------------------
+    def size_node(self, size: Any) -> Any:
+        """The node of a symbolic size, made from the size inputs; the number itself when it is one."""
+        expr = size.node.expr if isinstance(size, torch.SymInt) else size
+        if not isinstance(expr, Expr):
+            return int(expr)
+        found = self._sizes.get(expr)
+        if found is None:
+            found = self._sizes[expr] = self._size_call(expr)
+        return found
+
+    def _size_call(self, expr: Expr) -> fx.Node:
+        """An expression is text in Python's own operators over its symbols: evaluated with nodes in their place."""
+        symbols = {str(s): _SizeProxy(self, self._symbol(s)) for s in expr.free_symbols}
+        return eval(str(expr), {"__builtins__": {}, "max": _symbolic_max, "min": _symbolic_min, **symbols}).node
+
+    def _symbol(self, symbol: Any) -> fx.Node:
+        found = self._sizes.get(symbol)
+        if found is not None:
+            return found
+        for node in self.graph.nodes:
+            if node.op != "placeholder":
+                break
+            val = node.meta["val"]
+            if isinstance(val, FakeTensor) and symbol in val.spec.sizes:
+                dim = val.spec.sizes.index(symbol)
+                made = self.node(aten.sym_size.int, (node, dim), {}, self.mode.table.to_symint(symbol))
+                self._sizes[symbol] = made
+                return made
+        raise Refusal(f"the size {symbol} is not among the inputs", self.origin)
+
+
+class _SizeProxy:
+    """Turns Python arithmetic on sizes into nodes."""
+
+    def __init__(self, recorder: Recorder, node: Any):
+        self.recorder, self.node = recorder, node
+
+    def _call(self, op: Any, *operands: Any) -> _SizeProxy:
+        nodes = tuple(o.node if isinstance(o, _SizeProxy) else o for o in operands)
+        vals = [n.meta["val"] if isinstance(n, fx.Node) else n for n in nodes]
+        return _SizeProxy(self.recorder, self.recorder.node(op, nodes, {}, op(*vals)))
+
+
+def _operator(name: str, reverse: bool = False) -> Any:
+    op = getattr(operator, name)
+    if reverse:
+        return lambda self, other: self._call(op, other, self)
+    return lambda self, *others: self._call(op, self, *others)
+
+
+for _name in ("add", "sub", "mul", "floordiv", "mod", "pow"):
+    setattr(_SizeProxy, f"__{_name}__", _operator(_name))
+    setattr(_SizeProxy, f"__r{_name}__", _operator(_name, reverse=True))
+_SizeProxy.__neg__ = _operator("neg")  # type: ignore[attr-defined]
+
+
+def _symbolic_max(*operands: Any) -> Any:
+    first = next(o for o in operands if isinstance(o, _SizeProxy))
+    return first._call(torch.sym_max, *operands)
+
+
+def _symbolic_min(*operands: Any) -> Any:
+    first = next(o for o in operands if isinstance(o, _SizeProxy))
+    return first._call(torch.sym_min, *operands)
+
+
+# --- what kind of op it is --------------------------------------------------------------------------------------------
+
+
+def _pure(recorder: Recorder, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+    node = recorder.node(func, recorder.to_node(tuple(args)), recorder.to_node(kwargs), out)
+    if out.__class__ is FakeTensor:
+        recorder.memory.new_root(out, node)
+        return
+    if isinstance(out, (tuple, list)):
+        for index, item in enumerate(out):
+            if isinstance(item, FakeTensor):
+                recorder.memory.new_root(item, recorder.node(operator.getitem, (node, index), {}, item))
+
+
+def _view(index: int) -> Any:
+    def view(recorder: Recorder, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+        base = args[index]
+        parent = recorder.cell(base)
+        rest = tuple(args[:index]) + tuple(args[index + 1 :])
+        if func in IDENTITY_VIEWS:
+            node = recorder.memory.read(parent)
+        else:
+            node = recorder.node(func, recorder.to_node(tuple(args)), recorder.to_node(kwargs), out)
+        named = tuple(kwargs.items())
+        if isinstance(out, FakeTensor):
+            recorder.memory.new_view(out, parent, ViewStep(func, rest, named), node)
+            return
+        for i, item in enumerate(out):
+            picked = recorder.node(operator.getitem, (node, i), {}, item)
+            recorder.memory.new_view(item, parent, ViewStep(func, rest, named, i), picked)
+
+    return view
+
+
+def _kind_of(func: Any) -> Any:
+    if func in FUNCTIONAL_FORMS:
+        return FUNCTIONAL_FORMS[func]
+    if _torch.written_arguments(func._schema):
+        return by_schema
+    aliased = _torch.aliased_argument(func._schema)
+    return _pure if aliased is None else _view(aliased)
+
+
+_KINDS: dict[Any, Any] = {}
+
+
+def _values(args: Any) -> Any:
+    if args.__class__ is fx.Node:
+        return args.meta["val"]
+    if isinstance(args, (tuple, list)):
+        return type(args)([_values(a) for a in args])
+    return {k: _values(v) for k, v in args.items()} if isinstance(args, dict) else args
