@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import operator
+
+import torch
 from torch import fx
 
 from ..contracts import JointProgram
@@ -24,9 +27,9 @@ def frontier(parts: JointParts) -> list[fx.Node]:
 
 def is_constant(node: fx.Node) -> bool:
     """Made from numbers and sizes alone, and so made again rather than kept."""
-    return node.op == "call_function" and of_target(node.target) is Recompute.FREE and not any(
-        hasattr(a.meta.get("val"), "dtype") for a in node.all_input_nodes
-    )
+    if node.op != "call_function" or node.target is operator.getitem or of_target(node.target) is not Recompute.FREE:
+        return False
+    return not any(isinstance(a.meta.get("val"), torch.Tensor) for a in node.all_input_nodes)
 
 
 def default(joint: JointProgram, parts: JointParts, options: AotOptions) -> list[fx.Node]:
