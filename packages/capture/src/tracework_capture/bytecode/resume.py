@@ -15,8 +15,6 @@ import bytecode as bc
 
 from ..errors import SkipFrame
 from .code import CodeInfo, code_info, exception_table
-from .facts import VERSION
-from .reload import local_name
 
 __all__ = ["ResumePoint", "is_resume_code", "resume_code"]
 
@@ -159,6 +157,3 @@ def _landing(point: ResumePoint, target: bc.Label, line: int) -> list[object]:
         bc.Instr("LOAD_FAST", "__tw_raised", lineno=line), bc.Instr("RAISE_VARARGS", 1, lineno=line), after,
     ]
 
-
-assert VERSION >= (3, 11)
-assert local_name("x") == "x"

@@ -15,14 +15,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
-from ..bytecode.code import code_info
 from ..bytecode.emit import CodeWriter
 from ..bytecode.liveness import live_locals
-from ..bytecode.reload import local_name
 from ..bytecode.resume import ResumePoint, resume_code
 from ..contracts import Break, CapturedGraph, Origin, Returned
 from ..errors import SkipFrame
-from ..values.value import NEW
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -213,17 +210,12 @@ def live_values(frame: Any, null: Any) -> tuple[list[str], list[Any]]:
     live = set(live_locals(frame.info, instruction.index + 1)) | set(live_locals(frame.info, instruction.index))
     if instruction.target >= 0:
         live |= live_locals(frame.info, instruction.target)
-    names = [name for name in frame.locals if name in live and frame.locals[name] is not null]
-    return names, [frame.locals[name] for name in names]
+    names = [name for name in frame.locals if name in live]
+    held = [(name, frame.peek_local(name)) for name in names]
+    kept = [(name, value) for name, value in held if value is not null]
+    return [name for name, _ in kept], [value for _, value in kept]
 
 
 def cell_text(frame: Any, writer: CodeWriter, name: str) -> str:
     """Text of a cell object."""
-    cell = frame.cells[name]
-    if cell.mutability == NEW:
-        return writer.load(cell)
-    return writer.load(cell)
-
-
-assert code_info is not None
-assert local_name is not None
+    return writer.load(frame.cells[name])

@@ -21,7 +21,7 @@ from ..interp.breaks import execute_text
 from ..interp.frame import NULL, CaptureRoot, SymbolicFrame
 from ..interp.machine import StopHere, run
 from ..interp.services import Services
-from ..sources import CellContents, Closure, Const, Local
+from ..sources import Closure, Local
 from ..values.function import CellValue
 from ..values.value import SymbolicRaise, Value
 from .policy import call_policy
@@ -128,6 +128,10 @@ class _LazyLocals(dict):
         """(object, source) of a slot that nobody read yet, removed; None when it was read."""
         return self.slots.pop(name, None)
 
+    def unread(self, name: str) -> tuple[Any, Any] | None:
+        """(object, source) of a slot that nobody read yet; None when it was read."""
+        return self.slots.get(name)
+
     def hold(self, name: str, obj: Any, source: Any) -> None:
         """Bind a name to an object that is wrapped when it is read."""
         super().pop(name, None)
@@ -176,25 +180,41 @@ def restore_autocast(state: tuple[Any, ...]) -> None:
 
 
 class _StateKept:
-    """Keeps torch's global modes as they are around an attempt: tracing sets them for real.
-
-    No garbage collection meanwhile: what an attempt makes stays alive until its end, and one pass over the objects of a large
-    program takes longer than the attempt.
-    """
+    """Keeps torch's global modes as they are around an attempt: tracing sets them for real."""
 
     def __enter__(self) -> None:
         self.grad = torch.is_grad_enabled()
-        self.autocast = autocast_state()
-        self.collecting = gc.isenabled()
-        gc.disable()
+        self.autocast = _autocast_state()
 
     def __exit__(self, *exc: object) -> None:
-        if self.collecting:
-            gc.enable()
         if torch.is_grad_enabled() != self.grad:
             torch._C._set_grad_enabled(self.grad)
-        if autocast_state() != self.autocast:
-            restore_autocast(self.autocast)
+        if _autocast_state() != self.autocast:
+            _restore_autocast(self.autocast)
+
+
+_AUTOCAST_DEVICES = ("cpu", "cuda")
+
+
+def _autocast_state() -> tuple[Any, ...]:
+    nesting = torch.autocast_increment_nesting() - 1
+    torch.autocast_decrement_nesting()
+    devices = tuple((torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in _AUTOCAST_DEVICES)
+    return nesting, torch.is_autocast_cache_enabled(), devices
+
+
+def _restore_autocast(state: tuple[Any, ...]) -> None:
+    nesting, cache, devices = state
+    now = torch.autocast_increment_nesting() - 1
+    torch.autocast_decrement_nesting()
+    for _ in range(now - nesting):
+        torch.autocast_decrement_nesting()
+    if not nesting:
+        torch.clear_autocast_cache()
+    torch.set_autocast_cache_enabled(cache)
+    for device, (enabled, dtype) in zip(_AUTOCAST_DEVICES, devices):
+        torch.set_autocast_enabled(device, enabled)
+        torch.set_autocast_dtype(device, dtype)
 
 
 def attempt(root: CaptureRoot, frame: SymbolicFrame, reason: BreakGraph | None, stack: tuple[Any, ...], backend: Any, history: SizeHistory) -> Captured:
@@ -228,6 +248,3 @@ def ambient_guards(root: CaptureRoot) -> None:
     if len(sources) > 1:
         root.guards.record("DISTINCT", sources[0], sources)
 
-
-assert CellContents is not None
-assert Const is not None

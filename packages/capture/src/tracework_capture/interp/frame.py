@@ -102,6 +102,12 @@ class SymbolicFrame:
         self.fake_mode = root.fake_mode
         self.options = root.options
 
+    def peek_local(self, name: str) -> Value:
+        """A local, without wrapping (and guarding) an argument that nobody read."""
+        unread = getattr(self.locals, "unread", None)
+        held = unread(name) if unread is not None else None
+        return Deferred(*held) if held is not None else self.locals[name]
+
     def settle(self) -> None:
         """Wrap the deferred entries of the stack."""
         self.deferred = False

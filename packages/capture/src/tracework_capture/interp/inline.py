@@ -81,8 +81,10 @@ class GeneratorValue(Value):
         self.started = self.running = True
         try:
             signal = run(self.frame, raised)
-        except BaseException:
+        except SymbolicRaise as escaped:
             self.finished = True
+            if issubclass(escaped.value.python_type(), StopIteration):
+                frame.raise_new(RuntimeError, "generator raised StopIteration")
             raise
         finally:
             self.running = False

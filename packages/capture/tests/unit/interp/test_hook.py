@@ -275,3 +275,26 @@ def test_capture_gives_the_graph():
     graph = capture.capture(lambda x: x.relu() + 1, X)
     assert [n.op for n in graph.graph.graph.nodes] == ["placeholder", "call_method", "call_function", "output"]
     assert "relu" in graph.text()
+
+
+def test_break_inside_autocast():
+    def f(x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            a = x @ x.T
+            note(torch.is_autocast_enabled("cpu"))
+            b = a @ x
+        note(torch.is_autocast_enabled("cpu"))
+        return b.float().sum() + a.float()
+
+    compare(f, (X,), (X,))
+    assert not torch.is_autocast_enabled("cpu")
+
+
+def test_unread_arguments_are_not_guarded():
+    def f(x, unused):
+        y = x + 1
+        note()
+        return y, unused
+
+    report = capture.explain(f)(X, object())
+    assert not [g for g in report.graphs[0].guards if "unused" in str(g.source)]

@@ -127,8 +127,12 @@ def call_intrinsic_1(frame, instruction):
 
 
 def intrinsic_stopiteration(frame):
-    """StopIteration inside a generator becomes RuntimeError."""
-    frame.break_graph("generator", "an exception leaves a generator")
+    """StopIteration that leaves a generator becomes RuntimeError; other exceptions pass."""
+    if issubclass(frame.stack[-1].python_type(), StopIteration):
+        cause = frame.stack.pop()
+        error = frame.root.services.new_exception(frame, RuntimeError, ("generator raised StopIteration",))
+        error.setattr(frame, "__cause__", cause)
+        frame.stack.append(error)
 
 
 def intrinsic_positive(frame):

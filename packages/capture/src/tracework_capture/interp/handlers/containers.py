@@ -1,7 +1,6 @@
 """Building, indexing and unpacking containers; formatting."""
 
 from ...values.value import Value
-from ..frame import NULL
 from .table import opcode
 
 
@@ -248,5 +247,3 @@ def build_string(frame, instruction):
         return
     frame.stack.append(LazyText(lambda emit: f"''.join([{', '.join(emit.load(p) for p in parts)}])"))
 
-
-assert NULL is not None

@@ -1,8 +1,7 @@
 """Iteration and generators."""
 
 from ...bytecode.facts import VERSION
-from ..frame import NULL
-from .table import RETURNED, SUSPENDED, opcode
+from .table import SUSPENDED, opcode
 
 
 @opcode("GET_ITER")
@@ -77,6 +76,3 @@ def end_send(frame, instruction):
     frame.stack.pop()
     frame.stack.append(value)
 
-
-assert NULL is not None
-assert RETURNED is not None
