@@ -1,0 +1,97 @@
+"""Every pointwise row against EAGER; all of a dtype in one graph, so that there is one C++ compilation for each."""
+
+import pytest
+import torch
+from prim_programs import check
+from tracework_inductor.lowering.pointwise import SAME_NAME
+from tracework_inductor.ir.scalar_ops import SCALAR_OPS
+from tracework_primops import prims
+
+FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+POSITIVE = {"log", "log2", "log10", "sqrt", "rsqrt", "lgamma", "pow"}
+SMALL = {"asin", "acos", "atanh", "log1p", "erfc"}
+LARGE = {"acosh"}
+INT_ONLY = {"bitwise_not", "bitwise_and", "bitwise_or", "bitwise_xor", "shift_left", "shift_right"}
+FLOAT_UNARY = [n for n in SAME_NAME if SCALAR_OPS[n].arity == 1 and n not in INT_ONLY]
+FLOAT_BINARY = [n for n in SAME_NAME if SCALAR_OPS[n].arity == 2 and n not in INT_ONLY and n not in ("nextafter",)]
+INT_BINARY = (
+    "add sub mul floor_divide trunc_divide remainder fmod maximum minimum eq ne lt le gt ge bitwise_and bitwise_or"
+    " bitwise_xor logical_and logical_or logical_xor"
+).split()
+
+
+def operand(name: str, dtype: torch.dtype, seed: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(7, 33, generator=generator)
+    if name in POSITIVE:
+        x = x.abs() + 0.1
+    elif name in SMALL:
+        x = x.clamp(-2, 2) / 2.1
+    elif name in LARGE:
+        x = x.abs() + 1.1
+    return x.to(dtype)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_unary_floats(dtype: torch.dtype) -> None:
+    inputs = [operand(n, dtype, k) for k, n in enumerate(FLOAT_UNARY)]
+    tolerance = {torch.float32: 3e-6, torch.float64: 1e-11}.get(dtype, 2e-2)
+    check(lambda *v: tuple(getattr(prims, n)(x) for n, x in zip(FLOAT_UNARY, v)), *inputs, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_binary_floats(dtype: torch.dtype) -> None:
+    inputs = [operand(n, dtype, k) for k, n in enumerate(FLOAT_BINARY)]
+    other = torch.randn(33, generator=torch.Generator().manual_seed(9)).to(dtype)
+    tolerance = {torch.float32: 3e-6, torch.float64: 1e-11}.get(dtype, 3e-2)
+
+    def program(y, *v):
+        return tuple(getattr(prims, n)(x, y) for n, x in zip(FLOAT_BINARY, v))
+
+    if dtype in (torch.bfloat16, torch.float16):
+        # one rounding more or less decides floor and remainder of half types
+        keep = [k for k, n in enumerate(FLOAT_BINARY) if n not in ("floor_divide", "remainder", "fmod", "trunc_divide")]
+        check(
+            lambda y, *v: tuple(getattr(prims, FLOAT_BINARY[k])(x, y) for k, x in zip(keep, v)), other,
+            *[inputs[k] for k in keep], rtol=tolerance, atol=tolerance,
+        )
+        return
+    check(program, other, *inputs, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", (torch.int64, torch.int32, torch.uint8), ids=str)
+def test_binary_integers(dtype: torch.dtype) -> None:
+    low = 0 if dtype == torch.uint8 else -20
+    x = torch.randint(low, 20, (5, 31), dtype=dtype)
+    y = torch.randint(1, 7, (31,), dtype=dtype)
+    check(lambda a, b: tuple(getattr(prims, n)(a, b) for n in INT_BINARY), x, y)
+
+
+def test_bools_and_special_values() -> None:
+    x = torch.tensor([0.0, -0.0, 1.5, -1.5, float("inf"), -float("inf"), float("nan"), 1e-40, 88.0, -100.0, 2.5, 3.5] * 3)
+    y = x.flip(0).contiguous()
+    p = prims
+    check(
+        lambda a, b: (
+            p.exp(a), p.tanh(a), p.erf(a), p.sigmoid(a), p.maximum(a, b), p.minimum(a, b), p.relu(a), p.isnan(a),
+            p.isinf(a), p.isfinite(a), p.signbit(a), p.sign(a), p.round(a), p.where(p.gt(a, b), a, 0.0), p.fmax(a, b),
+            p.copysign(a, b), p.convert(p.where(p.isfinite(a), a, 0.0), torch.int32), p.logical_not(a), p.div(a, b),
+        ),
+        x, y, rtol=1e-6, atol=1e-6,
+    )  # fmt: skip
+    m = x > 0
+    check(lambda a, b: (p.add(a, b), p.mul(a, b), p.bitwise_not(a), p.logical_xor(a, b), p.convert(a, torch.float32)), m, ~m)
+
+
+@pytest.mark.parametrize("name", ["exp", "tanh", "erf", "sigmoid"])
+def test_written_out_functions_are_accurate(name: str) -> None:
+    x = torch.cat([torch.linspace(-12, 12, 40001), torch.linspace(-1e-3, 1e-3, 2001), torch.linspace(-87, 87, 4001)])
+    artifact_check = {"exp": torch.exp, "tanh": torch.tanh, "erf": torch.erf, "sigmoid": torch.sigmoid}[name]
+    from prim_programs import build
+    from tracework_inductor import compile_graph
+    import tracework_runtime as runtime
+
+    (actual,) = runtime.load(compile_graph(build(lambda v: getattr(prims, name)(v), [x])))([x])
+    exact = artifact_check(x.double())
+    error = ((actual.double() - exact).abs() / exact.abs().clamp_min(1e-37)).max()
+    assert error < 6e-7

@@ -1,0 +1,47 @@
+"""Builds PrimGraphs from functions over prims, and compares a compiled graph with the graph run by EAGER."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import tracework_runtime as runtime
+from tracework_inductor import InductorOptions, compile_graph
+from tracework_primops import GraphBuilder, PrimGraph, PrimValue
+from tracework_primops.spec import SizeSpec, TensorSpec
+
+
+def build(fn: Callable[..., Any], inputs: Sequence[Any], specs: Sequence[Any] | None = None) -> PrimGraph:
+    """The graph of fn over values with the inputs' specs (or the given ones)."""
+    graph = torch.fx.Graph()
+    builder = GraphBuilder(graph)
+    values: list[Any] = []
+    for n, t in enumerate(inputs):
+        node = graph.placeholder(f"in{n}")
+        spec = specs[n] if specs is not None else TensorSpec(t.dtype, t.device, tuple(t.shape), tuple(t.stride()))
+        node.meta["spec"] = spec
+        values.append(spec.expr if isinstance(spec, SizeSpec) else PrimValue(spec, node))
+    with builder:
+        out = fn(*values)
+    out = out if isinstance(out, tuple) else (out,)
+    graph.output(tuple(o.node for o in out))
+    return PrimGraph.from_fx(graph)
+
+
+def check(
+    fn: Callable[..., Any],
+    *inputs: Any,
+    rtol: float | None = None,
+    atol: float | None = None,
+    options: InductorOptions | None = None,
+    graph: PrimGraph | None = None,
+) -> Any:
+    """Compiles fn, runs it, compares with EAGER; returns the artifact."""
+    graph = graph or build(fn, inputs)
+    artifact = compile_graph(graph, options or InductorOptions())
+    compiled = runtime.load(artifact)
+    expected = graph.run(*[i.clone() if isinstance(i, torch.Tensor) else i for i in inputs])
+    actual = compiled([i.clone() if isinstance(i, torch.Tensor) else i for i in inputs])
+    for a, e in zip(actual, expected, strict=True):
+        assert a.dtype == e.dtype and a.shape == e.shape
+        torch.testing.assert_close(a, e, rtol=rtol, atol=atol, equal_nan=True)
+    return artifact
