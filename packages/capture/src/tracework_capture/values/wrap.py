@@ -13,6 +13,7 @@ import inspect
 import re
 import types
 import typing
+import weakref
 
 import torch
 
@@ -220,9 +221,13 @@ def wrap_known(frame, obj, source):
     return ConstantValue(obj, source)
 
 
+def wrap_weakref(frame, obj, source):
+    """weakref.ref: calling it gives the object that it refers to now."""
+    frame.guard("IDENTITY", source, obj)
+    return RowValue(obj, lambda frame, args, kwargs: frame.wrap(obj(), Const(obj())), source)
+
+
 def wrap_tensor(frame, obj, source):
-    if torch.is_inference(obj) and False:
-        return wrap_object(frame, obj, source)
     return existing_tensor(frame, obj, source)
 
 
@@ -556,7 +561,7 @@ def exception_matches(frame, value, handler):
 WRAP = {
     list: wrap_list, tuple: wrap_tuple, torch.Size: wrap_tuple, collections.deque: wrap_deque, dict: wrap_dict,
     collections.OrderedDict: wrap_dict, collections.defaultdict: wrap_dict, types.MappingProxyType: wrap_proxy,
-    set: wrap_set, frozenset: wrap_set, range: wrap_range, slice: wrap_slice,
+    set: wrap_set, frozenset: wrap_set, range: wrap_range, slice: wrap_slice, weakref.ref: wrap_weakref,
     types.FunctionType: wrap_function, types.BuiltinFunctionType: wrap_builtin, types.MethodDescriptorType: wrap_builtin,
     types.WrapperDescriptorType: wrap_builtin, types.MethodWrapperType: wrap_builtin, types.ClassMethodDescriptorType: wrap_builtin,
     types.MethodType: wrap_method, functools.partial: wrap_partial,
