@@ -81,8 +81,6 @@ class DictValue(Value):
         hashed = key.hash_key(frame)
         entry = self.entries.get(hashed)
         if entry is None:
-            if self.mutability is EXISTING:
-                self.guard_keys(frame)
             self.entries[hashed] = [key, value]
         else:
             entry[1] = value

@@ -52,8 +52,12 @@ class SequenceValue(Value):
             found = self.items[index] = frame.wrap(found.obj, found.source)
         return found
 
+    def look(self, frame):
+        """Somebody wants to know how many items there are."""
+
     def all_items(self, frame):
         """All items as values."""
+        self.look(frame)
         return [self.item(frame, i) for i in range(len(self.items))]
 
     def unpack(self, frame):
@@ -69,14 +73,17 @@ class SequenceValue(Value):
         return self.cls(items)
 
     def truth(self, frame):
+        self.look(frame)
         return bool(self.items)
 
     def length(self, frame):
+        self.look(frame)
         return ConstantValue(len(self.items))
 
     def iterate(self, frame):
         from .generator import LiveSequenceIterator
 
+        self.look(frame)
         return LiveSequenceIterator(self)
 
     def contains(self, frame, item):
@@ -86,6 +93,8 @@ class SequenceValue(Value):
 
     def getitem(self, frame, key):
         index = sequence_index(frame, key)
+        if isinstance(index, slice) or index < 0 or index >= len(self.items) or type(self.items[index]) is not Pending:
+            self.look(frame)
         if isinstance(index, slice):
             self.touch_slice(frame, index)
             return self.sliced(self.items[index])
@@ -153,10 +162,18 @@ class MutableSequenceValue(SequenceValue):
     def __init__(self, items, source=None, cls=list):
         super().__init__(items, source, cls)
         self.kept = len(self.items)
+        self.looked = source is None
+
+    def look(self, frame):
+        if not self.looked:
+            self.looked = True
+            frame.guard("LENGTH", self.source, len(self.original))
 
     def changed(self, frame, first):
         """Logs a change at or after position `first`."""
         self.kept = min(self.kept, first)
+        if first < len(self.original):
+            self.look(frame)
         if self.mutability is EXISTING:
             frame.mutations.contents(self)
 
@@ -244,6 +261,8 @@ class DequeValue(MutableSequenceValue):
         self.original = tuple(self.items) if source is not None else ()
 
     def changed(self, frame, first):
+        if self.maxlen is not None:
+            self.look(frame)
         if self.maxlen is not None and len(self.items) > self.maxlen:
             del self.items[: len(self.items) - self.maxlen]
             first = 0

@@ -17,7 +17,7 @@ import weakref
 
 import torch
 
-from ..sources import Attr, Closure, Const, DictItem, Item, Local
+from ..sources import Attr, CellContents, Closure, Const, DictItem, Global, InstanceAttr, Item, Local
 from .builtins import BUILTINS, fill
 from .constant import ATOM_TYPES, ConstantValue
 from .exception import ExceptionValue, make_exception, matches
@@ -68,10 +68,14 @@ COMPARED_BY_VALUE = (int, str, bytes, bool, float, complex)
 
 def dynamic_number(frame, obj, source):
     """A size symbol for an int argument that changed between calls; None when it stays a constant."""
-    if type(obj) is not int or not isinstance(source, Local):
+    if type(obj) is not int or not isinstance(source, CHANGING):
         return None
     lift = getattr(frame.root, "dynamic_number", None)
     return None if lift is None else lift(frame, obj, source)
+
+
+CHANGING = (Local, Global, Closure, Attr, InstanceAttr, DictItem, Item, CellContents)
+"""Where an int may be a counter or a size."""
 
 
 def row_of_subclass(kind):
@@ -88,7 +92,6 @@ def guard_type(frame, obj, source):
 
 def wrap_list(frame, obj, source):
     guard_type(frame, obj, source)
-    frame.guard("LENGTH", source, len(obj))
     return ListValue(pending_items(obj, source), source)
 
 
@@ -100,7 +103,6 @@ def wrap_tuple(frame, obj, source):
 
 def wrap_deque(frame, obj, source):
     guard_type(frame, obj, source)
-    frame.guard("LENGTH", source, len(obj))
     return DequeValue(pending_items(obj, source), source, maxlen=obj.maxlen)
 
 
@@ -227,6 +229,23 @@ def wrap_weakref(frame, obj, source):
     return RowValue(obj, lambda frame, args, kwargs: frame.wrap(obj(), Const(obj())), source)
 
 
+def wrap_cached(frame, obj, source):
+    """functools.cache and lru_cache: with plain arguments it is asked now, which plain Python cannot tell from asking it later."""
+    from .constant import NotPlain, fold_plain, plain
+
+    frame.guard("IDENTITY", source, obj)
+
+    def call(frame, args, kwargs):
+        try:
+            plain_args, plain_kwargs = [plain(a) for a in args], {k: plain(v) for k, v in kwargs.items()}
+        except NotPlain:
+            return frame.wrap(obj.__wrapped__, Const(obj.__wrapped__)).call(frame, args, kwargs)
+        found = fold_plain(frame, obj, *plain_args, **plain_kwargs)
+        return frame.wrap(found, Const(found))
+
+    return RowValue(obj, call, source)
+
+
 def wrap_tensor(frame, obj, source):
     return existing_tensor(frame, obj, source)
 
@@ -260,7 +279,8 @@ def wrap_container_subclass(frame, obj, source):
     if issubclass(native, dict):
         part = DictValue(source, native, obj)
     elif native in (list, tuple, collections.deque):
-        frame.guard("LENGTH", source, native.__len__(obj))
+        if native is tuple:
+            frame.guard("LENGTH", source, tuple.__len__(obj))
         items = [Pending(item, Item(source, i)) for i, item in enumerate(native.__iter__(obj))]
         part = {list: ListValue, tuple: TupleValue, collections.deque: DequeValue}[native](items, source)
     else:
@@ -562,6 +582,7 @@ WRAP = {
     list: wrap_list, tuple: wrap_tuple, torch.Size: wrap_tuple, collections.deque: wrap_deque, dict: wrap_dict,
     collections.OrderedDict: wrap_dict, collections.defaultdict: wrap_dict, types.MappingProxyType: wrap_proxy,
     set: wrap_set, frozenset: wrap_set, range: wrap_range, slice: wrap_slice, weakref.ref: wrap_weakref,
+    functools._lru_cache_wrapper: wrap_cached,
     types.FunctionType: wrap_function, types.BuiltinFunctionType: wrap_builtin, types.MethodDescriptorType: wrap_builtin,
     types.WrapperDescriptorType: wrap_builtin, types.MethodWrapperType: wrap_builtin, types.ClassMethodDescriptorType: wrap_builtin,
     types.MethodType: wrap_method, functools.partial: wrap_partial,

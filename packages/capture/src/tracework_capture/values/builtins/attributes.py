@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
+import logging
 import sys
 import types
 import typing
@@ -129,10 +130,45 @@ def dir_(frame, args, kwargs):
 
 def print_(frame, args, kwargs):
     """The text is made now and printed after the graph, unless a tensor is shown."""
-    texts = [text(frame, a) for a in args]
+    texts = [shown_later(frame, a) for a in args]
     options = {k: v for k, v in kwargs.items()}
     frame.mutations.call(print, texts, options)
     return NONE
+
+
+def shown_later(frame, value):
+    """What to print after the graph: the text as it is now, a size, or a copy of a tensor without gradients."""
+    from ..symint import SymNumber
+    from ..tensor import TensorValue
+
+    if isinstance(value, SymNumber):
+        return value
+    if isinstance(value, TensorValue) and not value.example.requires_grad:
+        return frame.graph.call_method(frame, "clone", (value,))
+    return shown(frame, value)
+
+
+def shown(frame, value):
+    """str(value) as a value."""
+    from .containers import str_
+
+    return str_(frame, [value], {})
+
+
+def log_row(function):
+    """logger.info(...) and the like: called after the graph with the arguments as they are now."""
+
+    def handler(frame, args, kwargs):
+        owner = [args[0]] if not isinstance(args[0], ConstantValue) else []
+        frame.mutations.call(function, owner + [shown_if_text(frame, a) for a in args[len(owner):]], kwargs)
+        return NONE
+
+    return handler
+
+
+def shown_if_text(frame, value):
+    """Log arguments: constants stay, sizes stay, objects become their text."""
+    return value if value.is_constant() else shown_later(frame, value)
 
 
 def text(frame, value):
@@ -289,7 +325,10 @@ def cast(frame, args, kwargs):
     return args[1]
 
 
+LOG_FUNCTIONS = [getattr(owner, n) for owner in (logging, logging.Logger) for n in (
+    "debug", "info", "warning", "error", "critical", "log")]
 ROWS = {
+    **{f: log_row(f) for f in LOG_FUNCTIONS},
     isinstance: isinstance_, issubclass: issubclass_, getattr: getattr_, hasattr: hasattr_, setattr: setattr_, delattr: delattr_,
     type: type_, id: id_, callable: callable_, hash: hash_, vars: vars_, dir: dir_, super: super_, print: print_, warnings.warn: warn_,
     dataclasses.is_dataclass: is_dataclass, dataclasses.fields: fields, dataclasses.replace: replace, inspect.signature: signature,
