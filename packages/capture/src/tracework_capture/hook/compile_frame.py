@@ -17,6 +17,7 @@ from ..graph.finish import Captured, finish
 from ..graph.inputs import SizeHistory, distinct_inputs
 from ..graph.mutations import MutationLog
 from ..guards.guard import GuardSet
+from ..guards.kinds import record_ambient
 from ..interp.breaks import execute_text
 from ..interp.frame import NULL, CaptureRoot, SymbolicFrame
 from ..interp.machine import StopHere, run
@@ -33,16 +34,6 @@ __all__ = ["FrameInput", "capture_frame"]
 
 log = logging.getLogger("tracework.capture")
 ATTEMPTS = 12
-
-
-def record_ambient(guards: GuardSet) -> None:
-    """Facts about torch's global state."""
-    try:
-        from ..guards import kinds
-    except ImportError:
-        guards.state("grad_mode", torch.is_grad_enabled())
-    else:
-        kinds.record_ambient(guards)
 
 
 class FrameInput:
@@ -221,6 +212,7 @@ def attempt(root: CaptureRoot, frame: SymbolicFrame, reason: BreakGraph | None, 
     """Interpret once and finish."""
     started = time.perf_counter()
     root.grad_at_start = torch.is_grad_enabled()
+    record_ambient(root.guards)
     stop: Returned | Break = Returned()
     try:
         run(frame)
@@ -229,7 +221,7 @@ def attempt(root: CaptureRoot, frame: SymbolicFrame, reason: BreakGraph | None, 
     traced = time.perf_counter()
     if not root.graph.calls and (isinstance(stop, Returned) or not (root.graph.inputs or root.sees_tensors)):
         raise SkipFrame("no tensor operations")
-    ambient_guards(root)
+    distinct_guards(root)
     captured = finish(frame, stop, backend, execute_text, NULL)
     for key, shape in root.shapes_seen.items():
         history.remember(key, shape)
@@ -239,11 +231,8 @@ def attempt(root: CaptureRoot, frame: SymbolicFrame, reason: BreakGraph | None, 
     return captured
 
 
-def ambient_guards(root: CaptureRoot) -> None:
-    """Facts about torch's global state that every graph depends on."""
-    with _StateKept():
-        torch._C._set_grad_enabled(root.grad_at_start)
-        record_ambient(root.guards)
+def distinct_guards(root: CaptureRoot) -> None:
+    """Input tensors that are different objects stay so."""
     sources = distinct_inputs(root)
     if len(sources) > 1:
         root.guards.record("DISTINCT", sources[0], sources)
