@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from benchmarks.torchvision_on_cpu import torchvision_models
+
 Built = tuple[torch.nn.Module, dict[str, Any]]
 
 
@@ -26,6 +28,7 @@ class Size:
 
 def _transformer(config_name: str, model_name: str, settings: Callable[[Size], dict[str, Any]]) -> Callable[[Size], Built]:
     def build(size: Size) -> Built:
+        torchvision_models()  # transformers looks for torchvision, which cannot be imported before this
         import transformers
 
         config = getattr(transformers, config_name)(**settings(size))
@@ -38,11 +41,11 @@ def _transformer(config_name: str, model_name: str, settings: Callable[[Size], d
 
 def _vision(name: str, **settings: Any) -> Callable[[Size], Built]:
     def build(size: Size) -> Built:
-        from benchmarks.torchvision_on_cpu import torchvision_models
-
         models = torchvision_models()
         extra = {"image_size": size.length} if name.startswith("vit") else {}
         model = getattr(models, name)(weights=None, **settings, **extra)
+        if name.startswith("vit"):
+            torch.nn.init.normal_(model.heads.head.weight)  # it starts as zeros, and so would every result
         return model, {"x": torch.randn(size.batch, 3, size.length, size.length)}
 
     return build

@@ -8,6 +8,9 @@ from typing import Any
 import torch
 import transformers
 
+from benchmarks.torchvision_on_cpu import torchvision_models
+
+torchvision_models()  # transformers looks for torchvision, which cannot be imported before this
 Built = tuple[torch.nn.Module, dict[str, Any]]
 
 
@@ -60,8 +63,6 @@ def llama(dropout: float = 0.0) -> Built:
 
 
 def _vision(name: str, side: int, **settings: Any) -> Built:
-    from benchmarks.torchvision_on_cpu import torchvision_models
-
     model = getattr(torchvision_models(), name)(weights=None, num_classes=10, **settings)
     return model, {"x": torch.randn(2, 3, side, side)}
 
@@ -73,11 +74,10 @@ def resnet18() -> Built:
 
 def vit() -> Built:
     """torchvision's vision transformer, two layers."""
-    from benchmarks.torchvision_on_cpu import torchvision_models
-
     model = torchvision_models().VisionTransformer(
         image_size=32, patch_size=8, num_layers=2, num_heads=4, hidden_dim=64, mlp_dim=128, num_classes=10
     )
+    torch.nn.init.normal_(model.heads.head.weight)  # it starts as zeros, and so would every result
     return model, {"x": torch.randn(2, 3, 32, 32)}
 
 

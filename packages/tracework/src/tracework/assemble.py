@@ -58,7 +58,6 @@ def eager_backend(options: Options, observe: Observe) -> Callable[..., Any]:
     """Runs the captured graph as it is."""
 
     def backend(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
-        observe("captured", gm)
         return gm.forward
 
     return backend
@@ -72,7 +71,6 @@ def aot_eager_backend(options: Options, observe: Observe) -> Callable[..., Any]:
         return lambda inputs: gm(*inputs)
 
     def backend(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
-        observe("captured", gm)
         return Stage(nothing)(
             "aotautograd",
             aotautograd.aot_compile,
@@ -91,7 +89,6 @@ def inductor_backend(options: Options, observe: Observe) -> Callable[..., Any]:
     compiler = GraphCompiler(options, stage)
 
     def backend(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
-        observe("captured", gm)
         _check_devices(example_inputs)
         try:
             return stage(
