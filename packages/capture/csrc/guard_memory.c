@@ -34,6 +34,8 @@ typedef struct {
 struct tw_memory {
     Py_ssize_t references;
     int32_t root_count, step_count, action_count;
+    bool confirmed;
+    bool *fixed; /* registers filled from frozen nodes */
     int32_t *roots; /* walked as always, first */
     step *steps;
     action *actions;
@@ -64,7 +66,8 @@ static tw_memory *memory_new(tw_program *program)
     memory->roots = PyMem_Calloc(nodes, sizeof(int32_t));
     memory->steps = PyMem_Calloc(4 * nodes + leaves, sizeof(step));
     memory->actions = PyMem_Calloc(2 * nodes + leaves, sizeof(action));
-    if (memory->roots == NULL || memory->steps == NULL || memory->actions == NULL) {
+    memory->fixed = PyMem_Calloc((size_t)program->reg_count + 1, sizeof(bool));
+    if (memory->fixed == NULL || memory->roots == NULL || memory->steps == NULL || memory->actions == NULL) {
         tw_memory_release(memory);
         return NULL;
     }
@@ -255,6 +258,9 @@ static void freeze(struct tw_recorder *recorder, int32_t number)
     }
     if (node->input >= 0 || node->reg >= 0 || node->slot >= 0) {
         add_action(recorder->memory, ACTION_KEEP, number, -1, value);
+        if (node->reg >= 0) {
+            recorder->memory->fixed[node->reg] = true;
+        }
     }
     freeze_children(recorder, number, frozen_child);
     PyMem_Free(frozen_child);
@@ -327,15 +333,31 @@ tw_memory *tw_recorder_finish(struct tw_recorder *recorder, bool keep)
     return memory;
 }
 
+void tw_memory_hold(tw_memory *memory)
+{
+    memory->references++;
+}
+
 void tw_memory_release(tw_memory *memory)
 {
     if (--memory->references > 0) {
         return;
     }
+    PyMem_Free(memory->fixed);
     PyMem_Free(memory->roots);
     PyMem_Free(memory->steps);
     PyMem_Free(memory->actions);
     PyMem_Free(memory);
+}
+
+const bool *tw_memory_fixed(const tw_memory *memory)
+{
+    return memory->confirmed ? memory->fixed : NULL;
+}
+
+void tw_memory_confirm(tw_memory *memory)
+{
+    memory->confirmed = true;
 }
 
 /* ---- checking ---- */
@@ -409,10 +431,8 @@ static int run_actions(tw_program *program, const tw_memory *memory, tw_run *run
     return passed;
 }
 
-int tw_memory_check(tw_program *program, tw_run *run)
+int tw_memory_check(tw_program *program, tw_memory *memory, tw_run *run)
 {
-    tw_memory *memory = program->memory;
-    memory->references++;
     int passed = 1;
     for (int32_t i = 0; i < memory->root_count && passed == 1; i++) {
         passed = tw_walk(program, run, memory->roots[i], NULL);
@@ -420,6 +440,5 @@ int tw_memory_check(tw_program *program, tw_run *run)
     if (passed == 1) {
         passed = steps_hold(program, memory, run) ? run_actions(program, memory, run) : 0;
     }
-    tw_memory_release(memory);
     return passed;
 }

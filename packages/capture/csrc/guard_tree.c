@@ -449,7 +449,24 @@ static int all_distinct(const int64_t *numbers, int32_t count, PyObject **regs)
     return distinct;
 }
 
-static int run_checks(tw_program *program, tw_run *run)
+/* The same when those registers that are `fixed` are known to be distinct: only the others are compared with all. */
+static int others_distinct(const int64_t *numbers, int32_t count, PyObject **regs, const bool *fixed)
+{
+    for (int32_t i = 0; i < count; i++) {
+        if (fixed[numbers[i]]) {
+            continue;
+        }
+        for (int32_t j = 0; j < count; j++) {
+            if (j != i && regs[numbers[j]] == regs[numbers[i]]) {
+                return 0;
+            }
+        }
+    }
+    return 1;
+}
+
+/* fixed: registers that hold what they held when all checks passed, or NULL. */
+static int run_checks(tw_program *program, tw_run *run, const bool *fixed)
 {
     for (Py_ssize_t i = 0; i < program->check_count; i++) {
         const tw_check *check = &program->checks[i];
@@ -462,7 +479,7 @@ static int run_checks(tw_program *program, tw_run *run)
             holds = run->regs[code[0]] == run->regs[code[1]];
         }
         else {
-            holds = all_distinct(code, check->count, run->regs);
+            holds = fixed != NULL ? others_distinct(code, check->count, run->regs, fixed) : all_distinct(code, check->count, run->regs);
         }
         if (!holds) {
             run->failed = check->guard;
@@ -532,20 +549,30 @@ static void clear_inputs(tw_program *program, tw_run *run)
     }
 }
 
+/* The short check. 1 passed, 0 failed or not applicable, -1 exception. Another thread may replace program->memory meanwhile. */
+static int run_short(tw_program *program, tw_run *run, tw_memory *memory)
+{
+    int passed = tw_memory_check(program, memory, run);
+    if (passed == 1 && (passed = run_checks(program, run, tw_memory_fixed(memory))) == 1) {
+        tw_memory_confirm(memory);
+    }
+    return passed;
+}
+
 static int run_program(tw_program *program, tw_run *run)
 {
-    if (program->memory != NULL) {
-        int passed = tw_memory_check(program, run);
-        if (passed == 1 && (passed = run_checks(program, run)) == 1) {
-            return fill_size_inputs(program, run);
-        }
-        if (passed < 0) {
-            return passed;
+    tw_memory *memory = program->memory;
+    if (memory != NULL) {
+        tw_memory_hold(memory);
+        int passed = run_short(program, run, memory);
+        tw_memory_release(memory);
+        if (passed != 0) {
+            return passed == 1 ? fill_size_inputs(program, run) : passed;
         }
         clear_inputs(program, run);
     }
     int passed = full_walk(program, run);
-    if (passed == 1 && (passed = run_checks(program, run)) == 1) {
+    if (passed == 1 && (passed = run_checks(program, run, NULL)) == 1) {
         passed = fill_size_inputs(program, run);
     }
     return passed;

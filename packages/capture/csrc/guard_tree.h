@@ -93,7 +93,10 @@ int tw_swallow(void);
 struct tw_recorder *tw_recorder_new(tw_program *program);
 void tw_recorder_node(struct tw_recorder *recorder, int32_t node, PyObject *value);
 tw_memory *tw_recorder_finish(struct tw_recorder *recorder, bool keep);
-int tw_memory_check(tw_program *program, tw_run *run);
+int tw_memory_check(tw_program *program, tw_memory *memory, tw_run *run);
+void tw_memory_hold(tw_memory *memory);
 void tw_memory_release(tw_memory *memory);
+const bool *tw_memory_fixed(const tw_memory *memory); /* per register, NULL until confirmed */
+void tw_memory_confirm(tw_memory *memory);            /* all checks after the walk passed, too */
 
 #endif

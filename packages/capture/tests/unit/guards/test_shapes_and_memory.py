@@ -185,3 +185,18 @@ def test_no_leak():
         program.native.run(*arguments)
     assert sys.getrefcount(weight) == before
     assert abs(sys.getallocatedblocks() - blocks) < 50
+
+
+def test_distinct_parameters_and_inputs():
+    model = Model()
+    parameters = [ModuleEntry(ModuleEntry(ModuleEntry(ModuleEntry(X, "_modules", "blocks"), "_modules", str(i)), "_modules", "lin"), "_parameters", n)
+                  for i in range(3) for n in ("weight", "bias")]
+    sources = (*parameters, Local("n"))
+    program = build_program([Guard("TYPE", X, Model), Guard("DISTINCT", X, sources)], parameters, frame.__code__)
+    for _ in range(8):
+        assert isinstance(program.native.run((model, torch.ones(2)), {}, None), tuple)
+    assert isinstance(program.native.run((model, model.blocks[1].lin.bias), {}, None), int)
+    assert isinstance(program.native.run((model, torch.ones(2)), {}, None), tuple)
+    model.blocks[0].lin.bias = model.blocks[1].lin.bias
+    for _ in range(8):
+        assert isinstance(program.native.run((model, torch.ones(2)), {}, None), int)
