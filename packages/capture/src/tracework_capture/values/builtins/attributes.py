@@ -128,11 +128,16 @@ def dir_(frame, args, kwargs):
     return fold(frame, dir, [args[0]]) if args and args[0].is_constant() else frame.break_graph("builtin_unsupported", "dir()")
 
 
+def call_later(frame, function, args, kwargs):
+    """Logs a call for after the graph, where it runs as plain Python."""
+    frame.mutations.call(frame.root.services.call_disabled(function), args, kwargs)
+
+
 def print_(frame, args, kwargs):
     """The text is made now and printed after the graph, unless a tensor is shown."""
     texts = [shown_later(frame, a) for a in args]
     options = {k: v for k, v in kwargs.items()}
-    frame.mutations.call(print, texts, options)
+    call_later(frame, print, texts, options)
     return NONE
 
 
@@ -160,7 +165,7 @@ def log_row(function):
 
     def handler(frame, args, kwargs):
         owner = [args[0]] if not isinstance(args[0], ConstantValue) else []
-        frame.mutations.call(function, owner + [shown_if_text(frame, a) for a in args[len(owner):]], kwargs)
+        call_later(frame, function, owner + [shown_if_text(frame, a) for a in args[len(owner):]], kwargs)
         return NONE
 
     return handler
@@ -184,7 +189,7 @@ def text(frame, value):
 
 
 def warn_(frame, args, kwargs):
-    frame.mutations.call(warnings.warn, [text(frame, args[0]) if args[0].is_constant() else args[0], *args[1:]], kwargs)
+    call_later(frame, warnings.warn, [text(frame, args[0]) if args[0].is_constant() else args[0], *args[1:]], kwargs)
     return NONE
 
 

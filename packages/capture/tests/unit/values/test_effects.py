@@ -1,0 +1,108 @@
+"""Side effects through the real hook: counters, appended lists, prints, log calls, caches; results and state against plain Python."""
+
+import copy
+import functools
+import logging
+
+import torch
+from torch import nn
+from tracework_capture.hook.context import optimize
+
+TOTAL = 0
+logger = logging.getLogger("values.test")
+
+
+@functools.lru_cache(None)
+def expensive(n):
+    return [n, n + 1]
+
+
+class Counting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.calls = 0
+        self.history = []
+        self.table = {}
+
+    def forward(self, x):
+        global TOTAL
+        TOTAL += 1
+        self.calls += 1
+        self.history.append(self.calls)
+        self.table["last"] = x
+        print("call", self.calls)
+        logger.warning("call %d", 5)
+        return self.linear(x) * expensive(2)[1]
+
+
+def test_effects_of_many_calls(capsys, caplog):
+    global TOTAL
+    compiles = []
+
+    def backend(gm, example_inputs):
+        compiles.append(gm)
+        return gm.forward
+
+    module = Counting()
+    twin = copy.deepcopy(module)
+    compiled = optimize(backend, fullgraph=True)(module)
+    for step in range(10):
+        x = torch.randn(2, 4)
+        before = TOTAL
+        actual = compiled(x)
+        shown, logged = capsys.readouterr().out, [r.getMessage() for r in caplog.records]
+        caplog.clear()
+        assert TOTAL == before + 1
+        expected = twin(x)
+        assert shown == capsys.readouterr().out == f"call {step + 1}\n"
+        assert logged == [r.getMessage() for r in caplog.records] == ["call 5"]
+        caplog.clear()
+        torch.testing.assert_close(actual, expected)
+        assert (module.calls, module.history) == (twin.calls, twin.history)
+        assert module.table["last"] is x
+    assert len(compiles) <= 4
+
+
+def test_changed_objects_are_noticed():
+    """What was looked at and then changed gives the new result."""
+
+    class Settings:
+        scale = 2.0
+
+    def f(x, s, options):
+        return x * s.scale + options.get("bias", 0) + len(options["list"])
+
+    compiled = optimize(lambda gm, inputs: gm.forward, fullgraph=True)(f)
+    settings, options, x = Settings(), {"list": [1]}, torch.ones(2)
+    changes = [
+        lambda: None, lambda: setattr(settings, "scale", 3.0), lambda: options.update(bias=5), lambda: options["list"].append(2),
+        lambda: delattr(settings, "scale"), lambda: options.pop("bias"),
+    ]
+    for change in changes:
+        change()
+        torch.testing.assert_close(compiled(x, settings, options), f(x, settings, options))
+
+
+def test_changed_modules_are_noticed():
+    net = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5), nn.BatchNorm1d(3))
+    compiled = optimize(lambda gm, inputs: gm.forward, fullgraph=True)(net)
+    x = torch.randn(4, 3)
+
+    def forward(v):
+        torch.manual_seed(0)
+        return net(v)
+
+    changes = [
+        lambda: None, lambda: net.eval(), lambda: net.train(), lambda: net.__setitem__(0, nn.Linear(3, 3)), lambda: net[0].register_forward_hook(lambda m, a, o: o + 1),
+        lambda: net[0].requires_grad_(False), lambda: net.append(nn.ReLU()), lambda: setattr(net[1], "p", 0.0), lambda: net[0].double() and net[0].float(),
+    ]
+    for change in changes:
+        change()
+        state = copy.deepcopy(net.state_dict())
+        expected = forward(x)
+        net.load_state_dict(state)
+        torch.manual_seed(0)
+        actual = compiled(x)
+        torch.testing.assert_close(actual, expected)
+        assert actual.requires_grad == expected.requires_grad
