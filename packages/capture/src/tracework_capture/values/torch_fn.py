@@ -258,9 +258,25 @@ def make_tensor_row(fn):
             return frame.break_graph("tensor_to_numpy", "torch.from_numpy")
         if not isinstance(data, TensorValue) and holds_tensors(frame, data):
             return frame.break_graph("tensor_to_python", f"torch.{fn.__name__} of tensors")
-        return call_torch(frame, fn, args, kwargs)
+        return factory_of_plain(frame, fn, data, args, kwargs) or call_torch(frame, fn, args, kwargs)
 
     return handler
+
+
+NUMBER_DTYPES = {bool: torch.bool, int: torch.int64, complex: torch.complex64}
+
+
+def factory_of_plain(frame, fn, data, args, kwargs):
+    """torch.tensor(number) and torch.tensor([]) as a factory call, which needs no real tensor when it is traced; None for other data."""
+    if fn is torch.asarray or len(args) > 1 or not set(kwargs) <= {"data", "dtype", "device"}:
+        return None
+    options = {k: v for k, v in kwargs.items() if k != "data"}
+    if data.is_constant() and type(data.constant()) in (bool, int, float):
+        options.setdefault("dtype", ConstantValue(NUMBER_DTYPES.get(type(data.constant()), torch.get_default_dtype())))
+        return call_torch(frame, torch.full, [TupleValue([]), data], options)
+    if data.python_type() in (list, tuple) and not getattr(data, "items", True):
+        return call_torch(frame, torch.empty, [TupleValue([ConstantValue(0)])], options)
+    return None
 
 
 for _fn in (torch.tensor, torch.as_tensor, torch.asarray, torch.from_numpy):
