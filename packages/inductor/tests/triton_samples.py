@@ -398,7 +398,7 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     "argmax": lambda: argmax(6, 50, "persistent"),
     "argmax long": lambda: argmax(3, 5000, "looped"),
     "cumsum": lambda: cumsum(60, "persistent"),
-    "cumsum long": lambda: cumsum(3000, "looped"),
+    "cumsum long": lambda: cumsum(5000, "looped"),
     "padded": padded,
     "flipped": flipped_and_divided,
     "booleans": booleans,
