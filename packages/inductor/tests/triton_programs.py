@@ -85,7 +85,7 @@ def attention_heads(x: Any) -> Any:
 
 def embedding(table: Any, ids: Any, g: Any) -> Any:
     rows = prims.index(table, (ids,))
-    grad = prims.index_put(prims.full((50, 12), 0.0, torch.float32, torch.device("cpu")), (ids,), g, True)
+    grad = prims.index_put(prims.full((50, 12), 0.0, torch.float32, table.spec.device), (ids,), g, True)
     return prims.add(rows, 1.0), grad
 
 

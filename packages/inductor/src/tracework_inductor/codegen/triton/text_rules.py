@@ -135,7 +135,9 @@ def held(dtype: torch.dtype) -> str:
 def constant_text(value: object, dtype: torch.dtype) -> str:
     """A typed scalar; value is a number or the text of one."""
     number = value
-    if isinstance(value, str):
+    if value in ("True", "False"):
+        number = int(value == "True")
+    elif isinstance(value, str):
         number = float(value) if dtype.is_floating_point else int(value)
     if dtype == torch.bool:
         text = "1" if number else "0"
