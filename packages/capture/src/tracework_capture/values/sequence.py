@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import operator
+import types
 
 import torch
 
@@ -325,16 +326,25 @@ class TupleValue(SequenceValue):
         fields = getattr(self.cls, "_fields", None) or result_fields(self.cls)
         if name in fields:
             return self.item(frame, fields.index(name))
-        if hasattr(self.cls, "_fields"):
-            if name in ("_fields", "_field_defaults"):
-                return literal(frame, getattr(self.cls, name))
-            from .user_object import bind_class_attribute, NO_ATTRIBUTE
-            import types as _types
+        if name in ("_fields", "_field_defaults") and hasattr(self.cls, "_fields"):
+            return literal(frame, getattr(self.cls, name))
+        if self.user_defined(name):
+            from .user_object import bind_class_attribute
 
-            static = next((c.__dict__[name] for c in self.cls.__mro__ if name in c.__dict__), NO_ATTRIBUTE)
-            if isinstance(static, (_types.FunctionType, property, classmethod, staticmethod)) and name not in ("_replace", "_asdict", "_make"):
-                return bind_class_attribute(frame, self, self.cls, name)
+            return bind_class_attribute(frame, self, self.cls, name)
         return super().getattr(frame, name)
+
+    def user_defined(self, name):
+        """Whether the class of a namedtuple has a Python method or property of that name, beside those that namedtuple makes."""
+        if not hasattr(self.cls, "_fields") or ("tuple", name) in METHODS:
+            return False
+        static = next((c.__dict__[name] for c in self.cls.__mro__ if name in c.__dict__), None)
+        return isinstance(static, (types.FunctionType, property, classmethod, staticmethod))
+
+    def call_method(self, frame, name, args, kwargs):
+        if self.user_defined(name):
+            return self.getattr(frame, name).call(frame, args, kwargs)
+        return super().call_method(frame, name, args, kwargs)
 
     def as_graph_arg(self, frame):
         items = [i.as_graph_arg(frame) for i in self.all_items(frame)]

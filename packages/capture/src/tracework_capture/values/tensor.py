@@ -337,6 +337,16 @@ def unary_row(fn):
     return lambda frame, self, name, args, kwargs: frame.graph.call(frame, fn, (self, *args), kwargs)
 
 
+def view_in_place(frame, self, name, args, kwargs):
+    """t_, squeeze_, ...: the tensor object goes on as the view; not for tensors that others hold already."""
+    if self.source is not None:
+        return frame.break_graph("side_effect_unknown", f"Tensor.{name} of an existing tensor")
+    made = frame.graph.call_method(frame, name[:-1], (self, *args), kwargs)
+    self.node, self.example = made.node, made.example
+    remember(frame, self)
+    return self
+
+
 def copy_dunder(frame, self, name, args, kwargs):
     if name == "__copy__":
         return frame.break_graph("call_unknown", "copy.copy of a tensor")
@@ -346,6 +356,7 @@ def copy_dunder(frame, self, name, args, kwargs):
 TENSOR_METHODS = {
     "size": size, "stride": stride, "numel": numel, "nelement": numel, "__len__": length_method, "type": type_method,
     "requires_grad_": requires_grad_, "__abs__": unary_row(operator.abs), "__round__": unary_row(torch.round), "__copy__": copy_dunder, "__deepcopy__": break_row("call_unknown"),
+    **{n: view_in_place for n in ("t_", "transpose_", "squeeze_", "unsqueeze_", "swapaxes_", "swapdims_")},
     **{n: fact_method for n in (
         "dim", "ndimension", "element_size", "is_floating_point", "is_complex", "is_contiguous", "storage_offset", "get_device",
         "is_signed", "is_conj", "is_neg", "is_inference", "dim_order", "has_names")},

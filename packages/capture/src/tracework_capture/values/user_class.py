@@ -355,6 +355,8 @@ class NativeMethod(BoundBuiltin):
 
     def call(self, frame, args, kwargs):
         owner = self.owner
+        if isinstance(owner, ClassValue) and self.name == "__call__":
+            return type_call(frame, owner, list(args), kwargs)
         if isinstance(owner, ExceptionValue):
             return owner.call_native(frame, self.name, args, kwargs)
         if isinstance(owner, ObjectValue):
