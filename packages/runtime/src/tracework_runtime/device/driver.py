@@ -37,7 +37,7 @@ class CudaDriver:
     def load(self, code: bytes, symbol: str, shared: int, device: int) -> int:
         """The function of a cubin on a device; the module stays loaded. Raises LaunchError."""
         with torch.cuda.device(device):
-            torch.cuda.current_stream(device)  # makes the context
+            torch.empty(1, device=f"cuda:{device}")  # makes the context, if nothing has yet
             module, function = ctypes.c_void_p(), ctypes.c_void_p()
             self.check(self._library.cuModuleLoadData(ctypes.byref(module), code), f"loading {symbol}")
             found = self._library.cuModuleGetFunction(ctypes.byref(function), module, symbol.encode())
