@@ -26,8 +26,11 @@ __all__ = ["CodeWriter"]
 
 _PLAIN = (int, str, bool, bytes, type(None), type(Ellipsis))
 _HELPERS = {
-    "__tw_getattr": getattr, "__tw_getattr_static": inspect.getattr_static, "__tw_type": type,
-    "__tw_dict_get": dict.__getitem__, "__tw_list": list,
+    "__tw_getattr": getattr,
+    "__tw_getattr_static": inspect.getattr_static,
+    "__tw_type": type,
+    "__tw_dict_get": dict.__getitem__,
+    "__tw_list": list,
 }
 
 

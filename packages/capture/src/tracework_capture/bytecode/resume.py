@@ -32,7 +32,9 @@ class ResumePoint:
 
 _CODES: dict[tuple[int, ResumePoint], types.CodeType] = {}
 _RESUME_CODES: dict[int, types.CodeType] = {}
-_CELL_OPCODES = frozenset({"LOAD_DEREF", "STORE_DEREF", "DELETE_DEREF", "LOAD_CLOSURE", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"})
+_CELL_OPCODES = frozenset(
+    {"LOAD_DEREF", "STORE_DEREF", "DELETE_DEREF", "LOAD_CLOSURE", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"}
+)
 
 
 def is_resume_code(code: types.CodeType) -> bool:
@@ -93,7 +95,12 @@ def _moved_table(code: types.CodeType, made: types.CodeType, point: ResumePoint,
     table = bytearray()
     for start, end, target, depth, lasti in exception_table(code):
         begin = moved(start)
-        row = (begin, moved(end) - begin, moved(target) + (0 if old.by_offset[target] != point.index else inserted), depth << 1 | lasti)
+        row = (
+            begin,
+            moved(end) - begin,
+            moved(target) + (0 if old.by_offset[target] != point.index else inserted),
+            depth << 1 | lasti,
+        )
         for number, value in enumerate(row):
             table += _varint(value, 128 if number == 0 else 0)
     return bytes(table)
@@ -153,7 +160,9 @@ def _landing(point: ResumePoint, target: bc.Label, line: int) -> list[object]:
         return [target]
     after = bc.Label()
     return [
-        bc.Instr("JUMP_FORWARD", after, lineno=line), target,
-        bc.Instr("LOAD_FAST", "__tw_raised", lineno=line), bc.Instr("RAISE_VARARGS", 1, lineno=line), after,
+        bc.Instr("JUMP_FORWARD", after, lineno=line),
+        target,
+        bc.Instr("LOAD_FAST", "__tw_raised", lineno=line),
+        bc.Instr("RAISE_VARARGS", 1, lineno=line),
+        after,
     ]
-

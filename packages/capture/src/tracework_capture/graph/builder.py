@@ -53,7 +53,9 @@ class GraphBuilder:
         self._last_placeholder: fx.Node | None = None
 
     # --- inputs --------------------------------------------------------------------------------------------------
-    def tensor_input(self, tensor: torch.Tensor, source: Source, role: str = "tensor", sizes: Any = None, fake: Any = None) -> fx.Node:
+    def tensor_input(
+        self, tensor: torch.Tensor, source: Source, role: str = "tensor", sizes: Any = None, fake: Any = None
+    ) -> fx.Node:
         """The placeholder of an existing tensor, made on first use; meta["example_value"] is its fake."""
         node = self._by_tensor.get(id(tensor))
         if node is not None:
@@ -90,7 +92,11 @@ class GraphBuilder:
     def _placeholder(self, source: Source, role: str, example: Any, real: Any) -> fx.Node:
         name = self._name(source, role)
         anchor = self._last_placeholder
-        with self.graph.inserting_after(anchor) if anchor is not None else self.graph.inserting_before(next(iter(self.graph.nodes), None)):
+        with (
+            self.graph.inserting_after(anchor)
+            if anchor is not None
+            else self.graph.inserting_before(next(iter(self.graph.nodes), None))
+        ):
             node = self.graph.placeholder(name)
         binding = InputBinding(node.name, source, role, role in ("parameter", "buffer"))
         node.meta.update(example_value=example, val=example, binding=binding)
@@ -138,7 +144,9 @@ class GraphBuilder:
         """Record args[0].name(*args[1:], **kwargs)."""
         return self.call(frame, name, args, kwargs, "call_method")
 
-    def record(self, frame: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], example: Any, kind: str = "call_function") -> Value:
+    def record(
+        self, frame: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], example: Any, kind: str = "call_function"
+    ) -> Value:
         """Add a node whose example result is known already."""
         node = self.graph.create_node(kind, target, args, kwargs)
         node.meta["example_value"] = node.meta["val"] = example

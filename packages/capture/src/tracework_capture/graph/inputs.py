@@ -67,7 +67,12 @@ def dynamic_dims(root: Any, tensor: torch.Tensor, source: Source, role: str) -> 
     shape = tuple(tensor.shape)
     marked = frozenset(getattr(tensor, "_dynamo_dynamic_indices", ()) or ())
     fixed = frozenset(getattr(tensor, "_dynamo_static_indices", ()) or ())
-    if root.symbols is None or role in ("parameter", "buffer") or type(tensor) is not torch.Tensor or tensor.layout is not torch.strided:
+    if (
+        root.symbols is None
+        or role in ("parameter", "buffer")
+        or type(tensor) is not torch.Tensor
+        or tensor.layout is not torch.strided
+    ):
         return frozenset()
     dynamic = root.options.dynamic
     history: SizeHistory = root.history
@@ -135,7 +140,14 @@ def _install(name: str, target: Any) -> None:
     setattr(_Recorder, f"__r{name}__", lambda self, other: self._apply(target, other, self))
 
 
-for _name, _target in (("add", operator.add), ("sub", operator.sub), ("mul", operator.mul), ("floordiv", operator.floordiv), ("mod", operator.mod), ("pow", operator.pow)):
+for _name, _target in (
+    ("add", operator.add),
+    ("sub", operator.sub),
+    ("mul", operator.mul),
+    ("floordiv", operator.floordiv),
+    ("mod", operator.mod),
+    ("pow", operator.pow),
+):
     _install(_name, _target)
 _Recorder.__neg__ = lambda self: self._apply(operator.mul, self, -1)  # type: ignore[attr-defined]
 

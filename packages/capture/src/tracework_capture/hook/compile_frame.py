@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import time
 import types
@@ -39,7 +38,9 @@ ATTEMPTS = 12
 class FrameInput:
     """A frame about to run: its code, the objects in its argument slots and cells, and its globals."""
 
-    def __init__(self, code: types.CodeType, slots: dict[str, Any], globals_: dict[str, Any], closure: tuple[types.CellType, ...] | None) -> None:
+    def __init__(
+        self, code: types.CodeType, slots: dict[str, Any], globals_: dict[str, Any], closure: tuple[types.CellType, ...] | None
+    ) -> None:
         self.code, self.slots, self.globals, self.closure = code, slots, globals_, closure or ()
 
 
@@ -68,7 +69,9 @@ def capture_frame(given: FrameInput, backend: Any, options: CaptureOptions, hist
     raise SkipFrame("no attempt to capture the frame came to an end")
 
 
-def start(given: FrameInput, options: CaptureOptions, history: SizeHistory, services: Services, stop_before: int) -> tuple[CaptureRoot, SymbolicFrame]:
+def start(
+    given: FrameInput, options: CaptureOptions, history: SizeHistory, services: Services, stop_before: int
+) -> tuple[CaptureRoot, SymbolicFrame]:
     """A fresh root and frame for one attempt."""
     from tracework_primops import FakeMode
 
@@ -208,7 +211,9 @@ def _restore_autocast(state: tuple[Any, ...]) -> None:
         torch.set_autocast_dtype(device, dtype)
 
 
-def attempt(root: CaptureRoot, frame: SymbolicFrame, reason: BreakGraph | None, stack: tuple[Any, ...], backend: Any, history: SizeHistory) -> Captured:
+def attempt(
+    root: CaptureRoot, frame: SymbolicFrame, reason: BreakGraph | None, stack: tuple[Any, ...], backend: Any, history: SizeHistory
+) -> Captured:
     """Interpret once and finish."""
     started = time.perf_counter()
     root.grad_at_start = torch.is_grad_enabled()
@@ -236,4 +241,3 @@ def distinct_guards(root: CaptureRoot) -> None:
     sources = distinct_inputs(root)
     if len(sources) > 1:
         root.guards.record("DISTINCT", sources[0], sources)
-

@@ -43,7 +43,9 @@ class FrameCallback:
         self.skipped: list[tuple[types.CodeType, str]] = []
         _callbacks.add(self)
 
-    def __call__(self, code: types.CodeType, names: dict[str, Any], globals_: dict[str, Any], builtins: Any, closure: Any, function: Any) -> Any:
+    def __call__(
+        self, code: types.CodeType, names: dict[str, Any], globals_: dict[str, Any], builtins: Any, closure: Any, function: Any
+    ) -> Any:
         if code.co_flags & _GENERATORS or not frame_is_captured(code):
             return _C.SKIP
         if is_disabled(function):
@@ -61,8 +63,16 @@ class FrameCallback:
             raise
         except Exception as error:
             if self.options.fullgraph:
-                raise InternalCaptureError(f"{code.co_qualname} could not be captured: {type(error).__name__}: {error}") from error
-            log.warning("capture of %s (%s:%d) failed and it runs as plain Python; please report", code.co_qualname, code.co_filename, code.co_firstlineno, exc_info=True)
+                raise InternalCaptureError(
+                    f"{code.co_qualname} could not be captured: {type(error).__name__}: {error}"
+                ) from error
+            log.warning(
+                "capture of %s (%s:%d) failed and it runs as plain Python; please report",
+                code.co_qualname,
+                code.co_filename,
+                code.co_firstlineno,
+                exc_info=True,
+            )
             return self.plain(code, f"{type(error).__name__}: {error}")
 
     def entry(self, code: types.CodeType, names: dict[str, Any], globals_: dict[str, Any], closure: Any) -> Any:
@@ -104,7 +114,16 @@ def disabled_call(compiled: Callable[..., Any]) -> Any:
     return _C.Scoped(compiled, None)
 
 
-def optimize(backend: Any, *, fullgraph: bool = False, dynamic: bool | None = None, recompile_limit: int | None = None, guard_filter_fn: Any = None, observe: Any = None, name: str | None = None) -> Callable[[Callable[..., Any]], Any]:
+def optimize(
+    backend: Any,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    recompile_limit: int | None = None,
+    guard_filter_fn: Any = None,
+    observe: Any = None,
+    name: str | None = None,
+) -> Callable[[Callable[..., Any]], Any]:
     """A decorator: the function runs with its frames captured and compiled by backend(gm, example_inputs)."""
     settings = {"fullgraph": fullgraph, "dynamic": dynamic, "guard_filter_fn": guard_filter_fn, "name": name}
     if recompile_limit is not None:
@@ -152,12 +171,14 @@ def reset() -> None:
         callback.forget()
 
 
-def frame_of(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[FrameInput, types.FunctionType]:
+def frame_of(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[FrameInput, types.FunctionType]:
     """The frame that function(*args, **kwargs) would run, and its Python function."""
     if isinstance(function, types.MethodType):
         return frame_of(function.__func__, (function.__self__, *args), kwargs)
     if not isinstance(function, types.FunctionType):
-        call = getattr(type(function), "forward", None) or getattr(type(function), "__call__", None)
+        call = getattr(type(function), "forward", None) or type(function).__dict__.get("__call__")
         if not isinstance(call, types.FunctionType):
             raise CaptureError(f"{function!r} is not a Python function, method or module: nothing to capture")
         return frame_of(call, (function, *args), kwargs)
@@ -183,4 +204,3 @@ def capture(function: Callable[..., Any], *args: Any, dynamic: bool | None = Non
         raise CaptureError(f"{given.code.co_qualname}: {skipped.detail}") from skipped
     assert captured.graph is not None
     return captured.graph
-

@@ -187,7 +187,11 @@ def _unary(name: str, text: str) -> None:
 
 
 for _name, _text in {
-    "UNARY_NEGATIVE": "-{}", "UNARY_POSITIVE": "+{}", "UNARY_INVERT": "~{}", "UNARY_NOT": "not {}", "TO_BOOL": "not not {}",
+    "UNARY_NEGATIVE": "-{}",
+    "UNARY_POSITIVE": "+{}",
+    "UNARY_INVERT": "~{}",
+    "UNARY_NOT": "not {}",
+    "TO_BOOL": "not not {}",
 }.items():
     _unary(_name, _text)
 

@@ -46,7 +46,18 @@ class Deferred(Value):
 class CaptureRoot:
     """State of one attempt to capture one frame; shared by the frame and everything inlined into it."""
 
-    def __init__(self, services: Any, guards: Any, graph: Any, mutations: Any, symbols: Any, fake_mode: Any, options: Any, globals_: dict[str, Any], history: Any) -> None:
+    def __init__(
+        self,
+        services: Any,
+        guards: Any,
+        graph: Any,
+        mutations: Any,
+        symbols: Any,
+        fake_mode: Any,
+        options: Any,
+        globals_: dict[str, Any],
+        history: Any,
+    ) -> None:
         self.globals = globals_
         self.history = history
         self.shapes_seen: dict[Any, tuple[int, ...]] = {}
@@ -78,7 +89,15 @@ class CaptureRoot:
 class SymbolicFrame:
     """One frame. Implements values.value.Frame."""
 
-    def __init__(self, root: CaptureRoot, code: types.CodeType, globals_: dict[str, Any], local_values: dict[str, Value], closure: Sequence[CellValue] = (), parent: SymbolicFrame | None = None) -> None:
+    def __init__(
+        self,
+        root: CaptureRoot,
+        code: types.CodeType,
+        globals_: dict[str, Any],
+        local_values: dict[str, Value],
+        closure: Sequence[CellValue] = (),
+        parent: SymbolicFrame | None = None,
+    ) -> None:
         self.root = root
         self.info = code_info(code)
         self.code = code
@@ -141,7 +160,13 @@ class SymbolicFrame:
         if found is None:
             return self.root.services.wrap(self, obj, source)
         first = found.source
-        if source is not None and first is not None and type(source) is not Const and type(first) is not Const and source != first:
+        if (
+            source is not None
+            and first is not None
+            and type(source) is not Const
+            and type(first) is not Const
+            and source != first
+        ):
             self.root.guards.record("SAME", source, first, self.user_location())
         return found
 

@@ -128,7 +128,9 @@ def _stop(generator: GeneratorValue, frame: SymbolicFrame) -> None:
 
 
 def _throw(generator: GeneratorValue, frame: SymbolicFrame, *args: Value) -> Value:
-    exception = frame.root.services.exception_of(frame, args[1] if len(args) > 1 and not (args[1].is_constant() and args[1].constant() is None) else args[0], None)
+    exception = frame.root.services.exception_of(
+        frame, args[1] if len(args) > 1 and not (args[1].is_constant() and args[1].constant() is None) else args[0], None
+    )
     item = generator.resume(frame, frame.constant(None), SymbolicRaise(exception))
     if item is None:
         _stop(generator, frame)
@@ -148,6 +150,9 @@ def _close(generator: GeneratorValue, frame: SymbolicFrame) -> Value:
 
 
 _METHODS = {
-    "__next__": _send, "send": _send, "throw": _throw, "close": _close,
+    "__next__": _send,
+    "send": _send,
+    "throw": _throw,
+    "close": _close,
     "__iter__": lambda generator, frame: generator,
 }

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 __all__ = ["StopHere", "run"]
 
 
-_LEAVE_DEFERRED = frozenset({"LOAD_FAST", "PUSH_NULL", "JUMP_FORWARD", "RESUME", "COPY_FREE_VARS", "POP_TOP", "STORE_FAST", "NOP"})
+_LEAVE_DEFERRED = frozenset(
+    {"LOAD_FAST", "PUSH_NULL", "JUMP_FORWARD", "RESUME", "COPY_FREE_VARS", "POP_TOP", "STORE_FAST", "NOP"}
+)
 
 
 class StopHere(Exception):

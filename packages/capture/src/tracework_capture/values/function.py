@@ -20,7 +20,9 @@ class CellValue(Value):
 
     two_phase = True
 
-    def __init__(self, cell: types.CellType | None = None, source: Source | None = None, cell_source: Source | None = None, name: str = "") -> None:
+    def __init__(
+        self, cell: types.CellType | None = None, source: Source | None = None, cell_source: Source | None = None, name: str = ""
+    ) -> None:
         super().__init__(None)
         self.cell, self.contents_source, self.cell_source, self.name = cell, source, cell_source, name
         self.mutability = EXISTING if cell is not None else NEW
@@ -149,7 +151,14 @@ class NewFunctionValue(FunctionValue):
 
     mutability = NEW
 
-    def __init__(self, code: types.CodeType, globals_: dict[str, Any], defaults: list[Value], kwdefaults: dict[str, Value], closure: tuple[CellValue, ...]) -> None:
+    def __init__(
+        self,
+        code: types.CodeType,
+        globals_: dict[str, Any],
+        defaults: list[Value],
+        kwdefaults: dict[str, Value],
+        closure: tuple[CellValue, ...],
+    ) -> None:
         Value.__init__(self, None)
         self.code, self.globals = code, globals_
         self._defaults, self._kwdefaults, self._closure = defaults, kwdefaults, closure
@@ -186,13 +195,26 @@ class NewFunctionValue(FunctionValue):
             return self.attributes[name]
         if name == "__get__":
             return _Binder(self)
-        plain = {"__name__": self.code.co_name, "__qualname__": self.code.co_qualname, "__code__": self.code, "__module__": self.globals.get("__name__")}
+        plain = {
+            "__name__": self.code.co_name,
+            "__qualname__": self.code.co_qualname,
+            "__code__": self.code,
+            "__module__": self.globals.get("__name__"),
+        }
         if name in plain:
             return frame.constant(plain[name])
         if name == "__doc__":
             consts = self.code.co_consts
             return frame.constant(consts[0] if consts and isinstance(consts[0], str) else None)
-        if name in ("__dict__", "__defaults__", "__kwdefaults__", "__closure__", "__globals__", "__annotations__", "__type_params__"):
+        if name in (
+            "__dict__",
+            "__defaults__",
+            "__kwdefaults__",
+            "__closure__",
+            "__globals__",
+            "__annotations__",
+            "__type_params__",
+        ):
             frame.break_graph("attribute_unknown", f"{name} of a function made in the traced program")
         frame.raise_new(AttributeError, f"'function' object has no attribute '{name}'")
 
@@ -301,7 +323,9 @@ def bind_arguments(frame: Frame, function: FunctionValue, args: list[Value], kwa
     return bound
 
 
-def _bind_keywords(frame: Frame, function: FunctionValue, bound: dict[str, Value], kwargs: dict[str, Value], names: frozenset[str]) -> dict[str, Value]:
+def _bind_keywords(
+    frame: Frame, function: FunctionValue, bound: dict[str, Value], kwargs: dict[str, Value], names: frozenset[str]
+) -> dict[str, Value]:
     extra = {}
     for name, value in kwargs.items():
         if name not in names:

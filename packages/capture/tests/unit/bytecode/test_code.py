@@ -21,7 +21,11 @@ def codes(code):
             yield from codes(const)
 
 
-CODES = [c for module in (argparse, json.encoder, textwrap, inspect) for c in codes(compile(inspect.getsource(module), module.__file__, "exec"))]
+CODES = [
+    c
+    for module in (argparse, json.encoder, textwrap, inspect)
+    for c in codes(compile(inspect.getsource(module), module.__file__, "exec"))
+]
 
 
 def test_instructions_agree_with_dis():
@@ -59,7 +63,21 @@ def test_continuations_keep_code_and_exception_table(raising):
         old, new = exception_table(code), exception_table(made)
         assert [row[3:] for row in old] == [row[3:] for row in new]
         moved = {code_info(made).instructions[code_info(made).by_offset[row[2]]].opname for row in new}
-        assert moved <= {"PUSH_EXC_INFO", "COPY", "RERAISE", "SWAP", "POP_TOP", "WITH_EXCEPT_START", "CLEANUP_THROW", "CALL_INTRINSIC_1", "STORE_FAST", "BUILD_LIST", "JUMP_FORWARD", "LOAD_CONST", "NOP"}, moved
+        assert moved <= {
+            "PUSH_EXC_INFO",
+            "COPY",
+            "RERAISE",
+            "SWAP",
+            "POP_TOP",
+            "WITH_EXCEPT_START",
+            "CLEANUP_THROW",
+            "CALL_INTRINSIC_1",
+            "STORE_FAST",
+            "BUILD_LIST",
+            "JUMP_FORWARD",
+            "LOAD_CONST",
+            "NOP",
+        }, moved
 
 
 def test_continuation_runs_from_the_middle():

@@ -5,11 +5,11 @@ import types
 
 import torch
 from tracework_capture.bytecode.reload import reload_text
+from tracework_capture.bytecode.resume import is_resume_code
 from tracework_capture.errors import SkipFrame
 from tracework_capture.graph.inputs import SizeHistory
 from tracework_capture.hook.compile_frame import FrameInput, capture_frame
 from tracework_capture.options import CaptureOptions
-from tracework_capture.bytecode.resume import is_resume_code
 
 
 def eager(gm, example_inputs):
@@ -37,8 +37,12 @@ class Fetch:
             return reload_text(s, text(s.base) if s.base is not None else "", self)
 
         scope = {
-            "__tw_getattr": getattr, "__tw_type": type, "__tw_dict_get": dict.__getitem__, "__tw_list": list,
-            "__tw_getattr_static": inspect.getattr_static, "__tw_lookup_global": self.globals.__getitem__,
+            "__tw_getattr": getattr,
+            "__tw_type": type,
+            "__tw_dict_get": dict.__getitem__,
+            "__tw_list": list,
+            "__tw_getattr_static": inspect.getattr_static,
+            "__tw_lookup_global": self.globals.__getitem__,
         }
         expression = text(source)
         scope.update({n: c.cell_contents for n, c in self.closure.items()})
@@ -60,7 +64,11 @@ class Runner:
         """function(*args, **kwargs), captured anew."""
         if isinstance(function, types.MethodType):
             return self.call(function.__func__, function.__self__, *args, **kwargs)
-        bound = inspect.signature(function, follow_wrapped=False).bind(*args, **kwargs) if not is_resume_code(function.__code__) else None
+        bound = (
+            inspect.signature(function, follow_wrapped=False).bind(*args, **kwargs)
+            if not is_resume_code(function.__code__)
+            else None
+        )
         if bound is not None:
             bound.apply_defaults()
             slots = dict(bound.arguments)
@@ -69,7 +77,9 @@ class Runner:
         code = function.__code__
         given = FrameInput(code, slots, function.__globals__, function.__closure__)
         try:
-            captured = capture_frame(given, self.backend, self.options, self.histories.setdefault(code, SizeHistory()), lambda fn: fn)
+            captured = capture_frame(
+                given, self.backend, self.options, self.histories.setdefault(code, SizeHistory()), lambda fn: fn
+            )
         except SkipFrame as skipped:
             self.skipped.append(skipped)
             return function(*args, **kwargs)
@@ -77,7 +87,9 @@ class Runner:
             self.graphs.append(captured)
         fetch = Fetch(slots, function.__globals__, function.__closure__, code)
         inputs = tuple(fetch(source) for source in captured.collect)
-        replacement = types.FunctionType(self.traced(captured.code), function.__globals__, code.co_name, None, function.__closure__)
+        replacement = types.FunctionType(
+            self.traced(captured.code), function.__globals__, code.co_name, None, function.__closure__
+        )
         nargs = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
         return replacement(inputs, *[slots[n] for n in code.co_varnames[:nargs]])
 
@@ -88,8 +100,13 @@ class Runner:
 
     def traced(self, code):
         """The replacement with its continuations captured in turn."""
+
         def redirect(const):
-            if isinstance(const, types.FunctionType) and is_resume_code(const.__code__) and "__tw_raised" not in const.__code__.co_varnames:
+            if (
+                isinstance(const, types.FunctionType)
+                and is_resume_code(const.__code__)
+                and "__tw_raised" not in const.__code__.co_varnames
+            ):
                 return lambda *args: self.call(const, *args)
             if const is types.FunctionType:
                 return self.make_function

@@ -5,7 +5,7 @@ import torch
 
 pytest.importorskip("tracework_capture.values.wrap")
 
-from interp_harness import Runner, check  # noqa: E402
+from interp_harness import Runner, check
 
 X = torch.arange(6.0).reshape(2, 3)
 COUNTER = 0
@@ -117,7 +117,7 @@ def test_try_except_inside():
         try:
             if x.shape[0] == 2:
                 raise ValueError("two")
-        except ValueError as e:
+        except ValueError:
             x = x + 1
         finally:
             x = x * 2

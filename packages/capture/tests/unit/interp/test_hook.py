@@ -4,7 +4,6 @@ import contextlib
 
 import pytest
 import torch
-
 import tracework_capture as capture
 from interp_harness import assert_same
 
@@ -81,7 +80,9 @@ def test_program_with_everything():
         results.append((outputs, items, list(LOG), COUNT))
     torch.testing.assert_close(results[0][0], results[1][0])
     assert results[0][2:] == results[1][2:]
-    torch.testing.assert_close([i for i in results[0][1] if isinstance(i, torch.Tensor)], [i for i in results[1][1] if isinstance(i, torch.Tensor)])
+    torch.testing.assert_close(
+        [i for i in results[0][1] if isinstance(i, torch.Tensor)], [i for i in results[1][1] if isinstance(i, torch.Tensor)]
+    )
 
 
 def test_break_inside_no_grad():

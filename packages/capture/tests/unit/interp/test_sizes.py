@@ -5,7 +5,7 @@ import torch
 
 pytest.importorskip("tracework_capture.values.wrap")
 
-from interp_harness import Runner  # noqa: E402
+from interp_harness import Runner
 
 
 def placeholders(captured):

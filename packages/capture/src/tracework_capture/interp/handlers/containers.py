@@ -76,7 +76,9 @@ def build_map(frame, instruction):
 @opcode("BUILD_CONST_KEY_MAP")
 def build_const_key_map(frame, instruction):
     """{constant key: v, ...}"""
-    keys = frame.stack.pop().constant_keys(frame) if hasattr(frame.stack[-1], "constant_keys") else frame.stack.pop().unpack(frame)
+    keys = (
+        frame.stack.pop().constant_keys(frame) if hasattr(frame.stack[-1], "constant_keys") else frame.stack.pop().unpack(frame)
+    )
     frame.stack.append(frame.make_dict(list(zip(keys, frame.pop_many(instruction.arg)))))
 
 
@@ -149,7 +151,11 @@ def unpack_sequence(frame, instruction):
     count = instruction.arg
     items = frame.stack.pop().unpack(frame)
     if len(items) != count:
-        text = f"not enough values to unpack (expected {count}, got {len(items)})" if len(items) < count else f"too many values to unpack (expected {count})"
+        text = (
+            f"not enough values to unpack (expected {count}, got {len(items)})"
+            if len(items) < count
+            else f"too many values to unpack (expected {count})"
+        )
         frame.raise_new(ValueError, text)
     frame.stack.extend(reversed(items))
 
@@ -246,4 +252,3 @@ def build_string(frame, instruction):
         frame.stack.append(frame.constant("".join(p.constant() for p in parts)))
         return
     frame.stack.append(LazyText(lambda emit: f"''.join([{', '.join(emit.load(p) for p in parts)}])"))
-

@@ -75,4 +75,3 @@ def end_send(frame, instruction):
     value = frame.stack.pop()
     frame.stack.pop()
     frame.stack.append(value)
-

@@ -33,7 +33,16 @@ def unsupported(reason: str, *names: str) -> None:
         OPCODES[name] = reason
 
 
-unsupported("coroutines run outside of capture", "GET_AWAITABLE", "GET_AITER", "GET_ANEXT", "END_ASYNC_FOR", "BEFORE_ASYNC_WITH", "ASYNC_GEN_WRAP", "CLEANUP_THROW")
+unsupported(
+    "coroutines run outside of capture",
+    "GET_AWAITABLE",
+    "GET_AITER",
+    "GET_ANEXT",
+    "END_ASYNC_FOR",
+    "BEFORE_ASYNC_WITH",
+    "ASYNC_GEN_WRAP",
+    "CLEANUP_THROW",
+)
 unsupported("a class statement runs arbitrary code", "LOAD_BUILD_CLASS")
 unsupported("annotations of a module or class body", "SETUP_ANNOTATIONS")
 unsupported("only expressions at an interactive prompt", "PRINT_EXPR")
