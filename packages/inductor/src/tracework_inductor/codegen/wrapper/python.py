@@ -61,12 +61,15 @@ class PythonWrapper:
     def render(self) -> str:
         """The module."""
         self._inputs()
-        for kernel, step in zip(self.plan.kernels, self.plan.memory.steps, strict=True):
+        ended = self._ended_inputs()
+        for n, (kernel, step) in enumerate(zip(self.plan.kernels, self.plan.memory.steps, strict=True)):
             if isinstance(kernel, LoopKernel):
                 self._loop_kernel(kernel, step)
             else:
                 self._extern(kernel, step)
             self._free(step)
+            if n in ended:
+                self.lines.append(f"del {', '.join(ended[n])}")
         self.lines.append(f"return ({''.join(self._output(o) + ', ' for o in self.program.outputs)})")
         body = "\n".join("    " + line for line in self.lines)
         head = HEADER.format(dtypes=", ".join(DTYPES))
@@ -74,6 +77,20 @@ class PythonWrapper:
             head = head.replace("import torch\n", "import torch\nfrom tracework_primops import prims\n", 1)
         shared = "\n".join(f"{name} = {value}" for name, value in self.globals.items())
         return f"{head}{shared}\n\n\ndef call(args):\n{body}\n"
+
+    def _ended_inputs(self) -> dict[int, list[str]]:
+        """Kernel number -> inputs that nobody needs after it: what was saved for a backward is given back early."""
+        buffers = self.program.buffers
+        kept = {alias_root(buffers, o.buffer) for o in self.program.outputs if o.buffer is not None}
+        last: dict[str, int] = {}
+        for n, kernel in enumerate(self.plan.kernels):
+            for name in (*kernel.reads, *kernel.writes):
+                last[alias_root(buffers, name)] = n
+        ended: dict[int, list[str]] = {}
+        for number, name in enumerate(self.program.inputs):
+            if name in last and name not in kept and number not in self.program.static_inputs:
+                ended.setdefault(last[name], []).append(name)
+        return ended
 
     def _shared(self, text: str, prefix: str = "f") -> str:
         """A global that holds the value of `text`."""
