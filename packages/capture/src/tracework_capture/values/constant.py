@@ -15,19 +15,48 @@ import torch
 
 from .value import Value
 
-ATOM_TYPES = frozenset({
-    int, float, bool, str, bytes, complex, type(None), type(Ellipsis), type(NotImplemented), Fraction,
-    torch.dtype, torch.device, torch.layout, torch.memory_format,
-})
+ATOM_TYPES = frozenset(
+    {
+        int,
+        float,
+        bool,
+        str,
+        bytes,
+        complex,
+        type(None),
+        type(Ellipsis),
+        type(NotImplemented),
+        Fraction,
+        torch.dtype,
+        torch.device,
+        torch.layout,
+        torch.memory_format,
+    }
+)
 """Types whose instances are constants; enum members are, too."""
 
 BINARY_FUNCTIONS = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
-    "%": operator.mod, "**": operator.pow, "@": operator.matmul, "<<": operator.lshift, ">>": operator.rshift,
-    "&": operator.and_, "^": operator.xor, "|": operator.or_,
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "**": operator.pow,
+    "@": operator.matmul,
+    "<<": operator.lshift,
+    ">>": operator.rshift,
+    "&": operator.and_,
+    "^": operator.xor,
+    "|": operator.or_,
 }
 COMPARE_FUNCTIONS = {
-    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
 }
 UNARY_FUNCTIONS = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
 

@@ -219,16 +219,23 @@ def existing_context(frame, obj, source):
         made = AutocastContext(type(obj), [], {}, (obj.device, obj.fast_dtype, obj._enabled, obj._cache_enabled))
     else:
         return None
-    frame.guard("IDENTITY" if not isinstance(source, Const) else "TYPE", source, obj if not isinstance(source, Const) else type(obj))
+    frame.guard(
+        "IDENTITY" if not isinstance(source, Const) else "TYPE", source, obj if not isinstance(source, Const) else type(obj)
+    )
     made.source = source
     return made
 
 
 CONTEXTS = {
-    torch.no_grad: grad_row(torch.no_grad, False), torch.enable_grad: grad_row(torch.enable_grad, True),
-    torch.set_grad_enabled: set_grad_enabled_row, torch.inference_mode: inference_mode_row,
-    torch.autocast: autocast_row(torch.autocast), torch.amp.autocast: autocast_row(torch.amp.autocast),
-    torch.cuda.amp.autocast: autocast_row(torch.cuda.amp.autocast), torch.cpu.amp.autocast: autocast_row(torch.cpu.amp.autocast),
+    torch.no_grad: grad_row(torch.no_grad, False),
+    torch.enable_grad: grad_row(torch.enable_grad, True),
+    torch.set_grad_enabled: set_grad_enabled_row,
+    torch.inference_mode: inference_mode_row,
+    torch.autocast: autocast_row(torch.autocast),
+    torch.amp.autocast: autocast_row(torch.amp.autocast),
+    torch.cuda.amp.autocast: autocast_row(torch.cuda.amp.autocast),
+    torch.cpu.amp.autocast: autocast_row(torch.cpu.amp.autocast),
     torch.autograd.profiler.record_function: null_row(torch.autograd.profiler.record_function),
-    torch.profiler.record_function: null_row(torch.profiler.record_function), contextlib.nullcontext: nullcontext_row,
+    torch.profiler.record_function: null_row(torch.profiler.record_function),
+    contextlib.nullcontext: nullcontext_row,
 }

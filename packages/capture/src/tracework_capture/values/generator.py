@@ -71,7 +71,7 @@ class SequenceIterator(IteratorValue):
         return self.items[self.position - 1]
 
     def remaining(self):
-        return self.items[self.position:]
+        return self.items[self.position :]
 
 
 class LiveSequenceIterator(IteratorValue):
@@ -370,5 +370,3 @@ class PartialBuiltin(Value):
 
     def call(self, frame, args, kwargs):
         return self.handler(frame, args, kwargs)
-
-

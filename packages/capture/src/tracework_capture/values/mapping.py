@@ -248,8 +248,11 @@ class DictValue(Value):
         store, delete = ("dict.__setitem__", "dict.pop") if isinstance(self.obj, dict) else ("", "")
         for hashed, change in self.changes.items():
             if change is not True:
-                emit.line(f"{emit.const(dict)}.pop({name}, {self.load_key(emit, change)}, None)"
-                          if self.cls is dict else f"{name}.pop({self.load_key(emit, change)}, None)")
+                emit.line(
+                    f"{emit.const(dict)}.pop({name}, {self.load_key(emit, change)}, None)"
+                    if self.cls is dict
+                    else f"{name}.pop({self.load_key(emit, change)}, None)"
+                )
             if hashed in self.entries:
                 key, value = self.entries[hashed]
                 emit.line(f"{name}[{self.load_key(emit, key)}] = {self.load_item(emit, value)}")
@@ -361,7 +364,6 @@ def copy(frame, self):
 
 @method("update")
 def update(frame, self, other=None, **kwargs):
-    from .wrap import iterate_all
 
     if other is not None:
         for key, value in pairs_of(frame, other):
@@ -378,7 +380,10 @@ def pairs_of(frame, other):
 
     mapping = builtin_part(other)
     if isinstance(mapping, DictValue) and type(mapping) is not type(None):
-        overridden = mapping is not other and getattr(other.python_type(), "keys", None) not in (dict.keys, collections.OrderedDict.keys)
+        overridden = mapping is not other and getattr(other.python_type(), "keys", None) not in (
+            dict.keys,
+            collections.OrderedDict.keys,
+        )
         if not overridden:
             return mapping.all_items(frame)
     if hasattr(other.python_type(), "keys"):
@@ -474,7 +479,8 @@ class DictView(Value):
 
     def call_method(self, frame, name, args, kwargs):
         from .builtins.arithmetic import call_dunder
-        from .sets import SetValue, METHODS as SET_METHODS
+        from .sets import METHODS as SET_METHODS
+        from .sets import SetValue
 
         if self.kind != "values" and name in SET_METHODS:
             return SET_METHODS[name](frame, SetValue(frame, self.unpack(frame)), *args, **kwargs)

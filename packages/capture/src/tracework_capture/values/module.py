@@ -46,7 +46,12 @@ class ModuleValue(ObjectValue):
 
     def plain_getattr(self, frame, name, use_hook=True):
         hook, owner = lookup_class(self.cls, "__getattr__")
-        if owner is Module and name not in self.fields and name not in self.obj.__dict__ and lookup_class(self.cls, name)[0] is NO_ATTRIBUTE:
+        if (
+            owner is Module
+            and name not in self.fields
+            and name not in self.obj.__dict__
+            and lookup_class(self.cls, name)[0] is NO_ATTRIBUTE
+        ):
             found = self.entry(frame, name)
             if found is not None:
                 return found
@@ -108,7 +113,9 @@ class ModuleValue(ObjectValue):
             for name in OWN_HOOKS:
                 frame.guard("DICT_KEYS", InstanceAttr(self.source, name), tuple(attributes[name]))
             for name in GLOBAL_HOOKS:
-                frame.guard("DICT_KEYS", Attr(Const(torch_module, "torch.nn.modules.module"), name), tuple(getattr(torch_module, name)))
+                frame.guard(
+                    "DICT_KEYS", Attr(Const(torch_module, "torch.nn.modules.module"), name), tuple(getattr(torch_module, name))
+                )
             active = [n for n in OWN_HOOKS if attributes[n]]
             active += [n for n in GLOBAL_HOOKS if getattr(torch_module, n)]
             self.hooks_guarded = active
@@ -304,7 +311,8 @@ def as_pairs(producer):
     from .generator import SequenceIterator
 
     return lambda frame, args, kwargs: SequenceIterator(
-        [TupleValue([ConstantValue(n), v]) for n, v in producer(frame, args, kwargs)])
+        [TupleValue([ConstantValue(n), v]) for n, v in producer(frame, args, kwargs)]
+    )
 
 
 def as_values(producer):
@@ -340,15 +348,45 @@ def register_row(frame, args, kwargs):
 
 
 MODULE_ROWS = {
-    Module._call_impl: call_row, Module._wrapped_call_impl: call_row, Module.__getattr__: getattr_row, Module.__setattr__: setattr_row,
-    Module.named_parameters: as_pairs(members("_parameters")), Module.named_buffers: as_pairs(members("_buffers")),
-    Module.parameters: as_values(members("_parameters")), Module.buffers: as_values(members("_buffers")),
-    Module.named_children: as_pairs(named_children), Module.children: as_values(named_children),
-    Module.named_modules: as_pairs(named_modules), Module.modules: as_values(named_modules),
-    **{getattr(Module, n): register_row for n in (
-        "register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook", "register_buffer", "register_parameter",
-        "add_module", "register_module", "to", "cuda", "cpu", "float", "half", "double", "bfloat16", "_apply", "apply", "load_state_dict",
-        "state_dict", "__delattr__", "train", "requires_grad_", "zero_grad")},
+    Module._call_impl: call_row,
+    Module._wrapped_call_impl: call_row,
+    Module.__getattr__: getattr_row,
+    Module.__setattr__: setattr_row,
+    Module.named_parameters: as_pairs(members("_parameters")),
+    Module.named_buffers: as_pairs(members("_buffers")),
+    Module.parameters: as_values(members("_parameters")),
+    Module.buffers: as_values(members("_buffers")),
+    Module.named_children: as_pairs(named_children),
+    Module.children: as_values(named_children),
+    Module.named_modules: as_pairs(named_modules),
+    Module.modules: as_values(named_modules),
+    **{
+        getattr(Module, n): register_row
+        for n in (
+            "register_forward_hook",
+            "register_forward_pre_hook",
+            "register_full_backward_hook",
+            "register_buffer",
+            "register_parameter",
+            "add_module",
+            "register_module",
+            "to",
+            "cuda",
+            "cpu",
+            "float",
+            "half",
+            "double",
+            "bfloat16",
+            "_apply",
+            "apply",
+            "load_state_dict",
+            "state_dict",
+            "__delattr__",
+            "train",
+            "requires_grad_",
+            "zero_grad",
+        )
+    },
 }
 """Functions of nn.Module that are modelled instead of traced into."""
 
@@ -356,5 +394,3 @@ MODULE_ROWS = {
 def module_row(function):
     """The row of a function of nn.Module, or None."""
     return MODULE_ROWS.get(function) if isinstance(function, types.FunctionType) else None
-
-

@@ -219,8 +219,8 @@ class MutableSequenceValue(SequenceValue):
         items = self.loaded_items(emit)
         if self.kept < len(emit_original(self)):
             self.replay_all(emit, name, items)
-        elif items[self.kept:]:
-            emit.line(f"{name}.extend(({', '.join(items[self.kept:])},))")
+        elif items[self.kept :]:
+            emit.line(f"{name}.extend(({', '.join(items[self.kept :])},))")
 
     two_phase = True
 
@@ -293,8 +293,10 @@ class TupleValue(SequenceValue):
         self.mutability = None
 
     def is_constant(self):
-        return self.cls is tuple and self.source is None and all(
-            type(i) is not Pending and i.is_constant() and i.source is None for i in self.items
+        return (
+            self.cls is tuple
+            and self.source is None
+            and all(type(i) is not Pending and i.is_constant() and i.source is None for i in self.items)
         )
 
     def constant(self):
@@ -516,7 +518,7 @@ def extend(frame, self, items):
 def appendleft(frame, self, item):
     self.items.insert(0, item)
     if self.maxlen is not None and len(self.items) > self.maxlen:
-        del self.items[self.maxlen:]
+        del self.items[self.maxlen :]
     self.changed(frame, 0)
     return NONE
 
@@ -536,7 +538,9 @@ def insert(frame, self, index, item):
 @method(("list", "pop"), ("deque", "pop"))
 def pop(frame, self, index=ConstantValue(-1)):
     if not self.items:
-        return frame.raise_new(IndexError, f"pop from empty {self.cls.__name__}" if self.kind == "list" else "pop from an empty deque")
+        return frame.raise_new(
+            IndexError, f"pop from empty {self.cls.__name__}" if self.kind == "list" else "pop from an empty deque"
+        )
     position = sequence_index(frame, index)
     if not -len(self.items) <= position < len(self.items):
         return frame.raise_new(IndexError, "pop index out of range")
@@ -591,8 +595,11 @@ def index(frame, self, item, *bounds):
     from .builtins.arithmetic import equal
 
     items = self.all_items(frame)
-    limits = slice(*(force_plain(frame, b) for b in bounds)) if len(bounds) == 2 else slice(
-        force_plain(frame, bounds[0]) if bounds else None, None)
+    limits = (
+        slice(*(force_plain(frame, b) for b in bounds))
+        if len(bounds) == 2
+        else slice(force_plain(frame, bounds[0]) if bounds else None, None)
+    )
     for position in range(*limits.indices(len(items))):
         if equal(frame, items[position], item):
             return ConstantValue(position)

@@ -83,7 +83,14 @@ class SetValue(Value):
         if other_set is None:
             return None
         left, right = self.members.keys(), other_set.members.keys()
-        answers = {"==": left == right, "!=": left != right, "<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}
+        answers = {
+            "==": left == right,
+            "!=": left != right,
+            "<": left < right,
+            "<=": left <= right,
+            ">": left > right,
+            ">=": left >= right,
+        }
         return ConstantValue(answers[op])
 
     def same_object(self, other):

@@ -112,8 +112,12 @@ class SymNumber(Value):
 
 
 SIZE_OPERATIONS = {
-    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "//": lambda a, b: a // b,
-    "%": lambda a, b: a % b, "**": lambda a, b: a ** b,
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "//": lambda a, b: a // b,
+    "%": lambda a, b: a % b,
+    "**": lambda a, b: a**b,
 }
 
 

@@ -16,8 +16,18 @@ from .symint import SymNumber, size_value
 from .value import EXISTING, NEW, Value
 
 INPLACE_FUNCTIONS = {
-    "+": operator.iadd, "-": operator.isub, "*": operator.imul, "/": operator.itruediv, "//": operator.ifloordiv, "%": operator.imod,
-    "**": operator.ipow, "&": operator.iand, "|": operator.ior, "^": operator.ixor, "<<": operator.ilshift, ">>": operator.irshift,
+    "+": operator.iadd,
+    "-": operator.isub,
+    "*": operator.imul,
+    "/": operator.itruediv,
+    "//": operator.ifloordiv,
+    "%": operator.imod,
+    "**": operator.ipow,
+    "&": operator.iand,
+    "|": operator.ior,
+    "^": operator.ixor,
+    "<<": operator.ilshift,
+    ">>": operator.irshift,
     "@": operator.imatmul,
 }
 NUMBERS = (int, float, bool, complex)
@@ -260,13 +270,39 @@ def class_of(frame, self, name):
 
 
 TENSOR_ATTRIBUTES = {
-    "shape": shape, "ndim": fact, "dtype": fact, "device": fact, "layout": fact, "requires_grad": fact, "is_leaf": fact,
-    "itemsize": fact, "nbytes": nbytes, "T": view_attribute, "mT": view_attribute, "H": view_attribute, "mH": view_attribute,
-    "real": view_attribute, "imag": view_attribute, "data": data, "grad": grad, "grad_fn": grad_fn,
-    "is_cuda": is_kind(("cuda",)), "is_cpu": is_kind(("cpu",)), "is_meta": is_kind(("meta",)), "is_mps": is_kind(("mps",)),
-    "is_xpu": is_kind(("xpu",)), "is_xla": is_kind(("xla",)), "is_hpu": is_kind(("hpu",)), "is_mkldnn": always(False), "is_quantized": always(False),
-    "is_sparse": always(False), "is_sparse_csr": always(False), "is_nested": always(False), "is_vulkan": always(False),
-    "__class__": class_of, "names": lambda frame, self, name: TupleValue([NONE] * self.example.ndim),
+    "shape": shape,
+    "ndim": fact,
+    "dtype": fact,
+    "device": fact,
+    "layout": fact,
+    "requires_grad": fact,
+    "is_leaf": fact,
+    "itemsize": fact,
+    "nbytes": nbytes,
+    "T": view_attribute,
+    "mT": view_attribute,
+    "H": view_attribute,
+    "mH": view_attribute,
+    "real": view_attribute,
+    "imag": view_attribute,
+    "data": data,
+    "grad": grad,
+    "grad_fn": grad_fn,
+    "is_cuda": is_kind(("cuda",)),
+    "is_cpu": is_kind(("cpu",)),
+    "is_meta": is_kind(("meta",)),
+    "is_mps": is_kind(("mps",)),
+    "is_xpu": is_kind(("xpu",)),
+    "is_xla": is_kind(("xla",)),
+    "is_hpu": is_kind(("hpu",)),
+    "is_mkldnn": always(False),
+    "is_quantized": always(False),
+    "is_sparse": always(False),
+    "is_sparse_csr": always(False),
+    "is_nested": always(False),
+    "is_vulkan": always(False),
+    "__class__": class_of,
+    "names": lambda frame, self, name: TupleValue([NONE] * self.example.ndim),
 }
 
 
@@ -354,18 +390,85 @@ def copy_dunder(frame, self, name, args, kwargs):
 
 
 TENSOR_METHODS = {
-    "size": size, "stride": stride, "numel": numel, "nelement": numel, "__len__": length_method, "type": type_method,
-    "requires_grad_": requires_grad_, "__abs__": unary_row(operator.abs), "__round__": unary_row(torch.round), "__copy__": copy_dunder, "__deepcopy__": break_row("call_unknown"),
+    "size": size,
+    "stride": stride,
+    "numel": numel,
+    "nelement": numel,
+    "__len__": length_method,
+    "type": type_method,
+    "requires_grad_": requires_grad_,
+    "__abs__": unary_row(operator.abs),
+    "__round__": unary_row(torch.round),
+    "__copy__": copy_dunder,
+    "__deepcopy__": break_row("call_unknown"),
     **{n: view_in_place for n in ("t_", "transpose_", "squeeze_", "unsqueeze_", "swapaxes_", "swapdims_")},
-    **{n: fact_method for n in (
-        "dim", "ndimension", "element_size", "is_floating_point", "is_complex", "is_contiguous", "storage_offset", "get_device",
-        "is_signed", "is_conj", "is_neg", "is_inference", "dim_order", "has_names")},
-    **{n: break_row("tensor_to_python") for n in (
-        "item", "tolist", "__bool__", "__int__", "__float__", "__index__", "__complex__", "data_ptr", "untyped_storage", "storage",
-        "is_shared", "is_pinned", "equal", "allclose", "is_nonzero", "__repr__", "__str__", "__format__", "__hash__", "is_set_to")},
+    **{
+        n: fact_method
+        for n in (
+            "dim",
+            "ndimension",
+            "element_size",
+            "is_floating_point",
+            "is_complex",
+            "is_contiguous",
+            "storage_offset",
+            "get_device",
+            "is_signed",
+            "is_conj",
+            "is_neg",
+            "is_inference",
+            "dim_order",
+            "has_names",
+        )
+    },
+    **{
+        n: break_row("tensor_to_python")
+        for n in (
+            "item",
+            "tolist",
+            "__bool__",
+            "__int__",
+            "__float__",
+            "__index__",
+            "__complex__",
+            "data_ptr",
+            "untyped_storage",
+            "storage",
+            "is_shared",
+            "is_pinned",
+            "equal",
+            "allclose",
+            "is_nonzero",
+            "__repr__",
+            "__str__",
+            "__format__",
+            "__hash__",
+            "is_set_to",
+        )
+    },
     **{n: break_row("tensor_to_numpy") for n in ("numpy", "__array__", "__dlpack__", "__dlpack_device__")},
     **{n: break_row("hook") for n in ("register_hook", "register_post_accumulate_grad_hook", "retain_grad")},
-    **{n: break_row("call_unknown") for n in (
-        "backward", "share_memory_", "set_", "pin_memory", "apply_", "map_", "map2_", "to_sparse", "to_mkldnn", "__reduce_ex__",
-        "__setstate__", "module_load", "resize_", "resize_as_", "as_subclass", "names", "refine_names", "rename")},
+    **{
+        n: break_row("call_unknown")
+        for n in (
+            "backward",
+            "share_memory_",
+            "set_",
+            "pin_memory",
+            "apply_",
+            "map_",
+            "map2_",
+            "to_sparse",
+            "to_mkldnn",
+            "__reduce_ex__",
+            "__setstate__",
+            "module_load",
+            "resize_",
+            "resize_as_",
+            "as_subclass",
+            "names",
+            "refine_names",
+            "rename",
+        )
+    },
 }

@@ -78,7 +78,13 @@ def call_torch(frame, fn, args, kwargs):
     name = getattr(fn, "__name__", "")
     if isinstance(kwargs.get("out"), TensorValue):
         return kwargs["out"]
-    if args and isinstance(args[0], TensorValue) and name.endswith("_") and not name.startswith("__") and isinstance(result, TensorValue):
+    if (
+        args
+        and isinstance(args[0], TensorValue)
+        and name.endswith("_")
+        and not name.startswith("__")
+        and isinstance(result, TensorValue)
+    ):
         return args[0]
     return result
 
@@ -86,19 +92,44 @@ def call_torch(frame, fn, args, kwargs):
 # --- what goes into the graph ------------------------------------------------------------------------------------------
 
 GRAPH_NAMESPACES = (
-    "torch", "torch._C._nn", "torch._C._linalg", "torch._C._fft", "torch._C._special", "torch._C._sparse", "torch._C._nested",
-    "torch._VF", "torch.functional", "torch.nn.functional", "torch.linalg", "torch.fft", "torch.special", "torch._C._VariableFunctions",
+    "torch",
+    "torch._C._nn",
+    "torch._C._linalg",
+    "torch._C._fft",
+    "torch._C._special",
+    "torch._C._sparse",
+    "torch._C._nested",
+    "torch._VF",
+    "torch.functional",
+    "torch.nn.functional",
+    "torch.linalg",
+    "torch.fft",
+    "torch.special",
+    "torch._C._VariableFunctions",
 )
 INLINED = {
-    F.multi_head_attention_forward, *(f for f in (getattr(F, n, None) for n in ("_in_projection_packed", "_verify_batch_size")) if f),
+    F.multi_head_attention_forward,
+    *(f for f in (getattr(F, n, None) for n in ("_in_projection_packed", "_verify_batch_size")) if f),
 }
 """Python functions of torch that are traced into although their namespace goes into the graph."""
 
 
 def functions_of_namespaces():
     """All functions that go into the graph, by identity."""
-    spaces = [torch, torch._C._VariableFunctions, torch._C._nn, torch._C._linalg, torch._C._fft, torch._C._special, torch.nn.functional,
-              torch.functional, torch.linalg, torch.fft, torch.special, torch._VF]
+    spaces = [
+        torch,
+        torch._C._VariableFunctions,
+        torch._C._nn,
+        torch._C._linalg,
+        torch._C._fft,
+        torch._C._special,
+        torch.nn.functional,
+        torch.functional,
+        torch.linalg,
+        torch.fft,
+        torch.special,
+        torch._VF,
+    ]
     found = set()
     for space in spaces:
         for name in dir(space):
@@ -166,31 +197,61 @@ def state_row(fn, state=None):
 
 
 STATE_QUERIES = {
-    torch.is_grad_enabled: "grad_mode", torch.is_inference_mode_enabled: "inference_mode", torch.get_default_dtype: "default_dtype",
-    torch.is_autocast_enabled: "autocast", torch.get_autocast_dtype: "autocast", torch.is_autocast_cache_enabled: "autocast",
-    torch.are_deterministic_algorithms_enabled: "deterministic", torch.get_num_threads: "num_threads",
-    torch.get_default_device: "default_device", torch.is_deterministic_algorithms_warn_only_enabled: "deterministic",
-    torch._C._get_cudnn_enabled: None, torch._C._get_cudnn_allow_tf32: None, torch._C._get_cublas_allow_tf32: None,
-    torch.get_float32_matmul_precision: None, torch.backends.cuda.flash_sdp_enabled: None, torch.backends.cuda.math_sdp_enabled: None,
+    torch.is_grad_enabled: "grad_mode",
+    torch.is_inference_mode_enabled: "inference_mode",
+    torch.get_default_dtype: "default_dtype",
+    torch.is_autocast_enabled: "autocast",
+    torch.get_autocast_dtype: "autocast",
+    torch.is_autocast_cache_enabled: "autocast",
+    torch.are_deterministic_algorithms_enabled: "deterministic",
+    torch.get_num_threads: "num_threads",
+    torch.get_default_device: "default_device",
+    torch.is_deterministic_algorithms_warn_only_enabled: "deterministic",
+    torch._C._get_cudnn_enabled: None,
+    torch._C._get_cudnn_allow_tf32: None,
+    torch._C._get_cublas_allow_tf32: None,
+    torch.get_float32_matmul_precision: None,
+    torch.backends.cuda.flash_sdp_enabled: None,
+    torch.backends.cuda.math_sdp_enabled: None,
     torch.backends.cuda.mem_efficient_sdp_enabled: None,
-    torch._C._get_tracing_state: None, torch._C._is_tracing: None, torch.jit.is_tracing: None, torch.jit.is_scripting: None,
-    torch.onnx.is_in_onnx_export: None, torch.cuda.is_available: None, torch.cuda.device_count: None,
-    torch.cuda.is_initialized: None, torch.backends.mps.is_available: None,
-    torch.distributed.is_available: None, torch.distributed.is_initialized: None, torch.cuda.get_device_capability: None,
-    torch.cuda.current_device: None, torch.cuda.is_bf16_supported: None,
+    torch._C._get_tracing_state: None,
+    torch._C._is_tracing: None,
+    torch.jit.is_tracing: None,
+    torch.jit.is_scripting: None,
+    torch.onnx.is_in_onnx_export: None,
+    torch.cuda.is_available: None,
+    torch.cuda.device_count: None,
+    torch.cuda.is_initialized: None,
+    torch.backends.mps.is_available: None,
+    torch.distributed.is_available: None,
+    torch.distributed.is_initialized: None,
+    torch.cuda.get_device_capability: None,
+    torch.cuda.current_device: None,
+    torch.cuda.is_bf16_supported: None,
     torch._C._has_torch_function_unary if hasattr(torch._C, "_has_torch_function_unary") else None: None,
-    torch.backends.cudnn.is_available: None, torch.backends.mkldnn.is_available: None, torch.backends.mkl.is_available: None,
+    torch.backends.cudnn.is_available: None,
+    torch.backends.mkldnn.is_available: None,
+    torch.backends.mkl.is_available: None,
     torch._C._is_autocast_available if hasattr(torch._C, "_is_autocast_available") else None: None,
-    torch._C._get_privateuse1_backend_name: None, torch.amp.is_autocast_available: None,
-    torch._C._functorch.maybe_current_level: None, torch._C._functorch.peek_interpreter_stack: None,
-    torch._C._len_torch_function_stack: None, torch._C._len_torch_dispatch_stack: None,
+    torch._C._get_privateuse1_backend_name: None,
+    torch.amp.is_autocast_available: None,
+    torch._C._functorch.maybe_current_level: None,
+    torch._C._functorch.peek_interpreter_stack: None,
+    torch._C._len_torch_function_stack: None,
+    torch._C._len_torch_dispatch_stack: None,
 }
 for _fn, _state in STATE_QUERIES.items():
     if _fn is not None:
         TORCH_ROWS[_fn] = state_row(_fn, _state)
 
 CONSTANT_FUNCTIONS = (
-    torch.finfo, torch.iinfo, torch.device, torch.promote_types, torch.can_cast, torch.typename, torch.is_storage,
+    torch.finfo,
+    torch.iinfo,
+    torch.device,
+    torch.promote_types,
+    torch.can_cast,
+    torch.typename,
+    torch.is_storage,
     torch._utils._get_device_index if hasattr(torch._utils, "_get_device_index") else None,
 )
 for _fn in CONSTANT_FUNCTIONS:
@@ -203,10 +264,16 @@ def always(obj):
 
 
 for _fn, _answer in {
-    torch.compiler.is_compiling: True, torch.compiler.is_dynamo_compiling: True, torch.compiler.is_exporting: False,
-    torch.overrides.has_torch_function: False, torch.overrides.has_torch_function_unary: False,
-    torch.overrides.has_torch_function_variadic: False, torch._assert: None, torch._C._log_api_usage_once: None,
-    torch._jit_internal.is_scripting: False, torch.jit.is_scripting: False,
+    torch.compiler.is_compiling: True,
+    torch.compiler.is_dynamo_compiling: True,
+    torch.compiler.is_exporting: False,
+    torch.overrides.has_torch_function: False,
+    torch.overrides.has_torch_function_unary: False,
+    torch.overrides.has_torch_function_variadic: False,
+    torch._assert: None,
+    torch._C._log_api_usage_once: None,
+    torch._jit_internal.is_scripting: False,
+    torch.jit.is_scripting: False,
 }.items():
     TORCH_ROWS[_fn] = always(_answer)
 
@@ -229,7 +296,9 @@ def is_tensor(frame, args, kwargs):
 
 
 for _fn in (torch.is_floating_point, torch.is_complex, torch.numel):
-    TORCH_ROWS[_fn] = (lambda name: lambda frame, args, kwargs: (args[0] if args else kwargs["input"]).call_method(frame, name, [], {}))(_fn.__name__)
+    TORCH_ROWS[_fn] = (
+        lambda name: lambda frame, args, kwargs: (args[0] if args else kwargs["input"]).call_method(frame, name, [], {})
+    )(_fn.__name__)
 
 
 @row(torch.Size)
@@ -307,12 +376,36 @@ def break_row(reason, name):
 
 
 BREAKS = {
-    "random_state": [torch.manual_seed, torch.seed, torch.initial_seed, torch.random.fork_rng, torch.cuda.manual_seed,
-                     torch.cuda.manual_seed_all, torch.get_rng_state, torch.set_rng_state],
-    "call_unknown": [torch.save, torch.load, torch.set_default_dtype, torch.set_default_device, torch.use_deterministic_algorithms,
-                     torch.set_num_threads, torch.cuda.synchronize, torch.cuda.empty_cache, torch.autograd.grad, torch.autograd.backward,
-                     torch.jit.script, torch.jit.trace, torch.compile, torch.set_printoptions, torch.set_float32_matmul_precision,
-                     torch.equal, torch.allclose, torch.is_nonzero],
+    "random_state": [
+        torch.manual_seed,
+        torch.seed,
+        torch.initial_seed,
+        torch.random.fork_rng,
+        torch.cuda.manual_seed,
+        torch.cuda.manual_seed_all,
+        torch.get_rng_state,
+        torch.set_rng_state,
+    ],
+    "call_unknown": [
+        torch.save,
+        torch.load,
+        torch.set_default_dtype,
+        torch.set_default_device,
+        torch.use_deterministic_algorithms,
+        torch.set_num_threads,
+        torch.cuda.synchronize,
+        torch.cuda.empty_cache,
+        torch.autograd.grad,
+        torch.autograd.backward,
+        torch.jit.script,
+        torch.jit.trace,
+        torch.compile,
+        torch.set_printoptions,
+        torch.set_float32_matmul_precision,
+        torch.equal,
+        torch.allclose,
+        torch.is_nonzero,
+    ],
 }
 for _reason, _functions in BREAKS.items():
     for _fn in _functions:
@@ -340,7 +433,6 @@ def autograd_function_apply(frame, class_val, args, kwargs):
     static, _ = lookup_class(class_val.cls, "forward")
     if not isinstance(static, staticmethod):
         return frame.break_graph("autograd_function", class_val.cls.__name__)
-    from .user_object import ObjectValue
 
     setup, owner = lookup_class(class_val.cls, "setup_context")
     forward = function_value(frame, static.__func__)

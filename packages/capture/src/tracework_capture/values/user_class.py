@@ -15,11 +15,28 @@ from .exception import ExceptionValue, make_exception
 from .generator import PartialBuiltin
 from .sequence import NONE, ListValue, TupleValue
 from .user_object import (
-    C_METHODS, NATIVE_BASES, NO_ATTRIBUTE, BoundBuiltin, ObjectValue, bind_static, function_value, lookup_class, native_base,
+    C_METHODS,
+    NATIVE_BASES,
+    NO_ATTRIBUTE,
+    BoundBuiltin,
+    ObjectValue,
+    bind_static,
+    function_value,
+    lookup_class,
+    native_base,
 )
 from .value import Value
 
-PLAIN_CLASS_ATTRIBUTES = ("__name__", "__qualname__", "__module__", "__doc__", "__mro__", "__bases__", "__base__", "__abstractmethods__")
+PLAIN_CLASS_ATTRIBUTES = (
+    "__name__",
+    "__qualname__",
+    "__module__",
+    "__doc__",
+    "__mro__",
+    "__bases__",
+    "__base__",
+    "__abstractmethods__",
+)
 TYPE_METHODS = {"mro": lambda frame, cls: ListValue([class_value(frame, c) for c in cls.__mro__])}
 
 
@@ -71,7 +88,9 @@ class ClassValue(Value):
         if name == "apply" and issubclass(cls, torch.autograd.Function):
             from .torch_fn import autograd_function_apply
 
-            return PartialBuiltin(types.MethodType, lambda frame, args, kwargs: autograd_function_apply(frame, self, args, kwargs))
+            return PartialBuiltin(
+                types.MethodType, lambda frame, args, kwargs: autograd_function_apply(frame, self, args, kwargs)
+            )
         if name == "__dict__":
             return frame.wrap(cls.__dict__, Const(cls.__dict__, f"{cls.__name__}.__dict__"))
         static, owner = lookup_class(cls, name)
@@ -246,7 +265,9 @@ def new_object(frame, args, kwargs):
     elif issubclass(native, dict):
         part = DictValue(cls=native)
     else:
-        part = {list: lambda: ListValue([]), set: lambda: SetValue(frame, []), collections.deque: lambda: DequeValue([])}[native]()
+        part = {list: lambda: ListValue([]), set: lambda: SetValue(frame, []), collections.deque: lambda: DequeValue([])}[
+            native
+        ]()
     return part if cls is native else ObjectValue(cls, part=part)
 
 
@@ -302,9 +323,13 @@ class SuperValue(Value):
 
     def mro(self):
         """Classes after `start` in the MRO of the owner's type (or of the owner, when that is a class)."""
-        cls = self.owner.cls if isinstance(self.owner, ClassValue) and issubclass(self.owner.cls, self.start) else self.owner.python_type()
+        cls = (
+            self.owner.cls
+            if isinstance(self.owner, ClassValue) and issubclass(self.owner.cls, self.start)
+            else self.owner.python_type()
+        )
         order = cls.__mro__
-        return cls, order[order.index(self.start) + 1:]
+        return cls, order[order.index(self.start) + 1 :]
 
     def getattr(self, frame, name):
         cls, order = self.mro()
@@ -378,5 +403,3 @@ def super_(frame, args, kwargs):
     if cell is None or owner is None:
         return frame.raise_new(RuntimeError, "super(): no arguments")
     return SuperValue(cell.get(frame).real(), owner)
-
-

@@ -25,7 +25,9 @@ NATIVE_BASES = (*CONTAINERS, types.SimpleNamespace)
 SLOT = types.MemberDescriptorType
 GETSET = types.GetSetDescriptorType
 C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType, types.BuiltinFunctionType)
-BASE_GETATTRIBUTE = {c.__getattribute__ for c in (object, dict, list, tuple, set, collections.OrderedDict, str, int, float, BaseException)}
+BASE_GETATTRIBUTE = {
+    c.__getattribute__ for c in (object, dict, list, tuple, set, collections.OrderedDict, str, int, float, BaseException)
+}
 
 
 def lookup_class(cls, name):
@@ -38,7 +40,9 @@ def lookup_class(cls, name):
 
 def function_value(frame, function, source=None):
     """The value of a function found on a class: classes are known, so it is, too."""
-    return frame.wrap(function, source if source is not None else Const(function, getattr(function, "__qualname__", repr(function))))
+    return frame.wrap(
+        function, source if source is not None else Const(function, getattr(function, "__qualname__", repr(function)))
+    )
 
 
 def is_data_descriptor(static):
@@ -636,10 +640,13 @@ def default_repr(frame, self):
 
 PART_LEAVES_TO_OBJECT = {"__setattr__", "__delattr__", "__getattribute__", "__init_subclass__", "__class__"}
 OBJECT_METHODS = {
-    "__setattr__": object_setattr, "__delattr__": object_delattr, "__init__": object_init,
+    "__setattr__": object_setattr,
+    "__delattr__": object_delattr,
+    "__init__": object_init,
     "__getattribute__": lambda frame, self, name: self.plain_getattr(frame, force_plain(frame, name), use_hook=False),
     "__init_subclass__": object_init,
     "__eq__": lambda frame, self, other: ConstantValue(True if self is other else NotImplemented),
     "__ne__": lambda frame, self, other: ConstantValue(False if self is other else NotImplemented),
-    "__repr__": default_repr, "__str__": default_repr,
+    "__repr__": default_repr,
+    "__str__": default_repr,
 }

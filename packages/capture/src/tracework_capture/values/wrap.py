@@ -251,8 +251,13 @@ def wrap_tensor(frame, obj, source):
 
 
 def wrap_tensor_subclass(frame, obj, source):
-    if type(obj).__torch_function__ is torch._C._disabled_torch_function_impl or type(obj).__torch_function__.__func__ is torch.Tensor.__torch_function__.__func__:
-        if type(obj).__torch_dispatch__ is torch.Tensor.__torch_dispatch__ or issubclass(type(obj), (torch.nn.Parameter, torch.nn.Buffer)):
+    if (
+        type(obj).__torch_function__ is torch._C._disabled_torch_function_impl
+        or type(obj).__torch_function__.__func__ is torch.Tensor.__torch_function__.__func__
+    ):
+        if type(obj).__torch_dispatch__ is torch.Tensor.__torch_dispatch__ or issubclass(
+            type(obj), (torch.nn.Parameter, torch.nn.Buffer)
+        ):
             return existing_tensor(frame, obj, source)
     return frame.break_graph("tensor_subclass", type(obj).__name__)
 
@@ -370,7 +375,12 @@ class CFunctionValue(RowValue):
         if isinstance(fn, types.MethodDescriptorType | types.WrapperDescriptorType) and args:
             return call_c_method(frame, fn, args[0], fn.__name__, list(args[1:]), kwargs)
         owner = getattr(fn, "__self__", None)
-        if isinstance(fn, types.BuiltinFunctionType) and owner is not None and not isinstance(owner, types.ModuleType) and isinstance(fn, C_METHODS):
+        if (
+            isinstance(fn, types.BuiltinFunctionType)
+            and owner is not None
+            and not isinstance(owner, types.ModuleType)
+            and isinstance(fn, C_METHODS)
+        ):
             return frame.wrap(owner, Const(owner)).call_method(frame, fn.__name__, list(args), kwargs)
         if is_pure(fn):
             from .constant import fold
@@ -548,7 +558,13 @@ def make_slice(frame, start, stop, step=None):
 
 def new_exception(frame, cls, args):
     """cls(*args) with plain arguments."""
-    return ExceptionValue(cls, [a if isinstance(a, Value) else wrap_constant(frame, a) if type(a) in ATOM_TYPES else ConstantValue(str(a)) for a in args])
+    return ExceptionValue(
+        cls,
+        [
+            a if isinstance(a, Value) else wrap_constant(frame, a) if type(a) in ATOM_TYPES else ConstantValue(str(a))
+            for a in args
+        ],
+    )
 
 
 def exception_of(frame, value, cause=None):
@@ -579,23 +595,67 @@ def exception_matches(frame, value, handler):
 # --- tables --------------------------------------------------------------------------------------------------------------
 
 WRAP = {
-    list: wrap_list, tuple: wrap_tuple, torch.Size: wrap_tuple, collections.deque: wrap_deque, dict: wrap_dict,
-    collections.OrderedDict: wrap_dict, collections.defaultdict: wrap_dict, types.MappingProxyType: wrap_proxy,
-    set: wrap_set, frozenset: wrap_set, range: wrap_range, slice: wrap_slice, weakref.ref: wrap_weakref,
+    list: wrap_list,
+    tuple: wrap_tuple,
+    torch.Size: wrap_tuple,
+    collections.deque: wrap_deque,
+    dict: wrap_dict,
+    collections.OrderedDict: wrap_dict,
+    collections.defaultdict: wrap_dict,
+    types.MappingProxyType: wrap_proxy,
+    set: wrap_set,
+    frozenset: wrap_set,
+    range: wrap_range,
+    slice: wrap_slice,
+    weakref.ref: wrap_weakref,
     functools._lru_cache_wrapper: wrap_cached,
-    types.FunctionType: wrap_function, types.BuiltinFunctionType: wrap_builtin, types.MethodDescriptorType: wrap_builtin,
-    types.WrapperDescriptorType: wrap_builtin, types.MethodWrapperType: wrap_builtin, types.ClassMethodDescriptorType: wrap_builtin,
-    types.MethodType: wrap_method, functools.partial: wrap_partial,
-    types.ModuleType: wrap_namespace, torch.Tensor: wrap_tensor, torch.nn.Parameter: wrap_tensor, torch.SymInt: wrap_symint,
-    torch._ops.OpOverload: wrap_builtin, torch._ops.OpOverloadPacket: wrap_builtin,
-    **{t: wrap_known for t in (
-        types.CodeType, types.GenericAlias, types.UnionType, re.Pattern, inspect.Signature, inspect.Parameter, torch.finfo, torch.iinfo,
-        dataclasses.Field, property, types.GetSetDescriptorType, types.MemberDescriptorType, typing.TypeVar, type(typing.Any),
-        type(typing.Optional[int]), type(typing.List[int]), type(dataclasses.MISSING), classmethod, staticmethod)},
+    types.FunctionType: wrap_function,
+    types.BuiltinFunctionType: wrap_builtin,
+    types.MethodDescriptorType: wrap_builtin,
+    types.WrapperDescriptorType: wrap_builtin,
+    types.MethodWrapperType: wrap_builtin,
+    types.ClassMethodDescriptorType: wrap_builtin,
+    types.MethodType: wrap_method,
+    functools.partial: wrap_partial,
+    types.ModuleType: wrap_namespace,
+    torch.Tensor: wrap_tensor,
+    torch.nn.Parameter: wrap_tensor,
+    torch.SymInt: wrap_symint,
+    torch._ops.OpOverload: wrap_builtin,
+    torch._ops.OpOverloadPacket: wrap_builtin,
+    **{
+        t: wrap_known
+        for t in (
+            types.CodeType,
+            types.GenericAlias,
+            types.UnionType,
+            re.Pattern,
+            inspect.Signature,
+            inspect.Parameter,
+            torch.finfo,
+            torch.iinfo,
+            dataclasses.Field,
+            property,
+            types.GetSetDescriptorType,
+            types.MemberDescriptorType,
+            typing.TypeVar,
+            type(typing.Any),
+            type(typing.Optional[int]),
+            type(list[int]),
+            type(dataclasses.MISSING),
+            classmethod,
+            staticmethod,
+        )
+    },
 }
 SUBCLASS_ROWS = (
-    (type, wrap_class), (torch.nn.Module, wrap_module), (torch.Tensor, wrap_tensor_subclass), (types.ModuleType, wrap_namespace),
-    (torch._ops.OpOverload, wrap_builtin), (torch._library.custom_ops.CustomOpDef, wrap_builtin), (CONTAINERS, wrap_container_subclass),
+    (type, wrap_class),
+    (torch.nn.Module, wrap_module),
+    (torch.Tensor, wrap_tensor_subclass),
+    (types.ModuleType, wrap_namespace),
+    (torch._ops.OpOverload, wrap_builtin),
+    (torch._library.custom_ops.CustomOpDef, wrap_builtin),
+    (CONTAINERS, wrap_container_subclass),
 )
 FUNCTION_ROWS = {}
 fill()

@@ -5,7 +5,6 @@ import enum
 import types
 
 import torch
-
 from tracework_capture import sources as s
 from tracework_capture.graph.inputs import SizeHistory
 from tracework_capture.guards.access import Scope

@@ -39,13 +39,41 @@ def tuples(x):
     p = Point(1)
     q = p._replace(x=x.shape[0])
     (a, b), *rest = [(1, 2), 3, 4]
-    return p, q, q.x + q.y, p._asdict(), a, b, rest, (1, 2) + (3,), (1, 2) < (1, 3), hash((1, 2)) == hash((1, 2)), x + a, p == (1, 3)
+    return (
+        p,
+        q,
+        q.x + q.y,
+        p._asdict(),
+        a,
+        b,
+        rest,
+        (1, 2) + (3,),
+        (1, 2) < (1, 3),
+        hash((1, 2)) == hash((1, 2)),
+        x + a,
+        p == (1, 3),
+    )
 
 
 def sizes(x):
     s = x.shape
     h, w = s[-2:]
-    return s, s[:-1] + (7,), list(s), s.numel(), len(s), h * w, (*s[:-1], -1), x.view(*s[:-1], -1), x.size(), x.size(-1), x + 1, s == (3, 4), isinstance(s, tuple), tuple(s)
+    return (
+        s,
+        s[:-1] + (7,),
+        list(s),
+        s.numel(),
+        len(s),
+        h * w,
+        (*s[:-1], -1),
+        x.view(*s[:-1], -1),
+        x.size(),
+        x.size(-1),
+        x + 1,
+        s == (3, 4),
+        isinstance(s, tuple),
+        tuple(s),
+    )
 
 
 def dict_methods(x):
@@ -56,7 +84,20 @@ def dict_methods(x):
     popped = d.pop("a"), d.pop("nope", None)
     keys, values, items = list(d), list(d.values()), [(k, v) for k, v in d.items()]
     merged = {**d, "g": 1} | {"h": 2}
-    return d, popped, keys, values, items, merged, "b" in d, len(d), x * 2, dict(zip("ab", (1, 2))), dict.fromkeys("ab", 0), {1: 2} == {1: 2}
+    return (
+        d,
+        popped,
+        keys,
+        values,
+        items,
+        merged,
+        "b" in d,
+        len(d),
+        x * 2,
+        dict(zip("ab", (1, 2))),
+        dict.fromkeys("ab", 0),
+        {1: 2} == {1: 2},
+    )
 
 
 def ordered(x):
@@ -74,7 +115,18 @@ def sets(x):
     s = {1, 2} | {3}
     s.add(4)
     s.discard(1)
-    return s, s & {2, 4}, s - {2}, s ^ {9}, s >= {2}, frozenset([1]), {k for k in (1, 1, 2)}, x + len(s), {"a": 1}.keys() & {"a"}, s.union([8])
+    return (
+        s,
+        s & {2, 4},
+        s - {2},
+        s ^ {9},
+        s >= {2},
+        frozenset([1]),
+        {k for k in (1, 1, 2)},
+        x + len(s),
+        {"a": 1}.keys() & {"a"},
+        s.union([8]),
+    )
 
 
 def iterators(x):
@@ -83,10 +135,30 @@ def iterators(x):
         total += i * a * b
     it = iter([1, 2, 3])
     first = next(it)
-    return (x + total, first, list(it), next(it, "end"), list(map(lambda v: v + 1, [1, 2])), list(filter(None, [0, 1, 2])), list(reversed([1, 2])),
-            any([0, 1]), all([]), list(itertools.chain([1], [2])), list(itertools.product([1, 2], repeat=2)), functools.reduce(operator.add, [1, 2, 3]),
-            list(itertools.islice(itertools.count(3), 2)), list(itertools.accumulate([1, 2, 3])), max(3, 1), min([2, 5], key=lambda v: -v), sum([1, 2], 3),
-            list(itertools.zip_longest([1], [2, 3])), list(itertools.pairwise([1, 2, 3])), sorted([3, 1], reverse=True), list(range(5)[1:3]), 3 in range(5))
+    return (
+        x + total,
+        first,
+        list(it),
+        next(it, "end"),
+        list(map(lambda v: v + 1, [1, 2])),
+        list(filter(None, [0, 1, 2])),
+        list(reversed([1, 2])),
+        any([0, 1]),
+        all([]),
+        list(itertools.chain([1], [2])),
+        list(itertools.product([1, 2], repeat=2)),
+        functools.reduce(operator.add, [1, 2, 3]),
+        list(itertools.islice(itertools.count(3), 2)),
+        list(itertools.accumulate([1, 2, 3])),
+        max(3, 1),
+        min([2, 5], key=lambda v: -v),
+        sum([1, 2], 3),
+        list(itertools.zip_longest([1], [2, 3])),
+        list(itertools.pairwise([1, 2, 3])),
+        sorted([3, 1], reverse=True),
+        list(range(5)[1:3]),
+        3 in range(5),
+    )
 
 
 def generators(x):
@@ -132,7 +204,14 @@ def shared_new(x):
 
 def texts(x):
     n = x.shape[0]
-    return f"{n}:{n:>4}|{x.dtype}|{[1, n]}", "%d-%s" % (n, "a"), "{}-{b}".format(1, b=2), ",".join(str(i) for i in range(n)), "abc".upper()[1:], x + 1
+    return (
+        f"{n}:{n:>4}|{x.dtype}|{[1, n]}",
+        "%d-%s" % (n, "a"),
+        f"{1}-{2}",
+        ",".join(str(i) for i in range(n)),
+        "abc".upper()[1:],
+        x + 1,
+    )
 
 
 FUNCTIONS = [list_methods, list_items, tuples, sizes, dict_methods, ordered, sets, iterators, generators, shared_new, texts]
@@ -144,7 +223,9 @@ def test_same_as_plain(function):
 
 
 EXISTING = [
-    (existing_list, [1, 2]), (existing_list_reordered, [1, 2]), (existing_dict, {"a": 1, "b": 2}),
+    (existing_list, [1, 2]),
+    (existing_list_reordered, [1, 2]),
+    (existing_dict, {"a": 1, "b": 2}),
     (nested_existing, {"list": [1], "inner": {}}),
 ]
 

@@ -76,8 +76,12 @@ def test_changed_objects_are_noticed():
     compiled = optimize(lambda gm, inputs: gm.forward, fullgraph=True)(f)
     settings, options, x = Settings(), {"list": [1]}, torch.ones(2)
     changes = [
-        lambda: None, lambda: setattr(settings, "scale", 3.0), lambda: options.update(bias=5), lambda: options["list"].append(2),
-        lambda: delattr(settings, "scale"), lambda: options.pop("bias"),
+        lambda: None,
+        lambda: setattr(settings, "scale", 3.0),
+        lambda: options.update(bias=5),
+        lambda: options["list"].append(2),
+        lambda: delattr(settings, "scale"),
+        lambda: options.pop("bias"),
     ]
     for change in changes:
         change()
@@ -94,8 +98,15 @@ def test_changed_modules_are_noticed():
         return net(v)
 
     changes = [
-        lambda: None, lambda: net.eval(), lambda: net.train(), lambda: net.__setitem__(0, nn.Linear(3, 3)), lambda: net[0].register_forward_hook(lambda m, a, o: o + 1),
-        lambda: net[0].requires_grad_(False), lambda: net.append(nn.ReLU()), lambda: setattr(net[1], "p", 0.0), lambda: net[0].double() and net[0].float(),
+        lambda: None,
+        lambda: net.eval(),
+        lambda: net.train(),
+        lambda: net.__setitem__(0, nn.Linear(3, 3)),
+        lambda: net[0].register_forward_hook(lambda m, a, o: o + 1),
+        lambda: net[0].requires_grad_(False),
+        lambda: net.append(nn.ReLU()),
+        lambda: setattr(net[1], "p", 0.0),
+        lambda: net[0].double() and net[0].float(),
     ]
     for change in changes:
         change()

@@ -1,6 +1,5 @@
 """Small idioms of real programs, each against plain Python."""
 
-# ruff: noqa: E501, E701, E702, E731
 import abc
 import functools
 import math

@@ -135,7 +135,27 @@ def new_objects(x):
     c = Child(x, extra=2)
     c.half = x * 3
     d = c + 1
-    return c.twice(), c.half, c.cached, c.magic_abc, len(c), c[1], c(x), Base.make(x).value, Base.add(1, 2), d.value, (1 + c).value, hasattr(c, "nope"), getattr(c, "nope", 5), isinstance(c, Base), type(c) is Child, list(c)[0], bool(c), c.scale, issubclass(Child, Base)
+    return (
+        c.twice(),
+        c.half,
+        c.cached,
+        c.magic_abc,
+        len(c),
+        c[1],
+        c(x),
+        Base.make(x).value,
+        Base.add(1, 2),
+        d.value,
+        (1 + c).value,
+        hasattr(c, "nope"),
+        getattr(c, "nope", 5),
+        isinstance(c, Base),
+        type(c) is Child,
+        list(c)[0],
+        bool(c),
+        c.scale,
+        issubclass(Child, Base),
+    )
 
 
 def returned_objects(x):
@@ -171,7 +191,16 @@ def descriptors(x):
 
 def enums(x):
     c = Color(2)
-    return x + c.value, c is Color.BLUE, c.name, Color["RED"], [m.name for m in Color], c == Color.RED, Color.RED in (Color.RED,), c
+    return (
+        x + c.value,
+        c is Color.BLUE,
+        c.name,
+        Color["RED"],
+        [m.name for m in Color],
+        c == Color.RED,
+        Color.RED in (Color.RED,),
+        c,
+    )
 
 
 def closures(x):
@@ -281,12 +310,50 @@ def copies(x):
 
 
 def queries(x):
-    return (torch.is_tensor(x), torch.is_floating_point(x), x.is_floating_point(), x.dim(), x.ndim, x.device.type, x.dtype == torch.float32, torch.finfo(x.dtype).max,
-            isinstance(x, torch.Tensor), isinstance(x, nn.Parameter), x.requires_grad, x.is_contiguous(), x.stride(), x.numel(), torch.get_default_dtype(), x.element_size(),
-            torch.device("cpu"), x.is_cuda, callable(x.add), len(x), x.shape[0] // 2, x.layout, torch.Size([1, 2]), torch.jit.is_tracing(), x + 1)
+    return (
+        torch.is_tensor(x),
+        torch.is_floating_point(x),
+        x.is_floating_point(),
+        x.dim(),
+        x.ndim,
+        x.device.type,
+        x.dtype == torch.float32,
+        torch.finfo(x.dtype).max,
+        isinstance(x, torch.Tensor),
+        isinstance(x, nn.Parameter),
+        x.requires_grad,
+        x.is_contiguous(),
+        x.stride(),
+        x.numel(),
+        torch.get_default_dtype(),
+        x.element_size(),
+        torch.device("cpu"),
+        x.is_cuda,
+        callable(x.add),
+        len(x),
+        x.shape[0] // 2,
+        x.layout,
+        torch.Size([1, 2]),
+        torch.jit.is_tracing(),
+        x + 1,
+    )
 
 
-FUNCTIONS = [new_objects, returned_objects, dataclass_queries, subclass_of_dict, subclass_of_list, descriptors, enums, exceptions, user_exception, contexts, grad_modes, copies, queries]
+FUNCTIONS = [
+    new_objects,
+    returned_objects,
+    dataclass_queries,
+    subclass_of_dict,
+    subclass_of_list,
+    descriptors,
+    enums,
+    exceptions,
+    user_exception,
+    contexts,
+    grad_modes,
+    copies,
+    queries,
+]
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
@@ -368,8 +435,16 @@ class Net(nn.Module):
         x = self.layers[0](x) + len(self.layers) + self.layers[:1][0].weight.sum()
         self.calls += 1
         self.steps = self.steps + 1
-        return (x, [n for n, _ in self.named_parameters()], [n for n, _ in self.named_modules()], self.training, hasattr(self, "nope"), self.opt is None,
-                [type(m).__name__ for m in self.children()], "n" in self.table)
+        return (
+            x,
+            [n for n, _ in self.named_parameters()],
+            [n for n, _ in self.named_modules()],
+            self.training,
+            hasattr(self, "nope"),
+            self.opt is None,
+            [type(m).__name__ for m in self.children()],
+            "n" in self.table,
+        )
 
 
 @pytest.mark.parametrize("training", [True, False])

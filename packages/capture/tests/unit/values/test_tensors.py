@@ -7,7 +7,24 @@ from harness import capture, check
 
 
 def operators(x):
-    return x + 1, 2 - x, x / x, x ** 2, -x, x @ x, x // 2, x % 2, x > 0, x == x, ~(x > 0), 1 / (x + 9), (x > 0) & (x < 1), abs(x), x != 0, 2 ** x
+    return (
+        x + 1,
+        2 - x,
+        x / x,
+        x**2,
+        -x,
+        x @ x,
+        x // 2,
+        x % 2,
+        x > 0,
+        x == x,
+        ~(x > 0),
+        1 / (x + 9),
+        (x > 0) & (x < 1),
+        abs(x),
+        x != 0,
+        2**x,
+    )
 
 
 def in_place(x):
@@ -29,27 +46,85 @@ def inputs_changed(x):
 def views(x):
     a, b = x.chunk(2, dim=-1)
     c, *rest = x.split(1)
-    return a, b, c, len(rest), x.T, x.mT, x[..., None], x[1:, ::2], x[torch.tensor([0, 1])], [r.sum() for r in x], x.unbind(0)[1], x.reshape(-1, 2).size(0)
+    return (
+        a,
+        b,
+        c,
+        len(rest),
+        x.T,
+        x.mT,
+        x[..., None],
+        x[1:, ::2],
+        x[torch.tensor([0, 1])],
+        [r.sum() for r in x],
+        x.unbind(0)[1],
+        x.reshape(-1, 2).size(0),
+    )
 
 
 def creations(x):
     n = x.shape[0]
-    return (torch.arange(n, device=x.device), torch.zeros(n, 2, dtype=x.dtype), torch.ones_like(x), x.new_zeros(2), torch.full((2,), 1.5), torch.tensor([1, n]), torch.eye(n),
-            torch.tensor(2.0), torch.zeros(x.shape), torch.empty(0).numel(), torch.linspace(0, 1, n))
+    return (
+        torch.arange(n, device=x.device),
+        torch.zeros(n, 2, dtype=x.dtype),
+        torch.ones_like(x),
+        x.new_zeros(2),
+        torch.full((2,), 1.5),
+        torch.tensor([1, n]),
+        torch.eye(n),
+        torch.tensor(2.0),
+        torch.zeros(x.shape),
+        torch.empty(0).numel(),
+        torch.linspace(0, 1, n),
+    )
 
 
 def structures(x):
     m = x.max(dim=1)
     values, indices = torch.topk(x, 2)
-    return m.values, m.indices, m[0], values, indices, torch.std_mean(x), x.sort(), torch.cat([x, x]), torch.stack((x, x)), torch.where(x > 0, x, 0), torch.einsum("ij,jk->ik", x, x)
+    return (
+        m.values,
+        m.indices,
+        m[0],
+        values,
+        indices,
+        torch.std_mean(x),
+        x.sort(),
+        torch.cat([x, x]),
+        torch.stack((x, x)),
+        torch.where(x > 0, x, 0),
+        torch.einsum("ij,jk->ik", x, x),
+    )
 
 
 def functional(x):
-    return F.relu(x), F.softmax(x, -1), F.gelu(x), F.layer_norm(x, x.shape[-1:]), F.linear(x, x), F.pad(x, (1, 1)), F.scaled_dot_product_attention(x[None], x[None], x[None]), F.cross_entropy(x, torch.zeros(4, dtype=torch.long)), F.dropout(x, 0.5, False)
+    return (
+        F.relu(x),
+        F.softmax(x, -1),
+        F.gelu(x),
+        F.layer_norm(x, x.shape[-1:]),
+        F.linear(x, x),
+        F.pad(x, (1, 1)),
+        F.scaled_dot_product_attention(x[None], x[None], x[None]),
+        F.cross_entropy(x, torch.zeros(4, dtype=torch.long)),
+        F.dropout(x, 0.5, False),
+    )
 
 
 def conversions(x):
-    return x.to(torch.float64), x.float() is x, x.to("cpu") is x, x.half().dtype, x.long(), x.type(torch.int32), x.type(), x.contiguous() is x, x.detach(), x.clone().requires_grad_(), x.bool().any()
+    return (
+        x.to(torch.float64),
+        x.float() is x,
+        x.to("cpu") is x,
+        x.half().dtype,
+        x.long(),
+        x.type(torch.int32),
+        x.type(),
+        x.contiguous() is x,
+        x.detach(),
+        x.clone().requires_grad_(),
+        x.bool().any(),
+    )
 
 
 def out_argument(x):

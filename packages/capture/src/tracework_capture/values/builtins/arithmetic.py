@@ -8,12 +8,22 @@ import math
 import operator
 
 from ..constant import ConstantValue, NotPlain, fold, fold_literal, force_plain, plain
-from ..value import Value
 
 REFLECTED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 SPECIAL = {
-    "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow", "@": "matmul",
-    "<<": "lshift", ">>": "rshift", "&": "and", "^": "xor", "|": "or",
+    "+": "add",
+    "-": "sub",
+    "*": "mul",
+    "/": "truediv",
+    "//": "floordiv",
+    "%": "mod",
+    "**": "pow",
+    "@": "matmul",
+    "<<": "lshift",
+    ">>": "rshift",
+    "&": "and",
+    "^": "xor",
+    "|": "or",
 }
 """Operator symbol -> stem of its special method."""
 COMPARE_SPECIAL = {"==": "__eq__", "!=": "__ne__", "<": "__lt__", "<=": "__le__", ">": "__gt__", ">=": "__ge__"}
@@ -39,8 +49,7 @@ def binary(frame, op, left, right):
         found = value.binary(frame, symbol, other, reverse)
         if found is not None:
             return found
-    return frame.raise_new(
-        TypeError, f"unsupported operand type(s) for {op}: '{left_type.__name__}' and '{right_type.__name__}'")
+    return frame.raise_new(TypeError, f"unsupported operand type(s) for {op}: '{left_type.__name__}' and '{right_type.__name__}'")
 
 
 def compare(frame, op, left, right):
@@ -54,7 +63,8 @@ def compare(frame, op, left, right):
         return ConstantValue(same(frame, left, right) == (op == "=="))
     return frame.raise_new(
         TypeError,
-        f"'{op}' not supported between instances of '{left.python_type().__name__}' and '{right.python_type().__name__}'")
+        f"'{op}' not supported between instances of '{left.python_type().__name__}' and '{right.python_type().__name__}'",
+    )
 
 
 def same(frame, left, right):
@@ -80,7 +90,9 @@ def compare_sequences(frame, op, left, right):
     for a, b in zip(left, right):
         if not equal(frame, a, b):
             return compare(frame, op, a, b)
-    return fold_literal(frame, {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}[op], len(left), len(right))
+    return fold_literal(
+        frame, {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}[op], len(left), len(right)
+    )
 
 
 # --- special methods called by name ----------------------------------------------------------------------------------
@@ -303,8 +315,15 @@ def attrgetter_row(frame, args, kwargs):
 
 
 ROWS = {
-    abs: abs_, round: round_, min: extremum("<", min), max: extremum(">", max), sum: sum_, pow: pow_, divmod: divmod_,
-    operator.not_: not_, operator.truth: lambda frame, args, kwargs: ConstantValue(args[0].truth(frame)),
+    abs: abs_,
+    round: round_,
+    min: extremum("<", min),
+    max: extremum(">", max),
+    sum: sum_,
+    pow: pow_,
+    divmod: divmod_,
+    operator.not_: not_,
+    operator.truth: lambda frame, args, kwargs: ConstantValue(args[0].truth(frame)),
     operator.is_: lambda frame, args, kwargs: ConstantValue(same(frame, *args)),
     operator.is_not: lambda frame, args, kwargs: ConstantValue(not same(frame, *args)),
     operator.contains: lambda frame, args, kwargs: args[0].contains(frame, args[1]),
@@ -317,7 +336,8 @@ ROWS = {
     operator.index: lambda frame, args, kwargs: args[0] if not args[0].is_constant() else fold(frame, operator.index, args),
     operator.abs: abs_,
     operator.length_hint: lambda frame, args, kwargs: args[0].length(frame),
-    operator.itemgetter: itemgetter_row, operator.attrgetter: attrgetter_row,
+    operator.itemgetter: itemgetter_row,
+    operator.attrgetter: attrgetter_row,
     math.prod: prod,
 }
 for _symbol, _stem in SPECIAL.items():

@@ -165,7 +165,7 @@ def log_row(function):
 
     def handler(frame, args, kwargs):
         owner = [args[0]] if not isinstance(args[0], ConstantValue) else []
-        call_later(frame, function, owner + [shown_if_text(frame, a) for a in args[len(owner):]], kwargs)
+        call_later(frame, function, owner + [shown_if_text(frame, a) for a in args[len(owner) :]], kwargs)
         return NONE
 
     return handler
@@ -221,7 +221,9 @@ def signature(frame, args, kwargs):
 
     value = args[0]
     if isinstance(value, BoundMethodValue) and isinstance(value.function, FunctionValue):
-        return literal(frame, inspect.signature(types.MethodType(plain_function(value.function), object()), **plain_options(frame, kwargs)))
+        return literal(
+            frame, inspect.signature(types.MethodType(plain_function(value.function), object()), **plain_options(frame, kwargs))
+        )
     if isinstance(value, FunctionValue):
         return literal(frame, inspect.signature(plain_function(value), **plain_options(frame, kwargs)))
     try:
@@ -330,15 +332,38 @@ def cast(frame, args, kwargs):
     return args[1]
 
 
-LOG_FUNCTIONS = [getattr(owner, n) for owner in (logging, logging.Logger) for n in (
-    "debug", "info", "warning", "error", "critical", "log")]
+LOG_FUNCTIONS = [
+    getattr(owner, n) for owner in (logging, logging.Logger) for n in ("debug", "info", "warning", "error", "critical", "log")
+]
 ROWS = {
     **{f: log_row(f) for f in LOG_FUNCTIONS},
-    isinstance: isinstance_, issubclass: issubclass_, getattr: getattr_, hasattr: hasattr_, setattr: setattr_, delattr: delattr_,
-    type: type_, id: id_, callable: callable_, hash: hash_, vars: vars_, dir: dir_, super: super_, print: print_, warnings.warn: warn_,
-    dataclasses.is_dataclass: is_dataclass, dataclasses.fields: fields, dataclasses.replace: replace, inspect.signature: signature,
-    copy.copy: copy_, copy.deepcopy: deepcopy_, object: object_class, object.__new__: object_new, globals: globals_, locals: globals_,
-    typing.cast: cast, type.__call__: lambda frame, args, kwargs: type_call(frame, args[0], list(args[1:]), kwargs),
+    isinstance: isinstance_,
+    issubclass: issubclass_,
+    getattr: getattr_,
+    hasattr: hasattr_,
+    setattr: setattr_,
+    delattr: delattr_,
+    type: type_,
+    id: id_,
+    callable: callable_,
+    hash: hash_,
+    vars: vars_,
+    dir: dir_,
+    super: super_,
+    print: print_,
+    warnings.warn: warn_,
+    dataclasses.is_dataclass: is_dataclass,
+    dataclasses.fields: fields,
+    dataclasses.replace: replace,
+    inspect.signature: signature,
+    copy.copy: copy_,
+    copy.deepcopy: deepcopy_,
+    object: object_class,
+    object.__new__: object_new,
+    globals: globals_,
+    locals: globals_,
+    typing.cast: cast,
+    type.__call__: lambda frame, args, kwargs: type_call(frame, args[0], list(args[1:]), kwargs),
     inspect.isclass: lambda frame, args, kwargs: ConstantValue(isinstance(args[0], ClassValue)),
     sys.getrecursionlimit: lambda frame, args, kwargs: fold(frame, sys.getrecursionlimit, []),
     **{c.__new__: object_new for c in (tuple, list, dict, set, frozenset)},

@@ -58,7 +58,7 @@ def deque_(frame, args, kwargs):
     maxlen = args[1] if len(args) > 1 else kwargs.get("maxlen", NONE)
     limit = force_plain(frame, maxlen)
     items = iterate_all(frame, args[0]) if args else []
-    return DequeValue(items if limit is None else items[len(items) - limit if len(items) > limit else 0:], maxlen=limit)
+    return DequeValue(items if limit is None else items[len(items) - limit if len(items) > limit else 0 :], maxlen=limit)
 
 
 def set_(frame, args, kwargs):
@@ -193,7 +193,11 @@ class PartialValue(Value):
         return self.function.call(frame, [*self.args, *args], {**self.kwargs, **kwargs})
 
     def reload(self, emit):
-        parts = [emit.load(self.function), *(emit.load(a) for a in self.args), *(f"{k}={emit.load(v)}" for k, v in self.kwargs.items())]
+        parts = [
+            emit.load(self.function),
+            *(emit.load(a) for a in self.args),
+            *(f"{k}={emit.load(v)}" for k, v in self.kwargs.items()),
+        ]
         return f"{emit.const(functools.partial)}({', '.join(parts)})"
 
 
@@ -233,9 +237,34 @@ def namespace(frame, args, kwargs):
 
 
 ROWS = {
-    len: len_, list: list_, tuple: tuple_, dict: dict_, collections.OrderedDict: ordered_dict, collections.defaultdict: defaultdict_,
-    collections.deque: deque_, set: set_, frozenset: frozenset_, range: range_, slice: slice_, int: number(int), float: number(float),
-    complex: number(complex), bool: bool_, str: str_, repr: repr_, format: format_, functools.partial: partial_,
-    functools.wraps: wraps_, types.SimpleNamespace: namespace, types.MethodType: method_type, bytes: folded(bytes), chr: folded(chr), ord: folded(ord), hex: folded(hex),
-    bin: folded(bin), oct: folded(oct), ascii: folded(ascii), types.MappingProxyType: lambda frame, args, kwargs: args[0],
+    len: len_,
+    list: list_,
+    tuple: tuple_,
+    dict: dict_,
+    collections.OrderedDict: ordered_dict,
+    collections.defaultdict: defaultdict_,
+    collections.deque: deque_,
+    set: set_,
+    frozenset: frozenset_,
+    range: range_,
+    slice: slice_,
+    int: number(int),
+    float: number(float),
+    complex: number(complex),
+    bool: bool_,
+    str: str_,
+    repr: repr_,
+    format: format_,
+    functools.partial: partial_,
+    functools.wraps: wraps_,
+    types.SimpleNamespace: namespace,
+    types.MethodType: method_type,
+    bytes: folded(bytes),
+    chr: folded(chr),
+    ord: folded(ord),
+    hex: folded(hex),
+    bin: folded(bin),
+    oct: folded(oct),
+    ascii: folded(ascii),
+    types.MappingProxyType: lambda frame, args, kwargs: args[0],
 }

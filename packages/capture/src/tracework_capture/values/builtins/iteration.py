@@ -7,8 +7,19 @@ import itertools
 
 from ..constant import ConstantValue, force_plain
 from ..generator import (
-    CallIterator, ChainIterator, CountIterator, CycleIterator, EnumerateIterator, FilterIterator, IslicedIterator, MapIterator,
-    RepeatIterator, SequenceIterator, StopMapIterator, TakeIterator, ZipIterator,
+    CallIterator,
+    ChainIterator,
+    CountIterator,
+    CycleIterator,
+    EnumerateIterator,
+    FilterIterator,
+    IslicedIterator,
+    MapIterator,
+    RepeatIterator,
+    SequenceIterator,
+    StopMapIterator,
+    TakeIterator,
+    ZipIterator,
 )
 from ..sequence import ListValue, TupleValue
 from ..wrap import iterate, iterate_all
@@ -138,8 +149,7 @@ def accumulate_(frame, args, kwargs):
     else:
         total = None
     for item in items:
-        total = item if total is None else (
-            binary(frame, "+", total, item) if is_none(fn) else fn.call(frame, [total, item], {}))
+        total = item if total is None else (binary(frame, "+", total, item) if is_none(fn) else fn.call(frame, [total, item], {}))
         out.append(total)
     return SequenceIterator(out)
 
@@ -200,12 +210,32 @@ def tee_(frame, args, kwargs):
 
 
 ROWS = {
-    iter: iter_, next: next_, zip: zip_, enumerate: enumerate_, map: map_, filter: filter_, reversed: reversed_, sorted: sorted_,
-    any: any_, all: all_, functools.reduce: reduce_, itertools.chain: chain_, itertools.chain.from_iterable: chain_from_iterable,
-    itertools.product: combinatoric(itertools.product), itertools.combinations: combinatoric(itertools.combinations),
+    iter: iter_,
+    next: next_,
+    zip: zip_,
+    enumerate: enumerate_,
+    map: map_,
+    filter: filter_,
+    reversed: reversed_,
+    sorted: sorted_,
+    any: any_,
+    all: all_,
+    functools.reduce: reduce_,
+    itertools.chain: chain_,
+    itertools.chain.from_iterable: chain_from_iterable,
+    itertools.product: combinatoric(itertools.product),
+    itertools.combinations: combinatoric(itertools.combinations),
     itertools.permutations: combinatoric(itertools.permutations),
     itertools.combinations_with_replacement: combinatoric(itertools.combinations_with_replacement),
-    itertools.accumulate: accumulate_, itertools.zip_longest: zip_longest, itertools.islice: islice_, itertools.repeat: repeat_,
-    itertools.count: count_, itertools.starmap: starmap_, itertools.takewhile: takewhile_, itertools.pairwise: pairwise_,
-    itertools.groupby: groupby_, itertools.tee: tee_, itertools.cycle: lambda frame, args, kwargs: CycleIterator(iterate_all(frame, args[0])),
+    itertools.accumulate: accumulate_,
+    itertools.zip_longest: zip_longest,
+    itertools.islice: islice_,
+    itertools.repeat: repeat_,
+    itertools.count: count_,
+    itertools.starmap: starmap_,
+    itertools.takewhile: takewhile_,
+    itertools.pairwise: pairwise_,
+    itertools.groupby: groupby_,
+    itertools.tee: tee_,
+    itertools.cycle: lambda frame, args, kwargs: CycleIterator(iterate_all(frame, args[0])),
 }
