@@ -245,17 +245,15 @@ class DictValue(Value):
     def replay(self, emit):
         """Brings the existing object to the traced state, key by key, in the order of the last change."""
         name = emit.temp(emit.source(self.source))
-        store, delete = ("dict.__setitem__", "dict.pop") if isinstance(self.obj, dict) else ("", "")
+        own = self.cls if type(self.obj) is not self.cls else None  # a user's subclass: past its own __setitem__
         for hashed, change in self.changes.items():
             if change is not True:
-                emit.line(
-                    f"{emit.const(dict)}.pop({name}, {self.load_key(emit, change)}, None)"
-                    if self.cls is dict
-                    else f"{name}.pop({self.load_key(emit, change)}, None)"
-                )
+                key = self.load_key(emit, change)
+                emit.line(f"{emit.const(own)}.pop({name}, {key}, None)" if own else f"{name}.pop({key}, None)")
             if hashed in self.entries:
                 key, value = self.entries[hashed]
-                emit.line(f"{name}[{self.load_key(emit, key)}] = {self.load_item(emit, value)}")
+                key, item = self.load_key(emit, key), self.load_item(emit, value)
+                emit.line(f"{emit.const(own)}.__setitem__({name}, {key}, {item})" if own else f"{name}[{key}] = {item}")
 
 
 class IdentityKey:

@@ -217,10 +217,10 @@ class MutableSequenceValue(SequenceValue):
         """Brings the existing object to the traced state."""
         name = emit.temp(emit.source(self.source))
         items = self.loaded_items(emit)
-        if self.kept < len(emit_original(self)):
+        if self.kept < len(self.original):
             self.replay_all(emit, name, items)
         elif items[self.kept :]:
-            emit.line(f"{name}.extend(({', '.join(items[self.kept :])},))")
+            emit.line(f"{emit.const(self.cls)}.extend({name}, ({', '.join(items[self.kept :])},))")
 
     two_phase = True
 
@@ -228,11 +228,6 @@ class MutableSequenceValue(SequenceValue):
         items = self.loaded_items(emit)
         if items:
             emit.line(f"{name}.extend(({', '.join(items)},))")
-
-
-def emit_original(value):
-    """The items that an existing sequence had when it was wrapped."""
-    return value.original
 
 
 class ListValue(MutableSequenceValue):
@@ -248,7 +243,7 @@ class ListValue(MutableSequenceValue):
         return "[]"
 
     def replay_all(self, emit, name, items):
-        emit.line(f"{name}[:] = [{', '.join(items)}]")
+        emit.line(f"{emit.const(list)}.__setitem__({name}, {emit.const(slice(None))}, [{', '.join(items)}])")
 
 
 class DequeValue(MutableSequenceValue):

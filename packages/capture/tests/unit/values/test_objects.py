@@ -477,3 +477,14 @@ def test_hooks():
     run, _ = capture(nn.Sequential.forward, a, x)
     assert_same(run(), b(x))
     assert seen_a == seen_b == [1]
+
+
+def existing_subclasses(x, table, items):
+    table["b"] = x
+    items.append(3)
+    items[0] = 9
+    return x + len(items), table["b"][1]
+
+
+def test_changes_of_existing_subclasses():
+    check(existing_subclasses, torch.ones(2), Table(), MyList([1, 2]))
