@@ -7,14 +7,32 @@ from typing import Any
 
 import torch
 
-from . import creation, indexing, matmul, memory, pointwise, reduction, rng, scan, view
+from . import (
+    activation,
+    attention,
+    conv,
+    creation,
+    foreach,
+    indexing,
+    loss,
+    matmul,
+    memory,
+    normalization,
+    pointwise,
+    reduction,
+    rng,
+    scan,
+    view,
+    window,
+)
 from .table import DECOMPS, decomposition
 
 PROFILES = ("prims", "core_aten", "none")
 
 __all__ = ["DECOMPS", "PROFILES", "decomposition", "select"]
 
-_FAMILIES = (creation, indexing, matmul, memory, pointwise, reduction, rng, scan, view)
+_FAMILIES = (creation, indexing, matmul, memory, pointwise, reduction, rng, scan, view, conv, window)
+_COMPOSITES = (activation, attention, foreach, loss, normalization)
 
 
 def select(profile: str, changes: Mapping[Any, Callable[..., Any] | None] | None = None) -> dict[Any, Callable[..., Any]]:

@@ -1,0 +1,295 @@
+"""Activations and their backward forms: computed in float32 for half precisions and rounded once, as eager's kernels do."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..op import PrimValue, prims
+from ..promotion import result_dtype
+from .table import aten, decomposition, dim_of, to, wide
+
+_SQRT_HALF = math.sqrt(0.5)
+_TANH_SCALE = math.sqrt(2.0 / math.pi)
+_TANH_CUBE = 0.044715
+_SELU_ALPHA = 1.6732632423543772848170429916717
+_SELU_SCALE = 1.0507009873554804934193349852946
+
+
+def _grad_dtype(grad: PrimValue, *saved: PrimValue) -> Any:
+    return result_dtype(grad, *saved)
+
+
+@decomposition(aten.relu)
+def relu(x):
+    return prims.relu(x)
+
+
+@decomposition(aten.relu6)
+def relu6(x):
+    return prims.minimum(prims.relu(x), 6)
+
+
+@decomposition(aten.threshold)
+def threshold(x, threshold, value):
+    # NaN is not <= threshold and stays
+    return prims.where(prims.le(x, threshold), value, x)
+
+
+@decomposition(aten.threshold_backward)
+def threshold_backward(grad, x, threshold):
+    dtype = _grad_dtype(grad, x)
+    return prims.where(prims.le(x, threshold), 0, to(grad, dtype))
+
+
+@decomposition(aten.gelu)
+def gelu(x, *, approximate="none"):
+    y = wide(x)
+    if approximate == "tanh":
+        inner = prims.mul(prims.add(y, prims.mul(prims.mul(prims.mul(y, y), y), _TANH_CUBE)), _TANH_SCALE)
+        factor = prims.add(prims.tanh(inner), 1)
+    else:
+        factor = prims.add(prims.erf(prims.mul(y, _SQRT_HALF)), 1)
+    return to(prims.mul(prims.mul(y, 0.5), factor), x.dtype)
+
+
+@decomposition(aten.gelu_backward)
+def gelu_backward(grad, x, *, approximate="none"):
+    dtype = _grad_dtype(grad, x)
+    g, y = wide(grad), wide(x)
+    derivative = _gelu_tanh_slope(y) if approximate == "tanh" else _gelu_erf_slope(y)
+    return to(prims.mul(g, derivative), dtype)
+
+
+def _gelu_erf_slope(y: PrimValue) -> PrimValue:
+    cdf = prims.mul(prims.add(prims.erf(prims.mul(y, _SQRT_HALF)), 1), 0.5)
+    density = prims.mul(prims.exp(prims.mul(prims.mul(y, y), -0.5)), 1.0 / math.sqrt(2.0 * math.pi))
+    return prims.add(cdf, prims.mul(y, density))
+
+
+def _gelu_tanh_slope(y: PrimValue) -> PrimValue:
+    square = prims.mul(y, y)
+    inner = prims.mul(prims.add(y, prims.mul(prims.mul(square, y), _TANH_CUBE)), _TANH_SCALE)
+    t = prims.tanh(inner)
+    inner_slope = prims.mul(prims.add(prims.mul(square, 3 * _TANH_CUBE), 1), _TANH_SCALE)
+    left = prims.mul(prims.add(t, 1), 0.5)
+    right = prims.mul(prims.mul(prims.mul(y, 0.5), prims.sub(1, prims.mul(t, t))), inner_slope)
+    return prims.add(left, right)
+
+
+@decomposition(aten.silu)
+def silu(x):
+    y = wide(x)
+    return to(prims.mul(y, prims.sigmoid(y)), x.dtype)
+
+
+@decomposition(aten.silu_backward)
+def silu_backward(grad, x):
+    g, y = wide(grad), wide(x)
+    s = prims.sigmoid(y)
+    slope = prims.mul(s, prims.add(prims.mul(y, prims.sub(1, s)), 1))
+    return to(prims.mul(g, slope), _grad_dtype(grad, x))
+
+
+@decomposition(aten.mish)
+def mish(x):
+    y = wide(x)
+    return to(prims.mul(y, prims.tanh(prims.log1p(prims.exp(y)))), x.dtype)
+
+
+@decomposition(aten.mish_backward)
+def mish_backward(grad, x):
+    g, y = wide(grad), wide(x)
+    t = prims.tanh(prims.log1p(prims.exp(y)))
+    slope = prims.add(t, prims.mul(prims.mul(y, prims.sigmoid(y)), prims.sub(1, prims.mul(t, t))))
+    return to(prims.mul(g, slope), _grad_dtype(grad, x))
+
+
+def _clamped(y: PrimValue, low: Any, high: Any) -> PrimValue:
+    return prims.minimum(prims.maximum(y, low), high)
+
+
+@decomposition(aten.hardswish)
+def hardswish(x):
+    y = wide(x)
+    return to(prims.div(prims.mul(y, _clamped(prims.add(y, 3), 0, 6)), 6), x.dtype)
+
+
+@decomposition(aten.hardswish_backward)
+def hardswish_backward(grad, x):
+    g, y = wide(grad), wide(x)
+    middle = prims.mul(g, prims.add(prims.div(y, 3), 0.5))
+    inner = prims.where(prims.lt(y, 3), middle, g)
+    return to(prims.where(prims.le(y, -3), 0, inner), _grad_dtype(grad, x))
+
+
+@decomposition(aten.hardsigmoid)
+def hardsigmoid(x):
+    y = wide(x)
+    return to(prims.div(_clamped(prims.add(y, 3), 0, 6), 6), x.dtype)
+
+
+@decomposition(aten.hardsigmoid_backward)
+def hardsigmoid_backward(grad, x):
+    g, y = wide(grad), wide(x)
+    inside = prims.logical_and(prims.gt(y, -3), prims.lt(y, 3))
+    return to(prims.where(inside, prims.mul(g, 1.0 / 6.0), 0), _grad_dtype(grad, x))
+
+
+@decomposition(aten.hardtanh)
+def hardtanh(x, min_val=-1, max_val=1):
+    return _clamped(x, min_val, max_val)
+
+
+@decomposition(aten.hardtanh_backward)
+def hardtanh_backward(grad, x, min_val, max_val):
+    outside = prims.logical_or(prims.le(x, min_val), prims.ge(x, max_val))
+    return prims.where(outside, 0, to(grad, _grad_dtype(grad, x)))
+
+
+@decomposition(aten.leaky_relu)
+def leaky_relu(x, negative_slope=0.01):
+    y = wide(x)
+    return to(prims.where(prims.gt(y, 0), y, prims.mul(y, negative_slope)), x.dtype)
+
+
+@decomposition(aten.leaky_relu_backward)
+def leaky_relu_backward(grad, x, negative_slope, self_is_result):
+    g, y = wide(grad), wide(x)
+    return to(prims.where(prims.gt(y, 0), g, prims.mul(g, negative_slope)), _grad_dtype(grad, x))
+
+
+@decomposition(aten.elu)
+def elu(x, alpha=1, scale=1, input_scale=1):
+    y = wide(x)
+    inside = y if input_scale == 1 else prims.mul(y, input_scale)
+    negative = prims.mul(prims.expm1(inside), alpha * scale)
+    positive = y if scale == 1 else prims.mul(y, scale)
+    return to(prims.where(prims.le(y, 0), negative, positive), x.dtype)
+
+
+@decomposition(aten.elu_backward)
+def elu_backward(grad, alpha, scale, input_scale, is_result, saved):
+    g, y = wide(grad), wide(saved)
+    coefficient = alpha * scale
+    if is_result:
+        negative = prims.mul(prims.mul(g, input_scale), prims.add(y, coefficient))
+    else:
+        negative = prims.mul(prims.mul(g, input_scale * coefficient), prims.exp(prims.mul(y, input_scale)))
+    return to(prims.where(prims.le(y, 0), negative, prims.mul(g, scale)), _grad_dtype(grad, saved))
+
+
+@decomposition(aten.selu)
+def selu(x):
+    return elu(x, _SELU_ALPHA, _SELU_SCALE, 1)
+
+
+@decomposition(aten.celu)
+def celu(x, alpha=1.0):
+    return elu(x, alpha, 1, 1.0 / alpha)
+
+
+@decomposition(aten.softplus)
+def softplus(x, beta=1, threshold=20):
+    y = wide(x)
+    scaled = y if beta == 1 else prims.mul(y, beta)
+    soft = prims.log1p(prims.exp(scaled))
+    soft = soft if beta == 1 else prims.div(soft, beta)
+    return to(prims.where(prims.gt(scaled, threshold), y, soft), x.dtype)
+
+
+@decomposition(aten.softplus_backward)
+def softplus_backward(grad, x, beta, threshold):
+    g, y = wide(grad), wide(x)
+    scaled = y if beta == 1 else prims.mul(y, beta)
+    z = prims.exp(scaled)
+    soft = prims.div(prims.mul(g, z), prims.add(z, 1))
+    return to(prims.where(prims.gt(scaled, threshold), g, soft), _grad_dtype(grad, x))
+
+
+@decomposition(aten.log_sigmoid_forward)
+def log_sigmoid_forward(x):
+    """The second result is exp(-|x|) on CPU and empty on other devices."""
+    y = wide(x)
+    z = prims.exp(prims.neg(prims.abs(y)))
+    out = to(prims.sub(prims.minimum(y, 0), prims.log1p(z)), x.dtype)
+    return out, to(z, x.dtype) if x.device.type == "cpu" else prims.empty((0,), x.dtype, x.device)
+
+
+@decomposition(aten.log_sigmoid_backward)
+def log_sigmoid_backward(grad, x, buffer):
+    g, y = wide(grad), wide(x)
+    z = prims.exp(prims.neg(prims.abs(y)))
+    share = prims.div(z, prims.add(z, 1))
+    slope = prims.where(prims.lt(y, 0), prims.sub(1, share), share)
+    return to(prims.mul(g, slope), _grad_dtype(grad, x))
+
+
+@decomposition(aten._prelu_kernel)
+def prelu(x, weight):
+    return prims.where(prims.gt(x, 0), x, prims.mul(weight, x))
+
+
+@decomposition(aten._prelu_kernel_backward)
+def prelu_backward(grad, x, weight):
+    positive = prims.gt(x, 0)
+    by_x = prims.where(positive, grad, prims.mul(weight, grad))
+    return by_x, prims.where(positive, 0, prims.mul(x, grad))
+
+
+def _halves(x: PrimValue, dim: int) -> tuple[PrimValue, PrimValue, int]:
+    dim = dim_of(x, dim)
+    half = x.sizes[dim] // 2
+    return prims.slice(x, dim, 0, half, 1), prims.slice(x, dim, half, half + half, 1), dim
+
+
+@decomposition(aten.glu)
+def glu(x, dim=-1):
+    a, b, _ = _halves(x, dim)
+    return to(prims.mul(wide(a), prims.sigmoid(wide(b))), x.dtype)
+
+
+@decomposition(aten.glu_backward)
+def glu_backward(grad, x, dim):
+    a, b, dim = _halves(x, dim)
+    g, s = wide(grad), prims.sigmoid(wide(b))
+    by_a = prims.mul(g, s)
+    by_b = prims.mul(prims.mul(by_a, prims.sub(1, s)), wide(a))
+    return prims.cat((to(by_a, x.dtype), to(by_b, x.dtype)), dim)
+
+
+@decomposition(aten.rrelu_with_noise_functional)
+def rrelu_with_noise(x, noise, lower=0.125, upper=1.0 / 3.0, training=False, generator=None):
+    if not training:
+        return leaky_relu(x, (lower + upper) / 2), noise
+    if generator is not None:
+        return NotImplemented
+    slopes = prims.rrelu_noise(x, lower, upper)
+    return prims.mul(x, slopes), slopes
+
+
+@decomposition(aten.rrelu_with_noise_backward)
+def rrelu_with_noise_backward(grad, x, noise, lower, upper, training, self_is_result):
+    if training and upper - lower > 1e-6:
+        return prims.mul(noise, grad)
+    return leaky_relu_backward(grad, x, (lower + upper) / 2, self_is_result)
+
+
+@decomposition(aten.softshrink)
+def softshrink(x, lambd=0.5):
+    y = wide(x)
+    # x*0 keeps NaN
+    inner = prims.where(prims.lt(y, -lambd), prims.add(y, lambd), prims.mul(y, 0))
+    return to(prims.where(prims.gt(y, lambd), prims.sub(y, lambd), inner), x.dtype)
+
+
+@decomposition(aten.hardshrink)
+def hardshrink(x, lambd=0.5):
+    inside = prims.logical_and(prims.ge(x, -lambd), prims.le(x, lambd))
+    return prims.where(inside, 0, x)
+
+
+@decomposition(aten.softshrink_backward, aten.hardshrink_backward)
+def shrink_backward(grad, x, lambd):
+    inside = prims.logical_and(prims.ge(x, -lambd), prims.le(x, lambd))
+    return prims.where(inside, 0, to(grad, _grad_dtype(grad, x)))

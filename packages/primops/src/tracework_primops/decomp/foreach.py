@@ -1,0 +1,204 @@
+"""List ops are their single form applied to each element; fused optimizers are written out per parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from ..op import PrimValue, prims
+from ..promotion import compute_dtype
+from . import memory, pointwise, reduction
+from .table import DECOMPS, aten, decomposition, to
+
+# --- lists
+
+UNARY = (
+    "abs acos asin atan ceil cos cosh erf erfc exp expm1 floor frac lgamma log log10 log1p log2 neg reciprocal round rsqrt "
+    "sigmoid sign sin sinh sqrt tan tanh trunc"
+)
+# list op -> single op with two operands
+BINARY = {
+    "add": pointwise.add,
+    "sub": pointwise.sub,
+    "mul": pointwise.mul,
+    "div": pointwise.div,
+    "pow": pointwise.pow,
+    "maximum": pointwise.clamp_min,
+    "minimum": pointwise.clamp_max,
+    "clamp_min": pointwise.clamp_min,
+    "clamp_max": pointwise.clamp_max,
+}
+TERNARY = {"addcmul": pointwise.addcmul, "addcdiv": pointwise.addcdiv}
+
+
+def _overload(name: str, overload: str) -> Any:
+    return getattr(getattr(aten, f"_foreach_{name}", None), overload, None)
+
+
+def _file(name: str, overload: str, rule: Callable[..., Any]) -> None:
+    found = _overload(name, overload)
+    if found is not None:
+        DECOMPS[found] = rule
+
+
+def _each(single: Callable[..., Any]) -> Any:
+    return lambda xs: tuple([single(x) for x in xs])
+
+
+def _with_list(single: Callable[..., Any]) -> Any:
+    return lambda xs, others, **options: tuple([single(x, y, **options) for x, y in zip(xs, others, strict=True)])
+
+
+def _with_one(single: Callable[..., Any]) -> Any:
+    return lambda xs, other, **options: tuple([single(x, other, **options) for x in xs])
+
+
+def _numbers(scalars: Any, count: int) -> Iterator[Any]:
+    """One factor per element: a number for all, a list of numbers, or a 1-d tensor of them."""
+    if scalars.__class__ is PrimValue:
+        return iter([prims.select(scalars, 0, i) for i in range(count)])
+    return iter(scalars if isinstance(scalars, Sequence) else [scalars] * count)
+
+
+def _addc(single: Callable[..., Any]) -> Any:
+    def rule(xs, lefts, rights, scalars=1):
+        factors = _numbers(scalars, len(xs))
+        return tuple([_scaled_addc(single, x, a, b, next(factors)) for x, a, b in zip(xs, lefts, rights, strict=True)])
+
+    return rule
+
+
+def _scaled_addc(single: Callable[..., Any], x: PrimValue, a: PrimValue, b: PrimValue, factor: Any) -> PrimValue:
+    if factor.__class__ is PrimValue:
+        return single(x, prims.mul(a, to(factor, a.dtype)), b)
+    return single(x, a, b, value=factor)
+
+
+for _name in UNARY.split():
+    _file(_name, "default", _each(DECOMPS[getattr(aten, _name).default]))
+for _name, _single in BINARY.items():
+    for _form, _maker in (("List", _with_list), ("ScalarList", _with_list), ("Scalar", _with_one), ("Tensor", _with_one)):
+        _file(_name, _form, _maker(_single))
+for _name, _single in TERNARY.items():
+    for _form in ("Scalar", "ScalarList", "Tensor"):
+        _file(_name, _form, _addc(_single))
+
+
+def _powers(number: Any, exponents: Any) -> tuple[PrimValue, ...]:
+    return tuple([pointwise.pow(number, e) for e in exponents])
+
+
+def _lerp(xs: Any, ends: Any, weight: Any) -> tuple[PrimValue, ...]:
+    weights = weight if isinstance(weight, (list, tuple)) else [weight] * len(xs)
+    return tuple([pointwise.lerp(x, e, w) for x, e, w in zip(xs, ends, weights, strict=True)])
+
+
+def _norm(xs: Any, ord: Any = 2, dtype: Any = None) -> Any:
+    found = [reduction.linalg_vector_norm(x, ord, None, False, dtype=dtype) for x in xs]
+    return NotImplemented if any(f is NotImplemented for f in found) else tuple(found)
+
+
+_file("pow", "ScalarAndTensor", _powers)
+_file("max", "default", _each(reduction.max))
+for _form in ("List", "Scalar", "ScalarList"):
+    _file("lerp", _form, _lerp)
+_file("norm", "Scalar", _norm)
+_file("zero", "default", _each(lambda x: prims.full(x.sizes, 0, x.dtype, x.device)))
+_file("clone", "default", lambda xs, *, memory_format=None: tuple([prims.clone(x) for x in xs]))
+_file("copy", "default", lambda xs, sources, non_blocking=False: tuple([memory.copy(x, s) for x, s in zip(xs, sources)]))
+
+
+# --- fused optimizers; all arithmetic in the parameters' computing dtype, bias corrections in float64 as the kernels do
+
+
+def _number(value: Any, dtype: torch.dtype) -> Any:
+    return to(value, dtype) if value.__class__ is PrimValue else value
+
+
+def _gradient(grad: PrimValue, dtype: torch.dtype, maximize: bool, grad_scale: PrimValue | None) -> tuple[PrimValue, PrimValue]:
+    """The gradient to apply, and what the kernel leaves in grads (unscaled)."""
+    g = to(grad, dtype)
+    left = grad
+    if grad_scale is not None:
+        g = prims.div(g, to(grad_scale, dtype))
+        left = to(g, grad.dtype)
+    return (prims.neg(g) if maximize else g), left
+
+
+def _kept_when_inf(found_inf: PrimValue | None, old: PrimValue, new: PrimValue) -> PrimValue:
+    return new if found_inf is None else prims.where(prims.eq(prims.reshape(found_inf, ()), 1), old, new)
+
+
+def _correction(beta: float, step: PrimValue) -> PrimValue:
+    return prims.sub(1, prims.pow(beta, to(step, torch.float64)))
+
+
+def _adam_step(
+    p: PrimValue, g: PrimValue, m: PrimValue, v: PrimValue, largest: PrimValue | None, step: PrimValue, decoupled: bool, o: dict[str, Any]
+) -> tuple[PrimValue, ...]:
+    """New parameter, first and second moment and largest second moment; operands are wide."""
+    dtype, lr = p.dtype, o["lr"]
+    if o["weight_decay"]:
+        if decoupled:
+            rate = prims.mul(_number(lr, dtype), o["weight_decay"]) if lr.__class__ is PrimValue else lr * o["weight_decay"]
+            p = prims.sub(p, prims.mul(p, rate))
+        else:
+            g = prims.add(g, prims.mul(p, o["weight_decay"]))
+    beta1, beta2 = o["beta1"], o["beta2"]
+    m = prims.add(prims.mul(m, beta1), prims.mul(g, 1 - beta1))
+    v = prims.add(prims.mul(v, beta2), prims.mul(prims.mul(g, g), 1 - beta2))
+    largest = None if largest is None else prims.maximum(largest, v)
+    lr64 = to(lr, torch.float64)
+    step_size = to(prims.div(lr64, _correction(beta1, step)), dtype)
+    root = to(prims.sqrt(_correction(beta2, step)), dtype)
+    denominator = prims.add(prims.div(prims.sqrt(v if largest is None else largest), root), o["eps"])
+    return prims.sub(p, prims.div(prims.mul(m, step_size), denominator)), m, v, largest
+
+
+def _fused_adam(decoupled: bool) -> Any:
+    def rule(params, grads, first, second, largest, steps, *, amsgrad, maximize, grad_scale=None, found_inf=None, **options):
+        out: list[list[PrimValue]] = [[], [], [], [], []]
+        for i, p in enumerate(params):
+            dtype = compute_dtype(p.dtype)
+            old = [p, first[i], second[i], *([largest[i]] if amsgrad else [])]
+            values = [to(t, dtype) for t in old]
+            g, left = _gradient(grads[i], dtype, maximize, grad_scale)
+            new = _adam_step(values[0], g, values[1], values[2], values[3] if amsgrad else None, steps[i], decoupled, options)
+            kept = [_kept_when_inf(found_inf, o, to(n, o.dtype)) for o, n in zip(old, new)]
+            out[0].append(kept[0])
+            out[1].append(left)
+            for slot, value in zip(out[2:], kept[1:]):
+                slot.append(value)
+        if not amsgrad:
+            out[4] = list(largest)
+        return tuple(tuple(o) for o in out)
+
+    return rule
+
+
+decomposition(aten._fused_adam, aten._fused_adam.tensor_lr)(_fused_adam(False))
+decomposition(aten._fused_adamw, aten._fused_adamw.tensor_lr)(_fused_adam(True))
+
+
+@decomposition(aten._fused_sgd, aten._fused_sgd.tensor_lr)
+def fused_sgd(
+    params, grads, buffers, *, weight_decay, momentum, lr, dampening, nesterov, maximize, is_first_step, grad_scale=None, found_inf=None
+):  # fmt: skip
+    out: tuple[list[PrimValue], ...] = ([], [], [])
+    for i, p in enumerate(params):
+        dtype = compute_dtype(p.dtype)
+        g, left = _gradient(grads[i], dtype, maximize, grad_scale)
+        y = to(p, dtype)
+        if weight_decay:
+            g = prims.add(g, prims.mul(y, weight_decay))
+        if momentum:
+            old = buffers[i]
+            buffer = g if is_first_step else prims.add(prims.mul(to(old, dtype), momentum), prims.mul(g, 1 - dampening))
+            out[2].append(_kept_when_inf(found_inf, old, to(buffer, old.dtype)))
+            g = prims.add(g, prims.mul(buffer, momentum)) if nesterov else buffer
+        new = prims.sub(y, prims.mul(g, _number(lr, dtype)))
+        out[0].append(_kept_when_inf(found_inf, p, to(new, p.dtype)))
+        out[1].append(left)
+    return tuple(out[0]), tuple(out[1]), tuple(out[2]) if momentum else tuple(buffers)

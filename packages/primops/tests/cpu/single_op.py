@@ -1,0 +1,151 @@
+"""One ATen call against its decomposition: the call is put in a graph alone, decomposed, run with EAGER and compared with torch."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+import torch.fx
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
+
+from tracework_primops import decompose
+from tracework_primops.op import Op
+
+TOLERANCE = {
+    torch.float64: (1e-9, 1e-9),
+    torch.float32: (2e-5, 2e-5),
+    torch.bfloat16: (2e-2, 2e-2),
+    torch.float16: (2e-3, 2e-3),
+    torch.complex64: (2e-5, 2e-5),
+    torch.complex128: (1e-9, 1e-9),
+}
+
+
+def graph_of(func: Any, args: Any, kwargs: Any, result: Any) -> tuple[torch.fx.GraphModule, list[torch.Tensor]]:
+    """A graph with this call alone; every tensor argument is an input."""
+    graph, inputs, nodes = torch.fx.Graph(), [], {}
+
+    def lift(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        if id(value) not in nodes:
+            node = graph.placeholder(f"x{len(inputs)}")
+            node.meta["val"] = value
+            nodes[id(value)] = node
+            inputs.append(value)
+        return nodes[id(value)]
+
+    args, kwargs = tree_map(lift, tuple(args)), tree_map(lift, dict(kwargs))
+    node = graph.call_function(func, args, kwargs)
+    node.meta["val"], node.meta["origin"] = result, f"test:0 {func}"
+    graph.output(_results(graph, node, result))
+    return torch.fx.GraphModule(torch.nn.Module(), graph), inputs
+
+
+def _results(graph: torch.fx.Graph, node: Any, result: Any) -> tuple[Any, ...]:
+    if not isinstance(result, (tuple, list)):
+        return (node,)
+    out: list[Any] = []
+    for i, value in enumerate(result):
+        if value is None:
+            continue
+        item = graph.call_function(operator.getitem, (node, i))
+        item.meta["val"] = value
+        out.extend(_results(graph, item, value))
+    return tuple(out)
+
+
+def difference(expected: Any, got: Any) -> str | None:
+    """What differs between two values, None if nothing does."""
+    if not isinstance(expected, torch.Tensor):
+        return None if expected == got else f"{got} instead of {expected}"
+    if expected.dtype != got.dtype or expected.shape != got.shape:
+        return f"{got.dtype} {tuple(got.shape)} instead of {expected.dtype} {tuple(expected.shape)}"
+    rtol, atol = TOLERANCE.get(expected.dtype, (0, 0))
+    try:
+        torch.testing.assert_close(got, expected, rtol=rtol, atol=atol, equal_nan=True)
+    except AssertionError as error:
+        return str(error).replace("\n", " ")
+    return None
+
+
+def check(func: Any, args: Any, kwargs: Any, compare: bool = True, **options: Any) -> tuple[str, str | None]:
+    """("prims" | "extern" | "empty", failure or None) for one call."""
+    result = func(*args, **kwargs)
+    gm, inputs = graph_of(func, args, kwargs, result)
+    try:
+        pg = decompose(gm, **options)
+    except Exception as error:  # the text goes into the report
+        return "prims", f"decompose: {type(error).__name__}: {error}"
+    kind = "prims" if all(isinstance(n.target, Op) or n.target is operator.getitem for n in pg.calls) else "extern"
+    if kind == "extern" or not compare:
+        return kind, None
+    wanted = [v for v in tree_flatten(result)[0] if v is not None]
+    try:
+        got = pg.run(*inputs)
+    except Exception as error:
+        return kind, f"run: {type(error).__name__}: {error}"
+    if len(got) != len(wanted):
+        return kind, f"{len(got)} results instead of {len(wanted)}"
+    for i, (e, g, node) in enumerate(zip(wanted, got, pg.outputs)):
+        found = difference(e, g) or _spec_difference(e, node)
+        if found:
+            return kind, f"result {i}: {found}"
+    return kind, None
+
+
+def _spec_difference(expected: Any, node: Any) -> str | None:
+    if not isinstance(expected, torch.Tensor) or not isinstance(node, torch.fx.Node) or node.op == "placeholder":
+        return None
+    spec = node.meta["spec"]
+    if tuple(spec.sizes) != tuple(expected.shape) or spec.dtype is not expected.dtype:
+        return f"the spec says {spec}, the result is {expected.dtype} {tuple(expected.shape)}"
+    return None
+
+
+RANDOM = ("rand", "dropout", "bernoulli", "normal", "uniform", "multinomial", "exponential", "poisson", "binomial", "empty", "rrelu_with_noise")
+
+
+class Calls(TorchDispatchMode):
+    """Records (func, args, kwargs) of functional ATen calls, with copies of the tensors; equal signatures once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: dict[Any, tuple[Any, Any, Any]] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func.namespace == "aten" and not func._schema.is_mutable and torch.Tag.data_dependent_output not in func.tags:
+            key = (func, str(tree_map(signature, (args, kwargs))))
+            if key not in self.calls:
+                self.calls[key] = (func, *tree_map(copied, (args, kwargs)))
+        return func(*args, **kwargs)
+
+
+def signature(value: Any) -> Any:
+    """What makes two calls alike."""
+    if isinstance(value, torch.Tensor):
+        return (str(value.dtype), tuple(value.shape), tuple(value.stride()))
+    return value
+
+
+def copied(value: Any) -> Any:
+    """A tensor's copy with the same strides."""
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+        return value
+    with torch.no_grad():
+        if value.is_conj() or value.is_neg():
+            return value.resolve_conj().resolve_neg()
+        extent = 1 + sum((s - 1) * t for s, t in zip(value.shape, value.stride())) if value.numel() else 0
+        base = torch.as_strided(value.detach(), (extent,), (1,), value.storage_offset()).clone()
+        return base.as_strided(value.shape, value.stride(), 0)
+
+
+def is_random(func: Any) -> bool:
+    """Calls whose values cannot be compared."""
+    return torch.Tag.nondeterministic_seeded in func.tags or any(part in func._schema.name for part in RANDOM)
+
+
+__all__ = ["Calls", "check", "copied", "difference", "graph_of", "is_random", "tree_unflatten"]
