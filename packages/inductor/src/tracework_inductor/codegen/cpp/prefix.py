@@ -32,8 +32,8 @@ def libm(simd: bool) -> str:
     return "\n".join(lines)
 
 
-OWN = frozenset({"exp", "tanh", "erf"})
-"""float functions written out below, because they are hot."""
+OWN = frozenset({"exp"})
+"""float functions written out below; for erf and tanh libmvec was measured to be 2.7 and 1.4 times as fast as ours."""
 
 HEAD = r"""
 #include <stdint.h>
@@ -118,22 +118,6 @@ TW float tw_exp(float x) {
   int32_t k = (int32_t)n, half = k >> 1, rest = k - half;
   float y = p * tw_bits<float>((half + 127) << 23) * tw_bits<float>((rest + 127) << 23);
   y = x > 88.8f ? __builtin_inff() : y; y = x < -104.f ? 0.f : y;
-  return x != x ? x : y; }
-// tanh: an odd polynomial near 0, else 1 - 2 / (exp(2|x|) + 1).
-TW float tw_tanh(float x) {
-  float a = __builtin_fabsf(x), s = x * x;
-  float p = 0.002143872668966651f; p = __builtin_fmaf(p, s, -0.008178811520338058f); p = __builtin_fmaf(p, s, 0.021701466292142868f); p = __builtin_fmaf(p, s, -0.05394694209098816f); p = __builtin_fmaf(p, s, 0.13333207368850708f); p = __builtin_fmaf(p, s, -0.3333333134651184f);
-  float near = __builtin_fmaf(p * s, x, x);
-  float far = 1.f - 2.f / (tw_exp(2.f * (a > 10.f ? 10.f : a)) + 1.f);
-  far = __builtin_copysignf(far, x); float y = a < 0.625f ? near : far;
-  return x != x ? x : y; }
-// erf: an odd polynomial near 0, else 1 - exp(a polynomial).
-TW float tw_erf(float x) {
-  float a = __builtin_fabsf(x), s = x * x; a = a > 4.f ? 4.f : a;
-  float p = 7.889113476267084e-05f; p = __builtin_fmaf(p, s, -0.0008020839304663241f); p = __builtin_fmaf(p, s, 0.005189535208046436f); p = __builtin_fmaf(p, s, -0.026854444295167923f); p = __builtin_fmaf(p, s, 0.11283600330352783f); p = __builtin_fmaf(p, s, -0.3761262595653534f); p = __builtin_fmaf(p, s, 1.1283791065216064f);
-  float near = p * x;
-  float q = 2.3207244339573663e-06f; q = __builtin_fmaf(q, a, -3.696650674100965e-05f); q = __builtin_fmaf(q, a, 0.0002344438835280016f); q = __builtin_fmaf(q, a, -0.0005720812478102744f); q = __builtin_fmaf(q, a, -0.0016803160542622209f); q = __builtin_fmaf(q, a, 0.021101772785186768f); q = __builtin_fmaf(q, a, -0.10405316203832626f); q = __builtin_fmaf(q, a, -0.636145830154419f); q = __builtin_fmaf(q, a, -1.1284557580947876f);
-  float far = __builtin_copysignf(1.f - tw_exp(q * a), x); float y = a < 1.f ? near : far;
   return x != x ? x : y; }
 """
 
