@@ -93,19 +93,18 @@ def in_place(kernel: Kernel, new: str, old: str) -> bool:
     written: set[Size] = set()
     last_read = first_write = None
     levels: set[str] = set()
-    for n, p in enumerate(kernel.passes):
-        for i in p.body.instructions:
-            if i.op == "store" and i.args[0] == new:
-                written.add(i.args[1])
-                levels.add(p.level)
-                first_write = n if first_write is None else first_write
-    for n, p in enumerate(kernel.passes):
-        for i in p.body.instructions:
-            if i.op == "load" and i.args[0] == old:
-                if i.args[1] not in written or p.level not in levels:
-                    return False
-                last_read = n
-    return len(written) == 1 and last_read is not None and first_write is not None and last_read <= first_write
+    steps = [((n, k), p.level, i) for n, p in enumerate(kernel.passes) for k, i in enumerate(p.body.instructions)]
+    for when, level, i in steps:
+        if i.op == "store" and i.args[0] == new:
+            written.add(i.args[1])
+            levels.add(level)
+            first_write = when if first_write is None else first_write
+    for when, level, i in steps:
+        if i.op == "load" and i.args[0] == old:
+            if i.args[1] not in written or level not in levels:
+                return False
+            last_read = when
+    return len(written) == 1 and last_read is not None and first_write is not None and last_read < first_write
 
 
 __all__ = ["ExternKernel", "MemoryPlanner", "in_place", "same_all"]
