@@ -84,8 +84,7 @@ class TangentInfo:
     dtype: Any
     device: Any
     sizes: tuple[Any, ...]
-    strides: tuple[Any, ...]
-    memory_format: str  # "contiguous", "channels_last", "channels_last_3d" or "strided"
+    order: tuple[int, ...] | None  # dims from outermost to innermost; None for row-major
 
 
 @dataclass(frozen=True)
@@ -120,5 +119,5 @@ class Signature:
         """One line per slot."""
         rows = [f"in  {i}: {x.name} {x.kind.value} {x.mutation.value}" for i, x in enumerate(self.inputs)]
         rows += [f"out {i}: {x.kind.value} {x.slot}" for i, x in enumerate(self.outputs)]
-        rows += [f"tangent of {t.slot}: {t.memory_format}" for t in self.tangents]
+        rows += [f"tangent of {t.slot}: {t.order or 'row-major'}" for t in self.tangents]
         return "\n".join(rows)

@@ -63,27 +63,27 @@ def index_put(recorder: Any, func: Any, args: Any, kwargs: Any, out: Any) -> Non
 def batch_norm(recorder: Any, func: Any, args: Any, kwargs: Any, out: Any) -> None:
     """These schemas do not say that running statistics are updated in place while training."""
     x, weight, bias, mean, variance, training, momentum, epsilon = bind(func, args, kwargs).values()
-    numbers = (training, momentum, epsilon)
-    if not training or mean is None:
-        node = recorder.emit(aten.native_batch_norm.default, *map(recorder.to_node, (x, weight, bias, mean, variance)), *numbers)
-    else:
-        tensors = map(recorder.to_node, (x, weight, bias, mean, variance))
-        node = recorder.emit(aten._native_batch_norm_legit_functional.default, *tensors, *numbers)
-    for index, result in enumerate(out[:3]):
-        recorder.bind_result(result, recorder.emit(operator.getitem, node, index))
+    updates = training and mean is not None
+    target = aten._native_batch_norm_legit_functional.default if updates else aten.native_batch_norm.default
+    results = [*out[:3], *(recorder.mode.make(t.spec) for t in (mean, variance) if updates)]
+    tensors = recorder.to_node((x, weight, bias, mean, variance))
+    node = recorder.node(target, (*tensors, training, momentum, epsilon), {}, tuple(results))
+    items = [recorder.emit(operator.getitem, node, index) for index in range(len(results))]
+    for result, item in zip(out[:3], items, strict=False):
+        recorder.bind_result(result, item)
     if len(out) == 4:  # cudnn's workspace; the backward below does not read it
         recorder.bind_result(out[3], recorder.emit(aten.full.default, list(out[3].shape), 0, dtype=out[3].dtype, device=out[3].device))
-    if training and mean is not None:
-        recorder.write(mean, recorder.emit(operator.getitem, node, 3))
-        recorder.write(variance, recorder.emit(operator.getitem, node, 4))
+    if updates:
+        recorder.write(mean, items[3])
+        recorder.write(variance, items[4])
 
 
 @_rule("cudnn_batch_norm_backward.default")
 def batch_norm_backward(recorder: Any, func: Any, args: Any, kwargs: Any, out: Any) -> None:
     """The backward of the library's form, as the native one: the saved values are the same two."""
     x, grad, weight, mean, variance, saved_mean, saved_scale, epsilon = list(bind(func, args, kwargs).values())[:8]
-    tensors = map(recorder.to_node, (grad, x, weight, mean, variance, saved_mean, saved_scale))
-    node = recorder.emit(aten.native_batch_norm_backward.default, *tensors, True, epsilon, [True, True, True])
+    tensors = recorder.to_node((grad, x, weight, None, None, saved_mean, saved_scale))
+    node = recorder.node(aten.native_batch_norm_backward.default, (*tensors, True, epsilon, [True, True, True]), {}, tuple(out))
     for index, result in enumerate(out):
         recorder.bind_result(result, recorder.emit(operator.getitem, node, index))
 
@@ -94,7 +94,7 @@ def native_batch_norm_backward(recorder: Any, func: Any, args: Any, kwargs: Any,
     named = bind(func, args, kwargs)
     if named["train"]:
         named["running_mean"] = named["running_var"] = None
-    node = recorder.emit(func, *[recorder.to_node(v) for v in named.values()])
+    node = recorder.node(func, recorder.to_node(tuple(named.values())), {}, tuple(out))
     for index, result in enumerate(out):
         if result is not None:
             recorder.bind_result(result, recorder.emit(operator.getitem, node, index))

@@ -239,7 +239,7 @@ class Trace:
             fake = self.mode.make(spec.replace(offset=0))
             recorder.tangent(f"tangent_{slot}", fake)
             fakes.append(fake)
-            tangents.append(TangentInfo(slot, spec.dtype, spec.device, spec.sizes, spec.strides, _format(fake)))
+            tangents.append(TangentInfo(slot, spec.dtype, spec.device, spec.sizes, _order(fake)))
         with _torch.without_autocast():
             grads = torch.autograd.grad([o.fake for _, o in differentiable], wanted, fakes, allow_unused=True)
         return tuple(tangents), tuple(self._gradient(g) for g in grads)
@@ -253,14 +253,8 @@ class Trace:
         return node
 
 
-def _format(fake: FakeTensor) -> str:
-    if fake.is_contiguous():
-        return "contiguous"
-    if fake.ndim == 4 and fake.is_contiguous(memory_format=torch.channels_last):
-        return "channels_last"
-    if fake.ndim == 5 and fake.is_contiguous(memory_format=torch.channels_last_3d):
-        return "channels_last_3d"
-    return "strided"
+def _order(fake: FakeTensor) -> tuple[int, ...] | None:
+    return None if fake.is_contiguous() else dense_order(fake)
 
 
 def trace_joint(gm: fx.GraphModule, inputs: Sequence[Any]) -> JointProgram:

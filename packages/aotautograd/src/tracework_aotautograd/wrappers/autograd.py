@@ -12,21 +12,21 @@ from ..signature import TangentInfo
 from .outputs import make_outputs
 
 Call = Callable[[list[Any]], Any]
-_FORMATS = {"channels_last": torch.channels_last, "channels_last_3d": torch.channels_last_3d}
 
 
 def coerce(tangent: Any, info: TangentInfo, like: tuple[int, ...]) -> torch.Tensor:
     """A tangent in the layout that the backward was compiled for; zeros for an undefined one."""
     if tangent is None:
         tangent = torch.zeros(like, dtype=info.dtype, device=info.device)
-    if info.memory_format == "contiguous":
+    elif tangent.is_neg() or tangent.is_conj():
+        tangent = tangent.resolve_conj().resolve_neg()
+    if info.order is None:
         return tangent.contiguous()
-    if info.memory_format in _FORMATS:
-        return tangent.contiguous(memory_format=_FORMATS[info.memory_format])
-    strides = tuple(s for s in info.strides)
-    if tangent.stride() == strides or not all(isinstance(s, int) for s in strides):
+    ordered = tangent.permute(info.order)
+    if ordered.is_contiguous():
         return tangent
-    return torch.empty_strided(like, strides, dtype=tangent.dtype, device=tangent.device).copy_(tangent)
+    back = [info.order.index(d) for d in range(len(info.order))]
+    return ordered.contiguous().permute(back)
 
 
 def wrap_autograd(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import operator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..guards.guard import TensorFacts
-from ..sources import Const, TensorSize
+from ..sources import Const, TensorSize, TensorStride
 
 if TYPE_CHECKING:
     from torch import fx
@@ -55,11 +56,28 @@ def lift_tensor(frame: Any, tensor: torch.Tensor, source: Source, role: str) -> 
     if node is not None:
         return node
     dims = dynamic_dims(root, tensor, source, role)
-    frame.guard("TENSOR", source, TensorFacts.of(tensor, dynamic=dims))
+    facts = TensorFacts.of(tensor, dynamic=dims)
     if not dims:
+        frame.guard("TENSOR", source, facts)
         return root.graph.tensor_input(tensor, source, role)
     sizes = [size_symbol(root, tensor, source, d) if d in dims else n for d, n in enumerate(tensor.shape)]
-    return root.graph.tensor_input(tensor, source, role, sizes=sizes)
+    node = root.graph.tensor_input(tensor, source, role, sizes=sizes)
+    spec = node.meta["example_value"].spec
+    frame.guard("TENSOR", source, replace(facts, strides=fixed_strides(root, tensor, source, spec)))
+    return node
+
+
+def fixed_strides(root: Any, tensor: torch.Tensor, source: Source, spec: Any) -> tuple[int | None, ...]:
+    """Strides that do not depend on sizes; of the others the relation to the sizes becomes a condition."""
+    from tracework_primops import Condition
+
+    known: list[int | None] = []
+    for dim, (size, stride) in enumerate(zip(spec.sizes, spec.strides)):
+        known.append(stride if isinstance(stride, int) else None)
+        if known[dim] is None and size != 1:
+            actual = root.symbols.new(tensor.stride(dim), TensorStride(source, dim), 0, None)
+            root.symbols.assume(Condition.compare("==", actual, stride), "layout of an input")
+    return tuple(known)
 
 
 def dynamic_dims(root: Any, tensor: torch.Tensor, source: Source, role: str) -> frozenset[int]:

@@ -94,10 +94,10 @@ def _broadcast(layouts: Any) -> tuple:
 
 
 def _known_as(shape: tuple, sizes: tuple) -> tuple:
-    """Sizes that were found equal written alike, so that strides compare structurally."""
+    """Sizes that were found equal written alike, so that strides compare structurally; a broadcast 1 stays 1."""
     if len(shape) != len(sizes):
         return shape
-    return tuple(b if a.__class__ is not int or b.__class__ is not int else a for a, b in zip(shape, sizes))
+    return tuple(a if a.__class__ is int and (a == 1 or b.__class__ is int) else b for a, b in zip(shape, sizes))
 
 
 _broadcast_cached = lru_cache(maxsize=8192)(_broadcast)
