@@ -27,8 +27,8 @@ def restride(value, strides):
 
 
 def fitted(value, sizes, strides):
-    """The library's result with the strides that the graph was compiled for."""
-    if value.stride() == strides or value.numel() == 0:
+    """The library's result with the strides that the graph was compiled for; None where the library computed none."""
+    if value is None or value.stride() == strides or value.numel() == 0:
         return value
     for size, mine, wanted in zip(sizes, value.stride(), strides):
         if mine != wanted and size > 1:
