@@ -149,6 +149,8 @@ class _Walk:
             for r, e in zip(result, expected):
                 self._check(node, r, e, mark)
             return
+        if result is None and expected.__class__ is TensorSpec:
+            raise DecompositionError(node, f"decomposition gave nothing where the op gives {expected}")
         if result.__class__ is not PrimValue or expected.__class__ is not TensorSpec:
             return
         got = result.spec
@@ -156,7 +158,7 @@ class _Walk:
             raise DecompositionError(node, f"decomposition gave {got}, the op gives {expected}")
         if got.strides != expected.strides and _is_newer(result.node, mark):
             result.spec = got.replace(strides=expected.strides)
-            result.node.meta["spec"] = result.spec
+            _relabel(result.node, result.spec)
 
     def value(self, arg: Any) -> Any:
         """An argument of the ATen graph with nodes replaced by PrimValues and expressions."""
@@ -181,6 +183,15 @@ def _nodes(arg: Any) -> Any:
 def _same_sizes(a: Any, b: Any) -> bool:
     """Equal as far as numbers go; expressions were checked when the fakes were made."""
     return len(a) == len(b) and all(x == y or x.__class__ is not int or y.__class__ is not int for x, y in zip(a, b))
+
+
+def _relabel(node: torch.fx.Node, spec: TensorSpec) -> None:
+    """A node's spec, which a node with several results repeats."""
+    node.meta["spec"] = spec
+    if node.target is operator.getitem:
+        source, i = node.args
+        parts = source.meta["spec"]
+        source.meta["spec"] = (*parts[:i], spec, *parts[i + 1 :])
 
 
 def _is_newer(node: torch.fx.Node, mark: torch.fx.Node | None) -> bool:

@@ -89,3 +89,15 @@ def flash_cpu(q, k, v, dropout_p=0.0, is_causal=False, *, attn_mask=None, scale=
 @row("_scaled_dot_product_flash_attention_for_cpu_backward.default")
 def flash_cpu_backward(grad, q, k, v, out, logsumexp, dropout_p, is_causal, *, attn_mask=None, scale=None):
     return tuple(_heads_inside(x, x.sizes) for x in (q, k, v))
+
+
+@row("_native_multi_head_attention.default")
+def native_multi_head_attention(
+    q, k, v, embed_dim, num_head, qkv_weight, qkv_bias, proj_weight, proj_bias, mask=None, need_weights=True, average_attn_weights=True, mask_type=None
+):  # fmt: skip
+    """The second result is undefined unless weights are asked for, which torch's meta kernel does not say."""
+    out = fresh(q, (*q.sizes[:-1], embed_dim))
+    if not need_weights:
+        return out, None
+    heads = () if average_attn_weights else (num_head,)
+    return out, fresh(q, (q.sizes[0], *heads, q.sizes[1], k.sizes[1]))

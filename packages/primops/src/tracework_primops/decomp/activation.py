@@ -12,6 +12,7 @@ from .table import aten, decomposition, dim_of, to, wide
 _SQRT_HALF = math.sqrt(0.5)
 _TANH_SCALE = math.sqrt(2.0 / math.pi)
 _TANH_CUBE = 0.044715
+_SIXTH = 0.1666666716337204  # eager's kernels keep it in float32
 _SELU_ALPHA = 1.6732632423543772848170429916717
 _SELU_SCALE = 1.0507009873554804934193349852946
 
@@ -133,7 +134,7 @@ def hardsigmoid(x):
 def hardsigmoid_backward(grad, x):
     g, y = wide(grad), wide(x)
     inside = prims.logical_and(prims.gt(y, -3), prims.lt(y, 3))
-    return to(prims.where(inside, prims.mul(g, 1.0 / 6.0), 0), _grad_dtype(grad, x))
+    return to(prims.where(inside, prims.mul(g, _SIXTH), 0), _grad_dtype(grad, x))
 
 
 @decomposition(aten.hardtanh)

@@ -42,18 +42,25 @@ def constant_pad_nd(x, pad, value=0):
     return prims.pad(x, tuple(pairs), value)
 
 
+def _vector(x: Any) -> Any:
+    """A 0-dim tensor as one of one element; numbers are left alone."""
+    return prims.reshape(x, (1,)) if x.__class__ is PrimValue and not x.ndim else x
+
+
+def _shaped(result: PrimValue, x: PrimValue) -> PrimValue:
+    """Back to 0 dims when x has none."""
+    return result if x.ndim else prims.reshape(result, ())
+
+
 @decomposition(aten.gather)
 def gather(x, dim, index, *, sparse_grad=False):
-    if not x.ndim or not index.ndim:
-        return NotImplemented
-    return prims.gather(x, dim_of(x, dim), to(index, torch.int64))
+    found = prims.gather(_vector(x), dim_of(x, dim), _vector(to(index, torch.int64)))
+    return found if index.ndim else prims.reshape(found, ())
 
 
 @decomposition(aten.index_select)
 def index_select(x, dim, index):
-    if not x.ndim or not index.ndim:
-        return NotImplemented
-    return prims.index_select(x, dim_of(x, dim), index)
+    return _shaped(prims.index_select(_vector(x), dim_of(x, dim), _vector(index)), x)
 
 
 @decomposition(aten.embedding)
@@ -109,46 +116,38 @@ def _masked_put(x: PrimValue, indices: Any, values: PrimValue, accumulate: bool)
 
 @decomposition(*overloads_of("scatter", "src", "value"))
 def scatter(x, dim, index, src):
-    if not x.ndim or not index.ndim:
-        return NotImplemented
-    return prims.scatter(x, dim_of(x, dim), index, to(src, x.dtype))
+    return _shaped(prims.scatter(_vector(x), dim_of(x, dim), _vector(index), _vector(to(src, x.dtype))), x)
 
 
 @decomposition(aten.scatter_add)
 def scatter_add(x, dim, index, src):
-    if not x.ndim or not index.ndim:
-        return NotImplemented
-    return prims.scatter_add(x, dim_of(x, dim), index, to(src, x.dtype))
+    return _shaped(prims.scatter_add(_vector(x), dim_of(x, dim), _vector(index), _vector(to(src, x.dtype))), x)
 
 
 @decomposition(aten.scatter_reduce.two)
 def scatter_reduce(x, dim, index, src, reduce, *, include_self=True):
-    if not x.ndim or not index.ndim:
-        return NotImplemented
-    return prims.scatter_reduce(x, dim_of(x, dim), index, src, reduce, include_self)
+    return _shaped(prims.scatter_reduce(_vector(x), dim_of(x, dim), _vector(index), _vector(src), reduce, include_self), x)
 
 
 @decomposition(aten.index_add)
 def index_add(x, dim, index, src, *, alpha=1):
-    if not x.ndim or not index.ndim:
-        return NotImplemented
-    return prims.index_add(x, dim_of(x, dim), index, src, alpha)
+    return _shaped(prims.index_add(_vector(x), dim_of(x, dim), _vector(index), _vector(src), alpha), x)
 
 
 @decomposition(aten.index_copy)
 def index_copy(x, dim, index, src):
-    if not x.ndim or not index.ndim:
-        return NotImplemented
-    return prims.index_copy(x, dim_of(x, dim), index, src)
+    return _shaped(prims.index_copy(_vector(x), dim_of(x, dim), _vector(index), _vector(src)), x)
 
 
-@decomposition(aten.index_fill.int_Scalar)
+@decomposition(aten.index_fill.int_Scalar, aten.index_fill.int_Tensor)
 def index_fill(x, dim, index, value):
-    if not x.ndim or not index.ndim:
-        return NotImplemented
-    dim = dim_of(x, dim)
-    sizes = (*x.sizes[:dim], index.sizes[0], *x.sizes[dim + 1 :])
-    return prims.index_copy(x, dim, index, prims.full(sizes, value, x.dtype, x.device))
+    dim, y, index = dim_of(x, dim), _vector(x), _vector(index)
+    sizes = (*y.sizes[:dim], index.sizes[0], *y.sizes[dim + 1 :])
+    if value.__class__ is PrimValue:
+        values = prims.expand(to(value, x.dtype), sizes)
+    else:
+        values = prims.full(sizes, value, x.dtype, x.device)
+    return _shaped(prims.index_copy(y, dim, index, values), x)
 
 
 @decomposition(aten.take)
@@ -184,6 +183,8 @@ def bucketize(x, boundaries, *, out_int32=False, right=False):
 @decomposition(aten.unfold_backward)
 def unfold_backward(grad, sizes, dim, size, step):
     """Positions of each window along dim, added up."""
+    if not sizes:
+        return prims.reshape(grad, ())
     dim = dim + len(sizes) if dim < 0 else dim
     zeros = prims.full(tuple(sizes), 0, grad.dtype, grad.device)
     windows, total = grad.sizes[dim], sizes[dim]
@@ -197,3 +198,68 @@ def unfold_backward(grad, sizes, dim, size, step):
     return prims.index_add(zeros, dim, prims.reshape(index, (windows * size,)), prims.reshape(moved, joined), 1)
 
 
+@decomposition(*overloads_of("scatter", "reduce", "value_reduce"))
+def scatter_with(x, dim, index, src, *, reduce):
+    if src.__class__ is not PrimValue:
+        return NotImplemented
+    return scatter_reduce(x, dim, index, src, {"add": "sum", "multiply": "prod"}[reduce])
+
+
+@decomposition(aten.index_reduce)
+def index_reduce(x, dim, index, src, reduce, *, include_self=True):
+    return prims.index_reduce(x, dim_of(x, dim), index, src, reduce, include_self) if x.ndim and index.ndim else NotImplemented
+
+
+@decomposition(aten.masked_scatter)
+def masked_scatter(x, mask, src):
+    return prims.masked_scatter(x, mask, src) if tuple(mask.sizes) == tuple(x.sizes) else NotImplemented
+
+
+@decomposition(aten.put)
+def put(x, index, src, accumulate=False):
+    return prims.put(x, index, src, accumulate)
+
+
+@decomposition(aten.searchsorted.Tensor)
+def searchsorted(sorted_sequence, x, *, out_int32=False, right=False, side=None, sorter=None):
+    return prims.searchsorted(sorted_sequence, x, right or side == "right", out_int32, sorter)
+
+
+def _in_range(x: PrimValue, indices: Any) -> tuple[Any, ...]:
+    """Indices moved into x, where the mask makes the value irrelevant."""
+    return tuple(
+        None if i is None else prims.minimum(prims.maximum(i, -x.sizes[d]), x.sizes[d] - 1) for d, i in enumerate(indices)
+    )
+
+
+def _all_static(x: PrimValue) -> bool:
+    return all(s.__class__ is int and s > 0 for s in x.sizes)
+
+
+@decomposition(*overloads_of("_unsafe_masked_index", "default"))
+def _unsafe_masked_index(x, mask, indices, fill):
+    if _has_mask(indices) or not _all_static(x):
+        return NotImplemented
+    return prims.where(mask, prims.index(x, _in_range(x, indices)), fill)
+
+
+@decomposition(*overloads_of("_unsafe_masked_index_put_accumulate", "default"))
+def _unsafe_masked_index_put_accumulate(x, mask, indices, values):
+    if _has_mask(indices) or not _all_static(x):
+        return NotImplemented
+    return prims.index_put(x, _in_range(x, indices), prims.where(mask, values, 0), True)
+
+
+@decomposition(aten.diag_embed)
+def diag_embed(x, offset=0, dim1=-2, dim2=-1):
+    ndim = x.ndim + 1
+    dim1, dim2 = (d + ndim if d < 0 else d for d in (dim1, dim2))
+    below, above = max(-offset, 0), max(offset, 0)
+    rows = prims.pad(x, (*[(0, 0)] * (x.ndim - 1), (below, above)), 0)
+    n = rows.sizes[-1]
+    column, row = prims.iota(n, 0, 1, torch.int64, x.device), prims.iota(n, 0, 1, torch.int64, x.device)
+    hit = prims.eq(prims.sub(prims.unsqueeze(column, 0), prims.unsqueeze(row, 1)), offset)
+    full = prims.where(hit, prims.unsqueeze(rows, x.ndim), prims.full((), 0, x.dtype, x.device))
+    rest = iter(range(ndim - 2))
+    order = tuple(ndim - 2 if d == dim1 else ndim - 1 if d == dim2 else next(rest) for d in range(ndim))
+    return prims.clone(prims.permute(full, order))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import torch
+
 from ..op import prims
-from .table import aten, decomposition
+from .reduction import linalg_vector_norm
+from .table import aten, decomposition, promoted, to, wide
 
 
 @decomposition(aten.mm)
@@ -33,6 +36,8 @@ def mv(a, x):
 
 @decomposition(aten.addmv)
 def addmv(bias, a, x, *, beta=1, alpha=1):
+    if not bias.dtype.is_floating_point:
+        return NotImplemented
     product = prims.mv(a, x)
     product = product if alpha == 1 else prims.mul(product, alpha)
     return product if beta == 0 else prims.add(bias if beta == 1 else prims.mul(bias, beta), product)
@@ -50,8 +55,27 @@ def vdot(a, b):
 
 @decomposition(aten.addr)
 def addr(x, a, b, *, beta=1, alpha=1):
-    outer = prims.mul(prims.unsqueeze(a, 1), prims.unsqueeze(b, 0))
+    if not x.dtype.is_floating_point or x.dtype is not a.dtype or a.dtype is not b.dtype:
+        return NotImplemented
+    outer = prims.mul(prims.unsqueeze(wide(a), 1), prims.unsqueeze(wide(b), 0))
     outer = outer if alpha == 1 else prims.mul(outer, alpha)
-    return NotImplemented if x.dtype != outer.dtype else outer if beta == 0 else prims.add(
-        x if beta == 1 else prims.mul(x, beta), outer
-    )
+    y = wide(x)
+    if beta == 0:
+        return to(outer, x.dtype)
+    return to(prims.add(y if beta == 1 else prims.mul(y, beta), outer), x.dtype)
+
+
+@decomposition(aten.addbmm)
+def addbmm(bias, a, b, *, beta=1, alpha=1):
+    """The sum over the batch is a longer inner dim."""
+    n, rows, inner = a.sizes
+    if a.dtype not in (torch.float32, torch.float64):  # eager rounds after each of the products
+        return NotImplemented
+    left = prims.reshape(prims.permute(a, (1, 0, 2)), (rows, n * inner))
+    right = prims.reshape(b, (n * inner, b.sizes[2]))
+    return prims.addmm(bias, left, right, beta, alpha)
+
+
+@decomposition(aten.dist)
+def dist(x, y, p=2):
+    return linalg_vector_norm(prims.sub(*promoted(x, y)[0]), p)

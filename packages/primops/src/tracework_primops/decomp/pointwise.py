@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import math
 from typing import Any
 
@@ -123,7 +124,14 @@ def isfinite(x):
 
 @decomposition(aten.round.decimals)
 def round_decimals(x, *, decimals=0):
-    return prims.round(x, decimals) if decimals == 0 else NotImplemented
+    if not is_float(x.dtype):
+        return prims.clone(x)
+    y, power = wide(x), 10.0 ** builtins.abs(decimals)
+    if decimals == 0:
+        return prims.round(x)
+    scaled = prims.mul(y, power) if decimals > 0 else prims.div(y, power)
+    rounded = prims.round(scaled)
+    return to(prims.div(rounded, power) if decimals > 0 else prims.mul(rounded, power), x.dtype)
 
 
 @decomposition(aten.isposinf)
@@ -305,8 +313,7 @@ def lerp(start, end, weight):
     if weight.__class__ is not PrimValue:
         near = prims.add(wide_start, prims.mul(difference, weight))
         far = prims.sub(wide_end, prims.mul(difference, 1 - weight))
-        small = (weight if not isinstance(weight, complex) else math.hypot(weight.real, weight.imag)) 
-        return to(near if (-0.5 < small < 0.5) else far, out)
+        return to(near if builtins.abs(weight) < 0.5 else far, out)
     weight = to(weight, difference.dtype)
     near = prims.add(wide_start, prims.mul(difference, weight))
     far = prims.sub(wide_end, prims.mul(difference, prims.sub(1, weight)))
@@ -423,3 +430,32 @@ def logit_backward(grad, x, eps=None):
     return to(prims.where(inside, value, outside), grad.dtype)
 
 
+@decomposition(aten.polar)
+def polar(length, angle):
+    (length, angle), _ = promoted(length, angle)
+    return prims.complex(prims.mul(length, prims.cos(angle)), prims.mul(length, prims.sin(angle)))
+
+
+@decomposition(aten.frexp.Tensor)
+def frexp(x):
+    return prims.frexp(x)
+
+
+@decomposition(aten.mvlgamma)
+def mvlgamma(x, p):
+    (x,), _ = promoted_float(x)
+    total = prims.full(x.sizes, p * (p - 1) * math.log(math.pi) / 4, x.dtype, x.device)
+    for j in range(p):
+        total = prims.add(total, prims.lgamma(prims.sub(x, j / 2)))
+    return total
+
+
+@decomposition(aten.linalg_cross)
+def linalg_cross(a, b, *, dim=-1):
+    (a, b), _ = promoted(a, b)
+    dim = dim + max(a.ndim, b.ndim) if dim < 0 else dim
+
+    def turned(x: PrimValue, by: int) -> PrimValue:
+        return prims.roll(x, (-by,), (dim,))
+
+    return prims.sub(prims.mul(turned(a, 1), turned(b, 2)), prims.mul(turned(a, 2), turned(b, 1)))

@@ -105,7 +105,7 @@ def max_dim(x, dim, keepdim=False):
     if not x.ndim:
         return prims.clone(x), prims.full((), 0, torch.int64, x.device)
     dim = dim_of(x, dim)
-    return prims.amax(x, (dim,), keepdim), prims.argmax(x, dim, keepdim)
+    return prims.amax(x, (dim,), keepdim), prims.argmax(_ordered(x), dim, keepdim)
 
 
 @decomposition(aten.min.dim)
@@ -113,7 +113,12 @@ def min_dim(x, dim, keepdim=False):
     if not x.ndim:
         return prims.clone(x), prims.full((), 0, torch.int64, x.device)
     dim = dim_of(x, dim)
-    return prims.amin(x, (dim,), keepdim), prims.argmin(x, dim, keepdim)
+    return prims.amin(x, (dim,), keepdim), prims.argmin(_ordered(x), dim, keepdim)
+
+
+def _ordered(x: PrimValue) -> PrimValue:
+    """Positions of extremes are not defined for bool."""
+    return to(x, torch.uint8) if x.dtype is torch.bool else x
 
 
 def _arg(prim: Any) -> Any:
@@ -184,17 +189,20 @@ def std_mean(x, dims=None, *, correction=None, keepdim=False):
 @decomposition(aten.logsumexp)
 def logsumexp(x, dims, keepdim=False):
     x = x if is_float(x.dtype) else to(x, torch.get_default_dtype())
-    if x.dtype.is_complex or not x.ndim:
+    if x.dtype.is_complex:
         return NotImplemented
+    if not x.ndim:
+        return prims.clone(x)
     return to(prims.logsumexp(wide(x), dims_of(x, dims), keepdim), x.dtype)
 
 
 @decomposition(aten.linalg_vector_norm)
 def linalg_vector_norm(x, ord=2, dims=None, keepdim=False, *, dtype=None):
     out = real_of(dtype or x.dtype)
-    y = to(x, dtype) if dtype is not None else x
+    if not x.ndim:
+        x, dims, keepdim = prims.reshape(x, (1,)), None, False
+    y = wide(to(x, dtype) if dtype is not None else x)
     dims = dims_of(x, dims)
-    y = wide(y)
     if y.dtype.is_complex or not dims:
         return NotImplemented
     if ord == 2:
@@ -219,8 +227,8 @@ def norm(x, p=2, dims=None, keepdim=False, *, dtype=None):
 
 @decomposition(*overloads_of("count_nonzero", "dim_IntList", "default"))
 def count_nonzero(x, dims=None):
-    dims = dims_of(x, dims)
-    return prims.sum(prims.convert(prims.ne(x, 0), torch.int64), dims, False, None) if dims else NotImplemented
+    dims, counted = dims_of(x, dims), prims.convert(prims.ne(x, 0), torch.int64)
+    return prims.sum(counted, dims, False, None) if dims else counted
 
 
 def _picked(prim: Any) -> Any:
@@ -230,3 +238,18 @@ def _picked(prim: Any) -> Any:
 decomposition(aten.median.dim)(_picked(prims.median))
 decomposition(aten.nanmedian.dim)(_picked(prims.nanmedian))
 decomposition(aten.mode)(_picked(prims.mode))
+
+
+@decomposition(aten.kthvalue)
+def kthvalue(x, k, dim=-1, keepdim=False):
+    return prims.kthvalue(x, k, dim_of(x, dim), keepdim) if x.ndim else NotImplemented
+
+
+@decomposition(aten.trace)
+def trace(x):
+    return sum(prims.diagonal(x, 0, 0, 1))
+
+
+@decomposition(aten.histc)
+def histc(x, bins=100, min=0, max=0):
+    return prims.histc(x, bins, min, max)

@@ -25,19 +25,26 @@ def cumprod(x, dim, *, dtype=None):
     return prims.cumprod(y, dim_of(x, dim)) if x.ndim else prims.clone(y)
 
 
+def _one(x):
+    """A 0-dim tensor and its position."""
+    return prims.clone(x), prims.full((), 0, torch.int64, x.device)
+
+
 @decomposition(aten.cummax)
 def cummax(x, dim):
-    return prims.cummax(x, dim_of(x, dim)) if x.ndim else NotImplemented
+    return prims.cummax(x, dim_of(x, dim)) if x.ndim else _one(x)
 
 
 @decomposition(aten.cummin)
 def cummin(x, dim):
-    return prims.cummin(x, dim_of(x, dim)) if x.ndim else NotImplemented
+    return prims.cummin(x, dim_of(x, dim)) if x.ndim else _one(x)
 
 
 @decomposition(aten.logcumsumexp)
 def logcumsumexp(x, dim):
-    return prims.logcumsumexp(x, dim_of(x, dim)) if x.ndim and not x.dtype.is_complex else NotImplemented
+    if not x.ndim:
+        return prims.clone(x)
+    return NotImplemented if x.dtype.is_complex else prims.logcumsumexp(x, dim_of(x, dim))
 
 
 @decomposition(aten.sort)

@@ -282,3 +282,20 @@ def repeat(x, repeats):
     return prims.clone(prims.reshape(prims.expand(prims.reshape(x, mixed), full), result))
 
 
+@decomposition(aten.rot90)
+def rot90(x, k=1, dims=(0, 1)):
+    a, b = (dim_of(x, d) for d in dims)
+    turns = k % 4
+    if turns == 0:
+        return prims.clone(x)
+    if turns == 2:
+        return prims.flip(x, tuple(sorted((a, b))))
+    return prims.clone(transpose(prims.flip(x, (b if turns == 1 else a,)), a, b))
+
+
+@decomposition(aten.narrow_copy)
+def narrow_copy(x, dim, start, length):
+    dim = dim_of(x, dim)
+    if start.__class__ is int and start < 0:
+        start = start + x.sizes[dim]
+    return prims.clone(prims.slice(x, dim, start, start + length, 1))
