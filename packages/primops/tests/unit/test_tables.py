@@ -1,0 +1,78 @@
+"""Tables are complete, sealed, and every rule is in the file that its op's family names."""
+
+import inspect
+
+import pytest
+import torch
+from tracework_primops import decomp, eager, meta
+from tracework_primops.errors import SealedTable
+from tracework_primops.op import FAMILIES, OPS, RULES, make_op
+from tracework_primops.op import Kind
+
+COMPOSITE_FILES = {"activation", "normalization", "loss", "attention", "foreach"}
+
+
+def test_every_op_has_both_rules():
+    for table in ("meta", "eager"):
+        missing = [name for name, op in OPS.items() if op not in RULES[table]]
+        assert not missing, f"{table}: {missing}"
+
+
+def test_every_op_has_a_family_a_doc_line_and_distinct_arguments():
+    for name, op in OPS.items():
+        assert op.family in FAMILIES, name
+        assert op.doc and "\n" not in op.doc, name
+        names = [a.name for a in op.args]
+        assert len(set(names)) == len(names), name
+
+
+@pytest.mark.parametrize("kind", ["meta", "eager"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_rules_are_in_the_file_of_their_family(kind, family):
+    package = {"meta": meta, "eager": eager}[kind]
+    table = getattr(getattr(package, family), kind.upper())
+    assert table and all(op.family == family for op in table)
+
+
+def test_decompositions_are_in_a_file_named_after_a_family_or_a_composite():
+    allowed = {*FAMILIES, *COMPOSITE_FILES}
+    files = {inspect.getmodule(row).__name__.rpartition(".")[2] for row in decomp.DECOMPS.values()}
+    assert files <= allowed, files - allowed
+
+
+def test_decompositions_are_keyed_by_functional_aten_overloads():
+    in_place = {torch.ops.aten.copy_.default}
+    for op in decomp.DECOMPS:
+        assert isinstance(op, torch._ops.OpOverload) and op.namespace == "aten", op
+        assert op in in_place or not op._schema.is_mutable, op
+
+
+def test_decompositions_take_the_arguments_of_their_overload():
+    for op, row in decomp.DECOMPS.items():
+        signature = inspect.signature(row)
+        positional = [None for a in op._schema.arguments if not a.kwarg_only]
+        keywords = {a.name: None for a in op._schema.arguments if a.kwarg_only and not a.has_default_value()}
+        try:
+            signature.bind(*positional, **keywords)
+        except TypeError as error:
+            pytest.fail(f"{op}: {error}")
+
+
+def test_a_second_row_and_a_late_op_are_errors():
+    with pytest.raises(SealedTable, match="add.Tensor"):
+        decomp.decomposition(torch.ops.aten.add.Tensor)(lambda a, b: a)
+    with pytest.raises(KeyError, match="sealed"):
+        OPS.add(make_op("brand_new(x:T)", "nothing", "pointwise", Kind.POINTWISE))
+    with pytest.raises(KeyError, match="no prim 'nonsense'"):
+        OPS["nonsense"]
+
+
+def test_profiles():
+    assert decomp.select("none") == {}
+    prims, core = decomp.select("prims"), decomp.select("core_aten")
+    assert set(core) < set(prims)
+    assert torch.ops.aten.gelu.default not in core and torch.ops.aten._fused_adam.default in core
+    without = decomp.select("prims", {torch.ops.aten.gelu.default: None})
+    assert torch.ops.aten.gelu.default not in without and torch.ops.aten.gelu.default in prims
+    with pytest.raises(ValueError, match="unknown decomposition profile"):
+        decomp.select("everything")
