@@ -160,7 +160,7 @@ def layer_norm_backward(grad, x, normalized_shape, mean, rstd, weight, bias, mas
 
 
 def _rms_epsilon(x: PrimValue, eps: float | None) -> float:
-    return torch.finfo(x.dtype).eps if eps is None else eps
+    return torch.finfo(compute_dtype(x.dtype)).eps if eps is None else eps
 
 
 @decomposition(aten._fused_rms_norm)
