@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+import torch.fx
 
 
 def sequence_number() -> int:
@@ -34,8 +35,31 @@ def without_autocast() -> Any:
 
 
 def autocast_is_on() -> bool:
-    """Whether autocast is enabled for any device type that has been used."""
-    return any(torch.is_autocast_enabled(kind) for kind in ("cpu", "cuda"))
+    """Whether autocast is enabled for any device type."""
+    return bool(torch._C._is_any_autocast_enabled())
+
+
+def turns_grad_on(node: torch.fx.Node) -> bool:
+    """Whether a captured node switches gradients on."""
+    return node.target in (torch._C._set_grad_enabled, torch.set_grad_enabled) and bool(node.args[0])
+
+
+def graph_is_kept() -> bool:
+    """Whether the backward running now was asked to retain the graph."""
+    return bool(torch._C._autograd._get_current_graph_task_keep_graph())
+
+
+def new_version(tensor: torch.Tensor) -> None:
+    """Tells autograd that the tensor was written to; tensors of inference mode have no versions."""
+    if not tensor.is_inference():
+        torch.autograd.graph.increment_version(tensor)
+
+
+def graph_module(graph: torch.fx.Graph) -> torch.fx.GraphModule:
+    """A GraphModule whose Python text is made when it is first run or read: most graphs are compiled instead."""
+    from torch.fx._lazy_graph_module import _LazyGraphModule
+
+    return _LazyGraphModule({}, graph)
 
 
 @contextmanager

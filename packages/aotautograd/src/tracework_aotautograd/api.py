@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import fx
 
+from . import _torch
 from .contracts import Compiled, FunctionalProgram, GraphCompiler, GraphSpec, JointProgram
 from .errors import Refusal, UsageError
 from .options import AotOptions
-from .partition import PARTITIONERS, JointParts, needed_for, split
+from .partition import PARTITIONERS, JointParts, has_effect, needed_for, split
 from .trace.joint import trace_inference, trace_joint
 from .wrappers.autograd import wrap_autograd
 from .wrappers.inference import wrap_inference
@@ -49,7 +51,7 @@ def aot_compile(
     if options.partitioner not in PARTITIONERS:
         raise UsageError(f"unknown partitioner {options.partitioner!r}; known: {', '.join(PARTITIONERS)}")
     try:
-        if _needs_backward(example_inputs):
+        if _needs_backward(gm, example_inputs):
             joint = trace_joint(gm, example_inputs)
             if joint.signature.tangents:
                 return _training(joint, forward_compiler, backward_compiler or forward_compiler, options, observe)
@@ -61,8 +63,22 @@ def aot_compile(
         return gm.forward
 
 
-def _needs_backward(inputs: Sequence[Any]) -> bool:
-    return torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs)
+def _needs_backward(gm: fx.GraphModule, inputs: Sequence[Any]) -> bool:
+    if not any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs):
+        return False
+    return torch.is_grad_enabled() or any(_torch.turns_grad_on(node) for node in gm.graph.nodes)
+
+
+def _apart_from_autocast(call: Compiled) -> Compiled:
+    """The casts are in the graph already; library calls inside must not cast again."""
+    if not _torch.autocast_is_on():
+        return call
+
+    def run(inputs: list[Any]) -> Sequence[Any]:
+        with _torch.without_autocast():
+            return call(inputs)
+
+    return run
 
 
 def _inference(program: JointProgram, compiler: GraphCompiler, observe: Observe | None) -> Callable[..., tuple[Any, ...]]:
@@ -71,7 +87,7 @@ def _inference(program: JointProgram, compiler: GraphCompiler, observe: Observe 
     _clean(program.graph)
     if observe is not None:
         observe("functional", program.graph)
-    return wrap_inference(compiler(program.graph, spec), signature)
+    return wrap_inference(_apart_from_autocast(compiler(program.graph, spec)), signature)
 
 
 def partition(joint: JointProgram, options: AotOptions) -> FunctionalProgram:
@@ -105,8 +121,10 @@ def _training(
     log.debug("%s", program)
     if observe is not None:
         observe("functional", program)
-    forward = forward_compiler(program.forward, program.forward_spec)
+    forward = _apart_from_autocast(forward_compiler(program.forward, program.forward_spec))
     backward = LazyBackward(program, backward_compiler)
+    if options.eager_backward or program.saved[0]:
+        backward.compile()  # with symbolic sizes: what compiling finds out about them has to be known when guards are made
     again = SecondOrder(joint, forward_compiler, options)
     return wrap_autograd(program, forward, backward, again, _read_by_gradients(joint))
 
@@ -126,34 +144,56 @@ class LazyBackward:
         self._compiler = compiler
         self._call: Compiled | None = None
 
-    def __call__(self, inputs: list[Any]) -> Sequence[Any]:
+    def compile(self) -> Compiled:
+        """The compiled backward."""
         if self._call is None:
             program = self._program
             assert program is not None and program.backward is not None and program.backward_spec is not None
-            with torch.no_grad():
+            with torch.no_grad(), _torch.without_autocast():
                 self._call = self._compiler(program.backward, program.backward_spec)
             self._program = None
-        return self._call(inputs)
+        return self._call
+
+    def __call__(self, inputs: list[Any]) -> Sequence[Any]:
+        call = self._call or self.compile()
+        if not _torch.autocast_is_on():
+            return call(inputs)
+        with _torch.without_autocast():
+            return call(inputs)
 
 
 class SecondOrder:
     """Gradients as differentiable functions of inputs and tangents: the joint graph, compiled as a program of its own.
 
-    Compiled at the first call under `create_graph=True`; its own backward is the next order.
+    Compiled at the first call under `create_graph=True` for each combination of inputs that require grad; its own backward is the next
+    order. Guards exist by then, so with symbolic sizes what compiling finds out is checked here, and otherwise the graph runs as it is.
     """
 
     def __init__(self, joint: JointProgram, compiler: GraphCompiler, options: AotOptions) -> None:
         self._joint = joint
         self._compiler = compiler
         self._options = options
-        self._call: Callable[..., Any] | None = None
+        self._compiled: dict[tuple[bool, ...], tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...]]] = {}
 
     def __call__(self, inputs: list[Any], tangents: list[Any]) -> Sequence[Any]:
         args = [*inputs, *tangents]
-        if self._call is None:
-            gradients = self._gradients()
-            self._call = aot_compile(gradients, args, forward_compiler=self._compiler, options=self._options)
-        return self._call(*args)
+        key = tuple([getattr(x, "requires_grad", False) for x in args])
+        found = self._compiled.get(key)
+        if found is None:
+            found = self._compiled[key] = self._compile(args)
+        call, plain, conditions = found
+        return call(*args) if not conditions or self._hold(conditions, args) else plain(*args)
+
+    def _compile(self, args: list[Any]) -> tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...]]:
+        gradients, symbols = self._gradients(), self._joint.symbols
+        known = 0 if symbols is None else len(symbols.conditions)
+        call = aot_compile(gradients, args, forward_compiler=self._compiler, options=replace(self._options, eager_backward=symbols is not None))
+        return call, gradients.forward, () if symbols is None else tuple(c.condition for c in symbols.conditions[known:])
+
+    def _hold(self, conditions: tuple[Any, ...], args: list[Any]) -> bool:
+        nodes = [n for n in self._joint.graph.graph.nodes if n.op == "placeholder"]
+        values = {n.meta["val"].node.expr: x for n, x in zip(nodes, args, strict=True) if isinstance(n.meta["val"], torch.SymInt)}
+        return all(condition.evaluate(values) for condition in conditions)
 
     def _gradients(self) -> fx.GraphModule:
         """The joint graph returning gradients alone."""
@@ -176,7 +216,7 @@ class SecondOrder:
                 if node.op == "placeholder":
                     made[node].meta["example_value"] = node.meta["val"]
         graph.eliminate_dead_code()
-        gm = fx.GraphModule({}, graph)
+        gm = _torch.graph_module(graph)
         gm.meta["symbols"] = self._joint.symbols
         return gm
 
@@ -184,8 +224,5 @@ class SecondOrder:
 def _clean(gm: fx.GraphModule) -> None:
     """Nodes nobody reads go; writes and random numbers stay."""
     for node in reversed(list(gm.graph.nodes)):
-        if node.op != "call_function" or node.users or node.meta.get("write_back") is not None:
-            continue
-        tags = getattr(node.target, "tags", ())
-        if torch.Tag.nondeterministic_seeded not in tags:
+        if node.op == "call_function" and not node.users and not has_effect(node):
             gm.graph.erase_node(node)

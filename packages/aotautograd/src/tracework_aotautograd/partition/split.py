@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from .. import _torch
 from ..contracts import JointProgram
 from ..errors import PartitionError
 
@@ -44,6 +45,15 @@ class JointParts:
         return isinstance(node.meta.get("val"), (torch.SymInt, int))
 
 
+def has_effect(node: fx.Node) -> bool:
+    """Whether a node matters even when nobody reads it: it writes to an input, draws random numbers, or returns nothing (a check)."""
+    if node.meta.get("write_back") is not None:
+        return True
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    return torch.Tag.nondeterministic_seeded in node.target.tags or not node.target._schema.returns
+
+
 def needed_for(targets: Any, stop: frozenset[fx.Node] | set[fx.Node]) -> set[fx.Node]:
     """Nodes that computing `targets` takes, not going past `stop`."""
     found: set[fx.Node] = set()
@@ -72,7 +82,7 @@ def split(joint: JointProgram, parts: JointParts, saved: list[fx.Node]) -> Split
     """The forward returns its outputs, the symbolic size inputs and the saved tensors; the backward starts from those."""
     sizes = tuple(n for n in parts.inputs if isinstance(n.meta["val"], torch.SymInt))
     tensors = tuple(_unwritten(joint, n) for n in saved if n not in sizes)
-    kept = {n for n in joint.graph.graph.nodes if n.op == "placeholder" or n.meta.get("write_back") is not None}
+    kept = {n for n in joint.graph.graph.nodes if n.op == "placeholder" or (has_effect(n) and n not in parts.needs_tangent)}
     forward_targets = [*parts.forward_outputs, *sizes, *tensors]
     forward_nodes = needed_for([*forward_targets, *kept], set()) - parts.needs_tangent
     forward = _copy(joint, parts.inputs, forward_nodes, forward_targets, {})
@@ -107,4 +117,4 @@ def _copy(joint: JointProgram, inputs: Any, nodes: set[fx.Node], outputs: Any, r
         if node in nodes and node not in made and node.op == "call_function":
             made[node] = graph.node_copy(node, made.__getitem__)
     graph.output(tuple(made[o] if isinstance(o, fx.Node) else o for o in outputs))
-    return fx.GraphModule({}, graph)
+    return _torch.graph_module(graph)

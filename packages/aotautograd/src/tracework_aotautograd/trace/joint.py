@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from torch import fx
-from tracework_primops import FakeMode, FakeTensor
+from tracework_primops import FakeMode, FakeTensor, PrimError
 
 from .. import _torch
 from ..contracts import JointProgram
@@ -56,6 +56,7 @@ class Trace:
         self.infos: list[InputInfo] = []
         self.leaves: list[Any] = []  # what gradients are taken of
         self.values: list[Any] = []  # what the captured graph is run on
+        self.histories: list[Any] = []  # their autograd nodes before it runs
         self.graph_outputs: list[_GraphOutput] = []
 
     def run(self) -> JointProgram:
@@ -67,6 +68,8 @@ class Trace:
                 try:
                     outputs = run_captured(self.gm, self.values, self.recorder)
                     return self._finish(outputs)
+                except PrimError as error:
+                    raise Refusal(f"{type(error).__name__}: {error}", self.recorder.origin) from error
                 finally:
                     self.mode.recorder = None
 
@@ -78,6 +81,7 @@ class Trace:
             raise Refusal(f"the graph takes {len(placeholders)} inputs, {len(self.examples)} were given")
         for slot, (node, example) in enumerate(zip(placeholders, self.examples, strict=True)):
             self._input(slot, node, example, storages)
+        self.histories = [getattr(value, "grad_fn", None) for value in self.values]
 
     def _input(self, slot: int, node: fx.Node, example: Any, storages: dict[int, Any]) -> None:
         binding = node.meta.get("binding")
@@ -96,7 +100,7 @@ class Trace:
             self.leaves.append(None)
             return
         requires_grad = self.with_backward and example.requires_grad
-        self.infos.append(InputInfo(node.name, InputKind.TENSOR, static, requires_grad))
+        self.infos.append(InputInfo(node.name, InputKind.TENSOR, static, example.requires_grad))
         leaf = self._fake(example, known, storages, requires_grad)
         value = leaf
         if requires_grad and not example.is_leaf:
@@ -138,7 +142,7 @@ class Trace:
             tuple(i for i, info in enumerate(self.infos) if info.requires_grad),
             tuple(recorder.constants),
         )
-        gm = fx.GraphModule({}, recorder.graph)
+        gm = _torch.graph_module(recorder.graph)
         return JointProgram(gm, signature, self.mode, self.symbols)
 
     def _cell(self, value: Any) -> Cell | None:
@@ -212,7 +216,7 @@ class Trace:
         pairs = []
         for slot, cell in written.items():
             value = self.recorder.memory.read(cell)
-            if self.with_backward and self.values[slot].requires_grad:
+            if self.with_backward and self.values[slot].requires_grad and self.values[slot].grad_fn is not self.histories[slot]:
                 pairs.append((slot, self._add(self.values[slot], value)))
                 self.infos[slot] = replace(self.infos[slot], mutation=Mutation.BY_WRAPPER)
                 continue

@@ -7,28 +7,39 @@ from typing import Any
 
 import torch
 
+from .. import _torch
 from ..signature import Signature
-from .outputs import is_plain, make_outputs
+from .outputs import is_plain, output_maker
 
 
 def wrap_inference(call: Callable[[list[Any]], Any], signature: Signature) -> Callable[..., tuple[Any, ...]]:
     """args -> the caller's outputs. Inputs that the graph wrote to get a new version, as autograd expects of a write."""
     constants = signature.constants
     written = sorted(signature.mutated_in_graph)
+    make = output_maker(signature)
+    records = torch.is_grad_enabled() and any(info.requires_grad for info in signature.inputs)
+    run = _without_history(call) if records else call
     if is_plain(signature) and not written and not constants:
 
         def plain(*args: Any) -> tuple[Any, ...]:
-            return call(list(args))
+            return run(list(args))  # type: ignore[no-any-return]
 
         return plain
 
     def full(*args: Any) -> tuple[Any, ...]:
-        with torch.no_grad():
-            graph_outputs = call([*args, *constants])
+        graph_outputs = run([*args, *constants])
         for slot in written:
-            torch.autograd.graph.increment_version(args[slot])
-        return make_outputs(signature, args, graph_outputs)
+            _torch.new_version(args[slot])
+        return make(args, graph_outputs)
 
     return full
 
 
+def _without_history(call: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+    """Library calls inside would record a history that the program does not have."""
+
+    def run(inputs: list[Any]) -> Any:
+        with torch.no_grad():
+            return call(inputs)
+
+    return run

@@ -1,4 +1,7 @@
-"""The caller's outputs from the graph's: the same objects, views of inputs, views of graph outputs, numbers."""
+"""The caller's outputs from the graph's: the same objects, views of inputs, views of graph outputs, numbers.
+
+`output_maker` writes one straight function for a signature, so that a call costs no loop over kinds.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import torch
 
 from ..signature import OutputInfo, OutputKind, Signature, SizeSlot, ViewStep
 
-Maker = Callable[[Sequence[Any], Sequence[Any], list[Any]], Any]
+Maker = Callable[[Sequence[Any], Sequence[Any]], tuple[Any, ...]]
 
 
 def replay(base: torch.Tensor, steps: tuple[ViewStep, ...], graph_outputs: Sequence[Any]) -> torch.Tensor:
@@ -27,22 +30,23 @@ def replay(base: torch.Tensor, steps: tuple[ViewStep, ...], graph_outputs: Seque
     return base
 
 
-def _viewed(base: torch.Tensor, info: OutputInfo, graph_outputs: Sequence[Any]) -> torch.Tensor:
+def viewed(base: torch.Tensor, info: OutputInfo, graph_outputs: Sequence[Any]) -> torch.Tensor:
+    """A view of `base`; one made where gradients were off is made so again."""
     if info.requires_grad or not base.requires_grad:
         return replay(base, info.steps, graph_outputs)
     with torch.no_grad():
         return replay(base, info.steps, graph_outputs)
 
 
-# kind -> function(info, caller's inputs, graph outputs, outputs so far)
-MAKERS: dict[OutputKind, Callable[[OutputInfo, Sequence[Any], Sequence[Any], list[Any]], Any]] = {
-    OutputKind.FRESH: lambda info, inputs, graph, made: graph[info.slot],
-    OutputKind.SIZE: lambda info, inputs, graph, made: graph[info.slot],
-    OutputKind.INPUT: lambda info, inputs, graph, made: inputs[info.slot],
-    OutputKind.OUTPUT: lambda info, inputs, graph, made: made[info.slot],
-    OutputKind.CONSTANT: lambda info, inputs, graph, made: info.constant,
-    OutputKind.INPUT_VIEW: lambda info, inputs, graph, made: _viewed(inputs[info.slot], info, graph),
-    OutputKind.BASE_VIEW: lambda info, inputs, graph, made: _viewed(graph[info.slot], info, graph),
+# kind -> Python text of the output, from its position and slot; `info_<position>` is the OutputInfo
+TEXTS: dict[OutputKind, str] = {
+    OutputKind.FRESH: "graph[{slot}]",
+    OutputKind.SIZE: "graph[{slot}]",
+    OutputKind.INPUT: "inputs[{slot}]",
+    OutputKind.OUTPUT: "out_{slot}",
+    OutputKind.CONSTANT: "info_{position}.constant",
+    OutputKind.INPUT_VIEW: "viewed(inputs[{slot}], info_{position}, graph)",
+    OutputKind.BASE_VIEW: "viewed(graph[{slot}], info_{position}, graph)",
 }
 
 
@@ -52,14 +56,21 @@ def is_plain(signature: Signature) -> bool:
     return len(slots) == len(signature.outputs) == signature.number_of_graph_outputs and slots == list(range(len(slots)))
 
 
-def make_outputs(signature: Signature, inputs: Sequence[Any], graph_outputs: Sequence[Any]) -> tuple[Any, ...]:
-    """All of the caller's outputs."""
-    made: list[Any] = []
-    for info in signature.outputs:
-        made.append(MAKERS[info.kind](info, inputs, graph_outputs, made))
-    return tuple(made)
+def output_maker(signature: Signature) -> Maker:
+    """(the caller's inputs, graph outputs) -> all of the caller's outputs."""
+    if is_plain(signature):
+        return lambda inputs, graph: graph if graph.__class__ is tuple else tuple(graph)
+    scope: dict[str, Any] = {"viewed": viewed}
+    lines = []
+    for position, info in enumerate(signature.outputs):
+        scope[f"info_{position}"] = info
+        lines.append(f"    out_{position} = {TEXTS[info.kind].format(slot=info.slot, position=position)}")
+    results = "".join(f"out_{position}, " for position in range(len(signature.outputs)))
+    return compile_function("make", "inputs, graph", [*lines, f"    return ({results})"], scope)
 
 
-def needs_inputs(signature: Signature) -> bool:
-    """Whether making the outputs reads the caller's inputs."""
-    return any(o.kind in (OutputKind.INPUT, OutputKind.INPUT_VIEW) for o in signature.outputs)
+def compile_function(name: str, parameters: str, lines: Sequence[str], scope: dict[str, Any]) -> Callable[..., Any]:
+    """A function made from lines of text over the names in `scope`."""
+    text = "\n".join([f"def {name}({parameters}):", *lines])
+    exec(compile(text, f"<tracework_aotautograd {name}>", "exec"), scope)  # noqa: S102  (text made above, from numbers)
+    return scope[name]  # type: ignore[no-any-return]
