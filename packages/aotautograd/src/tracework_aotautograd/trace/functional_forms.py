@@ -100,6 +100,19 @@ def native_batch_norm_backward(recorder: Any, func: Any, args: Any, kwargs: Any,
             recorder.bind_result(result, recorder.emit(operator.getitem, node, index))
 
 
+@_rule("lift_fresh.default", "lift.default", "lift_fresh_copy.default")
+def lift_fresh(recorder: Any, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+    """`torch.tensor(data)`: a number is made in the graph, data become an input, cloned since the program may write to it."""
+    tensor = args[0]
+    if recorder.memory.find(tensor) is not None:
+        recorder.bind_result(out, recorder.emit(aten.clone.default, recorder.to_node(tensor)))
+    elif tensor.ndim == 0 and out.constant is not None and tensor.device.type == "cpu":
+        recorder.bind_result(out, recorder.emit(aten.full.default, [], out.constant, dtype=out.dtype, device=out.device))
+    else:
+        constant = recorder.memory.read(recorder.cell(recorder.constant(tensor)))
+        recorder.bind_result(out, recorder.emit(aten.clone.default, constant))
+
+
 @_rule("resize_.default", "set_.source_Storage", "set_.source_Tensor", "set_.source_Storage_storage_offset", "as_strided_.default")
 def refuse(recorder: Any, func: Any, args: Any, kwargs: Any, out: Any) -> None:
     """These change what memory a tensor shows."""

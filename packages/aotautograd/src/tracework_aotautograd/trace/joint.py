@@ -244,8 +244,11 @@ class Trace:
             recorder.tangent(f"tangent_{slot}", fake)
             fakes.append(fake)
             tangents.append(TangentInfo(slot, spec.dtype, spec.device, spec.sizes, _order(fake)))
-        with _torch.without_autocast():
-            grads = torch.autograd.grad([o.fake for _, o in differentiable], wanted, fakes, allow_unused=True)
+        try:
+            with _torch.without_autocast():
+                grads = torch.autograd.grad([o.fake for _, o in differentiable], wanted, fakes, allow_unused=True)
+        except RuntimeError as error:  # eager raises this when its backward runs, if it ever does
+            raise Refusal(f"the backward of this graph fails: {error}", recorder.origin) from error
         return tuple(tangents), tuple(self._gradient(g) for g in grads)
 
     def _gradient(self, grad: Any) -> Any:

@@ -1,0 +1,141 @@
+"""Writes to inputs, to views of inputs, to buffers and to values of the graph."""
+
+import pytest
+import torch
+
+
+def intermediate(x, w):
+    y = x * 2
+    y.add_(w)
+    z = y[0]
+    z.mul_(3)
+    y[:, 1] = w.sum(1)
+    y.t()[0].zero_()
+    return y, z, y.t()
+
+
+def through_views(x, w):
+    y = x.clone()
+    y.view(-1)[::2].mul_(w.view(-1)[::2])
+    y.diagonal().add_(1)
+    y.unsqueeze(0).transpose(1, 2)[0, 0].copy_(w[0, :3] if y.shape[0] == 3 else w[0])
+    a, b = y[:, :2], y.narrow(1, 2, 2)
+    a.mul_(2)
+    b.select(1, 0).neg_()
+    return y, a
+
+
+def of_input(x, w):
+    x = x * 1 if x.is_leaf and x.requires_grad else x
+    x.mul_(w)
+    return x + 1, x
+
+
+def buffer(x, b):
+    b.add_(x.detach().sum(0))
+    return (x * b,)
+
+
+CASES = {"intermediate": intermediate, "through_views": through_views, "of_input": of_input}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_writes(name, check, real, data):
+    check(CASES[name], real(3, 4), real(3, 4))
+    check(CASES[name], data(3, 4), data(3, 4))
+    check(CASES[name], data(3, 4), real(3, 4))
+
+
+def test_buffer_under_gradients(check, real, data):
+    pair = check(buffer, real(3, 4), data(4))
+    assert pair.mine[1]._version > 0
+    check(buffer, data(3, 4), data(4))
+
+
+@pytest.mark.parametrize("view", [False, True])
+def test_input_that_is_a_result(view, graph, eager_runner, real):
+    """x is not a leaf, so eager lets the program write to it; with `view` it is a view as well."""
+    import tracework_aotautograd as aot
+
+    def fn(x, w):
+        x.mul_(w)
+        return (x.sin(),)
+
+    leaves, found = (real(3, 4), real(3, 4)), []
+    for compiled in (True, False):
+        a, w = (t.detach().clone().requires_grad_() for t in leaves)
+        x, v = ((a * 2)[:, 1:3], w[:, :2]) if view else (a * 2, w)
+        call = aot.aot_compile(graph(fn, 2), [x, v], forward_compiler=eager_runner) if compiled else fn
+        (y,) = call(x, v)
+        found.append((y.detach(), x.detach(), *torch.autograd.grad((y * y).sum() + (x * 3).sum(), [a, w])))
+    for mine, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(mine, theirs)
+
+
+def test_leaf_without_gradients_gets_some(check, data, real):
+    def fn(b, x):
+        b.add_(x)
+        return (b * 2,)
+
+    pair = check(fn, data(3), real(3))
+    assert pair.mine[0].requires_grad and not pair.mine[0].is_leaf
+
+
+def test_optimizer_step(check, real, data):
+    def step(p, g):
+        with torch.no_grad():
+            p.add_(g, alpha=-0.1)
+        return (p * 2,)
+
+    pair = check(step, real(3), data(3), second=False)
+    assert pair.mine[0].is_leaf and pair.mine[0].requires_grad
+
+
+def test_write_to_a_leaf_is_refused_as_in_eager(pair, real):
+    with pytest.raises(RuntimeError, match="leaf Variable"):
+        pair(lambda p: (p.add_(1),), real(3))
+
+
+def test_out_and_metadata(check, data):
+    def fn(x, o):
+        torch.add(x, 1, out=o)
+        return (o * 2,)
+
+    check(fn, data(3), data(3))
+
+
+def test_same_value_written_twice(check, data, real):
+    def fn(x, w):
+        x.copy_(w)
+        x.add_(1)
+        x.fill_(2)
+        x[0] = w[0]
+        return (x * w,)
+
+    check(fn, data(3), real(3))
+
+
+def test_overlapping_written_inputs_run_eagerly(graph, eager_runner, data, caplog):
+    import tracework_aotautograd as aot
+
+    base = data(4)
+
+    def fn(a, b):
+        a.add_(1)
+        return (a * b,)
+
+    compiled = aot.aot_compile(graph(fn, 2), [base[:3], base[1:]], forward_compiler=eager_runner)
+    assert "share memory" in caplog.text
+    expected = base.clone()
+    torch.testing.assert_close(compiled(base[:3], base[1:])[0], fn(expected[:3], expected[1:])[0])
+    torch.testing.assert_close(base, expected)
+
+
+def test_duplicates(check, data, real, eager_runner, graph):
+    import tracework_aotautograd as aot
+
+    x = real(3)
+    fn = lambda a, b: (a * b.sin(),)  # noqa: E731
+    compiled = aot.aot_compile(graph(fn, 2), [x, x], forward_compiler=eager_runner)
+    mine, theirs = (torch.autograd.grad(f(x, x)[0].sum(), x)[0] for f in (compiled, fn))
+    torch.testing.assert_close(mine, theirs)
