@@ -55,6 +55,7 @@ def aot_compile(
             joint = trace_joint(gm, example_inputs)
             if joint.signature.tangents:
                 return _training(joint, forward_compiler, backward_compiler or forward_compiler, options, observe)
+            return _inference(joint, inference_compiler or forward_compiler, observe)
         return _inference(trace_inference(gm, example_inputs), inference_compiler or forward_compiler, observe)
     except Refusal as refusal:
         if not options.fallback:

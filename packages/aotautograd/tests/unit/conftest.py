@@ -58,6 +58,7 @@ class Pair:
     def grads(self, outputs: Any, inputs: list[Any], create_graph: bool = False) -> list[Any]:
         """Gradients of fixed combinations of the outputs."""
         roots = [o for o in outputs if isinstance(o, torch.Tensor) and o.requires_grad]
+        roots = [o for o in roots if o.grad_fn is not None or o.is_leaf and not o._is_view()]  # no views made under no_grad
         tangents = [torch.linspace(-1, 1, r.numel(), dtype=r.dtype).reshape(r.shape) for r in roots]
         return list(torch.autograd.grad(roots, inputs, tangents, create_graph=create_graph, allow_unused=True))
 

@@ -177,7 +177,7 @@ class Trace:
             return OutputInfo(OutputKind.OUTPUT, seen[id(output)])
         seen[id(output)] = position
         cell = self.recorder.cell(output)
-        needs_grad = output.requires_grad
+        needs_grad = _has_history(output)
         for slot, value in enumerate(self.values):
             if value is output:
                 return OutputInfo(OutputKind.INPUT, slot, requires_grad=needs_grad)
@@ -230,11 +230,11 @@ class Trace:
     def _backward(self, infos: list[OutputInfo]) -> tuple[tuple[TangentInfo, ...], tuple[Any, ...]]:
         recorder = self.recorder
         differentiable = [
-            (slot, o) for slot, o in enumerate(self.graph_outputs) if isinstance(o.fake, FakeTensor) and o.fake.requires_grad
+            (slot, o) for slot, o in enumerate(self.graph_outputs) if isinstance(o.fake, FakeTensor) and _has_history(o.fake)
         ]
         wanted = [leaf for leaf, info in zip(self.leaves, self.infos, strict=True) if info.requires_grad]
         if not differentiable or not wanted:
-            return (), (None,) * len(wanted)
+            return (), ()
         recorder.phase = BACKWARD
         tangents, fakes = [], []
         for slot, output in differentiable:
@@ -258,6 +258,11 @@ class Trace:
         if dense_order(grad) is None:
             node = self.recorder.emit(aten.clone.default, node, memory_format=torch.contiguous_format)
         return node
+
+
+def _has_history(fake: torch.Tensor) -> bool:
+    """A view made under no_grad says that it requires grad, and has nothing to differentiate."""
+    return fake.requires_grad and fake.grad_fn is not None
 
 
 def _order(fake: FakeTensor) -> tuple[int, ...] | None:

@@ -1,0 +1,66 @@
+"""Outputs that are inputs, views of inputs, or share memory with each other: writes to them show where they show in eager."""
+
+import pytest
+import torch
+
+CASES = {
+    "inputs": lambda x: (x, x + 1, x),
+    "views_of_input": lambda x: (x.view(-1), x.t(), x[1:], x[0], x.detach()),
+    "shared": lambda x: (lambda y: (y, y.view(-1), y[0], y))(x * 2),
+    "expanded": lambda x: ((x * 2)[:1].expand(5, 4), (x * 2)[:, ::2]),
+    "pieces": lambda x: tuple((x + 1).split(1)) + (x.unbind(1)[2],),
+    "detached": lambda x: (lambda y: (y, y.detach()))(x * 2),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values(name, check, real, data):
+    check(CASES[name], real(3, 4))
+    check(CASES[name], data(3, 4))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_writes_after_the_call_show_alike(name, pair, data):
+    found = pair(CASES[name], data(3, 4))
+    mine, theirs = found.call()
+    for position in range(len(theirs)):
+        if 0 not in theirs[position].stride():
+            mine[position].mul_(3)
+            theirs[position].mul_(3)
+            for a, b in zip((*mine, *found.mine), (*theirs, *found.theirs), strict=True):
+                torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_same_objects(name, pair, real):
+    found = pair(CASES[name], real(3, 4))
+    mine, theirs = found.call()
+    for i, a in enumerate(theirs):
+        assert (a is found.theirs[0]) == (mine[i] is found.mine[0])
+        assert [a is b for b in theirs] == [mine[i] is b for b in mine]
+
+
+def test_views_through_a_write(check, real, data):
+    def fn(x, w):
+        y = x * 1
+        v = y.view(-1)
+        y.add_(w)
+        return v, y[0]
+
+    check(fn, real(3, 4), real(3, 4))
+    check(fn, data(3, 4), data(3, 4))
+
+    def input_too(x):
+        v = x.t()
+        x.add_(1)
+        return v, x
+
+    check(input_too, data(3, 4))
+
+
+def test_the_graphs_constants_are_not_handed_out(pair, data):
+    found = pair(lambda x: (x + 1, torch.tensor([1.0, 2.0])), data(2))
+    mine, _ = found.call()
+    mine[1].fill_(9)
+    again, theirs = found.call()
+    torch.testing.assert_close(again[1], theirs[1])

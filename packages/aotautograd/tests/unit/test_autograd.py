@@ -1,0 +1,184 @@
+"""What the autograd engine asks of a compiled graph: retained and freed graphs, partial and undefined gradients, hooks, versions."""
+
+import gc
+import weakref
+
+import pytest
+import torch
+import tracework_aotautograd as aot
+from torch.nn import functional as F
+
+
+def fn(x, w):
+    y = torch.tanh(x @ w)
+    return y, (y * 2).exp(), w.sum()
+
+
+@pytest.fixture
+def compiled(graph, eager_runner, real):
+    """A compiled fn with its leaves."""
+    x, w = real(3, 4), real(4, 4)
+    return aot.aot_compile(graph(fn, 2), [x, w], forward_compiler=eager_runner), x, w
+
+
+def test_two_backwards_with_retained_graph(compiled):
+    call, x, w = compiled
+    y, z, s = call(x, w)
+    first = torch.autograd.grad(z.sum(), [x, w], retain_graph=True)
+    second = torch.autograd.grad(z.sum(), [x, w], retain_graph=True)
+    both = torch.autograd.grad(y.sum() + s, [x, w])
+    expected = torch.autograd.grad(fn(x, w)[1].sum(), [x, w])
+    for a, b, e in zip(first, second, expected, strict=True):
+        torch.testing.assert_close(a, e)
+        torch.testing.assert_close(b, e)
+    torch.testing.assert_close(both, torch.autograd.grad(fn(x, w)[0].sum() + w.sum(), [x, w]))
+
+
+def test_freed_graph(compiled):
+    call, x, w = compiled
+    z = call(x, w)[1]
+    z.sum().backward()
+    with pytest.raises(RuntimeError, match="second time|already been freed"):
+        z.sum().backward()
+
+
+def test_gradient_of_one_output_and_one_input(compiled):
+    call, x, w = compiled
+    for position in range(3):
+        mine, theirs = call(x, w)[position], fn(x, w)[position]
+        for leaf in (x, w):
+            a, b = (torch.autograd.grad(o.sum(), leaf, retain_graph=True, allow_unused=True)[0] for o in (mine, theirs))
+            torch.testing.assert_close(a if b is not None else torch.zeros(1), b if b is not None else torch.zeros(1))
+
+
+def test_tangents_of_any_layout(compiled):
+    call, x, w = compiled
+    tangent = torch.randn(4, 3, dtype=torch.float64).t()
+    for given in (tangent, tangent[:1].expand(3, 4), torch.randn(3, 8, dtype=torch.float64)[:, ::2]):
+        torch.testing.assert_close(
+            torch.autograd.grad(call(x, w)[1], [x, w], given), torch.autograd.grad(fn(x, w)[1], [x, w], given)
+        )
+
+
+def test_hooks(compiled):
+    call, x, w = compiled
+    seen = []
+    y, z, s = call(x, w)
+    y.register_hook(lambda g: seen.append("y") or g * 2)
+    x.register_hook(lambda g: seen.append("x"))
+    (y.sum() + z.sum()).backward()
+    assert seen == ["y", "x"]
+    a, b, c = fn(*(t.detach().requires_grad_() for t in (x, w)))
+    leaf = x.detach().requires_grad_()
+    a, b, c = fn(leaf, w.detach())
+    a.register_hook(lambda g: g * 2)
+    (expected,) = torch.autograd.grad(a.sum() + b.sum(), leaf)
+    assert x.grad.shape == expected.shape
+
+
+def test_saved_tensor_hooks(compiled):
+    call, x, w = compiled
+    packed, unpacked = [], []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: packed.append(t) or t, lambda t: unpacked.append(t) or t):
+        z = call(x, w)[1]
+    assert packed and not any(type(t).__name__ == "FakeTensor" for t in packed)
+    z.sum().backward()
+    assert len(unpacked) == len(packed)
+
+
+def test_version_of_saved_input(compiled):
+    call, x, w = compiled
+    z = call(x, w)[1]
+    with torch.no_grad():
+        w.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        z.sum().backward()
+
+
+def test_saved_values_die_with_the_backward(graph, eager_runner, real):
+    x = real(5)
+    call = aot.aot_compile(graph(lambda x: (x.exp().sum(),), 1), [x], forward_compiler=eager_runner)
+    middle = x * 2
+    (y,) = call(middle)
+    seen = weakref.ref(middle)
+    del middle
+    y.backward()
+    gc.collect()
+    assert seen() is None, "the graph keeps its input after its backward"
+    assert x.grad is not None
+
+
+def test_no_cycles(graph, eager_runner, real):
+    x = real(5)
+
+    def write(a):
+        a.mul_(a.detach().cos())
+        return (a.sin(),)
+
+    middle = x * 2
+    call = aot.aot_compile(graph(write, 1), [middle], forward_compiler=eager_runner)
+    gc.collect()
+    gc.disable()
+    try:
+        middle = x * 2
+        out = call(middle)
+        seen = weakref.ref(middle)
+        del middle, out
+        assert seen() is None
+    finally:
+        gc.enable()
+
+
+def test_create_graph_with_changed_flags(graph, eager_runner, real):
+    x, w = real(3, 4), real(4, 4)
+    call = aot.aot_compile(graph(fn, 2), [x, w], forward_compiler=eager_runner)
+    for tangent in (torch.ones(3, 4, dtype=torch.float64), real(3, 4)):
+        found = []
+        for f in (call, fn):
+            first = torch.autograd.grad(f(x, w)[1], [x, w], tangent, create_graph=True)
+            leaves = [x, w] + [t for t in (tangent,) if t.requires_grad]
+            found.append(torch.autograd.grad(sum(g.square().sum() for g in first), leaves))
+        torch.testing.assert_close(*found)
+
+
+def test_third_order(graph, eager_runner, real):
+    x = real(3)
+    f = lambda x: (x.sin() * x.exp(),)  # noqa: E731
+    call, found = aot.aot_compile(graph(f, 1), [x], forward_compiler=eager_runner), []
+    for g in (call, f):
+        y = g(x)[0].sum()
+        for _ in range(3):
+            (y,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+        found.append(y)
+    torch.testing.assert_close(*found)
+
+
+def test_dropout(check, pair, real, compare):
+    def drop(x):
+        return F.dropout(x, 0.5) * 2, F.dropout(x.sin(), 0.1), torch.rand(3)
+
+    check(drop, real(20, 20), second=False)
+    found = pair(drop, real(50))
+    mine, theirs = found.call(seed=7)
+    torch.manual_seed(7)
+    again = found.compiled(*found.mine)
+    compare[0](mine, theirs)
+    torch.testing.assert_close(mine[0], again[0])
+    mask = mine[0] != 0
+    (grad,) = torch.autograd.grad(mine[0].sum(), found.mine[0])
+    assert torch.equal(grad != 0, mask)
+
+
+def test_random_numbers_nobody_reads_are_drawn(pair, real):
+    def wasteful(x):
+        torch.rand(5)
+        return (F.dropout(x, 0.5),)
+
+    mine, theirs = pair(wasteful, real(50)).call(seed=3)
+    torch.testing.assert_close(mine[0], theirs[0])
+
+
+def test_second_order_through_random_numbers_is_refused(pair, real):
+    found = pair(lambda x: (F.dropout(x.sin(), 0.5),), real(5))
+    with pytest.raises(aot.UsageError, match="random numbers"):
+        torch.autograd.grad(found.compiled(*found.mine)[0].sum(), found.mine, create_graph=True)

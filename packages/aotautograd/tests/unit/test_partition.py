@@ -1,0 +1,115 @@
+"""Partitioners on random programs: both halves compute what the joint graph does, and the cut never keeps more than the default."""
+
+import pytest
+import torch
+import tracework_aotautograd as aot
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn import functional as F
+from tracework_aotautograd.partition import JointParts
+from tracework_aotautograd.partition.cost import kept_bytes
+from tracework_aotautograd.partition.recompute import Recompute, of_target
+
+OPS = (
+    lambda a, b: a + b,
+    lambda a, b: a * b,
+    lambda a, b: torch.tanh(a) - b,
+    lambda a, b: a @ b.t() @ a / 8,
+    lambda a, b: torch.softmax(a, -1) * b,
+    lambda a, b: a.sum(0, keepdim=True).expand(4, 4) + b,
+    lambda a, b: F.relu(a).t().contiguous() * b,
+    lambda a, b: torch.cat([a[:2], b[2:]]),
+    lambda a, b: torch.where(a > b, a.exp(), b).clamp(-2, 2),
+)
+PROGRAMS = st.lists(st.tuples(st.integers(0, len(OPS) - 1), st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=9)
+
+
+def program(steps):
+    def fn(*inputs):
+        values = list(inputs)
+        for op, left, right in steps:
+            values.append(OPS[op](values[left % len(values)], values[right % len(values)]))
+        return values[-1], values[-2] * 2
+
+    return fn
+
+
+def joint_of(graph, fn):
+    torch.manual_seed(0)
+    inputs = [torch.randn(4, 4, dtype=torch.float64, requires_grad=True) for _ in range(2)]
+    return aot.trace_joint(graph(fn, 2), inputs), inputs
+
+
+def saved_bytes(joint, name):
+    parts = JointParts.of(joint)
+    saved = aot.PARTITIONERS[name](joint, parts, aot.AotOptions())
+    return sum(kept_bytes(n) for n in saved if n not in parts.inputs), saved
+
+
+@pytest.fixture(scope="module")
+def module_graph():
+    def make(fn, count):
+        graph = torch.fx.Graph()
+        graph.output(graph.call_function(fn, tuple(graph.placeholder(f"x{i}") for i in range(count))))
+        return torch.fx.GraphModule({}, graph)
+
+    return make
+
+
+@settings(max_examples=40, deadline=None)
+@given(steps=PROGRAMS)
+def test_the_cut_keeps_no_more_than_the_default(module_graph, steps):
+    joint, _ = joint_of(module_graph, program(steps))
+    assert saved_bytes(joint, "min_cut")[0] <= saved_bytes(joint, "default")[0]
+
+
+@settings(max_examples=40, deadline=None)
+@given(steps=PROGRAMS, name=st.sampled_from(sorted(aot.PARTITIONERS)))
+def test_halves_compute_the_joint_graph(module_graph, steps, name):
+    joint, inputs = joint_of(module_graph, program(steps))
+    tangents = [torch.ones(4, 4, dtype=torch.float64) for _ in joint.signature.tangents]
+    with torch.no_grad():
+        whole = joint.graph(*inputs, *tangents)
+        halves = aot.partition(joint, aot.AotOptions(partitioner=name))
+        values = halves.forward(*inputs)
+        count = joint.signature.number_of_graph_outputs
+        gradients = halves.backward(*values[count:], *tangents)
+    for mine, theirs in zip((*values[:count], *gradients), whole, strict=True):
+        if theirs is not None:
+            torch.testing.assert_close(mine, theirs)
+
+
+def test_pointwise_chains_are_computed_again(graph):
+    joint, _ = joint_of(graph, lambda x, w: (((x * w + 1).clamp(-1, 1) * x).relu().sum(), x.sum()))
+    bytes_kept, saved = saved_bytes(joint, "min_cut")
+    assert bytes_kept == 0 and {n.op for n in saved} == {"placeholder"}
+
+
+def test_random_numbers_are_never_drawn_again(graph):
+    joint, _ = joint_of(graph, lambda x, w: (F.dropout(x * w, 0.5).sin(), x.sum()))
+    halves = aot.partition(joint, aot.AotOptions())
+    for node in halves.backward.graph.nodes:
+        tags = getattr(node.target, "tags", ())
+        assert torch.Tag.nondeterministic_seeded not in tags
+
+
+def test_matmuls_are_not_repeated(graph):
+    joint, _ = joint_of(graph, lambda x, w: ((x @ w).relu() @ w, x.sum()))
+    halves = aot.partition(joint, aot.AotOptions())
+    products = [n for n in halves.backward.graph.nodes if n.target is torch.ops.aten.mm.default]
+    assert len(products) == 4
+
+
+@pytest.mark.parametrize(
+    ("op", "kind"),
+    [("mm.default", Recompute.NEVER), ("view.default", Recompute.FREE), ("add.Tensor", Recompute.CHEAP), ("exp.default", Recompute.COSTLY),
+     ("bernoulli.p", Recompute.NEVER), ("convolution.default", Recompute.NEVER), ("sum.dim_IntList", Recompute.NEVER)],
+)  # fmt: skip
+def test_recompute_table(op, kind):
+    packet, overload = op.split(".")
+    assert of_target(getattr(getattr(torch.ops.aten, packet), overload)) is kind
+
+
+def test_unknown_partitioner(graph):
+    with pytest.raises(aot.UsageError, match="min_cut"):
+        aot.aot_compile(graph(lambda x: (x,), 1), [torch.ones(1)], forward_compiler=None, partitioner="other")
