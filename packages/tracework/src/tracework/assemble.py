@@ -90,6 +90,7 @@ def inductor_backend(options: Options, observe: Observe) -> Callable[..., Any]:
 
     def backend(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         _check_devices(example_inputs)
+        compiler.warm_up(example_inputs)
         try:
             return stage(
                 "aotautograd",
@@ -114,6 +115,7 @@ class GraphCompiler:
     def __init__(self, options: Options, stage: Stage):
         self._stage = stage
         self._profile = options.profile
+        self._cudagraphs = options.cudagraphs
         self._inductor = inductor.InductorOptions()
         self._runtime = runtime.RuntimeOptions(
             cxx=options.cxx or None, cache_dir=options.cache_dir or None, disk_cache=options.cache
@@ -122,7 +124,13 @@ class GraphCompiler:
     def __call__(self, gm: torch.fx.GraphModule, spec: Any) -> Callable[..., Any]:
         prims = self._stage("primops", self._prims, gm, spec)
         artifact = self._stage("inductor", self._artifact, prims)
-        return self._stage("runtime", runtime.load, artifact, self._runtime)
+        loaded = self._stage("runtime", runtime.load, artifact, self._runtime)
+        return runtime.cudagraph(loaded, self._runtime) if self._cudagraphs else loaded
+
+    def warm_up(self, example_inputs: list[Any]) -> None:
+        """Starts what building for the inputs' device needs while the graph is being traced."""
+        if any(isinstance(x, torch.Tensor) and x.device.type == "cuda" for x in example_inputs):
+            runtime.warm_up("cuda", self._runtime)
 
     def _prims(self, gm: torch.fx.GraphModule, spec: Any) -> Any:
         return primops.decompose(gm, profile=self._profile, spec=spec)
