@@ -28,6 +28,7 @@ from ..signature import (
     TangentInfo,
     ViewStep,
 )
+from .masks import without_constant_masks
 from .memory import Cell, dense_order
 from .run import run_captured
 from .tracer import BACKWARD, Recorder
@@ -47,7 +48,7 @@ class Trace:
     """One trace; `run` gives the JointProgram."""
 
     def __init__(self, gm: fx.GraphModule, inputs: Sequence[Any], with_backward: bool) -> None:
-        self.gm = gm
+        self.gm = without_constant_masks(gm)
         self.examples = list(inputs)
         self.symbols = gm.meta.get("symbols")
         self.mode = FakeMode(self.symbols)
