@@ -37,7 +37,7 @@ def coerce(tangent: Any, info: TangentInfo, like: tuple[int, ...]) -> torch.Tens
     return ordered.contiguous().permute(back)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Originals:
     """The inputs of one call, kept for gradients of gradients; `unlinked`: kept ones whose history a clone has lost."""
 
@@ -123,29 +123,38 @@ def _function(program: FunctionalProgram, forward: Call, backward: Call, again: 
     names = [info.name for info in signature.inputs]
     spread = _spread(signature.grad_inputs, len(signature.inputs))
 
+    static = [info.sizes for info in tangent_infos]
+    shapes_vary = not all(isinstance(n, int) for sizes in static for n in sizes)
+
     class CompiledFunction(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, *args: Any) -> tuple[Any, ...]:
             ctx.originals = keep(args)
             values = forward([*args, *constants])
-            ctx.save_for_backward(*values[split:])
-            ctx.sizes = values[count:split]
-            outputs = tuple(values[:count])
-            ctx.shapes = [outputs[info.slot].shape for info in tangent_infos]
             ctx.set_materialize_grads(False)
+            if shapes_vary:
+                ctx.shapes = [values[info.slot].shape for info in tangent_infos]
+            if size_count:
+                ctx.sizes = values[count:split]
+            if len(values) > split:
+                ctx.save_for_backward(*values[split:])
             if plain:
-                ctx.mark_non_differentiable(*[outputs[i] for i in plain])
-            return outputs
+                ctx.mark_non_differentiable(*[values[i] for i in plain])
+            return tuple(values[:count])
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
-            tangents = [coerce(grads[i.slot], i, shape) for i, shape in zip(tangent_infos, ctx.shapes, strict=True)]
+            shapes = ctx.shapes if shapes_vary else static
+            tangents = [coerce(grads[i.slot], i, shape) for i, shape in zip(tangent_infos, shapes, strict=True)]
             saved = ctx.saved_tensors  # read in any case: it is what says that the graph has been freed
             if torch.is_grad_enabled():
+                if ctx.originals is None:
+                    raise RuntimeError("Trying to backward through the graph a second time; pass retain_graph=True the first time")
                 return spread(again([*ctx.originals.checked(names), *constants], tangents))
             if not _torch.graph_is_kept():
                 ctx.originals = None
-            return spread(backward([*ctx.sizes, *saved, *tangents]))
+            sizes = ctx.sizes if size_count else ()
+            return spread(backward([*sizes, *saved, *tangents]))
 
     return CompiledFunction
 

@@ -1,0 +1,68 @@
+"""Symbolic sizes: one compiled program for many sizes, saved sizes, tangents of any size, conditions recorded."""
+
+import pytest
+import torch
+import tracework_aotautograd as aot
+from tracework_primops import FakeMode, SymbolTable
+
+
+def dynamic_graph(fn, example):
+    """A captured graph of (rows, x): the first size of x is a symbol."""
+    table = SymbolTable()
+    mode = FakeMode(table)
+    rows = table.new(example.shape[0], "x.size(0)", 2, None)
+    graph = torch.fx.Graph()
+    size, x = graph.placeholder("rows"), graph.placeholder("x")
+    size.meta["example_value"] = table.to_symint(rows)
+    x.meta["example_value"] = mode.from_real(example, sizes=(rows, *example.shape[1:]))
+    graph.output(graph.call_function(lambda n, x: fn(x), (size, x)))
+    gm = torch.fx.GraphModule({}, graph)
+    gm.meta.update(symbols=table, fake_mode=mode)
+    return gm, table
+
+
+FUNCTIONS = {
+    "pointwise": lambda x: ((x * x.shape[0]).sin(), x.shape[0] * 2),
+    "reshapes": lambda x: (x.reshape(-1).cumsum(0), x.t().contiguous().view(4, -1)),
+    "transposed": lambda x: ((x * 2).t(), x.exp().t().sum(0)),
+    "expanded": lambda x: (x.sum(0, keepdim=True).expand(x.shape[0], 4) * x,),
+    "softmax": lambda x: (torch.softmax(x @ x.t(), -1), torch.cat([x, x]).mean()),
+    "slices": lambda x: (x[1:] * x[:-1], x.view(-1)[: x.shape[0]]),
+    "layer_norm": lambda x: (torch.nn.functional.layer_norm(x, (4,)),),
+}
+
+
+@pytest.mark.parametrize("gradients", [True, False])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_one_program_for_all_sizes(name, gradients, eager_runner, compare):
+    fn = FUNCTIONS[name]
+    torch.manual_seed(0)
+    example = torch.randn(5, 4, dtype=torch.float64, requires_grad=gradients)
+    gm, table = dynamic_graph(fn, example)
+    call = aot.aot_compile(gm, [5, example], forward_compiler=eager_runner, options=aot.AotOptions(fallback=False))
+    assert not table.conditions or name != "pointwise"
+    for rows in (5, 7, 3):
+        x = torch.randn(rows, 4, dtype=torch.float64, requires_grad=gradients)
+        mine, theirs = call(rows, x), fn(x)
+        compare[0](mine, theirs)
+        if not gradients:
+            continue
+        tangents = [torch.randn_like(o) for o in theirs if isinstance(o, torch.Tensor)]
+        first, expected = (
+            torch.autograd.grad([o for o in out if isinstance(o, torch.Tensor)], x, tangents, create_graph=True) for out in (mine, theirs)
+        )
+        compare[1](first, expected)
+        if expected[0].requires_grad:
+            compare[1](torch.autograd.grad(first[0].square().sum(), x), torch.autograd.grad(expected[0].square().sum(), x))
+
+
+def test_backward_is_compiled_before_guards_are_made():
+    roles = []
+
+    def compiler(gm, spec):
+        roles.append(spec.role)
+        return lambda xs: gm(*xs)
+
+    example = torch.randn(5, 4, dtype=torch.float64, requires_grad=True)
+    aot.aot_compile(dynamic_graph(FUNCTIONS["softmax"], example)[0], [5, example], forward_compiler=compiler)
+    assert roles == ["forward", "backward"]
