@@ -55,6 +55,17 @@ def new_version(tensor: torch.Tensor) -> None:
         torch.autograd.graph.increment_version(tensor)
 
 
+def direct_apply(function: Any) -> Any:
+    """`function.apply` without the walk over all arguments that only functorch's transforms need."""
+    direct = super(torch.autograd.Function, function).apply
+    transformed = torch._C._are_functorch_transforms_active
+
+    def apply(*args: Any) -> Any:
+        return function.apply(*args) if transformed() else direct(*args)
+
+    return apply
+
+
 def graph_module(graph: torch.fx.Graph) -> torch.fx.GraphModule:
     """A GraphModule whose Python text is made when it is first run or read: most graphs are compiled instead."""
     from torch.fx._lazy_graph_module import _LazyGraphModule

@@ -88,7 +88,7 @@ def wrap_autograd(
     """
     function = _function(program, forward, backward, again, Keeper(program, read_again))
     signature = program.signature
-    apply, make = function.apply, output_maker(signature)
+    apply, make = _torch.direct_apply(function), output_maker(signature)
     write_backs = signature.write_backs
     written = sorted(signature.mutated_in_graph)
     cloned = [slot for slot, _ in write_backs if slot in read_again]
