@@ -2,6 +2,7 @@
 
 from tracework_runtime._version import __version__
 from tracework_runtime.artifact import FORMAT, Artifact, KernelSource, OutputRecipe, SymbolBinding, TensorCheck
+from tracework_runtime.build.cpp import Compiler, find_compiler
 from tracework_runtime.cache.key import KEY_PARTS, KeyFacts, cache_key, explain_key
 from tracework_runtime.cache.memory import Cache, open_cache
 from tracework_runtime.cache.store import Store
@@ -34,6 +35,7 @@ __all__ = [
     "CacheCorrupt",
     "CacheUnsafe",
     "CompiledFn",
+    "Compiler",
     "KernelSource",
     "KeyFacts",
     "LaunchError",
@@ -49,6 +51,7 @@ __all__ = [
     "counters",
     "cudagraph",
     "explain_key",
+    "find_compiler",
     "load",
     "open_cache",
     "reset_counters",

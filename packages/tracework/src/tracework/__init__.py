@@ -6,13 +6,14 @@ from .api import compile, compile_in_place
 from .backends import get_default_backend, list_backends, register_backend, set_default_backend
 from .compiler import disable, is_compiling, reset
 from .drop_in import replace_torch_compile
-from .errors import CompileError, InvalidArgument, MixedDevices, NotCallable, TraceworkError, UnknownName
+from .errors import CompileError, InvalidArgument, MissingCompiler, MixedDevices, NotCallable, TraceworkError, UnknownName
 from .explain import explain
 from .options import list_mode_options, list_options
 
 __all__ = [
     "CompileError",
     "InvalidArgument",
+    "MissingCompiler",
     "MixedDevices",
     "NotCallable",
     "TraceworkError",

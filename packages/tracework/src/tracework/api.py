@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import types
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,6 +14,7 @@ import tracework_capture as capture
 from . import backends, config, logs
 from .assemble import Observe, nothing
 from .compiled_module import CompiledModule, check_one_device, entry_function, wrap_module
+from .dump import Dump, both
 from .errors import InvalidArgument, NotCallable
 from .options import Options, build
 
@@ -38,6 +41,9 @@ def _say_what_is_missing(options: Options) -> None:
             "the default mode.",
             stacklevel=4,
         )
+    if not options.fallback_random and "random" not in _told:
+        _told.add("random")
+        warnings.warn("fallback_random=False: there is no generator of our own yet; eager's is used.", stacklevel=4)
     if options.cudagraphs and not torch.cuda.is_available() and "cudagraphs" not in _told:
         _told.add("cudagraphs")
         warnings.warn(
@@ -51,6 +57,8 @@ def _optimizer(arguments: Mapping[str, Any], observe: Observe) -> Callable[[Call
     options = build(arguments["mode"], arguments["options"], settings)
     if settings.logs:
         logs.enable(settings.logs)
+    if options.dump_dir:
+        observe = both(observe, Dump(options.dump_dir))
     backend = backends.resolve(arguments["backend"], options, observe)
     _say_what_is_missing(options)
     return capture.optimize(
@@ -66,6 +74,8 @@ def _optimizer(arguments: Mapping[str, Any], observe: Observe) -> Callable[[Call
 def _compile_module(module: torch.nn.Module, arguments: dict[str, Any], observe: Observe = nothing) -> torch.nn.Module:
     if isinstance(module, torch.jit.ScriptModule):
         raise InvalidArgument("a ScriptModule is already compiled by torch.jit; give the nn.Module that it was made from.")
+    if config.current().disable:  # a compiled module that was saved is loaded
+        return module
     if isinstance(module, CompiledModule):
         module = module._orig_mod
     check_one_device(module)
@@ -132,6 +142,8 @@ def compile(
         return model
     if isinstance(model, torch.nn.Module):
         return _compile_module(model, arguments, observe)
+    if isinstance(model, (types.BuiltinFunctionType, functools.partial)):
+        model = entry_function(model, in_place=False)  # neither has a frame of its own that capture would see
     return _optimizer(arguments, observe)(model)
 
 

@@ -17,7 +17,7 @@ import tracework_inductor as inductor
 import tracework_primops as primops
 import tracework_runtime as runtime
 
-from .errors import CompileError, MixedDevices, TraceworkError
+from .errors import CompileError, MissingCompiler, MixedDevices, TraceworkError
 from .options import Options
 
 Observe = Callable[[str, Any], None]
@@ -54,6 +54,14 @@ def _check_devices(example_inputs: list[Any]) -> None:
         raise MixedDevices("the graph", devices)
 
 
+def _check_compiler(options: Options) -> None:
+    """A compiler is looked for before anything is captured or compiled: kernels for the CPU cannot be made without one."""
+    try:
+        runtime.find_compiler(options.cxx or None)
+    except runtime.BuildError as error:
+        raise MissingCompiler(error) from error
+
+
 def eager_backend(options: Options, observe: Observe) -> Callable[..., Any]:
     """Runs the captured graph as it is."""
 
@@ -83,14 +91,22 @@ def aot_eager_backend(options: Options, observe: Observe) -> Callable[..., Any]:
     return backend
 
 
+def _warn_suppressed(error: CompileError) -> None:
+    warnings.warn(f"{error}\nsuppress_errors is on: this graph runs uncompiled.", stacklevel=3)
+
+
 def inductor_backend(options: Options, observe: Observe) -> Callable[..., Any]:
     """All stages; a graph whose compilation fails raises CompileError, or runs uncompiled under suppress_errors."""
     stage = Stage(observe)
     compiler = GraphCompiler(options, stage)
+    if options.cxx or not torch.cuda.is_available():
+        _check_compiler(options)
 
     def backend(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         _check_devices(example_inputs)
         compiler.warm_up(example_inputs)
+        if any(isinstance(x, torch.Tensor) and x.device.type == "cpu" and x.ndim for x in example_inputs):
+            _check_compiler(options)
         try:
             return stage(
                 "aotautograd",
@@ -103,7 +119,7 @@ def inductor_backend(options: Options, observe: Observe) -> Callable[..., Any]:
         except CompileError as error:
             if not options.suppress_errors:
                 raise
-            warnings.warn(f"{error}\nsuppress_errors is on: this graph runs uncompiled.", stacklevel=2)
+            _warn_suppressed(error)
             return gm.forward
 
     return backend
@@ -116,12 +132,22 @@ class GraphCompiler:
         self._stage = stage
         self._profile = options.profile
         self._cudagraphs = options.cudagraphs
+        self._suppress_errors = options.suppress_errors
         self._inductor = inductor.InductorOptions()
         self._runtime = runtime.RuntimeOptions(
             cxx=options.cxx or None, cache_dir=options.cache_dir or None, disk_cache=options.cache
         )
 
     def __call__(self, gm: torch.fx.GraphModule, spec: Any) -> Callable[..., Any]:
+        try:
+            return self._compiled(gm, spec)
+        except CompileError as error:  # here, and not only around the whole, because a backward is compiled when it first runs
+            if not self._suppress_errors:
+                raise
+            _warn_suppressed(error)
+            return lambda inputs: gm(*inputs)
+
+    def _compiled(self, gm: torch.fx.GraphModule, spec: Any) -> Callable[..., Any]:
         prims = self._stage("primops", self._prims, gm, spec)
         artifact = self._stage("inductor", self._artifact, prims)
         loaded = self._stage("runtime", runtime.load, artifact, self._runtime)

@@ -60,8 +60,8 @@ class CompiledModule:
         return state.recompile(copy.copy(state.original), dict(state.arguments))
 
 
-def entry_function(module: torch.nn.Module, *, in_place: bool) -> Callable[..., Any]:
-    """A function of its own for one compiled module, so that its entries are not mixed with those of other modules.
+def entry_function(module: Any, *, in_place: bool) -> Callable[..., Any]:
+    """A function of its own for one compiled module or callable, so that its entries are not mixed with those of others.
 
     `in_place` calls `_call_impl`, because `__call__` of a module compiled in place comes back here.
     """
@@ -75,7 +75,7 @@ def entry_function(module: torch.nn.Module, *, in_place: bool) -> Callable[..., 
     function = call_in_place if in_place else call
     code = function.__code__.replace(co_name=f"call_{type(module).__name__}")
     fresh = types.FunctionType(code, function.__globals__, code.co_name, function.__defaults__, function.__closure__)
-    fresh.__doc__ = type(module).forward.__doc__
+    fresh.__doc__ = getattr(type(module), "forward", module).__doc__
     return fresh
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 import tracework_capture as capture
 
 from .backends import get_default_backend, list_backends, register_backend, set_default_backend
+from .errors import NotCallable
 from .options import list_mode_options, list_options
 
 __all__ = [
@@ -29,13 +29,24 @@ def reset() -> None:
     capture.reset()
 
 
-def is_compiling() -> bool:
-    """False when it runs as plain Python; capture answers True while it records."""
-    return torch.compiler.is_compiling()
+# torch's own query, so that code which asks either gets one answer: False in plain Python, True while capture records.
+is_compiling = torch.compiler.is_compiling
 
 
-def disable(fn: Callable[..., Any] | None = None, recursive: bool = True, *, reason: str | None = None) -> Any:
-    """Marks a function to run uncompiled; with `recursive` also what it calls. Decorator with and without arguments."""
+def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
+    """Marks a function, an nn.Module or a class to run uncompiled; with `recursive` also what it calls.
+
+    A decorator with and without arguments. A module or class is changed in place and given back: its calls run uncompiled.
+    """
     if fn is None:
         return lambda inner: disable(inner, recursive, reason=reason)
+    if isinstance(fn, torch.nn.Module):
+        fn.forward = capture.disable(fn.forward, recursive=recursive, reason=reason)  # type: ignore[method-assign]
+        return fn
+    if isinstance(fn, type):
+        method = "forward" if issubclass(fn, torch.nn.Module) else "__call__"
+        setattr(fn, method, capture.disable(getattr(fn, method), recursive=recursive, reason=reason))
+        return fn
+    if not callable(fn):
+        raise NotCallable(f"disable() takes a function, nn.Module or class, not {type(fn).__name__}: {fn!r}.")
     return capture.disable(fn, recursive=recursive, reason=reason)

@@ -39,6 +39,15 @@ class MixedDevices(InvalidArgument):
         )
 
 
+class MissingCompiler(InvalidArgument):
+    """Kernels for the CPU need a C++ compiler and there is none, or the one asked for does not exist."""
+
+    def __init__(self, cause: object):
+        super().__init__(
+            f"kernels for the CPU need a C++ compiler: {cause}\nNext: install one, or set TRACEWORK_CXX to its path."
+        )
+
+
 class CompileError(TraceworkError, RuntimeError):
     """A stage failed on the user's program; `__cause__` is the stage's own error.
 

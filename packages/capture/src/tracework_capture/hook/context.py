@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import functools
 import inspect
 import logging
@@ -30,6 +31,8 @@ log = logging.getLogger("tracework.capture")
 _GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _EMPTY_LIMIT = 4
 _callbacks: weakref.WeakSet[Any] = weakref.WeakSet()
+# As for functions: a copy is the same object, and a pickle holds the name.
+copyreg.pickle(_C.Scoped, lambda scoped: scoped.__qualname__)  # type: ignore[arg-type, return-value]
 
 
 class FrameCallback:
@@ -133,7 +136,13 @@ def optimize(
     options = CaptureOptions(**settings)
 
     def wrap(function: Callable[..., Any]) -> Any:
-        return _C.Scoped(function, FrameCallback(backend, options))
+        if type(function) is _C.Scoped and function.callback is not None:
+            function = function.__wrapped__  # optimized before: the new options count
+        scoped = _C.Scoped(function, FrameCallback(backend, options))
+        for attribute in functools.WRAPPER_ASSIGNMENTS:
+            if hasattr(function, attribute):
+                setattr(scoped, attribute, getattr(function, attribute))
+        return scoped
 
     return wrap
 

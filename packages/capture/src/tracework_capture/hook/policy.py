@@ -21,6 +21,7 @@ INLINE, BREAK = "inline", "break"
 
 TRACE_POLICY: tuple[tuple[str, str, str], ...] = (
     # module prefix, decision for calls, reason
+    ("tracework.compiled_module", INLINE, "a compiled module inside of a compiled one"),
     ("tracework_capture", BREAK, "the compiler itself"),
     ("tracework_aotautograd", BREAK, "the compiler itself"),
     ("tracework_primops", BREAK, "the compiler itself"),

@@ -1,0 +1,209 @@
+"""compile() refuses what it cannot use before anything is compiled, and takes every form of callable."""
+
+import copy
+import functools
+import inspect
+import pickle
+import subprocess
+import sys
+
+import pytest
+import torch
+import tracework
+
+BAD = [
+    (dict(mode="fastest"), tracework.UnknownName, "unknown mode 'fastest'"),
+    (dict(mode="max-autotun"), tracework.UnknownName, "Did you mean 'max-autotune'"),
+    (dict(backend="inductr"), tracework.UnknownName, "Did you mean 'inductor'"),
+    (dict(backend=3), tracework.InvalidArgument, "backend="),
+    (dict(options={"no_such": 1}), tracework.UnknownName, "option 'no_such'"),
+    (dict(options={"cache": "yes"}), tracework.InvalidArgument, "True or False"),
+    (dict(options={"guard_filter_fn": 1}), tracework.InvalidArgument, "a callable or None"),
+    (dict(options={"cxx": "no-such-compiler"}), tracework.MissingCompiler, "no-such-compiler"),
+    (dict(mode="default", options={"cache": True}), tracework.InvalidArgument, "both given"),
+    (dict(fullgraph="yes"), tracework.InvalidArgument, "fullgraph="),
+    (dict(dynamic="yes"), tracework.InvalidArgument, "dynamic="),
+    (dict(disable=None), tracework.InvalidArgument, "disable="),
+    (dict(recompile_limit=0), tracework.InvalidArgument, "recompile_limit="),
+    (dict(shapes_spec={}), tracework.InvalidArgument, "shapes_spec="),
+    (dict(isolate_recompiles=True), tracework.InvalidArgument, "isolate_recompiles="),
+]
+
+
+def counting():
+    """A backend that runs graphs as they are, and the list of graphs it was given."""
+    graphs = []
+
+    def backend(gm, example_inputs):
+        graphs.append(gm)
+        return gm.forward
+
+    return backend, graphs
+
+
+@pytest.mark.parametrize(("arguments", "error", "words"), BAD)
+def test_bad_arguments_are_refused_at_once(arguments, error, words):
+    with pytest.raises(error, match=words):
+        tracework.compile(lambda x: x, **arguments)
+
+
+@pytest.mark.parametrize("thing", [3, "x", torch.ones(2)], ids=["int", "str", "tensor"])
+def test_what_cannot_be_called(thing):
+    with pytest.raises(tracework.NotCallable, match=type(thing).__name__):
+        tracework.compile(thing)
+    with pytest.raises(tracework.NotCallable, match=type(thing).__name__):
+        tracework.disable(thing)
+
+
+def test_errors_are_also_of_the_builtin_kind():
+    assert issubclass(tracework.InvalidArgument, ValueError)
+    assert issubclass(tracework.NotCallable, TypeError)
+    assert issubclass(tracework.CompileError, RuntimeError)
+
+
+def test_a_script_module_is_refused():
+    with pytest.raises(tracework.InvalidArgument, match="ScriptModule"):
+        tracework.compile(torch.jit.script(torch.nn.Linear(2, 2)))
+
+
+def test_two_devices_are_named():
+    net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2, device="meta"))
+    for compile in (tracework.compile, tracework.compile_in_place):
+        with pytest.raises(tracework.MixedDevices, match="cpu, meta"):
+            compile(net)
+    with pytest.raises(tracework.MixedDevices, match="cpu, meta"):
+        tracework.compile(lambda x, y: (x + 1, y + 1))(torch.ones(2), torch.ones(2, device="meta"))
+
+
+def test_no_compiler_on_this_machine_is_said_before_anything_is_compiled(tmp_path):
+    program = "import tracework\ntry:\n    tracework.compile(lambda x: x)\nexcept tracework.MissingCompiler as e:\n    print('said:', e)"
+    environment = {"PATH": str(tmp_path), "PYTHONPATH": ":".join(p for p in sys.path if p), "HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    assert "said: kernels for the CPU need a C++ compiler" in done.stdout, done.stderr
+
+
+def test_signature_name_and_documentation_are_the_functions_own():
+    def f(x, *rest, k=1, **more):
+        """What it does."""
+        return x
+
+    compiled = tracework.compile(f)
+    assert (compiled.__name__, compiled.__qualname__, compiled.__doc__) == (f.__name__, f.__qualname__, f.__doc__)
+    assert compiled.__module__ == __name__
+    assert inspect.signature(compiled) == inspect.signature(f)
+
+
+@tracework.compile(backend="eager")
+def at_module_level(x):
+    return x + 1
+
+
+def test_compiled_functions_are_copied_and_pickled_as_functions_are():
+    net = torch.nn.Linear(2, 2)
+    net.act = at_module_level
+    assert copy.deepcopy(net).act is at_module_level
+    assert pickle.loads(pickle.dumps(at_module_level)) is at_module_level
+
+
+class Callable:
+    def __init__(self):
+        self.factor = 3
+
+    def __call__(self, x):
+        return x * self.factor
+
+    def method(self, x):
+        return x * self.factor
+
+
+@pytest.mark.parametrize(
+    "callable_",
+    [Callable(), Callable().method, functools.partial(lambda x, k: x * k, k=3), functools.partial(torch.mul, other=3)],
+    ids=["object", "method", "partial", "partial of C"],
+)
+def test_callables_are_captured(callable_):
+    backend, graphs = counting()
+    torch.testing.assert_close(tracework.compile(callable_, backend=backend)(torch.ones(3)), torch.full((3,), 3.0))
+    assert len(graphs) == 1
+
+
+def test_a_function_of_torch_is_captured():
+    backend, graphs = counting()
+    torch.testing.assert_close(tracework.compile(torch.sin, backend=backend)(torch.ones(3)), torch.ones(3).sin())
+    assert len(graphs) == 1
+
+
+def test_the_outer_compile_of_a_compiled_function_counts():
+    backend, graphs = counting()
+    tracework.compile(tracework.compile(lambda x: x + 1, backend="eager"), backend=backend)(torch.ones(3))
+    assert len(graphs) == 1
+
+
+def test_a_compiled_module_inside_of_a_compiled_module_is_part_of_the_graph():
+    net = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU())
+    net[0] = tracework.compile(net[0], backend="eager")
+    backend, graphs = counting()
+    compiled = tracework.compile(net, backend=backend, fullgraph=True)
+    torch.testing.assert_close(compiled(torch.ones(2, 3)), net(torch.ones(2, 3)))
+    assert len(graphs) == 1 and list(compiled.state_dict()) == ["0.weight", "0.bias"]
+
+
+def test_disable_gives_the_function_or_module_back():
+    net = torch.nn.Linear(2, 2)
+    assert tracework.compile(net, disable=True) is net
+    assert tracework.compile(len, disable=True) is len
+
+
+@pytest.mark.parametrize("form", ["module", "class"])
+def test_disabled_modules_run_uncompiled(form):
+    class Net(torch.nn.Module):
+        def forward(self, x):
+            return x * 2 if not torch.compiler.is_compiling() else x * 7
+
+    if form == "class":
+        tracework.disable(Net)
+    net = Net() if form == "class" else tracework.disable(Net())
+    assert isinstance(net, Net)
+    backend, graphs = counting()
+    got = tracework.compile(lambda x: net(x + 1) + 1, backend=backend)(torch.ones(2))
+    torch.testing.assert_close(got, torch.full((2,), 5.0))
+    assert len(graphs) == 2
+
+
+def test_is_compiling_of_this_package_and_of_torch():
+    def f(x):
+        return x + 1 if tracework.is_compiling() and torch.compiler.is_compiling() else x - 1
+
+    torch.testing.assert_close(tracework.compile(f, backend="eager", fullgraph=True)(torch.ones(2)), torch.full((2,), 2.0))
+    torch.testing.assert_close(f(torch.ones(2)), torch.zeros(2))
+
+
+def test_dump_dir_receives_every_stage(tmp_path):
+    tracework.compile(lambda x: x.sin() + 1, options={"dump_dir": str(tmp_path / "d")})(torch.ones(3))
+    stages = {p.stem.split("-")[1] for p in (tmp_path / "d").iterdir()}
+    assert {"captured", "aotautograd", "primops", "inductor", "runtime"} <= stages
+
+
+@pytest.mark.parametrize("when", ["forward", "backward"])
+def test_suppressed_failures_run_uncompiled(when, monkeypatch):
+    def fail_at(graph, options):
+        if (graph.role == "backward") == (when == "backward"):
+            raise NotImplementedError("no lowering")
+        return real(graph, options)
+
+    real = tracework.assemble.inductor.compile_graph
+    monkeypatch.setattr(tracework.assemble.inductor, "compile_graph", fail_at)
+    x, y = torch.randn(4, requires_grad=True), torch.randn(4, requires_grad=True)
+
+    factor = len(when)  # graphs of their own: what an earlier case made is still in the process's cache
+
+    def f(x):
+        return (x.sin() * x * factor).sum()
+
+    options = {"cache": False}
+    with pytest.raises(tracework.CompileError, match="inductor could not compile"):
+        tracework.compile(f, options=options)(y).backward()
+    with pytest.warns(UserWarning, match="runs uncompiled"):
+        tracework.compile(f, options=options | {"suppress_errors": True})(x).backward()
+    expected = factor * (x.detach().cos() * x.detach() + x.detach().sin())
+    torch.testing.assert_close(x.grad, expected)
