@@ -14,6 +14,7 @@ import torch
 
 from .. import _torch, decomp
 from ..aten_meta import ATEN_META
+from ..aten_meta.attention import SYMBOLIC
 from ..errors import DataDependentError, FakeTensorError, MixedTensorError
 from ..op import GraphBuilder, PrimValue
 from ..spec import TensorSpec
@@ -343,9 +344,11 @@ def _decomposed(func: Any, args: Any, kwargs: dict, table: Any) -> Any:
     """Symbolic specs from the decomposition, when they agree with torch's meta kernel on the example's sizes; else None."""
     DECOMPS = getattr(decomp, "DECOMPS", {})
 
-    rule = DECOMPS.get(func)
-    if rule is None or not all(table.has_hint(s) for s in _sizes_in((*args, *kwargs.values()))):
+    rule, rules = DECOMPS.get(func), SYMBOLIC.get(func, ())
+    if (rule is None and not rules) or not all(table.has_hint(s) for s in _sizes_in((*args, *kwargs.values()))):
         return None
+    if rules:
+        return _agreeing(func, rules, args, kwargs, table)
     try:
         with GraphBuilder(None):
             found = _specs_of_values(rule(*_values(args), **_values(kwargs)))
@@ -354,6 +357,19 @@ def _decomposed(func: Any, args: Any, kwargs: dict, table: Any) -> Any:
         log.debug("%s: its decomposition does not run on specs: %s", func, error)
         return None
     return found if _numbers(found, table.hint) == expected else None
+
+
+def _agreeing(func: Any, rules: Any, args: Any, kwargs: dict, table: Any) -> Any:
+    """What the first rule says that agrees with torch's meta kernel on the example's sizes; else None."""
+    expected = _run_static(func, _numbers(args, table.hint), _numbers(kwargs, table.hint))
+    for rule in rules:
+        try:
+            found = rule(*args, **kwargs)
+        except NotImplementedError:
+            continue
+        if _numbers(found, table.hint) == expected:
+            return found
+    return None
 
 
 def _values(a: Any) -> Any:

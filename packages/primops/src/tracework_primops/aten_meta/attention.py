@@ -1,0 +1,96 @@
+"""SYMBOLIC: rules for the attention kernels of GPUs with symbolic sizes.
+
+With plain sizes torch's own meta kernels answer, as they differ between versions; a rule here counts only if it agrees
+with them at the example's sizes. Several rules for one kernel are tried in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..spec import TensorSpec
+from ..symbols.expr import floordiv
+from .rows import contiguous, same_layout
+
+SYMBOLIC: dict[Any, list[Callable[..., Any]]] = {}
+
+
+def symbolic(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Enters a rule for an overload, if this torch has it."""
+
+    def enter(rule: Callable[..., Any]) -> Callable[..., Any]:
+        packet, overload = name.split(".")
+        found = getattr(getattr(torch.ops.aten, packet, None), overload, None)
+        if found is not None:
+            SYMBOLIC.setdefault(found, []).append(rule)
+        return rule
+
+    return enter
+
+
+def _new(like: TensorSpec, sizes: Any, dtype: torch.dtype | None = None) -> TensorSpec:
+    return TensorSpec(dtype or like.dtype, like.device, tuple(sizes), contiguous(tuple(sizes)), 0)
+
+
+def _like(x: TensorSpec) -> TensorSpec:
+    return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0)
+
+
+def _heads_inside(like: TensorSpec, sizes: Any) -> TensorSpec:
+    """(batch, heads, length, width) in memory as (batch, length, heads, width)."""
+    batch, heads, length, width = sizes
+    inner = contiguous((batch, length, heads, width))
+    return TensorSpec(like.dtype, like.device, tuple(sizes), (inner[0], inner[2], inner[1], inner[3]), 0)
+
+
+def _in_order_of(q: TensorSpec, sizes: tuple[Any, ...]) -> TensorSpec:
+    """Dense, with the axes in q's order in memory."""
+    if q.sizes == sizes:
+        return _like(q)
+    return _heads_inside(q, sizes) if q.strides[2] != q.sizes[3] else _new(q, sizes)
+
+
+@symbolic("_scaled_dot_product_flash_attention.default")
+def flash(q, k, v, dropout_p=0.0, is_causal=False, return_debug_mask=False, *, scale=None):
+    if return_debug_mask:
+        raise NotImplementedError
+    seed, offset = _new(q, (2,), torch.uint64), _new(q, (), torch.uint64)
+    return _like(q), _new(q, q.sizes[:3], torch.float32), None, None, q.sizes[2], k.sizes[2], seed, offset, _new(q, (0,))
+
+
+@symbolic("_scaled_dot_product_flash_attention_backward.default")
+@symbolic("_scaled_dot_product_cudnn_attention_backward.default")
+def like_operands(grad, q, k, v, *rest, scale=None):
+    return _like(q), _like(k), _like(v)
+
+
+@symbolic("_scaled_dot_product_efficient_attention.default")
+def efficient(q, k, v, attn_bias, compute_log_sumexp, dropout_p=0.0, is_causal=False, *, scale=None):
+    batch, heads, length, _ = q.sizes
+    rows = floordiv(length + 31, 32) * 32 if compute_log_sumexp else 0
+    out = _heads_inside(q, (batch, heads, length, v.sizes[3]))
+    return out, _new(q, (batch, heads, rows), torch.float32), _new(q, (), torch.int64), _new(q, (), torch.int64)
+
+
+@symbolic("_scaled_dot_product_efficient_attention_backward.default")
+def efficient_backward(grad, q, k, v, attn_bias, out, lse, seed, offset, dropout_p, wanted, is_causal=False, *, scale=None):
+    if attn_bias is not None and wanted[3]:
+        raise NotImplementedError
+    return _heads_inside(q, q.sizes), _heads_inside(k, k.sizes), _heads_inside(v, (*k.sizes[:3], v.sizes[3])), None
+
+
+def _cudnn(lse_sizes: Callable[[TensorSpec], Any]) -> Callable[..., Any]:
+    def rule(q, k, v, attn_bias, compute_log_sumexp, dropout_p=0.0, is_causal=False, return_debug_mask=False, *, scale=None):
+        out = _in_order_of(q, (*q.sizes[:3], v.sizes[3]))
+        state = _new(q, (), torch.int64)
+        return out, _new(q, lse_sizes(q), torch.float32), None, None, q.sizes[2], k.sizes[2], state, state, None
+
+    return rule
+
+
+CUDNN = "_scaled_dot_product_cudnn_attention.default"
+symbolic(CUDNN)(_cudnn(lambda q: (*q.sizes[:3], 1)))
+symbolic(CUDNN)(_cudnn(lambda q: q.sizes[:3]))
