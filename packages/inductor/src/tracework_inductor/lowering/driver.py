@@ -44,6 +44,8 @@ class Lowering:
         self.origin: str | None = None
         self.token: str | None = None
         self._lazies: list[Lazy] = []
+        self.padded: dict[Any, Strided] = {}
+        """Matrices that were copied into padded rows (matmul.py)."""
         self._recent: dict[str, str] = {}
 
     # buffers
@@ -182,9 +184,13 @@ class Lowering:
         keep_strides: bool = False,
         reason: str = "",
         ordered: bool = False,
+        strides: Sequence[Size] | None = None,
     ) -> Any:
-        """A call whose results are laid out as the current node's spec says; tensors among args are realised."""
-        spec = self.spec
+        """A call whose results are laid out as the current node's spec says; tensors among args are realised.
+
+        strides: another layout, for a call with one result and an out form.
+        """
+        spec = self.spec if strides is None else _Spec(self.spec.dtype, self.spec.device, self.spec.sizes, strides)
         tuple_result = isinstance(spec, (tuple, list))
         specs = list(spec) if tuple_result else [spec]
         made = [self._result_buffer(s) for s in specs]
