@@ -1,4 +1,5 @@
 /* The module tracework_capture._C: types, functions and numbers; nothing else lives here. */
+#include "class_versions.h"
 #include "eval_frame.h"
 
 static PyMethodDef tensor_methods[] = {
@@ -35,12 +36,13 @@ static int add_names(PyObject *module, const char *attribute, const char *const 
 
 static int fill_module(PyObject *module)
 {
-    if (PyType_Ready(&tw_program_type) < 0 || tw_cache_setup() < 0 || tw_eval_setup(module) < 0 ||
+    if (PyType_Ready(&tw_program_type) < 0 || PyType_Ready(&tw_class_versions_type) < 0 || tw_cache_setup() < 0 || tw_eval_setup(module) < 0 ||
         PyModule_AddFunctions(module, tensor_methods) < 0 || PyModule_AddFunctions(module, tw_cache_methods) < 0 ||
         PyModule_AddFunctions(module, tw_eval_methods) < 0) {
         return -1;
     }
-    if (PyModule_AddObjectRef(module, "GuardProgram", (PyObject *)&tw_program_type) < 0 ||
+    if (PyModule_AddObjectRef(module, "ClassVersions", (PyObject *)&tw_class_versions_type) < 0 ||
+        PyModule_AddObjectRef(module, "GuardProgram", (PyObject *)&tw_program_type) < 0 ||
         PyModule_AddObjectRef(module, "Entry", (PyObject *)&tw_entry_type) < 0 ||
         PyModule_AddObjectRef(module, "Scoped", (PyObject *)&tw_scoped_type) < 0 ||
         PyModule_AddIntConstant(module, "MARK_NONE", TW_MARK_NONE) < 0 ||

@@ -12,6 +12,10 @@ MARK_SKIP: int
 MARK_SKIP_RECURSIVE: int
 MARK_RUN_ONLY: int
 
+class ClassVersions:
+    def __init__(self, classes: tuple[type, ...], recheck: Callable[[], bool]) -> None: ...
+    def __call__(self, value: Any = None) -> bool: ...
+
 class GuardProgram:
     def __init__(
         self,

@@ -14,7 +14,7 @@ import math
 import types
 from typing import TYPE_CHECKING, Any
 
-from ..errors import BreakGraph
+from ..errors import BreakGraph, SkipFrame
 from ..sources import Closure, Const, Local, NewlyCreated
 from .reload import local_name, reload_text
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CodeWriter"]
 
+_MISSING = object()
 _PLAIN = (int, str, bool, bytes, type(None), type(Ellipsis))
 _HELPERS = {
     "__tw_getattr": getattr,
@@ -85,9 +86,9 @@ class CodeWriter:
 
     def literal(self, obj: Any) -> str:
         """Expression of a constant: its repr where that is exact, else a constant of the code."""
+        if type(obj) is int or type(obj) is float and math.isfinite(obj):
+            return f"({obj!r})"  # 1.name and -1 ** 2 mean something else
         if type(obj) in _PLAIN:
-            return repr(obj)
-        if type(obj) is float and math.isfinite(obj):
             return repr(obj)
         if type(obj) is tuple:
             return "(" + "".join(self.literal(item) + ", " for item in obj) + ")"
@@ -164,6 +165,8 @@ class CodeWriter:
                 node.col_offset = node.end_col_offset = 0
         module = compile(tree, self.code.co_filename, "exec", dont_inherit=True)
         code = _inner(module, "__tw_replacement")
+        if code.co_freevars != self.code.co_freevars:
+            raise SkipFrame("free variables in an unusual order")
         by_marker = {_marker(name): obj for name, obj in self.constants.items()}
         consts = tuple(by_marker.get(c, c) if type(c) is str else c for c in code.co_consts)
         return code.replace(co_consts=consts, co_name=self.code.co_name, co_qualname=self.code.co_qualname, co_firstlineno=line)
@@ -194,6 +197,9 @@ def _global_lookup(globals_: dict[str, Any]) -> Any:
         if name in globals_:
             return globals_[name]
         builtins = globals_["__builtins__"]
-        return builtins[name] if isinstance(builtins, dict) else getattr(builtins, name)
+        found = (builtins if isinstance(builtins, dict) else vars(builtins)).get(name, _MISSING)
+        if found is _MISSING:
+            raise NameError(f"name '{name}' is not defined", name=name)
+        return found
 
     return lookup

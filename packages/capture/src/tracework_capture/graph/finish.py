@@ -121,7 +121,7 @@ def leave(frame: Any, writer: CodeWriter, execute: Callable[..., Any], null: Any
     check_continuable(frame)
     names, values = live_values(frame, null)
     entered = leave_contexts(frame)
-    cells = list(frame.cells)
+    cells = sorted(frame.cells)  # the order in which the compiler puts free variables, also those of the replacement
     stack = [None if value is null else writer.load(value) for value in frame.stack]
     local_texts = [writer.load(value) for value in values]
     cell_texts = [cell_text(frame, writer, name) for name in cells]
@@ -190,7 +190,11 @@ def write_execution(leaving: _Leaving, executed: Any, instruction: Any, stack: l
     for line in executed.lines:
         writer.line("    " + line)
     writer.line(f"except {writer.const(BaseException)} as __tw_error:")
-    call = leaving.continuation(instruction.index, stack, "__tw_error")
+    writer.line("    __tw_raised = __tw_error")
+    writer.line("else:")
+    writer.line("    __tw_raised = None")
+    writer.line("if __tw_raised is not None:")  # outside the handler, or the error would become the context of what follows
+    call = leaving.continuation(instruction.index, stack, "__tw_raised")
     writer.line("    return " + call)
     point = [c for c in writer.constants.values() if isinstance(c, types.FunctionType)]
     return [f.__code__ for f in point if "__tw_raised" in f.__code__.co_varnames]

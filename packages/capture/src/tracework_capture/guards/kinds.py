@@ -136,6 +136,7 @@ GUARD_KINDS: dict[str, GuardKind] = {
     "CODE": GuardKind("FUNCTION_CODE", _code, lambda v, p: f"runs other code than {p.co_qualname}"),
     "SET_MEMBERS": GuardKind("PYTHON", _members, native=_python_leaf(_members)),
     "CONSTANT_RANGE": GuardKind("PYTHON", _range, native=_python_leaf(_range)),
+    "CLASSES": GuardKind("PYTHON", lambda v, p: p.hold(), lambda v, p: f"{p.changed()} was changed on its class", lambda p: p.native()),
     "PREDICATE": GuardKind("PYTHON", lambda v, p: bool(p(v)), lambda v, p: f"is {_short(v)}: {getattr(p, '__doc__', None) or p} is false"),
 }
 """Two more kinds compare values of several sources and are handled by the program itself: SAME (payload: the other source) and

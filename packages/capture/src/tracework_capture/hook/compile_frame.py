@@ -15,13 +15,14 @@ from ..graph.builder import GraphBuilder
 from ..graph.finish import Captured, finish
 from ..graph.inputs import SizeHistory, distinct_inputs
 from ..graph.mutations import MutationLog
+from ..guards.classes import ClassLookups, recorded_lookups
 from ..guards.guard import GuardSet
 from ..guards.kinds import record_ambient
 from ..interp.breaks import execute_text
 from ..interp.frame import NULL, CaptureRoot, SymbolicFrame
 from ..interp.machine import StopHere, run
 from ..interp.services import Services
-from ..sources import Closure, Local
+from ..sources import Closure, Const, Local
 from ..values.function import CellValue
 from ..values.value import SymbolicRaise, Value
 from .policy import call_policy
@@ -60,7 +61,8 @@ def capture_frame(given: FrameInput, backend: Any, options: CaptureOptions, hist
                 raise SkipFrame(f"{stopped} while leaving at an earlier break ({reason})") from stopped
             stop_before, reason, stack = root.step, stopped, getattr(stopped, "stack", ())
         except SymbolicRaise as raised:
-            stop_before, reason, stack = root.step, BreakGraph("exception", raised.value.describe()), frame.locations()
+            step = getattr(raised.value, "root_step", root.step)  # where it was raised: handlers and exits run again, plainly
+            stop_before, reason, stack = step, BreakGraph("exception", raised.value.describe()), frame.locations()
         except RecursionError as error:
             raise SkipFrame("calls nest too deeply to be inlined") from error
         if options.fullgraph:
@@ -219,14 +221,19 @@ def attempt(
     root.grad_at_start = torch.is_grad_enabled()
     record_ambient(root.guards)
     stop: Returned | Break = Returned()
+    lookups = ClassLookups()
     try:
-        run(frame)
+        with recorded_lookups(lookups):
+            run(frame)
     except StopHere:
         stop = Break(reason.reason_id, str(reason), stack)
     traced = time.perf_counter()
     if not root.graph.calls and (isinstance(stop, Returned) or not (root.graph.inputs or root.sees_tensors)):
         raise SkipFrame("no tensor operations")
     distinct_guards(root)
+    if lookups.found:
+        root.guards.record("CLASSES", Const(None, "classes"), lookups)
+    unfinished_generators(root)
     captured = finish(frame, stop, backend, execute_text, NULL)
     for key, shape in root.shapes_seen.items():
         history.remember(key, shape)
@@ -234,6 +241,13 @@ def attempt(
     captured.seconds["total"] = time.perf_counter() - started
     root.options.observe("captured", captured.graph)
     return captured
+
+
+def unfinished_generators(root: CaptureRoot) -> None:
+    """Plain Python closes a generator that is dropped in the middle, which runs its finally and with blocks."""
+    for generator in root.generators:
+        if generator.started and not generator.finished and generator.has_cleanup():
+            raise SkipFrame(f"{generator.frame.code.co_qualname} is left in the middle, inside a block that must be ended")
 
 
 def distinct_guards(root: CaptureRoot) -> None:

@@ -72,6 +72,7 @@ class CaptureRoot:
         self.memo: dict[int, Value] = {}
         self.keep: list[Any] = []
         self.cells: dict[int, CellValue] = {}
+        self.generators: list[Any] = []
         self.globals_written: dict[tuple[int, str], Value | None] = {}
         self.step = 0
         self.stop_before = -1

@@ -50,6 +50,7 @@ class GeneratorValue(Value):
         self.frame = frame
         self.started = self.finished = self.running = False
         self.returned: Value | None = None
+        frame.root.generators.append(self)
 
     def python_type(self) -> type:
         return types.GeneratorType
@@ -92,6 +93,13 @@ class GeneratorValue(Value):
             self.finished, self.returned = True, self.frame.result
             return None
         return self.frame.result
+
+    def has_cleanup(self) -> bool:
+        """Whether it stopped inside a try or with block. From 3.12 on a whole generator is in one that turns StopIteration around."""
+        handler = self.frame.current.handler
+        if handler is None:
+            return False
+        return not self.frame.instructions[handler.target].opname.startswith("CALL_INTRINSIC")
 
     def getattr(self, frame: SymbolicFrame, name: str) -> Value:
         from .handlers.attributes import MethodRef

@@ -47,6 +47,8 @@ def run(frame: SymbolicFrame, raised: SymbolicRaise | None = None) -> Any:
             try:
                 signal = handler(frame, instruction)
             except SymbolicRaise as raised:
+                if is_root and not hasattr(raised.value, "root_step"):
+                    raised.value.root_step = root.step
                 unwind(frame, raised)
                 continue
             except BreakGraph as stop:

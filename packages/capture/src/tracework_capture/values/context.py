@@ -111,7 +111,8 @@ class GradModeContext(ContextValue):
         set_grad(frame, self.mode)
 
     def leave(self, frame):
-        set_grad(frame, self.before.pop())
+        if self.before:
+            set_grad(frame, self.before.pop())
 
 
 class SetGradEnabled(GradModeContext):

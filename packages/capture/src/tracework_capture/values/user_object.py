@@ -13,11 +13,11 @@ import types
 
 import torch
 
+from ..guards.classes import NO_ATTRIBUTE, lookup_class
 from ..sources import Attr, ClassAttr, Const, InstanceAttr, InstanceDict
 from .constant import ConstantValue, force_plain, literal
 from .value import EXISTING, NEW, SymbolicRaise, Value
 
-NO_ATTRIBUTE = object()
 DELETED = object()
 NONE = ConstantValue(None)
 CONTAINERS = (collections.OrderedDict, collections.defaultdict, dict, list, set, frozenset, tuple, collections.deque)
@@ -28,14 +28,6 @@ C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.Clas
 BASE_GETATTRIBUTE = {
     c.__getattribute__ for c in (object, dict, list, tuple, set, collections.OrderedDict, str, int, float, BaseException)
 }
-
-
-def lookup_class(cls, name):
-    """(what the MRO of cls holds under name, the class that has it); NO_ATTRIBUTE when there is none."""
-    for owner in cls.__mro__:
-        if name in owner.__dict__:
-            return owner.__dict__[name], owner
-    return NO_ATTRIBUTE, None
 
 
 def function_value(frame, function, source=None):

@@ -142,7 +142,9 @@ class Value:
             return True
         if self.is_constant() and other.is_constant():
             return self.constant() is other.constant()
-        return None if self.is_constant() == other.is_constant() and self.python_type() is other.python_type() else False
+        if self.python_type() is not other.python_type():
+            return False
+        return None if self.is_constant() == other.is_constant() or self.python_type() in (int, float) else False
 
     def describe(self) -> str:
         """Short text for messages."""

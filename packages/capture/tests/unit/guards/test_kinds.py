@@ -7,6 +7,7 @@ import torch
 from tracework_capture import _C
 from tracework_capture.errors import GuardBuildError
 from tracework_capture.guards.access import ACCESS, Scope
+from tracework_capture.guards.classes import ClassLookups, lookup_class, recorded_lookups
 from tracework_capture.guards.guard import Guard, GuardSet, TensorFacts
 from tracework_capture.guards.kinds import GUARD_KINDS, STATES, record_ambient
 from tracework_capture.guards.program import Failure, build_program
@@ -56,6 +57,21 @@ def agree(kind, payload, value):
     return holds
 
 
+class Near(Plain):
+    pass
+
+
+def looked_up(*pairs, before=None):
+    """Lookups as a capture records them; `before` is what the class held then."""
+    lookups = ClassLookups()
+    with recorded_lookups(lookups):
+        for cls, name in pairs:
+            lookup_class(cls, name)
+    if before is not None:
+        lookups.found[pairs[0]] = before
+    return lookups
+
+
 LEFT, RIGHT = Plain(a=1), Plain(a=1)
 DENSE = torch.zeros(3, 4)
 CASES = {
@@ -92,6 +108,8 @@ CASES = {
     "CODE": [(other.__code__, other, True), (other.__code__, frame, False), (other.__code__, 3, False)],
     "SET_MEMBERS": [(frozenset({1, 2}), {2, 1}, True), (frozenset({1, 2}), {1}, False), (frozenset({1}), [1], False)],
     "CONSTANT_RANGE": [((0, 4, 1), range(4), True), ((0, 4, 1), range(5), False)],
+    "CLASSES": [(looked_up((Near, "label"), (Near, "__init__"), (Near, "zz")), 0, True),
+                (looked_up((Near, "label"), before=(Near, 1)), 0, False)],
     "PREDICATE": [(lambda v: v > 3, 5, True), (lambda v: v > 3, 2, False), (lambda v: v > 3, "a", False)],
 }
 
@@ -212,3 +230,31 @@ def test_function_code_change_is_seen():
     assert program.native.run((first,), {}, None) == ()
     first.__code__ = types.FunctionType(frame.__code__, {}).__code__
     assert program.native.run((first,), {}, None) == 0
+
+
+def test_changes_of_classes_are_noticed():
+    class Base:
+        count = 0
+
+        def step(self):
+            return 1
+
+    class Derived(Base):
+        pass
+
+    lookups = looked_up((Derived, "step"), (Derived, "count"), (Derived, "missing"))
+    check = lookups.native()
+    assert check(None)
+    Base.other = 3
+    assert check(None)
+    Base.count = 4  # guarded by value elsewhere
+    assert check(None)
+    original, Base.step = Base.step, lambda self: 2
+    assert not check(None) and not check(None)
+    Base.step = original
+    assert check(None)
+    Derived.count = 1
+    assert not check(None) and "Derived.count" in lookups.changed()
+    del Derived.count
+    Derived.missing = 1
+    assert not check(None)

@@ -299,3 +299,32 @@ def test_unread_arguments_are_not_guarded():
 
     report = capture.explain(f)(X, object())
     assert not [g for g in report.graphs[0].guards if "unused" in str(g.source)]
+
+
+def test_patched_method_of_a_class_is_noticed():
+    class Scale:
+        def factor(self):
+            return 2
+
+    class Layer(torch.nn.Module):
+        def forward(self, x):
+            return x * 2
+
+    scale, layer = Scale(), Layer()
+    compiled = capture.optimize(eager)(lambda x: layer(x) * scale.factor())
+    assert_same(compiled(X), X * 4)
+    Scale.factor = lambda self: 3
+    assert_same(compiled(X), X * 6)
+    Layer.forward = lambda self, x: x * 5
+    assert_same(compiled(X), X * 15)
+
+
+def test_numbers_in_breaking_instructions():
+    def f(x, n):
+        y = x + 1
+        try:
+            n.missing
+        except AttributeError as error:
+            return y, str(error), (-2) ** int(x.sum() * 0 + 2)
+
+    compare(f, (X, 1), (X, -1))

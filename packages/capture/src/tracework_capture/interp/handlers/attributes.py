@@ -54,7 +54,9 @@ def load_method(frame, instruction):
 
 def push_method(frame, owner, name):
     """The two stack entries of a method call."""
-    pair = (MethodRef(owner, name), NULL)
+    # what the type lacks is looked up now: an AttributeError comes before the arguments are computed
+    lazy = hasattr(owner.python_type(), name)
+    pair = (MethodRef(owner, name) if lazy else owner.getattr(frame, name), NULL)
     frame.stack.extend(pair if VERSION >= (3, 13) else pair[::-1])
 
 

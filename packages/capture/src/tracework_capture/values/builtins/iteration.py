@@ -161,7 +161,12 @@ def zip_longest(frame, args, kwargs):
 
 
 def islice_(frame, args, kwargs):
-    limits = slice(*[force_plain(frame, a) for a in args[1:]])
+    plain = [force_plain(frame, a) for a in args[1:]]
+    try:
+        itertools.islice((), *plain)
+    except (TypeError, ValueError) as error:
+        frame.raise_new(type(error), *error.args)
+    limits = slice(*plain)
     return IslicedIterator(iterate(frame, args[0]), limits)
 
 

@@ -1,0 +1,79 @@
+"""What a capture looked up on classes: one guard for all of them, which compares a version tag a class while nothing changed."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import TYPE_CHECKING, Any
+
+from .. import _C
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["NO_ATTRIBUTE", "ClassLookups", "lookup_class", "recorded_lookups"]
+
+NO_ATTRIBUTE = object()
+_IMMUTABLE = 1 << 8
+_current = threading.local()
+
+
+class ClassLookups:
+    """Names looked up on classes and what was found; a function or descriptor by identity, another value by the class that has it
+    (the value itself is guarded where it is used)."""
+
+    def __init__(self) -> None:
+        self.found: dict[tuple[type, str], tuple[type | None, Any]] = {}
+
+    def add(self, cls: type, name: str, owner: type | None, static: Any) -> None:
+        """Remember one lookup."""
+        if not cls.__flags__ & _IMMUTABLE:
+            self.found.setdefault((cls, name), (owner, static if hasattr(type(static), "__get__") else NO_ATTRIBUTE))
+
+    def changed(self) -> str | None:
+        """The first lookup that would give something else now."""
+        for (cls, name), (owner, static) in self.found.items():
+            now, has = find(cls, name)
+            if has is not owner or static is not NO_ATTRIBUTE and now is not static:
+                return f"{cls.__qualname__}.{name}"
+        return None
+
+    def hold(self) -> bool:
+        """Whether all lookups give the same."""
+        return self.changed() is None
+
+    def native(self) -> Any:
+        """The check for the native program."""
+        classes = tuple(dict.fromkeys(cls for cls, _ in self.found))
+        return _C.ClassVersions(classes, self.hold)
+
+    def __repr__(self) -> str:
+        return ", ".join(f"{cls.__qualname__}.{name}" for cls, name in self.found)
+
+
+def find(cls: type, name: str) -> tuple[Any, type | None]:
+    """(what the MRO of cls holds under name, the class that has it)."""
+    for owner in cls.__mro__:
+        if name in owner.__dict__:
+            return owner.__dict__[name], owner
+    return NO_ATTRIBUTE, None
+
+
+def lookup_class(cls: type, name: str) -> tuple[Any, type | None]:
+    """(what the MRO of cls holds under name, the class that has it); NO_ATTRIBUTE when there is none. Guarded."""
+    static, owner = find(cls, name)
+    seen = getattr(_current, "lookups", None)
+    if seen is not None:
+        seen.add(cls, name, owner, static)
+    return static, owner
+
+
+@contextlib.contextmanager
+def recorded_lookups(lookups: ClassLookups) -> Iterator[None]:
+    """Lookups of this thread go to `lookups`."""
+    outer = getattr(_current, "lookups", None)
+    _current.lookups = lookups
+    try:
+        yield
+    finally:
+        _current.lookups = outer

@@ -1,0 +1,196 @@
+"""Runs a program plainly and captured and compares everything that can be seen of it: results, exceptions, arguments, globals, output."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import linecache
+import logging
+import math
+import sys
+import traceback
+import types
+import warnings
+
+import torch
+import tracework_capture
+
+__all__ = ["Disagreement", "check"]
+
+_numbers = itertools.count()
+
+
+class Disagreement(AssertionError):
+    """Captured and plain runs differ."""
+
+
+class _Failures(logging.Handler):
+    """Collects the reports of capture's own failures."""
+
+    def __init__(self):
+        super().__init__(logging.WARNING)
+        self.seen = []
+
+    def emit(self, record):
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None:
+            self.seen.append(error)
+
+
+def eager(gm, example_inputs):
+    return gm.forward
+
+
+def check(source, backend=eager, **options):
+    """Raises Disagreement; returns the number of graphs captured."""
+    graphs = []
+
+    def counting(gm, example_inputs):
+        graphs.append(gm)
+        return backend(gm, example_inputs)
+
+    plain = load(source)
+    captured = load(source)
+    compiled = tracework_capture.optimize(counting, **options)(captured["main"])
+    failures = _Failures()
+    log = logging.getLogger("tracework.capture")
+    log.addHandler(failures)
+    propagate, log.propagate = log.propagate, False
+    try:
+        for number, make in enumerate(CALLS):
+            expected = observe(plain, plain["main"], make(plain))
+            actual = observe(captured, compiled, make(captured))
+            if failures.seen:
+                raise Disagreement(f"call {number}: capture failed") from failures.seen[0]
+            compare(expected, actual, number)
+            state = torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")
+            if state != (True, False):
+                raise Disagreement(f"call {number}: modes left as {state}")
+    finally:
+        log.removeHandler(failures)
+        log.propagate = propagate
+        torch.set_grad_enabled(True)
+        tracework_capture.reset()
+    return len(graphs)
+
+
+def load(source):
+    """A fresh namespace of the module."""
+    filename = f"<program {next(_numbers)}>"
+    linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
+    module = sys.modules["program"] = types.ModuleType("program")  # dataclass looks its module up
+    vars(module).update(tracework_capture=tracework_capture, __file__=filename)
+    exec(compile(source, filename, "exec"), vars(module))
+    return vars(module)
+
+
+def _first(ns):
+    x = torch.arange(6.0).reshape(2, 3) - 2
+    return [x, torch.ones(2, 3), 3, True, [1, 2, 3], {"a": 1, "b": 2}, ns["Base"](2), "abc"]
+
+
+def _second(ns):
+    x = torch.arange(8.0).reshape(4, 2).requires_grad_()
+    return [x, torch.full((4, 2), 2.0), 2, False, [0], {"b": 5}, ns["Derived"](1), "word"]
+
+
+def _third(ns):
+    x = torch.linspace(-1, 1, 6).reshape(2, 3)
+    return [x, x, 4, True, [3, 1, 2, 1], {"a": 0}, ns["Base"](3), "abc"]
+
+
+CALLS = (_first, _first, _second, _third)
+
+
+def observe(namespace, function, args):
+    """What a call gives and leaves."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            outcome = ["value", function(*args)]
+        except Exception as error:
+            outcome = ["raised", error, error.__cause__, error.__context__]
+    for error in outcome[1:] if outcome[0] == "raised" else ():
+        if error is not None:
+            traceback.clear_frames(error.__traceback__)  # generators in them end now, not at the next collection
+            error.__traceback__ = None
+    view = _View()
+    seen = [view(outcome), view(args), view(namespace["LOG"]), namespace["COUNT"], view(namespace["SHARED"])]
+    for name in ("Base", "Derived"):
+        seen.append([(k, view(v)) for k, v in vars(namespace[name]).items() if not k.startswith("__")])
+    return [*seen, out.getvalue()]
+
+
+class _View:
+    """A comparable picture of a value; objects that are met again appear as their number."""
+
+    def __init__(self):
+        self.met = {}
+        self.keep = []
+
+    def __call__(self, value):
+        kind = type(value)
+        if value is None or kind in (int, bool, str, bytes):
+            return kind.__name__, value
+        if kind is float:
+            return "float", "nan" if math.isnan(value) else value
+        if isinstance(value, type):
+            return "type", value.__name__
+        if id(value) in self.met and kind not in (tuple, torch.Size):
+            return "again", self.met[id(value)]
+        self.met[id(value)] = len(self.met)
+        self.keep.append(value)
+        return self.picture(kind, value)
+
+    def picture(self, kind, value):
+        if isinstance(value, torch.Tensor):
+            held = sorted(vars(value).items())
+            data = torch.nan_to_num(value.detach().double(), 77.0)
+            return (
+                "tensor",
+                str(value.dtype),
+                tuple(value.shape),
+                value.stride(),
+                value.requires_grad,
+                tuple(data.flatten().tolist()),
+                self(held),
+            )
+        if isinstance(value, BaseException):
+            # in a continuation the cells of a function are those of a closure: CPython then raises the base class
+            name = "NameError" if kind is UnboundLocalError else kind.__name__
+            return "error", name, [self.text(a) for a in value.args], self(getattr(value, "code", None))
+        if isinstance(value, (list, tuple)) or kind.__name__ == "deque":
+            return kind.__name__, [self(item) for item in value]
+        if isinstance(value, (set, frozenset)):
+            return kind.__name__, sorted((self(item) for item in value), key=str)
+        if isinstance(value, dict):
+            return kind.__name__, [(self(k), self(v)) for k, v in value.items()]
+        if isinstance(
+            value, (types.FunctionType, types.BuiltinFunctionType, types.MethodType, property, classmethod, staticmethod)
+        ):
+            return "function", getattr(value, "__name__", "")
+        held = getattr(value, "__dict__", None)
+        return ("object", kind.__name__, self(held)) if held is not None else ("thing", kind.__name__)
+
+    def text(self, value):
+        """Messages of torch errors name operators differently; the first words do."""
+        return self(value) if not isinstance(value, str) else value[:40] if not value.startswith("cannot access") else "unbound"
+
+
+def compare(expected, actual, number):
+    """Raises Disagreement at the first part that differs."""
+    parts = ("outcome", "arguments", "LOG", "COUNT", "SHARED", "Base", "Derived", "output")
+    for part, a, b in zip(parts, expected, actual):
+        if not same(a, b):
+            raise Disagreement(f"call {number}: {part} differ\n  plain:    {a}\n  captured: {b}")
+
+
+def same(a, b):
+    """Equal; floats and data of tensors nearly so."""
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        return len(a) == len(b) and all(same(p, q) for p, q in zip(a, b))
+    if isinstance(a, float) and isinstance(b, float):
+        return a == b or math.isclose(a, b, rel_tol=1e-5, abs_tol=1e-6)
+    return type(a) is type(b) and a == b

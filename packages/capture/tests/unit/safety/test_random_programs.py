@@ -1,0 +1,44 @@
+"""Random programs: captured and plain runs agree in results, exceptions, side effects and output."""
+
+import random
+import warnings
+
+import pytest
+from agreement import check
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from program_generator import BUMP, HEADER, generate
+
+warnings.filterwarnings("ignore", category=SyntaxWarning)
+
+
+@pytest.mark.parametrize("block", range(0, 60, 10))
+def test_fixed_sample(block):
+    for seed in range(block, block + 10):
+        check(generate(random.Random(seed)))
+
+
+@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(st.randoms(use_true_random=False))
+def test_drawn_programs(choices):
+    check(generate(choices))
+
+
+PROGRAMS = {
+    "class attribute shadowed by a nearer class": "    return Derived.make(y).value, Derived.total",
+    "a name that is missing": "    return missing + x",
+    "generator left in the middle": "    for i in counter(3):\n        for row in x:\n            return row + i",
+    "exception through a grad mode block": "    with torch.enable_grad():\n        del obj.extra",
+    "identity of numbers": "    v = x\n    if 3 in obj.step(next(iter(items))):\n        pass\n    else:\n        v += 1\n    return v",
+    "order of free variables after two breaks": (
+        "    v = int((x.max() * 2).sum())\n    def inner(p, q=obj):\n        x.zz = items\n    print(n, word, items)\n    return y"
+    ),
+    "free variables in a decorated function": (
+        "    @functools.lru_cache(None)\n    def f(p, q=n):\n        if flag: pass\n        else: v = y\n    return y"
+    ),
+}
+
+
+@pytest.mark.parametrize("body", PROGRAMS.values(), ids=PROGRAMS)
+def test_programs_that_once_failed(body):
+    check(f"{HEADER}{BUMP}def main(x, y, n, flag, items, table, obj, word):\n{body}\n")
