@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FrameInput", "capture_frame"]
 
-log = logging.getLogger("tracework.capture")
+log = logging.getLogger("tracework.capture.breaks")
 ATTEMPTS = 12
 
 

@@ -83,6 +83,8 @@ class ModuleValue(ObjectValue):
         from .tensor import TensorValue
 
         attributes = self.obj.__dict__
+        if any(table not in attributes for table in TABLES):
+            return frame.break_graph("side_effect_unknown", f"{self.cls.__name__}.{name} is set before Module.__init__ has run")
         is_parameter = isinstance(value, TensorValue) and issubclass(value.python_type(), torch.nn.Parameter)
         if is_parameter or isinstance(value, ModuleValue) or name in attributes["_parameters"] or name in attributes["_modules"]:
             return frame.break_graph("side_effect_unknown", f"assignment of a parameter or module: {self.cls.__name__}.{name}")
@@ -196,6 +198,49 @@ class ModuleValue(ObjectValue):
         """The module itself. Reached through guarded paths, so its identity is guarded where it matters (as a key)."""
         frame.guard("IDENTITY", self.source, self.obj)
         return self.obj
+
+
+class NewModuleValue(ModuleValue):
+    """A module of torch without state, such as CrossEntropyLoss(), made by the traced program.
+
+    A real one was made for the trace to read; code that needs the object makes its own.
+    """
+
+    two_phase = False
+
+    def __init__(self, obj, args, kwargs):
+        super().__init__(type(obj), obj, Const(obj, type(obj).__name__))
+        self.made_with = args, kwargs
+
+    def needs_reload_from_graph(self):
+        """Its source is for guards only."""
+        return True
+
+    def set_field(self, frame, name, value):
+        frame.break_graph("side_effect_unknown", f"{self.cls.__name__}.{name} of a module made in the captured part")
+
+    def identity(self, frame):
+        """It is no object that existed before."""
+        return frame.break_graph("cannot_rebuild", f"identity of a {self.cls.__name__} made in the captured part")
+
+    def reload(self, emit):
+        args, kwargs = self.made_with
+        given = [emit.load(a) for a in args] + [f"{name}={emit.load(v)}" for name, v in kwargs.items()]
+        return f"{emit.const(self.cls, self.cls.__name__)}({', '.join(given)})"
+
+
+def make_module(frame, cls, args, kwargs):
+    """cls(...) for torch's modules that hold no tensors and are made from constants; others break."""
+    if not cls.__module__.startswith("torch.nn.modules.") or not all(v.is_constant() for v in (*args, *kwargs.values())):
+        return frame.break_graph("call_unknown", f"construction of {cls.__name__}")
+    try:
+        with torch.device("meta"):  # weights that turn out to be there have drawn nothing from the generator
+            made = cls(*(a.constant() for a in args), **{name: v.constant() for name, v in kwargs.items()})
+    except Exception as error:
+        return frame.break_graph("call_unknown", f"construction of {cls.__name__}, which raises {type(error).__name__}")
+    if any(True for _ in (*made.parameters(), *made.buffers())) or made._modules:
+        return frame.break_graph("call_unknown", f"construction of {cls.__name__}, which holds tensors or modules")
+    return NewModuleValue(made, list(args), dict(kwargs))
 
 
 class ModuleSlice(Value):

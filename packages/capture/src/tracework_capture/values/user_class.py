@@ -13,6 +13,7 @@ from ..sources import ClassAttr, Const
 from .constant import ConstantValue, fold, literal
 from .exception import ExceptionValue, make_exception
 from .generator import PartialBuiltin
+from .module import make_module
 from .sequence import NONE, ListValue, TupleValue
 from .user_object import (
     C_METHODS,
@@ -206,6 +207,8 @@ def construct(frame, class_val, args, kwargs):
         return make_exception(frame, cls, args, kwargs)
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):
         return make_namedtuple(frame, cls, args, kwargs)
+    if issubclass(cls, torch.nn.Module):
+        return make_module(frame, cls, args, kwargs)
     refuse_class(frame, cls)
     meta_call, owner = lookup_class(type(cls), "__call__")
     if owner is not type and isinstance(meta_call, types.FunctionType):

@@ -9,8 +9,9 @@ import types
 
 import pytest
 import torch
-from harness import check
+from harness import capture, check
 from torch import nn
+from tracework_capture.errors import Unsupported
 
 
 class Color(enum.Enum):
@@ -488,3 +489,27 @@ def existing_subclasses(x, table, items):
 
 def test_changes_of_existing_subclasses():
     check(existing_subclasses, torch.ones(2), Table(), MyList([1, 2]))
+
+
+def test_modules_without_state_are_made_in_the_captured_part():
+    def fn(x, target):
+        loss = nn.CrossEntropyLoss(ignore_index=-1, label_smoothing=0.1)
+        return loss(nn.GELU(approximate="tanh")(x), target), loss.reduction, loss.training, loss.weight is None
+
+    check(fn, torch.randn(4, 5), torch.tensor([0, 1, -1, 4]))
+
+
+def test_a_module_that_was_made_leaves_as_a_new_one():
+    def fn(x):
+        act = nn.Softplus(beta=2)
+        return act(x), act
+
+    first, second = capture(fn, torch.randn(3))[0](), fn(torch.randn(3))
+    assert type(first[1]) is nn.Softplus and first[1].beta == second[1].beta == 2
+
+
+def test_a_module_with_weights_breaks_without_drawing_numbers():
+    state = torch.get_rng_state()
+    with pytest.raises(Unsupported, match="Linear"):
+        capture(lambda x: nn.Linear(3, 4)(x), torch.randn(2, 3, generator=torch.Generator()))
+    assert torch.equal(state, torch.get_rng_state())

@@ -24,7 +24,7 @@ from .realize import reason_to_realize
 from .registry import LOWERINGS, VIEWS
 from .value import Lazy, Strided, TensorValue, settled
 
-log = logging.getLogger("tracework.inductor.lowering")
+log = logging.getLogger("tracework.fallbacks")
 
 
 class Lowering:
