@@ -68,6 +68,14 @@ def integration(session: nox.Session) -> None:
     run_tests(session, "integration_tests")
 
 
+@nox.session(python=PYTHON)
+def zoo(session: nox.Session) -> None:
+    """All architectures of integration_tests/zoo against eager; writes its RESULTS.md."""
+    install(session, PACKAGES[-1].folders, *MODEL_TOOLS)
+    session.install("--no-deps", *CONSTRAINTS, "torchvision", "timm")
+    session.run("python", "-m", "zoo", *session.posargs, env={"PYTHONPATH": os.pathsep.join((".", "integration_tests"))})
+
+
 @nox.session(python=PYTHON, tags=["ci"])
 def lint(session: nox.Session) -> None:
     """ruff: style and the ban on off-limits modules."""

@@ -10,7 +10,7 @@ import types
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from .. import _C
+from .. import _C, _torch
 from ..errors import CaptureError, InternalCaptureError, SkipFrame, Unsupported
 from ..graph.finish import BackendFailed
 from ..graph.inputs import SizeHistory
@@ -54,6 +54,8 @@ class FrameCallback:
         if is_disabled(function):
             cache.skip(code, recursive=True)
             return _C.SKIP
+        if _torch.transform_level() is not None:
+            return None  # called inside a running vmap or grad, whose tensors have no storage to look at
         if cache.at_limit(code, Scope(names, globals_), self.options, self):
             return None
         try:

@@ -201,7 +201,7 @@ class ModuleValue(ObjectValue):
 
 
 class NewModuleValue(ModuleValue):
-    """A module of torch without state, such as CrossEntropyLoss(), made by the traced program.
+    """A module without tensors, such as CrossEntropyLoss(), made by the traced program.
 
     A real one was made for the trace to read; code that needs the object makes its own.
     """
@@ -230,8 +230,9 @@ class NewModuleValue(ModuleValue):
 
 
 def make_module(frame, cls, args, kwargs):
-    """cls(...) for torch's modules that hold no tensors and are made from constants; others break."""
-    if not cls.__module__.startswith("torch.nn.modules.") or not all(v.is_constant() for v in (*args, *kwargs.values())):
+    """cls(...) for modules that hold no tensors, are made from constants and have an __init__ of torch's; others break."""
+    _, initialiser = lookup_class(cls, "__init__")
+    if not initialiser.__module__.startswith("torch.nn.modules.") or not all(v.is_constant() for v in (*args, *kwargs.values())):
         return frame.break_graph("call_unknown", f"construction of {cls.__name__}")
     try:
         with torch.device("meta"):  # weights that turn out to be there have drawn nothing from the generator

@@ -513,3 +513,14 @@ def test_a_module_with_weights_breaks_without_drawing_numbers():
     with pytest.raises(Unsupported, match="Linear"):
         capture(lambda x: nn.Linear(3, 4)(x), torch.randn(2, 3, generator=torch.Generator()))
     assert torch.equal(state, torch.get_rng_state())
+
+
+class Swish(nn.SiLU.__base__):
+    """No __init__ of its own."""
+
+    def forward(self, x):
+        return x * torch.sigmoid(x)
+
+
+def test_a_users_module_without_its_own_init_is_made_in_the_captured_part():
+    check(lambda x: Swish()(x) + 1, torch.randn(3))

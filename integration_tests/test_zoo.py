@@ -1,0 +1,30 @@
+"""A fixed sample of the zoo; `nox -s zoo` runs all of it."""
+
+import pytest
+from zoo.check import check
+from zoo.records import RECORDS
+
+SAMPLE = (
+    ("DistilBertForMaskedLM", "training"),
+    ("Qwen3MoeForCausalLM", "inference"),
+    ("T5ForConditionalGeneration", "inference"),
+    ("SegformerForImageClassification", "inference"),
+    ("Wav2Vec2ForCTC", "inference"),
+    ("LlamaForCausalLM/generate", "generate"),
+)
+
+
+@pytest.mark.parametrize(("name", "mode"), SAMPLE)
+def test_zoo_equals_eager(name, mode):
+    outcome = check(name, RECORDS[name], mode)
+    assert outcome.status in ("equal", "within envelope"), outcome
+
+
+def test_every_record_says_how_it_is_built_and_called():
+    from zoo.build import BUILDERS
+    from zoo.check import MODES
+    from zoo.inputs import INPUTS
+
+    assert len(RECORDS) >= 120
+    for name, record in RECORDS.items():
+        assert record.library in BUILDERS and record.inputs in INPUTS and set(record.modes) <= set(MODES), name

@@ -1,0 +1,1 @@
+"""Real architectures, small and with random weights, compiled and compared with eager: `python -m zoo`."""

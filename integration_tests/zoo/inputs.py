@@ -1,0 +1,70 @@
+"""INPUTS: what each kind of model is called with. Labels are given where the model computes its loss from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from .records import LENGTH, VOCABULARY, Record
+
+BATCH = 2
+
+
+def _ids(length: int = LENGTH) -> torch.Tensor:
+    return torch.randint(3, VOCABULARY, (BATCH, length))
+
+
+def _mask() -> torch.Tensor:
+    mask = torch.ones(BATCH, LENGTH, dtype=torch.long)
+    mask[1, -4:] = 0
+    return mask
+
+
+def _tokens(record: Record) -> dict[str, Any]:
+    inputs = {"input_ids": _ids(), "attention_mask": _mask()}
+    return inputs if record.build.startswith("IBert") else {**_without_mask(record, inputs), "labels": _ids()}
+
+
+def _without_mask(record: Record, inputs: dict[str, Any]) -> dict[str, Any]:
+    """FNet has no attention to mask."""
+    return {k: v for k, v in inputs.items() if k != "attention_mask" or not record.build.startswith("FNet")}
+
+
+def _causal(record: Record) -> dict[str, Any]:
+    ids = _ids()
+    return {"input_ids": ids, "labels": ids, "use_cache": False}
+
+
+def _translation(record: Record) -> dict[str, Any]:
+    return {"input_ids": _ids(), "attention_mask": _mask(), "labels": _ids(8)}
+
+
+def _pair(record: Record) -> dict[str, Any]:
+    return {"input_ids": _ids(), "attention_mask": _mask()}
+
+
+def _image(side: int) -> torch.Tensor:
+    return torch.randn(BATCH, 3, side, side)
+
+
+def _side(record: Record) -> int:
+    return record.settings.get("image_size", record.side)
+
+
+INPUTS: Mapping[str, Callable[[Record], dict[str, Any]]] = {
+    "tokens": _tokens,
+    "pair": _pair,
+    "causal": _causal,
+    "translation": _translation,
+    "pixels": lambda r: {"pixel_values": _image(_side(r)), "labels": torch.randint(0, 2, (BATCH,))},
+    "image only": lambda r: {"pixel_values": _image(_side(r)), "noise": torch.rand(BATCH, 16)},
+    "image": lambda r: {"x": _image(r.side)},
+    "wave": lambda r: {"input_values": torch.randn(BATCH, 1600), "labels": torch.randint(1, VOCABULARY, (BATCH, 4))},
+    "spectrum": lambda r: {"input_values": torch.randn(BATCH, 32, 32)},
+    "mel": lambda r: {"input_features": torch.randn(BATCH, 16, 32), "labels": _ids(8)},
+    "image and text": lambda r: {"input_ids": _ids(), "pixel_values": _image(32), "return_loss": r.build == "CLIPModel"},
+    "series": lambda r: {"past_values": torch.randn(BATCH, 32, 3), "future_values": torch.randn(BATCH, 8, 3)},
+    "generate": lambda r: {"input_ids": _ids(6)},
+}

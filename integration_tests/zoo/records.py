@@ -1,0 +1,443 @@
+"""RECORDS: the architectures, as data. A record is a name, a library, how to build the model and what to call it with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+VOCABULARY, LENGTH = 96, 16
+
+
+@dataclass(frozen=True)
+class Record:
+    """One architecture."""
+
+    name: str
+    library: str
+    """transformers, timm or torchvision"""
+    build: str
+    """the model's class (transformers) or its name (timm, torchvision)"""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    inputs: str = "tokens"
+    """a key of inputs.INPUTS"""
+    modes: tuple[str, ...] = ("inference", "training")
+    side: int = 64
+    """image side"""
+
+
+ENCODER = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+    "vocab_size": VOCABULARY,
+    "max_position_embeddings": 64,
+}
+EMBEDDED = {**ENCODER, "embedding_size": 16}
+DECODER = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+    "vocab_size": VOCABULARY,
+    "max_position_embeddings": 64,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+GROUPED = {**DECODER, "num_key_value_heads": 2}
+HEAD8 = {**GROUPED, "head_dim": 8}
+EXPERTS = {**GROUPED, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
+N_EMBD = {
+    "n_embd": 32,
+    "n_layer": 2,
+    "n_head": 4,
+    "vocab_size": VOCABULARY,
+    "n_positions": 64,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+D_MODEL = {
+    "vocab_size": VOCABULARY,
+    "d_model": 32,
+    "d_kv": 8,
+    "d_ff": 48,
+    "num_layers": 2,
+    "num_heads": 4,
+    "decoder_start_token_id": 0,
+}
+SEQ2SEQ = {
+    "vocab_size": VOCABULARY,
+    "d_model": 32,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 48,
+    "decoder_ffn_dim": 48,
+    "max_position_embeddings": 64,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "decoder_start_token_id": 1,
+    "forced_eos_token_id": None,
+}
+PATCHES = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+    "image_size": 32,
+    "patch_size": 8,
+}
+SPEECH = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+    "conv_dim": (16, 16, 16),
+    "conv_stride": (5, 4, 4),
+    "conv_kernel": (10, 8, 4),
+    "num_feat_extract_layers": 3,
+    "num_conv_pos_embeddings": 16,
+    "num_conv_pos_embedding_groups": 4,
+    "mask_time_prob": 0.0,
+    "layerdrop": 0.0,
+    "pad_token_id": 0,
+}
+_TEXT_TOWER = {**ENCODER, "projection_dim": 16, "eos_token_id": 2, "bos_token_id": 1, "pad_token_id": 0}
+_IMAGE_TOWER = {**PATCHES, "projection_dim": 16}
+_LATENT_HEADS = {
+    "q_lora_rank": 16,
+    "kv_lora_rank": 16,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 8,
+    "v_head_dim": 8,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 24,
+    "n_group": 2,
+    "topk_group": 1,
+    "first_k_dense_replace": 1,
+    "n_shared_experts": 1,
+}
+
+
+def _transformers(inputs: str, *rows: tuple[str, Mapping[str, Any]], **common: Any) -> list[Record]:
+    return [Record(build, "transformers", build, settings, inputs, **common) for build, settings in rows]
+
+
+TRANSFORMERS = [
+    *_transformers(
+        "tokens",
+        ("BertForMaskedLM", ENCODER),
+        ("RobertaForMaskedLM", ENCODER),
+        ("CamembertForMaskedLM", ENCODER),
+        ("DistilBertForMaskedLM", {"vocab_size": VOCABULARY, "dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48}),
+        ("AlbertForMaskedLM", EMBEDDED),
+        ("MPNetForMaskedLM", ENCODER),
+        ("DebertaForMaskedLM", {**ENCODER, "relative_attention": True, "pos_att_type": ["c2p", "p2c"]}),
+        ("DebertaV2ForMaskedLM", {**ENCODER, "relative_attention": True, "pos_att_type": ["c2p", "p2c"], "position_buckets": 8}),
+        ("SqueezeBertForMaskedLM", {**ENCODER, "embedding_size": 32, "intermediate_size": 64}),
+        ("ConvBertForMaskedLM", {**ENCODER, "embedding_size": 32, "hidden_size": 64}),
+        ("MobileBertForMaskedLM", {**ENCODER, "embedding_size": 32, "intra_bottleneck_size": 16}),
+        ("FNetForMaskedLM", {k: v for k, v in ENCODER.items() if k != "num_attention_heads"}),
+        ("RoFormerForMaskedLM", EMBEDDED),
+        (
+            "ModernBertForMaskedLM",
+            {**ENCODER, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1, "sep_token_id": 2},
+        ),
+        ("LayoutLMForMaskedLM", ENCODER),
+        ("NystromformerForMaskedLM", {**ENCODER, "num_landmarks": LENGTH, "segment_means_seq_len": LENGTH}),
+        ("EsmForMaskedLM", {**ENCODER, "pad_token_id": 0, "mask_token_id": 3, "position_embedding_type": "rotary"}),
+        ("XLNetLMHeadModel", {"vocab_size": VOCABULARY, "d_model": 32, "n_layer": 2, "n_head": 4, "d_inner": 48}),
+        (
+            "FunnelForMaskedLM",
+            {"vocab_size": VOCABULARY, "block_sizes": [1, 1], "d_model": 32, "n_head": 4, "d_head": 8, "d_inner": 48},
+        ),
+        ("LongformerForMaskedLM", {**ENCODER, "attention_window": 8}),
+        ("BigBirdForMaskedLM", {**ENCODER, "attention_type": "original_full"}),
+        ("XmodForMaskedLM", {**ENCODER, "languages": ["en_XX"], "default_language": "en_XX"}),
+        ("IBertForMaskedLM", ENCODER),
+    ),
+    *_transformers("pair", ("ElectraForPreTraining", EMBEDDED), ("BertForSequenceClassification", ENCODER)),
+    *_transformers(
+        "causal",
+        ("GPT2LMHeadModel", N_EMBD),
+        (
+            "GPTNeoForCausalLM",
+            {
+                "hidden_size": 32,
+                "num_layers": 2,
+                "num_heads": 4,
+                "attention_types": [[["global", "local"], 1]],
+                "vocab_size": VOCABULARY,
+                "window_size": 8,
+                "max_position_embeddings": 64,
+                "bos_token_id": 1,
+                "eos_token_id": 2,
+            },
+        ),
+        ("GPTNeoXForCausalLM", DECODER),
+        ("GPTJForCausalLM", {**N_EMBD, "rotary_dim": 4}),
+        ("CodeGenForCausalLM", {**N_EMBD, "rotary_dim": 4}),
+        ("OPTForCausalLM", {**DECODER, "ffn_dim": 48, "word_embed_proj_dim": 32}),
+        ("BloomForCausalLM", {"vocab_size": VOCABULARY, "hidden_size": 32, "n_layer": 2, "n_head": 4}),
+        ("MptForCausalLM", {"vocab_size": VOCABULARY, "d_model": 32, "n_layers": 2, "n_heads": 4, "max_seq_len": 64}),
+        ("FalconForCausalLM", DECODER),
+        ("LlamaForCausalLM", GROUPED),
+        ("MistralForCausalLM", {**HEAD8, "sliding_window": 8}),
+        ("Qwen2ForCausalLM", GROUPED),
+        ("Qwen3ForCausalLM", HEAD8),
+        ("GemmaForCausalLM", HEAD8),
+        ("Gemma2ForCausalLM", {**HEAD8, "sliding_window": 8}),
+        ("Gemma3ForCausalLM", {**HEAD8, "sliding_window": 8}),
+        ("PhiForCausalLM", GROUPED),
+        ("Phi3ForCausalLM", GROUPED),
+        ("OlmoForCausalLM", GROUPED),
+        ("Olmo2ForCausalLM", GROUPED),
+        ("CohereForCausalLM", GROUPED),
+        ("StableLmForCausalLM", GROUPED),
+        ("Starcoder2ForCausalLM", GROUPED),
+        ("GraniteForCausalLM", GROUPED),
+        ("SmolLM3ForCausalLM", GROUPED),
+        ("GlmForCausalLM", HEAD8),
+        ("NemotronForCausalLM", HEAD8),
+        (
+            "XGLMForCausalLM",
+            {
+                "vocab_size": VOCABULARY,
+                "d_model": 32,
+                "ffn_dim": 48,
+                "num_layers": 2,
+                "attention_heads": 4,
+                "max_position_embeddings": 64,
+                "layerdrop": 0.0,
+            },
+        ),
+        ("BioGptForCausalLM", {**DECODER, "layerdrop": 0.0}),
+        ("MixtralForCausalLM", {**GROUPED, "num_local_experts": 4}),
+        ("Qwen2MoeForCausalLM", {**EXPERTS, "shared_expert_intermediate_size": 24}),
+        ("Qwen3MoeForCausalLM", {**EXPERTS, "head_dim": 8}),
+        ("OlmoeForCausalLM", {**GROUPED, "num_experts": 4, "num_experts_per_tok": 2}),
+        ("DeepseekV3ForCausalLM", {**DECODER, "num_key_value_heads": 4, **_LATENT_HEADS}),
+        ("GptOssForCausalLM", {**HEAD8, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 8}),
+        ("MambaForCausalLM", {"vocab_size": VOCABULARY, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 4}),
+        (
+            "Mamba2ForCausalLM",
+            {
+                "vocab_size": VOCABULARY,
+                "hidden_size": 32,
+                "num_hidden_layers": 2,
+                "state_size": 8,
+                "num_heads": 8,
+                "head_dim": 8,
+                "n_groups": 2,
+                "chunk_size": 8,
+            },
+        ),
+        (
+            "RwkvForCausalLM",
+            {
+                "vocab_size": VOCABULARY,
+                "hidden_size": 32,
+                "attention_hidden_size": 32,
+                "num_hidden_layers": 2,
+                "context_length": 32,
+            },
+        ),
+    ),
+    *_transformers(
+        "translation",
+        ("T5ForConditionalGeneration", D_MODEL),
+        ("MT5ForConditionalGeneration", D_MODEL),
+        (
+            "SwitchTransformersForConditionalGeneration",
+            {**D_MODEL, "num_experts": 4, "expert_capacity": 16, "num_sparse_encoder_layers": 1, "num_sparse_decoder_layers": 1},
+        ),
+        ("BartForConditionalGeneration", SEQ2SEQ),
+        ("MBartForConditionalGeneration", SEQ2SEQ),
+        ("PegasusForConditionalGeneration", SEQ2SEQ),
+        ("BlenderbotForConditionalGeneration", SEQ2SEQ),
+        ("M2M100ForConditionalGeneration", {**SEQ2SEQ, "encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0}),
+        ("MarianMTModel", {**SEQ2SEQ, "decoder_vocab_size": VOCABULARY}),
+        (
+            "LEDForConditionalGeneration",
+            {**SEQ2SEQ, "attention_window": 8, "max_encoder_position_embeddings": 64, "max_decoder_position_embeddings": 64},
+        ),
+    ),
+    *_transformers(
+        "pixels",
+        ("ViTForImageClassification", PATCHES),
+        ("DeiTForImageClassification", PATCHES),
+        ("BeitForImageClassification", {**PATCHES, "use_relative_position_bias": True}),
+        ("Dinov2ForImageClassification", PATCHES),
+        (
+            "SwinForImageClassification",
+            {"image_size": 32, "patch_size": 4, "embed_dim": 16, "depths": [2, 2], "num_heads": [2, 4], "window_size": 4},
+        ),
+        (
+            "Swinv2ForImageClassification",
+            {"image_size": 32, "patch_size": 4, "embed_dim": 16, "depths": [2, 2], "num_heads": [2, 4], "window_size": 4},
+        ),
+        ("ConvNextForImageClassification", {"hidden_sizes": [8, 16], "depths": [1, 1], "num_stages": 2}),
+        ("ConvNextV2ForImageClassification", {"hidden_sizes": [8, 16], "depths": [1, 1], "num_stages": 2}),
+        ("ResNetForImageClassification", {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1], "layer_type": "basic"}),
+        ("RegNetForImageClassification", {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1], "groups_width": 4}),
+        ("SegformerForImageClassification", {"hidden_sizes": [8, 16, 32, 64], "depths": [1, 1, 1, 1], "decoder_hidden_size": 16}),
+        ("MobileNetV2ForImageClassification", {"depth_multiplier": 0.25, "image_size": 32}),
+        ("PoolFormerForImageClassification", {"hidden_sizes": [8, 16, 24, 32], "depths": [1, 1, 1, 1]}),
+        (
+            "PvtForImageClassification",
+            {"image_size": 32, "hidden_sizes": [8, 16, 32, 32], "depths": [1, 1, 1, 1], "num_attention_heads": [1, 2, 4, 4]},
+        ),
+    ),
+    *_transformers(
+        "image only",
+        (
+            "ViTMAEForPreTraining",
+            {
+                **PATCHES,
+                "decoder_hidden_size": 16,
+                "decoder_num_hidden_layers": 1,
+                "decoder_num_attention_heads": 2,
+                "decoder_intermediate_size": 24,
+            },
+        ),
+    ),
+    *_transformers(
+        "wave",
+        ("Wav2Vec2ForCTC", SPEECH),
+        ("HubertForCTC", SPEECH),
+        ("WavLMForCTC", SPEECH),
+    ),
+    *_transformers(
+        "spectrum",
+        ("ASTForAudioClassification", {**PATCHES, "max_length": 32, "num_mel_bins": 32, "frequency_stride": 8, "time_stride": 8}),
+    ),
+    *_transformers(
+        "mel",
+        (
+            "WhisperForConditionalGeneration",
+            {
+                **SEQ2SEQ,
+                "num_mel_bins": 16,
+                "max_source_positions": 16,
+                "max_target_positions": 32,
+                "begin_suppress_tokens": None,
+                "suppress_tokens": None,
+            },
+        ),
+    ),
+    *_transformers(
+        "image and text",
+        ("CLIPModel", {"text_config": _TEXT_TOWER, "vision_config": _IMAGE_TOWER, "projection_dim": 16}),
+        (
+            "SiglipModel",
+            {
+                "text_config": {**_TEXT_TOWER, "projection_size": 32, "max_position_embeddings": LENGTH},
+                "vision_config": _IMAGE_TOWER,
+            },
+        ),
+    ),
+    *_transformers(
+        "series",
+        (
+            "PatchTSTForPrediction",
+            {
+                "num_input_channels": 3,
+                "context_length": 32,
+                "patch_length": 8,
+                "patch_stride": 8,
+                "num_hidden_layers": 2,
+                "d_model": 32,
+                "num_attention_heads": 4,
+                "ffn_dim": 48,
+                "prediction_length": 8,
+            },
+        ),
+    ),
+    *_transformers(
+        "generate", ("LlamaForCausalLM", GROUPED), ("GPT2LMHeadModel", N_EMBD), ("Qwen3ForCausalLM", HEAD8), modes=("generate",)
+    ),
+]
+
+TIMM = [
+    Record(f"timm/{name}", "timm", name, {"num_classes": 10, **settings}, "image", side=side)
+    for name, side, settings in (
+        ("resnet18", 64, {}),
+        ("resnetv2_50", 64, {"layers": (1, 1, 1, 1)}),
+        ("seresnet50", 64, {"layers": (1, 1, 1, 1)}),
+        ("resnext50_32x4d", 64, {"layers": (1, 1, 1, 1)}),
+        ("res2net50_26w_4s", 64, {"layers": (1, 1, 1, 1)}),
+        ("skresnet18", 64, {}),
+        ("densenet121", 64, {"block_config": (2, 2, 2, 2)}),
+        ("efficientnet_b0", 64, {}),
+        ("tf_efficientnetv2_b0", 64, {}),
+        ("mobilenetv3_small_100", 64, {}),
+        ("mobilenetv4_conv_small", 64, {}),
+        ("mnasnet_100", 64, {}),
+        ("ghostnet_100", 64, {}),
+        ("regnety_002", 64, {}),
+        ("repvgg_a0", 64, {}),
+        ("nfnet_l0", 64, {}),
+        ("rexnet_100", 64, {}),
+        ("inception_next_tiny", 64, {"depths": (1, 1, 1, 1)}),
+        ("convnext_atto", 64, {"depths": (1, 1, 1, 1)}),
+        ("convnextv2_atto", 64, {"depths": (1, 1, 1, 1)}),
+        ("vit_tiny_patch16_224", 32, {"img_size": 32, "depth": 2}),
+        ("deit_tiny_patch16_224", 32, {"img_size": 32, "depth": 2}),
+        ("eva02_tiny_patch14_224", 28, {"img_size": 28, "depth": 2}),
+        ("beit_base_patch16_224", 32, {"img_size": 32, "depth": 2, "embed_dim": 48, "num_heads": 4}),
+        ("cait_xxs24_224", 32, {"img_size": 32, "depth": 2}),
+        ("swin_tiny_patch4_window7_224", 56, {"img_size": 56, "depths": (2, 2), "num_heads": (2, 4), "embed_dim": 32}),
+        ("mixer_s32_224", 64, {"img_size": 64, "num_blocks": 2}),
+        ("gmlp_ti16_224", 32, {"img_size": 32, "num_blocks": 2}),
+        ("resmlp_12_224", 32, {"img_size": 32, "num_blocks": 2}),
+        ("poolformer_s12", 64, {"layers": (1, 1, 1, 1)}),
+        ("pvt_v2_b0", 64, {"depths": (1, 1, 1, 1)}),
+        ("xcit_nano_12_p16_224", 32, {"img_size": 32, "depth": 2}),
+        ("edgenext_xx_small", 64, {"depths": (1, 1, 1, 1)}),
+        ("mobilevit_xxs", 64, {}),
+        ("convmixer_768_32", 64, {"dim": 32, "depth": 2}),
+        ("crossvit_tiny_240", 240, {"depth": ((1, 1, 0),)}),
+        ("levit_128s", 64, {"img_size": 64}),
+    )
+]
+
+TORCHVISION = [
+    Record(f"torchvision/{name}", "torchvision", name, {"num_classes": 10, **settings}, "image", modes=modes, side=side)
+    for name, side, settings, modes in (
+        ("resnet50", 64, {}, ("inference", "training")),
+        ("wide_resnet50_2", 64, {}, ("inference",)),
+        ("vgg11_bn", 32, {}, ("inference",)),
+        ("alexnet", 64, {}, ("inference",)),
+        ("squeezenet1_1", 64, {}, ("inference", "training")),
+        ("densenet121", 64, {"block_config": (2, 2, 2, 2)}, ("inference",)),
+        ("googlenet", 64, {"init_weights": False}, ("inference", "training")),
+        ("inception_v3", 96, {"init_weights": False, "aux_logits": False}, ("inference",)),
+        ("shufflenet_v2_x0_5", 64, {}, ("inference", "training")),
+        ("mobilenet_v2", 64, {}, ("inference", "training")),
+        ("mobilenet_v3_small", 64, {}, ("inference", "training")),
+        ("efficientnet_b0", 64, {}, ("inference",)),
+        ("mnasnet0_5", 64, {}, ("inference",)),
+        ("regnet_y_400mf", 64, {}, ("inference",)),
+        ("convnext_tiny", 32, {}, ("inference",)),
+        ("swin_t", 64, {}, ("inference",)),
+        ("swin_v2_t", 64, {}, ("inference",)),
+        ("maxvit_t", 224, {}, ("inference",)),
+    )
+]
+
+
+def _keyed(records: list[Record]) -> dict[str, Record]:
+    """By name; a second record of one class carries its input's kind."""
+    table: dict[str, Record] = {}
+    for record in records:
+        table[record.name if record.name not in table else f"{record.name}/{record.inputs}"] = record
+    return table
+
+
+RECORDS: Mapping[str, Record] = _keyed([*TRANSFORMERS, *TIMM, *TORCHVISION])
