@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
 import nox
 
@@ -43,8 +44,21 @@ each_package = nox.parametrize("package", [nox.param(p, id=p.name) for p in PACK
 
 def install(session: nox.Session, folders: list[str], *tools: str) -> None:
     """torch first, so that nothing pulls another build of it; then the packages and the tools."""
-    session.install(*CONSTRAINTS, "torch", "numpy")
-    session.install(*CONSTRAINTS, *folders, *TEST_TOOLS, *tools)
+    share_torch(session)
+    session.install(*CONSTRAINTS, *folders, *tools)
+
+
+def share_torch(session: nox.Session) -> None:
+    """torch and the test tools are installed once, in a folder that each environment sees; the packages never are in it."""
+    shared = Path(".nox", f"shared-{PYTHON}").absolute()
+    done = shared / "done"
+    if not done.exists() or done.read_text() != Path("constraints.txt").read_text():
+        session.run("python", "-m", "venv", "--clear", str(shared), silent=True)
+        python = str(shared / "bin" / "python")
+        session.run(python, "-m", "pip", "install", "-q", *CONSTRAINTS, "torch", "numpy", *TEST_TOOLS, external=True)
+        done.write_text(Path("constraints.txt").read_text())
+    packages = Path("lib", f"python{PYTHON}", "site-packages")
+    (Path(session.virtualenv.location) / packages / "shared.pth").write_text(f"{shared / packages}\n")
 
 
 def run_tests(session: nox.Session, *folders: str) -> None:

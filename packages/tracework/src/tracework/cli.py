@@ -42,7 +42,7 @@ def doctor() -> None:
     table.add_row("python", platform.python_version())
     table.add_row("torch", torch.__version__)
     try:
-        compiler = str(runtime.find_compiler(settings.cxx))
+        compiler = runtime.find_compiler(settings.cxx or None).identity
     except runtime.RuntimeFailure as error:
         compiler = f"none: {error}"
     table.add_row("C++ compiler", compiler)

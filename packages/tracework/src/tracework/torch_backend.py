@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,42 @@ import torch
 from . import assemble, config
 from .options import build
 
+MOST_SHAPES = 16
+
 
 def tracework_backend(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
     """A torch.compile backend, registered under the entry point group `torch_dynamo_backends`."""
-    return assemble.inductor_backend(build(None, None, config.current()), assemble.nothing)(gm, example_inputs)
+    backend = assemble.inductor_backend(build(None, None, config.current()), assemble.nothing)
+    if any(isinstance(x, torch.SymInt) or _has_symbolic_sizes(x) for x in example_inputs):
+        return _PerShape(gm, backend)
+    return backend(gm, example_inputs)
+
+
+def _has_symbolic_sizes(x: Any) -> bool:
+    return isinstance(x, torch.Tensor) and any(isinstance(s, torch.SymInt) for s in (*x.shape, *x.stride()))
+
+
+class _PerShape:
+    """Torch's symbols are not ours: a graph over them is compiled for the sizes that come, up to MOST_SHAPES of them."""
+
+    def __init__(self, gm: torch.fx.GraphModule, backend: Callable[..., Any]):
+        self._gm = gm
+        self._backend = backend
+        self._compiled: dict[Any, Callable[..., Any]] = {}
+
+    def __call__(self, *inputs: Any) -> Any:
+        key = tuple((tuple(x.shape), x.stride()) if isinstance(x, torch.Tensor) else x for x in inputs)
+        key = (key, torch.is_grad_enabled())
+        compiled = self._compiled.get(key)
+        if compiled is None:
+            if len(self._compiled) >= MOST_SHAPES:
+                return self._gm(*inputs)
+            compiled = self._compiled[key] = self._backend(self._graph_of_numbers(), list(inputs))
+        return compiled(*inputs)
+
+    def _graph_of_numbers(self) -> torch.fx.GraphModule:
+        """The graph without torch's facts about it, which speak of its symbols."""
+        gm = torch.fx.GraphModule(self._gm, copy.deepcopy(self._gm.graph))
+        for node in gm.graph.nodes:
+            node.meta = {k: v for k, v in node.meta.items() if k not in ("example_value", "val")}
+        return gm

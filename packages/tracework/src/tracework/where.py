@@ -13,7 +13,7 @@ TABLES: tuple[tuple[str, str, str], ...] = (
     ("prim", "tracework_primops", "OPS"),
     ("shape rule", "tracework_primops.meta", "META"),
     ("eager reference", "tracework_primops.eager", "EAGER"),
-    ("ATen shape rule", "tracework_primops.meta", "ATEN_META"),
+    ("ATen shape rule", "tracework_primops.aten_meta", "ATEN_META"),
     ("decomposition", "tracework_primops.decomp", "DECOMPS"),
     ("lowering", "tracework_inductor.lowering", "LOWERINGS"),
     ("scalar op", "tracework_inductor.ir.scalar_ops", "SCALAR_OPS"),

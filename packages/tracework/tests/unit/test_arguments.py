@@ -76,7 +76,13 @@ def test_two_devices_are_named():
 
 
 def test_no_compiler_on_this_machine_is_said_before_anything_is_compiled(tmp_path):
-    program = "import tracework\ntry:\n    tracework.compile(lambda x: x)\nexcept tracework.MissingCompiler as e:\n    print('said:', e)"
+    program = """
+import tracework
+try:
+    tracework.compile(lambda x: x)
+except tracework.MissingCompiler as error:
+    print('said:', error)
+"""
     environment = {"PATH": str(tmp_path), "PYTHONPATH": ":".join(p for p in sys.path if p), "HOME": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
     assert "said: kernels for the CPU need a C++ compiler" in done.stdout, done.stderr

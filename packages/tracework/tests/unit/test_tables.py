@@ -1,0 +1,115 @@
+"""Every table that the entry point reads is there, complete and documented; the command line prints them."""
+
+import importlib
+import logging
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+import tracework
+from tracework import cli, config, logs, modes, options, where
+from typer.testing import CliRunner
+
+ROOT = Path(__file__).parents[4]
+
+
+@pytest.mark.parametrize(("module", "table"), [row[1:] for row in where.TABLES], ids=lambda x: x)
+def test_every_table_of_where_exists_and_has_rows(module, table):
+    assert len(getattr(importlib.import_module(module), table)) > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("gather", "tracework_primops/ops/indexing.py:"),
+        ("gather", "tracework_inductor/lowering/indexing.py:"),
+        ("aten.gather", "tracework_primops/decomp/indexing.py:"),
+        ("FOR_ITER", "tracework_capture/interp/handlers/loops.py:"),
+        ("dict", "tracework_capture/values/"),
+        ("TENSOR", "tracework_capture/guards/kinds.py"),
+        ("cudagraphs", "tracework/options.py"),
+        ("TRACEWORK_CXX", "tracework/config.py:"),
+    ],
+)
+def test_where_prints_file_and_line(name, file):
+    shown = CliRunner().invoke(cli.app, ["where", name])
+    assert shown.exit_code == 0 and file in shown.stdout.replace("\n", "")
+
+
+def test_where_of_an_unknown_name_fails():
+    assert CliRunner().invoke(cli.app, ["where", "no_such_thing"]).exit_code == 1
+
+
+def test_doctor_and_options_print_what_they_know():
+    doctor = CliRunner().invoke(cli.app, ["doctor"])
+    assert doctor.exit_code == 0 and tracework.__version__ in doctor.stdout and "C++ compiler" in doctor.stdout
+    shown = CliRunner().invoke(cli.app, ["options"], env={"COLUMNS": "300"})
+    assert shown.exit_code == 0
+    assert all(name in shown.stdout for name in [*options.OPTION_NAMES, *config.ENVIRONMENT])
+
+
+def test_every_option_has_a_type_that_is_checked_and_a_meaning():
+    for row in options.OPTION_NAMES.values():
+        assert row.type in options._CHECKS and row.doc
+    assert set(options.TORCH_NAMES.values()) <= set(options.OPTION_NAMES)
+
+
+def test_modes_set_options_that_exist_and_are_torchs():
+    assert set(modes.MODES) == {"default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"}
+    assert {name for patch in modes.MODES.values() for name in patch} <= set(options.OPTION_NAMES)
+
+
+def test_every_environment_variable_sets_a_field_and_only_config_reads_the_environment():
+    assert {v.field for v in config.ENVIRONMENT.values()} == {f.name for f in fields(config.Config)}
+    sources = Path(tracework.__file__).parent.glob("*.py")
+    assert {p.name for p in sources if "os.environ" in p.read_text()} == {"config.py"}
+
+
+@pytest.mark.parametrize("name", config.ENVIRONMENT)
+def test_environment_variables_reach_the_config(name):
+    variable = config.ENVIRONMENT[name]
+    text = "1" if variable.parse is config._flag else "graph"
+    assert getattr(config.current({name: text}), variable.field) == variable.parse(text)
+
+
+def test_a_variable_that_does_not_parse_is_named():
+    with pytest.raises(tracework.InvalidArgument, match="TRACEWORK_DISABLE='maybe'"):
+        config.current({"TRACEWORK_DISABLE": "maybe"})
+
+
+def test_variables_are_honoured_by_compile(monkeypatch):
+    def f(x):
+        return x
+
+    monkeypatch.setenv("TRACEWORK_DISABLE", "1")
+    assert tracework.compile(f) is f
+    monkeypatch.delenv("TRACEWORK_DISABLE")
+    monkeypatch.setenv("TRACEWORK_CXX", "no-such-compiler")
+    with pytest.raises(tracework.MissingCompiler, match="no-such-compiler"):
+        tracework.compile(f)
+    monkeypatch.delenv("TRACEWORK_CXX")
+    monkeypatch.setenv("TRACEWORK_LOGS", "grahp")
+    with pytest.raises(tracework.UnknownName, match="Did you mean 'graph'"):
+        tracework.compile(f)
+
+
+def test_log_names_turn_their_loggers_on():
+    logger = logging.getLogger(logs.LOGS["cudagraphs"][0])
+    try:
+        logs.enable("cudagraphs")
+        assert logger.level == logging.DEBUG and logs._handler in logger.handlers
+    finally:
+        logger.setLevel(logging.NOTSET)
+        logger.removeHandler(logs._handler)
+
+
+PACKAGES = ("capture", "aotautograd", "primops", "inductor", "runtime", "tracework")
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_public_names_are_those_on_record(package):
+    """A name that appears or goes is a change of the interface: `python tools/public_api.py` writes the record anew."""
+    module = importlib.import_module(package if package == "tracework" else f"tracework_{package}")
+    recorded = (ROOT / "packages" / package / "public_api.txt").read_text().split()
+    assert sorted(module.__all__) == recorded
+    assert all(hasattr(module, name) for name in recorded)
