@@ -57,6 +57,7 @@ def _optimizer(arguments: Mapping[str, Any], observe: Observe) -> Callable[[Call
     options = build(arguments["mode"], arguments["options"], settings)
     if settings.logs:
         logs.enable(settings.logs)
+        observe = both(observe, logs.log_product)
     if options.dump_dir:
         observe = both(observe, Dump(options.dump_dir))
     backend = backends.resolve(arguments["backend"], options, observe)

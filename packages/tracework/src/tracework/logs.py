@@ -1,26 +1,25 @@
-"""TRACEWORK_LOGS: artifact name -> logger and what it prints."""
+"""TRACEWORK_LOGS: artifact name -> loggers and what they print. Texts of stage products are logged by `log_product`."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from typing import Any
 
+from .dump import text_of
 from .errors import UnknownName
 
-LOGS: Mapping[str, tuple[str, str]] = {
-    "graph": ("tracework.capture.graph", "each captured graph"),
-    "breaks": ("tracework.capture.breaks", "each graph break: id, user line, reason, cure"),
-    "guards": ("tracework.capture.guards", "the guards of each entry"),
-    "recompiles": ("tracework.capture.recompiles", "why an existing entry did not match"),
-    "bytecode": ("tracework.capture.bytecode", "the code that replaces a frame"),
-    "aot": ("tracework.aotautograd", "forward and backward graphs, partition, fallbacks to eager"),
-    "prims": ("tracework.primops", "graphs of prims, ops without decomposition"),
-    "fusion": ("tracework.inductor.schedule", "kernels and refused fusions"),
-    "output_code": ("tracework.inductor.output_code", "the host program and kernels"),
-    "fallbacks": ("tracework.fallbacks", "ops that call the eager kernel, and why"),
-    "cache": ("tracework.runtime.cache", "cache hits, misses, damaged entries"),
-    "cudagraphs": ("tracework.runtime.cudagraph", "recordings, and why there is none"),
-    "timing": ("tracework.timing", "time spent in each stage"),
+LOGS: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "graph": (("tracework.products.captured",), "each captured graph"),
+    "breaks": (("tracework.capture",), "each graph break and each frame that runs as plain Python: user line, reason, cure"),
+    "recompiles": (("tracework.capture.recompiles",), "why no existing entry matched"),
+    "aot": (("tracework.aotautograd", "tracework.products.functional"), "functional forward and backward graphs, masks proven away"),
+    "prims": (("tracework.primops", "tracework.products.primops"), "graphs of prims, ops without decomposition, sizes that became fixed"),
+    "output_code": (("tracework.products.inductor",), "the host program and the kernels"),
+    "fallbacks": (("tracework.fallbacks", "tracework.inductor.lowering"), "ops and graphs that call the eager kernels, and why"),
+    "cache": (("tracework.runtime.cache",), "damaged and missing entries"),
+    "cudagraphs": (("tracework.runtime.cudagraph",), "recordings, and why there is none"),
+    "timing": (("tracework.timing",), "time spent in each stage"),
 }
 
 _handler = logging.StreamHandler()
@@ -34,7 +33,16 @@ def enable(names: str | Iterable[str]) -> None:
     for name in LOGS if "all" in wanted else wanted:
         if name not in LOGS:
             raise UnknownName("log artifact", name, [*LOGS, "all"])
-        logger = logging.getLogger(LOGS[name][0])
-        logger.setLevel(logging.DEBUG)
-        if _handler not in logger.handlers:
-            logger.addHandler(_handler)
+        for logger_name in LOGS[name][0]:
+            logger = logging.getLogger(logger_name)
+            logger.setLevel(logging.DEBUG)
+            logger.propagate = False
+            if _handler not in logger.handlers:
+                logger.addHandler(_handler)
+
+
+def log_product(stage: str, product: Any) -> None:
+    """An observer: the text of a stage's product goes to its logger, when that is on."""
+    logger = logging.getLogger(f"tracework.products.{stage}")
+    if logger.isEnabledFor(logging.DEBUG):
+        logger.debug("%s", text_of(product))

@@ -1,0 +1,45 @@
+"""TRACEWORK_LOGS: what each artifact prints, in a process of its own."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import torch, tracework
+def f(x):
+    y = torch.sin(x) + 1
+    if y.sum() > 1000:
+        y = y * 2
+    return torch.linalg.inv(y.reshape(2, 2) + torch.eye(2))
+tracework.compile(f)(torch.ones(4))
+"""
+
+
+WORDS = {
+    "tracework.products.captured": "sin",
+    "tracework.capture": "graph break",
+    "tracework.products.primops": "sin(%",
+    "tracework.products.inductor": "def call(args)",
+    "tracework.inductor.lowering": "linalg",
+    "tracework.timing": "primops",
+}
+
+
+def test_artifacts_print_what_they_say(tmp_path):
+    environment = dict(
+        os.environ, TRACEWORK_LOGS="graph,breaks,prims,output_code,fallbacks,timing", TRACEWORK_CACHE_DIR=str(tmp_path / "cache")
+    )
+    done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for logger, words in WORDS.items():
+        parts = done.stderr.split(f"[{logger}] ")[1:]
+        assert any(words in part.split("\n[tracework")[0] for part in parts), (logger, words)
+
+
+def test_unknown_artifacts_are_named():
+    from tracework import UnknownName, logs
+
+    with pytest.raises(UnknownName, match="Did you mean 'breaks'"):
+        logs.enable("braks")
