@@ -6,6 +6,7 @@ from .errors import BREAK_REASONS, CaptureError, RecompileLimitError, Unsupporte
 from .explain import Explanation, explain
 from .hook.context import capture, disable, optimize, reset, run_only
 from .options import CaptureOptions
+from .values.controls import graph_break, skip_frame
 
 __all__ = [
     "BREAK_REASONS",
@@ -23,7 +24,9 @@ __all__ = [
     "capture",
     "disable",
     "explain",
+    "graph_break",
     "optimize",
     "reset",
     "run_only",
+    "skip_frame",
 ]

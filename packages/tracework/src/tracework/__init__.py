@@ -4,7 +4,7 @@ from . import compiler
 from ._version import __version__
 from .api import compile, compile_in_place
 from .backends import get_default_backend, list_backends, register_backend, set_default_backend
-from .compiler import disable, is_compiling, reset
+from .compiler import disable, graph_break, is_compiling, reset, skip_frame
 from .drop_in import replace_torch_compile
 from .errors import CompileError, InvalidArgument, MissingCompiler, MixedDevices, NotCallable, TraceworkError, UnknownName
 from .explain import explain
@@ -25,6 +25,7 @@ __all__ = [
     "disable",
     "explain",
     "get_default_backend",
+    "graph_break",
     "is_compiling",
     "list_backends",
     "list_mode_options",
@@ -33,4 +34,5 @@ __all__ = [
     "replace_torch_compile",
     "reset",
     "set_default_backend",
+    "skip_frame",
 ]

@@ -14,6 +14,7 @@ from .options import list_mode_options, list_options
 __all__ = [
     "disable",
     "get_default_backend",
+    "graph_break",
     "is_compiling",
     "list_backends",
     "list_mode_options",
@@ -21,6 +22,7 @@ __all__ = [
     "register_backend",
     "reset",
     "set_default_backend",
+    "skip_frame",
 ]
 
 
@@ -31,6 +33,9 @@ def reset() -> None:
 
 # torch's own query, so that code which asks either gets one answer: False in plain Python, True while capture records.
 is_compiling = torch.compiler.is_compiling
+
+graph_break = capture.graph_break
+skip_frame = capture.skip_frame
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:

@@ -20,6 +20,7 @@ import torch
 from ..sources import Attr, CellContents, Closure, Const, DictItem, Global, InstanceAttr, Item, Local
 from .builtins import BUILTINS, fill
 from .constant import ATOM_TYPES, ConstantValue
+from .controls import ROWS as CONTROL_ROWS
 from .exception import ExceptionValue, make_exception, matches
 from .function import BoundMethodValue, FunctionValue
 from .mapping import DictValue, dict_of, key_of_existing
@@ -657,5 +658,5 @@ SUBCLASS_ROWS = (
     (torch._library.custom_ops.CustomOpDef, wrap_builtin),
     (CONTAINERS, wrap_container_subclass),
 )
-FUNCTION_ROWS = {}
+FUNCTION_ROWS = dict(CONTROL_ROWS)
 fill()
