@@ -18,6 +18,7 @@ from .partition import PARTITIONERS, JointParts, has_effect, needed_for, split
 from .trace.joint import trace_inference, trace_joint
 from .wrappers.autograd import wrap_autograd
 from .wrappers.inference import wrap_inference
+from .wrappers.overlap import guard_overlaps
 
 log = logging.getLogger("tracework.aotautograd")
 fallbacks = logging.getLogger("tracework.fallbacks")
@@ -51,12 +52,12 @@ def aot_compile(
     if options.partitioner not in PARTITIONERS:
         raise UsageError(f"unknown partitioner {options.partitioner!r}; known: {', '.join(PARTITIONERS)}")
     try:
-        if _needs_backward(gm, example_inputs):
-            joint = trace_joint(gm, example_inputs)
-            if joint.signature.tangents:
-                return _training(joint, forward_compiler, backward_compiler or forward_compiler, options, observe)
-            return _inference(joint, inference_compiler or forward_compiler, observe)
-        return _inference(trace_inference(gm, example_inputs), inference_compiler or forward_compiler, observe)
+        program = (trace_joint if _needs_backward(gm, example_inputs) else trace_inference)(gm, example_inputs)
+        if program.signature.tangents:
+            call = _training(program, forward_compiler, backward_compiler or forward_compiler, options, observe)
+        else:
+            call = _inference(program, inference_compiler or forward_compiler, observe)
+        return guard_overlaps(call, gm.forward, program.signature)
     except Refusal as refusal:
         if not options.fallback:
             raise

@@ -131,6 +131,77 @@ def test_overlapping_written_inputs_run_eagerly(graph, eager_runner, data, caplo
     torch.testing.assert_close(base, expected)
 
 
+def add_and_multiply(a, b, c):
+    with torch.no_grad():
+        a.add_(1)
+    return (a * b * c,)
+
+
+# what one base gives to (a, b, c); whether it runs compiled
+LATER_CALLS = {
+    "apart": (lambda t, u: (t[:3], t[3:6], u), True),
+    "overlapping": (lambda t, u: (t[:3], t[1:4], u), False),
+    "the same": (lambda t, u: (t[:3], t[:3], u), False),
+    "two storages over one memory": (lambda t, u: (t[:3], torch.from_numpy(t.numpy()[2:5]), u), False),
+    "unwritten ones overlap": (lambda t, u: (u, t[1:4], t[:3]), True),
+    "others": (lambda t, u: (t[:3].clone(), t[1:4].clone(), u), True),
+}
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_inputs_that_newly_overlap(graph, data, caplog, grad):
+    import tracework_aotautograd as aot
+
+    runs = []
+    compiler = lambda gm, spec: lambda inputs: runs.append(spec.role) or gm(*inputs)  # noqa: E731
+    examples = [data(3), data(3), data(3).requires_grad_(grad)]
+    compiled = aot.aot_compile(graph(add_and_multiply, 3), examples, forward_compiler=compiler)
+    for name, (make, is_compiled) in LATER_CALLS.items():
+        results = []
+        runs.clear()
+        for function in (compiled, add_and_multiply):
+            base, other = torch.arange(8.0, dtype=torch.float64), torch.arange(3.0, dtype=torch.float64)
+            args = make(base, other)
+            if grad and name != "unwritten ones overlap":
+                other.requires_grad_()
+            results.append((function(*args)[0].detach(), base, other))
+        torch.testing.assert_close(*results)
+        assert bool(runs) is is_compiled, name
+    assert caplog.text.count("share memory") == 1
+
+
+def test_static_buffers_that_newly_overlap(data, caplog, graph):
+    """`buffer.data = ...` keeps the object and changes its memory."""
+    from types import SimpleNamespace
+
+    import tracework_aotautograd as aot
+
+    def fn(mean, var, x):
+        mean.add_(x)
+        var.mul_(2)
+        return (x + var,)
+
+    gm = graph(fn, 3)
+    for node in list(gm.graph.nodes)[:2]:
+        node.meta["binding"] = SimpleNamespace(is_static=True)
+    mean, var, x = data(3), data(3), data(3)
+    runs = []
+    compiled = aot.aot_compile(gm, [mean, var, x], forward_compiler=lambda gm, spec: lambda i: runs.append(1) or gm(*i))
+    for _ in range(2):
+        compiled(mean, var, x)
+    assert len(runs) == 2 and not caplog.text
+    memory = data(4)
+    with torch.no_grad():  # what is passed as x meets one buffer
+        expected = var[:].clone()
+        torch.testing.assert_close(compiled(mean, var, var), fn(mean.clone(), expected, expected))
+    assert len(runs) == 2 and "share memory" in caplog.text
+    mean.data, var.data = memory[:3], memory[1:]
+    expected = memory.clone()
+    torch.testing.assert_close(compiled(mean, var, x), fn(expected[:3], expected[1:], x))
+    torch.testing.assert_close(memory, expected)
+    assert len(runs) == 2 and "share memory" in caplog.text
+
+
 def test_duplicates(check, data, real, eager_runner, graph):
     import tracework_aotautograd as aot
 

@@ -1,0 +1,133 @@
+"""Calls whose written inputs share memory with other inputs run uncompiled.
+
+The trace refuses a graph whose example inputs overlap where one is written to; a later call may pass tensors that newly do, and no guard of
+sizes sees it. Static inputs, and what is lifted into the graph, are compared again only when one of their addresses changes; the others
+at each call, by the bounds of their storages. Storages that meet are looked at closely: tensors in separate parts of one storage are fine.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import Any
+
+import torch
+
+from ..signature import InputKind, Mutation, Signature
+
+fallbacks = logging.getLogger("tracework.fallbacks")
+Run = Callable[..., Any]
+Bounds = tuple[int, int]
+data_ptr = torch.Tensor.data_ptr
+
+
+def guard_overlaps(call: Run, uncompiled: Run, signature: Signature) -> Run:
+    """`call`, or `uncompiled` where a written input overlaps another one; `call` itself for graphs that write to no input."""
+    if all(info.mutation is Mutation.NONE for info in signature.inputs):
+        return call
+    check = OverlapCheck(signature)
+    told = False
+
+    def run(*args: Any) -> Any:
+        nonlocal told
+        pair = check(args)
+        if pair is None:
+            return call(*args)
+        if not told:
+            told = True
+            a, b = (signature.inputs[i].name if i < len(signature.inputs) else "a constant" for i in pair)
+            fallbacks.warning(
+                "inputs %s and %s share memory and one of them is written to: such calls run uncompiled; pass clones to avoid it", a, b
+            )
+        return uncompiled(*args)
+
+    return run
+
+
+class OverlapCheck:
+    """args -> two slots that overlap, one of them written to, or None."""
+
+    def __init__(self, signature: Signature) -> None:
+        infos = signature.inputs
+        tensors = [i for i, info in enumerate(infos) if info.kind is InputKind.TENSOR]
+        self._count = len(infos)
+        self._constants = signature.constants
+        self._written = frozenset(i for i in tensors if infos[i].mutation is not Mutation.NONE)
+        self._static = tuple(i for i in tensors if infos[i].is_static)
+        self._moving = tuple(i for i in tensors if not infos[i].is_static)
+        self._static_is_written = any(i in self._written for i in self._static)
+        self._addresses: list[int] | None = None
+        self._apart: list[tuple[int, int, int]] = []  # (start, end, slot) of the static inputs that a moving one can meet
+        self._starts: list[int] = []
+        self._ends: list[int] = []  # the furthest end so far
+        self._static_pair: tuple[int, int] | None = None
+
+    def __call__(self, args: Sequence[Any]) -> tuple[int, int] | None:
+        static = [args[i] for i in self._static]
+        try:
+            addresses = list(map(data_ptr, static))
+        except RuntimeError:  # no memory of its own, as a sparse tensor
+            addresses = None
+        if addresses is None or addresses != self._addresses:
+            self._look_at_static(static, args)
+            self._addresses = addresses
+        return self._static_pair or (self._look_at_moving(args) if self._moving else None)
+
+    def _look_at_static(self, static: Sequence[torch.Tensor], args: Sequence[Any]) -> None:
+        slots = [*self._static, *range(self._count, self._count + len(self._constants))]
+        items = [(*bounds, slot) for slot, t in zip(slots, (*static, *self._constants), strict=True) if (bounds := storage_bounds(t))]
+        items.sort()
+        self._static_pair = self._first_pair(items, args) if self._static_is_written else None
+        self._apart = items if any(i in self._written for i in self._moving) else [x for x in items if x[2] in self._written]
+        self._starts = [start for start, _, _ in self._apart]
+        self._ends = list(accumulate((end for _, end, _ in self._apart), max))
+
+    def _look_at_moving(self, args: Sequence[Any]) -> tuple[int, int] | None:
+        moving = [(*bounds, slot) for slot in self._moving if (bounds := storage_bounds(args[slot]))]
+        for start, end, _ in moving:
+            before = bisect_left(self._starts, end)  # how many start before this one ends
+            if before and self._ends[before - 1] > start:
+                return self._first_pair(sorted([*moving, *self._apart]), args)
+        return self._first_pair(sorted(moving), args) if len(moving) > 1 else None
+
+    def _first_pair(self, items: Sequence[tuple[int, int, int]], args: Sequence[Any]) -> tuple[int, int] | None:
+        """The first two of the sorted items that overlap, one being written to."""
+        written, open_items = self._written, []
+        reach = 0
+        for item in items:
+            start, end, slot = item
+            if start >= reach:
+                open_items = [item]
+                reach = end
+                continue
+            for _, other_end, other in open_items:
+                if other_end > start and (slot in written or other in written) and self._meet(slot, other, args):
+                    return (other, slot)
+            open_items.append(item)
+            reach = max(reach, end)
+        return None
+
+    def _meet(self, a: int, b: int, args: Sequence[Any]) -> bool:
+        first, second = (tensor_bounds(args[i] if i < self._count else self._constants[i - self._count]) for i in (a, b))
+        return first[0] < second[1] and second[0] < first[1]
+
+
+def storage_bounds(tensor: torch.Tensor) -> Bounds | None:
+    """First and last address of the tensor's storage; None when it has no memory."""
+    try:
+        storage = tensor.untyped_storage()
+        start = storage.data_ptr()
+        return (start, start + storage.nbytes()) if start else None
+    except (RuntimeError, NotImplementedError):
+        return None
+
+
+def tensor_bounds(tensor: torch.Tensor) -> Bounds:
+    """First and last address of the elements themselves."""
+    start = tensor.data_ptr()
+    if tensor.numel() == 0:
+        return start, start
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return start, start + (last + 1) * tensor.element_size()
