@@ -131,6 +131,18 @@ def make(case: Case) -> list[torch.Tensor]:
     return made
 
 
+def in_float64(case: Case, inputs: list[torch.Tensor]) -> Any:
+    """What the function gives in float64."""
+    wide = [x.detach().double().requires_grad_(x.requires_grad) if x.is_floating_point() else x for x in inputs]
+    if case.train:  # the same gradient of the output as in narrower types
+        out = case.fn(*wide)
+        torch.manual_seed(1)
+        grad = torch.randn(out.shape, device="cuda").to(inputs[0].dtype).to(out.dtype)
+        return (out, *torch.autograd.grad(out, [x for x in wide if x.requires_grad], grad))
+    with torch.no_grad():
+        return case.fn(*wide)
+
+
 def caller(case: Case, fn: Callable[..., Any], inputs: list[torch.Tensor]) -> Callable[[], Any]:
     """One call: forward without gradients, or forward and backward."""
     if not case.train:
@@ -143,7 +155,8 @@ def caller(case: Case, fn: Callable[..., Any], inputs: list[torch.Tensor]) -> Ca
     wanted = [x for x in inputs if x.requires_grad]
     with torch.no_grad():
         out = case.fn(*inputs)
-        grad = torch.randn_like(out)
+        torch.manual_seed(1)
+        grad = torch.randn(out.shape, device="cuda").to(inputs[0].dtype).to(out.dtype)  # exact in every dtype used
         del out
 
     def train() -> Any:
@@ -220,15 +233,17 @@ def measure(case: Case, peak: float, with_compile: bool) -> None:
     got = ours()
     torch.cuda.synchronize()
     first = time.perf_counter() - started
-    wrong = error(got, eager())
-    del got
+    truth = in_float64(case, inputs)
+    wrong, allowed = error(got, truth), error(eager(), truth)
+    del got, truth
+    torch.cuda.empty_cache()
     mine, theirs = device_us(ours), device_us(eager)
     rate = case.bytes / mine / 1000
     row = f"{case.name:<40}{theirs:>10.1f}{mine:>10.1f}{theirs / mine:>8.2f}{rate:>8.0f}{rate / peak:>7.0%}"
     row += f"{host_us(eager):>8.1f}{host_us(ours):>8.1f}{peak_mb(eager):>9.0f}{peak_mb(ours):>9.0f}{wrong:>9.0e}{first:>7.2f}"
     if with_compile:
         row += f"{device_us(caller(case, torch.compile(case.fn), inputs)):>10.1f}"
-    print(row, flush=True)
+    print(row, "" if wrong <= 2 * allowed + 1e-6 else f"WRONG: eager's error is {allowed:.0e}", flush=True)
 
 
 # the sweep

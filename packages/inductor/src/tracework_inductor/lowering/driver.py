@@ -275,7 +275,7 @@ class Lowering:
         value = settled(value)
         if isinstance(value, Lazy):
             self._lazies.append(value)
-            if reason_to_realize(value, users, self.options) is not None:
+            if reason_to_realize(value, users, self.options, self.buffers) is not None:
                 return self.realize(value)
         return value
 

@@ -1,26 +1,46 @@
 """When a lazy value becomes a buffer: one list of reasons."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+from ..ir.buffer import Buffer
+from ..ir.index import constant_product
 from ..options import InductorOptions
 from .value import Lazy
 
-Reason = Callable[[Lazy, int, InductorOptions], bool]
+Buffers = Mapping[str, Buffer]
+Reason = Callable[[Lazy, int, InductorOptions, Buffers], bool]
+
+# On a GPU arithmetic is nearly free: a value is kept in memory only if computing it again moves this many times the
+# bytes that reading it would.
+_BYTES_RATIO = 1.5
 
 
-def _too_large(value: Lazy, users: int, options: InductorOptions) -> bool:
+def _too_large(value: Lazy, users: int, options: InductorOptions, buffers: Buffers) -> bool:
     return value.cost > options.max_body_instructions
 
 
-def _costly_and_shared(value: Lazy, users: int, options: InductorOptions) -> bool:
+def _costly_and_shared(value: Lazy, users: int, options: InductorOptions, buffers: Buffers) -> bool:
     return users > 1 and value.cost >= options.inline_cost and bool(value.reads)
 
 
-def _several_reads_and_shared(value: Lazy, users: int, options: InductorOptions) -> bool:
-    return users > 1 and len(value.reads) > 1
+def _several_reads_and_shared(value: Lazy, users: int, options: InductorOptions, buffers: Buffers) -> bool:
+    if users <= 1 or len(value.reads) <= 1:
+        return False
+    return value.device.type == "cpu" or _bytes_again(value, buffers) > _BYTES_RATIO
 
 
-def _many_reads(value: Lazy, users: int, options: InductorOptions) -> bool:
+def _bytes_again(value: Lazy, buffers: Buffers) -> float:
+    """Bytes that computing the value moves, over bytes that reading it would move."""
+    elements = constant_product(value.sizes)
+    moved = 0
+    for name in value.reads:
+        layout = buffers[name].layout
+        # Of a table that is looked up, no more than one element for each result.
+        moved += min(constant_product(layout.sizes), elements) * layout.dtype.itemsize
+    return moved / max(1, elements * value.dtype.itemsize)
+
+
+def _many_reads(value: Lazy, users: int, options: InductorOptions, buffers: Buffers) -> bool:
     return len(value.reads) > 16
 
 
@@ -33,9 +53,9 @@ REALIZE: tuple[tuple[str, Reason], ...] = (
 """(reason, test). Graph outputs, operands of library calls and reductions' results are always realised."""
 
 
-def reason_to_realize(value: Lazy, users: int, options: InductorOptions) -> str | None:
+def reason_to_realize(value: Lazy, users: int, options: InductorOptions, buffers: Buffers) -> str | None:
     """Why this value should be a buffer, or None."""
     for reason, test in REALIZE:
-        if test(value, users, options):
+        if test(value, users, options, buffers):
             return reason
     return None
