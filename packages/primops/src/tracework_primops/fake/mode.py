@@ -11,7 +11,7 @@ from .. import _torch
 from ..spec import TensorSpec
 from ..symbols import active
 from ..symbols.expr import Size
-from . import dispatch
+from . import dispatch, products
 from .convert import Converter
 from .storage import FakeStorage
 from .tensor import FakeTensor, make_fake
@@ -30,6 +30,18 @@ class FakeMode(_torch.TorchDispatchMode):
         self.allow_unbacked = allow_unbacked
         self.recorder: Callable[..., None] | None = None
         self._converter = Converter(self)
+        self._products: list[products.Products] = []
+
+    def __enter__(self) -> FakeMode:
+        if self.table is not None and products.needed():
+            self._products.append(products.Products())
+            self._products[-1].__enter__()
+        return super().__enter__()
+
+    def __exit__(self, kind, error, trace):
+        super().__exit__(kind, error, trace)
+        if self._products:
+            self._products.pop().__exit__(kind, error, trace)
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:

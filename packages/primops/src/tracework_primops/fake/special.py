@@ -89,3 +89,13 @@ def ask_data(mode, func, args, kwargs):
     if args[0].constant is not None and len(args) == 1:
         return bool(args[0].constant)
     raise DataDependentError(func)
+
+
+@special("size.default", "stride.default", "numel.default", "storage_offset.default")
+def plain_number(mode, func, args, kwargs):
+    """Code of torch that cannot carry symbols asks for numbers: the symbols become fixed."""
+    spec = args[0].spec
+    name = func._schema.name.split("::")[1]
+    values = {"size": spec.sizes, "stride": spec.strides, "numel": (spec.numel(),), "storage_offset": (spec.offset,)}[name]
+    numbers = [v if v.__class__ is int else mode.table.fix(v) for v in values]
+    return numbers if name in ("size", "stride") else numbers[0]

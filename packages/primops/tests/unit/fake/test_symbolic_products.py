@@ -1,0 +1,60 @@
+"""Products with symbolic sizes as an older torch needs them: same results, same graph inputs, symbols kept."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from tracework_primops import FakeMode, SymbolTable
+from tracework_primops.fake import products
+
+CASES = {
+    "linear": (lambda x, w: F.linear(x, w), (3, 5, 8), (7, 8)),
+    "linear with bias": (lambda x, w: F.linear(x, w, w[:, 0]), (3, 5, 8), (7, 8)),
+    "matrix": (lambda x, w: x @ w, (3, 5, 8), (8, 7)),
+    "batches": (lambda x, w: torch.matmul(x, w), (3, 4, 5, 8), (4, 8, 7)),
+    "vector": (lambda x, w: x.matmul(w), (3, 5, 8), (8,)),
+    "from the left": (lambda x, w: torch.matmul(w, x), (3, 8, 5), (8,)),
+    "matrices stay": (lambda x, w: x @ w, (3, 8), (8, 7)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_same_as_eager(name, monkeypatch):
+    monkeypatch.setattr(products, "needed", lambda: True)
+    fn, sizes, other = CASES[name]
+    table = SymbolTable()
+    mode = FakeMode(table)
+    x, w = torch.randn(sizes, requires_grad=True), torch.randn(other, requires_grad=True)
+    batch = table.new(sizes[0], "x.size(0)", lower=2)
+    fakes = mode.from_real(x, (batch, *sizes[1:])), mode.from_real(w)
+    with mode:
+        got = fn(*fakes)
+        got.sum().backward()
+    real = fn(x, w)
+    assert tuple(map(table.hint, got.spec.sizes)) == real.shape
+    assert tuple(map(table.hint, got.spec.strides)) == real.stride()
+    assert any(s is batch for s in got.spec.sizes)
+    assert fakes[1].grad.shape == w.shape
+    assert not [c for c in table.conditions if "==" in str(c)]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_forms_compute_the_product(name, monkeypatch):
+    monkeypatch.setattr(products, "_symbolic", lambda *values: True)
+    fn, sizes, other = CASES[name]
+    x, w = torch.randn(sizes), torch.randn(other)
+    with products.Products():
+        got = fn(x, w)
+    torch.testing.assert_close(got, fn(x, w))
+
+
+def test_a_size_asked_for_as_a_number_is_fixed():
+    size = getattr(torch.ops.aten, "size", None)
+    if size is None or not hasattr(size, "default"):
+        pytest.skip("this torch has no such overload")
+    table = SymbolTable()
+    mode = FakeMode(table)
+    batch = table.new(5, "x.size(0)")
+    fake = mode.from_real(torch.empty(5, 3), (batch, 3))
+    assert mode.dispatch(size.default, (fake,), {}) == [5, 3]
+    assert table.conditions
