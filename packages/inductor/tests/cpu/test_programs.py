@@ -94,6 +94,25 @@ def test_an_index_out_of_range_raises() -> None:
         check(lambda v, a: p.index(v, (a,)), data(4, 4), torch.tensor([5]))
 
 
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
+@pytest.mark.parametrize(
+    "window",
+    [((3, 3), (2, 2), (1, 1), (1, 1), False), ((2, 3), (2, 1), (0, 1), (1, 2), False), ((3, 3), (2, 2), (0, 0), (1, 1), True)],
+    ids=str,
+)
+def test_max_pool_with_ties_infinities_and_nans(window, layout) -> None:
+    x = torch.randint(-3, 3, (2, 5, 13, 16), generator=torch.Generator().manual_seed(0)).float()
+    x[0, 0] = -torch.inf
+    x[0, 1, 3:5, 3:6] = torch.nan
+    artifact = check(lambda v: tuple(p.max_pool(v, *window)), x.to(memory_format=layout), rtol=0, atol=0)
+    assert not artifact.notes["fallbacks"]
+
+
+def test_max_pool_of_a_large_window_calls_the_library() -> None:
+    artifact = check(lambda v: p.max_pool(v, (7, 7), (1, 1), (3, 3), (1, 1), False)[0], data(1, 2, 9, 9), rtol=0, atol=0)
+    assert artifact.notes["fallbacks"][0][0] == "max_pool"
+
+
 def test_library_calls_and_fallbacks() -> None:
     a, b, c = data(8, 16), data(16, 12), data(12)
 

@@ -1,5 +1,7 @@
 """Pools, paddings by copies and nearest upsampling as indirect-free loops where that is cheap."""
 
+import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +15,62 @@ from .reduction import accumulator, reduce
 from .registry import lowers
 from .value import pointwise, settled
 from .view import rearranged
+
+
+MAX_WINDOW = 25
+"""Elements of a pooling window that are written out one by one; larger windows call the library."""
+
+
+@lowers("max_pool")
+def max_pool(low: Any, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> Any:
+    """The window written out, on a CPU: there the library computes row-major inputs element by element."""
+    if x.device.type != "cpu" or math.prod(kernel) > MAX_WINDOW or not x.dtype.is_floating_point:
+        raise Refused("a pool on an accelerator, of a large window or of integers")
+    spec = low.spec[0]
+    lead = x.ndim - len(kernel)
+    x = low.realize(settled(x))
+    spaces = [range(k) for k in kernel]
+
+    def best(index: list[Size]) -> tuple[Any, Any]:
+        value, place = ops.constant(-math.inf, x.dtype), ops.constant(-1, torch.int64)
+        for offsets in itertools.product(*spaces):
+            at = [i * s + o * d - p for i, o, s, d, p in zip(index[lead:], offsets, stride, dilation, padding, strict=True)]
+            inside = _inside(x.sizes[lead:], spec.sizes[lead:], at, offsets, stride, dilation, padding)
+            value, place = _better(x, [*index[:lead], *at], lead, inside, value, place)
+        return value, place
+
+    cost = 6 * math.prod(kernel)
+    values = pointwise(spec.sizes, x.dtype, x.device, lambda index: best(index)[0], [x], cost, spec.strides)
+    places = pointwise(spec.sizes, torch.int64, x.device, lambda index: best(index)[1], [x], cost, spec.strides)
+    return values, places
+
+
+def _inside(sizes: Any, results: Any, at: Any, offsets: Any, stride: Any, dilation: Any, padding: Any) -> Any:
+    """Whether the position lies in the input; None where it always does."""
+    mask: Any = None
+    for size, count, position, o, s, d, p in zip(sizes, results, at, offsets, stride, dilation, padding, strict=True):
+        known = isinstance(size, int) and isinstance(count, int)
+        tests = []
+        if not known or o * d < p:
+            tests.append(lambda v: ops.ge(v, ops.constant(0, torch.int64)))
+        if not known or (count - 1) * s + o * d - p >= size:
+            tests.append(lambda v, size=size: ops.lt(v, ops.index_expr(size, torch.int64)))
+        for test in tests:
+            found = test(ops.index_expr(position, torch.int64))
+            mask = found if mask is None else ops.logical_and(mask, found)
+    return mask
+
+
+def _better(x: Any, at: list[Size], lead: int, inside: Any, value: Any, place: Any) -> tuple[Any, Any]:
+    """The best element and its place in the plane: the first of equal ones, the last NaN, the first element at least."""
+    new = x.load(at) if inside is None else ops.masked(inside, lambda: x.load(at), -math.inf)
+    wins = ops.logical_or(ops.logical_or(ops.gt(new, value), ops.ne(new, new)), ops.lt(place, ops.constant(0, torch.int64)))
+    if inside is not None:
+        wins = ops.logical_and(wins, inside)
+    flat: Size = 0
+    for position, size in zip(at[lead:], x.sizes[lead:], strict=True):
+        flat = flat * size + position
+    return ops.where(wins, new, value), ops.where(wins, ops.index_expr(flat, torch.int64), place)
 
 
 @lowers("adaptive_avg_pool")
