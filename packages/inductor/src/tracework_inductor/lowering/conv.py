@@ -2,12 +2,19 @@
 
 from typing import Any
 
+from .layout import channels_last
 from .registry import lowers
 
 
 @lowers("convolution")
 def convolution(low: Any, x: Any, w: Any, b: Any, *settings: Any) -> Any:
-    """As aten.convolution."""
+    """As aten.convolution; with channels last where that pays, which the library takes from its input's layout."""
+    if low.images.convolution(low.spec, settings):
+        low.spec = low.spec.replace(strides=channels_last(low.spec.sizes))
+        x = low.realize_with(x, channels_last(x.sizes))
+        result = low.extern("torch.ops.aten.convolution.default", (x, w, b, *_lists(settings)))
+        low.images.note(result.buffer, low.buffers[result.buffer].layout)
+        return result
     return low.extern("torch.ops.aten.convolution.default", (x, w, b, *_lists(settings)))
 
 

@@ -19,7 +19,7 @@ from ..ir.scalar_ops import handling, ops
 from ..options import InductorOptions
 from ..schedule.plan import Output, Program
 from . import fallback
-from .layout import dense_strides, strides_equal
+from .layout import ImageLayouts, dense_strides, strides_equal
 from .realize import reason_to_realize
 from .registry import LOWERINGS, VIEWS
 from .value import Lazy, Strided, TensorValue, settled
@@ -34,6 +34,7 @@ class Lowering:
         self.graph = graph
         self.options = options
         self.symbols = graph.symbols
+        self.images = ImageLayouts(graph)
         self.buffers: dict[str, Buffer] = {}
         self.nodes: list[Any] = []
         self.inputs: list[str] = []
@@ -82,6 +83,7 @@ class Lowering:
         wanted = strides if strides is not None else value.strides
         layout = BufferLayout(value.dtype, value.device, value.sizes, dense_strides(value.sizes, wanted))
         buffer = self.new_buffer(layout)
+        self.images.note(buffer.name, layout)
         self.pointwise_node(buffer, value.load)
         value.realized = self.whole(buffer)
         value.base = None
@@ -281,7 +283,7 @@ class Lowering:
 
     def _give_strides(self, value: Any) -> Any:
         if isinstance(value, Lazy) and value.strides is None and hasattr(self.spec, "strides"):
-            value.strides = tuple(self.spec.strides)
+            value.strides = self.images.strides(self.spec, value.reads)
         return value
 
     def _lower(self, node: Any, args: Any, kwargs: Any) -> Any:

@@ -1,6 +1,9 @@
 """Which strides a new buffer gets."""
 
 from collections.abc import Sequence
+from typing import Any
+
+import torch
 
 from ..ir.index import Expr, Size, contiguous_strides, same
 
@@ -36,3 +39,59 @@ def _is_dense(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
 def is_static(sizes: Sequence[Size]) -> bool:
     """No symbols."""
     return not any(isinstance(s, Expr) for s in sizes)
+
+
+def channels_last(sizes: Sequence[Size]) -> tuple[Size, ...]:
+    """Strides of a batch of images whose channels lie next to each other."""
+    _, c, h, w = sizes
+    return (c * h * w, 1, w * c, c)
+
+
+def is_row_major(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
+    """Whether elements lie in the order of the indices."""
+    return strides_equal(sizes, strides, contiguous_strides(sizes))
+
+
+MIN_CONVOLUTIONS = 3
+"""With fewer, the changes of layout at the ends of the graph cost more than the convolutions gain."""
+
+
+class ImageLayouts:
+    """Channels-last inside the graph where the library's convolutions are faster so: inference on a CPU.
+
+    In training the library's convolutions were measured to be equally fast in both layouts, and what is saved for the
+    backward has to have eager's layout. Outputs of the graph keep eager's layout too.
+    """
+
+    def __init__(self, graph: Any) -> None:
+        nodes = [n for n in graph.graph.nodes if getattr(n.target, "name", None) == "convolution"]
+        enough = len([n for n in nodes if _gains(n.meta.get("spec"), n.args)]) >= MIN_CONVOLUTIONS
+        self.active = enough and graph.role == "inference"
+        self.buffers: set[str] = set()
+
+    def convolution(self, spec: Any, settings: Sequence[Any]) -> bool:
+        """Whether this convolution is to be computed channels-last."""
+        return self.active and _gains(spec, (None, None, None, *settings))
+
+    def note(self, buffer: str, layout: Any) -> None:
+        """Remembers a new buffer of images with channels last."""
+        if self.active and len(layout.sizes) == 4 and not is_row_major(layout.sizes, layout.strides):
+            if strides_equal(layout.sizes, layout.strides, channels_last(layout.sizes)):
+                self.buffers.add(buffer)
+
+    def strides(self, spec: Any, reads: frozenset[str]) -> tuple[Size, ...]:
+        """The layout of a value with this spec that is computed from these buffers."""
+        if len(spec.sizes) == 4 and not reads.isdisjoint(self.buffers) and is_row_major(spec.sizes, spec.strides):
+            return channels_last(spec.sizes)
+        return tuple(spec.strides)
+
+
+def _gains(spec: Any, args: Sequence[Any]) -> bool:
+    transposed = args[6] if len(args) > 6 else True
+    return (
+        len(getattr(spec, "sizes", ())) == 4
+        and spec.device.type == "cpu"
+        and spec.dtype in (torch.float32, torch.bfloat16)
+        and not transposed
+        and is_row_major(spec.sizes, spec.strides)
+    )

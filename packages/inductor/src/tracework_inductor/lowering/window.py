@@ -1,5 +1,6 @@
 """Pools, paddings by copies and nearest upsampling as indirect-free loops where that is cheap."""
 
+import functools
 import itertools
 import math
 from collections.abc import Sequence
@@ -7,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..ir.index import Size
+from ..ir.index import Size, floordiv, maximum, minimum
 from ..ir.scalar_ops import ops
 from ..ir.views import IndexMap
 from .fallback import Refused
@@ -31,18 +32,61 @@ def max_pool(low: Any, x: Any, kernel: Any, stride: Any, padding: Any, dilation:
     x = low.realize(settled(x))
     spaces = [range(k) for k in kernel]
 
-    def best(index: list[Size]) -> tuple[Any, Any]:
-        value, place = ops.constant(-math.inf, x.dtype), ops.constant(-1, torch.int64)
+    def elements(index: list[Size]) -> Any:
+        """(value, position) of each element of the window, -inf outside of the input."""
         for offsets in itertools.product(*spaces):
             at = [i * s + o * d - p for i, o, s, d, p in zip(index[lead:], offsets, stride, dilation, padding, strict=True)]
-            inside = _inside(x.sizes[lead:], spec.sizes[lead:], at, offsets, stride, dilation, padding)
-            value, place = _better(x, [*index[:lead], *at], lead, inside, value, place)
-        return value, place
+            inside = None
+            if set(dilation) == {1}:
+                at = _clamped(x.sizes[lead:], spec.sizes[lead:], at, offsets, stride, padding)
+            else:
+                inside = _inside(x.sizes[lead:], spec.sizes[lead:], at, offsets, stride, dilation, padding)
+            full = [*index[:lead], *at]
+            value = x.load(full) if inside is None else ops.masked(inside, lambda full=full: x.load(full), -math.inf)
+            yield value, at
 
-    cost = 6 * math.prod(kernel)
-    values = pointwise(spec.sizes, x.dtype, x.device, lambda index: best(index)[0], [x], cost, spec.strides)
-    places = pointwise(spec.sizes, torch.int64, x.device, lambda index: best(index)[1], [x], cost, spec.strides)
+    def highest(index: list[Size]) -> Any:
+        return functools.reduce(ops.maximum, (value for value, _ in elements(index)))
+
+    def where_it_is(index: list[Size]) -> Any:
+        """Of the first of equal ones, of the last NaN, of the first element of all if nothing exceeds -inf."""
+        value = ops.constant(-math.inf, x.dtype)
+        first = [_first(i, s, d, p) for i, s, d, p in zip(index[lead:], stride, dilation, padding, strict=True)]
+        place = ops.index_expr(_flat(first, x.sizes[lead:]), torch.int64)
+        for new, at in elements(index):
+            wins = ops.logical_or(ops.gt(new, value), ops.ne(new, new))
+            value = ops.where(wins, new, value)
+            place = ops.where(wins, ops.index_expr(_flat(at, x.sizes[lead:]), torch.int64), place)
+        return place
+
+    cost, strides = 6 * math.prod(kernel), low.images.strides(spec, x.reads)
+    values = pointwise(spec.sizes, x.dtype, x.device, highest, [x], cost, strides)
+    places = pointwise(spec.sizes, torch.int64, x.device, where_it_is, [x], cost, strides)
     return values, places
+
+
+def _first(i: Size, stride: int, dilation: int, padding: int) -> Size:
+    """The first position of a window that lies in the input."""
+    start = i * stride - padding
+    return start if padding == 0 else start + floordiv(maximum(-start, 0) + (dilation - 1), dilation) * dilation
+
+
+def _flat(position: Sequence[Size], sizes: Sequence[Size]) -> Size:
+    flat: Size = 0
+    for p, size in zip(position, sizes, strict=True):
+        flat = flat * size + p
+    return flat
+
+
+def _clamped(sizes: Any, results: Any, at: Any, offsets: Any, stride: Any, padding: Any) -> list[Size]:
+    """Positions outside moved to the edge, which is in the window too when it has no gaps: a load needs no test so."""
+    moved: list[Size] = []
+    for size, count, position, o, s, p in zip(sizes, results, at, offsets, stride, padding, strict=True):
+        known = isinstance(size, int) and isinstance(count, int)
+        if not known or (count - 1) * s + o - p >= size:
+            position = minimum(position, size - 1)
+        moved.append(maximum(position, 0) if o < p else position)
+    return moved
 
 
 def _inside(sizes: Any, results: Any, at: Any, offsets: Any, stride: Any, dilation: Any, padding: Any) -> Any:
@@ -59,18 +103,6 @@ def _inside(sizes: Any, results: Any, at: Any, offsets: Any, stride: Any, dilati
             found = test(ops.index_expr(position, torch.int64))
             mask = found if mask is None else ops.logical_and(mask, found)
     return mask
-
-
-def _better(x: Any, at: list[Size], lead: int, inside: Any, value: Any, place: Any) -> tuple[Any, Any]:
-    """The best element and its place in the plane: the first of equal ones, the last NaN, the first element at least."""
-    new = x.load(at) if inside is None else ops.masked(inside, lambda: x.load(at), -math.inf)
-    wins = ops.logical_or(ops.logical_or(ops.gt(new, value), ops.ne(new, new)), ops.lt(place, ops.constant(0, torch.int64)))
-    if inside is not None:
-        wins = ops.logical_and(wins, inside)
-    flat: Size = 0
-    for position, size in zip(at[lead:], x.sizes[lead:], strict=True):
-        flat = flat * size + position
-    return ops.where(wins, new, value), ops.where(wins, ops.index_expr(flat, torch.int64), place)
 
 
 @lowers("adaptive_avg_pool")

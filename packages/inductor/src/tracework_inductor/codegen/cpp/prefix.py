@@ -62,10 +62,11 @@ TW_LIMITS(int8_t, INT8_MIN, INT8_MAX) TW_LIMITS(uint8_t, 0, UINT8_MAX) TW_LIMITS
 template <class T> TW T tw_abs(T a) { return a < 0 ? (T)-a : a; }
 TW float tw_abs(float a) { return __builtin_fabsf(a); }
 TW double tw_abs(double a) { return __builtin_fabs(a); }
-template <class T> TW T tw_max(T a, T b) { return (a > b) | (a != a) ? a : b; }
-template <class T> TW T tw_min(T a, T b) { return (a < b) | (a != a) ? a : b; }
-template <class T> TW T tw_fmax(T a, T b) { return (a > b) | (b != b) ? a : b; }
-template <class T> TW T tw_fmin(T a, T b) { return (a < b) | (b != b) ? a : b; }
+// Two selections each: of one with a disjunction g++ makes branches, and then it does not vectorise.
+template <class T> TW T tw_max(T a, T b) { T m = a > b ? a : b; return a != a ? a : m; }
+template <class T> TW T tw_min(T a, T b) { T m = a < b ? a : b; return a != a ? a : m; }
+template <class T> TW T tw_fmax(T a, T b) { T m = a > b ? a : b; return b != b ? a : m; }
+template <class T> TW T tw_fmin(T a, T b) { T m = a < b ? a : b; return b != b ? a : m; }
 template <class T> TW bool tw_isinf(T a) { return tw_abs(a) == (T)__builtin_inf(); }
 template <class T> TW bool tw_isfinite(T a) { return a - a == 0; }
 template <class T> TW bool tw_signbit(T a) { return a < 0; }

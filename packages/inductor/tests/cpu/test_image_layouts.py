@@ -1,0 +1,55 @@
+"""Channels-last inside inference graphs with convolutions; eager's layouts outside."""
+
+import dataclasses
+
+import pytest
+import torch
+import tracework_runtime as runtime
+from prim_programs import build
+from tracework_inductor import compile_graph
+from tracework_primops import prims as p
+
+ONE = ((1, 1), (1, 1), (1, 1), False, (0, 0), 1)
+
+
+def network(x, a, b, c):
+    y = p.maximum(p.convolution(x, a, None, *ONE), 0.0)
+    z = p.convolution(y, b, None, *ONE)
+    w = p.max_pool(p.add(y, z), (3, 3), (2, 2), (1, 1), (1, 1), False)[0]
+    return z, p.sum(p.convolution(w, c, None, *ONE), (2, 3)), p.reshape(w, (2, 512))
+
+
+def inputs(dtype=torch.float32):
+    made = torch.Generator().manual_seed(0)
+    return [torch.randn(s, generator=made).to(dtype) for s in ((2, 3, 16, 16), (8, 3, 3, 3), (8, 8, 3, 3), (4, 8, 3, 3))]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_convolutions_of_an_inference_graph_run_channels_last(dtype) -> None:
+    args = inputs(dtype)
+    graph = build(network, args)
+    artifact = compile_graph(graph)
+    assert "(2048, 1, 128, 8, )" in artifact.host_source
+    actual, expected = runtime.load(artifact)(list(args)), graph.run(*args)
+    tolerance = {"rtol": 1e-4, "atol": 1e-4} if dtype == torch.float32 else {"rtol": 0.05, "atol": 0.5}
+    for a, e in zip(actual, expected, strict=True):
+        assert a.stride() == e.stride()
+        torch.testing.assert_close(a, e, **tolerance)
+
+
+def test_changed_weights_are_seen() -> None:
+    args = inputs()
+    graph = build(network, args)
+    compiled = runtime.load(compile_graph(graph))
+    compiled(list(args))
+    args[1].data.mul_(-1.5)
+    torch.testing.assert_close(compiled(list(args))[0], graph.run(*args)[0], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("why", ["training", "few"])
+def test_layouts_stay_as_they_are(why: str) -> None:
+    args = inputs()
+    graph = build(network if why == "training" else lambda x, a, b, c: p.convolution(x, a, None, *ONE), args)
+    if why == "training":
+        graph = dataclasses.replace(graph, role="forward")
+    assert "(2048, 1, 128, 8, )" not in compile_graph(graph).host_source
