@@ -25,7 +25,9 @@ def top_kernels(step: Any, device: str, rows: int) -> str:
         if device == "cuda":
             torch.cuda.synchronize()
     key = "self_device_time_total" if device == "cuda" else "self_cpu_time_total"
-    events = [e for e in found.key_averages() if getattr(e, key) > 0 and (device == "cpu" or "cuda" in str(e.device_type).lower())]
+    events = [
+        e for e in found.key_averages() if getattr(e, key) > 0 and (device == "cpu" or "cuda" in str(e.device_type).lower())
+    ]
     events.sort(key=lambda e: -getattr(e, key))
     total = sum(getattr(e, key) for e in events)
     lines = [f"{total / STEPS / 1e3:.3f} ms a step in {sum(e.count for e in events) // STEPS} calls"]

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-
 import tracework
 
 attention = torch.nn.functional.scaled_dot_product_attention

@@ -1,6 +1,6 @@
 """What a machine with a GPU says of the whole line: small models in bf16 and fp32, inference and training, against eager.
 
-    python tools/run_in_tree.py python tools/gpu_check.py [infer train exact replayed lengths autocast dropout channels_last mask]
+python tools/run_in_tree.py python tools/gpu_check.py [infer train exact replayed lengths autocast dropout channels_last mask]
 """
 
 import copy
@@ -14,9 +14,8 @@ import torch
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "integration_tests")]
 
-from models import MODELS, output_tensor  # noqa: E402
-
-import tracework  # noqa: E402
+import tracework
+from models import MODELS, output_tensor
 
 
 def relative(got: torch.Tensor, expected: torch.Tensor) -> float:

@@ -1,6 +1,6 @@
 """Microseconds per ATen op on fakes, static and symbolic, ours and (with --torch) torch's FakeTensor.
 
-    python tools/run_in_tree.py python benchmarks/micro/fake_ops.py [--torch]
+python tools/run_in_tree.py python benchmarks/micro/fake_ops.py [--torch]
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import time
 
 import torch
 import torch.nn.functional as F
-
 from tracework_primops import FakeMode, SymbolTable
 
 REPEAT = 200

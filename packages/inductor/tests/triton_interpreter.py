@@ -16,9 +16,8 @@ from typing import Any
 
 os.environ["TRITON_INTERPRET"] = "1"
 
-import numpy as np  # noqa: E402
-import torch  # noqa: E402
-
+import numpy as np
+import torch
 
 _COUNT = itertools.count()
 
@@ -32,7 +31,7 @@ def _allow_one_element_indices() -> None:
     def patched(tensor: Any, *rest: Any) -> Any:
         result = plain(tensor, *rest)
         scope = rest[0] if rest else None
-        number = lambda self: int(self.handle.data.reshape(-1)[0])  # noqa: E731
+        number = lambda self: int(self.handle.data.reshape(-1)[0])
         if scope is not None:
             scope.set_attr(tensor, "__index__", number)
         else:
@@ -66,7 +65,20 @@ class Libdevice:
                 a, b = tl.core._unwrap_if_constexpr(args[0]), tl.core._unwrap_if_constexpr(args[1])
                 a, b = a + b * 0, b + a * 0  # broadcast as the compiler does
                 with np.errstate(all="ignore"):
-                    return self._tensor(shaped[0] if len(args[0].shape) >= len(args[1].shape) else a, function(args[0].handle.data, args[1].handle.data)) if args[0].shape == args[1].shape else self._tensor(a, function(np.broadcast_to(args[0].handle.data, a.handle.data.shape), np.broadcast_to(args[1].handle.data, a.handle.data.shape)))
+                    return (
+                        self._tensor(
+                            shaped[0] if len(args[0].shape) >= len(args[1].shape) else a,
+                            function(args[0].handle.data, args[1].handle.data),
+                        )
+                        if args[0].shape == args[1].shape
+                        else self._tensor(
+                            a,
+                            function(
+                                np.broadcast_to(args[0].handle.data, a.handle.data.shape),
+                                np.broadcast_to(args[1].handle.data, a.handle.data.shape),
+                            ),
+                        )
+                    )
             with np.errstate(all="ignore"):
                 return self._tensor(args[0], np.asarray(function(args[0].handle.data)))
 
@@ -131,9 +143,7 @@ def interpret(rendered: Any, tensors: Sequence[torch.Tensor], sizes: Sequence[in
     constants = launch["configs"][config]["constants"]
     names = {f"ks{n}": s for n, s in enumerate(sizes)}
     wide = launch["fits32"] is not None and not eval(launch["fits32"], {}, names)
-    workspace = [
-        torch.empty(eval(w["elements"], {}, names), dtype=getattr(torch, w["dtype"])) for w in launch["workspace"]
-    ]
+    workspace = [torch.empty(eval(w["elements"], {}, names), dtype=getattr(torch, w["dtype"])) for w in launch["workspace"]]
     for entry, grid in zip(launch["entries"], launch["grids"], strict=True):
         blocks = eval(grid, {"math": math}, {**names, **constants})
         getattr(module, entry)[(blocks,)](*tensors, *sizes, *workspace, **constants, WIDE=wide)

@@ -15,7 +15,7 @@ from tracework_inductor.ir.scalar_ops import handling, ops
 from tracework_inductor.schedule.plan import LoopKernel, Pass, Scratch
 
 F32, BF16, I64, BOOL = torch.float32, torch.bfloat16, torch.int64, torch.bool
-I, J, K, S = symbol("i", 0, None), symbol("j", 0, None), symbol("k", 0, None), symbol("s0", 1, None)
+I, J, K, S = symbol("i", 0, None), symbol("j", 0, None), symbol("k", 0, None), symbol("s0", 1, None)  # noqa: E741
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,9 +149,7 @@ def scratch_in_memory() -> Sample:
     def eager(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, d: torch.Tensor) -> Any:
         return {"d": a * b * c - (a * b * c).sum(1, keepdim=True)}
 
-    return Sample(
-        kernel, lambda: {n: torch.randn(40, columns) for n in "abc"}, eager, "looped", tolerance=1e-3
-    )
+    return Sample(kernel, lambda: {n: torch.randn(40, columns) for n in "abc"}, eager, "looped", tolerance=1e-3)
 
 
 def layer_norm(columns: int) -> Sample:
@@ -186,7 +184,7 @@ def layer_norm(columns: int) -> Sample:
         out, _, r = torch.native_layer_norm(a, [columns], w, bias, 1e-5)
         return {"b": out, "rstd": r.reshape(-1)}
 
-    inputs = lambda: {"a": torch.randn(40, columns), "w": torch.randn(columns), "bias": torch.randn(columns)}  # noqa: E731
+    inputs = lambda: {"a": torch.randn(40, columns), "w": torch.randn(columns), "bias": torch.randn(columns)}
     return Sample(kernel, inputs, eager, "persistent")
 
 
@@ -196,9 +194,7 @@ def column_sum(rows: int, columns: int, kind: str) -> Sample:
         ("outer", lambda: ops.store("b", I, ops.neg(ops.local("s", F32)))),
     ]
     kernel = build((Axis(I, columns),), (Axis(J, rows),), passes, {"a": dense(rows, columns), "b": dense(columns)})
-    return Sample(
-        kernel, lambda: {"a": torch.randn(rows, columns)}, lambda a, b: {"b": -a.sum(0)}, kind, tolerance=1e-3
-    )
+    return Sample(kernel, lambda: {"a": torch.randn(rows, columns)}, lambda a, b: {"b": -a.sum(0)}, kind, tolerance=1e-3)
 
 
 def full_sum() -> Sample:
@@ -328,9 +324,7 @@ def dynamic_rows() -> Sample:
         ("inner", lambda: ops.store("b", I * S + J, ops.div(ops.load("a", I * S + J, F32), ops.local("s", F32)))),
     ]
     kernel = build((Axis(I, 5),), (Axis(J, S),), passes, {"a": dense(5, S), "b": dense(5, S)}, sizes=(S,))
-    return Sample(
-        kernel, lambda: {"a": torch.rand(5, 300)}, lambda a, b: {"b": a / a.sum(1, keepdim=True)}, "looped", (300,)
-    )
+    return Sample(kernel, lambda: {"a": torch.rand(5, 300)}, lambda a, b: {"b": a / a.sum(1, keepdim=True)}, "looped", (300,))
 
 
 def dynamic_pointwise() -> Sample:

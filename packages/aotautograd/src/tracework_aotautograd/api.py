@@ -189,7 +189,9 @@ class SecondOrder:
     def _compile(self, args: list[Any]) -> tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...]]:
         gradients, symbols = self._gradients(), self._joint.symbols
         known = 0 if symbols is None else len(symbols.conditions)
-        call = aot_compile(gradients, args, forward_compiler=self._compiler, options=replace(self._options, eager_backward=symbols is not None))
+        call = aot_compile(
+            gradients, args, forward_compiler=self._compiler, options=replace(self._options, eager_backward=symbols is not None)
+        )
         return call, gradients.forward, () if symbols is None else tuple(c.condition for c in symbols.conditions[known:])
 
     def _hold(self, conditions: tuple[Any, ...], args: list[Any]) -> bool:

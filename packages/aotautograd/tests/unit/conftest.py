@@ -21,7 +21,9 @@ def runner(gm: fx.GraphModule, spec: aot.GraphSpec) -> Any:
     for node in gm.graph.nodes:
         if node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload):
             writes = any(a.alias_info is not None and a.alias_info.is_write for a in node.target._schema.arguments)
-            assert not writes or (node.target is torch.ops.aten.copy_.default and node.args[0].op == "placeholder"), node.format_node()
+            assert not writes or (node.target is torch.ops.aten.copy_.default and node.args[0].op == "placeholder"), (
+                node.format_node()
+            )
     return lambda inputs: gm(*inputs)
 
 
@@ -33,7 +35,11 @@ class Pair:
         self.mine, self.theirs = (self._copies(args, make) for _ in range(2))
         settings = aot.AotOptions(fallback=False, **options)
         self.compiled = aot.aot_compile(
-            graph_of(fn, len(self.mine)), self.mine, forward_compiler=runner, options=settings, observe=lambda stage, p: self.programs.append(p)
+            graph_of(fn, len(self.mine)),
+            self.mine,
+            forward_compiler=runner,
+            options=settings,
+            observe=lambda stage, p: self.programs.append(p),
         )
 
     @staticmethod
@@ -89,7 +95,9 @@ def check() -> Any:
 
     def run(fn: Any, *args: Any, second: bool = True, **options: Any) -> Pair:
         pair = Pair(fn, *args, **options)
-        leaves, their_leaves = ([x for x in xs if isinstance(x, torch.Tensor) and x.requires_grad] for xs in (pair.mine, pair.theirs))
+        leaves, their_leaves = (
+            [x for x in xs if isinstance(x, torch.Tensor) and x.requires_grad] for xs in (pair.mine, pair.theirs)
+        )
         mine, theirs = pair.call()
         same_outputs(mine, theirs)
         pair.same_inputs()

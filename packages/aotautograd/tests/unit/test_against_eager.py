@@ -3,7 +3,6 @@
 import pytest
 import torch
 import torch.fx as fx
-
 from tracework_aotautograd import AotOptions, aot_compile
 
 
@@ -86,7 +85,11 @@ def both(function, x_grad, w_grad):
         outputs = call(x, w)
         heads = [o for o in outputs if isinstance(o, torch.Tensor) and o.requires_grad]
         total = sum((o * (i + 2)).pow(2).sum() for i, o in enumerate(heads))
-        grads = torch.autograd.grad(total, [t for t, g in ((leaf_x, x_grad), (w, w_grad)) if g], allow_unused=True) if heads and (x_grad or w_grad) else ()
+        grads = (
+            torch.autograd.grad(total, [t for t, g in ((leaf_x, x_grad), (w, w_grad)) if g], allow_unused=True)
+            if heads and (x_grad or w_grad)
+            else ()
+        )
         results.append((outputs, x, grads))
     return results
 

@@ -143,7 +143,7 @@ def test_create_graph_with_changed_flags(graph, eager_runner, real):
 
 def test_third_order(graph, eager_runner, real):
     x = real(3)
-    f = lambda x: (x.sin() * x.exp(),)  # noqa: E731
+    f = lambda x: (x.sin() * x.exp(),)
     call, found = aot.aot_compile(graph(f, 1), [x], forward_compiler=eager_runner), []
     for g in (call, f):
         y = g(x)[0].sum()

@@ -153,7 +153,7 @@ def test_inputs_that_newly_overlap(graph, data, caplog, grad):
     import tracework_aotautograd as aot
 
     runs = []
-    compiler = lambda gm, spec: lambda inputs: runs.append(spec.role) or gm(*inputs)  # noqa: E731
+    compiler = lambda gm, spec: lambda inputs: runs.append(spec.role) or gm(*inputs)
     examples = [data(3), data(3), data(3).requires_grad_(grad)]
     compiled = aot.aot_compile(graph(add_and_multiply, 3), examples, forward_compiler=compiler)
     for name, (make, is_compiled) in LATER_CALLS.items():
@@ -206,7 +206,7 @@ def test_duplicates(check, data, real, eager_runner, graph):
     import tracework_aotautograd as aot
 
     x = real(3)
-    fn = lambda a, b: (a * b.sin(),)  # noqa: E731
+    fn = lambda a, b: (a * b.sin(),)
     compiled = aot.aot_compile(graph(fn, 2), [x, x], forward_compiler=eager_runner)
     mine, theirs = (torch.autograd.grad(f(x, x)[0].sum(), x)[0] for f in (compiled, fn))
     torch.testing.assert_close(mine, theirs)

@@ -49,7 +49,8 @@ def test_one_program_for_all_sizes(name, gradients, eager_runner, compare):
             continue
         tangents = [torch.randn_like(o) for o in theirs if isinstance(o, torch.Tensor)]
         first, expected = (
-            torch.autograd.grad([o for o in out if isinstance(o, torch.Tensor)], x, tangents, create_graph=True) for out in (mine, theirs)
+            torch.autograd.grad([o for o in out if isinstance(o, torch.Tensor)], x, tangents, create_graph=True)
+            for out in (mine, theirs)
         )
         compare[1](first, expected)
         if expected[0].requires_grad:

@@ -7,15 +7,33 @@ import torch
 from . import _C
 
 __all__ = [
-    "DLPACK_DEVICES", "DLPACK_DTYPES", "any_autocast", "autocast_state", "deterministic_state", "dispatch_keys", "dispatch_mode_count",
-    "function_mode_count", "transform_level",
+    "DLPACK_DEVICES",
+    "DLPACK_DTYPES",
+    "any_autocast",
+    "autocast_state",
+    "deterministic_state",
+    "dispatch_keys",
+    "dispatch_mode_count",
+    "function_mode_count",
+    "transform_level",
 ]
 
 DLPACK_DTYPES: dict[Any, tuple[int, int]] = {
     getattr(torch, name): row
     for name, row in {
-        "int8": (0, 8), "int16": (0, 16), "int32": (0, 32), "int64": (0, 64), "uint8": (1, 8), "uint16": (1, 16), "uint32": (1, 32),
-        "uint64": (1, 64), "float16": (2, 16), "float32": (2, 32), "float64": (2, 64), "bfloat16": (4, 16), "bool": (6, 8),
+        "int8": (0, 8),
+        "int16": (0, 16),
+        "int32": (0, 32),
+        "int64": (0, 64),
+        "uint8": (1, 8),
+        "uint16": (1, 16),
+        "uint32": (1, 32),
+        "uint64": (1, 64),
+        "float16": (2, 16),
+        "float32": (2, 32),
+        "float64": (2, 64),
+        "bfloat16": (4, 16),
+        "bool": (6, 8),
     }.items()
     if hasattr(torch, name)
 }
@@ -52,7 +70,9 @@ def _connect() -> bool:
     capsule = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
     with torch.inference_mode(False):
         plain = torch.empty(1, device="cpu")
-        return _C.set_tensor_api(capsule, torch._C.TensorBase.__dict__["requires_grad"], torch.empty(1, device="cpu").requires_grad_(), plain)
+        return _C.set_tensor_api(
+            capsule, torch._C.TensorBase.__dict__["requires_grad"], torch.empty(1, device="cpu").requires_grad_(), plain
+        )
 
 
 TENSORS_ARE_NATIVE = _connect()

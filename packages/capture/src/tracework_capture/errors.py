@@ -9,8 +9,18 @@ from dataclasses import dataclass
 from typing import Any
 
 __all__ = [
-    "BREAK_REASONS", "BreakGraph", "BreakReason", "CaptureError", "GuardBuildError", "InternalCaptureError", "RecompileLimitError",
-    "RestartCapture", "SkipFrame", "Unsupported", "UserLocation", "excerpt",
+    "BREAK_REASONS",
+    "BreakGraph",
+    "BreakReason",
+    "CaptureError",
+    "GuardBuildError",
+    "InternalCaptureError",
+    "RecompileLimitError",
+    "RestartCapture",
+    "SkipFrame",
+    "Unsupported",
+    "UserLocation",
+    "excerpt",
 ]
 
 
@@ -25,63 +35,103 @@ class BreakReason:
 
 BREAK_REASONS: dict[str, BreakReason] = {
     "data_dependent_branch": BreakReason(
-        "a branch depends on a tensor's data", "which way it goes is known only when the graph has run",
-        "use torch.where or torch.cond, or move the branch out of the compiled function"),
+        "a branch depends on a tensor's data",
+        "which way it goes is known only when the graph has run",
+        "use torch.where or torch.cond, or move the branch out of the compiled function",
+    ),
     "tensor_to_python": BreakReason(
-        "a tensor's data becomes a Python value (item, tolist, int, float, bool)", "the value is known only when the graph has run",
-        "keep it a tensor, or compute it outside the compiled function"),
+        "a tensor's data becomes a Python value (item, tolist, int, float, bool)",
+        "the value is known only when the graph has run",
+        "keep it a tensor, or compute it outside the compiled function",
+    ),
     "tensor_to_numpy": BreakReason(
-        "a tensor is handed to NumPy", "NumPy code is not part of the graph", "use the torch function instead"),
+        "a tensor is handed to NumPy", "NumPy code is not part of the graph", "use the torch function instead"
+    ),
     "dynamic_output_shape": BreakReason(
-        "an operator's output size depends on data", "sizes must be known, or be expressions of input sizes, while capturing",
-        "use a form with a fixed size (torch.where with three arguments, masks)"),
+        "an operator's output size depends on data",
+        "sizes must be known, or be expressions of input sizes, while capturing",
+        "use a form with a fixed size (torch.where with three arguments, masks)",
+    ),
     "call_unknown": BreakReason(
-        "a call of something that capture does not model", "it is C code or an object whose behaviour is unknown",
-        "replace it by torch operations, or wrap it with tracework.disable or torch.library.custom_op"),
+        "a call of something that capture does not model",
+        "it is C code or an object whose behaviour is unknown",
+        "replace it by torch operations, or wrap it with tracework.disable or torch.library.custom_op",
+    ),
     "call_disabled": BreakReason(
-        "a call of a function marked to run as plain Python", "the user, or the library, disabled compilation of it",
-        "remove the mark, or call it outside the compiled function"),
+        "a call of a function marked to run as plain Python",
+        "the user, or the library, disabled compilation of it",
+        "remove the mark, or call it outside the compiled function",
+    ),
     "call_skipped": BreakReason(
-        "a call into a module that is not captured", "TRACE_POLICY lists it as run plainly",
-        "call it outside the compiled function"),
+        "a call into a module that is not captured",
+        "TRACE_POLICY lists it as run plainly",
+        "call it outside the compiled function",
+    ),
     "attribute_unknown": BreakReason(
-        "an attribute of an object that capture does not model", "reading it could run arbitrary code",
-        "read it outside the compiled function and pass the value in"),
+        "an attribute of an object that capture does not model",
+        "reading it could run arbitrary code",
+        "read it outside the compiled function and pass the value in",
+    ),
     "operation_unknown": BreakReason(
-        "an operation on values that capture does not model", "its result is not known", "rewrite it, or move it out"),
+        "an operation on values that capture does not model", "its result is not known", "rewrite it, or move it out"
+    ),
     "opcode_unsupported": BreakReason(
-        "a bytecode instruction without a handler", "this Python construct is not modelled yet", "rewrite the construct, or move it out"),
+        "a bytecode instruction without a handler",
+        "this Python construct is not modelled yet",
+        "rewrite the construct, or move it out",
+    ),
     "print": BreakReason(
-        "output is written while capturing", "it must happen in order, when the program runs", "remove it or accept the break"),
+        "output is written while capturing", "it must happen in order, when the program runs", "remove it or accept the break"
+    ),
     "side_effect_unknown": BreakReason(
-        "a change of an object that cannot be replayed", "the object is not reachable from the frame",
-        "return the new value instead of changing an object"),
+        "a change of an object that cannot be replayed",
+        "the object is not reachable from the frame",
+        "return the new value instead of changing an object",
+    ),
     "exception": BreakReason(
-        "an exception that leaves the captured part", "exceptions are raised by plain Python", "check the condition before the call"),
+        "an exception that leaves the captured part",
+        "exceptions are raised by plain Python",
+        "check the condition before the call",
+    ),
     "generator": BreakReason(
-        "a generator or coroutine frame", "it is resumed from outside", "consume it inside the compiled function"),
+        "a generator or coroutine frame", "it is resumed from outside", "consume it inside the compiled function"
+    ),
     "context_unknown": BreakReason(
-        "a with-statement over a manager that capture does not model", "its enter and exit are unknown", "move it out"),
+        "a with-statement over a manager that capture does not model", "its enter and exit are unknown", "move it out"
+    ),
     "import": BreakReason("an import that runs code", "the module is not loaded yet", "import it at the top of the file"),
     "random_state": BreakReason(
-        "Python's or NumPy's random state is used", "each call must draw anew", "use torch's random functions"),
+        "Python's or NumPy's random state is used", "each call must draw anew", "use torch's random functions"
+    ),
     "backend_refused": BreakReason(
-        "the backend refused the graph", "see the chained error", "report it, or mark the function with tracework.disable"),
+        "the backend refused the graph", "see the chained error", "report it, or mark the function with tracework.disable"
+    ),
     "fake_failed": BreakReason(
-        "an operator could not be run on fake tensors", "its shape rule failed or is missing",
-        "check the operator's arguments; register a fake implementation for a custom operator"),
+        "an operator could not be run on fake tensors",
+        "its shape rule failed or is missing",
+        "check the operator's arguments; register a fake implementation for a custom operator",
+    ),
     "recursion": BreakReason(
-        "a call nests too deeply to be inlined", "the limit of inlining was reached", "call it outside the compiled function"),
+        "a call nests too deeply to be inlined", "the limit of inlining was reached", "call it outside the compiled function"
+    ),
     "explicit": BreakReason("graph_break() was called", "the program asks for it", "remove the call"),
     "builtin_unsupported": BreakReason(
-        "a builtin called with values it is not modelled for", "the result would be unknown", "rewrite the call with torch functions"),
+        "a builtin called with values it is not modelled for",
+        "the result would be unknown",
+        "rewrite the call with torch functions",
+    ),
     "iterator_unsupported": BreakReason(
-        "an iterator that capture does not model", "its next value is unknown", "iterate over a list, tuple, dict, range or tensor"),
+        "an iterator that capture does not model",
+        "its next value is unknown",
+        "iterate over a list, tuple, dict, range or tensor",
+    ),
     "class_building": BreakReason("a class statement", "class bodies run arbitrary code", "define the class outside"),
     "tensor_subclass": BreakReason(
-        "a tensor subclass that capture does not model", "its __torch_function__ may do anything", "pass a plain tensor"),
+        "a tensor subclass that capture does not model", "its __torch_function__ may do anything", "pass a plain tensor"
+    ),
     "autograd_function": BreakReason(
-        "a custom autograd.Function that cannot be captured", "its backward is not known to the graph", "use a custom op"),
+        "a custom autograd.Function that cannot be captured", "its backward is not known to the graph", "use a custom op"
+    ),
     "hook": BreakReason("a hook is registered or would run", "hooks run arbitrary code", "register hooks outside"),
     "other": BreakReason("something capture does not model", "see the detail", "move it out of the compiled function"),
 }

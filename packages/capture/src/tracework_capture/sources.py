@@ -8,9 +8,31 @@ from dataclasses import dataclass, field
 from typing import Any
 
 __all__ = [
-    "Ambient", "Attr", "CellContents", "ClassAttr", "Closure", "Const", "DefaultArg", "DictItem", "DictKeyAt", "FunctionGlobals",
-    "Global", "InstanceAttr", "InstanceDict", "Item", "KwDefaultArg", "Local", "ModuleEntry", "NewlyCreated", "Source",
-    "TensorSize", "TensorStride", "TypeOf", "ancestors", "is_reloadable", "root",
+    "Ambient",
+    "Attr",
+    "CellContents",
+    "ClassAttr",
+    "Closure",
+    "Const",
+    "DefaultArg",
+    "DictItem",
+    "DictKeyAt",
+    "FunctionGlobals",
+    "Global",
+    "InstanceAttr",
+    "InstanceDict",
+    "Item",
+    "KwDefaultArg",
+    "Local",
+    "ModuleEntry",
+    "NewlyCreated",
+    "Source",
+    "TensorSize",
+    "TensorStride",
+    "TypeOf",
+    "ancestors",
+    "is_reloadable",
+    "root",
 ]
 
 _BY_VALUE = (int, str, bytes, bool, float, complex, type(None))

@@ -3,8 +3,8 @@
 import pytest
 import torch
 from prim_programs import check
-from tracework_inductor.lowering.pointwise import SAME_NAME
 from tracework_inductor.ir.scalar_ops import SCALAR_OPS
+from tracework_inductor.lowering.pointwise import SAME_NAME
 from tracework_primops import prims
 
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
@@ -52,8 +52,11 @@ def test_binary_floats(dtype: torch.dtype) -> None:
         # one rounding more or less decides floor and remainder of half types
         keep = [k for k, n in enumerate(FLOAT_BINARY) if n not in ("floor_divide", "remainder", "fmod", "trunc_divide")]
         check(
-            lambda y, *v: tuple(getattr(prims, FLOAT_BINARY[k])(x, y) for k, x in zip(keep, v)), other,
-            *[inputs[k] for k in keep], rtol=tolerance, atol=tolerance,
+            lambda y, *v: tuple(getattr(prims, FLOAT_BINARY[k])(x, y) for k, x in zip(keep, v)),
+            other,
+            *[inputs[k] for k in keep],
+            rtol=tolerance,
+            atol=tolerance,
         )
         return
     check(program, other, *inputs, rtol=tolerance, atol=tolerance)
@@ -87,9 +90,9 @@ def test_bools_and_special_values() -> None:
 def test_written_out_functions_are_accurate(name: str) -> None:
     x = torch.cat([torch.linspace(-12, 12, 40001), torch.linspace(-1e-3, 1e-3, 2001), torch.linspace(-87, 87, 4001)])
     artifact_check = {"exp": torch.exp, "tanh": torch.tanh, "erf": torch.erf, "sigmoid": torch.sigmoid}[name]
+    import tracework_runtime as runtime
     from prim_programs import build
     from tracework_inductor import compile_graph
-    import tracework_runtime as runtime
 
     (actual,) = runtime.load(compile_graph(build(lambda v: getattr(prims, name)(v), [x])))([x])
     exact = artifact_check(x.double())

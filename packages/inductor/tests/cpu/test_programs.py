@@ -223,4 +223,10 @@ def run_steps(v, steps):
 def test_random_programs(program) -> None:
     sizes, steps = program
     check(lambda v: run_steps(v, steps), data(*sizes, dtype=torch.float64), rtol=1e-8, atol=1e-8)
-    check(lambda v: run_steps(v, steps), data(*sizes, dtype=torch.float64), rtol=1e-8, atol=1e-8, options=InductorOptions(fuse=False))
+    check(
+        lambda v: run_steps(v, steps),
+        data(*sizes, dtype=torch.float64),
+        rtol=1e-8,
+        atol=1e-8,
+        options=InductorOptions(fuse=False),
+    )

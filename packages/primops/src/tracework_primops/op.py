@@ -98,7 +98,7 @@ class Op:
             raise TypeError(f"prims.{self.signature}: {len(args)} arguments given")
         full = list(args)
         left = dict(kwargs)
-        for arg in self.args[len(args):]:
+        for arg in self.args[len(args) :]:
             value = left.pop(arg.name, arg.default)
             if value is ...:
                 raise TypeError(f"prims.{self.signature}: argument {arg.name!r} is missing")
@@ -209,7 +209,7 @@ def _split(args: str) -> list[str]:
 def _parse_arg(text: str) -> Arg:
     head, _, default = text.partition("=")
     name, _, letter = head.partition(":")
-    value = eval(default, {"__builtins__": {}}, {"contiguous": torch.contiguous_format}) if default else ...  # noqa: S307
+    value = eval(default, {"__builtins__": {}}, {"contiguous": torch.contiguous_format}) if default else ...
     return Arg(name.strip(), letter.strip(), value)
 
 
@@ -301,13 +301,7 @@ class GraphBuilder:
         """The handle(s) of a node: getitem nodes are made for tuple results."""
         if not isinstance(spec, (tuple, list)):
             return None if spec is None else PrimValue(spec, node)
-        return tuple(
-            None if s is None else PrimValue(s, self.append(_getitem, (node, i), s)) for i, s in enumerate(spec)
-        )
-
-
-
-
+        return tuple(None if s is None else PrimValue(s, self.append(_getitem, (node, i), s)) for i, s in enumerate(spec))
 
 
 _getitem = operator.getitem

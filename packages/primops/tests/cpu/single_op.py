@@ -9,7 +9,6 @@ import torch
 import torch.fx
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
-
 from tracework_primops import decompose
 from tracework_primops.op import Op
 
@@ -105,7 +104,19 @@ def _spec_difference(expected: Any, node: Any) -> str | None:
     return None
 
 
-RANDOM = ("rand", "dropout", "bernoulli", "normal", "uniform", "multinomial", "exponential", "poisson", "binomial", "empty", "rrelu_with_noise")
+RANDOM = (
+    "rand",
+    "dropout",
+    "bernoulli",
+    "normal",
+    "uniform",
+    "multinomial",
+    "exponential",
+    "poisson",
+    "binomial",
+    "empty",
+    "rrelu_with_noise",
+)
 
 
 class Calls(TorchDispatchMode):

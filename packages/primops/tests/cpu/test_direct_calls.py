@@ -88,7 +88,11 @@ def test_nll_loss_forward_and_backward(reduction, weighted):
         if target.ndim:
             target.view(-1)[0] = -100
         weight = torch.rand(7) if weighted else None
-        forward, backward = (aten.nll_loss2d_forward, aten.nll_loss2d_backward) if len(sizes) == 4 else (aten.nll_loss_forward, aten.nll_loss_backward)
+        forward, backward = (
+            (aten.nll_loss2d_forward, aten.nll_loss2d_backward)
+            if len(sizes) == 4
+            else (aten.nll_loss_forward, aten.nll_loss_backward)
+        )
         assert_prims(forward.default, x, target, weight, reduction, -100)
         out, total = forward(x, target, weight, reduction, -100)
         assert_prims(backward.default, torch.randn_like(out), x, target, weight, reduction, -100, total)

@@ -55,7 +55,9 @@ def _calls(op, dtype):
     """ATen calls of the first samples of an op, with their backward."""
     torch.manual_seed(0)
     recorded = Calls()
-    for number, sample in enumerate(op.sample_inputs("cpu", dtype, requires_grad=dtype.is_floating_point and op.supports_autograd)):
+    for number, sample in enumerate(
+        op.sample_inputs("cpu", dtype, requires_grad=dtype.is_floating_point and op.supports_autograd)
+    ):
         if number == SAMPLES:
             break
         with recorded:

@@ -6,8 +6,7 @@ import pytest
 import torch
 from tracework_primops import decomp, eager, meta
 from tracework_primops.errors import SealedTable
-from tracework_primops.op import FAMILIES, OPS, RULES, make_op
-from tracework_primops.op import Kind
+from tracework_primops.op import FAMILIES, OPS, RULES, Kind, make_op
 
 COMPOSITE_FILES = {"activation", "normalization", "loss", "attention", "foreach"}
 

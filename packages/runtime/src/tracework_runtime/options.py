@@ -35,11 +35,7 @@ class RuntimeOptions:
 
     def fingerprint(self) -> str:
         """A hash of the fields that can change generated code."""
-        facts = {
-            field.name: getattr(self, field.name)
-            for field in dataclasses.fields(self)
-            if field.metadata["changes_code"]
-        }
+        facts = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.metadata["changes_code"]}
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
     def replace(self, **changes: Any) -> RuntimeOptions:

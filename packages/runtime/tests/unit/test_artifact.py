@@ -1,7 +1,15 @@
 import pytest
 import torch
-from tracework_runtime import Artifact, ArtifactError, CacheCorrupt, KernelSource, OutputRecipe, SymbolBinding, TensorCheck
-from tracework_runtime import container
+from tracework_runtime import (
+    Artifact,
+    ArtifactError,
+    CacheCorrupt,
+    KernelSource,
+    OutputRecipe,
+    SymbolBinding,
+    TensorCheck,
+    container,
+)
 
 
 def sample() -> Artifact:

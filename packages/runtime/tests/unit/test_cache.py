@@ -70,7 +70,13 @@ def test_key_parts_have_names():
 
 @pytest.mark.parametrize(
     "change",
-    [{"graph": "h"}, {"options": "o"}, {"extra": ("e",)}, {"devices": frozenset({"cuda"})}, {"runtime": RuntimeOptions(cxx_flags=("-O1",))}],
+    [
+        {"graph": "h"},
+        {"options": "o"},
+        {"extra": ("e",)},
+        {"devices": frozenset({"cuda"})},
+        {"runtime": RuntimeOptions(cxx_flags=("-O1",))},
+    ],
     ids=str,
 )
 def test_key_changes(change):

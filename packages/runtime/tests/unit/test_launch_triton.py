@@ -34,9 +34,7 @@ class PaperDriver:
 
     def launch(self, function, blocks, gy, gz, threads, ty, tz, shared, stream, parameters, extra):
         pointers = (ctypes.c_void_p * len(self.layout)).from_address(parameters)
-        values = [
-            struct.unpack("@" + c, ctypes.string_at(p, struct.calcsize(c)))[0] for c, p in zip(self.layout, pointers)
-        ]
+        values = [struct.unpack("@" + c, ctypes.string_at(p, struct.calcsize(c)))[0] for c, p in zip(self.layout, pointers)]
         self.launches.append((function, blocks, threads, stream, values))
         return self.status
 

@@ -11,10 +11,19 @@ from .errors import UnknownName
 
 LOGS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "graph": (("tracework.products.captured",), "each captured graph"),
-    "breaks": (("tracework.capture", "tracework.capture.breaks"), "each graph break and each frame that runs as plain Python: user line, reason, cure"),
+    "breaks": (
+        ("tracework.capture", "tracework.capture.breaks"),
+        "each graph break and each frame that runs as plain Python: user line, reason, cure",
+    ),
     "recompiles": (("tracework.capture.recompiles",), "why no existing entry matched"),
-    "aot": (("tracework.aotautograd", "tracework.products.functional"), "functional forward and backward graphs, masks proven away"),
-    "prims": (("tracework.primops", "tracework.products.primops"), "graphs of prims, ops without decomposition, sizes that became fixed"),
+    "aot": (
+        ("tracework.aotautograd", "tracework.products.functional"),
+        "functional forward and backward graphs, masks proven away",
+    ),
+    "prims": (
+        ("tracework.primops", "tracework.products.primops"),
+        "graphs of prims, ops without decomposition, sizes that became fixed",
+    ),
     "output_code": (("tracework.products.inductor",), "the host program and the kernels"),
     "fallbacks": (("tracework.fallbacks",), "ops and graphs that call the eager kernels, and why"),
     "cache": (("tracework.runtime.cache",), "damaged and missing entries"),

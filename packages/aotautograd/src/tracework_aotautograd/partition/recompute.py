@@ -31,8 +31,12 @@ COSTLY_NAMES = frozenset(
     "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh erf erfc erfinv sigmoid gelu silu mish softplus elu "
     "pow lgamma digamma logit atan2 log_sigmoid_forward".split()
 )
-FREE_NAMES = frozenset("full zeros ones full_like zeros_like ones_like arange scalar_tensor empty empty_like new_zeros new_full".split())
-CHEAP_NAMES = frozenset("clone _to_copy expand constant_pad_nd cat slice_scatter select_scatter flip repeat tril triu stack".split())
+FREE_NAMES = frozenset(
+    "full zeros ones full_like zeros_like ones_like arange scalar_tensor empty empty_like new_zeros new_full".split()
+)
+CHEAP_NAMES = frozenset(
+    "clone _to_copy expand constant_pad_nd cat slice_scatter select_scatter flip repeat tril triu stack".split()
+)
 
 RECOMPUTE: dict[str, Recompute] = {
     **dict.fromkeys(COSTLY_NAMES, Recompute.COSTLY),

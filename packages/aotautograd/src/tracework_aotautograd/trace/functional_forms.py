@@ -6,7 +6,7 @@ FUNCTIONAL_FORMS: overload -> rule(recorder, func, args, kwargs, out). A writing
 
 import operator
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import torch
@@ -72,7 +72,9 @@ def batch_norm(recorder: Any, func: Any, args: Any, kwargs: Any, out: Any) -> No
     for result, item in zip(out[:3], items, strict=False):
         recorder.bind_result(result, item)
     if len(out) == 4:  # cudnn's workspace; the backward below does not read it
-        recorder.bind_result(out[3], recorder.emit(aten.full.default, list(out[3].shape), 0, dtype=out[3].dtype, device=out[3].device))
+        recorder.bind_result(
+            out[3], recorder.emit(aten.full.default, list(out[3].shape), 0, dtype=out[3].dtype, device=out[3].device)
+        )
     if updates:
         recorder.write(mean, items[3])
         recorder.write(variance, items[4])
@@ -113,7 +115,9 @@ def lift_fresh(recorder: Any, func: Any, args: Any, kwargs: Any, out: Any) -> No
         recorder.bind_result(out, recorder.emit(aten.clone.default, constant))
 
 
-@_rule("resize_.default", "set_.source_Storage", "set_.source_Tensor", "set_.source_Storage_storage_offset", "as_strided_.default")
+@_rule(
+    "resize_.default", "set_.source_Storage", "set_.source_Tensor", "set_.source_Storage_storage_offset", "as_strided_.default"
+)
 def refuse(recorder: Any, func: Any, args: Any, kwargs: Any, out: Any) -> None:
     """These change what memory a tensor shows."""
     raise FunctionalizationError(f"{func} changes the memory behind a tensor", recorder.origin)
@@ -132,7 +136,7 @@ def bind(func: Any, args: Any, kwargs: Any) -> dict[str, Any]:
     return bound
 
 
-@lru_cache(maxsize=None)
+@cache
 def functional_overload(func: Any) -> Any:
     """The overload that computes what `func` writes; raises FunctionalizationError when there is none."""
     namespace, name = func._schema.name.split("::")

@@ -47,8 +47,13 @@ def identity(emit: Emit, parent: Node, new: Node, step: ViewStep) -> Node:
 
 
 @_rule(
-    aten.view.default, aten._unsafe_view.default, aten._reshape_alias.default, aten.squeeze.default, aten.squeeze.dim,
-    aten.squeeze.dims, aten.unsqueeze.default,
+    aten.view.default,
+    aten._unsafe_view.default,
+    aten._reshape_alias.default,
+    aten.squeeze.default,
+    aten.squeeze.dim,
+    aten.squeeze.dims,
+    aten.unsqueeze.default,
 )
 def reshaped(emit: Emit, parent: Node, new: Node, step: ViewStep) -> Node:
     """Same elements in another shape."""

@@ -54,7 +54,9 @@ class Originals:
                     f"{names[slot]} of a compiled graph is at version {self.inputs[slot]._version}; expected version {version}"
                 )
         for slot in self.unlinked:
-            raise UsageError(f"a gradient of a gradient through input {names[slot]}, which the graph writes to without recording it")
+            raise UsageError(
+                f"a gradient of a gradient through input {names[slot]}, which the graph writes to without recording it"
+            )
         return self.inputs
 
 
@@ -67,7 +69,9 @@ class Keeper:
         tensors = [i for i in sorted(read_again) if i < len(infos)]
         self._cloned = frozenset(i for i in tensors if i in in_graph)
         self._unlinked = tuple(i for i in sorted(self._cloned) if infos[i].requires_grad)
-        self._checked = tuple(i for i in tensors if not infos[i].is_static and i not in self._cloned and infos[i].kind.value == "tensor")
+        self._checked = tuple(
+            i for i in tensors if not infos[i].is_static and i not in self._cloned and infos[i].kind.value == "tensor"
+        )
         kept = {*tensors, *(i for i, info in enumerate(infos) if info.kind.value != "tensor")}
         items = (f"a[{i}].clone()" if i in self._cloned else f"a[{i}]" if i in kept else "None" for i in range(len(infos)))
         self._pick = compile_function("pick", "a", [f"    return ({''.join(f'{x}, ' for x in items)})"], {})
@@ -149,7 +153,9 @@ def _function(program: FunctionalProgram, forward: Call, backward: Call, again: 
             saved = ctx.saved_tensors  # read in any case: it is what says that the graph has been freed
             if torch.is_grad_enabled():
                 if ctx.originals is None:
-                    raise RuntimeError("Trying to backward through the graph a second time; pass retain_graph=True the first time")
+                    raise RuntimeError(
+                        "Trying to backward through the graph a second time; pass retain_graph=True the first time"
+                    )
                 return spread(again([*ctx.originals.checked(names), *constants], tangents))
             if not _torch.graph_is_kept():
                 ctx.originals = None
@@ -171,5 +177,3 @@ def _spread(slots: Sequence[int], count: int) -> Callable[[Any], tuple[Any, ...]
     places = {slot: position for position, slot in enumerate(slots)}
     items = "".join(f"g[{places[i]}], " if i in places else "None, " for i in range(count))
     return compile_function("spread", "g", [f"    return ({items})"], {})
-
-

@@ -39,7 +39,9 @@ def guard_overlaps(call: Run, uncompiled: Run, signature: Signature) -> Run:
             told = True
             a, b = (signature.inputs[i].name if i < len(signature.inputs) else "a constant" for i in pair)
             fallbacks.warning(
-                "inputs %s and %s share memory and one of them is written to: such calls run uncompiled; pass clones to avoid it", a, b
+                "inputs %s and %s share memory and one of them is written to: such calls run uncompiled; pass clones to avoid it",
+                a,
+                b,
             )
         return uncompiled(*args)
 
@@ -77,7 +79,9 @@ class OverlapCheck:
 
     def _look_at_static(self, static: Sequence[torch.Tensor], args: Sequence[Any]) -> None:
         slots = [*self._static, *range(self._count, self._count + len(self._constants))]
-        items = [(*bounds, slot) for slot, t in zip(slots, (*static, *self._constants), strict=True) if (bounds := storage_bounds(t))]
+        items = [
+            (*bounds, slot) for slot, t in zip(slots, (*static, *self._constants), strict=True) if (bounds := storage_bounds(t))
+        ]
         items.sort()
         self._static_pair = self._first_pair(items, args) if self._static_is_written else None
         self._apart = items if any(i in self._written for i in self._moving) else [x for x in items if x[2] in self._written]

@@ -8,7 +8,6 @@ import sys
 __all__ = [
     "BINARY_OPERATORS",
     "COMPARE_SHIFT",
-   
     "HAS_CONST",
     "HAS_FREE",
     "HAS_JUMP",

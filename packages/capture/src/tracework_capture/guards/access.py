@@ -11,8 +11,27 @@ from typing import Any
 
 from ..errors import GuardBuildError
 from ..sources import (
-    Ambient, Attr, CellContents, ClassAttr, Closure, Const, DefaultArg, DictItem, DictKeyAt, FunctionGlobals, Global, InstanceAttr,
-    InstanceDict, Item, KwDefaultArg, Local, ModuleEntry, Source, TensorSize, TensorStride, TypeOf,
+    Ambient,
+    Attr,
+    CellContents,
+    ClassAttr,
+    Closure,
+    Const,
+    DefaultArg,
+    DictItem,
+    DictKeyAt,
+    FunctionGlobals,
+    Global,
+    InstanceAttr,
+    InstanceDict,
+    Item,
+    KwDefaultArg,
+    Local,
+    ModuleEntry,
+    Source,
+    TensorSize,
+    TensorStride,
+    TypeOf,
 )
 from .kinds import STATES
 
@@ -38,9 +57,16 @@ class Access:
 
 
 def _local_slot(source: Local, code: CodeType) -> tuple[Step, ...]:
-    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    count = (
+        code.co_argcount
+        + code.co_kwonlyargcount
+        + bool(code.co_flags & inspect.CO_VARARGS)
+        + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    )
     if source.name not in code.co_varnames[:count]:
-        raise GuardBuildError(f"{source.name!r} is not an argument of {code.co_qualname}: only arguments have a value when it is called")
+        raise GuardBuildError(
+            f"{source.name!r} is not an argument of {code.co_qualname}: only arguments have a value when it is called"
+        )
     return (("LOCAL", None, code.co_varnames.index(source.name)),)
 
 
@@ -78,17 +104,22 @@ ACCESS: dict[type, Access] = {
     Ambient: Access(_state, lambda s, v, scope: STATES[s.name]()),
     Attr: Access(lambda s, c: (("ATTR", s.name, 0),), lambda s, v, scope: getattr(v, s.name)),
     InstanceDict: Access(lambda s, c: (("INSTANCE_DICT", None, 0),), lambda s, v, scope: v.__dict__),
-    InstanceAttr: Access(lambda s, c: (("INSTANCE_DICT", None, 0), ("DICT_ITEM", s.name, 0)), lambda s, v, scope: v.__dict__[s.name]),
+    InstanceAttr: Access(
+        lambda s, c: (("INSTANCE_DICT", None, 0), ("DICT_ITEM", s.name, 0)), lambda s, v, scope: v.__dict__[s.name]
+    ),
     ModuleEntry: Access(
         lambda s, c: (("INSTANCE_DICT", None, 0), ("DICT_ITEM", s.table, 0), ("DICT_ITEM", s.name, 0)),
-        lambda s, v, scope: v.__dict__[s.table][s.name]),
+        lambda s, v, scope: v.__dict__[s.table][s.name],
+    ),
     ClassAttr: Access(lambda s, c: (("CLASS_ATTR", s.name, 0),), lambda s, v, scope: inspect.getattr_static(v, s.name)),
     TypeOf: Access(lambda s, c: (("TYPE", None, 0),), lambda s, v, scope: type(v)),
     Item: Access(lambda s, c: (("ITEM", None, s.index),), lambda s, v, scope: v[s.index]),
     DictItem: Access(lambda s, c: (("DICT_ITEM", s.key, 0),), lambda s, v, scope: _dict_item(v, s.key)),
     DictKeyAt: Access(lambda s, c: (("DICT_KEY_AT", None, s.index),), lambda s, v, scope: list(v)[s.index]),
     FunctionGlobals: Access(lambda s, c: (("FUNCTION_GLOBALS", None, 0),), lambda s, v, scope: v.__globals__),
-    CellContents: Access(lambda s, c: (("CELL_CONTENTS", None, s.index),), lambda s, v, scope: v.__closure__[s.index].cell_contents),
+    CellContents: Access(
+        lambda s, c: (("CELL_CONTENTS", None, s.index),), lambda s, v, scope: v.__closure__[s.index].cell_contents
+    ),
     DefaultArg: Access(lambda s, c: (("DEFAULT", None, s.index),), lambda s, v, scope: v.__defaults__[s.index]),
     KwDefaultArg: Access(lambda s, c: (("KWDEFAULT", s.name, 0),), lambda s, v, scope: v.__kwdefaults__[s.name]),
     TensorSize: Access(_size, lambda s, v, scope: v.size(s.dim)),

@@ -47,8 +47,17 @@ class TensorFacts:
         sizes = tuple(None if d in open_dims else int(n) for d, n in enumerate(tensor.shape))
         strides = tuple(tensor.stride()) if strided and check_strides and not open_dims else None
         return cls(
-            type(tensor), tensor.dtype, tensor.device, tensor.requires_grad, sizes, strides, tensor.layout,
-            tensor.is_conj(), tensor.is_neg(), tensor.is_inference(), dispatch_keys(tensor),
+            type(tensor),
+            tensor.dtype,
+            tensor.device,
+            tensor.requires_grad,
+            sizes,
+            strides,
+            tensor.layout,
+            tensor.is_conj(),
+            tensor.is_neg(),
+            tensor.is_inference(),
+            dispatch_keys(tensor),
         )
 
 

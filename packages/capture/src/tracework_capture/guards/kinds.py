@@ -26,7 +26,9 @@ def same_constant(value: Any, wanted: Any) -> bool:
     if type(value) is not type(wanted):
         return False
     if type(value) is float:
-        return (math.isnan(value) and math.isnan(wanted)) or (value == wanted and math.copysign(1, value) == math.copysign(1, wanted))
+        return (math.isnan(value) and math.isnan(wanted)) or (
+            value == wanted and math.copysign(1, value) == math.copysign(1, wanted)
+        )
     if type(value) is tuple:
         return len(value) == len(wanted) and all(map(same_constant, value, wanted))
     return bool(value == wanted)
@@ -136,8 +138,12 @@ GUARD_KINDS: dict[str, GuardKind] = {
     "CODE": GuardKind("FUNCTION_CODE", _code, lambda v, p: f"runs other code than {p.co_qualname}"),
     "SET_MEMBERS": GuardKind("PYTHON", _members, native=_python_leaf(_members)),
     "CONSTANT_RANGE": GuardKind("PYTHON", _range, native=_python_leaf(_range)),
-    "CLASSES": GuardKind("PYTHON", lambda v, p: p.hold(), lambda v, p: f"{p.changed()} was changed on its class", lambda p: p.native()),
-    "PREDICATE": GuardKind("PYTHON", lambda v, p: bool(p(v)), lambda v, p: f"is {_short(v)}: {getattr(p, '__doc__', None) or p} is false"),
+    "CLASSES": GuardKind(
+        "PYTHON", lambda v, p: p.hold(), lambda v, p: f"{p.changed()} was changed on its class", lambda p: p.native()
+    ),
+    "PREDICATE": GuardKind(
+        "PYTHON", lambda v, p: bool(p(v)), lambda v, p: f"is {_short(v)}: {getattr(p, '__doc__', None) or p} is false"
+    ),
 }
 """Two more kinds compare values of several sources and are handled by the program itself: SAME (payload: the other source) and
 DISTINCT (payload: tuple of sources, all different objects)."""
@@ -158,8 +164,16 @@ STATES: dict[str, Callable[[], Any]] = {
 }
 """Interpreter-wide torch state: name -> how to read it."""
 
-ALWAYS_GUARDED = ("grad_mode", "inference_mode", "default_dtype", "num_threads", "deterministic", "any_autocast", "function_modes",
-                  "dispatch_modes")
+ALWAYS_GUARDED = (
+    "grad_mode",
+    "inference_mode",
+    "default_dtype",
+    "num_threads",
+    "deterministic",
+    "any_autocast",
+    "function_modes",
+    "dispatch_modes",
+)
 
 
 def record_ambient(guards: GuardSet) -> None:
@@ -176,5 +190,7 @@ def kind_of(name: str) -> GuardKind:
     """The row of a kind; GuardBuildError names what is known."""
     row = GUARD_KINDS.get(name)
     if row is None:
-        raise GuardBuildError(f"guard kind {name!r} is not in GUARD_KINDS; known: {', '.join(sorted(GUARD_KINDS))}, SAME, DISTINCT")
+        raise GuardBuildError(
+            f"guard kind {name!r} is not in GUARD_KINDS; known: {', '.join(sorted(GUARD_KINDS))}, SAME, DISTINCT"
+        )
     return row

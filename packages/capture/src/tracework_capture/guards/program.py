@@ -117,8 +117,14 @@ def _urgency(guard: Guard) -> int:
 class _Builder:
     """Collects nodes, leaves and checks as rows, then makes the native program."""
 
-    def __init__(self, guards: tuple[Guard, ...], collect: tuple[Source, ...], conditions: tuple[Any, ...], symbols: dict[str, Source],
-                 code: CodeType) -> None:
+    def __init__(
+        self,
+        guards: tuple[Guard, ...],
+        collect: tuple[Source, ...],
+        conditions: tuple[Any, ...],
+        symbols: dict[str, Source],
+        code: CodeType,
+    ) -> None:
         self.guards, self.collect, self.conditions, self.symbols, self.code = guards, collect, conditions, symbols, code
         self.labels: list[Any] = []
         self.nodes: list[list[Any]] = []  # [accessor, parent, key, index, input, reg, slot, guard]
@@ -142,7 +148,8 @@ class _Builder:
             self.checks.append((CONDITION, program, self.label(recorded)))
         leaves = tuple(sorted(self.leaves, key=lambda row: row[0]))
         native = _C.GuardProgram(
-            tuple(map(tuple, self.nodes)), leaves, tuple(self.checks), input_slots, self.reg_count, len(self.slot_of))
+            tuple(map(tuple, self.nodes)), leaves, tuple(self.checks), input_slots, self.reg_count, len(self.slot_of)
+        )
         return Program(native, self.guards, self.collect, self.conditions, self.symbols, tuple(self.labels), tuple(self.mortal))
 
     def label(self, what: Any) -> int:
@@ -247,8 +254,17 @@ def tensor_payload(facts: TensorFacts, slots: dict[int, int] | None) -> tuple[An
     strides = None if facts.strides is None else tuple(-1 if n is None else n for n in facts.strides)
     targets = None if not slots else tuple(slots.get(d, -1) for d in range(len(sizes)))
     return (
-        facts.type, code, bits, device, facts.device.index or 0, facts.requires_grad, sizes, strides, targets,
-        lambda value: tensor_sizes(value, facts))
+        facts.type,
+        code,
+        bits,
+        device,
+        facts.device.index or 0,
+        facts.requires_grad,
+        sizes,
+        strides,
+        targets,
+        lambda value: tensor_sizes(value, facts),
+    )
 
 
 def guard_set(guards: Iterable[Guard]) -> GuardSet:

@@ -1,7 +1,6 @@
 """Which guard failed, with both values: the reason of a recompile, in words."""
 
 import weakref
-from typing import Any
 
 from .access import Scope
 from .guard import Guard

@@ -12,8 +12,12 @@ from ..sources import Source
 
 __all__ = ["compile_condition", "evaluate", "relevant_conditions", "symbol_sources"]
 
-OPS = {name: number for number, name in enumerate(
-    ("CONST", "SLOT", "ADD", "SUB", "MUL", "FLOORDIV", "MOD", "MAX", "MIN", "NEG", "EQ", "NE", "LT", "LE", "GT", "GE"))}
+OPS = {
+    name: number
+    for number, name in enumerate(
+        ("CONST", "SLOT", "ADD", "SUB", "MUL", "FLOORDIV", "MOD", "MAX", "MIN", "NEG", "EQ", "NE", "LT", "LE", "GT", "GE")
+    )
+}
 BINARY = {ast.Add: "ADD", ast.Sub: "SUB", ast.Mult: "MUL", ast.FloorDiv: "FLOORDIV", ast.Mod: "MOD"}
 CALLS = {"max": "MAX", "min": "MIN", "Max": "MAX", "Min": "MIN"}
 COMPARISONS = {"==": "EQ", "!=": "NE", "<": "LT", "<=": "LE", ">": "GT", ">=": "GE"}
@@ -84,7 +88,7 @@ def evaluate(condition: Any, values: dict[str, int]) -> bool:
     """The same in Python, from sizes by symbol name; division by zero counts as false."""
     names = {"max": max, "min": min, "Max": max, "Min": min, "__builtins__": {}, **values}
     try:
-        return bool(eval(f"({condition.expr}) {condition.op} 0", names))  # noqa: S307  (text made by primops from integers and names)
+        return bool(eval(f"({condition.expr}) {condition.op} 0", names))
     except ZeroDivisionError:
         return False
 
@@ -93,5 +97,7 @@ def names_in(conditions: Iterable[Any]) -> set[str]:
     """The symbol names that occur in the conditions."""
     found: set[str] = set()
     for recorded in conditions:
-        found |= {node.id for node in ast.walk(ast.parse(str(recorded.condition.expr), mode="eval")) if isinstance(node, ast.Name)}
+        found |= {
+            node.id for node in ast.walk(ast.parse(str(recorded.condition.expr), mode="eval")) if isinstance(node, ast.Name)
+        }
     return found - CALLS.keys()

@@ -22,7 +22,17 @@ from ..guards.report import recompile_reason
 from ..options import CaptureOptions
 from ..sources import Source
 
-__all__ = ["EntryInfo", "RecompileLimitWarning", "at_limit", "entries_of", "install", "make_entry", "recompile_reasons", "reset", "skip"]
+__all__ = [
+    "EntryInfo",
+    "RecompileLimitWarning",
+    "at_limit",
+    "entries_of",
+    "install",
+    "make_entry",
+    "recompile_reasons",
+    "reset",
+    "skip",
+]
 
 log = logging.getLogger("tracework.capture.recompiles")
 
@@ -51,7 +61,13 @@ def _touch(code: CodeType) -> None:
 
 
 def make_entry(
-    code: CodeType, guards: Iterable[Guard], collect: Sequence[Source], table: Any, replacement: CodeType, owner: Any, detail: Any = None
+    code: CodeType,
+    guards: Iterable[Guard],
+    collect: Sequence[Source],
+    table: Any,
+    replacement: CodeType,
+    owner: Any,
+    detail: Any = None,
 ) -> _C.Entry:
     """An entry for frames of `code`: `replacement` takes (__tw_inputs, *argument slots), the inputs are those of `collect`.
 
@@ -137,11 +153,16 @@ def at_limit(code: CodeType, scope: Scope, options: CaptureOptions, owner: Any) 
 
 
 def _limit_text(code: CodeType, limit: int, reasons: list[str]) -> str:
-    lines = [f"tracework compiled {code.co_qualname} ({code.co_filename}:{code.co_firstlineno}) {limit} times, its recompile_limit;"
-             " other calls of it run as plain Python from now on.", "what differed from each compiled version:"]
+    lines = [
+        f"tracework compiled {code.co_qualname} ({code.co_filename}:{code.co_firstlineno}) {limit} times, its recompile_limit;"
+        " other calls of it run as plain Python from now on.",
+        "what differed from each compiled version:",
+    ]
     lines += [f"  {number}: {reason}" for number, reason in enumerate(reasons)]
-    lines.append("cure: pass changing sizes as dynamic (dynamic=True), keep changing Python values out of the function's arguments"
-                 " and attributes, or raise recompile_limit")
+    lines.append(
+        "cure: pass changing sizes as dynamic (dynamic=True), keep changing Python values out of the function's arguments"
+        " and attributes, or raise recompile_limit"
+    )
     return "\n".join(lines)
 
 
@@ -153,4 +174,3 @@ def reset(code: CodeType | None = None) -> None:
     for each in codes:
         _C.set_entries(each, ())
         _C.set_mark(each, _C.MARK_NONE)
-

@@ -335,7 +335,7 @@ def pop(frame, self, key, default=None):
 
 
 @method("popitem")
-def popitem(frame, self, last=ConstantValue(True)):
+def popitem(frame, self, last=ConstantValue(True)):  # noqa: B008
     if not self.truth(frame):
         return frame.raise_new(KeyError, "popitem(): dictionary is empty")
     hashed = list(self.entries)[-1 if last.truth(frame) else 0]
@@ -410,7 +410,7 @@ def items(frame, self):
 
 
 @method("move_to_end")
-def move_to_end(frame, self, key, last=ConstantValue(True)):
+def move_to_end(frame, self, key, last=ConstantValue(True)):  # noqa: B008
     value = self.getitem(frame, key)
     hashed = key.hash_key(frame)
     if last.truth(frame):

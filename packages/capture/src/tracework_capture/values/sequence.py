@@ -531,7 +531,7 @@ def insert(frame, self, index, item):
 
 
 @method(("list", "pop"), ("deque", "pop"))
-def pop(frame, self, index=ConstantValue(-1)):
+def pop(frame, self, index=ConstantValue(-1)):  # noqa: B008
     if not self.items:
         return frame.raise_new(
             IndexError, f"pop from empty {self.cls.__name__}" if self.kind == "list" else "pop from an empty deque"

@@ -641,7 +641,7 @@ WRAP = {
             types.MemberDescriptorType,
             typing.TypeVar,
             type(typing.Any),
-            type(typing.Optional[int]),
+            type(typing.Optional[int]),  # noqa: UP045
             type(list[int]),
             type(dataclasses.MISSING),
             classmethod,

@@ -13,8 +13,25 @@ from tracework_capture.guards.kinds import GUARD_KINDS, STATES, record_ambient
 from tracework_capture.guards.program import Failure, build_program
 from tracework_capture.guards.report import recompile_reason
 from tracework_capture.sources import (
-    Attr, CellContents, ClassAttr, Const, DefaultArg, DictItem, DictKeyAt, FunctionGlobals, Global, InstanceAttr, InstanceDict, Item,
-    KwDefaultArg, Local, ModuleEntry, NewlyCreated, TensorSize, TensorStride, TypeOf,
+    Attr,
+    CellContents,
+    ClassAttr,
+    Const,
+    DefaultArg,
+    DictItem,
+    DictKeyAt,
+    FunctionGlobals,
+    Global,
+    InstanceAttr,
+    InstanceDict,
+    Item,
+    KwDefaultArg,
+    Local,
+    ModuleEntry,
+    NewlyCreated,
+    TensorSize,
+    TensorStride,
+    TypeOf,
 )
 
 X = Local("x")
@@ -80,26 +97,55 @@ CASES = {
     "NOT_IDENTITY": [(LEFT, LEFT, False), (LEFT, RIGHT, True)],
     "IS_NONE": [(None, None, True), (None, 0, False)],
     "NOT_NONE": [(None, None, False), (None, 0, True)],
-    "CONSTANT": [(1, 1, True), (1, True, False), (1, 1.0, False), (NAN, float("nan"), True), (0.0, -0.0, False), ("ab", "a" + "b", True),
-                 ((1, (2.0, "x")), (1, (2.0, "x")), True), ((1, 2), (1, 2.0), False), (None, None, True), (torch.float32, torch.float32, True),
-                 (torch.float32, torch.float64, False), (torch.device("cpu"), torch.device("cpu"), True), (10**30, 10**30, True), (b"a", b"b", False)],
+    "CONSTANT": [
+        (1, 1, True),
+        (1, True, False),
+        (1, 1.0, False),
+        (NAN, float("nan"), True),
+        (0.0, -0.0, False),
+        ("ab", "a" + "b", True),
+        ((1, (2.0, "x")), (1, (2.0, "x")), True),
+        ((1, 2), (1, 2.0), False),
+        (None, None, True),
+        (torch.float32, torch.float32, True),
+        (torch.float32, torch.float64, False),
+        (torch.device("cpu"), torch.device("cpu"), True),
+        (10**30, 10**30, True),
+        (b"a", b"b", False),
+    ],
     "STATE": [],
-    "TENSOR": [(TensorFacts.of(DENSE), torch.ones(3, 4), True), (TensorFacts.of(DENSE), torch.ones(3, 5), False),
-               (TensorFacts.of(DENSE), torch.ones(3, 4, dtype=torch.float64), False), (TensorFacts.of(DENSE), torch.ones(4, 3).t(), False),
-               (TensorFacts.of(DENSE), torch.ones(3, 4, requires_grad=True), False), (TensorFacts.of(DENSE), torch.nn.Parameter(DENSE), False),
-               (TensorFacts.of(DENSE), torch.ones(3, 4, 1), False), (TensorFacts.of(DENSE, dynamic=[1]), torch.ones(3, 9), True),
-               (TensorFacts.of(DENSE, dynamic=[1]), torch.ones(2, 9), False), (TensorFacts.of(DENSE), 3, False),
-               (TensorFacts.of(DENSE), torch.zeros(3, 4, device="meta"), False), (TensorFacts.of(DENSE.to("meta")), DENSE.to("meta"), True),
-               (TensorFacts.of(DENSE.to("meta")), DENSE, False), (TensorFacts.of(DENSE.to_sparse()), DENSE.to_sparse(), True),
-               (TensorFacts.of(DENSE), DENSE.to_sparse(), False), (TensorFacts.of(torch.tensor(1 + 2j).conj()), torch.tensor(1 + 2j).conj(), True),
-               (TensorFacts.of(torch.tensor(1 + 2j)), torch.tensor(1 + 2j).conj(), False),
-               (TensorFacts.of(torch.tensor(1 + 2j).conj()), torch.tensor(1 + 2j), False),
-               (TensorFacts.of(torch.tensor([1 + 2j]).conj().imag), torch.tensor([1 + 2j]).conj().imag, True),
-               (TensorFacts.of(torch.zeros(1)), torch.tensor([1 + 2j]).conj().imag, False),
-               (TensorFacts.of(torch.zeros(2, dtype=torch.bool)), torch.ones(2, dtype=torch.bool), True)],
+    "TENSOR": [
+        (TensorFacts.of(DENSE), torch.ones(3, 4), True),
+        (TensorFacts.of(DENSE), torch.ones(3, 5), False),
+        (TensorFacts.of(DENSE), torch.ones(3, 4, dtype=torch.float64), False),
+        (TensorFacts.of(DENSE), torch.ones(4, 3).t(), False),
+        (TensorFacts.of(DENSE), torch.ones(3, 4, requires_grad=True), False),
+        (TensorFacts.of(DENSE), torch.nn.Parameter(DENSE), False),
+        (TensorFacts.of(DENSE), torch.ones(3, 4, 1), False),
+        (TensorFacts.of(DENSE, dynamic=[1]), torch.ones(3, 9), True),
+        (TensorFacts.of(DENSE, dynamic=[1]), torch.ones(2, 9), False),
+        (TensorFacts.of(DENSE), 3, False),
+        (TensorFacts.of(DENSE), torch.zeros(3, 4, device="meta"), False),
+        (TensorFacts.of(DENSE.to("meta")), DENSE.to("meta"), True),
+        (TensorFacts.of(DENSE.to("meta")), DENSE, False),
+        (TensorFacts.of(DENSE.to_sparse()), DENSE.to_sparse(), True),
+        (TensorFacts.of(DENSE), DENSE.to_sparse(), False),
+        (TensorFacts.of(torch.tensor(1 + 2j).conj()), torch.tensor(1 + 2j).conj(), True),
+        (TensorFacts.of(torch.tensor(1 + 2j)), torch.tensor(1 + 2j).conj(), False),
+        (TensorFacts.of(torch.tensor(1 + 2j).conj()), torch.tensor(1 + 2j), False),
+        (TensorFacts.of(torch.tensor([1 + 2j]).conj().imag), torch.tensor([1 + 2j]).conj().imag, True),
+        (TensorFacts.of(torch.zeros(1)), torch.tensor([1 + 2j]).conj().imag, False),
+        (TensorFacts.of(torch.zeros(2, dtype=torch.bool)), torch.ones(2, dtype=torch.bool), True),
+    ],
     "LENGTH": [(2, [1, 2], True), (2, (1,), False), (1, {"a": 1}, True), (0, 5, False)],
-    "DICT_KEYS": [(("a", "b"), {"a": 1, "b": 2}, True), (("a", "b"), {"b": 1, "a": 2}, False), (("a",), {"a": 1, "b": 2}, False),
-                  ((1, 2), {1: 1, 2: 2}, True), ((1,), {True: 1}, False), ((), {}, True)],
+    "DICT_KEYS": [
+        (("a", "b"), {"a": 1, "b": 2}, True),
+        (("a", "b"), {"b": 1, "a": 2}, False),
+        (("a",), {"a": 1, "b": 2}, False),
+        ((1, 2), {1: 1, 2: 2}, True),
+        ((1,), {True: 1}, False),
+        ((), {}, True),
+    ],
     "DICT_HAS": [("a", {"a": 1}, True), ("a", {}, False)],
     "DICT_LACKS": [("a", {"a": 1}, False), ("a", {}, True)],
     "TRUTH": [(True, [1], True), (True, [], False), (False, 0, True)],
@@ -108,8 +154,10 @@ CASES = {
     "CODE": [(other.__code__, other, True), (other.__code__, frame, False), (other.__code__, 3, False)],
     "SET_MEMBERS": [(frozenset({1, 2}), {2, 1}, True), (frozenset({1, 2}), {1}, False), (frozenset({1}), [1], False)],
     "CONSTANT_RANGE": [((0, 4, 1), range(4), True), ((0, 4, 1), range(5), False)],
-    "CLASSES": [(looked_up((Near, "label"), (Near, "__init__"), (Near, "zz")), 0, True),
-                (looked_up((Near, "label"), before=(Near, 1)), 0, False)],
+    "CLASSES": [
+        (looked_up((Near, "label"), (Near, "__init__"), (Near, "zz")), 0, True),
+        (looked_up((Near, "label"), before=(Near, 1)), 0, False),
+    ],
     "PREDICATE": [(lambda v: v > 3, 5, True), (lambda v: v > 3, 2, False), (lambda v: v > 3, "a", False)],
 }
 
@@ -123,8 +171,11 @@ def test_leaves_and_kinds_are_complete():
     assert used | {"ADDRESS"} == set(_C.LEAVES)
 
 
-@pytest.mark.parametrize("kind,payload,value,expected", [(k, *row) for k, rows in CASES.items() for row in rows],
-                         ids=lambda v: v if isinstance(v, str) else None)
+@pytest.mark.parametrize(
+    "kind,payload,value,expected",
+    [(k, *row) for k, rows in CASES.items() for row in rows],
+    ids=lambda v: v if isinstance(v, str) else None,
+)
 def test_native_and_python_agree(kind, payload, value, expected):
     assert agree(kind, payload, value) is expected
 
@@ -163,16 +214,34 @@ def closure_of(value):
 
 MODULE = torch.nn.Linear(2, 2)
 SOURCES = [
-    (Attr(X, "a"), LEFT, 1), (InstanceDict(X), LEFT, LEFT.__dict__), (InstanceAttr(X, "a"), LEFT, 1), (ClassAttr(TypeOf(X), "label"), LEFT, "class"),
-    (Attr(TypeOf(X), "label"), LEFT, "class"), (TypeOf(X), LEFT, Plain), (Item(X, 1), [4, 5], 5), (Item(X, -1), (4, 5), 5), (DictItem(X, "k"), {"k": 7}, 7),
-    (DictItem(X, int), {int: 7}, 7), (DictKeyAt(X, 1), {"a": 1, "b": 2}, "b"), (ModuleEntry(X, "_parameters", "weight"), MODULE, MODULE.weight),
-    (DefaultArg(X, 0), other, 3), (KwDefaultArg(X, "c"), other, 4), (FunctionGlobals(X), other, other.__globals__),
-    (CellContents(X, 0), closure_of("cell"), "cell"), (Global("g"), None, 11), (Const(LEFT), None, LEFT),
-    (TensorSize(X, 1), DENSE, 4), (TensorStride(X, 0), DENSE, 4), (DictItem(Const(globals(), "globals"), "NAN"), None, NAN), (X, 3, 3),
+    (Attr(X, "a"), LEFT, 1),
+    (InstanceDict(X), LEFT, LEFT.__dict__),
+    (InstanceAttr(X, "a"), LEFT, 1),
+    (ClassAttr(TypeOf(X), "label"), LEFT, "class"),
+    (Attr(TypeOf(X), "label"), LEFT, "class"),
+    (TypeOf(X), LEFT, Plain),
+    (Item(X, 1), [4, 5], 5),
+    (Item(X, -1), (4, 5), 5),
+    (DictItem(X, "k"), {"k": 7}, 7),
+    (DictItem(X, int), {int: 7}, 7),
+    (DictKeyAt(X, 1), {"a": 1, "b": 2}, "b"),
+    (ModuleEntry(X, "_parameters", "weight"), MODULE, MODULE.weight),
+    (DefaultArg(X, 0), other, 3),
+    (KwDefaultArg(X, "c"), other, 4),
+    (FunctionGlobals(X), other, other.__globals__),
+    (CellContents(X, 0), closure_of("cell"), "cell"),
+    (Global("g"), None, 11),
+    (Const(LEFT), None, LEFT),
+    (TensorSize(X, 1), DENSE, 4),
+    (TensorStride(X, 0), DENSE, 4),
+    (DictItem(Const(globals(), "globals"), "NAN"), None, NAN),
+    (X, 3, 3),
 ]
 
 
-@pytest.mark.parametrize("source,value,expected", SOURCES, ids=[str(type(row[0]).__name__) + str(i) for i, row in enumerate(SOURCES)])
+@pytest.mark.parametrize(
+    "source,value,expected", SOURCES, ids=[str(type(row[0]).__name__) + str(i) for i, row in enumerate(SOURCES)]
+)
 def test_every_source_is_fetched(source, value, expected):
     native, python, _ = outcomes([], value, [source], {"g": 11})
     assert native == python
@@ -211,8 +280,12 @@ def test_interrupts_are_not_swallowed():
 def test_same_and_distinct_objects():
     a, b = Item(X, 0), Item(X, 1)
     one = torch.ones(2)
-    for kind, payload, value, expected in [("SAME", b, [one, one], True), ("SAME", b, [one, one + 1], False),
-                                           ("DISTINCT", (a, b), [one, one], False), ("DISTINCT", (a, b), [one, one + 1], True)]:
+    for kind, payload, value, expected in [
+        ("SAME", b, [one, one], True),
+        ("SAME", b, [one, one + 1], False),
+        ("DISTINCT", (a, b), [one, one], False),
+        ("DISTINCT", (a, b), [one, one + 1], True),
+    ]:
         native, python, _ = outcomes([Guard(kind, a, payload)], value)
         assert isinstance(native, tuple) is expected
         assert (not isinstance(python, Failure)) is expected

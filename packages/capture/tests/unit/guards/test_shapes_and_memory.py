@@ -9,7 +9,18 @@ import torch
 from tracework_capture.guards.access import Scope
 from tracework_capture.guards.guard import Guard, GuardSet, TensorFacts
 from tracework_capture.guards.program import Failure, build_program
-from tracework_capture.sources import Attr, ClassAttr, DictItem, InstanceAttr, InstanceDict, Item, Local, ModuleEntry, TensorSize, TypeOf
+from tracework_capture.sources import (
+    Attr,
+    ClassAttr,
+    DictItem,
+    InstanceAttr,
+    InstanceDict,
+    Item,
+    Local,
+    ModuleEntry,
+    TensorSize,
+    TypeOf,
+)
 
 HAS_MEMORY = sys.version_info < (3, 13)
 X = Local("x")
@@ -35,10 +46,17 @@ def sized_program(conditions, guarded=True):
 def test_conditions_agree_with_python(guarded):
     from tracework_primops.symbols import Condition, maximum, minimum
 
-    program = sized_program([
-        lambda a, b: Condition(">=", a - b), lambda a, b: Condition("==", (a * b) % 8), lambda a, b: Condition("<", a // 4 + b - 9),
-        lambda a, b: Condition("<=", maximum(a, b) - 16), lambda a, b: Condition(">", minimum(a * 2, b + 3) - 3),
-        lambda a, b: Condition("!=", a * a - b - 77)], guarded)
+    program = sized_program(
+        [
+            lambda a, b: Condition(">=", a - b),
+            lambda a, b: Condition("==", (a * b) % 8),
+            lambda a, b: Condition("<", a // 4 + b - 9),
+            lambda a, b: Condition("<=", maximum(a, b) - 16),
+            lambda a, b: Condition(">", minimum(a * 2, b + 3) - 3),
+            lambda a, b: Condition("!=", a * a - b - 77),
+        ],
+        guarded,
+    )
     passed = 0
     for a in range(1, 20):
         for b in range(1, 12):
@@ -111,12 +129,19 @@ def swap_weight(model):
 
 
 CHANGES = {
-    "constant": lambda m: setattr(m.blocks[1], "scale", 3), "inner dict": lambda m: m.blocks[2].options.update(a=2),
-    "replaced dict": lambda m: setattr(m.blocks[2], "options", {"a": 9}), "new attribute": lambda m: m.blocks[0].__dict__.update(forward=1),
-    "tuple": lambda m: setattr(m.blocks[0], "sizes", (1, 3)), "list": lambda m: m.blocks[0].names.__setitem__(0, "y"),
-    "class": lambda m: setattr(m.blocks[0], "__class__", torch.nn.Linear), "mode": lambda m: m.eval(),
-    "module added": lambda m: m.blocks.append(Block()), "parameter": swap_weight, "requires_grad": lambda m: m.blocks[2].lin.bias.requires_grad_(False),
-    "data": lambda m: setattr(m.blocks[2].lin.bias, "data", torch.zeros(4)), "dtype": lambda m: m.half(),
+    "constant": lambda m: setattr(m.blocks[1], "scale", 3),
+    "inner dict": lambda m: m.blocks[2].options.update(a=2),
+    "replaced dict": lambda m: setattr(m.blocks[2], "options", {"a": 9}),
+    "new attribute": lambda m: m.blocks[0].__dict__.update(forward=1),
+    "tuple": lambda m: setattr(m.blocks[0], "sizes", (1, 3)),
+    "list": lambda m: m.blocks[0].names.__setitem__(0, "y"),
+    "class": lambda m: setattr(m.blocks[0], "__class__", torch.nn.Linear),
+    "mode": lambda m: m.eval(),
+    "module added": lambda m: m.blocks.append(Block()),
+    "parameter": swap_weight,
+    "requires_grad": lambda m: m.blocks[2].lin.bias.requires_grad_(False),
+    "data": lambda m: setattr(m.blocks[2].lin.bias, "data", torch.zeros(4)),
+    "dtype": lambda m: m.half(),
     "whole dict": lambda m: setattr(m.blocks[1], "__dict__", {**m.blocks[1].__dict__, "scale": 5}),
     "block": lambda m: m.blocks.__setitem__(1, torch.nn.Linear(1, 1)),
 }
@@ -189,8 +214,15 @@ def test_no_leak():
 
 def test_distinct_parameters_and_inputs():
     model = Model()
-    parameters = [ModuleEntry(ModuleEntry(ModuleEntry(ModuleEntry(X, "_modules", "blocks"), "_modules", str(i)), "_modules", "lin"), "_parameters", n)
-                  for i in range(3) for n in ("weight", "bias")]
+    parameters = [
+        ModuleEntry(
+            ModuleEntry(ModuleEntry(ModuleEntry(X, "_modules", "blocks"), "_modules", str(i)), "_modules", "lin"),
+            "_parameters",
+            n,
+        )
+        for i in range(3)
+        for n in ("weight", "bias")
+    ]
     sources = (*parameters, Local("n"))
     program = build_program([Guard("TYPE", X, Model), Guard("DISTINCT", X, sources)], parameters, frame.__code__)
     for _ in range(8):

@@ -129,7 +129,7 @@ def test_try_except_inside():
 def test_generators_inline():
     def gen(x, n):
         for i in range(n):
-            got = yield x + i
+            got = yield x + i  # noqa: F841
         return None
 
     def f(x):
@@ -247,7 +247,7 @@ def test_break_in_loop_runs_plainly():
 
 def test_exception_leaves_the_frame():
     def f(x):
-        y = x + 1
+        y = x + 1  # noqa: F841
         raise ValueError("bad")
 
     check(f, X.clone())
@@ -279,7 +279,7 @@ def test_fullgraph_names_the_place():
 def test_result_of_a_break_that_is_not_used_is_not_guarded():
     def f(x):
         y = x + 1
-        t = plain()
+        t = plain()  # noqa: F841
         plain("drop")
         return y * 2
 

@@ -323,7 +323,7 @@ def test_numbers_in_breaking_instructions():
     def f(x, n):
         y = x + 1
         try:
-            n.missing
+            n.missing  # noqa: B018
         except AttributeError as error:
             return y, str(error), (-2) ** int(x.sum() * 0 + 2)
 

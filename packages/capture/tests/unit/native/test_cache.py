@@ -19,7 +19,9 @@ def compiled(function, replacement, options, kind="CONSTANT"):
             return _C.SKIP
         if cache.at_limit(code, Scope(names, globals_), options, callback):
             return None
-        return cache.make_entry(code, [Guard(kind, Local("x"), names["x"], "user.py:3")], [Local("x")], None, replacement.__code__, callback)
+        return cache.make_entry(
+            code, [Guard(kind, Local("x"), names["x"], "user.py:3")], [Local("x")], None, replacement.__code__, callback
+        )
 
     return _C.Scoped(function, callback)
 

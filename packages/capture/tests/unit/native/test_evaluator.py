@@ -71,7 +71,7 @@ def test_defaults_and_methods():
         def plain(self, a=2):
             return ("plain", a)
 
-        def fast(inputs, self, a):  # noqa: N805
+        def fast(inputs, self, a):
             return ("fast", a)
 
     plain, fast = Thing.plain, Thing.fast
@@ -233,7 +233,9 @@ def test_recursion():
 
     again = plain
     space = {"again": plain}
-    source = "def fast(inputs, n):\n    return 0 if n == 0 else 1 + again(n - 1)\ndef plain(n):\n    return 'never'\nagain = plain"
+    source = (
+        "def fast(inputs, n):\n    return 0 if n == 0 else 1 + again(n - 1)\ndef plain(n):\n    return 'never'\nagain = plain"
+    )
     exec(source, space)
     call, asked = replacing(space["plain"], space["fast"])
     assert call(150) == 150

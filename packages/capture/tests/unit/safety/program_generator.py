@@ -268,7 +268,7 @@ class _Program:
         name = self.fresh("I")
         source, kind = self.c.choice(
             [
-                ("range({})".format(self.c.randint(0, 4)), "I"),
+                (f"range({self.c.randint(0, 4)})", "I"),
                 ("range(n)", "I"),
                 ("list(items)[:4]", "I"),
                 ("enumerate(list(items)[:3])", "t"),

@@ -206,7 +206,7 @@ def texts(x):
     n = x.shape[0]
     return (
         f"{n}:{n:>4}|{x.dtype}|{[1, n]}",
-        "%d-%s" % (n, "a"),
+        "%d-%s" % (n, "a"),  # noqa: UP031
         f"{1}-{2}",
         ",".join(str(i) for i in range(n)),
         "abc".upper()[1:],

@@ -114,7 +114,7 @@ IDIOMS = {
     "zipstar": lambda x: (list(zip(*[(1, 2), (3, 4)])), x + 1),
     "chunked": lambda x: [a + b for a, b in zip(x.chunk(2), x.chunk(2))],
     "multidot": lambda x: torch.stack([x[i] for i in range(x.shape[0])]),
-    "strm": lambda x: ("a.b.c".split("."), "x".join(["1", "2"]), "abc".replace("a", "b"), "%s" % (3,), "abc"[::-1], x + 1),
+    "strm": lambda x: ("a.b.c".split("."), "x".join(["1", "2"]), "abc".replace("a", "b"), "%s" % (3,), "abc"[::-1], x + 1),  # noqa: UP031
     "intops": lambda x: (divmod(7, 2), 7**2, -7 // 2, round(2.567, 1), abs(-3), int("4"), float("2.5"), bool([]), x + 1),
     "walrus": lambda x: (y := x + 1) * y,
     "types": lambda x: (

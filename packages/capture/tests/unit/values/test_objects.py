@@ -430,7 +430,7 @@ class Net(nn.Module):
     def forward(self, x, names=False):
         for layer in self.layers:
             x = layer(x)
-        for name, module in self.table.items():
+        for name, module in self.table.items():  # noqa: B007
             x = module(x)
         x = self.bn(x) + sum(p.sum() for p in self.parameters()) + self.steps
         x = self.layers[0](x) + len(self.layers) + self.layers[:1][0].weight.sum()

@@ -52,9 +52,7 @@ def _recipe(plan: KernelPlan, o: Output) -> OutputRecipe:
     kind = "view" if root.kind == "input" else "buffer"
     dtype = str(root.layout.dtype).removeprefix("torch.")
     source = plan.program.inputs.index(root.name) if kind == "view" else root.name
-    return OutputRecipe(
-        kind, dtype, tuple(map(_extent, o.sizes)), tuple(map(_extent, o.strides)), _extent(o.offset), source
-    )
+    return OutputRecipe(kind, dtype, tuple(map(_extent, o.sizes)), tuple(map(_extent, o.strides)), _extent(o.offset), source)
 
 
 def _extent(size: Size) -> int | str:

@@ -34,16 +34,13 @@ def _rows() -> Iterator[ScalarOp]:
         yield ScalarOp(name, 1)
     yield ScalarOp("rsqrt", 1, SAME, 2)
     costly_unary = (
-        "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh"
-        " erf erfc sigmoid lgamma"
+        "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc sigmoid lgamma"
     )
     for name in costly_unary.split():
         yield ScalarOp(name, 1, SAME, 8)
     for name in "logical_not isnan isinf isfinite signbit".split():
         yield ScalarOp(name, 1, BOOL)
-    cheap_binary = (
-        "add sub mul maximum minimum fmax fmin copysign bitwise_and bitwise_or bitwise_xor shift_left shift_right"
-    )
+    cheap_binary = "add sub mul maximum minimum fmax fmin copysign bitwise_and bitwise_or bitwise_xor shift_left shift_right"
     for name in cheap_binary.split():
         yield ScalarOp(name, 2)
     for name in "div floor_divide trunc_divide remainder fmod".split():

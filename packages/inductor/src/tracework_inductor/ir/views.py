@@ -69,9 +69,7 @@ def unfold_map(dim: int, step: int) -> IndexMap:
     return lambda index: [*index[:dim], index[dim] * step + index[-1], *index[dim + 1 : -1]]
 
 
-def reshape_strides(
-    old: Sequence[Size], strides: Sequence[Size], new: Sequence[Size]
-) -> tuple[Size, ...] | None:
+def reshape_strides(old: Sequence[Size], strides: Sequence[Size], new: Sequence[Size]) -> tuple[Size, ...] | None:
     """Strides of a reshape that needs no copy; None when there are none."""
     kept = [(s, t) for s, t in zip(old, strides, strict=True) if not same(s, 1)]
     result: list[Size] = [0] * len(new)

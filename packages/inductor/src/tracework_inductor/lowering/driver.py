@@ -104,9 +104,7 @@ class Lowering:
                 return value
             copy = Lazy(value.sizes, value.dtype, value.device, value.load, 1, value.reads)
             return self.realize(copy, strides)
-        return self.realize(value, strides) if dense_strides(value.sizes, strides) == tuple(strides) else self.realize(
-            value
-        )
+        return self.realize(value, strides) if dense_strides(value.sizes, strides) == tuple(strides) else self.realize(value)
 
     def window(self, value: TensorValue, strides: Sequence[Size] | None = None) -> BufferView:
         """An operand of a library call, with these strides if given."""
@@ -172,7 +170,9 @@ class Lowering:
         reads = frozenset(i.args[0] for i in body.loads())
         body = simplified(body)
         device = self.buffers[name].layout.device
-        self.add_node(LoopNode(f"loop{len(self.nodes)}", domain, body, reads, frozenset((name,)), device, self.origins(), mutates))
+        self.add_node(
+            LoopNode(f"loop{len(self.nodes)}", domain, body, reads, frozenset((name,)), device, self.origins(), mutates)
+        )
 
     # library calls
 
@@ -206,8 +206,19 @@ class Lowering:
             writes.add(self.token)
         device = next((b.layout.device for b in made if b is not None), torch.device("cpu"))
         node = ExternNode(
-            f"extern{len(self.nodes)}", target, packed, packed_kwargs, tuple(b.name if b else None for b in made),
-            frozenset(reads), frozenset(writes), device, tuple_result, out_form, self.origins(), None, reason,
+            f"extern{len(self.nodes)}",
+            target,
+            packed,
+            packed_kwargs,
+            tuple(b.name if b else None for b in made),
+            frozenset(reads),
+            frozenset(writes),
+            device,
+            tuple_result,
+            out_form,
+            self.origins(),
+            None,
+            reason,
         )
         self.add_node(node)
         values = tuple(self.whole(b) if b is not None else None for b in made)
@@ -224,8 +235,10 @@ class Lowering:
             reads.add(view.buffer)
             return view
         if isinstance(arg, (tuple, list)):
-            return type(arg)(self._pack(a, reads) for a in arg) if type(arg) in (tuple, list) else tuple(
-                self._pack(a, reads) for a in arg
+            return (
+                type(arg)(self._pack(a, reads) for a in arg)
+                if type(arg) in (tuple, list)
+                else tuple(self._pack(a, reads) for a in arg)
             )
         return arg
 
@@ -247,8 +260,17 @@ class Lowering:
                 values[node] = self._call(node, values, users.get(node, 0))
         static = frozenset(n for n, i in enumerate(self.graph.inputs) if getattr(i, "is_static", False))
         return Program(
-            tuple(self.inputs), self.size_inputs, self.buffers, tuple(self.nodes), outputs, {}, self.symbols,
-            self.mutated, self.graph.role, static, tuple(self.fallbacks),
+            tuple(self.inputs),
+            self.size_inputs,
+            self.buffers,
+            tuple(self.nodes),
+            outputs,
+            {},
+            self.symbols,
+            self.mutated,
+            self.graph.role,
+            static,
+            tuple(self.fallbacks),
         )
 
     def _input(self, node: Any, number: int) -> Any:
@@ -404,8 +426,8 @@ def _resolve(arg: Any, values: dict[Any, Any]) -> Any:
     if hasattr(arg, "op") and hasattr(arg, "users"):
         return values[arg]
     if isinstance(arg, (tuple, list)):
-        return type(arg)(_resolve(a, values) for a in arg) if type(arg) in (tuple, list) else tuple(
-            _resolve(a, values) for a in arg
+        return (
+            type(arg)(_resolve(a, values) for a in arg) if type(arg) in (tuple, list) else tuple(_resolve(a, values) for a in arg)
         )
     if isinstance(arg, dict):
         return {k: _resolve(v, values) for k, v in arg.items()}
@@ -414,8 +436,19 @@ def _resolve(arg: Any, values: dict[Any, Any]) -> Any:
 
 def _nothing(buffer: Buffer, mutates: str | None, origins: tuple[str, ...]) -> ExternNode:
     return ExternNode(
-        f"empty_{buffer.name}", "empty", (), (), (buffer.name,), frozenset(), frozenset((buffer.name,)),
-        buffer.layout.device, False, None, origins, mutates, "has no elements",
+        f"empty_{buffer.name}",
+        "empty",
+        (),
+        (),
+        (buffer.name,),
+        frozenset(),
+        frozenset((buffer.name,)),
+        buffer.layout.device,
+        False,
+        None,
+        origins,
+        mutates,
+        "has no elements",
     )
 
 

@@ -11,8 +11,16 @@ from .value import TensorValue
 
 SUPPORTED_DTYPES = frozenset(
     {
-        torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8,
-        torch.uint8, torch.bool,
+        torch.float64,
+        torch.float32,
+        torch.float16,
+        torch.bfloat16,
+        torch.int64,
+        torch.int32,
+        torch.int16,
+        torch.int8,
+        torch.uint8,
+        torch.bool,
     }
 )
 """What loops can compute with; anything else calls the eager kernel."""

@@ -166,7 +166,12 @@ def scatter_into(low: Any, target: Strided, sizes: Sequence[Size], value: Any, p
     layout = low.buffers[target.buffer].layout
     new = low.new_buffer(layout, "alias", target.buffer)
     low.pointwise_node(
-        new, value, sizes, lambda index: dot(position(index), target.strides, target.offset), mode, "scatter",
+        new,
+        value,
+        sizes,
+        lambda index: dot(position(index), target.strides, target.offset),
+        mode,
+        "scatter",
         mutates=target.buffer,
     )
     return Strided(target.sizes, target.dtype, target.device, new.name, target.strides, target.offset)
@@ -229,9 +234,9 @@ def _scatter(low: Any, x: Any, dim: int, index: Any, src: Any, mode: str) -> Any
     index = low.realize(index)
     if isinstance(src, TensorValue):
         source = settled(src)
-        value = lambda at: ops.to_dtype(source.load(at), x.dtype)  # noqa: E731
+        value = lambda at: ops.to_dtype(source.load(at), x.dtype)
     else:
-        value = lambda at: ops.constant(src, x.dtype)  # noqa: E731
+        value = lambda at: ops.constant(src, x.dtype)
     target = start_from(low, x)
     return scatter_into(low, target, index.sizes, value, _along(dim, index, x.sizes), mode)
 

@@ -40,8 +40,5 @@ def copy_into(low: Any, dst: Any, src: Any) -> Any:
         source = low.realize(source)
     new = low.new_buffer(layout, "alias", dst.buffer)
     low.mutated[new.name] = dst.buffer
-    low.pointwise_node(
-        new, source.load, dst.sizes, lambda index: dot(index, dst.strides, dst.offset), mutates=dst.buffer
-    )
+    low.pointwise_node(new, source.load, dst.sizes, lambda index: dot(index, dst.strides, dst.offset), mutates=dst.buffer)
     return Strided(dst.sizes, dst.dtype, dst.device, new.name, dst.strides, dst.offset)
-

@@ -128,7 +128,7 @@ def bitcast(low: Any, x: Any, dtype: torch.dtype) -> Any:
 
 
 @lowers("round")
-def round(low: Any, x: Any, decimals: int = 0) -> Any:  # noqa: A001
+def round(low: Any, x: Any, decimals: int = 0) -> Any:
     """Ties to even."""
     if decimals != 0:
         raise Refused("rounding to decimals")
@@ -166,7 +166,7 @@ POWERS: dict[float, Callable[[Any], Any]] = {
 
 
 @lowers("pow")
-def pow(low: Any, a: Any, b: Any) -> Any:  # noqa: A001
+def pow(low: Any, a: Any, b: Any) -> Any:
     """a**b; some exponents are products or roots."""
     dtype = _result_dtype(low, (a, b))
     if isinstance(a, TensorValue) and isinstance(b, (int, float)) and b in POWERS and (dtype.is_floating_point or b >= 1):

@@ -84,7 +84,7 @@ def accumulator(dtype: torch.dtype) -> torch.dtype:
 
 
 @lowers("sum")
-def sum(low: Any, x: Any, dims: Any, keepdim: bool = False, dtype: Any = None) -> Any:  # noqa: A001
+def sum(low: Any, x: Any, dims: Any, keepdim: bool = False, dtype: Any = None) -> Any:
     """Sum, accumulated in `dtype` (half types in float32)."""
     return _arithmetic(low, x, dims, keepdim, dtype, "sum")
 
@@ -123,9 +123,7 @@ def _logical(name: str) -> None:
     def rule(low: Any, x: Any, dims: Any, keepdim: bool = False) -> Any:
         if x.ndim == 0:
             return elementwise(low, (x,), torch.bool, lambda v: ops.to_dtype(v, torch.bool))
-        return reduce(
-            low, x, normal_dims(x, dims), keepdim, name, torch.bool, lambda v, _: ops.to_dtype(v, torch.bool)
-        )
+        return reduce(low, x, normal_dims(x, dims), keepdim, name, torch.bool, lambda v, _: ops.to_dtype(v, torch.bool))
 
 
 _logical("any")
@@ -171,7 +169,12 @@ def count_nonzero(low: Any, x: Any, dims: Any) -> Any:
     if x.ndim == 0:
         return elementwise(low, (x,), torch.int64, lambda v: ops.to_dtype(ops.to_dtype(v, torch.bool), torch.int64))
     return reduce(
-        low, x, normal_dims(x, dims), False, "sum", torch.int64,
+        low,
+        x,
+        normal_dims(x, dims),
+        False,
+        "sum",
+        torch.int64,
         lambda v, _: ops.to_dtype(ops.to_dtype(v, torch.bool), torch.int64),
     )
 
@@ -245,16 +248,14 @@ def logsumexp(low: Any, x: Any, dims: Any, keepdim: bool = False) -> Any:
     shift = elementwise(low, (highest,), wide, finite, 2)
     scaled = elementwise(low, (x, shift), wide, lambda v, m: ops.exp(ops.sub(ops.to_dtype(v, wide), m)), 9)
     total = reduce(low, scaled, dims, True, "sum", wide, lambda v, _: v)
-    result = elementwise(
-        low, (total, shift), x.dtype, lambda s, m: ops.to_dtype(ops.add(ops.log(s), m), x.dtype), 9, wide
-    )
+    result = elementwise(low, (total, shift), x.dtype, lambda s, m: ops.to_dtype(ops.add(ops.log(s), m), x.dtype), 9, wide)
     if keepdim:
         return result
     return reshape(low, result, [s for d, s in enumerate(x.sizes) if d not in dims])
 
 
 @lowers("norm")
-def norm(low: Any, x: Any, ord: Any, dims: Any, keepdim: bool = False) -> Any:  # noqa: A002
+def norm(low: Any, x: Any, ord: Any, dims: Any, keepdim: bool = False) -> Any:
     """Vector norms 1 and 2."""
     if ord not in (1, 2) or x.ndim == 0 or not x.dtype.is_floating_point:
         raise Refused(f"a norm of order {ord}")

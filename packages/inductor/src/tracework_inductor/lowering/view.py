@@ -29,7 +29,15 @@ def rearranged(x: TensorValue, sizes: Sequence[Size], back: IndexMap, cost: int 
     x = settled(x)
     base = x if isinstance(x, Lazy) and numel_equal(x.sizes, sizes) else None
     return Lazy(
-        tuple(sizes), x.dtype, x.device, lambda index: x.load(back(index)), x.cost + cost, x.reads, None, None, base  # type: ignore[attr-defined]
+        tuple(sizes),
+        x.dtype,
+        x.device,
+        lambda index: x.load(back(index)),
+        x.cost + cost,
+        x.reads,
+        None,
+        None,
+        base,  # type: ignore[attr-defined]
     )
 
 
@@ -67,7 +75,7 @@ def reshape(low: Any, x: Any, sizes: Sequence[Size]) -> Any:
 
 
 @lowers("slice", view=True)
-def slice(low: Any, x: Any, dim: int, start: Size, end: Size, step: int = 1) -> Any:  # noqa: A001
+def slice(low: Any, x: Any, dim: int, start: Size, end: Size, step: int = 1) -> Any:
     """A part of one axis."""
     length = low.spec.sizes[dim] if hasattr(low.spec, "sizes") else size_of_slice(start, end, step)
     sizes = [*x.sizes[:dim], length, *x.sizes[dim + 1 :]]

@@ -185,7 +185,7 @@ def upsample_nearest(low: Any, x: Any, sizes: Sequence[Size], scales: Any, exact
         if scales and scales[k] is not None and scales[k] * old != size:
             raise Refused("nearest upsampling by a given scale")
         factors.append(size // old)
-    back: IndexMap = lambda index: [*index[:first], *[i // f for i, f in zip(index[first:], factors, strict=True)]]  # noqa: E731
+    back: IndexMap = lambda index: [*index[:first], *[i // f for i, f in zip(index[first:], factors, strict=True)]]
     value = rearranged(x, low.spec.sizes, back, 1)
     value.base = None
     return value

@@ -144,8 +144,7 @@ def _rewrite(p: Pass, axes: tuple[Axis, ...], inner: tuple[Axis, ...], replaced:
     instructions = p.body.instructions
     if replaced:
         instructions = tuple(
-            i._replace(args=tuple(substitute(a, replaced) if isinstance(a, Expr) else a for a in i.args))
-            for i in instructions
+            i._replace(args=tuple(substitute(a, replaced) if isinstance(a, Expr) else a for a in i.args)) for i in instructions
         )
     return Pass(p.level, LoopBody(axes, inner if p.level == "inner" else (), instructions))
 

@@ -164,8 +164,19 @@ class KernelBuilder:
         nodes = [m.node for m in self.group.members]
         origins = tuple(dict.fromkeys(o for n in nodes for o in n.origins))
         return LoopKernel(
-            name, nodes[0].device, axes, inner, tuple(passes), tuple(self.scratch.values()), tuple(ordered), layouts,
-            symbols, frozenset(reads), frozenset(writes), origins, tuple(n.name for n in nodes),
+            name,
+            nodes[0].device,
+            axes,
+            inner,
+            tuple(passes),
+            tuple(self.scratch.values()),
+            tuple(ordered),
+            layouts,
+            symbols,
+            frozenset(reads),
+            frozenset(writes),
+            origins,
+            tuple(n.name for n in nodes),
         )
 
 

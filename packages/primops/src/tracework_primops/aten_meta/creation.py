@@ -130,8 +130,18 @@ def zero(x):
     return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0)
 
 
-@row("bernoulli_.float", "bernoulli_.Tensor", "uniform_.default", "normal_.default", "exponential_.default", "random_.default", "random_.from")
-@row("bernoulli.default", "bernoulli.p", "bernoulli.Tensor", "normal_functional.default", "uniform.default", "exponential.default")
+@row(
+    "bernoulli_.float",
+    "bernoulli_.Tensor",
+    "uniform_.default",
+    "normal_.default",
+    "exponential_.default",
+    "random_.default",
+    "random_.from",
+)
+@row(
+    "bernoulli.default", "bernoulli.p", "bernoulli.Tensor", "normal_functional.default", "uniform.default", "exponential.default"
+)
 def random_like(x, *rest, **options):
     return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0)
 

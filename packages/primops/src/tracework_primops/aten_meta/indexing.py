@@ -41,7 +41,9 @@ def stack(tensors, dim=0):
     for other in tensors[1:]:
         if other.ndim != first.ndim or not all(active.equal(a, b) for a, b in zip(first.sizes, other.sizes)):
             raise RuntimeError(f"stack expects each tensor to be equal size, but got {list(first.sizes)} and {list(other.sizes)}")
-    return TensorSpec(result_dtype(*tensors), first.device, s := (*first.sizes[:dim], len(tensors), *first.sizes[dim:]), contiguous(s), 0)
+    return TensorSpec(
+        result_dtype(*tensors), first.device, s := (*first.sizes[:dim], len(tensors), *first.sizes[dim:]), contiguous(s), 0
+    )
 
 
 @row("embedding.default")
@@ -67,7 +69,9 @@ def index_select(x, dim, index):
     return fresh(x, (*x.sizes[:dim], index.numel(), *x.sizes[dim + 1 :]))
 
 
-KEEP_SELF = "scatter.src scatter.value scatter_add.default index_add.default index_copy.default index_put.default index_fill.int_Scalar"
+KEEP_SELF = (
+    "scatter.src scatter.value scatter_add.default index_add.default index_copy.default index_put.default index_fill.int_Scalar"
+)
 KEEP_SELF += " slice_scatter.default select_scatter.default scatter_reduce.two masked_scatter.default _unsafe_index_put.default"
 
 

@@ -19,7 +19,9 @@ def _same_dtype(op, a, b):
     if a.dtype is not b.dtype:
         raise RuntimeError(f"{op}: expected both tensors to have the same dtype, but got {a.dtype} and {b.dtype}")
     if a.device != b.device:
-        raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, {a.device} and {b.device}!")
+        raise RuntimeError(
+            f"Expected all tensors to be on the same device, but found at least two devices, {a.device} and {b.device}!"
+        )
 
 
 @row("mm.default")

@@ -41,11 +41,20 @@ def _names(text: str, *suffixes: str) -> list[str]:
 
 ARITHMETIC = "add sub rsub mul remainder fmod bitwise_and bitwise_or bitwise_xor __and__ __or__ __xor__ bitwise_left_shift bitwise_right_shift"
 row(*_names(ARITHMETIC, "Tensor", "Scalar", "Scalar_Tensor", "Tensor_Scalar"))(_binary(result_dtype))
-row(*_names("maximum minimum fmax fmin gcd lcm hypot nextafter", "default"), "floor_divide.default", "floor_divide.Scalar")(_binary(result_dtype))
-row("pow.Tensor_Tensor", "pow.Tensor_Scalar", "pow.Scalar")(_binary(result_dtype))
-row("div.Tensor", "div.Scalar", "true_divide.Tensor", "atan2.default", "xlogy.Tensor", "logaddexp.default", "copysign.Tensor", "copysign.Scalar")(
-    _binary(float_dtype)
+row(*_names("maximum minimum fmax fmin gcd lcm hypot nextafter", "default"), "floor_divide.default", "floor_divide.Scalar")(
+    _binary(result_dtype)
 )
+row("pow.Tensor_Tensor", "pow.Tensor_Scalar", "pow.Scalar")(_binary(result_dtype))
+row(
+    "div.Tensor",
+    "div.Scalar",
+    "true_divide.Tensor",
+    "atan2.default",
+    "xlogy.Tensor",
+    "logaddexp.default",
+    "copysign.Tensor",
+    "copysign.Scalar",
+)(_binary(float_dtype))
 row(*_names("eq ne lt le gt ge", "Tensor", "Scalar"), *_names("logical_and logical_or logical_xor", "default"))(_binary(_bool))
 
 

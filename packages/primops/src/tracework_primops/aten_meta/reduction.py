@@ -44,7 +44,9 @@ def mean_all(x, *, dtype=None):
 def mean_dims(x, dim=None, keepdim=False, *, dtype=None):
     out = dtype or x.dtype
     if not (out.is_floating_point or out.is_complex):
-        raise RuntimeError(f"mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: {out}")
+        raise RuntimeError(
+            f"mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: {out}"
+        )
     return fresh(x, reduced(x.sizes, dim, keepdim), out)
 
 
@@ -132,7 +134,9 @@ def _statistics_dtype(x, weight=None):
 def native_layer_norm(x, normalized_shape, weight, bias, eps):
     axis = x.ndim - len(normalized_shape)
     if not all(active.equal(a, b) for a, b in zip(x.sizes[axis:], normalized_shape)) or axis < 0:
-        raise RuntimeError(f"Given normalized_shape={list(normalized_shape)}, expected input with shape [*, {normalized_shape}], but got {x.sizes}")
+        raise RuntimeError(
+            f"Given normalized_shape={list(normalized_shape)}, expected input with shape [*, {normalized_shape}], but got {x.sizes}"
+        )
     sizes = (*x.sizes[:axis], *(1,) * len(normalized_shape))
     stat = fresh(x, sizes, _statistics_dtype(x, weight))
     return fresh(x, x.sizes), stat, stat

@@ -66,7 +66,9 @@ def common_device(specs: list[TensorSpec]) -> torch.device:
             if device is None:
                 device = spec.device
             elif device != spec.device and (spec.sizes or spec.device.type != "cpu"):
-                raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, {device} and {spec.device}!")
+                raise RuntimeError(
+                    f"Expected all tensors to be on the same device, but found at least two devices, {device} and {spec.device}!"
+                )
     return device if device is not None else specs[0].device
 
 

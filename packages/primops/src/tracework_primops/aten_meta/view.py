@@ -32,7 +32,9 @@ def infer_sizes(spec_numel: Size, sizes) -> tuple[Size, ...]:
             raise RuntimeError(f"shape '{list(sizes)}' is invalid for input of size {spec_numel}")
         return sizes
     if known.__class__ is int and known == 0:
-        raise RuntimeError(f"cannot reshape tensor of 0 elements into shape {list(sizes)} because the unspecified dimension size -1 can be any value")
+        raise RuntimeError(
+            f"cannot reshape tensor of 0 elements into shape {list(sizes)} because the unspecified dimension size -1 can be any value"
+        )
     missing = floordiv(spec_numel, known)
     if not active.equal(missing * known, spec_numel):
         raise RuntimeError(f"shape '{list(sizes)}' is invalid for input of size {spec_numel}")
@@ -92,7 +94,9 @@ def alias(x):
 def permute(x, dims):
     order = [wrap_dim(d, x.ndim) for d in dims]
     if len(set(order)) != len(order) or len(order) != x.ndim:
-        raise RuntimeError(f"permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired ordering {dims}")
+        raise RuntimeError(
+            f"permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired ordering {dims}"
+        )
     return _view(x, [x.sizes[d] for d in order], [x.strides[d] for d in order])
 
 
@@ -118,7 +122,9 @@ def t(x):
 def expand(x, sizes, *, implicit=False):
     lead = len(sizes) - x.ndim
     if lead < 0:
-        raise RuntimeError(f"expand({list(x.sizes)}, size={list(sizes)}): the number of sizes provided must be greater or equal to the number of dimensions")
+        raise RuntimeError(
+            f"expand({list(x.sizes)}, size={list(sizes)}): the number of sizes provided must be greater or equal to the number of dimensions"
+        )
     out_sizes, strides = [0] * len(sizes), [0] * len(sizes)
     for i in range(len(sizes) - 1, -1, -1):
         old = x.sizes[i - lead] if i >= lead else 1
@@ -132,7 +138,9 @@ def expand(x, sizes, *, implicit=False):
             if old.__class__ is int and old == 1:
                 stride = 0
             elif not active.equal(old, wanted):
-                raise RuntimeError(f"The expanded size of the tensor ({wanted}) must match the existing size ({old}) at non-singleton dimension {i}")
+                raise RuntimeError(
+                    f"The expanded size of the tensor ({wanted}) must match the existing size ({old}) at non-singleton dimension {i}"
+                )
         out_sizes[i], strides[i] = wanted, stride
     return _view(x, out_sizes, strides)
 
@@ -153,7 +161,7 @@ def _clamp_index(index: Size, size: Size) -> Size:
 
 
 @row("slice.Tensor")
-def slice(x, dim=0, start=None, end=None, step=1):  # noqa: A001
+def slice(x, dim=0, start=None, end=None, step=1):
     if not x.ndim:
         raise RuntimeError("slice() cannot be applied to a 0-dim tensor.")
     dim = wrap_dim(dim, x.ndim)
@@ -236,7 +244,9 @@ def split_with_sizes(x, sizes, dim=0):
         out.append(_view(x, new, x.strides, x.offset + total * x.strides[dim]))
         total = total + size
     if not active.equal(total, x.sizes[dim]):
-        raise RuntimeError(f"split_with_sizes expects split_sizes to sum exactly to {x.sizes[dim]}, but got split_sizes={list(sizes)}")
+        raise RuntimeError(
+            f"split_with_sizes expects split_sizes to sum exactly to {x.sizes[dim]}, but got split_sizes={list(sizes)}"
+        )
     return out
 
 

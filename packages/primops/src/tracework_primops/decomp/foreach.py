@@ -136,7 +136,14 @@ def _correction(beta: float, step: PrimValue) -> PrimValue:
 
 
 def _adam_step(
-    p: PrimValue, g: PrimValue, m: PrimValue, v: PrimValue, largest: PrimValue | None, step: PrimValue, decoupled: bool, o: dict[str, Any]
+    p: PrimValue,
+    g: PrimValue,
+    m: PrimValue,
+    v: PrimValue,
+    largest: PrimValue | None,
+    step: PrimValue,
+    decoupled: bool,
+    o: dict[str, Any],
 ) -> tuple[PrimValue, ...]:
     """New parameter, first and second moment and largest second moment; operands are wide."""
     dtype, lr = p.dtype, o["lr"]

@@ -332,14 +332,18 @@ def _wants_cudnn_reserve() -> bool:
 def batch_norm_with_update(x, weight, bias, mean, variance, momentum, eps):
     if _wants_cudnn_reserve():
         return NotImplemented
-    out, save_mean, save_rstd, new_mean, new_variance = batch_norm_functional(x, weight, bias, mean, variance, True, momentum, eps)
+    out, save_mean, save_rstd, new_mean, new_variance = batch_norm_functional(
+        x, weight, bias, mean, variance, True, momentum, eps
+    )
     return out, save_mean, save_rstd, _reserve(x), new_mean, new_variance
 
 
 @decomposition(aten._batch_norm_no_update)
 def batch_norm_no_update(x, weight, bias, mean, variance, momentum, eps):
-    return NotImplemented if _wants_cudnn_reserve() else (
-        *_without_batch_statistics(x, weight, bias, mean, variance, eps), _reserve(x)
+    return (
+        NotImplemented
+        if _wants_cudnn_reserve()
+        else (*_without_batch_statistics(x, weight, bias, mean, variance, eps), _reserve(x))
     )
 
 
@@ -401,5 +405,3 @@ def cudnn_batch_norm_backward(x, grad, weight, mean, variance, save_mean, save_r
 @decomposition(aten.miopen_batch_norm_backward)
 def miopen_batch_norm_backward(x, grad, weight, mean, variance, save_mean, save_rstd, eps):
     return native_batch_norm_backward(grad, x, weight, mean, variance, save_mean, save_rstd, True, eps, (True, True, True))
-
-

@@ -330,8 +330,6 @@ def imag(x):
     return prims.imag(x)
 
 
-
-
 def _conj(x):
     return prims.conj(x) if x.dtype.is_complex else x
 

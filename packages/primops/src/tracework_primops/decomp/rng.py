@@ -63,7 +63,9 @@ decomposition(aten.randn)(_drawn(prims.randn))
 
 @decomposition(aten.randint.low)
 def randint(low, high, sizes, *, dtype=torch.int64, layout=None, device=None, pin_memory=None):
-    return _drawn(lambda n, dtype, device: prims.randint(low, high, n, dtype, device))(sizes, dtype=dtype or torch.int64, device=device)
+    return _drawn(lambda n, dtype, device: prims.randint(low, high, n, dtype, device))(
+        sizes, dtype=dtype or torch.int64, device=device
+    )
 
 
 @decomposition(aten.randint)

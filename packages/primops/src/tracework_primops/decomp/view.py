@@ -220,8 +220,6 @@ def unbind(x, dim=0):
     return NotImplemented if count is None else tuple(prims.select(x, dim, i) for i in range(count))
 
 
-
-
 @decomposition(aten.slice_backward)
 def slice_backward(grad, sizes, dim, start, end, step):
     zeros = prims.full(tuple(sizes), 0, grad.dtype, grad.device)

@@ -14,9 +14,10 @@ EAGER: dict[Op, Callable[..., Any]] = {}
 rule = rules_into(EAGER)
 
 
-
 @rule()
-def convolution(x: Any, w: Any, b: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, output_padding: Any, groups: int) -> Any:
+def convolution(
+    x: Any, w: Any, b: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, output_padding: Any, groups: int
+) -> Any:
     return torch.convolution(x, w, b, stride, padding, dilation, transposed, output_padding, groups)
 
 

@@ -14,7 +14,6 @@ EAGER: dict[Op, Callable[..., Any]] = {}
 rule = rules_into(EAGER)
 
 
-
 @rule()
 def iota(n: int, start: Any, step: Any, dtype: torch.dtype, device: Any) -> torch.Tensor:
     if not dtype.is_floating_point:

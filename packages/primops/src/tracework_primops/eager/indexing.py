@@ -14,7 +14,6 @@ EAGER: dict[Op, Callable[..., Any]] = {}
 rule = rules_into(EAGER)
 
 
-
 @rule()
 def cat(xs: Any, dim: int) -> torch.Tensor:
     return torch.cat(list(xs), dim)

@@ -14,7 +14,6 @@ EAGER: dict[Op, Callable[..., Any]] = {}
 rule = rules_into(EAGER)
 
 
-
 @rule()
 def mm(a: Any, b: Any) -> torch.Tensor:
     return torch.mm(a, b)
@@ -51,7 +50,9 @@ def vdot(a: Any, b: Any) -> torch.Tensor:
 
 
 @rule()
-def scaled_mm(a: Any, b: Any, scale_a: Any, scale_b: Any, bias: Any, scale_result: Any, out_dtype: Any, use_fast_accum: bool) -> Any:
+def scaled_mm(
+    a: Any, b: Any, scale_a: Any, scale_b: Any, bias: Any, scale_result: Any, out_dtype: Any, use_fast_accum: bool
+) -> Any:
     return torch._scaled_mm(a, b, scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum)
 
 

@@ -14,7 +14,6 @@ EAGER: dict[Op, Callable[..., Any]] = {}
 rule = rules_into(EAGER)
 
 
-
 @rule()
 def clone(x: Any) -> torch.Tensor:
     return x.clone()

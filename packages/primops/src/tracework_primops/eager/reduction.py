@@ -14,7 +14,6 @@ EAGER: dict[Op, Callable[..., Any]] = {}
 rule = rules_into(EAGER)
 
 
-
 @rule("sum")
 def sum(x: torch.Tensor, dims: tuple[int, ...], keepdim: bool, dtype: torch.dtype | None) -> torch.Tensor:
     return torch.sum(x, dims, keepdim, dtype=dtype or x.dtype) if dims else x.to(dtype or x.dtype)

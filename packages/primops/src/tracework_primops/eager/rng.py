@@ -14,7 +14,6 @@ EAGER: dict[Op, Callable[..., Any]] = {}
 rule = rules_into(EAGER)
 
 
-
 @rule()
 def rand(sizes: Any, dtype: torch.dtype, device: Any) -> torch.Tensor:
     return torch.rand(sizes, dtype=dtype, device=device)

@@ -14,7 +14,6 @@ EAGER: dict[Op, Callable[..., Any]] = {}
 rule = rules_into(EAGER)
 
 
-
 @rule()
 def cumsum(x: Any, dim: int) -> torch.Tensor:
     return torch.cumsum(x, dim, dtype=x.dtype)

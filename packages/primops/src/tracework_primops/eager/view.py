@@ -14,7 +14,6 @@ EAGER: dict[Op, Callable[..., Any]] = {}
 rule = rules_into(EAGER)
 
 
-
 @rule()
 def expand(x: torch.Tensor, sizes: Any) -> torch.Tensor:
     return x.expand(sizes)

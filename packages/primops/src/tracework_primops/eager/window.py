@@ -34,13 +34,13 @@ def max_pool(x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil
 def max_pool_backward(
     grad: Any, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, indices: Any
 ) -> torch.Tensor:
-    return _nd("max_pool{n}d_with_indices_backward", len(kernel))(
-        grad, x, kernel, stride, padding, dilation, ceil_mode, indices
-    )
+    return _nd("max_pool{n}d_with_indices_backward", len(kernel))(grad, x, kernel, stride, padding, dilation, ceil_mode, indices)
 
 
 @rule()
-def avg_pool(x: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, count_include_pad: bool, divisor: Any) -> torch.Tensor:
+def avg_pool(
+    x: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, count_include_pad: bool, divisor: Any
+) -> torch.Tensor:
     if len(kernel) == 1:
         return torch.avg_pool1d(x, kernel, stride, padding, ceil_mode, count_include_pad)
     return _nd("avg_pool{n}d", len(kernel))(x, kernel, stride, padding, ceil_mode, count_include_pad, divisor)
@@ -50,9 +50,7 @@ def avg_pool(x: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, co
 def avg_pool_backward(
     grad: Any, x: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, count_include_pad: bool, divisor: Any
 ) -> torch.Tensor:
-    return _nd("avg_pool{n}d_backward", len(kernel))(
-        grad, x, kernel, stride, padding, ceil_mode, count_include_pad, divisor
-    )
+    return _nd("avg_pool{n}d_backward", len(kernel))(grad, x, kernel, stride, padding, ceil_mode, count_include_pad, divisor)
 
 
 @rule()

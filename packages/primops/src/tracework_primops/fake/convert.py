@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Converter:
     """The memo of one mode; holds real tensors and storages weakly."""
 
-    def __init__(self, mode: "FakeMode"):
+    def __init__(self, mode: FakeMode):
         self._mode = mode
         self._fakes: dict[int, tuple[weakref.ref, FakeTensor]] = {}
         self._storages: dict[int, tuple[Any, FakeStorage]] = {}
@@ -50,7 +50,9 @@ class Converter:
 
     def _convert(self, tensor: torch.Tensor, sizes: Sequence[Size] | None, strides: Sequence[Size] | None) -> FakeTensor:
         if tensor.layout is not torch.strided:
-            raise FakeTensorError(f"from_real: a tensor of layout {tensor.layout} has no fake form; break the graph before it is used")
+            raise FakeTensorError(
+                f"from_real: a tensor of layout {tensor.layout} has no fake form; break the graph before it is used"
+            )
         real_sizes = tuple(tensor.size())
         sizes = real_sizes if sizes is None else tuple(sizes)
         if strides is None:

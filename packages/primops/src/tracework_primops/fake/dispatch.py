@@ -133,7 +133,9 @@ def _in_place_plan(func: Any, rule: Rule, written: list[int]) -> Plan:
         if metadata:
             if func is torch.ops.aten.as_strided_.default and _same_elements(*_plain(mode, func, args)):
                 return args[0]  # as pooling to one element does for channels-last: only strides of dims of one element differ
-            raise FakeTensorError(f"{func}: changing the sizes of a tensor in place is not done on fakes; use the form without underscore")
+            raise FakeTensorError(
+                f"{func}: changing the sizes of a tensor in place is not done on fakes; use the form without underscore"
+            )
         targets = [args[i] if i < len(args) else kwargs.get(names[i]) for i in written]
         result = rule(*_plain(mode, func, args), **_plain_dict(mode, func, kwargs))
         for target in targets:
@@ -158,7 +160,9 @@ def _check_target(func: Any, target: Any, result: Any) -> None:
     if result.__class__ is TensorSpec and target.__class__ is FakeTensor:
         expected = target.spec.sizes
         if len(result.sizes) != len(expected) or not all(active.equal(a, b) for a, b in zip(result.sizes, expected)):
-            raise RuntimeError(f"{func}: output with shape {list(expected)} doesn't match the broadcast shape {list(result.sizes)}")
+            raise RuntimeError(
+                f"{func}: output with shape {list(expected)} doesn't match the broadcast shape {list(result.sizes)}"
+            )
 
 
 def _mixed_results(mode: Any, func: Any, result: Any, targets: list) -> Any:
@@ -207,7 +211,10 @@ def _plain(mode: Any, func: Any, args: Any) -> list:
 
 
 def _plain_dict(mode: Any, func: Any, kwargs: dict) -> dict:
-    return {k: a.spec if a.__class__ is FakeTensor else a if a.__class__ in PLAIN else _plain_one(mode, func, a) for k, a in kwargs.items()}
+    return {
+        k: a.spec if a.__class__ is FakeTensor else a if a.__class__ in PLAIN else _plain_one(mode, func, a)
+        for k, a in kwargs.items()
+    }
 
 
 def _plain_one(mode: Any, func: Any, a: Any) -> Any:

@@ -64,7 +64,9 @@ class FakeMode(_torch.TorchDispatchMode):
         finally:
             active.swap(outer)
 
-    def from_real(self, tensor: torch.Tensor, sizes: Sequence[Size] | None = None, strides: Sequence[Size] | None = None) -> FakeTensor:
+    def from_real(
+        self, tensor: torch.Tensor, sizes: Sequence[Size] | None = None, strides: Sequence[Size] | None = None
+    ) -> FakeTensor:
         """The fake of a real tensor, the same one each time; `sizes` and `strides` replace the real ones when given."""
         return self._converter.fake_of(tensor, sizes, strides)
 

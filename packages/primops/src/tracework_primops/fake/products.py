@@ -33,7 +33,7 @@ def _folded(x: Any, product: Callable[[Any], Any]) -> Any:
     return out.view(*x.shape[:-1], out.size(-1))
 
 
-def linear(input: Any, weight: Any, bias: Any = None) -> Any:  # noqa: A002
+def linear(input: Any, weight: Any, bias: Any = None) -> Any:
     """x @ weight.T + bias."""
     if not _symbolic(input, weight) or input.dim() < 3 or weight.dim() != 2:
         return NotImplemented
@@ -42,7 +42,7 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:  # noqa: A002
     return _folded(input, lambda x: torch.addmm(bias, x, weight.t()))
 
 
-def matmul(input: Any, other: Any) -> Any:  # noqa: A002
+def matmul(input: Any, other: Any) -> Any:
     """a @ b of any numbers of dims."""
     if not _symbolic(input, other) or max(input.dim(), other.dim()) < 3:
         return NotImplemented

@@ -28,7 +28,7 @@ class FakeStorage:
         self._views: list[weakref.ref] = []
 
     @property
-    def views(self) -> list["FakeTensor"]:
+    def views(self) -> list[FakeTensor]:
         """The living fakes over this memory, oldest first."""
         return [fake for reference in self._views if (fake := reference()) is not None]
 

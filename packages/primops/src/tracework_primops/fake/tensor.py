@@ -27,7 +27,7 @@ class FakeTensor(torch.Tensor):
     __torch_function__ = _torch.disabled_torch_function
 
     spec: TensorSpec
-    mode: "FakeMode"
+    mode: FakeMode
     storage: FakeStorage
     is_symbolic: bool = False
     constant: Any = None
@@ -52,7 +52,7 @@ class FakeTensor(torch.Tensor):
         raise TypeError("a FakeTensor has no data to pickle; save its spec")
 
 
-def find_mode(func: Any, *containers: Any) -> "FakeMode":
+def find_mode(func: Any, *containers: Any) -> FakeMode:
     """The mode of the first fake found in nested lists, tuples and dicts."""
     for container in containers:
         for item in container.values() if isinstance(container, dict) else container:
@@ -71,7 +71,7 @@ _make = torch.Tensor._make_wrapper_subclass
 EMPTY_STORAGE = {"storage_size": 0}  # otherwise C++ computes a symbolic number of bytes for each tensor
 
 
-def make_fake(mode: "FakeMode", spec: TensorSpec, storage: FakeStorage, requires_grad: bool = False) -> FakeTensor:
+def make_fake(mode: FakeMode, spec: TensorSpec, storage: FakeStorage, requires_grad: bool = False) -> FakeTensor:
     """A new fake of this spec over this storage."""
     sizes, strides, offset = spec.sizes, spec.strides, spec.offset
     symbolic = False
@@ -89,7 +89,14 @@ def make_fake(mode: "FakeMode", spec: TensorSpec, storage: FakeStorage, requires
         sizes, strides, offset = [carry(s) for s in sizes], [carry(s) for s in strides], carry(offset)
     extra = EMPTY_STORAGE if symbolic else {}
     fake = _make(
-        FakeTensor, sizes, strides=strides, storage_offset=offset, dtype=spec.dtype, device=spec.device, requires_grad=requires_grad, **extra
+        FakeTensor,
+        sizes,
+        strides=strides,
+        storage_offset=offset,
+        dtype=spec.dtype,
+        device=spec.device,
+        requires_grad=requires_grad,
+        **extra,
     )
     fake.spec = spec
     fake.mode = mode

@@ -48,7 +48,7 @@ class PrimGraph:
         symbols: Any = None,
         static_inputs: Iterable[int] = (),
         mutated_inputs: Iterable[int] = (),
-    ) -> "PrimGraph":
+    ) -> PrimGraph:
         """From a graph whose nodes all have meta["spec"]; input places in the two sets count placeholders from 0."""
         static, mutated = frozenset(static_inputs), frozenset(mutated_inputs)
         placeholders = [n for n in graph.nodes if n.op == "placeholder"]
@@ -76,11 +76,11 @@ class PrimGraph:
         """The spec of every node but the output."""
         return {n: n.meta.get("spec") for n in self.graph.nodes if n.op != "output"}
 
-    def replace(self, **changes: Any) -> "PrimGraph":
+    def replace(self, **changes: Any) -> PrimGraph:
         """The same with fields changed."""
         return replace(self, **changes)
 
-    def copy(self) -> "PrimGraph":
+    def copy(self) -> PrimGraph:
         """With a graph of its own; names, specs and origins kept."""
         graph = torch.fx.Graph()
         done: dict[torch.fx.Node, torch.fx.Node] = {}
@@ -141,8 +141,10 @@ def _resolve(value: Any, values: dict, symbols: dict[Symbol, int]) -> Any:
     if isinstance(value, Expr):
         return value.evaluate(symbols)
     if isinstance(value, (tuple, list)):
-        return type(value)([_resolve(v, values, symbols) for v in value]) if type(value) in (tuple, list) else tuple(
-            _resolve(v, values, symbols) for v in value
+        return (
+            type(value)([_resolve(v, values, symbols) for v in value])
+            if type(value) in (tuple, list)
+            else tuple(_resolve(v, values, symbols) for v in value)
         )
     if isinstance(value, dict):
         return {k: _resolve(v, values, symbols) for k, v in value.items()}

@@ -1,11 +1,11 @@
 """Print a PrimGraph and parse it back.
 
-    inference graph
-    symbol s0 in 2..None hint 8
-    %x: f32[s0, 3] = input static
-    %exp: f32[s0, 3] = exp(%x)  # model.py:12
-    %mm: f32[s0, 4] = aten.mm.default(%exp, %w)
-    return %mm
+inference graph
+symbol s0 in 2..None hint 8
+%x: f32[s0, 3] = input static
+%exp: f32[s0, 3] = exp(%x)  # model.py:12
+%mm: f32[s0, 4] = aten.mm.default(%exp, %w)
+return %mm
 """
 
 from __future__ import annotations
@@ -63,7 +63,11 @@ def _symbol_lines(prim_graph: PrimGraph, with_hints: bool) -> list[str]:
         look(node.args)
     lines = []
     for s in sorted(found, key=lambda s: (len(s.name), s.name)):
-        hint = prim_graph.symbols.hint(s) if with_hints and prim_graph.symbols is not None and prim_graph.symbols.has_hint(s) else None
+        hint = (
+            prim_graph.symbols.hint(s)
+            if with_hints and prim_graph.symbols is not None and prim_graph.symbols.has_hint(s)
+            else None
+        )
         lines.append(f"symbol {s.name} in {s.lower}..{s.upper}" + (f" hint {hint}" if hint is not None else ""))
     return lines
 
@@ -196,7 +200,9 @@ class _Reader:
         dtype, sizes, strides, offset, device = match.groups()
         shape = self._sizes(sizes)
         steps = contiguous_strides(shape) if strides is None else self._sizes(strides)
-        return TensorSpec(TEXT_DTYPE[dtype], torch.device(device or "cpu"), shape, steps, parse(offset, self.sizes) if offset else 0)
+        return TensorSpec(
+            TEXT_DTYPE[dtype], torch.device(device or "cpu"), shape, steps, parse(offset, self.sizes) if offset else 0
+        )
 
     def _sizes(self, text: str) -> tuple:
         if not text.strip():

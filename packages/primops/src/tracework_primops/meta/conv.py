@@ -16,7 +16,14 @@ rule = rules_into(META)
 
 
 def convolved_sizes(
-    x: Sequence[Any], w: Sequence[Any], stride: Any, padding: Any, dilation: Any, transposed: bool, output_padding: Any, groups: int
+    x: Sequence[Any],
+    w: Sequence[Any],
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
 ) -> tuple[Any, ...]:
     """Sizes of a convolution's result; a parameter with one number stands for every spatial dim."""
     spatial = len(x) - 2

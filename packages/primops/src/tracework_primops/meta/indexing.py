@@ -94,4 +94,6 @@ def bucketize(x: Any, boundaries: TensorSpec, right: bool, out_int32: bool) -> T
 
 @rule("nonzero", "masked_select", "repeat_interleave", "unique", "bincount")
 def nonzero(*arguments: Any) -> Any:
-    raise PrimError("nonzero, masked_select, repeat_interleave, unique, bincount: sizes depend on data; keep the ATen op as an extern")
+    raise PrimError(
+        "nonzero, masked_select, repeat_interleave, unique, bincount: sizes depend on data; keep the ATen op as an extern"
+    )

@@ -38,7 +38,9 @@ def _spatial(x: TensorSpec, count: int) -> tuple[tuple[Any, ...], tuple[Any, ...
 
 
 @rule()
-def max_pool(x: TensorSpec, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> tuple[TensorSpec, TensorSpec]:
+def max_pool(
+    x: TensorSpec, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+) -> tuple[TensorSpec, TensorSpec]:
     lead, spatial = _spatial(x, len(kernel))
     sizes = [pooled(s, kernel[i], stride[i], padding[i], dilation[i], ceil_mode) for i, s in enumerate(spatial)]
     return suggested(x, (*lead, *sizes)), suggested(x, (*lead, *sizes), torch.int64)
@@ -92,7 +94,9 @@ def grid_sample(x: TensorSpec, grid: TensorSpec, mode: int, padding_mode: int, a
 
 
 @rule()
-def grid_sample_backward(grad: TensorSpec, x: TensorSpec, grid: TensorSpec, m: int, p: int, a: bool, mask: Any) -> tuple[Any, ...]:
+def grid_sample_backward(
+    grad: TensorSpec, x: TensorSpec, grid: TensorSpec, m: int, p: int, a: bool, mask: Any
+) -> tuple[Any, ...]:
     return TensorSpec(x.dtype, x.device, x.sizes) if mask[0] else None, TensorSpec(grid.dtype, grid.device, grid.sizes)
 
 

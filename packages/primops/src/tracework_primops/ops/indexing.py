@@ -16,18 +16,32 @@ op("scatter_add(x:T, dim, index:T, src:T)", "x with src added at index along dim
 op("scatter_reduce(x:T, dim, index:T, src:T, reduce, include_self=True)", "sum, prod, mean, amax or amin at index along dim", S)
 op("index_add(x:T, dim, index:T, src:T, alpha=1)", "x with alpha*src added to rows index", S)
 op("index_copy(x:T, dim, index:T, src:T)", "x with rows index replaced by src", S)
-op("index_reduce(x:T, dim, index:T, src:T, reduce, include_self=True)", "prod, mean, amax or amin into rows index", S, kind=Kind.LIBRARY)
+op(
+    "index_reduce(x:T, dim, index:T, src:T, reduce, include_self=True)",
+    "prod, mean, amax or amin into rows index",
+    S,
+    kind=Kind.LIBRARY,
+)
 op("slice_scatter(x:T, src:T, dim, start, end, step=1)", "x with the slice replaced by src")
 op("select_scatter(x:T, src:T, dim, index)", "x with one index of dim replaced by src")
 op("diagonal_scatter(x:T, src:T, offset=0, dim1=0, dim2=1)", "x with the diagonal replaced by src")
-op("as_strided_scatter(x:T, src:T, sizes, strides, offset)", "x with src written through an as_strided view", S, kind=Kind.LIBRARY)
+op(
+    "as_strided_scatter(x:T, src:T, sizes, strides, offset)",
+    "x with src written through an as_strided view",
+    S,
+    kind=Kind.LIBRARY,
+)
 op("masked_scatter(x:T, mask:T, src:T)", "x with src's leading elements where mask is true", S, kind=Kind.LIBRARY)
 op("take(x:T, index:T)", "x flattened, at index")
 op("put(x:T, index:T, src:T, accumulate=False)", "x flattened, with src written at index", S, kind=Kind.LIBRARY)
 op("roll(x:T, shifts, dims)", "rotated along dims")
 op("tril(x:T, diagonal=0)", "0 above the diagonal of the last two dims")
 op("triu(x:T, diagonal=0)", "0 below the diagonal of the last two dims")
-op("searchsorted(sorted:T, values:V, right=False, out_int32=False, sorter:O=None)", "insertion points into the last dim", kind=Kind.LIBRARY)
+op(
+    "searchsorted(sorted:T, values:V, right=False, out_int32=False, sorter:O=None)",
+    "insertion points into the last dim",
+    kind=Kind.LIBRARY,
+)
 op("bucketize(x:V, boundaries:T, right=False, out_int32=False)", "insertion points into one row of boundaries")
 op("nonzero(x:T)", "coordinates of the elements that are not 0", D, kind=Kind.LIBRARY)
 op("masked_select(x:T, mask:T)", "elements where mask is true", D, kind=Kind.LIBRARY)

@@ -11,6 +11,9 @@ op("baddbmm(bias:T, a:T, b:T, beta=1, alpha=1)", "beta*bias + alpha*bmm(a, b)")
 op("mv(a:T, x:T)", "(m,k) x (k)")
 op("dot(a:T, b:T)", "sum of products of two vectors")
 op("vdot(a:T, b:T)", "dot with the first operand conjugated")
-op("scaled_mm(a:T, b:T, scale_a:T, scale_b:T, bias:O=None, scale_result:O=None, out_dtype=None, use_fast_accum=False)", "float8 product with scales")
+op(
+    "scaled_mm(a:T, b:T, scale_a:T, scale_b:T, bias:O=None, scale_result:O=None, out_dtype=None, use_fast_accum=False)",
+    "float8 product with scales",
+)
 op("grouped_mm(a:T, b:T, offs:O=None, bias:O=None, out_dtype=None)", "one product per group of rows")
 op("int_mm(a:T, b:T)", "int8 product accumulated in int32")

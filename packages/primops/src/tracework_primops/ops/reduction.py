@@ -5,7 +5,10 @@ from ..op import Kind, Tag, declarer
 op = declarer("reduction", Kind.REDUCTION)
 B = Tag.BOOL_RESULT
 
-op("sum(x:T, dims, keepdim=False, dtype=None)", "sum; result and accumulation in `dtype` (None: x's), float16 and bfloat16 accumulate in float32")
+op(
+    "sum(x:T, dims, keepdim=False, dtype=None)",
+    "sum; result and accumulation in `dtype` (None: x's), float16 and bfloat16 accumulate in float32",
+)
 op("prod(x:T, dims, keepdim=False, dtype=None)", "product")
 op("amax(x:T, dims, keepdim=False)", "largest; NaN wins")
 op("amin(x:T, dims, keepdim=False)", "smallest; NaN wins")

@@ -5,7 +5,10 @@ from ..op import Kind, Tag, declarer
 op = declarer("window", Kind.WINDOW)
 S = Tag.SCATTER
 
-op("max_pool(x:T, kernel, stride, padding, dilation, ceil_mode=False) -> 2", "largest in each window and its flat spatial index (int64)")
+op(
+    "max_pool(x:T, kernel, stride, padding, dilation, ceil_mode=False) -> 2",
+    "largest in each window and its flat spatial index (int64)",
+)
 op("max_pool_backward(grad:T, x:T, kernel, stride, padding, dilation, ceil_mode, indices:T)", "gradient of max_pool", S)
 op("avg_pool(x:T, kernel, stride, padding, ceil_mode=False, count_include_pad=True, divisor=None)", "mean of each window")
 op("avg_pool_backward(grad:T, x:T, kernel, stride, padding, ceil_mode, count_include_pad, divisor)", "gradient of avg_pool")
@@ -21,7 +24,12 @@ op("upsample_linear_backward(grad:T, sizes, input_sizes, align_corners, scales)"
 op("upsample_bicubic(x:T, sizes, align_corners, scales)", "bicubic")
 op("upsample_bicubic_backward(grad:T, sizes, input_sizes, align_corners, scales)", "gradient of upsample_bicubic")
 op("grid_sample(x:T, grid:T, mode, padding_mode, align_corners)", "x read at the positions of grid", kind=Kind.LIBRARY)
-op("grid_sample_backward(grad:T, x:T, grid:T, mode, padding_mode, align_corners, mask) -> 2", "gradients of x and grid", S, kind=Kind.LIBRARY)
+op(
+    "grid_sample_backward(grad:T, x:T, grid:T, mode, padding_mode, align_corners, mask) -> 2",
+    "gradients of x and grid",
+    S,
+    kind=Kind.LIBRARY,
+)
 op("im2col(x:T, kernel, dilation, padding, stride)", "patches as columns")
 op("col2im(x:T, sizes, kernel, dilation, padding, stride)", "columns summed back into an image", S)
 op("reflection_pad(x:T, padding)", "padding by reflection; pairs from the last dim backwards, as ATen gives them")

@@ -15,4 +15,14 @@ PRIM_PASSES: tuple[Pass, ...] = (
     Pass("dead_code", dead_code),  # last: the others leave unused nodes behind
 )
 
-__all__ = ["PRIM_PASSES", "SIMPLIFY", "Pass", "common_subexpr", "constant_fold", "dead_code", "remove_noop", "run_passes", "simplify"]
+__all__ = [
+    "PRIM_PASSES",
+    "SIMPLIFY",
+    "Pass",
+    "common_subexpr",
+    "constant_fold",
+    "dead_code",
+    "remove_noop",
+    "run_passes",
+    "simplify",
+]

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import ast
 import math
-from typing import Callable, Iterable, Mapping, Union
+from collections.abc import Callable, Iterable, Mapping
+from typing import Union
 from weakref import WeakValueDictionary
 
 Size = Union[int, "Expr"]
@@ -104,7 +105,7 @@ class Expr:
 
     # queries ---------------------------------------------------------------------------------
     @property
-    def free_symbols(self) -> frozenset["Symbol"]:
+    def free_symbols(self) -> frozenset[Symbol]:
         """The symbols this expression depends on."""
         if self._free is None:
             found: set[Symbol] = set()
@@ -113,11 +114,11 @@ class Expr:
             self._free = frozenset(found)
         return self._free
 
-    def atoms(self) -> Iterable["Expr"]:
+    def atoms(self) -> Iterable[Expr]:
         """The distinct atoms of the polynomial (not looking inside them)."""
         return dict.fromkeys(atom for monomial in self.terms for atom in monomial)
 
-    def coefficient(self, atom: "Expr") -> Size | None:
+    def coefficient(self, atom: Expr) -> Size | None:
         """What `atom` is multiplied by; 0 when absent; None when it occurs other than linearly."""
         terms: dict[Monomial, int] = {}
         for monomial, value in self.terms.items():
@@ -130,7 +131,7 @@ class Expr:
                 terms[tuple(rest)] = terms.get(tuple(rest), 0) + value
         return _make(terms)
 
-    def as_affine(self) -> tuple[int, dict["Symbol", int]] | None:
+    def as_affine(self) -> tuple[int, dict[Symbol, int]] | None:
         """(constant, {symbol: coefficient}) when every term is a constant or a multiple of one symbol."""
         constant, coefficients = 0, {}
         for monomial, value in self.terms.items():
@@ -142,11 +143,11 @@ class Expr:
                 return None
         return constant, coefficients
 
-    def substitute(self, mapping: Mapping["Expr", Size]) -> Size:
+    def substitute(self, mapping: Mapping[Expr, Size]) -> Size:
         """All occurrences of the keys (atoms, usually symbols) replaced at once."""
         return _substitute(self, mapping, {})
 
-    def evaluate(self, values: Mapping["Symbol", int]) -> int:
+    def evaluate(self, values: Mapping[Symbol, int]) -> int:
         """The value for these values of all free symbols. Raises KeyError for one that is missing."""
         total = 0
         for monomial, product in self.terms.items():
@@ -191,7 +192,7 @@ class Atom(Expr):
 
     __slots__ = ()
 
-    def _own_symbols(self) -> frozenset["Symbol"]:
+    def _own_symbols(self) -> frozenset[Symbol]:
         return frozenset().union(*(e.free_symbols for e in self.arguments() if isinstance(e, Expr)))
 
     def arguments(self) -> tuple[Size, ...]:
@@ -655,7 +656,7 @@ class Condition:
         self.op, self.expr = op, expr
 
     @classmethod
-    def compare(cls, op: str, left: Size, right: Size) -> "Condition":
+    def compare(cls, op: str, left: Size, right: Size) -> Condition:
         """`left op right`."""
         return cls(op, left - right)
 
@@ -663,11 +664,11 @@ class Condition:
         """Whether it holds for these values."""
         return COMPARE[self.op](_evaluate(self.expr, values), 0)
 
-    def negate(self) -> "Condition":
+    def negate(self) -> Condition:
         """The condition that holds exactly when this one does not."""
         return Condition(NEGATED[self.op], self.expr)
 
-    def substitute(self, mapping: Mapping[Expr, Size]) -> "Condition":
+    def substitute(self, mapping: Mapping[Expr, Size]) -> Condition:
         """With the symbols replaced."""
         return Condition(self.op, self.expr.substitute(mapping) if isinstance(self.expr, Expr) else self.expr)
 

@@ -7,7 +7,7 @@ expression (a loop variable runs to `s0 - 1`). Ranges given by the caller win ov
 from __future__ import annotations
 
 import math
-from typing import Mapping
+from collections.abc import Mapping
 
 from .expr import Atom, Expr, FloorDiv, Max, Min, Mod, Size, Symbol, _make, floordiv, maximum, minimum, mod
 

@@ -71,13 +71,13 @@ class Node:
     def clone(self):
         return self
 
-    def wrap_int(self, value: int) -> "IntNode":
+    def wrap_int(self, value: int) -> IntNode:
         return IntNode(self.table, value)
 
-    def wrap_float(self, value: float) -> "FloatNode":
+    def wrap_float(self, value: float) -> FloatNode:
         return FloatNode(self.table, value)
 
-    def wrap_bool(self, value: bool) -> "BoolNode":
+    def wrap_bool(self, value: bool) -> BoolNode:
         return BoolNode(self.table, value)
 
     @property
@@ -145,7 +145,7 @@ class IntNode(Node):
         return self._relation(">=", 0).expect_true(file, line)
 
     # arithmetic
-    def _int(self, value: Size) -> "IntNode":
+    def _int(self, value: Size) -> IntNode:
         return IntNode(self.table, value)
 
     def add(self, other):
@@ -235,7 +235,7 @@ class IntNode(Node):
         raise TypeError("sym_ite needs a condition")
 
     # relations
-    def _relation(self, op: str, other: Size) -> "BoolNode":
+    def _relation(self, op: str, other: Size) -> BoolNode:
         condition = Condition.compare(op, self.value, other)
         known = self.table.is_true(condition)
         return BoolNode(self.table, condition if known is None else known)
@@ -259,7 +259,7 @@ class IntNode(Node):
         return self._relation(">=", other.value)
 
     # layout questions that C++ asks about all sizes at once
-    def _layout(self, question: Callable[[tuple, tuple], bool], sizes, strides) -> "BoolNode":
+    def _layout(self, question: Callable[[tuple, tuple], bool], sizes, strides) -> BoolNode:
         answer = question(tuple(n.value for n in sizes), tuple(n.value for n in strides))
         return BoolNode(self.table, answer)
 

@@ -51,7 +51,9 @@ class SymbolTable:
         self._carriers: dict[Expr, torch.SymInt] = {}
 
     # symbols ---------------------------------------------------------------------------------
-    def new(self, hint: int | None, origin: Any = "", lower: int | None = None, upper: int | None = None, unbacked: bool = False) -> Symbol:
+    def new(
+        self, hint: int | None, origin: Any = "", lower: int | None = None, upper: int | None = None, unbacked: bool = False
+    ) -> Symbol:
         """A fresh symbol. Backed ones with a hint of 2 or more start at 2; any range is part of what guards must check."""
         letter = "u" if unbacked else "s"
         if lower is None and not unbacked and hint is not None and hint >= SMALLEST_SIZE:

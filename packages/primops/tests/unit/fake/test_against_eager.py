@@ -4,7 +4,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch.utils._pytree import tree_flatten
-
 from tracework_primops import DataDependentError, FakeMode, FakeTensor, MixedTensorError, SymbolTable
 
 aten = torch.ops.aten
@@ -15,10 +14,10 @@ def tensor(*sizes, dtype=torch.float32):
 
 
 A, B, T3, IM = tensor(4, 6), (lambda: torch.randn(6, 4).t()), tensor(2, 4, 6), tensor(2, 4, 8, 8)
-LAST = lambda: torch.randn(2, 4, 8, 8).to(memory_format=torch.channels_last)  # noqa: E731
-INT = lambda: torch.randint(0, 4, (3, 2))  # noqa: E731
-LABELS = lambda: torch.randint(0, 4, (5,))  # noqa: E731
-ROWS = lambda: torch.tensor([0, 2])  # noqa: E731
+LAST = lambda: torch.randn(2, 4, 8, 8).to(memory_format=torch.channels_last)
+INT = lambda: torch.randint(0, 4, (3, 2))
+LABELS = lambda: torch.randint(0, 4, (5,))
+ROWS = lambda: torch.tensor([0, 2])
 HEADS = tensor(2, 3, 5, 8)
 
 CALLS = {

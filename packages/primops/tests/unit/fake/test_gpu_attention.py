@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-
 from tracework_primops import FakeMode, SymbolTable, TensorSpec
 
 aten = torch.ops.aten

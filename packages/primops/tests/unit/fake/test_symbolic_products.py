@@ -3,7 +3,6 @@
 import pytest
 import torch
 import torch.nn.functional as F
-
 from tracework_primops import FakeMode, SymbolTable
 from tracework_primops.fake import products
 

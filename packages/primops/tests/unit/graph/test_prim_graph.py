@@ -5,7 +5,6 @@ import operator
 import pytest
 import torch
 import torch.fx
-
 from tracework_primops import OPS, PrimGraph, SizeSpec, TensorSpec, VerifyError, parse_graph, symbol, verify
 
 CPU = torch.device("cpu")

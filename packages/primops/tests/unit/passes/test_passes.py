@@ -1,7 +1,6 @@
 """Each pass: what it removes, what it must keep, and the same object when there is nothing to do."""
 
 import pytest
-
 from tracework_primops import parse_graph, verify
 from tracework_primops.passes import PRIM_PASSES, run_passes
 
@@ -31,12 +30,18 @@ CASES = {
         "%a: f64[4] = convert(%x, dtype.f64)\n%b: f32[4] = convert(%a, dtype.f32)\n%c: f32[4] = exp(%b)\nreturn %c",
         ["exp"],
     ),
-    "reshape_back": ("%a: f32[2, 2] = reshape(%x, (2, 2,))\n%b: f32[4] = reshape(%a, (4,))\n%c: f32[4] = exp(%b)\nreturn %c", ["exp"]),
+    "reshape_back": (
+        "%a: f32[2, 2] = reshape(%x, (2, 2,))\n%b: f32[4] = reshape(%a, (4,))\n%c: f32[4] = exp(%b)\nreturn %c",
+        ["exp"],
+    ),
     "folds": (
         "%a: f32[] = full((), 3.0, dtype.f32, device('cpu'))\n%b: f32[4] = expand(%a, (4,))\n%c: f32[4] = mul(%x, %b)\nreturn %c",
         ["full", "mul"],
     ),
-    "minus_zero_is_not_zero": ("%a: f32[4] = mul(%x, 0.0)\n%b: f32[4] = mul(%x, -0.0)\n%c: f32[4] = div(%a, %b)\nreturn %c", ["mul", "mul", "div"]),
+    "minus_zero_is_not_zero": (
+        "%a: f32[4] = mul(%x, 0.0)\n%b: f32[4] = mul(%x, -0.0)\n%c: f32[4] = div(%a, %b)\nreturn %c",
+        ["mul", "mul", "div"],
+    ),
 }
 
 

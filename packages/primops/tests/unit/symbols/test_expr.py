@@ -7,7 +7,6 @@ import pytest
 import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from tracework_primops.symbols import (
     Condition,
     Expr,
@@ -50,8 +49,10 @@ def combine(children):
 
     def divided(make, compute):
         divisor = st.one_of(
-            st.integers(1, 8).map(lambda c: Term(c, lambda env: c)), st.just(Term(N, lambda env: env[N])),
-            st.just(Term(2 * N, lambda env: 2 * env[N])), st.just(Term(N + 1, lambda env: env[N] + 1)),
+            st.integers(1, 8).map(lambda c: Term(c, lambda env: c)),
+            st.just(Term(N, lambda env: env[N])),
+            st.just(Term(2 * N, lambda env: 2 * env[N])),
+            st.just(Term(N + 1, lambda env: env[N] + 1)),
         )
         return st.tuples(children, divisor).map(
             lambda p: Term(make(p[0].size, p[1].size), lambda env: compute(p[0].compute(env), p[1].compute(env)))

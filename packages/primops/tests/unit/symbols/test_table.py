@@ -7,7 +7,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from tracework_primops import Condition, GuardOnUnbackedError, SymbolTable
 
 BINARY = [operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, torch.sym_max, torch.sym_min]
@@ -24,7 +23,11 @@ def sized(*hints):
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(BINARY), st.integers(0, 2), st.integers(1, 5)), max_size=6), st.integers(2, 9), st.integers(2, 9))
+@given(
+    st.lists(st.tuples(st.sampled_from(BINARY), st.integers(0, 2), st.integers(1, 5)), max_size=6),
+    st.integers(2, 9),
+    st.integers(2, 9),
+)
 def test_operators_have_the_value_of_integers(steps, a, b):
     table, (x, y) = sized(a, b)
     value, expected = x, a

@@ -134,9 +134,7 @@ def _compile(job: CppJob, key: str, compiler: Compiler, options: RuntimeOptions,
         before = [*compiler.command, *BASE_FLAGS, *job.flags, *options.cxx_flags]
         command = [*before, str(source), "-o", str(product), *compiler.openmp]
         try:
-            run = subprocess.run(
-                command, capture_output=True, text=True, check=False, timeout=options.cxx_timeout, cwd=folder
-            )
+            run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=options.cxx_timeout, cwd=folder)
         except subprocess.TimeoutExpired as late:
             raise BuildError(f"{command[0]} did not finish in {options.cxx_timeout} s") from late
         if run.returncode != 0:
@@ -160,5 +158,3 @@ def _excerpt(complaint: str, source: str) -> str:
             shown += [f"{i + 1:5} {text[i]}" for i in range(max(0, number - 4), min(len(text), number + 3))]
             break
     return "\n".join(shown)
-
-

@@ -42,9 +42,7 @@ class Cubin:
     params: int
 
 
-def request(
-    kernel: KernelSource, entry: str, config: Mapping[str, Any], variant: Variant, capability: int
-) -> dict[str, Any]:
+def request(kernel: KernelSource, entry: str, config: Mapping[str, Any], variant: Variant, capability: int) -> dict[str, Any]:
     """The request for one function of a kernel; also its content address."""
     pointers = [(f"p{n}", t) for n, t in enumerate(kernel.signature) if t.startswith("*")]
     numbers = [t for t in kernel.signature if not t.startswith("*")]

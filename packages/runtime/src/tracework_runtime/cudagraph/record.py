@@ -137,9 +137,7 @@ class GraphedFn:
 
     def _key(self, inputs: Inputs) -> tuple[Any, ...]:
         static = self.artifact.static_inputs
-        return tuple(
-            (x.shape if isinstance(x, torch.Tensor) else x) for n, x in enumerate(inputs) if n not in static
-        )
+        return tuple((x.shape if isinstance(x, torch.Tensor) else x) for n, x in enumerate(inputs) if n not in static)
 
     def _plain(self, inputs: Inputs, why: str) -> tuple[Any, ...]:
         observe.add(f"cudagraph.plain.{why}")

@@ -138,9 +138,7 @@ class TritonKernel:
             self._stage(entry, config, variant, int(eval(grid, {}, values)))
             for entry, grid in zip(facts["entries"], facts["grids"], strict=True)
         )
-        workspace = tuple(
-            (int(eval(w["elements"], {}, names)), getattr(torch, w["dtype"])) for w in facts.get("workspace", ())
-        )
+        workspace = tuple((int(eval(w["elements"], {}, names)), getattr(torch, w["dtype"])) for w in facts.get("workspace", ()))
         return Plan(stages, workspace)
 
     def _stage(self, entry: str, config: int, variant: Variant, blocks: int) -> Stage:
@@ -159,10 +157,7 @@ class TritonKernel:
         plans = [self._plan(sizes, aligned, n) for n in range(len(self.configs))]
         if self.driver.capturing() or not self._repeatable(pointers):
             return plans[0]
-        times = [
-            self.driver.milliseconds(lambda p=p: self.run(p, pointers, sizes), _MEASURE_REPEAT, self.device)
-            for p in plans
-        ]
+        times = [self.driver.milliseconds(lambda p=p: self.run(p, pointers, sizes), _MEASURE_REPEAT, self.device) for p in plans]
         self.chosen = times.index(min(times))
         self.store.put("choice", self._choice_key(), json.dumps({"config": self.chosen, "ms": times}).encode())
         log.info("kernel %s: config %d of %s ms", self.kernel.name, self.chosen, [round(t, 4) for t in times])

@@ -110,7 +110,7 @@ def callable_(frame, args, kwargs):
     if isinstance(value, ClassValue):
         return ConstantValue(True)
     kind = value.python_type()
-    return ConstantValue(hasattr(kind, "__call__"))
+    return ConstantValue(hasattr(kind, "__call__"))  # noqa: B004
 
 
 def hash_(frame, args, kwargs):

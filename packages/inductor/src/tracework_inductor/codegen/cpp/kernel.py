@@ -447,9 +447,7 @@ def _scatters(p: Pass, kernel: LoopKernel) -> bool:
     """Whether a store goes to a computed position."""
     indirect = {i.args[2] for i in p.body.instructions if i.op == "indirect"}
     return any(
-        isinstance(i.args[1], Expr) and bool(i.args[1].free_symbols & indirect)
-        for i in p.body.instructions
-        if i.op == "store"
+        isinstance(i.args[1], Expr) and bool(i.args[1].free_symbols & indirect) for i in p.body.instructions if i.op == "store"
     )
 
 

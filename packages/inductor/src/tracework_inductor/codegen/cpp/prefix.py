@@ -120,7 +120,7 @@ TW float tw_exp(float x) {
   float y = p * tw_bits<float>((half + 127) << 23) * tw_bits<float>((rest + 127) << 23);
   y = x > 88.8f ? __builtin_inff() : y; y = x < -104.f ? 0.f : y;
   return x != x ? x : y; }
-"""
+"""  # noqa: E501
 
 
 def prefix(simd: bool = True) -> str:

@@ -106,7 +106,7 @@ def constant_text(value: Any, dtype: torch.dtype) -> str:
         value = int(value)
         return f"({kind}){value}LL" if value > -(2**63) else "INT64_MIN"
     if value != value:
-        return f"({kind})__builtin_nan(\"\")"
+        return f'({kind})__builtin_nan("")'
     if value in (math.inf, -math.inf):
         return f"({kind}){'-' if value < 0 else ''}__builtin_inf()"
     text = f"{float(value)!r}"

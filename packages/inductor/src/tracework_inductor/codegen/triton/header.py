@@ -4,7 +4,7 @@ The launch record (JSON) is what runtime/launch/triton.py reads:
   entries: names of the functions, launched one after the other; grids: number of blocks of each, a Python expression
   over ks0, ... and the block sizes; configs: constants, num_warps, num_stages; fits32: a Python expression, or None
   where 32-bit indices are always enough; repeatable: whether it may be run several times to measure it; workspace: dtype and number of elements of each scratch buffer.
-"""
+"""  # noqa: E501
 
 import re
 from collections.abc import Sequence

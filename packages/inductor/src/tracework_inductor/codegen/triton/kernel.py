@@ -177,9 +177,7 @@ class _PythonPrinter:
 
 def _grid(tiling: Tiling, names: dict[Any, str], parts: int) -> str:
     printer = _PythonPrinter(names)
-    blocks = [
-        f"(-(-({printer.text(g.numel)}) // {g.prefix.upper()}BLOCK))" for g in tiling.groups if g.prefix in ("x", "y")
-    ]
+    blocks = [f"(-(-({printer.text(g.numel)}) // {g.prefix.upper()}BLOCK))" for g in tiling.groups if g.prefix in ("x", "y")]
     return " * ".join([*blocks, *([str(parts)] if parts > 1 else [])])
 
 
@@ -194,17 +192,13 @@ def _split_stages(
     partials: list[Partial] = []
     for end in ends:
         mine = parts if any(p.level == "inner" for p in kernel.passes[start:end]) else 1
-        writer = _Function(
-            kernel, tiling, shape, names, narrow, parts=mine, combined=parts, partials=list(partials), split=True
-        )
+        writer = _Function(kernel, tiling, shape, names, narrow, parts=mine, combined=parts, partials=list(partials), split=True)
         functions.append(writer.write(start, end))
         spread.append(mine)
         partials += writer.made
         start = end
     outer = _PythonPrinter(names).text(_numel(tiling, "x"))
-    workspace = [
-        {"dtype": _workspace_dtype(p.dtype), "elements": f"({outer}) * {parts}"} for p in partials
-    ]
+    workspace = [{"dtype": _workspace_dtype(p.dtype), "elements": f"({outer}) * {parts}"} for p in partials]
     return [_with_workspace(f, len(partials)) for f in functions], spread, workspace
 
 
@@ -520,5 +514,3 @@ class _Function:
 
 def _plain(name: str) -> str:
     return re.sub(r"\W", "_", name)
-
-

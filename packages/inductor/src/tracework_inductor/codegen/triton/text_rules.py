@@ -230,12 +230,8 @@ TRITON_TEXT: dict[str, Rule] = {
     "sub": _by_kind("({0} - {1})", "({0} - {1})", "({0} ^ {1})"),
     "mul": _by_kind("({0} * {1})", "({0} * {1})", "({0} & {1})"),
     "div": _fill("({0} / {1})"),
-    "maximum": _by_kind(
-        "tl.maximum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)", "tl.maximum({0}, {1})", "({0} | {1})"
-    ),
-    "minimum": _by_kind(
-        "tl.minimum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)", "tl.minimum({0}, {1})", "({0} & {1})"
-    ),
+    "maximum": _by_kind("tl.maximum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)", "tl.maximum({0}, {1})", "({0} | {1})"),
+    "minimum": _by_kind("tl.minimum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)", "tl.minimum({0}, {1})", "({0} & {1})"),
     "fmax": _by_kind("tl.maximum({0}, {1})", "tl.maximum({0}, {1})", "({0} | {1})"),
     "fmin": _by_kind("tl.minimum({0}, {1})", "tl.minimum({0}, {1})", "({0} & {1})"),
     "copysign": _fill("libdevice.copysign({0}, {1})"),
@@ -265,8 +261,6 @@ TRITON_TEXT: dict[str, Rule] = {
     "fma": _by_kind("tl.fma({0}, {1}, {2})", "({0} * {1} + {2})"),
     **{
         name: _fill(f"libdevice.{name}({{0}})")
-        for name in (
-            "expm1 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erfc lgamma erfinv"
-        ).split()
+        for name in ("expm1 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erfc lgamma erfinv").split()
     },
 }

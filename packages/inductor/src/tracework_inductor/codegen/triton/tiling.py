@@ -102,9 +102,7 @@ def _weighed(accesses: list[Access], axes: Sequence[Axis]) -> list[Access]:
     return found
 
 
-def _merge(
-    axes: Sequence[Axis], accesses: list[Access], merged: dict[Any, Size]
-) -> tuple[list[Axis], list[Access]]:
+def _merge(axes: Sequence[Axis], accesses: list[Access], merged: dict[Any, Size]) -> tuple[list[Axis], list[Access]]:
     """Merge neighbouring axes that every access walks as one axis; drop axes of one element."""
     kept: list[Axis] = []
     for axis in axes:

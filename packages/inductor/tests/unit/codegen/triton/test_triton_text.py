@@ -9,11 +9,11 @@ from pathlib import Path
 TESTS = Path(__file__).parents[3]
 sys.path.insert(0, str(TESTS))
 
-import pytest
-from tracework_inductor.codegen.triton import TritonRenderer
-from tracework_inductor.codegen.triton.text_rules import TRITON_TEXT
-from tracework_inductor.ir.scalar_ops import SCALAR_OPS
-from triton_samples import SAMPLES
+import pytest  # noqa: E402
+from tracework_inductor.codegen.triton import TritonRenderer  # noqa: E402
+from tracework_inductor.codegen.triton.text_rules import TRITON_TEXT  # noqa: E402
+from tracework_inductor.ir.scalar_ops import SCALAR_OPS  # noqa: E402
+from triton_samples import SAMPLES  # noqa: E402
 
 GOLDEN = TESTS / "golden" / "triton"
 NAMES = ("pointwise", "transposed", "softmax", "softmax split", "layer norm", "column sum", "gather", "dynamic rows")
