@@ -22,6 +22,7 @@ from . import fallback
 from .layout import ImageLayouts, dense_strides, strides_equal
 from .realize import reason_to_realize
 from .registry import LOWERINGS, VIEWS
+from .row_padding import RowPadding
 from .value import Lazy, Strided, TensorValue, settled
 
 log = logging.getLogger("tracework.fallbacks")
@@ -42,11 +43,13 @@ class Lowering:
         self.mutated: dict[str, str] = {}
         self.fallbacks: list[tuple[str, str]] = []
         self.spec: Any = None
+        self.node: Any = None
+        self.row_padding = RowPadding(graph.graph)
         self.origin: str | None = None
         self.token: str | None = None
         self._lazies: list[Lazy] = []
         self.padded: dict[Any, Strided] = {}
-        """Matrices that were copied into padded rows (matmul.py)."""
+        """Copies with padded rows (matmul.py): (buffer, offset, sizes, strides) -> the copy."""
         self._recent: dict[str, str] = {}
 
     # buffers
@@ -81,7 +84,11 @@ class Lowering:
         if value.base is not None and value.base.realized is None and strides is None:
             self._prefer_base(value)
         wanted = strides if strides is not None else value.strides
-        layout = BufferLayout(value.dtype, value.device, value.sizes, dense_strides(value.sizes, wanted))
+        return self.realize_in(value, dense_strides(value.sizes, wanted))
+
+    def realize_in(self, value: Lazy, strides: Sequence[Size]) -> Strided:
+        """The value in a new buffer with these strides, which may leave gaps."""
+        layout = BufferLayout(value.dtype, value.device, value.sizes, tuple(strides))
         buffer = self.new_buffer(layout)
         self.images.note(buffer.name, layout)
         self.pointwise_node(buffer, value.load)
@@ -290,6 +297,7 @@ class Lowering:
         if node.target is operator.getitem:
             value = values[node.args[0]][node.args[1]]
         else:
+            self.node = node
             self.spec = node.meta.get("spec")
             self.origin = node.meta.get("origin")
             args = _resolve(node.args, values)
@@ -299,6 +307,8 @@ class Lowering:
         value = settled(value)
         if isinstance(value, Lazy):
             self._lazies.append(value)
+            if node in self.row_padding.bases:
+                return self.realize_in(value, self.row_padding.bases[node])
             if reason_to_realize(value, users, self.options, self.buffers) is not None:
                 return self.realize(value)
         return value

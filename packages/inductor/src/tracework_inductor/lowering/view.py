@@ -20,6 +20,7 @@ from ..ir.views import (
     unsqueeze_map,
 )
 from .fallback import Refused
+from .layout import strides_equal
 from .registry import lowers
 from .value import Lazy, Strided, TensorValue, settled
 
@@ -141,7 +142,10 @@ def unfold(low: Any, x: Any, dim: int, size: Size, step: int) -> Any:
 @lowers("as_strided")
 def as_strided(low: Any, x: Any, sizes: Sequence[Size], strides: Sequence[Size], offset: Size) -> Any:
     """Another window on the same memory."""
-    at = low.realize(x)
+    wanted = low.node.args[0].meta["spec"].strides
+    at = low.realize_with(x, wanted)
+    if not strides_equal(at.sizes, at.strides, wanted):
+        at = low.strided_copy(at, wanted)
     base = low.buffers[at.buffer].offset
     layout = low.buffers[at.buffer].layout
     whole = at.offset == 0 and len(at.strides) == len(layout.strides)
