@@ -50,3 +50,58 @@ def test_dynamic_true_at_once():
     torch.testing.assert_close(total, x.sum(0) / 6)
     assert n == 7 and halves.shape == (3, 8)
     assert ("size", "x.size(0)") in placeholders(runner.graphs[0])
+
+
+def test_text_of_shapes_is_written_later():
+    """torch._assert(..., f"...{x.shape}") costs neither a break nor a version for each size."""
+
+    def f(x):
+        torch._assert(x.dim() == 2, f"expected two dims, got {x.shape}")
+        return x * 2, f"<{x.shape}>", str(x.shape), repr(tuple(x.shape))
+
+    runner = Runner(dynamic=True)
+    for n in (3, 5, 7):
+        x = torch.randn(n, 4)
+        doubled, *texts = runner.call(f, x)
+        torch.testing.assert_close(doubled, x * 2)
+        assert texts == [f"<{x.shape}>", str(x.shape), repr(tuple(x.shape))]
+    assert len(runner.graphs) == 3  # one for each call, as the runner keeps none: no break
+    found = [str(c.condition) for c in runner.graphs[0].symbols.conditions]
+    assert not any(text.split("==")[-1].strip().isdigit() for text in found), found
+    with pytest.raises(AssertionError, match=r"got torch.Size\(\[3, 4, 5\]\)"):
+        runner.call(f, torch.randn(3, 4, 5))
+
+
+def test_text_of_shapes_that_the_program_looks_at():
+    def f(x):
+        text = f"{x.shape}"
+        same = text == "torch.Size([3, 4])", "torch.Size([3, 4])" == text, str(x.shape) != text, text in ("a", "torch.Size([3, 4])")
+        return x + 1, same, {text: 1}, text.upper(), text + "!", len(text), "Size" in text
+
+    runner = Runner(dynamic=True)
+    for n in (3, 5):
+        x = torch.randn(n, 4)
+        mine, theirs = runner.call(f, x), f(x)
+        torch.testing.assert_close(mine[0], theirs[0])
+        assert mine[1:] == theirs[1:]
+
+
+@pytest.mark.parametrize("which", ["attention", "layer", "stack"])
+def test_transformer_layers_keep_sizes_symbolic_without_gradients(which):
+    """Their fused eager kernels are not taken: ordinary operations, one version for all lengths."""
+    import tracework_capture as capture
+
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+    stack = torch.nn.TransformerEncoder(layer, 2)
+    module = {"attention": layer.self_attn, "layer": layer, "stack": stack}[which].eval()
+    graphs = []
+    compiled = capture.optimize(lambda gm, inputs: graphs.append(str(gm.graph)) or gm.forward, dynamic=True)(module)
+    for length in (5, 7, 9):
+        x = torch.randn(2, length, 32)
+        args = (x, x, x) if which == "attention" else (x,)
+        with torch.no_grad():
+            mine, theirs = compiled(*args), module(*args)
+        torch.testing.assert_close(mine, theirs)
+    assert len(graphs) == 1
+    assert "_native_multi_head" not in graphs[0] and "_encoder_layer_fwd" not in graphs[0]

@@ -218,6 +218,14 @@ class LazyText(Value):
         """str"""
         return str
 
+    def describe(self):
+        """For messages."""
+        return "a text written when the graph has run"
+
+    def compare(self, frame, op, other):
+        """Needs the text itself."""
+        return frame.break_graph("value_not_known", self.describe())
+
     def reload(self, emit):
         """The expression of the text."""
         return self.write(emit)

@@ -6,6 +6,8 @@ import collections
 import functools
 import types
 
+import torch
+
 from ..constant import ConstantValue, NotPlain, fold, force_plain, plain
 from ..generator import PartialBuiltin
 from ..mapping import METHODS as DICT_METHODS
@@ -137,10 +139,41 @@ def shown(frame, value, name, fn):
         pass
     if isinstance(value, (SymNumber,)):
         return fold(frame, fn, [value])
+    if isinstance(value, TupleValue) and value.cls in (tuple, torch.Size) and all_sizes(value):
+        return SizesText(fn, value)
     try:
         return ConstantValue(fn(value.real()))
     except LookupError:
         return text(frame, value)
+
+
+def all_sizes(value):
+    """True for a tuple of numbers, some of them symbols."""
+    return all(isinstance(item, SymNumber) or (type(item) is ConstantValue and type(item.obj) is int) for item in value.items)
+
+
+class SizesText(Value):
+    """The text of a shape with symbols, written when the graph has run: messages of checks that hold never ask for it."""
+
+    def __init__(self, fn, sizes):
+        super().__init__(None)
+        self.fn = fn
+        self.sizes = sizes
+
+    def python_type(self):
+        return str
+
+    def describe(self):
+        return f"text of {self.sizes.describe()}"
+
+    def as_plain(self):
+        raise NotPlain(self)
+
+    def compare(self, frame, op, other):
+        return frame.break_graph("value_not_known", self.describe())
+
+    def reload(self, emit):
+        return f"{emit.const(self.fn)}({emit.load(self.sizes)})"
 
 
 def repr_(frame, args, kwargs):
