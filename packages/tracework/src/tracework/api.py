@@ -121,7 +121,7 @@ def compile(
     Raises:
         InvalidArgument, UnknownName, NotCallable, MixedDevices: before anything is compiled.
     """
-    arguments = {
+    arguments: dict[str, Any] = {
         "fullgraph": fullgraph,
         "dynamic": dynamic,
         "backend": backend,

@@ -83,7 +83,7 @@ def wrap_module(
     module: torch.nn.Module, call: Callable[..., Any], arguments: dict[str, Any], recompile: Recompile
 ) -> torch.nn.Module:
     """The compiled twin of `module` (see the file's head); `call` runs it, `recompile(module, arguments)` makes another."""
-    kind = type(module)
+    kind: Any = type(module)
     state = Compiled(module, call, arguments, recompile)
     body = {"_tracework": state, "__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
     twin_type = type(kind)(kind.__name__, (CompiledModule, kind), body)

@@ -26,7 +26,7 @@ STAGE_TEXT = {
 }
 
 
-def build_model(device: str) -> tuple[torch.nn.Module, dict[str, torch.Tensor]]:
+def build_model(device: str) -> tuple[Any, dict[str, torch.Tensor]]:
     """A GPT-2 of transformers with random weights: 4 layers of 256 on a CPU, the 12 of the real one on a GPU."""
     try:
         import transformers
@@ -41,7 +41,8 @@ def build_model(device: str) -> tuple[torch.nn.Module, dict[str, torch.Tensor]]:
         use_cache=False,
     )
     torch.manual_seed(0)
-    model = transformers.GPT2LMHeadModel(config).to(device).eval()
+    model: Any = transformers.GPT2LMHeadModel(config)
+    model = model.to(device).eval()
     return model, {"input_ids": torch.randint(0, config.vocab_size, (4, 128), device=device)}
 
 

@@ -92,7 +92,7 @@ def build(mode: str | None, options: Mapping[str, Any] | None, config: Config) -
             f"options={dict(options_of_mode(mode))!r} is what this mode stands for."
         )
     given = dict(options_of_mode(mode)) if mode is not None else dict(options or {})
-    values = {
+    values: dict[str, Any] = {
         "cache": config.cache,
         "cache_dir": config.cache_dir,
         "cxx": config.cxx,

@@ -94,12 +94,13 @@ def test_variables_are_honoured_by_compile(monkeypatch):
 
 
 def test_log_names_turn_their_loggers_on():
-    logger = logging.getLogger(logs.LOGS["cudagraphs"][0])
+    logger = logging.getLogger(logs.LOGS["cudagraphs"][0][0])
     try:
         logs.enable("cudagraphs")
         assert logger.level == logging.DEBUG and logs._handler in logger.handlers
     finally:
         logger.setLevel(logging.NOTSET)
+        logger.propagate = True
         logger.removeHandler(logs._handler)
 
 
