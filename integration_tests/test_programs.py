@@ -83,3 +83,13 @@ print("BAD", bad)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip().endswith("BAD []")
+
+
+def test_a_size_symbol_and_a_row_of_scratch_do_not_share_a_name():
+    def fn(x, w):
+        return torch.softmax(x * 2, -1) * w + x.exp().sum(-1, keepdim=True)
+
+    compiled, w = tracework.compile(fn), torch.randn(16)
+    for length in (5, 7, 9):
+        x = torch.randn(2, 4, length, 16)
+        torch.testing.assert_close(compiled(x, w), fn(x, w))

@@ -54,6 +54,7 @@ _SITE = tuple({os.path.realpath(sysconfig.get_path(name)) + os.sep for name in (
 _TORCH = os.path.dirname(os.path.realpath(torch.__file__)) + os.sep
 _TORCH_CAPTURED = tuple(_TORCH + part for part in ("nn" + os.sep, "optim" + os.sep))
 _HERE = os.path.dirname(os.path.dirname(os.path.realpath(__file__))) + os.sep
+_COMPREHENSIONS = frozenset(("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"))
 _FRAMES: dict[str, bool] = {}
 
 
@@ -74,7 +75,12 @@ def call_policy(function: Any, module: str | None) -> tuple[str, str]:
 
 
 def frame_is_captured(code: types.CodeType) -> bool:
-    """Whether a frame of this code may start a graph: user code and torch.nn, not the standard library or torch's insides."""
+    """Whether a frame of this code may start a graph: user code and torch.nn, not the standard library or torch's insides.
+
+    A comprehension is run on an iterator that exists already; what it calls is still seen.
+    """
+    if code.co_name in _COMPREHENSIONS:
+        return False
     filename = code.co_filename
     known = _FRAMES.get(filename)
     if known is None:

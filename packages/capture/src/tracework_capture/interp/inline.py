@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import inspect
 import types
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,12 @@ def inline(frame: SymbolicFrame, function: FunctionValue, args: list[Value], kwa
     finally:
         root.depth -= 1
     return child.result
+
+
+def _ends_a_handler(instructions: list[Any], at: int) -> bool:
+    """Whether the code there only takes the exception that was being handled off the stack and raises on, out of the function."""
+    names = [i.opname for i in instructions[at : at + 3]]
+    return names == ["COPY", "POP_EXCEPT", "RERAISE"] and all(i.handler is None for i in instructions[at : at + 3])
 
 
 class GeneratorValue(Value):
@@ -99,7 +106,25 @@ class GeneratorValue(Value):
         handler = self.frame.current.handler
         if handler is None:
             return False
-        return not self.frame.instructions[handler.target].opname.startswith("CALL_INTRINSIC")
+        if self.frame.instructions[handler.target].opname.startswith("CALL_INTRINSIC"):
+            return False
+        return not self._passes_generator_exit(handler.target)
+
+    def _passes_generator_exit(self, start: int) -> bool:
+        """Whether the handler is only `except SomeError:` clauses that closing the generator does not enter, and no block is outside."""
+        instructions = self.frame.instructions
+        at = start + 1
+        while [i.opname for i in instructions[at : at + 2]] == ["LOAD_GLOBAL", "CHECK_EXC_MATCH"]:
+            name = instructions[at].value
+            caught = getattr(builtins, name, None) if isinstance(name, str) and name not in self.frame.globals else None
+            if not isinstance(caught, type) or issubclass(GeneratorExit, caught):
+                return False
+            at = instructions[at + 2].target
+        last = instructions[at]
+        if last.opname != "RERAISE" or at == start + 1:
+            return False
+        outer = last.handler
+        return outer is None or _ends_a_handler(instructions, outer.target)
 
     def getattr(self, frame: SymbolicFrame, name: str) -> Value:
         from .handlers.attributes import MethodRef

@@ -136,7 +136,7 @@ def functions_of_namespaces():
             fn = getattr(space, name, None)
             if isinstance(fn, (types.BuiltinFunctionType, types.FunctionType, types.BuiltinMethodType)) and belongs(fn, space):
                 found.add(fn)
-            elif type(fn).__name__ == "function" or type(fn).__module__ == "torch._jit_internal":
+            elif isinstance(fn, types.FunctionType) and (fn.__module__ or "").partition(".")[0] == "torch":
                 found.add(fn)
     return found
 

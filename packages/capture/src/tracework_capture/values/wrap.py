@@ -183,6 +183,8 @@ def wrap_builtin(frame, obj, source):
     """C functions, method descriptors, and callables of torch."""
     from .torch_fn import TORCH_ROWS, TorchFunctionValue, is_graph_function
 
+    if isinstance(obj, types.BuiltinMethodType) and isinstance(obj.__self__, OWNERS) and not isinstance(source, Const):
+        return wrap_builtin_method(frame, obj, source)
     frame.guard("IDENTITY", source, obj)
     row = hashable_get(BUILTINS, obj) or hashable_get(TORCH_ROWS, obj)
     if row is not None:
@@ -190,6 +192,21 @@ def wrap_builtin(frame, obj, source):
     if is_graph_function(obj):
         return TorchFunctionValue(obj, source)
     return CFunctionValue(obj, source)
+
+
+OWNERS = (torch.Tensor, list, dict, set, collections.deque)
+"""Objects whose bound methods are made anew by each look-up: one that waits on the stack for its arguments, over a break."""
+
+
+def wrap_builtin_method(frame, obj, source):
+    """x.view, out.append: known by its name, on an owner that is known as any other object."""
+    guard_type(frame, obj, source)
+    frame.guard("CONSTANT", Attr(source, "__name__"), obj.__name__)
+    from .user_object import BoundBuiltin
+
+    method = BoundBuiltin(frame.wrap(obj.__self__, Attr(source, "__self__")), obj.__name__)
+    method.source = source
+    return method
 
 
 def hashable_get(table, key):

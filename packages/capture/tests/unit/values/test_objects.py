@@ -1,16 +1,19 @@
 """User objects, classes, modules, exceptions and contexts against plain Python."""
 
+import collections.abc
 import contextlib
 import copy
 import dataclasses
 import enum
 import functools
 import types
+import typing
 
 import pytest
 import torch
 from harness import capture, check
 from torch import nn
+from tracework_capture import optimize
 from tracework_capture.errors import Unsupported
 
 
@@ -524,3 +527,59 @@ class Swish(nn.SiLU.__base__):
 
 def test_a_users_module_without_its_own_init_is_made_in_the_captured_part():
     check(lambda x: Swish()(x) + 1, torch.randn(3))
+
+
+def test_a_generator_dropped_inside_an_except_clause_that_lets_it_close():
+    class Steps(collections.abc.Sequence):
+        def __len__(self):
+            return 3
+
+        def __getitem__(self, index):
+            if index > 2:
+                raise IndexError
+            return index
+
+    steps = Steps()
+
+    def fn(x):
+        return [x + s for s in steps], 1 in steps, x * next(iter(steps))
+
+    check(fn, torch.randn(2))
+
+
+def test_python_functions_that_torch_merely_imports_are_no_nodes():
+    from tracework_capture.values.torch_fn import is_graph_function
+
+    assert not is_graph_function(typing.get_origin)
+    assert is_graph_function(torch.nn.functional.linear) and is_graph_function(torch.stft)
+
+
+def test_a_comprehension_starts_no_graph_of_its_own():
+    from tracework_capture.hook.policy import frame_is_captured
+
+    def fn(xs):
+        return [x + 1 for x in xs]
+
+    inner = [c for c in fn.__code__.co_consts if isinstance(c, types.CodeType)]
+    assert frame_is_captured(fn.__code__) and not any(frame_is_captured(c) for c in inner)
+
+
+def test_methods_that_wait_for_their_arguments_over_a_break_fit_again():
+    compiled_graphs = []
+
+    def backend(gm, inputs):
+        compiled_graphs.append(gm)
+        return gm.forward
+
+    def fn(x, out):
+        out.append(x.sum().item())
+        return x.view(int(x.size(0) * x.max().item() * 0) - 1) + len(out)
+
+    compiled = optimize(backend)(fn)
+    made = []
+    for _ in range(3):
+        given, expected = [], []
+        x = torch.ones(2, 2)
+        assert torch.equal(compiled(x, given), fn(x, expected)) and given == expected
+        made.append(len(compiled_graphs))
+    assert made[0] == made[2]

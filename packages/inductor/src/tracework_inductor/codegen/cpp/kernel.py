@@ -59,7 +59,7 @@ class CppKernel:
         self.w = Writer()
         self.names = {b: f"p{n}" for n, b in enumerate(kernel.buffers)}
         self.locals: dict[str, tuple[str, torch.dtype]] = {}
-        self.scratch = {s.name: f"s{n}" for n, s in enumerate(kernel.scratch)}
+        self.scratch = {s.name: f"row{n}" for n, s in enumerate(kernel.scratch)}
         self.block = False
         self.checks = any(i.op == "indirect" for p in kernel.passes for i in p.body.instructions)
         self.atomic = any(i.op == "store" and i.args[3] != "set" for p in kernel.passes for i in p.body.instructions)
