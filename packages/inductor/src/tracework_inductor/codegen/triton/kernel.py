@@ -30,6 +30,8 @@ __all__ = ["render"]
 
 INT32_LIMIT = 2**31 - 1
 _LOADS_TO_COMPUTE_AGAIN = 2
+# Rows of a multiple of this many elements can be masked without splitting a 16-byte load.
+_MASK_ALIGNMENT = 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -387,16 +389,29 @@ class _Function:
         r = self.tiling.group("r")
         assert r is not None
         rnumel = self.printer.text(r.numel)
-        head = ["r = roff + rbase", f"rmask = r < {rnumel}", *self._variables(r)]
+        variables = self._variables(r)
+        first, last = "0", rnumel
         if self.parts > 1:
             each = f"(({rnumel} + RBLOCK * {self.parts} - 1) // (RBLOCK * {self.parts})) * RBLOCK"
             outside.append(f"rfirst = part * {each}")
             outside.append(f"rlast = tl.minimum(rfirst + {each}, {rnumel})")
-            loop = "for roff in range(rfirst, rlast, RBLOCK):"
-        else:
-            loop = f"for roff in range(0, {rnumel}, RBLOCK):"
-        body = [f"    {line}" for line in [*head, *writer.lines]]
-        writer.lines = [*outside, *before, loop, *body, *self.after_loop]
+            first, last = "rfirst", "rlast"
+        loops: list[str] = []
+        masked = f"rmask = r < {rnumel}"
+        aligned = isinstance(r.numel, int) and r.numel % _MASK_ALIGNMENT == 0
+        if self.tiling.contiguous == "r" and not aligned:
+            # A mask that ends anywhere keeps loads from being wide: whole steps go without.
+            outside.append(f"rwhole = {first} + (({last} - {first}) // RBLOCK) * RBLOCK")
+            unmasked = "rmask = tl.full([1, RBLOCK], True, tl.int1)"
+            loops += self._steps(first, "rwhole", unmasked, variables)
+            first = "rwhole"
+        loops += self._steps(first, last, masked, variables)
+        writer.lines = [*outside, *before, *loops, *self.after_loop]
+
+    def _steps(self, first: str, last: str, mask: str, variables: list[str]) -> list[str]:
+        """The loop over part of a row."""
+        head = ["r = roff + rbase", mask, *variables]
+        return [f"for roff in range({first}, {last}, RBLOCK):", *(f"    {line}" for line in [*head, *self.writer.lines])]
 
     # effects of inner passes
 
