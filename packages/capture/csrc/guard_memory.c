@@ -10,35 +10,44 @@
  */
 #include "guard_tree.h"
 
-enum step_kind { STEP_DICT_SLOT, STEP_DICT, STEP_TYPE, STEP_CLASS, STEP_ANCHOR };
+enum step_kind { STEP_DICT_SLOT, STEP_DICT, STEP_TYPE, STEP_CLASS, STEP_ANCHOR, STEP_TENSOR };
 
 typedef struct {
     uint8_t kind;
     int32_t node; /* STEP_ANCHOR: the root to fetch again */
-    void *object; /* the dict, the instance, the class, the root's value */
+    void *object; /* the dict, the instance, the class, the root's value, the tensor */
     union {
         PyObject **slot;
         PyTypeObject *type;
+        int32_t snapshot; /* its number */
     } at;
     uint64_t version;
 } step;
 
-enum action_kind { ACTION_LEAF, ACTION_WALK, ACTION_KEEP };
+enum action_kind { ACTION_LEAF, ACTION_WALK, ACTION_SLOT };
 
 typedef struct {
     uint8_t kind;
     int32_t node, leaf;
-    PyObject *value; /* LEAF, KEEP: the node's; WALK: its parent's */
+    PyObject *value; /* LEAF, SLOT: the node's; WALK: its parent's */
 } action;
+
+/* The value of a frozen node that is an input, or is compared with others after the walk. */
+typedef struct {
+    int32_t input, reg;
+    PyObject *value;
+} kept;
 
 struct tw_memory {
     Py_ssize_t references;
-    int32_t root_count, step_count, action_count;
+    int32_t root_count, step_count, action_count, kept_count, snapshot_count;
     bool confirmed;
     bool *fixed; /* registers filled from frozen nodes */
     int32_t *roots; /* walked as always, first */
     step *steps;
     action *actions;
+    kept *keeps;
+    tw_snapshot *snapshots;
 };
 
 typedef struct {
@@ -64,10 +73,11 @@ static tw_memory *memory_new(tw_program *program)
     }
     memory->references = 1;
     memory->roots = PyMem_Calloc(nodes, sizeof(int32_t));
-    memory->steps = PyMem_Calloc(4 * nodes + leaves, sizeof(step));
+    memory->steps = PyMem_Calloc(4 * nodes + 2 * leaves, sizeof(step));
     memory->actions = PyMem_Calloc(2 * nodes + leaves, sizeof(action));
     memory->fixed = PyMem_Calloc((size_t)program->reg_count + 1, sizeof(bool));
-    if (memory->fixed == NULL || memory->roots == NULL || memory->steps == NULL || memory->actions == NULL) {
+    memory->keeps = PyMem_Calloc(nodes, sizeof(kept));
+    if (memory->keeps == NULL || memory->fixed == NULL || memory->roots == NULL || memory->steps == NULL || memory->actions == NULL) {
         tw_memory_release(memory);
         return NULL;
     }
@@ -109,6 +119,40 @@ static void add_action(tw_memory *memory, enum action_kind kind, int32_t node, i
     added->node = node;
     added->leaf = leaf;
     added->value = value;
+}
+
+/* The number of this snapshot, which many tensors share; -1 when memory is short. */
+static int32_t snapshot_number(tw_memory *memory, const tw_snapshot *snapshot)
+{
+    for (int32_t i = memory->snapshot_count - 1; i >= 0 && i >= memory->snapshot_count - 64; i--) {
+        if (memcmp(&memory->snapshots[i], snapshot, sizeof(tw_snapshot)) == 0) {
+            return i;
+        }
+    }
+    int32_t count = memory->snapshot_count;
+    if ((count & (count - 1)) == 0) { /* grows at powers of two */
+        tw_snapshot *grown = PyMem_Realloc(memory->snapshots, sizeof(tw_snapshot) * (size_t)(count == 0 ? 1 : 2 * count));
+        if (grown == NULL) {
+            return -1;
+        }
+        memory->snapshots = grown;
+    }
+    memory->snapshots[count] = *snapshot;
+    return memory->snapshot_count++;
+}
+
+/* Whether the leaf's tensor got a step that recognises it as unchanged. */
+static bool freeze_tensor(tw_memory *memory, const tw_leaf *leaf, PyObject *value)
+{
+    tw_snapshot snapshot;
+    if (leaf->kind != TW_LEAF_TENSOR || !tw_take_snapshot(leaf->tensor, value, &snapshot)) {
+        return false;
+    }
+    int32_t number = snapshot_number(memory, &snapshot);
+    if (number >= 0) {
+        add_step(memory, STEP_TENSOR, value)->at.snapshot = number;
+    }
+    return number >= 0;
 }
 
 static bool is_immutable_constant(PyObject *value)
@@ -224,9 +268,22 @@ static void freeze_leaves(struct tw_recorder *recorder, int32_t number, bool *ne
     for (int32_t i = node->first_leaf; i < node->first_leaf + node->leaf_count; i++) {
         const tw_leaf *leaf = &recorder->program->leaves[i];
         *needs_type |= leaf->kind == TW_LEAF_TYPE;
-        if (!leaf_is_frozen(leaf, value, needs_version)) {
+        if (!leaf_is_frozen(leaf, value, needs_version) && !freeze_tensor(recorder->memory, leaf, value)) {
             add_action(recorder->memory, ACTION_LEAF, number, i, value);
         }
+    }
+}
+
+static void freeze_keep(tw_memory *memory, const tw_node *node, int32_t number, PyObject *value)
+{
+    if (node->slot >= 0) {
+        add_action(memory, ACTION_SLOT, number, -1, value);
+    }
+    if (node->input >= 0 || node->reg >= 0) {
+        memory->keeps[memory->kept_count++] = (kept){node->input, node->reg, value};
+    }
+    if (node->reg >= 0) {
+        memory->fixed[node->reg] = true;
     }
 }
 
@@ -256,12 +313,7 @@ static void freeze(struct tw_recorder *recorder, int32_t number)
     if (needs_version && node->get != TW_GET_INSTANCE_DICT) {
         add_step(recorder->memory, PyDict_Check(value) ? STEP_DICT : STEP_CLASS, value)->version = version;
     }
-    if (node->input >= 0 || node->reg >= 0 || node->slot >= 0) {
-        add_action(recorder->memory, ACTION_KEEP, number, -1, value);
-        if (node->reg >= 0) {
-            recorder->memory->fixed[node->reg] = true;
-        }
-    }
+    freeze_keep(recorder->memory, node, number, value);
     freeze_children(recorder, number, frozen_child);
     PyMem_Free(frozen_child);
 }
@@ -347,6 +399,8 @@ void tw_memory_release(tw_memory *memory)
     PyMem_Free(memory->roots);
     PyMem_Free(memory->steps);
     PyMem_Free(memory->actions);
+    PyMem_Free(memory->keeps);
+    PyMem_Free(memory->snapshots);
     PyMem_Free(memory);
 }
 
@@ -387,6 +441,9 @@ static bool steps_hold(tw_program *program, const tw_memory *memory, tw_run *run
         case STEP_TYPE:
             same = Py_TYPE((PyObject *)each->object) == each->at.type;
             break;
+        case STEP_TENSOR:
+            same = tw_snapshot_holds(&memory->snapshots[each->at.snapshot], each->object);
+            break;
         case STEP_CLASS:
             same = tw_type_version(each->object) == each->version;
             break;
@@ -412,7 +469,7 @@ static int act(tw_program *program, tw_run *run, const action *each)
     case ACTION_WALK:
         return tw_walk(program, run, each->node, each->value);
     default:
-        return tw_keep_value(run, node, each->value);
+        return tw_keep_slot(run, node, each->value);
     }
 }
 
@@ -431,6 +488,28 @@ static int run_actions(tw_program *program, const tw_memory *memory, tw_run *run
     return passed;
 }
 
+/* Inputs get references; registers, which are only compared, borrow the values until tw_memory_unkeep. */
+static void keep_values(const tw_memory *memory, tw_run *run)
+{
+    for (const kept *each = memory->keeps, *end = each + memory->kept_count; each < end; each++) {
+        if (each->input >= 0) {
+            Py_XSETREF(run->inputs[each->input], Py_NewRef(each->value));
+        }
+        if (each->reg >= 0) {
+            run->regs[each->reg] = each->value;
+        }
+    }
+}
+
+void tw_memory_unkeep(const tw_memory *memory, tw_run *run)
+{
+    for (const kept *each = memory->keeps, *end = each + memory->kept_count; each < end; each++) {
+        if (each->reg >= 0) {
+            run->regs[each->reg] = NULL;
+        }
+    }
+}
+
 int tw_memory_check(tw_program *program, tw_memory *memory, tw_run *run)
 {
     int passed = 1;
@@ -438,7 +517,11 @@ int tw_memory_check(tw_program *program, tw_memory *memory, tw_run *run)
         passed = tw_walk(program, run, memory->roots[i], NULL);
     }
     if (passed == 1) {
-        passed = steps_hold(program, memory, run) ? run_actions(program, memory, run) : 0;
+        if (!steps_hold(program, memory, run)) {
+            return 0;
+        }
+        keep_values(memory, run);
+        passed = run_actions(program, memory, run);
     }
     return passed;
 }

@@ -44,6 +44,18 @@ typedef struct {
     PyObject *closure; /* tuple or NULL */
 } tw_scope;
 
+/* What is checked after the walk, and its stack program over integer slots. */
+typedef struct tw_check {
+    uint8_t kind; /* CHECK_* */
+    int32_t guard;
+    int32_t start, count; /* in program->code */
+} tw_check;
+
+enum { CHECK_CONDITION, CHECK_SAME, CHECK_DISTINCT };
+enum { OP_CONST, OP_SLOT, OP_ADD, OP_SUB, OP_MUL, OP_FLOORDIV, OP_MOD, OP_MAX, OP_MIN, OP_NEG, OP_EQ, OP_NE, OP_LT, OP_LE, OP_GT,
+       OP_GE, OP_COUNT };
+#define TW_STACK_LIMIT 64
+
 typedef struct tw_memory tw_memory; /* what the last full check saw; guard_memory.c */
 
 typedef struct {
@@ -84,9 +96,25 @@ void tw_tensor_free(tw_tensor *tensor);
 int tw_tensor_visit(tw_tensor *tensor, visitproc visit, void *arg);
 int tw_tensor_check(const tw_tensor *tensor, PyObject *value, int64_t *slots);
 PyObject *tw_set_tensor_api(PyObject *module, PyObject *args);
+PyObject *tw_set_tensor_layout(PyObject *module, PyObject *args);
+
+/* tensor_snapshot.c: what a tensor that passed its leaf looked like, so that the same object is recognised as unchanged. */
+#define TW_SNAPSHOT_DIMS 11 /* words: number of dims, five sizes, five strides */
+#define TW_SNAPSHOT_TAIL 2  /* words: dtype, device, flags; dispatch keys */
+typedef struct {
+    PyTypeObject *type;
+    uint64_t dims[TW_SNAPSHOT_DIMS], tail[TW_SNAPSHOT_TAIL];
+    bool requires_grad;
+} tw_snapshot;
+
+void tw_learn_layout(size_t impl_offset, bool (*requires_grad)(const void *), PyTypeObject *const types[2]);
+bool tw_take_snapshot(const tw_tensor *tensor, PyObject *value, tw_snapshot *snapshot); /* false: not this one */
+bool tw_snapshot_holds(const tw_snapshot *snapshot, PyObject *value);
+bool tw_tensor_is_simple(const tw_tensor *tensor, PyObject *value);
 
 PyObject *tw_fetch(const tw_scope *scope, const tw_node *node, PyObject *value, bool *owned);
 int tw_keep_value(tw_run *run, const tw_node *node, PyObject *value);
+int tw_keep_slot(tw_run *run, const tw_node *node, PyObject *value);
 int tw_swallow(void);
 
 /* guard_memory.c */
@@ -97,6 +125,7 @@ int tw_memory_check(tw_program *program, tw_memory *memory, tw_run *run);
 void tw_memory_hold(tw_memory *memory);
 void tw_memory_release(tw_memory *memory);
 const bool *tw_memory_fixed(const tw_memory *memory); /* per register, NULL until confirmed */
+void tw_memory_unkeep(const tw_memory *memory, tw_run *run); /* takes back what it lent to the registers */
 void tw_memory_confirm(tw_memory *memory);            /* all checks after the walk passed, too */
 
 #endif

@@ -119,6 +119,7 @@ PyObject *tw_set_tensor_api(PyObject *module, PyObject *args)
         requires_grad_get = NULL;
     }
     find_requires_grad(with, without);
+    tw_learn_layout(impl_offset, impl_requires_grad, (PyTypeObject *const[]){Py_TYPE(with), Py_TYPE(without)});
     return PyBool_FromLong(describe != NULL && requires_grad_get != NULL);
 }
 
@@ -270,4 +271,16 @@ int tw_tensor_check(const tw_tensor *tensor, PyObject *value, int64_t *slots)
         return 0;
     }
     return may_be_negated(&seen) ? is_not_negated(value) : 1;
+}
+
+/* Passes natively, on a CPU or GPU, and fetches no sizes: what a snapshot may stand for. */
+bool tw_tensor_is_simple(const tw_tensor *tensor, PyObject *value)
+{
+    dl_tensor seen;
+    if (tensor->code < 0 || tensor->has_slots || describe == NULL || (tensor->device_type != 1 && tensor->device_type != 2)) {
+        return false;
+    }
+    bool passed = describe(value, &seen) == 0 && tw_tensor_check(tensor, value, NULL) == 1;
+    PyErr_Clear();
+    return passed;
 }

@@ -70,9 +70,20 @@ def _connect() -> bool:
     capsule = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
     with torch.inference_mode(False):
         plain = torch.empty(1, device="cpu")
-        return _C.set_tensor_api(
-            capsule, torch._C.TensorBase.__dict__["requires_grad"], torch.empty(1, device="cpu").requires_grad_(), plain
-        )
+        parameter = torch.nn.Parameter(torch.empty(1, device="cpu"))
+        return _C.set_tensor_api(capsule, torch._C.TensorBase.__dict__["requires_grad"], parameter, plain)
+
+
+def _learn_layout() -> bool:
+    """Shows the native side tensors of known sizes, strides and storage offset, which differ in one thing each."""
+    sizes, strides, offset = (3, 5, 7, 11, 13), (2, 4, 6, 8, 10), 17  # as in tensor_snapshot.c
+    with torch.inference_mode(False):
+        probe = torch.empty(1024, device="cpu", dtype=torch.float32).as_strided(sizes, strides, offset)
+        other = torch.empty(1024, device="cpu", dtype=torch.int32).as_strided(sizes, strides, offset)
+        meta = torch.empty(1024, device="meta", dtype=torch.float32).as_strided(sizes, strides, offset)
+        return _C.set_tensor_layout(probe, torch._neg_view(probe), other, meta)
 
 
 TENSORS_ARE_NATIVE = _connect()
+SNAPSHOTS = _learn_layout()
+"""Whether unchanged tensors are recognised by their fields."""
