@@ -65,7 +65,7 @@ int tw_cache_add(PyCodeObject *code, tw_entry *entry)
     if (cache == NULL || replacement == NULL) {
         return -1;
     }
-    replacement->mark = TW_MARK_SKIP; /* a replacement is never captured again */
+    replacement->mark = TW_MARK_GENERATED; /* a replacement is never captured again */
     Py_ssize_t count = cache->entries == NULL ? 0 : PyTuple_GET_SIZE(cache->entries);
     PyObject *entries = PyTuple_New(count + 1);
     if (entries == NULL) {

@@ -4,7 +4,7 @@
 
 #include "guard_tree.h"
 
-enum tw_mark { TW_MARK_NONE, TW_MARK_SKIP, TW_MARK_SKIP_RECURSIVE, TW_MARK_RUN_ONLY };
+enum tw_mark { TW_MARK_NONE, TW_MARK_SKIP, TW_MARK_SKIP_RECURSIVE, TW_MARK_RUN_ONLY, TW_MARK_GENERATED };
 
 typedef struct {
     PyObject_HEAD

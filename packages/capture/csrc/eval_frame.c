@@ -9,6 +9,7 @@ static __thread struct {
     PyObject *callback;  /* strong; NULL is off */
     tw_frame *delegated; /* the frame just handed to the evaluator below, which may have us below itself */
     int compiling;
+    bool run_only; /* entries that exist are used, none is made */
 } thread;
 
 static _PyFrameEvalFunction below;
@@ -218,6 +219,9 @@ static PyObject *compile_frame(PyThreadState *tstate, tw_frame *frame)
     if (cache != NULL && cache->mark == TW_MARK_NONE) {
         cache->mark = TW_MARK_SKIP;
     }
+    if (cache != NULL && cache->mark == TW_MARK_SKIP_RECURSIVE) {
+        return run_below_disabled(tstate, frame);
+    }
     return run_below(tstate, frame, 0);
 }
 
@@ -270,6 +274,9 @@ static PyObject *evaluate(PyThreadState *tstate, tw_frame *frame, int throwflag)
     PyCodeObject *code = tw_frame_code(frame);
     tw_cache *cache = tw_cache_get(code);
     int mark = cache == NULL ? TW_MARK_NONE : cache->mark;
+    if (mark == TW_MARK_GENERATED) { /* an evaluator below would take it for the user's, but what it calls is seen */
+        return _PyEval_EvalFrameDefault(tstate, frame, throwflag);
+    }
     if (mark == TW_MARK_SKIP_RECURSIVE) {
         return run_below_disabled(tstate, frame);
     }
@@ -280,7 +287,7 @@ static PyObject *evaluate(PyThreadState *tstate, tw_frame *frame, int throwflag)
     if (cache != NULL && cache->entries != NULL && try_entries(tstate, frame, cache, &result)) {
         return result;
     }
-    if (mark == TW_MARK_RUN_ONLY) {
+    if (mark == TW_MARK_RUN_ONLY || thread.run_only) {
         return run_below(tstate, frame, throwflag);
     }
     return compile_frame(tstate, frame);
@@ -295,25 +302,30 @@ typedef struct {
     PyObject *dict;
     PyObject *weakrefs;
     vectorcallfunc vectorcall;
+    bool run_only;
 } tw_scoped;
 
 static PyObject *scoped_call(tw_scoped *self, PyObject *const *arguments, size_t count, PyObject *names)
 {
     PyObject *function = self->function;
-    if (self->callback == thread.callback || (self->callback != NULL && thread.compiling > 0)) {
+    if ((self->callback == thread.callback && self->run_only == thread.run_only) || (self->callback != NULL && thread.compiling > 0)) {
         return PyObject_Vectorcall(function, arguments, count, names);
     }
+    bool run_only = thread.run_only;
     PyObject *old = tw_swap_callback(Py_XNewRef(self->callback));
+    thread.run_only = self->run_only;
     PyObject *result = PyObject_Vectorcall(function, arguments, count, names);
+    thread.run_only = run_only;
     Py_XDECREF(tw_swap_callback(old));
     return result;
 }
 
 static PyObject *scoped_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"function", "callback", NULL};
+    static char *names[] = {"function", "callback", "run_only", NULL};
     PyObject *function, *callback = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O", names, &function, &callback)) {
+    int run_only = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|Op", names, &function, &callback, &run_only)) {
         return NULL;
     }
     if (!PyCallable_Check(function) || (callback != Py_None && !PyCallable_Check(callback))) {
@@ -325,6 +337,7 @@ static PyObject *scoped_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
         return NULL;
     }
     self->function = Py_NewRef(function);
+    self->run_only = run_only;
     self->callback = callback == Py_None ? NULL : Py_NewRef(callback);
     self->vectorcall = (vectorcallfunc)scoped_call;
     return (PyObject *)self;
@@ -380,6 +393,7 @@ static PyObject *scoped_repr(tw_scoped *self)
 static PyMemberDef scoped_members[] = {
     {"__wrapped__", T_OBJECT, offsetof(tw_scoped, function), READONLY, NULL},
     {"callback", T_OBJECT, offsetof(tw_scoped, callback), READONLY, NULL},
+    {"run_only", T_BOOL, offsetof(tw_scoped, run_only), READONLY, NULL},
     {"__dictoffset__", T_PYSSIZET, offsetof(tw_scoped, dict), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };

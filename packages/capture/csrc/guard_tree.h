@@ -110,6 +110,7 @@ typedef struct {
 void tw_learn_layout(size_t impl_offset, bool (*requires_grad)(const void *), PyTypeObject *const types[2]);
 bool tw_take_snapshot(const tw_tensor *tensor, PyObject *value, tw_snapshot *snapshot); /* false: not this one */
 bool tw_snapshot_holds(const tw_snapshot *snapshot, PyObject *value);
+int tw_is_negated(PyObject *tensor); /* -1: not known here */
 bool tw_tensor_is_simple(const tw_tensor *tensor, PyObject *value);
 
 PyObject *tw_fetch(const tw_scope *scope, const tw_node *node, PyObject *value, bool *owned);

@@ -207,7 +207,7 @@ static int slow_check(const tw_tensor *tensor, PyObject *value, int64_t *slots)
     return PyErr_Occurred() ? -1 : 1;
 }
 
-/* DLPack does not say that values are stored negated. Such a view is made of the imaginary parts of complex numbers, so its strides are
+/* DLPack does not say that values are stored negated; where dispatch keys cannot be read: such a view is made of the imaginary parts of complex numbers, so its strides are
  * even: only then is the tensor asked. Complex tensors (conjugation) always go the slow way. */
 static bool may_be_negated(const dl_tensor *seen)
 {
@@ -270,7 +270,8 @@ int tw_tensor_check(const tw_tensor *tensor, PyObject *value, int64_t *slots)
     if (grad != tensor->requires_grad) {
         return 0;
     }
-    return may_be_negated(&seen) ? is_not_negated(value) : 1;
+    int negated = tw_is_negated(value);
+    return negated >= 0 ? !negated : may_be_negated(&seen) ? is_not_negated(value) : 1;
 }
 
 /* Passes natively, on a CPU or GPU, and fetches no sizes: what a snapshot may stand for. */

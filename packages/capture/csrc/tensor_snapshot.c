@@ -19,6 +19,7 @@ static const int64_t probe_sizes[PROBE_DIMS] = {3, 5, 7, 11, 13}, probe_strides[
 static bool (*impl_requires_grad)(const void *);
 static PyTypeObject *plain_types[2];
 static size_t impl_place;           /* in the Python object */
+static uint64_t negative_bit;       /* among the dispatch keys */
 static size_t dims_place, tail_place; /* in the TensorImpl; dims_place is 0 while unknown */
 
 void tw_learn_layout(size_t impl_offset, bool (*requires_grad)(const void *), PyTypeObject *const types[2])
@@ -75,6 +76,18 @@ static bool differs(PyObject *probe, PyObject *variant, size_t tail, int word)
     return memcmp(impl_of(probe) + tail + WORD * (size_t)word, impl_of(variant) + tail + WORD * (size_t)word, WORD) != 0;
 }
 
+static uint64_t keys_of(PyObject *tensor)
+{
+    uint64_t keys;
+    memcpy(&keys, impl_of(tensor) + tail_place + WORD, sizeof(keys));
+    return keys;
+}
+
+int tw_is_negated(PyObject *tensor)
+{
+    return dims_place == 0 || (negative_bit & (negative_bit - 1)) != 0 ? -1 : (keys_of(tensor) & negative_bit) != 0;
+}
+
 /* set_tensor_layout(probe, negated, other dtype, other device): five-dimensional tensors that differ in the one thing. */
 PyObject *tw_set_tensor_layout(PyObject *module, PyObject *args)
 {
@@ -94,6 +107,7 @@ PyObject *tw_set_tensor_layout(PyObject *module, PyObject *args)
         if (dims != 0 && differs(probe, dtype, tail, 0) && differs(probe, device, tail, 0) && differs(probe, negated, tail, 1)) {
             dims_place = dims;
             tail_place = tail;
+            negative_bit = keys_of(probe) ^ keys_of(negated);
         }
     }
     return PyBool_FromLong(dims_place != 0);

@@ -15,6 +15,7 @@ __all__ = [
     "dispatch_keys",
     "dispatch_mode_count",
     "function_mode_count",
+    "hide_from_torch_compile",
     "transform_level",
 ]
 
@@ -56,6 +57,13 @@ def dispatch_keys(tensor: Any) -> int:
 def transform_level() -> Any:
     """The nesting of functorch transforms, None outside."""
     return torch._C._functorch.maybe_current_level()
+
+
+def hide_from_torch_compile(code: Any) -> None:
+    """torch.compile's evaluator, should it be at work in this process, runs frames of this code as they are."""
+    skip = getattr(getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None), "skip_code", None)
+    if skip is not None:
+        skip(code)
 
 
 def autocast_state() -> tuple[Any, ...]:

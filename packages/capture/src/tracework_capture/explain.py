@@ -57,7 +57,7 @@ def explain(function: Callable[..., Any], backend: Any = None, dynamic: bool | N
 
         callback = FrameCallback(backend or _run_graph, CaptureOptions(dynamic=dynamic, observe=observe))
         found.result = _C.Scoped(function, callback)(*args, **kwargs)
-        found.skipped = [(code.co_qualname, why) for code, why in callback.skipped]
+        found.skipped = list(callback.skipped)
         return found
 
     return run

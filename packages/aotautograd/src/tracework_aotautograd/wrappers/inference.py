@@ -24,6 +24,8 @@ def wrap_inference(call: Callable[[list[Any]], Any], signature: Signature) -> Ca
         def plain(*args: Any) -> tuple[Any, ...]:
             return run(list(args))  # type: ignore[no-any-return]
 
+        # For a caller that has the inputs in a list of its own: the same without this function.
+        plain.__tracework_list_call__ = _innermost(run)  # type: ignore[attr-defined]
         return plain
 
     def full(*args: Any) -> tuple[Any, ...]:
@@ -33,6 +35,12 @@ def wrap_inference(call: Callable[[list[Any]], Any], signature: Signature) -> Ca
         return make(args, graph_outputs)
 
     return full
+
+
+def _innermost(call: Any) -> Any:
+    """The function behind a loaded artifact, which saves a call; else what was given."""
+    inner = getattr(call, "call", None)
+    return inner if callable(inner) and getattr(call, "__tracework_boxed__", False) else call
 
 
 def _without_history(call: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:

@@ -14,7 +14,7 @@ from .facts import HAS_CONST, HAS_FREE, HAS_JUMP, HAS_LOCAL, HAS_NAME, NAME_SHIF
 if TYPE_CHECKING:
     import types
 
-__all__ = ["CodeInfo", "Handler", "Instruction", "code_info"]
+__all__ = ["CodeInfo", "Handler", "Instruction", "code_info", "forget_info"]
 
 _OPNAME = dis.opname
 _EXTENDED_ARG = dis.opmap["EXTENDED_ARG"]
@@ -157,8 +157,13 @@ _INFOS: dict[int, tuple[types.CodeType, CodeInfo]] = {}
 
 
 def code_info(code: types.CodeType) -> CodeInfo:
-    """The decoded form of a code object; the table is by identity and keeps the code alive."""
+    """The decoded form of a code object; the table is by identity and keeps the code alive until forget_info."""
     found = _INFOS.get(id(code))
     if found is None:
         found = _INFOS[id(code)] = (code, CodeInfo(code))
     return found[1]
+
+
+def forget_info(code: types.CodeType) -> None:
+    """Lets go of a code object: one that gets an entry must be able to die with its function."""
+    _INFOS.pop(id(code), None)

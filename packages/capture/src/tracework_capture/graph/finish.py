@@ -108,6 +108,9 @@ def graph_call(writer: CodeWriter, root: Any, captured: CapturedGraph, backend: 
     except Exception as error:
         raise BackendFailed(str(error)) from error
     boxed = getattr(compiled, "__tracework_boxed__", False)
+    takes_list = getattr(compiled, "__tracework_list_call__", None)
+    if takes_list is not None:
+        compiled, boxed = takes_list, True
     name = writer.const(root.services.call_disabled(compiled), "graph")
     return f"{name}(list(__tw_inputs))" if boxed else f"{name}(*__tw_inputs)"
 

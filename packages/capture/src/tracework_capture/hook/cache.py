@@ -14,6 +14,7 @@ from types import CodeType
 from typing import Any
 
 from .. import _C
+from .._torch import hide_from_torch_compile
 from ..errors import RecompileLimitError
 from ..guards.access import Scope
 from ..guards.guard import Guard
@@ -79,6 +80,7 @@ def make_entry(
     program.labels = ()
     info = EntryInfo(program, detail)
     entry = _C.Entry(program.native, replacement, owner, info)
+    hide_from_torch_compile(replacement)
     _touch(code)
     remember = weakref.ref(code)
     for target in mortal:

@@ -10,7 +10,12 @@ import types
 import weakref
 from typing import TYPE_CHECKING, Any
 
+<<<<<<< HEAD
 from .. import _C, _torch
+=======
+from .. import _C
+from ..bytecode.code import forget_info
+>>>>>>> a61808c (capture: run_only makes no entries; functions compiled by torch.compile are left alone; codes die with their functions; negated tensors are told by their keys; graphs get their inputs as one list)
 from ..errors import CaptureError, InternalCaptureError, SkipFrame, Unsupported
 from ..graph.finish import BackendFailed
 from ..graph.inputs import SizeHistory
@@ -18,7 +23,7 @@ from ..guards.access import Scope
 from ..options import CaptureOptions
 from . import cache
 from .compile_frame import FrameInput, capture_frame
-from .policy import frame_is_captured, is_disabled
+from .policy import frame_is_captured, is_another_compiler, is_disabled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,14 +46,18 @@ class FrameCallback:
     def __init__(self, backend: Any, options: CaptureOptions) -> None:
         self.backend = backend
         self.options = options
-        self.histories: dict[int, tuple[types.CodeType, SizeHistory]] = {}
+        # Codes are held weakly: an entry of a code holds this callback, and the collector does not see into code objects.
+        self.histories: dict[int, tuple[weakref.ref[types.CodeType], SizeHistory]] = {}
         self.empty: dict[int, int] = {}
-        self.skipped: list[tuple[types.CodeType, str]] = []
+        self.skipped: list[tuple[str, str]] = []
         _callbacks.add(self)
 
     def __call__(
         self, code: types.CodeType, names: dict[str, Any], globals_: dict[str, Any], builtins: Any, closure: Any, function: Any
     ) -> Any:
+        if is_another_compiler(code):
+            cache.skip(code, recursive=True)
+            return _C.SKIP
         if code.co_flags & _GENERATORS or not frame_is_captured(code):
             return _C.SKIP
         if is_disabled(function):
@@ -85,7 +94,10 @@ class FrameCallback:
         count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
         slots = {name: names[name] for name in code.co_varnames[:count] if name in names}
         given = FrameInput(code, slots, globals_, closure)
-        captured = capture_frame(given, self.backend, self.options, self.history(code), disabled_call)
+        try:
+            captured = capture_frame(given, self.backend, self.options, self.history(code), disabled_call)
+        finally:
+            forget_info(code)
         for raising in captured.raising_codes:
             cache.skip(raising)
         guards = list(captured.guards)
@@ -96,12 +108,15 @@ class FrameCallback:
 
     def history(self, code: types.CodeType) -> SizeHistory:
         """Sizes seen for this code."""
-        return self.histories.setdefault(id(code), (code, SizeHistory()))[1]
+        known = self.histories.get(id(code))
+        if known is None or known[0]() is not code:
+            known = self.histories[id(code)] = (weakref.ref(code), SizeHistory())
+        return known[1]
 
     def plain(self, code: types.CodeType, why: str) -> Any:
         """Run this frame plainly; for good, unless there was merely nothing to capture in it this time."""
         log.info("%s runs as plain Python: %s", code.co_qualname, why)
-        self.skipped.append((code, why))
+        self.skipped.append((code.co_qualname, why))
         if why == "no tensor operations":
             seen = self.empty[id(code)] = self.empty.get(id(code), 0) + 1
             return None if seen < _EMPTY_LIMIT else _C.SKIP
@@ -172,7 +187,7 @@ def run_only(function: Callable[..., Any]) -> Any:
     callback = getattr(function, "callback", None)
     if not isinstance(callback, FrameCallback):
         raise CaptureError("run_only wants what optimize(...)(function) gave")
-    return function
+    return _C.Scoped(function.__wrapped__, callback, run_only=True)
 
 
 def reset() -> None:

@@ -15,7 +15,7 @@ import torch
 if TYPE_CHECKING:
     import types
 
-__all__ = ["BREAK", "INLINE", "TRACE_POLICY", "call_policy", "frame_is_captured", "is_disabled"]
+__all__ = ["BREAK", "INLINE", "TRACE_POLICY", "call_policy", "frame_is_captured", "is_another_compiler", "is_disabled"]
 
 INLINE, BREAK = "inline", "break"
 
@@ -52,6 +52,7 @@ _DISABLE_MARKS = ("_torchdynamo_disable", "__tracework_disable__")
 _STDLIB = tuple({os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib")})
 _SITE = tuple({os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("purelib", "platlib")})
 _TORCH = os.path.dirname(os.path.realpath(torch.__file__)) + os.sep
+_OTHER_COMPILER = os.path.join(os.path.dirname(torch.__file__), "_dynamo") + os.sep
 _TORCH_CAPTURED = tuple(_TORCH + part for part in ("nn" + os.sep, "optim" + os.sep))
 _HERE = os.path.dirname(os.path.dirname(os.path.realpath(__file__))) + os.sep
 _COMPREHENSIONS = frozenset(("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"))
@@ -86,6 +87,11 @@ def frame_is_captured(code: types.CodeType) -> bool:
     if known is None:
         known = _FRAMES[filename] = _file_is_captured(filename)
     return known
+
+
+def is_another_compiler(code: types.CodeType) -> bool:
+    """Whether the frame is torch.compile's own: it and all below it are left alone."""
+    return code.co_filename.startswith(_OTHER_COMPILER)
 
 
 def _file_is_captured(filename: str) -> bool:

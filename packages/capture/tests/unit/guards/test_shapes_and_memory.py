@@ -129,6 +129,7 @@ def swap_weight(model):
 
 
 CHANGES = {
+<<<<<<< HEAD
     "constant": lambda m: setattr(m.blocks[1], "scale", 3),
     "inner dict": lambda m: m.blocks[2].options.update(a=2),
     "replaced dict": lambda m: setattr(m.blocks[2], "options", {"a": 9}),
@@ -142,6 +143,22 @@ CHANGES = {
     "requires_grad": lambda m: m.blocks[2].lin.bias.requires_grad_(False),
     "data": lambda m: setattr(m.blocks[2].lin.bias, "data", torch.zeros(4)),
     "dtype": lambda m: m.half(),
+=======
+    "constant": lambda m: setattr(m.blocks[1], "scale", 3), "inner dict": lambda m: m.blocks[2].options.update(a=2),
+    "replaced dict": lambda m: setattr(m.blocks[2], "options", {"a": 9}), "new attribute": lambda m: m.blocks[0].__dict__.update(forward=1),
+    "tuple": lambda m: setattr(m.blocks[0], "sizes", (1, 3)), "list": lambda m: m.blocks[0].names.__setitem__(0, "y"),
+    "class": lambda m: setattr(m.blocks[0], "__class__", torch.nn.Linear), "mode": lambda m: m.eval(),
+    "module added": lambda m: m.blocks.append(Block()), "parameter": swap_weight, "requires_grad": lambda m: m.blocks[2].lin.bias.requires_grad_(False),
+    "data": lambda m: setattr(m.blocks[2].lin.bias, "data", torch.zeros(4)), "dtype": lambda m: m.half(),
+    "data's dtype": lambda m: setattr(m.blocks[2].lin.weight, "data", torch.zeros(3, 3, dtype=torch.bfloat16)),
+    "data's strides": lambda m: setattr(m.blocks[2].lin.weight, "data", torch.zeros(3, 3).t()),
+    "data's dims": lambda m: setattr(m.blocks[2].lin.weight, "data", torch.zeros(3, 3, 1, 1, 1, 1)),
+    "negated data": lambda m: setattr(m.blocks[2].lin.weight, "data", torch._neg_view(torch.zeros(3, 3))),
+    "resized": lambda m: m.blocks[2].lin.weight.detach_().resize_(2, 2),
+    "transposed in place": lambda m: m.blocks[2].lin.weight.detach_().t_(), "set_": lambda m: m.blocks[2].lin.weight.detach_().set_(torch.ones(9)),
+    "swapped": lambda m: torch.utils.swap_tensors(m.blocks[2].lin.weight, torch.nn.Parameter(torch.zeros(2, 3))),
+    "class of a parameter": lambda m: setattr(m.blocks[2].lin.weight, "__class__", torch.nn.UninitializedParameter),
+>>>>>>> a61808c (capture: run_only makes no entries; functions compiled by torch.compile are left alone; codes die with their functions; negated tensors are told by their keys; graphs get their inputs as one list)
     "whole dict": lambda m: setattr(m.blocks[1], "__dict__", {**m.blocks[1].__dict__, "scale": 5}),
     "block": lambda m: m.blocks.__setitem__(1, torch.nn.Linear(1, 1)),
 }
@@ -158,6 +175,23 @@ def test_the_short_check_sees(name):
     CHANGES[name](model)
     assert isinstance(program.native.run((model, 0), {}, None), int)
     assert isinstance(program.run(Scope({"x": model, "n": 0}, {})), Failure)
+
+
+def test_new_data_of_the_same_kind_is_no_change():
+    from tracework_capture import _torch
+
+    assert _torch.SNAPSHOTS
+    model = Model()
+    program = model_program(model)
+    for _ in range(8):
+        program.native.run((model, 0), {}, None)
+    for parameter in model.parameters():
+        parameter.data = torch.zeros(40)[7:].as_strided(parameter.shape, parameter.stride())
+        parameter.grad = torch.ones_like(parameter)
+        with torch.no_grad():
+            parameter.add_(1)
+    inputs = program.native.run((model, 0), {}, None)
+    assert [id(t) for t in inputs] == [id(p) for p in model.parameters()]
 
 
 def test_a_class_attribute_is_seen():

@@ -1,0 +1,171 @@
+"""Compiled functions for long and by many: threads, calls by the hundred thousand, other evaluators, what is left when they go."""
+
+import gc
+import os
+import sys
+import threading
+import weakref
+
+import pytest
+import torch
+from tracework_capture import CaptureError, optimize, run_only
+from tracework_capture.hook import cache
+
+
+def eager(gm, inputs):
+    return gm.forward
+
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        return torch.relu(self.lin(x)) + x
+
+
+def test_many_threads_and_shapes():
+    compiles, wrong, barrier = [], [], threading.Barrier(32)
+
+    def backend(gm, inputs):
+        compiles.append(gm)
+        return gm.forward
+
+    @optimize(backend)
+    def plain(x, y):
+        return x * 2 + y.sum() + x.shape[0]
+
+    def work(number):
+        barrier.wait()
+        try:
+            for i in range(200):
+                n = 2 + (i * 7 + number * 13) % 200
+                x, y = torch.full((n, 3), float(number)), torch.ones(n)
+                if not torch.equal(plain(x, y), x * 2 + n + n):
+                    wrong.append(n)
+        except BaseException as error:
+            wrong.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-4)
+    try:
+        workers = [threading.Thread(target=work, args=(k,)) for k in range(32)]
+        [w.start() for w in workers]
+        [w.join() for w in workers]
+    finally:
+        sys.setswitchinterval(interval)
+    assert not wrong
+    assert len(compiles) <= 64  # each thread may be in the first and in the symbolic compile at the same time as the others
+    assert len(cache.entries_of(plain.__wrapped__.__code__)) <= 64
+
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_memory_does_not_grow():
+    model = Block()
+    call = optimize(eager)(lambda x: model(x))
+    with torch.no_grad():
+        x = torch.randn(2, 4)
+        for _ in range(2000):
+            call(x)
+        gc.collect()
+        before, blocks = resident(), sys.getallocatedblocks()
+        for _ in range(30_000):
+            call(x)
+        gc.collect()
+    assert abs(sys.getallocatedblocks() - blocks) < 200
+    assert resident() - before < 2 << 20
+
+
+def test_everything_goes_with_the_compiled_function():
+    model = Block()
+    graphs = []
+
+    def backend(gm, inputs):
+        graphs.append(weakref.ref(gm))
+        return gm.forward
+
+    def make():
+        def entry(x):
+            return model(x)
+
+        fresh = type(entry)(entry.__code__.replace(co_name="fresh"), entry.__globals__, "fresh", None, entry.__closure__)
+        return fresh, optimize(backend)(fresh)
+
+    entry, call = make()
+    x = torch.randn(2, 4)
+    for _ in range(5):
+        call(x)
+    code = weakref.ref(entry.__code__)
+    gone = [code, weakref.ref(call), weakref.ref(call.callback), weakref.ref(cache.entries_of(entry.__code__)[0].code), *graphs]
+    del entry, call, make
+    gc.collect()
+    gc.collect()  # what a code object held is only seen by the collector once the code is gone
+    assert [each() for each in gone] == [None] * len(gone)
+    parameter = weakref.ref(model.lin.weight)
+    del model
+    gc.collect()
+    assert parameter() is None
+
+
+def test_run_only_makes_no_entries():
+    compiles = []
+
+    def backend(gm, inputs):
+        compiles.append(gm)
+        return gm.forward
+
+    def plain(x):
+        return x * 3
+
+    call = optimize(backend, dynamic=False)(plain)
+    only = run_only(call)
+    assert torch.equal(only(torch.ones(2)), torch.full((2,), 3.0)) and not compiles
+    call(torch.ones(2))
+    hits = cache.entries_of(plain.__code__)[0].hits
+    assert torch.equal(only(torch.ones(2)), torch.full((2,), 3.0))
+    assert cache.entries_of(plain.__code__)[0].hits == hits + 1
+    assert torch.equal(only(torch.ones(5)), torch.full((5,), 3.0)) and len(compiles) == 1
+    call(torch.ones(5))
+    assert len(compiles) == 2
+    with pytest.raises(CaptureError):
+        run_only(plain)
+
+
+CHAIN = """
+import torch
+from tracework_capture import optimize
+seen = []
+def note(name):
+    def backend(gm, inputs):
+        seen.append(name)
+        return gm.forward
+    return backend
+def ours(x): return x + 1
+def theirs(x): return x * 2
+a = optimize(note("ours"))(ours)
+b = torch.compile(theirs, backend=note("theirs"))
+x = torch.ones(3)
+for first, second in ((a, b), (b, a)) * 3:
+    assert torch.equal(second(first(x)), theirs(ours(x)) if first is a else ours(theirs(x)))
+assert seen == ["ours", "theirs"], seen
+def both(x): return b(x) + 1
+c = optimize(note("outer"))(both)
+for _ in range(3):
+    assert torch.equal(c(x), x * 2 + 1)
+d = torch.compile(lambda x: a(x) * 5, backend=note("around"))
+for _ in range(3):
+    assert torch.equal(d(x), (x + 1) * 5)
+print("fine", seen)
+"""
+
+
+def test_another_evaluator_in_the_same_process():
+    import subprocess
+
+    done = subprocess.run([sys.executable, "-c", CHAIN], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and done.stdout.startswith("fine"), done.stderr[-3000:]
