@@ -10,12 +10,8 @@ import types
 import weakref
 from typing import TYPE_CHECKING, Any
 
-<<<<<<< HEAD
 from .. import _C, _torch
-=======
-from .. import _C
 from ..bytecode.code import forget_info
->>>>>>> a61808c (capture: run_only makes no entries; functions compiled by torch.compile are left alone; codes die with their functions; negated tensors are told by their keys; graphs get their inputs as one list)
 from ..errors import CaptureError, InternalCaptureError, SkipFrame, Unsupported
 from ..graph.finish import BackendFailed
 from ..graph.inputs import SizeHistory
