@@ -30,10 +30,20 @@ def build_extension() -> None:
     part.replace(product)
 
 
+def give_way_to(command: str) -> None:
+    """The extension is built for the Python of the command: another version than this one runs this script itself."""
+    if not Path(command).name.startswith("python"):
+        return
+    ask = [command, "-c", "import sysconfig; print(sysconfig.get_config_var('EXT_SUFFIX'))"]
+    if subprocess.run(ask, capture_output=True, text=True, check=True).stdout.strip() != sysconfig.get_config_var("EXT_SUFFIX"):
+        os.execvp(command, [command, __file__, *sys.argv[1:]])
+
+
 def main() -> int:
     if len(sys.argv) < 2:
         print(__doc__, file=sys.stderr)
         return 2
+    give_way_to(sys.argv[1])
     build_extension()
     folders = [str(p) for p in sorted((ROOT / "packages").glob("*/src"))]
     inherited = os.environ.get("PYTHONPATH")

@@ -75,7 +75,12 @@ def test_text_of_shapes_is_written_later():
 def test_text_of_shapes_that_the_program_looks_at():
     def f(x):
         text = f"{x.shape}"
-        same = text == "torch.Size([3, 4])", "torch.Size([3, 4])" == text, str(x.shape) != text, text in ("a", "torch.Size([3, 4])")
+        same = (
+            text == "torch.Size([3, 4])",
+            "torch.Size([3, 4])" == text,
+            str(x.shape) != text,
+            text in ("a", "torch.Size([3, 4])"),
+        )
         return x + 1, same, {text: 1}, text.upper(), text + "!", len(text), "Size" in text
 
     runner = Runner(dynamic=True)

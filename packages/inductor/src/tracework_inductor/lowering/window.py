@@ -17,7 +17,6 @@ from .registry import lowers
 from .value import pointwise, settled
 from .view import rearranged
 
-
 MAX_WINDOW = 25
 """Elements of a pooling window that are written out one by one; larger windows call the library."""
 
