@@ -35,7 +35,7 @@ COPY = 250.0
 """Femtoseconds per byte read or written (4 TB/s)."""
 MARGIN = 1.25
 LEAST_GAIN = 5e9
-"""Femtoseconds that padding has to save: about one launch."""
+"""Femtoseconds that a copy has to save besides its own time: about one launch."""
 MOST_PADDING = 8
 """A row grows by at most one part in this many."""
 
@@ -83,7 +83,8 @@ class RowPadding:
         fast, count = FAST[spec.device.type, spec.dtype.itemsize], constant_product((*spec.sizes, specs[1].sizes[-1]))
         moving = COPY * sum(map(_size, specs))
         gain = max(count * (fast + lost[worst]), moving) - max(count * fast, moving)
-        if gain < LEAST_GAIN + MARGIN * COPY * sum(p.copied_bytes for p in parts):
+        copied = sum(p.copied_bytes for p in parts)
+        if gain <= (LEAST_GAIN + MARGIN * COPY * copied if copied else 0):
             return
         self.products.add(node)
         for part, known in zip(parts, (self.results, self.bases, self.bases), strict=True):

@@ -156,6 +156,16 @@ def test_results_that_stay_are_padded_at_less_gain():
     assert decided(lambda a, b: prims.amax(linear(a, b), (1,), False), *shapes).results
 
 
+def test_scores_and_probabilities_of_vit():
+    def program(q, k, p, v):
+        scores = prims.bmm(q, prims.permute(k, (0, 2, 1)))
+        return prims.amax(scores, (2,), False), prims.bmm(prims.exp(p), v)
+
+    inputs = spec(192, 197, 64)
+    found = decided(program, inputs, inputs, spec(192, 197, 197), inputs)
+    assert [*found.results.values(), *found.bases.values()] == [(197 * 200, 200, 1)] * 2
+
+
 def test_weights_with_odd_rows_are_copied_only_for_much_arithmetic():
     def product(a, b):
         return prims.mm(a, b)
