@@ -91,6 +91,13 @@ def zoo(session: nox.Session) -> None:
 
 
 @nox.session(python=PYTHON, tags=["ci"])
+def cpython(session: nox.Session) -> None:
+    """A sample of CPython's own tests with every frame going through capture; tools/cpython_tests.txt has all of them."""
+    install(session, PACKAGES[2].folders)
+    session.run("python", "tools/cpython_tests.py", *(session.posargs or ["--sample"]))
+
+
+@nox.session(python=PYTHON, tags=["ci"])
 def lint(session: nox.Session) -> None:
     """ruff: style and the ban on off-limits modules."""
     session.install(*CONSTRAINTS, "ruff")

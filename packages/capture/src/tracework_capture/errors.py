@@ -198,6 +198,13 @@ class BreakGraph(Exception):
         return f"{self.reason.what}: {self.detail}" if self.detail else self.reason.what
 
 
+class NotReal(BreakGraph, LookupError):
+    """A value has no existing object behind it: a graph break where nobody asks with `except LookupError`."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__("operation_unknown", f"the object itself of {detail} is needed")
+
+
 class SkipFrame(Exception):
     """The whole frame must run as plain Python; not an error."""
 

@@ -80,7 +80,10 @@ class Guard:
 
 
 def _short(payload: Any) -> str:
-    text = repr(payload)
+    try:
+        text = repr(payload)
+    except Exception:
+        text = f"a {type(payload).__qualname__} without a repr"
     return text if len(text) <= 120 else text[:117] + "..."
 
 

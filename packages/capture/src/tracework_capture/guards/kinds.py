@@ -80,7 +80,10 @@ def _range(value: Any, bounds: tuple[int, int, int]) -> bool:
 def _short(value: Any) -> str:
     if isinstance(value, torch.Tensor):
         return f"a {value.dtype} tensor of shape {tuple(value.shape)} on {value.device}"
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:
+        text = f"a {type(value).__qualname__} without a repr"
     return text if len(text) <= 100 else text[:97] + "..."
 
 

@@ -59,6 +59,7 @@ def capture_frame(given: FrameInput, backend: Any, options: CaptureOptions, hist
         except BreakGraph as stopped:
             if stop_before >= 0:
                 raise SkipFrame(f"{stopped} while leaving at an earlier break ({reason})") from stopped
+            forget_frames(stopped)
             stop_before, reason, stack = root.step, stopped, getattr(stopped, "stack", ())
         except SymbolicRaise as raised:
             step = getattr(raised.value, "root_step", root.step)  # where it was raised: handlers and exits run again, plainly
@@ -69,6 +70,15 @@ def capture_frame(given: FrameInput, backend: Any, options: CaptureOptions, hist
             raise Unsupported.from_break(reason, stack) from reason.__cause__
         log.info("graph break in %s: %s", given.code.co_qualname, reason)
     raise SkipFrame("no attempt to capture the frame came to an end")
+
+
+def forget_frames(error: BaseException | None) -> None:
+    """Drop the tracebacks of an exception that is kept: they hold our frames, those hold the user's, and with it all its locals."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
 
 
 def start(
@@ -228,7 +238,7 @@ def attempt(
     except StopHere:
         stop = Break(reason.reason_id, str(reason), stack)
     traced = time.perf_counter()
-    if not root.graph.calls and (isinstance(stop, Returned) or not (root.graph.inputs or root.sees_tensors)):
+    if not root.graph.calls and not root.options.keep_empty and (isinstance(stop, Returned) or not (root.graph.inputs or root.sees_tensors)):
         raise SkipFrame("no tensor operations")
     distinct_guards(root)
     if lookups.found:

@@ -88,7 +88,11 @@ class GeneratorValue(Value):
             raise raised
         self.started = self.running = True
         try:
-            signal = run(self.frame, raised)
+            thrown, raised = raised, None
+            try:
+                signal = run(self.frame, thrown)
+            finally:
+                del thrown
         except SymbolicRaise as escaped:
             self.finished = True
             if issubclass(escaped.value.python_type(), StopIteration):

@@ -31,7 +31,11 @@ def run(frame: SymbolicFrame, raised: SymbolicRaise | None = None) -> Any:
     instructions = frame.instructions
     try:
         if raised is not None:
-            unwind(frame, raised)
+            thrown, raised = raised, None  # no cycle of this frame and its own traceback
+            try:
+                unwind(frame, thrown)
+            finally:
+                del thrown
         while True:
             instruction = frame.current = instructions[frame.position]
             frame.position += 1

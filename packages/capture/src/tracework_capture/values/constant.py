@@ -201,12 +201,12 @@ def fold(frame, fn, args, kwargs=None):
     return fold_literal(frame, fn, *plain_args, **plain_kwargs)
 
 
-def fold_literal(frame, fn, *args, **kwargs):
+def fold_literal(frame, fn, /, *args, **kwargs):
     """Calls fn on plain objects and makes a value of what it gives."""
     return literal(frame, fold_plain(frame, fn, *args, **kwargs))
 
 
-def fold_plain(frame, fn, *args, **kwargs):
+def fold_plain(frame, fn, /, *args, **kwargs):
     """Calls fn on plain objects; a Python error becomes the user's."""
     try:
         return fn(*args, **kwargs)

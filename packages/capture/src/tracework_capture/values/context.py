@@ -214,7 +214,7 @@ def existing_context(frame, obj, source):
         made = GradModeContext(type(obj), [], {}, type(obj) is torch.enable_grad)
     elif type(obj) is torch.set_grad_enabled:
         made = GradModeContext(type(obj), [], {}, obj.mode)
-    elif type(obj) is contextlib.nullcontext and obj.enter_result is None:
+    elif type(obj) is contextlib.nullcontext and getattr(obj, "enter_result", obj) is None:
         made = NullContext(type(obj), [], {})
     elif isinstance(obj, torch.autocast):
         made = AutocastContext(type(obj), [], {}, (obj.device, obj.fast_dtype, obj._enabled, obj._cache_enabled))

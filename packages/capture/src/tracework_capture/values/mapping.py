@@ -361,7 +361,7 @@ def copy(frame, self):
 
 
 @method("update")
-def update(frame, self, other=None, **kwargs):
+def update(frame, self, other=None, /, **kwargs):
 
     if other is not None:
         for key, value in pairs_of(frame, other):

@@ -245,6 +245,9 @@ def refuse_class(frame, cls):
     """Breaks for classes whose instances have state that only C knows."""
     if issubclass(cls, REFUSED):
         frame.break_graph("call_unknown", f"construction of {cls.__name__}")
+    new = cls.__new__
+    if isinstance(new, types.BuiltinFunctionType) and new.__self__ not in ALLOWED_NATIVE:
+        frame.break_graph("call_unknown", f"construction of {cls.__module__}.{cls.__name__}")
     for base in cls.__mro__:
         if not (base.__flags__ & (1 << 9)) and base not in ALLOWED_NATIVE:
             frame.break_graph("call_unknown", f"construction of {cls.__module__}.{cls.__name__}")

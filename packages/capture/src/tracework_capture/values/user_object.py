@@ -73,6 +73,8 @@ def bind_static(frame, self, cls, owner, static, name):
     if isinstance(static, C_METHODS):
         return BoundBuiltin(self, name, static)
     if kind is SLOT or kind is GETSET:
+        if not hasattr(self, "native_attribute"):
+            return frame.break_graph("attribute_unknown", f"{cls.__name__}.{name}")
         return self.native_attribute(frame, static, name)
     if isinstance(static, enum.Enum):
         return literal(frame, static)

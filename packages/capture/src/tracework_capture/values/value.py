@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
+from ..errors import NotReal
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -122,7 +124,7 @@ class Value:
 
     def real(self) -> Any:
         """The existing object behind this value when its identity is known and guarded (function, class, module, instance), else raises LookupError."""
-        raise LookupError(type(self).__name__)
+        raise NotReal(type(self).__name__)
 
     def hash_key(self, frame: Frame) -> Any:
         """A hashable that equals another's exactly when the two objects are equal as dict keys."""

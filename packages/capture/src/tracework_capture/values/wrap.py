@@ -467,6 +467,8 @@ class NamespaceValue(Value):
 def wrap_constant(frame, obj):
     """The value of an object that tracing produced; containers are new ones."""
     kind = type(obj)
+    if hasattr(kind, "__next__"):
+        frame.break_graph("iterator_unsupported", f"a new {kind.__name__}: it can be used only once")
     if kind in ATOM_TYPES or isinstance(obj, enum.Enum):
         return ConstantValue(obj)
     if kind is tuple:

@@ -328,3 +328,27 @@ def test_numbers_in_breaking_instructions():
             return y, str(error), (-2) ** int(x.sum() * 0 + 2)
 
     compare(f, (X, 1), (X, -1))
+
+
+def test_new_iterators_are_not_kept():
+    def f(x, code):
+        return x + 1, len(list(code.co_positions()))
+
+    compare(f, (X, f.__code__), (X, f.__code__), (X, f.__code__))
+
+
+def test_capture_keeps_no_locals_of_the_user():
+    alive = []
+
+    class Local:
+        def __del__(self):
+            alive.append("gone")
+
+    def f(x):
+        held = Local()
+        for i in range(2):
+            note(i)
+        return x + 1
+
+    capture.optimize(eager)(f)(X)
+    assert alive == ["gone"]

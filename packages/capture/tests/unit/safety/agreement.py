@@ -112,15 +112,24 @@ def observe(namespace, function, args):
             outcome = ["value", function(*args)]
         except Exception as error:
             outcome = ["raised", error, error.__cause__, error.__context__]
-    for error in outcome[1:] if outcome[0] == "raised" else ():
-        if error is not None:
-            traceback.clear_frames(error.__traceback__)  # generators in them end now, not at the next collection
-            error.__traceback__ = None
+    if outcome[0] == "raised":
+        end_frames(outcome[1], set())
     view = _View()
     seen = [view(outcome), view(args), view(namespace["LOG"]), namespace["COUNT"], view(namespace["SHARED"])]
     for name in ("Base", "Derived"):
         seen.append([(k, view(v)) for k, v in vars(namespace[name]).items() if not k.startswith("__")])
     return [*seen, out.getvalue()]
+
+
+def end_frames(error, seen):
+    """Drop the frames that an exception holds: generators in them end now, not at some later collection."""
+    if error is None or id(error) in seen:
+        return
+    seen.add(id(error))
+    traceback.clear_frames(error.__traceback__)
+    error.__traceback__ = None
+    end_frames(error.__cause__, seen)
+    end_frames(error.__context__, seen)
 
 
 class _View:

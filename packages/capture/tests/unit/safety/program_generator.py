@@ -304,7 +304,7 @@ class _Program:
         self.names += 1
         name = f"w{self.names}"
         self.put(f"{name} = 0")
-        extra = f" and {self.expr('B')}" if self.c.random() < 0.5 else ""
+        extra = f" and ({self.expr('B')})" if self.c.random() < 0.5 else ""
         self.put(f"while {name} < {self.c.randint(1, 4)}{extra}:")
         self.depth += 1
         self.put(f"{name} += 1")
@@ -626,7 +626,7 @@ _EXPRESSIONS = {
         "{'k': $T}['k']",
         "$T.expand(2, *$T.shape)",
         "$T ** 2",
-        "torch.tanh($T) / 3",
+        "torch.tanh($T) / 3.0",
         "$T.max()",
         "$T.transpose(0, -1)",
         "$T.contiguous()",
