@@ -56,7 +56,7 @@ def bind_static(frame, self, cls, owner, static, name):
     from .user_class import class_value
 
     kind = type(static)
-    if kind is types.FunctionType:
+    if kind is types.FunctionType or kind is functools._lru_cache_wrapper:
         return BoundMethodValue(function_value(frame, static), self)
     if kind is property:
         if static.fget is None:

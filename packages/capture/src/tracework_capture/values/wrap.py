@@ -9,6 +9,7 @@ import collections
 import dataclasses
 import enum
 import functools
+import logging
 import inspect
 import re
 import types
@@ -257,6 +258,9 @@ def wrap_cached(frame, obj, source):
         try:
             plain_args, plain_kwargs = [plain(a) for a in args], {k: plain(v) for k, v in kwargs.items()}
         except NotPlain:
+            if args and issubclass(args[0].python_type(), logging.Logger):
+                frame.mutations.call(obj, list(args), dict(kwargs))  # warning_once: said after the graph, or found said already
+                return ConstantValue(None)
             return frame.wrap(obj.__wrapped__, Const(obj.__wrapped__)).call(frame, args, kwargs)
         found = fold_plain(frame, obj, *plain_args, **plain_kwargs)
         return frame.wrap(found, Const(found))

@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import enum
 import functools
+import logging
 import types
 import typing
 
@@ -583,3 +584,24 @@ def test_methods_that_wait_for_their_arguments_over_a_break_fit_again():
         assert torch.equal(compiled(x, given), fn(x, expected)) and given == expected
         made.append(len(compiled_graphs))
     assert made[0] == made[2]
+
+
+class OnceLogger(logging.Logger):
+    said = []
+
+    @functools.lru_cache(None)  # noqa: B019
+    def warning_once(self, text):
+        OnceLogger.said.append(text)
+
+
+def test_a_cached_method_of_a_logger_speaks_once():
+    logger = OnceLogger("once")
+
+    def fn(x):
+        logger.warning_once("slow path")
+        return x + 1
+
+    compiled = optimize(lambda gm, inputs: gm.forward, fullgraph=True)(fn)
+    for _ in range(3):
+        assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 2.0))
+    assert OnceLogger.said == ["slow path"]
