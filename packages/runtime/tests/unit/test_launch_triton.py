@@ -30,7 +30,11 @@ class PaperDriver:
         return float(self.launches[-1][1])
 
     def check(self, status, doing):
-        raise LaunchError(f"{status} {doing}")
+        if status:
+            raise LaunchError(f"{status} {doing}")
+
+    def make_current(self, device):
+        self.status = 0
 
     def launch(self, function, blocks, gy, gz, threads, ty, tz, shared, stream, parameters, extra):
         pointers = (ctypes.c_void_p * len(self.layout)).from_address(parameters)
@@ -124,3 +128,15 @@ def test_driver_errors_are_raised(compiled, tmp_path):
     driver.status = 1
     with pytest.raises(LaunchError, match="k0"):
         call(torch.empty(10))
+
+
+@pytest.mark.parametrize("stages", [1, 2])
+def test_a_thread_without_context_gets_one_and_launches_again(compiled, tmp_path, stages):
+    driver = PaperDriver("PPP")
+    source = kernel(("*fp32",), entries=["kernel"] * stages, grids=["4"] * stages)
+    call = bind(source, driver, tmp_path)
+    call(torch.empty(1000))
+    before = len(driver.launches)
+    driver.status = 201
+    call(torch.empty(1000))
+    assert len(driver.launches) == before + stages + 1

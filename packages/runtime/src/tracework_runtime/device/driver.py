@@ -15,6 +15,7 @@ __all__ = ["CudaDriver", "driver"]
 
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _SHARED_WITHOUT_ASKING = 48 * 1024
+NO_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
 
 
 class CudaDriver:
@@ -32,12 +33,29 @@ class CudaDriver:
         library.cuModuleLoadData.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
         library.cuModuleGetFunction.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p]
         library.cuFuncSetAttribute.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_int]
+        library.cuDevicePrimaryCtxRetain.argtypes = [ctypes.c_void_p, ctypes.c_int]
+        library.cuCtxSetCurrent.argtypes = [ctypes.c_void_p]
+        self._contexts: dict[int, int] = {}
         self.current_stream = _torch.current_raw_stream
+
+    def make_current(self, device: int) -> None:
+        """Gives the calling thread the context that torch uses on a device.
+
+        A thread has none until a call of the CUDA runtime needs one; memory from torch's cache needs none.
+        """
+        context = self._contexts.get(device)
+        if context is None:
+            handle, found = ctypes.c_int(), ctypes.c_void_p()
+            self.check(self._library.cuDeviceGet(ctypes.byref(handle), device), f"finding device {device}")
+            self.check(self._library.cuDevicePrimaryCtxRetain(ctypes.byref(found), handle), f"using device {device}")
+            assert found.value is not None
+            context = self._contexts[device] = found.value
+        self.check(self._library.cuCtxSetCurrent(context), f"using device {device}")
 
     def load(self, code: bytes, symbol: str, shared: int, device: int) -> int:
         """The function of a cubin on a device; the module stays loaded. Raises LaunchError."""
         with torch.cuda.device(device):
-            torch.empty(1, device=f"cuda:{device}")  # makes the context, if nothing has yet
+            self.make_current(device)
             module, function = ctypes.c_void_p(), ctypes.c_void_p()
             self.check(self._library.cuModuleLoadData(ctypes.byref(module), code), f"loading {symbol}")
             found = self._library.cuModuleGetFunction(ctypes.byref(function), module, symbol.encode())

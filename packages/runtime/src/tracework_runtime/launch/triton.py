@@ -23,6 +23,7 @@ from tracework_runtime.build import triton as build
 from tracework_runtime.build.triton import Cubin, Variant
 from tracework_runtime.cache.store import Store
 from tracework_runtime.device import cuda
+from tracework_runtime.device.driver import NO_CONTEXT
 from tracework_runtime.errors import LaunchError
 from tracework_runtime.options import RuntimeOptions
 
@@ -192,9 +193,19 @@ class TritonKernel:
             status = self.driver.launch(
                 stage.function, stage.blocks, 1, 1, stage.threads, 1, 1, stage.shared, stream, slot[1], None
             )
-            stage.slots.free.append(slot)
             if status:
-                self.driver.check(status, f"launching kernel {self.kernel.name}")
+                self.launch_again(stage, slot, status)
+            stage.slots.free.append(slot)
+
+    def launch_again(self, stage: Stage, slot: tuple[Any, int, Any], status: int) -> None:
+        """After a launch that failed: once more where the thread only had no context yet; else LaunchError."""
+        if status == NO_CONTEXT:
+            self.driver.make_current(self.device)
+            status = self.driver.launch(
+                stage.function, stage.blocks, 1, 1, stage.threads, 1, 1, stage.shared,
+                self.driver.current_stream(self.device), slot[1], None,
+            )  # fmt: skip
+        self.driver.check(status, f"launching kernel {self.kernel.name}")
 
     @property
     def tensor_device(self) -> torch.device:
@@ -211,7 +222,7 @@ class TritonKernel:
 # The fast path: one function per number of arguments, everything constant bound as a default or closure variable.
 _TEMPLATE = """
 def make(kernel, plans, driver, device):
-    slow, launch, current_stream, check = kernel.slow, driver.launch, driver.current_stream, driver.check
+    slow, launch, current_stream, again = kernel.slow, driver.launch, driver.current_stream, kernel.launch_again
     def call({arguments}):
         {addresses}
         if ({together}) & 15:
@@ -227,9 +238,9 @@ def make(kernel, plans, driver, device):
         slots.layout.pack_into(slot[0], 0, {pointers}{sizes}*stage.zeros)
         status = launch(stage.function, stage.blocks, 1, 1, stage.threads, 1, 1, stage.shared,
                         current_stream(device), slot[1], None)
-        slots.free.append(slot)
         if status:
-            check(status, "launching kernel " + kernel.kernel.name)
+            again(stage, slot, status)
+        slots.free.append(slot)
     return call
 """
 
