@@ -11,6 +11,7 @@ from .codegen.renderer import RenderedKernel
 from .codegen.wrapper.python import PythonWrapper
 from .lowering import lower
 from .options import InductorOptions
+from .passes import GRAPH_PASSES
 from .schedule.pipeline import schedule
 from .schedule.plan import KernelPlan, LoopKernel
 
@@ -32,6 +33,8 @@ def compile_graph(
 
 def plan_graph(graph: Any, options: InductorOptions, observe: Observe | None = None) -> KernelPlan:
     """Up to the KernelPlan."""
+    for graph_pass in GRAPH_PASSES:
+        graph = graph_pass(graph)
     program = lower(graph, options)
     device_type = next((b.layout.device.type for b in program.buffers.values() if b.layout.device.type != "cpu"), "cpu")
     plan = schedule(program, options, renderer_for(device_type, options).capabilities)

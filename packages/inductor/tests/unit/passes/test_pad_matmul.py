@@ -1,0 +1,73 @@
+"""Padding of products: when it pays, that values stay, and that a graph without unaligned products is the same object."""
+
+import sys
+
+import pytest
+import torch
+from tracework_inductor.passes.pad_matmul import _alignment, _saved, pad_matmul
+from tracework_primops import GraphBuilder, PrimGraph, PrimValue, TensorSpec, prims
+
+CUDA = torch.device("cuda", 0)
+
+
+def product(name, *shapes, dtype=torch.bfloat16, device=CUDA):
+    """A graph of one product of inputs of these shapes."""
+    graph = torch.fx.Graph()
+    values = []
+    for i, shape in enumerate(shapes):
+        node = graph.placeholder(f"x{i}")
+        node.meta["spec"] = TensorSpec(dtype, device, shape)
+        values.append(PrimValue(node.meta["spec"], node))
+    with GraphBuilder(graph):
+        result = getattr(prims, name)(*values)
+    graph.output((result.node,))
+    return PrimGraph.from_fx(graph)
+
+
+def test_alignment_counts_bytes():
+    assert [_alignment(n) for n in (50257, 30522, 12, 768)] == [2, 4, 8, 16]
+
+
+@pytest.mark.parametrize(
+    ("shapes", "padded"),
+    [
+        (((16384, 768), (768, 50257)), True),
+        (((16384, 50257), (50257, 768)), True),
+        (((16384, 768), (768, 50304)), False),
+        (((64, 63), (63, 65)), False),
+    ],
+)
+def test_decision(shapes, padded):
+    graph = product("mm", *shapes)
+    assert (pad_matmul(graph) is not graph) == padded
+
+
+def test_other_devices_and_dtypes_are_left_alone():
+    shapes = ((16384, 768), (768, 50257))
+    for graph in (product("mm", *shapes, dtype=torch.float32), product("mm", *shapes, device=torch.device("cpu"))):
+        assert pad_matmul(graph) is graph
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes"),
+    [
+        ("mm", ((5, 8), (8, 7))),
+        ("mm", ((5, 11), (11, 8))),
+        ("mm", ((5, 11), (11, 7))),
+        ("addmm", ((7,), (5, 11), (11, 7))),
+        ("bmm", ((3, 5, 11), (3, 11, 7))),
+    ],
+)
+def test_values_and_sizes_stay(name, shapes, monkeypatch):
+    monkeypatch.setattr(sys.modules[pad_matmul.__module__], "_pays", lambda node: getattr(node.target, "name", "") == name)
+    graph = product(name, *shapes, dtype=torch.float64, device=torch.device("cpu"))
+    padded = pad_matmul(graph)
+    inputs = [torch.randn(s, dtype=torch.float64) for s in shapes]
+    torch.testing.assert_close(padded.run(*inputs), graph.run(*inputs))
+    assert padded.outputs[0].meta["spec"] == graph.outputs[0].meta["spec"]
+    assert any(n.target is prims.pad for n in padded.calls)
+
+
+def test_copies_are_weighed():
+    a, b, out = (TensorSpec(torch.bfloat16, CUDA, s) for s in ((1, 4096), (4096, 50257), (1, 50257)))
+    assert _saved(a, b, out) < 0
