@@ -84,7 +84,7 @@ sys.stdout = out
 bad = sorted({t.id() if hasattr(t, "id") else str(t) for t, _ in result.failures + result.errors})
 texts = {t.id() if hasattr(t, "id") else str(t): x[-1200:] for t, x in result.failures + result.errors}
 print("RESULT" + json.dumps({"ok": sorted(result.ok), "bad": bad, "texts": texts, "counts": counts}))
-"""
+"""  # noqa: E501
 
 
 def run_module(name: str, hooked: bool, force: bool = False) -> dict[str, object]:

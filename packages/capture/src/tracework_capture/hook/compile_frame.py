@@ -238,7 +238,11 @@ def attempt(
     except StopHere:
         stop = Break(reason.reason_id, str(reason), stack)
     traced = time.perf_counter()
-    if not root.graph.calls and not root.options.keep_empty and (isinstance(stop, Returned) or not (root.graph.inputs or root.sees_tensors)):
+    if (
+        not root.graph.calls
+        and not root.options.keep_empty
+        and (isinstance(stop, Returned) or not (root.graph.inputs or root.sees_tensors))
+    ):
         raise SkipFrame("no tensor operations")
     distinct_guards(root)
     if lookups.found:

@@ -9,8 +9,8 @@ import collections
 import dataclasses
 import enum
 import functools
-import logging
 import inspect
+import logging
 import re
 import types
 import typing

@@ -345,7 +345,7 @@ def test_capture_keeps_no_locals_of_the_user():
             alive.append("gone")
 
     def f(x):
-        held = Local()
+        held = Local()  # noqa: F841
         for i in range(2):
             note(i)
         return x + 1

@@ -91,7 +91,7 @@ def test_everything_goes_with_the_compiled_function():
 
     def make():
         def entry(x):
-            return model(x)
+            return model(x)  # noqa: F821
 
         fresh = type(entry)(entry.__code__.replace(co_name="fresh"), entry.__globals__, "fresh", None, entry.__closure__)
         return fresh, optimize(backend)(fresh)
