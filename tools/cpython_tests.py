@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 TABLE = Path(__file__).with_suffix(".txt")
-SAMPLE = ("grammar", "generators", "contextlib", "unpack", "scope", "super", "with", "patma")
+SAMPLE = ("grammar", "generators", "contextlib", "unpack", "scope", "super", "with", "dataclasses")
 MODULES = (
     "grammar dict list set tuple generators genexps listcomps setcomps dictcomps exceptions contextlib functools itertools collections "
     "dataclasses enum descr class with patma scope super unpack unpack_ex string format fstring float int complex math iter sort copy "
