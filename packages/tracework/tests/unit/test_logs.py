@@ -43,3 +43,10 @@ def test_unknown_artifacts_are_named():
 
     with pytest.raises(UnknownName, match="Did you mean 'breaks'"):
         logs.enable("braks")
+
+
+def test_explain_counts_the_captured_graphs():
+    import torch
+    import tracework
+
+    assert tracework.explain(lambda x: x + 1, backend="eager")(torch.ones(2)).graphs == 1

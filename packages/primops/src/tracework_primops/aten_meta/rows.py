@@ -73,9 +73,7 @@ def common_device(specs: list[TensorSpec]) -> torch.device:
 
 
 def elementwise(dtype: torch.dtype, specs: list[TensorSpec]) -> TensorSpec:
-    """The result of an elementwise op over these tensors; over numbers alone it is a 0-dim CPU tensor."""
-    if not specs:
-        return TensorSpec(dtype, torch.device("cpu"), (), (), 0)
+    """The result of an elementwise op over these tensors."""
     first = specs[0]
     sizes, strides = first.sizes, first.strides
     for other in specs:

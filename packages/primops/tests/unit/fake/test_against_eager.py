@@ -258,10 +258,3 @@ def test_factories_under_the_mode():
     assert all(isinstance(t, FakeTensor) for t in made)
     assert made[-1].constant == 3 and made[-1].item() == 3
     assert not isinstance(torch.zeros(3), FakeTensor)
-
-
-def test_numbers_alone_give_a_tensor_of_no_dimensions():
-    mode = FakeMode()
-    with mode:
-        out = torch.div(7, 2, rounding_mode="trunc")
-    assert tuple(out.shape) == () and out.dtype is torch.int64
