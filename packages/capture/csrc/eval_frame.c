@@ -9,6 +9,7 @@ static __thread struct {
     PyObject *callback;  /* strong; NULL is off */
     tw_frame *delegated; /* the frame just handed to the evaluator below, which may have us below itself */
     int compiling;
+    int guarding;  /* guards are being checked: Python code that they call runs as it is */
     bool run_only; /* entries that exist are used, none is made */
 } thread;
 
@@ -120,6 +121,15 @@ static tw_scope frame_scope(tw_frame *frame)
     return scope;
 }
 
+/* Guards may call Python (a check, an __eq__, a property). Were such a frame replaced, its own guards could call it again, endlessly. */
+static PyObject *run_guards(tw_entry *entry, const tw_scope *scope, int32_t *failed)
+{
+    thread.guarding++;
+    PyObject *inputs = tw_program_run(entry->program, scope, failed);
+    thread.guarding--;
+    return inputs;
+}
+
 /* ---- asking the callback ---- */
 
 static int add_arguments(PyObject *names, tw_frame *frame, int count)
@@ -176,7 +186,7 @@ static PyObject *run_fresh_entry(PyThreadState *tstate, tw_frame *frame, tw_entr
 {
     tw_scope scope = frame_scope(frame);
     int32_t failed = -1;
-    PyObject *inputs = tw_program_run(entry->program, &scope, &failed);
+    PyObject *inputs = run_guards(entry, &scope, &failed);
     if (inputs != NULL) {
         entry->hits++;
         return run_entry(tstate, frame, entry, inputs);
@@ -238,7 +248,7 @@ static int try_entries(PyThreadState *tstate, tw_frame *frame, tw_cache *cache, 
         if (entry->dead || entry->owner != thread.callback) {
             continue;
         }
-        PyObject *inputs = tw_program_run(entry->program, &scope, &failed);
+        PyObject *inputs = run_guards(entry, &scope, &failed);
         if (inputs != NULL) {
             entry->hits++;
             if (i > 0 && cache->entries == entries) {
@@ -268,7 +278,7 @@ static PyObject *evaluate(PyThreadState *tstate, tw_frame *frame, int throwflag)
     if (frame == thread.delegated) {
         return _PyEval_EvalFrameDefault(tstate, frame, throwflag);
     }
-    if (thread.callback == NULL || throwflag || !tw_frame_is_fresh_call(frame)) {
+    if (thread.callback == NULL || thread.guarding > 0 || throwflag || !tw_frame_is_fresh_call(frame)) {
         return run_below(tstate, frame, throwflag);
     }
     PyCodeObject *code = tw_frame_code(frame);

@@ -52,6 +52,7 @@ class CodeInfo:
         self.code = code
         self.instructions: list[Instruction] = []
         self.by_offset: dict[int, int] = {}
+        self.live: list[frozenset[str]] | None = None  # liveness.py keeps its solution here
         self._positions: list[Any] | None = None
         self._decode()
         self._attach_handlers()

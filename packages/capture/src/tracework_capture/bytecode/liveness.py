@@ -28,14 +28,13 @@ _READS = frozenset(
         "LOAD_CLASSDEREF",
     }
 )
-_MEMO: dict[int, list[frozenset[str]]] = {}
 
 
 def live_locals(info: CodeInfo, index: int) -> frozenset[str]:
     """Names that may be read when execution starts at an instruction (exception handlers included)."""
-    solution = _MEMO.get(id(info))
+    solution = info.live
     if solution is None:
-        solution = _MEMO[id(info)] = _solve(info)
+        solution = info.live = _solve(info)
     return solution[index] if index < len(solution) else frozenset()
 
 

@@ -402,3 +402,27 @@ def test_entries_are_collected_with_their_code():
     space.clear()
     gc.collect()
     assert [each() for each in gone] == [None, None]
+
+
+def test_functions_called_by_guards_run_as_they_are():
+    calls = []
+
+    def check(value):
+        calls.append(value)
+        return value == 1
+
+    def program():
+        leaf = (0, LEAF["PYTHON"], check, 0)
+        return _C.GuardProgram(((ACCESSOR["LOCAL"], -1, None, 0, 0, -1, -1, 0),), (leaf,), (), (-1,), 0, 0)
+
+    def plain(x):
+        return "plain"
+
+    def callback(code, *frame):
+        return _C.Entry(program(), (lambda inputs, value: "fast").__code__, callback)
+
+    call = _C.Scoped(plain, callback)
+    assert call(1) == call(1) == "fast"
+    assert calls == [1, 1] and not _C.get_entries(check.__code__)
+    assert _C.Scoped(check, callback)(1) == "fast"  # its guard is itself
+    assert _C.Scoped(check, callback)(1) == "fast"
