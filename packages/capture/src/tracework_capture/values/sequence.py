@@ -150,9 +150,9 @@ class SequenceValue(Value):
     def as_graph_arg(self, frame):
         return [i.as_graph_arg(frame) for i in self.all_items(frame)]
 
-    def loaded_items(self, emit):
-        """Expressions of all items."""
-        return [emit.source(i.source) if type(i) is Pending else emit.load(i) for i in self.items]
+    def loaded_items(self, emit, start=0):
+        """Expressions of the items from `start` on."""
+        return [emit.source(i.source) if type(i) is Pending else emit.load(i) for i in self.items[start:]]
 
     kind = "sequence"
 
@@ -178,8 +178,15 @@ class MutableSequenceValue(SequenceValue):
         if self.mutability is EXISTING:
             frame.mutations.contents(self)
 
+    def rearranged(self, frame):
+        """Logs a change of which the outcome depends on how many items there were."""
+        self.look(frame)
+        self.changed(frame, 0)
+
     def setitem(self, frame, key, value):
         index = sequence_index(frame, key)
+        if isinstance(index, slice) or index >= 0 or -index > len(self.items):
+            self.look(frame)
         if isinstance(index, slice):
             from .wrap import iterate_all
 
@@ -187,7 +194,7 @@ class MutableSequenceValue(SequenceValue):
                 self.items[index] = iterate_all(frame, value)
             except ValueError as error:
                 return frame.raise_new(ValueError, *error.args)
-            return self.changed(frame, 0)
+            return self.rearranged(frame)
         try:
             self.items[index] = value
         except IndexError:
@@ -196,11 +203,12 @@ class MutableSequenceValue(SequenceValue):
 
     def delitem(self, frame, key):
         index = sequence_index(frame, key)
+        self.look(frame)
         try:
             del self.items[index]
         except IndexError:
             return frame.raise_new(IndexError, f"{self.cls.__name__} assignment index out of range")
-        return self.changed(frame, 0)
+        return self.rearranged(frame)
 
     def binary(self, frame, op, other, reverse=False):
         if op == "+=" and not reverse:
@@ -209,18 +217,17 @@ class MutableSequenceValue(SequenceValue):
         if op == "*=" and not reverse:
             count = force_plain(frame, other)
             self.items[:] = self.all_items(frame) * count
-            self.changed(frame, 0)
+            self.rearranged(frame)
             return self
         return super().binary(frame, op, other, reverse)
 
     def replay(self, emit):
         """Brings the existing object to the traced state."""
         name = emit.temp(emit.source(self.source))
-        items = self.loaded_items(emit)
         if self.kept < len(self.original):
-            self.replay_all(emit, name, items)
-        elif items[self.kept :]:
-            emit.line(f"{emit.const(self.cls)}.extend({name}, ({', '.join(items[self.kept :])},))")
+            self.replay_all(emit, name, self.loaded_items(emit))
+        elif added := self.loaded_items(emit, self.kept):  # the others may not be there: the length need not be guarded
+            emit.line(f"{emit.const(self.cls)}.extend({name}, ({', '.join(added)},))")
 
     two_phase = True
 
@@ -514,7 +521,7 @@ def appendleft(frame, self, item):
     self.items.insert(0, item)
     if self.maxlen is not None and len(self.items) > self.maxlen:
         del self.items[self.maxlen :]
-    self.changed(frame, 0)
+    self.rearranged(frame)
     return NONE
 
 
@@ -526,12 +533,13 @@ def popleft(frame, self):
 @method(("list", "insert"), ("deque", "insert"))
 def insert(frame, self, index, item):
     self.items.insert(sequence_index(frame, index), item)
-    self.changed(frame, 0)
+    self.rearranged(frame)
     return NONE
 
 
 @method(("list", "pop"), ("deque", "pop"))
 def pop(frame, self, index=ConstantValue(-1)):  # noqa: B008
+    self.look(frame)
     if not self.items:
         return frame.raise_new(
             IndexError, f"pop from empty {self.cls.__name__}" if self.kind == "list" else "pop from an empty deque"
@@ -541,7 +549,7 @@ def pop(frame, self, index=ConstantValue(-1)):  # noqa: B008
         return frame.raise_new(IndexError, "pop index out of range")
     item = self.item(frame, position)
     del self.items[position]
-    self.changed(frame, 0)
+    self.rearranged(frame)
     return item
 
 
@@ -552,7 +560,7 @@ def remove(frame, self, item):
     for position, found in enumerate(self.all_items(frame)):
         if equal(frame, found, item):
             del self.items[position]
-            self.changed(frame, 0)
+            self.rearranged(frame)
             return NONE
     return frame.raise_new(ValueError, "list.remove(x): x not in list")
 
@@ -560,14 +568,14 @@ def remove(frame, self, item):
 @method(("list", "clear"), ("deque", "clear"))
 def clear(frame, self):
     self.items.clear()
-    self.changed(frame, 0)
+    self.rearranged(frame)
     return NONE
 
 
 @method(("list", "reverse"), ("deque", "reverse"))
 def reverse(frame, self):
     self.items.reverse()
-    self.changed(frame, 0)
+    self.rearranged(frame)
     return NONE
 
 
@@ -581,7 +589,7 @@ def sort(frame, self, key=None, reverse=None):
     from .builtins.iteration import sort_values
 
     self.items[:] = sort_values(frame, self.all_items(frame), key, reverse)
-    self.changed(frame, 0)
+    self.rearranged(frame)
     return NONE
 
 

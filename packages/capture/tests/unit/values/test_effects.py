@@ -4,6 +4,7 @@ import copy
 import functools
 import logging
 
+import pytest
 import torch
 from torch import nn
 from tracework_capture.hook.context import optimize
@@ -117,3 +118,40 @@ def test_changed_modules_are_noticed():
         actual = compiled(x)
         torch.testing.assert_close(actual, expected)
         assert actual.requires_grad == expected.requires_grad
+
+
+CHANGES = {
+    "append": lambda log, y: log.append(y),
+    "append twice, replace the last": lambda log, y: (log.append(y), log.append(y), log.__setitem__(-1, y + 1)),
+    "append, store at 3": lambda log, y: (log.append(y), log.__setitem__(3, y + 1)),
+    "insert": lambda log, y: log.insert(0, y),
+    "clear": lambda log, y: log.clear(),
+    "store a slice": lambda log, y: log.__setitem__(slice(0, 0), [y]),
+    "reverse": lambda log, y: (log.append(y), log.reverse()),
+    "pop": lambda log, y: (log.append(y), log.pop()),
+    "delete": lambda log, y: (log.append(y), log.__delitem__(0)),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=list(CHANGES))
+def test_a_changed_list_that_has_another_length_in_the_next_call(change):
+    @optimize(lambda gm, example_inputs: gm.forward)
+    def step(x, log):
+        y = x + 1
+        change(log, y)
+        return y * 2
+
+    def plain(x, log):
+        change(log, x + 1)
+
+    x = torch.ones(2)
+    for length in (3, 0, 5, 1, 3, 0):
+        actual, expected = [float(i) for i in range(length)], [float(i) for i in range(length)]
+        errors = []
+        for function, log in ((step, actual), (plain, expected)):
+            try:
+                function(x, log)
+            except IndexError as error:
+                errors.append(str(error))
+        assert len(errors) in (0, 2)
+        assert [str(i) for i in actual] == [str(i) for i in expected]
