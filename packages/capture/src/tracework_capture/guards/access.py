@@ -93,7 +93,11 @@ def _stride(source: TensorStride, code: CodeType) -> tuple[Step, ...]:
 
 
 def _dict_item(container: Any, key: Any) -> Any:
-    return dict.__getitem__(container, key) if isinstance(container, dict) else container[key]
+    if not isinstance(container, dict):
+        return container[key]
+    if not dict.__contains__(container, key):  # dict.__getitem__ would ask __missing__, which may add the key
+        raise KeyError(key)
+    return dict.__getitem__(container, key)
 
 
 ACCESS: dict[type, Access] = {

@@ -1,5 +1,6 @@
 """Side effects through the real hook: counters, appended lists, prints, log calls, caches; results and state against plain Python."""
 
+import collections
 import copy
 import functools
 import logging
@@ -155,3 +156,25 @@ def test_a_changed_list_that_has_another_length_in_the_next_call(change):
                 errors.append(str(error))
         assert len(errors) in (0, 2)
         assert [str(i) for i in actual] == [str(i) for i in expected]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda table, y: table.__setitem__("got", table.get("key")),
+        lambda table, y: table.setdefault("key", 3),
+        lambda table, y: table.pop("key", None),
+    ],
+)
+def test_a_guard_on_a_missing_key_of_a_defaultdict_does_not_make_it(change):
+    @optimize(lambda gm, example_inputs: gm.forward)
+    def step(x, table):
+        y = x + 1
+        change(table, y)
+        return y * 2
+
+    for content in ({"key": 1}, {}, {"other": 2}, {"key": 4}):
+        actual, expected = collections.defaultdict(list, content), collections.defaultdict(list, content)
+        step(torch.ones(2), actual)
+        change(expected, None)
+        assert actual == expected
