@@ -97,7 +97,7 @@ class _Invalidate:
 
     def __call__(self, dead: Any) -> None:
         code, info = self.code(), self.info()
-        if code is None or info is None:
+        if code is None or info is None or getattr(_C, "get_entries", None) is None:  # emptied modules: Python ends
             return
         kept = []
         for entry in _C.get_entries(code):

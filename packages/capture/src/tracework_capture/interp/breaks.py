@@ -32,6 +32,7 @@ class Executed:
 BREAK_TEXT: dict[str, Callable[[Any, Any, Any, list[str | None]], Executed]] = {}
 _COMPARE = ("<", "<=", "==", "!=", ">", ">=")
 R = "__tw_r"
+_MISSING = object()
 
 
 def rule(*names: str) -> Any:
@@ -256,11 +257,21 @@ def raise_varargs(frame: Any, emit: Any, instruction: Any, stack: list[str | Non
     return Executed([text], stack[: -instruction.arg], leaves=True)
 
 
+def _enter_and_exit(manager: Any) -> list[Any]:
+    """Both methods, found in the class and bound, as the with statement looks for them."""
+    kind, methods = type(manager), []
+    for name, missed in (("__enter__", ""), ("__exit__", " (missed __exit__ method)")):
+        found = next((base.__dict__[name] for base in kind.__mro__ if name in base.__dict__), _MISSING)
+        if found is _MISSING:
+            raise TypeError(f"'{kind.__name__}' object does not support the context manager protocol{missed}")
+        methods.append(type(found).__get__(found, manager, kind) if hasattr(type(found), "__get__") else found)
+    return methods
+
+
 @rule("BEFORE_WITH")
 def before_with(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
     """with x: its exit method, bound to it, and what __enter__ gave"""
-    manager, kind = stack[-1], emit.const(type)
-    lines = [f"{R}_exit = {kind}({manager}).__exit__.__get__({manager})", f"{R} = {kind}({manager}).__enter__({manager})"]
+    lines = [f"{R}_enter, {R}_exit = {emit.const(_enter_and_exit)}({stack[-1]})", f"{R} = {R}_enter()"]
     return Executed(lines, [*stack[:-1], f"{R}_exit", R])
 
 

@@ -352,3 +352,45 @@ def test_capture_keeps_no_locals_of_the_user():
 
     capture.optimize(eager)(f)(X)
     assert alive == ["gone"]
+
+
+def test_methods_of_a_context_manager_are_found_as_python_does():
+    class Static:
+        __enter__ = staticmethod(lambda: note("in") or 2.0)
+        __exit__ = staticmethod(lambda *raised: note("out", len(raised)))
+
+    class NoExit:
+        def __enter__(self):
+            note("never")
+
+    class Own:
+        def __init__(self):
+            self.__enter__ = self.__exit__ = lambda *raised: None
+
+    def run(x, manager):
+        y = x + 1
+        with manager as factor:
+            y = y * factor
+        return y - 1
+
+    compiled = capture.optimize(eager)(run)
+    for kind in (Static, NoExit, Own):
+        results = []
+        for function in (run, compiled):
+            try:
+                results.append(function(torch.ones(2), kind()).tolist())
+            except TypeError as error:
+                results.append(str(error))
+        assert results[0] == results[1]
+
+
+def test_entries_that_die_when_the_interpreter_ends(monkeypatch):
+    from tracework_capture.hook import cache
+
+    for emptied in (None, type("Emptied", (), {"get_entries": None})):
+        monkeypatch.setattr(cache, "_C", emptied)
+        assert cache._Invalidate(lambda: run_of_nothing.__code__, lambda: object())(None) is None
+
+
+def run_of_nothing():
+    pass

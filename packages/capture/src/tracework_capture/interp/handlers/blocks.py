@@ -9,7 +9,14 @@ from .table import opcode
 @opcode("BEFORE_WITH")
 def before_with(frame, instruction):
     """Enter a manager: its __exit__ stays on the stack below what __enter__ gave."""
+    from ...values.user_object import ObjectValue
+
     manager = frame.stack.pop()
+    if isinstance(manager, ObjectValue):
+        for name, missed in (("__enter__", ""), ("__exit__", " (missed __exit__ method)")):
+            if not any(name in base.__dict__ for base in manager.python_type().__mro__):  # what the object itself has does not count
+                text = f"'{manager.python_type().__name__}' object does not support the context manager protocol{missed}"
+                frame.raise_new(TypeError, text)
     exit_method = MethodRef(manager, "__exit__")
     entered = manager.call_method(frame, "__enter__", [], {})
     frame.stack.append(exit_method)
