@@ -13,3 +13,8 @@ def schema_name(overload: OpOverload) -> str:
 def overload_name(overload: OpOverload) -> str:
     """`default`."""
     return str(overload._overloadname)
+
+
+def is_mutable(overload: OpOverload) -> bool:
+    """Whether it writes to an argument."""
+    return bool(overload._schema.is_mutable)

@@ -20,6 +20,7 @@ from ..options import InductorOptions
 from ..schedule.plan import Output, Program
 from . import fallback
 from .layout import ImageLayouts, dense_strides, strides_equal
+from .operands import gapped_bases
 from .realize import reason_to_realize
 from .registry import LOWERINGS, VIEWS
 from .row_padding import RowPadding
@@ -45,6 +46,7 @@ class Lowering:
         self.spec: Any = None
         self.node: Any = None
         self.row_padding = RowPadding(graph.graph)
+        self.gapped_bases = gapped_bases(graph.graph)
         self.origin: str | None = None
         self.token: str | None = None
         self._lazies: list[Lazy] = []
@@ -309,6 +311,8 @@ class Lowering:
             self._lazies.append(value)
             if node in self.row_padding.bases:
                 return self.realize_in(value, self.row_padding.bases[node])
+            if node in self.gapped_bases:
+                return self.realize(value)
             if reason_to_realize(value, users, self.options, self.buffers) is not None:
                 return self.realize(value)
         return value
@@ -353,8 +357,9 @@ class Lowering:
 
     def strided_copy(self, value: Strided, strides: Sequence[Size]) -> Strided:
         """A copy with strides that are not dense (an expanded or padded output), made by torch."""
-        self.spec = _Spec(value.dtype, value.device, value.sizes, tuple(strides))
-        result = self.extern("restride", (value, tuple(strides)), reason="an output with a layout that is not dense")
+        before, self.spec = self.spec, _Spec(value.dtype, value.device, value.sizes, tuple(strides))
+        result = self.extern("restride", (value, tuple(strides)), reason="a layout that is not dense")
+        self.spec = before
         assert isinstance(result, Strided)
         return result
 

@@ -6,6 +6,7 @@ import torch
 
 from .. import _torch
 from ..options import InductorOptions
+from .operands import as_in_eager, is_overload
 from .registry import LOWERINGS
 from .value import TensorValue
 
@@ -65,6 +66,8 @@ def call(low: Any, target: Any, args: Any, kwargs: Any, why: str) -> Any:
     family = getattr(target, "family", None)
     if family is not None:
         return low.extern(f"prims.{target.name}", args, kwargs, reason=why, ordered=family == "rng")
+    if low.node is not None and low.node.target is target and is_overload(low.node):
+        args, kwargs = as_in_eager(low, (tuple(args), dict(kwargs)), (low.node.args, low.node.kwargs))
     return low.extern(overload_text(target), args, kwargs, reason=why, ordered=_is_random(target))
 
 

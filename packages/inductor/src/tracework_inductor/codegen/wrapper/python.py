@@ -23,7 +23,12 @@ inf, nan = float("inf"), float("nan")
 def restride(value, strides):
     """A copy with these strides, which may overlap or leave gaps."""
     out = empty_strided(value.shape, strides, dtype=value.dtype, device=value.device)
-    return out.copy_(value)
+    target = out
+    for dim, stride in enumerate(strides):
+        if stride == 0 and value.shape[dim] > 1:
+            target, value = target.narrow(dim, 0, 1), value.narrow(dim, 0, 1)
+    target.copy_(value)
+    return out
 
 
 def fitted(value, sizes, strides):
