@@ -14,7 +14,9 @@ def before_with(frame, instruction):
     manager = frame.stack.pop()
     if isinstance(manager, ObjectValue):
         for name, missed in (("__enter__", ""), ("__exit__", " (missed __exit__ method)")):
-            if not any(name in base.__dict__ for base in manager.python_type().__mro__):  # what the object itself has does not count
+            if not any(
+                name in base.__dict__ for base in manager.python_type().__mro__
+            ):  # what the object itself has does not count
                 text = f"'{manager.python_type().__name__}' object does not support the context manager protocol{missed}"
                 frame.raise_new(TypeError, text)
     exit_method = MethodRef(manager, "__exit__")
