@@ -47,7 +47,9 @@ def test_equals_eager(name):
     expected = graph.run(*arguments)
     for value, wanted in zip(load(artifact)(list(arguments)), expected, strict=True):
         assert value.stride() == wanted.stride()
-        torch.testing.assert_close(value, wanted, rtol=2e-2, atol=2e-2)
+        # Libraries may keep partial sums in bf16: a few of them, each off by half a unit (2**-9) of the size of the results.
+        size = wanted.float().std().item()
+        torch.testing.assert_close(value, wanted, rtol=2e-2, atol=max(2e-2, 8 * 2**-9 * size))
 
 
 def milliseconds(fn):
