@@ -47,9 +47,10 @@ def test_equals_eager(name):
     expected = graph.run(*arguments)
     for value, wanted in zip(load(artifact)(list(arguments)), expected, strict=True):
         assert value.stride() == wanted.stride()
-        # Libraries may keep partial sums in bf16: a few of them, each off by half a unit (2**-9) of the size of the results.
-        size = wanted.float().std().item()
-        torch.testing.assert_close(value, wanted, rtol=2e-2, atol=max(2e-2, 8 * 2**-9 * size))
+        # Two results rounded to bf16 (2**-9 relative each) of sums that libraries take in another order, as whole matrices:
+        # single elements near zero are differences of large partial sums, which libraries may keep in bf16.
+        difference = (value.double() - wanted.double()).norm() / wanted.double().norm()
+        assert difference.item() < 2**-7
 
 
 def milliseconds(fn):
