@@ -34,7 +34,7 @@ def as_in_eager(low: Any, value: Any, read: Any) -> Any:
         return (list if isinstance(read, list) else tuple)(as_in_eager(low, v, r) for v, r in zip(value, read, strict=True))
     if isinstance(read, dict):
         return {k: as_in_eager(low, value[k], r) for k, r in read.items()}
-    spec = read.meta.get("spec") if _is_node(read) else None
+    spec: Any = read.meta.get("spec") if _is_node(read) else None
     value = settled(value)
     if not isinstance(value, TensorValue) or not hasattr(spec, "strides"):
         return value
