@@ -83,6 +83,17 @@ def test_output_alive_at_the_next_call_is_not_overwritten(graphed):
     assert [o.copied for o in next(iter(graphed.recordings.values())).outputs] == [True, False]
 
 
+def test_memory_of_a_dead_function_is_anybodys(graphed):
+    """It was taken for a recording's memory still, so every call that met it recorded anew."""
+    w = torch.randn(4)
+    for _ in range(3):
+        graphed([w, torch.randn(4)])
+    addresses = [o.value.data_ptr() for r in graphed.recordings.values() for o in r.outputs]
+    assert set(addresses) <= set(record._POOL_MEMORY)
+    graphed.recordings.clear()
+    assert not set(addresses) & set(record._POOL_MEMORY)
+
+
 def test_a_view_of_an_output_keeps_it(graphed):
     w = torch.randn(4)
     graphed([w, torch.randn(4)])

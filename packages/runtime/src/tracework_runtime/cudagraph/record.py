@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -65,14 +66,13 @@ class Output:
     """One output of a recording.
 
     idle: references to its memory while nobody but the recording holds it; copied: handed out as a copy;
-    borrowed: memory of a static input, which is handed out as it is; owned: listed in _POOL_MEMORY.
+    borrowed: memory of a static input, which is handed out as it is.
     """
 
     value: Any
     idle: int = 0
     copied: bool = False
     borrowed: bool = False
-    owned: bool = False
 
     def hand_out(self) -> Any:
         """A tensor for the caller."""
@@ -97,10 +97,20 @@ class Recording:
     """(input, address) that must not change."""
     copies: tuple[tuple[int, torch.Tensor], ...]
     outputs: list[Output]
+    disown: Callable[[], Any] = lambda: None
+    """Takes the outputs' addresses off _POOL_MEMORY, once."""
 
 
-# Addresses of outputs of recordings, with the number of recordings that own one there.
+# Addresses of outputs of recordings that are alive, with the number of recordings that own one there.
 _POOL_MEMORY: dict[int, int] = {}
+
+
+def _disown(addresses: list[int]) -> None:
+    for address in addresses:
+        if _POOL_MEMORY[address] == 1:
+            del _POOL_MEMORY[address]
+        else:
+            _POOL_MEMORY[address] -= 1
 
 
 class GraphedFn:
@@ -171,10 +181,16 @@ class GraphedFn:
         with observe.timed("cudagraph.record"):
             replay, outputs = self.engine.record(self.compiled, list(mine), self.device)
         recording = Recording(replay, tuple(fixed), tuple(copies), self._outputs(outputs, mine, copied))
-        for output in recording.outputs:
-            if isinstance(output.value, torch.Tensor) and not output.copied and not output.borrowed:
-                address, output.owned = output.value.untyped_storage().data_ptr(), True
-                _POOL_MEMORY[address] = _POOL_MEMORY.get(address, 0) + 1
+        owned = [
+            output.value.untyped_storage().data_ptr()
+            for output in recording.outputs
+            if isinstance(output.value, torch.Tensor) and not output.copied and not output.borrowed
+        ]
+        for address in owned:
+            _POOL_MEMORY[address] = _POOL_MEMORY.get(address, 0) + 1
+        # Also when the whole function dies: its memory is then anybody's.
+        recording.disown = finalizer = weakref.finalize(recording, _disown, owned)
+        finalizer.atexit = False
         self.recordings[key] = recording
         self.made += copied is None
         return recording
@@ -200,13 +216,7 @@ class GraphedFn:
         return outputs
 
     def _drop(self, key: tuple[Any, ...]) -> None:
-        for output in self.recordings.pop(key).outputs:
-            if isinstance(output.value, torch.Tensor) and output.owned:
-                address = output.value.untyped_storage().data_ptr()
-                if _POOL_MEMORY.get(address, 0) <= 1:
-                    _POOL_MEMORY.pop(address, None)
-                else:
-                    _POOL_MEMORY[address] -= 1
+        self.recordings.pop(key).disown()
 
     def _replay(self, recording: Recording, inputs: Inputs) -> tuple[Any, ...]:
         for n, memory in recording.copies:
