@@ -1,5 +1,6 @@
 """The only file of this package that touches private torch names; each is wrapped under a name of ours."""
 
+import sys
 from typing import Any
 
 import torch
@@ -16,6 +17,9 @@ __all__ = [
     "dispatch_mode_count",
     "function_mode_count",
     "hide_from_torch_compile",
+    "mark_of_torch_compile",
+    "pytree_flatten",
+    "pytree_row",
     "transform_level",
 ]
 
@@ -64,6 +68,34 @@ def hide_from_torch_compile(code: Any) -> None:
     skip = getattr(getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None), "skip_code", None)
     if skip is not None:
         skip(code)
+
+
+_TORCH_COMPILE_SETS = {
+    "_allowed_callable_ids": "allow_in_graph",
+    "_nonstrict_trace_callable_ids": "nonstrict_trace",
+    "_disallowed_callable_ids": "disallow_in_graph",
+}
+
+
+def mark_of_torch_compile(function: Any) -> str | None:
+    """What torch.compile was told about this function, as far as it was ever loaded in this process; we do not load it."""
+    rules = sys.modules.get("torch._dynamo.trace_rules")
+    if rules is None:
+        return None
+    for name, kind in _TORCH_COMPILE_SETS.items():
+        numbers = getattr(getattr(rules, name, None), "function_ids", None)
+        if numbers and id(function) in numbers:
+            return kind
+    return None
+
+
+def pytree_row(kind: type) -> tuple[Any, Any] | None:
+    """(take apart, put together) of a class that torch.utils._pytree knows, None when it does not."""
+    row = torch.utils._pytree.SUPPORTED_NODES.get(kind)
+    return None if row is None else (row.flatten_fn, row.unflatten_fn)
+
+
+pytree_flatten = torch.utils._pytree.tree_flatten
 
 
 def autocast_state() -> tuple[Any, ...]:

@@ -13,6 +13,8 @@ __all__ = [
     "BreakGraph",
     "BreakReason",
     "CaptureError",
+    "ControlMisuse",
+    "ForbiddenCall",
     "GuardBuildError",
     "InternalCaptureError",
     "RecompileLimitError",
@@ -114,6 +116,16 @@ BREAK_REASONS: dict[str, BreakReason] = {
     "recursion": BreakReason(
         "a call nests too deeply to be inlined", "the limit of inlining was reached", "call it outside the compiled function"
     ),
+    "explicit_step": BreakReason(
+        "step_unsupported() was called",
+        "the program asks for the rest of the function to run as plain Python",
+        "remove the call",
+    ),
+    "argument_not_real": BreakReason(
+        "a function that is run while capturing gets an argument that does not exist yet",
+        "assume_constant_result calls the function at once, with the objects themselves",
+        "call it with inputs of the compiled function or with constants",
+    ),
     "explicit": BreakReason("graph_break() was called", "the program asks for it", "remove the call"),
     "builtin_unsupported": BreakReason(
         "a builtin called with values it is not modelled for",
@@ -177,6 +189,25 @@ class GuardBuildError(CaptureError):
 
 class RecompileLimitError(CaptureError):
     """The limit of entries per function was reached and options.fail_on_limit is set."""
+
+
+class ControlMisuse(CaptureError, TypeError):
+    """A control (allow_in_graph, mark_dynamic, set_stance, ...) was given something that it cannot be used on."""
+
+
+class ForbiddenCall(CaptureError):
+    """Captured code calls a function that is marked with forbid_in_graph."""
+
+    def __init__(self, name: str, location: "UserLocation") -> None:
+        self.location = location
+        text = f"{name} must not be called in compiled code: it is marked with forbid_in_graph"
+        lines = [
+            text,
+            f"  at {location}",
+            excerpt(location),
+            "  try: call it outside of the compiled function, before or after it",
+        ]
+        super().__init__("\n".join(line for line in lines if line))
 
 
 class BreakGraph(Exception):

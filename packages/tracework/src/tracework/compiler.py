@@ -12,17 +12,26 @@ from .errors import NotCallable
 from .options import list_mode_options, list_options
 
 __all__ = [
+    "allow_in_graph",
+    "assume_constant_result",
     "disable",
+    "disallow_in_graph",
+    "forbid_in_graph",
     "get_default_backend",
     "graph_break",
     "is_compiling",
+    "is_dynamo_compiling",
+    "is_exporting",
     "list_backends",
     "list_mode_options",
     "list_options",
+    "nonstrict_trace",
     "register_backend",
     "reset",
     "set_default_backend",
     "skip_frame",
+    "step_unsupported",
+    "substitute_in_graph",
 ]
 
 
@@ -33,9 +42,19 @@ def reset() -> None:
 
 # torch's own query, so that code which asks either gets one answer: False in plain Python, True while capture records.
 is_compiling = torch.compiler.is_compiling
+is_dynamo_compiling = torch.compiler.is_dynamo_compiling
+is_exporting = torch.compiler.is_exporting
 
 graph_break = capture.graph_break
 skip_frame = capture.skip_frame
+step_unsupported = capture.step_unsupported
+
+allow_in_graph = capture.allow_in_graph
+assume_constant_result = capture.assume_constant_result
+disallow_in_graph = capture.disallow_in_graph
+forbid_in_graph = capture.forbid_in_graph
+nonstrict_trace = capture.nonstrict_trace
+substitute_in_graph = capture.substitute_in_graph
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:

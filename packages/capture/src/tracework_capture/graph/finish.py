@@ -57,7 +57,7 @@ def finish(frame: Any, stop: Returned | Break, backend: Any, execute: Callable[.
         keep_state(root, writer)
         writer.line(f"return {writer.load(frame.result)}")
     else:
-        raising = leave(frame, writer, execute, null)
+        raising = leave(frame, writer, execute, null, stop.reason_id == "explicit_step")
     captured = make_graph(root, frame, stop, writer)
     started = time.perf_counter()
     call = None
@@ -118,8 +118,10 @@ def graph_call(writer: CodeWriter, root: Any, captured: CapturedGraph, backend: 
 # --- leaving at a break --------------------------------------------------------------------------------------------------
 
 
-def leave(frame: Any, writer: CodeWriter, execute: Callable[..., Any], null: Any) -> list[types.CodeType]:
-    """Replay side effects, run the breaking instruction, call the continuation."""
+def leave(
+    frame: Any, writer: CodeWriter, execute: Callable[..., Any], null: Any, plain_rest: bool = False
+) -> list[types.CodeType]:
+    """Replay side effects, run the breaking instruction, call the continuation; gives the codes that must run as plain Python."""
     instruction = frame.current
     check_continuable(frame)
     names, values = live_values(frame, null)
@@ -141,7 +143,7 @@ def leave(frame: Any, writer: CodeWriter, execute: Callable[..., Any], null: Any
         writer.line(f"if {executed.condition}:")
         writer.line("    return " + leaving.continuation(instruction.target, executed.taken))
     writer.line("return " + leaving.continuation(instruction.index + 1, executed.stack))
-    return raising
+    return leaving.codes if plain_rest else raising
 
 
 def leave_contexts(frame: Any) -> list[Any]:
@@ -162,6 +164,7 @@ class _Leaving:
     local_texts: list[str]
     cells: list[str]
     cell_texts: list[str]
+    codes: list[types.CodeType] = field(default_factory=list)
 
     def continuation(self, index: int, stack: list[str | None], raised: str | None = None) -> str:
         """The call of the continuation at `index`; only locals that live there are passed."""
@@ -170,6 +173,7 @@ class _Leaving:
         kinds = "".join("n" if text is None else "v" for text in stack)
         point = ResumePoint(index, kinds, tuple(name for name, _ in kept), tuple(self.cells), raised is not None)
         code = resume_code(self.frame.code, point)
+        self.codes.append(code)
         args = [text for _, text in kept] + [text for text in stack if text is not None] + ([raised] if raised else [])
         return f"{self.function(code)}({', '.join(args)})"
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _C, _torch
 from ..bytecode.code import forget_info
-from ..errors import CaptureError, InternalCaptureError, SkipFrame, Unsupported
+from ..errors import CaptureError, ForbiddenCall, InternalCaptureError, SkipFrame, Unsupported
 from ..graph.finish import BackendFailed
 from ..graph.inputs import SizeHistory
 from ..guards.access import Scope
 from ..options import CaptureOptions
 from . import cache
 from .compile_frame import FrameInput, capture_frame
-from .policy import frame_is_captured, is_another_compiler, is_disabled
+from .policy import disabled_inside, frame_is_captured, is_another_compiler, is_disabled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,6 +51,11 @@ class FrameCallback:
     def __call__(
         self, code: types.CodeType, names: dict[str, Any], globals_: dict[str, Any], builtins: Any, closure: Any, function: Any
     ) -> Any:
+        inside = disabled_inside(function)
+        if inside is not None:
+            if hasattr(inside, "__code__"):
+                cache.skip(inside.__code__)
+            return None  # not for good: all such wrappers share one code
         if is_another_compiler(code):
             cache.skip(code, recursive=True)
             return _C.SKIP
@@ -67,7 +72,7 @@ class FrameCallback:
             return self.entry(code, names, globals_, closure)
         except SkipFrame as skipped:
             return self.plain(code, skipped.detail)
-        except (Unsupported, BackendFailed) as error:
+        except (Unsupported, ForbiddenCall, BackendFailed) as error:
             if isinstance(error, BackendFailed):
                 raise error.__cause__ from None
             raise

@@ -65,10 +65,22 @@ def is_disabled(function: Any) -> bool:
     return bool(marks) and any(marks.get(mark) for mark in _DISABLE_MARKS)
 
 
+def disabled_inside(function: Any) -> Any:
+    """What a wrapper of torch.compile's disable(recursive=False) calls, None for other functions."""
+    marks = getattr(function, "__dict__", None) or {}
+    return marks.get("_torchdynamo_orig_callable") if marks.get("_torchdynamo_disable_recursive") is False else None
+
+
+def _disable_reason(function: Any) -> str:
+    marks = function.__dict__
+    said = [marks.get("_torchdynamo_disable_msg"), marks.get("__tracework_disable__")]
+    return next((f"marked as disabled: {text}" for text in said if isinstance(text, str)), "marked as disabled")
+
+
 def call_policy(function: Any, module: str | None) -> tuple[str, str]:
     """(decision, reason) for a call of a Python function."""
     if function is not None and is_disabled(function):
-        return BREAK, "marked as disabled"
+        return BREAK, _disable_reason(function)
     for prefix, decision, reason in TRACE_POLICY:
         if module is not None and module.startswith(prefix) and (len(module) == len(prefix) or module[len(prefix)] == "."):
             return decision, f"{module}: {reason}"

@@ -1,13 +1,25 @@
-"""What a program calls to steer capture: no-ops in plain Python, known to the interpreter by their names."""
+"""What a program calls to steer capture, and how calls of marked functions are traced.
+
+ROWS: functions that do nothing in plain Python, known to the interpreter by their names (torch.compile's, too).
+MARKED: kind of mark (marks.py) -> how a function with it becomes a Value.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from typing import TYPE_CHECKING, Any
 
-from ..errors import SkipFrame, Unsupported
-from .constant import plain
+from ..errors import ForbiddenCall, SkipFrame, Unsupported
+from ..sources import Const
+from .constant import NotPlain, fold_plain, plain
 
-__all__ = ["ROWS", "graph_break", "skip_frame"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..marks import Mark
+    from .value import Value
+
+__all__ = ["MARKED", "ROWS", "forbid", "graph_break", "marked_value", "skip_frame", "step_unsupported"]
 
 
 def graph_break(message: str = "") -> None:
@@ -18,8 +30,16 @@ def skip_frame(message: str = "") -> None:
     """The function that calls this runs as plain Python, while what it calls is still captured."""
 
 
+def step_unsupported(message: str = "") -> None:
+    """The graph ends here and the rest of the function runs as plain Python, while what it calls is still captured."""
+
+
 def _graph_break(frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     frame.break_graph("explicit", _text(args, kwargs))
+
+
+def _step_unsupported(frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    frame.break_graph("explicit_step", _text(args, kwargs))
 
 
 def _skip_frame(frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -35,4 +55,78 @@ def _text(args: list[Any], kwargs: dict[str, Any]) -> str:
     return str(plain(given[0])) if given and given[0].is_constant() else ""
 
 
-ROWS = {f"{__name__}.graph_break": _graph_break, f"{__name__}.skip_frame": _skip_frame}
+_CONTROLS = {"graph_break": _graph_break, "skip_frame": _skip_frame, "step_unsupported": _step_unsupported}
+ROWS = {f"{module}.{name}": row for module in (__name__, "torch._dynamo.decorators") for name, row in _CONTROLS.items()}
+
+
+# --- marked functions ------------------------------------------------------------------------------------------------------
+
+
+def marked_value(frame: Any, obj: Any, source: Any, mark: Mark) -> Value:
+    """The Value of a marked function; its identity is guarded."""
+    from .wrap import RowValue
+
+    frame.guard("IDENTITY", source, obj)
+    return RowValue(obj, functools.partial(MARKED[mark.kind], obj, mark), source)
+
+
+def _allow(obj: Any, mark: Mark, frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    from .torch_fn import call_torch
+
+    return call_torch(frame, obj, args, kwargs)
+
+
+def _constant_result(obj: Any, mark: Mark, frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    found = fold_plain(
+        frame, obj, *[real_argument(frame, a, obj) for a in args], **{k: real_argument(frame, v, obj) for k, v in kwargs.items()}
+    )
+    return frame.wrap(found, Const(found))
+
+
+def real_argument(frame: Any, value: Value, function: Any) -> Any:
+    """The object behind an argument of a function that is called while capturing; a break when it does not exist yet."""
+    try:
+        return plain(value)
+    except NotPlain:
+        pass
+    try:
+        return value.real()
+    except LookupError:
+        frame.break_graph("argument_not_real", f"{getattr(function, '__qualname__', function)} of {value.describe()}")
+
+
+def _disallow(obj: Any, mark: Mark, frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    frame.break_graph("call_disabled", f"{getattr(obj, '__qualname__', obj)}: marked with disallow_in_graph")
+
+
+def forbid(obj: Any, mark: Mark, frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Raises ForbiddenCall."""
+    raise ForbiddenCall(getattr(obj, "__qualname__", repr(obj)), frame.location())
+
+
+def _substitute(obj: Any, mark: Mark, frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    if mark.folds:
+        try:
+            plain_args, plain_kwargs = [plain(a) for a in args], {k: plain(v) for k, v in kwargs.items()}
+        except NotPlain:
+            pass
+        else:
+            found = fold_plain(frame, obj, *plain_args, **plain_kwargs)
+            return frame.wrap(found, Const(found))
+    return frame.wrap(mark.traceable, Const(mark.traceable, mark.traceable.__qualname__)).call(frame, args, kwargs)
+
+
+def _nonstrict(obj: Any, mark: Mark, frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    from .nonstrict import call_nonstrict
+
+    return call_nonstrict(frame, obj, args, kwargs)
+
+
+MARKED: dict[str, Callable[..., Any]] = {
+    "allow_in_graph": _allow,
+    "assume_constant_result": _constant_result,
+    "disallow_in_graph": _disallow,
+    "forbid_in_graph": forbid,
+    "nonstrict_trace": _nonstrict,
+    "substitute_in_graph": _substitute,
+}

@@ -11,6 +11,7 @@ import torch
 
 from ..sources import ClassAttr, Const
 from .constant import ConstantValue, fold, literal
+from .controls import forbid
 from .exception import ExceptionValue, make_exception
 from .generator import PartialBuiltin
 from .module import make_module
@@ -198,6 +199,8 @@ def construct(frame, class_val, args, kwargs):
     from .torch_fn import TORCH_ROWS
 
     cls = class_val.cls
+    if "_dynamo_forbidden" in cls.__dict__:
+        forbid(cls, None, frame, args, kwargs)
     row = BUILTINS.get(cls) or CONTEXTS.get(cls) or TORCH_ROWS.get(cls)
     if row is not None:
         return row(frame, args, kwargs)

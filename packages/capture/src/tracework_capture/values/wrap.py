@@ -18,10 +18,12 @@ import weakref
 
 import torch
 
+from ..marks import mark_of
 from ..sources import Attr, CellContents, Closure, Const, DictItem, Global, InstanceAttr, Item, Local
 from .builtins import BUILTINS, fill
 from .constant import ATOM_TYPES, ConstantValue
 from .controls import ROWS as CONTROL_ROWS
+from .controls import marked_value
 from .exception import ExceptionValue, make_exception, matches
 from .function import BoundMethodValue, FunctionValue
 from .mapping import DictValue, dict_of, key_of_existing
@@ -154,6 +156,9 @@ def wrap_class(frame, obj, source):
 def wrap_function(frame, obj, source):
     from .torch_fn import TORCH_ROWS, TorchFunctionValue, is_graph_function
 
+    mark = mark_of(obj)
+    if mark is not None and function_name(obj) not in FUNCTION_ROWS:
+        return marked_value(frame, obj, source, mark)
     row = function_row(obj, TORCH_ROWS)
     if row is not None:
         frame.guard("IDENTITY", source, obj)
@@ -186,6 +191,9 @@ def wrap_builtin(frame, obj, source):
 
     if isinstance(obj, types.BuiltinMethodType) and isinstance(obj.__self__, OWNERS) and not isinstance(source, Const):
         return wrap_builtin_method(frame, obj, source)
+    mark = mark_of(obj)
+    if mark is not None:
+        return marked_value(frame, obj, source, mark)
     frame.guard("IDENTITY", source, obj)
     row = hashable_get(BUILTINS, obj) or hashable_get(TORCH_ROWS, obj)
     if row is not None:

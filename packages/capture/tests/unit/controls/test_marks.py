@@ -1,0 +1,292 @@
+"""Marked functions: what a call of one does in captured code, and which marks are refused."""
+
+import operator
+from dataclasses import dataclass
+
+import pytest
+import torch
+import torch._dynamo as dynamo
+import tracework_capture as capture
+from tracework_capture import errors, marks
+
+
+def compiled(function, graphs=None, **options):
+    """`function` with a backend that runs the graph and remembers it."""
+
+    def backend(gm, example_inputs):
+        if graphs is not None:
+            graphs.append(gm)
+        return gm.forward
+
+    return capture.optimize(backend, **options)(function)
+
+
+def targets(graph):
+    return [node.target for node in graph.graph.nodes if node.op == "call_function"]
+
+
+X = torch.arange(3.0)
+
+
+def test_allow_in_graph_makes_one_node():
+    @marks.allow_in_graph
+    def opaque(x, ys, k=2):
+        return x * k + ys[0], ys[1]
+
+    def f(x):
+        a, b = opaque(x + 1, [x, x * 2], k=3)
+        return a + b
+
+    graphs = []
+    assert torch.equal(compiled(f, graphs, fullgraph=True)(X), f(X))
+    assert opaque in targets(graphs[0])
+
+
+def test_assume_constant_result_calls_once():
+    calls = []
+
+    @marks.assume_constant_result
+    def scale(n):
+        calls.append(n)
+        return torch.tensor(3.0)
+
+    call = compiled(lambda x: x * scale(2), fullgraph=True)
+    assert torch.equal(call(X), X * 3) and torch.equal(call(X), X * 3)
+    assert calls == [2]
+
+
+def test_assume_constant_result_of_a_new_tensor_breaks():
+    @marks.assume_constant_result
+    def scale(t):
+        return 2
+
+    with pytest.raises(errors.Unsupported, match="argument_not_real"):
+        compiled(lambda x: x * scale(x + 1), fullgraph=True)(X)
+
+
+def test_disallow_in_graph_breaks():
+    @marks.disallow_in_graph
+    def helper(x):
+        return x * 2
+
+    graphs = []
+    assert torch.equal(compiled(lambda x: helper(x + 1) + 1, graphs)(X), (X + 1) * 2 + 1)
+    assert len(graphs) == 3  # before, the helper by itself, after
+
+
+def test_forbid_in_graph_names_the_call():
+    @marks.forbid_in_graph
+    def forbidden():
+        return None
+
+    def f(x):
+        forbidden()
+        return x + 1
+
+    with pytest.raises(errors.ForbiddenCall, match=r"forbidden must not be called[\s\S]*forbidden\(\)\n\s*\^+\n[\s\S]*try: "):
+        compiled(f)(X)
+
+
+def test_substitute_in_graph_is_traced_and_the_original_runs_outside():
+    ran = []
+
+    def original(values, wanted):
+        ran.append(wanted)
+        return values.index(wanted)
+
+    @marks.substitute_in_graph(original)
+    def find(values, wanted):
+        for i, value in enumerate(values):
+            if value == wanted:
+                return i
+        raise ValueError(wanted)
+
+    assert compiled(lambda values, x: x + original(values, 3), fullgraph=True)([1, 2, 3], X).tolist() == [2.0, 3.0, 4.0]
+    assert not ran and find([7], 7) == 0 and ran == [7]
+
+
+def test_a_substitute_may_fold_constants():
+    ran = []
+
+    def original(n):
+        ran.append(n)
+        return n + 1
+
+    @marks.substitute_in_graph(original, can_constant_fold_through=True)
+    def traceable(n):
+        raise AssertionError("not traced")
+
+    assert torch.equal(compiled(lambda x: x + original(4), fullgraph=True)(X), X + 5) and ran == [4]
+
+
+@dataclass
+class Pair:
+    first: torch.Tensor
+    second: int
+
+
+torch.utils._pytree.register_dataclass(Pair)
+
+
+@marks.nonstrict_trace
+def structured(model, pair, named):
+    return {"y": model(pair.first) * pair.second + named["z"][0], "n": [pair.first, 3]}, Pair(pair.first + 1, 7)
+
+
+def test_nonstrict_trace_takes_structures_and_modules():
+    model = torch.nn.Linear(3, 3)
+
+    def f(m, x):
+        out, pair = structured(m, Pair(x + 1, 2), {"z": (x,)})
+        return out["y"] + out["n"][0] + out["n"][1] + pair.first * pair.second
+
+    graphs = []
+    result = compiled(f, graphs, fullgraph=True)(model, X)
+    expected = f(model, X)
+    assert torch.equal(result, expected)
+    assert any(getattr(t, "__name__", "") == "structured" for t in targets(graphs[0]))
+    gradients = torch.autograd.grad(result.sum(), model.weight)[0], torch.autograd.grad(expected.sum(), model.weight)[0]
+    assert torch.equal(*gradients)
+
+
+def test_nonstrict_trace_notices_the_mode_of_a_module():
+    @marks.nonstrict_trace
+    def dropped(model, x):
+        return model(x)
+
+    model = torch.nn.Dropout(1.0)
+    call = compiled(lambda m, x: dropped(m, x) + 1, fullgraph=True)
+    assert torch.equal(call(model, X), torch.ones(3))
+    model.eval()
+    assert torch.equal(call(model, X), X + 1)
+
+
+def test_step_unsupported_leaves_the_rest_to_python():
+    def f(x):
+        y = x + 1
+        capture.step_unsupported()
+        z = y * 2
+        return z + 1
+
+    graphs = []
+    assert torch.equal(compiled(f, graphs)(X), f(X))
+    assert len(graphs) == 1
+
+
+class TestMarksOfTorchCompile:
+    """Third-party code is decorated with torch.compile's decorators."""
+
+    def test_graph_break_and_step_unsupported(self):
+        def f(x):
+            y = x + 1
+            dynamo.graph_break()
+            z = y * 2
+            dynamo.step_unsupported()
+            return z + 1
+
+        graphs = []
+        assert torch.equal(compiled(f, graphs)(X), f(X))
+        assert len(graphs) == 2
+
+    def test_allow_in_graph_and_nonstrict_trace(self):
+        @dynamo.allow_in_graph
+        def opaque(x):
+            return x * 3
+
+        @dynamo.nonstrict_trace
+        def loose(d):
+            return d["x"] * 2
+
+        graphs = []
+        assert torch.equal(compiled(lambda x: loose({"x": opaque(x)}), graphs, fullgraph=True)(X), X * 6)
+        assert [getattr(t, "__name__", None) for t in targets(graphs[0])][:2] == ["opaque", "loose"]
+
+    def test_assume_constant_result_and_forbid_in_graph(self):
+        calls = []
+
+        @torch.compiler.assume_constant_result
+        def two():
+            calls.append(1)
+            return 2
+
+        @dynamo.forbid_in_graph
+        def forbidden():
+            return None
+
+        call = compiled(lambda x: x * two(), fullgraph=True)
+        assert torch.equal(call(X), X * 2) and torch.equal(call(X), X * 2) and calls == [1]
+        with pytest.raises(errors.ForbiddenCall, match="forbidden"):
+            compiled(lambda x: (forbidden(), x)[1] + 1)(X)
+
+    def test_disable_says_its_reason_and_need_not_be_recursive(self):
+        def inner(x):
+            return x * 5
+
+        @torch.compiler.disable(recursive=False, reason="because of the weather")
+        def outer(x):
+            return inner(x) + 1
+
+        @torch.compiler.disable
+        def all_plain(x):
+            return inner(x) + 1
+
+        graphs = []
+        assert torch.equal(compiled(lambda x: outer(x + 1), graphs)(X), (X + 1) * 5 + 1)
+        assert len(graphs) == 2  # before the call, and inner
+        graphs.clear()
+        assert torch.equal(compiled(lambda x: all_plain(x + 1), graphs)(X), (X + 1) * 5 + 1)
+        assert len(graphs) == 1
+        with pytest.raises(errors.Unsupported, match="because of the weather"):
+            compiled(lambda x: outer(x + 1), fullgraph=True)(X)
+
+    def test_substitute_in_graph(self):
+        @torch.compiler.substitute_in_graph(operator.indexOf)
+        def index_of(a, b, /):
+            for i, item in enumerate(a):
+                if item == b:
+                    return i
+            raise ValueError("not there")
+
+        assert torch.equal(compiled(lambda x: x + index_of([1, 2, 3], 3), fullgraph=True)(X), X + 2)
+
+
+class TestMisuse:
+    """Errors say what to do instead."""
+
+    @pytest.mark.parametrize("control", [marks.allow_in_graph, marks.forbid_in_graph, marks.nonstrict_trace])
+    def test_not_a_function(self, control):
+        with pytest.raises(errors.ControlMisuse, match="Give it the function"):
+            control(3)
+        with pytest.raises(errors.ControlMisuse, match="on the function in the class"):
+            control(torch.nn.Linear(1, 1).forward)
+
+    def test_two_marks(self):
+        @marks.allow_in_graph
+        def f(x):
+            return x
+
+        assert marks.allow_in_graph([f]) == [f]
+        with pytest.raises(errors.ControlMisuse, match="Keep one"):
+            marks.forbid_in_graph(f)
+
+    def test_substitutes(self):
+        def original(a, b):
+            return a
+
+        with pytest.raises(errors.ControlMisuse, match="skip_signature_check"):
+            marks.substitute_in_graph(original)(lambda a: a)
+        marks.substitute_in_graph(original, skip_signature_check=True)(lambda a: a)
+        with pytest.raises(errors.ControlMisuse, match="already"):
+            marks.substitute_in_graph(original)
+        with pytest.raises(errors.ControlMisuse, match="not a class|For a class"):
+            marks.substitute_in_graph(int)
+
+    def test_marks_die_with_their_functions(self):
+        def f(x):
+            return x
+
+        marks.allow_in_graph(f)
+        number = id(f)
+        assert number in marks._marked
+        del f
+        assert number not in marks._marked
