@@ -17,17 +17,20 @@ class MutationLog:
         self.entries = {}
         self.keep = []
         self.calls = 0
+        self.changes = 0  # how often anything was added
 
     def __len__(self):
         return len(self.entries)
 
     def effect(self, key, write):
         """Adds an entry; `write(emit)` emits its statements."""
+        self.changes += 1
         self.entries.pop(key, None)
         self.entries[key] = write
 
     def contents(self, value):
         """The contents of an existing container changed; the value knows how to replay them."""
+        self.changes += 1
         self.keep.append(value)
         self.entries.setdefault(("contents", id(value)), value.replay)
 

@@ -65,9 +65,13 @@ class TensorValue(Value):
         return self is other
 
     def as_graph_arg(self, frame):
+        if self.node is None:
+            return frame.break_graph("autograd_function", f"a {self.describe()} made inside is used outside")
         return self.node
 
     def reload(self, emit):
+        if self.node is None:
+            return super().reload(emit)
         return emit.graph_output(self.node)
 
     def truth(self, frame):
@@ -200,6 +204,13 @@ def known_values(frame):
     except AttributeError:
         frame.graph.tensor_values = {}
         return frame.graph.tensor_values
+
+
+def forget_nodes(frame, nodes):
+    """These nodes became part of an inner graph: their values cannot be used outside of it."""
+    for value in known_values(frame).values():
+        if value.node in nodes:
+            value.node = None
 
 
 def tensor_result(frame, node, example):

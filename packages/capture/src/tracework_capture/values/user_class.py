@@ -88,10 +88,10 @@ class ClassValue(Value):
         if name == "__class__":
             return class_value(frame, type(cls))
         if name == "apply" and issubclass(cls, torch.autograd.Function):
-            from .torch_fn import autograd_function_apply
+            from . import autograd_function
 
             return PartialBuiltin(
-                types.MethodType, lambda frame, args, kwargs: autograd_function_apply(frame, self, args, kwargs)
+                types.MethodType, lambda frame, args, kwargs: autograd_function.apply(frame, self, args, kwargs)
             )
         if name == "__dict__":
             return frame.wrap(cls.__dict__, Const(cls.__dict__, f"{cls.__name__}.__dict__"))

@@ -1,0 +1,304 @@
+"""autograd.Function.apply: forward and backward are traced as other code is, and become the two halves of one node."""
+
+from __future__ import annotations
+
+import types
+
+import torch
+
+from ..graph.autograd_call import INPUT, KEPT, SAVED, TANGENT, AutogradCall, Halves
+from ..graph.outline import outline, region
+from .constant import ConstantValue
+from .generator import PartialBuiltin
+from .sequence import NONE, TupleValue
+from .tensor import TensorValue, forget_nodes, known_values, remember
+from .value import Value
+
+_ONCE = torch.autograd.function.once_differentiable(lambda ctx: None).__code__
+
+
+class FunctionContext(Value):
+    """The ctx of an autograd.Function, from its forward to its backward."""
+
+    def __init__(self, needs_input_grad):
+        super().__init__(None)
+        self.fields = {"needs_input_grad": TupleValue([ConstantValue(n) for n in needs_input_grad])}
+        self.saved = []
+        self.without_gradient = []
+        self.materialize = True
+
+    def python_type(self):
+        return torch.autograd.function.FunctionCtx
+
+    def describe(self):
+        return "ctx of an autograd.Function"
+
+    def truth(self, frame):
+        return True
+
+    def setattr(self, frame, name, value):
+        self.fields[name] = value
+
+    def delattr(self, frame, name):
+        if name not in self.fields:
+            return frame.raise_new(AttributeError, name)
+        del self.fields[name]
+        return None
+
+    def getattr(self, frame, name):
+        if name in self.fields:
+            return self.fields[name]
+        if name == "saved_tensors":
+            return TupleValue(list(self.saved))
+        method = CONTEXT_METHODS.get(name)
+        if method is not None:
+            return PartialBuiltin(types.BuiltinMethodType, lambda frame, args, kwargs: method(frame, self, args, kwargs))
+        if not hasattr(torch.autograd.function.BackwardCFunction, name):
+            return frame.raise_new(AttributeError, f"'FunctionCtx' object has no attribute '{name}'")
+        return frame.break_graph("autograd_function", f"ctx.{name}")
+
+
+def _save(frame, ctx, args, kwargs):
+    if not all(isinstance(a, TensorValue) or (a.is_constant() and a.constant() is None) for a in args):
+        return frame.break_graph("autograd_function", "save_for_backward of something that is no tensor")
+    ctx.saved = list(args)
+    return NONE
+
+
+def _without_gradient(frame, ctx, args, kwargs):
+    ctx.without_gradient = list(args)
+    return NONE
+
+
+def _materialize(frame, ctx, args, kwargs):
+    ctx.materialize = args[0].truth(frame)
+    return NONE
+
+
+CONTEXT_METHODS = {
+    "save_for_backward": _save,
+    "save_for_forward": lambda frame, ctx, args, kwargs: NONE,
+    "mark_non_differentiable": _without_gradient,
+    "set_materialize_grads": _materialize,
+    "mark_dirty": lambda frame, ctx, args, kwargs: frame.break_graph("autograd_function", "ctx.mark_dirty"),
+}
+
+
+def static_function(frame, cls, name):
+    """The Value of a static method of the class."""
+    from .user_object import function_value, lookup_class
+
+    static, _ = lookup_class(cls, name)
+    if not isinstance(static, staticmethod):
+        return frame.break_graph("autograd_function", f"{cls.__name__}.{name} is no static method")
+    return function_value(frame, static.__func__)
+
+
+def apply(frame, class_val, args, kwargs):
+    """cls.apply(*args)"""
+    from .user_object import lookup_class
+
+    cls = class_val.cls
+    setup, owner = lookup_class(cls, "setup_context")
+    has_setup = owner is not torch.autograd.function._SingleLevelFunction
+    if has_setup:
+        args = with_defaults(frame, static_function(frame, cls, "forward"), args, kwargs)
+    elif kwargs:
+        return frame.break_graph("autograd_function", f"{cls.__name__}.apply with keyword arguments")
+    if torch._C._are_functorch_transforms_active():
+        return frame.break_graph("autograd_function", f"{cls.__name__} under a transform of torch.func")
+    return _Application(frame, cls, list(args), has_setup).run()
+
+
+def with_defaults(frame, forward, args, kwargs):
+    """The arguments as apply binds them when there is a setup_context."""
+    from .function import bind_arguments
+
+    bound = bind_arguments(frame, forward, list(args), kwargs)
+    code = forward.code
+    if code.co_flags & 4:
+        positional = [bound[n] for n in code.co_varnames[: code.co_argcount]]
+        return positional + bound[code.co_varnames[code.co_argcount + code.co_kwonlyargcount]].items
+    return [bound[n] for n in code.co_varnames[: code.co_argcount]]
+
+
+class _Application:
+    """One call of apply."""
+
+    def __init__(self, frame, cls, args, has_setup):
+        self.frame, self.cls, self.args, self.has_setup = frame, cls, args, has_setup
+        self.builder = frame.graph
+        self.needs = [isinstance(a, TensorValue) and a.example.requires_grad for a in args]
+        self.ctx = FunctionContext(self.needs)
+        self.outputs = []
+
+    def run(self):
+        """The result, and the node that stands for the call."""
+        start = region(self.builder)
+        found = self.in_forward()
+        outputs = self.outputs = self.output_values(found)
+        tensors = [o for o in outputs if isinstance(o, TensorValue)]
+        forward_nodes = start.nodes(self.builder)
+        if torch.is_grad_enabled() and any(self.needs) and tensors:
+            if not self.ctx.materialize and len(tensors) > 1:
+                self.stop("set_materialize_grads(False) with several outputs")
+            made = self.differentiable(forward_nodes, tensors)
+        else:
+            made = self.plain(forward_nodes, tensors)
+        results = iter(made)
+        values = [next(results) if isinstance(o, TensorValue) else o for o in outputs]
+        return TupleValue(values) if isinstance(found, TupleValue) else values[0]
+
+    def stop(self, detail):
+        return self.frame.break_graph("autograd_function", f"{self.cls.__name__}: {detail}")
+
+    def output_values(self, found):
+        if isinstance(found, TupleValue):
+            return list(found.items)
+        if not isinstance(found, TensorValue) and not found.is_constant():
+            self.stop(f"forward returns a {found.describe()}")
+        return [found]
+
+    def in_forward(self):
+        """forward and setup_context, without gradients."""
+        frame, cls = self.frame, self.cls
+        with torch.no_grad():
+            forward = static_function(frame, cls, "forward")
+            if not self.has_setup:
+                return forward.call(frame, [self.ctx, *self.args], {})
+            found = forward.call(frame, list(self.args), {})
+            static_function(frame, cls, "setup_context").call(frame, [self.ctx, TupleValue(list(self.args)), found], {})
+        return found
+
+    # --- no gradient is asked of it -----------------------------------------------------------------------------
+    def plain(self, nodes, tensors):
+        """The forward alone: in the graph as it is, but without gradients to what it read beside its arguments."""
+        if not torch.is_grad_enabled() or not any(
+            getattr(a.meta["example_value"], "requires_grad", False) for n in nodes for a in n.all_input_nodes
+        ):
+            return tensors
+        made = outline(self.builder, nodes, [t.node for t in tensors], self.cls.__name__)
+        found = self.builder.call(self.frame, WithoutGradient(self.cls.__name__, made.module), made.inputs)
+        forget_nodes(self.frame, set(nodes))
+        return found.items
+
+    # --- both halves --------------------------------------------------------------------------------------------
+    def differentiable(self, forward_nodes, tensors):
+        """The node with both halves."""
+        frame, builder = self.frame, self.builder
+        gradients, backward_nodes, tangents = self.in_backward(tensors)
+        backward = outline(builder, backward_nodes, gradients, f"{self.cls.__name__}Backward")
+        inside = set(forward_nodes)
+        read = [n for n in backward.inputs if n in inside]
+        held = {s.node for s in self.ctx.saved if isinstance(s, TensorValue)}
+        saved, kept = [n for n in read if n in held], [n for n in read if n not in held]
+        results = [t.node for t in tensors]
+        forward = outline(builder, forward_nodes, [*results, *saved, *kept], f"{self.cls.__name__}Forward")
+        arguments = [a.node for a in self.args if isinstance(a, TensorValue)]
+        others = dict.fromkeys([*forward.inputs, *(n for n in backward.inputs if n not in inside and n not in tangents)])
+        call_args = [*arguments, *(n for n in others if n not in arguments)]
+        place = {n: i for i, n in reversed(list(enumerate(call_args)))}
+        where = {n: (SAVED, i) for i, n in enumerate(saved)} | {n: (KEPT, i) for i, n in enumerate(kept)}
+        where |= {n: (TANGENT, i) for i, n in enumerate(tangents)} | {n: (INPUT, i) for n, i in place.items()}
+        marked = tuple(i for i, t in enumerate(tensors) if any(t is m for m in self.ctx.without_gradient))
+        halves = Halves(
+            forward.module,
+            tuple(place[n] for n in forward.inputs),
+            len(results),
+            len(saved),
+            marked,
+            backward.module,
+            tuple(where[n] for n in backward.inputs),
+            len(arguments),
+            self.is_once_differentiable(),
+        )
+        for node in tangents:
+            builder.graph.erase_node(node)
+        found = builder.call(frame, AutogradCall(self.cls.__name__, halves), call_args)
+        forget_nodes(frame, {*forward_nodes, *backward_nodes, *tangents})
+        return found.items
+
+    def is_once_differentiable(self):
+        return getattr(self.backward_function(), "__code__", None) is _ONCE
+
+    def backward_name(self):
+        """A class defines backward, or vjp, which is the same."""
+        return "vjp" if self.cls.vjp is not torch.autograd.Function.vjp else "backward"
+
+    def backward_function(self):
+        return getattr(self.cls, self.backward_name())
+
+    def in_backward(self, tensors):
+        """Gradient nodes of the tensor arguments, the nodes recorded for them, and those of the tangents."""
+        frame, builder = self.frame, self.builder
+        tangents = [self.tangent(t) for t in tensors]
+        changes = frame.mutations.changes
+        start = region(builder)
+        function = static_function(frame, self.cls, self.backward_name())
+        if self.is_once_differentiable():
+            function = frame.wrap(self.backward_function().__wrapped__, function.source)
+        versions = self.versions()
+        with torch.no_grad():
+            found = function.call(frame, [self.ctx, *self.gradients_for(tangents)], {})
+        nodes = start.nodes(builder)
+        if frame.mutations.changes != changes:
+            self.stop("its backward changes Python objects")
+        if self.versions(versions) != versions:
+            self.stop("its backward writes to tensors that it did not make")
+        return self.per_argument(found), nodes, [t.node for t in tangents]
+
+    def gradients_for(self, tangents):
+        """What backward is handed: None for outputs that are no tensors."""
+        waiting = iter(tangents)
+        return [next(waiting) if isinstance(o, TensorValue) else NONE for o in self.outputs]
+
+    def tangent(self, tensor):
+        """A node that stands for the gradient of an output, until the backward is a graph of its own."""
+        example = tensor.example
+        with torch.no_grad():
+            made = self.builder.run_on_fakes(
+                self.frame, torch.empty_like, (example,), {"memory_format": torch.contiguous_format}, "call_function"
+            )
+        node = self.builder.graph.call_function(torch.empty_like, ())
+        node.meta["example_value"] = node.meta["val"] = made
+        value = TensorValue(node, made)
+        remember(self.frame, value)
+        return value
+
+    def versions(self, known=None):
+        """How often each tensor that existed before was written to."""
+        values = list(known_values(self.frame).values()) if known is None else [v for v, _ in known]
+        return [(v, v.example._version) for v in values]
+
+    def per_argument(self, found):
+        """Nodes of the gradients of the tensor arguments."""
+        items = list(found.items) if isinstance(found, TupleValue) else [found]
+        if len(items) < len(self.args) or not all(is_none(i) for i in items[len(self.args) :]):
+            self.stop(f"backward gives {len(items)} gradients for {len(self.args)} arguments")
+        chosen = []
+        for argument, item in zip(self.args, items):
+            if not isinstance(argument, TensorValue):
+                if not is_none(item):
+                    self.stop("backward gives a gradient for an argument that is no tensor")
+                continue
+            if not isinstance(item, TensorValue) and not is_none(item):
+                self.stop(f"backward gives a {item.describe()}")
+            chosen.append(item.node if isinstance(item, TensorValue) else None)
+        return chosen
+
+
+class WithoutGradient:
+    """Calls a captured graph with grad mode off; target of a node."""
+
+    def __init__(self, name, module):
+        self.__name__ = self.__qualname__ = name
+        self.__module__ = __name__
+        self.module = module
+
+    def __call__(self, *args):
+        with torch.no_grad():
+            return self.module(*args)
+
+
+def is_none(value):
+    return value.is_constant() and value.constant() is None
