@@ -16,7 +16,7 @@ from .split import JointParts
 def frontier(parts: JointParts) -> list[fx.Node]:
     """Values that tangent-dependent nodes read and that do not depend on tangents themselves, in order, without sizes."""
     found: dict[fx.Node, None] = {}
-    readers = [n for n in parts.needs_tangent if n.op == "call_function"]
+    readers = sorted(n for n in parts.needs_tangent if n.op == "call_function")  # a set has no order, and cache keys see it
     reads = [a for n in readers for a in n.all_input_nodes]
     reads += [g for g in parts.gradients if isinstance(g, fx.Node)]
     for node in reads:

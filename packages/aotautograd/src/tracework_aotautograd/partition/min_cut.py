@@ -52,7 +52,7 @@ def _ancestors(readers: list[fx.Node], parts: JointParts, costly: bool) -> list[
         found[node] = None
         if may_recompute(node, costly):
             waiting.extend(node.all_input_nodes)
-    return list(found)
+    return sorted(found)
 
 
 def _cut(nodes: list[fx.Node], readers: set[fx.Node], parts: JointParts, costly: bool) -> list[fx.Node]:
