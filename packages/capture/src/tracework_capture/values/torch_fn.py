@@ -415,10 +415,3 @@ for _name in dir(torch.nn.init):
     _fn = getattr(torch.nn.init, _name)
     if isinstance(_fn, types.FunctionType) and _fn.__module__ == "torch.nn.init":
         TORCH_ROWS[_fn] = break_row("random_state", f"nn.init.{_name}")
-
-
-@row(torch.utils.checkpoint.checkpoint if hasattr(torch.utils, "checkpoint") else None)
-def checkpoint(frame, args, kwargs):
-    """Runs the function: the gradients are the same, what is recomputed is for the partitioner to choose."""
-    own = {"use_reentrant", "context_fn", "determinism_check", "debug", "preserve_rng_state", "early_stop"}
-    return args[0].call(frame, list(args[1:]), {k: v for k, v in kwargs.items() if k not in own})

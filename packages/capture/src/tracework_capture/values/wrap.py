@@ -21,6 +21,7 @@ import torch
 from ..marks import mark_of
 from ..sources import Attr, CellContents, Closure, Const, DictItem, Global, InstanceAttr, Item, Local
 from .builtins import BUILTINS, fill
+from .checkpoint import CHECKPOINT_ROWS
 from .constant import ATOM_TYPES, ConstantValue
 from .controls import ROWS as CONTROL_ROWS
 from .controls import marked_value
@@ -178,7 +179,13 @@ def function_row(obj, torch_rows):
     """The row of a Python function that is modelled."""
     from .module import module_row
 
-    return BUILTINS.get(obj) or torch_rows.get(obj) or module_row(obj) or FUNCTION_ROWS.get(function_name(obj))
+    return (
+        BUILTINS.get(obj)
+        or torch_rows.get(obj)
+        or CHECKPOINT_ROWS.get(obj)
+        or module_row(obj)
+        or FUNCTION_ROWS.get(function_name(obj))
+    )
 
 
 def function_name(fn):

@@ -1,0 +1,82 @@
+"""torch.utils.checkpoint inside a compiled function: the same values and gradients, and the nodes say what is computed again."""
+
+import functools
+
+import pytest
+import torch
+import tracework
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential, create_selective_checkpoint_contexts
+from training import BACKENDS, check
+
+model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.Linear(8, 4), torch.nn.Tanh())
+
+
+def block(x, scale=1.0):
+    return model(x).sin() * scale
+
+
+def plain(x):
+    return checkpoint(block, x, use_reentrant=False, scale=2.0) + x
+
+
+def reentrant(x):
+    return checkpoint(block, x * 1, 3.0, use_reentrant=True)
+
+
+def cut_off(x):
+    return checkpoint(block, x.detach(), use_reentrant=True), x * 2  # nothing inside gets a gradient
+
+
+def sequential(x):
+    return checkpoint_sequential(model, 2, x, use_reentrant=False)
+
+
+def selective(x):
+    contexts = functools.partial(create_selective_checkpoint_contexts, [torch.ops.aten.mm.default])
+    return checkpoint(block, x, use_reentrant=False, context_fn=contexts)
+
+
+def dropout(x):
+    return checkpoint(lambda t: torch.nn.functional.dropout(block(t), 0.5), x, use_reentrant=False)
+
+
+@pytest.mark.filterwarnings("ignore:None of the inputs")
+@pytest.mark.parametrize("fn", [plain, reentrant, cut_off, sequential, selective, dropout], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("backend", BACKENDS[:2])
+def test_values_and_gradients(fn, backend):
+    torch.manual_seed(1)
+    check(fn, torch.randn(3, 4, requires_grad=True), backend=backend, module=model)
+
+
+def test_the_whole_stack():
+    check(lambda x: plain(x) + reentrant(x), torch.randn(3, 4, requires_grad=True), backend="inductor", module=model)
+
+
+@pytest.mark.parametrize(("fn", "mark"), [(plain, "must"), (selective, "prefer")], ids=lambda f: getattr(f, "__name__", f))
+def test_nodes_are_marked(fn, mark):
+    seen = []
+
+    def backend(gm, example_inputs):
+        seen.extend((getattr(n.target, "__name__", n.target), n.meta.get("recompute")) for n in gm.graph.nodes if "call" in n.op)
+        return gm.forward
+
+    tracework.compile(fn, backend=backend, fullgraph=True)(torch.randn(3, 4, requires_grad=True))
+    assert ("sin", mark) in seen and ("linear", mark) in seen
+    assert fn is selective or ("add", None) in seen
+
+
+def test_unknown_contexts_run_plainly():
+    entered = []
+
+    class Context:
+        def __enter__(self):
+            entered.append(1)
+
+        def __exit__(self, *exc):
+            return None
+
+    def fn(x):
+        return checkpoint(block, x, use_reentrant=False, context_fn=lambda: (Context(), Context()))
+
+    tracework.compile(fn, backend="eager")(torch.randn(3, 4, requires_grad=True)).sum().backward()
+    assert len(entered) == 2

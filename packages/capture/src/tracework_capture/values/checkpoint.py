@@ -1,0 +1,59 @@
+"""torch.utils.checkpoint: the function is traced, and its nodes say by meta["recompute"] that the backward computes them again.
+
+"must": all but what cannot be computed twice (random numbers). "prefer": the program chose some operators that are kept.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch.utils import checkpoint as torch_checkpoint
+
+from ..graph.outline import region
+from .constant import force_plain
+from .context import set_grad
+from .tensor import TensorValue
+
+OWN_OPTIONS = {"use_reentrant", "context_fn", "determinism_check", "debug", "preserve_rng_state", "early_stop"}
+
+
+def checkpoint_row(frame, args, kwargs):
+    """torch.utils.checkpoint.checkpoint(function, *args, **kwargs)"""
+    given = {k: v for k, v in kwargs.items() if k not in OWN_OPTIONS}
+    reentrant = force_plain(frame, kwargs["use_reentrant"]) if "use_reentrant" in kwargs else None
+    how = recompute_mark(frame, kwargs.get("context_fn"))
+    start = region(frame.graph)
+    cut_off = reentrant is not False and torch.is_grad_enabled() and not any(requires_grad(a) for a in args)
+    if cut_off:  # CheckpointFunction.apply: no argument asks for a gradient, so nothing inside gets one
+        set_grad(frame, False)
+    found = args[0].call(frame, list(args[1:]), given)
+    if cut_off:
+        set_grad(frame, True)
+    for node in start.nodes(frame.graph):
+        node.meta.setdefault("recompute", how)
+    return found
+
+
+def requires_grad(value):
+    return isinstance(value, TensorValue) and value.example.requires_grad
+
+
+def recompute_mark(frame, context_fn):
+    """What the given contexts ask for: none, or those of selective checkpoints; others may do anything."""
+    if context_fn is None or context_fn.python_type() is type(None):
+        return "must"
+    if python_function(context_fn) is torch_checkpoint.noop_context_fn:
+        return "must"
+    if python_function(getattr(context_fn, "function", None)) is torch_checkpoint.create_selective_checkpoint_contexts:
+        return "prefer"
+    return frame.break_graph("context_unknown", "context_fn of torch.utils.checkpoint")
+
+
+def python_function(value):
+    """The function behind a value, or None."""
+    try:
+        return value.real() if value is not None else None
+    except LookupError:
+        return None
+
+
+CHECKPOINT_ROWS = {torch_checkpoint.checkpoint: checkpoint_row}
