@@ -73,7 +73,9 @@ int tw_cache_add(PyCodeObject *code, tw_entry *entry)
     }
     PyTuple_SET_ITEM(entries, 0, Py_NewRef(entry));
     for (Py_ssize_t i = 0; i < count; i++) {
-        PyTuple_SET_ITEM(entries, i + 1, Py_NewRef(PyTuple_GET_ITEM(cache->entries, i)));
+        tw_entry *other = (tw_entry *)PyTuple_GET_ITEM(cache->entries, i);
+        Py_CLEAR(other->lean); /* it did not know of the new entry */
+        PyTuple_SET_ITEM(entries, i + 1, Py_NewRef(other));
     }
     replace_entries(cache, entries);
     return 0;
@@ -148,6 +150,7 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 static int entry_traverse(tw_entry *entry, visitproc visit, void *arg)
 {
     Py_VISIT(entry->program);
+    Py_VISIT(entry->lean);
     Py_VISIT(entry->code);
     Py_VISIT(entry->function);
     Py_VISIT(entry->owner);
@@ -158,6 +161,7 @@ static int entry_traverse(tw_entry *entry, visitproc visit, void *arg)
 static int entry_clear(tw_entry *entry)
 {
     entry->dead = true;
+    Py_CLEAR(entry->lean);
     Py_CLEAR(entry->function);
     Py_CLEAR(entry->owner);
     Py_CLEAR(entry->info);
@@ -172,6 +176,26 @@ static void entry_dealloc(tw_entry *entry)
     Py_CLEAR(entry->code);
     Py_TYPE(entry)->tp_free(entry);
 }
+
+static PyObject *entry_get_lean(tw_entry *entry, void *unused)
+{
+    return Py_NewRef(entry->lean == NULL ? Py_None : entry->lean);
+}
+
+static int entry_set_lean(tw_entry *entry, PyObject *program, void *unused)
+{
+    if (program != NULL && program != Py_None && !Py_IS_TYPE(program, &tw_program_type)) {
+        PyErr_SetString(PyExc_TypeError, "an entry's lean program is a GuardProgram or None");
+        return -1;
+    }
+    Py_XSETREF(entry->lean, program == NULL || program == Py_None ? NULL : Py_NewRef(program));
+    return 0;
+}
+
+static PyGetSetDef entry_getset[] = {
+    {"lean", (getter)entry_get_lean, (setter)entry_set_lean, "what runs instead of the program where guards are skipped", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
 
 static PyMemberDef entry_members[] = {
     {"program", T_OBJECT, offsetof(tw_entry, program), READONLY, NULL},
@@ -194,6 +218,7 @@ PyTypeObject tw_entry_type = {
     .tp_traverse = (traverseproc)entry_traverse,
     .tp_clear = (inquiry)entry_clear,
     .tp_members = entry_members,
+    .tp_getset = entry_getset,
 };
 
 /* ---- module functions ---- */

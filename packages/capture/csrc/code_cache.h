@@ -9,6 +9,7 @@ enum tw_mark { TW_MARK_NONE, TW_MARK_SKIP, TW_MARK_SKIP_RECURSIVE, TW_MARK_RUN_O
 typedef struct {
     PyObject_HEAD
     tw_program *program;
+    PyObject *lean;     /* a program that only tells the entries of the code apart, or NULL */
     PyObject *code;     /* the replacement */
     PyObject *function; /* made of `code`, when it has no free variables */
     PyObject *owner;    /* the callback this entry was made for */

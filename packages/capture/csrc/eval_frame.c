@@ -13,6 +13,8 @@ static __thread struct {
     bool run_only; /* entries that exist are used, none is made */
 } thread;
 
+static PyObject *stance;   /* asked what to do with a callback when its function is called; NULL: nothing special */
+static bool only_differing; /* entries are told apart by their `lean` programs, where they have one */
 static _PyFrameEvalFunction below;
 static Py_ssize_t active_threads;
 static PyObject *skip_marker;
@@ -124,8 +126,11 @@ static tw_scope frame_scope(tw_frame *frame)
 /* Guards may call Python (a check, an __eq__, a property). Were such a frame replaced, its own guards could call it again, endlessly. */
 static PyObject *run_guards(tw_entry *entry, const tw_scope *scope, int32_t *failed)
 {
+    tw_program *program = only_differing && entry->lean != NULL ? (tw_program *)entry->lean : entry->program;
     thread.guarding++;
-    PyObject *inputs = tw_program_run(entry->program, scope, failed);
+    Py_INCREF(program); /* a check may replace it */
+    PyObject *inputs = tw_program_run(program, scope, failed);
+    Py_DECREF(program);
     thread.guarding--;
     return inputs;
 }
@@ -315,19 +320,48 @@ typedef struct {
     bool run_only;
 } tw_scoped;
 
+/* The function with this callback (its reference is taken; NULL: off). */
+static PyObject *call_with(PyObject *callback, bool run_only, PyObject *function, PyObject *const *arguments, size_t count,
+                           PyObject *names)
+{
+    bool outer = thread.run_only;
+    PyObject *old = tw_swap_callback(callback);
+    thread.run_only = run_only;
+    PyObject *result = PyObject_Vectorcall(function, arguments, count, names);
+    thread.run_only = outer;
+    Py_XDECREF(tw_swap_callback(old));
+    return result;
+}
+
+/* stance(callback) gives (the callback to use or None, whether entries are only used). */
+static PyObject *call_in_stance(tw_scoped *self, PyObject *const *arguments, size_t count, PyObject *names)
+{
+    PyObject *ask = Py_NewRef(stance);
+    PyObject *old = tw_swap_callback(NULL);
+    PyObject *answer = PyObject_CallOneArg(ask, self->callback);
+    Py_XDECREF(tw_swap_callback(old));
+    Py_DECREF(ask);
+    PyObject *callback;
+    int run_only;
+    if (answer == NULL || !PyArg_ParseTuple(answer, "Op", &callback, &run_only)) {
+        Py_XDECREF(answer);
+        return NULL;
+    }
+    callback = callback == Py_None ? NULL : Py_NewRef(callback);
+    Py_DECREF(answer);
+    return call_with(callback, run_only || self->run_only, self->function, arguments, count, names);
+}
+
 static PyObject *scoped_call(tw_scoped *self, PyObject *const *arguments, size_t count, PyObject *names)
 {
     PyObject *function = self->function;
+    if (stance != NULL && self->callback != NULL && thread.compiling == 0) {
+        return call_in_stance(self, arguments, count, names);
+    }
     if ((self->callback == thread.callback && self->run_only == thread.run_only) || (self->callback != NULL && thread.compiling > 0)) {
         return PyObject_Vectorcall(function, arguments, count, names);
     }
-    bool run_only = thread.run_only;
-    PyObject *old = tw_swap_callback(Py_XNewRef(self->callback));
-    thread.run_only = self->run_only;
-    PyObject *result = PyObject_Vectorcall(function, arguments, count, names);
-    thread.run_only = run_only;
-    Py_XDECREF(tw_swap_callback(old));
-    return result;
+    return call_with(Py_XNewRef(self->callback), self->run_only, function, arguments, count, names);
 }
 
 static PyObject *scoped_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -455,6 +489,18 @@ static PyObject *is_compiling(PyObject *module, PyObject *unused)
     return PyBool_FromLong(thread.compiling > 0);
 }
 
+static PyObject *set_stance(PyObject *module, PyObject *args)
+{
+    PyObject *ask;
+    int lean;
+    if (!PyArg_ParseTuple(args, "Op", &ask, &lean)) {
+        return NULL;
+    }
+    only_differing = lean;
+    Py_XSETREF(stance, ask == Py_None ? NULL : Py_NewRef(ask));
+    Py_RETURN_NONE;
+}
+
 static PyObject *is_installed(PyObject *module, PyObject *unused)
 {
     return PyBool_FromLong(_PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get()) == evaluate);
@@ -476,6 +522,8 @@ PyMethodDef tw_eval_methods[] = {
     {"get_callback", get_callback, METH_NOARGS, "the thread's callback, or None"},
     {"is_compiling", is_compiling, METH_NOARGS, "whether this thread is inside the callback"},
     {"is_installed", is_installed, METH_NOARGS, "whether the frame evaluator is installed"},
+    {"set_stance", set_stance, METH_VARARGS,
+     "set_stance(ask or None, lean): ask(callback) -> (callback or None, run_only) at each call of an optimized function"},
     {"call_disabled", (PyCFunction)(void (*)(void))call_disabled, METH_FASTCALL | METH_KEYWORDS,
      "call_disabled(function, *args, **kwargs): calls it with the callback off"},
     {NULL, NULL, 0, NULL},

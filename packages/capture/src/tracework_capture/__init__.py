@@ -2,9 +2,19 @@
 
 from ._version import __version__
 from .contracts import Backend, Break, CapturedGraph, InputBinding, Returned
-from .errors import BREAK_REASONS, CaptureError, ControlMisuse, ForbiddenCall, RecompileLimitError, Unsupported
+from .errors import (
+    BREAK_REASONS,
+    CaptureError,
+    ControlMisuse,
+    ForbiddenCall,
+    RecompileError,
+    RecompileLimitError,
+    StanceMisuse,
+    Unsupported,
+)
 from .explain import Explanation, explain
 from .hook.context import capture, disable, optimize, reset, run_only
+from .hook.stance import STANCES, set_stance
 from .marks import (
     allow_in_graph,
     assume_constant_result,
@@ -14,6 +24,7 @@ from .marks import (
     substitute_in_graph,
 )
 from .options import CaptureOptions
+from .regions import error_on_graph_break
 from .values.controls import graph_break, skip_frame, step_unsupported
 
 __all__ = [
@@ -27,8 +38,11 @@ __all__ = [
     "Explanation",
     "ForbiddenCall",
     "InputBinding",
+    "RecompileError",
     "RecompileLimitError",
     "Returned",
+    "STANCES",
+    "StanceMisuse",
     "Unsupported",
     "__version__",
     "allow_in_graph",
@@ -36,6 +50,7 @@ __all__ = [
     "capture",
     "disable",
     "disallow_in_graph",
+    "error_on_graph_break",
     "explain",
     "forbid_in_graph",
     "graph_break",
@@ -43,6 +58,7 @@ __all__ = [
     "optimize",
     "reset",
     "run_only",
+    "set_stance",
     "skip_frame",
     "step_unsupported",
     "substitute_in_graph",

@@ -18,8 +18,10 @@ __all__ = [
     "GuardBuildError",
     "InternalCaptureError",
     "RecompileLimitError",
+    "RecompileError",
     "RestartCapture",
     "SkipFrame",
+    "StanceMisuse",
     "Unsupported",
     "UserLocation",
     "excerpt",
@@ -195,6 +197,14 @@ class ControlMisuse(CaptureError, TypeError):
     """A control (allow_in_graph, mark_dynamic, set_stance, ...) was given something that it cannot be used on."""
 
 
+class StanceMisuse(ControlMisuse, RuntimeError):
+    """set_stance() where or how it cannot be used."""
+
+
+class RecompileError(CaptureError, RuntimeError):
+    """The stance is fail_on_recompile and no entry fits the call."""
+
+
 class ForbiddenCall(CaptureError):
     """Captured code calls a function that is marked with forbid_in_graph."""
 
@@ -275,7 +285,11 @@ def _unsupported_text(reason_id: str, detail: str, stack: tuple[UserLocation, ..
         lines += [f"  called from {place}" for place in reversed(stack[:-1])]
     if detail:
         lines.append(f"  detail: {detail}")
-    lines += [f"  why: {reason.why}", f"  try: {reason.cure}, or compile with fullgraph=False", f"  reason id: {reason_id}"]
+    lines += [
+        f"  why: {reason.why}",
+        f"  try: {reason.cure}, or allow breaks here (fullgraph=False, error_on_graph_break(False))",
+        f"  reason id: {reason_id}",
+    ]
     return "\n".join(line for line in lines if line)
 
 

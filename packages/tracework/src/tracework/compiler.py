@@ -7,15 +7,18 @@ from typing import Any
 import torch
 import tracework_capture as capture
 
-from .backends import get_default_backend, list_backends, register_backend, set_default_backend
+from . import backends, config
+from .assemble import nothing
+from .backends import Backend, get_default_backend, list_backends, register_backend, set_default_backend
 from .errors import NotCallable
-from .options import list_mode_options, list_options
+from .options import build, list_mode_options, list_options
 
 __all__ = [
     "allow_in_graph",
     "assume_constant_result",
     "disable",
     "disallow_in_graph",
+    "error_on_graph_break",
     "forbid_in_graph",
     "get_default_backend",
     "graph_break",
@@ -29,6 +32,7 @@ __all__ = [
     "register_backend",
     "reset",
     "set_default_backend",
+    "set_stance",
     "skip_frame",
     "step_unsupported",
     "substitute_in_graph",
@@ -55,6 +59,28 @@ disallow_in_graph = capture.disallow_in_graph
 forbid_in_graph = capture.forbid_in_graph
 nonstrict_trace = capture.nonstrict_trace
 substitute_in_graph = capture.substitute_in_graph
+
+error_on_graph_break = capture.error_on_graph_break
+
+
+def set_stance(
+    stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: str | Backend | None = None
+) -> capture.set_stance:
+    """What calls of compiled functions do from now on: a plain call, a context manager or a decorator.
+
+    Args:
+        stance: "default", "force_eager", "eager_on_recompile", "fail_on_recompile", "eager_then_compile" or
+            "aot_eager_then_compile".
+        skip_guard_eval_unsafe: check only guards that tell a function's entries apart; wrong results when anything else changes.
+        force_backend: with the default stance, the backend of every compiled function, by name or as a callable.
+    """
+    options = build(None, None, config.current())
+    forced = None if force_backend is None else backends.resolve(force_backend, options, nothing)
+    first = backends.resolve("aot_eager", options, nothing) if stance == "aot_eager_then_compile" else None
+    return capture.set_stance(stance, skip_guard_eval_unsafe=skip_guard_eval_unsafe, force_backend=forced, first_backend=first)
+
+
+set_stance._dynamo_forbidden = True  # type: ignore[attr-defined]
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:

@@ -25,6 +25,15 @@ class SizeHistory:
     def __init__(self) -> None:
         self.sizes: dict[Any, list[Any]] = {}
         self.numbers: dict[Any, Any] = {}
+        self.delayed = False
+
+    def observe(self, names: dict[str, Any]) -> None:
+        """Remember the arguments of a call that was not captured."""
+        for name, value in names.items():
+            if isinstance(value, torch.Tensor):
+                self.remember(name, tuple(value.shape))
+            elif type(value) is int:
+                self.number_changed(name, value)
 
     def changed_dims(self, key: Any, shape: tuple[int, ...]) -> frozenset[int]:
         """Dims of the tensor at `key` that had another size before."""

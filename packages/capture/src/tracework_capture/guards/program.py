@@ -21,7 +21,7 @@ from .access import Scope, fetch, steps_of
 from .guard import Guard, GuardSet, TensorFacts, payload_key
 from .kinds import kind_of, tensor_sizes
 
-__all__ = ["Failure", "Program", "build_program", "dies_with"]
+__all__ = ["Failure", "Program", "build_program", "dies_with", "lean_programs"]
 
 ACCESSOR = {name: number for number, name in enumerate(_C.ACCESSORS)}
 LEAF = {name: number for number, name in enumerate(_C.LEAVES)}
@@ -107,6 +107,30 @@ def build_program(guards: Iterable[Guard], collect: Sequence[Source], code: Code
     conditions = shapes.relevant_conditions(table, symbols) if table is not None else []
     used = shapes.names_in(conditions)
     return _Builder(ordered, tuple(collect), tuple(conditions), {n: s for n, s in symbols.items() if n in used}, code).build()
+
+
+def lean_programs(programs: Sequence[Program], code: CodeType) -> list[_C.GuardProgram | None]:
+    """For each program one that checks only what not all of them check; None where it needs an object that is gone."""
+    facts = [{guard.key for guard in p.guards} | {str(c) for c in p.conditions} for p in programs]
+    common = frozenset.intersection(*map(frozenset, facts)) if facts else frozenset()
+    return [_lean(program, common, code) for program in programs]
+
+
+def _lean(program: Program, common: Any, code: CodeType) -> _C.GuardProgram | None:
+    guards = []
+    for guard in program.guards:
+        if guard.key in common:
+            continue
+        if type(guard.payload) is weakref.ref:
+            target = guard.payload()
+            if target is None:
+                return None
+            guard = Guard(guard.kind, guard.source, target, guard.origin)
+        guards.append(guard)
+    conditions = tuple(c for c in program.conditions if str(c) not in common)
+    used = shapes.names_in(conditions)
+    symbols = {name: source for name, source in program.symbols.items() if name in used}
+    return _Builder(tuple(guards), program.collect, conditions, symbols, code).build().native
 
 
 def _urgency(guard: Guard) -> int:

@@ -18,7 +18,7 @@ from .._torch import hide_from_torch_compile
 from ..errors import RecompileLimitError
 from ..guards.access import Scope
 from ..guards.guard import Guard
-from ..guards.program import Program, build_program, guard_set
+from ..guards.program import Program, build_program, guard_set, lean_programs
 from ..guards.report import recompile_reason
 from ..options import CaptureOptions
 from ..sources import Source
@@ -27,6 +27,7 @@ __all__ = [
     "EntryInfo",
     "RecompileLimitWarning",
     "at_limit",
+    "build_lean_programs",
     "entries_of",
     "install",
     "make_entry",
@@ -106,6 +107,21 @@ class _Invalidate:
             else:
                 kept.append(entry)
         _C.set_entries(code, tuple(kept))
+
+
+def build_lean_programs() -> None:
+    """Gives each entry a program that checks only what tells the live entries of its code and owner apart."""
+    with _lock:
+        codes = list(_touched)
+    for code in codes:
+        by_owner: dict[int, list[_C.Entry]] = {}
+        for entry in entries_of(code):
+            if isinstance(entry.info, EntryInfo):
+                by_owner.setdefault(id(entry.owner), []).append(entry)
+        for entries in by_owner.values():
+            programs = lean_programs([entry.info.program for entry in entries], code)
+            for entry, program in zip(entries, programs):
+                entry.lean = program
 
 
 def install(code: CodeType, entry: _C.Entry) -> None:

@@ -66,7 +66,7 @@ def capture_frame(given: FrameInput, backend: Any, options: CaptureOptions, hist
             stop_before, reason, stack = step, BreakGraph("exception", raised.value.describe()), frame.locations()
         except RecursionError as error:
             raise SkipFrame("calls nest too deeply to be inlined") from error
-        if options.fullgraph:
+        if options.fullgraph or getattr(reason, "is_error", False):
             raise Unsupported.from_break(reason, stack) from reason.__cause__
         log.info("graph break in %s: %s", given.code.co_qualname, reason)
     raise SkipFrame("no attempt to capture the frame came to an end")

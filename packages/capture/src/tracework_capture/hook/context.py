@@ -10,14 +10,17 @@ import types
 import weakref
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from .. import _C, _torch
 from ..bytecode.code import forget_info
-from ..errors import CaptureError, ForbiddenCall, InternalCaptureError, SkipFrame, Unsupported
+from ..errors import CaptureError, ForbiddenCall, InternalCaptureError, RecompileError, SkipFrame, Unsupported
 from ..graph.finish import BackendFailed
 from ..graph.inputs import SizeHistory
 from ..guards.access import Scope
 from ..options import CaptureOptions
 from . import cache
+from . import stance as stances
 from .compile_frame import FrameInput, capture_frame
 from .policy import disabled_inside, frame_is_captured, is_another_compiler, is_disabled
 
@@ -45,6 +48,7 @@ class FrameCallback:
         # Codes are held weakly: an entry of a code holds this callback, and the collector does not see into code objects.
         self.histories: dict[int, tuple[weakref.ref[types.CodeType], SizeHistory]] = {}
         self.empty: dict[int, int] = {}
+        self.siblings: dict[int, FrameCallback] = {}
         self.skipped: list[tuple[str, str]] = []
         _callbacks.add(self)
 
@@ -66,9 +70,19 @@ class FrameCallback:
             return _C.SKIP
         if _torch.transform_level() is not None:
             return None  # called inside a running vmap or grad, whose tensors have no storage to look at
+        stance = stances.current()
+        if stance.name == "fail_on_recompile":
+            self.refuse(code, Scope(names, globals_))
+        if stance.name == "eager_then_compile" and self.is_first(code):
+            self.history(code).observe(names)
+            return None
         if cache.at_limit(code, Scope(names, globals_), self.options, self):
             return None
         try:
+            if stance.name == "aot_eager_then_compile" and self.is_first(code):
+                entry = self.entry(code, names, globals_, closure, stance.first_backend)
+                entry.dead = True  # the evaluator runs it for this call
+                return entry
             return self.entry(code, names, globals_, closure)
         except SkipFrame as skipped:
             return self.plain(code, skipped.detail)
@@ -90,13 +104,40 @@ class FrameCallback:
             )
             return self.plain(code, f"{type(error).__name__}: {error}")
 
-    def entry(self, code: types.CodeType, names: dict[str, Any], globals_: dict[str, Any], closure: Any) -> Any:
+    def refuse(self, code: types.CodeType, scope: Scope) -> None:
+        """The stance is fail_on_recompile: raises RecompileError unless the frame has nothing that would be compiled."""
+        reasons = cache.recompile_reasons(code, scope, self)
+        if not reasons and not any(isinstance(obj, (torch.Tensor, torch.nn.Module)) for obj in scope.names.values()):
+            return
+        lines = [
+            f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno}) would be compiled, but the stance is fail_on_recompile"
+        ]
+        lines += [f"  entry {number} does not fit: {reason}" for number, reason in enumerate(reasons)]
+        lines.append("  try: warm it up with such a call before the stance is set, or set_stance('eager_on_recompile')")
+        raise RecompileError("\n".join(lines))
+
+    def is_first(self, code: types.CodeType) -> bool:
+        """Whether this is the first time that a stance which delays compilation meets the code."""
+        history = self.history(code)
+        first, history.delayed = not history.delayed, True
+        return first and not cache.entries_of(code, self)
+
+    def with_backend(self, backend: Any) -> FrameCallback:
+        """The callback that does the same with another backend; it has entries of its own."""
+        found = self.siblings.get(id(backend))
+        if found is None:
+            found = self.siblings[id(backend)] = FrameCallback(backend, self.options)
+        return found
+
+    def entry(
+        self, code: types.CodeType, names: dict[str, Any], globals_: dict[str, Any], closure: Any, backend: Any = None
+    ) -> Any:
         """Capture the frame and make its entry."""
         count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
         slots = {name: names[name] for name in code.co_varnames[:count] if name in names}
         given = FrameInput(code, slots, globals_, closure)
         try:
-            captured = capture_frame(given, self.backend, self.options, self.history(code), disabled_call)
+            captured = capture_frame(given, backend or self.backend, self.options, self.history(code), disabled_call)
         finally:
             forget_info(code)
         for raising in captured.raising_codes:

@@ -22,6 +22,7 @@ INLINE, BREAK = "inline", "break"
 TRACE_POLICY: tuple[tuple[str, str, str], ...] = (
     # module prefix, decision for calls, reason
     ("tracework.compiled_module", INLINE, "a compiled module inside of a compiled one"),
+    ("tracework_capture.regions", INLINE, "a function in a region"),
     ("tracework_capture", BREAK, "the compiler itself"),
     ("tracework_aotautograd", BREAK, "the compiler itself"),
     ("tracework_primops", BREAK, "the compiler itself"),
@@ -31,6 +32,7 @@ TRACE_POLICY: tuple[tuple[str, str, str], ...] = (
     ("torch._dynamo", BREAK, "another compiler"),
     ("torch._inductor", BREAK, "another compiler"),
     ("torch.fx", BREAK, "graph tooling"),
+    ("torch.autograd.grad_mode", INLINE, "managers of grad mode"),
     ("torch.autograd", BREAK, "the autograd engine's Python side"),
     ("torch.distributed", BREAK, "process groups"),
     ("torch.utils.data", BREAK, "data loading"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ..bytecode.code import code_info
 from ..errors import BreakGraph, UserLocation
 from ..graph.inputs import lift_number, lift_tensor
+from ..regions import regions
 from ..sources import Const
 from ..values.function import CellValue
 from ..values.value import SymbolicRaise, Value
@@ -80,6 +81,7 @@ class CaptureRoot:
         self.current: SymbolicFrame | None = None
         self.grad_at_start = True
         self.sees_tensors = True
+        self.regions: list[bool] = list(regions())
 
     def dynamic_number(self, frame: SymbolicFrame, value: int, source: Any) -> Value | None:
         """The size Value of an int argument that changed between calls; None keeps it a constant."""

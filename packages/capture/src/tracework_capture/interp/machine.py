@@ -58,6 +58,7 @@ def run(frame: SymbolicFrame, raised: SymbolicRaise | None = None) -> Any:
             except BreakGraph as stop:
                 if not hasattr(stop, "stack"):
                     stop.stack = frame.locations()
+                    stop.is_error = bool(root.regions) and root.regions[-1]
                 raise
             if signal is RETURNED or signal is SUSPENDED:
                 return signal

@@ -7,7 +7,8 @@ import copy
 
 import torch
 
-from ..sources import Const
+from ..regions import error_on_graph_break, leave_region
+from ..sources import InstanceAttr
 from .constant import ConstantValue, force_plain
 from .sequence import NONE
 from .value import Value
@@ -21,6 +22,7 @@ class ContextValue(Value):
         self.cls = cls
         self.args = args
         self.kwargs = kwargs
+        self.obj = None
 
     def python_type(self):
         return self.cls
@@ -37,6 +39,8 @@ class ContextValue(Value):
             from .user_class import class_value
 
             return class_value(frame, self.cls)
+        if name == "prev" and self.obj is not None and name in self.obj.__dict__:
+            return frame.wrap(self.obj.prev, InstanceAttr(self.source, name))  # entered before this frame, left in it
         return frame.break_graph("context_unknown", f"{self.cls.__name__}.{name}")
 
     def call_method(self, frame, name, args, kwargs):
@@ -60,7 +64,7 @@ class ContextValue(Value):
     def copied(self):
         """A manager like this one that was not entered."""
         made = copy.copy(self)
-        made.source = None
+        made.source = made.obj = None
         return made
 
     def enter(self, frame):
@@ -208,8 +212,54 @@ def nullcontext_row(frame, args, kwargs):
     return NullContext(contextlib.nullcontext, args, kwargs, result)
 
 
+class ErrorRegion(ContextValue):
+    """error_on_graph_break(value). One that a continuation finds entered is left at run time, too; `own`: it is ours, not torch's."""
+
+    def __init__(self, args, wanted, own=True):
+        super().__init__(error_on_graph_break, args, {})
+        self.wanted = wanted
+        self.own = own
+        self.entered = 0
+
+    def copied(self):
+        made = super().copied()
+        made.entered = 0
+        return made
+
+    def enter(self, frame):
+        self.entered += 1
+        frame.root.regions.append(self.wanted)
+        return NONE
+
+    def leave(self, frame):
+        if not self.entered and not self.own:
+            frame.break_graph("context_unknown", "the end of a region that plain Python entered")
+        frame.root.regions.pop()
+        if self.entered:
+            self.entered -= 1
+        else:
+            frame.mutations.call(leave_region, [], {})
+
+
+def error_region_row(frame, args, kwargs):
+    value = args[0] if args else kwargs["error_on_graph_break"]
+    return ErrorRegion([value], bool(force_plain(frame, value)))
+
+
+REGION_TYPES = (
+    ("tracework_capture.regions", "error_on_graph_break"),
+    ("torch._dynamo.decorators", "ErrorOnGraphBreakDecoratorContextManager"),
+)
+
+
 def existing_context(frame, obj, source):
     """A no_grad() object and the like that existed before; None for other types."""
+    if (type(obj).__module__, type(obj).__name__) in REGION_TYPES:
+        wanted = frame.wrap(obj.error_on_graph_break, InstanceAttr(source, "error_on_graph_break"))
+        frame.guard("TYPE", source, type(obj))
+        made = ErrorRegion([wanted], obj.error_on_graph_break, type(obj) is error_on_graph_break)
+        made.source = source
+        return made
     if type(obj) is torch.no_grad or type(obj) is torch.enable_grad:
         made = GradModeContext(type(obj), [], {}, type(obj) is torch.enable_grad)
     elif type(obj) is torch.set_grad_enabled:
@@ -220,11 +270,21 @@ def existing_context(frame, obj, source):
         made = AutocastContext(type(obj), [], {}, (obj.device, obj.fast_dtype, obj._enabled, obj._cache_enabled))
     else:
         return None
-    frame.guard(
-        "IDENTITY" if not isinstance(source, Const) else "TYPE", source, obj if not isinstance(source, Const) else type(obj)
-    )
-    made.source = source
+    frame.guard("TYPE", source, type(obj))  # one is made at each call of the code that uses it, so not its identity
+    for name in FIELDS_OF_EXISTING.get(type(obj), ()):
+        frame.wrap(getattr(obj, name), InstanceAttr(source, name))
+    made.source, made.obj = source, obj
     return made
+
+
+FIELDS_OF_EXISTING = {
+    torch.set_grad_enabled: ("mode",),
+    contextlib.nullcontext: ("enter_result",),
+    **dict.fromkeys(
+        (torch.autocast, torch.cpu.amp.autocast, torch.cuda.amp.autocast), ("device", "fast_dtype", "_enabled", "_cache_enabled")
+    ),
+}
+"""What is guarded of managers that existed before."""
 
 
 CONTEXTS = {
@@ -239,4 +299,5 @@ CONTEXTS = {
     torch.autograd.profiler.record_function: null_row(torch.autograd.profiler.record_function),
     torch.profiler.record_function: null_row(torch.profiler.record_function),
     contextlib.nullcontext: nullcontext_row,
+    error_on_graph_break: error_region_row,
 }

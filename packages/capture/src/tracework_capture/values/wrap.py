@@ -23,6 +23,7 @@ from ..sources import Attr, CellContents, Closure, Const, DictItem, Global, Inst
 from .builtins import BUILTINS, fill
 from .checkpoint import CHECKPOINT_ROWS
 from .constant import ATOM_TYPES, ConstantValue
+from .context import ErrorRegion, error_region_row
 from .controls import ROWS as CONTROL_ROWS
 from .controls import marked_value
 from .exception import ExceptionValue, make_exception, matches
@@ -31,7 +32,7 @@ from .mapping import DictValue, dict_of, key_of_existing
 from .sequence import DequeValue, ListValue, Pending, RangeValue, SequenceValue, SliceValue, TupleValue, pending_items
 from .symint import size_value
 from .tensor import existing_tensor, tensor_result
-from .user_object import CONTAINERS, ObjectValue, native_base
+from .user_object import CONTAINERS, BoundBuiltin, ObjectValue, native_base
 from .value import Value
 
 # --- existing objects --------------------------------------------------------------------------------------------------
@@ -239,7 +240,10 @@ def wrap_method(frame, obj, source):
         function, owner = Const(obj.__func__), Const(obj.__self__)
     else:
         function, owner = Attr(source, "__func__"), Attr(source, "__self__")
-    return BoundMethodValue(frame.wrap(obj.__func__, function), frame.wrap(obj.__self__, owner), source)
+    owner_value = frame.wrap(obj.__self__, owner)
+    if isinstance(owner_value, ErrorRegion):
+        return BoundBuiltin(owner_value, obj.__func__.__name__)
+    return BoundMethodValue(frame.wrap(obj.__func__, function), owner_value, source)
 
 
 def wrap_partial(frame, obj, source):
@@ -696,5 +700,5 @@ SUBCLASS_ROWS = (
     (torch._library.custom_ops.CustomOpDef, wrap_builtin),
     (CONTAINERS, wrap_container_subclass),
 )
-FUNCTION_ROWS = dict(CONTROL_ROWS)
+FUNCTION_ROWS = {**CONTROL_ROWS, "torch._dynamo.decorators.error_on_graph_break": error_region_row}
 fill()

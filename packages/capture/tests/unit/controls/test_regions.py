@@ -1,0 +1,139 @@
+"""error_on_graph_break, and torch's own managers over a break."""
+
+import pytest
+import torch
+import torch._dynamo as dynamo
+import tracework_capture as capture
+from tracework_capture import errors
+from tracework_capture.regions import regions
+
+X = torch.arange(3.0)
+W = torch.ones(3, requires_grad=True)
+
+
+@pytest.fixture(autouse=True)
+def no_region_is_left():
+    yield
+    assert regions() == ()
+
+
+def compiled(function):
+    """(callable, list of graphs)"""
+    graphs = []
+
+    def backend(gm, example_inputs):
+        graphs.append(gm)
+        return gm.forward
+
+    return capture.optimize(backend)(function), graphs
+
+
+def breaks_in_an_error_region(x):
+    with capture.error_on_graph_break(True):
+        x = x * 2
+        capture.graph_break()
+    return x
+
+
+def breaks_in_torchs_region(x):
+    with dynamo.error_on_graph_break(True):
+        x = x * 2
+        capture.graph_break()
+    return x
+
+
+@capture.error_on_graph_break(True)
+def strict(x):
+    capture.graph_break()
+    return x
+
+
+def calls_a_strict_function(x):
+    capture.graph_break()
+    return strict(x + 1)
+
+
+@pytest.mark.parametrize("function", [breaks_in_an_error_region, breaks_in_torchs_region, calls_a_strict_function])
+def test_a_break_in_the_region_is_an_error(function):
+    with pytest.raises(errors.Unsupported, match="error_on_graph_break"):
+        compiled(function)[0](X)
+
+
+def test_a_region_around_the_call_counts():
+    call, _ = compiled(lambda x: (capture.graph_break(), x + 1)[1])
+    with pytest.raises(errors.Unsupported), capture.error_on_graph_break(True):
+        call(X)
+    assert torch.equal(call(X), X + 1)
+
+
+def allowed_inside(x):
+    with capture.error_on_graph_break(True):
+        x = lenient(x + 1)
+    return x * 2
+
+
+@capture.error_on_graph_break(False)
+def lenient(x):
+    x = x * 3
+    capture.graph_break()
+    return x + 1
+
+
+def breaks_in_an_allowing_region(x):
+    x = x + 1
+    with capture.error_on_graph_break(False):
+        x = x * 2
+        capture.graph_break()
+        x = x + 3
+    with capture.error_on_graph_break(True):
+        return x + 1
+
+
+@pytest.mark.parametrize(("function", "count"), [(breaks_in_an_allowing_region, 2), (allowed_inside, 4)])
+def test_the_innermost_region_counts(function, count):
+    call, graphs = compiled(function)
+    for _ in range(5):
+        assert torch.equal(call(X), function(X))
+    assert len(graphs) == count
+
+
+def test_misuse():
+    with pytest.raises(errors.ControlMisuse, match="@error_on_graph_break"):
+        capture.error_on_graph_break(lambda x: x)
+
+
+def in_no_grad(x):
+    with torch.no_grad():
+        x = x * 2
+        capture.graph_break()
+        x = x + W
+    return x + W
+
+
+def in_set_grad_enabled(x):
+    with torch.set_grad_enabled(False):
+        x = x * 2
+        capture.graph_break()
+        x = x + W
+    return x * W
+
+
+def in_autocast(x):
+    x = torch.outer(x, x)
+    with torch.autocast("cpu"):
+        x = x @ x
+        capture.graph_break()
+        x = x @ x
+    return x.float() @ x.float()
+
+
+@pytest.mark.parametrize(("function", "count"), [(in_no_grad, 2), (in_set_grad_enabled, 2), (in_autocast, 3)])
+def test_a_break_inside_of_a_torch_manager_is_compiled_once(function, count):
+    """A manager is made anew at each call: its identity must not be guarded."""
+    call, graphs = compiled(function)
+    wanted = function(X)
+    for _ in range(4):
+        found = call(X)
+        assert torch.equal(found, wanted) and found.requires_grad == wanted.requires_grad
+        assert torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
+    assert len(graphs) == count

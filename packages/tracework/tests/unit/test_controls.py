@@ -1,0 +1,61 @@
+"""tracework.compiler's controls: the names of torch.compiler are there, and those with a front end of their own take names."""
+
+import pytest
+import torch
+import tracework
+from tracework import compiler
+
+# Not ours: saved caches and functions belong to torch's own runtime, the collective guards to process groups.
+ELSEWHERE = {
+    "compile",
+    "config",
+    "cudagraph_mark_step_begin",
+    "keep_portable_guards_unsafe",
+    "keep_tensor_guards_unsafe",
+    "load_cache_artifacts",
+    "load_compiled_function",
+    "nested_compile_region",
+    "save_cache_artifacts",
+    "set_enable_guard_collectives",
+    "skip_all_guards_unsafe",
+    "skip_guard_on_all_nn_modules_unsafe",
+    "skip_guard_on_globals_unsafe",
+    "skip_guard_on_inbuilt_nn_modules_unsafe",
+    "wrap_numpy",
+}
+
+
+def test_every_name_of_torch_compiler_is_there_or_listed():
+    assert set(torch.compiler.__all__) - set(compiler.__all__) <= ELSEWHERE
+    assert not ELSEWHERE & set(compiler.__all__)
+
+
+def plus_one(x):
+    return x + 1
+
+
+def test_stances_take_backends_by_name():
+    graphs = []
+
+    def backend(gm, example_inputs):
+        graphs.append(gm)
+        return gm.forward
+
+    call = tracework.compile(plus_one, backend=backend)
+    with compiler.set_stance(force_backend="eager"):
+        call(torch.ones(3))
+    assert not graphs
+    with compiler.set_stance("aot_eager_then_compile"):
+        call(torch.ones(3))
+        assert not graphs
+        assert torch.equal(call(torch.ones(3)), torch.full((3,), 2.0))
+    assert len(graphs) == 1
+    with pytest.raises(tracework.UnknownName, match="Did you mean 'eager'"):
+        compiler.set_stance(force_backend="eagr")
+
+
+def test_torchs_set_stance_is_ours_while_we_stand_in():
+    theirs = torch.compiler.set_stance
+    with tracework.replace_torch_compile():
+        assert torch.compile is tracework.compile and torch.compiler.set_stance is compiler.set_stance
+    assert torch.compiler.set_stance is theirs and torch.compile is not tracework.compile
