@@ -13,6 +13,15 @@ from .errors import (
     Unsupported,
 )
 from .explain import Explanation, explain
+from .guards.filters import (
+    FilterEntry,
+    keep_portable_guards_unsafe,
+    keep_tensor_guards_unsafe,
+    skip_all_guards_unsafe,
+    skip_guard_on_all_nn_modules_unsafe,
+    skip_guard_on_globals_unsafe,
+    skip_guard_on_inbuilt_nn_modules_unsafe,
+)
 from .hook.context import capture, disable, optimize, reset, run_only
 from .hook.stance import STANCES, set_stance
 from .marks import (
@@ -36,6 +45,7 @@ __all__ = [
     "CapturedGraph",
     "ControlMisuse",
     "Explanation",
+    "FilterEntry",
     "ForbiddenCall",
     "InputBinding",
     "RecompileError",
@@ -54,12 +64,18 @@ __all__ = [
     "explain",
     "forbid_in_graph",
     "graph_break",
+    "keep_portable_guards_unsafe",
+    "keep_tensor_guards_unsafe",
     "nonstrict_trace",
     "optimize",
     "reset",
     "run_only",
     "set_stance",
+    "skip_all_guards_unsafe",
     "skip_frame",
+    "skip_guard_on_all_nn_modules_unsafe",
+    "skip_guard_on_globals_unsafe",
+    "skip_guard_on_inbuilt_nn_modules_unsafe",
     "step_unsupported",
     "substitute_in_graph",
 ]

@@ -17,7 +17,7 @@ class CaptureOptions:
 
     fullgraph: a graph break raises Unsupported. dynamic: None makes a size a symbol when it changed between calls, True at once,
     False never. recompile_limit: entries per code object before plain Python runs, with one warning. guard_filter_fn: called with
-    the list of guards, returns one bool each (False drops the guard). observe: called with (stage, printable).
+    a list of guards.filters.FilterEntry, returns one bool each (False drops the guard). observe: called with (stage, printable).
     keep_empty: frames without tensor operations are replaced, too, instead of left alone; for tests of capture itself.
     """
 

@@ -25,6 +25,8 @@ __all__ = [
     "is_compiling",
     "is_dynamo_compiling",
     "is_exporting",
+    "keep_portable_guards_unsafe",
+    "keep_tensor_guards_unsafe",
     "list_backends",
     "list_mode_options",
     "list_options",
@@ -33,7 +35,11 @@ __all__ = [
     "reset",
     "set_default_backend",
     "set_stance",
+    "skip_all_guards_unsafe",
     "skip_frame",
+    "skip_guard_on_all_nn_modules_unsafe",
+    "skip_guard_on_globals_unsafe",
+    "skip_guard_on_inbuilt_nn_modules_unsafe",
     "step_unsupported",
     "substitute_in_graph",
 ]
@@ -61,6 +67,13 @@ nonstrict_trace = capture.nonstrict_trace
 substitute_in_graph = capture.substitute_in_graph
 
 error_on_graph_break = capture.error_on_graph_break
+
+keep_portable_guards_unsafe = capture.keep_portable_guards_unsafe
+keep_tensor_guards_unsafe = capture.keep_tensor_guards_unsafe
+skip_all_guards_unsafe = capture.skip_all_guards_unsafe
+skip_guard_on_all_nn_modules_unsafe = capture.skip_guard_on_all_nn_modules_unsafe
+skip_guard_on_globals_unsafe = capture.skip_guard_on_globals_unsafe
+skip_guard_on_inbuilt_nn_modules_unsafe = capture.skip_guard_on_inbuilt_nn_modules_unsafe
 
 
 def set_stance(

@@ -10,17 +10,11 @@ ELSEWHERE = {
     "compile",
     "config",
     "cudagraph_mark_step_begin",
-    "keep_portable_guards_unsafe",
-    "keep_tensor_guards_unsafe",
     "load_cache_artifacts",
     "load_compiled_function",
     "nested_compile_region",
     "save_cache_artifacts",
     "set_enable_guard_collectives",
-    "skip_all_guards_unsafe",
-    "skip_guard_on_all_nn_modules_unsafe",
-    "skip_guard_on_globals_unsafe",
-    "skip_guard_on_inbuilt_nn_modules_unsafe",
     "wrap_numpy",
 }
 

@@ -96,15 +96,18 @@ def dies_with(guard: Guard) -> Any:
     return guard.payload
 
 
-def build_program(guards: Iterable[Guard], collect: Sequence[Source], code: CodeType, table: Any = None) -> Program:
+def build_program(
+    guards: Iterable[Guard], collect: Sequence[Source], code: CodeType, table: Any = None, with_conditions: bool = True
+) -> Program:
     """Builds the native program for frames of `code`.
 
-    collect: the sources of the graph's inputs, in order. table: the SymbolTable whose symbols have a Source as origin.
+    collect: the sources of the graph's inputs, in order. table: the SymbolTable whose symbols have a Source as origin; its
+    conditions are part of the program unless with_conditions is false.
     Raises GuardBuildError when a guard or source has no native form.
     """
     ordered = tuple(sorted(guards, key=_urgency))
     symbols = shapes.symbol_sources(table) if table is not None else {}
-    conditions = shapes.relevant_conditions(table, symbols) if table is not None else []
+    conditions = shapes.relevant_conditions(table, symbols) if table is not None and with_conditions else []
     used = shapes.names_in(conditions)
     return _Builder(ordered, tuple(collect), tuple(conditions), {n: s for n, s in symbols.items() if n in used}, code).build()
 

@@ -70,12 +70,14 @@ def make_entry(
     replacement: CodeType,
     owner: Any,
     detail: Any = None,
+    conditions: bool = True,
 ) -> _C.Entry:
     """An entry for frames of `code`: `replacement` takes (__tw_inputs, *argument slots), the inputs are those of `collect`.
 
-    owner: the callback the entry belongs to. detail: kept as entry.info.detail. Raises GuardBuildError.
+    owner: the callback the entry belongs to. detail: kept as entry.info.detail. conditions: whether those on sizes are checked.
+    Raises GuardBuildError.
     """
-    program = build_program(guards, collect, code, table)
+    program = build_program(guards, collect, code, table, conditions)
     mortal, program.mortal = program.mortal, ()
     program.guards = tuple(guard_set(program.guards))
     program.labels = ()

@@ -14,10 +14,11 @@ import torch
 
 from .. import _C, _torch
 from ..bytecode.code import forget_info
-from ..errors import CaptureError, ForbiddenCall, InternalCaptureError, RecompileError, SkipFrame, Unsupported
+from ..errors import CaptureError, ControlMisuse, ForbiddenCall, InternalCaptureError, RecompileError, SkipFrame, Unsupported
 from ..graph.finish import BackendFailed
 from ..graph.inputs import SizeHistory
 from ..guards.access import Scope
+from ..guards.filters import filter_guards
 from ..options import CaptureOptions
 from . import cache
 from . import stance as stances
@@ -86,7 +87,7 @@ class FrameCallback:
             return self.entry(code, names, globals_, closure)
         except SkipFrame as skipped:
             return self.plain(code, skipped.detail)
-        except (Unsupported, ForbiddenCall, BackendFailed) as error:
+        except (Unsupported, ForbiddenCall, ControlMisuse, BackendFailed) as error:
             if isinstance(error, BackendFailed):
                 raise error.__cause__ from None
             raise
@@ -142,11 +143,10 @@ class FrameCallback:
             forget_info(code)
         for raising in captured.raising_codes:
             cache.skip(raising)
-        guards = list(captured.guards)
+        guards, conditions = list(captured.guards), True
         if self.options.guard_filter_fn is not None:
-            keep = self.options.guard_filter_fn(guards)
-            guards = [guard for guard, kept in zip(guards, keep) if kept]
-        return cache.make_entry(code, guards, captured.collect, captured.symbols, captured.code, self)
+            guards, conditions = filter_guards(self.options.guard_filter_fn, guards, Scope(names, globals_))
+        return cache.make_entry(code, guards, captured.collect, captured.symbols, captured.code, self, conditions=conditions)
 
     def history(self, code: types.CodeType) -> SizeHistory:
         """Sizes seen for this code."""
