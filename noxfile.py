@@ -90,6 +90,13 @@ def zoo(session: nox.Session) -> None:
     session.run("python", "-m", "zoo", *session.posargs, env={"PYTHONPATH": os.pathsep.join((".", "integration_tests"))})
 
 
+@nox.session(python=PYTHON)
+def gradients(session: nox.Session) -> None:
+    """The gradients of every entry of op_db against eager's; writes packages/aotautograd/tests/cpu/GRADIENTS.md."""
+    install(session, ["./packages/primops", "./packages/aotautograd"])
+    session.run("python", "packages/aotautograd/tests/cpu/op_gradients.py", *session.posargs)
+
+
 @nox.session(python=PYTHON, tags=["ci"])
 def cpython(session: nox.Session) -> None:
     """A sample of CPython's own tests with every frame going through capture; tools/cpython_tests.txt has all of them."""

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tracework_aotautograd import Refusal
 
 CASES = {
     "inputs": lambda x: (x, x + 1, x),
@@ -64,3 +65,49 @@ def test_the_graphs_constants_are_not_handed_out(pair, data):
     mine[1].fill_(9)
     again, theirs = found.call()
     torch.testing.assert_close(again[1], theirs[1])
+
+
+def unsqueezed_in_place(x, w):
+    y = x * w
+    y.unsqueeze_(0)
+    return (y.mul(2), y)
+
+
+def transposed_in_place(x, w):
+    y = (x * w).sin()
+    y.t_()
+    y.add_(1)
+    return (y, y.sum())
+
+
+def view_squeezed_in_place(x, w):
+    y = x * w
+    row = y[:1]
+    row.squeeze_(0)
+    row.mul_(3)
+    return (y, row * 2)
+
+
+@pytest.mark.parametrize("fn", [unsqueezed_in_place, transposed_in_place])
+def test_sizes_changed_in_place(check, real, fn):
+    check(fn, real(3, 4), real(3, 4))
+
+
+def test_sizes_of_a_view_changed_in_place(check, pair, real, data):
+    check(view_squeezed_in_place, data(3, 4), data(3, 4))
+    with pytest.raises(Refusal, match="sizes of a view that requires grad"):
+        pair(view_squeezed_in_place, real(3, 4), real(3, 4))
+
+
+def test_sizes_of_an_input_changed_in_place_are_refused(pair, data):
+    with pytest.raises(Refusal, match="sizes of memory that the caller sees"):
+        pair(lambda x: (x.t_() * 2,), data(3, 4))
+
+
+def test_a_write_through_a_conjugate(check):
+    def fn(x):
+        y = x * 2
+        y.conj().mul_(1j)
+        return y, torch.view_as_real(y.conj().resolve_conj())
+
+    check(fn, torch.randn(3, dtype=torch.complex128, requires_grad=True))

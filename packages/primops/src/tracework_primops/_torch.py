@@ -31,13 +31,26 @@ def has_computed_kernel(func: OpOverload, key: str) -> bool:
     return torch._C._dispatch_has_computed_kernel_for_dispatch_key(func.name(), key)
 
 
+def below_autograd():
+    """Guard under which autograd does not see what is done to a tensor."""
+    return torch._C._AutoDispatchBelowAutograd()
+
+
+def set_bits(tensor: torch.Tensor, conjugate: bool, negative: bool) -> None:
+    """The lazy bits that say that memory holds the conjugate or the negative of the values."""
+    torch._C._set_conj(tensor, conjugate)
+    torch._C._set_neg(tensor, negative)
+
+
 __all__ = [
     "OpOverload",
     "SizeTypes",
     "TorchDispatchMode",
+    "below_autograd",
     "disabled_torch_function",
     "has_computed_kernel",
     "has_kernel",
+    "set_bits",
     "storage_key",
     "weak_storage",
 ]

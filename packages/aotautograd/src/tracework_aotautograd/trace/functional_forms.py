@@ -59,7 +59,7 @@ def index_put(recorder: Any, func: Any, args: Any, kwargs: Any, out: Any) -> Non
     recorder.write(args[0], recorder.emit(aten.index_put.default, *values, named.get("accumulate", False)))
 
 
-@_rule("native_batch_norm.default", "cudnn_batch_norm.default")
+@_rule("native_batch_norm.default", "_native_batch_norm_legit.default", "cudnn_batch_norm.default")
 def batch_norm(recorder: Any, func: Any, args: Any, kwargs: Any, out: Any) -> None:
     """These schemas do not say that running statistics are updated in place while training."""
     x, weight, bias, mean, variance, training, momentum, epsilon = bind(func, args, kwargs).values()
@@ -116,8 +116,27 @@ def lift_fresh(recorder: Any, func: Any, args: Any, kwargs: Any, out: Any) -> No
 
 
 @_rule(
-    "resize_.default", "set_.source_Storage", "set_.source_Tensor", "set_.source_Storage_storage_offset", "as_strided_.default"
+    "t_.default",
+    "transpose_.default",
+    "squeeze_.default",
+    "squeeze_.dim",
+    "squeeze_.dims",
+    "unsqueeze_.default",
+    "as_strided_.default",
 )
+def view_in_place(recorder: Any, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+    """The tensor becomes a view of what it was; `args[0]` is a fake with the sizes that it had."""
+    cell = recorder.cell(out)
+    if cell.root.slot is not None:
+        raise FunctionalizationError(f"{func} changes the sizes of memory that the caller sees", recorder.origin)
+    if cell.parent is not None and out._is_view() and out.requires_grad:  # the engine replays views of fakes, without this change
+        raise FunctionalizationError(f"{func} changes the sizes of a view that requires grad", recorder.origin)
+    packet = getattr(aten, func._schema.name.split("::")[1].removesuffix("_"))
+    view = aten.transpose.int if packet is aten.transpose else getattr(packet, func._overloadname)
+    recorder.view_in_place(cell, args[0], view, args[1:], kwargs)
+
+
+@_rule("resize_.default", "set_.source_Storage", "set_.source_Tensor", "set_.source_Storage_storage_offset")
 def refuse(recorder: Any, func: Any, args: Any, kwargs: Any, out: Any) -> None:
     """These change what memory a tensor shows."""
     raise FunctionalizationError(f"{func} changes the memory behind a tensor", recorder.origin)

@@ -63,16 +63,21 @@ class Trace:
     def run(self) -> JointProgram:
         """The whole trace."""
         with _torch.tracing_state():
-            self._inputs()
-            with self.mode:
-                self.mode.recorder = self.recorder
-                try:
-                    outputs = run_captured(self.gm, self.values, self.recorder)
-                    return self._finish(outputs)
-                except PrimError as error:
-                    raise Refusal(f"{type(error).__name__}: {error}", self.recorder.origin) from error
-                finally:
-                    self.mode.recorder = None
+            try:
+                self._inputs()
+                with self.mode:
+                    self.mode.recorder = self.recorder
+                    return self._finish(self._outputs())
+            except PrimError as error:
+                raise Refusal(f"{type(error).__name__}: {error}", self.recorder.origin) from error
+            finally:
+                self.mode.recorder = None
+
+    def _outputs(self) -> tuple[Any, ...]:
+        try:
+            return run_captured(self.gm, self.values, self.recorder)
+        except (RuntimeError, NotImplementedError) as error:  # an op looked for data that fakes do not have, or eager fails too
+            raise Refusal(f"{type(error).__name__}: {error}", self.recorder.origin) from error
 
     # --- inputs -------------------------------------------------------------------------------------------------------
     def _inputs(self) -> None:
@@ -203,6 +208,8 @@ class Trace:
 
     def _base(self, cell: Cell) -> int:
         root = cell.root
+        if root.fake is None:
+            raise Refusal("an output shows memory whose sizes the graph changed in place", self.recorder.origin)
         for slot, made in enumerate(self.graph_outputs):
             if made.fake is root.fake:
                 return slot

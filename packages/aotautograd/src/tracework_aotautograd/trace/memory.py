@@ -5,7 +5,7 @@ tensor: its root, and, when it is a view, its parent cell and the view op betwee
 view from the parent's present value; writing a cell carries the new value up to the root.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from torch.fx import Node
 
 from ..errors import FunctionalizationError
 from ..signature import ViewStep
-from .views import IDENTITY_VIEWS, WRITE_THROUGH, Emit, by_strides
+from .views import IDENTITY_VIEWS, PHYSICAL, WRITE_THROUGH, Emit, by_strides
 
 aten = torch.ops.aten
 
@@ -22,7 +22,7 @@ aten = torch.ops.aten
 class Root:
     """Memory with one present value."""
 
-    fake: torch.Tensor
+    fake: torch.Tensor | None  # None after `x.t_()`
     node: Node
     writes: int = 0
     slot: int | None = None  # the input slot, for memory that the caller owns
@@ -38,7 +38,6 @@ class Cell:
     parent: "Cell | None" = None
     step: ViewStep | None = None
     seen: int = 0
-    siblings: list[Any] = field(default_factory=list)
 
 
 class Memory:
@@ -64,6 +63,15 @@ class Memory:
         self._cells[id(fake)] = cell
         return cell
 
+    def turn_into_view(self, cell: Cell, before: torch.Tensor, step: ViewStep, node: Node) -> None:
+        """The cell's fake changed its sizes in place: it is now a view of `before`, which takes over the cell."""
+        fake = cell.fake
+        cell.fake = before
+        self._cells[id(before)] = cell
+        self.new_view(fake, cell, step, node)
+        if cell.root.fake is fake:
+            cell.root.fake = None  # autograd no longer has a handle on the memory as it was
+
     def read(self, cell: Cell) -> Node:
         """The node of the cell's present value."""
         root = cell.root
@@ -76,7 +84,7 @@ class Memory:
         parent, step = self.read(cell.parent), cell.step
         if step.target in IDENTITY_VIEWS:
             return parent
-        node = self._emit(step.target, parent, *step.args, **dict(step.kwargs))
+        node = self._emit(PHYSICAL.get(step.target, step.target), parent, *step.args, **dict(step.kwargs))
         return node if step.index is None else self._emit_item(node, step.index)
 
     def _emit_item(self, node: Node, index: int) -> Node:

@@ -19,7 +19,7 @@ from ..errors import Refusal
 from ..signature import ViewStep
 from .functional_forms import FUNCTIONAL_FORMS, by_schema
 from .memory import Cell, Memory
-from .views import IDENTITY_VIEWS
+from .views import IDENTITY_VIEWS, PHYSICAL
 
 aten = torch.ops.aten
 FORWARD, BACKWARD = "forward", "backward"
@@ -127,6 +127,19 @@ class Recorder:
     def write(self, fake: Any, node: fx.Node) -> None:
         """The memory that `fake` shows now holds `node`."""
         self.memory.write(self.cell(fake), node)
+
+    def view_in_place(self, cell: Cell, before: FakeTensor, view: Any, args: Any, kwargs: Any) -> None:
+        """`cell.fake` has turned into `view` of what it was, which `before` stands for from now on."""
+        fake = cell.fake
+        for node in self.graph.nodes:
+            val = node.meta["val"]
+            if val is fake:
+                node.meta["val"] = before
+            elif isinstance(val, (tuple, list)) and any(v is fake for v in val):
+                node.meta["val"] = type(val)([before if v is fake else v for v in val])
+        parent = self.memory.read(cell)
+        node = self.node(view, (parent, *self.to_node(tuple(args))), self.to_node(kwargs), fake)
+        self.memory.turn_into_view(cell, before, ViewStep(view, tuple(args), tuple(kwargs.items())), node)
 
     def cell(self, fake: torch.Tensor) -> Cell:
         """The cell of a fake; raises Refusal for tensors that came from nowhere."""
@@ -260,7 +273,8 @@ def _view(index: int) -> Any:
         if func in IDENTITY_VIEWS:
             node = recorder.memory.read(parent)
         else:
-            node = recorder.node(func, recorder.to_node(tuple(args)), recorder.to_node(kwargs), out)
+            target = PHYSICAL.get(func, func)
+            node = recorder.node(target, recorder.to_node(tuple(args)), recorder.to_node(kwargs), out)
         named = tuple(kwargs.items())
         if isinstance(out, FakeTensor):
             recorder.memory.new_view(out, parent, ViewStep(func, rest, named), node)

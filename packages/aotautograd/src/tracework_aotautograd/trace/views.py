@@ -19,6 +19,9 @@ Rule = Callable[[Emit, Node, Node, ViewStep], Node]
 # Views of everything, unchanged: no node is made for them.
 IDENTITY_VIEWS = frozenset({aten.detach.default, aten.alias.default, aten.lift_fresh.default})
 
+# Views that only set a bit which most kernels resolve and some refuse: in the graph they compute the value.
+PHYSICAL: dict[Any, Any] = {aten._conj.default: aten._conj_physical.default, aten._neg_view.default: aten.neg.default}
+
 WRITE_THROUGH: dict[Any, Rule] = {}
 
 
@@ -94,6 +97,12 @@ def slice_(emit: Emit, parent: Node, new: Node, step: ViewStep) -> Node:
 def select(emit: Emit, parent: Node, new: Node, step: ViewStep) -> Node:
     """Put the selected row back."""
     return emit(aten.select_scatter.default, parent, new, *step.args)
+
+
+@_rule(aten._conj.default, aten._neg_view.default)
+def negated(emit: Emit, parent: Node, new: Node, step: ViewStep) -> Node:
+    """Conjugating and negating undo themselves."""
+    return emit(PHYSICAL[step.target], new)
 
 
 @_rule(aten.diagonal.default)

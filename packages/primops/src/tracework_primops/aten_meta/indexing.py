@@ -123,6 +123,11 @@ def nll_loss_forward(x, target, weight, reduction, ignore_index):
     return fresh(x, out), fresh(x, ())
 
 
+@row("multi_margin_loss_backward.default", "multilabel_margin_loss_backward.default")
+def margin_loss_backward(grad, x, target, *rest):
+    return fresh(x, x.sizes)
+
+
 @row("nll_loss_backward.default")
 def nll_loss_backward(grad, x, target, weight, reduction, ignore_index, total):
     return fresh(x, x.sizes)

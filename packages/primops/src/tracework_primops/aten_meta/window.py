@@ -7,7 +7,7 @@ import torch
 from .. import broadcasting
 from ..spec import TensorSpec
 from ..symbols.expr import floordiv
-from .rows import contiguous, row, suggests_channels_last
+from .rows import contiguous, fresh, row, suggests_channels_last
 
 
 def _pair(values, i, default=None):
@@ -47,6 +47,11 @@ def max_pool2d(x, kernel_size, stride=(), padding=(0,), dilation=(1,), ceil_mode
 @row("max_pool2d_with_indices_backward.default")
 def max_pool2d_backward(grad, x, kernel_size, stride, padding, dilation, ceil_mode, indices):
     return _laid_out(x, x.sizes)
+
+
+@row("fractional_max_pool3d_backward.default")
+def fractional_max_pool3d_backward(grad, x, kernel_size, output_size, indices):
+    return fresh(x, x.sizes)
 
 
 @row("avg_pool2d.default")

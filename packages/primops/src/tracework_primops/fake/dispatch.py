@@ -29,6 +29,8 @@ Plan = Callable[..., Any]
 Rule = Callable[..., Any]
 SPECIAL: dict[Any, Plan] = {}  # overload -> plan, for ops that no rule over specs can describe
 PLANS: dict[Any, Plan] = {}
+BIT_FLIPS = {torch.ops.aten._conj.default: "conjugate", torch.ops.aten._neg_view.default: "negative"}
+RESIZING = frozenset(getattr(torch.ops.aten, name) for name in ("resize_", "resize_as_", "set_", "_resize_output_"))
 
 
 def plan_for(func: Any) -> Plan:
@@ -100,6 +102,8 @@ def _functional_plan(rule: Rule) -> Plan:
 def _view_plan(rule: Rule, aliased: int) -> Plan:
     def view(mode, func, args, kwargs):
         base = args[aliased]
+        if not isinstance(base, torch.Tensor):  # autograd conjugates the Python number of `x * 1j`
+            return func(torch.tensor(base), *args[1:], **kwargs).resolve_conj()
         result = rule(*_plain(mode, func, args), **_plain_dict(mode, func, kwargs))
         if base.__class__ is not FakeTensor:
             base = mode.from_real(base)
@@ -109,11 +113,21 @@ def _view_plan(rule: Rule, aliased: int) -> Plan:
                 out.constant = base.constant
         else:
             out = [make_fake(mode, spec, base.storage) for spec in result]
+        if func in BIT_FLIPS or base.is_conj() or base.is_neg():
+            _carry_bits(func, base, out)
         if mode.recorder is not None:
             mode.recorder(func, args, kwargs, out)
         return out
 
     return view
+
+
+def _carry_bits(func: Any, base: FakeTensor, out: Any) -> None:
+    """Views keep the lazy conjugate and negative bits of what they show; two view ops flip them."""
+    conjugate = base.is_conj() is not (BIT_FLIPS.get(func) == "conjugate")
+    negative = base.is_neg() is not (BIT_FLIPS.get(func) == "negative")
+    for fake in out if isinstance(out, list) else (out,):
+        _torch.set_bits(fake, conjugate, negative)
 
 
 def _same_elements(x: Any, sizes: Any, strides: Any, offset: Any = None) -> bool:
@@ -133,9 +147,7 @@ def _in_place_plan(func: Any, rule: Rule, written: list[int]) -> Plan:
         if metadata:
             if func is torch.ops.aten.as_strided_.default and _same_elements(*_plain(mode, func, args)):
                 return args[0]  # as pooling to one element does for channels-last: only strides of dims of one element differ
-            raise FakeTensorError(
-                f"{func}: changing the sizes of a tensor in place is not done on fakes; use the form without underscore"
-            )
+            return _view_in_place(mode, func, rule, args, kwargs)
         targets = [args[i] if i < len(args) else kwargs.get(names[i]) for i in written]
         result = rule(*_plain(mode, func, args), **_plain_dict(mode, func, kwargs))
         for target in targets:
@@ -154,6 +166,22 @@ def _in_place_plan(func: Any, rule: Rule, written: list[int]) -> Plan:
         return out
 
     return in_place
+
+
+def _view_in_place(mode: Any, func: Any, rule: Rule, args: Any, kwargs: dict) -> FakeTensor:
+    """`x.t_()`: the same memory with other sizes and strides. The recorder is given a fake with the old ones in place of `x`."""
+    target = args[0]
+    if func.overloadpacket in RESIZING or target.__class__ is not FakeTensor:
+        raise FakeTensorError(f"{func}: changing the memory behind a tensor is not done on fakes; make a new tensor instead")
+    spec = rule(*_plain(mode, func, args), **_plain_dict(mode, func, kwargs))
+    before = make_fake(mode, target.spec, target.storage)
+    after = make_fake(mode, spec, target.storage)
+    with _torch.below_autograd():
+        target.data = after
+    target.spec, target.is_symbolic = spec, after.is_symbolic
+    if mode.recorder is not None:
+        mode.recorder(func, (before, *args[1:]), kwargs, target)
+    return target
 
 
 def _check_target(func: Any, target: Any, result: Any) -> None:

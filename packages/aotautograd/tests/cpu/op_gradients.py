@@ -1,0 +1,302 @@
+"""Gradients of op_db's entries through aot_compile against eager's.
+
+The joint graph of each sample, traced through autograd on fakes and partitioned, runs twice: as the ATen graph that it is, and decomposed
+to prims that run eagerly. `python op_gradients.py --out GRADIENTS.md` runs all entries and writes the table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import logging
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import tracework_aotautograd as aot
+from torch import fx
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils._pytree import tree_flatten, tree_unflatten
+from tracework_primops import decompose
+
+DTYPES = (torch.float64, torch.float32)
+SAMPLES = 4  # of each entry and dtype, spread over what the entry offers
+OFFERED = 60  # how many of an entry's samples are looked at
+SEED = 42  # what op_db's own wrappers of random functions set before each call
+MODES = ("aten", "prims")
+
+DATA = "eager reads the data of a tensor, to know a size or to check an argument, which a trace cannot do"
+SPARSE = "sparse tensors have no fake form"
+# entry -> why it runs uncompiled
+UNCOMPILED = {
+    **dict.fromkeys(
+        "combinations corrcoef cov masked_select narrow tensor_split index_fill index_put nn.functional.ctc_loss "
+        "nn.functional.gaussian_nll_loss repeat_interleave linalg.lstsq linalg.lstsq.grad_oriented".split(),
+        DATA,
+    ),
+    **dict.fromkeys(("sparse.sampled_addmm", "sparse.mm.reduce", "to_sparse"), SPARSE),
+}
+# entry -> factor by which rounding grows
+CONDITION = {
+    "native_layer_norm": 1e-5
+    ** -0.5,  # a row of one element: its gradient, 0, is a difference of terms that are multiplied by 1/sqrt(eps)
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One entry with one dtype: status is "equal", "uncompiled", "wrong", "failed" or "refused by eager"."""
+
+    name: str
+    dtype: str
+    status: str
+    detail: str = ""
+    samples: int = 0
+
+    @property
+    def accepted(self) -> bool:
+        """Whether it is equal or has a reason."""
+        return self.status == "equal" or self.status == "uncompiled" and self.name in UNCOMPILED
+
+
+def name_of(op: Any) -> str:
+    """The entry's name with its variant."""
+    return f"{op.name}.{op.variant_test_name}".rstrip(".")
+
+
+def differentiable() -> list[Any]:
+    """The entries that have a gradient on the CPU."""
+    return [op for op in op_db if op.supports_autograd and any(op.supports_dtype(d, "cpu") for d in DTYPES)]
+
+
+def check(op: Any, dtype: torch.dtype, samples: int = SAMPLES) -> Outcome:
+    """The samples of one entry; the first that is not equal decides."""
+    name, short = name_of(op), str(dtype).removeprefix("torch.")
+    done = 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for sample in _chosen(op, dtype, samples):
+            case = Case(op, sample)
+            try:
+                expected = case.eager()
+            except (RuntimeError, NotImplementedError, TypeError, IndexError, ValueError) as error:
+                return Outcome(name, short, "refused by eager", _line(error), done)
+            if not case.has_gradient:
+                continue
+            found = case.against(expected)
+            if found is not None:
+                return Outcome(name, short, *found, done)
+            done += 1
+    return Outcome(name, short, "equal" if done else "refused by eager", "" if done else "no sample has a gradient", done)
+
+
+def _chosen(op: Any, dtype: torch.dtype, count: int) -> Iterator[Any]:
+    torch.manual_seed(0)
+    offered = list(itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=True), OFFERED))
+    step = max(1, len(offered) / count)
+    return iter([offered[int(i * step)] for i in range(min(count, len(offered)))])
+
+
+def _line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".strip().splitlines()[0][:200]
+
+
+Result = tuple[list[Any], list[Any]]  # outputs, gradients
+
+
+class Case:
+    """One sample: its tensors apart from the rest of its arguments."""
+
+    def __init__(self, op: Any, sample: Any) -> None:
+        self.op, self.process = op, sample.output_process_fn_grad
+        flat, self.spec = tree_flatten((sample.input, sample.args, sample.kwargs))
+        self.flat = flat
+        self.places = [i for i, x in enumerate(flat) if isinstance(x, torch.Tensor)]
+        self.has_gradient = False
+
+    def _call(self, *tensors: Any) -> tuple[Any, ...]:
+        flat = list(self.flat)
+        for place, tensor in zip(self.places, tensors, strict=True):
+            flat[place] = tensor
+        first, args, kwargs = tree_unflatten(flat, self.spec)
+        out = self.process(self.op.op(first, *args, **kwargs))
+        return tuple(o for o in tree_flatten(out)[0] if isinstance(o, torch.Tensor))
+
+    def _inputs(self, dtype: torch.dtype | None = None) -> list[torch.Tensor]:
+        tensors = [self.flat[i] for i in self.places]
+        made = [t.detach().to(dtype) if dtype and t.is_floating_point() else t.detach() for t in tensors]
+        return [m.requires_grad_(t.requires_grad) for m, t in zip(made, tensors, strict=True)]
+
+    def _results(self, call: Callable[..., Any], inputs: list[Any]) -> Result:
+        torch.manual_seed(SEED)
+        outputs = list(call(*inputs))
+        roots = [o for o in outputs if o.requires_grad]
+        leaves = [t for t in inputs if t.requires_grad]
+        self.has_gradient = bool(roots and leaves)
+        tangents = [tangent_of(r) for r in roots]
+        grads = torch.autograd.grad(roots, leaves, tangents, allow_unused=True) if self.has_gradient else ()
+        return outputs, list(grads)
+
+    def eager(self) -> Result:
+        """What torch itself gives."""
+        return self._results(self._call, self._inputs())
+
+    def _exact(self) -> Result | None:
+        """The same in float64, to judge float32 by; None when that is another function."""
+        try:
+            return self._results(self._call, self._inputs(torch.float64))
+        except (RuntimeError, TypeError):
+            return None
+
+    def against(self, expected: Result) -> tuple[str, str] | None:
+        """(status, detail) of the first difference in either mode, or None."""
+        inputs, mode = self._inputs(), [MODES[0]]
+        try:
+            compiled = aot.aot_compile(
+                graph_of(self._call, len(inputs)),
+                inputs,
+                forward_compiler=lambda gm, spec: both(gm, spec, mode),
+                options=aot.AotOptions(fallback=False, eager_backward=True),
+            )
+        except aot.Refusal as refusal:
+            return "uncompiled", _line(refusal)
+        except Exception as error:  # the text goes into the table
+            return "failed", f"compiling: {_line(error)}"
+        exact = self._exact() if any(t.dtype is torch.float32 for t in inputs) else None
+        for name in MODES:
+            mode[0] = name
+            try:
+                found = self._results(compiled, inputs)
+            except Exception as error:
+                return "failed", f"{name}: {_line(error)}"
+            wrong = differences(found, expected, exact, CONDITION.get(self.op.name, 1.0), strides=name == "aten")
+            if wrong is not None:
+                return "wrong", f"{name}: {wrong}"
+        return None
+
+
+def both(gm: fx.GraphModule, spec: Any, mode: list[str]) -> Callable[[list[Any]], Any]:
+    """A graph compiler whose product runs the ATen graph or its prims, as `mode` says at the time of the call."""
+    prims = decompose(gm, spec=spec)
+    return lambda inputs: gm(*inputs) if mode[0] == "aten" else prims.run(*inputs)
+
+
+def graph_of(function: Callable[..., Any], count: int) -> fx.GraphModule:
+    """A captured graph whose one node calls `function`."""
+    graph = fx.Graph()
+    inputs = tuple(graph.placeholder(f"x{i}") for i in range(count))
+    graph.output(graph.call_function(function, inputs))
+    return fx.GraphModule({}, graph)
+
+
+def tangent_of(output: torch.Tensor) -> torch.Tensor:
+    """Fixed numbers of either sign, none of them round."""
+    values = torch.linspace(-1.1, 1.3, output.numel(), dtype=torch.float64).reshape(output.shape)
+    return values.to(output.dtype)
+
+
+def differences(found: Result, expected: Result, exact: Result | None, condition: float, strides: bool) -> str | None:
+    """What differs, or None. A gradient that eager leaves out may be zeros.
+
+    strides: whether outputs must have eager's; prims say them in their specs, and running prims eagerly does not lay them out.
+    """
+    for what, mine, theirs, truth in zip(("output", "gradient"), found, expected, exact or (None, None), strict=True):
+        truths = truth if truth is not None and len(truth) == len(theirs) else [None] * len(theirs)
+        for number, (a, b, c) in enumerate(zip(mine, theirs, truths, strict=True)):
+            wrong = _difference(a, b, c, condition, strides=strides and what == "output")
+            if wrong is not None:
+                return f"{what} {number}: {wrong}"
+    return None
+
+
+def _difference(mine: Any, theirs: Any, exact: Any, condition: float, strides: bool) -> str | None:
+    if theirs is None or mine is None:
+        other = mine if theirs is None else theirs
+        return None if other is None or not other.any() else "defined on one side only"
+    if (mine.shape, mine.dtype) != (theirs.shape, theirs.dtype):
+        return f"{mine.dtype} {tuple(mine.shape)} instead of {theirs.dtype} {tuple(theirs.shape)}"
+    if strides and _strides(mine) != _strides(theirs):
+        return f"strides {mine.stride()} instead of {theirs.stride()}"
+    if not theirs.is_floating_point() and not theirs.is_complex():
+        return None if torch.equal(mine, theirs) else "other values"
+    return _distance(mine, theirs, exact, condition)
+
+
+def _strides(tensor: torch.Tensor) -> list[int]:
+    return [t for s, t in zip(tensor.shape, tensor.stride(), strict=True) if s > 1 and tensor.numel()]
+
+
+def _distance(mine: torch.Tensor, theirs: torch.Tensor, exact: Any, condition: float) -> str | None:
+    """Rounding of a few operations on numbers of this size, and some times what eager itself is from float64."""
+    finite = torch.isfinite(theirs)
+    if not torch.equal(finite, torch.isfinite(mine)) or not torch.equal(mine[~finite].isnan(), theirs[~finite].isnan()):
+        return "not finite in other places"
+    wide = torch.complex128 if theirs.is_complex() else torch.float64
+    a, b = mine.detach()[finite].to(wide), theirs.detach()[finite].to(wide)
+    if not b.numel():
+        return None
+    usable = exact is not None and exact.shape == theirs.shape and bool(torch.isfinite(exact[finite]).all())
+    truth = exact.detach()[finite].to(wide) if usable else b
+    rounding = 64 * condition * torch.finfo(theirs.dtype).eps * max(1.0, float(truth.abs().max()))
+    bound = rounding + 4 * float((b - truth).abs().max())
+    error = float((a - truth).abs().max())
+    return None if error <= bound else f"differs by {error:.2e}, {bound:.2e} is allowed"
+
+
+def quiet() -> None:
+    """Refusals are counted here, not logged."""
+    logging.getLogger("tracework.fallbacks").setLevel(logging.ERROR)
+
+
+HEAD = """# Gradients of op_db
+
+Every entry of `torch.testing._internal.common_methods_invocations.op_db` that has a gradient on the CPU, in float64 and float32, {samples}
+samples each: forward and backward traced through autograd on fakes, partitioned, and run as the ATen graph and as prims run eagerly, against
+eager (outputs, their strides, gradients). Written by `nox -s gradients`.
+
+| outcome | rows | entries |
+|---|---|---|
+"""
+
+
+def table(outcomes: list[Outcome]) -> str:
+    """The counts, and each row that is not equal with its reason."""
+    lines = [HEAD.format(samples=SAMPLES)]
+    for status in dict.fromkeys(["equal", *sorted(o.status for o in outcomes)]):
+        rows = [o for o in outcomes if o.status == status]
+        lines.append(f"| {status} | {len(rows)} | {len({o.name for o in rows})} |\n")
+    lines.append("\n| entry | outcome | reason |\n|---|---|---|\n")
+    for name in sorted({o.name for o in outcomes if o.status != "equal"}):
+        row = next(o for o in outcomes if o.name == name and o.status != "equal")
+        reason = UNCOMPILED[name] if row.accepted else row.detail.replace("|", "/")
+        lines.append(f"| {name} | {row.status} | {reason} |\n")
+    return "".join(lines)
+
+
+def main() -> int:
+    """Runs all entries and writes the table; fails when a row is not equal and has no reason."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_name("GRADIENTS.md"))
+    parser.add_argument("--only", default="", help="entries whose name contains this; prints, writes nothing")
+    given = parser.parse_args()
+    quiet()
+    outcomes = []
+    for op in differentiable():
+        if given.only not in name_of(op):
+            continue
+        for dtype in DTYPES:
+            if op.supports_dtype(dtype, "cpu"):
+                outcomes.append(check(op, dtype))
+                if given.only or not outcomes[-1].accepted:
+                    print(outcomes[-1], flush=True)
+    if not given.only:
+        given.out.write_text(table(outcomes))
+    return 0 if all(o.accepted for o in outcomes) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
