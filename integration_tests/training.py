@@ -50,7 +50,7 @@ def same(found, expected):
     assert type(found) is type(expected)
     if isinstance(found, torch.Tensor):
         torch.testing.assert_close(found, expected)
-    elif isinstance(found, list):
+    elif isinstance(found, (list, tuple)):
         assert len(found) == len(expected)
         for pair in zip(found, expected, strict=True):
             same(*pair)

@@ -43,6 +43,7 @@ class TensorValue(Value):
         self.obj = obj
         self.mutability = NEW if source is None else EXISTING
         self.attributes = {}
+        self.may_be_freed = False
 
     def python_type(self):
         return type(self.obj) if self.obj is not None else torch.Tensor
@@ -72,7 +73,12 @@ class TensorValue(Value):
     def reload(self, emit):
         if self.node is None:
             return super().reload(emit)
-        return emit.graph_output(self.node)
+        from .backward import is_freed, reload_freed
+
+        if self.may_be_freed and is_freed(self.example):
+            return reload_freed(self, emit)
+        text = emit.graph_output(self.node)
+        return f"{text}.requires_grad_()" if self.example.requires_grad and self.example.is_leaf else text
 
     def truth(self, frame):
         return frame.break_graph("data_dependent_branch", f"truth of a {self.describe()}")
@@ -101,9 +107,10 @@ class TensorValue(Value):
 
     def setattr(self, frame, name, value):
         if name in ("data", "requires_grad", "grad", "names", "real", "imag") or (name in TENSOR_ATTRIBUTES):
-            if name == "grad" and value.is_constant():
-                self.attributes[name] = value
-                return frame.mutations.attribute(self, name, value)
+            if name == "grad":
+                from .backward import write_grad
+
+                return write_grad(frame, self, value)
             return frame.break_graph("side_effect_unknown", f"assignment to {name} of a tensor")
         self.attributes[name] = value
         return frame.mutations.attribute(self, name, value)
@@ -219,6 +226,7 @@ def tensor_result(frame, node, example):
     if known is not None and known.example is example:
         return known
     value = TensorValue(node, example)
+    value.may_be_freed = getattr(frame.graph, "history_freed", False)
     remember(frame, value)
     return value
 
@@ -243,11 +251,9 @@ def data(frame, self, name):
 
 
 def grad(frame, self, name):
-    from ..sources import Attr
+    from .backward import read_grad
 
-    if self.obj is None:
-        return frame.break_graph("attribute_unknown", "grad of a tensor made in the traced program")
-    return frame.wrap(self.obj.grad, Attr(self.source, "grad"))
+    return read_grad(frame, self, name)
 
 
 def grad_fn(frame, self, name):
@@ -400,7 +406,14 @@ def copy_dunder(frame, self, name, args, kwargs):
     return frame.graph.call_method(frame, "clone", (self,))
 
 
+def backward_method(frame, self, name, args, kwargs):
+    from . import backward
+
+    return backward.backward_method(frame, self, name, args, kwargs)
+
+
 TENSOR_METHODS = {
+    "backward": backward_method,
     "size": size,
     "stride": stride,
     "numel": numel,
@@ -462,7 +475,6 @@ TENSOR_METHODS = {
     **{
         n: break_row("call_unknown")
         for n in (
-            "backward",
             "share_memory_",
             "set_",
             "pin_memory",

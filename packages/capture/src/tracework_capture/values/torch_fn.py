@@ -10,8 +10,9 @@ import torch.nn.functional as F
 
 from ..sources import Const
 from .constant import ConstantValue, fold, force_plain, literal
+from .number_arguments import NUMBER_METHODS, number_functions
 from .sequence import NONE, TupleValue
-from .tensor import TensorValue
+from .tensor import TENSOR_METHODS, TensorValue
 from .value import Value
 
 
@@ -396,8 +397,6 @@ BREAKS = {
         torch.set_num_threads,
         torch.cuda.synchronize,
         torch.cuda.empty_cache,
-        torch.autograd.grad,
-        torch.autograd.backward,
         torch.jit.script,
         torch.jit.trace,
         torch.compile,
@@ -415,3 +414,6 @@ for _name in dir(torch.nn.init):
     _fn = getattr(torch.nn.init, _name)
     if isinstance(_fn, types.FunctionType) and _fn.__module__ == "torch.nn.init":
         TORCH_ROWS[_fn] = break_row("random_state", f"nn.init.{_name}")
+
+TORCH_ROWS.update(number_functions())
+TENSOR_METHODS.update(NUMBER_METHODS)

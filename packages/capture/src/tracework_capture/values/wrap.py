@@ -20,6 +20,7 @@ import torch
 
 from ..marks import mark_of
 from ..sources import Attr, CellContents, Closure, Const, DictItem, Global, InstanceAttr, Item, Local
+from .backward import BACKWARD_ROWS
 from .builtins import BUILTINS, fill
 from .checkpoint import CHECKPOINT_ROWS
 from .constant import ATOM_TYPES, ConstantValue
@@ -29,6 +30,7 @@ from .controls import marked_value
 from .exception import ExceptionValue, make_exception, matches
 from .function import BoundMethodValue, FunctionValue
 from .mapping import DictValue, dict_of, key_of_existing
+from .optimizer import CODE_ROWS, OPTIMIZER_ROWS
 from .sequence import DequeValue, ListValue, Pending, RangeValue, SequenceValue, SliceValue, TupleValue, pending_items
 from .symint import size_value
 from .tensor import existing_tensor, tensor_result
@@ -180,10 +182,13 @@ def function_row(obj, torch_rows):
     """The row of a Python function that is modelled."""
     from .module import module_row
 
+    by_code = CODE_ROWS.get(obj.__code__)
+    if by_code is not None:
+        return lambda frame, args, kwargs: by_code(frame, obj, args, kwargs)
     return (
         BUILTINS.get(obj)
         or torch_rows.get(obj)
-        or CHECKPOINT_ROWS.get(obj)
+        or TRAINING_ROWS.get(obj)
         or module_row(obj)
         or FUNCTION_ROWS.get(function_name(obj))
     )
@@ -701,4 +706,5 @@ SUBCLASS_ROWS = (
     (CONTAINERS, wrap_container_subclass),
 )
 FUNCTION_ROWS = {**CONTROL_ROWS, "torch._dynamo.decorators.error_on_graph_break": error_region_row}
+TRAINING_ROWS = {**BACKWARD_ROWS, **CHECKPOINT_ROWS, **OPTIMIZER_ROWS}
 fill()

@@ -1,0 +1,252 @@
+"""torch.autograd.grad and backward inside the traced program: one node that asks the autograd engine, then what accumulating does.
+
+Only gradients that stay inside the traced part are taken: where history reaches out of it, plain Python goes on. Without
+retain_graph the history is gone afterwards; tensors of it that leave the traced part say so when they are differentiated again.
+"""
+
+from __future__ import annotations
+
+import operator
+
+import torch
+
+from ..sources import Attr
+from .constant import ConstantValue, force_plain
+from .sequence import NONE
+from .tensor import TensorValue, known_values
+
+
+def arguments(frame, args, kwargs, names):
+    """Values by parameter name, None for what was not given."""
+    given = dict(zip(names, args)) | kwargs
+    if not set(given) <= set(names):
+        frame.break_graph("call_unknown", f"torch.autograd with {', '.join(sorted(set(given) - set(names)))}")
+    return {n: None if n not in given or is_none(given[n]) else given[n] for n in names}
+
+
+def is_none(value):
+    return value.is_constant() and value.constant() is None
+
+
+def tensors_of(frame, value):
+    """A tensor, or a sequence of them, as a list."""
+    found = [value] if isinstance(value, TensorValue) else value.unpack(frame)
+    if not all(isinstance(t, TensorValue) for t in found):
+        frame.break_graph("call_unknown", "gradients of something that is no tensor")
+    return found
+
+
+def flag(frame, value, default):
+    """A plain argument."""
+    return default if value is None else bool(force_plain(frame, value))
+
+
+GRAD_NAMES = (
+    "outputs inputs grad_outputs retain_graph create_graph only_inputs allow_unused is_grads_batched materialize_grads".split()
+)
+
+
+def grad_row(frame, args, kwargs):
+    """torch.autograd.grad"""
+    given = arguments(frame, args, kwargs, GRAD_NAMES)
+    if given["outputs"] is None or given["inputs"] is None:
+        return frame.break_graph("call_unknown", "torch.autograd.grad")
+    inputs = tensors_of(frame, given["inputs"])
+    outside = histories_outside(frame)
+    asked = [t for t in inputs if t.obj is not None]
+    if outside and (len(outside) > 1 or asked not in ([], outside)):
+        return frame.break_graph("call_unknown", "torch.autograd.grad through history from outside the captured part")
+    if any(has_hooks(t) for t in inputs):
+        return frame.break_graph("hook", "torch.autograd.grad of tensors with hooks")
+    found = frame.graph.call(frame, torch.autograd.grad, (given.pop("outputs"), given.pop("inputs")), options(given))
+    if not keeps_graph(frame, given):
+        history_is_gone(frame)
+    return found
+
+
+def options(given):
+    """Keyword arguments of the node."""
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def keeps_graph(frame, given):
+    return flag(frame, given["retain_graph"], flag(frame, given["create_graph"], False))
+
+
+BACKWARD_NAMES = ["tensors", "grad_tensors", "retain_graph", "create_graph", "grad_variables", "inputs"]
+METHOD_NAMES = ["tensors", "grad_tensors", "retain_graph", "create_graph", "inputs"]
+
+
+def backward_row(frame, args, kwargs):
+    """torch.autograd.backward"""
+    return backward(frame, arguments(frame, args, kwargs, BACKWARD_NAMES))
+
+
+def backward_method(frame, self, name, args, kwargs):
+    """Tensor.backward"""
+    kwargs = {"grad_tensors" if k == "gradient" else k: v for k, v in kwargs.items()}
+    return backward(frame, arguments(frame, [self, *args], kwargs, METHOD_NAMES))
+
+
+def backward(frame, given):
+    """Gradients of the leaves, which they accumulate."""
+    if given.get("grad_variables") is not None:
+        return frame.break_graph("call_unknown", "torch.autograd.backward with grad_variables")
+    outputs = tensors_of(frame, given["tensors"])
+    if histories_outside(frame):
+        return frame.break_graph("call_unknown", "backward through history from outside the captured part")
+    leaves = tensors_of(frame, given["inputs"]) if given["inputs"] is not None else leaves_of(frame)
+    if any(not t.example.is_leaf or has_hooks(t) for t in leaves):
+        return frame.break_graph("hook", "backward to a tensor that has hooks or is no leaf")
+    if not leaves:
+        return frame.break_graph("call_unknown", "backward without a tensor that requires a gradient")
+    create = flag(frame, given["create_graph"], False)
+    wanted = {"retain_graph": given["retain_graph"], "create_graph": given["create_graph"]}
+    wanted |= {"grad_outputs": given["grad_tensors"], "allow_unused": ConstantValue(True)}
+    found = frame.graph.call(frame, torch.autograd.grad, (outputs, leaves), options(wanted))
+    accumulate(frame, leaves, found.unpack(frame), create)
+    if not keeps_graph(frame, given):
+        history_is_gone(frame)
+    return NONE
+
+
+def leaves_of(frame):
+    """Every tensor that a gradient may accumulate into."""
+    return [v for v in distinct(frame) if v.example.requires_grad and v.example.is_leaf and v.node is not None]
+
+
+def distinct(frame):
+    return list({id(v): v for v in known_values(frame).values()}.values())
+
+
+def histories_outside(frame):
+    """Inputs that are results of operations outside: history goes on behind them."""
+    return [v for v in distinct(frame) if v.obj is not None and v.obj.requires_grad and not v.obj.is_leaf]
+
+
+def has_hooks(value):
+    obj = value.obj
+    return obj is not None and bool(obj._backward_hooks or obj._post_accumulate_grad_hooks)
+
+
+# --- accumulating --------------------------------------------------------------------------------------------------------
+
+
+def accumulate(frame, leaves, gradients, create):
+    """leaf.grad = gradient, or leaf.grad += gradient; a gradient that is another's memory too, or laid out in another way, is copied."""
+    shared = {id(v.example.storage) for v in distinct(frame) if not any(v is g for g in gradients)}
+    for leaf, gradient in zip(leaves, gradients):
+        if not isinstance(gradient, TensorValue):
+            continue
+        before = leaf.getattr(frame, "grad")
+        if isinstance(before, TensorValue):
+            operation = operator.add if create else operator.iadd
+            after = frame.graph.call(frame, operation, (before, gradient))
+            leaf.setattr(frame, "grad", after if create else before)
+            continue
+        storage = id(gradient.example.storage)
+        if not create and (storage in shared or not laid_out_alike(gradient.example, leaf.example)):
+            gradient = frame.graph.call(frame, copy_like, (gradient, leaf))
+        shared.add(storage)
+        leaf.setattr(frame, "grad", gradient)
+
+
+def laid_out_alike(gradient, leaf):
+    return tuple(gradient.stride()) == tuple(leaf.stride())
+
+
+def copy_like(gradient, leaf):
+    """A copy of a gradient, laid out as its leaf."""
+    return torch.empty_like(leaf, requires_grad=False).copy_(gradient)
+
+
+# --- history that is gone ------------------------------------------------------------------------------------------------
+
+
+def history_is_gone(frame):
+    """Tensors known by now, and what is computed from them later, may belong to a graph that was freed."""
+    frame.graph.history_freed = True
+    for value in known_values(frame).values():
+        value.may_be_freed = True
+
+
+class _Freed(torch.autograd.Function):
+    """Gives its tensor, with a history that is gone."""
+
+    @staticmethod
+    def forward(ctx, anchor, tensor):
+        return tensor.view_as(tensor)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        raise RuntimeError(
+            "Trying to backward through the graph a second time: the compiled function ran a backward over it already; "
+            "pass retain_graph=True to that one"
+        )
+
+
+def with_freed_history(tensor):
+    """A result whose history a backward inside of the compiled function used up."""
+    with torch.enable_grad():
+        return _Freed.apply(torch.zeros((), requires_grad=True), tensor)
+
+
+def is_freed(example):
+    """Whether a backward from this fake fails because the history is gone."""
+    leaves = leaves_below(example.grad_fn)
+    if not leaves:
+        return False
+    try:
+        with example.mode:
+            torch.autograd.grad(example, leaves, torch.empty_like(example), retain_graph=True)
+    except RuntimeError as error:
+        return "second time" in str(error)
+    return False
+
+
+def leaves_below(grad_fn):
+    """The leaves that a backward from here reaches."""
+    waiting, seen, leaves = [grad_fn], set(), []
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            leaves.append(node.variable)
+        waiting.extend(following for following, _ in node.next_functions)
+    return leaves
+
+
+def reload_freed(value, emit):
+    """Expression of a tensor whose history is gone."""
+    graph = value.node.graph
+    node = graph.call_method("detach", (value.node,))
+    with torch.no_grad():
+        node.meta["example_value"] = node.meta["val"] = value.example.detach()
+    return f"{emit.const(with_freed_history, 'with_freed_history')}({emit.graph_output(node)})"
+
+
+# --- .grad ---------------------------------------------------------------------------------------------------------------
+
+
+def read_grad(frame, tensor, name):
+    """tensor.grad of an existing tensor; a tensor made in the traced program has none unless it was given one."""
+    if tensor.obj is not None:
+        return frame.wrap(tensor.obj.grad, Attr(tensor.source, "grad"))
+    return NONE
+
+
+def write_grad(frame, tensor, value):
+    """tensor.grad = value"""
+    if isinstance(value, TensorValue):
+        new, old = value.example, tensor.example
+        if (tuple(new.shape), new.dtype, new.device) != (tuple(old.shape), old.dtype, old.device):
+            return frame.break_graph("side_effect_unknown", "assignment of another kind of tensor to grad")
+    elif not is_none(value):
+        return frame.break_graph("side_effect_unknown", "assignment to grad of a tensor")
+    tensor.attributes["grad"] = value
+    return frame.mutations.attribute(tensor, "grad", value)
+
+
+BACKWARD_ROWS = {torch.autograd.grad: grad_row, torch.autograd.backward: backward_row}

@@ -1,0 +1,126 @@
+"""Operators whose number argument (alpha, value) is a tensor: eager reads the number out of it, which a graph cannot.
+
+NUMBER_FORMS: operator -> the same arithmetic without that argument, in eager's order of operations. Used for the dtypes in which
+eager computes with as many digits as it stores; others break the graph, as reading the number does.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from .constant import ConstantValue
+from .tensor import TensorValue
+
+EXACT = frozenset((torch.float32, torch.float64, torch.complex64, torch.complex128))
+
+
+def is_number_tensor(value):
+    """Whether a tensor stands where a number belongs."""
+    return isinstance(value, TensorValue)
+
+
+def fits(value):
+    return isinstance(value, TensorValue) and value.example.dtype in EXACT and value.example.ndim > 0
+
+
+def product(frame, *factors):
+    """Their product, from left to right."""
+    made = factors[0]
+    for factor in factors[1:]:
+        made = frame.graph.call(frame, torch.mul, (made, factor))
+    return made
+
+
+def changed(frame, name, target, change):
+    """target.add(change) or target.add_(change)"""
+    inplace = name.endswith("_")
+    found = frame.graph.call_method(frame, "add_" if inplace else "add", (target, change))
+    return target if inplace else found
+
+
+def add(frame, name, target, tensors, number):
+    return changed(frame, name, target, product(frame, tensors[0], number))
+
+
+def sub(frame, name, target, tensors, number):
+    return changed(frame, name, target, product(frame, tensors[0], number.unary(frame, "-")))
+
+
+def addcmul(frame, name, target, tensors, number):
+    return changed(frame, name, target, product(frame, number, *tensors))
+
+
+def addcdiv(frame, name, target, tensors, number):
+    scaled = frame.graph.call(frame, torch.div, (product(frame, number, tensors[0]), tensors[1]))
+    return changed(frame, name, target, scaled)
+
+
+NUMBER_FORMS = {
+    "add": (add, "alpha", 1),
+    "sub": (sub, "alpha", 1),
+    "addcmul": (addcmul, "value", 2),
+    "addcdiv": (addcdiv, "value", 2),
+}
+"""Name -> (form, the number's keyword, how many tensors come after the first)."""
+
+
+def without_number(frame, name, args, kwargs):
+    """The result of the form without a number argument, or None when the number is a number, or the form would round otherwise."""
+    form, keyword, count = NUMBER_FORMS[name.removeprefix("_foreach_").rstrip("_")]
+    number = kwargs.get(keyword)
+    if number is None and len(args) > count + 1:
+        number = args[count + 1]
+    if "scalars" in kwargs:
+        number = kwargs["scalars"]
+    if not is_number_tensor(number) or "out" in kwargs or len(args) < count + 1:
+        return None
+    if name.startswith("_foreach_"):
+        return each_without_number(frame, form, name, args, count, number)
+    if not all(fits(a) for a in args[: count + 1]) or number.example.numel() != 1:
+        return None
+    return form(frame, name.rstrip("_") + "_" * name.endswith("_"), args[0], args[1 : count + 1], number)
+
+
+def each_without_number(frame, form, name, args, count, number):
+    """The same for lists of tensors; a tensor of one number for each of them is taken apart."""
+    columns = [a.unpack(frame) for a in args[: count + 1]]
+    if not all(fits(t) for column in columns for t in column):
+        return None
+    single = number.example.ndim == 0
+    made = []
+    for index, row in enumerate(zip(*columns)):
+        factor = number if single else number.getitem(frame, ConstantValue(index))
+        made.append(form(frame, name, row[0], list(row[1:]), factor))
+    from .sequence import NONE, TupleValue
+
+    return NONE if name.endswith("_") else TupleValue(made)
+
+
+def method_row(frame, self, name, args, kwargs):
+    """Tensor.add and its like."""
+    found = without_number(frame, name, [self, *args], kwargs)
+    if found is not None:
+        return found
+    found = frame.graph.call_method(frame, name, (self, *args), kwargs)
+    return self if name.endswith("_") else found
+
+
+NUMBER_METHODS = dict.fromkeys([n + end for n in NUMBER_FORMS for end in ("", "_")], method_row)
+
+
+def function_row(fn):
+    """torch.add, torch._foreach_add_ and their like."""
+
+    def row(frame, args, kwargs):
+        from .torch_fn import call_torch
+
+        found = without_number(frame, fn.__name__, args, kwargs)
+        return found if found is not None else call_torch(frame, fn, args, kwargs)
+
+    return row
+
+
+def number_functions():
+    """Rows of the functions of torch."""
+    names = [prefix + n + end for n in NUMBER_FORMS for prefix in ("", "_foreach_") for end in ("", "_")]
+    return {fn: function_row(fn) for fn in (getattr(torch, n, None) for n in names) if fn is not None}

@@ -1,0 +1,45 @@
+"""torch.optim: what its functions do around the arithmetic, which is traced as any other code."""
+
+from __future__ import annotations
+
+import torch
+from torch.optim import optimizer as torch_optimizer
+
+from ..sources import Const
+from .constant import force_plain
+from .context import set_grad
+from .tensor import TensorValue
+
+_WITH_GRAD_MODE = torch_optimizer._use_grad_for_differentiable(lambda self: None).__code__
+
+
+def step_in_grad_mode(frame, function, args, kwargs):
+    """Optimizer.step runs with grad mode off, unless the optimizer is a differentiable one."""
+    inner = function.__closure__[function.__code__.co_freevars.index("func")].cell_contents
+    defaults = args[0].getattr(frame, "defaults")
+    before = torch.is_grad_enabled()
+    set_grad(frame, bool(force_plain(frame, defaults.getitem(frame, frame.constant("differentiable")))))
+    try:
+        return frame.wrap(inner, Const(inner, inner.__qualname__)).call(frame, args, kwargs)
+    finally:
+        set_grad(frame, before)
+
+
+def step_count(frame, args, kwargs):
+    """The number of steps, which plain Python computes with in double precision."""
+    if isinstance(args[0], TensorValue):
+        return frame.graph.call_method(frame, "to", (args[0], torch.float64))
+    return args[0]
+
+
+CODE_ROWS = {_WITH_GRAD_MODE: step_in_grad_mode}
+"""Python functions that are known by their code: code -> fn(frame, function, args, kwargs)."""
+
+
+def zero_grad(frame, args, kwargs):
+    """torch.compile leaves zero_grad to plain Python; its code can be traced."""
+    inner = torch_optimizer.Optimizer.zero_grad.__wrapped__
+    return frame.wrap(inner, Const(inner, inner.__qualname__)).call(frame, args, kwargs)
+
+
+OPTIMIZER_ROWS = {torch_optimizer._get_value: step_count, torch_optimizer.Optimizer.zero_grad: zero_grad}
