@@ -2,10 +2,12 @@
 
 from ._version import __version__
 from .contracts import Backend, Break, CapturedGraph, InputBinding, Returned
+from .dims import mark_dynamic, mark_static, mark_static_address, mark_unbacked, maybe_mark_dynamic
 from .errors import (
     BREAK_REASONS,
     CaptureError,
     ControlMisuse,
+    DynamicDimError,
     ForbiddenCall,
     RecompileError,
     RecompileLimitError,
@@ -44,6 +46,7 @@ __all__ = [
     "CaptureOptions",
     "CapturedGraph",
     "ControlMisuse",
+    "DynamicDimError",
     "Explanation",
     "FilterEntry",
     "ForbiddenCall",
@@ -66,6 +69,11 @@ __all__ = [
     "graph_break",
     "keep_portable_guards_unsafe",
     "keep_tensor_guards_unsafe",
+    "mark_dynamic",
+    "mark_static",
+    "mark_static_address",
+    "mark_unbacked",
+    "maybe_mark_dynamic",
     "nonstrict_trace",
     "optimize",
     "reset",

@@ -14,6 +14,7 @@ __all__ = [
     "BreakReason",
     "CaptureError",
     "ControlMisuse",
+    "DynamicDimError",
     "ForbiddenCall",
     "GuardBuildError",
     "InternalCaptureError",
@@ -195,6 +196,10 @@ class RecompileLimitError(CaptureError):
 
 class ControlMisuse(CaptureError, TypeError):
     """A control (allow_in_graph, mark_dynamic, set_stance, ...) was given something that it cannot be used on."""
+
+
+class DynamicDimError(CaptureError):
+    """A size that is marked with mark_dynamic or mark_unbacked cannot stay open."""
 
 
 class StanceMisuse(ControlMisuse, RuntimeError):

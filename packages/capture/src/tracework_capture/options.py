@@ -18,6 +18,8 @@ class CaptureOptions:
     fullgraph: a graph break raises Unsupported. dynamic: None makes a size a symbol when it changed between calls, True at once,
     False never. recompile_limit: entries per code object before plain Python runs, with one warning. guard_filter_fn: called with
     a list of guards.filters.FilterEntry, returns one bool each (False drops the guard). observe: called with (stage, printable).
+    dynamic_sources, static_sources: names of arguments and the like whose sizes and numbers are symbols from the
+    start, or never; "x:0" means one dim. dynamic_values: sizes and numbers of these values are symbols.
     keep_empty: frames without tensor operations are replaced, too, instead of left alone; for tests of capture itself.
     """
 
@@ -30,3 +32,25 @@ class CaptureOptions:
     inline_depth_limit: int = 200
     name: str | None = None
     keep_empty: bool = False
+    dynamic_sources: frozenset[str] = frozenset()
+    static_sources: frozenset[str] = frozenset()
+    dynamic_values: frozenset[int] = frozenset()
+
+    def chosen_dims(self, source: str, shape: tuple[int, ...]) -> frozenset[int]:
+        """Dims of the tensor at `source` that these options make symbols."""
+        if not (self.dynamic_sources or self.dynamic_values):
+            return frozenset()
+        whole = source in self.dynamic_sources
+        named = {d for d in range(len(shape)) if whole or f"{source}:{d}" in self.dynamic_sources}
+        return frozenset(named | {d for d, size in enumerate(shape) if size in self.dynamic_values}) - self.fixed_dims(
+            source, shape
+        )
+
+    def fixed_dims(self, source: str, shape: tuple[int, ...]) -> frozenset[int]:
+        """Dims of the tensor at `source` that are never symbols."""
+        whole = source in self.static_sources
+        return frozenset(d for d in range(len(shape)) if whole or f"{source}:{d}" in self.static_sources)
+
+    def chosen_number(self, source: str, value: int) -> bool:
+        """Whether the int at `source` is a symbol from the start."""
+        return (source in self.dynamic_sources or value in self.dynamic_values) and source not in self.static_sources

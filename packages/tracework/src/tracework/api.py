@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import types
 import warnings
 from collections.abc import Callable, Mapping
@@ -69,7 +70,22 @@ def _optimizer(arguments: Mapping[str, Any], observe: Observe) -> Callable[[Call
         recompile_limit=arguments["recompile_limit"],
         guard_filter_fn=options.guard_filter_fn,
         observe=observe,
+        dynamic_sources=_names(options.dynamic_sources),
+        static_sources=_names(options.static_sources),
+        dynamic_values=_numbers(options.dynamic_values),
     )
+
+
+def _names(text: str) -> list[str]:
+    """The names in a comma-separated list; torch.compile's spelling `L['x'].y` is ours `x.y`."""
+    return [re.sub(r"^[LG]\['(\w+)'\]", r"\1", name.strip()) for name in text.split(",") if name.strip()]
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(number) for number in _names(text)]
+    except ValueError as error:
+        raise InvalidArgument(f"dynamic_values takes comma-separated integers, not {text!r}: {error}.") from error
 
 
 def _compile_module(module: torch.nn.Module, arguments: dict[str, Any], observe: Observe = nothing) -> torch.nn.Module:

@@ -30,6 +30,11 @@ __all__ = [
     "list_backends",
     "list_mode_options",
     "list_options",
+    "mark_dynamic",
+    "mark_static",
+    "mark_static_address",
+    "mark_unbacked",
+    "maybe_mark_dynamic",
     "nonstrict_trace",
     "register_backend",
     "reset",
@@ -67,6 +72,12 @@ nonstrict_trace = capture.nonstrict_trace
 substitute_in_graph = capture.substitute_in_graph
 
 error_on_graph_break = capture.error_on_graph_break
+
+mark_dynamic = capture.mark_dynamic
+mark_static = capture.mark_static
+mark_static_address = capture.mark_static_address
+mark_unbacked = capture.mark_unbacked
+maybe_mark_dynamic = capture.maybe_mark_dynamic
 
 keep_portable_guards_unsafe = capture.keep_portable_guards_unsafe
 keep_tensor_guards_unsafe = capture.keep_tensor_guards_unsafe

@@ -50,6 +50,13 @@ ENVIRONMENT: Mapping[str, Variable] = {
     "TRACEWORK_CACHE_DIR": Variable("cache_dir", str, False, "folder of the disk cache"),
     "TRACEWORK_CACHE": Variable("cache", _flag, False, "0: neither read nor write the disk cache"),
     "TRACEWORK_CXX": Variable("cxx", str, True, "the C++ compiler to use for CPU kernels"),
+    "TRACEWORK_DYNAMIC_SOURCES": Variable(
+        "dynamic_sources", str, False, 'comma-separated names whose sizes and numbers are symbols at once; "x:0" means one dim'
+    ),
+    "TRACEWORK_DYNAMIC_VALUES": Variable(
+        "dynamic_values", str, False, "comma-separated sizes and numbers that are symbols at once"
+    ),
+    "TRACEWORK_STATIC_SOURCES": Variable("static_sources", str, False, "comma-separated names whose sizes are never symbols"),
     "TRACEWORK_DUMP": Variable("dump_dir", str, False, "folder that receives each stage's text"),
 }
 
@@ -64,6 +71,9 @@ class Config:
     cache_dir: str = ""
     cache: bool = True
     cxx: str = ""
+    dynamic_sources: str = ""
+    dynamic_values: str = ""
+    static_sources: str = ""
     dump_dir: str = ""
 
 

@@ -26,6 +26,9 @@ class Options:
         cxx: C++ compiler; empty finds one.
         suppress_errors: run a graph uncompiled, with a warning, when its compilation fails.
         guard_filter_fn: drops guards; unsafe, as in torch.compile.
+        dynamic_sources: comma-separated names (x, x:0, self.table) whose sizes and numbers are symbols from the first capture on.
+        dynamic_values: comma-separated sizes and numbers that are symbols from the first capture on.
+        static_sources: comma-separated names whose sizes are never symbols.
         dump_dir: folder that receives each stage's text.
     """
 
@@ -39,6 +42,9 @@ class Options:
     cxx: str = field(default="", metadata={"code": True})
     suppress_errors: bool = field(default=False, metadata={"code": False})
     guard_filter_fn: Callable[..., Any] | None = field(default=None, metadata={"code": False})
+    dynamic_sources: str = field(default="", metadata={"code": False})
+    dynamic_values: str = field(default="", metadata={"code": False})
+    static_sources: str = field(default="", metadata={"code": False})
     dump_dir: str = field(default="", metadata={"code": False})
 
 
@@ -97,6 +103,9 @@ def build(mode: str | None, options: Mapping[str, Any] | None, config: Config) -
         "cache_dir": config.cache_dir,
         "cxx": config.cxx,
         "suppress_errors": config.suppress_errors,
+        "dynamic_sources": config.dynamic_sources,
+        "dynamic_values": config.dynamic_values,
+        "static_sources": config.static_sources,
         "dump_dir": config.dump_dir,
     }
     for name, value in given.items():

@@ -53,3 +53,45 @@ def test_torchs_set_stance_is_ours_while_we_stand_in():
     with tracework.replace_torch_compile():
         assert torch.compile is tracework.compile and torch.compiler.set_stance is compiler.set_stance
     assert torch.compiler.set_stance is theirs and torch.compile is not tracework.compile
+
+
+@pytest.mark.parametrize(
+    ("options", "count"),
+    [
+        ({}, 2),
+        ({"dynamic_sources": "x"}, 1),
+        ({"dynamic_sources": "L['x']:0"}, 1),
+        ({"dynamic_sources": "x:1"}, 2),
+        ({"dynamic_values": "3"}, 1),
+        ({"static_sources": "x:0"}, 4),
+    ],
+    ids=str,
+)
+def test_sizes_are_chosen_by_name_or_value(options, count):
+    graphs = []
+
+    @tracework.register_backend(name=f"counting {options}")
+    def backend(gm, example_inputs):
+        graphs.append(gm)
+        return gm.forward
+
+    call = tracework.compile(plus_one, backend=backend, options=options)
+    for n in (3, 4, 5, 6):
+        assert torch.equal(call(torch.ones(n, 2)), torch.full((n, 2), 2.0))
+    assert len(graphs) == count
+
+
+def test_a_number_may_be_chosen_by_name(monkeypatch):
+    graphs = []
+
+    def backend(gm, example_inputs):
+        graphs.append(gm)
+        return gm.forward
+
+    monkeypatch.setenv("TRACEWORK_DYNAMIC_SOURCES", "n")
+    call = tracework.compile(lambda x, n: x + n, backend=backend)
+    for n in (3, 4, 5):
+        assert torch.equal(call(torch.ones(2), n), torch.full((2,), 1.0 + n))
+    assert len(graphs) == 1
+    with pytest.raises(tracework.InvalidArgument, match="comma-separated integers"):
+        tracework.compile(plus_one, options={"dynamic_values": "three"})

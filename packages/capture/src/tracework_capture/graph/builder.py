@@ -98,7 +98,8 @@ class GraphBuilder:
             else self.graph.inserting_before(next(iter(self.graph.nodes), None))
         ):
             node = self.graph.placeholder(name)
-        binding = InputBinding(node.name, source, role, role in ("parameter", "buffer"))
+        is_static = role in ("parameter", "buffer") or "_dynamo_static_input_type" in getattr(real, "__dict__", ())
+        binding = InputBinding(node.name, source, role, is_static)
         node.meta.update(example_value=example, val=example, binding=binding)
         self.inputs.append(binding)
         self.example_inputs.append(real)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import operator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
+from ..dims import SMALLEST, DimRange, marks_of
+from ..errors import DynamicDimError
 from ..guards.guard import TensorFacts
 from ..sources import Const, TensorSize, TensorStride
 
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
     from ..sources import Source
 
-__all__ = ["SizeHistory", "distinct_inputs", "expression_node", "lift_number", "lift_tensor"]
+__all__ = ["SizeHistory", "check_strict_dims", "distinct_inputs", "expression_node", "lift_number", "lift_tensor"]
 
 
 class SizeHistory:
@@ -58,12 +60,17 @@ class SizeHistory:
         return before is None
 
 
+LAYOUT = "layout of an input"
+
+
 def lift_tensor(frame: Any, tensor: torch.Tensor, source: Source, role: str) -> fx.Node:
     """The placeholder of an existing tensor, with its guard; made once per tensor."""
     root = frame.root
     node = root.graph.placeholder_of(tensor)
     if node is not None:
         return node
+    if marks_of(tensor).static_address == "guarded":
+        frame.guard("DATA_PTR", source, tensor.data_ptr())
     dims = dynamic_dims(root, tensor, source, role)
     facts = TensorFacts.of(tensor, dynamic=dims)
     if not dims:
@@ -85,37 +92,75 @@ def fixed_strides(root: Any, tensor: torch.Tensor, source: Source, spec: Any) ->
         known.append(stride if isinstance(stride, int) else None)
         if known[dim] is None and size != 1:
             actual = root.symbols.new(tensor.stride(dim), TensorStride(source, dim), 0, None)
-            root.symbols.assume(Condition.compare("==", actual, stride), "layout of an input")
+            root.symbols.assume(Condition.compare("==", actual, stride), LAYOUT)
     return tuple(known)
 
 
 def dynamic_dims(root: Any, tensor: torch.Tensor, source: Source, role: str) -> frozenset[int]:
-    """Which dims of an input become symbols."""
-    shape = tuple(tensor.shape)
-    marked = frozenset(getattr(tensor, "_dynamo_dynamic_indices", ()) or ())
-    fixed = frozenset(getattr(tensor, "_dynamo_static_indices", ()) or ())
-    if (
-        root.symbols is None
-        or role in ("parameter", "buffer")
-        or type(tensor) is not torch.Tensor
-        or tensor.layout is not torch.strided
-    ):
+    """Which dims of an input become symbols: those that are marked, and those that changed, or all, unless they are static."""
+    marks, shape, key = marks_of(tensor), tuple(tensor.shape), str(source)
+    if root.symbols is None or tensor.layout is not torch.strided:
         return frozenset()
-    dynamic = root.options.dynamic
+    if role in ("parameter", "buffer") or type(tensor) is not torch.Tensor:
+        if marks.strict:
+            kind = role if role in ("parameter", "buffer") else type(tensor).__name__
+            refuse_dim(
+                source, min(marks.strict), f"it is a {kind}, whose sizes are always fixed", "pass a plain tensor as an argument"
+            )
+        return frozenset()
+    for dim in sorted(marks.strict):
+        if shape[dim] < SMALLEST:
+            why = f"it has size {shape[dim]} in this call, and sizes 0 and 1 are compiled by themselves"
+            refuse_dim(source, dim, why, "call it with a size of 2 or more, or use maybe_mark_dynamic")
     history: SizeHistory = root.history
-    key = str(source)
-    changed = history.changed_dims(key, shape) if dynamic is None else frozenset(range(len(shape))) if dynamic else frozenset()
+    chosen = root.options.chosen_dims(key, shape)
+    changed = frozenset(range(len(shape))) if root.options.dynamic else frozenset()
+    if root.options.dynamic is None:
+        changed = history.changed_dims(key, shape)
     root.shapes_seen[key] = shape
-    return frozenset(d for d in changed | marked if shape[d] > 1 and d not in fixed)
+    wanted = ((changed | marks.maybe | chosen) - marks.static - root.options.fixed_dims(key, shape)) | marks.strict
+    return frozenset(d for d in wanted if shape[d] >= SMALLEST)
+
+
+def refuse_dim(source: Source, dim: int, why: str, cure: str) -> NoReturn:
+    """Raises DynamicDimError."""
+    raise DynamicDimError(f"dim {dim} of {source} is marked dynamic, but {why}\n  try: {cure}")
 
 
 def size_symbol(root: Any, tensor: torch.Tensor, source: Source, dim: int) -> Any:
-    """A symbol for one size. Equal sizes that changed together share one symbol, and a guard says so."""
-    size = int(tensor.shape[dim])
-    origin = TensorSize(source, dim)
-    symbol = root.symbols.new(size, origin, 2, None)
+    """A symbol for one size, in the range that it is marked with; dims marked as one group share it, and a guard says so."""
+    from tracework_primops import Condition
+
+    size, marks = int(tensor.shape[dim]), marks_of(tensor)
+    origin, limits = TensorSize(source, dim), marks.ranges.get(dim, DimRange())
+    lower = max(SMALLEST, limits.lower or 0)
+    symbol = root.symbols.new(size, origin, lower, limits.upper)
     root.graph.size_input(symbol, origin, size)
+    if dim in marks.strict:
+        root.strict_dims.append((symbol, source, dim, dim in marks.unbacked))
+    if limits.group is not None:
+        first = root.groups.setdefault(limits.group, symbol)
+        if first is not symbol:
+            root.symbols.assume(Condition.compare("==", symbol, first), f"{GROUP} {limits.group!r}")
+            return first
     return symbol
+
+
+GROUP = "mark_unbacked shape_id"
+
+
+def check_strict_dims(root: Any) -> None:
+    """Marked sizes stayed open. Raises DynamicDimError that says where one was fixed, or decided on."""
+    for symbol, source, dim, unbacked in root.strict_dims:
+        low, high = root.symbols.ranges[symbol]
+        for recorded in root.symbols.conditions:
+            if symbol not in recorded.condition.free_symbols or recorded.origin.startswith((GROUP, LAYOUT)):
+                continue
+            if low is not None and low == high:
+                why, cure = f"the program fixes it to {low}", "maybe_mark_dynamic, or make the program work for other sizes"
+                refuse_dim(source, dim, f"{why}: {recorded}", cure)
+            if unbacked:
+                refuse_dim(source, dim, f"unbacked, and the program decides on it: {recorded}", "mark_unbacked(min=..., max=...)")
 
 
 def lift_number(frame: Any, value: int, source: Source) -> Any:
@@ -123,14 +168,23 @@ def lift_number(frame: Any, value: int, source: Source) -> Any:
     root = frame.root
     if root.symbols is None or root.options.dynamic is False:
         return None
-    if not root.history.number_changed(str(source), value) or value < 2:
+    chosen = root.options.chosen_number(str(source), value)
+    if not (root.history.number_changed(str(source), value) or chosen) or value < 2:
         return None
     symbol = root.numbers.get(source)
+    if symbol is None and held_by_static_module(root, source):
+        return None
     if symbol is None:
         symbol = root.numbers[source] = root.symbols.new(value, source, 2, None)
         frame.guard("TYPE", source, int)
         root.graph.size_input(symbol, source, value)
     return symbol
+
+
+def held_by_static_module(root: Any, source: Source) -> bool:
+    """Whether the number is an attribute of an instance of a class that is marked with mark_static."""
+    holders = [value for value in root.memo.values() if value.source == source.base] if source.base is not None else []
+    return any(getattr(value.python_type(), "_dynamo_marked_static", False) for value in holders)
 
 
 def distinct_inputs(root: Any) -> tuple[Any, ...]:

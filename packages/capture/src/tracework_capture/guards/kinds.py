@@ -140,6 +140,12 @@ GUARD_KINDS: dict[str, GuardKind] = {
     "LACKS_ATTR": GuardKind("LACKS_ATTR", lambda v, p: not _has_attribute(v, p), lambda v, p: f"now has attribute {p}"),
     "CODE": GuardKind("FUNCTION_CODE", _code, lambda v, p: f"runs other code than {p.co_qualname}"),
     "SET_MEMBERS": GuardKind("PYTHON", _members, native=_python_leaf(_members)),
+    "DATA_PTR": GuardKind(
+        "PYTHON",
+        lambda v, p: v.data_ptr() == p,
+        lambda v, p: "lies at another address",
+        _python_leaf(lambda v, p: v.data_ptr() == p),
+    ),
     "CONSTANT_RANGE": GuardKind("PYTHON", _range, native=_python_leaf(_range)),
     "CLASSES": GuardKind(
         "PYTHON", lambda v, p: p.hold(), lambda v, p: f"{p.changed()} was changed on its class", lambda p: p.native()

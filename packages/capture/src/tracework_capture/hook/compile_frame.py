@@ -13,7 +13,7 @@ from ..contracts import Break, Returned
 from ..errors import BreakGraph, RestartCapture, SkipFrame, Unsupported
 from ..graph.builder import GraphBuilder
 from ..graph.finish import Captured, finish
-from ..graph.inputs import SizeHistory, distinct_inputs
+from ..graph.inputs import SizeHistory, check_strict_dims, distinct_inputs
 from ..graph.mutations import MutationLog
 from ..guards.classes import ClassLookups, recorded_lookups
 from ..guards.guard import GuardSet
@@ -249,6 +249,7 @@ def attempt(
         root.guards.record("CLASSES", Const(None, "classes"), lookups)
     unfinished_generators(root)
     captured = finish(frame, stop, backend, execute_text, NULL)
+    check_strict_dims(root)
     for key, shape in root.shapes_seen.items():
         history.remember(key, shape)
     captured.seconds["trace"] = traced - started

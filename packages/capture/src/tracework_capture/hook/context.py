@@ -14,7 +14,16 @@ import torch
 
 from .. import _C, _torch
 from ..bytecode.code import forget_info
-from ..errors import CaptureError, ControlMisuse, ForbiddenCall, InternalCaptureError, RecompileError, SkipFrame, Unsupported
+from ..errors import (
+    CaptureError,
+    ControlMisuse,
+    DynamicDimError,
+    ForbiddenCall,
+    InternalCaptureError,
+    RecompileError,
+    SkipFrame,
+    Unsupported,
+)
 from ..graph.finish import BackendFailed
 from ..graph.inputs import SizeHistory
 from ..guards.access import Scope
@@ -26,7 +35,7 @@ from .compile_frame import FrameInput, capture_frame
 from .policy import disabled_inside, frame_is_captured, is_another_compiler, is_disabled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from ..contracts import CapturedGraph
 
@@ -87,7 +96,7 @@ class FrameCallback:
             return self.entry(code, names, globals_, closure)
         except SkipFrame as skipped:
             return self.plain(code, skipped.detail)
-        except (Unsupported, ForbiddenCall, ControlMisuse, BackendFailed) as error:
+        except (Unsupported, ForbiddenCall, ControlMisuse, DynamicDimError, BackendFailed) as error:
             if isinstance(error, BackendFailed):
                 raise error.__cause__ from None
             raise
@@ -185,9 +194,14 @@ def optimize(
     guard_filter_fn: Any = None,
     observe: Any = None,
     name: str | None = None,
+    dynamic_sources: Iterable[str] = (),
+    static_sources: Iterable[str] = (),
+    dynamic_values: Iterable[int] = (),
 ) -> Callable[[Callable[..., Any]], Any]:
     """A decorator: the function runs with its frames captured and compiled by backend(gm, example_inputs)."""
-    settings = {"fullgraph": fullgraph, "dynamic": dynamic, "guard_filter_fn": guard_filter_fn, "name": name}
+    settings: dict[str, Any] = {"fullgraph": fullgraph, "dynamic": dynamic, "guard_filter_fn": guard_filter_fn, "name": name}
+    settings.update(dynamic_sources=frozenset(dynamic_sources), static_sources=frozenset(static_sources))
+    settings["dynamic_values"] = frozenset(dynamic_values)
     if recompile_limit is not None:
         settings["recompile_limit"] = recompile_limit
     if observe is not None:

@@ -63,6 +63,8 @@ class CaptureRoot:
         self.history = history
         self.shapes_seen: dict[Any, tuple[int, ...]] = {}
         self.numbers: dict[Any, Any] = {}
+        self.strict_dims: list[tuple[Any, Any, int, bool]] = []
+        self.groups: dict[str, Any] = {}
         self.services = services
         self.guards = guards
         self.graph = graph

@@ -91,6 +91,7 @@ def looked_up(*pairs, before=None):
 
 LEFT, RIGHT = Plain(a=1), Plain(a=1)
 DENSE = torch.zeros(3, 4)
+PLACED = torch.ones(3)
 CASES = {
     "TYPE": [(int, 1, True), (int, True, False), (Plain, LEFT, True)],
     "IDENTITY": [(LEFT, LEFT, True), (LEFT, RIGHT, False), (int, int, True), (int, str, False)],
@@ -153,6 +154,7 @@ CASES = {
     "LACKS_ATTR": [("a", LEFT, False), ("zz", LEFT, True)],
     "CODE": [(other.__code__, other, True), (other.__code__, frame, False), (other.__code__, 3, False)],
     "SET_MEMBERS": [(frozenset({1, 2}), {2, 1}, True), (frozenset({1, 2}), {1}, False), (frozenset({1}), [1], False)],
+    "DATA_PTR": [(PLACED.data_ptr(), PLACED, True), (PLACED.data_ptr(), PLACED[1:], False), (PLACED.data_ptr(), 3, False)],
     "CONSTANT_RANGE": [((0, 4, 1), range(4), True), ((0, 4, 1), range(5), False)],
     "CLASSES": [
         (looked_up((Near, "label"), (Near, "__init__"), (Near, "zz")), 0, True),

@@ -1,0 +1,173 @@
+"""Marks on tensors: which sizes are symbols (mark_dynamic, maybe_mark_dynamic, mark_unbacked), which never are (mark_static), and
+whose address stays (mark_static_address).
+
+They are attributes of the tensor under torch.compile's names, so that a mark counts whichever compiler set it; ranges and groups, which
+torch.compile keeps in objects of its own classes, have attributes of ours beside them. `marks_of` reads both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from .errors import ControlMisuse
+
+__all__ = [
+    "DimMarks",
+    "DimRange",
+    "mark_dynamic",
+    "mark_static",
+    "mark_static_address",
+    "mark_unbacked",
+    "marks_of",
+    "maybe_mark_dynamic",
+]
+
+SMALLEST = 2  # sizes 0 and 1 are always compiled by themselves
+
+
+@dataclass(frozen=True)
+class DimRange:
+    """The sizes that a marked dim may have; None is no bound. `group`: dims of one group have one size."""
+
+    lower: int | None = None
+    upper: int | None = None
+    group: str | None = None
+
+
+@dataclass(frozen=True)
+class DimMarks:
+    """All marks of one tensor."""
+
+    dynamic: frozenset[int] = frozenset()
+    maybe: frozenset[int] = frozenset()
+    unbacked: frozenset[int] = frozenset()
+    static: frozenset[int] = frozenset()
+    ranges: dict[int, DimRange] = field(default_factory=dict)
+    static_address: str | None = None
+
+    @property
+    def strict(self) -> frozenset[int]:
+        """Dims that must stay open: fixing one is an error."""
+        return self.dynamic | self.unbacked
+
+
+NO_MARKS = DimMarks()
+_FIELDS = {
+    "dynamic": ("_dynamo_dynamic_indices",),
+    "maybe": ("_dynamo_weak_dynamic_indices",),
+    "unbacked": ("_dynamo_unbacked_indices", "_dynamo_strict_unbacked_indices"),
+    "static": ("_dynamo_static_indices",),
+}
+_RANGES = "_tracework_dim_ranges"
+
+
+def marks_of(tensor: torch.Tensor) -> DimMarks:
+    """The marks of a tensor."""
+    attributes = tensor.__dict__
+    if not attributes:
+        return NO_MARKS
+    dims = {name: frozenset(d for key in keys for d in attributes.get(key) or ()) for name, keys in _FIELDS.items()}
+    return DimMarks(**dims, ranges=_ranges(attributes), static_address=attributes.get("_dynamo_static_input_type"))
+
+
+def _ranges(attributes: dict[str, Any]) -> dict[int, DimRange]:
+    found = {each.dim: DimRange(each.min, each.max) for each in attributes.get("_dynamo_dynamic_range") or ()}
+    bounds, groups = attributes.get("_dynamo_unbacked_bounds") or {}, attributes.get("_dynamo_shape_ids") or {}
+    for dim in {*bounds, *groups}:
+        found[dim] = DimRange(*(bounds.get(dim) or (None, None)), groups.get(dim))
+    return {**found, **(attributes.get(_RANGES) or {})}
+
+
+def _dims(t: Any, index: Any, control: str) -> list[int]:
+    """The dims meant, counted from 0. Raises ControlMisuse."""
+    if not isinstance(t, torch.Tensor):
+        raise ControlMisuse(
+            f"{control}() takes a tensor, not {type(t).__name__}. Mark the tensors that are the function's arguments."
+        )
+    wanted = [index] if isinstance(index, int) else list(index) if isinstance(index, (list, tuple, range)) else [index]
+    if not all(isinstance(d, int) for d in wanted):
+        raise ControlMisuse(
+            f"{control}() takes a dim or a list of dims, not {index!r}. Write {control}(t, 0) or {control}(t, [0, 1])."
+        )
+    for dim in wanted:
+        if not -t.dim() <= dim < t.dim():
+            raise ControlMisuse(f"{control}(): a tensor of {t.dim()} dims has no dim {dim}. Give one of {list(range(t.dim()))}.")
+    return [dim % t.dim() for dim in wanted]
+
+
+def _add(t: Any, attribute: str, dims: list[int]) -> None:
+    t.__dict__.setdefault(attribute, set()).update(dims)
+    t.__dict__["_has_dynamo_dim_marking"] = True
+
+
+def _set_ranges(t: Any, dims: list[int], limits: DimRange, control: str) -> None:
+    if limits == DimRange():
+        return
+    if limits.lower is not None and limits.upper is not None and limits.lower > limits.upper:
+        raise ControlMisuse(f"{control}(min={limits.lower}, max={limits.upper}): no size is in that range. Swap them.")
+    for dim in dims:
+        size = t.shape[dim]
+        if (limits.lower is not None and size < limits.lower) or (limits.upper is not None and size > limits.upper):
+            raise ControlMisuse(
+                f"{control}(min={limits.lower}, max={limits.upper}): dim {dim} has size {size}, outside of the range. Widen it."
+            )
+        t.__dict__.setdefault(_RANGES, {})[dim] = limits
+
+
+def mark_dynamic(t: Any, index: int | list[int] | tuple[int, ...], *, min: int | None = None, max: int | None = None) -> None:
+    """Sizes of these dims are symbols from the first capture on; it is an error when the program fixes one.
+
+    min, max: sizes outside are compiled by themselves; inside, nothing is checked that the range answers.
+    Raises ControlMisuse for what is not a tensor, a dim that it does not have, or a range without the present size.
+    """
+    dims = _dims(t, index, "mark_dynamic")
+    _set_ranges(t, dims, DimRange(min, max), "mark_dynamic")
+    _add(t, "_dynamo_dynamic_indices", dims)
+    t.__dict__.setdefault("_dynamo_dynamic_range", set())
+
+
+def maybe_mark_dynamic(t: Any, index: int | list[int] | tuple[int, ...]) -> None:
+    """As mark_dynamic, but the program may fix the size: a wish, no demand."""
+    _add(t, "_dynamo_weak_dynamic_indices", _dims(t, index, "maybe_mark_dynamic"))
+
+
+def mark_static(t: Any, index: int | list[int] | tuple[int, ...] | None = None) -> Any:
+    """Sizes of these dims (all, without index) are never symbols, dynamic=True or not; mark_dynamic goes before it.
+
+    Also takes an nn.Module class and gives it back: ints that its instances hold stay constants.
+    """
+    if isinstance(t, type) and issubclass(t, torch.nn.Module):
+        t._dynamo_marked_static = True  # type: ignore[attr-defined]
+        return t
+    _add(t, "_dynamo_static_indices", _dims(t, range(t.dim()) if index is None and hasattr(t, "dim") else index, "mark_static"))
+    return None
+
+
+def mark_static_address(t: Any, guard: bool = False) -> None:
+    """The tensor's memory stays where it is; CUDA graphs need not copy it. With guard, another address compiles anew."""
+    _dims(t, [], "mark_static_address")
+    t._dynamo_static_input_type = "guarded" if guard else "unguarded"
+
+
+def mark_unbacked(
+    t: Any,
+    index: int | list[int] | tuple[int, ...],
+    *,
+    shape_id: str | None = None,
+    min: int | None = None,
+    max: int | None = None,
+) -> None:
+    """Sizes of these dims are symbols and nothing may be decided on them: it is an error when the program does.
+
+    shape_id: dims with the same name have the same size. min, max: what is known of the size, which may answer such questions.
+    """
+    dims = _dims(t, index, "mark_unbacked")
+    _set_ranges(t, dims, DimRange(min, max, shape_id), "mark_unbacked")
+    _add(t, "_dynamo_unbacked_indices", dims)
+
+
+for _control in (mark_dynamic, maybe_mark_dynamic, mark_static, mark_static_address, mark_unbacked):
+    _control._dynamo_forbidden = True  # type: ignore[attr-defined]
