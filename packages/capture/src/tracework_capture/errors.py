@@ -140,6 +140,11 @@ BREAK_REASONS: dict[str, BreakReason] = {
         "its next value is unknown",
         "iterate over a list, tuple, dict, range or tensor",
     ),
+    "loop_goes_on": BreakReason(
+        "a loop goes on after a break inside of it",
+        "its iterator exists already; every round is captured by itself",
+        "remove the break inside the loop",
+    ),
     "class_building": BreakReason("a class statement", "class bodies run arbitrary code", "define the class outside"),
     "tensor_subclass": BreakReason(
         "a tensor subclass that capture does not model", "its __torch_function__ may do anything", "pass a plain tensor"
@@ -235,6 +240,8 @@ class BreakGraph(Exception):
         self.reason_id = reason_id
         self.detail = detail
         self.location = location
+        self.made_at = -1
+        """The step of the captured frame that made what cannot be taken over a break; -1 when that is not known."""
 
     @property
     def reason(self) -> BreakReason:

@@ -3,35 +3,72 @@
 The original code keeps its instructions and exception table; a prologue pushes the stack and jumps. All cells of the frame
 (its own and those it closes over) become free variables. With `raising`, the continuation raises its last argument at the
 instruction instead of running it, so that the frame's own try and with blocks see the exception.
+
+A break in a loop comes around again: there the continuation is `driven`, that is, `drive` calls it, and where it breaks in the loop
+itself it gives `drive` the next continuation instead of calling it, so that no round of the loop lies on the stack of the one before.
+A continuation of a continuation is one of the original code: a break that comes around again finds the same code object.
 """
 
 from __future__ import annotations
 
 import inspect
 import types
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import bytecode as bc
 
 from ..errors import SkipFrame
 from .code import CodeInfo, code_info, exception_table
 
-__all__ = ["ResumePoint", "is_resume_code", "resume_code"]
+__all__ = ["Onward", "ResumePoint", "drive", "is_driven", "is_resume_code", "resume_code"]
 
 
 @dataclass(frozen=True)
 class ResumePoint:
-    """Where and with what to go on. `stack` has one letter an entry: `v` a value, `n` a NULL."""
+    """Where and with what to go on. `stack` has one letter an entry: `v` a value, `n` a NULL; `h` the entry of an
+    except or finally block, which stands for what was being handled before it; what is being handled in it comes as the argument."""
 
     index: int
     stack: str
     locals: tuple[str, ...]
     cells: tuple[str, ...]
     raising: bool = False
+    driven: bool = False
+
+
+class Onward(NamedTuple):
+    """The next continuation of a loop and its arguments, for drive()."""
+
+    function: types.FunctionType
+    args: tuple[Any, ...]
+
+
+def drive(function: types.FunctionType, *args: Any) -> Any:
+    """Calls continuations of a loop, one after the other, until the function that has the loop returns."""
+    result = function(*args)
+    while type(result) is Onward:
+        result = result.function(*result.args)
+    return result
+
+
+@dataclass(frozen=True)
+class _Made:
+    """A continuation: the code it goes on with, where, and how many instructions come before that and at the point."""
+
+    code: types.CodeType
+    point: ResumePoint
+    before: int
+    inserted: int
+
+    def original_index(self, index: int) -> int:
+        """The index in the original code of an instruction of the continuation."""
+        index -= self.before
+        return index if index < self.point.index else max(self.point.index, index - self.inserted)
 
 
 _CODES: dict[tuple[int, ResumePoint], types.CodeType] = {}
-_RESUME_CODES: dict[int, types.CodeType] = {}
+_RESUME_CODES: dict[int, _Made] = {}
 _CELL_OPCODES = frozenset(
     {"LOAD_DEREF", "STORE_DEREF", "DELETE_DEREF", "LOAD_CLOSURE", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"}
 )
@@ -42,22 +79,32 @@ def is_resume_code(code: types.CodeType) -> bool:
     return id(code) in _RESUME_CODES
 
 
+def is_driven(code: types.CodeType) -> bool:
+    """Whether drive() calls the frames of this code."""
+    made = _RESUME_CODES.get(id(code))
+    return made is not None and made.point.driven
+
+
 def resume_code(code: types.CodeType, point: ResumePoint) -> types.CodeType:
     """The continuation of `code` at `point`; one code object per point. Free variables are point.cells, in this order."""
+    origin = _RESUME_CODES.get(id(code))
+    if origin is not None:
+        code, point = origin.code, replace(point, index=origin.original_index(point.index))
     key = (id(code), point)
     made = _CODES.get(key)
     if made is None:
-        made = _CODES[key] = _make(code, point)
-        _RESUME_CODES[id(made)] = code  # keeps `code` alive: its id is a key
+        made, before, inserted = _make(code, point)
+        _CODES[key] = made
+        _RESUME_CODES[id(made)] = _Made(code, point, before, inserted)  # keeps `code` alive: its id is a key
     return made
 
 
-def _make(code: types.CodeType, point: ResumePoint) -> types.CodeType:
+def _make(code: types.CodeType, point: ResumePoint) -> tuple[types.CodeType, int, int]:
     if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         raise SkipFrame("a generator cannot be continued")
     source = bc.Bytecode.from_code(code)
     result = bc.Bytecode()
-    stack_names = [f"__tw_stack{i}" for i, kind in enumerate(point.stack) if kind == "v"]
+    stack_names = [f"__tw_stack{i}" for i, kind in enumerate(point.stack) if kind in "vh"]
     names = list(point.locals) + stack_names + (["__tw_raised"] if point.raising else [])
     result.argcount, result.argnames = len(names), names
     result.name, result.filename = code.co_name, code.co_filename
@@ -70,20 +117,22 @@ def _make(code: types.CodeType, point: ResumePoint) -> types.CodeType:
     line = code_info(code).line(code_info(code).instructions[point.index])
     prologue = _prologue(point, target, line)
     result.extend(prologue)
-    result.extend(_body(code, source, point, target, line))
+    landing = _landing(point, target, line)
+    result.extend(_body(code, source, point, landing))
     made = result.to_code(stacksize=code.co_stacksize + 2, compute_exception_stack_depths=False)
     flags = made.co_flags | inspect.CO_OPTIMIZED | inspect.CO_NEWLOCALS
-    return made.replace(co_flags=flags, co_exceptiontable=_moved_table(code, made, point, len(prologue)))
+    inserted = sum(isinstance(item, bc.Instr) for item in landing)
+    table = _moved_table(code, made, point, len(prologue), inserted)
+    return made.replace(co_flags=flags, co_exceptiontable=table), len(prologue), inserted
 
 
-def _moved_table(code: types.CodeType, made: types.CodeType, point: ResumePoint, before: int) -> bytes:
+def _moved_table(code: types.CodeType, made: types.CodeType, point: ResumePoint, before: int, inserted: int) -> bytes:
     """The exception table of `code` for the moved instructions. Written by hand: most of it covers code that only the jump
     reaches, for which depths cannot be computed again."""
     old, new = CodeInfo(code), CodeInfo(made)
     first_offset: dict[int, int] = {}
     for offset, index in new.by_offset.items():
         first_offset[index] = min(offset, first_offset.get(index, offset))
-    inserted = len(new.instructions) - len(old.instructions) - before
 
     def moved(offset: int) -> int:
         index = old.by_offset.get(offset)
@@ -123,18 +172,18 @@ def _prologue(point: ResumePoint, target: bc.Label, line: int) -> list[bc.Instr]
     if point.cells:
         prologue.append(instr("COPY_FREE_VARS", len(point.cells)))
     prologue.append(instr("RESUME", 0))
-    number = 0
     for index, kind in enumerate(point.stack):
         if kind == "n":
             prologue.append(instr("PUSH_NULL"))
-        else:
+        elif kind in "vh":
             prologue.append(instr("LOAD_FAST", f"__tw_stack{index}"))
-            number += 1
+        if kind == "h":
+            prologue += [instr("PUSH_EXC_INFO"), instr("POP_TOP")]
     prologue.append(instr("JUMP_FORWARD", target))
     return prologue
 
 
-def _body(code: types.CodeType, source: bc.Bytecode, point: ResumePoint, target: bc.Label, line: int) -> list[object]:
+def _body(code: types.CodeType, source: bc.Bytecode, point: ResumePoint, landing: list[object]) -> list[object]:
     body: list[object] = []
     index = -1
     for item in source:
@@ -144,7 +193,7 @@ def _body(code: types.CodeType, source: bc.Bytecode, point: ResumePoint, target:
             continue
         index += 1
         if index == point.index:
-            body.extend(_landing(point, target, line))
+            body.extend(landing)
         if item.name in ("MAKE_CELL", "COPY_FREE_VARS"):
             item = bc.Instr("NOP", location=item.location)
         elif isinstance(item.arg, bc.CellVar):

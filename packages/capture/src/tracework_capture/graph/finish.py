@@ -17,9 +17,8 @@ from torch import fx
 
 from ..bytecode.emit import CodeWriter
 from ..bytecode.liveness import live_locals
-from ..bytecode.resume import ResumePoint, resume_code
+from ..bytecode.resume import Onward, ResumePoint, drive, is_driven, resume_code
 from ..contracts import Break, CapturedGraph, Origin, Returned
-from ..errors import SkipFrame
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,11 +122,10 @@ def leave(
 ) -> list[types.CodeType]:
     """Replay side effects, run the breaking instruction, call the continuation; gives the codes that must run as plain Python."""
     instruction = frame.current
-    check_continuable(frame)
     names, values = live_values(frame, null)
     entered = leave_contexts(frame)
     cells = sorted(frame.cells)  # the order in which the compiler puts free variables, also those of the replacement
-    stack = [None if value is null else writer.load(value) for value in frame.stack]
+    stack = [entry_text(writer, value, null) for value in frame.stack]
     local_texts = [writer.load(value) for value in values]
     cell_texts = [cell_text(frame, writer, name) for name in cells]
     replay(frame.root, writer)
@@ -135,15 +133,38 @@ def leave(
     for manager in entered:
         writer.line(f"{writer.load(manager)}.__enter__()")
     executed = execute(frame, writer, instruction, stack)
+    handled = [text for text in stack if isinstance(text, Handled)]
+    if handled:
+        executed.lines = while_handling(writer, handled[-1], executed.lines)
     leaving = _Leaving(frame, writer, names, local_texts, cells, cell_texts)
     raising = write_execution(leaving, executed, instruction, stack)
     if executed.leaves:
         return raising
     if executed.condition is not None:
         writer.line(f"if {executed.condition}:")
-        writer.line("    return " + leaving.continuation(instruction.target, executed.taken))
+        taken = executed.taken_index if executed.taken_index >= 0 else instruction.target
+        writer.line("    return " + leaving.continuation(taken, executed.taken))
     writer.line("return " + leaving.continuation(instruction.index + 1, executed.stack))
     return leaving.codes if plain_rest else raising
+
+
+class Handled(str):
+    """Text of the exception that an except or finally block on the stack is handling."""
+
+
+def entry_text(writer: CodeWriter, value: Any, null: Any) -> str | None:
+    """Text of an entry of the stack; None for NULL."""
+    if value is null:
+        return None
+    handled = getattr(value, "handled", None)
+    return writer.load(value) if handled is None else Handled(writer.load(handled))
+
+
+def while_handling(writer: CodeWriter, exception: str, lines: list[str]) -> list[str]:
+    """The lines inside a handler of the exception, as the program has them: its traceback stays what it was."""
+    error, traceback = writer.temp(exception), writer.temp(f"{exception}.__traceback__")
+    handler = [f"{error}.__traceback__ = {traceback}", *lines]
+    return ["try:", f"    raise {error}", f"except {writer.const(BaseException)}:", *("    " + line for line in handler)]
 
 
 def leave_contexts(frame: Any) -> list[Any]:
@@ -170,12 +191,20 @@ class _Leaving:
         """The call of the continuation at `index`; only locals that live there are passed."""
         live = live_locals(self.frame.info, index)
         kept = [(name, text) for name, text in zip(self.names, self.local_texts) if name in live]
-        kinds = "".join("n" if text is None else "v" for text in stack)
-        point = ResumePoint(index, kinds, tuple(name for name, _ in kept), tuple(self.cells), raised is not None)
+        looping = self.frame.current.in_loop
+        names = tuple(name for name, _ in kept)
+        kinds = "".join("n" if text is None else "h" if isinstance(text, Handled) else "v" for text in stack)
+        point = ResumePoint(index, kinds, names, tuple(self.cells), raised is not None, looping)
         code = resume_code(self.frame.code, point)
         self.codes.append(code)
-        args = [text for _, text in kept] + [text for text in stack if text is not None] + ([raised] if raised else [])
-        return f"{self.function(code)}({', '.join(args)})"
+        function = self.function(code)
+        args = [text for _, text in kept] + [text for text in stack if text is not None]
+        args += [raised] if raised else []
+        if not looping:
+            return f"{function}({', '.join(args)})"
+        if is_driven(self.frame.code):
+            return f"{self.writer.const(Onward)}({function}, ({''.join(text + ', ' for text in args)}))"
+        return f"{self.writer.const(drive)}({', '.join([function, *args])})"
 
     def function(self, code: types.CodeType) -> str:
         """Text of the continuation function."""
@@ -207,20 +236,12 @@ def write_execution(leaving: _Leaving, executed: Any, instruction: Any, stack: l
     return [f.__code__ for f in point if "__tw_raised" in f.__code__.co_varnames]
 
 
-def check_continuable(frame: Any) -> None:
-    """Raises SkipFrame where the rest of the frame cannot be a function of its own."""
-    if frame.current.in_loop:
-        raise SkipFrame(f"the graph breaks inside a loop ({frame.location()})")
-    if frame.handled:
-        raise SkipFrame("the graph breaks inside an except block")
-
-
 def live_values(frame: Any, null: Any) -> tuple[list[str], list[Any]]:
     """Names and Values of the locals that any continuation may read."""
     instruction = frame.current
     live = set(live_locals(frame.info, instruction.index + 1)) | set(live_locals(frame.info, instruction.index))
     if instruction.target >= 0:
-        live |= live_locals(frame.info, instruction.target)
+        live |= live_locals(frame.info, instruction.target) | live_locals(frame.info, instruction.target + 1)
     names = [name for name in frame.locals if name in live]
     held = [(name, frame.peek_local(name)) for name in names]
     kept = [(name, value) for name, value in held if value is not null]

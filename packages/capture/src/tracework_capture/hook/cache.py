@@ -15,6 +15,7 @@ from typing import Any
 
 from .. import _C
 from .._torch import hide_from_torch_compile
+from ..bytecode.resume import is_driven
 from ..errors import RecompileLimitError
 from ..guards.access import Scope
 from ..guards.guard import Guard
@@ -164,7 +165,7 @@ def at_limit(code: CodeType, scope: Scope, options: CaptureOptions, owner: Any) 
     text = _limit_text(code, options.recompile_limit, reasons)
     if options.fail_on_limit or options.fullgraph:
         raise RecompileLimitError(text)
-    if code not in _announced:
+    if code not in _announced and not is_driven(code):  # a loop whose rounds differ goes on as plain Python
         with _lock:
             _announced.add(code)
         warnings.warn(text, RecompileLimitWarning, stacklevel=3)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..bytecode.resume import is_resume_code
 from ..contracts import Break, Returned
 from ..errors import BreakGraph, RestartCapture, SkipFrame, Unsupported
 from ..graph.builder import GraphBuilder
@@ -57,19 +58,32 @@ def capture_frame(given: FrameInput, backend: Any, options: CaptureOptions, hist
         except RestartCapture:
             continue
         except BreakGraph as stopped:
+            forget_frames(stopped)
+            if 0 < stopped.made_at < stop_before:
+                stop_before = stopped.made_at
+                continue
             if stop_before >= 0:
                 raise SkipFrame(f"{stopped} while leaving at an earlier break ({reason})") from stopped
-            forget_frames(stopped)
             stop_before, reason, stack = root.step, stopped, getattr(stopped, "stack", ())
         except SymbolicRaise as raised:
             step = getattr(raised.value, "root_step", root.step)  # where it was raised: handlers and exits run again, plainly
             stop_before, reason, stack = step, BreakGraph("exception", raised.value.describe()), frame.locations()
         except RecursionError as error:
             raise SkipFrame("calls nest too deeply to be inlined") from error
+        finally:
+            let_go(root, frame)
         if options.fullgraph or getattr(reason, "is_error", False):
             raise Unsupported.from_break(reason, stack) from reason.__cause__
-        log.info("graph break in %s: %s", given.code.co_qualname, reason)
+        log.info("graph break in %s: %s%s", given.code.co_qualname, reason, f" ({stack[-1]})" if stack else "")
     raise SkipFrame("no attempt to capture the frame came to an end")
+
+
+def let_go(root: CaptureRoot, frame: SymbolicFrame) -> None:
+    """Drop the user's objects of an attempt that is over: the root, its frames and values refer to each other."""
+    frame.locals.slots.clear()
+    frame.stack.clear()
+    root.memo.clear()
+    root.keep.clear()
 
 
 def forget_frames(error: BaseException | None) -> None:
@@ -92,7 +106,9 @@ def start(
     graph = GraphBuilder(fake_mode, symbols, services.wrap_result)
     root = CaptureRoot(services, GuardSet(), graph, MutationLog(), symbols, fake_mode, options, given.globals, history)
     root.stop_before = stop_before
-    root.sees_tensors = any(isinstance(obj, (torch.Tensor, torch.nn.Module)) for obj in given.slots.values())
+    root.sees_tensors = is_resume_code(given.code) or any(
+        isinstance(obj, (torch.Tensor, torch.nn.Module)) for obj in given.slots.values()
+    )
     code = given.code
     closure = [root_cell(root, name, cell) for name, cell in zip(code.co_freevars, given.closure)]
     local_values = _LazyLocals(given.slots)
@@ -247,7 +263,7 @@ def attempt(
     distinct_guards(root)
     if lookups.found:
         root.guards.record("CLASSES", Const(None, "classes"), lookups)
-    unfinished_generators(root)
+    unfinished_generators(root, stop)
     captured = finish(frame, stop, backend, execute_text, NULL)
     check_strict_dims(root)
     for key, shape in root.shapes_seen.items():
@@ -258,10 +274,12 @@ def attempt(
     return captured
 
 
-def unfinished_generators(root: CaptureRoot) -> None:
+def unfinished_generators(root: CaptureRoot, stop: Returned | Break) -> None:
     """Plain Python closes a generator that is dropped in the middle, which runs its finally and with blocks."""
     for generator in root.generators:
         if generator.started and not generator.finished and generator.has_cleanup():
+            if isinstance(stop, Break):
+                raise generator.alive()
             raise SkipFrame(f"{generator.frame.code.co_qualname} is left in the middle, inside a block that must be ended")
 
 

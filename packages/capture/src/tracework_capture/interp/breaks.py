@@ -26,6 +26,8 @@ class Executed:
     stack: list[str | None]
     condition: str | None = None
     taken: list[str | None] = field(default_factory=list)
+    taken_index: int = -1
+    """Where the condition leads, when that is not the target of the instruction."""
     leaves: bool = False
 
 
@@ -230,6 +232,26 @@ def format_with_spec(frame: Any, emit: Any, instruction: Any, stack: list[str | 
 def get_iter(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
     """iter(x)"""
     return _result(f"{emit.const(iter)}({stack[-1]})", stack[:-1])
+
+
+_END = object()
+
+
+@rule("FOR_ITER")
+def for_iter(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
+    """for x in iterator: the next round, or what comes after the loop"""
+    end = emit.const(_END)
+    executed = _result(f"{emit.const(next)}({stack[-1]}, {end})", stack)
+    executed.condition = f"{R} is {end}"
+    executed.taken = stack if VERSION >= (3, 13) else stack[:-1]
+    executed.taken_index = instruction.target + (VERSION >= (3, 12))  # END_FOR is not run
+    return executed
+
+
+@rule("RERAISE")
+def reraise(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
+    """An except or finally block ends with its exception."""
+    return Executed([f"raise {stack[-1]}"], stack[:-1], leaves=True)
 
 
 @rule("IMPORT_NAME")

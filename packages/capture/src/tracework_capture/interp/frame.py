@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..bytecode.code import Instruction
     from ..values.function import FunctionValue
 
-__all__ = ["NULL", "CaptureRoot", "Deferred", "SymbolicFrame"]
+__all__ = ["NULL", "CaptureRoot", "Deferred", "HandlerMark", "SymbolicFrame"]
 
 _NEVER_CHANGING = frozenset({MappingProxyType, tuple, frozenset, range})
 _ALWAYS_TRUE_ON_CONST = frozenset({"TYPE", "IDENTITY", "CONSTANT", "IS_NONE", "IS_NOT_NONE", "CODE"})
@@ -31,6 +31,14 @@ class _Null(Value):
 
     def python_type(self) -> type:
         return type(None)
+
+
+class HandlerMark(_Null):
+    """The entry of an except or finally block: what was being handled before it; knows what is being handled in it."""
+
+    def __init__(self, exception: Value) -> None:
+        super().__init__()
+        self.handled = exception
 
 
 NULL = _Null()

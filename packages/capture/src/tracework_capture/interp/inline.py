@@ -57,6 +57,7 @@ class GeneratorValue(Value):
         self.frame = frame
         self.started = self.finished = self.running = False
         self.returned: Value | None = None
+        self.made_at = frame.root.step
         frame.root.generators.append(self)
 
     def python_type(self) -> type:
@@ -144,7 +145,13 @@ class GeneratorValue(Value):
         return method(self, frame, *args)
 
     def reload(self, emit: Any) -> str:
-        raise BreakGraph("generator", f"a generator of {self.frame.code.co_qualname} is alive")
+        raise self.alive()
+
+    def alive(self) -> BreakGraph:
+        """Why no continuation can take it over; the graph may end before it is made."""
+        stop = BreakGraph("generator", f"a generator of {self.frame.code.co_qualname} is alive")
+        stop.made_at = self.made_at
+        return stop
 
 
 def _send(generator: GeneratorValue, frame: SymbolicFrame, *args: Value) -> Value:

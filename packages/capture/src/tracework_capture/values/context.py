@@ -117,6 +117,8 @@ class GradModeContext(ContextValue):
     def leave(self, frame):
         if self.before:
             set_grad(frame, self.before.pop())
+        elif self.obj is not None:
+            set_grad(frame, force_plain(frame, self.getattr(frame, "prev")))
 
 
 class SetGradEnabled(GradModeContext):
@@ -178,6 +180,8 @@ class AutocastContext(ContextValue):
     def leave(self, frame):
         from .wrap import record_plain
 
+        if not self.nodes:
+            frame.break_graph("context_unknown", "the end of an autocast block that began before a break")
         record_plain(frame, torch.amp.autocast_mode._exit_autocast, (self.nodes.pop(),))
 
 
@@ -253,18 +257,16 @@ REGION_TYPES = (
 
 
 def existing_context(frame, obj, source):
-    """A no_grad() object and the like that existed before; None for other types."""
+    """A no_grad() object and the like that existed before, entered or not; None for other types."""
     if (type(obj).__module__, type(obj).__name__) in REGION_TYPES:
         wanted = frame.wrap(obj.error_on_graph_break, InstanceAttr(source, "error_on_graph_break"))
         frame.guard("TYPE", source, type(obj))
         made = ErrorRegion([wanted], obj.error_on_graph_break, type(obj) is error_on_graph_break)
         made.source = source
         return made
-    if type(obj) is torch.no_grad or type(obj) is torch.enable_grad:
-        made = GradModeContext(type(obj), [], {}, type(obj) is torch.enable_grad)
-    elif type(obj) is torch.set_grad_enabled:
-        made = GradModeContext(type(obj), [], {}, obj.mode)
-    elif type(obj) is contextlib.nullcontext and getattr(obj, "enter_result", obj) is None:
+    if type(obj) in (torch.no_grad, torch.enable_grad, torch.set_grad_enabled):
+        return existing_grad_mode(frame, obj, source)
+    if type(obj) is contextlib.nullcontext and getattr(obj, "enter_result", obj) is None:
         made = NullContext(type(obj), [], {})
     elif isinstance(obj, torch.autocast):
         made = AutocastContext(type(obj), [], {}, (obj.device, obj.fast_dtype, obj._enabled, obj._cache_enabled))
@@ -278,13 +280,23 @@ def existing_context(frame, obj, source):
 
 
 FIELDS_OF_EXISTING = {
-    torch.set_grad_enabled: ("mode",),
     contextlib.nullcontext: ("enter_result",),
     **dict.fromkeys(
         (torch.autocast, torch.cpu.amp.autocast, torch.cuda.amp.autocast), ("device", "fast_dtype", "_enabled", "_cache_enabled")
     ),
 }
 """What is guarded of managers that existed before."""
+
+
+def existing_grad_mode(frame, obj, source):
+    """Known by what it does: a block that goes on after a break has a new one in each call."""
+    frame.guard("TYPE", source, type(obj))
+    mode = type(obj) is torch.enable_grad
+    if type(obj) is torch.set_grad_enabled:
+        mode = force_plain(frame, frame.wrap(obj.mode, InstanceAttr(source, "mode")))
+    made = GradModeContext(type(obj), [], {}, mode)
+    made.source, made.obj = source, obj
+    return made
 
 
 CONTEXTS = {

@@ -21,6 +21,7 @@ class ExceptionValue(Value):
         self.fields = dict(fields or {})
         self.cause = NONE
         self.context = NONE
+        self.context_known = False
         self.suppress_context = False
 
     @classmethod
@@ -121,8 +122,39 @@ class ExceptionValue(Value):
             emit.line(f"{name}.{key} = {emit.load(value)}")
         if self.cause is not NONE:
             emit.line(f"{name}.__cause__ = {emit.load(self.cause)}")
+        if self.context is not NONE:
+            emit.line(f"{name}.__context__ = {emit.load(self.context)}")
         if self.suppress_context:
             emit.line(f"{name}.__suppress_context__ = True")
+
+
+class ExistingException(Value):
+    """An exception of plain Python, alive at a break: it can be matched and raised again; for the rest the graph breaks."""
+
+    def __init__(self, obj, source):
+        super().__init__(source)
+        self.obj = obj
+
+    def python_type(self):
+        return type(self.obj)
+
+    def describe(self):
+        return f"an existing {type(self.obj).__name__}"
+
+    def truth(self, frame):
+        return True
+
+    def same_object(self, other):
+        return self is other
+
+    def getattr(self, frame, name):
+        return frame.break_graph("exception", f"{name} of {self.describe()}")
+
+    def setattr(self, frame, name, value):
+        return frame.break_graph("exception", f"{name} of {self.describe()}")
+
+    def call_method(self, frame, name, args, kwargs):
+        return self.getattr(frame, name)
 
 
 BUILTIN_INITS = {

@@ -4,6 +4,7 @@ what is here are the iterators of built-in containers and functions."""
 from __future__ import annotations
 
 import itertools
+import types
 
 from .constant import ConstantValue, literal
 from .sequence import TupleValue
@@ -54,6 +55,36 @@ class IteratorValue(Value):
         if items is None:
             return super().reload(emit)
         return f"{emit.const(iter)}([{', '.join(emit.load(i) for i in items)}])"
+
+
+class ExistingIterator(IteratorValue):
+    """An iterator of plain Python, alive at a break in a loop: asking it for an item is left to plain Python."""
+
+    def __init__(self, obj, source):
+        super().__init__(source)
+        self.kind = type(obj)
+
+    def next_value(self, frame):
+        return frame.break_graph("loop_goes_on", f"an existing {self.kind.__name__}")
+
+
+NATIVE_ITERATORS = frozenset(
+    {
+        types.GeneratorType,
+        enumerate,
+        zip,
+        map,
+        filter,
+        reversed,
+        *(
+            type(iter(made))
+            for made in ([], (), {}, {}.values(), {}.items(), set(), "", b"", bytearray(), range(0), range(1 << 70))
+        ),
+        *(type(reversed(made)) for made in ([], {}, range(0))),
+        type(iter(int, 1)),
+        *(kind for kind in vars(itertools).values() if isinstance(kind, type) and hasattr(kind, "__next__")),
+    }
+)
 
 
 class SequenceIterator(IteratorValue):
@@ -113,6 +144,9 @@ class PlainIterator(IteratorValue):
         return None
 
     def reload(self, emit):
+        if type(self.iterator) is self.kind:
+            _, (numbers,), position = self.iterator.__reduce__()
+            return f"{emit.const(iter)}({emit.const(numbers[position or 0 :])})"
         self.iterator, copy = itertools.tee(self.iterator)
         return f"{emit.const(iter)}({list(copy)!r})"
 

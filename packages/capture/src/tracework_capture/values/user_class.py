@@ -245,7 +245,9 @@ ALLOWED_NATIVE = {object, *NATIVE_BASES, abc.ABC}
 
 
 def refuse_class(frame, cls):
-    """Breaks for classes whose instances have state that only C knows."""
+    """Breaks for classes whose instances have state that only C knows, or notice that they die."""
+    if hasattr(cls, "__del__"):
+        frame.break_graph("call_unknown", f"construction of {cls.__name__}, whose __del__ runs when it dies")
     if issubclass(cls, REFUSED):
         frame.break_graph("call_unknown", f"construction of {cls.__name__}")
     new = cls.__new__

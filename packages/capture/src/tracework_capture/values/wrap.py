@@ -27,8 +27,9 @@ from .constant import ATOM_TYPES, ConstantValue
 from .context import ErrorRegion, error_region_row
 from .controls import ROWS as CONTROL_ROWS
 from .controls import marked_value
-from .exception import ExceptionValue, make_exception, matches
+from .exception import ExceptionValue, ExistingException, make_exception, matches
 from .function import BoundMethodValue, FunctionValue
+from .generator import NATIVE_ITERATORS, ExistingIterator
 from .mapping import DictValue, dict_of, key_of_existing
 from .optimizer import CODE_ROWS, OPTIMIZER_ROWS
 from .sequence import DequeValue, ListValue, Pending, RangeValue, SequenceValue, SliceValue, TupleValue, pending_items
@@ -348,7 +349,10 @@ def wrap_object(frame, obj, source):
     from .context import existing_context
 
     if isinstance(obj, BaseException):
-        return frame.break_graph("exception", f"an existing {type(obj).__name__}")
+        guard_type(frame, obj, source)
+        return ExistingException(obj, source)
+    if type(obj) in NATIVE_ITERATORS:
+        return ExistingIterator(obj, source)
     made = existing_context(frame, obj, source)
     if made is not None:
         return made

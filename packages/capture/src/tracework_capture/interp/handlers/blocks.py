@@ -1,7 +1,7 @@
 """with, try, raise, match."""
 
 from ...values.value import SymbolicRaise
-from ..frame import NULL
+from ..frame import HandlerMark
 from .attributes import MethodRef
 from .table import opcode
 
@@ -39,7 +39,7 @@ def with_except_start(frame, instruction):
 def push_exc_info(frame, instruction):
     """An except or finally block begins: remember the exception being handled before."""
     exception = frame.stack.pop()
-    frame.stack.append(NULL)
+    frame.stack.append(HandlerMark(exception))
     frame.stack.append(exception)
     frame.handled.append(exception)
 

@@ -1,0 +1,305 @@
+"""Breaks inside loops, except blocks and with blocks: the frame goes on captured, and does what the plain frame does."""
+
+import pytest
+import torch
+import tracework_capture as capture
+from interp_harness import assert_same
+
+X = torch.arange(6.0)
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    capture.reset()
+    yield
+    capture.reset()
+
+
+def agree(function, *args, graphs=None, calls=3):
+    """Plain and compiled calls give the same; nothing runs plainly; later calls compile nothing."""
+    counted = []
+
+    def backend(gm, example_inputs):
+        counted.append(gm)
+        return gm.forward
+
+    compiled = capture.optimize(backend)(function)
+    for _ in range(calls):
+        expected, actual = outcome(function, args), outcome(compiled, args)
+        assert_same(actual, expected)
+        if graphs is not None:
+            assert len(counted) == graphs
+    assert [why for _, why in compiled.callback.skipped if why != "no tensor operations"] == []
+
+
+def outcome(function, args):
+    try:
+        return function(*args)
+    except Exception as error:
+        return type(error).__name__, str(error), repr(error.__context__), repr(error.__cause__)
+
+
+def counted_loop(x):
+    for i in range(5):
+        x = x + i
+        s = x.sum().item()
+        x = x * 2 + (s > 40)
+    return x
+
+
+def loop_over_tensors(x):
+    out = []
+    for y in [x, x + 1, x + 2]:
+        y = y * 2
+        out.append(y.sum().item())
+        x = x + y
+    return x, out
+
+
+def while_loop(x):
+    n = 0
+    while x.sum() < 1000:
+        x = x * 2 + 1
+        n += 1
+    return x + n
+
+
+def nested_loops(x):
+    t = 0
+    for i in range(3):
+        for j in (1.0, 2.0):
+            x = x + j * i
+            t += x.sum().item()
+        x = x - 1
+    else:
+        x = x * 2
+    return x, t
+
+
+def leaves_early(x):
+    for i in range(9):  # noqa: B007
+        if x.sum() > 20:
+            continue
+        if x.sum() > 60:
+            break
+        x = x + 1
+    else:
+        return x, "end"
+    return x, i
+
+
+def over_a_dict(x):
+    t = 0.0
+    for i, (k, v) in enumerate({"a": x, "b": x + 1}.items()):  # noqa: B007
+        v = v * 2
+        t += v.sum().item() * i
+    return x * t, k
+
+
+def over_a_generator(x):
+    def items():
+        for i in range(3):
+            yield x + i
+
+    t = 0
+    for y in items():
+        z = y * 2
+        t += z.sum().item()
+    return t * x
+
+
+def over_zip(x):
+    t = []
+    for y, n in zip([x, x * 2], range(7, 100)):
+        t.append((y + n).max().item())
+    return t
+
+
+def with_cells(x):
+    made, total = [], 0
+
+    def bump(v):
+        nonlocal total
+        total += v
+
+    for i in range(3):
+        x = x + 1
+        made.append(x.sum().item())
+        bump(i)
+        x = x * 2
+    return x, made, total
+
+
+def raises_in_a_loop(x):
+    for _ in range(4):
+        x = x + 1
+        if x.sum().item() > 25:
+            raise RuntimeError("too big")
+    return x
+
+
+def try_in_a_loop(x):
+    n = 0
+    for _ in range(6):
+        try:
+            x = x + 1
+            if x.sum().item() > 30:
+                raise ValueError
+            x = x * 1.5
+        except ValueError:
+            n += 1
+            x = x - 3
+        finally:
+            x = x + 0.5
+    return x, n
+
+
+def loop_in_a_handler(x):
+    for i in range(3):
+        try:
+            raise ValueError(i)
+        except ValueError:
+            x = x + 1
+            t = x.sum().item()
+            x = x + (t > 30)
+    return x
+
+
+def in_a_handler(x):
+    try:
+        x = x + 1
+        raise ValueError("a")
+    except ValueError as e:
+        x = x * 2
+        t = x.sum().item()
+        x = x + t
+        s = str(e)
+    return x, s
+
+
+def raised_again(x):
+    try:
+        try:
+            x = x + 1
+            int("q")
+        except ValueError:
+            x = x * 2
+            x = x + x.sum().item()
+            raise
+    except ValueError as e:
+        return x, str(e), e.__context__
+    finally:
+        x = x + 7
+
+
+def context_of_the_next(x):
+    try:
+        x = x + 1
+        raise KeyError("k")
+    except KeyError:
+        y = x * 2
+        y.sum().item()
+        raise TypeError("next")  # noqa: B904
+
+
+def context_inside(x):
+    try:
+        raise KeyError("k")
+    except KeyError:
+        x = x * 2
+        try:
+            x.sum().item()
+            int("zz")
+        except ValueError as error:
+            return x * 3, repr(error.__context__)
+
+
+def other_exceptions_pass(x):
+    try:
+        try:
+            x = x + 1
+            raise KeyError(int(x.sum().item()))
+        except ValueError:
+            return None
+        finally:
+            x = x * x.sum().item()
+    except KeyError as error:
+        return x, str(error)
+
+
+def grad_mode_in_a_loop(x):
+    for _ in range(3):
+        with torch.no_grad():
+            x = x * 2
+            s = x.sum().item()
+            x = x + s
+        x = x + torch.is_grad_enabled()
+    return x
+
+
+def with_in_a_handler(x):
+    try:
+        raise ValueError
+    except ValueError:
+        with torch.enable_grad():
+            x = x * x.sum().item()
+        x = x + torch.is_grad_enabled()
+    return x
+
+
+FUNCTIONS = [f for f in list(globals().values()) if getattr(f, "__code__", None) and f.__code__.co_varnames[:1] == ("x",)]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+def test_breaks_in_blocks_are_continued(function):
+    agree(function, X)
+
+
+def test_rounds_of_a_loop_share_their_graphs():
+    def f(x, layers):
+        for layer in layers:
+            x = x * 2
+            if x.sum() > 1e9:
+                x = layer(x)
+        return x
+
+    agree(f, X, [torch.sin] * 12, graphs=2)
+
+
+def test_a_long_loop_does_not_nest():
+    def f(x):
+        n = 0
+        while n < 3000:
+            n += 1
+            x = x + 1
+            if x[0] > 1e9:
+                break
+        return x
+
+    agree(f, X, graphs=3, calls=1)
+
+
+def test_a_long_loop_whose_rounds_differ_becomes_plain():
+    def f(x):
+        total = []
+        for _ in range(1500):
+            x = x + 1
+            total.append(x[0].item())
+        return x, sum(total)
+
+    agree(f, X)
+
+
+def test_objects_that_notice_their_death_are_made():
+    seen = []
+
+    class Local:
+        def __del__(self):
+            seen.append("gone")
+
+    def f(x):
+        held = Local()  # noqa: F841
+        return x + 1
+
+    agree(f, X, calls=1)
+    assert seen == ["gone", "gone"]
