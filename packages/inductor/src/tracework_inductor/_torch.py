@@ -18,3 +18,8 @@ def overload_name(overload: OpOverload) -> str:
 def is_mutable(overload: OpOverload) -> bool:
     """Whether it writes to an argument."""
     return bool(overload._schema.is_mutable)
+
+
+def has_packed_convolutions() -> bool:
+    """Whether torch was built with the library that packs weights of convolutions, and lets it be used."""
+    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_convolution_pointwise")

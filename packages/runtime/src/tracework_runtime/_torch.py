@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 
-__all__ = ["current_raw_stream", "empty_strided_cpu", "empty_strided_cuda", "openmp_library", "storage_references"]
+__all__ = [
+    "convolution_plus",
+    "convolution_then",
+    "current_raw_stream",
+    "empty_strided_cpu",
+    "empty_strided_cuda",
+    "openmp_library",
+    "pack_convolution",
+    "storage_references",
+]
 
 
 def _raw_stream_getter() -> Callable[[int], int]:
@@ -47,3 +57,18 @@ def storage_references(tensor: torch.Tensor) -> int:
     """How many tensors and Python objects hold the memory of a tensor; this call's own reference not counted."""
     storage = tensor.untyped_storage()
     return int(torch._C._storage_Use_Count(storage._cdata)) - 1
+
+
+def convolution_then(*args: Any) -> torch.Tensor:
+    """The CPU library's convolution with an activation: x, packed weight, bias, settings, activation, its numbers, its variant."""
+    return torch.ops.mkldnn._convolution_pointwise.default(*args)  # type: ignore[no-any-return]
+
+
+def convolution_plus(*args: Any) -> torch.Tensor:
+    """The same plus a second tensor."""
+    return torch.ops.mkldnn._convolution_pointwise.binary(*args)  # type: ignore[no-any-return]
+
+
+def pack_convolution(*args: Any) -> torch.Tensor:
+    """Weights in the layout that the CPU library's convolution likes best."""
+    return torch.ops.mkldnn._reorder_convolution_weight(*args)  # type: ignore[no-any-return]

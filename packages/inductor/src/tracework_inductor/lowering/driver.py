@@ -36,7 +36,7 @@ class Lowering:
         self.graph = graph
         self.options = options
         self.symbols = graph.symbols
-        self.images = ImageLayouts(graph)
+        self.images = ImageLayouts(graph.graph, graph.role)
         self.buffers: dict[str, Buffer] = {}
         self.nodes: list[Any] = []
         self.inputs: list[str] = []

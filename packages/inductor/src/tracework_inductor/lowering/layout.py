@@ -20,10 +20,11 @@ def dense_strides(sizes: Sequence[Size], wanted: Sequence[Size] | None) -> tuple
     plain = contiguous_strides(sizes)
     if wanted is None or strides_equal(sizes, wanted, plain):
         return plain if wanted is None else tuple(wanted)
-    return tuple(wanted) if _is_dense(sizes, wanted) else plain
+    return tuple(wanted) if is_dense(sizes, wanted) else plain
 
 
-def _is_dense(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
+def is_dense(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
+    """Whether the elements are one block of memory, in some order of the axes."""
     left = [(s, t) for s, t in zip(sizes, strides, strict=True) if not same(s, 1)]
     if any(isinstance(s, int) and s == 0 for s, _ in left):
         return False
@@ -63,15 +64,20 @@ class ImageLayouts:
     backward has to have eager's layout. Outputs of the graph keep eager's layout too.
     """
 
-    def __init__(self, graph: Any) -> None:
-        nodes = [n for n in graph.graph.nodes if getattr(n.target, "name", None) == "convolution"]
-        enough = len([n for n in nodes if _gains(n.meta.get("spec"), n.args)]) >= MIN_CONVOLUTIONS
-        self.active = enough and graph.role == "inference"
+    def __init__(self, graph: Any, role: str) -> None:
+        enough = len([n for n in graph.nodes if self.gains(n)]) >= MIN_CONVOLUTIONS
+        self.active = enough and role == "inference"
         self.buffers: set[str] = set()
+
+    @staticmethod
+    def gains(node: Any) -> bool:
+        """Whether this is a convolution that the library computes faster channels-last."""
+        first = FIRST_SETTING.get(getattr(node.target, "name", None) or "")
+        return first is not None and _gains(node.meta.get("spec"), node.args[first:])
 
     def convolution(self, spec: Any, settings: Sequence[Any]) -> bool:
         """Whether this convolution is to be computed channels-last."""
-        return self.active and _gains(spec, (None, None, None, *settings))
+        return self.active and _gains(spec, settings)
 
     def note(self, buffer: str, layout: Any) -> None:
         """Remembers a new buffer of images with channels last."""
@@ -86,12 +92,16 @@ class ImageLayouts:
         return tuple(spec.strides)
 
 
-def _gains(spec: Any, args: Sequence[Any]) -> bool:
-    transposed = args[6] if len(args) > 6 else True
+FIRST_SETTING = {"convolution": 3, "packed_convolution": 6}
+"""prim -> position of its strides, which padding, dilation and whether it is transposed follow."""
+
+
+def _gains(spec: Any, settings: Sequence[Any]) -> bool:
+    transposed = settings[3] if len(settings) > 3 else True
     return (
         len(getattr(spec, "sizes", ())) == 4
         and spec.device.type == "cpu"
         and spec.dtype in (torch.float32, torch.bfloat16)
         and not transposed
-        and is_row_major(spec.sizes, spec.strides)
+        and (is_row_major(spec.sizes, spec.strides) or strides_equal(spec.sizes, spec.strides, channels_last(spec.sizes)))
     )

@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 from tracework_primops import PrimGraph
 
+from .packed_convolution import pack_convolutions
 from .pad_matmul import pad_matmul
 
-GRAPH_PASSES: tuple[Callable[[PrimGraph], PrimGraph], ...] = (pad_matmul,)
+GRAPH_PASSES: tuple[Callable[[PrimGraph], PrimGraph], ...] = (pad_matmul, pack_convolutions)
 
 __all__ = ["GRAPH_PASSES"]

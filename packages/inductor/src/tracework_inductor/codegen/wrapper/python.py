@@ -11,6 +11,7 @@ import torch
 
 from ...ir.buffer import BufferLayout, BufferView, ExternNode
 from ...ir.index import Expr, Size, same, same_all
+from ...lowering.conv import PACKED_CALL
 from ...schedule.graph import alias_root
 from ...schedule.plan import ExternKernel, KernelPlan, LoopKernel, MemoryStep, Output
 
@@ -80,6 +81,8 @@ class PythonWrapper:
         head = HEADER.format(dtypes=", ".join(DTYPES))
         if any("prims." in v for v in self.globals.values()):
             head = head.replace("import torch\n", "import torch\nfrom tracework_primops import prims\n", 1)
+        if any(v.startswith(PACKED_CALL) for v in self.globals.values()):
+            head = head.replace("import torch\n", "import torch\nfrom tracework_runtime.packed import packed_convolution\n", 1)
         shared = "\n".join(f"{name} = {value}" for name, value in self.globals.items())
         return f"{head}{shared}\n\n\ndef call(args):\n{body}\n"
 
