@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from tracework_primops import copy_node
 
 from . import _torch
 from .contracts import Compiled, FunctionalProgram, GraphCompiler, GraphSpec, JointProgram
@@ -215,7 +216,7 @@ class SecondOrder:
                 outputs = node.args[0][self._joint.signature.number_of_graph_outputs :]
                 graph.output(tuple(made[o] if isinstance(o, fx.Node) else None for o in outputs))
             elif node.meta.get("write_back") is None:
-                made[node] = graph.node_copy(node, made.__getitem__)
+                made[node] = copy_node(graph, node, made.__getitem__)
                 made[node].meta.pop("val", None)
                 if node.op == "placeholder":
                     made[node].meta["example_value"] = node.meta["val"]

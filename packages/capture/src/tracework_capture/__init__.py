@@ -24,6 +24,7 @@ from .guards.filters import (
     skip_guard_on_globals_unsafe,
     skip_guard_on_inbuilt_nn_modules_unsafe,
 )
+from .hook.collector import paused_collection
 from .hook.context import capture, disable, optimize, reset, run_only
 from .hook.stance import STANCES, set_stance
 from .marks import (
@@ -76,6 +77,7 @@ __all__ = [
     "maybe_mark_dynamic",
     "nonstrict_trace",
     "optimize",
+    "paused_collection",
     "reset",
     "run_only",
     "set_stance",

@@ -6,6 +6,7 @@ from .decomp import DECOMPS, decomposition
 from .decompose import DecompositionError, decompose
 from .errors import DataDependentError, FakeTensorError, GuardOnUnbackedError, MixedTensorError, PrimError, VerifyError
 from .fake import FakeMode, FakeStorage, FakeTensor
+from .fx_nodes import add_node, copy_node
 from .graph import LEVELS, InputSpec, PrimGraph, parse_graph, verify, verify_level
 from .op import GraphBuilder, Kind, Op, PrimValue, Tag, prims
 from .ops import OPS
@@ -61,7 +62,9 @@ __all__ = [
     "TensorSpec",
     "VerifyError",
     "__version__",
+    "add_node",
     "bounds",
+    "copy_node",
     "floordiv",
     "maximum",
     "minimum",

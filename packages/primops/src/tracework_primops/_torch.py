@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
+import torch.fx
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -42,6 +45,11 @@ def set_bits(tensor: torch.Tensor, conjugate: bool, negative: bool) -> None:
     torch._C._set_neg(tensor, negative)
 
 
+def node_name(graph: torch.fx.Graph, target: Any) -> str:
+    """What a node that calls this function is named after."""
+    return graph._target_to_str(target)
+
+
 __all__ = [
     "OpOverload",
     "SizeTypes",
@@ -50,6 +58,7 @@ __all__ = [
     "disabled_torch_function",
     "has_computed_kernel",
     "has_kernel",
+    "node_name",
     "set_bits",
     "storage_key",
     "weak_storage",

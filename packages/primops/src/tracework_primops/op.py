@@ -24,6 +24,8 @@ from typing import Any
 import torch
 import torch.fx
 
+from .fx_nodes import add_node
+
 FAMILIES = ("pointwise", "reduction", "view", "indexing", "creation", "rng", "matmul", "conv", "window", "scan", "memory")
 
 
@@ -292,7 +294,7 @@ class GraphBuilder:
     def append(self, target: Any, args: tuple[Any, ...], spec: Any, kwargs: dict[str, Any] | None = None) -> torch.fx.Node:
         """A bare call_function node with spec and origin."""
         assert self.graph is not None
-        node = self.graph.create_node("call_function", target, args, kwargs)
+        node = add_node(self.graph, "call_function", target, args, kwargs)
         node.meta["spec"] = spec
         node.meta["origin"] = self.origin
         return node

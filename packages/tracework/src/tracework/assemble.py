@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 import tracework_aotautograd as aotautograd
+import tracework_capture as capture
 import tracework_inductor as inductor
 import tracework_primops as primops
 import tracework_runtime as runtime
@@ -138,6 +139,7 @@ class GraphCompiler:
             cxx=options.cxx or None, cache_dir=options.cache_dir or None, disk_cache=options.cache
         )
 
+    @capture.paused_collection()  # the compilation of a backward is not part of a frame's
     def __call__(self, gm: torch.fx.GraphModule, spec: Any) -> Callable[..., Any]:
         try:
             return self._compiled(gm, spec)

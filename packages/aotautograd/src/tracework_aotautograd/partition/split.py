@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from tracework_primops import copy_node
 
 from .. import _torch
 from ..contracts import JointProgram
@@ -115,6 +116,6 @@ def _copy(joint: JointProgram, inputs: Any, nodes: set[fx.Node], outputs: Any, r
         made[node].meta.update(node.meta)
     for node in joint.graph.graph.nodes:
         if node in nodes and node not in made and node.op == "call_function":
-            made[node] = graph.node_copy(node, made.__getitem__)
+            made[node] = copy_node(graph, node, made.__getitem__)
     graph.output(tuple(made[o] if isinstance(o, fx.Node) else o for o in outputs))
     return _torch.graph_module(graph)

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from tracework_primops import copy_node
 
 __all__ = ["without_constant_masks"]
 
@@ -31,7 +32,7 @@ def without_constant_masks(gm: fx.GraphModule) -> fx.GraphModule:
     graph = fx.Graph()
     made: dict[fx.Node, fx.Node] = {}
     for node in gm.graph.nodes:
-        made[node] = graph.node_copy(node, made.__getitem__)
+        made[node] = copy_node(graph, node, made.__getitem__)
         if node.name in calls:
             _rewrite(made[node], calls[node.name])
             log.debug("%s: the mask of attention is constant: %s", node.meta.get("stack"), calls[node.name])

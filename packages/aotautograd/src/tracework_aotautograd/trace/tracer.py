@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from torch import fx
-from tracework_primops import Expr, FakeTensor
+from tracework_primops import Expr, FakeTensor, add_node
 
 from .. import _torch
 from ..errors import Refusal
@@ -101,7 +101,7 @@ class Recorder:
 
     def node(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], val: Any) -> fx.Node:
         """A node for a call whose arguments are nodes already."""
-        node = self.graph.create_node("call_function", func, args, kwargs)
+        node = add_node(self.graph, "call_function", func, args, kwargs)
         node.meta.update(val=val, origin=self._where(), phase=self.phase)
         return node
 

@@ -149,7 +149,9 @@ class GraphBuilder:
         self, frame: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], example: Any, kind: str = "call_function"
     ) -> Value:
         """Add a node whose example result is known already."""
-        node = self.graph.create_node(kind, target, args, kwargs)
+        from tracework_primops import add_node
+
+        node = add_node(self.graph, kind, target, args, kwargs)
         node.meta["example_value"] = node.meta["val"] = example
         node.meta["stack"] = node.meta["stack_trace"] = frame.user_location()
         self.calls += 1

@@ -26,6 +26,7 @@ from ..interp.services import Services
 from ..sources import Closure, Const, Local
 from ..values.function import CellValue
 from ..values.value import SymbolicRaise, Value
+from .collector import paused_collection
 from .policy import call_policy
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class FrameInput:
         self.code, self.slots, self.globals, self.closure = code, slots, globals_, closure or ()
 
 
+@paused_collection()
 def capture_frame(given: FrameInput, backend: Any, options: CaptureOptions, history: SizeHistory, call_disabled: Any) -> Captured:
     """Capture a frame. Raises SkipFrame when it must run plainly, Unsupported under fullgraph."""
     services = Services(call_policy, call_disabled)

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch.fx
 
+from ..fx_nodes import copy_node
 from ..op import Op
 from ..spec import SizeSpec, TensorSpec
 from ..symbols.expr import Expr, Symbol
@@ -85,7 +86,7 @@ class PrimGraph:
         graph = torch.fx.Graph()
         done: dict[torch.fx.Node, torch.fx.Node] = {}
         for node in self.graph.nodes:
-            done[node] = graph.node_copy(node, done.__getitem__)
+            done[node] = copy_node(graph, node, done.__getitem__)
         return replace(self, graph=graph)
 
     def text(self, origins: bool = True) -> str:
