@@ -43,24 +43,29 @@ def print_graph(prim_graph: PrimGraph, origins: bool = True, canonical: bool = F
     return "\n".join(lines) + "\n"
 
 
+def _collect_symbols(value: Any, found: set) -> None:
+    cls = value.__class__
+    if cls in _SYMBOL_FREE:
+        return
+    if cls is TensorSpec:
+        if value.is_symbolic:
+            for size in (*value.sizes, *value.strides, value.offset):
+                _collect_symbols(size, found)
+    elif isinstance(value, Expr):
+        found.update(value.free_symbols)
+    elif cls is SizeSpec:
+        _collect_symbols(value.expr, found)
+    elif isinstance(value, (tuple, list)):
+        for v in value:
+            _collect_symbols(v, found)
+
+
 def _symbol_lines(prim_graph: PrimGraph, with_hints: bool) -> list[str]:
     found: set = set()
-
-    def look(value: Any) -> None:
-        if isinstance(value, Expr):
-            found.update(value.free_symbols)
-        elif isinstance(value, TensorSpec):
-            for size in (*value.sizes, *value.strides, value.offset):
-                look(size)
-        elif isinstance(value, SizeSpec):
-            look(value.expr)
-        elif isinstance(value, (tuple, list)):
-            for v in value:
-                look(v)
-
     for node in prim_graph.graph.nodes:
-        look(node.meta.get("spec"))
-        look(node.args)
+        _collect_symbols(node.meta.get("spec"), found)
+        _collect_symbols(node.args, found)
+        _collect_symbols(tuple(node.kwargs.values()), found)
     lines = []
     for s in sorted(found, key=lambda s: (len(s.name), s.name)):
         hint = (
@@ -107,6 +112,7 @@ def _print_float(value: float) -> str:
     return repr(value) if value == value and abs(value) != float("inf") else f"float('{value}')"
 
 
+_SYMBOL_FREE = frozenset((int, float, bool, str, type(None), torch.dtype, torch.device, torch.fx.Node))
 PRINT_VALUE: dict[type, Callable[[Any], str]] = {
     float: _print_float,
     torch.dtype: lambda v: f"dtype.{DTYPE_TEXT[v]}",
