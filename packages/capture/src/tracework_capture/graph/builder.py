@@ -89,6 +89,11 @@ class GraphBuilder:
             self._by_symbol[symbol] = self._by_expr[symbol] = node
         return node
 
+    def float_input(self, source: Source, number: float) -> fx.Node:
+        """The placeholder of a float; the graph gets it as a tensor of one number."""
+        real = torch.scalar_tensor(number, dtype=torch.float64, device="cpu")
+        return self._placeholder(source, "float", self.fake_mode.from_real(real), real)
+
     def _placeholder(self, source: Source, role: str, example: Any, real: Any) -> fx.Node:
         name = self._name(source, role)
         anchor = self._last_placeholder

@@ -110,8 +110,23 @@ def graph_call(writer: CodeWriter, root: Any, captured: CapturedGraph, backend: 
     takes_list = getattr(compiled, "__tracework_list_call__", None)
     if takes_list is not None:
         compiled, boxed = takes_list, True
+    floats = tuple(i for i, binding in enumerate(root.graph.inputs) if binding.role == "float")
+    if floats:
+        compiled = with_floats(compiled, floats, boxed)
     name = writer.const(root.services.call_disabled(compiled), "graph")
     return f"{name}(list(__tw_inputs))" if boxed else f"{name}(*__tw_inputs)"
+
+
+def with_floats(compiled: Any, places: tuple[int, ...], boxed: bool) -> Any:
+    """Hands the floats at these places over as tensors."""
+
+    def call(*given: Any) -> Any:
+        inputs = list(given[0] if boxed else given)
+        for place in places:
+            inputs[place] = torch.scalar_tensor(inputs[place], dtype=torch.float64, device="cpu")
+        return compiled(inputs) if boxed else compiled(*inputs)
+
+    return call
 
 
 # --- leaving at a break --------------------------------------------------------------------------------------------------

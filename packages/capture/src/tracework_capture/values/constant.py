@@ -180,15 +180,16 @@ def plain(value):
 
 def force_plain(frame, value):
     """`plain`, or a graph break that names what was not known."""
+    from .floats import FloatValue
     from .symint import SymNumber
 
-    if isinstance(value, SymNumber):
+    if isinstance(value, (SymNumber, FloatValue)):
         return value.specialise(frame)
     try:
         return plain(value)
     except NotPlain as missing:
         part = missing.args[0]
-        if isinstance(part, SymNumber):
+        if isinstance(part, (SymNumber, FloatValue)):
             part.specialise(frame)
             return force_plain(frame, value)
         return frame.break_graph("value_not_known", f"the value of {part.describe()} is needed while tracing")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 
 from .constant import ConstantValue
+from .floats import FloatValue
 from .tensor import TensorValue
 
 EXACT = frozenset((torch.float32, torch.float64, torch.complex64, torch.complex128))
@@ -72,6 +73,8 @@ def without_number(frame, name, args, kwargs):
         number = args[count + 1]
     if "scalars" in kwargs:
         number = kwargs["scalars"]
+    if isinstance(number, FloatValue) and not number.known and torch_kinds(frame, args[0]) <= EXACT:
+        number = number.as_tensor(frame)
     if not is_number_tensor(number) or "out" in kwargs or len(args) < count + 1:
         return None
     if name.startswith("_foreach_"):
@@ -79,6 +82,22 @@ def without_number(frame, name, args, kwargs):
     if not all(fits(a) for a in args[: count + 1]) or number.example.numel() != 1:
         return None
     return form(frame, name.rstrip("_") + "_" * name.endswith("_"), args[0], args[1 : count + 1], number)
+
+
+def torch_kinds(frame, value):
+    """The dtypes of a tensor or a list of tensors."""
+    found = [value] if isinstance(value, TensorValue) else value.unpack(frame)
+    return {t.example.dtype for t in found if isinstance(t, TensorValue)}
+
+
+def with_operand(frame, name, args):
+    """The arguments of tensor arithmetic with a float that changes in second place replaced by a tensor."""
+    if len(args) < 2 or not isinstance(args[1], FloatValue) or args[1].known:
+        return args
+    tensors = args[0].unpack(frame) if name.startswith("_foreach_") else [args[0]]
+    if not all(isinstance(t, TensorValue) for t in tensors):
+        return args
+    return [args[0], args[1].as_operand(frame, tensors), *args[2:]]
 
 
 def each_without_number(frame, form, name, args, count, number):
@@ -98,14 +117,15 @@ def each_without_number(frame, form, name, args, count, number):
 
 def method_row(frame, self, name, args, kwargs):
     """Tensor.add and its like."""
-    found = without_number(frame, name, [self, *args], kwargs)
+    found = without_number(frame, name, [self, *args], kwargs) if name.rstrip("_") in NUMBER_FORMS else None
     if found is not None:
         return found
-    found = frame.graph.call_method(frame, name, (self, *args), kwargs)
+    found = frame.graph.call_method(frame, name, with_operand(frame, name, [self, *args]), kwargs)
     return self if name.endswith("_") else found
 
 
-NUMBER_METHODS = dict.fromkeys([n + end for n in NUMBER_FORMS for end in ("", "_")], method_row)
+OPERATORS = ("mul", "div", *NUMBER_FORMS)
+NUMBER_METHODS = dict.fromkeys([n + end for n in OPERATORS for end in ("", "_")], method_row)
 
 
 def function_row(fn):
@@ -114,13 +134,14 @@ def function_row(fn):
     def row(frame, args, kwargs):
         from .torch_fn import call_torch
 
-        found = without_number(frame, fn.__name__, args, kwargs)
-        return found if found is not None else call_torch(frame, fn, args, kwargs)
+        name = fn.__name__
+        found = without_number(frame, name, args, kwargs) if name.removeprefix("_foreach_").rstrip("_") in NUMBER_FORMS else None
+        return found if found is not None else call_torch(frame, fn, with_operand(frame, name, list(args)), kwargs)
 
     return row
 
 
 def number_functions():
     """Rows of the functions of torch."""
-    names = [prefix + n + end for n in NUMBER_FORMS for prefix in ("", "_foreach_") for end in ("", "_")]
+    names = [prefix + n + end for n in OPERATORS for prefix in ("", "_foreach_") for end in ("", "_")]
     return {fn: function_row(fn) for fn in (getattr(torch, n, None) for n in names) if fn is not None}

@@ -143,6 +143,8 @@ class TensorValue(Value):
 
     # --- operators ----------------------------------------------------------------------------------------------
     def binary(self, frame, op, other, reverse=False):
+        if hasattr(other, "as_operand"):
+            other = other.as_operand(frame, [self])
         if not is_operand(other):
             return None
         if op.endswith("="):
@@ -152,6 +154,8 @@ class TensorValue(Value):
         return frame.graph.call(frame, BINARY_FUNCTIONS[op], pair)
 
     def compare(self, frame, op, other):
+        if hasattr(other, "as_operand"):
+            other = other.as_operand(frame, [self])
         return frame.graph.call(frame, COMPARE_FUNCTIONS[op], (self, other)) if is_operand(other) else None
 
     def unary(self, frame, op):

@@ -28,6 +28,7 @@ from .context import ErrorRegion, error_region_row
 from .controls import ROWS as CONTROL_ROWS
 from .controls import marked_value
 from .exception import ExceptionValue, ExistingException, make_exception, matches
+from .floats import changing_float
 from .function import BoundMethodValue, FunctionValue
 from .generator import NATIVE_ITERATORS, ExistingIterator
 from .mapping import DictValue, dict_of, key_of_existing
@@ -76,7 +77,9 @@ COMPARED_BY_VALUE = (int, str, bytes, bool, float, complex)
 
 
 def dynamic_number(frame, obj, source):
-    """A size symbol for an int argument that changed between calls; None when it stays a constant."""
+    """A size symbol for an int argument, an input for a float, that changed between calls; None when it stays a constant."""
+    if type(obj) is float and isinstance(source, CHANGING):
+        return changing_float(frame, obj, source)
     if type(obj) is not int or not isinstance(source, CHANGING):
         return None
     lift = getattr(frame.root, "dynamic_number", None)

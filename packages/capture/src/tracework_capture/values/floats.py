@@ -1,0 +1,144 @@
+"""Floats that change from call to call: a graph input, computed with as a tensor of one number in double precision, which is what
+Python computes with. What needs the number itself fixes it, and the entry then holds for that number only.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+
+import torch
+
+from .constant import ConstantValue
+from .tensor import TensorValue, remember
+from .value import Value
+
+ARITHMETIC = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+
+
+class FloatValue(Value):
+    """A float. `node` gives it as a tensor; `hint` is its value now; `roots` are the inputs that it was computed from."""
+
+    def __init__(self, node, hint, roots, source=None):
+        super().__init__(source)
+        self.node = node
+        self.hint = hint
+        self.roots = roots
+        self.known = False
+
+    def python_type(self):
+        return float
+
+    def describe(self):
+        return "a float that changes"
+
+    def is_constant(self):
+        return self.known
+
+    def constant(self):
+        return self.hint
+
+    def specialise(self, frame):
+        """The number of this call."""
+        if not self.known:
+            for source, value in self.roots:
+                frame.guard("CONSTANT", source, value)
+            self.known = True
+        return self.hint
+
+    def number(self, frame):
+        return ConstantValue(self.specialise(frame))
+
+    def as_tensor(self, frame):
+        """The tensor of one number."""
+        value = TensorValue(self.node, self.node.meta["example_value"])
+        remember(frame, value)
+        return value
+
+    def as_operand(self, frame, tensors):
+        """What stands for the float in arithmetic with these tensors: the result has their dtype, as with a float."""
+        kinds = {(t.example.dtype, t.example.ndim > 0) for t in tensors}
+        if all(many and dtype.is_floating_point for dtype, many in kinds):
+            return self.as_tensor(frame)
+        if kinds <= {(torch.float64, True), (torch.float64, False)}:
+            return self.as_tensor(frame)
+        if kinds == {(torch.float32, False)}:
+            return frame.graph.call_method(frame, "to", (self.as_tensor(frame), torch.float32))
+        return self.number(frame)
+
+    def binary(self, frame, op, other, reverse=False):
+        op = op.rstrip("=")
+        if isinstance(other, TensorValue) and not self.known:
+            return None
+        if not self.known and self.stays(op, other, reverse):
+            return self.computed(frame, op, other, reverse)
+        if isinstance(other, FloatValue):
+            other = other.number(frame)
+        return self.number(frame).binary(frame, op, other, reverse)
+
+    def stays(self, op, other, reverse):
+        """Whether tensors give the number, or the error, that floats would."""
+        if isinstance(other, FloatValue):
+            return op in ARITHMETIC
+        if not other.is_constant() or type(other.constant()) not in (int, float):
+            return False
+        return op in ARITHMETIC or (op == "/" and not reverse and other.constant() != 0)
+
+    def computed(self, frame, op, other, reverse):
+        mine = self.as_tensor(frame)
+        theirs = other.as_tensor(frame) if isinstance(other, FloatValue) else ConstantValue(float(other.constant()))
+        number = other.hint if isinstance(other, FloatValue) else other.constant()
+        function = ARITHMETIC.get(op, operator.truediv)
+        made = frame.graph.call(frame, function, (theirs, mine) if reverse else (mine, theirs))
+        hint = function(number, self.hint) if reverse else function(self.hint, number)
+        roots = self.roots | (other.roots if isinstance(other, FloatValue) else frozenset())
+        return FloatValue(made.node, hint, roots)
+
+    def compare(self, frame, op, other):
+        return None if isinstance(other, TensorValue) else self.number(frame).compare(frame, op, fixed(frame, other))
+
+    def unary(self, frame, op):
+        if op == "-" and not self.known:
+            return FloatValue(frame.graph.call(frame, torch.neg, (self.as_tensor(frame),)).node, -self.hint, self.roots)
+        return self if op == "+" else self.number(frame).unary(frame, op)
+
+    def truth(self, frame):
+        return bool(self.specialise(frame))
+
+    def hash_key(self, frame):
+        return self.specialise(frame)
+
+    def same_object(self, other):
+        return True if self is other else None
+
+    def getattr(self, frame, name):
+        return self.number(frame).getattr(frame, name)
+
+    def call_method(self, frame, name, args, kwargs):
+        return self.number(frame).call_method(frame, name, args, kwargs)
+
+    def as_graph_arg(self, frame):
+        return self.specialise(frame)
+
+    def reload(self, emit):
+        return f"{emit.graph_output(self.node)}.item()"
+
+
+def fixed(frame, value):
+    """A value without floats that change."""
+    return value.number(frame) if isinstance(value, FloatValue) else value
+
+
+def changing_float(frame, number, source):
+    """The value of a float that had another value in an earlier capture; None when it stays a constant."""
+    root = frame.root
+    if root.symbols is None or root.options.dynamic is False or not math.isfinite(number):
+        return None
+    if not root.history.number_changed(str(source), number):
+        return None
+    found = root.numbers.get(source)
+    if found is None:
+        frame.guard("TYPE", source, float)
+        node = root.graph.float_input(source, number)
+        found = root.numbers[source] = FloatValue(node, number, frozenset(((source, number),)), source)
+    return found
