@@ -3,7 +3,7 @@
 Each node that needs no tangent is split in two, joined by an edge whose capacity is the cost of keeping the value: bytes written by the
 forward and read by the backward. What may not be computed again hangs on the source; what tangent-dependent nodes read hangs on the sink. The
 idea is that of J. Feng and D. Huang, "Optimal gradient checkpoint search for arbitrary computation graphs", and of XLA's and functorch's
-rematerialisation by min-cut.
+rematerialisation by min-cut; the flow is scipy's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from ..contracts import JointProgram
 from ..options import AotOptions
 from .cost import kept_bytes
 from .default import default, frontier, is_constant
-from .max_flow import Network
 from .recompute import may_recompute
 from .split import JointParts
 
@@ -57,6 +56,10 @@ def _ancestors(readers: list[fx.Node], parts: JointParts, costly: bool) -> list[
 
 
 def _cut(nodes: list[fx.Node], readers: set[fx.Node], parts: JointParts, costly: bool) -> list[fx.Node]:
+    import numpy
+    from scipy.sparse import csr_matrix
+    from scipy.sparse.csgraph import breadth_first_order, maximum_flow
+
     position = {n: i for i, n in enumerate(nodes)}
     count = len(nodes)
     source, sink = 2 * count, 2 * count + 1
@@ -70,7 +73,12 @@ def _cut(nodes: list[fx.Node], readers: set[fx.Node], parts: JointParts, costly:
             edges += [(2 * position[a] + 1, 2 * i, INFINITE) for a in node.all_input_nodes if a in position]
         if node in readers:
             edges.append((2 * i + 1, sink, INFINITE))
-    reached = Network(2 * count + 2, edges).source_side(source, sink)
+    row, column, capacity = (numpy.array(c, dtype=numpy.int32) for c in zip(*edges, strict=True))
+    matrix = csr_matrix((capacity, (row, column)), shape=(2 * count + 2,) * 2)
+    residual = (matrix - maximum_flow(matrix, source, sink).flow).tocsr()
+    residual.data[residual.data < 0] = 0
+    residual.eliminate_zeros()
+    reached = set(breadth_first_order(residual, source, return_predecessors=False).tolist())
     return [n for n, i in position.items() if 2 * i in reached and 2 * i + 1 not in reached and not is_constant(n)]
 
 
