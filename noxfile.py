@@ -97,6 +97,13 @@ def gradients(session: nox.Session) -> None:
     session.run("python", "packages/aotautograd/tests/cpu/op_gradients.py", *session.posargs)
 
 
+@nox.session(python=PYTHON)
+def modules(session: nox.Session) -> None:
+    """Every module of torch's module_db, forward and backward, against eager; writes integration_tests/MODULES.md."""
+    install(session, PACKAGES[-1].folders)
+    session.run("python", "integration_tests/modules.py", *session.posargs)
+
+
 @nox.session(python=PYTHON, tags=["ci"])
 def cpython(session: nox.Session) -> None:
     """A sample of CPython's own tests with every frame going through capture; tools/cpython_tests.txt has all of them."""

@@ -84,6 +84,20 @@ def _apart_from_autocast(call: Compiled) -> Compiled:
     return run
 
 
+# Kernels that give what their backward needs only where gradients are on.
+KEEPS_FOR_BACKWARD = frozenset({torch.ops.aten.mkldnn_rnn_layer.default})
+
+
+def _as_if_recorded(call: Compiled) -> Compiled:
+    """With gradients on, and autograd none the wiser."""
+
+    def run(inputs: list[Any]) -> Sequence[Any]:
+        with torch.enable_grad(), _torch.below_autograd():
+            return call(inputs)
+
+    return run
+
+
 def _inference(program: JointProgram, compiler: GraphCompiler, observe: Observe | None) -> Callable[..., tuple[Any, ...]]:
     signature = program.signature
     spec = GraphSpec("inference", signature.static_inputs, signature.mutated_in_graph, program.symbols, program.fake_mode)
@@ -125,6 +139,8 @@ def _training(
     if observe is not None:
         observe("functional", program)
     forward = _apart_from_autocast(forward_compiler(program.forward, program.forward_spec))
+    if any(n.target in KEEPS_FOR_BACKWARD for n in program.forward.graph.nodes):
+        forward = _as_if_recorded(forward)
     backward = LazyBackward(program, backward_compiler)
     if options.eager_backward or program.saved[0]:
         backward.compile()  # with symbolic sizes: what compiling finds out about them has to be known when guards are made

@@ -166,3 +166,20 @@ def test_saved_tensor_changed_is_an_error():
     w.add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace"):
         y.sum().backward()
+
+
+def test_an_lstm_keeps_what_its_backward_needs():
+    module = torch.nn.LSTM(3, 4)
+    names = [name for name, _ in module.named_parameters()]
+    parameters = [p.detach().clone().requires_grad_() for p in module.parameters()]
+
+    def run(x, *weights):
+        return (torch.func.functional_call(module, dict(zip(names, weights, strict=True)), (x,))[0],)
+
+    x = torch.linspace(-1, 1, 24).reshape(4, 2, 3)
+    found = compiled(run, [x, *parameters])(x, *parameters)[0]
+    expected = run(x, *parameters)[0]
+    torch.testing.assert_close(found, expected)
+    tangent = torch.linspace(-1, 2, expected.numel()).reshape(expected.shape)
+    mine, theirs = (torch.autograd.grad(out, parameters, tangent) for out in (found, expected))
+    torch.testing.assert_close(mine, theirs)

@@ -1,0 +1,198 @@
+"""Every module of torch's own module_db through tracework.compile, forward and backward, training and evaluating, against eager.
+
+`python modules.py` runs all of them on the backends aot_eager and inductor and writes MODULES.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import itertools
+import logging
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import tracework
+from torch.testing._internal.common_modules import module_db
+from torch.utils._pytree import tree_flatten, tree_map
+from tracework_capture import Unsupported
+
+SAMPLES = 3
+EPSILON = torch.finfo(torch.float32).eps
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One module in one mode on one backend: status is "equal", "equal, not in one graph", "wrong", "failed" or "refused by eager"."""
+
+    name: str
+    mode: str
+    backend: str
+    status: str
+    detail: str = ""
+
+
+def check(info: Any, training: bool, backend: str, samples: int = SAMPLES) -> Outcome:
+    """The first samples of a module; the first that is not equal decides."""
+    row = Outcome(info.formatted_name, "train" if training else "eval", backend, "equal")
+    details = []
+    for sample in _samples(info, training, samples):
+        try:
+            module = info.module_cls(*sample.constructor_input.args, **sample.constructor_input.kwargs).train(training)
+            expected = _run(module, sample.forward_input, lambda m: m)
+        except (RuntimeError, NotImplementedError, TypeError, ValueError) as error:
+            return replace(row, status="refused by eager", detail=_line(error))
+        try:
+            found, detail = _run_compiled(module, sample.forward_input, backend)
+        except Exception as error:  # the text goes into the table
+            return replace(row, status="failed", detail=f"{sample.desc}: {_line(error)}")
+        wrong = _difference(found, expected)
+        if wrong:
+            return replace(row, status="wrong", detail=f"{sample.desc}: {wrong}")
+        details += [detail] if detail else []
+    return replace(row, status="equal, not in one graph" if details else "equal", detail=details[0] if details else "")
+
+
+def _run_compiled(module: torch.nn.Module, given: Any, backend: str) -> tuple[dict[str, Any], str]:
+    """Results, and why the module was not one compiled graph ("" when it was)."""
+    with Refusals() as refusals:
+        try:
+            return _run(module, given, lambda m: _compiled(m, backend, fullgraph=True)), refusals.first
+        except Unsupported as error:
+            detail = _line(error)
+        return _run(module, given, lambda m: _compiled(m, backend, fullgraph=False)), detail
+
+
+def _compiled(module: torch.nn.Module, backend: str, fullgraph: bool) -> Any:
+    tracework.reset()
+    return tracework.compile(module, backend=backend, fullgraph=fullgraph)
+
+
+class Refusals(logging.Handler):
+    """Hears which graphs run uncompiled."""
+
+    first = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if "runs uncompiled" in text:
+            self.first = self.first or text
+
+    def __enter__(self) -> Refusals:
+        logging.getLogger("tracework.fallbacks").addHandler(self)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        logging.getLogger("tracework.fallbacks").removeHandler(self)
+
+
+def _samples(info: Any, training: bool, count: int) -> Iterator[Any]:
+    torch.manual_seed(0)
+    offered = info.module_inputs_func(info, device="cpu", dtype=torch.float32, requires_grad=True, training=training)
+    found = [s for s in itertools.islice(offered, 4 * count) if s.forward_input is not None]
+    step = max(1, len(found) / count)
+    return iter([found[int(i * step)] for i in range(min(count, len(found)))])
+
+
+def _line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".strip().splitlines()[0][:200]
+
+
+def _run(module: torch.nn.Module, given: Any, wrap: Any) -> dict[str, Any]:
+    """Outputs, gradients of inputs and parameters, and buffers, after one forward and backward."""
+    args, kwargs = tree_map(_own, (given.args, given.kwargs))
+    module = copy.deepcopy(module)
+    torch.manual_seed(0)
+    out = wrap(module)(*args, **kwargs)
+    outputs = [o for o in tree_flatten(out)[0] if isinstance(o, torch.Tensor)]
+    roots = [o for o in outputs if o.requires_grad]
+    tangents = [torch.linspace(-1.1, 1.3, r.numel(), dtype=torch.float32).reshape(r.shape).to(r.dtype) for r in roots]
+    if roots:
+        torch.autograd.backward(roots, tangents)
+    leaves = {f"input {i}": t.grad for i, t in enumerate(tree_flatten((args, kwargs))[0]) if isinstance(t, torch.Tensor)}
+    leaves |= {f"grad of {n}": p.grad for n, p in module.named_parameters()}
+    return {**{f"output {i}": o for i, o in enumerate(outputs)}, **leaves, **dict(module.named_buffers())}
+
+
+def _own(value: Any) -> Any:
+    return value.detach().clone().requires_grad_(value.requires_grad) if isinstance(value, torch.Tensor) else value
+
+
+def _difference(found: dict[str, Any], expected: dict[str, Any]) -> str | None:
+    if found.keys() != expected.keys():
+        return f"{sorted(found)} instead of {sorted(expected)}"
+    for name, theirs in expected.items():
+        mine = found[name]
+        if mine is None or theirs is None:
+            if mine is not theirs:
+                return f"{name}: {'no' if mine is None else 'a'} gradient"
+        elif (mine.shape, mine.dtype) != (theirs.shape, theirs.dtype):
+            return f"{name}: {mine.dtype} {tuple(mine.shape)} instead of {theirs.dtype} {tuple(theirs.shape)}"
+        elif not _close(mine.detach(), theirs.detach()):
+            return f"{name}: differs by {float((mine - theirs).abs().max()):.2e} of {float(theirs.abs().max()):.2e}"
+    return None
+
+
+def _close(mine: torch.Tensor, theirs: torch.Tensor) -> bool:
+    """Rounding of a few thousand float32 operations on numbers of this size."""
+    if not theirs.is_floating_point() and not theirs.is_complex():
+        return torch.equal(mine, theirs)
+    finite = torch.isfinite(theirs)
+    if not torch.equal(finite, torch.isfinite(mine)):
+        return False
+    a, b = mine[finite], theirs[finite]
+    return not b.numel() or float((a - b).abs().max()) <= 128 * EPSILON * max(1.0, float(b.abs().max()))
+
+
+HEAD = """# torch's module_db through tracework.compile
+
+Every module of `torch.testing._internal.common_modules.module_db`, float32 on the CPU, {samples} samples each, forward and backward in training
+and evaluating mode: outputs, gradients of inputs and parameters, and buffers against eager. Written by `nox -s modules`.
+
+| backend | outcome | rows |
+|---|---|---|
+"""
+
+
+def table(outcomes: list[Outcome]) -> str:
+    """The counts, and each row that is not equal in one graph."""
+    counts = Counter((o.backend, o.status) for o in outcomes)
+    lines = [HEAD.format(samples=SAMPLES)]
+    lines += [f"| {backend} | {status} | {n} |\n" for (backend, status), n in sorted(counts.items())]
+    lines.append("\n| module | mode | backend | outcome | why |\n|---|---|---|---|---|\n")
+    for o in outcomes:
+        if o.status != "equal":
+            lines.append(f"| {o.name} | {o.mode} | {o.backend} | {o.status} | {o.detail.replace('|', '/')} |\n")
+    return "".join(lines)
+
+
+def main() -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_name("MODULES.md"))
+    parser.add_argument("--only", default="", help="modules whose name contains this; writes nothing")
+    parser.add_argument("--backend", default="", help="only this backend; writes nothing")
+    given = parser.parse_args()
+    outcomes = []
+    warnings.simplefilter("ignore")
+    for info in module_db:
+        if given.only not in info.formatted_name:
+            continue
+        backends = ["aot_eager", "inductor"]
+        for backend, training in itertools.product([given.backend] if given.backend else backends, (True, False)):
+            outcomes.append(check(info, training, backend))
+            if given.only or outcomes[-1].status != "equal":
+                print(outcomes[-1], flush=True)
+    if not (given.only or given.backend):
+        given.out.write_text(table(outcomes))
+    return 0 if all(o.status.startswith(("equal", "refused")) for o in outcomes) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

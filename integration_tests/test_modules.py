@@ -1,0 +1,17 @@
+"""A fixed sample of modules.py; `nox -s modules` runs all of module_db."""
+
+import pytest
+from modules import check
+from torch.testing._internal.common_modules import module_db
+
+EVERY = 5
+MORE = ("nn_LSTM", "nn_BatchNorm1d", "nn_MultiheadAttention")  # what has once been wrong
+SAMPLE = [info for i, info in enumerate(module_db) if i % EVERY == 0 or info.formatted_name in MORE]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
+@pytest.mark.parametrize("info", SAMPLE, ids=lambda info: info.formatted_name)
+def test_gradients_equal_eager(info, training):
+    outcome = check(info, training, "aot_eager", samples=2)
+    assert outcome.status.startswith(("equal", "refused by eager")), outcome
