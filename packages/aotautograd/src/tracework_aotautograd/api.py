@@ -192,39 +192,41 @@ class SecondOrder:
         self._joint = joint
         self._compiler = compiler
         self._options = options
+        self._graph: fx.GraphModule | None = None
+        self._read: tuple[int, ...] = ()  # inputs and tangents that the gradients depend on
         self._compiled: dict[tuple[bool, ...], tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...]]] = {}
 
     def __call__(self, inputs: list[Any], tangents: list[Any]) -> Sequence[Any]:
-        args = [*inputs, *tangents]
+        given = [*inputs, *tangents]
+        if self._graph is None:
+            self._graph, self._read = self._gradients()
+        args = [given[i] for i in self._read]
         key = tuple([getattr(x, "requires_grad", False) for x in args])
         found = self._compiled.get(key)
         if found is None:
             found = self._compiled[key] = self._compile(args)
         call, plain, conditions = found
-        return call(*args) if not conditions or self._hold(conditions, args) else plain(*args)
+        return call(*args) if not conditions or self._hold(conditions, given) else plain(*args)
 
     def _compile(self, args: list[Any]) -> tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...]]:
-        gradients, symbols = self._gradients(), self._joint.symbols
+        gradients, symbols = self._graph, self._joint.symbols
+        assert gradients is not None
         known = 0 if symbols is None else len(symbols.conditions)
         call = aot_compile(
             gradients, args, forward_compiler=self._compiler, options=replace(self._options, eager_backward=symbols is not None)
         )
         return call, gradients.forward, () if symbols is None else tuple(c.condition for c in symbols.conditions[known:])
 
-    def _hold(self, conditions: tuple[Any, ...], args: list[Any]) -> bool:
+    def _hold(self, conditions: tuple[Any, ...], given: list[Any]) -> bool:
         nodes = [n for n in self._joint.graph.graph.nodes if n.op == "placeholder"]
-        values = {n.meta["val"].node.expr: x for n, x in zip(nodes, args, strict=True) if isinstance(n.meta["val"], torch.SymInt)}
+        values = {
+            n.meta["val"].node.expr: x for n, x in zip(nodes, given, strict=True) if isinstance(n.meta["val"], torch.SymInt)
+        }
         return all(condition.evaluate(values) for condition in conditions)
 
-    def _gradients(self) -> fx.GraphModule:
-        """The joint graph returning gradients alone."""
+    def _gradients(self) -> tuple[fx.GraphModule, tuple[int, ...]]:
+        """The joint graph returning gradients alone, and the places of the inputs that it reads."""
         source = self._joint.graph.graph
-        for node in source.nodes:
-            if isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags:
-                raise UsageError(
-                    f"a gradient of a gradient was asked of a graph with random numbers ({node.target} at "
-                    f"{node.meta.get('origin')}); run this part uncompiled (tracework.disable)"
-                )
         graph = fx.Graph()
         made: dict[fx.Node, fx.Node] = {}
         for node in source.nodes:
@@ -236,10 +238,15 @@ class SecondOrder:
                 made[node].meta.pop("val", None)
                 if node.op == "placeholder":
                     made[node].meta["example_value"] = node.meta["val"]
-        graph.eliminate_dead_code()
         gm = _torch.graph_module(graph)
+        _clean(gm)  # random numbers stay: each has to be drawn in its turn
         gm.meta["symbols"] = self._joint.symbols
-        return gm
+        placeholders = [n for n in graph.nodes if n.op == "placeholder"]
+        read = tuple(i for i, n in enumerate(placeholders) if n.users or isinstance(n.meta["example_value"], torch.SymInt))
+        for node in placeholders:
+            if not node.users and not isinstance(node.meta["example_value"], torch.SymInt):
+                graph.erase_node(node)
+        return gm, read
 
 
 def _clean(gm: fx.GraphModule) -> None:

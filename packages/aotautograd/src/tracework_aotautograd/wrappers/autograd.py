@@ -18,6 +18,7 @@ from ..contracts import FunctionalProgram
 from ..errors import UsageError
 from ..signature import TangentInfo
 from .outputs import compile_function, output_maker
+from .random_state import States, drawing_again, random_devices, states_of
 
 Call = Callable[[list[Any]], Any]
 
@@ -44,6 +45,7 @@ class Originals:
     inputs: tuple[Any, ...]
     versions: tuple[tuple[int, int], ...]
     unlinked: tuple[int, ...]
+    random: States
 
     def checked(self, names: Sequence[str]) -> tuple[Any, ...]:
         """The inputs, when nobody wrote to them since."""
@@ -68,6 +70,7 @@ class Keeper:
         in_graph = program.signature.mutated_in_graph
         tensors = [i for i in sorted(read_again) if i < len(infos)]
         self._cloned = frozenset(i for i in tensors if i in in_graph)
+        self._random = random_devices(program.forward.graph)
         self._unlinked = tuple(i for i in sorted(self._cloned) if infos[i].requires_grad)
         self._checked = tuple(
             i for i in tensors if not infos[i].is_static and i not in self._cloned and infos[i].kind.value == "tensor"
@@ -79,7 +82,8 @@ class Keeper:
             self._pick = lambda args: args
 
     def __call__(self, args: tuple[Any, ...]) -> Originals:
-        return Originals(self._pick(args), tuple([(i, args[i]._version) for i in self._checked]), self._unlinked)
+        versions = tuple([(i, args[i]._version) for i in self._checked])
+        return Originals(self._pick(args), versions, self._unlinked, states_of(self._random))
 
 
 def wrap_autograd(
@@ -156,7 +160,8 @@ def _function(program: FunctionalProgram, forward: Call, backward: Call, again: 
                     raise RuntimeError(
                         "Trying to backward through the graph a second time; pass retain_graph=True the first time"
                     )
-                return spread(again([*ctx.originals.checked(names), *constants], tangents))
+                with drawing_again(ctx.originals.random):
+                    return spread(again([*ctx.originals.checked(names), *constants], tangents))
             if not _torch.graph_is_kept():
                 ctx.originals = None
             sizes = ctx.sizes if size_count else ()
