@@ -88,6 +88,7 @@ class CaptureRoot:
         self.step = 0
         self.stop_before = -1
         self.depth = 0
+        self.transforms = 0  # how many transforms of torch.func the function being traced is under
         self.current: SymbolicFrame | None = None
         self.grad_at_start = True
         self.sees_tensors = True

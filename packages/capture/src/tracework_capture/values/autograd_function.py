@@ -105,7 +105,7 @@ def apply(frame, class_val, args, kwargs):
         args = with_defaults(frame, static_function(frame, cls, "forward"), args, kwargs)
     elif kwargs:
         return frame.break_graph("autograd_function", f"{cls.__name__}.apply with keyword arguments")
-    if torch._C._are_functorch_transforms_active():
+    if frame.root.transforms:
         return frame.break_graph("autograd_function", f"{cls.__name__} under a transform of torch.func")
     return _Application(frame, cls, list(args), has_setup).run()
 

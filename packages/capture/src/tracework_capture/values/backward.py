@@ -48,6 +48,7 @@ GRAD_NAMES = (
 
 def grad_row(frame, args, kwargs):
     """torch.autograd.grad"""
+    outside_transforms(frame)
     given = arguments(frame, args, kwargs, GRAD_NAMES)
     if given["outputs"] is None or given["inputs"] is None:
         return frame.break_graph("call_unknown", "torch.autograd.grad")
@@ -62,6 +63,12 @@ def grad_row(frame, args, kwargs):
     if not keeps_graph(frame, given):
         history_is_gone(frame)
     return found
+
+
+def outside_transforms(frame):
+    """Functions under a transform of torch.func are traced without it, and so without its gradients."""
+    if frame.root.transforms:
+        frame.break_graph("call_unknown", "the autograd engine under a transform of torch.func")
 
 
 def options(given):
@@ -90,6 +97,7 @@ def backward_method(frame, self, name, args, kwargs):
 
 def backward(frame, given):
     """Gradients of the leaves, which they accumulate."""
+    outside_transforms(frame)
     if given.get("grad_variables") is not None:
         return frame.break_graph("call_unknown", "torch.autograd.backward with grad_variables")
     outputs = tensors_of(frame, given["tensors"])

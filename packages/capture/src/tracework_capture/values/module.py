@@ -43,8 +43,11 @@ class ModuleValue(ObjectValue):
         super().__init__(cls, obj, source, part)
         self.seen_entries = {}
         self.hooks_guarded = None
+        self.replaced = 0  # how many entries functional_call shows in place of its own
 
     def plain_getattr(self, frame, name, use_hook=True):
+        if self.replaced and name in TABLES:
+            return frame.break_graph("attribute_unknown", f"{name} of a module under functional_call")
         hook, owner = lookup_class(self.cls, "__getattr__")
         if (
             owner is Module

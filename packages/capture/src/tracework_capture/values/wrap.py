@@ -30,12 +30,14 @@ from .controls import marked_value
 from .exception import ExceptionValue, ExistingException, make_exception, matches
 from .floats import changing_float
 from .function import BoundMethodValue, FunctionValue
+from .functional_call import FUNCTIONAL_CALL_ROWS
 from .generator import NATIVE_ITERATORS, ExistingIterator
 from .mapping import DictValue, dict_of, key_of_existing
 from .optimizer import CODE_ROWS, OPTIMIZER_ROWS
 from .sequence import DequeValue, ListValue, Pending, RangeValue, SequenceValue, SliceValue, TupleValue, pending_items
 from .symint import size_value
 from .tensor import existing_tensor, tensor_result
+from .transforms import TRANSFORM_CODES, TRANSFORM_ROWS
 from .user_object import CONTAINERS, BoundBuiltin, ObjectValue, native_base
 from .value import Value
 
@@ -713,5 +715,6 @@ SUBCLASS_ROWS = (
     (CONTAINERS, wrap_container_subclass),
 )
 FUNCTION_ROWS = {**CONTROL_ROWS, "torch._dynamo.decorators.error_on_graph_break": error_region_row}
-TRAINING_ROWS = {**BACKWARD_ROWS, **CHECKPOINT_ROWS, **OPTIMIZER_ROWS}
+TRAINING_ROWS = {**BACKWARD_ROWS, **CHECKPOINT_ROWS, **OPTIMIZER_ROWS, **TRANSFORM_ROWS, **FUNCTIONAL_CALL_ROWS}
+CODE_ROWS.update(TRANSFORM_CODES)
 fill()

@@ -31,7 +31,7 @@ def full(sizes, value, *, dtype=None, layout=None, device=None, pin_memory=None)
     return _filled(sizes, value, dtype, device)
 
 
-@decomposition(aten.zeros)
+@decomposition(aten.zeros, aten._efficientzerotensor)
 def zeros(sizes, *, dtype=None, layout=None, device=None, pin_memory=None):
     return _filled(sizes, 0, dtype, device)
 

@@ -1,0 +1,87 @@
+"""torch.func.functional_call: a module called with other parameters and buffers, which its values see while the call is traced."""
+
+from __future__ import annotations
+
+import contextlib
+
+import torch
+
+from .constant import force_plain
+from .mapping import DictValue
+from .module import ModuleValue, walk
+from .sequence import TupleValue
+from .tensor import TensorValue
+
+NAMES = ("module", "parameter_and_buffer_dicts", "args", "kwargs")
+
+
+def functional_call_row(frame, args, kwargs):
+    """torch.func.functional_call(module, dicts, args, kwargs, tie_weights=True, strict=False)"""
+    given = dict(zip(NAMES, args)) | kwargs
+    module, dicts = given["module"], given["parameter_and_buffer_dicts"]
+    if not isinstance(module, ModuleValue) or set(given) - {*NAMES, "tie_weights"}:
+        return frame.break_graph("call_unknown", "functional_call")
+    dicts = [dicts] if isinstance(dicts, DictValue) else dicts.unpack(frame)
+    new = [(force_plain(frame, k), v) for d in dicts for k, v in d.all_items(frame)]
+    if len(dict(new)) != len(new) or not all(isinstance(v, TensorValue) for _, v in new):
+        return frame.break_graph("call_unknown", "functional_call with a name twice, or with something that is no tensor")
+    tie = "tie_weights" not in given or force_plain(frame, given["tie_weights"])
+    places = entries_for(frame, module, dict(new), tie)
+    with replaced(frame, places):
+        return module.call(frame, positional(frame, given.get("args")), keywords(frame, given.get("kwargs")))
+
+
+def positional(frame, value):
+    if value is None or (value.is_constant() and value.constant() is None):
+        return []
+    return value.unpack(frame) if isinstance(value, TupleValue) else [value]
+
+
+def keywords(frame, value):
+    if value is None or (value.is_constant() and value.constant() is None):
+        return {}
+    return {force_plain(frame, k): v for k, v in value.all_items(frame)}
+
+
+def entries_for(frame, module, new, tie):
+    """{(module value, name): tensor value} for every entry that the call sees changed; with `tie`, all names of one tensor."""
+    found, tied = {}, {}
+    owners = list(walk(frame, module, "", set()))
+    if any(isinstance(owner.obj, torch.nn.RNNBase) for _, owner in owners):
+        return frame.break_graph("call_unknown", "functional_call of an RNN, which keeps its weights in a list, too")
+    for prefix, owner in owners:
+        for table in ("_parameters", "_buffers"):
+            for name, tensor in owner.obj.__dict__[table].items():
+                value = new.pop(f"{prefix}.{name}" if prefix else name, None)
+                if value is not None:
+                    found[owner, name] = value
+                    tied.setdefault(id(tensor), value)
+    if new:
+        return frame.break_graph("call_unknown", f"functional_call: the module has no {next(iter(new))}")
+    for _, owner in owners if tie else ():
+        for table in ("_parameters", "_buffers"):
+            for name, tensor in owner.obj.__dict__[table].items():
+                if tensor is not None and id(tensor) in tied:
+                    found.setdefault((owner, name), tied[id(tensor)])
+    return found
+
+
+@contextlib.contextmanager
+def replaced(frame, places):
+    """Entries as the call sees them; afterwards as they were. The call may write to the tensors, but not put others in their place."""
+    before = {key: key[0].seen_entries.get(key[1]) for key in places}
+    for (owner, name), value in places.items():
+        owner.seen_entries[name] = value
+        owner.replaced += 1
+    yield
+    changed = [name for (owner, name), value in places.items() if owner.seen_entries.get(name) is not value]
+    for (owner, name), value in before.items():
+        owner.seen_entries.pop(name)
+        owner.replaced -= 1
+        if value is not None:
+            owner.seen_entries[name] = value
+    if changed:
+        frame.break_graph("side_effect_unknown", f"functional_call: the module assigns to {changed[0]}")
+
+
+FUNCTIONAL_CALL_ROWS = {torch.func.functional_call: functional_call_row}

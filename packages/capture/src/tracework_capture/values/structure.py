@@ -1,0 +1,43 @@
+"""Nested tuples, lists and dicts of values: their leaves in order, and the same nesting over other leaves."""
+
+from __future__ import annotations
+
+from .mapping import DictValue, dict_of
+from .sequence import ListValue, TupleValue
+
+
+def children(frame, value):
+    """(items, a function that makes such a container of other items), or None for a leaf."""
+    if isinstance(value, (TupleValue, ListValue)) and type(value) in (TupleValue, ListValue):
+        kind, cls = type(value), value.python_type()
+        return value.unpack(frame), (lambda items: kind(items, cls=cls)) if kind is TupleValue else kind
+    if isinstance(value, DictValue) and value.python_type() is dict:
+        pairs = value.all_items(frame)
+        return [v for _, v in pairs], lambda items: dict_of(frame, list(zip((k for k, _ in pairs), items)))
+    return None
+
+
+def leaves(frame, value):
+    """All leaves, in order."""
+    found = children(frame, value)
+    return [value] if found is None else [leaf for item in found[0] for leaf in leaves(frame, item)]
+
+
+def rebuilt(frame, value, replacements):
+    """The nesting of value over the leaves that the iterator `replacements` gives."""
+    found = children(frame, value)
+    if found is None:
+        return next(replacements)
+    items, make = found
+    return make([rebuilt(frame, item, replacements) for item in items])
+
+
+def spread(frame, value, option):
+    """An option for each leaf: `option` is one for all, or nested as the value is."""
+    found = children(frame, value)
+    if not isinstance(option, (tuple, list, dict)):
+        return [option for _ in leaves(frame, value)]
+    parts = list(option.values()) if isinstance(option, dict) else list(option)
+    if found is None or len(found[0]) != len(parts):
+        return frame.break_graph("call_unknown", "dims of torch.vmap that do not fit the arguments")
+    return [o for item, part in zip(found[0], parts) for o in spread(frame, item, part)]
