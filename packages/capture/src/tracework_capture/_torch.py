@@ -17,6 +17,7 @@ __all__ = [
     "dispatch_mode_count",
     "function_mode_count",
     "hide_from_torch_compile",
+    "leave_dispatch_modes",
     "mark_of_torch_compile",
     "pytree_flatten",
     "pytree_row",
@@ -51,6 +52,12 @@ any_autocast = torch._C._is_any_autocast_enabled
 deterministic_state = torch._C._get_deterministic_algorithms
 function_mode_count = torch._C._len_torch_function_stack
 dispatch_mode_count = torch._C._len_torch_dispatch_stack
+
+
+def leave_dispatch_modes(count: int) -> None:
+    """Leaves the innermost dispatch modes until `count` are left."""
+    while torch._C._len_torch_dispatch_stack() > count:
+        torch._C._pop_torch_dispatch_stack(None)
 
 
 def dispatch_keys(tensor: Any) -> int:

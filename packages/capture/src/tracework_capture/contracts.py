@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from .errors import BREAK_REASONS, describe_break, excerpt
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torch import fx
 
+    from .errors import UserLocation
     from .guards.guard import GuardSet
     from .sources import Source
 
-__all__ = ["Backend", "Break", "CapturedGraph", "InputBinding", "Origin", "Returned"]
+__all__ = ["Backend", "Break", "CapturedGraph", "InputBinding", "Origin", "PlainFrame", "Recompile", "Returned"]
 
 
 @dataclass(frozen=True)
@@ -46,11 +49,58 @@ class Returned:
 
 @dataclass(frozen=True)
 class Break:
-    """Recording stopped before an instruction that cannot be captured."""
+    """Recording stopped before an instruction that cannot be captured.
+
+    reason_id: a key of BREAK_REASONS. text: what happened, on one line. stack: the places in the user's code, outermost first.
+    """
 
     reason_id: str
     text: str
-    stack: tuple[Any, ...] = ()
+    stack: tuple[UserLocation, ...] = ()
+    detail: str = ""
+
+    @property
+    def place(self) -> UserLocation | None:
+        """Where it was, None when that is not known."""
+        return self.stack[-1] if self.stack else None
+
+    def report(self) -> str:
+        """The break with its source line and a caret under the expression, why it is one, and what removes it."""
+        return describe_break(self.reason_id, self.detail, self.stack)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as plain data."""
+        reason = BREAK_REASONS[self.reason_id]
+        return {
+            "reason_id": self.reason_id,
+            "what": reason.what,
+            "why": reason.why,
+            "cure": reason.cure,
+            "detail": self.detail,
+            "stack": [{"file": p.filename, "line": p.line, "function": p.function, "column": p.column} for p in self.stack],
+            "source": excerpt(self.stack[-1]) if self.stack else "",
+        }
+
+
+@dataclass(frozen=True)
+class PlainFrame:
+    """A function that runs as plain Python, why, and the break that could not be continued when that was it."""
+
+    name: str
+    why: str
+    stop: Break | None = None
+    filename: str = ""
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class Recompile:
+    """A call that no entry fitted: for each entry, which guard failed, with both values."""
+
+    name: str
+    filename: str
+    line: int
+    reasons: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -67,7 +117,8 @@ class CapturedGraph:
 
     def text(self) -> str:
         """The graph and its guards, readable."""
-        lines = [f"# captured graph of {self.origin}; {self.stop}"]
+        ending = f"broken by {self.stop.text} at {self.stop.place}" if isinstance(self.stop, Break) else "whole"
+        lines = [f"# captured graph of {self.origin}; {ending}"]
         lines += [f"#   {b.name}: {b.role} {b.source}" for b in self.inputs]
         lines.append(self.graph.code.strip())
         lines += [f"# guard {guard}" for guard in self.guards]

@@ -25,6 +25,7 @@ __all__ = [
     "StanceMisuse",
     "Unsupported",
     "UserLocation",
+    "describe_break",
     "excerpt",
 ]
 
@@ -108,8 +109,25 @@ BREAK_REASONS: dict[str, BreakReason] = {
     "random_state": BreakReason(
         "Python's or NumPy's random state is used", "each call must draw anew", "use torch's random functions"
     ),
-    "backend_refused": BreakReason(
-        "the backend refused the graph", "see the chained error", "report it, or mark the function with tracework.disable"
+    "value_not_known": BreakReason(
+        "a value is needed while capturing that is known only when the program runs",
+        "the operation is done once, by the compiler, and needs plain Python objects",
+        "pass constants there, or move the operation out of the compiled function",
+    ),
+    "unhashable_value": BreakReason(
+        "a value that capture cannot hash is a dict key or a set member",
+        "which entry it finds is not known",
+        "use strings, numbers or tuples of them as keys",
+    ),
+    "cannot_rebuild": BreakReason(
+        "an object made in the captured part is needed after it and cannot be built again",
+        "the code that follows the graph makes such objects from their parts, and this one has parts that it cannot reach",
+        "do not keep the object over the end of the graph, or make it outside of the compiled function",
+    ),
+    "not_a_graph_argument": BreakReason(
+        "an argument of a tensor operation that a graph cannot hold",
+        "nodes take tensors, numbers, dtypes, devices, strings and containers of them",
+        "take the tensors out of the object before the call",
     ),
     "fake_failed": BreakReason(
         "an operator could not be run on fake tensors",
@@ -259,11 +277,12 @@ class NotReal(BreakGraph, LookupError):
 
 
 class SkipFrame(Exception):
-    """The whole frame must run as plain Python; not an error."""
+    """The whole frame must run as plain Python; not an error. `stop`: the break after which it could not be continued, if any."""
 
     def __init__(self, detail: str = "") -> None:
         super().__init__(detail)
         self.detail = detail
+        self.stop: Any = None
 
 
 class RestartCapture(Exception):
@@ -290,18 +309,28 @@ class Unsupported(CaptureError):
 
 
 def _unsupported_text(reason_id: str, detail: str, stack: tuple[UserLocation, ...]) -> str:
+    allow = "or allow breaks here (fullgraph=False, error_on_graph_break(False))"
+    return f"cannot be captured as one graph: {describe_break(reason_id, detail, stack, allow)}"
+
+
+SHOWN_CALLERS = 8
+
+
+def describe_break(reason_id: str, detail: str, stack: tuple[UserLocation, ...], otherwise: str = "") -> str:
+    """What a break is, in words: what happened, where with the source line, why, and what removes it."""
     reason = BREAK_REASONS.get(reason_id, BREAK_REASONS["other"])
-    lines = [f"cannot be captured as one graph: {reason.what}"]
+    lines = [reason.what]
     if stack:
         lines += [f"  at {stack[-1]}", excerpt(stack[-1])]
-        lines += [f"  called from {place}" for place in reversed(stack[:-1])]
+        callers = [f"  called from {place}" for place in reversed(stack[:-1])]
+        hidden = len(callers) - SHOWN_CALLERS
+        if hidden > 1:
+            callers[SHOWN_CALLERS - 1 : -1] = [f"  ... {hidden} more callers"]
+        lines += callers
     if detail:
         lines.append(f"  detail: {detail}")
-    lines += [
-        f"  why: {reason.why}",
-        f"  try: {reason.cure}, or allow breaks here (fullgraph=False, error_on_graph_break(False))",
-        f"  reason id: {reason_id}",
-    ]
+    cure = f"{reason.cure}, {otherwise}" if otherwise else reason.cure
+    lines += [f"  why: {reason.why}", f"  try: {cure}", f"  reason id: {reason_id}"]
     return "\n".join(line for line in lines if line)
 
 

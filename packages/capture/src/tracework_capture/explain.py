@@ -1,4 +1,4 @@
-"""explain(fn)(*args): graphs, breaks, guards and plainly run frames of one call, as text."""
+"""explain(fn)(*args): graphs, breaks, guards, recompiles and plainly run frames of one call, as data and as text."""
 
 from __future__ import annotations
 
@@ -13,17 +13,22 @@ from .options import CaptureOptions
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .contracts import CapturedGraph
+    from .contracts import CapturedGraph, PlainFrame, Recompile
 
 __all__ = ["Explanation", "explain"]
 
 
 @dataclass
 class Explanation:
-    """What capture made of one call."""
+    """What capture made of one call.
+
+    graphs: in the order of their capture, each with its inputs and guards. skipped: frames that ran as plain Python, with the reason.
+    recompiles: calls inside that needed another entry, with the guard that failed. result: what the call gave.
+    """
 
     graphs: list[CapturedGraph] = field(default_factory=list)
-    skipped: list[tuple[str, str]] = field(default_factory=list)
+    skipped: list[PlainFrame] = field(default_factory=list)
+    recompiles: list[Recompile] = field(default_factory=list)
     result: Any = None
 
     @property
@@ -31,14 +36,61 @@ class Explanation:
         """Why graphs ended before their function did."""
         return [graph.stop for graph in self.graphs if isinstance(graph.stop, Break)]
 
+    @property
+    def operations(self) -> int:
+        """Number of calls in all graphs."""
+        return sum(node.op in ("call_function", "call_method") for graph in self.graphs for node in graph.graph.graph.nodes)
+
+    def summary(self) -> str:
+        """One line."""
+        counts = (
+            (len(self.graphs), "graph(s)"),
+            (self.operations, "operation(s)"),
+            (len(self.breaks), "break(s)"),
+            (len(self.recompiles), "recompile(s)"),
+            (len(self.skipped), "frame(s) run as plain Python"),
+        )
+        return ", ".join(f"{count} {what}" for count, what in counts)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, fit for JSON: everything but the result."""
+        return {
+            "graphs": [_graph_data(graph) for graph in self.graphs],
+            "breaks": [stop.as_dict() for stop in self.breaks],
+            "recompiles": [
+                {"function": r.name, "file": r.filename, "line": r.line, "reasons": list(r.reasons)} for r in self.recompiles
+            ],
+            "plain": [
+                {"function": f.name, "file": f.filename, "line": f.line, "why": f.why, "break": f.stop and f.stop.as_dict()}
+                for f in self.skipped
+            ],
+        }
+
     def __str__(self) -> str:
-        lines = [f"{len(self.graphs)} graph(s), {len(self.breaks)} break(s), {len(self.skipped)} frame(s) run as plain Python"]
-        for number, stop in enumerate(self.breaks):
-            place = stop.stack[-1] if stop.stack else "?"
-            lines.append(f"break {number}: {stop.text} at {place}")
-        lines += [f"plain: {name}: {why}" for name, why in self.skipped]
+        lines = [self.summary()]
+        lines += [f"break {number}: {stop.report()}" for number, stop in enumerate(self.breaks)]
+        for recompile in self.recompiles:
+            lines.append(f"recompile of {recompile.name} ({recompile.filename}:{recompile.line})")
+            lines += [f"  entry {number}: {reason}" for number, reason in enumerate(recompile.reasons)]
+        for frame in self.skipped:
+            lines.append(f"plain: {frame.name} ({frame.filename}:{frame.line}): {frame.why}")
+            if frame.stop is not None:
+                lines.append(f"  because of a break: {frame.stop.report()}")
         lines += [graph.text() for graph in self.graphs]
         return "\n".join(lines)
+
+
+def _graph_data(graph: CapturedGraph) -> dict[str, Any]:
+    return {
+        "function": graph.origin.function,
+        "file": graph.origin.filename,
+        "line": graph.origin.line,
+        "inputs": [{"name": b.name, "source": str(b.source), "role": b.role} for b in graph.inputs],
+        "code": graph.graph.code.strip(),
+        "guards": [str(guard) for guard in graph.guards],
+        "conditions": [str(condition) for condition in graph.symbols.conditions] if graph.symbols is not None else [],
+        "stop": graph.stop.reason_id if isinstance(graph.stop, Break) else "returned",
+    }
 
 
 def _run_graph(gm: Any, example_inputs: list[Any]) -> Any:
@@ -57,7 +109,7 @@ def explain(function: Callable[..., Any], backend: Any = None, dynamic: bool | N
 
         callback = FrameCallback(backend or _run_graph, CaptureOptions(dynamic=dynamic, observe=observe))
         found.result = _C.Scoped(function, callback)(*args, **kwargs)
-        found.skipped = list(callback.skipped)
+        found.skipped, found.recompiles = list(callback.skipped), list(callback.recompiles)
         return found
 
     return run

@@ -172,7 +172,7 @@ class GraphBuilder:
                 if kind == "call_method":
                     return getattr(fake_args[0], target)(*fake_args[1:], **fake_kwargs)
                 return target(*fake_args, **fake_kwargs)
-        except BreakGraph:
+        except (BreakGraph, RecursionError):
             raise
         except Exception as error:
             if type(error).__name__ == "DataDependentError":

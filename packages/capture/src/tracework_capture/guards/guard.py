@@ -39,6 +39,16 @@ class TensorFacts:
     is_inference: bool = False
     dispatch_keys: int = 0
 
+    def text(self) -> str:
+        """One line: `float32[3, ?] on cpu, strides (?, 1)`; a question mark is not checked here."""
+        sizes = ", ".join("?" if n is None else str(n) for n in self.sizes)
+        lines = [f"{str(self.dtype).removeprefix('torch.')}[{sizes}] on {self.device}"]
+        if self.strides is not None:
+            lines.append(f"strides ({', '.join('?' if n is None else str(n) for n in self.strides)})")
+        lines += ["requires grad"] if self.requires_grad else []
+        lines += [self.type.__name__] if self.type.__name__ != "Tensor" else []
+        return ", ".join(lines)
+
     @classmethod
     def of(cls, tensor: Any, dynamic: Iterable[int] = (), check_strides: bool = True) -> "TensorFacts":
         """The facts of `tensor`; sizes of the dims in `dynamic` and, when there are any, all strides are left open."""
@@ -80,6 +90,8 @@ class Guard:
 
 
 def _short(payload: Any) -> str:
+    if isinstance(payload, TensorFacts):
+        return payload.text()
     try:
         text = repr(payload)
     except Exception:

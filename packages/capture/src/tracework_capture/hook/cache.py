@@ -16,6 +16,7 @@ from typing import Any
 from .. import _C
 from .._torch import hide_from_torch_compile
 from ..bytecode.resume import is_driven
+from ..contracts import Recompile
 from ..errors import RecompileLimitError
 from ..guards.access import Scope
 from ..guards.guard import Guard
@@ -150,15 +151,20 @@ def recompile_reasons(code: CodeType, scope: Scope, owner: Any = None) -> list[s
     return [reason or "all guards hold" for reason in reasons]
 
 
-def at_limit(code: CodeType, scope: Scope, options: CaptureOptions, owner: Any) -> bool:
+def at_limit(code: CodeType, scope: Scope, options: CaptureOptions, owner: Any, record: Any = None) -> bool:
     """Whether no further entry may be made. The first time this is so it is said aloud; later calls run entries or plain Python.
 
-    Raises RecompileLimitError when options.fail_on_limit or options.fullgraph is set. Logs the reasons of any recompile.
+    Raises RecompileLimitError when options.fail_on_limit or options.fullgraph is set. Logs the reasons of any recompile, and
+    appends a Recompile to `record`.
     """
     count = len(entries_of(code, owner))
-    if count == 0:
-        return False
+    if count == 0 or (
+        count >= options.recompile_limit and code in _announced and not (options.fail_on_limit or options.fullgraph)
+    ):
+        return count > 0
     reasons = recompile_reasons(code, scope, owner)
+    if record is not None:
+        record.append(Recompile(code.co_qualname, code.co_filename, code.co_firstlineno, tuple(reasons)))
     log.info("recompiling %s (%s:%d): %s", code.co_qualname, code.co_filename, code.co_firstlineno, reasons[0])
     if count < options.recompile_limit:
         return False

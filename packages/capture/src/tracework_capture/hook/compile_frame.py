@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .. import _torch
 from ..bytecode.resume import is_resume_code
 from ..contracts import Break, Returned
 from ..errors import BreakGraph, RestartCapture, SkipFrame, Unsupported
@@ -65,19 +66,30 @@ def capture_frame(given: FrameInput, backend: Any, options: CaptureOptions, hist
                 stop_before = stopped.made_at
                 continue
             if stop_before >= 0:
-                raise SkipFrame(f"{stopped} while leaving at an earlier break ({reason})") from stopped
-            stop_before, reason, stack = root.step, stopped, getattr(stopped, "stack", ())
+                raise not_continued(f"{stopped} while leaving at an earlier break ({reason})", reason, stack) from stopped
+            stop_before, reason, stack = root.step, stopped, getattr(stopped, "stack", ()) or frame.locations()
         except SymbolicRaise as raised:
             step = getattr(raised.value, "root_step", root.step)  # where it was raised: handlers and exits run again, plainly
             stop_before, reason, stack = step, BreakGraph("exception", raised.value.describe()), frame.locations()
+        except SkipFrame as skip:
+            raise (skip if reason is None else not_continued(skip.detail, reason, stack)) from skip.__cause__
         except RecursionError as error:
-            raise SkipFrame("calls nest too deeply to be inlined") from error
+            if stop_before >= 0:
+                raise not_continued("calls nest too deeply to be inlined", reason, stack) from error
+            stop_before, reason, stack = root.step, BreakGraph("recursion", "Python's own recursion limit"), frame.locations()
         finally:
             let_go(root, frame)
         if options.fullgraph or getattr(reason, "is_error", False):
             raise Unsupported.from_break(reason, stack) from reason.__cause__
         log.info("graph break in %s: %s%s", given.code.co_qualname, reason, f" ({stack[-1]})" if stack else "")
     raise SkipFrame("no attempt to capture the frame came to an end")
+
+
+def not_continued(why: str, reason: BreakGraph, stack: tuple[Any, ...]) -> SkipFrame:
+    """The frame runs as plain Python because it cannot be continued after a break."""
+    skip = SkipFrame(why)
+    skip.stop = Break(reason.reason_id, str(reason), stack, reason.detail)
+    return skip
 
 
 def let_go(root: CaptureRoot, frame: SymbolicFrame) -> None:
@@ -184,33 +196,16 @@ class _LazyLocals(dict):
         return iter([*self.slots, *super().keys()])
 
 
-def autocast_state() -> tuple[Any, ...]:
-    """Autocast as it is: per device enabled and dtype, cache, nesting."""
-    nesting = torch.autocast_increment_nesting() - 1
-    torch.autocast_decrement_nesting()
-    devices = tuple((d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in ("cpu", "cuda"))
-    return devices, torch.is_autocast_cache_enabled(), nesting
-
-
-def restore_autocast(state: tuple[Any, ...]) -> None:
-    """Back to `state`, when an attempt stopped inside a with-block."""
-    devices, cache, nesting = state
-    for device, enabled, dtype in devices:
-        torch.set_autocast_enabled(device, enabled)
-        torch.set_autocast_dtype(device, dtype)
-    torch.set_autocast_cache_enabled(cache)
-    while autocast_state()[2] > nesting:
-        torch.autocast_decrement_nesting()
-
-
 class _StateKept:
     """Keeps torch's global modes as they are around an attempt: tracing sets them for real."""
 
     def __enter__(self) -> None:
         self.grad = torch.is_grad_enabled()
         self.autocast = _autocast_state()
+        self.modes = _torch.dispatch_mode_count()
 
     def __exit__(self, *exc: object) -> None:
+        _torch.leave_dispatch_modes(self.modes)  # leaving them may have failed, when the stack is full
         if torch.is_grad_enabled() != self.grad:
             torch._C._set_grad_enabled(self.grad)
         if _autocast_state() != self.autocast:
@@ -254,7 +249,7 @@ def attempt(
         with recorded_lookups(lookups):
             run(frame)
     except StopHere:
-        stop = Break(reason.reason_id, str(reason), stack)
+        stop = Break(reason.reason_id, str(reason), stack, reason.detail)
     traced = time.perf_counter()
     if (
         not root.graph.calls

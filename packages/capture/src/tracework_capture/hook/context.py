@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import copyreg
 import functools
 import inspect
@@ -14,6 +15,7 @@ import torch
 
 from .. import _C, _torch
 from ..bytecode.code import forget_info
+from ..contracts import PlainFrame, Recompile
 from ..errors import (
     CaptureError,
     ControlMisuse,
@@ -37,13 +39,14 @@ from .policy import disabled_inside, frame_is_captured, is_another_compiler, is_
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ..contracts import CapturedGraph
+    from ..contracts import Break, CapturedGraph
 
 __all__ = ["FrameCallback", "capture", "disable", "frame_of", "optimize", "reset", "run_only"]
 
 log = logging.getLogger("tracework.capture")
 _GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _EMPTY_LIMIT = 4
+_REMEMBERED = 1000
 _callbacks: weakref.WeakSet[Any] = weakref.WeakSet()
 # As for functions: a copy is the same object, and a pickle holds the name.
 copyreg.pickle(_C.Scoped, lambda scoped: scoped.__qualname__)  # type: ignore[arg-type, return-value]
@@ -59,7 +62,8 @@ class FrameCallback:
         self.histories: dict[int, tuple[weakref.ref[types.CodeType], SizeHistory]] = {}
         self.empty: dict[int, int] = {}
         self.siblings: dict[int, FrameCallback] = {}
-        self.skipped: list[tuple[str, str]] = []
+        self.skipped: collections.deque[PlainFrame] = collections.deque(maxlen=_REMEMBERED)
+        self.recompiles: collections.deque[Recompile] = collections.deque(maxlen=_REMEMBERED)
         _callbacks.add(self)
 
     def __call__(
@@ -86,7 +90,7 @@ class FrameCallback:
         if stance.name == "eager_then_compile" and self.is_first(code):
             self.history(code).observe(names)
             return None
-        if cache.at_limit(code, Scope(names, globals_), self.options, self):
+        if cache.at_limit(code, Scope(names, globals_), self.options, self, self.recompiles):
             return None
         try:
             if stance.name == "aot_eager_then_compile" and self.is_first(code):
@@ -95,7 +99,7 @@ class FrameCallback:
                 return entry
             return self.entry(code, names, globals_, closure)
         except SkipFrame as skipped:
-            return self.plain(code, skipped.detail)
+            return self.plain(code, skipped.detail, skipped.stop)
         except (Unsupported, ForbiddenCall, ControlMisuse, DynamicDimError, BackendFailed) as error:
             if isinstance(error, BackendFailed):
                 raise error.__cause__ from None
@@ -164,10 +168,10 @@ class FrameCallback:
             known = self.histories[id(code)] = (weakref.ref(code), SizeHistory())
         return known[1]
 
-    def plain(self, code: types.CodeType, why: str) -> Any:
+    def plain(self, code: types.CodeType, why: str, stop: Break | None = None) -> Any:
         """Run this frame plainly; for good, unless there was merely nothing to capture in it this time."""
         log.info("%s runs as plain Python: %s", code.co_qualname, why)
-        self.skipped.append((code.co_qualname, why))
+        self.skipped.append(PlainFrame(code.co_qualname, why, stop, code.co_filename, code.co_firstlineno))
         if why == "no tensor operations":
             seen = self.empty[id(code)] = self.empty.get(id(code), 0) + 1
             return None if seen < _EMPTY_LIMIT else _C.SKIP
@@ -178,6 +182,7 @@ class FrameCallback:
         self.histories.clear()
         self.empty.clear()
         self.skipped.clear()
+        self.recompiles.clear()
 
 
 def disabled_call(compiled: Callable[..., Any]) -> Any:

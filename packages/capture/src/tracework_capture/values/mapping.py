@@ -418,7 +418,7 @@ def move_to_end(frame, self, key, last=ConstantValue(True)):  # noqa: B008
         self.store(frame, key, value)
         return NONE
     if self.mutability is EXISTING:
-        return frame.break_graph("unknown_call", "OrderedDict.move_to_end(last=False) of an existing dict")
+        return frame.break_graph("side_effect_unknown", "OrderedDict.move_to_end(last=False) of an existing dict")
     entry = self.entries.pop(hashed)
     self.entries = {hashed: entry, **self.entries}
     return NONE

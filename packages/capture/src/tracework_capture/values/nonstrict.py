@@ -66,7 +66,7 @@ class _Parts:
             known = plain(value)
         except NotPlain:
             name = getattr(self.function, "__qualname__", self.function)
-            self.frame.break_graph("argument_not_known", f"{name} of {value.describe()}")
+            self.frame.break_graph("value_not_known", f"{name} of {value.describe()}")
         return lambda leaves: known
 
     def leaf(self, value: Value) -> Build:

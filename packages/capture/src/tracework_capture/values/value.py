@@ -136,7 +136,7 @@ class Value:
         """bool(object)."""
         if self.is_constant():
             return bool(self.constant())
-        frame.break_graph("unknown_truth", self.describe())
+        frame.break_graph("operation_unknown", f"bool() of {self.describe()}")
 
     def same_object(self, other: Value) -> bool | None:
         """`self is other`; None when not known."""
@@ -162,31 +162,31 @@ class Value:
     # --- operations --------------------------------------------------------------------------------------------
     def getattr(self, frame: Frame, name: str) -> Value:
         """object.name"""
-        frame.break_graph("unknown_attribute", f"{self.describe()}.{name}")
+        frame.break_graph("attribute_unknown", f"{self.describe()}.{name}")
 
     def setattr(self, frame: Frame, name: str, value: Value) -> None:
         """object.name = value"""
-        frame.break_graph("unknown_setattr", f"{self.describe()}.{name}")
+        frame.break_graph("operation_unknown", f"setting {self.describe()}.{name}")
 
     def delattr(self, frame: Frame, name: str) -> None:
         """del object.name"""
-        frame.break_graph("unknown_delattr", f"{self.describe()}.{name}")
+        frame.break_graph("operation_unknown", f"deleting {self.describe()}.{name}")
 
     def getitem(self, frame: Frame, key: Value) -> Value:
         """object[key]"""
-        frame.break_graph("unknown_getitem", self.describe())
+        frame.break_graph("operation_unknown", f"an item of {self.describe()}")
 
     def setitem(self, frame: Frame, key: Value, value: Value) -> None:
         """object[key] = value"""
-        frame.break_graph("unknown_setitem", self.describe())
+        frame.break_graph("operation_unknown", f"setting an item of {self.describe()}")
 
     def delitem(self, frame: Frame, key: Value) -> None:
         """del object[key]"""
-        frame.break_graph("unknown_delitem", self.describe())
+        frame.break_graph("operation_unknown", f"deleting an item of {self.describe()}")
 
     def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """object(*args, **kwargs)"""
-        frame.break_graph("unknown_call", self.describe())
+        frame.break_graph("call_unknown", self.describe())
 
     def call_method(self, frame: Frame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """object.name(*args, **kwargs), without building the bound method where a subclass knows better."""
@@ -194,11 +194,11 @@ class Value:
 
     def iterate(self, frame: Frame) -> Value:
         """iter(object): a Value that has next_value."""
-        frame.break_graph("unknown_iteration", self.describe())
+        frame.break_graph("iterator_unsupported", self.describe())
 
     def next_value(self, frame: Frame) -> Value | None:
         """For iterators: the next Value, or None when exhausted (a generator's return value is then `frame`-visible as `self.returned`)."""
-        frame.break_graph("unknown_iteration", self.describe())
+        frame.break_graph("iterator_unsupported", self.describe())
 
     def unpack(self, frame: Frame) -> list[Value]:
         """list(object): all items."""
@@ -210,11 +210,11 @@ class Value:
 
     def length(self, frame: Frame) -> Value:
         """len(object)"""
-        frame.break_graph("unknown_length", self.describe())
+        frame.break_graph("operation_unknown", f"len() of {self.describe()}")
 
     def contains(self, frame: Frame, item: Value) -> Value:
         """item in object, as a bool Value (or a tensor)."""
-        frame.break_graph("unknown_contains", self.describe())
+        frame.break_graph("operation_unknown", f"a search in {self.describe()}")
 
     def binary(self, frame: Frame, op: str, other: Value, reverse: bool = False) -> Value | None:
         """`self op other` (or `other op self` when reverse). op is the symbol: + - * / // % ** @ << >> & | ^, with `=` appended
@@ -228,7 +228,7 @@ class Value:
 
     def unary(self, frame: Frame, op: str) -> Value:
         """op is one of - + ~"""
-        frame.break_graph("unknown_unary", f"{op}{self.describe()}")
+        frame.break_graph("operation_unknown", f"{op}{self.describe()}")
 
     # --- leaving the trace ---------------------------------------------------------------------------------------
     def as_graph_arg(self, frame: Frame) -> Any:

@@ -29,7 +29,7 @@ def agree(function, *args, graphs=None, calls=3):
         assert_same(actual, expected)
         if graphs is not None:
             assert len(counted) == graphs
-    assert [why for _, why in compiled.callback.skipped if why != "no tensor operations"] == []
+    assert [frame.why for frame in compiled.callback.skipped if frame.why != "no tensor operations"] == []
 
 
 def outcome(function, args):

@@ -1,0 +1,108 @@
+"""One small program for each reason of a graph break that no progress of capture will remove: PROGRAMS, reason id -> function of X.
+
+The golden texts have this file's line numbers: add programs at the end, before the table.
+"""
+
+import torch
+import tracework_capture as capture
+
+X = torch.arange(3.0)
+
+
+def data_dependent_branch(x):
+    if x.sum() < 0:
+        raise ValueError("negative")
+    return x - 1
+
+
+def tensor_to_python(x):
+    return x * x.sum().item()
+
+
+def dynamic_output_shape(x):
+    return x.nonzero() + 1
+
+
+def call_unknown(x):
+    return x + len(memoryview(b"ab"))
+
+
+@capture.disable
+def disabled(x):
+    return x
+
+
+def call_disabled(x):
+    return disabled(x + 1)
+
+
+def call_skipped(x):
+    import inspect
+
+    return x + len(inspect.getmodule(torch).__name__)
+
+
+def explicit(x):
+    y = x + 1
+    capture.graph_break("half way")
+    return y * 2
+
+
+def explicit_step(x):
+    y = x + 1
+    capture.step_unsupported()
+    return y * 2
+
+
+@capture.assume_constant_result
+def constant_of(t):
+    return 1
+
+
+def argument_not_real(x):
+    return x + constant_of(x + 1)
+
+
+def recursion(x):
+    return nested(x, 300)
+
+
+def nested(x, n):
+    return x if n == 0 else nested(x + 1, n - 1)
+
+
+def fake_failed(x):
+    return x @ torch.ones(5, 5)
+
+
+def exception(x):
+    y = x + 1
+    raise ValueError(f"no {len(y)}")
+
+
+def generator(x):
+    return (y for y in [x + 1])
+
+
+def import_(x):
+    import this_module_is_not_there
+
+    return x + this_module_is_not_there.one
+
+
+PROGRAMS = {
+    "data_dependent_branch": data_dependent_branch,
+    "tensor_to_python": tensor_to_python,
+    "dynamic_output_shape": dynamic_output_shape,
+    "call_unknown": call_unknown,
+    "call_disabled": call_disabled,
+    "call_skipped": call_skipped,
+    "explicit": explicit,
+    "explicit_step": explicit_step,
+    "argument_not_real": argument_not_real,
+    "fake_failed": fake_failed,
+    "exception": exception,
+    "generator": generator,
+    "import": import_,
+    "recursion": recursion,
+}

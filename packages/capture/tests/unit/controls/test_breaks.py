@@ -1,0 +1,133 @@
+"""Graph breaks as data and as text: ids are a closed table, each has a place, a reason and a cure, and explain() lists them.
+
+`python tools/break_reasons.py` writes the golden text and the page of reasons anew.
+"""
+
+import ast
+import json
+import re
+from pathlib import Path
+
+import break_programs
+import pytest
+import torch
+import tracework_capture as capture
+from tracework_capture import errors
+from tracework_capture.contracts import PlainFrame
+from tracework_capture.hook.compile_frame import not_continued
+
+ROOT = Path(__file__).parents[5]
+SOURCES = Path(capture.__file__).parent
+TAKEN_FROM_TABLES = {"random_state", "tensor_to_numpy"}
+
+
+def ids_in_source():
+    """Every literal first argument of break_graph() and BreakGraph()."""
+    for path in sorted(SOURCES.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            name = getattr(getattr(node, "func", None), "attr", getattr(getattr(node, "func", None), "id", ""))
+            if name in ("break_graph", "BreakGraph") and node.args:
+                first = node.args[0]
+                for value in [first.body, first.orelse] if isinstance(first, ast.IfExp) else [first]:
+                    if isinstance(value, ast.Constant):
+                        yield value.value, f"{path.name}:{node.lineno}"
+
+
+def test_every_reason_that_is_given_has_a_row():
+    unknown = {reason: place for reason, place in ids_in_source() if reason not in errors.BREAK_REASONS}
+    assert not unknown
+
+
+def test_every_row_is_given_somewhere():
+    given = {reason for reason, _ in ids_in_source()} | TAKEN_FROM_TABLES
+    assert set(errors.BREAK_REASONS) <= given
+
+
+def raised(reason):
+    with pytest.raises(errors.Unsupported) as caught:
+        capture.optimize(lambda gm, inputs: gm.forward, fullgraph=True)(break_programs.PROGRAMS[reason])(break_programs.X)
+    return caught.value
+
+
+def golden():
+    """Reason id -> text."""
+    text = (Path(__file__).parent / "golden" / "breaks.txt").read_text()
+    return dict(part.split("\n", 1) for part in re.split(r"^== ", text, flags=re.MULTILINE)[1:])
+
+
+def shown(error):
+    """The text without what depends on the machine."""
+    return str(error).replace(str(Path(break_programs.__file__).parent), "...") + "\n\n"
+
+
+@pytest.mark.parametrize("reason", break_programs.PROGRAMS)
+def test_the_text_of_a_break(reason):
+    error = raised(reason)
+    assert error.reason_id == reason
+    assert shown(error) == golden()[reason]
+
+
+@pytest.mark.parametrize("reason", errors.BREAK_REASONS)
+def test_every_reason_is_on_the_page(reason):
+    row = errors.BREAK_REASONS[reason]
+    page = (ROOT / "packages" / "capture" / "docs" / "graph_breaks.md").read_text()
+    section = page.partition(f"\n## {reason}\n")[2].split("\n## ")[0]
+    assert row.what in section and row.why in section and row.cure in section, "tools/break_reasons.py writes the page anew"
+
+
+def helper(t):
+    return t + 1
+
+
+def several(x):
+    y = x * 2
+    capture.graph_break("first")
+    for n in (3, 4, 5):
+        y = y + helper(torch.ones(n)).sum()
+    return y
+
+
+class TestExplain:
+    """explain(fn)(*args) as data and as text."""
+
+    def test_breaks_have_place_and_cure(self):
+        found = capture.explain(several)(torch.ones(2))
+        (stop,) = found.breaks
+        assert (stop.reason_id, stop.detail, stop.place.function) == ("explicit", "first", "several")
+        assert '    capture.graph_break("first")\n    ^^^^' in stop.report() and "try: remove the call" in stop.report()
+        assert stop.report() in str(found)
+
+    def test_frames_that_could_not_be_continued_name_the_break(self):
+        skip = not_continued("a reason", errors.BreakGraph("explicit", "half"), (errors.UserLocation("f.py", 3, "f"),))
+        found = capture.Explanation(skipped=[PlainFrame("f", skip.detail, skip.stop, "f.py", 1)])
+        assert "plain: f (f.py:1): a reason\n  because of a break: graph_break() was called\n  at f.py:3 in f\n" in str(found)
+        assert found.as_dict()["plain"][0]["break"]["detail"] == "half"
+
+    def test_recompiles_say_which_guard_failed(self):
+        def calls(x):
+            capture.skip_frame()
+            return [helper(torch.ones(n)) for n in (3, 4, 5)]
+
+        found = capture.explain(calls)(torch.ones(2))
+        (recompile,) = found.recompiles
+        assert recompile.name == "helper" and "t has size 4 in dim 0, had 3" in recompile.reasons[0]
+        assert found.summary() == "2 graph(s), 2 operation(s), 0 break(s), 1 recompile(s), 1 frame(s) run as plain Python"
+
+    def test_everything_is_plain_data(self):
+        data = json.loads(json.dumps(capture.explain(several)(torch.ones(2)).as_dict()))
+        assert [graph["stop"] for graph in data["graphs"]][:1] == ["explicit"]
+        assert any("TENSOR x float32[2] on cpu" in guard for guard in data["graphs"][0]["guards"])
+        assert data["breaks"][0]["cure"] == errors.BREAK_REASONS["explicit"].cure
+
+
+def too_deep(x, n=400):
+    return x if n == 0 else too_deep(x + 1, n - 1)
+
+
+def test_nothing_stays_entered_when_python_runs_out_of_stack():
+    """An exit of a mode may fail, too, when the stack is full: captures after it must not be inside of it."""
+    for limit in range(3):
+        explained = capture.explain(lambda x, n: too_deep(x, n))(break_programs.X, 300 + limit)
+        assert torch.equal(explained.result, break_programs.X + 300 + limit)
+        assert torch._C._len_torch_dispatch_stack() == 0
+        assert type(torch.ones(1)) is torch.Tensor
