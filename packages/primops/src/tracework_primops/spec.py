@@ -19,8 +19,12 @@ class Frozen:
     def __delattr__(self, name):
         raise AttributeError(f"{type(self).__name__} is frozen")
 
+    @classmethod
+    def _fields(cls) -> list[str]:
+        return [name for name in cls.__slots__ if not name.startswith("_")]
+
     def _key(self) -> tuple:
-        return tuple(getattr(self, name) for name in self.__slots__)
+        return tuple([getattr(self, name) for name in self._fields()])
 
     def __eq__(self, other):
         return type(other) is type(self) and self._key() == other._key()
@@ -33,7 +37,7 @@ class Frozen:
 
     def replace(self, **changes):
         """A copy with these fields changed."""
-        fields = {name: getattr(self, name) for name in self.__slots__}
+        fields = {name: getattr(self, name) for name in self._fields()}
         fields.update(changes)
         return type(self)(**fields)
 
@@ -41,7 +45,7 @@ class Frozen:
 class TensorSpec(Frozen):
     """dtype, device, sizes, strides and storage offset of a tensor; sizes are `int | Expr`."""
 
-    __slots__ = ("dtype", "device", "sizes", "strides", "offset")
+    __slots__ = ("dtype", "device", "sizes", "strides", "offset", "_symbolic")
     dtype: torch.dtype
     device: torch.device
     sizes: tuple[Size, ...]
@@ -54,6 +58,22 @@ class TensorSpec(Frozen):
         _set_sizes(self, sizes)
         _set_strides(self, contiguous_strides(sizes) if strides is None else strides)
         _set_offset(self, offset)
+        _set_symbolic(self, None)
+
+    def __eq__(self, other):
+        if self is other:
+            return True
+        return (
+            other.__class__ is TensorSpec
+            and self.dtype is other.dtype
+            and self.sizes == other.sizes
+            and self.strides == other.strides
+            and self.offset == other.offset
+            and self.device == other.device
+        )
+
+    def __hash__(self):
+        return hash((self.dtype, self.device, self.sizes, self.strides, self.offset))
 
     @property
     def ndim(self) -> int:
@@ -72,7 +92,11 @@ class TensorSpec(Frozen):
     @property
     def is_symbolic(self) -> bool:
         """Whether any size, stride or the offset is an expression."""
-        return any(isinstance(s, Expr) for s in (*self.sizes, *self.strides, self.offset))
+        known = self._symbolic
+        if known is None:
+            known = any([isinstance(s, Expr) for s in (*self.sizes, *self.strides, self.offset)])
+            _set_symbolic(self, known)
+        return known
 
     def __repr__(self) -> str:
         text = f"{DTYPE_TEXT[self.dtype]}[{', '.join(map(str, self.sizes))}]"
@@ -88,6 +112,7 @@ _set_device = TensorSpec.device.__set__
 _set_sizes = TensorSpec.sizes.__set__
 _set_strides = TensorSpec.strides.__set__
 _set_offset = TensorSpec.offset.__set__
+_set_symbolic = TensorSpec._symbolic.__set__  # worked out when first asked for
 
 
 class SizeSpec(Frozen):

@@ -79,7 +79,8 @@ class Converter:
         known = self._storages.get(key)
         if known is not None and not known[0].expired():
             return known[1]
-        storage = FakeStorage(real=True)
+        storage = FakeStorage()
+        storage.real = True
         self._storages[key] = (_torch.weak_storage(tensor), storage)
         return storage
 

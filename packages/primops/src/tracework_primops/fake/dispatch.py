@@ -20,8 +20,9 @@ from ..op import GraphBuilder, PrimValue
 from ..spec import TensorSpec
 from ..symbols import active
 from ..symbols.expr import Expr
+from .memo import STATIC, Memo, Template, call_key
 from .storage import FakeStorage
-from .tensor import FakeTensor, make_fake
+from .tensor import FakeTensor, from_template, make_fake
 
 log = logging.getLogger("tracework.primops.fake")
 
@@ -42,6 +43,7 @@ def plan_for(func: Any) -> Plan:
 def forget_plans() -> None:
     """After ATEN_META, SPECIAL or the decompositions changed."""
     PLANS.clear()
+    STATIC.forget()
 
 
 def _make_plan(func: Any) -> Plan:
@@ -54,7 +56,7 @@ def _make_plan(func: Any) -> Plan:
         return _in_place_plan(func, rule, written)
     aliased = _aliased_argument(func)
     if aliased is not None:
-        return _view_plan(rule, aliased)
+        return _view_plan(func, rule, aliased)
     return _functional_plan(rule)
 
 
@@ -85,11 +87,40 @@ def _aliased_argument(func: Any) -> int | None:
 # plans -----------------------------------------------------------------------------------------
 
 
+def _result(mode: Any, func: Any, rule: Rule, args: tuple, kwargs: dict) -> Any:
+    """What the rule says, with templates for specs; remembered for the next call with the same specs and numbers."""
+    key = call_key(func, mode, FakeTensor, args, kwargs)
+    if key is None:
+        return _work_out(mode, func, rule, args, kwargs, None)
+    found = STATIC.results.get(key) or mode.memo.results.get(key)
+    return found[0] if found is not None else _work_out(mode, func, rule, args, kwargs, key)
+
+
+def _work_out(mode: Any, func: Any, rule: Rule, args: tuple, kwargs: dict, key: tuple | None) -> Any:
+    plain, named = _plain(mode, func, args), _plain_dict(mode, func, kwargs)
+    outer = active.swap(mode.table)
+    try:
+        result = _templates(mode.memo, rule(*plain, **named))
+    finally:
+        active.swap(outer)
+    if key is not None and func.namespace == "aten":  # what is registered for others may change
+        mode.memo.keep(key, result, (*plain, *named.values()))
+    return result
+
+
+def _templates(memo: Memo, result: Any) -> Any:
+    if result.__class__ is TensorSpec:
+        return memo.template(result)
+    if result.__class__ is tuple:
+        return tuple([_templates(memo, r) for r in result])
+    return [_templates(memo, r) for r in result] if result.__class__ is list else result
+
+
 def _functional_plan(rule: Rule) -> Plan:
     def functional(mode, func, args, kwargs):
-        result = rule(*_plain(mode, func, args), **_plain_dict(mode, func, kwargs))
-        if result.__class__ is TensorSpec:
-            out = make_fake(mode, result, FakeStorage())
+        result = _result(mode, func, rule, args, kwargs)
+        if result.__class__ is Template:
+            out = from_template(mode, result, FakeStorage())
         else:
             out = _wrap(mode, result)
         if mode.recorder is not None:
@@ -99,21 +130,23 @@ def _functional_plan(rule: Rule) -> Plan:
     return functional
 
 
-def _view_plan(rule: Rule, aliased: int) -> Plan:
+def _view_plan(func: Any, rule: Rule, aliased: int) -> Plan:
+    flips = func in BIT_FLIPS
+
     def view(mode, func, args, kwargs):
         base = args[aliased]
         if not isinstance(base, torch.Tensor):  # autograd conjugates the Python number of `x * 1j`
             return func(torch.tensor(base), *args[1:], **kwargs).resolve_conj()
-        result = rule(*_plain(mode, func, args), **_plain_dict(mode, func, kwargs))
+        result = _result(mode, func, rule, args, kwargs)
         if base.__class__ is not FakeTensor:
             base = mode.from_real(base)
-        if result.__class__ is TensorSpec:
-            out = make_fake(mode, result, base.storage)
+        if result.__class__ is Template:
+            out = from_template(mode, result, base.storage)
             if base.constant is not None:
                 out.constant = base.constant
         else:
-            out = [make_fake(mode, spec, base.storage) for spec in result]
-        if func in BIT_FLIPS or base.is_conj() or base.is_neg():
+            out = [from_template(mode, template, base.storage) for template in result]
+        if flips or base.is_conj() or base.is_neg():
             _carry_bits(func, base, out)
         if mode.recorder is not None:
             mode.recorder(func, args, kwargs, out)
@@ -149,7 +182,7 @@ def _in_place_plan(func: Any, rule: Rule, written: list[int]) -> Plan:
                 return args[0]  # as pooling to one element does for channels-last: only strides of dims of one element differ
             return _view_in_place(mode, func, rule, args, kwargs)
         targets = [args[i] if i < len(args) else kwargs.get(names[i]) for i in written]
-        result = rule(*_plain(mode, func, args), **_plain_dict(mode, func, kwargs))
+        result = _result(mode, func, rule, args, kwargs)
         for target in targets:
             _mark_written(target)
         if fresh_results:
@@ -158,7 +191,7 @@ def _in_place_plan(func: Any, rule: Rule, written: list[int]) -> Plan:
             out = None
         elif returns == 1:
             out = targets[0]
-            _check_target(func, out, result)
+            _check_target(mode, func, out, result)
         else:
             out = tuple(targets)
         if mode.recorder is not None:
@@ -173,24 +206,30 @@ def _view_in_place(mode: Any, func: Any, rule: Rule, args: Any, kwargs: dict) ->
     target = args[0]
     if func.overloadpacket in RESIZING or target.__class__ is not FakeTensor:
         raise FakeTensorError(f"{func}: changing the memory behind a tensor is not done on fakes; make a new tensor instead")
-    spec = rule(*_plain(mode, func, args), **_plain_dict(mode, func, kwargs))
+    template = _result(mode, func, rule, args, kwargs)
     before = make_fake(mode, target.spec, target.storage)
-    after = make_fake(mode, spec, target.storage)
+    after = from_template(mode, template, target.storage)
     with _torch.below_autograd():
         target.data = after
-    target.spec, target.is_symbolic = spec, after.is_symbolic
+    target.spec, target.is_symbolic = after.spec, after.is_symbolic
     if mode.recorder is not None:
         mode.recorder(func, (before, *args[1:]), kwargs, target)
     return target
 
 
-def _check_target(func: Any, target: Any, result: Any) -> None:
-    if result.__class__ is TensorSpec and target.__class__ is FakeTensor:
-        expected = target.spec.sizes
-        if len(result.sizes) != len(expected) or not all(active.equal(a, b) for a, b in zip(result.sizes, expected)):
-            raise RuntimeError(
-                f"{func}: output with shape {list(expected)} doesn't match the broadcast shape {list(result.sizes)}"
-            )
+def _check_target(mode: Any, func: Any, target: Any, result: Any) -> None:
+    if result.__class__ is not Template or target.__class__ is not FakeTensor:
+        return
+    expected, sizes = target.spec.sizes, result.spec.sizes
+    if expected == sizes:
+        return
+    outer = active.swap(mode.table)
+    try:
+        fits = len(sizes) == len(expected) and all(active.equal(a, b) for a, b in zip(sizes, expected))
+    finally:
+        active.swap(outer)
+    if not fits:
+        raise RuntimeError(f"{func}: output with shape {list(expected)} doesn't match the broadcast shape {list(sizes)}")
 
 
 def _mixed_results(mode: Any, func: Any, result: Any, targets: list) -> Any:
@@ -269,8 +308,8 @@ def real_argument(mode: Any, func: Any, tensor: torch.Tensor) -> FakeTensor:
 
 
 def _wrap(mode: Any, result: Any) -> Any:
-    if result.__class__ is TensorSpec:
-        return make_fake(mode, result, FakeStorage())
+    if result.__class__ is Template:
+        return from_template(mode, result, FakeStorage())
     if result is None:
         return None
     if result.__class__ is tuple:

@@ -9,10 +9,10 @@ import torch
 
 from .. import _torch
 from ..spec import TensorSpec
-from ..symbols import active
 from ..symbols.expr import Size
 from . import dispatch, products
 from .convert import Converter
+from .memo import memo_of
 from .storage import FakeStorage
 from .tensor import FakeTensor, make_fake
 
@@ -27,6 +27,7 @@ class FakeMode(_torch.TorchDispatchMode):
     def __init__(self, table: Any = None, allow_unbacked: bool = False):
         super().__init__()
         self.table = table
+        self.memo = memo_of(table)
         self.allow_unbacked = allow_unbacked
         self.recorder: Callable[..., None] | None = None
         self._converter = Converter(self)
@@ -53,16 +54,7 @@ class FakeMode(_torch.TorchDispatchMode):
 
     def dispatch(self, func: Any, args: tuple, kwargs: dict) -> Any:
         """Execute one ATen op on fakes."""
-        plan = dispatch.PLANS.get(func)
-        if plan is None:
-            plan = dispatch.plan_for(func)
-        if self.table is None:
-            return plan(self, func, args, kwargs)
-        outer = active.swap(self.table)
-        try:
-            return plan(self, func, args, kwargs)
-        finally:
-            active.swap(outer)
+        return (dispatch.PLANS.get(func) or dispatch.plan_for(func))(self, func, args, kwargs)
 
     def from_real(
         self, tensor: torch.Tensor, sizes: Sequence[Size] | None = None, strides: Sequence[Size] | None = None

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import weakref
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from .tensor import FakeTensor
 
 _NUMBERS = itertools.count()
 
@@ -19,18 +14,16 @@ class FakeStorage:
     tensor (an input) rather than for memory allocated while tracing.
     """
 
-    __slots__ = ("id", "version", "real", "_views", "__weakref__")
-
-    def __init__(self, real: bool = False):
-        self.id = next(_NUMBERS)
-        self.version = 0
-        self.real = real
-        self._views: list[weakref.ref] = []
+    version = 0  # on the class, because most storages are made, read and dropped without ever being written or printed
+    real = False
+    _id: int | None = None
 
     @property
-    def views(self) -> list[FakeTensor]:
-        """The living fakes over this memory, oldest first."""
-        return [fake for reference in self._views if (fake := reference()) is not None]
+    def id(self) -> int:
+        """Given when first asked for."""
+        if self._id is None:
+            self._id = next(_NUMBERS)
+        return self._id
 
     def __repr__(self) -> str:
         return f"FakeStorage({self.id}, version {self.version})"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from .. import _torch
 from ..spec import TensorSpec
-from ..symbols.expr import Expr
+from .memo import Template
 from .storage import FakeStorage
 
 if TYPE_CHECKING:
@@ -25,6 +24,7 @@ class FakeTensor(torch.Tensor):
     """
 
     __torch_function__ = _torch.disabled_torch_function
+    __slots__ = ("spec", "mode", "storage")  # faster than a dict, and all that most fakes have
 
     spec: TensorSpec
     mode: FakeMode
@@ -68,45 +68,22 @@ def find_mode(func: Any, *containers: Any) -> FakeMode:
 
 
 _make = torch.Tensor._make_wrapper_subclass
-EMPTY_STORAGE = {"storage_size": 0}  # otherwise C++ computes a symbolic number of bytes for each tensor
 
 
 def make_fake(mode: FakeMode, spec: TensorSpec, storage: FakeStorage, requires_grad: bool = False) -> FakeTensor:
     """A new fake of this spec over this storage."""
-    sizes, strides, offset = spec.sizes, spec.strides, spec.offset
-    symbolic = False
-    if mode.table is not None:
-        for size in sizes:
-            if size.__class__ is not int:
-                symbolic = True
-        for stride in strides:
-            if stride.__class__ is not int:
-                symbolic = True
-        if offset.__class__ is not int:
-            symbolic = True
-    if symbolic:
-        carry = mode.table.to_symint
-        sizes, strides, offset = [carry(s) for s in sizes], [carry(s) for s in strides], carry(offset)
-    extra = EMPTY_STORAGE if symbolic else {}
-    fake = _make(
-        FakeTensor,
-        sizes,
-        strides=strides,
-        storage_offset=offset,
-        dtype=spec.dtype,
-        device=spec.device,
-        requires_grad=requires_grad,
-        **extra,
-    )
-    fake.spec = spec
-    fake.mode = mode
-    fake.storage = storage
-    if symbolic:
-        fake.is_symbolic = True
-    storage._views.append(weakref.ref(fake))
+    fake = from_template(mode, mode.memo.template(spec), storage)
+    if requires_grad:
+        fake.requires_grad_()
     return fake
 
 
-def has_symbols(spec: TensorSpec) -> bool:
-    """Whether any size, stride or the offset is an expression."""
-    return any(isinstance(s, Expr) for s in (*spec.sizes, *spec.strides, spec.offset))
+def from_template(mode: FakeMode, template: Template, storage: FakeStorage) -> FakeTensor:
+    """As make_fake, with what was prepared."""
+    fake = _make(FakeTensor, **template.options)
+    fake.spec = template.spec
+    fake.mode = mode
+    fake.storage = storage
+    if template.is_symbolic:
+        fake.is_symbolic = True
+    return fake

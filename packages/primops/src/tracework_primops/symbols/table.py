@@ -49,6 +49,7 @@ class SymbolTable:
         self._equal: dict[Expr, Size] = {}
         self._count = {"s": 0, "u": 0}
         self._carriers: dict[Expr, torch.SymInt] = {}
+        self.fakes: Any = None  # what fakes over these symbols remember (fake/memo.py)
 
     # symbols ---------------------------------------------------------------------------------
     def new(
