@@ -24,9 +24,15 @@ class FakeTensorError(PrimError):
 
 
 class MixedTensorError(FakeTensorError):
-    """Fake and real tensors met in one call."""
+    """Fake and real tensors, or the fakes of two traces, met in one call."""
 
-    def __init__(self, op: object):
+    def __init__(self, op: object, two_traces: bool = False):
+        if two_traces:
+            super().__init__(
+                f"{op}: fake tensors of two traces met in one call. A fake of an earlier trace was kept, in a global or an attribute; "
+                "make everything that the traced function uses in one mode."
+            )
+            return
         super().__init__(
             f"{op}: a real tensor met fake tensors in one call. Make it fake first (mode.from_real(t)) "
             "or pass it to the traced function as an input."

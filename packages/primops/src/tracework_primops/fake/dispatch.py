@@ -270,7 +270,7 @@ def _plain(mode: Any, func: Any, args: Any) -> list:
     for a in args:
         cls = a.__class__
         if cls is FakeTensor:
-            a = a.spec
+            a = _spec_of(mode, func, a)
         elif cls not in PLAIN:
             a = _plain_one(mode, func, a)
         out.append(a)
@@ -278,10 +278,13 @@ def _plain(mode: Any, func: Any, args: Any) -> list:
 
 
 def _plain_dict(mode: Any, func: Any, kwargs: dict) -> dict:
-    return {
-        k: a.spec if a.__class__ is FakeTensor else a if a.__class__ in PLAIN else _plain_one(mode, func, a)
-        for k, a in kwargs.items()
-    }
+    return {k: a if a.__class__ in PLAIN else _plain_one(mode, func, a) for k, a in kwargs.items()}
+
+
+def _spec_of(mode: Any, func: Any, fake: FakeTensor) -> TensorSpec:
+    if fake.mode is not mode:
+        raise MixedTensorError(func, two_traces=True)
+    return fake.spec
 
 
 def _plain_one(mode: Any, func: Any, a: Any) -> Any:
@@ -294,7 +297,7 @@ def _plain_one(mode: Any, func: Any, a: Any) -> Any:
     if isinstance(a, torch.SymBool):
         return bool(a)
     if isinstance(a, FakeTensor):
-        return a.spec
+        return _spec_of(mode, func, a)
     if isinstance(a, torch.Tensor):
         return real_argument(mode, func, a).spec
     return a

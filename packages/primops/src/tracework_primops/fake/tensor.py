@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .. import _torch
+from ..errors import FakeTensorError
 from ..spec import TensorSpec
 from .memo import Template
 from .storage import FakeStorage
@@ -45,11 +46,31 @@ class FakeTensor(torch.Tensor):
         grad = ", requires_grad" if self.requires_grad else ""
         return f"FakeTensor({self.spec}, storage {self.storage.id}{grad})"
 
-    def __deepcopy__(self, memo):
-        return self.mode.make(self.spec, requires_grad=self.requires_grad)
+    def __copy__(self) -> FakeTensor:
+        return self._like(self.storage)
+
+    def __deepcopy__(self, memo: dict) -> FakeTensor:
+        """In new memory; what shared memory and is copied in one go shares it again."""
+        if not self.is_leaf:
+            raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol")
+        storage = memo.setdefault(id(self.storage), FakeStorage())
+        made = memo[id(self)] = self._like(storage)
+        return made
+
+    def _like(self, storage: FakeStorage) -> FakeTensor:
+        made = make_fake(self.mode, self.spec, storage, self.requires_grad)
+        made.is_parameter, made.constant, made.constant_tensor = self.is_parameter, self.constant, self.constant_tensor
+        return made
 
     def __reduce_ex__(self, protocol):
         raise TypeError("a FakeTensor has no data to pickle; save its spec")
+
+    def _needs_data(self, *args: Any, **kwargs: Any) -> Any:
+        raise FakeTensorError(
+            "a FakeTensor has no data to share with others, to export or to turn into numbers; break the graph before"
+        )
+
+    numpy = tolist = share_memory_ = pin_memory = __array__ = __dlpack__ = _needs_data
 
 
 def find_mode(func: Any, *containers: Any) -> FakeMode:

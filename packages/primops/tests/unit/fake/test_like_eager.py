@@ -1,0 +1,195 @@
+"""What programs do to tensors beside calling ops: writes, views, versions, copies, printing, and mixtures that must not happen."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from tracework_primops import DataDependentError, FakeMode, FakeTensor, FakeTensorError, MixedTensorError, SymbolTable
+
+F64 = torch.float64
+
+
+def writes(x, y):
+    """Writes through views, chains of views and out=, with what they leave to look at."""
+    a = x * 2
+    b = a[1:]
+    c = b.t()[0]
+    b.add_(y[1:])
+    c.zero_()
+    d = a.detach()
+    d.mul_(3)
+    e = torch.empty_like(a)
+    torch.add(a, y, out=e)
+    f = e.view(-1).unfold(0, 2, 2)
+    f.fill_(1)
+    g = a.clone()
+    g[0] = 5
+    g[:, 1:].copy_(y[:, 1:])
+    h, i = g.unbind(1)[0], g.split(2)[1]
+    i.clamp_(min=0)
+    j = torch.zeros(3, 4, dtype=F64).index_put_((torch.tensor([0, 2]),), y[:2])
+    return {"a": a, "b": b, "c": c, "d": d, "e": e, "f": f, "g": g, "h": h, "i": i, "j": j, "x": x, "y": y}
+
+
+def under_grad(x, y):
+    a = x.clone()
+    v = a[0]
+    v.mul_(y[0])
+    with torch.no_grad():
+        a[1].add_(1)
+    return {"a": a, "v": v, "x": x}
+
+
+def data_and_detach(x, y):
+    a = x.clone()
+    d = a.data
+    d.add_(y)
+    e = a.detach()
+    e.add_(y)
+    return {"a": a, "d": d, "e": e}
+
+
+PROGRAMS = {"writes": writes, "under_grad": under_grad, "data_and_detach": data_and_detach}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_versions_views_and_memory_are_those_of_eager(name, symbolic):
+    real = [torch.randn(3, 4, dtype=F64), torch.randn(3, 4, dtype=F64)]
+    if name == "under_grad":
+        real[0].requires_grad_()
+    table = SymbolTable() if symbolic else None
+    mode = FakeMode(table)
+    sizes = (3, table.new(4, "x.size(1)")) if symbolic and name != "writes" else None
+    fakes = [mode.from_real(t, sizes) for t in real]
+    before = [t._version for t in fakes]
+    with mode:
+        made = PROGRAMS[name](*fakes)
+    true = PROGRAMS[name](*real)
+    for key, want in true.items():
+        got = made[key]
+        change = before[0] if key == "x" else 0
+        assert got._version - change == want._version, key
+        assert (got.requires_grad, got.is_leaf, got._is_view()) == (want.requires_grad, want.is_leaf, want._is_view()), key
+        for other in true:
+            shared = want.untyped_storage()._cdata == true[other].untyped_storage()._cdata
+            assert (got.storage is made[other].storage) is shared, (key, other)
+            if want._is_view():
+                assert (got._base is made[other]) is (want._base is true[other]), (key, other)
+
+
+def test_a_write_invalidates_what_backward_needs_as_in_eager():
+    mode = FakeMode()
+    for make in (lambda t: t, mode.from_real):
+        x = make(torch.randn(3)).requires_grad_()
+        y = x.exp()
+        y.add_(1)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            y.sum().backward()
+
+
+def test_a_leaf_that_requires_grad_is_not_written_as_in_eager():
+    x = FakeMode().from_real(torch.randn(3, requires_grad=True))
+    with pytest.raises(RuntimeError, match="leaf Variable that requires grad"):
+        x.add_(1)
+
+
+def test_results_that_do_not_fit_are_an_error_as_in_eager():
+    mode = FakeMode()
+    x, y = mode.from_real(torch.randn(4)), mode.from_real(torch.randn(3, 4))
+    for make in (lambda t: torch.randn(t.shape), lambda t: t):
+        with pytest.raises(RuntimeError, match="doesn't match the broadcast shape"):
+            make(x).add_(make(y))
+
+
+def test_the_same_call_with_other_kinds_of_numbers_is_another_call():
+    x = FakeMode().from_real(torch.ones(3, dtype=torch.int64))
+    dtypes = [(x * n).dtype for n in (1, 1.0, True, 1, 1.0, True)]
+    assert dtypes == [torch.int64, torch.float32, torch.int64] * 2
+
+
+def test_the_default_dtype_counts():
+    x = FakeMode().from_real(torch.ones(3, dtype=torch.int64))
+    assert (x / 2).dtype is torch.float32
+    torch.set_default_dtype(F64)
+    try:
+        assert (x / 2).dtype is F64
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert (x / 2).dtype is torch.float32
+
+
+def test_each_table_records_what_was_decided_over_its_symbols():
+    for _ in range(2):
+        table = SymbolTable()
+        mode = FakeMode(table)
+        a, b = table.new(4, "a"), table.new(4, "b")
+        x, y = mode.from_real(torch.randn(4), (a,)), mode.from_real(torch.randn(4), (b,))
+        for _ in range(2):
+            assert (x + y).spec.sizes in ((a,), (b,))
+        assert [str(c.condition) for c in table.conditions] == [f"{a} == {b}"]
+
+
+def test_fakes_of_two_traces_are_not_mixed():
+    x, y = (FakeMode().from_real(torch.randn(3)) for _ in range(2))
+    for call in (lambda: x + y, lambda: torch.cat([x, y]), lambda: x.add_(y), lambda: torch.add(x, x, out=y)):
+        with pytest.raises(MixedTensorError, match="two traces"):
+            call()
+    with pytest.raises(FakeTensorError, match="another mode"):
+        x.mode.from_real(y)
+
+
+def test_real_tensors_are_not_mixed_in():
+    x, real = FakeMode().from_real(torch.randn(3)), torch.randn(3)
+    for call in (lambda: x + real, lambda: torch.cat([real, x]), lambda: torch.add(x, x, out=real), lambda: real.add_(x)):
+        with pytest.raises(MixedTensorError, match="a real tensor met fake tensors"):
+            call()
+
+
+def test_copies():
+    table = SymbolTable()
+    mode = FakeMode(table)
+    x = mode.from_real(torch.nn.Parameter(torch.randn(4, 2)), (table.new(4, "n"), 2))
+    shallow, deep = copy.copy(x), copy.deepcopy(x)
+    assert shallow.storage is x.storage and deep.storage is not x.storage
+    for made in (shallow, deep):
+        assert isinstance(made, FakeTensor) and made is not x
+        assert made.spec == x.spec and made.mode is mode and made.is_parameter and made.requires_grad and made.is_symbolic
+    row = mode.from_real(torch.randn(4, 2))
+    again, view = copy.deepcopy([row, row.detach()[0]])
+    assert view.storage is again.storage is not row.storage
+    with pytest.raises(RuntimeError, match="deepcopy protocol"):
+        copy.deepcopy(x * 2)
+
+
+def test_printing_and_pickling():
+    table = SymbolTable()
+    mode = FakeMode(table)
+    x = mode.from_real(torch.randn(4, 2, requires_grad=True), (table.new(4, "n"), 2))
+    assert repr(x).startswith("FakeTensor(f32[s0, 2], storage ") and repr(x).endswith(", requires_grad)")
+    assert f"{x}" == str(x) == repr(x)
+    assert f"{x.sum()}".startswith("FakeTensor(f32[]")
+    with pytest.raises(TypeError, match="no data to pickle"):
+        pickle.dumps(x)
+    assert pickle.loads(pickle.dumps(x.spec)) == x.spec
+
+
+NEEDS_DATA = {
+    "numpy": lambda x: x.numpy(),
+    "tolist": lambda x: x.tolist(),
+    "share_memory_": lambda x: x.share_memory_(),
+    "from_dlpack": torch.from_dlpack,
+}
+
+
+@pytest.mark.parametrize("name", NEEDS_DATA)
+def test_data_is_not_handed_out(name):
+    with pytest.raises(FakeTensorError, match="no data"):
+        NEEDS_DATA[name](FakeMode().from_real(torch.randn(3)))
+
+
+@pytest.mark.parametrize("ask", [bool, int, float, lambda x: x.item(), lambda x: 1.0 in x, lambda x: torch.equal(x, x)])
+def test_values_are_not_known(ask):
+    with pytest.raises(DataDependentError):
+        ask(FakeMode().from_real(torch.randn(1)))
