@@ -7,11 +7,13 @@ from tracework_runtime import Artifact
 
 from .codegen import renderer_for
 from .codegen.cpp.digest import DIGEST_KERNEL
+from .codegen.cpp.gemm import GEMM_KERNEL
 from .codegen.pack import pack
 from .codegen.renderer import RenderedKernel
 from .codegen.wrapper.python import PythonWrapper
 from .lowering import lower
 from .lowering.conv import DIGEST, PACKED_CALL
+from .lowering.cpu_products import GEMM
 from .options import InductorOptions
 from .passes import GRAPH_PASSES
 from .schedule.pipeline import schedule
@@ -58,8 +60,11 @@ def render(plan: KernelPlan, options: InductorOptions) -> tuple[str, list[Any]]:
             if identity not in known:
                 known[identity] = (f"{device_type}_kernel{len(known)}", rendered)
             functions[kernel.name] = known[identity][0]
-    if any(isinstance(k, ExternKernel) and k.node.target.startswith(PACKED_CALL) for k in plan.kernels):
+    targets = {k.node.target for k in plan.kernels if isinstance(k, ExternKernel)}
+    if any(t.startswith(PACKED_CALL) for t in targets):
         by_device.setdefault("cpu", {})[(DIGEST,)] = (DIGEST, DIGEST_KERNEL)
+    if GEMM in targets:
+        by_device.setdefault("cpu", {})[(GEMM,)] = (GEMM, GEMM_KERNEL)
     sources: list[Any] = []
     for device_type, known in by_device.items():
         sources += renderer_for(device_type, options).pack(list(known.values()))

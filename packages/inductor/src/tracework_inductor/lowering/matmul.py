@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..ir.buffer import BufferLayout
+from ..ir.index import same
 from ..ir.scalar_ops import ops
+from .cpu_products import GEMM, own_addend, own_product
 from .pointwise import elementwise
 from .registry import lowers
 from .row_padding import ROW_BYTES, fast_axis, padded_rows, row_alignment
@@ -41,6 +43,8 @@ def baddbmm(low: Any, bias: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) 
 
 
 def _product(low: Any, target: str, a: Any, b: Any) -> Any:
+    if target == "torch.mm" and own_product(low.spec, a, b):
+        return low.extern(GEMM, (*_windows(low, (a, b)), None), out_form=GEMM)
     strides = low.row_padding.results.get(low.node)
     return low.extern(target, _operands(low, a, b), out_form=target, strides=strides)
 
@@ -51,6 +55,10 @@ def _with_bias(low: Any, targets: tuple[str, str], bias: Any, matrices: tuple[An
         product = _product(low, targets[0], *matrices)
         return elementwise(low, (product, bias), product.dtype, lambda x, y: ops.add(x, y))
     scale = {k: v for k, v in scale.items() if v != 1}
+    if targets[1] == "torch.addmm" and not scale and own_product(low.spec, *matrices) and own_addend(bias, low.spec):
+        addend = low.realize(settled(bias))
+        if same(addend.strides[-1], 1):
+            return low.extern(GEMM, (*_windows(low, matrices), addend), out_form=GEMM)
     operands = [*_windows(low, (bias,)), *_operands(low, *matrices)]
     return low.extern(targets[1], operands, scale, out_form=targets[1], strides=strides)
 

@@ -9,7 +9,7 @@ import platform
 from pathlib import Path
 from typing import Any
 
-__all__ = ["CpuDevice", "identity", "vector_bytes"]
+__all__ = ["CpuDevice", "identity", "vector_bytes", "vendor"]
 
 
 @functools.cache
@@ -22,13 +22,23 @@ def _features() -> frozenset[str]:
     return frozenset(found.partition(":")[2].split())
 
 
-@functools.cache
-def _model() -> str:
+def _fact(name: str) -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return ""
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(name)), "")
+
+
+@functools.cache
+def _model() -> str:
+    return _fact("model name")
+
+
+@functools.cache
+def vendor() -> str:
+    """Who made it: `GenuineIntel`, `AuthenticAMD`; empty where that is not known."""
+    return _fact("vendor_id")
 
 
 def vector_bytes() -> int:

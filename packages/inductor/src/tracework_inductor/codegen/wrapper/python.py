@@ -12,6 +12,7 @@ import torch
 from ...ir.buffer import BufferLayout, BufferView, ExternNode
 from ...ir.index import Expr, Size, same, same_all
 from ...lowering.conv import PACKED_CALL
+from ...lowering.cpu_products import GEMM
 from ...schedule.graph import alias_root
 from ...schedule.plan import ExternKernel, KernelPlan, LoopKernel, MemoryStep, Output
 
@@ -214,6 +215,9 @@ class PythonWrapper:
         if node.target == "empty":
             self._allocate(step)
             return
+        if node.target == GEMM:
+            self._gemm(node, step)
+            return
         arguments = [self._argument(a) for a in node.args]
         arguments += [f"{k}={self._argument(v)}" for k, v in node.kwargs]
         if node.out_form is not None and self._dense(node):
@@ -223,6 +227,22 @@ class PythonWrapper:
             return
         function = "restride" if node.target == "restride" else self._shared(node.target)
         self._results(node, f"{function}({', '.join(arguments)})")
+
+    def _gemm(self, node: ExternNode, step: MemoryStep) -> None:
+        """A product by our own kernel: addresses, strides and sizes."""
+        self._allocate_extern(step)
+        a, b, addend = node.args
+        out = str(node.outputs[0])
+        (m, k), n = a.sizes, b.sizes[1]
+        row = addend.strides[0] if addend is not None and len(addend.sizes) == 2 and not same(addend.sizes[0], 1) else 0
+        added = self._address(addend) if addend is not None else "None"
+        operands = [self._address(a), *a.strides, self._address(b), *b.strides, added, row, self._pointer(out), n, m, n, k]
+        self.lines += [f"if {GEMM}({', '.join(map(str, operands))}):", "    raise MemoryError('a matrix product')"]
+
+    def _address(self, view: BufferView) -> str:
+        """Of the first element of a window on float32."""
+        pointer = self._pointer(view.buffer)
+        return pointer if same(view.offset, 0) else f"{pointer} + 4 * ({view.offset})"
 
     def _dense(self, node: ExternNode) -> bool:
         return node.outputs[0] is not None

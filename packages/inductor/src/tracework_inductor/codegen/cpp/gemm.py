@@ -1,0 +1,157 @@
+"""A matrix product of float32 for CPUs with 256-bit vectors: C = A @ B + addend, any strides of A and B, rows of C contiguous.
+
+The design is that of GotoBLAS (K. Goto, R. van de Geijn, ACM TOMS 34, 2008): A is packed in panels of ROWS rows, B in slivers of COLUMNS
+columns that stay in the first-level cache while all panels of A stream past them, and the innermost loop keeps a ROWS x COLUMNS tile
+of C in registers. Each element of C is summed by one thread, in an order that does not depend on the number of threads.
+"""
+
+from ..renderer import KERNEL_NAME, RenderedKernel
+
+ROWS = 6
+COLUMNS = 16
+"""ROWS * COLUMNS / 8 accumulators, two vectors of B and one element of A: 15 of the 16 registers."""
+DEPTH = 384
+"""Rows of a sliver of B: 24 KiB of 32."""
+BLOCK = 1024 // ROWS * ROWS
+"""Rows of A that are packed at once: 1.5 MiB."""
+GROUP = 8
+"""Panels that are packed together."""
+
+_HEAD = r"""
+typedef float tw_v8 __attribute__((vector_size(32)));
+typedef float tw_v8u __attribute__((vector_size(32), aligned(4)));
+#if defined(__FMA__) && !defined(__clang__)
+#define TW_FMA(a, b, c) __builtin_ia32_vfmaddps256(a, b, c)
+#elif defined(__clang__)
+#define TW_FMA(a, b, c) __builtin_elementwise_fma(a, b, c)
+#else
+#define TW_FMA(a, b, c) ((a) * (b) + (c))
+#endif
+TW tw_v8 tw_load8(const float* p) { return *(const tw_v8u*)p; }
+TW void tw_store8(float* p, tw_v8 v) { *(tw_v8u*)p = v; }
+#define TW_SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+// Eight columns of 8 rows that are ld apart, as 8 vectors that are step apart.
+TW void tw_turn8(const float* s, int64_t ld, float* d, int64_t step, int64_t rows) {
+  tw_v8 r[8], t[8], u[8];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) r[i] = i < rows ? tw_load8(s + i * ld) : (tw_v8){};
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    t[2 * i] = TW_SHUFFLE(r[2 * i], r[2 * i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+    t[2 * i + 1] = TW_SHUFFLE(r[2 * i], r[2 * i + 1], 2, 10, 3, 11, 6, 14, 7, 15); }
+#pragma GCC unroll 2
+  for (int i = 0; i < 2; ++i) {
+    u[4 * i] = TW_SHUFFLE(t[4 * i], t[4 * i + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+    u[4 * i + 1] = TW_SHUFFLE(t[4 * i], t[4 * i + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+    u[4 * i + 2] = TW_SHUFFLE(t[4 * i + 1], t[4 * i + 3], 0, 1, 8, 9, 4, 5, 12, 13);
+    u[4 * i + 3] = TW_SHUFFLE(t[4 * i + 1], t[4 * i + 3], 2, 3, 10, 11, 6, 7, 14, 15); }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) tw_store8(d + i * step, TW_SHUFFLE(u[i], u[i + 4], 0, 1, 2, 3, 8, 9, 10, 11));
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) tw_store8(d + (i + 4) * step, TW_SHUFFLE(u[i], u[i + 4], 4, 5, 6, 7, 12, 13, 14, 15)); }
+// Panels: ROWS rows of A side by side; rows that are missing are zeros. Eight floats are stored where six are meant, but at a panel's end.
+static void tw_pack_rows(const float* a, int64_t ra, int64_t ca, int64_t rows, int64_t depth, float* out) {
+  int64_t p = 0;
+  if (ca == 1 && rows == ROWS) for (; p + 8 < depth; p += 8) tw_turn8(a + p, ra, out + p * ROWS, ROWS, ROWS);
+  for (; p < depth; ++p)
+    for (int64_t i = 0; i < ROWS; ++i) out[p * ROWS + i] = i < rows ? a[i * ra + p * ca] : 0.0f; }
+// The same for several whole panels of rows that lie side by side in memory: each line of the cache is read once.
+static void tw_pack_panels(const float* a, int64_t ca, int64_t panels, int64_t depth, float* out) {
+  for (int64_t p = 0; p + 1 < depth; ++p)
+    for (int64_t n = 0; n < panels; ++n) tw_store8(out + (n * depth + p) * ROWS, tw_load8(a + p * ca + n * ROWS));
+  for (int64_t n = 0; n < panels; ++n)
+    for (int64_t i = 0; i < ROWS; ++i) out[(n * depth + depth - 1) * ROWS + i] = a[(depth - 1) * ca + n * ROWS + i]; }
+// One sliver: COLUMNS columns of B side by side.
+static void tw_pack_columns(const float* b, int64_t rb, int64_t cb, int64_t columns, int64_t depth, float* out) {
+  int64_t p = 0;
+  if (columns == COLUMNS && cb == 1) {
+    for (; p < depth; ++p) {
+      __builtin_prefetch(b + (p + 16) * rb);
+      for (int i = 0; i < COLUMNS; i += 8) tw_store8(out + p * COLUMNS + i, tw_load8(b + p * rb + i)); } }
+  else if (columns == COLUMNS && rb == 1) {
+    p = depth / 8 * 8;
+    for (int i = 0; i < COLUMNS; i += 8)
+      for (int64_t q = 0; q < p; q += 8) tw_turn8(b + q + i * cb, cb, out + q * COLUMNS + i, COLUMNS, 8); }
+  for (; p < depth; ++p)
+    for (int64_t i = 0; i < COLUMNS; ++i) out[p * COLUMNS + i] = i < columns ? b[p * rb + i * cb] : 0.0f; }
+"""
+
+
+def _tile() -> str:
+    """The innermost loop. `add` is a tile that is added, its rows `lda` apart, or null."""
+    rows = range(ROWS)
+    lines = [
+        "static __attribute__((noinline)) void tw_tile(int64_t depth, const float* a, const float* b, const float* add, int64_t lda,",
+        "    float* c, int64_t ldc) {",
+        f"  tw_v8 {', '.join(f'x{i} = {{}}, y{i} = {{}}' for i in rows)};",
+        *(f"  __builtin_prefetch(c + {i} * ldc, 1);" for i in rows),
+        "  for (int64_t k = 0; k < depth; ++k) {",
+        "    const tw_v8 v = *(const tw_v8*)b, w = *(const tw_v8*)(b + 8);",
+    ]
+    for i in rows:
+        lines.append(f"    {{ const float f = a[{i}]; const tw_v8 s = {{f, f, f, f, f, f, f, f}};")
+        lines.append(f"      x{i} = TW_FMA(s, v, x{i}); y{i} = TW_FMA(s, w, y{i}); }}")
+    lines += [f"    a += {ROWS}; b += {COLUMNS}; }}", "  if (add) {"]
+    lines += [f"    x{i} += tw_load8(add + {i} * lda); y{i} += tw_load8(add + {i} * lda + 8);" for i in rows]
+    lines.append("  }")
+    lines += [f"  tw_store8(c + {i} * ldc, x{i}); tw_store8(c + {i} * ldc + 8, y{i});" for i in rows]
+    return "\n".join([*lines, "}"])
+
+
+_BODY = r"""
+// A tile at the rim of C goes through a whole one.
+static void tw_rim(int64_t depth, const float* a, const float* b, const float* add, int64_t lda, float* c, int64_t ldc,
+    int64_t rows, int64_t columns) {
+  float whole[ROWS * COLUMNS] = {};
+  if (add) for (int64_t i = 0; i < rows; ++i) for (int64_t j = 0; j < columns; ++j) whole[i * COLUMNS + j] = add[i * lda + j];
+  tw_tile(depth, a, b, add ? whole : 0, COLUMNS, whole, COLUMNS);
+  for (int64_t i = 0; i < rows; ++i) for (int64_t j = 0; j < columns; ++j) c[i * ldc + j] = whole[i * COLUMNS + j]; }
+extern "C" int32_t KERNEL_NAME(const float* a, int64_t ra, int64_t ca, const float* b, int64_t rb, int64_t cb, const float* add,
+    int64_t lda, float* c, int64_t ldc, int64_t m, int64_t n, int64_t k) {
+  const int64_t parts = (k + DEPTH - 1) / DEPTH, most = ((k + parts - 1) / parts + 7) / 8 * 8;
+  const int64_t block = m < BLOCK ? (m + ROWS - 1) / ROWS * ROWS : BLOCK;
+  float* packed = (float*)__builtin_malloc(block * most * sizeof(float));
+  if (!packed) return 1;
+  // Few slivers are shared by threads that take a part of the rows each.
+  const int64_t slivers = (n + COLUMNS - 1) / COLUMNS, shares = slivers < 64 ? 4 : 1;
+  #pragma omp parallel if(m * n * k > 262144)
+  for (int64_t m0 = 0; m0 < m; m0 += BLOCK) {
+    const int64_t rows = tw_imin(BLOCK, m - m0), panels = (rows + ROWS - 1) / ROWS, share = (panels + shares - 1) / shares;
+    for (int64_t k0 = 0; k0 < k; k0 += most) {
+      const int64_t depth = tw_imin(most, k - k0);
+      #pragma omp for schedule(static)
+      for (int64_t i = 0; i < panels; i += GROUP) {
+        const float* from = a + (m0 + i * ROWS) * ra + k0 * ca;
+        float* to = packed + i * ROWS * depth;
+        if (ra == 1 && (i + GROUP) * ROWS <= rows) tw_pack_panels(from, ca, GROUP, depth, to);
+        else for (int64_t g = 0; g < GROUP && i + g < panels; ++g)
+          tw_pack_rows(from + g * ROWS * ra, ra, ca, tw_imin(ROWS, rows - (i + g) * ROWS), depth, to + g * ROWS * depth); }
+      #pragma omp for schedule(static)
+      for (int64_t task = 0; task < slivers * shares; ++task) {
+        float sliver[DEPTH * COLUMNS] __attribute__((aligned(64)));
+        const int64_t j = task / shares * COLUMNS, columns = tw_imin(COLUMNS, n - j), first = task % shares * share;
+        const int64_t last = tw_imin(first + share, panels);
+        if (first < last) tw_pack_columns(b + k0 * rb + j * cb, rb, cb, columns, depth, sliver);
+        for (int64_t i = first; i < last; ++i) {
+          float* to = c + (m0 + i * ROWS) * ldc + j;
+          const float* more = k0 ? to : add ? add + (m0 + i * ROWS) * lda + j : 0;
+          const int64_t step = k0 ? ldc : lda, left = tw_imin(ROWS, rows - i * ROWS);
+          if (left == ROWS && columns == COLUMNS) tw_tile(depth, packed + i * ROWS * depth, sliver, more, step, to, ldc);
+          else tw_rim(depth, packed + i * ROWS * depth, sliver, more, step, to, ldc, left, columns); } } } }
+  __builtin_free(packed);
+  return 0; }
+"""
+
+
+def _source() -> str:
+    text = _HEAD + _tile() + _BODY
+    for name, value in (("ROWS", ROWS), ("COLUMNS", COLUMNS), ("DEPTH", DEPTH), ("BLOCK", BLOCK), ("GROUP", GROUP)):
+        text = text.replace(name, str(value))
+    return text.replace("KERNEL_NAME", KERNEL_NAME)
+
+
+GEMM_KERNEL = RenderedKernel(
+    _source(), ("*", "i64", "i64", "*", "i64", "i64", "*", "i64", "*", "i64", "i64", "i64", "i64"), (("result", "i32"),)
+)
+"""A and its strides, B and its strides, the addend and the distance of its rows (0: one row for all), C and the distance of its rows,
+and the sizes m, n, k. Gives 1 where there is no memory."""
