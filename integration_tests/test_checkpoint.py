@@ -80,3 +80,14 @@ def test_unknown_contexts_run_plainly():
 
     tracework.compile(fn, backend="eager")(torch.randn(3, 4, requires_grad=True)).sum().backward()
     assert len(entered) == 2
+
+
+@pytest.mark.parametrize("budget", [0.0, 0.5])
+def test_a_memory_budget_changes_no_value(budget):
+    def fn(x):
+        return block(block(x)).exp()
+
+    x = torch.randn(3, 4, requires_grad=True)
+    expected = torch.autograd.grad(fn(x).square().sum(), [x, *model.parameters()])
+    compiled = tracework.compile(fn, options={"activation_memory_budget": budget})
+    torch.testing.assert_close(torch.autograd.grad(compiled(x).square().sum(), [x, *model.parameters()]), expected)

@@ -52,6 +52,8 @@ def aot_compile(
     options = options or AotOptions(partitioner=partitioner)
     if options.partitioner not in PARTITIONERS:
         raise UsageError(f"unknown partitioner {options.partitioner!r}; known: {', '.join(PARTITIONERS)}")
+    if not 0 <= options.memory_budget <= 1:
+        raise UsageError(f"memory_budget is a number from 0 to 1, not {options.memory_budget}")
     try:
         program = (trace_joint if _needs_backward(gm, example_inputs) else trace_inference)(gm, example_inputs)
         if program.signature.tangents:
@@ -88,8 +90,10 @@ def _apart_from_autocast(call: Compiled) -> Compiled:
 KEEPS_FOR_BACKWARD = frozenset({torch.ops.aten.mkldnn_rnn_layer.default})
 
 
-def _as_if_recorded(call: Compiled) -> Compiled:
-    """With gradients on, and autograd none the wiser."""
+def _keeping(gm: fx.GraphModule, call: Compiled) -> Compiled:
+    """With gradients on where such a kernel is called, and autograd none the wiser."""
+    if not any(n.target in KEEPS_FOR_BACKWARD for n in gm.graph.nodes):
+        return call
 
     def run(inputs: list[Any]) -> Sequence[Any]:
         with torch.enable_grad(), _torch.below_autograd():
@@ -139,8 +143,7 @@ def _training(
     if observe is not None:
         observe("functional", program)
     forward = _apart_from_autocast(forward_compiler(program.forward, program.forward_spec))
-    if any(n.target in KEEPS_FOR_BACKWARD for n in program.forward.graph.nodes):
-        forward = _as_if_recorded(forward)
+    forward = _keeping(program.forward, forward)
     backward = LazyBackward(program, backward_compiler)
     if options.eager_backward or program.saved[0]:
         backward.compile()  # with symbolic sizes: what compiling finds out about them has to be known when guards are made
@@ -169,7 +172,7 @@ class LazyBackward:
             program = self._program
             assert program is not None and program.backward is not None and program.backward_spec is not None
             with torch.no_grad(), _torch.without_autocast():
-                self._call = self._compiler(program.backward, program.backward_spec)
+                self._call = _keeping(program.backward, self._compiler(program.backward, program.backward_spec))
             self._program = None
         return self._call
 

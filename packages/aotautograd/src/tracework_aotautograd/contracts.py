@@ -38,6 +38,11 @@ class JointProgram:
 
     Placeholders: the captured inputs, lifted constants, then tangents. Outputs: the forward's graph outputs, then one
     gradient (or None) per signature.grad_inputs. Nodes carry meta["phase"] "forward" or "backward".
+
+    Checkpoints: a captured node may carry meta["recompute"] = "must" or "prefer" and meta["recompute_region"] = any hashable
+    value that the nodes of one checkpoint share; the nodes made from it carry both. The min_cut partitioner keeps no value
+    inside a region of "must" but random numbers, and inside one of "prefer" none but those and results of matrix products and
+    convolutions; what a region gives to the rest of the graph may be kept, and is not computed again from within another region.
     """
 
     graph: fx.GraphModule

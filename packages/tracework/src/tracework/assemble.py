@@ -86,7 +86,7 @@ def aot_eager_backend(options: Options, observe: Observe) -> Callable[..., Any]:
             gm,
             example_inputs,
             forward_compiler=compiler,
-            partitioner=options.partitioner,
+            options=aotautograd.AotOptions(options.partitioner, memory_budget=options.memory_budget),
         )
 
     return backend
@@ -115,7 +115,7 @@ def inductor_backend(options: Options, observe: Observe) -> Callable[..., Any]:
                 gm,
                 example_inputs,
                 forward_compiler=compiler,
-                partitioner=options.partitioner,
+                options=aotautograd.AotOptions(options.partitioner, memory_budget=options.memory_budget),
             )
         except CompileError as error:
             if not options.suppress_errors:

@@ -19,6 +19,7 @@ class Options:
         cudagraphs: replay recorded CUDA graphs where that is safe.
         max_autotune: measure more candidates before choosing.
         partitioner: "min_cut" or "default" (save what the backward reads).
+        memory_budget: how much of what the backward would read the forward keeps, from 0 (recompute everything) to 1.
         profile: decomposition profile of primops.
         fallback_random: random ops call the eager generator, so that values equal eager's.
         cache: read and write the disk cache.
@@ -35,6 +36,7 @@ class Options:
     cudagraphs: bool = field(default=False, metadata={"code": False})
     max_autotune: bool = field(default=False, metadata={"code": True})
     partitioner: str = field(default="min_cut", metadata={"code": True})
+    memory_budget: float = field(default=1.0, metadata={"code": True})
     profile: str = field(default="prims", metadata={"code": True})
     fallback_random: bool = field(default=True, metadata={"code": True})
     cache: bool = field(default=True, metadata={"code": False})
@@ -69,11 +71,12 @@ OPTION_NAMES: Mapping[str, OptionName] = {
 }
 
 # torch.compile's spelling of options that exist here under another name.
-TORCH_NAMES: Mapping[str, str] = {"triton.cudagraphs": "cudagraphs"}
+TORCH_NAMES: Mapping[str, str] = {"triton.cudagraphs": "cudagraphs", "activation_memory_budget": "memory_budget"}
 
 _CHECKS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     "bool": (bool, "True or False"),
     "str": (str, "a string"),
+    "float": ((int, float), "a number"),
     "Callable[..., Any] | None": (object, "a callable or None"),
 }
 

@@ -9,6 +9,8 @@ rematerialisation by min-cut; the flow is scipy's.
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from torch import fx
@@ -17,7 +19,7 @@ from ..contracts import JointProgram
 from ..options import AotOptions
 from .cost import kept_bytes
 from .default import default, frontier, is_constant
-from .recompute import may_recompute
+from .recompute import Recompute, Rules, is_matmul, is_random, of_target
 from .split import JointParts
 
 INFINITE = 2**30
@@ -27,11 +29,47 @@ MAX_UNIT = 2**20
 def min_cut(joint: JointProgram, parts: JointParts, options: AotOptions) -> list[fx.Node]:
     """Values to save. Inputs cost little to keep: they are alive already."""
     readers = frontier(parts)
-    if not any(may_recompute(n, True) for n in readers):
+    rules = Rules.of(joint.graph.graph.nodes, _costly(parts, options))
+    saved = _solve(joint, parts, options, readers, rules)
+    if options.memory_budget >= 1.0:
+        return saved
+    return _within_budget(saved, options.memory_budget, rules, lambda r: _solve(joint, parts, options, readers, r))
+
+
+def _solve(joint: JointProgram, parts: JointParts, options: AotOptions, readers: list[fx.Node], rules: Rules) -> list[fx.Node]:
+    if not any(rules.may(n) for n in readers):
         return default(joint, parts, options)
-    costly = _costly(parts, options)
-    nodes = _ancestors(readers, parts, costly)
-    return _cut(nodes, set(readers), parts, costly)
+    return _cut(_ancestors(readers, parts, rules), set(readers), parts, rules)
+
+
+def _within_budget(saved: list[fx.Node], budget: float, rules: Rules, solve: Callable[[Rules], list[fx.Node]]) -> list[fx.Node]:
+    """The fewest ops computed again, cheap ones first, with which the kept bytes are within the budget."""
+    limit = budget * _new_bytes(saved)
+    candidates = sorted(
+        _before(saved, rules), key=lambda n: (is_matmul(n), of_target(n.target) is Recompute.NEVER, -kept_bytes(n))
+    )
+    low, high = 0, len(candidates)
+    while low < high:
+        middle = (low + high) // 2
+        found = solve(replace(rules, allowed=frozenset(candidates[:middle])))
+        low, high = (low, middle) if _new_bytes(found) <= limit else (middle + 1, high)
+    return solve(replace(rules, allowed=frozenset(candidates[:low])))
+
+
+def _new_bytes(saved: list[fx.Node]) -> int:
+    return sum(kept_bytes(n) for n in saved if n.op != "placeholder")
+
+
+def _before(saved: list[fx.Node], rules: Rules) -> list[fx.Node]:
+    """What the saved values are made of and may not be computed again by the rules alone."""
+    found: dict[fx.Node, None] = {}
+    waiting = list(saved)
+    while waiting:
+        node = waiting.pop()
+        if node not in found and node.op == "call_function":
+            found[node] = None
+            waiting.extend(node.all_input_nodes)
+    return [n for n in found if not rules.may(n) and not is_random(n)]
 
 
 def _costly(parts: JointParts, options: AotOptions) -> bool:
@@ -41,7 +79,7 @@ def _costly(parts: JointParts, options: AotOptions) -> bool:
     return "cuda" in devices
 
 
-def _ancestors(readers: list[fx.Node], parts: JointParts, costly: bool) -> list[fx.Node]:
+def _ancestors(readers: list[fx.Node], parts: JointParts, rules: Rules) -> list[fx.Node]:
     """Readers and what they could be recomputed from, in graph order."""
     found: dict[fx.Node, None] = {}
     waiting = list(readers)
@@ -50,12 +88,12 @@ def _ancestors(readers: list[fx.Node], parts: JointParts, costly: bool) -> list[
         if node in found or parts.is_size(node):
             continue
         found[node] = None
-        if may_recompute(node, costly):
+        if rules.may(node):
             waiting.extend(node.all_input_nodes)
     return sorted(found)
 
 
-def _cut(nodes: list[fx.Node], readers: set[fx.Node], parts: JointParts, costly: bool) -> list[fx.Node]:
+def _cut(nodes: list[fx.Node], readers: set[fx.Node], parts: JointParts, rules: Rules) -> list[fx.Node]:
     import numpy
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import breadth_first_order, maximum_flow
@@ -66,8 +104,8 @@ def _cut(nodes: list[fx.Node], readers: set[fx.Node], parts: JointParts, costly:
     unit = max(1, max(kept_bytes(n) for n in nodes) // MAX_UNIT)
     edges: list[tuple[int, int, int]] = []
     for node, i in position.items():
-        edges.append((2 * i, 2 * i + 1, _capacity(node, parts, unit)))
-        if node.op == "placeholder" or not may_recompute(node, costly):
+        edges.append((2 * i, 2 * i + 1, _capacity(node, rules, unit)))
+        if node.op == "placeholder" or not rules.may(node):
             edges.append((source, 2 * i, INFINITE))
         else:
             edges += [(2 * position[a] + 1, 2 * i, INFINITE) for a in node.all_input_nodes if a in position]
@@ -82,9 +120,9 @@ def _cut(nodes: list[fx.Node], readers: set[fx.Node], parts: JointParts, costly:
     return [n for n, i in position.items() if 2 * i in reached and 2 * i + 1 not in reached and not is_constant(n)]
 
 
-def _capacity(node: fx.Node, parts: JointParts, unit: int) -> int:
-    if isinstance(node.meta.get("val"), (tuple, list)):
-        return INFINITE  # only its items can be kept
+def _capacity(node: fx.Node, rules: Rules, unit: int) -> int:
+    if node in rules.forced or isinstance(node.meta.get("val"), (tuple, list)):
+        return INFINITE  # of a tuple only its items can be kept
     if node.op == "placeholder":
         return 1
     if is_constant(node):

@@ -6,6 +6,8 @@ Decided from the op's own facts: torch's `pointwise` tag, its schema (views), an
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from typing import Any
@@ -62,6 +64,26 @@ def of_target(target: Any) -> Recompute:
     return Recompute.CHEAP if torch.Tag.pointwise in target.tags else Recompute.NEVER
 
 
+MATMUL_NAMES = frozenset(
+    "mm addmm bmm baddbmm convolution _scaled_mm _grouped_mm _scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention "
+    "_scaled_dot_product_cudnn_attention _scaled_dot_product_flash_attention_for_cpu".split()
+)
+
+
+def is_matmul(node: fx.Node) -> bool:
+    """Matrix products, convolutions and attention, and the items of their results: what costs most to compute again."""
+    if node.target is operator.getitem:
+        return is_matmul(node.args[0])
+    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.name.split("::")[1] in MATMUL_NAMES
+
+
+def is_random(node: fx.Node) -> bool:
+    """Random numbers and the items of results that hold them: never computed twice."""
+    if node.target is operator.getitem:
+        return is_random(node.args[0])
+    return isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
+
+
 def may_recompute(node: fx.Node, costly: bool) -> bool:
     """Whether the backward may run this node again; `costly` allows transcendental functions."""
     if node.op != "call_function":
@@ -70,3 +92,43 @@ def may_recompute(node: fx.Node, costly: bool) -> bool:
         return may_recompute(node.args[0], costly)
     kind = of_target(node.target)
     return kind in (Recompute.FREE, Recompute.CHEAP) or (costly and kind is Recompute.COSTLY)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What may and must be computed again in one joint graph: by kind of op, by checkpoint marks, by what a memory budget allows."""
+
+    costly: bool
+    forced: frozenset[fx.Node] = frozenset()  # inside of checkpoints
+    borders: frozenset[fx.Node] = frozenset()  # what checkpoints give to the rest
+    allowed: frozenset[fx.Node] = frozenset()
+
+    @classmethod
+    def of(cls, nodes: Iterable[fx.Node], costly: bool) -> Rules:
+        """Read off the marks of the forward's nodes; what the gradients compute from values that are not kept is not kept either."""
+        borders, inside, forced = set(), set(), set()
+        for node in nodes:
+            if node.op != "call_function":
+                continue
+            in_forward = node.meta["phase"] == "forward"
+            marked = "recompute" in node.meta if in_forward else any(a in inside for a in node.all_input_nodes)
+            if marked and in_forward and any(_is_outside(user, node) for user in node.users):
+                borders.add(node)
+            elif marked:
+                inside.add(node)
+                if not is_random(node) and (node.meta.get("recompute") != "prefer" or not is_matmul(node)):
+                    forced.add(node)
+        return cls(costly, frozenset(forced), frozenset(borders))
+
+    def may(self, node: fx.Node) -> bool:
+        """Whether the backward may run this node."""
+        if node in self.forced or node in self.allowed:
+            return True
+        return node not in self.borders and may_recompute(node, self.costly)
+
+
+def _is_outside(user: fx.Node, node: fx.Node) -> bool:
+    """Whether a reader in the forward is not part of the node's checkpoint."""
+    if user.op == "output":
+        return True
+    return user.meta["phase"] == "forward" and user.meta.get("recompute_region") != node.meta.get("recompute_region")

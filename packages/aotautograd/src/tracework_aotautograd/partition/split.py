@@ -93,7 +93,9 @@ def split(joint: JointProgram, parts: JointParts, saved: list[fx.Node]) -> Split
     if stray:
         raise PartitionError(f"the backward needs {stray[0]} and it was not saved")
     rename = dict(zip((n for n in saved if n not in sizes), tensors, strict=True))
-    backward = _copy(joint, (*sizes, *rename, *parts.tangents), backward_nodes - stop, list(parts.gradients), rename)
+    backward = _copy(
+        joint, (*sizes, *rename, *parts.tangents), backward_nodes - stop, list(parts.gradients), rename, parts.needs_tangent
+    )
     return Split(forward, backward, sizes, tensors)
 
 
@@ -108,14 +110,36 @@ def _unwritten(joint: JointProgram, node: fx.Node) -> fx.Node:
     return copy
 
 
-def _copy(joint: JointProgram, inputs: Any, nodes: set[fx.Node], outputs: Any, rename: dict[fx.Node, fx.Node]) -> fx.GraphModule:
+def _late(nodes: list[fx.Node], early: frozenset[fx.Node]) -> list[fx.Node]:
+    """The nodes with those that are not `early` moved to just before what needs them: what is computed again is not kept alive."""
+    position = {n: i for i, n in enumerate(nodes)}
+    done: dict[fx.Node, None] = {}
+    for node in [*(n for n in nodes if n in early), *nodes]:
+        missing, waiting = set(), [node]
+        while waiting:
+            found = waiting.pop()
+            if found in position and found not in done and found not in missing:
+                missing.add(found)
+                waiting.extend(found.all_input_nodes)
+        done.update(dict.fromkeys(sorted(missing, key=position.__getitem__)))
+    return list(done)
+
+
+def _copy(
+    joint: JointProgram,
+    inputs: Any,
+    nodes: set[fx.Node],
+    outputs: Any,
+    rename: dict[fx.Node, fx.Node],
+    early: frozenset[fx.Node] = frozenset(),
+) -> fx.GraphModule:
     graph = fx.Graph()
     made: dict[fx.Node, fx.Node] = {}
     for node in inputs:
         made[node] = graph.placeholder(node.name)
         made[node].meta.update(node.meta)
-    for node in joint.graph.graph.nodes:
-        if node in nodes and node not in made and node.op == "call_function":
-            made[node] = copy_node(graph, node, made.__getitem__)
+    wanted = [n for n in joint.graph.graph.nodes if n in nodes and n not in made and n.op == "call_function"]
+    for node in _late(wanted, early) if early else wanted:
+        made[node] = copy_node(graph, node, made.__getitem__)
     graph.output(tuple(made[o] if isinstance(o, fx.Node) else o for o in outputs))
     return _torch.graph_module(graph)

@@ -10,6 +10,8 @@ from torch import fx
 from ..errors import UsageError
 from .tracer import Recorder
 
+MARKS = ("recompute", "recompute_region")  # contracts.py says what they mean
+
 
 def run_captured(gm: fx.GraphModule, inputs: list[Any], recorder: Recorder) -> tuple[Any, ...]:
     """The captured graph's outputs on these fakes."""
@@ -19,10 +21,11 @@ def run_captured(gm: fx.GraphModule, inputs: list[Any], recorder: Recorder) -> t
         if node.op == "placeholder":
             values[node] = next(waiting)
         elif node.op == "output":
+            recorder.marks = {}
             out = _resolve(node.args[0], values)
             return tuple(out) if isinstance(out, (tuple, list)) else (out,)
         else:
-            recorder.at(origin_of(node))
+            recorder.at(origin_of(node), {k: node.meta[k] for k in MARKS if k in node.meta})
             values[node] = _run_node(gm, node, values, recorder)
     raise UsageError("the captured graph has no output node")
 

@@ -36,6 +36,7 @@ class Recorder:
         self.memory = Memory(self.emit)
         self.phase = FORWARD
         self.origin = ""
+        self.marks: dict[str, Any] = {}  # what the captured node says of recomputation
         self.constants: list[torch.Tensor] = []
         self._constant_nodes: dict[int, fx.Node] = {}
         self._sizes: dict[Any, fx.Node] = {}
@@ -78,9 +79,9 @@ class Recorder:
         return fake
 
     # --- where we are -------------------------------------------------------------------------------------------------
-    def at(self, origin: str) -> None:
-        """The captured node being run; autograd nodes made from now on belong to it."""
-        self.origin = origin
+    def at(self, origin: str, marks: dict[str, Any]) -> None:
+        """The captured node being run; nodes of the forward carry its marks, autograd nodes made from now on belong to it."""
+        self.origin, self.marks = origin, marks
         self._marks.append((_torch.sequence_number(), origin))
 
     def _where(self) -> str:
@@ -102,7 +103,7 @@ class Recorder:
     def node(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], val: Any) -> fx.Node:
         """A node for a call whose arguments are nodes already."""
         node = add_node(self.graph, "call_function", func, args, kwargs)
-        node.meta.update(val=val, origin=self._where(), phase=self.phase)
+        node.meta.update(val=val, origin=self._where(), phase=self.phase, **self.marks)
         return node
 
     def emit(self, func: Any, *args: Any, **kwargs: Any) -> fx.Node:

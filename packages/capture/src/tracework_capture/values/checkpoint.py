@@ -28,8 +28,10 @@ def checkpoint_row(frame, args, kwargs):
     found = args[0].call(frame, list(args[1:]), given)
     if cut_off:
         set_grad(frame, True)
-    for node in start.nodes(frame.graph):
+    nodes = start.nodes(frame.graph)
+    for node in nodes:
         node.meta.setdefault("recompute", how)
+        node.meta.setdefault("recompute_region", nodes[0].name)
     return found
 
 

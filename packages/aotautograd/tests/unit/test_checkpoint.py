@@ -1,0 +1,108 @@
+"""Checkpoint marks and the memory budget: what is kept, what is computed again, and that gradients stay the same."""
+
+import operator
+
+import pytest
+import torch
+import tracework_aotautograd as aot
+from torch import fx
+from torch.nn import functional as F
+from tracework_aotautograd.partition import JointParts
+from tracework_aotautograd.partition.cost import kept_bytes
+
+BLOCKS = 3
+
+
+def block(x, w):
+    return torch.softmax(torch.sin(x @ w), -1) * x
+
+
+def captured(mark, drop=0.0):
+    """Blocks of four nodes, those of each marked as one checkpoint."""
+    graph = fx.Graph()
+    x, *weights = (graph.placeholder(f"x{i}") for i in range(1 + BLOCKS))
+    for number, w in enumerate(weights):
+        nodes = [graph.call_function(operator.matmul, (x, w))]
+        nodes.append(graph.call_function(torch.sin, (nodes[-1],)))
+        nodes.append(graph.call_function(F.dropout, (nodes[-1], drop)))
+        nodes.append(graph.call_function(torch.softmax, (nodes[-1], -1)))
+        nodes.append(graph.call_function(operator.mul, (nodes[-1], x)))
+        x = nodes[-1]
+        for node in nodes if mark else ():
+            node.meta.update(recompute=mark, recompute_region=number)
+    graph.output((x,))
+    return fx.GraphModule({}, graph)
+
+
+def inputs():
+    torch.manual_seed(0)
+    return [torch.randn(4, 4, dtype=torch.float64, requires_grad=True) for _ in range(1 + BLOCKS)]
+
+
+def names(nodes):
+    return [n.target._schema.name.split("::")[1] for n in nodes if n.op == "call_function" and n.target is not operator.getitem]
+
+
+def saved(gm, **options):
+    joint = aot.trace_joint(gm, inputs())
+    parts = JointParts.of(joint)
+    return [n for n in aot.PARTITIONERS["min_cut"](joint, parts, aot.AotOptions(**options)) if n.op != "placeholder"]
+
+
+def check(gm, **options):
+    """Values and gradients are eager's; returns the backward."""
+    programs = []
+    call = aot.aot_compile(
+        gm,
+        inputs(),
+        forward_compiler=lambda gm, spec: lambda values: gm(*values),
+        options=aot.AotOptions(fallback=False, **options),
+        observe=lambda stage, program: programs.append(program),
+    )
+    results = []
+    for run in (call, gm):
+        leaves = inputs()
+        torch.manual_seed(3)
+        (out,) = run(*leaves)
+        results.append((out, *torch.autograd.grad(out.square().sum(), leaves)))
+    torch.testing.assert_close(*results)
+    return programs[0].backward
+
+
+def test_only_the_borders_of_checkpoints_are_kept():
+    kept = saved(captured("must"))
+    assert names(kept) == ["mul"] * (BLOCKS - 1)
+    backward = check(captured("must"))
+    assert names(backward.graph.nodes).count("mm") == 3 * BLOCKS  # each product again, and two for its gradients
+
+
+def test_products_are_kept_where_the_program_chooses():
+    assert set(names(saved(captured("prefer")))) == {"mul", "mm"}
+    check(captured("prefer"))
+
+
+def test_random_numbers_are_kept():
+    kept = saved(captured("must", drop=0.5))
+    assert len([n for n in kept if n.target is torch.ops.aten.bernoulli.p or "div" in n.name]) == BLOCKS
+    check(captured("must", drop=0.5))
+
+
+def test_a_block_is_computed_again_just_before_its_gradient():
+    order = [n for n in check(captured("must")).graph.nodes if n.op == "call_function"]
+    sines = [i for i, n in enumerate(order) if n.target is torch.ops.aten.sin.default]
+    gradients = [i for i, n in enumerate(order) if n.target is torch.ops.aten._softmax_backward_data.default]
+    assert len(sines) == BLOCKS and all(s < g for s, g in zip(sines, gradients, strict=True))
+    assert all(g < s for g, s in zip(gradients, sines[1:], strict=False))
+
+
+@pytest.mark.parametrize("budget", [0.0, 0.3, 0.6])
+def test_kept_bytes_are_within_the_budget(budget):
+    plain = captured(None)
+    everything = sum(kept_bytes(n) for n in saved(plain))
+    assert sum(kept_bytes(n) for n in saved(plain, memory_budget=budget)) <= budget * everything
+    check(plain, memory_budget=budget)
+
+
+def test_a_budget_outside_of_its_range_is_refused():
+    with pytest.raises(aot.UsageError, match="from 0 to 1"):
+        check(captured(None), memory_budget=1.5)
