@@ -11,6 +11,7 @@ from torch import fx
 from ..contracts import InputBinding
 from ..errors import BreakGraph
 from ..sources import Const
+from .known import learn, numbers_alone, with_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -143,7 +144,17 @@ class GraphBuilder:
         """Record target(*args, **kwargs), run it on fakes, and wrap the result. args may hold Values anywhere."""
         node_args = tuple(graph_argument(frame, a) for a in args)
         node_kwargs = {k: graph_argument(frame, v) for k, v in kwargs.items()} if kwargs else {}
-        example = self.run_on_fakes(frame, target, node_args, node_kwargs, kind)
+        number = numbers_alone(target, node_args, node_kwargs)
+        if number is not None:
+            return self.call(frame, torch.full, ((), number.item()), {"dtype": number.dtype})
+        try:
+            example = self.run_on_fakes(frame, target, node_args, node_kwargs, kind)
+        except BreakGraph as stop:
+            taken = with_numbers(node_args, node_kwargs) if stop.reason_id == "dynamic_output_shape" else None
+            if taken is None:
+                raise
+            node_args, node_kwargs = taken
+            example = self.run_on_fakes(frame, target, node_args, node_kwargs, kind)
         return self.record(frame, target, node_args, node_kwargs, example, kind)
 
     def call_method(self, frame: Any, name: str, args: Any, kwargs: Any = None) -> Value:
@@ -160,6 +171,7 @@ class GraphBuilder:
         node.meta["example_value"] = node.meta["val"] = example
         node.meta["stack"] = node.meta["stack_trace"] = frame.user_location()
         self.calls += 1
+        learn(node, example)
         return self.wrap_result(frame, node, example)
 
     def run_on_fakes(self, frame: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], kind: str) -> Any:

@@ -247,8 +247,7 @@ def write_execution(leaving: _Leaving, executed: Any, instruction: Any, stack: l
     writer.line("if __tw_raised is not None:")  # outside the handler, or the error would become the context of what follows
     call = leaving.continuation(instruction.index, stack, "__tw_raised")
     writer.line("    return " + call)
-    point = [c for c in writer.constants.values() if isinstance(c, types.FunctionType)]
-    return [f.__code__ for f in point if "__tw_raised" in f.__code__.co_varnames]
+    return leaving.codes[-1:]
 
 
 def live_values(frame: Any, null: Any) -> tuple[list[str], list[Any]]:

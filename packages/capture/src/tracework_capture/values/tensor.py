@@ -9,6 +9,7 @@ import operator
 
 import torch
 
+from ..graph.known import known_tensor
 from ..sources import ModuleEntry
 from .constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, UNARY_FUNCTIONS, ConstantValue, force_plain, literal
 from .sequence import NONE, TupleValue
@@ -81,6 +82,9 @@ class TensorValue(Value):
         return f"{text}.requires_grad_()" if self.example.requires_grad and self.example.is_leaf else text
 
     def truth(self, frame):
+        known = known_tensor(self.node)
+        if known is not None and known.numel() == 1:
+            return bool(known)
         return frame.break_graph("data_dependent_branch", f"truth of a {self.describe()}")
 
     # --- attributes ---------------------------------------------------------------------------------------------
@@ -366,6 +370,14 @@ def break_row(reason):
     return lambda frame, self, name, args, kwargs: frame.break_graph(reason, f"Tensor.{name}")
 
 
+def number_row(frame, self, name, args, kwargs):
+    """item(), int(), tolist(), ...: known only of tensors made of plain numbers."""
+    known = known_tensor(self.node)
+    if known is None or args or kwargs or (name != "tolist" and known.numel() != 1):
+        return frame.break_graph("tensor_to_python", f"Tensor.{name}")
+    return literal(frame, getattr(known, name)())
+
+
 def type_method(frame, self, name, args, kwargs):
     if not args and not kwargs:
         return literal(frame, self.example.type() if self.example.device.type == "cpu" else tensor_type_name(self.example))
@@ -450,15 +462,11 @@ TENSOR_METHODS = {
         )
     },
     **{
+        n: number_row for n in ("item", "tolist", "__bool__", "__int__", "__float__", "__index__", "__complex__", "is_nonzero")
+    },
+    **{
         n: break_row("tensor_to_python")
         for n in (
-            "item",
-            "tolist",
-            "__bool__",
-            "__int__",
-            "__float__",
-            "__index__",
-            "__complex__",
             "data_ptr",
             "untyped_storage",
             "storage",
@@ -466,7 +474,6 @@ TENSOR_METHODS = {
             "is_pinned",
             "equal",
             "allclose",
-            "is_nonzero",
             "__repr__",
             "__str__",
             "__format__",

@@ -247,6 +247,17 @@ def with_in_a_handler(x):
     return x
 
 
+def raised_with_cells(x):
+    items = [3]
+    try:
+        if x.sum() > 1:
+            raise KeyError("five")
+        x = x + sum(i * 2 for i in items)
+    except ValueError:
+        return items
+    return x
+
+
 FUNCTIONS = [f for f in list(globals().values()) if getattr(f, "__code__", None) and f.__code__.co_varnames[:1] == ("x",)]
 
 

@@ -94,7 +94,7 @@ def number(cls):
             return ConstantValue(cls())
         value = args[0]
         if isinstance(value, TensorValue):
-            return frame.break_graph("tensor_to_python", f"{cls.__name__}() of a tensor")
+            return value.call_method(frame, f"__{cls.__name__}__", [], {})
         if isinstance(value, SymNumber) and cls is int:
             return value
         name = f"__{cls.__name__}__"

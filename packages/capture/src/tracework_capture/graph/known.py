@@ -1,0 +1,84 @@
+"""Small tensors whose data is known while tracing, because they come from plain numbers alone: torch.tensor(n) and what follows.
+
+Their nodes are in the graph as any other; the real tensor is kept beside, for code that asks for a number (a size, a slice, a
+condition, item()). A write to the fake's storage ends the knowledge.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch import fx
+
+__all__ = ["known_tensor", "learn", "numbers_alone", "with_numbers"]
+
+_LARGEST = 16
+_ARITHMETIC = (
+    "add sub mul div true_divide floor_divide remainder fmod pow neg abs floor ceil round trunc sqrt square minimum maximum clamp"
+    " eq ne lt le gt ge logical_and logical_or logical_not logical_xor sum prod any all amax amin min max"
+).split()
+_FUNCTIONS = frozenset(getattr(torch, name) for name in _ARITHMETIC) | frozenset(
+    getattr(operator, name)
+    for name in "add sub mul truediv floordiv mod pow neg abs eq ne lt le gt ge and_ or_ xor invert getitem".split()
+)
+_FACTORIES = frozenset({torch.full, torch.tensor, torch.as_tensor, torch.scalar_tensor})
+_METHODS = frozenset([*_ARITHMETIC, "long", "int", "float", "double", "bool", "to", "detach", "clone", "view", "reshape", "squeeze"])
+
+
+def known_tensor(node: fx.Node) -> torch.Tensor | None:
+    """The real tensor of a node, when its data is known and was not written to since."""
+    held = node.meta.get("known")
+    if held is None or node.meta["example_value"].storage.version != held[1]:
+        return None
+    return held[0]
+
+
+def numbers_alone(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor | None:
+    """The result of an elementwise function of torch that is called with numbers only (torch.div(a, b) of ints, say)."""
+    if target not in _FUNCTIONS or getattr(target, "__module__", None) == "_operator":
+        return None
+    if not args or not all(type(a) in (bool, int, float) for a in args):
+        return None
+    result = target(*args, **kwargs)
+    return result if isinstance(result, torch.Tensor) and result.ndim == 0 else None
+
+
+def learn(node: fx.Node, example: Any) -> None:
+    """Keep the data of a node's result, when its operands are known."""
+    if not isinstance(example, torch.Tensor) or example.device.type != "cpu" or example.ndim > 1:
+        return
+    if not _is_pure(node) or type(example.numel()) is not int or example.numel() > _LARGEST:
+        return
+    operands: list[torch.Tensor | None] = [known_tensor(n) for n in node.all_input_nodes]
+    if any(operand is None for operand in operands) or not (operands or node.target in _FACTORIES):
+        return
+    by_node = dict(zip(node.all_input_nodes, operands))
+    args, kwargs = fx.node.map_arg((node.args, node.kwargs), by_node.__getitem__)
+    with torch.no_grad():
+        real = getattr(args[0], node.target)(*args[1:], **kwargs) if node.op == "call_method" else node.target(*args, **kwargs)
+    if isinstance(real, torch.Tensor) and (real.shape, real.dtype) == (example.shape, example.dtype) and real.device.type == "cpu":
+        node.meta["known"] = real, example.storage.version
+
+
+def _is_pure(node: fx.Node) -> bool:
+    if node.op == "call_method":
+        return node.target in _METHODS
+    return node.op == "call_function" and (node.target in _FUNCTIONS or node.target in _FACTORIES)
+
+
+def with_numbers(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any] | None:
+    """The arguments with known single numbers in the place of tensors, as torch itself takes them; None when there is none.
+    What the operation works on, its first argument, stays."""
+    replaced: list[fx.Node] = []
+
+    def number(node: fx.Node) -> Any:
+        known = known_tensor(node)
+        if known is None or known.numel() != 1:
+            return node
+        replaced.append(node)
+        return known.item()
+
+    made = fx.node.map_arg((args[1:], kwargs), number)
+    return ((*args[:1], *made[0]), made[1]) if replaced else None
