@@ -24,7 +24,9 @@ _FUNCTIONS = frozenset(getattr(torch, name) for name in _ARITHMETIC) | frozenset
     for name in "add sub mul truediv floordiv mod pow neg abs eq ne lt le gt ge and_ or_ xor invert getitem".split()
 )
 _FACTORIES = frozenset({torch.full, torch.tensor, torch.as_tensor, torch.scalar_tensor})
-_METHODS = frozenset([*_ARITHMETIC, "long", "int", "float", "double", "bool", "to", "detach", "clone", "view", "reshape", "squeeze"])
+_METHODS = frozenset(
+    [*_ARITHMETIC, "long", "int", "float", "double", "bool", "to", "detach", "clone", "view", "reshape", "squeeze"]
+)
 
 
 def known_tensor(node: fx.Node) -> torch.Tensor | None:
@@ -58,7 +60,11 @@ def learn(node: fx.Node, example: Any) -> None:
     args, kwargs = fx.node.map_arg((node.args, node.kwargs), by_node.__getitem__)
     with torch.no_grad():
         real = getattr(args[0], node.target)(*args[1:], **kwargs) if node.op == "call_method" else node.target(*args, **kwargs)
-    if isinstance(real, torch.Tensor) and (real.shape, real.dtype) == (example.shape, example.dtype) and real.device.type == "cpu":
+    if (
+        isinstance(real, torch.Tensor)
+        and (real.shape, real.dtype) == (example.shape, example.dtype)
+        and real.device.type == "cpu"
+    ):
         node.meta["known"] = real, example.storage.version
 
 

@@ -67,6 +67,9 @@ class ExistingIterator(IteratorValue):
     def next_value(self, frame):
         return frame.break_graph("loop_goes_on", f"an existing {self.kind.__name__}")
 
+    def call_method(self, frame, name, args, kwargs):
+        return frame.break_graph("loop_goes_on", f"{name} of an existing {self.kind.__name__}")
+
 
 NATIVE_ITERATORS = frozenset(
     {

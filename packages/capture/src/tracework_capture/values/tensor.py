@@ -461,9 +461,7 @@ TENSOR_METHODS = {
             "has_names",
         )
     },
-    **{
-        n: number_row for n in ("item", "tolist", "__bool__", "__int__", "__float__", "__index__", "__complex__", "is_nonzero")
-    },
+    **{n: number_row for n in ("item", "tolist", "__bool__", "__int__", "__float__", "__index__", "__complex__", "is_nonzero")},
     **{
         n: break_row("tensor_to_python")
         for n in (

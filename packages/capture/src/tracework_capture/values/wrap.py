@@ -222,7 +222,7 @@ def wrap_builtin(frame, obj, source):
     return CFunctionValue(obj, source)
 
 
-OWNERS = (torch.Tensor, list, dict, set, collections.deque)
+OWNERS = (torch.Tensor, list, dict, set, collections.deque, *NATIVE_ITERATORS)
 """Objects whose bound methods are made anew by each look-up: one that waits on the stack for its arguments, over a break."""
 
 

@@ -314,3 +314,21 @@ def test_objects_that_notice_their_death_are_made():
 
     agree(f, X, calls=1)
     assert seen == ["gone", "gone"]
+
+
+def test_a_generator_lives_no_longer_than_in_plain_python():
+    ended = []
+
+    def items(n):
+        try:
+            yield from range(n)
+        finally:
+            ended.append(n)
+
+    def f(x, n):
+        made = items(n)
+        first = next(made)
+        return x + first, made.send(n if x.sum() > 100 else None)
+
+    agree(f, X, 2)
+    assert ended == [2] * 6
