@@ -19,6 +19,7 @@ __all__ = [
     "hide_from_torch_compile",
     "leave_dispatch_modes",
     "mark_of_torch_compile",
+    "operator_names",
     "pytree_flatten",
     "pytree_row",
     "transform_level",
@@ -58,6 +59,12 @@ def leave_dispatch_modes(count: int) -> None:
     """Leaves the innermost dispatch modes until `count` are left."""
     while torch._C._len_torch_dispatch_stack() > count:
         torch._C._pop_torch_dispatch_stack(None)
+
+
+def operator_names() -> frozenset[str]:
+    """Names of the operators of namespace aten, without overloads."""
+    names = torch._C._dispatch_get_all_op_names()
+    return frozenset(n.partition("::")[2].partition(".")[0] for n in names if n.startswith("aten::"))
 
 
 def dispatch_keys(tensor: Any) -> int:

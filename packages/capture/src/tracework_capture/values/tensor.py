@@ -176,6 +176,8 @@ class TensorValue(Value):
             from .builtins.arithmetic import call_dunder
 
             return call_dunder(frame, self, name, args, kwargs)
+        if name in PLAIN_METHODS:
+            return frame.break_graph("call_unknown", f"Tensor.{name}")
         result = frame.graph.call_method(frame, name, (self, *args), kwargs)
         return self if is_inplace(name) else result
 
@@ -367,7 +369,12 @@ def fact_method(frame, self, name, args, kwargs):
 
 
 def break_row(reason):
-    return lambda frame, self, name, args, kwargs: frame.break_graph(reason, f"Tensor.{name}")
+    """A method that is left to plain Python."""
+
+    def breaks(frame, self, name, args, kwargs):
+        return frame.break_graph(reason, f"Tensor.{name}")
+
+    return breaks
 
 
 def number_row(frame, self, name, args, kwargs):
@@ -420,6 +427,14 @@ def copy_dunder(frame, self, name, args, kwargs):
     if name == "__copy__":
         return frame.break_graph("call_unknown", "copy.copy of a tensor")
     return frame.graph.call_method(frame, "clone", (self,))
+
+
+PLAIN_METHODS = frozenset(
+    "_clear_non_serializable_cached_data _dtensor__new__ _fix_weakref _make_subclass _make_wrapper_subclass _reduce_ex_internal "
+    "_rev_view_func_unsafe _typed_storage _use_count _view_func _view_func_unsafe const_data_ptr reinforce storage_type eig lstsq "
+    "solve symeig to_sparse_coo _is_view ipu mtia xpu new".split()
+)
+"""Methods that are no operators: about memory, Python objects, or gone from torch. They break the graph."""
 
 
 def backward_method(frame, self, name, args, kwargs):

@@ -3,11 +3,13 @@ GRAPH_NAMESPACES becomes a node of the graph; other Python code of torch is trac
 
 from __future__ import annotations
 
+import functools
 import types
 
 import torch
 import torch.nn.functional as F
 
+from .._torch import operator_names
 from ..sources import Const
 from .constant import ConstantValue, fold, force_plain, literal
 from .number_arguments import NUMBER_METHODS, number_functions
@@ -92,22 +94,6 @@ def call_torch(frame, fn, args, kwargs):
 
 # --- what goes into the graph ------------------------------------------------------------------------------------------
 
-GRAPH_NAMESPACES = (
-    "torch",
-    "torch._C._nn",
-    "torch._C._linalg",
-    "torch._C._fft",
-    "torch._C._special",
-    "torch._C._sparse",
-    "torch._C._nested",
-    "torch._VF",
-    "torch.functional",
-    "torch.nn.functional",
-    "torch.linalg",
-    "torch.fft",
-    "torch.special",
-    "torch._C._VariableFunctions",
-)
 INLINED = {
     F.multi_head_attention_forward,
     *(f for f in (getattr(F, n, None) for n in ("_in_projection_packed", "_verify_batch_size")) if f),
@@ -115,58 +101,60 @@ INLINED = {
 """Python functions of torch that are traced into although their namespace goes into the graph."""
 
 
+NAMESPACES = {
+    torch: "",
+    torch._C._VariableFunctions: "",
+    torch._C._nn: "",
+    torch._C._linalg: "linalg_",
+    torch._C._fft: "fft_",
+    torch._C._special: "special_",
+    torch.nn.functional: "",
+    torch.functional: "",
+    torch.linalg: "linalg_",
+    torch.fft: "fft_",
+    torch.special: "special_",
+    torch._VF: "",
+}
+"""Namespaces whose operators go into the graph -> how the names of those operators begin."""
+
+PYTHON_SPACES = {"torch.functional", "torch.nn.functional", "torch._jit_internal"}
+"""Modules whose Python functions go into the graph, too: pure functions of tensors."""
+
+OTHER_OPERATORS = frozenset(
+    "sym_float sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum dsmm hsmm saddmm spmm segment_reduce _segment_reduce".split()
+)
+"""Pure functions of tensors or sizes without an operator of their name."""
+
+NOT_PURE = frozenset("_add_docstr _overload _jit_unused boolean_dispatch handle_torch_function cond from_file".split())
+"""Functions that share a name with an operator, or live among functions of tensors, and are neither."""
+
+
+@functools.cache
 def functions_of_namespaces():
     """All functions that go into the graph, by identity."""
-    spaces = [
-        torch,
-        torch._C._VariableFunctions,
-        torch._C._nn,
-        torch._C._linalg,
-        torch._C._fft,
-        torch._C._special,
-        torch.nn.functional,
-        torch.functional,
-        torch.linalg,
-        torch.fft,
-        torch.special,
-        torch._VF,
-    ]
-    found = set()
-    for space in spaces:
+    operators, found = operator_names(), set()
+    for space, prefix in NAMESPACES.items():
         for name in dir(space):
             fn = getattr(space, name, None)
-            if isinstance(fn, (types.BuiltinFunctionType, types.FunctionType, types.BuiltinMethodType)) and belongs(fn, space):
-                found.add(fn)
-            elif isinstance(fn, types.FunctionType) and (fn.__module__ or "").partition(".")[0] == "torch":
-                found.add(fn)
-    return found
-
-
-PURE_PYTHON_SPACES = {"torch.functional", "torch.nn.functional", "torch._jit_internal"}
-
-
-def belongs(fn, space):
-    """Python functions count when their module is one of the graph's; C functions always."""
-    if isinstance(fn, types.FunctionType):
-        return fn.__module__ in PURE_PYTHON_SPACES and not fn.__name__.startswith("__")
-    owner = getattr(fn, "__self__", None)
-    return not isinstance(owner, dict)
-
-
-GRAPH_FUNCTIONS = None
+            if name in NOT_PURE and space is not torch.linalg:
+                continue
+            if isinstance(fn, types.FunctionType):
+                if fn.__module__ in PYTHON_SPACES and not name.startswith("__") or name in OTHER_OPERATORS:
+                    found.add(fn)
+            elif isinstance(fn, types.BuiltinFunctionType):
+                if name in operators or prefix + name in operators or name in OTHER_OPERATORS:
+                    found.add(fn)
+    return found - INLINED
 
 
 def is_graph_function(fn):
     """Whether calls of fn are nodes."""
-    global GRAPH_FUNCTIONS
     if isinstance(fn, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
         return True
     if type(fn).__module__ == "torch._library.custom_ops":
         return True
-    if GRAPH_FUNCTIONS is None:
-        GRAPH_FUNCTIONS = functions_of_namespaces() - INLINED
     try:
-        return fn in GRAPH_FUNCTIONS
+        return fn in functions_of_namespaces()
     except TypeError:
         return False
 
@@ -191,10 +179,10 @@ def row(*functions):
 def state_row(fn, state=None):
     """A query of torch's state: answered now, guarded by the row of that name in guards.kinds.STATES."""
 
-    def handler(frame, args, kwargs):
+    def evaluates(frame, args, kwargs):
         return fold(frame, fn, args, kwargs)
 
-    return handler
+    return evaluates
 
 
 STATE_QUERIES = {
@@ -203,6 +191,9 @@ STATE_QUERIES = {
     torch.get_default_dtype: "default_dtype",
     torch.is_autocast_enabled: "autocast",
     torch.get_autocast_dtype: "autocast",
+    torch.is_autocast_cpu_enabled: "autocast",
+    torch.get_autocast_cpu_dtype: "autocast",
+    torch.get_autocast_gpu_dtype: "autocast",
     torch.is_autocast_cache_enabled: "autocast",
     torch.are_deterministic_algorithms_enabled: "deterministic",
     torch.get_num_threads: "num_threads",
@@ -257,11 +248,16 @@ CONSTANT_FUNCTIONS = (
 )
 for _fn in CONSTANT_FUNCTIONS:
     if _fn is not None:
-        TORCH_ROWS[_fn] = (lambda fn: lambda frame, args, kwargs: fold(frame, fn, args, kwargs))(_fn)
+        TORCH_ROWS[_fn] = state_row(_fn)
 
 
 def always(obj):
-    return lambda frame, args, kwargs: ConstantValue(obj)
+    """A query with one answer."""
+
+    def evaluates(frame, args, kwargs):
+        return ConstantValue(obj)
+
+    return evaluates
 
 
 for _fn, _answer in {
@@ -290,6 +286,35 @@ def assert_row(frame, args, kwargs):
         message = force_plain(frame, args[1]) if len(args) > 1 else ""
         return NONE if args[0].truth(frame) else frame.raise_new(AssertionError, message)
     return NONE
+
+
+def check_row(error):
+    """torch._check and its like: a condition on sizes is guarded, one that fails raises as in plain Python."""
+
+    def handler(frame, args, kwargs):
+        condition = args[0] if args else kwargs["cond"]
+        if isinstance(condition, TensorValue):
+            return frame.break_graph("data_dependent_branch", "torch._check of a tensor")
+        if condition.truth(frame):
+            return NONE
+        message = args[1] if len(args) > 1 else kwargs.get("message", NONE)
+        if message.is_constant():
+            text = "Expected cond to be True, but got False." if message.constant() is None else message.constant()
+        else:
+            text = force_plain(frame, message.call(frame, [], {}))
+        return frame.raise_new(error, text)
+
+    return handler
+
+
+for _name, _error in {
+    "_check": RuntimeError,
+    "_check_index": IndexError,
+    "_check_value": ValueError,
+    "_check_type": TypeError,
+    "_check_not_implemented": NotImplementedError,
+}.items():
+    TORCH_ROWS[getattr(torch, _name)] = check_row(_error)
 
 
 @row(torch.is_tensor)
@@ -374,7 +399,12 @@ def broadcast_shapes(frame, args, kwargs):
 
 
 def break_row(reason, name):
-    return lambda frame, args, kwargs: frame.break_graph(reason, name)
+    """A call that is left to plain Python."""
+
+    def breaks(frame, args, kwargs):
+        return frame.break_graph(reason, name)
+
+    return breaks
 
 
 BREAKS = {
@@ -405,6 +435,13 @@ BREAKS = {
         torch.equal,
         torch.allclose,
         torch.is_nonzero,
+        torch.cond,
+        torch.while_loop,
+        torch.set_default_tensor_type,
+        torch.set_deterministic_debug_mode,
+        torch.set_warn_always,
+        torch.from_dlpack,
+        torch.frombuffer,
     ],
 }
 for _reason, _functions in BREAKS.items():

@@ -178,3 +178,17 @@ def test_custom_autograd_function_without_grad():
             return x * 2
 
     check(lambda x: Double.apply(x) + 1, torch.randn(3))
+
+
+def test_checks_are_honoured():
+    def fn(x, n):
+        try:
+            torch._check(x.shape[0] > n, lambda: f"too few rows: {n}")
+            torch._check_value(n > 0, lambda: "negative")
+        except (RuntimeError, ValueError) as error:
+            return x - 1, type(error).__name__, str(error)
+        return x + n
+
+    check(fn, torch.randn(3), 2)
+    check(fn, torch.randn(3), 4)
+    check(fn, torch.randn(3), -1)

@@ -1,0 +1,57 @@
+"""What becomes of each function of torch and each method of a tensor, read off the tables that decide it."""
+
+from __future__ import annotations
+
+import types
+
+import torch
+
+from ..hook.policy import BREAK as LEFT_TO_PYTHON
+from ..hook.policy import call_policy
+from .context import CONTEXTS
+from .tensor import PLAIN_METHODS, TENSOR_METHODS
+from .torch_fn import TORCH_ROWS, is_graph_function
+from .wrap import function_row
+
+__all__ = ["BREAK", "EVALUATED", "GRAPH", "MODELLED", "TRACED", "method_policy", "torch_policy"]
+
+GRAPH = "a node of the graph"
+EVALUATED = "evaluated while tracing"
+MODELLED = "modelled by a row of its own"
+TRACED = "its Python code is traced"
+BREAK = "breaks the graph"
+
+
+def row_policy(row):
+    """The kind of a row: those that always break, and those that always answer, are made by functions of these names."""
+    kind = getattr(row, "__name__", "")
+    return BREAK if kind == "breaks" else EVALUATED if kind == "evaluates" else MODELLED
+
+
+def torch_policy(fn):
+    """What becomes of a call of a function or class of torch."""
+    try:
+        row = TORCH_ROWS.get(fn) or CONTEXTS.get(fn)
+    except TypeError:
+        return BREAK
+    if row is None and isinstance(fn, types.FunctionType):
+        row = function_row(fn, TORCH_ROWS)
+    if row is not None:
+        return row_policy(row)
+    if is_graph_function(fn):
+        return GRAPH
+    if isinstance(fn, types.FunctionType):
+        return BREAK if call_policy(fn, fn.__module__)[0] == LEFT_TO_PYTHON else TRACED
+    return TRACED if isinstance(fn, type) and issubclass(fn, torch.nn.Module) else BREAK
+
+
+def method_policy(name):
+    """What becomes of a call of a method of a tensor."""
+    row = TENSOR_METHODS.get(name)
+    if row is not None:
+        return row_policy(row)
+    if name in PLAIN_METHODS:
+        return BREAK
+    if name.startswith("__"):
+        return MODELLED
+    return GRAPH
