@@ -191,9 +191,11 @@ def function_row(obj, torch_rows):
     by_code = CODE_ROWS.get(obj.__code__)
     if by_code is not None:
         return lambda frame, args, kwargs: by_code(frame, obj, args, kwargs)
+    wrapped = obj.__wrapped__ if obj.__code__ is DISABLED else None  # torch.compile replaces torch.manual_seed when it is loaded
     return (
         BUILTINS.get(obj)
         or torch_rows.get(obj)
+        or torch_rows.get(wrapped)
         or TRAINING_ROWS.get(obj)
         or module_row(obj)
         or FUNCTION_ROWS.get(function_name(obj))
@@ -714,6 +716,7 @@ SUBCLASS_ROWS = (
     (torch._library.custom_ops.CustomOpDef, wrap_builtin),
     (CONTAINERS, wrap_container_subclass),
 )
+DISABLED = torch._disable_dynamo(lambda: None).__code__
 FUNCTION_ROWS = {**CONTROL_ROWS, "torch._dynamo.decorators.error_on_graph_break": error_region_row}
 TRAINING_ROWS = {**BACKWARD_ROWS, **CHECKPOINT_ROWS, **OPTIMIZER_ROWS, **TRANSFORM_ROWS, **FUNCTIONAL_CALL_ROWS}
 CODE_ROWS.update(TRANSFORM_CODES)
