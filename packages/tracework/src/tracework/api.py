@@ -13,10 +13,10 @@ import torch
 import tracework_capture as capture
 
 from . import backends, config, logs
-from .assemble import Observe, nothing
 from .compiled_module import CompiledModule, check_one_device, entry_function, wrap_module
 from .dump import Dump, both
 from .errors import InvalidArgument, NotCallable
+from .observe import Observe, nothing
 from .options import Options, build
 
 _told: set[str] = set()

@@ -19,14 +19,10 @@ import tracework_primops as primops
 import tracework_runtime as runtime
 
 from .errors import CompileError, MissingCompiler, MixedDevices, TraceworkError
+from .observe import Observe, nothing
 from .options import Options
 
-Observe = Callable[[str, Any], None]
 _timing = logging.getLogger("tracework.timing")
-
-
-def nothing(stage: str, product: Any) -> None:
-    """The observer that does nothing."""
 
 
 class Stage:

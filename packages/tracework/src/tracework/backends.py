@@ -8,19 +8,31 @@ from typing import Any
 
 import torch
 
-from . import assemble
 from .errors import InvalidArgument, UnknownName
+from .observe import Observe
 from .options import Options
 
 ENTRY_POINT_GROUP = "tracework.backends"
 
 Backend = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
-BackendFactory = Callable[[Options, assemble.Observe], Backend]
+BackendFactory = Callable[[Options, Observe], Backend]
+
+
+def _assembled(name: str) -> BackendFactory:
+    """A factory of assemble.py, which imports every package, when it is first asked for a backend."""
+
+    def factory(options: Options, observe: Observe) -> Backend:
+        from . import assemble
+
+        return getattr(assemble, name)(options, observe)
+
+    return factory
+
 
 BACKENDS: dict[str, BackendFactory] = {
-    "inductor": assemble.inductor_backend,
-    "aot_eager": assemble.aot_eager_backend,
-    "eager": assemble.eager_backend,
+    "inductor": _assembled("inductor_backend"),
+    "aot_eager": _assembled("aot_eager_backend"),
+    "eager": _assembled("eager_backend"),
 }
 _DEBUG = {"eager", "aot_eager"}
 _registered: dict[str, Backend] = {}
@@ -71,7 +83,7 @@ def _check_name(name: str) -> None:
         raise UnknownName("backend", name, list_backends(None))
 
 
-def resolve(backend: str | Backend | None, options: Options, observe: assemble.Observe) -> Backend:
+def resolve(backend: str | Backend | None, options: Options, observe: Observe) -> Backend:
     """The callable behind a name; raises UnknownName or InvalidArgument."""
     chosen = _default[0] if backend is None else backend
     if not isinstance(chosen, str):

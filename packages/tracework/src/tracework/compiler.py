@@ -8,9 +8,9 @@ import torch
 import tracework_capture as capture
 
 from . import backends, config
-from .assemble import nothing
 from .backends import Backend, get_default_backend, list_backends, register_backend, set_default_backend
 from .errors import NotCallable
+from .observe import nothing
 from .options import build, list_mode_options, list_options
 
 __all__ = [

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from .assemble import Observe
+from .observe import Observe
 
 
 def text_of(product: Any) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from . import assemble, config
+from .observe import nothing
 from .options import build
 
 MOST_SHAPES = 16
@@ -16,7 +17,7 @@ MOST_SHAPES = 16
 
 def tracework_backend(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
     """A torch.compile backend, registered under the entry point group `torch_dynamo_backends`."""
-    backend = assemble.inductor_backend(build(None, None, config.current()), assemble.nothing)
+    backend = assemble.inductor_backend(build(None, None, config.current()), nothing)
     if any(isinstance(x, torch.SymInt) or _has_symbolic_sizes(x) for x in example_inputs):
         return _PerShape(gm, backend)
     return backend(gm, example_inputs)

@@ -10,6 +10,7 @@ import sys
 import pytest
 import torch
 import tracework
+from tracework import assemble
 
 BAD = [
     (dict(mode="fastest"), tracework.UnknownName, "unknown mode 'fastest'"),
@@ -197,8 +198,8 @@ def test_suppressed_failures_run_uncompiled(when, monkeypatch):
             raise NotImplementedError("no lowering")
         return real(graph, options)
 
-    real = tracework.assemble.inductor.compile_graph
-    monkeypatch.setattr(tracework.assemble.inductor, "compile_graph", fail_at)
+    real = assemble.inductor.compile_graph
+    monkeypatch.setattr(assemble.inductor, "compile_graph", fail_at)
     x, y = torch.randn(4, requires_grad=True), torch.randn(4, requires_grad=True)
 
     factor = len(when)  # graphs of their own: what an earlier case made is still in the process's cache

@@ -1,5 +1,8 @@
 """tracework.compiler's controls: the names of torch.compiler are there, and those with a front end of their own take names."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 import tracework
@@ -95,3 +98,10 @@ def test_a_number_may_be_chosen_by_name(monkeypatch):
     assert len(graphs) == 1
     with pytest.raises(tracework.InvalidArgument, match="comma-separated integers"):
         tracework.compile(plus_one, options={"dynamic_values": "three"})
+
+
+def test_importing_the_front_door_imports_no_code_generator():
+    """What a backend needs is imported when compile() is first asked for it."""
+    code = "import sys, tracework; print(sorted({m.partition('.')[0] for m in sys.modules if m.startswith('tracework_')}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['tracework_capture']"
