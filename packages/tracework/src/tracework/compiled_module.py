@@ -2,12 +2,13 @@
 
 The compiled module is an object of a subclass of the user's class that shares the original's `__dict__`: parameters, buffers,
 submodules, hooks, the training flag and user attributes are the same objects under the same names, so `state_dict()` keys do not
-change, and what is set on one is seen on the other. Only `__call__` differs. Pickling and copying rebuild it around the original.
+change, and what is set on one is seen on the other. Only `__call__` and `forward` differ. Pickling and copying rebuild it around the original.
 """
 
 from __future__ import annotations
 
 import copy
+import functools
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -79,6 +80,16 @@ def entry_function(module: Any, *, in_place: bool) -> Callable[..., Any]:
     return fresh
 
 
+def _compiled_forward(forward: Any) -> Any:
+    """`forward` of a compiled module, called directly: the compiled call, with the signature of the original."""
+
+    @functools.wraps(forward)
+    def compiled_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return self._tracework.call(*args, **kwargs)
+
+    return compiled_forward
+
+
 def wrap_module(
     module: torch.nn.Module, call: Callable[..., Any], arguments: dict[str, Any], recompile: Recompile
 ) -> torch.nn.Module:
@@ -86,6 +97,8 @@ def wrap_module(
     kind: Any = type(module)
     state = Compiled(module, call, arguments, recompile)
     body = {"_tracework": state, "__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
+    if isinstance(getattr(kind, "forward", None), types.FunctionType):
+        body["forward"] = _compiled_forward(kind.forward)
     twin_type = type(kind)(kind.__name__, (CompiledModule, kind), body)
     twin = object.__new__(twin_type)
     object.__setattr__(twin, "__dict__", module.__dict__)

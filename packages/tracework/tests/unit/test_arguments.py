@@ -214,3 +214,20 @@ def test_suppressed_failures_run_uncompiled(when, monkeypatch):
         tracework.compile(f, options=options | {"suppress_errors": True})(x).backward()
     expected = factor * (x.detach().cos() * x.detach() + x.detach().sin())
     torch.testing.assert_close(x.grad, expected)
+
+
+def test_forward_of_a_compiled_module_runs_compiled_and_keeps_its_signature():
+    class Net(torch.nn.Module):
+        def forward(self, x, *, scale=2):
+            return x * scale
+
+        def twice(self, x):
+            return self.forward(self.forward(x))
+
+    backend, graphs = counting()
+    net = tracework.compile(Net(), backend=backend)
+    x = torch.ones(3)
+    assert torch.equal(net.forward(x), x * 2) and len(graphs) == 1
+    assert torch.equal(net(x), x * 2) and torch.equal(net.twice(x), x * 4) and len(graphs) == 1
+    assert str(inspect.signature(net.forward)) == "(x, *, scale=2)"
+    assert torch.equal(net._orig_mod.forward(x), x * 2) and len(graphs) == 1

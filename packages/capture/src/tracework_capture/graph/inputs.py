@@ -96,6 +96,9 @@ def fixed_strides(root: Any, tensor: torch.Tensor, source: Source, spec: Any) ->
     return tuple(known)
 
 
+TOKENS_NDIM = 2  # token ids and masks: batch and length change independently, and neither meets a weight, so both open at once
+
+
 def dynamic_dims(root: Any, tensor: torch.Tensor, source: Source, role: str) -> frozenset[int]:
     """Which dims of an input become symbols: those that are marked, and those that changed, or all, unless they are static."""
     marks, shape, key = marks_of(tensor), tuple(tensor.shape), str(source)
@@ -117,6 +120,8 @@ def dynamic_dims(root: Any, tensor: torch.Tensor, source: Source, role: str) -> 
     changed = frozenset(range(len(shape))) if root.options.dynamic else frozenset()
     if root.options.dynamic is None:
         changed = history.changed_dims(key, shape)
+        if changed and len(shape) == TOKENS_NDIM and not (tensor.is_floating_point() or tensor.is_complex()):
+            changed = frozenset(range(TOKENS_NDIM))
     root.shapes_seen[key] = shape
     wanted = ((changed | marks.maybe | chosen) - marks.static - root.options.fixed_dims(key, shape)) | marks.strict
     return frozenset(d for d in wanted if shape[d] >= SMALLEST)
