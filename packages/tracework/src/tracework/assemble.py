@@ -157,7 +157,7 @@ class GraphCompiler:
             runtime.warm_up("cuda", self._runtime)
 
     def _prims(self, gm: torch.fx.GraphModule, spec: Any) -> Any:
-        return primops.decompose(gm, profile=self._profile, spec=spec)
+        return primops.run_passes(primops.decompose(gm, profile=self._profile, spec=spec).replace(editable=True))
 
     def _artifact(self, prims: Any) -> runtime.Artifact:
         devices = frozenset(str(i.spec.device) for i in prims.inputs if hasattr(i.spec, "device"))

@@ -34,12 +34,16 @@ class InputSpec:
 
 @dataclass(frozen=True, eq=False)
 class PrimGraph:
-    """Level "prim". `inputs` match the placeholders one to one; `outputs` are the nodes (or None, or numbers) returned."""
+    """Level "prim". `inputs` match the placeholders one to one; `outputs` are the nodes (or None, or numbers) returned.
+
+    `editable`: its maker gives the fx graph up, so passes may edit it in place.
+    """
 
     graph: torch.fx.Graph
     inputs: tuple[InputSpec, ...]
     role: str = "inference"
     symbols: Any = None
+    editable: bool = False
 
     @classmethod
     def from_fx(
@@ -88,6 +92,10 @@ class PrimGraph:
         for node in self.graph.nodes:
             done[node] = copy_node(graph, node, done.__getitem__)
         return replace(self, graph=graph)
+
+    def for_editing(self) -> PrimGraph:
+        """Another PrimGraph whose fx graph may be edited: a copy, unless this one was given up."""
+        return replace(self) if self.editable else self.copy().replace(editable=True)
 
     def text(self, origins: bool = True) -> str:
         """The printed form; parse_graph reads it back."""

@@ -21,11 +21,11 @@ def constant_fold(graph: PrimGraph) -> PrimGraph:
     """With known values written as `full`."""
     if not any(map(_is_known, graph.calls)):
         return graph
-    copy = graph.copy()
-    for node in copy.calls:
+    edited = graph.for_editing()
+    for node in edited.calls:
         if _is_known(node):
             _fold(node)
-    return copy
+    return edited
 
 
 def _is_known(node: torch.fx.Node) -> bool:

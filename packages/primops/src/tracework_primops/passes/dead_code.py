@@ -16,8 +16,8 @@ def dead_code(graph: PrimGraph) -> PrimGraph:
     dead = {n.name for n in graph.calls if n not in alive}
     if not dead:
         return graph
-    copy = graph.copy()
-    for node in reversed(copy.calls):
+    edited = graph.for_editing()
+    for node in reversed(edited.calls):
         if node.name in dead:
-            copy.graph.erase_node(node)
-    return copy
+            edited.graph.erase_node(node)
+    return edited

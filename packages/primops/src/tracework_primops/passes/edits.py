@@ -51,12 +51,13 @@ def can_replace(node: torch.fx.Node, other: torch.fx.Node) -> bool:
 
 def replace_nodes(graph: PrimGraph, rewrite: Rewrite) -> PrimGraph:
     """Ask `rewrite(node)` for each call; an earlier node it gives takes the place of this one. Same object if none does."""
-    if not any(rewrite(node) is not None for node in graph.calls):
+    if not graph.editable and not any(rewrite(node) is not None for node in graph.calls):
         return graph
-    copy = graph.copy()
-    for node in copy.calls:
+    edited, changed = graph.for_editing(), False
+    for node in edited.calls:
         other = rewrite(node)
         if other is not None:
             node.replace_all_uses_with(other)
-            copy.graph.erase_node(node)
-    return copy
+            edited.graph.erase_node(node)
+            changed = True
+    return edited if changed else graph

@@ -1,6 +1,7 @@
 """The driver: runs passes in order, tells an observer about each, verifies between them when asked.
 
-A pass takes a PrimGraph and returns one: the same object when it has nothing to do, otherwise a copy with the edits.
+A pass takes a PrimGraph and returns one: the same object when it has nothing to do, otherwise another with the edits.
+The fx graph inside is copied before the first edit, unless the PrimGraph is marked as editable.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ def run_passes(
     """The graph after all passes (PRIM_PASSES unless given). `observe(pass name, graph)` is called when a pass changed it."""
     if passes is None:
         from . import PRIM_PASSES as passes
+    given = graph
     for step in passes:
         after = step.run(graph)
         if after is not graph and observe is not None:
             observe(f"primops.{step.name}", after)
         graph = verify(after) if check else after
-    return graph
+    return graph if graph is given else graph.replace(editable=given.editable)
