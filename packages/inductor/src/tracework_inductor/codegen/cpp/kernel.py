@@ -416,19 +416,22 @@ def shape(kernel: LoopKernel) -> str:
         return "points"
     if any(i.op == "scan" for p in kernel.passes for i in p.body.instructions) or kernel.scratch or not kernel.axes:
         return "rows"
-    row = _contiguous(kernel, kernel.reduction_axes[-1].var)
-    column = _contiguous(kernel, kernel.axes[-1].var)
+    row = _contiguous(kernel, kernel.reduction_axes[-1].var, kernel.axes[-1].var)
+    column = _contiguous(kernel, kernel.axes[-1].var, kernel.reduction_axes[-1].var)
     return "columns" if column > row else "rows"
 
 
-def _contiguous(kernel: LoopKernel, var: Any) -> int:
-    """How many loads of inner passes walk memory element by element along var."""
+def _contiguous(kernel: LoopKernel, var: Any, other: Any) -> int:
+    """How many loads and stores of inner passes walk memory element by element along var, and in larger steps along other.
+
+    What does not depend on the other variable is one value, or one vector, for its whole loop: it is cheap in both nests.
+    """
     count = 0
     for p in kernel.passes:
         if p.level == "inner":
             for i in p.body.instructions:
-                if i.op == "load" and isinstance(i.args[1], Expr) and i.args[1].coefficient(var) == 1:
-                    count += 1
+                if i.op in ("load", "store") and isinstance(i.args[1], Expr):
+                    count += i.args[1].coefficient(var) == 1 and i.args[1].coefficient(other) != 0
     return count
 
 
