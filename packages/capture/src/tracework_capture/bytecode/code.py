@@ -14,7 +14,7 @@ from .facts import HAS_CONST, HAS_FREE, HAS_JUMP, HAS_LOCAL, HAS_NAME, NAME_SHIF
 if TYPE_CHECKING:
     import types
 
-__all__ = ["CodeInfo", "Handler", "Instruction", "code_info", "forget_info"]
+__all__ = ["CodeInfo", "Handler", "Instruction", "cleans_up", "code_info", "forget_info"]
 
 _OPNAME = dis.opname
 _EXTENDED_ARG = dis.opmap["EXTENDED_ARG"]
@@ -137,6 +137,13 @@ def exception_table(code: types.CodeType) -> list[tuple[int, int, int, int, bool
             rows.append((start * 2, (start + length) * 2, target * 2, packed >> 1, bool(packed & 1)))
     except _End:
         return rows
+
+
+def cleans_up(code: types.CodeType) -> bool:
+    """Whether a generator of this code may do something when it is closed: it has try or with blocks, or delegates to others."""
+    opnames = {i.offset: i.opname for i in CodeInfo(code).instructions}
+    targets = (opnames.get(target, "") for _, _, target, _, _ in exception_table(code))
+    return "SEND" in opnames.values() or any(not name.startswith("CALL_INTRINSIC") for name in targets)
 
 
 class _End(Exception):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ..bytecode.code import cleans_up
 from ..bytecode.facts import BINARY_OPERATORS, COMPARE_SHIFT, VERSION
 from ..errors import SkipFrame
 
@@ -240,6 +241,9 @@ _END = object()
 @rule("FOR_ITER")
 def for_iter(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
     """for x in iterator: the next round, or what comes after the loop"""
+    code = getattr(frame.stack[-1], "code", None)
+    if code is not None and cleans_up(code):
+        raise SkipFrame(f"a loop over a generator of {code.co_qualname}, which has to be closed in time")
     end = emit.const(_END)
     executed = _result(f"{emit.const(next)}({stack[-1]}, {end})", stack)
     executed.condition = f"{R} is {end}"

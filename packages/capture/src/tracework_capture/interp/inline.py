@@ -7,6 +7,7 @@ import inspect
 import types
 from typing import TYPE_CHECKING, Any
 
+from ..bytecode.code import cleans_up
 from ..errors import BreakGraph
 from ..values.function import FunctionValue, bind_arguments
 from ..values.value import SymbolicRaise, Value
@@ -150,7 +151,8 @@ class GeneratorValue(Value):
     def alive(self) -> BreakGraph:
         """Why no continuation can take it over; the graph may end before it is made."""
         stop = BreakGraph("generator", f"a generator of {self.frame.code.co_qualname} is alive")
-        stop.made_at = self.made_at
+        if not cleans_up(self.frame.code):  # a continuation may let go of it later than plain Python does
+            stop.made_at = self.made_at
         return stop
 
 

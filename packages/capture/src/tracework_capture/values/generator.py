@@ -63,6 +63,7 @@ class ExistingIterator(IteratorValue):
     def __init__(self, obj, source):
         super().__init__(source)
         self.kind = type(obj)
+        self.code = getattr(obj, "gi_code", None)
 
     def next_value(self, frame):
         return frame.break_graph("loop_goes_on", f"an existing {self.kind.__name__}")
