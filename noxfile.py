@@ -106,7 +106,7 @@ def modules(session: nox.Session) -> None:
 
 @nox.session(python=PYTHON, tags=["ci"])
 def cpython(session: nox.Session) -> None:
-    """A sample of CPython's own tests with every frame going through capture; tools/cpython_tests.txt has all of them."""
+    """A sample of CPython's own tests with every frame going through capture; the tables beside the tool have all of them."""
     install(session, PACKAGES[2].folders)
     session.run("python", "tools/cpython_tests.py", *(session.posargs or ["--sample"]))
 

@@ -99,6 +99,11 @@ BREAK_REASONS: dict[str, BreakReason] = {
         "exceptions are raised by plain Python",
         "check the condition before the call",
     ),
+    "long_loop": BreakReason(
+        "a long loop without tensor operations",
+        "capture interprets each turn, plain Python is faster",
+        "move it out of the compiled function, or compute its result once",
+    ),
     "generator": BreakReason(
         "a generator or coroutine frame", "it is resumed from outside", "consume it inside the compiled function"
     ),

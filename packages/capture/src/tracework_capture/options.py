@@ -20,6 +20,7 @@ class CaptureOptions:
     a list of guards.filters.FilterEntry, returns one bool each (False drops the guard). observe: called with (stage, printable).
     dynamic_sources, static_sources: names of arguments and the like whose sizes and numbers are symbols from the
     start, or never; "x:0" means one dim. dynamic_values: sizes and numbers of these values are symbols.
+    loop_limit: turns of loops without a tensor operation after which the frame is left to plain Python.
     keep_empty: frames without tensor operations are replaced, too, instead of left alone; for tests of capture itself.
     """
 
@@ -31,6 +32,7 @@ class CaptureOptions:
     observe: Callable[[str, Any], None] = _ignore
     inline_depth_limit: int = 200
     name: str | None = None
+    loop_limit: int = 30_000
     keep_empty: bool = False
     dynamic_sources: frozenset[str] = frozenset()
     static_sources: frozenset[str] = frozenset()

@@ -198,7 +198,7 @@ class ModuleEntry(Source):
 
 @_source
 class ClassAttr(Source):
-    """What the MRO of the class `base` holds under name, descriptors not applied (inspect.getattr_static)."""
+    """What the MRO of the class `base` holds under name, descriptors not applied."""
 
     base: Source
     name: str

@@ -9,12 +9,12 @@ result independent of the CPython version.
 from __future__ import annotations
 
 import ast
-import inspect
 import math
 import types
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BreakGraph, SkipFrame
+from ..guards.classes import class_attribute
 from ..sources import Closure, Const, Local, NewlyCreated
 from .reload import local_name, reload_text
 
@@ -28,7 +28,7 @@ _MISSING = object()
 _PLAIN = (int, str, bool, bytes, type(None), type(Ellipsis))
 _HELPERS = {
     "__tw_getattr": getattr,
-    "__tw_getattr_static": inspect.getattr_static,
+    "__tw_class_attribute": class_attribute,
     "__tw_type": type,
     "__tw_dict_get": dict.__getitem__,
     "__tw_list": list,

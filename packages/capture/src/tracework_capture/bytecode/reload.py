@@ -35,7 +35,7 @@ RELOAD: dict[type, Callable[[Any, str, _Names], str]] = {
     s.InstanceDict: lambda x, base, w: f"{base}.__dict__",
     s.InstanceAttr: lambda x, base, w: f"{base}.__dict__[{x.name!r}]",
     s.ModuleEntry: lambda x, base, w: f"{base}.{x.table}[{x.name!r}]",
-    s.ClassAttr: lambda x, base, w: f"__tw_getattr_static({base}, {x.name!r})",
+    s.ClassAttr: lambda x, base, w: f"__tw_class_attribute({base}, {x.name!r})",
     s.TypeOf: lambda x, base, w: f"__tw_type({base})",
     s.Item: lambda x, base, w: f"{base}[{x.index}]",
     s.DictItem: lambda x, base, w: f"__tw_dict_get({base}, {w.literal(x.key)})",

@@ -33,6 +33,7 @@ from ..sources import (
     TensorStride,
     TypeOf,
 )
+from .classes import class_attribute
 from .kinds import STATES
 
 __all__ = ["ACCESS", "Access", "Scope", "fetch", "steps_of"]
@@ -115,7 +116,7 @@ ACCESS: dict[type, Access] = {
         lambda s, c: (("INSTANCE_DICT", None, 0), ("DICT_ITEM", s.table, 0), ("DICT_ITEM", s.name, 0)),
         lambda s, v, scope: v.__dict__[s.table][s.name],
     ),
-    ClassAttr: Access(lambda s, c: (("CLASS_ATTR", s.name, 0),), lambda s, v, scope: inspect.getattr_static(v, s.name)),
+    ClassAttr: Access(lambda s, c: (("CLASS_ATTR", s.name, 0),), lambda s, v, scope: class_attribute(v, s.name)),
     TypeOf: Access(lambda s, c: (("TYPE", None, 0),), lambda s, v, scope: type(v)),
     Item: Access(lambda s, c: (("ITEM", None, s.index),), lambda s, v, scope: v[s.index]),
     DictItem: Access(lambda s, c: (("DICT_ITEM", s.key, 0),), lambda s, v, scope: _dict_item(v, s.key)),

@@ -11,7 +11,7 @@ from .. import _C
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["NO_ATTRIBUTE", "ClassLookups", "lookup_class", "recorded_lookups"]
+__all__ = ["NO_ATTRIBUTE", "ClassLookups", "class_attribute", "find", "lookup_class", "recorded_lookups"]
 
 NO_ATTRIBUTE = object()
 _IMMUTABLE = 1 << 8
@@ -57,6 +57,14 @@ def find(cls: type, name: str) -> tuple[Any, type | None]:
         if name in owner.__dict__:
             return owner.__dict__[name], owner
     return NO_ATTRIBUTE, None
+
+
+def class_attribute(cls: type, name: str) -> Any:
+    """What the MRO of cls holds under name, descriptors not applied. Raises AttributeError."""
+    found, owner = find(cls, name)
+    if owner is None:
+        raise AttributeError(name)
+    return found
 
 
 def lookup_class(cls: type, name: str) -> tuple[Any, type | None]:

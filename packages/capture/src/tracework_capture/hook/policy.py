@@ -6,6 +6,7 @@ start a graph; one that is SKIPped runs plainly, while what it calls is still se
 
 from __future__ import annotations
 
+import inspect
 import os
 import sysconfig
 from typing import TYPE_CHECKING, Any
@@ -92,9 +93,10 @@ def call_policy(function: Any, module: str | None) -> tuple[str, str]:
 def frame_is_captured(code: types.CodeType) -> bool:
     """Whether a frame of this code may start a graph: user code and torch.nn, not the standard library or torch's insides.
 
-    A comprehension is run on an iterator that exists already; what it calls is still seen.
+    A comprehension is run on an iterator that exists already; what it calls is still seen. The body of a module or class, and what
+    exec runs, keeps its names in a dict that is not the frame's.
     """
-    if code.co_name in _COMPREHENSIONS:
+    if code.co_name in _COMPREHENSIONS or not code.co_flags & inspect.CO_OPTIMIZED:
         return False
     filename = code.co_filename
     known = _FRAMES.get(filename)

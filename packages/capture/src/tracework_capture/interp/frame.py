@@ -86,6 +86,8 @@ class CaptureRoot:
         self.generators: list[Any] = []
         self.globals_written: dict[tuple[int, str], Value | None] = {}
         self.step = 0
+        self.turns = 0
+        self.turns_until = (options.loop_limit, 0)  # (when to look, graph calls then)
         self.stop_before = -1
         self.depth = 0
         self.transforms = 0  # how many transforms of torch.func the function being traced is under
@@ -93,6 +95,14 @@ class CaptureRoot:
         self.grad_at_start = True
         self.sees_tensors = True
         self.regions: list[bool] = list(regions())
+
+    def turn(self, frame: SymbolicFrame) -> None:
+        """A loop goes round: one that computes nothing of a graph for long is faster in plain Python."""
+        self.turns += 1
+        if self.turns > self.turns_until[0]:
+            if self.graph.calls == self.turns_until[1]:
+                frame.break_graph("long_loop", f"{self.options.loop_limit} turns")
+            self.turns_until = (self.turns + self.options.loop_limit, self.graph.calls)
 
     def dynamic_number(self, frame: SymbolicFrame, value: int, source: Any) -> Value | None:
         """The size Value of an int argument that changed between calls; None keeps it a constant."""
@@ -174,14 +184,11 @@ class SymbolicFrame:
         if found is None:
             return self.root.services.wrap(self, obj, source)
         first = found.source
-        if (
-            source is not None
-            and first is not None
-            and type(source) is not Const
-            and type(first) is not Const
-            and source != first
-        ):
-            self.root.guards.record("SAME", source, first, self.user_location())
+        if source is not None and type(source) is not Const and source != first:
+            if first is None or type(first) is Const:
+                self.root.guards.record("IDENTITY", source, obj, self.user_location())
+            else:
+                self.root.guards.record("SAME", source, first, self.user_location())
         return found
 
     def constant(self, obj: object) -> Value:
@@ -213,6 +220,21 @@ class SymbolicFrame:
     def raise_new(self, exception_type: type[BaseException], *args: object) -> NoReturn:
         """Raise exception_type(*args) in the traced program."""
         raise SymbolicRaise(self.root.services.new_exception(self, exception_type, args))
+
+    def handling(self) -> Value | None:
+        """The exception that is being handled, here or in a caller."""
+        frame: SymbolicFrame | None = self
+        while frame is not None:
+            if frame.handled:
+                return frame.handled[-1]
+            frame = frame.parent
+        return None
+
+    def chain(self, exception: Value) -> None:
+        """An exception is raised here: what is being handled becomes its context."""
+        handled = self.handling()
+        if hasattr(exception, "raise_during") and handled is not exception:
+            exception.raise_during(handled)
 
     def make_tuple(self, items: list[Value]) -> Value:
         """A new tuple."""

@@ -89,6 +89,9 @@ class GeneratorValue(Value):
             self.finished = True
             raise raised
         self.started = self.running = True
+        if raised is not None and not raised.again:
+            raised.again = True
+            self.frame.chain(raised.value)
         try:
             thrown, raised = raised, None
             try:

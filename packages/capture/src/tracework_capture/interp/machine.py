@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BreakGraph
-from ..values.exception import ExceptionValue
 from ..values.value import SymbolicRaise, Value
 from .handlers import OPCODES, RETURNED, SUSPENDED
 
@@ -52,9 +51,11 @@ def run(frame: SymbolicFrame, raised: SymbolicRaise | None = None) -> Any:
             try:
                 signal = handler(frame, instruction)
             except SymbolicRaise as raised:
+                if not raised.again:
+                    raised.again = True
+                    frame.chain(raised.value)
                 if is_root and not hasattr(raised.value, "root_step"):
                     raised.value.root_step = root.step
-                set_context(frame, raised.value)
                 unwind(frame, raised)
                 continue
             except BreakGraph as stop:
@@ -66,20 +67,6 @@ def run(frame: SymbolicFrame, raised: SymbolicRaise | None = None) -> Any:
                 return signal
     finally:
         root.current = outer
-
-
-def set_context(frame: SymbolicFrame, exception: Value) -> None:
-    """An exception raised while another is handled has that one as its context."""
-    if not isinstance(exception, ExceptionValue) or exception.context_known:
-        return
-    exception.context_known = True
-    at: SymbolicFrame | None = frame
-    while at is not None:
-        if at.handled:
-            if at.handled[-1] is not exception:
-                exception.context = at.handled[-1]
-            return
-        at = at.parent
 
 
 def find_handler(opname: str) -> Any:

@@ -72,12 +72,23 @@ class Services:
 
     def exception_of(self, frame: SymbolicFrame, value: Value, cause: Value | None) -> Value:
         """What `raise value from cause` raises: classes are called."""
-        exception = value
-        if not issubclass(value.python_type(), BaseException):
-            exception = value.call(frame, [], {})
+        exception = self.exception_instance(frame, value, "exceptions must derive from BaseException")
+        if cause is not None and not (cause.is_constant() and cause.constant() is None):
+            cause = self.exception_instance(frame, cause, "exception causes must derive from BaseException")
         if cause is not None:
             exception.setattr(frame, "__cause__", cause)
         return exception
+
+    def exception_instance(self, frame: SymbolicFrame, value: Value, refusal: str) -> Value:
+        """An exception as it is, or one of a class that is called."""
+        if issubclass(value.python_type(), BaseException):
+            return value
+        if not (issubclass(value.python_type(), type) and issubclass(value.real(), BaseException)):
+            frame.raise_new(TypeError, refusal)
+        made = value.call(frame, [], {})
+        if not issubclass(made.python_type(), BaseException):
+            frame.break_graph("exception", f"calling {value.describe()} did not give an exception")
+        return made
 
     def exception_type(self, frame: SymbolicFrame, exception: Value) -> Value:
         """type(exception)"""
@@ -88,7 +99,10 @@ class Services:
 
     def exception_matches(self, frame: SymbolicFrame, exception: Value, kinds: Value) -> bool:
         """except kinds:"""
-        return exceptions.matches(exception, kinds)
+        try:
+            return exceptions.matches(exception, kinds)
+        except TypeError as error:
+            frame.raise_new(TypeError, *error.args)
 
     # --- calls -------------------------------------------------------------------------------------------------
     def inline(self, frame: SymbolicFrame, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:

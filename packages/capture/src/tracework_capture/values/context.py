@@ -206,6 +206,11 @@ class NullContext(ContextValue):
     def enter(self, frame):
         return self.result
 
+    def getattr(self, frame, name):
+        if name == "enter_result" and self.cls is contextlib.nullcontext:
+            return self.result
+        return super().getattr(frame, name)
+
 
 def null_row(cls):
     return lambda frame, args, kwargs: NullContext(cls, args, kwargs)

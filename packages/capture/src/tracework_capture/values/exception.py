@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import types
+
+from ..guards.classes import lookup_class
 from .constant import ConstantValue, NotPlain, literal, plain
 from .sequence import TupleValue
 from .value import NEW, Value
@@ -21,8 +24,21 @@ class ExceptionValue(Value):
         self.fields = dict(fields or {})
         self.cause = NONE
         self.context = NONE
-        self.context_known = False
         self.suppress_context = False
+        self.raised = False
+
+    def raise_during(self, handled):
+        """It is raised; what is being handled (None: nothing) becomes its context, unless it is behind that one already."""
+        self.raised = True
+        if handled is None:
+            return
+        link = handled
+        while isinstance(getattr(link, "context", None), ExceptionValue):
+            if link.context is self:
+                link.context = NONE
+                break
+            link = link.context
+        self.context = handled
 
     @classmethod
     def of(cls, frame, error):
@@ -52,7 +68,8 @@ class ExceptionValue(Value):
     def getattr(self, frame, name):
         from .user_object import BoundBuiltin, bind_class_attribute
 
-        fixed = {"__cause__": self.cause, "__context__": self.context, "__traceback__": NONE}
+        trace = TracebackValue() if self.raised else NONE
+        fixed = {"__cause__": self.cause, "__context__": self.context, "__traceback__": trace}
         if name in self.fields:
             return self.fields[name]
         if name == "args":
@@ -80,10 +97,10 @@ class ExceptionValue(Value):
             self.fields[name] = value
 
     def call_method(self, frame, name, args, kwargs):
-        if name in ("with_traceback", "add_note"):
-            return self if name == "with_traceback" else NONE
-        if name in ("__str__", "__repr__") and type(self.cls.__dict__.get(name)).__name__ != "function":
-            return self.as_text(frame, str if name == "__str__" else repr)
+        if name == "with_traceback":
+            return self
+        if name in ("__str__", "__repr__"):
+            return self.shown(frame, str if name == "__str__" else repr)
         return self.getattr(frame, name).call(frame, args, kwargs)
 
     def call_native(self, frame, name, args, kwargs):
@@ -93,12 +110,24 @@ class ExceptionValue(Value):
             return NONE
         if name in ("__str__", "__repr__"):
             return self.as_text(frame, str if name == "__str__" else repr)
-        if name in ("__setattr__", "with_traceback", "add_note"):
+        if name in ("__setattr__", "with_traceback"):
             return none_of(self.setattr(frame, plain(args[0]), args[1])) if name == "__setattr__" else self
         return frame.break_graph("call_unknown", f"{self.cls.__name__}.{name}")
 
+    def shown(self, frame, fn):
+        """str(e) or repr(e), by the class's own method if it has one"""
+        from .user_object import function_value
+
+        for name in ("__str__", "__repr__")[fn is repr :]:
+            static, owner = lookup_class(self.cls, name)
+            if isinstance(static, types.FunctionType):
+                return function_value(frame, static).call(frame, [self], {})
+            if owner is not BaseException:
+                break
+        return self.as_text(frame, fn)
+
     def as_text(self, frame, fn):
-        """str(e) or repr(e)"""
+        """str(e) or repr(e) of a built-in class"""
         try:
             args = [plain(a) for a in self.args]
             native = next(c for c in self.cls.__mro__ if c.__module__ == "builtins")
@@ -120,12 +149,25 @@ class ExceptionValue(Value):
             emit.line(f"{name}.args = ({''.join(emit.load(a) + ', ' for a in self.args)})")
         for key, value in self.fields.items():
             emit.line(f"{name}.{key} = {emit.load(value)}")
+        if self.raised:  # so that it has a traceback
+            for line in ("try:", f"    raise {name}", f"except {emit.const(BaseException)}:", "    pass"):
+                emit.line(line)
         if self.cause is not NONE:
             emit.line(f"{name}.__cause__ = {emit.load(self.cause)}")
         if self.context is not NONE:
             emit.line(f"{name}.__context__ = {emit.load(self.context)}")
         if self.suppress_context:
             emit.line(f"{name}.__suppress_context__ = True")
+
+
+class TracebackValue(Value):
+    """The traceback of an exception raised in the traced program: there, but nothing of it is known."""
+
+    def python_type(self):
+        return types.TracebackType
+
+    def truth(self, frame):
+        return True
 
 
 class ExistingException(Value):
@@ -162,6 +204,13 @@ BUILTIN_INITS = {
 }
 
 
+BUILTIN_NEWS = {
+    e.__new__
+    for e in vars(__import__("builtins")).values()
+    if isinstance(e, type) and issubclass(e, BaseException) and not issubclass(e, BaseExceptionGroup)
+}
+
+
 def none_of(result):
     return NONE
 
@@ -178,6 +227,8 @@ def make_exception(frame, cls, args, kwargs):
     from .function import FunctionValue
 
     init = cls.__init__
+    if cls.__new__ not in BUILTIN_NEWS or (issubclass(cls, OSError) and len(args) > 1):
+        return frame.break_graph("call_unknown", f"construction of {cls.__name__}")
     if init in BUILTIN_INITS and not kwargs:
         return ExceptionValue(cls, args)
     if not hasattr(init, "__code__"):
@@ -194,5 +245,8 @@ def make_exception(frame, cls, args, kwargs):
 def matches(exception, handler):
     """Whether `except handler` catches; handler is a class value or a tuple of them."""
     if isinstance(handler, TupleValue):
-        return any(matches(exception, h) for h in handler.items)
-    return issubclass(exception.python_type(), handler.real())
+        return any([matches(exception, h) for h in handler.items])  # all of them are checked
+    kind = handler.real()
+    if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+        raise TypeError("catching classes that do not inherit from BaseException is not allowed")
+    return kind in exception.python_type().__mro__

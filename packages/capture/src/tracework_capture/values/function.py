@@ -163,6 +163,7 @@ class NewFunctionValue(FunctionValue):
         self.code, self.globals = code, globals_
         self._defaults, self._kwdefaults, self._closure = defaults, kwdefaults, closure
         self.attributes: dict[str, Value] = {}
+        self.annotations: Value | None = None
 
     name = property(lambda self: self.code.co_qualname)
 
@@ -204,8 +205,7 @@ class NewFunctionValue(FunctionValue):
         if name in plain:
             return frame.constant(plain[name])
         if name == "__doc__":
-            consts = self.code.co_consts
-            return frame.constant(consts[0] if consts and isinstance(consts[0], str) else None)
+            return frame.constant(types.FunctionType(self.code, {}, closure=_empty_cells(self.code)).__doc__)
         if name in (
             "__dict__",
             "__defaults__",
@@ -239,8 +239,16 @@ class NewFunctionValue(FunctionValue):
         if self._kwdefaults:
             items = ", ".join(f"{key!r}: {emit.load(value)}" for key, value in self._kwdefaults.items())
             emit.line(f"{name}.__kwdefaults__ = {{{items}}}")
+        if self.annotations is not None:
+            flat = [emit.load(item) for item in self.annotations.items]
+            items = ", ".join(f"{key}: {value}" for key, value in zip(flat[::2], flat[1::2]))
+            emit.line(f"{name}.__annotations__ = {{{items}}}")
         for key, value in self.attributes.items():
             emit.line(f"{name}.{key} = {emit.load(value)}")
+
+
+def _empty_cells(code: types.CodeType) -> tuple[types.CellType, ...]:
+    return tuple(types.CellType() for _ in code.co_freevars)
 
 
 class BoundMethodValue(Value):

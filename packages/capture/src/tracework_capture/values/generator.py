@@ -3,6 +3,7 @@ what is here are the iterators of built-in containers and functions."""
 
 from __future__ import annotations
 
+import collections
 import itertools
 import types
 
@@ -131,6 +132,133 @@ class LiveSequenceIterator(IteratorValue):
         made = emit.temp(f"{emit.const(iter)}({emit.load(self.sequence)})")
         emit.line(f"{made}.__setstate__({min(self.position, len(self.sequence.items))})")
         return made
+
+
+class ReverseIterator(IteratorValue):
+    """reversed(sequence); sees items that are exchanged meanwhile."""
+
+    KINDS = {list: type(reversed([])), collections.deque: type(reversed(collections.deque()))}
+
+    def __init__(self, sequence, frame):
+        super().__init__(None)
+        self.sequence = sequence
+        sequence.look(frame)
+        self.kind = self.KINDS.get(sequence.cls, reversed)
+        self.position = len(sequence.items)
+
+    def next_value(self, frame):
+        if self.position == 0 or self.position > len(self.sequence.items):
+            self.position = 0
+            return None
+        self.position -= 1
+        return self.sequence.item(frame, self.position)
+
+    def reload(self, emit):
+        if self.sequence.kind == "deque":
+            return super().reload(emit)
+        made = emit.temp(f"{emit.const(reversed)}({emit.load(self.sequence)})")
+        emit.line(f"{made}.__setstate__({self.position - 1})")
+        return made
+
+
+class DictIterator(IteratorValue):
+    """Over the keys, values or items of a dict; keys that come or go meanwhile are an error, values are read when they are due."""
+
+    KINDS = {"keys": type(iter({})), "values": type(iter({}.values())), "items": type(iter({}.items()))}
+
+    def __init__(self, mapping, what):
+        super().__init__(None)
+        self.mapping, self.what = mapping, what
+        self.kind = self.KINDS[what]
+        self.order = list(mapping.entries)
+        self.structure = mapping.structure
+        self.position = 0
+
+    def next_value(self, frame):
+        if self.position is None:
+            return None
+        if self.mapping.structure != self.structure:
+            return self.changed(frame)
+        if self.position == len(self.order):
+            self.position = None
+            return None
+        hashed = self.order[self.position]
+        self.position += 1
+        mapping = self.mapping
+        if self.what == "keys":
+            return mapping.key_value(frame, hashed)
+        found = mapping.find_hashed(frame, hashed)
+        return found if self.what == "values" else TupleValue([mapping.key_value(frame, hashed), found])
+
+    def changed(self, frame):
+        """Keys came or went."""
+        ordered = issubclass(self.mapping.cls, collections.OrderedDict)
+        if len(self.mapping.entries) == len(self.order) and not ordered:
+            return frame.break_graph("iterator_unsupported", "keys of a dict were exchanged during iteration")
+        self.structure = None  # the error comes again
+        what = "OrderedDict mutated" if ordered else "dictionary changed size"
+        return frame.raise_new(RuntimeError, f"{what} during iteration")
+
+    def reload(self, emit):
+        if self.position is None:
+            return f"{emit.const(iter)}(())"
+        made = emit.temp(f"{emit.const(iter)}({emit.load(self.mapping)}.{self.what}())")
+        if self.position:
+            emit.line(f"{emit.const(collections.deque)}({emit.const(itertools.islice)}({made}, {self.position}), 0)")
+        return made
+
+
+class SetIterator(IteratorValue):
+    """Over a set, in the order that Python has it in."""
+
+    kind = type(iter(set()))
+
+    def __init__(self, owner, items):
+        super().__init__(None)
+        self.owner, self.items = owner, items
+        self.structure = owner.structure
+        self.position = 0
+
+    def next_value(self, frame):
+        if self.position is None:
+            return None
+        if self.owner.structure != self.structure:
+            if len(self.owner.members) == len(self.items):
+                return frame.break_graph("iterator_unsupported", "members of a set were exchanged during iteration")
+            self.structure = None
+            return frame.raise_new(RuntimeError, "Set changed size during iteration")
+        if self.position == len(self.items):
+            self.position = None
+            return None
+        self.position += 1
+        return self.items[self.position - 1]
+
+    def remaining(self):
+        return [] if self.position is None else self.items[self.position :]
+
+
+class LazyIterator(IteratorValue):
+    """An iterator of itertools, written as a Python generator over Values: `steps(self, *args)`, which finds the frame that asks in
+    `self.frame`."""
+
+    def __init__(self, kind, steps, *args):
+        super().__init__(None)
+        self.kind = kind
+        self.frame = None
+        self.broken = False
+        self.steps = steps(self, *args)
+
+    def next_value(self, frame):
+        if self.broken:
+            return frame.break_graph("iterator_unsupported", f"{self.kind.__name__} after an exception")
+        self.frame, outer = frame, self.frame
+        try:
+            return next(self.steps, None)
+        except BaseException:
+            self.broken = True
+            raise
+        finally:
+            self.frame = outer
 
 
 class PlainIterator(IteratorValue):
@@ -360,21 +488,6 @@ class CountIterator(IteratorValue):
         return f"{emit.const(itertools.count)}({emit.load(self.value)}, {emit.load(self.step)})"
 
 
-class CycleIterator(IteratorValue):
-    kind = itertools.cycle
-
-    def __init__(self, items):
-        super().__init__(None)
-        self.items = items
-        self.position = -1
-
-    def next_value(self, frame):
-        if not self.items:
-            return None
-        self.position += 1
-        return self.items[self.position % len(self.items)]
-
-
 class CallIterator(IteratorValue):
     """iter(callable, sentinel)"""
 
@@ -395,10 +508,11 @@ class CallIterator(IteratorValue):
 class PartialBuiltin(Value):
     """A callable object of a built-in type (operator.itemgetter(...)) made while tracing."""
 
-    def __init__(self, cls, handler):
+    def __init__(self, cls, handler, args=None, kwargs=None):
         super().__init__(None)
         self.cls = cls
         self.handler = handler
+        self.args, self.kwargs = args, kwargs or {}
 
     def python_type(self):
         return self.cls
@@ -408,3 +522,9 @@ class PartialBuiltin(Value):
 
     def call(self, frame, args, kwargs):
         return self.handler(frame, args, kwargs)
+
+    def reload(self, emit):
+        if self.args is None:
+            return super().reload(emit)
+        parts = [emit.load(a) for a in self.args] + [f"{k}={emit.load(v)}" for k, v in self.kwargs.items()]
+        return f"{emit.const(self.cls)}({', '.join(parts)})"

@@ -7,9 +7,16 @@ iterates, counts, or changes it.
 from __future__ import annotations
 
 import collections
+import enum
+import types
+import typing
+import weakref
+
+import torch
 
 from ..sources import DictItem
 from .constant import ConstantValue, NotPlain, plain
+from .rows import call_row
 from .sequence import NONE, Pending, TupleValue
 from .value import EXISTING, NEW, Value
 
@@ -36,8 +43,11 @@ class DictValue(Value):
         self.keys_guarded = source is None
         self.lacking = set()
         self.changes = {}
+        self.structure = 0  # counts insertions and removals of keys, for the iterators
+        self.odd = False  # some key has an equality of its own, which a lookup would run
         if obj is not None:
             for key, item in obj.items() if not isinstance(obj, dict) else dict.items(obj):
+                self.odd = self.odd or not simple_key(key)
                 self.entries[key_of_existing(key)] = [Pending(key, None), Pending(item, DictItem(source, key))]
 
     def python_type(self):
@@ -58,7 +68,13 @@ class DictValue(Value):
 
     def find(self, frame, key):
         """The value at a key Value, or None; guards presence or absence."""
-        return self.find_hashed(frame, key.hash_key(frame))
+        return self.find_hashed(frame, self.hashed(frame, key))
+
+    def hashed(self, frame, key):
+        """What `entries` has the key under."""
+        if self.odd:
+            frame.break_graph("unhashable_value", f"{self.describe()} has keys that define equality themselves")
+        return key.hash_key(frame)
 
     def find_hashed(self, frame, hashed):
         entry = self.entries.get(hashed)
@@ -78,9 +94,10 @@ class DictValue(Value):
 
     def store(self, frame, key, value):
         """self[key] = value"""
-        hashed = key.hash_key(frame)
+        hashed = self.hashed(frame, key)
         entry = self.entries.get(hashed)
         if entry is None:
+            self.structure += 1
             self.entries[hashed] = [key, value]
         else:
             entry[1] = value
@@ -92,6 +109,7 @@ class DictValue(Value):
             self.guard_keys(frame)
         key = self.key_value(frame, hashed)
         del self.entries[hashed]
+        self.structure += 1
         self.log(frame, hashed, "delete", key)
 
     def log(self, frame, hashed, what, key=None):
@@ -138,12 +156,17 @@ class DictValue(Value):
         return self.all_keys(frame)
 
     def iterate(self, frame):
-        from .generator import SequenceIterator
+        return self.iterator(frame, "keys")
 
-        return SequenceIterator(self.all_keys(frame))
+    def iterator(self, frame, kind):
+        """An iterator over keys, values or items, which notices when keys come or go."""
+        from .generator import DictIterator
+
+        self.guard_keys(frame)
+        return DictIterator(self, kind)
 
     def contains(self, frame, item):
-        hashed = item.hash_key(frame)
+        hashed = self.hashed(frame, item)
         if hashed not in self.entries:
             self.guard_absence(frame, hashed)
             return ConstantValue(False)
@@ -169,7 +192,7 @@ class DictValue(Value):
         self.store(frame, key, value)
 
     def delitem(self, frame, key):
-        hashed = key.hash_key(frame)
+        hashed = self.hashed(frame, key)
         if hashed not in self.entries:
             self.guard_absence(frame, hashed)
             return frame.raise_new(KeyError, plain(key))
@@ -185,17 +208,17 @@ class DictValue(Value):
     def call_method(self, frame, name, args, kwargs):
         handler = METHODS.get(name)
         if handler is not None:
-            return handler(frame, self, *args, **kwargs)
+            return call_row(frame, self, name, handler, args, kwargs)
         from .builtins.arithmetic import call_dunder
 
         return call_dunder(frame, self, name, args, kwargs)
 
     def binary(self, frame, op, other, reverse=False):
-        if not isinstance(other, DictValue):
-            return None
         if op == "|=" and not reverse:
             METHODS["update"](frame, self, other)
             return self
+        if not isinstance(other, DictValue):
+            return None
         if op == "|":
             left, right = (other, self) if reverse else (self, other)
             made = copy(frame, left)
@@ -208,12 +231,26 @@ class DictValue(Value):
 
         if op not in ("==", "!=") or not isinstance(other, DictValue):
             return None
+        if self.odd or other.odd or collections.OrderedDict is self.cls is other.cls:
+            return self.compare_carefully(frame, op, other)
         self.guard_keys(frame)
         other.guard_keys(frame)
         same = self.entries.keys() == other.entries.keys() and all(
             equal(frame, self.find_hashed(frame, h), other.find_hashed(frame, h)) for h in self.entries
         )
         return ConstantValue(same == (op == "=="))
+
+    def compare_carefully(self, frame, op, other):
+        """Two OrderedDicts are equal when their order is, too; odd keys are not compared at all."""
+        from .builtins.arithmetic import compare_sequences
+
+        if self.odd or other.odd:
+            return frame.break_graph("operation_unknown", "comparison of dicts with keys that define equality themselves")
+        pairs = [[TupleValue(pair) for pair in mapping.all_items(frame)] for mapping in (self, other)]
+        return compare_sequences(frame, op, *pairs)
+
+    def hash_key(self, frame):
+        return frame.raise_new(TypeError, f"unhashable type: '{self.cls.__name__}'")
 
     def same_object(self, other):
         return self is other
@@ -269,6 +306,17 @@ class IdentityKey:
 
     def __hash__(self):
         return id(self.obj)
+
+
+_IDENTITY_HASH = (object.__hash__, torch.nn.Module.__hash__, torch.Tensor.__hash__)
+
+
+def simple_key(key):
+    """Whether a lookup among other keys is known without running an __eq__ or __hash__ of the user."""
+    return plain_key(key) or type(key).__hash__ in _IDENTITY_HASH or isinstance(key, (*_NATIVE_KEYS, enum.Enum))
+
+
+_NATIVE_KEYS = (types.MethodType, types.BuiltinFunctionType, types.GenericAlias, types.UnionType, weakref.ref, type(typing.Any))
 
 
 def key_of_existing(key):
@@ -327,7 +375,7 @@ def setdefault(frame, self, key, default=NONE):
 def pop(frame, self, key, default=None):
     found = self.find(frame, key)
     if found is not None:
-        self.remove(frame, key.hash_key(frame))
+        self.remove(frame, self.hashed(frame, key))
         return found
     if default is None:
         return frame.raise_new(KeyError, plain(key))
@@ -360,7 +408,7 @@ def copy(frame, self):
     return made
 
 
-@method("update")
+@method("update", "__init__")
 def update(frame, self, other=None, /, **kwargs):
 
     if other is not None:
@@ -412,7 +460,7 @@ def items(frame, self):
 @method("move_to_end")
 def move_to_end(frame, self, key, last=ConstantValue(True)):  # noqa: B008
     value = self.getitem(frame, key)
-    hashed = key.hash_key(frame)
+    hashed = self.hashed(frame, key)
     if last.truth(frame):
         self.remove(frame, hashed)
         self.store(frame, key, value)
@@ -421,6 +469,7 @@ def move_to_end(frame, self, key, last=ConstantValue(True)):  # noqa: B008
         return frame.break_graph("side_effect_unknown", "OrderedDict.move_to_end(last=False) of an existing dict")
     entry = self.entries.pop(hashed)
     self.entries = {hashed: entry, **self.entries}
+    self.structure += 1
     return NONE
 
 
@@ -428,7 +477,10 @@ def move_to_end(frame, self, key, last=ConstantValue(True)):  # noqa: B008
 def fromkeys(frame, self, keys, value=NONE):
     from .wrap import iterate_all
 
-    return dict_of(frame, [(k, value) for k in iterate_all(frame, keys)])
+    made = DictValue(cls=self.cls)
+    for key in iterate_all(frame, keys):
+        made.store(frame, key, value)
+    return made
 
 
 VIEW_TYPES = {"keys": type({}.keys()), "values": type({}.values()), "items": type({}.items())}
@@ -453,9 +505,7 @@ class DictView(Value):
         return [TupleValue(pair) for pair in self.mapping.all_items(frame)]
 
     def iterate(self, frame):
-        from .generator import SequenceIterator
-
-        return SequenceIterator(self.unpack(frame))
+        return self.mapping.iterator(frame, self.kind)
 
     def truth(self, frame):
         return self.mapping.truth(frame)
@@ -491,10 +541,17 @@ class DictView(Value):
         return SetValue(frame, self.unpack(frame))
 
     def binary(self, frame, op, other, reverse=False):
-        return self.as_set(frame).binary(frame, op, other, reverse)
+        from .sets import as_set
+
+        if self.kind == "values" or op.endswith("="):
+            return None
+        return self.as_set(frame).binary(frame, op, as_set(frame, other), reverse)
 
     def compare(self, frame, op, other):
-        return self.as_set(frame).compare(frame, op, other)
+        return None if self.kind == "values" else self.as_set(frame).compare(frame, op, other)
+
+    def same_object(self, other):
+        return self is other
 
     def reload(self, emit):
         return f"{emit.load(self.mapping)}.{self.kind}()"

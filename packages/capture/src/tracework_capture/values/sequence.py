@@ -13,6 +13,7 @@ import torch
 
 from ..sources import Item
 from .constant import ConstantValue, NotPlain, fold_literal, force_plain, literal, plain
+from .rows import call_row
 from .value import EXISTING, NEW, Value
 
 
@@ -103,6 +104,9 @@ class SequenceValue(Value):
             return frame.raise_new(IndexError, f"{self.cls.__name__} index out of range")
         return self.item(frame, index)
 
+    def hash_key(self, frame):
+        return frame.raise_new(TypeError, f"unhashable type: '{self.cls.__name__}'")
+
     def touch_slice(self, frame, index):
         for position in range(*index.indices(len(self.items))):
             self.item(frame, position)
@@ -118,7 +122,7 @@ class SequenceValue(Value):
     def call_method(self, frame, name, args, kwargs):
         handler = METHODS.get((type(self).kind, name)) or METHODS.get(("sequence", name))
         if handler is not None:
-            return handler(frame, self, *args, **kwargs)
+            return call_row(frame, self, name, handler, args, kwargs)
         from .builtins.arithmetic import call_dunder
 
         return call_dunder(frame, self, name, args, kwargs)
@@ -499,6 +503,14 @@ def method(*keys):
 NONE = ConstantValue(None)
 
 
+@method(("list", "__init__"), ("deque", "__init__"))
+def init(frame, self, items=None):
+    if self.kind == "deque":
+        return frame.break_graph("call_unknown", "deque.__init__")
+    clear(frame, self)
+    return NONE if items is None else extend(frame, self, items)
+
+
 @method(("list", "append"), ("deque", "append"))
 def append(frame, self, item):
     self.items.append(item)
@@ -530,6 +542,11 @@ def popleft(frame, self):
     return pop(frame, self, ConstantValue(0))
 
 
+@method(("deque", "pop"))
+def pop_right(frame, self):
+    return pop(frame, self)
+
+
 @method(("list", "insert"), ("deque", "insert"))
 def insert(frame, self, index, item):
     self.items.insert(sequence_index(frame, index), item)
@@ -537,7 +554,7 @@ def insert(frame, self, index, item):
     return NONE
 
 
-@method(("list", "pop"), ("deque", "pop"))
+@method(("list", "pop"))
 def pop(frame, self, index=ConstantValue(-1)):  # noqa: B008
     self.look(frame)
     if not self.items:
@@ -584,8 +601,28 @@ def copy(frame, self):
     return self.sliced(self.all_items(frame))
 
 
+@method(("deque", "extendleft"))
+def extendleft(frame, self, items):
+    from .wrap import iterate_all
+
+    for item in iterate_all(frame, items):
+        appendleft(frame, self, item)
+    return NONE
+
+
+@method(("deque", "rotate"))
+def rotate(frame, self, steps=ConstantValue(1)):  # noqa: B008
+    count = sequence_index(frame, steps)
+    items = self.all_items(frame)
+    if items:
+        count %= len(items)
+        self.items[:] = items[len(items) - count :] + items[: len(items) - count]
+        self.rearranged(frame)
+    return NONE
+
+
 @method(("list", "sort"))
-def sort(frame, self, key=None, reverse=None):
+def sort(frame, self, *, key=None, reverse=None):
     from .builtins.iteration import sort_values
 
     self.items[:] = sort_values(frame, self.all_items(frame), key, reverse)

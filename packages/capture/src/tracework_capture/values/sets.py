@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-from .constant import ConstantValue, literal, plain
+from .constant import ConstantValue, NotPlain, force_plain, literal
+from .mapping import IdentityKey, key_of_existing
+from .rows import call_row
 from .value import EXISTING, NEW, Value
 
 NONE = ConstantValue(None)
 
 
 class SetValue(Value):
-    """A set: hash key -> member Value. An existing set of constants is guarded as a whole when it is wrapped."""
+    """A set: hash key -> member Value. An existing set of constants is guarded as a whole when it is wrapped.
 
-    def __init__(self, frame, members, source=None, cls=set):
+    Python iterates over a set in an order that follows from hashes and from all that was done to the set. `order` is a real set
+    to which the same was done; None when that is not to be had, and then nothing may depend on the order.
+    """
+
+    def __init__(self, frame, members, source=None, cls=set, order=None):
         super().__init__(source)
         self.cls = cls
         self.members = {}
+        self.structure = 0  # counts changes, for the iterators
         for member in members:
             self.members.setdefault(member.hash_key(frame), member)
+        self.order = order if order is not None else real_set(cls, self.members)
         self.mutability = None if cls is frozenset else NEW if source is None else EXISTING
 
     def python_type(self):
         return self.cls
 
     def as_plain(self):
-        return self.cls(plain(m) for m in self.members.values())
+        if self.order is None:
+            raise NotPlain(self)
+        return self.order.copy()
 
     def truth(self, frame):
         return bool(self.members)
@@ -32,24 +42,35 @@ class SetValue(Value):
         return ConstantValue(len(self.members))
 
     def unpack(self, frame):
-        return list(self.members.values())
+        if len(self.members) < 2:
+            return list(self.members.values())
+        if self.order is None:
+            return frame.break_graph("iterator_unsupported", "the order of a set of new objects, or of a set that was changed")
+        return [self.members[key_of_existing(key)] for key in self.order]
 
     def iterate(self, frame):
-        from .generator import SequenceIterator
+        from .generator import SetIterator
 
-        return SequenceIterator(self.unpack(frame))
+        return SetIterator(self, self.unpack(frame))
 
     def contains(self, frame, item):
-        return ConstantValue(item.hash_key(frame) in self.members)
+        return ConstantValue(member_key(frame, item) in self.members)
 
     def hash_key(self, frame):
         if self.cls is frozenset:
             return frozenset(self.members)
         return frame.raise_new(TypeError, "unhashable type: 'set'")
 
-    def changed(self, frame):
+    def changed(self, frame, members, change):
+        """New contents, and what makes them of the old ones."""
+        if members.keys() != self.members.keys():
+            self.structure += 1
+        self.members = members
         if self.mutability is EXISTING:
+            self.order = None
             frame.mutations.contents(self)
+        elif self.order is not None:
+            change(self.order)
 
     def getattr(self, frame, name):
         from .user_object import attribute_of_builtin
@@ -58,8 +79,8 @@ class SetValue(Value):
 
     def call_method(self, frame, name, args, kwargs):
         handler = METHODS.get(name)
-        if handler is not None:
-            return handler(frame, self, *args, **kwargs)
+        if handler is not None and (self.cls is set or name not in CHANGING):
+            return call_row(frame, self, name, handler, args, kwargs)
         from .builtins.arithmetic import call_dunder
 
         return call_dunder(frame, self, name, args, kwargs)
@@ -73,8 +94,7 @@ class SetValue(Value):
             left, right = (other_set, self) if reverse else (self, other_set)
             return METHODS[names[op]](frame, left, right)
         if op[:-1] in names and not reverse and self.cls is set:
-            self.members = METHODS[names[op[:-1]]](frame, self, other_set).members
-            self.changed(frame)
+            METHODS[{"|": "update"}.get(op[:-1], f"{names[op[:-1]]}_update")](frame, self, other_set)
             return self
         return None
 
@@ -106,6 +126,34 @@ class SetValue(Value):
         emit.line(f"{name}.update([{', '.join(emit.load(m) for m in self.members.values())}])")
 
 
+def real_key(hashed):
+    """The object whose hash orders a set.
+
+    Raises:
+        NotPlain: it does not exist while tracing.
+    """
+    if isinstance(hashed, IdentityKey):
+        hashed = hashed.obj
+    elif isinstance(hashed, tuple):
+        return tuple(map(real_key, hashed))
+    if isinstance(hashed, (Value, frozenset)):
+        raise NotPlain(hashed)
+    return hashed
+
+
+def real_set(cls, members):
+    """A real set of the members, added one by one; None when they do not exist while tracing."""
+    try:
+        return cls([real_key(hashed) for hashed in members])
+    except NotPlain:
+        return None
+
+
+def member_key(frame, item):
+    """The hash key of a member that is looked for; a set stands for the frozenset that equals it."""
+    return frozenset(item.members) if isinstance(item, SetValue) else item.hash_key(frame)
+
+
 def as_set(frame, value, strict=False):
     """A SetValue of any iterable; with `strict` only of sets and dict views, else None."""
     from .mapping import DictView
@@ -119,6 +167,9 @@ def as_set(frame, value, strict=False):
 
 
 METHODS = {}
+CHANGING = frozenset(
+    "add discard remove pop clear update intersection_update difference_update symmetric_difference_update __init__".split()
+)
 
 
 def method(name):
@@ -133,85 +184,131 @@ def method(name):
 
 @method("add")
 def add(frame, self, item):
-    self.members.setdefault(item.hash_key(frame), item)
-    self.changed(frame)
+    hashed = item.hash_key(frame)
+    if hashed not in self.members:
+        if self.order is not None and real_set(set, [hashed]) is None:
+            self.order = None
+        self.changed(frame, {**self.members, hashed: item}, lambda order: order.add(real_key(hashed)))
     return NONE
 
 
 @method("discard")
 def discard(frame, self, item):
-    self.members.pop(item.hash_key(frame), None)
-    self.changed(frame)
+    hashed = member_key(frame, item)
+    if hashed in self.members:
+        kept = {k: m for k, m in self.members.items() if k != hashed}
+        self.changed(frame, kept, lambda order: order.discard(real_key(hashed)))
     return NONE
 
 
 @method("remove")
 def remove(frame, self, item):
-    if self.members.pop(item.hash_key(frame), None) is None:
-        return frame.raise_new(KeyError, plain(item))
-    self.changed(frame)
-    return NONE
+    if member_key(frame, item) not in self.members:
+        return frame.raise_new(KeyError, force_plain(frame, item))
+    return discard(frame, self, item)
 
 
 @method("pop")
 def pop(frame, self):
     if not self.members:
         return frame.raise_new(KeyError, "pop from an empty set")
-    return frame.break_graph("call_unknown", "set.pop takes an arbitrary member")
+    if self.mutability is EXISTING or self.order is None:
+        return frame.break_graph("call_unknown", "set.pop takes an arbitrary member")
+    hashed = key_of_existing(self.order.pop())
+    found = self.members[hashed]
+    kept = {k: m for k, m in self.members.items() if k != hashed}
+    self.changed(frame, kept, lambda order: order.discard(real_key(hashed)))
+    return found
 
 
 @method("clear")
 def clear(frame, self):
-    self.members.clear()
-    self.changed(frame)
+    self.changed(frame, {}, lambda order: order.clear())
     return NONE
+
+
+@method("__init__")
+def init(frame, self, *others):
+    clear(frame, self)
+    return update(frame, self, *others)
 
 
 @method("copy")
 def copy(frame, self):
-    return SetValue(frame, self.members.values(), cls=self.cls)
+    order = None if self.order is None else self.order.copy()
+    return self if self.cls is frozenset else SetValue(frame, self.members.values(), cls=self.cls, order=order)
 
 
-@method("update")
-def update(frame, self, *others):
-    for other in others:
-        for key, member in as_set(frame, other).members.items():
-            self.members.setdefault(key, member)
-    self.changed(frame)
-    return NONE
+def real_operand(other, members):
+    """What Python's set operation is given: a set, a dict, or a list of keys; None when it does not exist while tracing."""
+    from .mapping import DictValue
+
+    if isinstance(other, SetValue):
+        return other.order
+    made = real_set(set, members.members)
+    if made is None:
+        return None
+    keys = [real_key(hashed) for hashed in members.members]
+    return dict.fromkeys(keys) if isinstance(other, DictValue) else keys
 
 
-@method("union")
-def union(frame, self, *others):
-    made = copy(frame, self)
-    for other in others:
-        made.members.update({k: m for k, m in as_set(frame, other).members.items() if k not in made.members})
-    return made
+def combine(frame, self, other, name):
+    """(members, real set or None) of self.name(other)."""
+    given = as_set(frame, other)
+    left, right = self.members, given.members
+    members = {
+        "union": lambda: {**left, **{k: m for k, m in right.items() if k not in left}},
+        "intersection": lambda: {k: m for k, m in left.items() if k in right},
+        "difference": lambda: {k: m for k, m in left.items() if k not in right},
+        "symmetric_difference": lambda: {
+            **{k: m for k, m in left.items() if k not in right},
+            **{k: m for k, m in right.items() if k not in left},
+        },
+    }[name]()
+    operand = real_operand(other, given)
+    order = None if self.order is None or operand is None else getattr(self.order, name)(operand)
+    return members, order
 
 
-@method("intersection")
-def intersection(frame, self, *others):
-    kept = self.members
-    for other in others:
-        there = as_set(frame, other).members
-        kept = {k: m for k, m in kept.items() if k in there}
-    return SetValue(frame, kept.values(), cls=self.cls)
+def combining(name):
+    """The four operations that give a new set."""
+
+    def handler(frame, self, *others):
+        made = copy(frame, self)
+        for other in others:
+            members, order = combine(frame, made, other, name)
+            made = SetValue(frame, members.values(), cls=self.cls, order=order)
+            made.order = order
+        return made
+
+    return handler
 
 
-@method("difference")
-def difference(frame, self, *others):
-    kept = self.members
-    for other in others:
-        there = as_set(frame, other).members
-        kept = {k: m for k, m in kept.items() if k not in there}
-    return SetValue(frame, kept.values(), cls=self.cls)
+def updating(name, real_name):
+    """The four operations that change the set."""
+
+    def handler(frame, self, *others):
+        for other in others:
+            given = as_set(frame, other)
+            operand = real_operand(other, given)
+            members, _ = combine(frame, self, given, name)
+            if operand is None:
+                self.order = None
+            self.changed(frame, members, lambda order, operand=operand: getattr(order, real_name)(operand))
+        return NONE
+
+    return handler
 
 
-@method("symmetric_difference")
-def symmetric_difference(frame, self, other):
-    there = as_set(frame, other).members
-    kept = [m for k, m in self.members.items() if k not in there] + [m for k, m in there.items() if k not in self.members]
-    return SetValue(frame, kept, cls=self.cls)
+for _name, _changing in {
+    "union": "update",
+    "intersection": "intersection_update",
+    "difference": "difference_update",
+    "symmetric_difference": "symmetric_difference_update",
+}.items():
+    METHODS[_name] = combining(_name)
+    METHODS[_changing] = updating(_name, _changing)
+update = METHODS["update"]
 
 
 @method("issubset")

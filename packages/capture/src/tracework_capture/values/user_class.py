@@ -10,6 +10,7 @@ import types
 import torch
 
 from ..sources import ClassAttr, Const
+from .builtins import BUILTINS
 from .constant import ConstantValue, fold, literal
 from .controls import forbid
 from .exception import ExceptionValue, make_exception
@@ -24,6 +25,7 @@ from .user_object import (
     ObjectValue,
     bind_static,
     function_value,
+    is_data_descriptor,
     lookup_class,
     native_base,
 )
@@ -95,6 +97,9 @@ class ClassValue(Value):
             )
         if name == "__dict__":
             return frame.wrap(cls.__dict__, Const(cls.__dict__, f"{cls.__name__}.__dict__"))
+        meta_static, meta_owner = lookup_class(type(cls), name)
+        if meta_static is not NO_ATTRIBUTE and is_data_descriptor(meta_static):
+            return bind_static(frame, self, type(cls), meta_owner, meta_static, name)
         static, owner = lookup_class(cls, name)
         if static is NO_ATTRIBUTE:
             return self.from_metaclass(frame, name)
@@ -133,7 +138,10 @@ class ClassValue(Value):
 
     def native_attribute(self, frame, static, name):
         """A getset of a metaclass."""
-        return literal(frame, getattr(self.cls, name))
+        try:
+            return literal(frame, getattr(self.cls, name))
+        except AttributeError as error:
+            return frame.raise_new(AttributeError, *error.args)
 
     def setattr(self, frame, name, value):
         return frame.break_graph("side_effect_unknown", f"assignment to {self.cls.__name__}.{name}")
@@ -154,6 +162,9 @@ class ClassValue(Value):
             return new_object(frame, args, kwargs)
         static, _ = lookup_class(self.cls, name)
         if isinstance(static, (types.ClassMethodDescriptorType, types.BuiltinMethodType)):
+            row = BUILTINS.get(getattr(self.cls, name))
+            if row is not None:
+                return row(frame, args, kwargs)
             return fold(frame, getattr(self.cls, name), args, kwargs)
         return super().call_method(frame, name, args, kwargs)
 
@@ -194,7 +205,6 @@ class ClassValue(Value):
 
 def construct(frame, class_val, args, kwargs):
     """cls(*args, **kwargs)"""
-    from .builtins import BUILTINS
     from .context import CONTEXTS
     from .torch_fn import TORCH_ROWS
 

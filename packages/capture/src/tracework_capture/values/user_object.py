@@ -126,9 +126,12 @@ class BoundBuiltin(Value):
 
 def call_c_method(frame, descriptor, owner, name, args, kwargs):
     """Calls a method that C defines, such as dict.get or object.__setattr__, on a value."""
-    if isinstance(owner, ObjectValue):
-        return owner.call_native(frame, name, args, kwargs)
-    return owner.call_method(frame, name, args, kwargs)
+    if not isinstance(owner, ObjectValue):
+        return owner.call_method(frame, name, args, kwargs)
+    base = getattr(descriptor, "__objclass__", object)
+    if owner.part is None and base is not object and base not in NATIVE_BASES:
+        return frame.break_graph("call_unknown", f"{base.__module__}.{base.__qualname__}.{name}")
+    return owner.call_native(frame, name, args, kwargs)
 
 
 def attribute_of_builtin(frame, value, name):
@@ -306,6 +309,9 @@ class ObjectValue(Value):
             return frame.break_graph("side_effect_unknown", "assignment to __class__")
         if static is not NO_ATTRIBUTE and is_data_descriptor(static) and type(static) is not SLOT:
             return self.set_through(frame, static, owner, name, value)
+        if type(static) is not SLOT and not self.cls.__dictoffset__:
+            what = f"has no attribute '{name}'" if static is NO_ATTRIBUTE else f"attribute '{name}' is read-only"
+            return frame.raise_new(AttributeError, f"'{self.cls.__name__}' object {what}")
         return self.set_field(frame, name, value)
 
     def set_through(self, frame, static, owner, name, value):
@@ -352,6 +358,8 @@ class ObjectValue(Value):
         if isinstance(static, C_METHODS):
             if owner is object:
                 return None
+            if self.part is None and owner not in NATIVE_BASES:
+                return frame.break_graph("call_unknown", f"{owner.__module__}.{owner.__qualname__}.{name}")
             return self.call_native(frame, name, args, {})
         return bind_static(frame, self, self.cls, owner, static, name).call(frame, list(args), {})
 
@@ -365,9 +373,16 @@ class ObjectValue(Value):
         if row is not None and (self.part is None or name in PART_LEAVES_TO_OBJECT):
             return row(frame, self, *args, **kwargs)
         if self.part is not None:
+            if name == "__getitem__" and self.lacks(frame, args):
+                return self.special(frame, "__missing__", args)
             found = self.part.call_method(frame, name, args, kwargs)
             return self if found is self.part else found
         return frame.break_graph("call_unknown", f"{self.cls.__module__}.{self.cls.__qualname__}.{name}")
+
+    def lacks(self, frame, args):
+        """Whether a dict with __missing__ is asked for a key that it does not have."""
+        hook, _ = lookup_class(self.cls, "__missing__")
+        return isinstance(hook, types.FunctionType) and not self.part.contains(frame, *args).truth(frame)
 
     def truth(self, frame):
         found = self.special(frame, "__bool__", [])

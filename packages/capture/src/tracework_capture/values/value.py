@@ -28,9 +28,10 @@ NEW = "new"
 class SymbolicRaise(Exception):
     """The traced program raises `value` (an exception Value); unwinds through the traced handlers."""
 
-    def __init__(self, value: Value) -> None:
+    def __init__(self, value: Value, again: bool = False) -> None:
         super().__init__(value)
         self.value = value
+        self.again = again  # raised before: what was being handled then stays its context
 
 
 class Emitter(Protocol):

@@ -143,7 +143,7 @@ def wrap_set(frame, obj, source):
     frame.guard("SET_MEMBERS", source, frozenset(obj))
     from .sets import SetValue
 
-    return SetValue(frame, [frame.wrap(m, Const(m)) for m in obj], source, type(obj))
+    return SetValue(frame, [frame.wrap(m, Const(m)) for m in obj], source, type(obj), order=obj)
 
 
 def wrap_range(frame, obj, source):

@@ -8,6 +8,7 @@ from tracework_capture.bytecode.reload import reload_text
 from tracework_capture.bytecode.resume import is_resume_code
 from tracework_capture.errors import SkipFrame
 from tracework_capture.graph.inputs import SizeHistory
+from tracework_capture.guards.classes import class_attribute
 from tracework_capture.hook.compile_frame import FrameInput, capture_frame
 from tracework_capture.options import CaptureOptions
 
@@ -41,7 +42,7 @@ class Fetch:
             "__tw_type": type,
             "__tw_dict_get": dict.__getitem__,
             "__tw_list": list,
-            "__tw_getattr_static": inspect.getattr_static,
+            "__tw_class_attribute": class_attribute,
             "__tw_lookup_global": self.globals.__getitem__,
         }
         expression = text(source)

@@ -1,5 +1,6 @@
 """with, try, raise, match."""
 
+from ...values.exception import TracebackValue
 from ...values.value import SymbolicRaise
 from ..frame import HandlerMark
 from .attributes import MethodRef
@@ -30,9 +31,8 @@ def with_except_start(frame, instruction):
     """Call __exit__ with the exception; its result stays on top."""
     exception = frame.stack[-1]
     exit_method = frame.stack[-4]
-    none = frame.constant(None)
     kind = frame.root.services.exception_type(frame, exception)
-    frame.stack.append(exit_method.call(frame, [kind, exception, none], {}))
+    frame.stack.append(exit_method.call(frame, [kind, exception, TracebackValue()], {}))
 
 
 @opcode("PUSH_EXC_INFO")
@@ -69,9 +69,10 @@ def exception_groups(frame, instruction):
 def raise_varargs(frame, instruction):
     """raise [value [from cause]]"""
     if instruction.arg == 0:
-        if not frame.handled:
-            frame.raise_new(RuntimeError, "No active exception to reraise")
-        raise SymbolicRaise(frame.handled[-1])
+        handled = frame.handling()
+        if handled is None:  # the captured frame may have been called while an exception is handled
+            frame.break_graph("exception", "raise without an exception")
+        raise SymbolicRaise(handled, again=True)
     cause = frame.stack.pop() if instruction.arg == 2 else None
     raise SymbolicRaise(frame.root.services.exception_of(frame, frame.stack.pop(), cause))
 
@@ -80,12 +81,10 @@ def raise_varargs(frame, instruction):
 def reraise(frame, instruction):
     """Raise the exception on top again."""
     exception = frame.stack.pop()
-    if frame.handled and frame.handled[-1] is exception:
-        pass
-    raise SymbolicRaise(exception)
+    raise SymbolicRaise(exception, again=True)
 
 
-@opcode("LOAD_ASSERTION_ERROR", "LOAD_COMMON_CONSTANT")
+@opcode("LOAD_ASSERTION_ERROR")
 def load_assertion_error(frame, instruction):
     """AssertionError, whatever the name means in the module."""
     from ...sources import Const

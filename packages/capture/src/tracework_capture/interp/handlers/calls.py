@@ -1,5 +1,7 @@
 """Calls and function creation."""
 
+import builtins
+
 from ...bytecode.facts import VERSION
 from ...values.function import NewFunctionValue
 from ..frame import NULL
@@ -89,13 +91,23 @@ def make_function(frame, instruction):
 
 
 def set_part(frame, function, flag, value):
-    """Defaults, keyword defaults, annotations or closure of a new function."""
+    """Defaults, keyword defaults, annotations (name, value, name, value, ...) or closure of a new function."""
     if flag == 1:
         function._defaults = value.unpack(frame)
     elif flag == 2:
         function._kwdefaults = keyword_arguments(frame, value)
+    elif flag == 4:
+        function.annotations = value
     elif flag == 8:
         function._closure = tuple(value.unpack(frame))
+
+
+@opcode("LOAD_BUILD_CLASS")
+def load_build_class(frame, instruction):
+    """What makes a class of its body: a builtin, the call of which breaks the graph."""
+    from ...sources import Const
+
+    frame.stack.append(frame.wrap(builtins.__build_class__, Const(builtins.__build_class__, "__build_class__")))
 
 
 @opcode("SET_FUNCTION_ATTRIBUTE")

@@ -149,7 +149,7 @@ def dict_merge(frame, instruction):
 def unpack_sequence(frame, instruction):
     """a, b = value"""
     count = instruction.arg
-    items = frame.stack.pop().unpack(frame)
+    items = first_items(frame, frame.stack.pop(), count)
     if len(items) != count:
         text = (
             f"not enough values to unpack (expected {count}, got {len(items)})"
@@ -158,6 +158,17 @@ def unpack_sequence(frame, instruction):
         )
         frame.raise_new(ValueError, text)
     frame.stack.extend(reversed(items))
+
+
+def first_items(frame, value, count):
+    """All items of a container; one more than `count` of an iterator, which may go on for ever."""
+    if type(value).unpack is not Value.unpack:
+        return value.unpack(frame)
+    items = []
+    iterator = value.iterate(frame)
+    while len(items) <= count and (item := iterator.next_value(frame)) is not None:
+        items.append(item)
+    return items
 
 
 @opcode("UNPACK_EX")

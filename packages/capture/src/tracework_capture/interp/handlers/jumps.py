@@ -3,24 +3,45 @@
 from .table import opcode
 
 
-@opcode("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_ABSOLUTE")
+@opcode("JUMP_FORWARD", "JUMP_BACKWARD_NO_INTERRUPT")
 def jump(frame, instruction):
     """Unconditional."""
     frame.position = instruction.target
 
 
-@opcode("POP_JUMP_FORWARD_IF_TRUE", "POP_JUMP_BACKWARD_IF_TRUE", "POP_JUMP_IF_TRUE")
+@opcode("JUMP_BACKWARD")
+def jump_backward(frame, instruction):
+    """The end of a loop's body."""
+    frame.root.turn(frame)
+    frame.position = instruction.target
+
+
+@opcode("POP_JUMP_FORWARD_IF_TRUE", "POP_JUMP_IF_TRUE")
 def pop_jump_if_true(frame, instruction):
     """Jump when true."""
     if frame.stack.pop().truth(frame):
         frame.position = instruction.target
 
 
-@opcode("POP_JUMP_FORWARD_IF_FALSE", "POP_JUMP_BACKWARD_IF_FALSE", "POP_JUMP_IF_FALSE")
+@opcode("POP_JUMP_FORWARD_IF_FALSE", "POP_JUMP_IF_FALSE")
 def pop_jump_if_false(frame, instruction):
     """Jump when false."""
     if not frame.stack.pop().truth(frame):
         frame.position = instruction.target
+
+
+@opcode("POP_JUMP_BACKWARD_IF_TRUE")
+def pop_jump_back_if_true(frame, instruction):
+    """The condition at the end of a while loop (3.11)."""
+    frame.root.turn(frame)
+    pop_jump_if_true(frame, instruction)
+
+
+@opcode("POP_JUMP_BACKWARD_IF_FALSE")
+def pop_jump_back_if_false(frame, instruction):
+    """The condition at the end of a while loop (3.11)."""
+    frame.root.turn(frame)
+    pop_jump_if_false(frame, instruction)
 
 
 @opcode("JUMP_IF_TRUE_OR_POP")

@@ -4,7 +4,7 @@ from ..frame import NULL
 from .table import opcode
 
 
-@opcode("NOP", "CACHE", "RESUME", "PRECALL", "EXTENDED_ARG", "COPY_FREE_VARS", "RETURN_GENERATOR_START")
+@opcode("NOP", "CACHE", "RESUME", "PRECALL", "EXTENDED_ARG", "COPY_FREE_VARS")
 def nothing(frame, instruction):
     """No effect on the traced state."""
 

@@ -43,7 +43,34 @@ unsupported(
     "ASYNC_GEN_WRAP",
     "CLEANUP_THROW",
 )
-unsupported("a class statement runs arbitrary code", "LOAD_BUILD_CLASS")
 unsupported("annotations of a module or class body", "SETUP_ANNOTATIONS")
 unsupported("only expressions at an interactive prompt", "PRINT_EXPR")
-unsupported("a specialised form that plain code objects do not show", "ENTER_EXECUTOR", "INTERPRETER_EXIT", "RESERVED")
+unsupported(
+    "only the interpreter itself runs it: it is in no code object",
+    "ENTER_EXECUTOR",
+    "EXIT_INIT_CHECK",
+    "INTERPRETER_EXIT",
+    "RESERVED",
+)
+unsupported(
+    "only while sys.monitoring watches: code objects show the plain instruction",
+    *(
+        f"INSTRUMENTED_{name}"
+        for name in (
+            "CALL CALL_FUNCTION_EX CALL_KW END_FOR END_SEND FOR_ITER INSTRUCTION JUMP_BACKWARD JUMP_FORWARD LINE LOAD_SUPER_ATTR "
+            "POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE POP_JUMP_IF_TRUE RESUME RETURN_CONST RETURN_VALUE YIELD_VALUE"
+        ).split()
+    ),
+)
+unsupported(
+    "a pseudo instruction: the compiler replaces it before the code object is made",
+    "JUMP",
+    "JUMP_NO_INTERRUPT",
+    "LOAD_SUPER_METHOD",
+    "LOAD_ZERO_SUPER_ATTR",
+    "LOAD_ZERO_SUPER_METHOD",
+    "POP_BLOCK",
+    "SETUP_CLEANUP",
+    "SETUP_FINALLY",
+    "SETUP_WITH",
+)

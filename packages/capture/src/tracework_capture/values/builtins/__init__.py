@@ -1,5 +1,9 @@
 """BUILTINS: callable -> handler(frame, args, kwargs); assembled from the files of this folder."""
 
+import types
+
+from ..rows import checked
+
 BUILTINS = {}
 
 
@@ -11,4 +15,4 @@ def fill():
         for fn, handler in rows.items():
             if fn in BUILTINS:
                 raise RuntimeError(f"BUILTINS has two rows for {fn!r}: see {handler.__module__}")
-            BUILTINS[fn] = handler
+            BUILTINS[fn] = checked(fn, handler) if isinstance(fn, (type, types.BuiltinFunctionType)) else handler

@@ -209,6 +209,8 @@ def extremum(op, fn):
     def handler(frame, args, kwargs):
         from ..wrap import iterate_all
 
+        if not args:
+            return frame.raise_new(TypeError, f"{fn.__name__} expected at least 1 argument, got 0")
         kwargs = dict(kwargs)
         key, default = kwargs.pop("key", None), kwargs.pop("default", None)
         items = iterate_all(frame, args[0]) if len(args) == 1 else list(args)
@@ -245,6 +247,12 @@ def pow_(frame, args, kwargs):
     if len(args) == 2 and not kwargs and numbers(frame, args):
         return binary(frame, "**", args[0], args[1])
     return fold(frame, pow, args, kwargs)
+
+
+def all_of(frame, value):
+    from ..wrap import iterate_all
+
+    return iterate_all(frame, value)
 
 
 def divmod_(frame, args, kwargs):
@@ -292,7 +300,7 @@ def itemgetter_row(frame, args, kwargs):
         found = [inner[0].getitem(frame, k) for k in keys]
         return found[0] if len(keys) == 1 else TupleValue(found)
 
-    return PartialBuiltin(operator.itemgetter, get)
+    return PartialBuiltin(operator.itemgetter, get, args)
 
 
 def attrgetter_row(frame, args, kwargs):
@@ -311,7 +319,18 @@ def attrgetter_row(frame, args, kwargs):
             found.append(value)
         return found[0] if len(names) == 1 else TupleValue(found)
 
-    return PartialBuiltin(operator.attrgetter, get)
+    return PartialBuiltin(operator.attrgetter, get, args)
+
+
+def methodcaller_row(frame, args, kwargs):
+    from ..generator import PartialBuiltin
+
+    name, given = force_plain(frame, args[0]), list(args[1:])
+
+    def call(frame, inner, _):
+        return inner[0].call_method(frame, name, list(given), dict(kwargs))
+
+    return PartialBuiltin(operator.methodcaller, call, args, kwargs)
 
 
 ROWS = {
@@ -338,6 +357,10 @@ ROWS = {
     operator.length_hint: lambda frame, args, kwargs: args[0].length(frame),
     operator.itemgetter: itemgetter_row,
     operator.attrgetter: attrgetter_row,
+    operator.methodcaller: methodcaller_row,
+    operator.concat: operator_row("+"),
+    operator.iconcat: inplace_row("+"),
+    operator.countOf: lambda frame, args, kwargs: ConstantValue(sum(equal(frame, i, args[1]) for i in all_of(frame, args[0]))),
     math.prod: prod,
 }
 for _symbol, _stem in SPECIAL.items():

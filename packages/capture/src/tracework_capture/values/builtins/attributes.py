@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import contextlib
 import copy
 import dataclasses
 import inspect
@@ -11,6 +13,7 @@ import types
 import typing
 import warnings
 
+from ...guards.classes import find
 from ..constant import ConstantValue, NotPlain, fold, force_plain, literal, plain
 from ..sequence import NONE, SequenceValue, TupleValue
 from ..user_class import ClassValue, class_value, super_, type_call
@@ -101,6 +104,10 @@ def type_(frame, args, kwargs):
     return class_value(frame, args[0].python_type())
 
 
+def build_class(frame, args, kwargs):
+    return frame.break_graph("class_building", force_plain(frame, args[1]) if len(args) > 1 else "")
+
+
 def id_(frame, args, kwargs):
     return frame.break_graph("builtin_unsupported", "id()")
 
@@ -109,8 +116,7 @@ def callable_(frame, args, kwargs):
     value = args[0]
     if isinstance(value, ClassValue):
         return ConstantValue(True)
-    kind = value.python_type()
-    return ConstantValue(hasattr(kind, "__call__"))  # noqa: B004
+    return ConstantValue(find(value.python_type(), "__call__")[1] is not None)
 
 
 def hash_(frame, args, kwargs):
@@ -181,7 +187,7 @@ def text(frame, value):
     from ..exception import ExceptionValue
 
     if isinstance(value, ExceptionValue):
-        return value.as_text(frame, str)
+        return value.shown(frame, str)
     try:
         return ConstantValue(str(plain(value)))
     except NotPlain:
@@ -324,6 +330,16 @@ def object_class(frame, args, kwargs):
     return ObjectValue(object)
 
 
+def exc_info(frame, args, kwargs):
+    """sys.exc_info(): what the traced frames handle; contextlib only wants to know that, others may mean the caller's."""
+    handled = frame.handling()
+    if handled is not None:
+        return TupleValue([class_value(frame, handled.python_type()), handled, handled.getattr(frame, "__traceback__")])
+    if frame.globals is not contextlib.__dict__:
+        return frame.break_graph("builtin_unsupported", "sys.exc_info() where no exception of the traced program is handled")
+    return TupleValue([NONE, NONE, NONE])
+
+
 def globals_(frame, args, kwargs):
     return frame.break_graph("builtin_unsupported", "globals() or locals()")
 
@@ -337,6 +353,7 @@ LOG_FUNCTIONS = [
 ]
 ROWS = {
     **{f: log_row(f) for f in LOG_FUNCTIONS},
+    builtins.__build_class__: build_class,
     isinstance: isinstance_,
     issubclass: issubclass_,
     getattr: getattr_,
@@ -364,6 +381,7 @@ ROWS = {
     locals: globals_,
     typing.cast: cast,
     type.__call__: lambda frame, args, kwargs: type_call(frame, args[0], list(args[1:]), kwargs),
+    sys.exc_info: exc_info,
     inspect.isclass: lambda frame, args, kwargs: ConstantValue(isinstance(args[0], ClassValue)),
     sys.getrecursionlimit: lambda frame, args, kwargs: fold(frame, sys.getrecursionlimit, []),
     **{c.__new__: object_new for c in (tuple, list, dict, set, frozenset)},

@@ -13,11 +13,12 @@ from ..generator import PartialBuiltin
 from ..mapping import METHODS as DICT_METHODS
 from ..mapping import DictValue
 from ..sequence import DequeValue, ListValue, RangeValue, SliceValue, TupleValue
-from ..sets import SetValue
+from ..sets import SetValue, real_key
 from ..symint import SymNumber
 from ..tensor import TensorValue
 from ..value import Value
 from ..wrap import iterate_all
+from .arithmetic import binary
 from .attributes import text
 
 NONE = ConstantValue(None)
@@ -56,6 +57,15 @@ def defaultdict_(frame, args, kwargs):
     return made
 
 
+def count_elements(frame, args, kwargs):
+    """The loop of collections.Counter that C has."""
+    counts = args[0]
+    for item in iterate_all(frame, args[1]):
+        before = counts.call_method(frame, "get", [item, ConstantValue(0)], {})
+        counts.setitem(frame, item, binary(frame, "+", before, ConstantValue(1)))
+    return NONE
+
+
 def deque_(frame, args, kwargs):
     maxlen = args[1] if len(args) > 1 else kwargs.get("maxlen", NONE)
     limit = force_plain(frame, maxlen)
@@ -64,11 +74,28 @@ def deque_(frame, args, kwargs):
 
 
 def set_(frame, args, kwargs):
-    return SetValue(frame, iterate_all(frame, args[0]) if args else [])
+    return set_made_of(frame, set, args)
+
+
+def set_made_of(frame, cls, args):
+    """cls(iterable), in Python's order: that of a copied set, of a dict's keys, or of members added one by one."""
+    if not args:
+        return SetValue(frame, [], cls=cls)
+    given = args[0]
+    if isinstance(given, SetValue):
+        if cls is frozenset is given.cls:
+            return given
+        made = SetValue(frame, given.members.values(), cls=cls)
+        made.order = None if given.order is None else cls(given.order)
+        return made
+    made = SetValue(frame, iterate_all(frame, given), cls=cls)
+    if isinstance(given, DictValue) and made.order is not None:
+        made.order = cls(dict.fromkeys(real_key(hashed) for hashed in made.members))
+    return made
 
 
 def frozenset_(frame, args, kwargs):
-    return SetValue(frame, iterate_all(frame, args[0]) if args else [], cls=frozenset)
+    return set_made_of(frame, frozenset, args)
 
 
 def range_(frame, args, kwargs):
@@ -123,7 +150,7 @@ def shown(frame, value, name, fn):
     from ..user_object import ObjectValue, lookup_class
 
     if isinstance(value, ExceptionValue):
-        return value.as_text(frame, fn)
+        return value.shown(frame, fn)
     if isinstance(value, ObjectValue):
         static, _ = lookup_class(value.python_type(), name)
         if not isinstance(static, types.FunctionType):
@@ -277,6 +304,7 @@ ROWS = {
     collections.OrderedDict: ordered_dict,
     collections.defaultdict: defaultdict_,
     collections.deque: deque_,
+    collections._count_elements: count_elements,
     set: set_,
     frozenset: frozenset_,
     range: range_,

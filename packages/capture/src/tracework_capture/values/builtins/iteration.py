@@ -6,22 +6,24 @@ import functools
 import itertools
 
 from ..constant import ConstantValue, force_plain
+from ..exception import ExceptionValue
 from ..generator import (
     CallIterator,
     ChainIterator,
     CountIterator,
-    CycleIterator,
     EnumerateIterator,
     FilterIterator,
     IslicedIterator,
+    LazyIterator,
     MapIterator,
     RepeatIterator,
+    ReverseIterator,
     SequenceIterator,
     StopMapIterator,
     TakeIterator,
     ZipIterator,
 )
-from ..sequence import ListValue, TupleValue
+from ..sequence import ListValue, SequenceValue, TupleValue
 from ..wrap import iterate, iterate_all
 from .arithmetic import binary, compare
 
@@ -39,10 +41,24 @@ def iter_(frame, args, kwargs):
 
 
 def next_(frame, args, kwargs):
+    from ..user_object import ObjectValue
+
+    if isinstance(args[0], ObjectValue) and len(args) == 1:
+        return args[0].required(frame, "__next__", [], "is not an iterator")
+    if not hasattr(args[0].python_type(), "__next__"):
+        return frame.raise_new(TypeError, f"'{args[0].python_type().__name__}' object is not an iterator")
     item = args[0].next_value(frame)
     if item is not None:
         return item
-    return args[1] if len(args) > 1 else frame.raise_new(StopIteration)
+    return args[1] if len(args) > 1 else end_of(frame, args[0])
+
+
+def end_of(frame, iterator):
+    """StopIteration, with what a generator returned."""
+    returned, iterator.returned = getattr(iterator, "returned", None), None
+    if is_none(returned):
+        return frame.raise_new(StopIteration)
+    return frame.raise_user(ExceptionValue(StopIteration, [returned]))
 
 
 def zip_(frame, args, kwargs):
@@ -70,6 +86,10 @@ def reversed_(frame, args, kwargs):
     value = args[0]
     if isinstance(value, ObjectValue) and hasattr(value.python_type(), "__reversed__"):
         return value.call_method(frame, "__reversed__", [], {})
+    if not hasattr(value.python_type(), "__reversed__") and not hasattr(value.python_type(), "__getitem__"):
+        return frame.raise_new(TypeError, f"'{value.python_type().__name__}' object is not reversible")
+    if isinstance(value, SequenceValue):
+        return ReverseIterator(value, frame)
     return SequenceIterator(iterate_all(frame, value)[::-1])
 
 
@@ -132,32 +152,59 @@ def combinatoric(fn):
         if fn is itertools.product:
             pools = [iterate_all(frame, a) for a in args]
             repeat = force_plain(frame, kwargs["repeat"]) if "repeat" in kwargs else 1
-            return SequenceIterator([TupleValue(t) for t in itertools.product(*pools, repeat=repeat)])
-        items = iterate_all(frame, args[0])
-        rest = [force_plain(frame, a) for a in args[1:]]
-        return SequenceIterator([TupleValue(t) for t in fn(items, *rest)])
+            return LazyIterator(fn, tuples, itertools.product(*pools, repeat=repeat))
+        given = dict(zip(("iterable", "r"), args), **kwargs)
+        items = iterate_all(frame, given["iterable"])
+        rest = [force_plain(frame, given["r"])] if "r" in given else []
+        try:
+            return LazyIterator(fn, tuples, fn(items, *rest))
+        except (TypeError, ValueError) as error:
+            return frame.raise_new(type(error), *error.args)
 
     return handler
 
 
+def tuples(it, combinations):
+    """Tuples of values."""
+    for found in combinations:
+        yield TupleValue(found)
+
+
 def accumulate_(frame, args, kwargs):
-    fn = args[1] if len(args) > 1 else kwargs.get("func")
-    items = iterate_all(frame, args[0])
-    out, total = [], kwargs.get("initial")
-    if not is_none(total):
-        out.append(total)
-    else:
-        total = None
-    for item in items:
-        total = item if total is None else (binary(frame, "+", total, item) if is_none(fn) else fn.call(frame, [total, item], {}))
-        out.append(total)
-    return SequenceIterator(out)
+    given = dict(zip(("iterable", "func"), args), **kwargs)
+    return LazyIterator(
+        itertools.accumulate, accumulated, iterate(frame, given["iterable"]), given.get("func"), given.get("initial")
+    )
+
+
+def accumulated(it, iterator, fn, total):
+    if is_none(total):
+        total = iterator.next_value(it.frame)
+        if total is None:
+            return
+    yield total
+    while (item := iterator.next_value(it.frame)) is not None:
+        total = binary(it.frame, "+", total, item) if is_none(fn) else fn.call(it.frame, [total, item], {})
+        yield total
 
 
 def zip_longest(frame, args, kwargs):
-    pools = [iterate_all(frame, a) for a in args]
-    fill = kwargs.get("fillvalue", NONE)
-    return SequenceIterator([TupleValue(t) for t in itertools.zip_longest(*pools, fillvalue=fill)])
+    iterators = [iterate(frame, a) for a in args]
+    return LazyIterator(itertools.zip_longest, zipped_longest, iterators, kwargs.get("fillvalue", NONE))
+
+
+def zipped_longest(it, iterators, fill):
+    iterators = list(iterators)
+    while True:
+        items = []
+        for position, iterator in enumerate(iterators):
+            item = None if iterator is None else iterator.next_value(it.frame)
+            if item is None:
+                iterators[position] = None
+            items.append(fill if item is None else item)
+        if not any(iterators):
+            return
+        yield TupleValue(items)
 
 
 def islice_(frame, args, kwargs):
@@ -189,29 +236,147 @@ def takewhile_(frame, args, kwargs):
     return TakeIterator(args[0], iterate(frame, args[1]))
 
 
+def dropwhile_(frame, args, kwargs):
+    return LazyIterator(itertools.dropwhile, dropped, args[0], iterate(frame, args[1]))
+
+
+def dropped(it, predicate, iterator):
+    dropping = True
+    while (item := iterator.next_value(it.frame)) is not None:
+        dropping = dropping and predicate.call(it.frame, [item], {}).truth(it.frame)
+        if not dropping:
+            yield item
+
+
+def filterfalse_(frame, args, kwargs):
+    return LazyIterator(itertools.filterfalse, filtered_false, args[0], iterate(frame, args[1]))
+
+
+def filtered_false(it, predicate, iterator):
+    while (item := iterator.next_value(it.frame)) is not None:
+        if not (item if is_none(predicate) else predicate.call(it.frame, [item], {})).truth(it.frame):
+            yield item
+
+
+def compress_(frame, args, kwargs):
+    given = dict(zip(("data", "selectors"), args), **kwargs)
+    return LazyIterator(itertools.compress, compressed, *(iterate(frame, given[n]) for n in ("data", "selectors")))
+
+
+def compressed(it, data, selectors):
+    while (item := data.next_value(it.frame)) is not None:
+        chosen = selectors.next_value(it.frame)
+        if chosen is None:
+            return
+        if chosen.truth(it.frame):
+            yield item
+
+
 def pairwise_(frame, args, kwargs):
-    items = iterate_all(frame, args[0])
-    return SequenceIterator([TupleValue(p) for p in zip(items, items[1:])])
+    return LazyIterator(itertools.pairwise, paired, iterate(frame, args[0]))
+
+
+def paired(it, iterator):
+    before = iterator.next_value(it.frame)
+    while before is not None and (item := iterator.next_value(it.frame)) is not None:
+        yield TupleValue([before, item])
+        before = item
+
+
+def batched_(frame, args, kwargs):
+    size = force_plain(frame, args[1] if len(args) > 1 else kwargs["n"])
+    if not isinstance(size, int) or size < 1 or "strict" in kwargs:
+        return frame.break_graph("builtin_unsupported", "itertools.batched")
+    return LazyIterator(itertools.batched, batches, iterate(frame, args[0]), size)
+
+
+def batches(it, iterator, size):
+    while True:
+        items = []
+        while len(items) < size and (item := iterator.next_value(it.frame)) is not None:
+            items.append(item)
+        if not items:
+            return
+        yield TupleValue(items)
 
 
 def groupby_(frame, args, kwargs):
+    given = dict(zip(("iterable", "key"), args), **kwargs)
+    return LazyIterator(itertools.groupby, groups, Groups(iterate(frame, given["iterable"]), given.get("key")))
+
+
+class Groups:
+    """What a groupby object and its groups share: the item that was read ahead, its key, and which group may still ask."""
+
+    def __init__(self, iterator, key):
+        self.iterator, self.key = iterator, key
+        self.item = self.item_key = self.group = None
+
+    def ahead(self, frame):
+        """Reads an item unless one waits; whether there is one."""
+        if self.item is None:
+            self.item = self.iterator.next_value(frame)
+            if self.item is None:
+                return False
+            self.item_key = self.item if is_none(self.key) else self.key.call(frame, [self.item], {})
+        return True
+
+    def take(self):
+        """The item that waits."""
+        item, self.item = self.item, None
+        return item
+
+
+def groups(it, shared):
     from .arithmetic import equal
 
-    key = args[1] if len(args) > 1 else kwargs.get("key")
-    groups = []
-    for item in iterate_all(frame, args[0]):
-        found = item if is_none(key) else key.call(frame, [item], {})
-        if groups and equal(frame, groups[-1][0], found):
-            groups[-1][1].append(item)
-        else:
-            groups.append((found, [item]))
-    return SequenceIterator([TupleValue([k, SequenceIterator(g)]) for k, g in groups])
+    key = None
+    while shared.ahead(it.frame):
+        if key is not None and equal(it.frame, key, shared.item_key):
+            shared.take()
+            continue
+        key = shared.item_key
+        shared.group = LazyIterator(itertools._grouper, members, shared, key)
+        yield TupleValue([key, shared.group])
+
+
+def members(it, shared, key):
+    from .arithmetic import equal
+
+    while shared.group is it and shared.ahead(it.frame) and equal(it.frame, key, shared.item_key):
+        yield shared.take()
 
 
 def tee_(frame, args, kwargs):
-    items = iterate_all(frame, args[0])
     times = force_plain(frame, args[1]) if len(args) > 1 else 2
-    return TupleValue([SequenceIterator(list(items)) for _ in range(times)])
+    if not isinstance(times, int) or times < 0:
+        return frame.break_graph("builtin_unsupported", "itertools.tee")
+    source, seen = iterate(frame, args[0]), []
+    return TupleValue([LazyIterator(itertools._tee, shared_items, source, seen) for _ in range(times)])
+
+
+def shared_items(it, source, seen):
+    position = 0
+    while True:
+        if position == len(seen):
+            seen.append(source.next_value(it.frame))
+        if seen[position] is None:
+            return
+        position += 1
+        yield seen[position - 1]
+
+
+def cycle_(frame, args, kwargs):
+    return LazyIterator(itertools.cycle, repeated, iterate(frame, args[0]))
+
+
+def repeated(it, iterator):
+    items = []
+    while (item := iterator.next_value(it.frame)) is not None:
+        items.append(item)
+        yield item
+    while items:
+        yield from items
 
 
 ROWS = {
@@ -242,5 +407,10 @@ ROWS = {
     itertools.pairwise: pairwise_,
     itertools.groupby: groupby_,
     itertools.tee: tee_,
-    itertools.cycle: lambda frame, args, kwargs: CycleIterator(iterate_all(frame, args[0])),
+    itertools.cycle: cycle_,
+    itertools.dropwhile: dropwhile_,
+    itertools.filterfalse: filterfalse_,
+    itertools.compress: compress_,
 }
+if hasattr(itertools, "batched"):
+    ROWS[itertools.batched] = batched_

@@ -1,0 +1,81 @@
+"""Calls of table rows: arguments that the Python function would not take break the graph, so that it refuses them itself."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+
+__all__ = ["call_row", "checked"]
+
+
+@functools.cache
+def positional_limits(handler, given):
+    """(least, most) number of positional arguments after the first `given` of a handler."""
+    code = handler.__code__
+    most = code.co_argcount - given
+    least = most - len(handler.__defaults__ or ())
+    return least, (1 << 30 if code.co_flags & inspect.CO_VARARGS else most)
+
+
+def call_row(frame, self, name, handler, args, kwargs):
+    """handler(frame, self, *args, **kwargs) for a method of a built-in type."""
+    least, most = positional_limits(handler, 2)
+    if least <= len(args) <= most and (not kwargs or named(handler, self, name, args, kwargs)):
+        return handler(frame, self, *args, **kwargs)
+    return frame.break_graph("call_unknown", f"{self.python_type().__name__}.{name} with these arguments")
+
+
+def named(handler, self, name, args, kwargs):
+    """Whether the method and its handler know the keywords."""
+    code = handler.__code__
+    known = code.co_varnames[2 : code.co_argcount + code.co_kwonlyargcount]
+    if not (code.co_flags & inspect.CO_VARKEYWORDS or all(k in known for k in kwargs)):
+        return False
+    return accepted(getattr(self.python_type(), name, None), [self, *args], kwargs)
+
+
+@functools.cache
+def signature_of(function):
+    """The signature, or None when Python does not know it."""
+    try:
+        return inspect.signature(function)
+    except (ValueError, TypeError):
+        return None
+
+
+def accepted(function, args, kwargs):
+    """Whether a function takes these arguments; also when that is not known."""
+    signature = None if function is None else signature_of(function)
+    if signature is None:
+        return function is not None
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True
+
+
+def checked(function, handler):
+    """The handler of a builtin function, behind a check of the number and names of its arguments."""
+
+    @functools.wraps(handler)
+    def call(frame, args, kwargs):
+        limits = builtin_limits(function)
+        if limits is not None and (kwargs or not limits[0] <= len(args) <= limits[1]) and not accepted(function, args, kwargs):
+            return frame.break_graph("call_unknown", f"{function.__name__}() with these arguments")
+        return handler(frame, args, kwargs)
+
+    return call
+
+
+@functools.cache
+def builtin_limits(function):
+    """(least, most) number of positional arguments that a builtin always takes; None when that is not known."""
+    signature = signature_of(function)
+    if signature is None:
+        return None
+    positional = [p for p in signature.parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    variadic = any(p.kind is p.VAR_POSITIONAL for p in signature.parameters.values())
+    required_keywords = any(p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in signature.parameters.values())
+    least = sum(p.default is p.empty for p in positional)
+    return None if required_keywords else (least, 1 << 30 if variadic else len(positional))

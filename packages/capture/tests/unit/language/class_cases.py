@@ -1,0 +1,540 @@
+"""Classes: statements, construction, attributes, descriptors, metaclasses, super(), operators, protocols."""
+
+import abc
+import collections
+import dataclasses
+import enum
+import functools
+import typing
+
+from cases import case
+
+
+class Meta(type):
+    registry = []
+
+    def __call__(cls, *args):
+        made = super().__call__(*args)
+        made.called = True
+        return made
+
+    @property
+    def label(cls):
+        return cls.__name__.lower()
+
+    def __len__(cls):
+        return 3
+
+
+class WithMeta(metaclass=Meta):
+    def __init__(self, value):
+        self.value = value
+
+
+@case
+def metaclass(x):
+    made = WithMeta(x + 1)
+    return made.value, made.called, WithMeta.label, type(WithMeta).__name__
+
+
+class Typed:
+    def __set_name__(self, owner, name):
+        self.name = "_" + name
+
+    def __get__(self, instance, owner=None):
+        return self if instance is None else instance.__dict__[self.name] * 2
+
+    def __set__(self, instance, value):
+        instance.__dict__[self.name] = value
+
+
+class Lazy:
+    def __get__(self, instance, owner=None):
+        return "class" if instance is None else "instance"
+
+
+class Described:
+    weight = Typed()
+    lazy = Lazy()
+
+    def __init__(self, weight):
+        self.weight = weight
+
+    @property
+    def half(self):
+        return self.weight / 2
+
+    @half.setter
+    def half(self, value):
+        self.weight = value * 2
+
+    @half.deleter
+    def half(self):
+        self.weight = 0
+
+    @functools.cached_property
+    def cached(self):
+        return self.weight + 1
+
+    @classmethod
+    def make(cls, value):
+        return cls(value)
+
+    @staticmethod
+    def plain(value):
+        return value + 1
+
+
+@case
+def descriptors(x):
+    made = Described.make(x)
+    before = made.half
+    made.half = x + 1
+    found = made.half, made.cached, made.cached, Described.plain(x), made.lazy, Described.lazy
+    del made.half
+    return before, found, made.weight
+
+
+class Slots:
+    __slots__ = ("a", "b")
+
+    def __init__(self, a):
+        self.a = a
+
+
+@case
+def slots(x):
+    made = Slots(x + 1)
+    made.b = 2
+    del made.b
+    try:
+        made.c = 1
+    except AttributeError:
+        return made.a, hasattr(made, "b")
+    return None
+
+
+class Dynamic:
+    known = 1
+
+    def __init__(self):
+        self.log = []
+
+    def __getattr__(self, name):
+        if name.startswith("x_"):
+            return len(name)
+        raise AttributeError(name)
+
+    def __setattr__(self, name, value):
+        object.__setattr__(self, name, value)
+        if name != "log":
+            self.log.append(name)
+
+
+@case
+def attribute_hooks(x):
+    made = Dynamic()
+    made.y = x + 1
+    return made.y, made.x_abc, hasattr(made, "z"), getattr(made, "z", 3), made.known, made.log
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    a: object
+    b: int = 2
+    c: list = dataclasses.field(default_factory=list)
+
+    def __post_init__(self):
+        self.c.append(self.b)
+
+
+@dataclasses.dataclass(order=True, slots=True)
+class Ordered:
+    rank: int
+    name: str = dataclasses.field(default="n", compare=False)
+
+
+@case
+def dataclass_kinds(x):
+    made = Frozen(x + 1)
+    try:
+        made.a = 1
+    except dataclasses.FrozenInstanceError:
+        refused = True
+    changed = dataclasses.replace(made, b=5)
+    low, high = sorted([Ordered(2, "b"), Ordered(1, "a")])
+    names = [f.name for f in dataclasses.fields(made)]
+    return made.a, made.c, refused, changed.b, low.name, low < high, low == Ordered(1), names
+
+
+Pair = collections.namedtuple("Pair", "left right", defaults=(7,))
+
+
+class Named(typing.NamedTuple):
+    a: int
+    b: int = 3
+
+    def total(self):
+        return self.a + self.b
+
+
+@case
+def namedtuples(x):
+    pair, named = Pair(x + 1), Named(2)
+    left, right = pair
+    return (
+        left,
+        pair.right,
+        pair._replace(right=0)[1],
+        pair._asdict()["right"],
+        named.total(),
+        Pair._fields,
+        named == (2, 3),
+        Named(a=1, b=1),
+    )
+
+
+class Colour(enum.Enum):
+    RED = 1
+    GREEN = 2
+
+    @property
+    def lower(self):
+        return self.name.lower()
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+class Bits(enum.Flag):
+    A = 1
+    B = 2
+
+
+@case
+def enums(x):
+    found = Colour(2), Colour["RED"], [c.name for c in Colour], Colour.RED.lower, Colour.RED is Colour(1)
+    return x * Level.HIGH, Level.LOW < 2, found, len(Colour), Bits.A | Bits.B, Bits.A in (Bits.A | Bits.B)
+
+
+class Shape(abc.ABC):
+    @abc.abstractmethod
+    def area(self): ...
+
+    def double(self):
+        return self.area() * 2
+
+
+class Square(Shape):
+    def __init__(self, side):
+        self.side = side
+
+    def area(self):
+        return self.side * self.side
+
+
+@case
+def abstract_classes(x):
+    try:
+        Shape()
+    except TypeError:
+        refused = True
+    square = Square(x)
+    return (
+        square.double(),
+        refused,
+        isinstance(square, Shape),
+        issubclass(Square, Shape),
+        isinstance([], collections.abc.Sequence),
+    )
+
+
+class Base:
+    def __init__(self, value):
+        self.value = value
+        self.order = ["Base"]
+
+    def step(self):
+        return self.value + 1
+
+    @classmethod
+    def build(cls, value):
+        return cls(value)
+
+    @property
+    def shown(self):
+        return "base"
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__()
+        cls.tag = kwargs.get("tag")
+
+
+class Left(Base):
+    def __init__(self, value):
+        super().__init__(value)
+        self.order.append("Left")
+
+    def step(self):
+        return super().step() * 2
+
+
+class Right(Base, tag="right"):
+    def __init__(self, value):
+        super().__init__(value)
+        self.order.append("Right")
+
+    def step(self):
+        return Base.step(self) - 3
+
+    @classmethod
+    def build(cls, value):
+        return super().build(value + 1)
+
+    @property
+    def shown(self):
+        return super().shown + " right"
+
+
+class Both(Left, Right):
+    def step(self):
+        def inner():
+            return super(Both, self).step()
+
+        return inner() + (lambda: super(Left, self).step())()
+
+
+@case
+def super_forms(x):
+    both = Both.build(x)
+    return both.step(), both.order, both.shown, Right.tag, Both.__mro__[1].__name__
+
+
+class Number:
+    def __init__(self, value):
+        self.value = value
+
+    def __add__(self, other):
+        return NotImplemented if isinstance(other, str) else Number(self.value + getattr(other, "value", other))
+
+    __radd__ = __add__
+
+    def __iadd__(self, other):
+        self.value = self.value + other
+        return self
+
+    def __matmul__(self, other):
+        return self.value @ other
+
+    def __neg__(self):
+        return Number(-self.value)
+
+    def __invert__(self):
+        return "inverted"
+
+    def __eq__(self, other):
+        return isinstance(other, Number) and self.value is other.value
+
+    def __lt__(self, other):
+        return True
+
+    def __hash__(self):
+        return 3
+
+    def __bool__(self):
+        return False
+
+    def __len__(self):
+        return 4
+
+    def __call__(self, *args, k=0):
+        return len(args) + k
+
+    def __contains__(self, item):
+        return item == 5
+
+    def __getitem__(self, key):
+        return key
+
+    def __iter__(self):
+        return iter((1, 2))
+
+    def __index__(self):
+        return 1
+
+    def __float__(self):
+        return 2.5
+
+    def __round__(self, digits=None):
+        return "rounded"
+
+    def __format__(self, spec):
+        return f"<{spec}>"
+
+    def __repr__(self):
+        return "Number"
+
+
+@case
+def operators(x):
+    a = Number(x + 1)
+    b = a + 2
+    c = 3 + a
+    a += 1
+    try:
+        a + "s"
+    except TypeError as error:
+        refused = str(error)
+    values = b.value, c.value, a.value, (-a).value, a @ x.t()
+    rest = (
+        ~a,
+        a == Number(1),
+        a != 2,
+        a < b,
+        bool(a),
+        len(a),
+        a(1, k=2),
+        5 in a,
+        a[1:2],
+        a[1, 2],
+        list(a),
+        [1, 2][a],
+        float(a),
+        round(a),
+    )
+    return values, rest, refused, f"{a:>3}", str(a), f"{a!r}"
+
+
+class Iterates:
+    def __init__(self, stop):
+        self.stop = stop
+        self.at = 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        self.at += 1
+        if self.at > self.stop:
+            raise StopIteration
+        return self.at
+
+
+class OnlyItems:
+    def __getitem__(self, index):
+        if index > 2:
+            raise IndexError
+        return index * 10
+
+    def __len__(self):
+        return 3
+
+
+@case
+def iteration_protocols(x):
+    return (
+        [x * i for i in Iterates(3)],
+        list(OnlyItems()),
+        list(reversed(OnlyItems())),
+        20 in OnlyItems(),
+        next(iter(Iterates(1))),
+        max(Iterates(4)),
+    )
+
+
+class Grows(dict):
+    def __missing__(self, key):
+        self[key] = key * 2
+        return self[key]
+
+
+class Listed(list):
+    def doubled(self):
+        return [item * 2 for item in self]
+
+
+@case
+def subclasses_of_containers(x):
+    grows, listed = Grows(a=1), Listed([1, 2])
+    listed.append(x + 1)
+    return grows[3], len(grows), listed.doubled(), listed[0], isinstance(listed, list), listed[-1]
+
+
+class Root:
+    def __new__(cls, kind):
+        made = super().__new__(cls if kind == "root" else Other)
+        made.kind = kind
+        return made
+
+    def __init__(self, kind):
+        self.ready = True
+
+
+class Other:
+    ready = False
+
+
+@case
+def new_that_gives_another_class(x):
+    return x + 1, Root("root").ready, Root("other").ready, Root("other").kind
+
+
+class Custom(Exception):
+    def __init__(self, code, text="t"):
+        super().__init__(text)
+        self.code = code
+
+    def __str__(self):
+        return f"custom {self.code}"
+
+
+@case
+def exception_classes(x):
+    try:
+        raise Custom(3)
+    except Custom as error:
+        return x + error.code, str(error), error.args
+
+
+@case(graphs=3)  # two, and one more for each new class
+def class_statement(x):
+    y = x + 1
+
+    class Local:
+        scale = 2
+
+        def __init__(self, value):
+            self.value = value
+
+        def step(self):
+            return self.value * self.scale + y
+
+    return Local(y).step()
+
+
+@case(graphs=3)
+def type_call(x):
+    y = x + 1
+    made = type("Made", (), {"scale": 3})
+    return y * made.scale
+
+
+class Generic(typing.Generic[typing.TypeVar("T")]):
+    def __init__(self, value):
+        self.value = value
+
+
+@case
+def generics(x):
+    return Generic(x + 1).value, typing.cast(int, 3), isinstance(3, int | str)
+
+
+@case
+def attribute_functions(x):
+    made = Base(x)
+    made.extra = x + 1
+    found = made.extra, hasattr(made, "nothing"), "value" in vars(made), callable(made), callable(made.step)
+    delattr(made, "extra")
+    return found, hasattr(made, "extra"), type(made).__name__, made.__class__ is Base, isinstance(made, (int, Base))

@@ -1,0 +1,402 @@
+"""functools, itertools, operator, collections, contextlib, copy, math, inspect, strings and formatting, builtins."""
+
+import collections
+import contextlib
+import copy
+import functools
+import inspect
+import itertools
+import math
+import operator
+
+import torch
+from cases import case
+
+
+@functools.cache
+def squared(n):
+    return n * n
+
+
+def add(a, b, *, c=0):
+    return a + b + c
+
+
+def logged(function):
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+@logged
+def wrapped(x):
+    """Doc."""
+    return x * 2
+
+
+@functools.singledispatch
+def kind_of(value):
+    return "object"
+
+
+@kind_of.register
+def _(value: int):
+    return "int"
+
+
+@kind_of.register(list)
+def _(value):
+    return "list"
+
+
+@case
+def functools_functions(x):
+    part = functools.partial(add, x, c=2)
+    return (
+        part(1),
+        functools.partial(part, 3)(),
+        functools.reduce(operator.mul, [x, x, 2]),
+        squared(4),
+        wrapped(x),
+        wrapped.__name__,
+    )
+
+
+@case
+def singledispatch(x):
+    return x + 1, kind_of(3), kind_of([]), kind_of("s")
+
+
+@case
+def cmp_to_key(x):
+    return x + 1, sorted([3, 1, 2], key=functools.cmp_to_key(lambda a, b: b - a))
+
+
+@case
+def itertools_infinite(x):
+    def first(n, iterator):
+        return list(itertools.islice(iterator, n))
+
+    return (
+        [x * i for i in first(2, itertools.count(1))],
+        first(4, itertools.cycle("ab")),
+        first(2, itertools.repeat(1)),
+        first(3, itertools.accumulate(itertools.count())),
+    )
+
+
+@case
+def itertools_finite(x):
+    chained = list(itertools.chain([x], (1,), "a")) + list(itertools.chain.from_iterable([[1], [2]]))
+    grouped = [(k, list(g)) for k, g in itertools.groupby([1, 1, 2, 1], key=lambda v: v % 2)]
+    a, b = itertools.tee([1, 2])
+    return (
+        x + 1,
+        chained,
+        grouped,
+        list(a),
+        list(b),
+        list(itertools.accumulate([1, 2, 3], operator.mul, initial=2)),
+        list(itertools.compress("abc", [1, 0, 1])),
+        list(itertools.dropwhile(lambda v: v < 2, [1, 2, 1])),
+        list(itertools.takewhile(lambda v: v < 2, [1, 2, 1])),
+        list(itertools.filterfalse(lambda v: v % 2, range(4))),
+        list(itertools.pairwise("abc")),
+        list(itertools.starmap(pow, [(2, 3), (3, 2)])),
+        list(itertools.zip_longest("ab", "c", fillvalue="-")),
+    )
+
+
+@case
+def itertools_combinatoric(x):
+    return (
+        [x * a * b for a, b in itertools.product([1, 2], repeat=2)],
+        list(itertools.permutations("abc", 2)),
+        list(itertools.combinations([1, 2, 3], 2)),
+        list(itertools.combinations_with_replacement("ab", 2)),
+    )
+
+
+@case
+def operator_functions(x):
+    get, attr = operator.itemgetter(1, 0), operator.attrgetter("shape")
+    call = operator.methodcaller("upper")
+    return (
+        operator.add(x, 1),
+        operator.matmul(x, x.t()),
+        get([1, 2]),
+        attr(x),
+        call("a"),
+        operator.index(3),
+        operator.truth([]),
+        operator.contains("ab", "a"),
+        operator.concat([1], [2]),
+    )
+
+
+@case
+def counter(x):
+    count = collections.Counter("abca")
+    count.update("b")
+    return x + 1, dict(count), count["a"], count["missing"], count.most_common(1)
+
+
+@case
+def chain_map(x):
+    chain = collections.ChainMap({"a": x + 1}, {"a": 1, "b": 2})
+    return chain["a"], chain["b"], len(chain), "c" in chain
+
+
+@case
+def ordered_and_default_dict(x):
+    ordered = collections.OrderedDict(a=x + 1, b=2)
+    ordered.move_to_end("a")
+    default = collections.defaultdict(list)
+    default["k"].append(x)
+    return (
+        list(ordered),
+        ordered.popitem(last=False)[0],
+        default["k"],
+        "z" in default,
+        collections.OrderedDict(a=1, b=2) == collections.OrderedDict(b=2, a=1),
+    )
+
+
+@case
+def deque(x):
+    made = collections.deque([1, 2, 3], maxlen=3)
+    made.append(x + 1)
+    made.appendleft(0)
+    made.rotate(1)
+    made.extendleft([7])
+    return list(made), made.maxlen, made[0], made.pop(), made.popleft(), len(made)
+
+
+@case
+def dict_methods(x):
+    d = {"a": 1, "b": x}
+    d.update([("c", 3)], e=5)
+    d |= {"f": 6}
+    return (
+        x + 1,
+        d.get("z", 0),
+        d.setdefault("a", 9),
+        d.pop("c"),
+        d.popitem(),
+        list(d),
+        list(d.items())[0],
+        d.keys() & {"a", "q"},
+        dict.fromkeys("ab", 1),
+        {**d} == d,
+        list(reversed(d)),
+    )
+
+
+@case
+def dict_changes_while_iterated(x):
+    d = {"a": 1}
+    try:
+        for key in d:
+            d[key + "b"] = x
+    except RuntimeError as error:
+        return x + 1, str(error)
+    return x
+
+
+@case
+def set_methods(x):
+    s = {3, 1, 2}
+    s.add(40)
+    s.discard(9)
+    s |= {5}
+    s -= {1}
+    t = frozenset("ab")
+    return (
+        x + 1,
+        list(s),
+        s & {2, 3},
+        s ^ {2},
+        s <= {2, 3, 5, 40},
+        s.isdisjoint({9}),
+        sorted(t | {"c"}),
+        len(s),
+        3 in s,
+        [i * 2 for i in {30, 10, 20}],
+        list({-1, 10**10, 5} - {5}),
+    )
+
+
+@case
+def list_methods(x):
+    items = [3, 1, 2]
+    items.extend([x.shape[0]])
+    items.insert(1, 9)
+    items.sort(reverse=True)
+    items.remove(9)
+    items.reverse()
+    return (
+        x + 1,
+        items,
+        items.index(3),
+        items.count(2),
+        items.pop(),
+        items.copy(),
+        [1, 2] < [1, 3],
+        [0] * 2 + items,
+        sorted("bca", key=str.upper),
+    )
+
+
+@case
+def contextlib_managers(x):
+    log = []
+    with contextlib.ExitStack() as stack:
+        stack.callback(log.append, "callback")
+        stack.enter_context(contextlib.nullcontext(3))
+        y = x + 1
+    with contextlib.suppress(KeyError, ValueError):
+        {}["k"]
+    with contextlib.nullcontext(5) as five:
+        y = y + five
+    return y, log
+
+
+class Closes:
+    closed = False
+
+    def close(self):
+        self.closed = True
+
+
+@case
+def contextlib_closing(x):
+    thing = Closes()
+    with contextlib.closing(thing) as held:
+        y = x + held.closed
+    return y, thing.closed
+
+
+@case
+def copies(x):
+    nested = {"a": [1, [2]], "b": (x.shape[0],)}
+    shallow, deep = copy.copy(nested), copy.deepcopy(nested)
+    nested["a"][1].append(3)
+    return x + 1, shallow, deep, copy.copy([1, 2]), copy.deepcopy((1, [2]))
+
+
+@case
+def math_functions(x):
+    n = x.shape[0]
+    return (
+        x * math.sqrt(n) * math.pi,
+        math.ceil(n / 3),
+        math.floor(-1.5),
+        math.prod([1, 2, 3]),
+        math.gcd(4, 6),
+        math.log2(8),
+        math.isclose(1.0, 1.0 + 1e-12),
+        math.inf > n,
+        math.comb(5, 2),
+        math.isnan(math.nan),
+    )
+
+
+@case
+def inspect_signature(x):
+    signature = inspect.signature(add)
+    return (
+        x + 1,
+        list(signature.parameters),
+        signature.parameters["c"].default,
+        len(inspect.signature(lambda a, *b: a).parameters),
+    )
+
+
+@case
+def string_methods(x):
+    s = "Hello, World"
+    return (
+        x + 1,
+        s.upper(), s.split(", "), s.replace("l", "L", 1), s.find("World"), s.partition(","), s.startswith(("He", "x")),
+        "-".join(str(i) for i in range(3)), " a ".strip(), "abc".center(7, "*"), "1".zfill(3), "a\tb".expandtabs(2), s[::-1],
+        "ab" * 2, "a" in s, s.encode(), b"xy".decode(), "x".isalpha(), "abc".translate({97: "z"}), s.removeprefix("Hello"), "A".casefold(),
+    )  # fmt: skip
+
+
+@case
+def string_formatting(x):
+    n, pi, name = 42, 3.14159, "w"
+    return (
+        x + 1,
+        "%d %s %.2f %r %5d|%-5d|%x" % (n, name, pi, name, n, n, n),  # noqa: UP031
+        "{} {0}".replace("{0}", "{}").format(n, name),
+        "{0:>{width}} {name!r:^7} {pi:.3e}".format(n, width=6, name=name, pi=pi),
+        f"{n:08b} {n:#x} {pi:+.1f} {1234567:,} {0.25:%} {name:*^9} {n!s:>5}",
+        format(n, "05"),
+        str(x.dtype),
+        f"{x.shape[0]:03d} {tuple(x.shape)}",
+        "{:>10}".format("r"),
+        "%(a)s-%(b)03d" % {"a": 1, "b": 2},  # noqa: UP031
+    )
+
+
+@case
+def builtin_functions(x):
+    return (
+        x + 1,
+        abs(-3), all([1, 0]), any([0, 1]), bin(5), bool(""), chr(97), divmod(7, 2), list(enumerate("ab", 1)), list(filter(None, [0, 1])),
+        float("2.5"), hex(255), int("ff", 16), isinstance(True, int), len("abc"), list(map(add, [1], [2])), max(3, 1), max([1, 5], key=lambda v: -v),
+        min([], default=0), oct(8), ord("a"), pow(2, 5, 7), list(range(5, 0, -2)), repr([1, "a"]), list(reversed([1, 2])), round(2.567, 2),
+        sorted([3, 1], reverse=True), str(1.0), sum([1, 2], 10), tuple("ab"), list(zip("ab", [1, 2])), int is int, slice(1, 2).indices(5), hash(5),
+    )  # fmt: skip
+
+
+@case
+def builtin_errors(x):
+    seen, n = [], 5
+    for action in (
+        lambda: [].pop(), lambda: {}["k"], lambda: [1][n], lambda: int("x"), lambda: 1 // 0, lambda: "a" + 1, lambda: None.a, lambda: {[]: 1},
+        lambda: next(iter([])), lambda: (1, 2)[0:1].index(9), lambda: math.sqrt(-1), lambda: max([]), lambda: collections.deque().pop(), lambda: min(),
+    ):  # fmt: skip
+        try:
+            action()
+        except Exception as error:
+            seen.append(type(error).__name__)
+    return x + 1, seen
+
+
+@case  # the exception ends the graph: what follows runs plainly
+def deque_pop_takes_no_index(x):
+    y = x + 1
+    try:
+        collections.deque([1]).pop(0)
+    except TypeError:
+        return y * 2
+    return y
+
+
+@case
+def bytes_and_numbers(x):
+    return (
+        x + 1,
+        b"ab" + b"c",
+        b"abc"[1],
+        bytes([1, 2]),
+        (3).bit_length(),
+        (2.5).is_integer(),
+        1e3,
+        0x1F,
+        7 // -2,
+        -7 % 3,
+        2**-1,
+        True + True,
+        complex(1, 2).real,
+    )
+
+
+@case
+def torch_and_python(x):
+    sizes = [t.shape[0] for t in torch.split(x, 1)]
+    return torch.stack([x * s for s in sizes]), {k: v.sum() for k, v in zip("ab", x)}

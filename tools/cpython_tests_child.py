@@ -1,0 +1,121 @@
+"""Runs one module of CPython's tests in this process and prints its results as JSON; started by cpython_tests.py.
+
+    python cpython_tests_child.py test_dict (plain | natural | forced)
+
+plain: without capture. natural: every frame goes through the hook and is treated as in any program, so that frames without tensor
+operations are mostly left alone. forced: such frames are interpreted and replaced, too.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import sys
+import unittest
+import warnings
+
+import torch  # noqa: F401
+
+MACHINERY = (
+    "unittest",
+    "traceback.py",
+    "linecache.py",
+    "tokenize.py",
+    "importlib",
+    os.path.join("test", "support"),
+    "site-packages",
+)
+LOOP_LIMIT = 2000  # a forced run interprets every loop
+
+
+class Result(unittest.TestResult):
+    """Remembers what passed."""
+
+    def __init__(self):
+        super().__init__()
+        self.ok = []
+
+    def addSuccess(self, test):
+        """One more test that passed."""
+        self.ok.append(test.id())
+
+
+def run(name):
+    """The result of the module; None when it skips itself."""
+    try:
+        suite = unittest.defaultTestLoader.loadTestsFromName("test." + name)
+    except unittest.SkipTest:
+        return Result()
+    result = Result()
+    suite.run(result)
+    return result
+
+
+class Failures(logging.Handler):
+    """Counts and shows what capture itself failed at."""
+
+    def __init__(self, counts):
+        super().__init__()
+        self.counts = counts
+
+    def emit(self, record):
+        """One record."""
+        if record.exc_info:
+            self.counts["failed"] = self.counts.get("failed", 0) + 1
+            print(record.getMessage(), repr(record.exc_info[1])[:200], file=sys.__stderr__)
+
+
+def hooked(counts, forced):
+    """`run` with a frame callback for all code but the machinery of the tests."""
+    from tracework_capture import _C
+    from tracework_capture.hook import context, policy
+    from tracework_capture.options import CaptureOptions
+
+    policy._STDLIB = ()
+    as_always = policy.frame_is_captured
+    skipped = tuple(os.sep + part for part in MACHINERY)
+
+    def is_captured(code):
+        return as_always(code) and not any(part in code.co_filename for part in skipped)
+
+    context.frame_is_captured = is_captured
+
+    class Counting(context.FrameCallback):
+        def __call__(self, code, *rest):
+            counts["frames"] = counts.get("frames", 0) + 1
+            answer = super().__call__(code, *rest)
+            if isinstance(answer, _C.Entry):
+                counts["entries"] = counts.get("entries", 0) + 1
+            return answer
+
+    log = logging.getLogger("tracework.capture")
+    log.addHandler(Failures(counts))
+    log.propagate = False
+    options = CaptureOptions(keep_empty=True, loop_limit=LOOP_LIMIT) if forced else CaptureOptions()
+    return _C.Scoped(run, Counting(lambda gm, inputs: gm.forward, options))
+
+
+def main():
+    """Run and print."""
+    name, mode = sys.argv[1:]
+    warnings.simplefilter("ignore")
+    counts = {}
+    function = run if mode == "plain" else hooked(counts, mode == "forced")
+    from test import support
+
+    support.verbose = 0
+    sys.argv[1:] = []
+    out, sys.stdout = sys.stdout, io.StringIO()
+    result = function(name)
+    sys.stdout = out
+    failed = result.failures + result.errors
+    texts = {}
+    for test, text in failed:
+        texts.setdefault(test.id().split(" ")[0], text[-1500:])
+    print("RESULT" + json.dumps({"ok": sorted(result.ok), "texts": texts, "counts": counts}))
+
+
+if __name__ == "__main__":
+    main()
