@@ -240,12 +240,13 @@ def write_execution(leaving: _Leaving, executed: Any, instruction: Any, stack: l
     writer.line("try:")
     for line in executed.lines:
         writer.line("    " + line)
+    # the frame itself may be a continuation that was handed an exception as __tw_raised
     writer.line(f"except {writer.const(BaseException)} as __tw_error:")
-    writer.line("    __tw_raised = __tw_error")
+    writer.line("    __tw_escaped = __tw_error")
     writer.line("else:")
-    writer.line("    __tw_raised = None")
-    writer.line("if __tw_raised is not None:")  # outside the handler, or the error would become the context of what follows
-    call = leaving.continuation(instruction.index, stack, "__tw_raised")
+    writer.line("    __tw_escaped = None")
+    writer.line("if __tw_escaped is not None:")  # outside the handler, or the error would become the context of what follows
+    call = leaving.continuation(instruction.index, stack, "__tw_escaped")
     writer.line("    return " + call)
     return leaving.codes[-1:]
 

@@ -30,6 +30,10 @@ PROGRAMS = {
     "generator left in the middle": "    for i in counter(3):\n        for row in x:\n            return row + i",
     "exception through a grad mode block": "    with torch.enable_grad():\n        del obj.extra",
     "identity of numbers": "    v = x\n    if 3 in obj.step(next(iter(items))):\n        pass\n    else:\n        v += 1\n    return v",
+    "a second exception while the first is handled, after breaks": (
+        "    try:\n        for i in map(abs, [-1, 2]):\n            assert x.sum() > 1e9\n    except Exception as error:\n"
+        "        LOG.append(error.args)\n        for j in range(2):\n            assert (y + x) is x, 'second'\n    return y"
+    ),
     "order of free variables after two breaks": (
         "    v = int((x.max() * 2).sum())\n    def inner(p, q=obj):\n        x.zz = items\n    print(n, word, items)\n    return y"
     ),
