@@ -69,6 +69,7 @@ def capture_frame(given: FrameInput, backend: Any, options: CaptureOptions, hist
                 raise not_continued(f"{stopped} while leaving at an earlier break ({reason})", reason, stack) from stopped
             stop_before, reason, stack = root.step, stopped, getattr(stopped, "stack", ()) or frame.locations()
         except SymbolicRaise as raised:
+            forget_frames(raised)
             step = getattr(raised.value, "root_step", root.step)  # where it was raised: handlers and exits run again, plainly
             stop_before, reason, stack = step, BreakGraph("exception", raised.value.describe()), frame.locations()
         except SkipFrame as skip:

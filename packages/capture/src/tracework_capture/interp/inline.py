@@ -77,7 +77,7 @@ class GeneratorValue(Value):
         """Go on until the next yield; None at the end."""
         if self.finished:
             if raised is not None:
-                raise raised
+                self.rethrow(raised)
             return None
         if self.running:
             frame.raise_new(ValueError, "generator already executing")
@@ -87,7 +87,7 @@ class GeneratorValue(Value):
                 self.frame.push(sent)
         elif raised is not None:
             self.finished = True
-            raise raised
+            self.rethrow(raised)
         self.started = self.running = True
         if raised is not None and not raised.again:
             raised.again = True
@@ -109,6 +109,13 @@ class GeneratorValue(Value):
             self.finished, self.returned = True, self.frame.result
             return None
         return self.frame.result
+
+    def rethrow(self, raised: SymbolicRaise) -> None:
+        """The exception leaves at once; no frame is left that holds it and is held by it."""
+        try:
+            raise raised
+        finally:
+            del raised
 
     def has_cleanup(self) -> bool:
         """Whether it stopped inside a try or with block. From 3.12 on a whole generator is in one that turns StopIteration around."""

@@ -86,7 +86,10 @@ def unwind(frame: SymbolicFrame, raised: SymbolicRaise) -> None:
     """Go to the handler that covers the current instruction, or let the exception leave the frame."""
     handler = frame.current.handler
     if handler is None:
-        raise raised
+        try:
+            raise raised
+        finally:
+            del raised  # no cycle of this frame and its own traceback: it holds the user's objects
     del frame.stack[handler.depth :]
     if handler.push_lasti:
         frame.push(frame.constant(frame.current.offset // 2))

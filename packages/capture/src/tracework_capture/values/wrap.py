@@ -210,7 +210,7 @@ def wrap_builtin(frame, obj, source):
     """C functions, method descriptors, and callables of torch."""
     from .torch_fn import TORCH_ROWS, TorchFunctionValue, is_graph_function
 
-    if isinstance(obj, types.BuiltinMethodType) and isinstance(obj.__self__, OWNERS) and not isinstance(source, Const):
+    if isinstance(obj, types.BuiltinMethodType) and not isinstance(obj.__self__, NO_OWNERS) and not isinstance(source, Const):
         return wrap_builtin_method(frame, obj, source)
     mark = mark_of(obj)
     if mark is not None:
@@ -224,8 +224,9 @@ def wrap_builtin(frame, obj, source):
     return CFunctionValue(obj, source)
 
 
-OWNERS = (torch.Tensor, list, dict, set, collections.deque, *NATIVE_ITERATORS)
-"""Objects whose bound methods are made anew by each look-up: one that waits on the stack for its arguments, over a break."""
+NO_OWNERS = (types.ModuleType, type, type(None))
+"""What a C function may be bound to without being a method: others are made anew by each look-up, and wait on the stack for their
+arguments, over a break."""
 
 
 def wrap_builtin_method(frame, obj, source):
