@@ -18,6 +18,7 @@ __all__ = [
     "function_mode_count",
     "hide_from_torch_compile",
     "leave_dispatch_modes",
+    "make_subclass",
     "mark_of_torch_compile",
     "operator_names",
     "pytree_flatten",
@@ -53,6 +54,7 @@ any_autocast = torch._C._is_any_autocast_enabled
 deterministic_state = torch._C._get_deterministic_algorithms
 function_mode_count = torch._C._len_torch_function_stack
 dispatch_mode_count = torch._C._len_torch_dispatch_stack
+make_subclass = torch.Tensor._make_subclass
 
 
 def leave_dispatch_modes(count: int) -> None:

@@ -157,6 +157,15 @@ class GraphBuilder:
             example = self.run_on_fakes(frame, target, node_args, node_kwargs, kind)
         return self.record(frame, target, node_args, node_kwargs, example, kind)
 
+    def plain_node(self, frame: Any, target: Any, args: tuple[Any, ...]) -> fx.Node:
+        """A node whose result is no value of the traced program."""
+        example = self.run_on_fakes(frame, target, args, {}, "call_function")
+        node = self.graph.create_node("call_function", target, args, {})
+        node.meta["example_value"] = node.meta["val"] = example
+        node.meta["stack"] = node.meta["stack_trace"] = frame.user_location()
+        self.calls += 1
+        return node
+
     def call_method(self, frame: Any, name: str, args: Any, kwargs: Any = None) -> Value:
         """Record args[0].name(*args[1:], **kwargs)."""
         return self.call(frame, name, args, kwargs, "call_method")

@@ -8,10 +8,12 @@ import torch
 
 from ..graph.autograd_call import INPUT, KEPT, SAVED, TANGENT, AutogradCall, Halves
 from ..graph.outline import outline, region
+from ..graph.region_checks import Unchanged
 from .constant import ConstantValue
 from .generator import PartialBuiltin
+from .hooks import gradient_of
 from .sequence import NONE, TupleValue
-from .tensor import TensorValue, forget_nodes, known_values, remember
+from .tensor import TensorValue, forget_nodes
 from .value import Value
 
 _ONCE = torch.autograd.function.once_differentiable(lambda ctx: None).__code__
@@ -231,44 +233,24 @@ class _Application:
     def in_backward(self, tensors):
         """Gradient nodes of the tensor arguments, the nodes recorded for them, and those of the tangents."""
         frame, builder = self.frame, self.builder
-        tangents = [self.tangent(t) for t in tensors]
-        changes = frame.mutations.changes
+        tangents = [gradient_of(frame, t) for t in tensors]
         start = region(builder)
         function = static_function(frame, self.cls, self.backward_name())
         if self.is_once_differentiable():
             function = frame.wrap(self.backward_function().__wrapped__, function.source)
-        versions = self.versions()
+        unchanged = Unchanged(frame)
         with torch.no_grad():
             found = function.call(frame, [self.ctx, *self.gradients_for(tangents)], {})
         nodes = start.nodes(builder)
-        if frame.mutations.changes != changes:
-            self.stop("its backward changes Python objects")
-        if self.versions(versions) != versions:
-            self.stop("its backward writes to tensors that it did not make")
+        changed = unchanged.what_changed()
+        if changed:
+            self.stop(f"its backward {changed}")
         return self.per_argument(found), nodes, [t.node for t in tangents]
 
     def gradients_for(self, tangents):
         """What backward is handed: None for outputs that are no tensors."""
         waiting = iter(tangents)
         return [next(waiting) if isinstance(o, TensorValue) else NONE for o in self.outputs]
-
-    def tangent(self, tensor):
-        """A node that stands for the gradient of an output, until the backward is a graph of its own."""
-        example = tensor.example
-        with torch.no_grad():
-            made = self.builder.run_on_fakes(
-                self.frame, torch.empty_like, (example,), {"memory_format": torch.contiguous_format}, "call_function"
-            )
-        node = self.builder.graph.call_function(torch.empty_like, ())
-        node.meta["example_value"] = node.meta["val"] = made
-        value = TensorValue(node, made)
-        remember(self.frame, value)
-        return value
-
-    def versions(self, known=None):
-        """How often each tensor that existed before was written to."""
-        values = list(known_values(self.frame).values()) if known is None else [v for v, _ in known]
-        return [(v, v.example._version) for v in values]
 
     def per_argument(self, found):
         """Nodes of the gradients of the tensor arguments."""

@@ -437,6 +437,12 @@ PLAIN_METHODS = frozenset(
 """Methods that are no operators: about memory, Python objects, or gone from torch. They break the graph."""
 
 
+def register_hook(frame, self, name, args, kwargs):
+    from . import hooks
+
+    return hooks.register_hook(frame, self, name, args, kwargs)
+
+
 def backward_method(frame, self, name, args, kwargs):
     from . import backward
 
@@ -495,7 +501,8 @@ TENSOR_METHODS = {
         )
     },
     **{n: break_row("tensor_to_numpy") for n in ("numpy", "__array__", "__dlpack__", "__dlpack_device__")},
-    **{n: break_row("hook") for n in ("register_hook", "register_post_accumulate_grad_hook", "retain_grad")},
+    "register_hook": register_hook,
+    **{n: break_row("hook") for n in ("register_post_accumulate_grad_hook", "retain_grad")},
     **{
         n: break_row("call_unknown")
         for n in (

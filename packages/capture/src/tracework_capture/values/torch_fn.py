@@ -13,6 +13,7 @@ from .._torch import operator_names
 from ..sources import Const
 from .constant import ConstantValue, fold, force_plain, literal
 from .number_arguments import NUMBER_METHODS, number_functions
+from .parameter import PARAMETER_ROWS
 from .sequence import NONE, TupleValue
 from .tensor import TENSOR_METHODS, TensorValue
 from .value import Value
@@ -150,8 +151,6 @@ def functions_of_namespaces():
 def is_graph_function(fn):
     """Whether calls of fn are nodes."""
     if isinstance(fn, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
-        return True
-    if type(fn).__module__ == "torch._library.custom_ops":
         return True
     try:
         return fn in functions_of_namespaces()
@@ -335,11 +334,6 @@ def size_class(frame, args, kwargs):
     return TupleValue(iterate_all(frame, args[0]) if args else [], cls=torch.Size)
 
 
-@row(torch.nn.Parameter)
-def parameter_class(frame, args, kwargs):
-    return frame.break_graph("call_unknown", "construction of nn.Parameter")
-
-
 @row(torch.Tensor)
 def tensor_class(frame, args, kwargs):
     return frame.break_graph("call_unknown", "torch.Tensor(...)")
@@ -447,10 +441,7 @@ BREAKS = {
 for _reason, _functions in BREAKS.items():
     for _fn in _functions:
         TORCH_ROWS[_fn] = break_row(_reason, f"torch.{_fn.__name__}")
-for _name in dir(torch.nn.init):
-    _fn = getattr(torch.nn.init, _name)
-    if isinstance(_fn, types.FunctionType) and _fn.__module__ == "torch.nn.init":
-        TORCH_ROWS[_fn] = break_row("random_state", f"nn.init.{_name}")
 
-TORCH_ROWS.update(number_functions())
+
+TORCH_ROWS.update(number_functions() | PARAMETER_ROWS)
 TENSOR_METHODS.update(NUMBER_METHODS)

@@ -240,6 +240,14 @@ def wrap_builtin_method(frame, obj, source):
     return method
 
 
+def wrap_custom_operator(frame, obj, source):
+    """What torch.library.custom_op gives: its calls are calls of the operator."""
+    from .torch_fn import TorchFunctionValue
+
+    frame.guard("IDENTITY", source, obj)
+    return TorchFunctionValue(obj._opoverload, source)
+
+
 def hashable_get(table, key):
     """table.get(key) for keys that may be unhashable."""
     try:
@@ -714,7 +722,7 @@ SUBCLASS_ROWS = (
     (torch.Tensor, wrap_tensor_subclass),
     (types.ModuleType, wrap_namespace),
     (torch._ops.OpOverload, wrap_builtin),
-    (torch._library.custom_ops.CustomOpDef, wrap_builtin),
+    (torch._library.custom_ops.CustomOpDef, wrap_custom_operator),
     (CONTAINERS, wrap_container_subclass),
 )
 DISABLED = torch._disable_dynamo(lambda: None).__code__

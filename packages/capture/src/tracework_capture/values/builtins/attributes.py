@@ -50,7 +50,7 @@ def is_instance(value, classes):
         return any(is_instance(value, c) for c in typing.get_args(classes))
     if isinstance(value, TensorValue):
         if classes is torch.nn.Parameter or isinstance(classes, type) and issubclass(classes, torch.nn.Parameter):
-            return value.obj is not None and isinstance(value.obj, classes)
+            return isinstance(value.obj, classes) if value.obj is not None else issubclass(value.python_type(), classes)
         if type(classes) is torch._C._TensorMeta and classes.__module__ == "torch" and classes is not torch.Tensor:
             return value.example.type() == f"torch.{classes.__name__}"
     obj = getattr(value, "obj", None)

@@ -1,0 +1,129 @@
+"""Tensor hooks, module hooks, custom operators, initialisers inside a compiled function."""
+
+import pytest
+import torch
+import tracework
+from training import BACKENDS, check, same
+
+recurrent = torch.nn.LSTM(4, 5, num_layers=2, batch_first=True)
+linear = torch.nn.Linear(4, 4)
+
+
+@torch.library.custom_op("tracework_tests::doubled", mutates_args=())
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+doubled.register_fake(torch.empty_like)
+doubled.register_autograd(lambda ctx, g: g * 2)
+
+
+@torch.library.custom_op("tracework_tests::increased", mutates_args=("x",))
+def increased(x: torch.Tensor) -> None:
+    x.add_(1)
+
+
+def hook_inside(x, w):
+    y = x * w[0]
+    y.register_hook(lambda g: g * 3 + w[1])
+    z = y.sin()
+    z.register_hook(lambda g: None)
+    return z, y * 2
+
+
+def hook_and_backward(x, w):
+    y = (x @ w).tanh()
+    y.register_hook(lambda g: g.clamp(-0.1, 0.1))
+    y.sum().backward()
+    return x.grad.detach()
+
+
+def removed_hook(x, w):
+    y = x * 2
+    handle = y.register_hook(lambda g: g * 100)
+    handle.remove()
+    return y * w[0]
+
+
+def custom_operator(x, w):
+    return doubled(x).sin() + torch.ops.tracework_tests.doubled(w)[:3]
+
+
+def writing_operator(x, w):
+    y = x * 2
+    increased(y)
+    return y * w[0]
+
+
+def initialised(x, w):
+    made = torch.nn.init.xavier_uniform_(torch.empty(3, 4))
+    torch.nn.init.zeros_(made[0])
+    return made * x + torch.nn.init.normal_(torch.empty(4), std=0.5)
+
+
+def parameter(x, w):
+    p = torch.nn.Parameter(w[0].detach() * 2)
+    (x.detach() * p).sum().backward()
+    return p, p.grad, isinstance(p, torch.nn.Parameter) * x
+
+
+def lstm(x, w):
+    found, (h, c) = recurrent(torch.stack([x, x + 1]))
+    return found, h, c
+
+
+PROGRAMS = (
+    hook_inside,
+    hook_and_backward,
+    removed_hook,
+    custom_operator,
+    writing_operator,
+    initialised,
+    parameter,
+    lstm,
+)
+
+
+def inputs():
+    torch.manual_seed(1)
+    return torch.randn(3, 4, requires_grad=True), torch.randn(4, 4, requires_grad=True)
+
+
+@pytest.mark.parametrize("fn", PROGRAMS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("backend", BACKENDS[:2])
+def test_values_and_gradients(fn, backend):
+    check(fn, *inputs(), backend=backend, module=recurrent)
+
+
+def test_the_whole_stack():
+    check(lambda x, w: (*hook_inside(x, w), custom_operator(x, w), writing_operator(x, w)), *inputs(), backend="inductor")
+
+
+def test_a_parameter_leaves_as_one():
+    made = tracework.compile(parameter, backend="aot_eager", fullgraph=True)(*inputs())[0]
+    assert type(made) is torch.nn.Parameter and made.is_leaf and made.requires_grad and made.grad is not None
+
+
+def test_module_hooks():
+    module = torch.nn.Linear(4, 4)
+    module.register_forward_pre_hook(lambda m, args: (args[0] + 1,))
+    module.register_forward_hook(lambda m, args, out: out * args[0].sum())
+    check(module, inputs()[0], backend="aot_eager")
+
+
+@pytest.mark.parametrize("with_effect", [False, True])
+def test_hooks_that_run_plainly(with_effect):
+    seen = []
+
+    def fn(x):
+        y = x * 2 if with_effect else x
+        y.register_hook(lambda g: seen.append(g.sum().item()) or g * 3)
+        return (y * y).sum()
+
+    results = []
+    for call in (fn, tracework.compile(fn, backend="eager")):
+        seen.clear()
+        x = torch.ones(3, requires_grad=True)
+        call(x).backward()
+        results.append([x.grad, list(seen)])
+    same(*results)

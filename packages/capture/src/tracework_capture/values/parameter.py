@@ -1,0 +1,45 @@
+"""nn.Parameter(data) in the traced program: a leaf, in the graph and for the code after it."""
+
+from __future__ import annotations
+
+import torch
+
+from .._torch import make_subclass
+from .constant import ConstantValue
+from .tensor import TensorValue, remember
+
+
+class NewParameterValue(TensorValue):
+    """A parameter that the traced program made."""
+
+    def python_type(self):
+        return torch.nn.Parameter
+
+    def reload(self, emit):
+        text = super().reload(emit).removesuffix(".requires_grad_()")
+        make = emit.const(
+            make_subclass, "make_subclass"
+        )  # what Parameter.__new__ does, without a Python frame that would be captured
+        return f"{make}({emit.const(torch.nn.Parameter, 'Parameter')}, {text}, {self.example.requires_grad})"
+
+
+def leaf(data, requires_grad):
+    """The tensor that a parameter is."""
+    return data.detach().requires_grad_(requires_grad)
+
+
+def parameter_row(frame, args, kwargs):
+    """nn.Parameter(data, requires_grad=True)"""
+    given = dict(zip(("data", "requires_grad"), args)) | kwargs
+    data = given.get("data")
+    if not isinstance(data, TensorValue) or frame.root.transforms:
+        return frame.break_graph("call_unknown", "construction of nn.Parameter without a tensor")
+    wanted = given.get("requires_grad", ConstantValue(True)).truth(frame)
+    made = frame.graph.call(frame, leaf, (data, wanted))
+    value = NewParameterValue(made.node, made.example)
+    value.may_be_freed = made.may_be_freed
+    remember(frame, value)
+    return value
+
+
+PARAMETER_ROWS = {torch.nn.Parameter: parameter_row}
