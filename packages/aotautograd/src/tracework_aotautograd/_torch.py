@@ -1,6 +1,6 @@
 """The only file of this package that touches private torch names; each is wrapped under our own name."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -53,6 +53,16 @@ def new_version(tensor: torch.Tensor) -> None:
     """Tells autograd that the tensor was written to; tensors of inference mode have no versions."""
     if not tensor.is_inference():
         torch.autograd.graph.increment_version(tensor)
+
+
+def keeping_versions(call: Any, slots: Sequence[int]) -> Any:
+    """`call(inputs)` after which the inputs in these slots have the versions that they had."""
+
+    def run(inputs: list[Any]) -> Any:
+        with torch.autograd._unsafe_preserve_version_counter(tuple([inputs[i] for i in slots])):
+            return call(inputs)
+
+    return run
 
 
 def direct_apply(function: Any) -> Any:

@@ -43,6 +43,7 @@ class InputInfo:
     requires_grad: bool = False
     mutation: Mutation = Mutation.NONE
     constant: Any = None
+    quiet: bool = False  # written in the graph behind autograd's back, as by `x.data.add_(1)`: keeps its version
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,16 @@ class Signature:
     def mutated_in_graph(self) -> frozenset[int]:
         """Input slots that the graph itself writes to."""
         return frozenset(i for i, info in enumerate(self.inputs) if info.mutation is Mutation.IN_GRAPH)
+
+    @property
+    def newer_versions(self) -> tuple[int, ...]:
+        """Input slots that the graph writes to and that have a new version afterwards."""
+        return tuple(i for i in sorted(self.mutated_in_graph) if not self.inputs[i].quiet)
+
+    @property
+    def quiet(self) -> tuple[int, ...]:
+        """Input slots that the graph writes to and that keep their version."""
+        return tuple(i for i in sorted(self.mutated_in_graph) if self.inputs[i].quiet)
 
     @property
     def static_inputs(self) -> frozenset[int]:

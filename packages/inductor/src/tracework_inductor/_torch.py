@@ -10,6 +10,12 @@ def schema_name(overload: OpOverload) -> str:
     return str(overload._schema.name)
 
 
+def is_view(overload: OpOverload) -> bool:
+    """Whether the one result shows the memory of an argument."""
+    returns = overload._schema.returns
+    return len(returns) == 1 and returns[0].alias_info is not None and not overload._schema.is_mutable
+
+
 def overload_name(overload: OpOverload) -> str:
     """`default`."""
     return str(overload._overloadname)

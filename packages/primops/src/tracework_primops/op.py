@@ -94,6 +94,11 @@ class Op:
             return builder.call(self, args)
         return RULES["eager"][self](*args)
 
+    def apart(self, *args: Any, **kwargs: Any) -> Any:
+        """The result on real tensors in memory of its own, which that of a view is not when it runs eagerly."""
+        found = self(*args, **kwargs)
+        return tuple([f.clone() for f in found]) if isinstance(found, (tuple, list)) else found.clone()
+
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
         """All arguments in order, with defaults; raises TypeError naming the op."""
         if len(args) > len(self.args):

@@ -58,6 +58,7 @@ class Trace:
         self.leaves: list[Any] = []  # what gradients are taken of
         self.values: list[Any] = []  # what the captured graph is run on
         self.histories: list[Any] = []  # their autograd nodes before it runs
+        self.versions: list[int] = []  # and their versions
         self.graph_outputs: list[_GraphOutput] = []
 
     def run(self) -> JointProgram:
@@ -88,6 +89,7 @@ class Trace:
         for slot, (node, example) in enumerate(zip(placeholders, self.examples, strict=True)):
             self._input(slot, node, example, storages)
         self.histories = [getattr(value, "grad_fn", None) for value in self.values]
+        self.versions = [getattr(value, "_version", 0) for value in self.values]
 
     def _input(self, slot: int, node: fx.Node, example: Any, storages: dict[int, Any]) -> None:
         binding = node.meta.get("binding")
@@ -128,6 +130,7 @@ class Trace:
     # --- after the forward --------------------------------------------------------------------------------------------
     def _finish(self, outputs: tuple[Any, ...]) -> JointProgram:
         recorder = self.recorder
+        self._check_leaves()
         written = self._written_inputs()
         roots = [c.root for c in (self._cell(o) for o in outputs) if c is not None]
         shared = {id(r) for r in roots if sum(r is other for other in roots) > 1}
@@ -153,6 +156,13 @@ class Trace:
 
     def _cell(self, value: Any) -> Cell | None:
         return self.recorder.memory.find(value) if isinstance(value, FakeTensor) else None
+
+    def _check_leaves(self) -> None:
+        """A leaf made inside asks for gradients that would have to come out of the graph."""
+        inputs = {id(v) for v in (*self.values, *self.leaves)}
+        for fake in self.recorder.memory.fakes():
+            if fake.requires_grad and fake.is_leaf and not fake._is_view() and id(fake) not in inputs:
+                raise Refusal("a tensor made in the graph is asked for its gradient", self.recorder.origin)
 
     def _written_inputs(self) -> dict[int, Cell]:
         """Input slots whose memory was written; refuses when another input shares it."""
@@ -228,7 +238,8 @@ class Trace:
                 pairs.append((slot, self._add(self.values[slot], value)))
                 self.infos[slot] = replace(self.infos[slot], mutation=Mutation.BY_WRAPPER)
                 continue
-            self.infos[slot] = replace(self.infos[slot], mutation=Mutation.IN_GRAPH)
+            quiet = self.values[slot]._version == self.versions[slot]
+            self.infos[slot] = replace(self.infos[slot], mutation=Mutation.IN_GRAPH, quiet=quiet)
             placeholder = [n for n in self.recorder.graph.nodes if n.op == "placeholder"][slot]
             node = self.recorder.node(aten.copy_.default, (placeholder, value), {}, placeholder.meta["val"])
             node.meta["write_back"] = slot

@@ -94,11 +94,12 @@ def wrap_autograd(
     again(inputs, tangents): the gradients as differentiable functions of both; used when the backward is itself recorded.
     read_again: input slots that `again` reads.
     """
-    function = _function(program, forward, backward, again, Keeper(program, read_again))
     signature = program.signature
+    written, quiet = signature.newer_versions, signature.quiet
+    forward = _torch.keeping_versions(forward, quiet) if quiet else forward
+    function = _function(program, forward, backward, again, Keeper(program, read_again))
     apply, make = _torch.direct_apply(function), output_maker(signature)
     write_backs = signature.write_backs
-    written = sorted(signature.mutated_in_graph)
     cloned = [slot for slot, _ in write_backs if slot in read_again]
     records = torch.is_grad_enabled()
 

@@ -15,10 +15,11 @@ from .outputs import is_plain, output_maker
 def wrap_inference(call: Callable[[list[Any]], Any], signature: Signature) -> Callable[..., tuple[Any, ...]]:
     """args -> the caller's outputs. Inputs that the graph wrote to get a new version, as autograd expects of a write."""
     constants = signature.constants
-    written = sorted(signature.mutated_in_graph)
+    written, quiet = signature.newer_versions, signature.quiet
     make = output_maker(signature)
     records = torch.is_grad_enabled() and any(info.requires_grad for info in signature.inputs)
     run = _without_history(call) if records else call
+    run = _torch.keeping_versions(run, quiet) if quiet else run
     if is_plain(signature) and not written and not constants:
 
         def plain(*args: Any) -> tuple[Any, ...]:

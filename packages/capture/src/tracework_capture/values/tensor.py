@@ -256,10 +256,6 @@ def view_attribute(frame, self, name):
     return frame.graph.call(frame, getattr, (self, name))
 
 
-def data(frame, self, name):
-    return frame.graph.call_method(frame, "detach", (self,))
-
-
 def grad(frame, self, name):
     from .backward import read_grad
 
@@ -312,7 +308,7 @@ TENSOR_ATTRIBUTES = {
     "mH": view_attribute,
     "real": view_attribute,
     "imag": view_attribute,
-    "data": data,
+    "data": view_attribute,  # not detach(), whose result shares the version: a write to it must not upset what autograd has saved
     "grad": grad,
     "grad_fn": grad_fn,
     "is_cuda": is_kind(("cuda",)),

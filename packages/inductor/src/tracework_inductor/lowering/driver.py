@@ -196,15 +196,16 @@ class Lowering:
         reason: str = "",
         ordered: bool = False,
         strides: Sequence[Size] | None = None,
+        mutates: str | None = None,
     ) -> Any:
         """A call whose results are laid out as the current node's spec says; tensors among args are realised.
 
-        strides: another layout, for a call with one result and an out form.
+        strides: another layout, for a call with one result and an out form. mutates: the buffer that the call writes and returns.
         """
         spec = self.spec if strides is None else _Spec(self.spec.dtype, self.spec.device, self.spec.sizes, strides)
         tuple_result = isinstance(spec, (tuple, list))
         specs = list(spec) if tuple_result else [spec]
-        made = [self._result_buffer(s) for s in specs]
+        made = [self._result_buffer(s, mutates) for s in specs]
         reads: set[str] = set()
         packed = tuple(self._pack(a, reads) for a in args)
         packed_kwargs = tuple((k, self._pack(v, reads)) for k, v in (kwargs or {}).items())
@@ -226,16 +227,18 @@ class Lowering:
             tuple_result,
             out_form,
             self.origins(),
-            None,
+            mutates,
             reason,
         )
         self.add_node(node)
         values = tuple(self.whole(b) if b is not None else None for b in made)
         return values if tuple_result else values[0]
 
-    def _result_buffer(self, spec: Any) -> Buffer | None:
+    def _result_buffer(self, spec: Any, mutates: str | None = None) -> Buffer | None:
         if spec is None or not hasattr(spec, "strides"):
             return None
+        if mutates is not None:
+            return self.new_buffer(self.buffers[mutates].layout, "alias", mutates)
         return self.new_buffer(BufferLayout(spec.dtype, spec.device, tuple(spec.sizes), tuple(spec.strides)), "extern")
 
     def _pack(self, arg: Any, reads: set[str]) -> Any:

@@ -8,7 +8,7 @@ from .. import _torch
 from ..options import InductorOptions
 from .operands import as_in_eager, is_overload
 from .registry import LOWERINGS
-from .value import TensorValue
+from .value import TensorValue, settled
 
 SUPPORTED_DTYPES = frozenset(
     {
@@ -61,14 +61,34 @@ def _unsupported(args: Any, spec: Any) -> torch.dtype | None:
     return next((d for d in found if d not in SUPPORTED_DTYPES), None)
 
 
+# Prims that are no views, and whose eager rule may give the memory of its argument.
+SHARING = frozenset("bitcast real imag conj convert device_put".split())
+
+
 def call(low: Any, target: Any, args: Any, kwargs: Any, why: str) -> Any:
     """A node that runs the prim's eager rule, or the named ATen overload."""
     family = getattr(target, "family", None)
+    if getattr(target, "name", "") == "copy_into":
+        return _write_input(low, target, args, why)
     if family is not None:
-        return low.extern(f"prims.{target.name}", args, kwargs, reason=why, ordered=family == "rng")
+        text = f"prims.{target.name}.apart" if family == "view" or target.name in SHARING else f"prims.{target.name}"
+        return low.extern(text, args, kwargs, reason=why, ordered=family == "rng")
     if low.node is not None and low.node.target is target and is_overload(low.node):
         args, kwargs = as_in_eager(low, (tuple(args), dict(kwargs)), (low.node.args, low.node.kwargs))
-    return low.extern(overload_text(target), args, kwargs, reason=why, ordered=_is_random(target))
+    text = overload_text(target)
+    if _torch.is_view(target):  # values share no memory here, and a write or a reuse of what is viewed would show
+        text = f"(lambda *args, **kwargs: {text}(*args, **kwargs).clone())"
+    return low.extern(text, args, kwargs, reason=why, ordered=_is_random(target))
+
+
+def _write_input(low: Any, target: Any, args: Any, why: str) -> Any:
+    """The eager copy into a graph input, after everything that reads its old value."""
+    destination = settled(args[0])
+    low.settle_readers(destination.buffer)
+    source = low.realize(args[1])  # before the write, as what it reads may be the input
+    new = low.extern(f"prims.{target.name}", (destination, source), {}, reason=why, mutates=destination.buffer)
+    low.mutated[new.buffer] = destination.buffer
+    return new
 
 
 def overload_text(target: Any) -> str:

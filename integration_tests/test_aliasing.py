@@ -1,0 +1,328 @@
+"""Programs that write to inputs, change what tensors show, and return aliases: everything that can be seen afterwards is as in eager.
+
+Compared: values, strides, offsets, versions, is_leaf, requires_grad, which tensors share memory, which are views of which, gradients.
+"""
+
+import pytest
+import torch
+import tracework
+
+BACKENDS = ("aot_eager", "inductor")
+
+
+def leaf(*sizes):
+    torch.manual_seed(sum(sizes))
+    return torch.randn(*sizes, requires_grad=True)
+
+
+def data(*sizes):
+    return leaf(*sizes).detach().clone()
+
+
+def middle(*sizes):
+    return leaf(*sizes) * 1
+
+
+CASES = {}
+
+
+def case(*makers):
+    def register(fn):
+        CASES[fn.__name__] = (fn, makers)
+        return fn
+
+    return register
+
+
+@case(lambda: (data(4, 4),))
+def write(x):
+    x.add_(1)
+    return x * 2
+
+
+@case(lambda: (lambda x: (x, x))(data(4, 4)))
+def the_same_twice(x, y):
+    x.mul_(2)
+    return x + y
+
+
+@case(lambda: (lambda x: (x, x[1:]))(data(4, 4)))
+def overlapping(x, y):
+    y.mul_(2)
+    return x.sum() + y
+
+
+@case(lambda: (lambda x: (x.t(), x.view(-1)))(data(4, 4)))
+def overlapping_in_other_orders(x, y):
+    x[0].add_(1)
+    return y * 2, x.sum(0)
+
+
+@case(lambda: (lambda x: (x[:2], x[2:]))(data(4, 4)))
+def halves_of_one(x, y):
+    x.add_(y)
+    return x * y
+
+
+@case(lambda: (lambda x: (x[:2], x[1:]))(middle(4, 4)))
+def overlapping_with_history(x, y):
+    return x.sum() * y
+
+
+@case(lambda: (data(4, 4),))
+def write_after_last_use(x):
+    y = x.sin()
+    x.zero_()
+    return y
+
+
+@case(lambda: (middle(4, 4),))
+def write_with_history(x):
+    x.mul_(2)
+    return x.sin()
+
+
+@case(lambda: (middle(4, 4), data(4)))
+def write_of_a_view_with_history(x, b):
+    x[1:3].mul_(2)
+    x.t()[0].add_(b)
+    return x.exp().sum()
+
+
+@case(lambda: (leaf(4, 4),))
+def leaf_under_no_grad(w):
+    y = (w * 2).sum()
+    with torch.no_grad():
+        w.sub_(0.1)
+    return y
+
+
+@case(lambda: (leaf(4, 4),))
+def leaf_data(w):
+    w.data.mul_(0.5)
+    return (w * 3).sum()
+
+
+@case(lambda: (leaf(4, 4),))
+def leaf_data_saved_before(w):
+    y = (w * w).sum()
+    w.data.mul_(0.5)
+    return y
+
+
+@case(lambda: (leaf(4, 4),))
+def leaf_detached(w):
+    w.detach().add_(1)
+    return w.sin()
+
+
+@case(lambda: (data(4, 4),))
+def transposed_in_place(x):
+    x.t_()
+    return x * 2
+
+
+@case(lambda: (data(4, 4),))
+def unsqueezed_in_place(x):
+    x.unsqueeze_(0)
+    return x + 1
+
+
+@case(lambda: (data(4, 4),))
+def resized(x):
+    x.resize_(2, 8)
+    return x * 2
+
+
+@case(lambda: (data(4, 4), data(3)))
+def set_to_another(x, y):
+    x.set_(y)
+    return x * 2
+
+
+@case(lambda: (data(4, 4), data(3)))
+def data_assigned(x, y):
+    x.data = y
+    return x * 2
+
+
+@case(lambda: (data(4, 4),))
+def asked_for_gradients(x):
+    x.requires_grad_()
+    return (x * 2).sum()
+
+
+@case(lambda: (data(4, 4),))
+def made_here_asked_for_gradients(x):
+    w = torch.ones(4, requires_grad=True)
+    return x * w, w
+
+
+@case(lambda: (leaf(4, 4),))
+def detached_in_place(x):
+    y = x * 2
+    y.detach_()
+    return y, x * y
+
+
+@case(lambda: (data(4, 4),))
+def the_input(x):
+    return x, x
+
+
+@case(lambda: (leaf(4, 4),))
+def views_of_the_input(x):
+    return x[0], x.t(), x.view(2, 8), x.detach(), x.unbind(1)[2]
+
+
+@case(lambda: (leaf(4, 4),))
+def views_of_one_value(x):
+    y = x * 2
+    return y, y[0], y.t(), y.view(-1)[::2]
+
+
+@case(lambda: (leaf(4, 4),))
+def views_of_a_hidden_value(x):
+    y = x * 2
+    return y[0], y[1:]
+
+
+@case(lambda: (leaf(4, 4),))
+def one_view_of_a_hidden_value(x):
+    return (x * 2).t(), (x + 1).expand(2, 4, 4), (x + 2)[:, 1]
+
+
+@case(lambda: (middle(4, 4),))
+def write_and_return_view(x):
+    x.add_(1)
+    return x[0], x
+
+
+@case(lambda: (data(4, 4),))
+def views_under_no_grad(x):
+    with torch.no_grad():
+        v = x.view(-1)
+    return v, v * 2
+
+
+@case(lambda: (leaf(4, 4),))
+def view_of_a_leaf_under_no_grad(x):
+    with torch.no_grad():
+        v = x.view(-1)
+    return v, v * 2
+
+
+@case(lambda: (data(4, 4).t(),))
+def write_of_strided_memory(x):
+    x.copy_(torch.arange(16.0).view(4, 4))
+    return x.view_as(x), x.contiguous()
+
+
+@case(lambda: (data(4, 1).expand(4, 4),))
+def read_of_expanded_memory(x):
+    return x * 2, x.contiguous()
+
+
+@case(lambda: (data(4, 4), data(4, 4)))
+def swapped(x, y):
+    kept = x.clone()
+    x.copy_(y)
+    y.copy_(kept)
+    return x - y
+
+
+@case(lambda: (data(4, 4).to(torch.complex64),))
+def real_part_written(x):
+    x.real.mul_(2)
+    return x.abs(), x.imag
+
+
+@case(lambda: (data(4, 4).to(torch.complex64),))
+def copies_of_complex_views(x):
+    kept = (
+        torch.view_as_real(x).clone(),
+        x.view(torch.float64).clone(),
+        x.real * 1,
+        x[1:].clone(),
+        x.t().clone(),
+        x.conj().clone(),
+    )
+    x.mul_(2)
+    return kept
+
+
+@case(lambda: (data(2, 3, 4, 4).contiguous(memory_format=torch.channels_last),))
+def channels_last_written(x):
+    x.mul_(2)
+    return x + 1, x.permute(0, 2, 3, 1)
+
+
+def tensors(value):
+    return [t for t in (value if isinstance(value, (tuple, list)) else [value]) if isinstance(t, torch.Tensor)]
+
+
+def facts(inputs, outputs):
+    """All that can be seen of each tensor, by numbers that do not depend on addresses."""
+    everything = [*inputs, *outputs]
+    memory = {}
+    seen = []
+    for t in everything:
+        base = t._base
+        place = memory.setdefault(t.untyped_storage().data_ptr(), len(memory)) if t.numel() else None
+        seen.append(
+            {
+                "shape": tuple(t.shape),
+                "stride": t.stride(),
+                "offset": t.storage_offset(),
+                "dtype": t.dtype,
+                "requires_grad": t.requires_grad,
+                "is_leaf": t.is_leaf,
+                "has history": t.grad_fn is not None,
+                "memory": place,
+                "view of": next((i for i, o in enumerate(everything) if o is base), None),
+                "object": next(i for i, o in enumerate(everything) if o is t),
+            }
+        )
+    return seen
+
+
+def run(call, fn, makers):
+    (make,) = makers
+    inputs = list(make())
+    versions = [t._version for t in inputs]
+    outputs = tensors(call(*inputs))
+    seen = facts(inputs, outputs)
+    versions = [t._version > v for t, v in zip(inputs, versions, strict=True)]
+    roots = [o for o in outputs if o.grad_fn is not None]
+    values = [t.detach().clone() for t in (*inputs, *outputs)]
+    grads = []
+    leaves = [t for t in inputs if t.requires_grad and t.is_leaf]
+    if roots and leaves:
+        sums = sum(o.square().sum() * (i + 1) for i, o in enumerate(roots))
+        grads = list(torch.autograd.grad(sums, leaves, allow_unused=True))
+    with torch.no_grad():
+        for number, t in enumerate(outputs):  # a write to one shows in what shares its memory
+            if 0 not in t.stride() and not t.is_inference():
+                t.add_(number + 1)
+    return seen, versions, values, grads, [t.detach().clone() for t in (*inputs, *outputs)]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_all_that_can_be_seen(name, backend):
+    fn, makers = CASES[name]
+    try:
+        expected, error = run(fn, fn, makers), None
+    except RuntimeError as raised:
+        expected, error = None, raised
+    compiled = tracework.compile(fn, backend=backend)
+    if error is not None:
+        with pytest.raises(type(error)):
+            run(compiled, fn, makers)
+        return
+    found = run(compiled, fn, makers)
+    for mine, theirs in zip(found[0], expected[0], strict=True):
+        assert mine == theirs
+    assert found[1] == expected[1]
+    torch.testing.assert_close(found[2:], expected[2:])
