@@ -24,8 +24,10 @@ from .guards.filters import (
     skip_guard_on_globals_unsafe,
     skip_guard_on_inbuilt_nn_modules_unsafe,
 )
+from .guards.store import StoredGuards
+from .guards.store import loads as load_guards
 from .hook.collector import paused_collection
-from .hook.context import capture, disable, optimize, reset, run_only
+from .hook.context import capture, disable, dump_guards, optimize, reset, run_only
 from .hook.stance import STANCES, set_stance
 from .marks import (
     allow_in_graph,
@@ -57,6 +59,7 @@ __all__ = [
     "Returned",
     "STANCES",
     "StanceMisuse",
+    "StoredGuards",
     "Unsupported",
     "__version__",
     "allow_in_graph",
@@ -64,12 +67,14 @@ __all__ = [
     "capture",
     "disable",
     "disallow_in_graph",
+    "dump_guards",
     "error_on_graph_break",
     "explain",
     "forbid_in_graph",
     "graph_break",
     "keep_portable_guards_unsafe",
     "keep_tensor_guards_unsafe",
+    "load_guards",
     "mark_dynamic",
     "mark_static",
     "mark_static_address",

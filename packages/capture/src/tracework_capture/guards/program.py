@@ -21,7 +21,7 @@ from .access import Scope, fetch, steps_of
 from .guard import Guard, GuardSet, TensorFacts, payload_key
 from .kinds import kind_of, tensor_sizes
 
-__all__ = ["Failure", "Program", "build_program", "dies_with", "lean_programs"]
+__all__ = ["Failure", "Program", "build_program", "dies_with", "lean_programs", "program_of"]
 
 ACCESSOR = {name: number for number, name in enumerate(_C.ACCESSORS)}
 LEAF = {name: number for number, name in enumerate(_C.LEAVES)}
@@ -56,10 +56,9 @@ class Program:
             if failure is not None:
                 return failure
         try:
-            values = {name: fetch(source, scope) for name, source in self.symbols.items()}
-            for recorded in self.conditions:
-                if not shapes.evaluate(recorded.condition, values):
-                    return Failure(recorded, values)
+            failed = shapes.first_failure(self.conditions, self.symbols, scope)
+            if failed is not None:
+                return Failure(*failed)
             return tuple(fetch(source, scope) for source in self.collect)
         except Exception as error:
             return Failure(None, error)
@@ -110,6 +109,13 @@ def build_program(
     conditions = shapes.relevant_conditions(table, symbols) if table is not None and with_conditions else []
     used = shapes.names_in(conditions)
     return _Builder(ordered, tuple(collect), tuple(conditions), {n: s for n, s in symbols.items() if n in used}, code).build()
+
+
+def program_of(
+    guards: Iterable[Guard], collect: Sequence[Source], conditions: Sequence[Any], symbols: dict[str, Source], code: CodeType
+) -> Program:
+    """A program of parts that were stored."""
+    return _Builder(tuple(sorted(guards, key=_urgency)), tuple(collect), tuple(conditions), symbols, code).build()
 
 
 def lean_programs(programs: Sequence[Program], code: CodeType) -> list[_C.GuardProgram | None]:

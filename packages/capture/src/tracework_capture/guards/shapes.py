@@ -9,8 +9,9 @@ from typing import Any
 
 from ..errors import GuardBuildError
 from ..sources import Source
+from .access import Scope, fetch
 
-__all__ = ["compile_condition", "evaluate", "relevant_conditions", "symbol_sources"]
+__all__ = ["compile_condition", "evaluate", "first_failure", "relevant_conditions", "symbol_sources"]
 
 OPS = {
     name: number
@@ -91,6 +92,15 @@ def evaluate(condition: Any, values: dict[str, int]) -> bool:
         return bool(eval(f"({condition.expr}) {condition.op} 0", names))
     except ZeroDivisionError:
         return False
+
+
+def first_failure(conditions: Iterable[Any], symbols: dict[str, Source], scope: Scope) -> tuple[Any, dict[str, int]] | None:
+    """(the first condition that does not hold, the values of the symbols), None when all hold. Raises what reading a size raises."""
+    values = {name: fetch(source, scope) for name, source in symbols.items()}
+    for recorded in conditions:
+        if not evaluate(recorded.condition, values):
+            return recorded, values
+    return None
 
 
 def names_in(conditions: Iterable[Any]) -> set[str]:

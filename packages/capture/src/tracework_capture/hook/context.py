@@ -28,6 +28,7 @@ from ..errors import (
 )
 from ..graph.finish import BackendFailed
 from ..graph.inputs import SizeHistory
+from ..guards import store
 from ..guards.access import Scope
 from ..guards.filters import filter_guards
 from ..options import CaptureOptions
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
     from ..contracts import Break, CapturedGraph
 
-__all__ = ["FrameCallback", "capture", "disable", "frame_of", "optimize", "reset", "run_only"]
+__all__ = ["FrameCallback", "capture", "disable", "dump_guards", "frame_of", "optimize", "reset", "run_only"]
 
 log = logging.getLogger("tracework.capture")
 _GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
@@ -249,6 +250,19 @@ def run_only(function: Callable[..., Any]) -> Any:
     if not isinstance(callback, FrameCallback):
         raise CaptureError("run_only wants what optimize(...)(function) gave")
     return _C.Scoped(function.__wrapped__, callback, run_only=True)
+
+
+def dump_guards(function: Callable[..., Any], portable_only: bool = False) -> list[str]:
+    """The guards of a compiled function as JSON, one text for each of its entries, the most recently useful first.
+
+    guards.store.loads reads one again, in any process. portable_only: leave out what means nothing in another process; otherwise that
+    raises NotPortable. Raises CaptureError when `function` is not what optimize(...) gave for a Python function.
+    """
+    callback = getattr(function, "callback", None)
+    code = getattr(getattr(function, "__wrapped__", None), "__code__", None)
+    if not isinstance(callback, FrameCallback) or code is None:
+        raise CaptureError("dump_guards wants what optimize(...) gave for a Python function")
+    return [store.dumps(entry.info.program, portable_only) for entry in cache.entries_of(code, callback)]
 
 
 def reset() -> None:
