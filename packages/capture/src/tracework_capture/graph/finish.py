@@ -16,9 +16,11 @@ import torch
 from torch import fx
 
 from ..bytecode.emit import CodeWriter
+from ..bytecode.facts import VERSION
 from ..bytecode.liveness import live_locals
 from ..bytecode.resume import Onward, ResumePoint, drive, is_driven, resume_code
 from ..contracts import Break, CapturedGraph, Origin, Returned
+from ..errors import SkipFrame
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -204,7 +206,7 @@ class _Leaving:
 
     def continuation(self, index: int, stack: list[str | None], raised: str | None = None) -> str:
         """The call of the continuation at `index`; only locals that live there are passed."""
-        live = live_locals(self.frame.info, index)
+        live = {*live_locals(self.frame.info, index), *first_argument(self.frame)}
         kept = [(name, text) for name, text in zip(self.names, self.local_texts) if name in live]
         looping = self.frame.current.in_loop
         names = tuple(name for name, _ in kept)
@@ -257,10 +259,22 @@ def live_values(frame: Any, null: Any) -> tuple[list[str], list[Any]]:
     live = set(live_locals(frame.info, instruction.index + 1)) | set(live_locals(frame.info, instruction.index))
     if instruction.target >= 0:
         live |= live_locals(frame.info, instruction.target) | live_locals(frame.info, instruction.target + 1)
-    names = [name for name in frame.locals if name in live]
+    first = first_argument(frame)
+    names = [*first, *(name for name in frame.locals if name in live and name not in first)]
     held = [(name, frame.peek_local(name)) for name in names]
     kept = [(name, value) for name, value in held if value is not null]
     return [name for name, _ in kept], [value for _, value in kept]
+
+
+def first_argument(frame: Any) -> tuple[str, ...]:
+    """The local that super() without arguments looks for in the first slot of its frame; no instruction names it before 3.12."""
+    code = frame.code
+    if VERSION >= (3, 12) or "__class__" not in code.co_freevars or "super" not in code.co_names:
+        return ()
+    name = code.co_varnames[0] if code.co_varnames else ""
+    if name not in frame.locals:
+        raise SkipFrame("super() would not find the first argument after a break")
+    return (name,)
 
 
 def cell_text(frame: Any, writer: CodeWriter, name: str) -> str:

@@ -94,6 +94,8 @@ class DictValue(Value):
 
     def store(self, frame, key, value):
         """self[key] = value"""
+        if self.cls is types.MappingProxyType:
+            frame.raise_new(TypeError, "'mappingproxy' object does not support item assignment")
         hashed = self.hashed(frame, key)
         entry = self.entries.get(hashed)
         if entry is None:

@@ -33,7 +33,7 @@ class SetValue(Value):
     def as_plain(self):
         if self.order is None:
             raise NotPlain(self)
-        return self.order.copy()
+        return self.order.copy() if self.mutability is NEW else self.order
 
     def truth(self, frame):
         return bool(self.members)

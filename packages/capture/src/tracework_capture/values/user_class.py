@@ -116,7 +116,7 @@ class ClassValue(Value):
             return BoundMethodValue(function_value(frame, static.__func__), self)
         if kind is staticmethod:
             return function_value(frame, static.__func__)
-        if isinstance(static, (types.ClassMethodDescriptorType, types.BuiltinMethodType)):
+        if isinstance(static, types.ClassMethodDescriptorType):
             return BoundBuiltin(self, name)
         if isinstance(static, C_METHODS) or kind is property:
             return frame.wrap(static, Const(static, f"{self.cls.__name__}.{name}"))
@@ -154,7 +154,7 @@ class ClassValue(Value):
             return frame.break_graph("call_unknown", "__subclasses__")
         if name in ("__instancecheck__", "__subclasscheck__"):
             return fold(frame, getattr(self.cls, name), args)
-        if name == "fromkeys":
+        if name == "fromkeys" and self.cls in (dict, collections.OrderedDict, collections.defaultdict):
             from .mapping import METHODS, DictValue
 
             return METHODS["fromkeys"](frame, DictValue(cls=self.cls), *args)
@@ -277,6 +277,8 @@ def new_object(frame, args, kwargs):
 
     cls = args[0].real()
     refuse_class(frame, cls)
+    if lookup_class(cls, "__del__")[0] is not NO_ATTRIBUTE:
+        return frame.break_graph("call_unknown", f"{cls.__name__} has __del__, which runs when its instance dies")
     native = native_base(cls)
     if native is object or native is types.SimpleNamespace:
         return ObjectValue(cls)
@@ -414,13 +416,22 @@ class NativeMethod(BoundBuiltin):
 
 def super_(frame, args, kwargs):
     """super() and super(cls, obj)."""
-    if args:
-        return SuperValue(args[0].real(), args[1])
+    if len(args) == 2 and not kwargs:
+        start = args[0].real()
+        owner = args[1]
+        fits = isinstance(start, type) and (
+            issubclass(owner.python_type(), start) or isinstance(owner, ClassValue) and issubclass(owner.cls, start)
+        )
+        if fits:
+            return SuperValue(start, owner)
+    if args or kwargs:
+        return frame.break_graph("call_unknown", "super() with these arguments")
     cell = frame.cells.get("__class__")
     first = frame.code.co_varnames[0]
     owner = frame.locals.get(first)
     if owner is None and first in frame.cells:
         owner = frame.cells[first].get(frame)
-    if cell is None or owner is None:
-        return frame.raise_new(RuntimeError, "super(): no arguments")
-    return SuperValue(cell.get(frame).real(), owner)
+    start = None if cell is None else cell.get(frame)
+    if start is None or owner is None:
+        return frame.break_graph("call_unknown", "super() without a class or a first argument")
+    return super_(frame, [start, owner], {})

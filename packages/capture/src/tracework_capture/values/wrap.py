@@ -353,6 +353,7 @@ def wrap_container_subclass(frame, obj, source):
         part = {list: ListValue, tuple: TupleValue, collections.deque: DequeValue}[native](items, source)
     else:
         part = wrap_set(frame, obj, source)
+        part.cls = native
     return ObjectValue(kind, obj, source, part)
 
 

@@ -7,6 +7,7 @@ import enum
 import functools
 import typing
 
+import tracework_capture as capture
 from cases import case
 
 
@@ -538,3 +539,37 @@ def attribute_functions(x):
     found = made.extra, hasattr(made, "nothing"), "value" in vars(made), callable(made), callable(made.step)
     delattr(made, "extra")
     return found, hasattr(made, "extra"), type(made).__name__, made.__class__ is Base, isinstance(made, (int, Base))
+
+
+@capture.disable
+def aside(value):
+    return value
+
+
+class AfterBreak(Base):
+    def step(self, extra=2):
+        y = self.value * extra
+        aside(y)
+        return super().step() + y
+
+
+@case(graphs=2)
+def super_after_a_break(x):
+    return AfterBreak(x).step(3)
+
+
+class Deleted:
+    def __del__(self):
+        DELETED.append("gone")
+
+
+DELETED = []
+
+
+@case(graphs=2)
+def instances_that_notice_their_end(x):
+    y = x + 1
+    made = Deleted()
+    del made
+    gone, DELETED[:] = DELETED[:], []
+    return y * len(gone)

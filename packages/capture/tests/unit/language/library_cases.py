@@ -400,3 +400,16 @@ def bytes_and_numbers(x):
 def torch_and_python(x):
     sizes = [t.shape[0] for t in torch.split(x, 1)]
     return torch.stack([x * s for s in sizes]), {k: v.sum() for k, v in zip("ab", x)}
+
+
+def marked(x):
+    return x + 1
+
+
+marked.mark = "kept"
+
+
+@case
+def wraps_keeps_attributes(x):
+    made = logged(marked)
+    return made(x), made.mark, made.__name__, made.__wrapped__ is marked

@@ -362,3 +362,9 @@ def annotations(x):
         return a
 
     return f(x + y)
+
+
+@case(graphs=0)  # the names must be those of the function's own frame
+def locals_of_the_frame(x):
+    y = x + 1
+    return sorted(locals()), y

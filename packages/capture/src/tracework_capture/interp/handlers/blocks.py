@@ -1,6 +1,7 @@
 """with, try, raise, match."""
 
 from ...values.exception import TracebackValue
+from ...values.mapping import DictValue
 from ...values.value import SymbolicRaise
 from ..frame import HandlerMark
 from .attributes import MethodRef
@@ -110,6 +111,13 @@ def match_mapping(frame, instruction):
 def match_keys(frame, instruction):
     """The values of the keys on top, or None when one is missing."""
     subject, keys = frame.stack[-2], frame.stack[-1].unpack(frame)
+    hashed = [key.hash_key(frame) for key in keys]
+    for place, key in enumerate(hashed):
+        if key in hashed[:place]:
+            frame.raise_new(ValueError, f"mapping pattern checks duplicate key ({key!r})")
+    missing = subject.python_type().__dict__.get("__missing__")
+    if missing is not None or not isinstance(subject, DictValue):
+        frame.break_graph("operation_unknown", f"a mapping pattern over {subject.describe()}")
     if all(subject.contains(frame, key).truth(frame) for key in keys):
         frame.stack.append(frame.make_tuple([subject.getitem(frame, key) for key in keys]))
     else:
@@ -133,6 +141,9 @@ def match_class(frame, instruction):
             frame.stack.append(frame.make_tuple([subject]))
             return
         names = positional + names
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            frame.raise_new(TypeError, f"{cls.real().__name__}() got multiple sub-patterns for attribute '{name}'")
     frame.stack.append(frame.make_tuple([subject.getattr(frame, name) for name in names]))
 
 
@@ -145,6 +156,8 @@ def match_arguments(frame, cls, subject, count):
     if "__match_args__" not in dir(real) and issubclass(real, _SELF_MATCHING):
         return None
     found = getattr(real, "__match_args__", ())
+    if type(found) is not tuple:
+        frame.raise_new(TypeError, f"{real.__name__}.__match_args__ must be a tuple (got {type(found).__name__})")
     if len(found) < count:
         frame.raise_new(TypeError, f"{real.__name__}() accepts {len(found)} positional sub-patterns ({count} given)")
     return list(found[:count])

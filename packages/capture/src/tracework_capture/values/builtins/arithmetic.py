@@ -258,6 +258,8 @@ def all_of(frame, value):
 def divmod_(frame, args, kwargs):
     from ..sequence import TupleValue
 
+    if any(hasattr(a.python_type(), "__divmod__") and not a.is_constant() and a.python_type() is not int for a in args):
+        return frame.break_graph("call_unknown", "divmod of objects")
     return TupleValue([binary(frame, "//", *args), binary(frame, "%", *args)])
 
 

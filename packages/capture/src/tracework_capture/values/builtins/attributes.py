@@ -13,6 +13,7 @@ import types
 import typing
 import warnings
 
+from ...errors import SkipFrame, Unsupported
 from ...guards.classes import find
 from ..constant import ConstantValue, NotPlain, fold, force_plain, literal, plain
 from ..sequence import NONE, SequenceValue, TupleValue
@@ -127,10 +128,14 @@ def hash_(frame, args, kwargs):
 
 
 def vars_(frame, args, kwargs):
+    if not args:
+        return own_frame("vars")(frame, args, kwargs)
     return args[0].getattr(frame, "__dict__")
 
 
 def dir_(frame, args, kwargs):
+    if not args:
+        return own_frame("dir")(frame, args, kwargs)
     return fold(frame, dir, [args[0]]) if args and args[0].is_constant() else frame.break_graph("builtin_unsupported", "dir()")
 
 
@@ -340,8 +345,21 @@ def exc_info(frame, args, kwargs):
     return TupleValue([NONE, NONE, NONE])
 
 
+def own_frame(name, looks=lambda args: True):
+    """A builtin that looks at the frame that calls it: that frame must be the program's own."""
+
+    def handler(frame, args, kwargs):
+        if not looks(args) or len(frame.locations()) > 1:  # inlined: the caller's graph breaks, and this frame is met by itself
+            return frame.break_graph("builtin_unsupported", f"{name}()")
+        if frame.root.options.fullgraph:
+            raise Unsupported("builtin_unsupported", f"{name}()", (frame.location(),))
+        raise SkipFrame(f"{name}() looks at the frame")
+
+    return handler
+
+
 def globals_(frame, args, kwargs):
-    return frame.break_graph("builtin_unsupported", "globals() or locals()")
+    return frame.break_graph("builtin_unsupported", "globals()")
 
 
 def cast(frame, args, kwargs):
@@ -378,7 +396,11 @@ ROWS = {
     object: object_class,
     object.__new__: object_new,
     globals: globals_,
-    locals: globals_,
+    locals: own_frame("locals"),
+    eval: own_frame("eval", lambda args: len(args) < 3),
+    exec: own_frame("exec", lambda args: len(args) < 3),
+    sys._getframe: own_frame("sys._getframe"),
+    inspect.currentframe: own_frame("inspect.currentframe"),
     typing.cast: cast,
     type.__call__: lambda frame, args, kwargs: type_call(frame, args[0], list(args[1:]), kwargs),
     sys.exc_info: exc_info,

@@ -9,6 +9,7 @@ import types
 import torch
 
 from ..constant import ConstantValue, NotPlain, fold, force_plain, plain
+from ..function import BoundMethodValue, FunctionValue, NewFunctionValue
 from ..generator import PartialBuiltin
 from ..mapping import METHODS as DICT_METHODS
 from ..mapping import DictValue
@@ -268,12 +269,24 @@ def partial_(frame, args, kwargs):
     return PartialValue(function, list(args[1:]), dict(kwargs))
 
 
+def attribute_names(function):
+    """Names in the __dict__ of a function or of the function of a method."""
+    function = function.function if isinstance(function, BoundMethodValue) else function
+    if isinstance(function, NewFunctionValue):
+        return list(function.attributes)
+    return list(vars(function.function)) if isinstance(function, FunctionValue) else []
+
+
 def wraps_(frame, args, kwargs):
     """functools.wraps: the wrapper gets the names; what else is copied nobody sees while tracing."""
     wrapped = args[0]
+    if len(args) > 1 or kwargs:
+        return frame.break_graph("builtin_unsupported", "functools.wraps with these arguments")
 
     def decorate(frame, inner, _):
         for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+            inner[0].setattr(frame, name, wrapped.getattr(frame, name))
+        for name in attribute_names(wrapped):
             inner[0].setattr(frame, name, wrapped.getattr(frame, name))
         inner[0].setattr(frame, "__wrapped__", wrapped)
         return inner[0]
