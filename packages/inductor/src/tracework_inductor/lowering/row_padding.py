@@ -11,31 +11,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..ir.index import Expr, Size, constant_product, contiguous_strides, same
+from ..product_costs import COPY, FAST, LAUNCH, ROW_BYTES, SLOWER
 from .registry import VIEWS
-
-ROW_BYTES = 16
 
 PRODUCTS: Mapping[str, tuple[int, int]] = {"mm": (0, 1), "bmm": (0, 1), "addmm": (1, 2), "baddbmm": (1, 2)}
 """prim -> positions of its two matrices."""
 
-FAST: Mapping[tuple[str, int], float] = {("cuda", 2): 2.9, ("cuda", 4): 40.0}
-"""(device, bytes of an element) -> femtoseconds per multiplication in a product with aligned rows."""
-
-SLOWER: Mapping[tuple[str, int], Mapping[int, float]] = {
-    ("cuda", 2): {2: 18.0, 4: 5.6, 8: 2.0},
-    ("cuda", 4): {4: 2.0, 8: 1.0},
-}
-"""(device, bytes of an element) -> {bytes at which rows start -> femtoseconds more per multiplication}.
-
-2 bytes: 16384x768x50257 in 13.3 ms and 16384x768x30522 in 3.26 ms on an H200, large aligned products at 2.9 fs.
-8-byte rows, and elements of 4 bytes, were not measured: low guesses, so that only large or free cases are padded.
-"""
-
-COPY = 250.0
-"""Femtoseconds per byte read or written (4 TB/s)."""
 MARGIN = 1.25
-LEAST_GAIN = 5e9
-"""Femtoseconds that a copy has to save besides its own time: about one launch."""
+LEAST_GAIN = LAUNCH
+"""What a copy has to save besides its own time."""
 MOST_PADDING = 8
 """A row grows by at most one part in this many."""
 

@@ -10,14 +10,10 @@ from typing import Any
 
 from tracework_primops import GraphBuilder, PrimGraph, PrimValue, prims
 
-ROW_BYTES = 16
-SLOWER: Mapping[int, float] = {2: 18.0, 4: 5.6, 8: 2.0}
-"""Bytes that an extent is a multiple of -> femtoseconds more per multiplication, for elements of 2 bytes, on an H200:
-16384x768x50257 takes 13.3 ms and 16384x768x30522 3.26 ms, where aligned products run at 2.9 fs."""
-COPY = 250.0
-"""Femtoseconds per byte read or written (4 TB/s)."""
-LEAST_GAIN = 2e10
-"""Femtoseconds that padding has to save: a few launches."""
+from ..product_costs import COPY, LAUNCH, ROW_BYTES, SLOWER, alignment
+
+LEAST_GAIN = 4 * LAUNCH
+"""What padding has to save: two operands and the result are moved by kernels of their own."""
 PRODUCTS: Mapping[str, int] = {"mm": 0, "bmm": 0, "addmm": 1}
 """prim -> position of its first matrix."""
 
@@ -50,25 +46,20 @@ def _pays(node: Any) -> bool:
 
 def _saved(a: Any, b: Any, out: Any) -> float:
     """Femtoseconds saved less femtoseconds of the copies."""
+    size = out.dtype.itemsize
     rows, inner, columns = a.sizes[-2], a.sizes[-1], b.sizes[-1]
     batch = out.numel() // (rows * columns)
-    aligned = min(_alignment(inner), _alignment(columns))
+    aligned = min(alignment(inner, size), alignment(columns, size))
     if aligned >= ROW_BYTES:
         return 0.0
     copied = 0
-    if _alignment(inner) < ROW_BYTES:
+    if alignment(inner, size) < ROW_BYTES:
         copied += a.numel() + b.numel()
-    elif _alignment(columns) < ROW_BYTES:
+    elif alignment(columns, size) < ROW_BYTES:
         copied += b.numel()
-    if _alignment(columns) < ROW_BYTES:
+    if alignment(columns, size) < ROW_BYTES:
         copied += out.numel()
-    return SLOWER[aligned] * batch * rows * inner * columns - 2 * COPY * 2 * copied
-
-
-def _alignment(extent: int) -> int:
-    """The largest power of two up to ROW_BYTES that divides the bytes of so many elements of 2 bytes."""
-    size = 2 * extent
-    return min(size & -size, ROW_BYTES)
+    return SLOWER[out.device.type, size][aligned] * batch * rows * inner * columns - 2 * COPY * size * copied
 
 
 def _rewrite(graph: Any, node: Any) -> None:

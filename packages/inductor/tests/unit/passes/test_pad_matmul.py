@@ -4,7 +4,8 @@ import sys
 
 import pytest
 import torch
-from tracework_inductor.passes.pad_matmul import _alignment, _saved, pad_matmul
+from tracework_inductor.passes.pad_matmul import _saved, pad_matmul
+from tracework_inductor.product_costs import alignment
 from tracework_primops import GraphBuilder, PrimGraph, PrimValue, TensorSpec, prims
 
 CUDA = torch.device("cuda", 0)
@@ -25,7 +26,7 @@ def product(name, *shapes, dtype=torch.bfloat16, device=CUDA):
 
 
 def test_alignment_counts_bytes():
-    assert [_alignment(n) for n in (50257, 30522, 12, 768)] == [2, 4, 8, 16]
+    assert [alignment(n, 2) for n in (50257, 30522, 12, 768)] == [2, 4, 8, 16]
 
 
 @pytest.mark.parametrize(
