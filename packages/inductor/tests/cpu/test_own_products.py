@@ -10,8 +10,9 @@ from tracework_inductor import compile_graph
 from tracework_inductor.lowering import cpu_products
 from tracework_primops import prims as p
 
-SHAPES = [(16, 1, 16), (17, 9, 31), (48, 16, 16), (49, 383, 17), (23, 385, 33), (100, 800, 64), (1030, 40, 24), (96, 24, 1100)]
-"""Around tiles of 6 x 16, groups of 48 rows, slivers 384 deep, blocks of 1020 rows, 64 slivers."""
+SHAPES = [(16, 1, 16), (17, 9, 31), (48, 16, 16), (49, 383, 17), (23, 385, 33), (100, 800, 64), (1030, 40, 24), (96, 24, 1100),
+          (300, 9000, 16)]  # fmt: skip
+"""Around tiles of 6 x 16, groups of 48 rows, slivers 384 deep, blocks of 1020 rows or 8 MiB, 64 slivers."""
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,9 @@ COLUMNS = 16
 DEPTH = 384
 """Rows of a sliver of B: 24 KiB of 32."""
 BLOCK = 1024 // ROWS * ROWS
-"""Rows of A that are packed at once: 1.5 MiB."""
+"""Rows of A that are packed at once, at most: 1.5 MiB a sliver."""
+FLOATS = 1 << 21
+"""Elements of A that are packed at once, about: 8 MiB."""
 GROUP = 8
 """Panels that are packed together."""
 
@@ -109,24 +111,28 @@ static void tw_rim(int64_t depth, const float* a, const float* b, const float* a
 extern "C" int32_t KERNEL_NAME(const float* a, int64_t ra, int64_t ca, const float* b, int64_t rb, int64_t cb, const float* add,
     int64_t lda, float* c, int64_t ldc, int64_t m, int64_t n, int64_t k) {
   const int64_t parts = (k + DEPTH - 1) / DEPTH, most = ((k + parts - 1) / parts + 7) / 8 * 8;
-  const int64_t block = m < BLOCK ? (m + ROWS - 1) / ROWS * ROWS : BLOCK;
-  float* packed = (float*)__builtin_malloc(block * most * sizeof(float));
+  const int64_t fitting = tw_imax(FLOATS / k, 16 * ROWS), block = (tw_imin(m, tw_imin(fitting, BLOCK)) + ROWS - 1) / ROWS * ROWS;
+  float* packed = (float*)__builtin_malloc(block * k * sizeof(float));
   if (!packed) return 1;
   // Few slivers are shared by threads that take a part of the rows each.
   const int64_t slivers = (n + COLUMNS - 1) / COLUMNS, shares = slivers < 64 ? 4 : 1;
   #pragma omp parallel if(m * n * k > 262144)
-  for (int64_t m0 = 0; m0 < m; m0 += BLOCK) {
-    const int64_t rows = tw_imin(BLOCK, m - m0), panels = (rows + ROWS - 1) / ROWS, share = (panels + shares - 1) / shares;
+  for (int64_t m0 = 0; m0 < m; m0 += block) {
+    const int64_t rows = tw_imin(block, m - m0), panels = (rows + ROWS - 1) / ROWS, share = (panels + shares - 1) / shares;
+    const int64_t groups = (panels + GROUP - 1) / GROUP;
+    #pragma omp for schedule(static)
+    for (int64_t task = 0; task < parts * groups; ++task) {
+      const int64_t k0 = task / groups * most, depth = tw_imin(most, k - k0), i = task % groups * GROUP;
+      const float* from = a + (m0 + i * ROWS) * ra + k0 * ca;
+      float* to = packed + (k0 * panels + i * depth) * ROWS;
+      if (ra == 1 && (i + GROUP) * ROWS <= rows) tw_pack_panels(from, ca, GROUP, depth, to);
+      else for (int64_t g = 0; g < GROUP && i + g < panels; ++g)
+        tw_pack_rows(from + g * ROWS * ra, ra, ca, tw_imin(ROWS, rows - (i + g) * ROWS), depth, to + g * ROWS * depth); }
     for (int64_t k0 = 0; k0 < k; k0 += most) {
       const int64_t depth = tw_imin(most, k - k0);
-      #pragma omp for schedule(static)
-      for (int64_t i = 0; i < panels; i += GROUP) {
-        const float* from = a + (m0 + i * ROWS) * ra + k0 * ca;
-        float* to = packed + i * ROWS * depth;
-        if (ra == 1 && (i + GROUP) * ROWS <= rows) tw_pack_panels(from, ca, GROUP, depth, to);
-        else for (int64_t g = 0; g < GROUP && i + g < panels; ++g)
-          tw_pack_rows(from + g * ROWS * ra, ra, ca, tw_imin(ROWS, rows - (i + g) * ROWS), depth, to + g * ROWS * depth); }
-      #pragma omp for schedule(static)
+      const float* part = packed + k0 * panels * ROWS;
+      // A static schedule gives a tile of C to the same thread for each k0, so nobody waits in between.
+      #pragma omp for schedule(static) nowait
       for (int64_t task = 0; task < slivers * shares; ++task) {
         float sliver[DEPTH * COLUMNS] __attribute__((aligned(64)));
         const int64_t j = task / shares * COLUMNS, columns = tw_imin(COLUMNS, n - j), first = task % shares * share;
@@ -136,8 +142,10 @@ extern "C" int32_t KERNEL_NAME(const float* a, int64_t ra, int64_t ca, const flo
           float* to = c + (m0 + i * ROWS) * ldc + j;
           const float* more = k0 ? to : add ? add + (m0 + i * ROWS) * lda + j : 0;
           const int64_t step = k0 ? ldc : lda, left = tw_imin(ROWS, rows - i * ROWS);
-          if (left == ROWS && columns == COLUMNS) tw_tile(depth, packed + i * ROWS * depth, sliver, more, step, to, ldc);
-          else tw_rim(depth, packed + i * ROWS * depth, sliver, more, step, to, ldc, left, columns); } } } }
+          if (left == ROWS && columns == COLUMNS) tw_tile(depth, part + i * ROWS * depth, sliver, more, step, to, ldc);
+          else tw_rim(depth, part + i * ROWS * depth, sliver, more, step, to, ldc, left, columns); } } }
+    #pragma omp barrier
+  }
   __builtin_free(packed);
   return 0; }
 """
@@ -145,7 +153,14 @@ extern "C" int32_t KERNEL_NAME(const float* a, int64_t ra, int64_t ca, const flo
 
 def _source() -> str:
     text = _HEAD + _tile() + _BODY
-    for name, value in (("ROWS", ROWS), ("COLUMNS", COLUMNS), ("DEPTH", DEPTH), ("BLOCK", BLOCK), ("GROUP", GROUP)):
+    for name, value in (
+        ("ROWS", ROWS),
+        ("COLUMNS", COLUMNS),
+        ("DEPTH", DEPTH),
+        ("BLOCK", BLOCK),
+        ("GROUP", GROUP),
+        ("FLOATS", FLOATS),
+    ):
         text = text.replace(name, str(value))
     return text.replace("KERNEL_NAME", KERNEL_NAME)
 
