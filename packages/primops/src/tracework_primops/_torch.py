@@ -50,6 +50,11 @@ def node_name(graph: torch.fx.Graph, target: Any) -> str:
     return graph._target_to_str(target)
 
 
+def python_kernel(func: OpOverload, key: str) -> Any:
+    """The Python function that torch registered for this dispatch key, or None."""
+    return func.py_kernels.get(getattr(torch._C.DispatchKey, key))
+
+
 __all__ = [
     "OpOverload",
     "SizeTypes",
@@ -60,6 +65,7 @@ __all__ = [
     "has_kernel",
     "node_name",
     "set_bits",
+    "python_kernel",
     "storage_key",
     "weak_storage",
 ]

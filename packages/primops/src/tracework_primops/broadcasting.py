@@ -85,15 +85,14 @@ def dense_order(sizes: Sequence[Any], strides: Sequence[Any]) -> list[int] | Non
 
 
 def is_contiguous(sizes: Sequence[Any], strides: Sequence[Any]) -> bool:
-    """Row-major, ignoring dims of size 1."""
+    """Row-major, ignoring dims of size 1; a tensor without elements always is."""
+    if 0 in sizes:
+        return True
     expected: Any = 1
     for i in range(len(sizes) - 1, -1, -1):
         size = sizes[i]
-        if size.__class__ is int:
-            if size == 1:
-                continue
-            if size == 0:
-                return True
+        if size.__class__ is int and size == 1:
+            continue
         if strides[i] != expected:
             return False
         expected = expected * size
@@ -131,13 +130,14 @@ def elementwise_strides(operands: Iterable[tuple[Sequence[Any], Sequence[Any]]],
 
 
 def strides_in_order(sizes: Sequence[Any], order: Sequence[int]) -> tuple[Any, ...]:
-    """Dense strides with `order` listing the dims from innermost to outermost."""
+    """Dense strides with `order` listing the dims from innermost to outermost; a size of 0 counts as 0 unless that is row-major."""
+    if list(order) == list(range(len(sizes) - 1, -1, -1)):
+        return contiguous(sizes)
     strides: list[Any] = [0] * len(sizes)
     step: Any = 1
     for dim in order:
         strides[dim] = step
-        if not (sizes[dim].__class__ is int and sizes[dim] <= 1):
-            step = step * sizes[dim]
+        step = step * sizes[dim]
     return tuple(strides)
 
 

@@ -89,10 +89,47 @@ def check(func: Any, args: Any, kwargs: Any, compare: bool = True, **options: An
     if len(got) != len(wanted):
         return kind, f"{len(got)} results instead of {len(wanted)}"
     for i, (e, g, node) in enumerate(zip(wanted, got, pg.outputs)):
-        found = difference(e, g) or _spec_difference(e, node)
+        found = difference(e, g)
+        if found and as_near_as_eager(func, args, kwargs, i, e, g):
+            found = None
+        found = found or _spec_difference(e, node)
         if found:
             return kind, f"result {i}: {found}"
     return kind, None
+
+
+WIDE = {torch.float16: torch.float64, torch.bfloat16: torch.float64, torch.float32: torch.float64, torch.float64: torch.float64}
+WIDE |= {torch.complex32: torch.complex128, torch.complex64: torch.complex128, torch.complex128: torch.complex128}
+
+
+def as_near_as_eager(func: Any, args: Any, kwargs: Any, index: int, expected: Any, got: Any) -> bool:
+    """Whether `got` is about as far from the result in float64 as eager's is.
+
+    Eager's distance says what rounding in this dtype does to this op. Two orders of the same operations may differ by a small
+    factor (4) of it, and by 4 roundings of the largest element where eager happens to be exact.
+    """
+    if not isinstance(expected, torch.Tensor) or expected.dtype not in WIDE or expected.shape != got.shape:
+        return False
+    if expected.dtype in (torch.float64, torch.complex128):
+        return False  # there is nothing wider to compare with
+
+    def widened(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return value.to(WIDE[value.dtype]) if value.dtype in WIDE else value
+        return WIDE.get(value, value) if isinstance(value, torch.dtype) else value
+
+    try:
+        exact = func(*tree_map(widened, tuple(args)), **tree_map(widened, dict(kwargs)))
+    except (RuntimeError, NotImplementedError):  # no kernel in float64
+        return False
+    exact = [v for v in tree_flatten(exact)[0] if v is not None][index].to(WIDE[expected.dtype])
+    wide_expected, wide_got = expected.to(exact.dtype), got.to(exact.dtype)
+    finite = exact.isfinite() & wide_expected.isfinite()
+    if not torch.equal(wide_got[~finite].nan_to_num(), wide_expected[~finite].nan_to_num()) or not bool(finite.any()):
+        return False
+    largest = float(exact[finite].abs().max())
+    allowed = 4 * float((wide_expected - exact)[finite].abs().max()) + 4 * torch.finfo(expected.dtype).eps * largest
+    return float((wide_got - exact)[finite].abs().max()) <= allowed
 
 
 def _spec_difference(expected: Any, node: Any) -> str | None:

@@ -13,6 +13,28 @@ def _of(values, i):
     return values[i] if len(values) > 1 else values[0]
 
 
+def _at_least(least, values):
+    return all(v.__class__ is not int or v >= least for v in values)
+
+
+def _check(x, weight, bias, stride, padding, dilation, output_padding, groups):
+    """Raises RuntimeError for what eager refuses before it computes."""
+    checks = (
+        (_at_least(1, stride), "non-positive stride is not supported"),
+        (_at_least(0, padding), "negative padding is not supported"),
+        (_at_least(1, dilation), "dilation should be greater than zero"),
+        (_at_least(0, output_padding), "negative output_padding is not supported"),
+        (groups > 0, "non-positive groups is not supported"),
+        (
+            not (weight.sizes[0].__class__ is int and weight.sizes[0] % groups),
+            f"weight {weight} is not divisible by groups={groups}",
+        ),
+    )
+    for holds, message in checks:
+        if not holds:
+            raise RuntimeError(message)
+
+
 def _sizes(x, weight, stride, padding, dilation, transposed, output_padding, groups):
     channels = weight.sizes[1] * groups if transposed else weight.sizes[0]
     expected = weight.sizes[0] if transposed else weight.sizes[1] * groups
@@ -47,7 +69,12 @@ def convolution(x, weight, bias, stride, padding, dilation, transposed, output_p
         raise RuntimeError(f"Expected {weight.ndim}D input to convolution, but got input of size: {list(x.sizes)}")
     if x.dtype is not weight.dtype:
         raise RuntimeError(f"Input type ({x.dtype}) and weight type ({weight.dtype}) should be the same")
+    _check(x, weight, bias, stride, padding, dilation, output_padding, groups)
     sizes = _sizes(x, weight, stride, padding, dilation, transposed, output_padding, groups)
+    if bias is not None and not (bias.ndim == 1 and active.equal(bias.sizes[0], sizes[1])):
+        raise RuntimeError(f"expected bias to be 1-dimensional with {sizes[1]} elements, but got bias of size {list(bias.sizes)}")
+    if any(s.__class__ is int and s < 0 for s in sizes):
+        raise RuntimeError(f"Given input size {list(x.sizes)}: the calculated output size {list(sizes)} is too small")
     return TensorSpec(x.dtype, x.device, sizes, _strides(x, weight, sizes), 0)
 
 

@@ -85,8 +85,21 @@ def _arange(start, end, step, dtype, device):
     if any(isinstance(n, Expr) for n in numbers) and not any(isinstance(n, float) for n in numbers):
         length = -floordiv(start - end, step)
     else:
-        length = max(math.ceil((end - start) / step), 0)
+        length = _arange_length(*(map(int, numbers) if dtype is torch.int64 else numbers))
     return _new((length,), dtype, device)
+
+
+def _arange_length(start, end, step):
+    """The number of elements. Raises RuntimeError as eager does."""
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if not (math.isfinite(start) and math.isfinite(end)):
+        raise RuntimeError(f"unsupported range: {start} -> {end}")
+    if (end - start) * step < 0:
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    if any(isinstance(n, float) for n in (start, end, step)):
+        return math.ceil((end - start) / step)
+    return -((start - end) // step)
 
 
 @row("arange.default")
@@ -130,20 +143,31 @@ def zero(x):
     return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0)
 
 
-@row(
-    "bernoulli_.float",
-    "bernoulli_.Tensor",
-    "uniform_.default",
-    "normal_.default",
-    "exponential_.default",
-    "random_.default",
-    "random_.from",
-)
-@row(
-    "bernoulli.default", "bernoulli.p", "bernoulli.Tensor", "normal_functional.default", "uniform.default", "exponential.default"
-)
+@row("bernoulli_.float", "bernoulli_.Tensor", "random_.default", "random_.from")
+@row("bernoulli.default", "bernoulli.p", "bernoulli.Tensor")
 def random_like(x, *rest, **options):
     return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0)
+
+
+@row("uniform_.default", "uniform.default")
+def uniform(x, low=0.0, high=1.0, *, generator=None):
+    if low > high:
+        raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low} > to={high}")
+    return random_like(x)
+
+
+@row("normal_.default", "normal_functional.default")
+def normal(x, mean=0.0, std=1.0, *, generator=None):
+    if std < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
+    return random_like(x)
+
+
+@row("exponential_.default", "exponential.default")
+def exponential(x, lambd=1.0, *, generator=None):
+    if lambd <= 0:
+        raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
+    return random_like(x)
 
 
 @row("repeat.default")
@@ -151,3 +175,17 @@ def repeat(x, repeats):
     lead = len(repeats) - x.ndim
     sizes = tuple(r * (x.sizes[i - lead] if i >= lead else 1) for i, r in enumerate(repeats))
     return TensorSpec(x.dtype, x.device, sizes, contiguous(sizes), 0)
+
+
+@row("multinomial.default")
+def multinomial(x, num_samples, replacement=False, *, generator=None):
+    if not x.dtype.is_floating_point:
+        raise RuntimeError(f"multinomial only supports floating-point dtypes for input, got: {x.dtype}")
+    if x.ndim not in (1, 2):
+        raise RuntimeError("prob_dist must be 1 or 2 dim")
+    if num_samples <= 0:
+        raise RuntimeError("cannot sample n_sample <= 0 samples")
+    if not replacement and x.sizes[-1].__class__ is int and num_samples > x.sizes[-1]:
+        raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
+    sizes = (*x.sizes[:-1], num_samples)
+    return TensorSpec(torch.int64, x.device, sizes, contiguous(sizes), 0)

@@ -48,6 +48,12 @@ def stack(tensors, dim=0):
 
 @row("embedding.default")
 def embedding(weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
+    if weight.ndim != 2:
+        raise RuntimeError("'weight' must be 2-D")
+    if indices.dtype not in (torch.int64, torch.int32):
+        raise RuntimeError(
+            f"Expected tensor for argument #1 'indices' to have one of the scalar types Long, Int; got {indices.dtype}"
+        )
     return fresh(weight, (*indices.sizes, *weight.sizes[1:]))
 
 
@@ -58,26 +64,93 @@ def embedding_dense_backward(grad, indices, num_weights, padding_idx, scale_grad
 
 @row("gather.default")
 def gather(x, dim, index, *, sparse_grad=False):
+    dim = wrap_dim(dim, x.ndim)
+    if _is_empty(index):
+        return fresh(x, index.sizes)
+    if index.dtype not in (torch.int64, torch.int32):
+        raise RuntimeError("gather(): Expected dtype int32/int64 for index")
+    _check_index("gather", x, dim, index, skip_dim=True)
     return fresh(x, index.sizes)
+
+
+def _is_empty(spec):
+    return any(s.__class__ is int and s == 0 for s in spec.sizes)
+
+
+def _check_index(op, x, dim, index, skip_dim=False):
+    """The index has x's number of dims and, beside `dim`, no size above x's. Raises RuntimeError."""
+    if max(index.ndim, 1) != max(x.ndim, 1):
+        raise RuntimeError(f"{op}(): Index tensor must have the same number of dimensions as input tensor")
+    for d, (a, b) in enumerate(zip(index.sizes, x.sizes)):
+        if not (skip_dim and d == dim) and _is_larger(a, b):
+            raise RuntimeError(f"{op}(): size of index at dim {d} is {a}, more than {b}")
+
+
+def _is_larger(a, b):
+    return a is not b and not (a.__class__ is int and a <= 1) and active.decide(">", a, b)
 
 
 @row("index_select.default")
 def index_select(x, dim, index):
+    if index.ndim > 1:
+        raise IndexError(f"index_select(): Index is supposed to be a vector, but got dim: {index.ndim}")
+    if index.dtype not in (torch.int64, torch.int32):
+        raise RuntimeError(f"index_select(): Expected dtype int32 or int64 for index, but got: {index.dtype}")
+    dim = wrap_dim(dim, x.ndim)
     if not x.ndim:
         return fresh(x, ())
-    dim = wrap_dim(dim, x.ndim)
     return fresh(x, (*x.sizes[:dim], index.numel(), *x.sizes[dim + 1 :]))
 
 
-KEEP_SELF = (
-    "scatter.src scatter.value scatter_add.default index_add.default index_copy.default index_put.default index_fill.int_Scalar"
-)
-KEEP_SELF += " slice_scatter.default select_scatter.default scatter_reduce.two masked_scatter.default _unsafe_index_put.default"
+KEEP_SELF = "index_copy.default index_put.default index_fill.int_Scalar slice_scatter.default select_scatter.default _unsafe_index_put.default"
 
 
 @row(*KEEP_SELF.split(), "index_fill.int_Tensor")
-def scatter(x, *rest, **options):
+def like_self(x, *rest, **options):
     return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0)
+
+
+@row("scatter.src", "scatter.value", "scatter.reduce", "scatter.value_reduce", "scatter_add.default", "scatter_reduce.two")
+def scatter(x, dim, index, src, *rest, **options):
+    dim = wrap_dim(dim, x.ndim)
+    if not _is_empty(index):
+        if index.dtype not in (torch.int64, torch.int32):
+            raise RuntimeError("scatter(): Expected dtype int32/int64 for index")
+        _check_index("scatter", x, dim, index, skip_dim=True)
+        if src.__class__ is TensorSpec:
+            _check_index("scatter", src, dim, index)
+    if src.__class__ is TensorSpec and src.dtype is not x.dtype:
+        raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
+    return like_self(x)
+
+
+@row("index_add.default")
+def index_add(x, dim, index, source, *, alpha=1):
+    dim = wrap_dim(dim, x.ndim)
+    if index.ndim > 1:
+        raise IndexError("index_add_(): Index is supposed to be a vector")
+    if index.dtype not in (torch.int64, torch.int32):
+        raise RuntimeError("index_add_(): Expected dtype int32/int64 for index")
+    if source.dtype is not x.dtype:
+        raise RuntimeError("index_add_(): self and source must have the same scalar type")
+    if source.ndim and x.ndim:
+        others = [(a, b) for d, (a, b) in enumerate(zip(x.sizes, source.sizes)) if d != dim]
+        if source.ndim != x.ndim or not all(active.equal(a, b) for a, b in others):
+            raise RuntimeError(
+                f"source tensor shape must match self tensor shape, excluding the specified dimension. Got {x} and {source}"
+            )
+        if not active.equal(source.sizes[dim], index.numel()):
+            raise RuntimeError(f"index_add_(): Number of indices ({index.numel()}) should be equal to source.size(dim)")
+    return like_self(x)
+
+
+@row("masked_scatter.default")
+def masked_scatter(x, mask, source):
+    if mask.dtype is not torch.bool:
+        raise RuntimeError(f"masked_scatter_ only supports boolean masks, but got mask with dtype {mask.dtype}")
+    if x.dtype is not source.dtype:
+        raise RuntimeError(f"masked_scatter: expected self and source to have same dtypes but got {x.dtype} and {source.dtype}")
+    return fresh(x, broadcasting.broadcast_sizes(x.sizes, mask.sizes))
 
 
 @row("index.Tensor", "_unsafe_index.Tensor")
@@ -135,6 +208,8 @@ def nll_loss_backward(grad, x, target, weight, reduction, ignore_index, total):
 
 @row("tril.default", "triu.default")
 def tril(x, diagonal=0):
+    if x.ndim < 2:
+        raise RuntimeError("tril, triu: input tensor must have at least 2 dimensions")
     return fresh(x, x.sizes)
 
 
@@ -145,6 +220,12 @@ def flip(x, dims):
 
 @row("roll.default")
 def roll(x, shifts, dims=()):
+    if not len(shifts):
+        raise RuntimeError("`shifts` required")
+    if len(shifts) != len(dims) and not (len(shifts) == 1 and not len(dims)):
+        raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims: {len(dims)}")
+    for dim in dims if 0 not in x.sizes else ():
+        wrap_dim(dim, x.ndim)
     return fresh(x, x.sizes)
 
 
@@ -162,3 +243,13 @@ def constant_pad_nd(x, pad, value=0):
     sizes = tuple(sizes)
     last = not x.is_contiguous and broadcasting.is_channels_last(x.sizes, x.strides)
     return TensorSpec(x.dtype, x.device, sizes, broadcasting.channels_last(sizes) if last else contiguous(sizes), 0)
+
+
+@row("_unsafe_masked_index.default")
+def unsafe_masked_index(x, mask, indices, fill):
+    return fresh(x, broadcasting.broadcast_sizes(index(x, indices).sizes, mask.sizes))
+
+
+@row("_unsafe_masked_index_put_accumulate.default")
+def unsafe_masked_index_put_accumulate(x, mask, indices, values):
+    return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from ..promotion import result_dtype
+from ..promotion import complex_of, result_dtype
 from ..spec import TensorSpec
-from ..symbols import active
+from ..symbols import active, minimum
 from .rows import contiguous, elementwise, fresh, row, same_layout
 
 
@@ -57,12 +57,18 @@ def baddbmm(bias, a, b, *, beta=1, alpha=1):
 
 @row("dot.default", "vdot.default")
 def dot(a, b):
+    if a.ndim != 1 or b.ndim != 1:
+        raise RuntimeError(f"1D tensors expected, but got {a.ndim}D and {b.ndim}D tensors")
+    _same_dtype("dot", a, b)
     _match(a.sizes[0], b.sizes[0], "dot")
     return fresh(a, ())
 
 
 @row("mv.default")
 def mv(a, b):
+    if a.ndim != 2 or b.ndim != 1:
+        raise RuntimeError(f"vector + matrix @ vector expected, got {a.ndim}, {b.ndim}")
+    _same_dtype("mv", a, b)
     _match(a.sizes[1], b.sizes[0], "mv")
     return fresh(a, (a.sizes[0],))
 
@@ -103,3 +109,30 @@ def native_multi_head_attention(
         return out, None
     heads = () if average_attn_weights else (num_head,)
     return out, fresh(q, (q.sizes[0], *heads, q.sizes[1], k.sizes[1]))
+
+
+def _by_columns(x, sizes, dtype=None):
+    """Matrices stored column by column, as LAPACK writes them."""
+    sizes = tuple(sizes)
+    inner = contiguous((*sizes[:-2], sizes[-1], sizes[-2]))
+    return TensorSpec(dtype or x.dtype, x.device, sizes, (*inner[:-2], inner[-1], inner[-2]), 0)
+
+
+def _matrices(op, x, square=False):
+    if x.ndim < 2:
+        raise RuntimeError(f"{op}: The input tensor must have at least 2 dimensions.")
+    if square and not active.equal(x.sizes[-1], x.sizes[-2]):
+        raise RuntimeError(f"{op}: A must be batches of square matrices, but they are {x.sizes[-2]} by {x.sizes[-1]} matrices")
+
+
+@row("geqrf.default")
+def geqrf(x):
+    _matrices("geqrf", x)
+    return _by_columns(x, x.sizes), fresh(x, (*x.sizes[:-2], minimum(x.sizes[-2], x.sizes[-1])))
+
+
+@row("linalg_eig.default")
+def linalg_eig(x):
+    _matrices("linalg.eig", x, square=True)
+    dtype = complex_of(x.dtype)
+    return fresh(x, x.sizes[:-1], dtype), _by_columns(x, x.sizes, dtype)

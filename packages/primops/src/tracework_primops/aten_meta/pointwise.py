@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from ..promotion import float_dtype, real_of, result_dtype
+from ..promotion import complex_of, float_dtype, real_of, result_dtype
 from ..spec import TensorSpec
 from .rows import elementwise, fresh, row
 
@@ -68,13 +68,46 @@ FLOAT_UNARY = (
     "erfinv reciprocal lgamma digamma special_erfcx special_i0 special_ndtri logit deg2rad rad2deg"
 )
 SAME_UNARY = (
-    "neg positive sign sgn floor ceil round trunc frac relu silu hardswish hardsigmoid gelu elu selu celu leaky_relu softplus mish "
-    "hardtanh relu6 log_sigmoid threshold clamp_min clamp_max hardshrink softshrink nan_to_num bitwise_not square conj_physical"
+    "positive sign sgn floor ceil round trunc frac relu silu hardswish hardsigmoid elu selu celu leaky_relu softplus mish "
+    "hardtanh relu6 log_sigmoid threshold clamp_min clamp_max hardshrink nan_to_num bitwise_not square conj_physical"
 )
 row(*_names(FLOAT_UNARY, "default"))(_unary(float_dtype))
 row(*_names(SAME_UNARY, "default"), "round.decimals", "fill.Scalar", "fill.Tensor")(_unary(_same))
 row(*_names("logical_not isnan isinf isfinite signbit isposinf isneginf", "default"))(_unary(_bool))
 row("abs.default")(_unary(lambda a: real_of(a.dtype)))
+
+
+@row("neg.default")
+def neg(a):
+    if a.dtype is torch.bool:
+        raise RuntimeError(
+            "Negation, the `-` operator, on a bool tensor is not supported; use the `~` or `logical_not()` operator instead."
+        )
+    return elementwise(a.dtype, [a])
+
+
+@row("gelu.default")
+def gelu(a, *, approximate="none"):
+    if approximate not in ("none", "tanh"):
+        raise RuntimeError("approximate argument must be either none or tanh.")
+    return elementwise(a.dtype, [a])
+
+
+@row("softshrink.default")
+def softshrink(a, lambd=0.5):
+    if lambd < 0:
+        raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd}")
+    return elementwise(a.dtype, [a])
+
+
+@row("complex.default")
+def complex(a, b):
+    halves = (torch.float16, torch.float32, torch.float64)
+    if a.dtype not in halves or a.dtype is not b.dtype:
+        raise RuntimeError(
+            f"Expected both inputs to be Half, Float or Double tensors of one dtype but got {a.dtype} and {b.dtype}"
+        )
+    return elementwise(complex_of(a.dtype), [a, b])
 
 
 @row("clamp.default")
@@ -94,6 +127,12 @@ def where(condition, a, b):
 
 @row("masked_fill.Scalar", "masked_fill.Tensor")
 def masked_fill(a, mask, value):
+    if value.__class__ is TensorSpec and value.ndim:
+        raise RuntimeError(
+            f"masked_fill only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
+        )
+    if mask.dtype is not torch.bool:
+        raise RuntimeError(f"masked_fill_ only supports boolean masks, but got mask with dtype {mask.dtype}")
     return fresh(a, elementwise(a.dtype, [a, mask]).sizes)
 
 
@@ -113,7 +152,7 @@ BACKWARD = (
 )
 
 
-@row(*_names(BACKWARD, "default"), "logit_backward.default", "native_dropout_backward.default")
+@row(*_names(BACKWARD, "default"), "logit_backward.default")
 def grad_and_saved(grad, saved, *rest, **options):
     return elementwise(result_dtype(grad, saved), [grad, saved])
 
@@ -123,13 +162,33 @@ def elu_backward(grad, alpha, scale, input_scale, is_result, saved):
     return elementwise(result_dtype(grad, saved), [grad, saved])
 
 
+@row("native_dropout_backward.default")
+def native_dropout_backward(grad, mask, scale):
+    """Bool and integer gradients are multiplied by a float."""
+    return elementwise(result_dtype(grad, mask, scale), [grad, mask])
+
+
 @row("native_dropout.default")
 def native_dropout(a, p, train):
     out = elementwise(a.dtype, [a])
     return out, TensorSpec(torch.bool, a.device, out.sizes, out.strides, 0)
 
 
-@row("mse_loss.default", "smooth_l1_loss.default", "huber_loss.default")
+@row("huber_loss.default")
+def huber_loss(a, b, reduction=1, delta=1.0):
+    if delta <= 0:
+        raise RuntimeError("huber_loss does not support non-positive values for delta.")
+    return pointwise_loss(a, b, reduction)
+
+
+@row("smooth_l1_loss.default")
+def smooth_l1_loss(a, b, reduction=1, beta=1.0):
+    if beta < 0:
+        raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
+    return pointwise_loss(a, b, reduction)
+
+
+@row("mse_loss.default")
 def pointwise_loss(a, b, reduction=1, *rest):
     both = elementwise(result_dtype(a, b), [a, b])
     return both if reduction == 0 else fresh(both, ())

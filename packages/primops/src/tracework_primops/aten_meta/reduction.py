@@ -52,6 +52,14 @@ def mean_dims(x, dim=None, keepdim=False, *, dtype=None):
 
 @row("amax.default", "amin.default")
 def extremum_dims(x, dim=(), keepdim=False):
+    if 0 in x.sizes:
+        if not len(dim):
+            raise RuntimeError("amax(): Expected reduction dim to be specified for input.numel() == 0.")
+        if any(x.sizes[wrap_dim(d, x.ndim)] == 0 for d in dim):
+            raise IndexError("amax(): Expected reduction dim to have non-zero size.")
+    reduced_dims = [wrap_dim(d, x.ndim) for d in dim]
+    if len(set(reduced_dims)) != len(reduced_dims):
+        raise RuntimeError("a dim appears multiple times in the list of dims")
     return fresh(x, reduced(x.sizes, dim, keepdim))
 
 
@@ -130,9 +138,20 @@ def _statistics_dtype(x, weight=None):
     return torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else x.dtype
 
 
+def _all_equal(a, b):
+    return all(active.equal(x, y) for x, y in zip(a, b))
+
+
 @row("native_layer_norm.default")
 def native_layer_norm(x, normalized_shape, weight, bias, eps):
     axis = x.ndim - len(normalized_shape)
+    if not len(normalized_shape):
+        raise RuntimeError("Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element")
+    for name, other in (("weight", weight), ("bias", bias)):
+        if other is not None and (other.ndim != len(normalized_shape) or not _all_equal(other.sizes, normalized_shape)):
+            raise RuntimeError(
+                f"Expected {name} to be of same shape as normalized_shape, but got {list(other.sizes)} and {list(normalized_shape)}"
+            )
     if not all(active.equal(a, b) for a, b in zip(x.sizes[axis:], normalized_shape)) or axis < 0:
         raise RuntimeError(
             f"Given normalized_shape={list(normalized_shape)}, expected input with shape [*, {normalized_shape}], but got {x.sizes}"
@@ -170,6 +189,11 @@ def native_batch_norm(x, weight, bias, mean, var, training, momentum, eps):
     return _batch_norm(x, weight, training)
 
 
+@row("_batch_norm_with_update.default", "_batch_norm_with_update_functional.default", "_batch_norm_no_update.default")
+def batch_norm_with_reserve(x, weight, bias, mean, var, momentum, eps):
+    return (*_batch_norm(x, weight, True), fresh(x, (0,), torch.uint8))
+
+
 @row("_native_batch_norm_legit.no_stats")
 def native_batch_norm_no_stats(x, weight, bias, training, momentum, eps):
     return _batch_norm(x, weight, training)
@@ -189,3 +213,24 @@ def native_batch_norm_backward(grad, x, weight, mean, var, save_mean, save_var, 
         fresh(x, channels, dtype) if mask[1] else None,
         fresh(x, channels, dtype) if mask[2] else None,
     )
+
+
+@row("histogram.bin_ct", "histogram.bins_tensor")
+def histogram(x, bins, **options):
+    edges = bins.sizes[0] if bins.__class__ is TensorSpec else bins + 1
+    return fresh(x, (edges - 1,)), fresh(x, (edges,))
+
+
+@row("_histogramdd_bin_edges.default")
+def histogramdd_bin_edges(x, bins, **options):
+    return [fresh(x, (n + 1,)) for n in bins]
+
+
+@row("_histogramdd_from_bin_cts.default")
+def histogramdd_from_bin_cts(x, bins, **options):
+    return fresh(x, tuple(bins))
+
+
+@row("_histogramdd_from_bin_tensors.default")
+def histogramdd_from_bin_tensors(x, bins, **options):
+    return fresh(x, tuple(b.sizes[0] - 1 for b in bins))

@@ -2,7 +2,7 @@
 
 A row is called with the arguments of the overload, tensors replaced by their TensorSpec and symbolic sizes by Expr. It gives
 the exact sizes, strides, offset, dtype and device that eager gives, and raises RuntimeError where eager does.
-Sizes are compared through symbols.active, which records what was decided.
+NotImplemented leaves the case to torch's meta kernel. Sizes are compared through symbols.active, which records what was decided.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..spec import TensorSpec
 from ..symbols import active
 from ..symbols.expr import Expr, Size, floordiv, maximum, minimum
-from .rows import contiguous, row, wrap_dim
+from .rows import ATEN_META, contiguous, fresh, overload, row, wrap_dim
 
 
 def _view(spec: TensorSpec, sizes, strides, offset=None) -> TensorSpec:
@@ -125,6 +125,10 @@ def expand(x, sizes, *, implicit=False):
         raise RuntimeError(
             f"expand({list(x.sizes)}, size={list(sizes)}): the number of sizes provided must be greater or equal to the number of dimensions"
         )
+    if not x.ndim:
+        if any(s.__class__ is int and s < 0 for s in sizes):
+            raise RuntimeError("expand: -1 is not allowed in a leading, non-existing dimension")
+        return _view(x, sizes, (0,) * len(sizes))
     out_sizes, strides = [0] * len(sizes), [0] * len(sizes)
     for i in range(len(sizes) - 1, -1, -1):
         old = x.sizes[i - lead] if i >= lead else 1
@@ -220,7 +224,7 @@ def squeeze_dims(x, dims):
     return _view(x, [x.sizes[d] for d in kept], [x.strides[d] for d in kept])
 
 
-@row("split.Tensor")
+@row("split.Tensor", "unsafe_split.Tensor")
 def split(x, size, dim=0):
     dim = wrap_dim(dim, x.ndim)
     whole = x.sizes[dim]
@@ -234,7 +238,7 @@ def split(x, size, dim=0):
     return split_with_sizes(x, lengths, dim)
 
 
-@row("split_with_sizes.default")
+@row("split_with_sizes.default", "unsafe_split_with_sizes.default")
 def split_with_sizes(x, sizes, dim=0):
     dim = wrap_dim(dim, x.ndim)
     total: Size = 0
@@ -267,6 +271,8 @@ def as_strided(x, sizes, strides, storage_offset=None):
 @row("diagonal.default")
 def diagonal(x, offset=0, dim1=0, dim2=1):
     a, b = wrap_dim(dim1, x.ndim), wrap_dim(dim2, x.ndim)
+    if a == b:
+        raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
     length = minimum(x.sizes[a], x.sizes[b] - offset) if offset >= 0 else minimum(x.sizes[a] + offset, x.sizes[b])
     length = maximum(length, 0)
     start = offset * x.strides[b] if offset >= 0 else -offset * x.strides[a]
@@ -291,8 +297,29 @@ def unfold(x, dim, size, step):
     return _view(x, [*sizes, size], [*strides, x.strides[dim]])
 
 
+COPIED = (
+    "permute.default transpose.int t.default expand.default slice.Tensor select.int unsqueeze.default squeeze.default squeeze.dim "
+    "squeeze.dims as_strided.default diagonal.default unfold.default view.default detach.default alias.default"
+)
+COPIED_LISTS = "split.Tensor split_with_sizes.default unbind.int"
+
+
+def _register_copies():
+    """`permute_copy` and its like: the view's sizes in new memory."""
+    for name in (*COPIED.split(), *COPIED_LISTS.split()):
+        view_row = ATEN_META.get(overload(name))
+        copied = name.replace(".", "_copy.")
+        if name in COPIED_LISTS:
+            row(copied)(lambda *args, _row=view_row, **options: [fresh(v, v.sizes) for v in _row(*args, **options)])
+        else:
+            row(copied)(lambda x, *args, _row=view_row, **options: fresh(x, _row(x, *args, **options).sizes))
+
+
 @row("view.dtype")
 def view_dtype(x, dtype):
     if dtype.itemsize != x.dtype.itemsize:
         raise NotImplementedError
     return x.replace(dtype=dtype)
+
+
+_register_copies()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from .. import broadcasting
+from ..meta.window import pooled
 from ..spec import TensorSpec
-from ..symbols.expr import floordiv
 from .rows import contiguous, fresh, row, suggests_channels_last
 
 
@@ -16,12 +16,24 @@ def _pair(values, i, default=None):
     return values[i] if len(values) > 1 else values[0]
 
 
-def _pooled(size, kernel, stride, padding, dilation, ceil_mode):
-    reach = size + 2 * padding - dilation * (kernel - 1) - 1
-    out = (floordiv(reach + stride - 1, stride) if ceil_mode else floordiv(reach, stride)) + 1
-    if ceil_mode and out.__class__ is int and (out - 1) * stride >= size + padding:
-        out -= 1
-    return out
+def _check(kernel, stride, padding, dilation):
+    """Raises RuntimeError for windows that eager refuses."""
+    if kernel <= 0 or stride <= 0 or dilation <= 0:
+        raise RuntimeError(
+            f"kernel size, stride and dilation should be greater than zero, but got {kernel}, {stride}, {dilation}"
+        )
+    if padding < 0:
+        raise RuntimeError(f"pad must be non-negative, but got pad: {padding}")
+    if padding > ((kernel - 1) * dilation + 1) // 2:
+        raise RuntimeError(
+            f"pad should be at most half of effective kernel size, but got pad={padding}, kernel_size={kernel} and dilation={dilation}"
+        )
+
+
+def _check_lengths(**arguments):
+    for name, values in arguments.items():
+        if len(values) > 2 or (not len(values) and name != "stride"):
+            raise RuntimeError(f"{name} must either be a single int, or a tuple of two ints")
 
 
 def _laid_out(x, sizes, dtype=None):
@@ -30,11 +42,17 @@ def _laid_out(x, sizes, dtype=None):
 
 
 def _pool_sizes(x, kernel, stride, padding, dilation, ceil_mode):
+    _check_lengths(kernel_size=kernel, stride=stride, padding=padding, dilation=dilation)
+    if x.ndim not in (3, 4) or any(s.__class__ is int and s == 0 for s in x.sizes[-3:]):
+        raise RuntimeError(f"Expected 3D or 4D tensor with optional 0 dim batch size for input, but got: {list(x.sizes)}")
     out = list(x.sizes)
     for i in range(2):
         k = _pair(kernel, i)
-        size = x.sizes[x.ndim - 2 + i]
-        out[x.ndim - 2 + i] = _pooled(size, k, _pair(stride, i, k), _pair(padding, i, 0), _pair(dilation, i, 1), ceil_mode)
+        window = k, _pair(stride, i, k), _pair(padding, i, 0), _pair(dilation, i, 1)
+        _check(*window)
+        out[x.ndim - 2 + i] = pooled(x.sizes[x.ndim - 2 + i], *window, ceil_mode)
+        if out[x.ndim - 2 + i].__class__ is int and out[x.ndim - 2 + i] < 1:
+            raise RuntimeError(f"Given input size {list(x.sizes)}: calculated output size {out}: output size is too small")
     return tuple(out)
 
 
@@ -56,6 +74,8 @@ def fractional_max_pool3d_backward(grad, x, kernel_size, output_size, indices):
 
 @row("avg_pool2d.default")
 def avg_pool2d(x, kernel_size, stride=(), padding=(0,), ceil_mode=False, count_include_pad=True, divisor_override=None):
+    if divisor_override == 0:
+        raise RuntimeError("divisor must be not zero")
     return _laid_out(x, _pool_sizes(x, kernel_size, stride, padding, (1,), ceil_mode))
 
 
@@ -72,3 +92,51 @@ def adaptive_avg_pool2d(x, output_size):
 @row("_adaptive_avg_pool2d_backward.default")
 def adaptive_avg_pool2d_backward(grad, x):
     return _laid_out(x, x.sizes)
+
+
+@row("max_unpool2d.default")
+def max_unpool2d(x, indices, output_size):
+    return _laid_out(x, (*x.sizes[:-2], *output_size))
+
+
+@row("adaptive_max_pool2d.default")
+def adaptive_max_pool2d(x, output_size):
+    sizes = (*x.sizes[:-2], *output_size)
+    return _laid_out(x, sizes), _laid_out(x, sizes, torch.int64)
+
+
+@row("adaptive_max_pool3d.default")
+def adaptive_max_pool3d(x, output_size):
+    sizes = (*x.sizes[:-3], *output_size)
+    return (
+        TensorSpec(x.dtype, x.device, sizes, contiguous(sizes), 0),
+        TensorSpec(torch.int64, x.device, sizes, contiguous(sizes), 0),
+    )
+
+
+UPSAMPLE = (
+    "upsample_nearest1d _upsample_nearest_exact1d upsample_linear1d "
+    "upsample_nearest2d _upsample_nearest_exact2d upsample_bilinear2d upsample_bicubic2d _upsample_bilinear2d_aa _upsample_bicubic2d_aa "
+    "upsample_nearest3d _upsample_nearest_exact3d upsample_trilinear3d"
+).split()
+
+
+def _resampled(x, sizes):
+    sizes = tuple(sizes)
+    strides = broadcasting.channels_last(sizes) if suggests_channels_last(x) else contiguous(sizes)
+    return TensorSpec(x.dtype, x.device, sizes, strides, 0)
+
+
+@row(*(f"{name}.default" for name in UPSAMPLE))
+def upsample(x, output_size, *rest):
+    if x.ndim != len(output_size) + 2:
+        raise RuntimeError(f"It is expected input_size equals to {len(output_size) + 2}, but got size {x.ndim}")
+    sizes = (*x.sizes[:2], *output_size)
+    if any(s.__class__ is int and s <= 0 for s in (*x.sizes[1:], *output_size)):
+        raise RuntimeError(f"Input and output sizes should be greater than 0, but got {list(x.sizes)} and {list(output_size)}")
+    return _resampled(x, sizes)
+
+
+@row(*(f"{name}_backward.default" for name in UPSAMPLE))
+def upsample_backward(grad, output_size, input_size, *rest):
+    return _resampled(grad, input_size)

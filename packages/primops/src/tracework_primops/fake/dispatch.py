@@ -12,15 +12,14 @@ from typing import Any
 
 import torch
 
-from .. import _torch, decomp
+from .. import _torch
 from ..aten_meta import ATEN_META
-from ..aten_meta.attention import SYMBOLIC
-from ..errors import DataDependentError, FakeTensorError, MixedTensorError
-from ..op import GraphBuilder, PrimValue
+from ..errors import FakeTensorError, MixedTensorError
 from ..spec import TensorSpec
 from ..symbols import active
 from ..symbols.expr import Expr
 from .memo import STATIC, Memo, Template, call_key
+from .meta_kernel import meta_rule, run_meta_kernel
 from .storage import FakeStorage
 from .tensor import FakeTensor, from_template, make_fake
 
@@ -51,7 +50,7 @@ def _make_plan(func: Any) -> Plan:
     if rule is None and _is_composite(func):
         return _run_composite
     written = [i for i, a in enumerate(func._schema.arguments) if a.alias_info is not None and a.alias_info.is_write]
-    rule = rule or _rule_of_functional(func) or _meta_rule(func)
+    rule = rule or _rule_of_functional(func) or meta_rule(func)
     if written:
         return _in_place_plan(func, rule, written)
     aliased = _aliased_argument(func)
@@ -100,7 +99,10 @@ def _work_out(mode: Any, func: Any, rule: Rule, args: tuple, kwargs: dict, key: 
     plain, named = _plain(mode, func, args), _plain_dict(mode, func, kwargs)
     outer = active.swap(mode.table)
     try:
-        result = _templates(mode.memo, rule(*plain, **named))
+        result = rule(*plain, **named)
+        if result is NotImplemented:
+            result = run_meta_kernel(func, plain, named)
+        result = _templates(mode.memo, result)
     finally:
         active.swap(outer)
     if key is not None and func.namespace == "aten":  # what is registered for others may change
@@ -175,6 +177,7 @@ def _in_place_plan(func: Any, rule: Rule, written: list[int]) -> Plan:
     metadata = torch.Tag.inplace_view in func.tags
     fresh_results = len(func._schema.returns) > 0 and any(r.alias_info is None for r in func._schema.returns)
     returns = len(func._schema.returns)
+    outputs = func._overloadname.endswith("out")
 
     def in_place(mode, func, args, kwargs):
         if metadata:
@@ -184,6 +187,8 @@ def _in_place_plan(func: Any, rule: Rule, written: list[int]) -> Plan:
         targets = [args[i] if i < len(args) else kwargs.get(names[i]) for i in written]
         result = _result(mode, func, rule, args, kwargs)
         for target in targets:
+            if outputs:
+                _check_out(func, target)
             _mark_written(target)
         if fresh_results:
             out = _mixed_results(mode, func, result, targets)
@@ -217,10 +222,19 @@ def _view_in_place(mode: Any, func: Any, rule: Rule, args: Any, kwargs: dict) ->
     return target
 
 
+def _check_out(func: Any, target: Any) -> None:
+    """`out=` must not have elements that share memory. Raises RuntimeError as eager does."""
+    if target.__class__ is FakeTensor and 0 in target.spec.strides:
+        if any(t.__class__ is int and t == 0 and s != 1 for s, t in zip(target.spec.sizes, target.spec.strides)):
+            raise RuntimeError(f"{func}: more than one element of the written-to tensor refers to a single memory location")
+
+
 def _check_target(mode: Any, func: Any, target: Any, result: Any) -> None:
     if result.__class__ is not Template or target.__class__ is not FakeTensor:
         return
-    expected, sizes = target.spec.sizes, result.spec.sizes
+    expected, sizes, dtype = target.spec.sizes, result.spec.sizes, target.spec.dtype
+    if result.spec.dtype is not dtype and not torch.can_cast(result.spec.dtype, dtype):
+        raise RuntimeError(f"{func}: result type {result.spec.dtype} can't be cast to the desired output type {dtype}")
     if expected == sizes:
         return
     outer = active.swap(mode.table)
@@ -322,181 +336,3 @@ def _wrap(mode: Any, result: Any) -> Any:
     if isinstance(result, Expr):
         return mode.table.to_symint(result)
     return result
-
-
-# torch's meta kernels --------------------------------------------------------------------------
-
-
-def _meta_rule(func: Any) -> Rule:
-    if torch.Tag.data_dependent_output in func.tags or torch.Tag.dynamic_output_shape in func.tags:
-
-        def data_dependent(*args, **kwargs):
-            raise DataDependentError(func)
-
-        return data_dependent
-
-    def meta_kernel(*args, **kwargs):
-        return run_meta_kernel(func, args, kwargs)
-
-    return meta_kernel
-
-
-def run_meta_kernel(func: Any, args: Any, kwargs: dict) -> Any:
-    """Specs of the results by running the op on meta tensors. Symbolic sizes that torch cannot carry become fixed."""
-    table = active.table()
-    if table is not None and _is_symbolic((*args, *kwargs.values())):
-        found = _decomposed(func, args, kwargs, table)
-        if found is not None:
-            return found
-        log.info("%s: symbolic sizes become fixed, because only torch's meta kernel knows the result", func)
-        args, kwargs = _numbers(args, table.fix), _numbers(kwargs, table.fix)
-    return _run_static(func, args, kwargs)
-
-
-def _run_static(func: Any, args: Any, kwargs: dict) -> Any:
-    device = _common_device(args, kwargs)
-    try:
-        result = _call_meta(func, args, kwargs)
-    except NotImplementedError as error:
-        raise FakeTensorError(f"{func}: there is no rule for its result and torch has no meta kernel for it ({error})") from error
-    return _spec_of_meta(result, device)
-
-
-def _is_symbolic(values: Any) -> bool:
-    for value in values:
-        if value.__class__ is TensorSpec and value.is_symbolic or isinstance(value, Expr):
-            return True
-        if value.__class__ in (list, tuple) and _is_symbolic(value):
-            return True
-    return False
-
-
-def _call_meta(func: Any, args: Any, kwargs: dict) -> Any:
-    meta_kwargs = {k: _to_meta(a) for k, a in kwargs.items()}
-    if "device" in kwargs:
-        meta_kwargs["device"] = torch.device("meta")
-    return func(*map(_to_meta, args), **meta_kwargs)
-
-
-def _to_meta(a: Any) -> Any:
-    if a.__class__ is TensorSpec:
-        return _meta_tensor(a)
-    if a.__class__ in (list, tuple):
-        return [_to_meta(x) for x in a]
-    return torch.device("meta") if a.__class__ is torch.device else a
-
-
-def _meta_tensor(spec: TensorSpec) -> torch.Tensor:
-    base = torch.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device="meta")
-    if spec.offset == 0:
-        return base
-    extent = base.untyped_storage().nbytes() // base.element_size() + spec.offset
-    return torch.empty([extent], dtype=spec.dtype, device="meta").as_strided(spec.sizes, spec.strides, spec.offset)
-
-
-def _spec_of_meta(result: Any, device: torch.device) -> Any:
-    if isinstance(result, torch.Tensor):
-        where = device if result.device.type == "meta" else result.device
-        return TensorSpec(result.dtype, where, tuple(result.size()), tuple(result.stride()), result.storage_offset())
-    if isinstance(result, list):
-        return [_spec_of_meta(r, device) for r in result]
-    return tuple(_spec_of_meta(r, device) for r in result) if isinstance(result, tuple) else result
-
-
-def _numbers(a: Any, number_of: Callable[[Any], int]) -> Any:
-    """With every expression replaced by a number."""
-    if isinstance(a, Expr):
-        return number_of(a)
-    if a.__class__ is TensorSpec:
-        sizes, strides = tuple(map(number_of, a.sizes)), tuple(map(number_of, a.strides))
-        return TensorSpec(a.dtype, a.device, sizes, strides, number_of(a.offset))
-    if a.__class__ in (list, tuple):
-        return a.__class__([_numbers(x, number_of) for x in a])
-    if isinstance(a, dict):
-        return {k: _numbers(v, number_of) for k, v in a.items()}
-    return a
-
-
-def _decomposed(func: Any, args: Any, kwargs: dict, table: Any) -> Any:
-    """Symbolic specs from the decomposition, when they agree with torch's meta kernel on the example's sizes; else None."""
-    DECOMPS = getattr(decomp, "DECOMPS", {})
-
-    rule, rules = DECOMPS.get(func), SYMBOLIC.get(func, ())
-    if (rule is None and not rules) or not all(table.has_hint(s) for s in _sizes_in((*args, *kwargs.values()))):
-        return None
-    if rules:
-        return _agreeing(func, rules, args, kwargs, table)
-    try:
-        with GraphBuilder(None):
-            found = _specs_of_values(rule(*_values(args), **_values(kwargs)))
-        expected = _run_static(func, _numbers(args, table.hint), _numbers(kwargs, table.hint))
-    except (NotImplementedError, KeyError, TypeError, AttributeError, ValueError) as error:
-        log.debug("%s: its decomposition does not run on specs: %s", func, error)
-        return None
-    return found if _numbers(found, table.hint) == expected else None
-
-
-def _agreeing(func: Any, rules: Any, args: Any, kwargs: dict, table: Any) -> Any:
-    """What the first rule says that agrees with torch's meta kernel on the example's sizes; else None."""
-    expected = _run_static(func, _numbers(args, table.hint), _numbers(kwargs, table.hint))
-    for rule in rules:
-        try:
-            found = rule(*args, **kwargs)
-        except NotImplementedError:
-            continue
-        if _numbers(found, table.hint) == expected:
-            return found
-    return None
-
-
-def _values(a: Any) -> Any:
-    if a.__class__ is TensorSpec:
-        return PrimValue(a, None)
-    if a.__class__ in (list, tuple):
-        return a.__class__([_values(x) for x in a])
-    return {k: _values(v) for k, v in a.items()} if isinstance(a, dict) else a
-
-
-def _specs_of_values(a: Any) -> Any:
-    if isinstance(a, PrimValue):
-        return a.spec
-    return a.__class__([_specs_of_values(x) for x in a]) if a.__class__ in (list, tuple) else a
-
-
-def _sizes_in(values: Any):
-    for value in values:
-        if value.__class__ is TensorSpec:
-            yield from (*value.sizes, *value.strides, value.offset)
-        elif value.__class__ in (list, tuple):
-            yield from _sizes_in(value)
-        elif isinstance(value, Expr):
-            yield value
-
-
-def _common_device(args: Any, kwargs: dict) -> torch.device:
-    """The device of the results: an explicit one, else that of the first tensor that is not a 0-dim CPU number."""
-    explicit = kwargs.get("device")
-    if explicit is not None:
-        return concrete_device(explicit)
-    fallback = None
-    for spec in _specs_in((*args, *kwargs.values())):
-        if spec.sizes or spec.device.type != "cpu":
-            return spec.device
-        fallback = fallback or spec.device
-    return fallback or torch.device("cpu")
-
-
-def _specs_in(values: Any):
-    for value in values:
-        if value.__class__ is TensorSpec:
-            yield value
-        elif value.__class__ in (list, tuple):
-            yield from _specs_in(value)
-
-
-def concrete_device(device: Any) -> torch.device:
-    """With an index: `cuda` means the current device."""
-    device = torch.device(device)
-    if device.type == "cuda" and device.index is None:
-        return torch.device("cuda", torch.cuda.current_device())
-    return device

@@ -10,7 +10,7 @@ import torch
 from ..broadcasting import channels_last, is_channels_last, is_contiguous
 from ..op import Op
 from ..spec import TensorSpec, product
-from ..symbols import floordiv
+from ..symbols import floordiv, minimum
 from ..tables import rules_into
 
 META: dict[Op, Callable[..., Any]] = {}
@@ -20,10 +20,10 @@ rule = rules_into(META)
 def pooled(size: Any, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> Any:
     """Number of windows along one dim."""
     reach = size + 2 * padding - dilation * (kernel - 1) - 1
-    count = floordiv(reach + (stride - 1 if ceil_mode else 0), stride) + 1
-    if ceil_mode and count.__class__ is int and (count - 1) * stride >= size + padding:
-        return count - 1
-    return count
+    if not ceil_mode:
+        return floordiv(reach, stride) + 1
+    # a window must begin inside the input or its left padding
+    return minimum(floordiv(reach + stride - 1, stride), floordiv(size + padding - 1, stride)) + 1
 
 
 def suggested(x: TensorSpec, sizes: Sequence[Any], dtype: torch.dtype | None = None) -> TensorSpec:

@@ -7,6 +7,7 @@ and recorded, so that a guard can ask for it again. Unbacked symbols (u0, u1, ..
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -162,12 +163,24 @@ class SymbolTable:
             self._learn(condition, why)
 
     def fix(self, size: Size, why: str = "") -> int:
-        """The hint, after recording that every symbol in the size has exactly its hint."""
+        """The hint, after recording that the size is exactly that."""
         if not isinstance(size, Expr):
             return size
-        for s in sorted(size.free_symbols, key=str):
-            self.guard(Condition.compare("==", s, self.hint(s)), why)
-        return self.hint(size)
+        value = self.hint(size)
+        self.guard(Condition.compare("==", size, value), why)
+        return value
+
+    def attempt(self, run: Callable[[], Any]) -> Any:
+        """The result of `run`; if it raises, nothing that it decided stays recorded."""
+        kept = (list(self.conditions), dict(self._known), dict(self._ranges), dict(self._equal))
+        try:
+            return run()
+        except Exception:
+            self.conditions[:] = kept[0]
+            self._known, self._ranges, self._equal = kept[1:]
+            if self.fakes is not None:
+                self.fakes.forget()  # results that relied on those decisions
+            raise
 
     def _learn(self, condition: Condition, why: str) -> None:
         self.conditions.append(RecordedCondition(condition, why or self.origin))

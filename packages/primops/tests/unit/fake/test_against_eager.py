@@ -139,6 +139,10 @@ CALLS = {
     "copy_": (lambda x, y: x.copy_(y), A, B),
     "view_mul_": (lambda x: (x.t()[1:].mul_(3), x)[1], A),
     "out": (lambda x, y: torch.add(x, x, out=y), A, A),
+    "views_in_place": (lambda x: x.mul(2).unsqueeze_(0).transpose_(1, 2).add_(1), A),
+    "squeeze_dim_": (lambda x: (x + 1).squeeze_(0), tensor(1, 4)),
+    "expand_number": (lambda x: x.expand(1, 1), tensor(())),
+    "quantile": (lambda x: x.quantile(0.3, 1), A),
     "setitem": (lambda x: (x.__setitem__((slice(None), 0), 1.0), x)[1], A),
 }
 

@@ -1,0 +1,275 @@
+"""Results of ops without a row, from torch's own meta kernels; with symbolic sizes also from decompositions run on specs.
+
+With symbolic sizes, what is found counts only if it agrees with the meta kernel at the example's sizes; the last resort is
+to fix the sizes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_map
+
+from .. import _torch, decomp
+from ..aten_meta.attention import SYMBOLIC
+from ..errors import DataDependentError, FakeTensorError
+from ..op import GraphBuilder, PrimValue
+from ..spec import TensorSpec
+from ..symbols import active
+from ..symbols.expr import Expr
+from ..symbols.ranges import simplify
+
+log = logging.getLogger("tracework.primops.fake")
+
+Rule = Callable[..., Any]
+
+
+def meta_rule(func: Any) -> Rule:
+    if torch.Tag.data_dependent_output in func.tags or torch.Tag.dynamic_output_shape in func.tags:
+
+        def data_dependent(*args, **kwargs):
+            raise DataDependentError(func)
+
+        return data_dependent
+
+    def meta_kernel(*args, **kwargs):
+        return run_meta_kernel(func, args, kwargs)
+
+    return meta_kernel
+
+
+def run_meta_kernel(func: Any, args: Any, kwargs: dict) -> Any:
+    """Specs of the results by running the op on meta tensors. Symbolic sizes that nothing can carry become fixed."""
+    table = active.table()
+    if table is not None and _is_symbolic((*args, *kwargs.values())):
+        for way in (_decomposed, _on_fakes, _on_symbolic_meta) if _all_have_hints(args, kwargs, table) else ():
+            found = way(func, args, kwargs, table)
+            if found is not None:
+                return found
+        log.info("%s: symbolic sizes become fixed, because only torch's meta kernel knows the result", func)
+        args, kwargs = _numbers(args, table.fix), _numbers(kwargs, table.fix)
+    return _run_static(func, args, kwargs)
+
+
+def _all_have_hints(args: Any, kwargs: dict, table: Any) -> bool:
+    return all(table.has_hint(s) for s in _sizes_in((*args, *kwargs.values())))
+
+
+def _on_symbolic_meta(func: Any, args: Any, kwargs: dict, table: Any) -> Any:
+    """What torch's meta kernel says when it is given the symbols themselves, which not every kernel can take; else None."""
+    return _checked(
+        func, args, kwargs, table, lambda: _spec_of_meta(_call_meta(func, args, kwargs), _common_device(args, kwargs))
+    )
+
+
+def _on_fakes(func: Any, args: Any, kwargs: dict, table: Any) -> Any:
+    """What torch's meta kernel says when it is written in Python and run on fakes, whose ops have rows; else None."""
+    kernel = _torch.python_kernel(func, "Meta")
+    if kernel is None:
+        return None
+    from .mode import FakeMode
+
+    def run() -> Any:
+        mode = FakeMode(table)
+        with mode:
+            result = kernel(*_fakes(mode, args), **_fakes(mode, kwargs))
+        return tree_map(lambda t: t.spec if isinstance(t, torch.Tensor) else t, result)
+
+    return _checked(func, args, kwargs, table, run)
+
+
+def _fakes(mode: Any, a: Any) -> Any:
+    if a.__class__ is TensorSpec:
+        return mode.make(a)
+    if isinstance(a, Expr):
+        return mode.table.to_symint(a)
+    if isinstance(a, dict):
+        return {k: _fakes(mode, v) for k, v in a.items()}
+    return a.__class__([_fakes(mode, x) for x in a]) if isinstance(a, (list, tuple)) else a
+
+
+def _checked(func: Any, args: Any, kwargs: dict, table: Any, compute: Callable[[], Any]) -> Any:
+    """compute()'s specs when they agree with the meta kernel at the example's sizes; None when not, or when it fails."""
+    expected = _run_static(func, _numbers(args, table.hint), _numbers(kwargs, table.hint))
+
+    def run() -> Any:
+        found = compute()
+        if _numbers(found, table.hint) != expected:
+            raise RuntimeError(f"symbols give {found}, numbers {expected}")
+        return found
+
+    try:
+        return table.attempt(run)
+    except Exception as error:  # kernels for plain numbers fail in many ways; what remains is to fix the sizes
+        log.debug("%s: its meta kernel does not take symbols: %s", func, error)
+        return None
+
+
+def _run_static(func: Any, args: Any, kwargs: dict) -> Any:
+    device = _common_device(args, kwargs)
+    try:
+        result = _call_meta(func, args, kwargs)
+    except NotImplementedError as error:
+        raise FakeTensorError(f"{func}: there is no rule for its result and torch has no meta kernel for it ({error})") from error
+    return _spec_of_meta(result, device)
+
+
+def _is_symbolic(values: Any) -> bool:
+    for value in values:
+        if value.__class__ is TensorSpec and value.is_symbolic or isinstance(value, Expr):
+            return True
+        if value.__class__ in (list, tuple) and _is_symbolic(value):
+            return True
+    return False
+
+
+def _call_meta(func: Any, args: Any, kwargs: dict) -> Any:
+    meta_kwargs = {k: _to_meta(a) for k, a in kwargs.items()}
+    if "device" in kwargs:
+        meta_kwargs["device"] = torch.device("meta")
+    return func(*map(_to_meta, args), **meta_kwargs)
+
+
+def _to_meta(a: Any) -> Any:
+    if a.__class__ is TensorSpec:
+        return _meta_tensor(a)
+    if a.__class__ in (list, tuple):
+        return [_to_meta(x) for x in a]
+    if isinstance(a, Expr):
+        return active.table().to_symint(a)
+    return torch.device("meta") if a.__class__ is torch.device else a
+
+
+def _meta_tensor(spec: TensorSpec) -> torch.Tensor:
+    if spec.is_symbolic:
+        carry = active.table().to_symint
+        return torch.empty_strided(
+            [carry(s) for s in spec.sizes], [carry(s) for s in spec.strides], dtype=spec.dtype, device="meta"
+        )
+    base = torch.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device="meta")
+    if spec.offset == 0:
+        return base
+    extent = base.untyped_storage().nbytes() // base.element_size() + spec.offset
+    return torch.empty([extent], dtype=spec.dtype, device="meta").as_strided(spec.sizes, spec.strides, spec.offset)
+
+
+def _spec_of_meta(result: Any, device: torch.device) -> Any:
+    if isinstance(result, torch.Tensor):
+        where = device if result.device.type == "meta" else result.device
+        sizes, strides = tuple(map(_size_of, result.size())), tuple(map(_size_of, result.stride()))
+        return TensorSpec(result.dtype, where, sizes, strides, _size_of(result.storage_offset()))
+    if isinstance(result, list):
+        return [_spec_of_meta(r, device) for r in result]
+    return tuple(_spec_of_meta(r, device) for r in result) if isinstance(result, tuple) else result
+
+
+def _size_of(size: Any) -> Any:
+    return size if size.__class__ is int else simplify(active.table().from_symint(size), active.table().ranges)
+
+
+def _numbers(a: Any, number_of: Callable[[Any], int]) -> Any:
+    """With every expression replaced by a number."""
+    if isinstance(a, Expr):
+        return number_of(a)
+    if a.__class__ is TensorSpec:
+        sizes, strides = tuple(map(number_of, a.sizes)), tuple(map(number_of, a.strides))
+        return TensorSpec(a.dtype, a.device, sizes, strides, number_of(a.offset))
+    if a.__class__ in (list, tuple):
+        return a.__class__([_numbers(x, number_of) for x in a])
+    if isinstance(a, dict):
+        return {k: _numbers(v, number_of) for k, v in a.items()}
+    return a
+
+
+def _decomposed(func: Any, args: Any, kwargs: dict, table: Any) -> Any:
+    """Symbolic specs from the decomposition, when they agree with torch's meta kernel on the example's sizes; else None."""
+    DECOMPS = getattr(decomp, "DECOMPS", {})
+
+    rule, rules = DECOMPS.get(func), SYMBOLIC.get(func, ())
+    if rules:
+        return _agreeing(func, rules, args, kwargs, table)
+    if rule is None:
+        return None
+    expected = _run_static(func, _numbers(args, table.hint), _numbers(kwargs, table.hint))
+
+    def run() -> Any:
+        with GraphBuilder(None):
+            found = _specs_of_values(rule(*_values(args), **_values(kwargs)))
+        if _numbers(found, table.hint) != expected:
+            raise ValueError(f"it gives {found}, torch's meta kernel {expected}")
+        return found
+
+    try:
+        return table.attempt(run)
+    except (NotImplementedError, KeyError, TypeError, AttributeError, ValueError) as error:
+        log.debug("%s: its decomposition does not run on specs: %s", func, error)
+        return None
+
+
+def _agreeing(func: Any, rules: Any, args: Any, kwargs: dict, table: Any) -> Any:
+    """What the first rule says that agrees with torch's meta kernel on the example's sizes; else None."""
+    expected = _run_static(func, _numbers(args, table.hint), _numbers(kwargs, table.hint))
+    for rule in rules:
+        try:
+            found = rule(*args, **kwargs)
+        except NotImplementedError:
+            continue
+        if _numbers(found, table.hint) == expected:
+            return found
+    return None
+
+
+def _values(a: Any) -> Any:
+    if a.__class__ is TensorSpec:
+        return PrimValue(a, None)
+    if a.__class__ in (list, tuple):
+        return a.__class__([_values(x) for x in a])
+    return {k: _values(v) for k, v in a.items()} if isinstance(a, dict) else a
+
+
+def _specs_of_values(a: Any) -> Any:
+    if isinstance(a, PrimValue):
+        return a.spec
+    return a.__class__([_specs_of_values(x) for x in a]) if a.__class__ in (list, tuple) else a
+
+
+def _sizes_in(values: Any):
+    for value in values:
+        if value.__class__ is TensorSpec:
+            yield from (*value.sizes, *value.strides, value.offset)
+        elif value.__class__ in (list, tuple):
+            yield from _sizes_in(value)
+        elif isinstance(value, Expr):
+            yield value
+
+
+def _common_device(args: Any, kwargs: dict) -> torch.device:
+    """The device of the results: an explicit one, else that of the first tensor that is not a 0-dim CPU number."""
+    explicit = kwargs.get("device")
+    if explicit is not None:
+        return concrete_device(explicit)
+    fallback = None
+    for spec in _specs_in((*args, *kwargs.values())):
+        if spec.sizes or spec.device.type != "cpu":
+            return spec.device
+        fallback = fallback or spec.device
+    return fallback or torch.device("cpu")
+
+
+def _specs_in(values: Any):
+    for value in values:
+        if value.__class__ is TensorSpec:
+            yield value
+        elif value.__class__ in (list, tuple):
+            yield from _specs_in(value)
+
+
+def concrete_device(device: Any) -> torch.device:
+    """With an index: `cuda` means the current device."""
+    device = torch.device(device)
+    if device.type == "cuda" and device.index is None:
+        return torch.device("cuda", torch.cuda.current_device())
+    return device
