@@ -277,8 +277,6 @@ def new_object(frame, args, kwargs):
 
     cls = args[0].real()
     refuse_class(frame, cls)
-    if lookup_class(cls, "__del__")[0] is not NO_ATTRIBUTE:
-        return frame.break_graph("call_unknown", f"{cls.__name__} has __del__, which runs when its instance dies")
     native = native_base(cls)
     if native is object or native is types.SimpleNamespace:
         return ObjectValue(cls)

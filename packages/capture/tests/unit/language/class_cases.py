@@ -560,16 +560,20 @@ def super_after_a_break(x):
 
 class Deleted:
     def __del__(self):
-        DELETED.append("gone")
+        DELETED.append(1)
 
 
 DELETED = []
 
 
+def make_and_drop(y):
+    Deleted()
+    return y
+
+
 @case(graphs=2)
 def instances_that_notice_their_end(x):
     y = x + 1
-    made = Deleted()
-    del made
-    gone, DELETED[:] = DELETED[:], []
-    return y * len(gone)
+    DELETED.clear()
+    y = make_and_drop(y) * 2
+    return y, list(DELETED)
