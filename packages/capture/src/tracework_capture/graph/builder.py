@@ -95,6 +95,12 @@ class GraphBuilder:
         real = torch.scalar_tensor(number, dtype=torch.float64, device="cpu")
         return self._placeholder(source, "float", self.fake_mode.from_real(real), real)
 
+    def drawn_input(self, source: Source) -> fx.Node:
+        """The placeholder of a number that a function, held by `source`, draws for each run."""
+        real = torch.scalar_tensor(0.0, dtype=torch.float64, device="cpu")
+        self.calls += 1  # it is drawn even if nobody uses it
+        return self._placeholder(source, "rng", self.fake_mode.from_real(real), real)
+
     def _placeholder(self, source: Source, role: str, example: Any, real: Any) -> fx.Node:
         name = self._name(source, role)
         anchor = self._last_placeholder

@@ -112,20 +112,21 @@ def graph_call(writer: CodeWriter, root: Any, captured: CapturedGraph, backend: 
     takes_list = getattr(compiled, "__tracework_list_call__", None)
     if takes_list is not None:
         compiled, boxed = takes_list, True
-    floats = tuple(i for i, binding in enumerate(root.graph.inputs) if binding.role == "float")
+    floats = tuple((i, b.role == "rng") for i, b in enumerate(root.graph.inputs) if b.role in ("float", "rng"))
     if floats:
         compiled = with_floats(compiled, floats, boxed)
     name = writer.const(root.services.call_disabled(compiled), "graph")
     return f"{name}(list(__tw_inputs))" if boxed else f"{name}(*__tw_inputs)"
 
 
-def with_floats(compiled: Any, places: tuple[int, ...], boxed: bool) -> Any:
-    """Hands the floats at these places over as tensors."""
+def with_floats(compiled: Any, places: tuple[tuple[int, bool], ...], boxed: bool) -> Any:
+    """Hands the floats at these places over as tensors; those that are drawn come as the function that draws."""
 
     def call(*given: Any) -> Any:
         inputs = list(given[0] if boxed else given)
-        for place in places:
-            inputs[place] = torch.scalar_tensor(inputs[place], dtype=torch.float64, device="cpu")
+        for place, drawn in places:
+            number = inputs[place]() if drawn else inputs[place]
+            inputs[place] = torch.scalar_tensor(number, dtype=torch.float64, device="cpu")
         return compiled(inputs) if boxed else compiled(*inputs)
 
     return call

@@ -194,7 +194,7 @@ def held_by_static_module(root: Any, source: Source) -> bool:
 
 def distinct_inputs(root: Any) -> tuple[Any, ...]:
     """Sources of the tensor inputs, which must stay different objects."""
-    return tuple(b.source for b in root.graph.inputs if b.role not in ("size", "float") and type(b.source) is not Const)
+    return tuple(b.source for b in root.graph.inputs if b.role not in ("size", "float", "rng") and type(b.source) is not Const)
 
 
 def expression_node(builder: Any, size: Any) -> Any:

@@ -92,14 +92,16 @@ class FloatValue(Value):
         made = frame.graph.call(frame, function, (theirs, mine) if reverse else (mine, theirs))
         hint = function(number, self.hint) if reverse else function(self.hint, number)
         roots = self.roots | (other.roots if isinstance(other, FloatValue) else frozenset())
-        return FloatValue(made.node, hint, roots)
+        other_kind = type(other) if isinstance(other, FloatValue) else FloatValue
+        kind = type(self) if other_kind is FloatValue else other_kind
+        return kind(made.node, hint, roots)
 
     def compare(self, frame, op, other):
         return None if isinstance(other, TensorValue) else self.number(frame).compare(frame, op, fixed(frame, other))
 
     def unary(self, frame, op):
         if op == "-" and not self.known:
-            return FloatValue(frame.graph.call(frame, torch.neg, (self.as_tensor(frame),)).node, -self.hint, self.roots)
+            return type(self)(frame.graph.call(frame, torch.neg, (self.as_tensor(frame),)).node, -self.hint, self.roots)
         return self if op == "+" else self.number(frame).unary(frame, op)
 
     def truth(self, frame):

@@ -34,6 +34,7 @@ from .functional_call import FUNCTIONAL_CALL_ROWS
 from .generator import NATIVE_ITERATORS, ExistingIterator
 from .mapping import DictValue, dict_of, key_of_existing
 from .optimizer import CODE_ROWS, OPTIMIZER_ROWS
+from .random_numbers import RANDOM_ROWS
 from .sequence import DequeValue, ListValue, Pending, RangeValue, SequenceValue, SliceValue, TupleValue, pending_items
 from .symint import size_value
 from .tensor import existing_tensor, tensor_result
@@ -210,6 +211,9 @@ def wrap_builtin(frame, obj, source):
     """C functions, method descriptors, and callables of torch."""
     from .torch_fn import TORCH_ROWS, TorchFunctionValue, is_graph_function
 
+    drawn = hashable_get(RANDOM_ROWS, obj)
+    if drawn is not None:
+        return wrap_draw(frame, obj, source, drawn)
     if isinstance(obj, types.BuiltinMethodType) and not isinstance(obj.__self__, NO_OWNERS) and not isinstance(source, Const):
         return wrap_builtin_method(frame, obj, source)
     mark = mark_of(obj)
@@ -256,7 +260,16 @@ def hashable_get(table, key):
         return None
 
 
+def wrap_draw(frame, obj, source, row):
+    """A function that draws a number."""
+    frame.guard("IDENTITY", source, obj)
+    return RowValue(obj, row, source)
+
+
 def wrap_method(frame, obj, source):
+    drawn = hashable_get(RANDOM_ROWS, obj)
+    if drawn is not None:
+        return wrap_draw(frame, obj, source, drawn)
     guard_type(frame, obj, source)
     if isinstance(source, Const):
         function, owner = Const(obj.__func__), Const(obj.__self__)
