@@ -111,6 +111,13 @@ def cpython(session: nox.Session) -> None:
     session.run("python", "tools/cpython_tests.py", *(session.posargs or ["--sample"]))
 
 
+@nox.session(python=PYTHON)
+def solver(session: nox.Session) -> None:
+    """10,000 random systems of conditions over sizes against trying all values; writes tools/solver_check.txt."""
+    install(session, PACKAGES[0].folders)
+    session.run("python", "tools/solver_check.py", *(session.posargs or ["--write"]))
+
+
 @nox.session(python=PYTHON, tags=["ci"])
 def lint(session: nox.Session) -> None:
     """ruff: style and the ban on off-limits modules."""

@@ -15,7 +15,8 @@ import torch
 
 from ..errors import GuardOnUnbackedError
 from .expr import Condition, Expr, Size, Symbol, symbol
-from .ranges import bounds, simplify
+from .ranges import simplify
+from .solve import decide, facts_of, known_value, whole_multiples
 from .symint import to_symint, unwrap
 
 log = logging.getLogger("tracework.primops.symbols")
@@ -48,6 +49,7 @@ class SymbolTable:
         self._known: dict[Condition, bool] = {}
         self._ranges: dict[Symbol, tuple] = {}
         self._equal: dict[Expr, Size] = {}
+        self._facts: list[Expr] = []  # known to be 0 or more
         self._count = {"s": 0, "u": 0}
         self._carriers: dict[Expr, torch.SymInt] = {}
         self.fakes: Any = None  # what fakes over these symbols remember (fake/memo.py)
@@ -130,18 +132,10 @@ class SymbolTable:
     def _prove(self, op: str, expr: Expr) -> bool | None:
         if self._equal:
             expr = expr.substitute(self._equal)
-        expr = simplify(expr, self._ranges)
-        if not isinstance(expr, Expr):
-            return Condition(op, expr).evaluate({})
-        low, high = bounds(expr, self._ranges)
-        verdict = PROOFS[op](low, high)
-        if verdict is None and op in ("==", "!=") and _is_product(expr) and self._nonzero_factors(expr):
-            verdict = op == "!="
-        return verdict
-
-    def _nonzero_factors(self, expr: Expr) -> bool:
-        ((monomial, _),) = expr.terms.items()
-        return all(low > 0 or high < 0 for low, high in (bounds(a, self._ranges) for a in monomial))
+        expr = whole_multiples(simplify(expr, self._ranges))
+        if self._equal and isinstance(expr, Expr):
+            expr = expr.substitute(self._equal)
+        return decide(op, expr, self._ranges, self._facts)
 
     def guard(self, condition: Condition, why: str = "") -> bool:
         """Whether it holds in the example; recorded (or its negation) unless it follows from what is known."""
@@ -186,6 +180,11 @@ class SymbolTable:
         self.conditions.append(RecordedCondition(condition, why or self.origin))
         log.debug("recorded %s (%s)", condition, why or self.origin)
         self._known = {condition: True, condition.negate(): False}
+        self._facts += facts_of(condition)
+        plain = Condition(condition.op, whole_multiples(condition.expr))
+        value = known_value(plain)
+        if value is not None:
+            self._equal[value[0]] = value[1]
         affine = condition.expr.as_affine() if isinstance(condition.expr, Expr) else None
         if affine is None:
             return
@@ -204,7 +203,20 @@ class SymbolTable:
                 step = {s: value}
                 self._equal = {k: v.substitute(step) if isinstance(v, Expr) else v for k, v in self._equal.items()}
                 self._equal[s] = value.substitute(self._equal) if isinstance(value, Expr) else value
+                self._keep_range(s, self._equal[s])
                 return
+
+    def _keep_range(self, s: Symbol, value: Size) -> None:
+        """s is written as `value` in proofs from now on: what is known of s becomes known of the value."""
+        low, high = self._ranges.get(s, (s.lower, s.upper))
+        ends = [value - low if low is not None else 0, high - value if high is not None else 0]
+        facts = [*ends, *(f.substitute(self._equal) for f in self._facts)]
+        self._facts = [f for f in facts if isinstance(f, Expr)]
+        for end in ends:
+            affine = end.as_affine() if isinstance(end, Expr) else None
+            if affine is not None and len(affine[1]) == 1:
+                ((symbol, factor),) = affine[1].items()
+                self._narrow(symbol, factor, affine[0], ">=")
 
     def _narrow(self, s: Symbol, factor: int, constant: int, op: str) -> None:
         """factor * s + constant `op` 0 as a new bound."""
@@ -246,22 +258,5 @@ class SymbolTable:
         known = self.is_true(condition)
         return known if known is not None else torch.SymBool(BoolNode(self, condition))
 
-
-def _is_product(expr: Expr) -> bool:
-    return len(expr.terms) == 1
-
-
-def _when(yes: bool, no: bool) -> bool | None:
-    return True if yes else False if no else None
-
-
-PROOFS = {
-    "==": lambda low, high: _when(low == high == 0, low > 0 or high < 0),
-    "!=": lambda low, high: _when(low > 0 or high < 0, low == high == 0),
-    "<": lambda low, high: _when(high < 0, low >= 0),
-    "<=": lambda low, high: _when(high <= 0, low > 0),
-    ">": lambda low, high: _when(low > 0, high <= 0),
-    ">=": lambda low, high: _when(low >= 0, high < 0),
-}
 
 __all__ = ["RecordedCondition", "SymbolTable"]
