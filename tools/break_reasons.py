@@ -23,14 +23,10 @@ def main() -> None:
     sys.path.insert(0, str(TESTS))
     import break_programs
     from test_breaks import raised, shown
-    from tracework_capture import BREAK_REASONS
+    from tracework_capture.errors import page_of_reasons
 
-    parts = [HEAD]
-    for reason, row in BREAK_REASONS.items():
-        parts.append(f"## {reason}\n\nWhat: {row.what}.\n\nWhy: {row.why}.\n\nWhat to do: {row.cure}.\n")
-        if reason in break_programs.PROGRAMS:
-            parts.append(f"```python\n{inspect.getsource(break_programs.PROGRAMS[reason])}```\n")
-    (CAPTURE / "docs" / "graph_breaks.md").write_text("\n".join(parts))
+    programs = {reason: inspect.getsource(program) for reason, program in break_programs.PROGRAMS.items()}
+    (CAPTURE / "docs" / "graph_breaks.md").write_text(f"{HEAD}\n{page_of_reasons(programs)}")
     golden = "".join(f"== {reason}\n{shown(raised(reason))}" for reason in break_programs.PROGRAMS)
     (TESTS / "golden" / "breaks.txt").write_text(golden)
 

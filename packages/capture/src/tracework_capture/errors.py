@@ -27,6 +27,7 @@ __all__ = [
     "UserLocation",
     "describe_break",
     "excerpt",
+    "page_of_reasons",
 ]
 
 
@@ -178,6 +179,16 @@ BREAK_REASONS: dict[str, BreakReason] = {
     "hook": BreakReason("a hook is registered or would run", "hooks run arbitrary code", "register hooks outside"),
     "other": BreakReason("something capture does not model", "see the detail", "move it out of the compiled function"),
 }
+
+
+def page_of_reasons(programs: dict[str, str] | None = None) -> str:
+    """BREAK_REASONS as a page of Markdown, with an example program where there is one."""
+    parts = []
+    for reason, row in BREAK_REASONS.items():
+        parts.append(f"## {reason}\n\nWhat: {row.what}.\n\nWhy: {row.why}.\n\nWhat to do: {row.cure}.\n")
+        if programs and reason in programs:
+            parts.append(f"```python\n{programs[reason]}```\n")
+    return "\n".join(parts)
 
 
 @dataclass(frozen=True)

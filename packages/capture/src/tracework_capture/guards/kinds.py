@@ -5,6 +5,7 @@ native leaf must agree with it.
 """
 
 import math
+import operator
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from .. import _torch
 from ..errors import GuardBuildError
 from .guard import GuardSet, TensorFacts
 
-__all__ = ["GUARD_KINDS", "STATES", "GuardKind", "kind_of", "record_ambient", "same_constant", "tensor_sizes"]
+__all__ = ["GUARD_KINDS", "STATES", "TEXT_TESTS", "GuardKind", "kind_of", "record_ambient", "same_constant", "tensor_sizes"]
 
 
 def same_constant(value: Any, wanted: Any) -> bool:
@@ -75,6 +76,20 @@ def _members(value: Any, members: Any) -> bool:
 
 def _range(value: Any, bounds: tuple[int, int, int]) -> bool:
     return type(value) is range and (value.start, value.stop, value.step) == bounds
+
+
+TEXT_TESTS: dict[str, Callable[[str, str], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "startswith": str.startswith,
+    "endswith": str.endswith,
+    "contains": operator.contains,
+}
+"""What a TEXT guard may ask of a str; its payload is (name, operand, answer)."""
+
+
+def _text(value: Any, test: tuple[str, str, bool]) -> bool:
+    return type(value) is str and TEXT_TESTS[test[0]](value, test[1]) is test[2]
 
 
 def _short(value: Any) -> str:
@@ -140,6 +155,7 @@ GUARD_KINDS: dict[str, GuardKind] = {
     "LACKS_ATTR": GuardKind("LACKS_ATTR", lambda v, p: not _has_attribute(v, p), lambda v, p: f"now has attribute {p}"),
     "CODE": GuardKind("FUNCTION_CODE", _code, lambda v, p: f"runs other code than {p.co_qualname}"),
     "SET_MEMBERS": GuardKind("PYTHON", _members, native=_python_leaf(_members)),
+    "TEXT": GuardKind("PYTHON", _text, lambda v, p: f"is {_short(v)}: {p[0]} {p[1]!r} was {p[2]}", _python_leaf(_text)),
     "DATA_PTR": GuardKind(
         "PYTHON",
         lambda v, p: v.data_ptr() == p,

@@ -144,7 +144,9 @@ class ConstantValue(Value):
     def binary(self, frame, op, other, reverse=False):
         if not other.is_constant():
             if isinstance(self.obj, str) and op == "%" and not reverse:
-                return fold(frame, operator.mod, [self, other])
+                from .text import percent_text
+
+                return percent_text(frame, self.obj, other) or fold(frame, operator.mod, [self, other])
             return None
         left, right = (other.constant(), self.obj) if reverse else (self.obj, other.constant())
         return fold_literal(frame, BINARY_FUNCTIONS[op.rstrip("=")], left, right)

@@ -38,6 +38,7 @@ from .random_numbers import RANDOM_ROWS
 from .sequence import DequeValue, ListValue, Pending, RangeValue, SequenceValue, SliceValue, TupleValue, pending_items
 from .symint import size_value
 from .tensor import existing_tensor, tensor_result
+from .text import changing_text
 from .transforms import TRANSFORM_CODES, TRANSFORM_ROWS
 from .user_object import CONTAINERS, BoundBuiltin, ObjectValue, native_base
 from .value import Value
@@ -69,7 +70,8 @@ def wrap_atom(frame, obj, source):
         elif isinstance(obj, enum.Enum) or type(obj) not in COMPARED_BY_VALUE:
             frame.guard("IDENTITY" if isinstance(obj, enum.Enum) else "CONSTANT", source, obj)
         else:
-            changed = dynamic_number(frame, obj, source)
+            text = type(obj) is str and isinstance(source, CHANGING)
+            changed = changing_text(frame, obj, source) if text else dynamic_number(frame, obj, source)
             if changed is not None:
                 return changed
             frame.guard("CONSTANT", source, obj)

@@ -154,6 +154,14 @@ CASES = {
     "LACKS_ATTR": [("a", LEFT, False), ("zz", LEFT, True)],
     "CODE": [(other.__code__, other, True), (other.__code__, frame, False), (other.__code__, 3, False)],
     "SET_MEMBERS": [(frozenset({1, 2}), {2, 1}, True), (frozenset({1, 2}), {1}, False), (frozenset({1}), [1], False)],
+    "TEXT": [
+        (("==", "a", True), "a", True),
+        (("!=", "a", True), "a", False),
+        (("startswith", "a", False), "ba", True),
+        (("endswith", "a", True), "ba", True),
+        (("contains", "z", True), "ba", False),
+        (("==", "a", True), 3, False),
+    ],
     "DATA_PTR": [(PLACED.data_ptr(), PLACED, True), (PLACED.data_ptr(), PLACED[1:], False), (PLACED.data_ptr(), 3, False)],
     "CONSTANT_RANGE": [((0, 4, 1), range(4), True), ((0, 4, 1), range(5), False)],
     "CLASSES": [

@@ -1,5 +1,6 @@
 """Building, indexing and unpacking containers; formatting."""
 
+from ...values.text import joined_text, known_text
 from ...values.value import Value
 from .table import opcode
 
@@ -267,7 +268,7 @@ def call_builtin(frame, function, *args):
 def build_string(frame, instruction):
     """Join the fields of an f-string."""
     parts = frame.pop_many(instruction.arg)
-    if all(p.is_constant() for p in parts):
-        frame.stack.append(frame.constant("".join(p.constant() for p in parts)))
+    if all(known_text(p) for p in parts):
+        frame.stack.append(joined_text(parts))
         return
     frame.stack.append(LazyText(lambda emit: f"''.join([{', '.join(emit.load(p) for p in parts)}])"))

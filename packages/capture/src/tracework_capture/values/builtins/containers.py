@@ -17,6 +17,7 @@ from ..sequence import DequeValue, ListValue, RangeValue, SliceValue, TupleValue
 from ..sets import SetValue, real_key
 from ..symint import SymNumber
 from ..tensor import TensorValue
+from ..text import OpenText, text_of_size
 from ..value import Value
 from ..wrap import iterate_all
 from .arithmetic import binary
@@ -152,6 +153,8 @@ def shown(frame, value, name, fn):
 
     if isinstance(value, ExceptionValue):
         return value.shown(frame, fn)
+    if isinstance(value, OpenText) and fn is str:
+        return value
     if isinstance(value, ObjectValue):
         static, _ = lookup_class(value.python_type(), name)
         if not isinstance(static, types.FunctionType):
@@ -165,8 +168,8 @@ def shown(frame, value, name, fn):
         return ConstantValue(fn(plain(value)))
     except NotPlain:
         pass
-    if isinstance(value, (SymNumber,)):
-        return fold(frame, fn, [value])
+    if isinstance(value, SymNumber):
+        return text_of_size(frame, fn, value)
     if isinstance(value, TupleValue) and value.cls in (tuple, torch.Size) and all_sizes(value):
         return SizesText(fn, value)
     try:
@@ -212,6 +215,8 @@ def format_(frame, args, kwargs):
     spec = force_plain(frame, args[1]) if len(args) > 1 else ""
     if spec == "":
         return str_(frame, [args[0]], {})
+    if isinstance(args[0], SymNumber):
+        return text_of_size(frame, format, args[0], spec)
     return fold(frame, format, args)
 
 

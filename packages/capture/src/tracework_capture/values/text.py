@@ -1,0 +1,168 @@
+"""Texts that are known in this call but need not be fixed: those made of symbolic sizes, and arguments that change between calls.
+
+Passing such a text on, printing it or returning it asks for nothing. What needs its characters settles it, and the entry then holds
+for that text only; tests that a helper steers by (equality, startswith, `in`) guard their answer instead of the whole text.
+"""
+
+from __future__ import annotations
+
+import operator
+
+from ..guards.kinds import TEXT_TESTS
+from ..sources import Source
+from .constant import ConstantValue, fold_plain, plain
+from .value import Value
+
+__all__ = ["OpenText", "changing_text", "joined_text", "known_text", "percent_text", "text_of_size"]
+
+
+class OpenText(Value):
+    """A str. `text`: what it is in this call; `settle()` fixes it; `write(emit)` is an expression that makes it again."""
+
+    def __init__(self, text, settle, write, source=None):
+        super().__init__(source)
+        self.text = text
+        self.settle = settle
+        self.write = write
+        self.settled = None
+
+    def known(self):
+        """The constant, once something needed it."""
+        if self.settled is None:
+            self.settle()
+            self.settled = ConstantValue(self.text)
+        return self.settled
+
+    def python_type(self):
+        return str
+
+    def describe(self):
+        return f"text {self.text!r}"
+
+    def is_constant(self):
+        return self.settled is not None
+
+    def constant(self):
+        return self.known().constant()
+
+    def as_plain(self):
+        return self.known().constant()
+
+    def real(self):
+        return self.known().real()
+
+    def same_object(self, other):
+        return True if other is self else None
+
+    def reload(self, emit):
+        return self.write(emit)
+
+    def binary(self, frame, op, other, reverse=False):
+        if op in ("+", "+=") and other.python_type() is str:
+            return joined_text([other, self] if reverse else [self, other])
+        return self.known().binary(frame, op, other, reverse)
+
+
+def _settling(name):
+    return lambda self, frame, *args: getattr(self.known(), name)(frame, *args)
+
+
+for _name in (
+    "truth",
+    "hash_key",
+    "getattr",
+    "call_method",
+    "getitem",
+    "iterate",
+    "unpack",
+    "length",
+    "contains",
+    "compare",
+    "as_graph_arg",
+):
+    setattr(OpenText, _name, _settling(_name))
+
+
+class ChangingText(OpenText):
+    """A str at `source` that had another value in an earlier call."""
+
+    def __init__(self, frame, text, source):
+        super().__init__(text, lambda: frame.guard("CONSTANT", source, text), None, source)
+
+    def test(self, frame, name, operand):
+        """The answer of one of TEXT_TESTS, guarded."""
+        answer = TEXT_TESTS[name](self.text, operand)
+        if self.settled is None:
+            frame.guard("TEXT", self.source, (name, operand, answer))
+        return ConstantValue(answer)
+
+    def compare(self, frame, op, other):
+        if op in TEXT_TESTS and other.is_constant() and type(other.constant()) is str:
+            return self.test(frame, op, other.constant())
+        return self.known().compare(frame, op, other)
+
+    def contains(self, frame, item):
+        if item.is_constant() and type(item.constant()) is str:
+            return self.test(frame, "contains", item.constant())
+        return self.known().contains(frame, item)
+
+    def call_method(self, frame, name, args, kwargs):
+        if name in TEXT_TESTS and len(args) == 1 and not kwargs and args[0].is_constant() and type(args[0].constant()) is str:
+            return self.test(frame, name, args[0].constant())
+        return self.known().call_method(frame, name, args, kwargs)
+
+    def truth(self, frame):
+        return not self.test(frame, "==", "").constant()
+
+
+def changing_text(frame, text, source: Source):
+    """A ChangingText for an argument that had another value before, else None."""
+    root = frame.root
+    if root.options.dynamic is False or not root.history.number_changed(str(source), text):
+        return None
+    frame.guard("TYPE", source, str)
+    return ChangingText(frame, text, source)
+
+
+def text_of_size(frame, fn, size, *args):
+    """fn(size, *args) as a text, of a SymNumber: str, repr, or format with a specification."""
+    hint = frame.symbols.hint(size.expr)
+    extra = "".join(f", {a!r}" for a in args)
+    return OpenText(fn(hint, *args), lambda: size.specialise(frame), lambda emit: f"{emit.const(fn)}({emit.load(size)}{extra})")
+
+
+def percent_text(frame, pattern, value):
+    """`pattern % value` where value is a symbolic size, or a tuple with some in it; None for other values."""
+    from .sequence import TupleValue
+    from .symint import SymNumber
+
+    parts = value.all_items(frame) if isinstance(value, TupleValue) else [value]
+    if not all(isinstance(p, SymNumber) or p.is_constant() for p in parts):
+        return None
+    hints = tuple(frame.symbols.hint(p.expr) if isinstance(p, SymNumber) else p.constant() for p in parts)
+
+    def settle():
+        for part in parts:
+            if isinstance(part, SymNumber):
+                part.specialise(frame)
+
+    found = fold_plain(frame, operator.mod, pattern, hints)
+    return OpenText(found, settle, lambda emit: f"{emit.literal(pattern)} % ({''.join(emit.load(p) + ', ' for p in parts)})")
+
+
+def known_text(value):
+    """Whether the characters of a str Value are known in this call."""
+    return isinstance(value, OpenText) or (value.is_constant() and type(value.constant()) is str)
+
+
+def joined_text(parts):
+    """The parts, one after another, as one text."""
+    if not any(isinstance(p, OpenText) for p in parts):
+        return ConstantValue("".join(plain(p) for p in parts))
+
+    def settle():
+        for part in parts:
+            plain(part)
+
+    text = "".join(p.text if isinstance(p, OpenText) else p.constant() for p in parts)
+    return OpenText(text, settle, lambda emit: f"''.join([{', '.join(emit.load(p) for p in parts)}])")
