@@ -20,6 +20,7 @@ import torch  # noqa: F401
 
 MACHINERY = (
     "unittest",
+    "doctest.py",
     "traceback.py",
     "linecache.py",
     "tokenize.py",

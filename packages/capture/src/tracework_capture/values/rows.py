@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import inspect
+import itertools
+import types
 
 __all__ = ["call_row", "checked"]
 
@@ -34,6 +37,11 @@ def named(handler, self, name, args, kwargs):
     return accepted(getattr(self.python_type(), name, None), [self, *args], kwargs)
 
 
+_TAKE_KEYWORDS = {dict, collections.OrderedDict, collections.defaultdict, str, bytes, zip, min, max, types.SimpleNamespace}
+_TAKE_KEYWORDS |= {functools.partial, itertools.repeat, itertools.product, itertools.zip_longest, enumerate}
+"""Builtins that take keywords and have no signature to ask."""
+
+
 @functools.cache
 def signature_of(function):
     """The signature, or None when Python does not know it."""
@@ -47,7 +55,8 @@ def accepted(function, args, kwargs):
     """Whether a function takes these arguments; also when that is not known."""
     signature = None if function is None else signature_of(function)
     if signature is None:
-        return function is not None
+        is_method = isinstance(function, (types.MethodDescriptorType, types.WrapperDescriptorType))
+        return is_method or not kwargs or function in _TAKE_KEYWORDS or (function is int and set(kwargs) <= {"base"})
     try:
         signature.bind(*args, **kwargs)
     except TypeError:

@@ -369,6 +369,8 @@ class SuperValue(Value):
                 return function_value(frame, static.__func__) if isinstance(static, staticmethod) else NewBuiltin(base)
             if isinstance(static, classmethod):
                 return BoundMethodValue(function_value(frame, static.__func__), owner)
+            if issubclass(owner.cls, self.start) and isinstance(static, types.ClassMethodDescriptorType):
+                return NativeClassMethod(owner.cls, base, static)
             if issubclass(owner.cls, self.start):
                 return owner.bind(frame, static, base, name)
         if isinstance(static, C_METHODS):
@@ -390,6 +392,25 @@ class NewBuiltin(Value):
 
     def call(self, frame, args, kwargs):
         return new_object(frame, args, kwargs)
+
+
+class NativeClassMethod(Value):
+    """super().method of a class where C defines it: looked up again by name, it would be that of the class."""
+
+    def __init__(self, cls, base, descriptor):
+        super().__init__(None)
+        self.cls, self.base, self.descriptor = cls, base, descriptor
+
+    def python_type(self):
+        return types.BuiltinMethodType
+
+    def call(self, frame, args, kwargs):
+        if self.base is object and self.descriptor.__name__ == "__init_subclass__" and not (args or kwargs):
+            return NONE
+        return frame.break_graph("call_unknown", f"{self.base.__name__}.{self.descriptor.__name__} of {self.cls.__name__}")
+
+    def reload(self, emit):
+        return emit.const(self.descriptor.__get__(None, self.cls))
 
 
 class NativeMethod(BoundBuiltin):

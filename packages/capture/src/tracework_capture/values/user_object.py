@@ -9,7 +9,9 @@ from __future__ import annotations
 import collections
 import enum
 import functools
+import threading
 import types
+import weakref
 
 import torch
 
@@ -25,9 +27,8 @@ NATIVE_BASES = (*CONTAINERS, types.SimpleNamespace)
 SLOT = types.MemberDescriptorType
 GETSET = types.GetSetDescriptorType
 C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType, types.BuiltinFunctionType)
-BASE_GETATTRIBUTE = {
-    c.__getattribute__ for c in (object, dict, list, tuple, set, collections.OrderedDict, str, int, float, BaseException)
-}
+OWN_LOOKUP = (super, weakref.ProxyType, weakref.CallableProxyType, threading.local)
+"""C types whose attributes are not looked up as object's are."""
 
 
 def function_value(frame, function, source=None):
@@ -244,6 +245,8 @@ class ObjectValue(Value):
 
     # --- attributes ---------------------------------------------------------------------------------------------
     def getattr(self, frame, name):
+        if issubclass(self.cls, OWN_LOOKUP):
+            return frame.break_graph("attribute_unknown", f"{name} of {self.describe()}")
         getter, _ = lookup_class(self.cls, "__getattribute__")
         if isinstance(getter, types.FunctionType):
             try:

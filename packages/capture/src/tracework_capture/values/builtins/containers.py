@@ -128,7 +128,9 @@ def number(cls):
             return value
         name = f"__{cls.__name__}__"
         if not value.is_constant() and not isinstance(value, SymNumber) and hasattr(value.python_type(), name):
-            return value.call_method(frame, name, [], {})
+            found = value.call_method(frame, name, [], {})
+            known = found.python_type() is cls or isinstance(found, SymNumber)
+            return found if known else frame.break_graph("builtin_unsupported", f"{name} that does not give {cls.__name__}")
         return fold(frame, cls, args, kwargs)
 
     return handler
