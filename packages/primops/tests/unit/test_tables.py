@@ -1,12 +1,15 @@
 """Tables are complete, sealed, and every rule is in the file that its op's family names."""
 
 import inspect
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 from tracework_primops import decomp, eager, meta
 from tracework_primops.errors import SealedTable
 from tracework_primops.op import FAMILIES, OPS, RULES, Kind, make_op
+from tracework_primops.ops.reasons import REASONS
 
 COMPOSITE_FILES = {"activation", "normalization", "loss", "attention", "foreach"}
 
@@ -75,3 +78,18 @@ def test_profiles():
     assert torch.ops.aten.gelu.default not in without and torch.ops.aten.gelu.default in prims
     with pytest.raises(ValueError, match="unknown decomposition profile"):
         decomp.select("everything")
+
+
+def test_every_library_call_window_product_and_convolution_says_why_it_is_a_prim():
+    wanted = {n for n, op in OPS.items() if op.family in ("matmul", "conv", "window") or op.kind is Kind.LIBRARY}
+    assert set(REASONS) == wanted
+
+
+def test_the_page_of_ops_is_current():
+    root = Path(__file__).parents[4]
+    sys.path.insert(0, str(root / "tools"))
+    try:
+        import op_docs
+    finally:
+        sys.path.remove(str(root / "tools"))
+    assert (root / "packages" / "primops" / "OPS.md").read_text() == op_docs.page(), "run tools/op_docs.py"
