@@ -127,7 +127,7 @@ def compile(
         name: a label for logs and reports.
         disable: give `model` back as it is.
         recompile_limit: entries per code object before the rest runs uncompiled, with one warning; None is the default of 8.
-        isolate_recompiles: entries are always per compiled module here; for functions it is not supported and raises.
+        isolate_recompiles: always so here: entries, and the limit on them, belong to one compile() call, whatever is given.
         shapes_spec: not supported yet; raises when given.
         observe: called with (stage name, printable product) as each stage finishes.
 
@@ -153,8 +153,6 @@ def compile(
         return lambda fn: compile(fn, **arguments, disable=disable, isolate_recompiles=isolate_recompiles, observe=observe)
     if not callable(model):
         raise NotCallable(f"compile() takes a function, method or nn.Module, not {type(model).__name__}: {model!r}.")
-    if isolate_recompiles and not isinstance(model, torch.nn.Module):
-        raise InvalidArgument("isolate_recompiles=True is not supported for functions yet; compile an nn.Module instead.")
     if disable or config.current().disable:
         return model
     if isinstance(model, torch.nn.Module):

@@ -27,7 +27,6 @@ BAD = [
     (dict(disable=None), tracework.InvalidArgument, "disable="),
     (dict(recompile_limit=0), tracework.InvalidArgument, "recompile_limit="),
     (dict(shapes_spec={}), tracework.InvalidArgument, "shapes_spec="),
-    (dict(isolate_recompiles=True), tracework.InvalidArgument, "isolate_recompiles="),
 ]
 
 
@@ -231,3 +230,17 @@ def test_forward_of_a_compiled_module_runs_compiled_and_keeps_its_signature():
     assert torch.equal(net(x), x * 2) and torch.equal(net.twice(x), x * 4) and len(graphs) == 1
     assert str(inspect.signature(net.forward)) == "(x, *, scale=2)"
     assert torch.equal(net._orig_mod.forward(x), x * 2) and len(graphs) == 1
+
+
+def test_compile_calls_of_one_function_do_not_share_entries_or_limits():
+    def plus(x, mode):
+        return x + len(mode)
+
+    (first, ours), (second, theirs) = counting(), counting()
+    one = tracework.compile(plus, backend=first, isolate_recompiles=True, recompile_limit=2)
+    other = tracework.compile(plus, backend=second, isolate_recompiles=True, recompile_limit=2)
+    for mode in ("a", "bc"):
+        assert torch.equal(one(torch.ones(2), mode), torch.ones(2) + len(mode))
+    for mode in ("def", "ghij"):
+        assert torch.equal(other(torch.ones(2), mode), torch.ones(2) + len(mode))
+    assert (len(ours), len(theirs)) == (2, 2)

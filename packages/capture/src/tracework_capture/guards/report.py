@@ -1,13 +1,15 @@
 """Which guard failed, with both values: the reason of a recompile, in words."""
 
 import weakref
+from collections.abc import Callable
+from typing import Any
 
 from .access import Scope
 from .guard import Guard
 from .kinds import kind_of
 from .program import Failure, Program
 
-__all__ = ["explain_failure", "recompile_reason"]
+__all__ = ["CURES", "cure_of", "explain_failure", "recompile_reason"]
 
 
 def explain_failure(failure: Failure) -> str:
@@ -30,6 +32,41 @@ def explain_failure(failure: Failure) -> str:
         if payload is None:
             return f"{guard.source} is another object; the one before is gone{where}"
     return f"{guard.source} {kind_of(guard.kind).text(failure.value, payload)}{where}"
+
+
+def _size_cure(guard: Guard, value: Any) -> str:
+    """A tensor that differs: in a size, that could be open; in something else, that could not."""
+    facts, shape = guard.payload, tuple(getattr(value, "shape", ()))
+    if len(shape) != len(facts.sizes) or getattr(value, "dtype", None) != facts.dtype or value.device != facts.device:
+        return f"call it with the same dtype, device and number of dims of {guard.source}, or compile one function for each"
+    changed = [dim for dim, (now, then) in enumerate(zip(shape, facts.sizes)) if then is not None and now != then]
+    if not changed:
+        return f"give {guard.source} one memory layout and one requires_grad (contiguous(), detach())"
+    return f"mark_dynamic({guard.source}, {changed[0] if len(changed) == 1 else changed}) before the first call, or dynamic=True"
+
+
+CURES: dict[str, Callable[[Guard, Any], str]] = {
+    "TENSOR": _size_cure,
+    "CONSTANT": lambda g, v: f"keep {g.source} the same, or pass it as a tensor when only tensors are computed with it",
+    "STATE": lambda g, v: f"call it in one setting of torch's {g.source}, or compile one function for each",
+    "LENGTH": lambda g, v: f"keep the length of {g.source} the same",
+    "TYPE": lambda g, v: f"pass one type of object as {g.source}",
+    "IDENTITY": lambda g, v: f"pass the same object as {g.source}; make it once, outside of the calls",
+    "CODE": lambda g, v: f"pass the same function as {g.source}; define it once, outside of the calls",
+    "DISTINCT": lambda g, v: "pass different tensors, or always the same one twice",
+    "SAME": lambda g, v: "pass different tensors, or always the same one twice",
+    "CLASSES": lambda g, v: "do not change classes between calls",
+}
+"""Kind of guard -> what would have kept it from failing; other kinds have no advice of their own."""
+
+
+def cure_of(program: Program, scope: Scope) -> str | None:
+    """What would have made the program accept this frame; None when there is no advice, or it does."""
+    outcome = program.run(scope)
+    if not isinstance(outcome, Failure) or not isinstance(outcome.guard, Guard) or isinstance(outcome.value, BaseException):
+        return None
+    advice = CURES.get(outcome.guard.kind)
+    return None if advice is None else advice(outcome.guard, outcome.value)
 
 
 def recompile_reason(program: Program, scope: Scope) -> str | None:

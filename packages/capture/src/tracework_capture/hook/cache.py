@@ -21,7 +21,7 @@ from ..errors import RecompileLimitError
 from ..guards.access import Scope
 from ..guards.guard import Guard
 from ..guards.program import Program, build_program, guard_set, lean_programs
-from ..guards.report import recompile_reason
+from ..guards.report import cure_of, recompile_reason
 from ..options import CaptureOptions
 from ..sources import Source
 
@@ -168,7 +168,7 @@ def at_limit(code: CodeType, scope: Scope, options: CaptureOptions, owner: Any, 
     log.info("recompiling %s (%s:%d): %s", code.co_qualname, code.co_filename, code.co_firstlineno, reasons[0])
     if count < options.recompile_limit:
         return False
-    text = _limit_text(code, options.recompile_limit, reasons)
+    text = _limit_text(code, options.recompile_limit, reasons, _cures(code, scope, owner))
     if options.fail_on_limit or options.fullgraph:
         raise RecompileLimitError(text)
     if code not in _announced and not is_driven(code):  # a loop whose rounds differ goes on as plain Python
@@ -179,17 +179,20 @@ def at_limit(code: CodeType, scope: Scope, options: CaptureOptions, owner: Any, 
     return True
 
 
-def _limit_text(code: CodeType, limit: int, reasons: list[str]) -> str:
+def _cures(code: CodeType, scope: Scope, owner: Any) -> list[str]:
+    """What would have made the entries fit, without repetition."""
+    found = (cure_of(e.info.program, scope) for e in entries_of(code, owner) if isinstance(e.info, EntryInfo))
+    return list(dict.fromkeys(cure for cure in found if cure is not None))
+
+
+def _limit_text(code: CodeType, limit: int, reasons: list[str], cures: list[str]) -> str:
     lines = [
         f"tracework compiled {code.co_qualname} ({code.co_filename}:{code.co_firstlineno}) {limit} times, its recompile_limit;"
         " other calls of it run as plain Python from now on.",
         "what differed from each compiled version:",
     ]
     lines += [f"  {number}: {reason}" for number, reason in enumerate(reasons)]
-    lines.append(
-        "cure: pass changing sizes as dynamic (dynamic=True), keep changing Python values out of the function's arguments"
-        " and attributes, or raise recompile_limit"
-    )
+    lines += [f"cure: {cure}" for cure in cures] + ["cure: raise recompile_limit, when each of these is wanted"]
     return "\n".join(lines)
 
 

@@ -1,0 +1,50 @@
+"""The limit of entries: said aloud once, with what differed and what would have kept each entry."""
+
+import warnings
+
+import pytest
+import torch
+import tracework_capture as capture
+from tracework_capture.guards.kinds import GUARD_KINDS
+from tracework_capture.guards.report import CURES
+from tracework_capture.hook.cache import RecompileLimitWarning
+
+
+def eager(gm, example_inputs):
+    return gm.forward
+
+
+def warning_of(function, calls, **options):
+    """The text of the one warning of a function that is called beyond its limit."""
+    call = capture.optimize(eager, recompile_limit=2, **options)(function)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for args in calls:
+            assert torch.equal(call(*args), function(*args))
+    (warning,) = [w for w in said if w.category is RecompileLimitWarning]
+    return str(warning.message)
+
+
+def test_sizes():
+    text = warning_of(lambda x: x + 1, [(torch.ones(n),) for n in (2, 3, 4, 5)], dynamic=False)
+    assert "2 times, its recompile_limit" in text and "x has size 4 in dim 0, had 3" in text
+    assert text.count("cure: mark_dynamic(x, 0) before the first call, or dynamic=True") == 1
+
+
+def test_dtypes_and_numbers_of_dims():
+    text = warning_of(lambda x: x + 1, [(torch.ones(2, dtype=d),) for d in (torch.float32, torch.float64, torch.int32)])
+    assert "has dtype torch.int32" in text and "cure: call it with the same dtype" in text
+    text = warning_of(lambda x: x + 1, [(torch.ones([2] * n),) for n in (1, 2, 3)])
+    assert "has 3 dims" in text and "number of dims of x" in text
+
+
+def test_values_and_objects():
+    text = warning_of(lambda x, n: x + len(n), [(torch.ones(2), "a" * n) for n in (1, 2, 3, 4)])
+    assert "cure: keep n the same" in text and "cure: raise recompile_limit" in text
+    text = warning_of(lambda x, f: f(x), [(torch.ones(2), f) for f in (lambda x: x - 1, lambda x: x + 1, lambda x: x + 2)])
+    assert "cure: pass the same function as f" in text
+
+
+@pytest.mark.parametrize("kind", CURES)
+def test_cures_are_for_guards_that_exist(kind):
+    assert kind in {*GUARD_KINDS, "SAME", "DISTINCT"}
