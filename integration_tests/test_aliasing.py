@@ -159,6 +159,19 @@ def made_here_asked_for_gradients(x):
 
 
 @case(lambda: (leaf(4, 4),))
+def made_here_beside_an_input(x):
+    w = x.detach().exp().requires_grad_()
+    return x * w
+
+
+@case(lambda: (leaf(4, 4),))
+def made_here_and_differentiated_here(x):
+    w = x.detach().exp().requires_grad_()
+    (g,) = torch.autograd.grad((w * w).sum(), w)
+    return x * g
+
+
+@case(lambda: (leaf(4, 4),))
 def detached_in_place(x):
     y = x * 2
     y.detach_()

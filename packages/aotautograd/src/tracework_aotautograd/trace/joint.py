@@ -6,7 +6,7 @@ autograd engine over the fakes, and the graph's outputs are put in order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -130,7 +130,7 @@ class Trace:
     # --- after the forward --------------------------------------------------------------------------------------------
     def _finish(self, outputs: tuple[Any, ...]) -> JointProgram:
         recorder = self.recorder
-        self._check_leaves()
+        self._check_leaves(outputs)
         written = self._written_inputs()
         roots = [c.root for c in (self._cell(o) for o in outputs) if c is not None]
         shared = {id(r) for r in roots if sum(r is other for other in roots) > 1}
@@ -157,12 +157,16 @@ class Trace:
     def _cell(self, value: Any) -> Cell | None:
         return self.recorder.memory.find(value) if isinstance(value, FakeTensor) else None
 
-    def _check_leaves(self) -> None:
-        """A leaf made inside asks for gradients that would have to come out of the graph."""
+    def _check_leaves(self, outputs: tuple[Any, ...]) -> None:
+        """A leaf made inside that an output depends on asks for gradients that would have to come out of the graph."""
         inputs = {id(v) for v in (*self.values, *self.leaves)}
-        for fake in self.recorder.memory.fakes():
-            if fake.requires_grad and fake.is_leaf and not fake._is_view() and id(fake) not in inputs:
-                raise Refusal("a tensor made in the graph is asked for its gradient", self.recorder.origin)
+        made = {
+            id(fake)
+            for fake in self.recorder.memory.fakes()
+            if fake.requires_grad and fake.is_leaf and not fake._is_view() and id(fake) not in inputs
+        }
+        if made and any(id(leaf) in made for leaf in _leaves_of(outputs)):
+            raise Refusal("a tensor made in the graph is asked for its gradient", self.recorder.origin)
 
     def _written_inputs(self) -> dict[int, Cell]:
         """Input slots whose memory was written; refuses when another input shares it."""
@@ -277,6 +281,21 @@ class Trace:
         if dense_order(grad) is None:
             node = self.recorder.emit(aten.clone.default, node, memory_format=torch.contiguous_format)
         return node
+
+
+def _leaves_of(outputs: tuple[Any, ...]) -> Iterator[torch.Tensor]:
+    """Outputs that are leaves, and the leaves in the history of the others."""
+    yield from (o for o in outputs if isinstance(o, torch.Tensor) and o.is_leaf)
+    seen: set[Any] = set()
+    waiting = [o.grad_fn for o in outputs if isinstance(o, torch.Tensor) and o.grad_fn is not None]
+    while waiting:
+        node = waiting.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            yield node.variable
+        waiting.extend(n for n, _ in node.next_functions if n is not None)
 
 
 def _has_history(fake: torch.Tensor) -> bool:

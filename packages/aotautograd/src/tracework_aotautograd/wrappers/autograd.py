@@ -8,7 +8,6 @@ partition chose, by save_for_backward; and, for gradients of gradients, those in
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,7 +16,7 @@ from .. import _torch
 from ..contracts import FunctionalProgram
 from ..errors import UsageError
 from ..signature import TangentInfo
-from .outputs import compile_function, output_maker
+from .outputs import compile_function, is_plain, output_maker
 from .random_state import States, drawing_again, random_devices, states_of
 
 Call = Callable[[list[Any]], Any]
@@ -38,52 +37,47 @@ def coerce(tangent: Any, info: TangentInfo, like: tuple[int, ...]) -> torch.Tens
     return ordered.contiguous().permute(back)
 
 
-@dataclass(eq=False, slots=True)
-class Originals:
-    """The inputs of one call, kept for gradients of gradients; `unlinked`: kept ones whose history a clone has lost."""
-
-    inputs: tuple[Any, ...]
-    versions: tuple[tuple[int, int], ...]
-    unlinked: tuple[int, ...]
-    random: States
-
-    def checked(self, names: Sequence[str]) -> tuple[Any, ...]:
-        """The inputs, when nobody wrote to them since."""
-        for slot, version in self.versions:
-            if self.inputs[slot]._version != version:
-                raise RuntimeError(
-                    f"one of the variables needed for gradient computation has been modified by an inplace operation: input "
-                    f"{names[slot]} of a compiled graph is at version {self.inputs[slot]._version}; expected version {version}"
-                )
-        for slot in self.unlinked:
-            raise UsageError(
-                f"a gradient of a gradient through input {names[slot]}, which the graph writes to without recording it"
-            )
-        return self.inputs
+Kept = tuple[tuple[Any, ...], tuple[int, ...], States]  # inputs, versions of the checked ones, random number generators
 
 
 class Keeper:
-    """Makes the Originals of a call: which inputs to keep, which of them as clones."""
+    """What a call keeps for gradients of gradients, in as few steps as can be: `keep(args)` gives a Kept."""
 
     def __init__(self, program: FunctionalProgram, read_again: frozenset[int]) -> None:
         infos = program.signature.inputs
-        in_graph = program.signature.mutated_in_graph
+        self._names = [info.name for info in infos]
         tensors = [i for i in sorted(read_again) if i < len(infos)]
-        self._cloned = frozenset(i for i in tensors if i in in_graph)
-        self._random = random_devices(program.forward.graph)
-        self._unlinked = tuple(i for i in sorted(self._cloned) if infos[i].requires_grad)
+        cloned = [i for i in tensors if i in program.signature.mutated_in_graph]
+        self._unlinked = tuple(i for i in cloned if infos[i].requires_grad)  # a clone has lost their history
         self._checked = tuple(
-            i for i in tensors if not infos[i].is_static and i not in self._cloned and infos[i].kind.value == "tensor"
+            i for i in tensors if not infos[i].is_static and i not in cloned and infos[i].kind.value == "tensor"
         )
         kept = {*tensors, *(i for i, info in enumerate(infos) if info.kind.value != "tensor")}
-        items = (f"a[{i}].clone()" if i in self._cloned else f"a[{i}]" if i in kept else "None" for i in range(len(infos)))
-        self._pick = compile_function("pick", "a", [f"    return ({''.join(f'{x}, ' for x in items)})"], {})
-        if not self._cloned and len(kept) == len(infos):
-            self._pick = lambda args: args
+        self.keep = self._function(kept, cloned, random_devices(program.forward.graph))
 
-    def __call__(self, args: tuple[Any, ...]) -> Originals:
-        versions = tuple([(i, args[i]._version) for i in self._checked])
-        return Originals(self._pick(args), versions, self._unlinked, states_of(self._random))
+    def _function(self, kept: set[int], cloned: list[int], devices: Any) -> Callable[[Any], Kept]:
+        count = len(self._names)
+        items = (f"a[{i}].clone()" if i in cloned else f"a[{i}]" if i in kept else "None" for i in range(count))
+        inputs = "a" if len(kept) == count and not cloned else f"({''.join(f'{x}, ' for x in items)})"
+        versions = f"({''.join(f'a[{i}]._version, ' for i in self._checked)})"
+        states = "states_of(devices)" if devices else "()"
+        scope = {"states_of": states_of, "devices": devices}
+        return compile_function("keep", "a", [f"    return {inputs}, {versions}, {states}"], scope)
+
+    def checked(self, kept: Kept) -> tuple[Any, ...]:
+        """The inputs, when nobody wrote to them since."""
+        inputs, versions, _ = kept
+        for slot, version in zip(self._checked, versions, strict=True):
+            if inputs[slot]._version != version:
+                raise RuntimeError(
+                    f"one of the variables needed for gradient computation has been modified by an inplace operation: input "
+                    f"{self._names[slot]} of a compiled graph is at version {inputs[slot]._version}; expected version {version}"
+                )
+        for slot in self._unlinked:
+            raise UsageError(
+                f"a gradient of a gradient through input {self._names[slot]}, which the graph writes to without recording it"
+            )
+        return inputs
 
 
 def wrap_autograd(
@@ -106,6 +100,9 @@ def wrap_autograd(
     def plain(*args: Any) -> tuple[Any, ...]:
         return make(args, apply(*args))
 
+    if is_plain(signature) and not write_backs and not written and records:
+        return apply  # type: ignore[no-any-return]
+
     def full(*args: Any) -> tuple[Any, ...]:
         given = list(args)
         with torch.enable_grad():
@@ -121,35 +118,43 @@ def wrap_autograd(
     return full if write_backs or written or not records else plain
 
 
-def _function(program: FunctionalProgram, forward: Call, backward: Call, again: Callable[..., Any], keep: Keeper) -> Any:
+def _forward(program: FunctionalProgram, forward: Call, keep: Callable[[Any], Kept]) -> Callable[..., Any]:
+    """CompiledFunction.forward: only the steps that this program needs."""
+    signature = program.signature
+    count, sizes = signature.number_of_graph_outputs, program.saved[0]
+    split, saves = count + sizes, bool(program.saved[1])
+    constant = _not_differentiable(program)
+    inputs = "[*args, *constants]" if signature.constants else "list(args)"
+    lines = ["ctx.originals = keep(args)", f"values = run({inputs})", "ctx.set_materialize_grads(False)"]
+    if _shapes_vary(program):
+        lines.append(f"ctx.shapes = [{', '.join(f'values[{info.slot}].shape' for info in signature.tangents)}]")
+    if sizes:
+        lines.append(f"ctx.sizes = values[{count}:{split}]")
+    if saves:
+        lines.append(f"ctx.save_for_backward(*values[{split}:])")
+    if constant:
+        lines.append(f"ctx.mark_non_differentiable({', '.join(f'values[{i}]' for i in constant)})")
+    lines.append(f"return tuple(values[:{count}])" if sizes or saves else "return tuple(values)")
+    scope = {"keep": keep, "run": forward, "constants": signature.constants}
+    return compile_function("forward", "ctx, *args", [f"    {line}" for line in lines], scope)
+
+
+def _shapes_vary(program: FunctionalProgram) -> bool:
+    return not all(isinstance(n, int) for info in program.signature.tangents for n in info.sizes)
+
+
+def _function(program: FunctionalProgram, forward: Call, backward: Call, again: Callable[..., Any], keeper: Keeper) -> Any:
     signature = program.signature
     constants = signature.constants
-    count = signature.number_of_graph_outputs
-    size_count, _ = program.saved
-    split = count + size_count
+    has_sizes = bool(program.saved[0])
     tangent_infos = signature.tangents
-    plain = _not_differentiable(program)
-    names = [info.name for info in signature.inputs]
     spread = _spread(signature.grad_inputs, len(signature.inputs))
-
     static = [info.sizes for info in tangent_infos]
-    shapes_vary = not all(isinstance(n, int) for sizes in static for n in sizes)
+    shapes_vary = _shapes_vary(program)
+    run = _forward(program, forward, keeper.keep)
 
     class CompiledFunction(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, *args: Any) -> tuple[Any, ...]:
-            ctx.originals = keep(args)
-            values = forward([*args, *constants])
-            ctx.set_materialize_grads(False)
-            if shapes_vary:
-                ctx.shapes = [values[info.slot].shape for info in tangent_infos]
-            if size_count:
-                ctx.sizes = values[count:split]
-            if len(values) > split:
-                ctx.save_for_backward(*values[split:])
-            if plain:
-                ctx.mark_non_differentiable(*[values[i] for i in plain])
-            return tuple(values[:count])
+        forward = staticmethod(run)
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
@@ -161,11 +166,11 @@ def _function(program: FunctionalProgram, forward: Call, backward: Call, again: 
                     raise RuntimeError(
                         "Trying to backward through the graph a second time; pass retain_graph=True the first time"
                     )
-                with drawing_again(ctx.originals.random):
-                    return spread(again([*ctx.originals.checked(names), *constants], tangents))
+                with drawing_again(ctx.originals[2]):
+                    return spread(again([*keeper.checked(ctx.originals), *constants], tangents))
             if not _torch.graph_is_kept():
                 ctx.originals = None
-            sizes = ctx.sizes if size_count else ()
+            sizes = ctx.sizes if has_sizes else ()
             return spread(backward([*sizes, *saved, *tangents]))
 
     return CompiledFunction

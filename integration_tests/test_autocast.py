@@ -1,0 +1,81 @@
+"""Autocast around and inside of compiled modules, with the backward in and outside of it: dtypes and values as eager's."""
+
+import contextlib
+import itertools
+
+import pytest
+import torch
+import tracework
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.wide, self.norm, self.narrow, self.conv = nn.Linear(8, 16), nn.LayerNorm(16), nn.Linear(16, 4), nn.Conv2d(1, 3, 3)
+
+    def forward(self, x):
+        hidden = self.norm(nn.functional.gelu(self.wide(x)))
+        product = self.narrow(hidden) @ self.narrow(hidden).t()
+        return product.softmax(-1), self.conv(hidden.view(1, 1, *hidden.shape)).float().mean(), product
+
+
+class Inside(Net):
+    def forward(self, x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            results = super().forward(x)
+        with torch.autocast("cpu", enabled=False):
+            return *results, self.narrow.weight.sum() * x.sum()
+
+
+def step(net, call, around, backward_inside, dtype=torch.float32):
+    """Outputs and gradients of one training step."""
+    x = torch.linspace(-1, 1.5, 48, dtype=dtype).reshape(6, 8).requires_grad_()
+    with torch.autocast("cpu", dtype=torch.bfloat16) if around else contextlib.nullcontext():
+        outputs = call(x)
+        loss = sum(o.to(dtype).square().sum() for o in outputs)
+        if backward_inside:
+            loss.backward()
+    if not backward_inside:
+        loss.backward()
+    return [t.detach() for t in (*outputs, x.grad, *(p.grad for p in net.parameters()))]
+
+
+class Exact(Net):
+    """The same in float64 without casts."""
+
+    def forward(self, x):
+        hidden = self.norm(nn.functional.gelu(self.wide(x)))
+        product = self.narrow(hidden) @ self.narrow(hidden).t()
+        return (
+            product.softmax(-1),
+            self.conv(hidden.view(1, 1, *hidden.shape)).mean(),
+            product,
+            self.narrow.weight.sum() * x.sum(),
+        )
+
+
+class ExactNet(Exact):
+    def forward(self, x):
+        return super().forward(x)[:3]
+
+
+def distance(tensor, truth):
+    return float((tensor.double() - truth).norm())
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize(("cls", "exact"), [(Net, ExactNet), (Inside, Exact)])
+def test_autocast(cls, exact, backend):
+    double = exact().double()
+    truths = step(double, double, False, False, torch.float64)
+    for around, backward_inside in itertools.product((True, False), (True, False)):
+        plain, module = cls(), cls()
+        expected = step(plain, plain, around, backward_inside)
+        found = step(module, tracework.compile(module, backend=backend, fullgraph=True), around, backward_inside)
+        epsilon = 2**-9 if around or cls is Inside else 2**-24
+        for mine, theirs, truth in zip(found, expected, truths, strict=True):
+            assert mine.dtype is theirs.dtype
+            # no further from the truth than twice what eager is, or a few roundings
+            assert distance(mine, truth) <= 2 * distance(theirs, truth) + 8 * epsilon * float(truth.norm())
