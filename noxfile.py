@@ -104,6 +104,13 @@ def modules(session: nox.Session) -> None:
     session.run("python", "integration_tests/modules.py", *session.posargs)
 
 
+@nox.session(python=PYTHON)
+def fuzz(session: nox.Session) -> None:
+    """Thousands of random programs, captured and plain; the tests of capture run a fixed sample."""
+    install(session, PACKAGES[2].folders)
+    session.run("python", "packages/capture/tests/unit/safety/fuzz.py", *session.posargs)
+
+
 @nox.session(python=PYTHON, tags=["ci"])
 def cpython(session: nox.Session) -> None:
     """A sample of CPython's own tests with every frame going through capture; the tables beside the tool have all of them."""

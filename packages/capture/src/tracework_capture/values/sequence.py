@@ -579,7 +579,7 @@ def remove(frame, self, item):
             del self.items[position]
             self.rearranged(frame)
             return NONE
-    return frame.raise_new(ValueError, "list.remove(x): x not in list")
+    return frame.raise_new(ValueError, f"{self.kind}.remove(x): x not in {self.kind}")
 
 
 @method(("list", "clear"), ("deque", "clear"))
@@ -643,7 +643,9 @@ def index(frame, self, item, *bounds):
     for position in range(*limits.indices(len(items))):
         if equal(frame, items[position], item):
             return ConstantValue(position)
-    return frame.raise_new(ValueError, "tuple.index(x): x not in tuple")
+    if self.kind == "tuple":
+        return frame.raise_new(ValueError, "tuple.index(x): x not in tuple")
+    return frame.raise_new(ValueError, f"{force_plain(frame, item)!r} is not in {self.kind}")
 
 
 @method(("sequence", "count"))

@@ -147,10 +147,11 @@ class _View:
             return "float", "nan" if math.isnan(value) else value
         if isinstance(value, type):
             return "type", value.__name__
-        if id(value) in self.met and kind not in (tuple, torch.Size):
-            return "again", self.met[id(value)]
-        self.met[id(value)] = len(self.met)
-        self.keep.append(value)
+        if kind not in (tuple, torch.Size):  # equal tuples of constants may be one object
+            if id(value) in self.met:
+                return "again", self.met[id(value)]
+            self.met[id(value)] = len(self.met)
+            self.keep.append(value)
         return self.picture(kind, value)
 
     def picture(self, kind, value):

@@ -24,6 +24,11 @@ def test_drawn_programs(choices):
     check(generate(choices))
 
 
+@pytest.mark.parametrize("seed", [1054, 1117])
+def test_seeds_that_once_failed(seed):
+    check(generate(random.Random(seed)))
+
+
 PROGRAMS = {
     "class attribute shadowed by a nearer class": "    return Derived.make(y).value, Derived.total",
     "a name that is missing": "    return missing + x",
