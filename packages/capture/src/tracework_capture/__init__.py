@@ -27,7 +27,8 @@ from .guards.filters import (
 from .guards.store import StoredGuards
 from .guards.store import loads as load_guards
 from .hook.collector import paused_collection
-from .hook.context import capture, disable, dump_guards, optimize, reset, run_only
+from .hook.context import capture, disable, dump_dynamism, dump_guards, optimize, reset, run_only
+from .hook.dynamism import load_dynamism
 from .hook.stance import STANCES, set_stance
 from .marks import (
     allow_in_graph,
@@ -67,6 +68,7 @@ __all__ = [
     "capture",
     "disable",
     "disallow_in_graph",
+    "dump_dynamism",
     "dump_guards",
     "error_on_graph_break",
     "explain",
@@ -74,6 +76,7 @@ __all__ = [
     "graph_break",
     "keep_portable_guards_unsafe",
     "keep_tensor_guards_unsafe",
+    "load_dynamism",
     "load_guards",
     "mark_dynamic",
     "mark_static",

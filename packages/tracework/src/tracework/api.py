@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import tracework_capture as capture
 
-from . import backends, config, logs
+from . import backends, config, dynamism, logs
 from .compiled_module import CompiledModule, check_one_device, entry_function, wrap_module
 from .dump import Dump, both
 from .errors import InvalidArgument, NotCallable
@@ -56,6 +56,8 @@ def _optimizer(arguments: Mapping[str, Any], observe: Observe) -> Callable[[Call
     """Checks every argument now, before anything is compiled, and gives the function that compiles a callable."""
     settings = config.current()
     options = build(arguments["mode"], arguments["options"], settings)
+    if settings.dynamism:
+        dynamism.keep(settings.dynamism)
     if settings.logs:
         logs.enable(settings.logs)
         observe = both(observe, logs.log_product)

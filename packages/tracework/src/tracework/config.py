@@ -57,6 +57,9 @@ ENVIRONMENT: Mapping[str, Variable] = {
         "dynamic_values", str, False, "comma-separated sizes and numbers that are symbols at once"
     ),
     "TRACEWORK_STATIC_SOURCES": Variable("static_sources", str, False, "comma-separated names whose sizes are never symbols"),
+    "TRACEWORK_DYNAMISM": Variable(
+        "dynamism", str, False, "file that keeps, from run to run, which sizes and numbers were seen to change"
+    ),
     "TRACEWORK_DUMP": Variable("dump_dir", str, False, "folder that receives each stage's text"),
 }
 
@@ -74,6 +77,7 @@ class Config:
     dynamic_sources: str = ""
     dynamic_values: str = ""
     static_sources: str = ""
+    dynamism: str = ""
     dump_dir: str = ""
 
 

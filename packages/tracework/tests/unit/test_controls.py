@@ -1,5 +1,6 @@
 """tracework.compiler's controls: the names of torch.compiler are there, and those with a front end of their own take names."""
 
+import os
 import subprocess
 import sys
 
@@ -105,3 +106,22 @@ def test_importing_the_front_door_imports_no_code_generator():
     code = "import sys, tracework; print(sorted({m.partition('.')[0] for m in sys.modules if m.startswith('tracework_')}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "['tracework_capture']"
+
+
+def test_dynamism_is_kept_in_a_file(tmp_path):
+    """Two runs of one program: the second knows from the start which sizes change."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import torch, tracework\n"
+        "graphs = []\n"
+        "call = tracework.compile(lambda x: x + 1, backend=lambda gm, inputs: graphs.append(gm) or gm.forward)\n"
+        "for n in (3, 4, 5):\n"
+        "    call(torch.ones(n))\n"
+        "print(len(graphs))\n"
+    )
+    environment = dict(os.environ, TRACEWORK_DYNAMISM=str(tmp_path / "seen" / "dynamism.json"))
+    runs = [
+        subprocess.run([sys.executable, str(program)], env=environment, capture_output=True, text=True, check=True).stdout.strip()
+        for _ in range(2)
+    ]
+    assert runs == ["2", "1"]

@@ -32,7 +32,7 @@ from ..guards import store
 from ..guards.access import Scope
 from ..guards.filters import filter_guards
 from ..options import CaptureOptions
-from . import cache
+from . import cache, dynamism
 from . import stance as stances
 from .compile_frame import FrameInput, capture_frame
 from .policy import disabled_inside, frame_is_captured, is_another_compiler, is_disabled
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from ..contracts import Break, CapturedGraph
 
-__all__ = ["FrameCallback", "capture", "disable", "dump_guards", "frame_of", "optimize", "reset", "run_only"]
+__all__ = ["FrameCallback", "capture", "disable", "dump_dynamism", "dump_guards", "frame_of", "optimize", "reset", "run_only"]
 
 log = logging.getLogger("tracework.capture")
 _GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
@@ -166,7 +166,7 @@ class FrameCallback:
         """Sizes seen for this code."""
         known = self.histories.get(id(code))
         if known is None or known[0]() is not code:
-            known = self.histories[id(code)] = (weakref.ref(code), SizeHistory())
+            known = self.histories[id(code)] = (weakref.ref(code), dynamism.new_history(code))
         return known[1]
 
     def plain(self, code: types.CodeType, why: str, stop: Break | None = None) -> Any:
@@ -263,6 +263,14 @@ def dump_guards(function: Callable[..., Any], portable_only: bool = False) -> li
     if not isinstance(callback, FrameCallback) or code is None:
         raise CaptureError("dump_guards wants what optimize(...) gave for a Python function")
     return [store.dumps(entry.info.program, portable_only) for entry in cache.entries_of(code, callback)]
+
+
+def dump_dynamism() -> str:
+    """Which sizes and numbers of which functions were seen to change, as JSON; load_dynamism() in a later run knows them at once."""
+    for callback in list(_callbacks):
+        seen = [(ref(), history) for ref, history in list(callback.histories.values())]
+        dynamism.remember((code, history) for code, history in seen if code is not None)
+    return dynamism.known()
 
 
 def reset() -> None:

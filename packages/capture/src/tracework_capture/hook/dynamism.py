@@ -1,0 +1,57 @@
+"""What was seen to change, kept over runs: sizes and numbers by function, so that the next run's first capture makes them symbols.
+
+Functions are known by file, line and name; what does not fit the code any more is never asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import types
+from collections.abc import Iterable
+from typing import Any
+
+from ..errors import CaptureError
+from ..graph.inputs import SizeHistory
+
+__all__ = ["known", "load_dynamism", "new_history", "remember"]
+
+FORMAT = 1
+_known: dict[str, dict[str, Any]] = {}
+
+
+def _name(code: types.CodeType) -> str:
+    return f"{code.co_filename}:{code.co_firstlineno}:{code.co_qualname}"
+
+
+def new_history(code: types.CodeType) -> SizeHistory:
+    """An empty history, or what earlier runs saw of the function."""
+    history = SizeHistory()
+    seen = _known.get(_name(code))
+    if seen is not None:
+        history.sizes = {source: list(sizes) for source, sizes in seen["sizes"].items()}
+        history.numbers = dict.fromkeys(seen["numbers"])
+    return history
+
+
+def remember(histories: Iterable[tuple[types.CodeType, SizeHistory]]) -> None:
+    """Takes what changed in these histories."""
+    for code, history in histories:
+        sizes = {source: seen for source, seen in history.sizes.items() if None in seen}
+        numbers = [source for source, seen in history.numbers.items() if seen is None]
+        if sizes or numbers:
+            before = _known.get(_name(code), {"sizes": {}, "numbers": []})
+            merged = sorted({*before["numbers"], *numbers})
+            _known[_name(code)] = {"sizes": {**before["sizes"], **sizes}, "numbers": merged}
+
+
+def known() -> str:
+    """All that is known, as JSON."""
+    return json.dumps({"format": FORMAT, "functions": _known}, indent=1, sort_keys=True)
+
+
+def load_dynamism(text: str) -> None:
+    """Functions that are compiled from now on start with what dump_dynamism() wrote. Raises CaptureError for another format."""
+    data = json.loads(text)
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise CaptureError(f"this is no record of dynamism of format {FORMAT}. Write it anew with dump_dynamism().")
+    _known.update(data["functions"])

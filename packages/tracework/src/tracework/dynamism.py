@@ -1,0 +1,35 @@
+"""The file that keeps which sizes and numbers were seen to change: read at the first compile() of a run, written at its end."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+from pathlib import Path
+
+import tracework_capture as capture
+
+log = logging.getLogger("tracework.capture.recompiles")
+_kept: set[str] = set()
+
+
+def keep(path: str) -> None:
+    """Reads the file, if it is there, and writes it when Python ends; once per path."""
+    if path in _kept:
+        return
+    _kept.add(path)
+    file = Path(path)
+    if file.exists():
+        try:
+            capture.load_dynamism(file.read_text())
+        except (OSError, ValueError, capture.CaptureError) as error:
+            log.warning("%s cannot be read and is made anew: %s", path, error)
+    atexit.register(save, path)
+
+
+def save(path: str) -> None:
+    """Writes what is known now; the file changes as a whole."""
+    part = Path(f"{path}.{os.getpid()}")
+    part.parent.mkdir(parents=True, exist_ok=True)
+    part.write_text(capture.dump_dynamism())
+    part.replace(path)
