@@ -7,7 +7,7 @@ from typing import Any
 import torch.fx
 
 from ..graph import PrimGraph
-from .edits import is_prim, is_pure, replace_nodes, writes
+from .edits import both_returned, is_prim, is_pure, replace_nodes, writes
 
 
 def common_subexpr(graph: PrimGraph) -> PrimGraph:
@@ -35,12 +35,7 @@ class _Merger:
             first = self.known.setdefault(key, node)
         except TypeError:  # an argument that cannot be hashed
             return None
-        return None if first is node or _both_returned(node, first) else first
-
-
-def _both_returned(a: torch.fx.Node, b: torch.fx.Node) -> bool:
-    """Two outputs of the graph stay two tensors."""
-    return any(u.op == "output" for u in a.users) and any(u.op == "output" for u in b.users)
+        return None if first is node or both_returned(node, first) else first
 
 
 def _key(value: Any) -> Any:

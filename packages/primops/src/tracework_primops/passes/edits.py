@@ -40,8 +40,15 @@ def layout_matters(node: torch.fx.Node) -> bool:
     return any(u.op == "output" or not isinstance(u.target, Op) or u.target.kind is Kind.LIBRARY or writes(u) for u in node.users)
 
 
+def both_returned(a: torch.fx.Node, b: torch.fx.Node) -> bool:
+    """Whether they are two outputs of the graph, which stay two tensors."""
+    return any(u.op == "output" for u in a.users) and any(u.op == "output" for u in b.users)
+
+
 def can_replace(node: torch.fx.Node, other: torch.fx.Node) -> bool:
     """Whether readers of `node` may read `other`: an input that is written later, or an output that would alias one, may not."""
+    if both_returned(node, other):
+        return False
     if other.op == "placeholder" and any(writes(u) for u in other.users):
         return False
     if not layout_matters(node):

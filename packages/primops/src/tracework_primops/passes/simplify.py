@@ -39,29 +39,84 @@ def _is_number(value: Any, number: int) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and value == number
 
 
-def _by_one(node: torch.fx.Node) -> Any:
-    return node.args[0] if _is_number(node.args[1], 1) else None
-
-
-def _integer_plus_zero(node: torch.fx.Node) -> Any:
+def _is_integral(node: torch.fx.Node) -> bool:
     dtype = node.meta["spec"].dtype
-    return node.args[0] if not (dtype.is_floating_point or dtype.is_complex) and _is_number(node.args[1], 0) else None
+    return not (dtype.is_floating_point or dtype.is_complex)
+
+
+def _is_negative_zero(value: Any) -> bool:
+    return isinstance(value, float) and str(value) == "-0.0"
+
+
+def _is_complex(node: torch.fx.Node) -> bool:
+    """A complex number times or over a real one has NaN where one part is infinite: nothing of this is the identity."""
+    return node.meta["spec"].dtype.is_complex
+
+
+def _times_one(node: torch.fx.Node) -> Any:
+    a, b = node.args
+    if _is_complex(node):
+        return None
+    return a if _is_number(b, 1) else b if _is_number(a, 1) else None
+
+
+def _by_one(node: torch.fx.Node) -> Any:
+    return node.args[0] if _is_number(node.args[1], 1) and not _is_complex(node) else None
+
+
+def _integer_by_one(node: torch.fx.Node) -> Any:
+    return _by_one(node) if _is_integral(node) else None
+
+
+def _plus_zero(node: torch.fx.Node) -> Any:
+    """x + 0 for integers; for floats only x + -0.0, because -0.0 + 0.0 is 0.0."""
+    for x, number in (node.args, node.args[::-1]):
+        if _is_number(number, 0) and (_is_integral(node) or _is_negative_zero(number) and not _is_complex(node)):
+            return x
+    return None
 
 
 def _minus_zero(node: torch.fx.Node) -> Any:
-    return node.args[0] if _is_number(node.args[1], 0) and str(node.args[1]) != "-0.0" else None
+    number = node.args[1]
+    return node.args[0] if _is_number(number, 0) and not _is_negative_zero(number) and not _is_complex(node) else None
+
+
+def _no_shift(node: torch.fx.Node) -> Any:
+    return node.args[0] if _is_number(node.args[1], 0) else None
 
 
 def _twice(name: str) -> Row:
     return lambda node: node.args[0].args[0] if is_prim(node.args[0], name) else None
 
 
+def _again(name: str) -> Row:
+    return lambda node: node.args[0] if is_prim(node.args[0], name) else None
+
+
+def _equal_operands(first: int, second: int) -> Row:
+    return lambda node: node.args[first] if node.args[first] is node.args[second] else None
+
+
 def _permute_back(node: torch.fx.Node) -> Any:
-    inner = node.args[0]
-    if not is_prim(inner, "permute"):
-        return None
-    order = tuple(inner.args[1][d] for d in node.args[1])
-    return inner.args[0] if order == tuple(range(len(order))) else None
+    """Through any number of permutations that together are none."""
+    order = tuple(node.args[1])
+    source = node.args[0]
+    while is_prim(source, "permute"):
+        order = tuple(source.args[1][d] for d in order)
+        source = source.args[0]
+        if order == tuple(range(len(order))):
+            return source
+    return None
+
+
+def _same_elements_in_order(node: torch.fx.Node) -> Any:
+    """Back through views that keep the order of elements to one of the same sizes."""
+    source = node.args[0]
+    while is_prim(source, *KEEP_ORDER):
+        source = source.args[0]
+        if source.meta["spec"].sizes == node.meta["spec"].sizes:
+            return source
+    return None
 
 
 def _flip_back(node: torch.fx.Node) -> Any:
@@ -84,17 +139,34 @@ EXACT_WIDENING = frozenset(
     + [(narrow, torch.int64) for narrow in (torch.bool, torch.int8, torch.uint8, torch.int16)]
 )
 
+KEEP_ORDER = ("reshape", "squeeze", "unsqueeze")
+
 SIMPLIFY: dict[str, Row] = {
-    "mul": _by_one,
+    "mul": _times_one,
     "div": _by_one,
     "pow": _by_one,
-    "add": _integer_plus_zero,
+    "floor_divide": _integer_by_one,
+    "trunc_divide": _integer_by_one,
+    "add": _plus_zero,
     "sub": _minus_zero,
+    "shift_left": _no_shift,
+    "shift_right": _no_shift,
     "neg": _twice("neg"),
+    "conj": _twice("conj"),
     "logical_not": _twice("logical_not"),
     "bitwise_not": _twice("bitwise_not"),
+    "abs": _again("abs"),
+    "floor": _again("floor"),
+    "ceil": _again("ceil"),
+    "trunc": _again("trunc"),
+    "sign": _again("sign"),
+    "maximum": _equal_operands(0, 1),
+    "minimum": _equal_operands(0, 1),
+    "bitwise_and": _equal_operands(0, 1),
+    "bitwise_or": _equal_operands(0, 1),
+    "where": _equal_operands(1, 2),
     "permute": _permute_back,
     "flip": _flip_back,
-    "reshape": _twice("reshape"),
     "convert": _widen_narrow,
+    **dict.fromkeys(KEEP_ORDER, _same_elements_in_order),
 }

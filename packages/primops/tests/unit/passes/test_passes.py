@@ -10,6 +10,7 @@ CASES = {
     "dead": ("%a: f32[4] = exp(%x)\n%b: f32[4] = neg(%x)\nreturn %b", ["neg"]),
     "twice": ("%a: f32[4] = exp(%x)\n%b: f32[4] = exp(%x)\n%c: f32[4] = add(%a, %b)\nreturn %c", ["exp", "add"]),
     "two_outputs_stay_two": ("%a: f32[4] = exp(%x)\n%b: f32[4] = exp(%x)\nreturn %a, %b", ["exp", "exp"]),
+    "copy_of_an_output_stays": ("%a: f32[4] = exp(%x)\n%b: f32[4] = clone(%a)\nreturn %a, %b", ["exp", "clone"]),
     "not_across_a_write": (
         "%a: f32[4] = exp(%y)\n%w: f32[4] = copy_into(%y, %a)\n%b: f32[4] = exp(%y)\n%c: f32[4] = add(%a, %b)\nreturn %c",
         ["exp", "copy_into", "exp", "add"],
