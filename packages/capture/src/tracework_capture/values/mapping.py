@@ -74,7 +74,8 @@ class DictValue(Value):
         """What `entries` has the key under."""
         if self.odd:
             frame.break_graph("unhashable_value", f"{self.describe()} has keys that define equality themselves")
-        return key.hash_key(frame)
+        hashed = key.hash_key(frame)
+        return IdentityKey(hashed) if isinstance(hashed, _BY_IDENTITY) else hashed
 
     def find_hashed(self, frame, hashed):
         entry = self.entries.get(hashed)
@@ -310,6 +311,7 @@ class IdentityKey:
         return id(self.obj)
 
 
+_BY_IDENTITY = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
 _IDENTITY_HASH = (object.__hash__, torch.nn.Module.__hash__, torch.Tensor.__hash__)
 
 

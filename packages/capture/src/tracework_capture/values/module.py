@@ -88,6 +88,8 @@ class ModuleValue(ObjectValue):
         attributes = self.obj.__dict__
         if any(table not in attributes for table in TABLES):
             return frame.break_graph("side_effect_unknown", f"{self.cls.__name__}.{name} is set before Module.__init__ has run")
+        if isinstance(value, ModuleValue) and name in attributes["_modules"] and self.entry(frame, name) is value:
+            return None  # the module that is there already
         is_parameter = isinstance(value, TensorValue) and issubclass(value.python_type(), torch.nn.Parameter)
         if is_parameter or isinstance(value, ModuleValue) or name in attributes["_parameters"] or name in attributes["_modules"]:
             return frame.break_graph("side_effect_unknown", f"assignment of a parameter or module: {self.cls.__name__}.{name}")
@@ -396,7 +398,23 @@ def register_row(frame, args, kwargs):
     return frame.break_graph("hook", "a hook or an entry of a module is registered in the traced program")
 
 
+def to_row(frame, args, kwargs):
+    """module.to(dtype or device) where everything is so already."""
+    wanted = [force_plain(frame, a) for a in args[1:]] + [force_plain(frame, v) for v in kwargs.values()]
+    kinds = [(type(w), torch.device(w) if type(w) is str else w) for w in wanted]
+    if not all(kind in (torch.dtype, torch.device, str) for kind, _ in kinds) or not isinstance(args[0], ModuleValue):
+        return register_row(frame, args, kwargs)
+    tensors = [t for table in ("_parameters", "_buffers") for _, t in members(table)(frame, args[:1], {})]
+    for example in (tensor.example for tensor in tensors):
+        for _, target in kinds:
+            same = example.device == target if isinstance(target, torch.device) else example.dtype == target
+            if not same and (isinstance(target, torch.device) or example.is_floating_point() or example.is_complex()):
+                return register_row(frame, args, kwargs)
+    return args[0]
+
+
 MODULE_ROWS = {
+    Module.to: to_row,
     Module._call_impl: call_row,
     Module._wrapped_call_impl: call_row,
     Module.__getattr__: getattr_row,
@@ -419,7 +437,6 @@ MODULE_ROWS = {
             "register_parameter",
             "add_module",
             "register_module",
-            "to",
             "cuda",
             "cpu",
             "float",

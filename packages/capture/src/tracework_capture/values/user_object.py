@@ -11,6 +11,7 @@ import enum
 import functools
 import threading
 import types
+import typing
 import weakref
 
 import torch
@@ -24,6 +25,7 @@ DELETED = object()
 NONE = ConstantValue(None)
 CONTAINERS = (collections.OrderedDict, collections.defaultdict, dict, list, set, frozenset, tuple, collections.deque)
 NATIVE_BASES = (*CONTAINERS, types.SimpleNamespace)
+ALIASES = tuple({type(alias) for alias in (typing.List, typing.Tuple, typing.Callable, typing.Optional, typing.List[int])})  # noqa: UP006
 SLOT = types.MemberDescriptorType
 GETSET = types.GetSetDescriptorType
 C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType, types.BuiltinFunctionType)
@@ -397,6 +399,9 @@ class ObjectValue(Value):
         return self.required(frame, "__len__", [], "has no len()")
 
     def getitem(self, frame, key):
+        if isinstance(self.obj, ALIASES):  # a type annotation in a body: List[Tensor]
+            frame.guard("IDENTITY", self.source, self.obj)
+            return literal(frame, self.obj[force_plain(frame, key)])
         return self.required(frame, "__getitem__", [key], "is not subscriptable")
 
     def setitem(self, frame, key, value):

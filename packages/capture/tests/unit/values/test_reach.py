@@ -1,0 +1,54 @@
+"""What models of the zoo broke on: each runs as one graph now."""
+
+from typing import List  # noqa: UP035
+
+import pytest
+import torch
+import torch.utils._pytree as pytree
+import tracework_capture as capture
+
+X = torch.arange(6.0)
+
+
+class Cast(torch.nn.Module):
+    """Casts a child to the dtype that it has, as routers of expert models do."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(6, 2)
+
+    def forward(self, x):
+        self.inner = self.inner.to(x.dtype)
+        return self.inner(x)
+
+
+def annotated_list(x):
+    made = torch.jit.annotate(List[torch.Tensor], [])  # noqa: UP006
+    made.append(x + 1)
+    return made
+
+
+def classes_as_keys(x):
+    table = {int: 1, torch.sin: 2}
+    return x + table[int] + table[torch.sin], tuple in pytree.SUPPORTED_NODES, X.__class__ in pytree.SUPPORTED_NODES
+
+
+def trees(x):
+    leaves, _ = pytree.tree_flatten({"a": (x, x + 1), "b": [x * 2]})
+    return [leaf.ndim for leaf in leaves], leaves
+
+
+@pytest.mark.parametrize("function", [Cast(), annotated_list, classes_as_keys, trees], ids=str)
+def test_one_graph(function):
+    capture.reset()
+    compiled = capture.optimize(lambda gm, example_inputs: gm.forward, fullgraph=True)(function)
+    for _ in range(2):
+        torch.testing.assert_close(compiled(X), function(X), rtol=0, atol=0)
+
+
+def test_a_cast_that_changes_something_is_not_skipped():
+    capture.reset()
+    module = Cast().double()
+    compiled = capture.optimize(lambda gm, example_inputs: gm.forward)(module)
+    assert compiled(X).dtype == torch.float32
+    assert module.inner.weight.dtype == torch.float32
