@@ -69,7 +69,10 @@ def stand_in(frame, tensor, dim=None):
     """A tensor as the function under the transform sees it."""
     with torch.no_grad():
         example = frame.graph.run_on_fakes(frame, torch.Tensor.detach, (tensor.example,), {}, "call_function")
-        if dim is not None:
+        if dim is not None and example.shape[dim] == 0:  # nothing to select
+            sizes = [s for d, s in enumerate(example.shape) if d != dim % example.ndim]
+            example = frame.graph.run_on_fakes(frame, torch.Tensor.new_empty, (example, sizes), {}, "call_function")
+        elif dim is not None:
             example = frame.graph.run_on_fakes(frame, torch.select, (example, dim, 0), {}, "call_function")
     node = frame.graph.graph.call_function(torch.empty_like, ())
     node.meta["example_value"] = node.meta["val"] = example
