@@ -98,6 +98,13 @@ def gradients(session: nox.Session) -> None:
 
 
 @nox.session(python=PYTHON)
+def opdb(session: nox.Session) -> None:
+    """Every entry of op_db on fakes, with symbolic sizes and on prims against eager; writes packages/primops/tests/cpu/OPDB.md."""
+    install(session, ["./packages/primops"])
+    session.run("python", "packages/primops/tests/cpu/opdb.py", *session.posargs)
+
+
+@nox.session(python=PYTHON)
 def modules(session: nox.Session) -> None:
     """Every module of torch's module_db, forward and backward, against eager; writes integration_tests/MODULES.md."""
     install(session, PACKAGES[-1].folders)

@@ -65,11 +65,9 @@ def work(names: list[str], columns: set[str], results: Path, samples: int | None
             print(json.dumps({"begin": name}), file=file, flush=True)
             began = time.monotonic()
             found = measure(op, columns, limits)
-            print(
-                json.dumps({"entry": name, "seconds": round(time.monotonic() - began, 2), "columns": found}),
-                file=file,
-                flush=True,
-            )
+            seconds = round(time.monotonic() - began, 2)
+            record = {"entry": name, "seconds": seconds, "measured": sorted(columns), "columns": found}
+            print(json.dumps(record), file=file, flush=True)
 
 
 def read(results: Path) -> tuple[dict[str, dict], str | None]:
@@ -80,7 +78,10 @@ def read(results: Path) -> tuple[dict[str, dict], str | None]:
         if "begin" in record:
             begun = record["begin"]
         else:
-            done[record["entry"]] = record
+            known = done.setdefault(record["entry"], {"entry": record["entry"], "seconds": 0, "columns": {}, "measured": []})
+            known["seconds"] += record["seconds"]
+            known["columns"].update(record["columns"])
+            known["measured"] = sorted({*known["measured"], *record["measured"]})
             begun = None
     return done, begun
 
@@ -89,7 +90,9 @@ def drive(names: list[str], columns: str, results: Path, samples: int | None) ->
     """Workers until every entry is done."""
     while True:
         done, _ = read(results)
-        left = [n for n in names if n not in done][:SHARD]
+        wanted = set(columns.split(","))
+        all_left = [n for n in names if n not in done or not wanted <= set(done[n]["measured"])]
+        left = all_left[:SHARD]
         if not left:
             return
         command = [sys.executable, __file__, "--worker", "--columns", columns, "--results", str(results), "--only", *left]
@@ -97,12 +100,18 @@ def drive(names: list[str], columns: str, results: Path, samples: int | None) ->
         process = subprocess.Popen(command)
         _watch(process, results)
         done, begun = read(results)
-        print(f"{len(done)} of {len(names)} entries", flush=True)
+        print(f"{len(names) - len(all_left) + len(left)} of {len(names)} entries", flush=True)
         if begun is not None:
             what = "took too long" if process.returncode < 0 else f"ended the process with {process.returncode}"
             failure = {"compared": 1, "refused": 0, "data": 0, "failed": 1, "examples": [what]}
+            record = {
+                "entry": begun,
+                "seconds": LIMIT,
+                "measured": sorted(wanted),
+                "columns": dict.fromkeys(sorted(wanted), failure),
+            }
             with results.open("a") as file:
-                print(json.dumps({"entry": begun, "seconds": LIMIT, "columns": {"meta": failure}}), file=file)
+                print(json.dumps(record), file=file)
         elif process.returncode:
             raise SystemExit(f"a worker failed with {process.returncode} outside an entry")
 
@@ -141,7 +150,12 @@ def main() -> int:
     if not options.only:
         from opdb_report import write
 
-        write(read(options.results)[0], HERE / "OPDB.md")
+        limits = LIMITS if options.samples is None else {c: min(options.samples, n) for c, n in LIMITS.items()}
+        most = ", ".join(f"{n} in `{c}`" for c, n in limits.items())
+        note = (
+            f"all dtypes that an entry lists for CPU (`symbolic`: one), of each at most so many samples, evenly spread: {most}."
+        )
+        write(read(options.results)[0], HERE / "OPDB.md", note)
     return 0
 
 

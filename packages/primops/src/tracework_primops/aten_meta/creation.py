@@ -183,6 +183,8 @@ def multinomial(x, num_samples, replacement=False, *, generator=None):
         raise RuntimeError(f"multinomial only supports floating-point dtypes for input, got: {x.dtype}")
     if x.ndim not in (1, 2):
         raise RuntimeError("prob_dist must be 1 or 2 dim")
+    if x.sizes[-1].__class__ is int and x.sizes[-1] > 2**24:
+        raise RuntimeError("number of categories cannot exceed 2^24")
     if num_samples <= 0:
         raise RuntimeError("cannot sample n_sample <= 0 samples")
     if not replacement and x.sizes[-1].__class__ is int and num_samples > x.sizes[-1]:

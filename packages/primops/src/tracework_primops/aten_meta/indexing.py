@@ -17,6 +17,8 @@ def _is_skipped(spec):
 
 @row("cat.default")
 def cat(tensors, dim=0):
+    if not tensors:
+        raise ValueError("torch.cat(): expected a non-empty list of Tensors")
     kept = [t for t in tensors if not _is_skipped(t)] or [tensors[0]]
     first = kept[0]
     dim = wrap_dim(dim, first.ndim)
@@ -224,6 +226,8 @@ def roll(x, shifts, dims=()):
         raise RuntimeError("`shifts` required")
     if len(shifts) != len(dims) and not (len(shifts) == 1 and not len(dims)):
         raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims: {len(dims)}")
+    if dims and not x.ndim:
+        raise IndexError(f"Dimension specified as {dims[0]} but tensor has no dimensions")
     for dim in dims if 0 not in x.sizes else ():
         wrap_dim(dim, x.ndim)
     return fresh(x, x.sizes)
@@ -253,3 +257,10 @@ def unsafe_masked_index(x, mask, indices, fill):
 @row("_unsafe_masked_index_put_accumulate.default")
 def unsafe_masked_index_put_accumulate(x, mask, indices, values):
     return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0)
+
+
+@row("bucketize.Tensor")
+def bucketize(x, boundaries, *, out_int32=False, right=False):
+    if boundaries.ndim != 1:
+        raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})")
+    return fresh(x, x.sizes, torch.int32 if out_int32 else torch.int64)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from ..promotion import complex_of, result_dtype
+from .. import broadcasting
+from ..promotion import complex_of, real_of, result_dtype
 from ..spec import TensorSpec
 from ..symbols import active, minimum
 from .rows import contiguous, elementwise, fresh, row, same_layout
@@ -136,3 +137,26 @@ def linalg_eig(x):
     _matrices("linalg.eig", x, square=True)
     dtype = complex_of(x.dtype)
     return fresh(x, x.sizes[:-1], dtype), _by_columns(x, x.sizes, dtype)
+
+
+@row("_linalg_svd.default")
+def linalg_svd(x, full_matrices=False, compute_uv=True, *, driver=None):
+    _matrices("linalg.svd", x)
+    m, n = x.sizes[-2:]
+    least, batch = minimum(m, n), x.sizes[:-2]
+    values = fresh(x, (*batch, least), real_of(x.dtype))
+    if not compute_uv:
+        return fresh(x, (0,)), values, fresh(x, (0,))
+    right = (*batch, n if full_matrices else least, n)
+    rows_first = x.device.type == "cuda"
+    return _by_columns(x, (*batch, m, m if full_matrices else least)), values, (fresh if rows_first else _by_columns)(x, right)
+
+
+@row("linalg_solve_triangular.default")
+def linalg_solve_triangular(a, b, *, upper, left=True, unitriangular=False):
+    _matrices("linalg.solve_triangular", a, square=True)
+    _matrices("linalg.solve_triangular", b)
+    _same_dtype("linalg.solve_triangular", a, b)
+    if not active.equal(a.sizes[-1], b.sizes[-2 if left else -1]):
+        raise RuntimeError(f"linalg.solve_triangular: Incompatible shapes of A and B for the equation: {a} and {b}")
+    return _by_columns(b, (*broadcasting.broadcast_sizes(a.sizes[:-2], b.sizes[:-2]), *b.sizes[-2:]))

@@ -50,8 +50,14 @@ def mean_dims(x, dim=None, keepdim=False, *, dtype=None):
     return fresh(x, reduced(x.sizes, dim, keepdim), out)
 
 
+def _few_dims(x):
+    if x.ndim > 64:
+        raise RuntimeError("only tensors with up to 64 dims are supported")
+
+
 @row("amax.default", "amin.default")
 def extremum_dims(x, dim=(), keepdim=False):
+    _few_dims(x)
     if 0 in x.sizes:
         if not len(dim):
             raise RuntimeError("amax(): Expected reduction dim to be specified for input.numel() == 0.")
@@ -223,6 +229,8 @@ def histogram(x, bins, **options):
 
 @row("_histogramdd_bin_edges.default")
 def histogramdd_bin_edges(x, bins, **options):
+    if x.ndim < 2 or not active.equal(x.sizes[-1], len(bins)):
+        raise RuntimeError("histogramdd: The size of bins must be equal to the innermost dimension of the input.")
     return [fresh(x, (n + 1,)) for n in bins]
 
 
@@ -234,3 +242,14 @@ def histogramdd_from_bin_cts(x, bins, **options):
 @row("_histogramdd_from_bin_tensors.default")
 def histogramdd_from_bin_tensors(x, bins, **options):
     return fresh(x, tuple(b.sizes[0] - 1 for b in bins))
+
+
+@row("aminmax.default")
+def aminmax(x, *, dim=None, keepdim=False):
+    _few_dims(x)
+    if dim is None and 0 in x.sizes:
+        raise RuntimeError("aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity.")
+    if dim is not None and x.ndim and x.sizes[wrap_dim(dim, x.ndim)] == 0:
+        raise IndexError(f"aminmax: Expected reduction dim {dim} to have non-zero size.")
+    found = fresh(x, reduced(x.sizes, dim, keepdim))
+    return found, found

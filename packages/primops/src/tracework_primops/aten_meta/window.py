@@ -7,6 +7,7 @@ import torch
 from .. import broadcasting
 from ..meta.window import pooled
 from ..spec import TensorSpec
+from ..symbols import active
 from .rows import contiguous, fresh, row, suggests_channels_last
 
 
@@ -96,17 +97,32 @@ def adaptive_avg_pool2d_backward(grad, x):
 
 @row("max_unpool2d.default")
 def max_unpool2d(x, indices, output_size):
+    if len(x.sizes) != len(indices.sizes) or not all(active.equal(a, b) for a, b in zip(x.sizes, indices.sizes)):
+        raise RuntimeError(
+            f"Expected shape of indices to be same as that of the input tensor ({list(x.sizes)}) but got {list(indices.sizes)}"
+        )
     return _laid_out(x, (*x.sizes[:-2], *output_size))
+
+
+def _check_adaptive(x, output_size, dims):
+    if len(output_size) != dims or x.ndim not in (dims + 1, dims + 2):
+        raise RuntimeError(
+            f"adaptive_max_pool{dims}d(): output_size must have {dims} elements and the input {dims + 1} or {dims + 2} dims"
+        )
+    if any(s.__class__ is int and s == 0 for s in x.sizes[-dims - 1 :]):
+        raise RuntimeError(f"adaptive_max_pool{dims}d(): Expected input to have non-zero size for non-batch dimensions")
 
 
 @row("adaptive_max_pool2d.default")
 def adaptive_max_pool2d(x, output_size):
+    _check_adaptive(x, output_size, 2)
     sizes = (*x.sizes[:-2], *output_size)
     return _laid_out(x, sizes), _laid_out(x, sizes, torch.int64)
 
 
 @row("adaptive_max_pool3d.default")
 def adaptive_max_pool3d(x, output_size):
+    _check_adaptive(x, output_size, 3)
     sizes = (*x.sizes[:-3], *output_size)
     return (
         TensorSpec(x.dtype, x.device, sizes, contiguous(sizes), 0),

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ..op import PrimValue, prims
+from ..promotion import is_float
 from .table import aten, decomposition, to
 from .view import expected
 
@@ -128,7 +129,10 @@ def arange(start, end, step=1, *, dtype=None, layout=None, device=None, pin_memo
         floats = any(isinstance(v, float) for v in (start, end, step))
         dtype = torch.get_default_dtype() if floats else torch.int64
     dtype, device = _placed(dtype, device)
-    return prims.iota(_count(start, end, step), start, step, dtype, device)
+    count = _count(start, end, step)
+    if not is_float(dtype):  # eager counts the elements before it rounds
+        start, step = (int(v) if isinstance(v, float) else v for v in (start, step))
+    return prims.iota(count, start, step, dtype, device)
 
 
 @decomposition(aten.arange.start)

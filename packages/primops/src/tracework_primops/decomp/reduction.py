@@ -140,9 +140,9 @@ argmin = decomposition(aten.argmin)(_arg(prims.argmin))
 def _truth(prim: Any) -> Any:
     def rule(x, dims=None, keepdim=False):
         dims = dims_of(x, dims)
-        if not dims:
-            return prims.ne(x, 0) if x.dtype is not torch.bool else prims.clone(x)
-        found = prim(x, dims, keepdim)
+        if not dims and x.dtype is torch.bool:
+            return prims.clone(x)
+        found = prim(x, dims, keepdim) if dims else prims.ne(x, 0)
         return prims.convert(found, torch.uint8) if x.dtype is torch.uint8 else found
 
     return rule

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_map
 
 from .. import _torch, decomp
 from ..aten_meta.attention import SYMBOLIC
@@ -76,9 +75,15 @@ def _on_fakes(func: Any, args: Any, kwargs: dict, table: Any) -> Any:
         mode = FakeMode(table)
         with mode:
             result = kernel(*_fakes(mode, args), **_fakes(mode, kwargs))
-        return tree_map(lambda t: t.spec if isinstance(t, torch.Tensor) else t, result)
+        return _specs_of_fakes(result)
 
     return _checked(func, args, kwargs, table, run)
+
+
+def _specs_of_fakes(a: Any) -> Any:
+    if isinstance(a, (tuple, list)):  # named tuples too
+        return (list if isinstance(a, list) else tuple)([_specs_of_fakes(x) for x in a])
+    return a.spec if isinstance(a, torch.Tensor) else a
 
 
 def _fakes(mode: Any, a: Any) -> Any:
