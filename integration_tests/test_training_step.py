@@ -133,6 +133,19 @@ def test_hooks_run():
     same(*results)
 
 
+def test_hooks_that_come_later_run():
+    fn = tracework.compile(lambda x, w: (x @ w).sum().backward(), backend="eager")
+    x, w = inputs()
+    fn(x, w)
+    first, x.grad = x.grad, None
+    handle = x.register_hook(lambda g: g * 3)
+    fn(x, w)
+    second, x.grad = x.grad, None
+    handle.remove()
+    fn(x, w)
+    same([second, x.grad], [first * 3, first])
+
+
 OPTIMIZERS = {
     "sgd": lambda p: torch.optim.SGD(p, lr=0.1),
     "sgd_foreach": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.1, nesterov=True, foreach=True),

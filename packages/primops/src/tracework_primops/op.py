@@ -293,8 +293,16 @@ class GraphBuilder:
         meta = RULES["meta"][op](*[a.spec if a.__class__ is PrimValue else _to_spec(a) for a in args])
         if self.graph is None:
             return PrimValue(meta, None) if op.results == 1 else tuple(PrimValue(m, None) for m in meta)
+        if op.family == "pointwise" and op.results == 1 and meta.device.type != "cpu":
+            args = tuple([self._placed(a, meta.device) for a in args])
         node = self.append(op, tuple([a.node if a.__class__ is PrimValue else _to_node(a) for a in args]), meta)
         return self.wrap(node, meta)
+
+    def _placed(self, arg: Any, device: torch.device) -> Any:
+        """A single number on the CPU, brought to the device that computes with it: kernels read memory of one device."""
+        if arg.__class__ is PrimValue and arg.spec.device.type == "cpu":
+            return prims.device_put(arg, device)
+        return arg
 
     def append(self, target: Any, args: tuple[Any, ...], spec: Any, kwargs: dict[str, Any] | None = None) -> torch.fx.Node:
         """A bare call_function node with spec and origin."""

@@ -158,14 +158,13 @@ class Trace:
         return self.recorder.memory.find(value) if isinstance(value, FakeTensor) else None
 
     def _check_leaves(self, outputs: tuple[Any, ...]) -> None:
-        """A leaf made inside that an output depends on asks for gradients that would have to come out of the graph."""
+        """A leaf made inside that an output depends on asks for gradients that would have to come out of the graph.
+
+        Other fakes are not asked: a view whose base was written to in another grad mode raises when it is.
+        """
         inputs = {id(v) for v in (*self.values, *self.leaves)}
-        made = {
-            id(fake)
-            for fake in self.recorder.memory.fakes()
-            if fake.requires_grad and fake.is_leaf and not fake._is_view() and id(fake) not in inputs
-        }
-        if made and any(id(leaf) in made for leaf in _leaves_of(outputs)):
+        made = (v for v in _leaves_of(outputs) if isinstance(v, FakeTensor) and v.requires_grad and not v._is_view())
+        if any(id(leaf) not in inputs for leaf in made):
             raise Refusal("a tensor made in the graph is asked for its gradient", self.recorder.origin)
 
     def _written_inputs(self) -> dict[int, Cell]:

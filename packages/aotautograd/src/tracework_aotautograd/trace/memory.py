@@ -51,10 +51,6 @@ class Memory:
         """The cell of a fake, or None when it was not made in this trace."""
         return self._cells.get(id(fake))
 
-    def fakes(self) -> list[torch.Tensor]:
-        """All fakes of the trace."""
-        return [cell.fake for cell in self._cells.values()]
-
     def new_root(self, fake: torch.Tensor, node: Node, slot: int | None = None) -> Cell:
         """Registers fresh memory whose value is `node`."""
         cell = Cell(fake, Root(fake, node, slot=slot), node)

@@ -12,6 +12,7 @@ import torch
 
 from ..sources import Attr
 from .constant import ConstantValue, force_plain
+from .mapping import DictValue
 from .sequence import NONE
 from .tensor import TensorValue, known_values
 
@@ -57,7 +58,7 @@ def grad_row(frame, args, kwargs):
     asked = [t for t in inputs if t.obj is not None]
     if outside and (len(outside) > 1 or asked not in ([], outside)):
         return frame.break_graph("call_unknown", "torch.autograd.grad through history from outside the captured part")
-    if any(has_hooks(t) for t in inputs):
+    if any(has_hooks(frame, t) for t in inputs):
         return frame.break_graph("hook", "torch.autograd.grad of tensors with hooks")
     found = frame.graph.call(frame, torch.autograd.grad, (given.pop("outputs"), given.pop("inputs")), options(given))
     if not keeps_graph(frame, given):
@@ -104,7 +105,7 @@ def backward(frame, given):
     if histories_outside(frame):
         return frame.break_graph("call_unknown", "backward through history from outside the captured part")
     leaves = tensors_of(frame, given["inputs"]) if given["inputs"] is not None else leaves_of(frame)
-    if any(not t.example.is_leaf or has_hooks(t) for t in leaves):
+    if any(not t.example.is_leaf or has_hooks(frame, t) for t in leaves):
         return frame.break_graph("hook", "backward to a tensor that has hooks or is no leaf")
     if not leaves:
         return frame.break_graph("call_unknown", "backward without a tensor that requires a gradient")
@@ -132,9 +133,21 @@ def histories_outside(frame):
     return [v for v in distinct(frame) if v.obj is not None and v.obj.requires_grad and not v.obj.is_leaf]
 
 
-def has_hooks(value):
-    obj = value.obj
-    return obj is not None and bool(obj._backward_hooks or obj._post_accumulate_grad_hooks)
+HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
+
+
+def has_hooks(frame, value):
+    """Whether a hook would run; what was looked at is guarded."""
+    if value.obj is None:
+        return False
+    for name in HOOKS:
+        hooks = getattr(value.obj, name)
+        if hooks:
+            return True
+        held = frame.wrap(hooks, Attr(value.source, name))
+        if isinstance(held, DictValue):
+            held.guard_keys(frame)
+    return False
 
 
 # --- accumulating --------------------------------------------------------------------------------------------------------
