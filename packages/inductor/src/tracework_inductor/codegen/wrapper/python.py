@@ -40,7 +40,7 @@ def fitted(value, sizes, strides):
     for size, mine, wanted in zip(sizes, value.stride(), strides):
         if mine != wanted and size > 1:
             return empty_strided(sizes, strides, dtype=value.dtype, device=value.device).copy_(value)
-    return value
+    return value.as_strided(sizes, strides)
 
 
 def out_of_range(name, origins):
