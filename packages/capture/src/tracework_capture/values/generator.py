@@ -85,7 +85,8 @@ NATIVE_ITERATORS = frozenset(
             type(iter(made))
             for made in ([], (), {}, {}.values(), {}.items(), set(), "", b"", bytearray(), range(0), range(1 << 70))
         ),
-        *(type(reversed(made)) for made in ([], {}, range(0))),
+        *(type(reversed(made)) for made in ([], {}, range(0), collections.deque())),
+        type(iter(collections.deque())),
         type(iter(int, 1)),
         *(kind for kind in vars(itertools).values() if isinstance(kind, type) and hasattr(kind, "__next__")),
     }
@@ -111,15 +112,20 @@ class SequenceIterator(IteratorValue):
 
 
 class LiveSequenceIterator(IteratorValue):
-    """Over a list, tuple or deque; sees items appended meanwhile."""
+    """Over a list, tuple or deque; sees items appended to a list meanwhile, a deque must stay as long as it was."""
+
+    KINDS = {list: type(iter([])), tuple: type(iter(())), collections.deque: type(iter(collections.deque()))}
 
     def __init__(self, sequence):
         super().__init__(None)
         self.sequence = sequence
         self.position = 0
-        self.kind = {list: type(iter([])), tuple: type(iter(()))}.get(sequence.cls, type(iter([])))
+        self.length = len(sequence.items)
+        self.kind = self.KINDS.get(sequence.cls, type(iter([])))
 
     def next_value(self, frame):
+        if self.sequence.kind == "deque" and len(self.sequence.items) != self.length:
+            return frame.raise_new(RuntimeError, "deque mutated during iteration")
         if self.position >= len(self.sequence.items):
             self.position = 1 << 62
             return None
@@ -130,7 +136,11 @@ class LiveSequenceIterator(IteratorValue):
         if self.position == 0:
             return f"{emit.const(iter)}({emit.load(self.sequence)})"
         made = emit.temp(f"{emit.const(iter)}({emit.load(self.sequence)})")
-        emit.line(f"{made}.__setstate__({min(self.position, len(self.sequence.items))})")
+        position = min(self.position, len(self.sequence.items))
+        if self.sequence.kind == "deque":
+            emit.line(f"{emit.const(collections.deque)}({emit.const(itertools.islice)}({made}, {position}), 0)")
+        else:
+            emit.line(f"{made}.__setstate__({position})")
         return made
 
 

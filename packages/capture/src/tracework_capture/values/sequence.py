@@ -11,7 +11,7 @@ import types
 
 import torch
 
-from ..sources import Item
+from ..sources import Attr, Item
 from .constant import ConstantValue, NotPlain, fold_literal, force_plain, literal, plain
 from .rows import call_row
 from .value import EXISTING, NEW, Value
@@ -277,6 +277,13 @@ class DequeValue(MutableSequenceValue):
 
     def make(self, items):
         return collections.deque(items, self.maxlen)
+
+    def getattr(self, frame, name):
+        if name == "maxlen":
+            if self.source is not None:
+                frame.guard("CONSTANT" if self.maxlen is not None else "IS_NONE", Attr(self.source, "maxlen"), self.maxlen)
+            return ConstantValue(self.maxlen)
+        return super().getattr(frame, name)
 
     def sliced(self, items):
         return DequeValue(items, maxlen=self.maxlen)

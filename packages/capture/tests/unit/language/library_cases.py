@@ -10,6 +10,7 @@ import math
 import operator
 
 import torch
+import tracework_capture as capture
 from cases import case
 
 
@@ -413,3 +414,28 @@ marked.mark = "kept"
 def wraps_keeps_attributes(x):
     made = logged(marked)
     return made(x), made.mark, made.__name__, made.__wrapped__ is marked
+
+
+@capture.disable
+def aside(value):
+    return value
+
+
+@case(graphs=3)
+def break_in_a_loop_over_a_deque(x):
+    total = x
+    for item in collections.deque([1, 2, 3]):
+        total = total + item
+        aside(item)
+    return total
+
+
+@case
+def deque_changed_while_iterated(x):
+    made = collections.deque([1, 2])
+    try:
+        for item in made:
+            made.append(item)
+    except RuntimeError as error:
+        return x + 1, str(error)
+    return x
