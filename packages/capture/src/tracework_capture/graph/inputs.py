@@ -60,7 +60,7 @@ class SizeHistory:
         return before is None
 
 
-LAYOUT = "layout of an input"
+LAYOUT, STATED = "layout of an input", "torch._check"  # origins of conditions that are no decisions of the program
 
 
 def lift_tensor(frame: Any, tensor: torch.Tensor, source: Source, role: str) -> fx.Node:
@@ -154,18 +154,24 @@ def size_symbol(root: Any, tensor: torch.Tensor, source: Source, dim: int) -> An
 GROUP = "mark_unbacked shape_id"
 
 
+def mark_stated_conditions(symbols: Any, here: str) -> None:
+    """Conditions recorded at this place come from a torch._check."""
+    symbols.conditions[:] = [replace(c, origin=f"{STATED}, {here}") if c.origin == here else c for c in symbols.conditions]
+
+
 def check_strict_dims(root: Any) -> None:
     """Marked sizes stayed open. Raises DynamicDimError that says where one was fixed, or decided on."""
     for symbol, source, dim, unbacked in root.strict_dims:
         low, high = root.symbols.ranges[symbol]
         for recorded in root.symbols.conditions:
-            if symbol not in recorded.condition.free_symbols or recorded.origin.startswith((GROUP, LAYOUT)):
+            if symbol not in recorded.condition.free_symbols or recorded.origin.startswith((GROUP, LAYOUT, STATED)):
                 continue
             if low is not None and low == high:
                 why, cure = f"the program fixes it to {low}", "maybe_mark_dynamic, or make the program work for other sizes"
                 refuse_dim(source, dim, f"{why}: {recorded}", cure)
             if unbacked:
-                refuse_dim(source, dim, f"unbacked, and the program decides on it: {recorded}", "mark_unbacked(min=..., max=...)")
+                cure = "say what holds with torch._check(...) or mark_unbacked(min=..., max=...)"
+                refuse_dim(source, dim, f"unbacked, and the program decides on it: {recorded}", cure)
 
 
 def lift_number(frame: Any, value: int, source: Source) -> Any:

@@ -287,6 +287,13 @@ def assert_row(frame, args, kwargs):
     return NONE
 
 
+def mark_stated(frame):
+    """What was decided on sizes in this line is the program's own statement; mark_unbacked asks for the difference."""
+    from ..graph.inputs import mark_stated_conditions
+
+    mark_stated_conditions(frame.symbols, frame.user_location())
+
+
 def check_row(error):
     """torch._check and its like: a condition on sizes is guarded, one that fails raises as in plain Python."""
 
@@ -295,6 +302,7 @@ def check_row(error):
         if isinstance(condition, TensorValue):
             return frame.break_graph("data_dependent_branch", "torch._check of a tensor")
         if condition.truth(frame):
+            mark_stated(frame)
             return NONE
         message = args[1] if len(args) > 1 else kwargs.get("message", NONE)
         if message.is_constant():

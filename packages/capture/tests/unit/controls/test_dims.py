@@ -111,6 +111,18 @@ def test_marked_dims_stay_open_or_it_is_an_error(function, mark, words):
         count(function, mark, (3,))
 
 
+def checked(x):
+    torch._check(x.shape[0] > 2)
+    torch._check(x.shape[0] < 100, lambda: f"too many: {x.shape[0]}")
+    return x + 1 if x.shape[0] > 1 else x
+
+
+def test_what_the_program_states_is_no_decision():
+    assert count(checked, lambda x: capture.mark_unbacked(x, 0), (3, 4, 50)) == 1
+    with pytest.raises(RuntimeError, match="too many: 100"):
+        compiled(checked)[0](torch.ones(100, 3))
+
+
 def test_a_demand_that_cannot_be_met():
     with pytest.raises(errors.DynamicDimError, match="size 1 in this call[\\s\\S]*maybe_mark_dynamic"):
         count(plus_one, lambda x: capture.mark_dynamic(x, 0), (1,))
