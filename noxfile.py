@@ -118,6 +118,14 @@ def fuzz(session: nox.Session) -> None:
     session.run("python", "packages/capture/tests/unit/safety/fuzz.py", *session.posargs)
 
 
+@nox.session(python=PYTHON)
+def breaks(session: nox.Session) -> None:
+    """Graph breaks of the zoo here and under torch.compile's capture; writes integration_tests/zoo/BREAKS.md."""
+    install(session, PACKAGES[-1].folders, *MODEL_TOOLS, "einops")
+    session.install("--no-deps", *CONSTRAINTS, "torchvision", "timm")
+    session.run("python", "-m", "zoo.breaks", *session.posargs, env={"PYTHONPATH": os.pathsep.join((".", "integration_tests"))})
+
+
 @nox.session(python=PYTHON, tags=["ci"])
 def cpython(session: nox.Session) -> None:
     """A sample of CPython's own tests with every frame going through capture; the tables beside the tool have all of them."""

@@ -415,7 +415,7 @@ TORCHVISION = [
         ("vgg11_bn", 32, {}, ("inference",)),
         ("alexnet", 64, {}, ("inference",)),
         ("squeezenet1_1", 64, {}, ("inference", "training")),
-        ("densenet121", 64, {"block_config": (2, 2, 2, 2)}, ("inference",)),
+        ("densenet121", 64, {}, ("inference",)),
         ("googlenet", 64, {"init_weights": False}, ("inference", "training")),
         ("inception_v3", 96, {"init_weights": False, "aux_logits": False}, ("inference",)),
         ("shufflenet_v2_x0_5", 64, {}, ("inference", "training")),

@@ -1,0 +1,45 @@
+"""A fixed sample of the break counts; `nox -s breaks` counts all of the zoo."""
+
+import pytest
+from zoo.awkward import PROGRAMS
+from zoo.breaks import call_of, ours
+from zoo.breaks_report import text
+
+WHOLE = ("DebertaForMaskedLM=inference", "MambaForCausalLM=inference", "timm/crossvit_tiny_240=inference")
+
+
+@pytest.mark.parametrize("job", WHOLE)
+def test_models_that_used_to_break_are_one_graph(job):
+    name, _, mode = job.rpartition("=")
+    found = ours(call_of(name, mode))
+    assert (found["graphs"], found["stops"], found["plain"]) == (1, [], []), found
+
+
+@pytest.mark.parametrize(
+    ("program", "graphs"),
+    [
+        ("detector", 1),
+        ("detector_losses", 1),
+        ("particles", 1),
+        ("runge_kutta", 1),
+        ("gan_step", 1),
+        ("verbose", 1),
+        ("statistics_in_a_loop", 4),
+    ],
+)
+def test_awkward_programs(program, graphs):
+    assert program in PROGRAMS
+    found = ours(call_of(f"awkward/{program}", "inference"))
+    assert (found["graphs"], found["plain"]) == (graphs, []), found
+
+
+def test_the_page_counts_only_what_both_sides_captured():
+    rows = [
+        {"job": "A=inference", "side": "ours", "graphs": 1, "stops": []},
+        {"job": "A=inference", "side": "torch", "graphs": 3, "stops": ["x"]},
+        {"job": "B=inference", "side": "ours", "graphs": 2, "stops": ["f: reason: detail (/a/site-packages/m.py:3 in f)"]},
+        {"job": "B=inference", "side": "torch", "graphs": 0, "stops": []},
+    ]
+    page = text(rows)
+    assert "| all | 1 | 0 | 0 | 1 | 2 | 0 |" in page
+    assert "| B=inference | 1 | - | reason: detail; m.py:3 in f |" in page

@@ -1,0 +1,226 @@
+"""Counts graphs and breaks of every architecture here and under torch._dynamo: `python -m zoo.breaks`; writes BREAKS.md.
+
+The backend gives each graph back as it is, so what is measured is capture alone. Every record runs in a process of its own,
+forked from one that has imported the libraries. BREAKS.jsonl keeps the rows of both sides: `--side ours` renews ours only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import logging
+import multiprocessing
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+SECONDS = 150
+TRAINED = ("DebertaForMaskedLM", "GPT2LMHeadModel", "LlamaForCausalLM", "T5ForConditionalGeneration", "ViTForImageClassification")
+"""Records that are counted in training mode, too: capture differs by dropout and gradients only, and the rest would double the time."""
+LIBRARIES = {
+    "ours": ("zoo.build", "zoo.awkward", "transformers.modeling_utils", "timm", "tracework_capture"),
+    "torch": ("zoo.build", "zoo.awkward", "transformers.modeling_utils", "timm", "torch._dynamo"),
+}
+"""What is imported before the processes fork; zoo.build makes torchvision importable, so it comes first."""
+SIDES = ("ours", "torch")
+CHUNK = 40
+
+
+def jobs(only: str) -> list[str]:
+    """name=mode of everything that is counted."""
+    from .awkward import PROGRAMS
+    from .records import RECORDS
+
+    names = [f"{name}={record.modes[0]}" for name, record in RECORDS.items()]
+    names += [f"{name}=training" for name in TRAINED]
+    names += [f"awkward/{name}=inference" for name in PROGRAMS]
+    return [name for name in names if only in name]
+
+
+# --- one record -------------------------------------------------------------------------------------------------------
+
+
+def call_of(name: str, mode: str) -> Callable[[Callable[[Any], Any]], Any]:
+    """A function that runs the record once; it is given what wraps the captured callable."""
+    import torch
+
+    if name.startswith("awkward/"):
+        from .awkward import PROGRAMS
+
+        torch.manual_seed(0)
+        function, args = PROGRAMS[name.removeprefix("awkward/")]()
+        return lambda wrap: wrap(function)(*args)
+    from .build import build
+    from .inputs import INPUTS
+    from .records import RECORDS
+
+    record = RECORDS[name]
+    model, inputs = build(record), INPUTS[record.inputs](record)
+    model.train(mode == "training")
+
+    def run(wrap: Callable[[Any], Any]) -> Any:
+        torch.manual_seed(1)
+        if mode == "generate":
+            model.forward = wrap(model.forward)
+            return model.generate(
+                **inputs, max_new_tokens=4, do_sample=False, cache_implementation="static", disable_compile=True
+            )
+        with torch.set_grad_enabled(mode == "training"):
+            return wrap(model)(**inputs)
+
+    return run
+
+
+class Lines(logging.Handler):
+    """Graphs, breaks and plainly run frames, from capture's log."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.breaks: list[str] = []
+        self.plain: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Sorts one line."""
+        text = record.getMessage()
+        if "graph break in" in text:
+            self.breaks.append(text.partition("graph break in ")[2])
+        elif "runs as plain Python" in text and "no tensor operations" not in text:
+            self.plain.append(text)
+
+
+def ours(run: Callable[[Callable[[Any], Any]], Any]) -> dict[str, Any]:
+    """Counts under tracework."""
+    import tracework_capture
+
+    lines, graphs = Lines(), [0]
+    logger = logging.getLogger("tracework.capture")
+    before = logger.level, logger.propagate
+
+    def backend(gm: Any, example_inputs: Any) -> Any:
+        graphs[0] += 1
+        return gm.forward
+
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    logger.addHandler(lines)
+    try:
+        run(tracework_capture.optimize(backend))
+    finally:
+        logger.removeHandler(lines)
+        logger.setLevel(before[0])
+        logger.propagate = before[1]
+    stops = lines.breaks + [text for text in lines.plain if not _follows_a_break(text, lines.breaks)]
+    return {"graphs": graphs[0], "stops": stops, "plain": lines.plain}
+
+
+def _follows_a_break(plain: str, breaks: list[str]) -> bool:
+    """Whether the frame that runs plainly was counted as a break already."""
+    name = plain.partition(" runs as plain Python")[0]
+    return any(line.startswith(name + ":") for line in breaks)
+
+
+def torchs(run: Callable[[Callable[[Any], Any]], Any]) -> dict[str, Any]:
+    """Counts under torch._dynamo."""
+    import torch._dynamo
+
+    graphs = [0]
+
+    def backend(gm: Any, example_inputs: Any) -> Any:
+        graphs[0] += 1
+        return gm.forward
+
+    run(torch._dynamo.optimize(backend))
+    stops = [
+        f"{' '.join(reason.split())[:200]}" for reason, n in torch._dynamo.utils.counters["graph_break"].items() for _ in range(n)
+    ]
+    return {"graphs": graphs[0], "stops": stops}
+
+
+MEASURES: Mapping[str, Callable[..., dict[str, Any]]] = {"ours": ours, "torch": torchs}
+
+
+def measure(side: str, job: str, pipe: Any) -> None:
+    """In the record's own process."""
+    import torch
+
+    torch.set_num_threads(1)
+    name, _, mode = job.rpartition("=")
+    started = time.perf_counter()
+    try:
+        row = MEASURES[side](call_of(name, mode))
+    except Exception as error:
+        row = {"graphs": 0, "stops": [], "raised": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}
+    row["seconds"] = round(time.perf_counter() - started, 1)
+    pipe.send(row)
+    pipe.close()
+
+
+def work(side: str, names: list[str]) -> None:
+    """The process that forks: imports first, then one child a record; a JSON line for each."""
+    for library in LIBRARIES[side]:
+        importlib.import_module(library)
+    fork = multiprocessing.get_context("fork")
+    for job in names:
+        here, there = fork.Pipe(duplex=False)
+        child = fork.Process(target=measure, args=(side, job, there))
+        child.start()
+        there.close()
+        row: dict[str, Any] = {"graphs": 0, "stops": [], "raised": "no result"}
+        try:
+            row = here.recv() if here.poll(SECONDS) else {**row, "raised": f"no result after {SECONDS} s"}
+        except EOFError:
+            pass
+        if child.is_alive():
+            child.join(2)
+            child.kill()
+        child.join()
+        print(json.dumps({"job": job, "side": side, **row}), flush=True)
+
+
+# --- all of them ------------------------------------------------------------------------------------------------------
+
+
+def rows_of(side: str, names: list[str]) -> Iterator[dict[str, Any]]:
+    """The rows of a side, as they come."""
+    for start in range(0, len(names), CHUNK):
+        command = [sys.executable, "-m", "zoo.breaks", "--work", side, *names[start : start + CHUNK]]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            yield from (json.loads(line) for line in process.stdout if line.startswith('{"job"'))
+        if process.returncode:
+            raise SystemExit(f"the process that forks ended with {process.returncode}")
+
+
+def main() -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m zoo.breaks", description=__doc__)
+    parser.add_argument("--only", default="", help="jobs (name=mode) that contain this")
+    parser.add_argument("--side", choices=SIDES, help="both when left out")
+    parser.add_argument("--out", type=Path, default=HERE / "BREAKS.md")
+    parser.add_argument("--work", nargs="*", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.work:
+        work(given.work[0], given.work[1:])
+        return 0
+    names, kept = jobs(given.only), given.out.with_suffix(".jsonl")
+    rows = {(r["job"], r["side"]): r for r in map(json.loads, kept.read_text().splitlines())} if kept.exists() else {}
+    for side in [given.side] if given.side else SIDES:
+        for row in rows_of(side, names):
+            rows[row["job"], side] = row
+            print(side, row["job"], row["graphs"], len(row["stops"]), row.get("raised", ""), *row["stops"][:3], flush=True)
+    order = {job: number for number, job in enumerate(jobs(""))}
+    ordered = sorted((r for r in rows.values() if r["job"] in order), key=lambda r: (order[r["job"]], r["side"]))
+    kept.write_text("".join(json.dumps(r) + "\n" for r in ordered))
+    from .breaks_report import text
+
+    given.out.write_text(text(ordered))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
