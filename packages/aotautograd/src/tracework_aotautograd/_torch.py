@@ -76,11 +76,11 @@ def direct_apply(function: Any) -> Any:
     return apply
 
 
-def graph_module(graph: torch.fx.Graph) -> torch.fx.GraphModule:
+def graph_module(graph: torch.fx.Graph, root: Any = None) -> torch.fx.GraphModule:
     """A GraphModule whose Python text is made when it is first run or read: most graphs are compiled instead."""
     from torch.fx._lazy_graph_module import _LazyGraphModule
 
-    return _LazyGraphModule({}, graph)
+    return _LazyGraphModule({} if root is None else root, graph)
 
 
 @contextmanager

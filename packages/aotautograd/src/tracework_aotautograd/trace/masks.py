@@ -15,6 +15,8 @@ import torch
 from torch import fx
 from tracework_primops import copy_node
 
+from .. import _torch
+
 __all__ = ["without_constant_masks"]
 
 log = logging.getLogger("tracework.aotautograd.masks")
@@ -26,7 +28,8 @@ RANDOM = ("rand", "dropout", "bernoulli", "normal", "multinomial", "poisson", "u
 
 def without_constant_masks(gm: fx.GraphModule) -> fx.GraphModule:
     """The graph with constant attention masks proven away; the same object when there are none."""
-    calls = {n.name: verdict for n in gm.graph.nodes if _is_attention(n) and (verdict := _verdict(gm, n)) is not None}
+    known: dict[fx.Node, str | None] = {}  # layers share their mask
+    calls = {n.name: verdict for n in gm.graph.nodes if _is_attention(n) and (verdict := _verdict(gm, n, known)) is not None}
     if not calls:
         return gm
     graph = fx.Graph()
@@ -37,7 +40,7 @@ def without_constant_masks(gm: fx.GraphModule) -> fx.GraphModule:
             _rewrite(made[node], calls[node.name])
             log.debug("%s: the mask of attention is constant: %s", node.meta.get("stack"), calls[node.name])
     graph.eliminate_dead_code(is_impure_node=_is_impure)
-    result = fx.GraphModule(gm, graph)
+    result = _torch.graph_module(graph, gm)
     result.meta.update(gm.meta)
     return result
 
@@ -56,11 +59,17 @@ def _argument(node: fx.Node, name: str, default: Any) -> Any:
     return node.args[position] if position < len(node.args) else node.kwargs.get(name, default)
 
 
-def _verdict(gm: fx.GraphModule, node: fx.Node) -> str | None:
+def _verdict(gm: fx.GraphModule, node: fx.Node, known: dict[fx.Node, str | None]) -> str | None:
     """ "open": nothing is masked; "causal": a lower triangle; None: not known, or something else."""
     mask = _argument(node, "attn_mask", None)
     if not isinstance(mask, fx.Node) or _argument(node, "is_causal", False) is not False:
         return None
+    if mask not in known:
+        known[mask] = _verdict_of_mask(gm, mask)
+    return known[mask]
+
+
+def _verdict_of_mask(gm: fx.GraphModule, mask: fx.Node) -> str | None:
     known = mask.meta.get("example_value")
     if not isinstance(known, torch.Tensor) or known.requires_grad or not all(isinstance(s, int) for s in known.shape):
         return None
