@@ -13,6 +13,7 @@ from fractions import Fraction
 
 import torch
 
+from ..sources import Const
 from .value import Value
 
 ATOM_TYPES = frozenset(
@@ -110,6 +111,8 @@ class ConstantValue(Value):
             return raise_python(frame, error)
         if isinstance(found, (types.BuiltinMethodType, types.MethodWrapperType)):
             return BoundBuiltin(self, name)
+        if type(found) in (dict, list, set):  # the object itself, not another like it
+            return frame.wrap(found, Const(found))
         return literal(frame, found)
 
     def call_method(self, frame, name, args, kwargs):

@@ -112,6 +112,8 @@ class ClassValue(Value):
         kind = type(static)
         if kind is types.FunctionType:
             return function_value(frame, static)
+        if kind is classmethod and not isinstance(static.__func__, types.FunctionType):
+            return frame.break_graph("attribute_unknown", f"{self.cls.__name__}.{name} is a class method of no function")
         if kind is classmethod:
             return BoundMethodValue(function_value(frame, static.__func__), self)
         if kind is staticmethod:

@@ -65,6 +65,8 @@ def bind_static(frame, self, cls, owner, static, name):
         if static.fget is None:
             return frame.raise_new(AttributeError, f"property '{name}' has no getter")
         return function_value(frame, static.fget).call(frame, [self], {})
+    if kind is classmethod and not isinstance(static.__func__, types.FunctionType):
+        return frame.break_graph("attribute_unknown", f"{cls.__name__}.{name} is a class method of no function")
     if kind is classmethod:
         return BoundMethodValue(function_value(frame, static.__func__), class_value(frame, cls))
     if kind is staticmethod:
@@ -264,9 +266,9 @@ class ObjectValue(Value):
         """object.__getattribute__, then __getattr__."""
         from .user_class import class_value
 
-        if name == "__class__":
-            return class_value(frame, self.cls)
         static, owner = lookup_class(self.cls, name)
+        if name == "__class__" and owner is object:
+            return class_value(frame, self.cls)
         if static is not NO_ATTRIBUTE and is_data_descriptor(static):
             return self.bind_or_missing(frame, owner, static, name, use_hook)
         found = self.field(frame, name)
@@ -356,8 +358,10 @@ class ObjectValue(Value):
     def special(self, frame, name, args):
         """type(self).__name__(self, *args), or None when the class has no such method."""
         static, owner = lookup_class(self.cls, name)
-        if static is NO_ATTRIBUTE or static is None:
+        if static is NO_ATTRIBUTE:
             return None
+        if static is None:
+            return frame.break_graph("operation_unknown", f"{self.cls.__name__}.{name} is None")
         if isinstance(static, types.FunctionType):
             return function_value(frame, static).call(frame, [self, *args], {})
         if isinstance(static, C_METHODS):

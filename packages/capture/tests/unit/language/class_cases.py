@@ -577,3 +577,27 @@ def instances_that_notice_their_end(x):
     DELETED.clear()
     y = make_and_drop(y) * 2
     return y, list(DELETED)
+
+
+class NoInPlace(Number):
+    __iadd__ = None
+
+
+class OwnClass:
+    __class__ = 413
+
+
+@case  # the exception ends the graph: what follows runs plainly
+def special_method_that_is_none(x):
+    y = x + 1
+    made = NoInPlace(1)
+    try:
+        made += 1
+    except TypeError as error:
+        text = str(error)
+    return y * 2, text
+
+
+@case
+def class_attribute_named_class(x):
+    return x + 1, OwnClass().__class__, Base(1).__class__ is Base
