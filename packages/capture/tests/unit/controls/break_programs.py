@@ -63,14 +63,6 @@ def argument_not_real(x):
     return x + constant_of(x + 1)
 
 
-def recursion(x):
-    return nested(x, 300)
-
-
-def nested(x, n):
-    return x if n == 0 else nested(x + 1, n - 1)
-
-
 def fake_failed(x):
     return x @ torch.ones(5, 5)
 
@@ -104,5 +96,4 @@ PROGRAMS = {
     "exception": exception,
     "generator": generator,
     "import": import_,
-    "recursion": recursion,
 }
