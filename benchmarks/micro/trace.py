@@ -103,7 +103,16 @@ def main() -> None:
         print(json.dumps(measure(options.column, options.blocks, options.repeats)))
         return
     for column in COLUMNS:
-        command = [sys.executable, __file__, "--column", column, "--blocks", str(options.blocks), "--repeats", str(options.repeats)]
+        command = [
+            sys.executable,
+            __file__,
+            "--column",
+            column,
+            "--blocks",
+            str(options.blocks),
+            "--repeats",
+            str(options.repeats),
+        ]
         done = subprocess.run(command, env=dict(os.environ, OMP_NUM_THREADS="1"), stdout=subprocess.PIPE, check=True, text=True)
         found = json.loads(done.stdout.splitlines()[-1])
         print(f"{column:16} first {found['first']:7.3f} s   best {found['best']:7.3f} s   {found['nodes']:.0f} operations")
