@@ -216,7 +216,7 @@ def wrap_builtin(frame, obj, source):
     drawn = hashable_get(RANDOM_ROWS, obj)
     if drawn is not None:
         return wrap_draw(frame, obj, source, drawn)
-    if isinstance(obj, types.BuiltinMethodType) and not isinstance(obj.__self__, NO_OWNERS) and not isinstance(source, Const):
+    if is_bound(obj) and not isinstance(source, Const):
         return wrap_builtin_method(frame, obj, source)
     mark = mark_of(obj)
     if mark is not None:
@@ -233,6 +233,13 @@ def wrap_builtin(frame, obj, source):
 NO_OWNERS = (types.ModuleType, type, type(None))
 """What a C function may be bound to without being a method: others are made anew by each look-up, and wait on the stack for their
 arguments, over a break."""
+
+
+def is_bound(obj):
+    """Whether it is a method of its owner; functions that pybind11 makes are bound to a record that has no such attribute."""
+    if not isinstance(obj, types.BuiltinMethodType) or isinstance(obj.__self__, NO_OWNERS):
+        return False
+    return hasattr(type(obj.__self__), obj.__name__)
 
 
 def wrap_builtin_method(frame, obj, source):

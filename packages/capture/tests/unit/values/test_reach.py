@@ -56,3 +56,22 @@ def test_a_cast_that_changes_something_is_not_skipped():
     compiled = capture.optimize(lambda gm, example_inputs: gm.forward)(module)
     assert compiled(X).dtype == torch.float32
     assert module.inner.weight.dtype == torch.float32
+
+
+def test_a_break_in_a_module_breaks_its_callers_once_each():
+    class Inner(torch.nn.Module):
+        def forward(self, x):
+            return x * (x + 1).sum().item()
+
+    class Outer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = Inner()
+
+        def forward(self, x):
+            return self.inner(x * 2) + 1
+
+    capture.reset()
+    found = capture.explain(Outer())(X)
+    assert [stop.reason_id for stop in found.breaks] == ["tensor_to_python"] * len(found.breaks)
+    assert len(found.graphs) == 4
