@@ -15,7 +15,9 @@ COLUMNS = {
     "errors": "error inputs raise the same type of exception",
 }
 
-# (entry or its beginning ending in *, column) -> why a user would accept it
+INTERPOLATIONS = ("nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear")
+
+# (entry, column or * for all) -> why a user would accept it
 REASONS: dict[tuple[str, str], str] = {
     ("unsafe_chunk", "aliasing"): "the schema says that results do not alias; eager shares memory without saying so",
     ("unsafe_split", "aliasing"): "the schema says that results do not alias; eager shares memory without saying so",
@@ -33,6 +35,20 @@ REASONS: dict[tuple[str, str], str] = {
     ("scatter_add", "errors"): "an index out of range is found by the kernel, at run time",
     ("kthvalue", "errors"): "outputs that overlap the input are found by the kernel, at run time",
     ("take", "errors"): "outputs that overlap the input are found by the kernel, at run time",
+    ("vdot", "meta"): "the lazy conjugate bit of a 0-dim result; the values agree",
+    ("masked_fill", "errors"): "a number that the dtype cannot hold is found when the program runs",
+    ("nn.functional.scaled_dot_product_attention", "symbolic"): "1 / sqrt(head size) is a number in the graph",
+    **dict.fromkeys(
+        ((name, "symbolic") for name in ("cov", "istft", "stft", "gradient", "unsafe_chunk", "nn.functional.bilinear")),
+        "torch's C++ for this function reads sizes as numbers",
+    ),
+    **dict.fromkeys(
+        ((f"nn.functional.interpolate.{mode}", "symbolic") for mode in INTERPOLATIONS),
+        "torch's C++ front of resampling reads sizes as numbers",
+    ),
+    ("nn.functional.upsample_bilinear", "symbolic"): "torch's C++ front of resampling reads sizes as numbers",
+    ("nn.functional.upsample_nearest", "symbolic"): "torch's C++ front of resampling reads sizes as numbers",
+    ("_upsample_bilinear2d_aa", "symbolic"): "torch's C++ front of resampling reads sizes as numbers",
 }
 
 
