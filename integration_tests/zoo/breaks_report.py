@@ -11,7 +11,8 @@ HEAD = """# Graph breaks
 Written by `nox -s breaks`. Every record runs once, in a process of its own, under tracework and under torch._dynamo, with a backend
 that gives the graph back as it is. Breaks are graphs less one on both sides, as `torch._dynamo.explain` counts them. Records of
 which torch.compile captures nothing (a break in a loop makes it run the whole function as plain Python) have a dash there and are
-left out of the totals.
+left out of the totals. The two graphs of a `generate` record are the prompt and the later steps. "not run": not yet counted on that
+side; `python -m zoo.breaks --only NAME --side ours` counts a part and keeps the rest.
 """
 
 
