@@ -78,7 +78,7 @@ def tests(session: nox.Session, package: Package) -> None:
 def integration(session: nox.Session) -> None:
     """All packages together on small real models."""
     install(session, PACKAGES[-1].folders, *MODEL_TOOLS)
-    session.install("--no-deps", *CONSTRAINTS, "torchvision")
+    session.install("--no-deps", *CONSTRAINTS, "torchvision", "timm")
     run_tests(session, "integration_tests")
 
 

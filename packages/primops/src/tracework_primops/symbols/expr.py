@@ -643,7 +643,11 @@ def to_sympy(size: Size):
             return rules[type(size)](*map(convert, size.arguments()))
         return sympy.Add(*(c * sympy.Mul(*map(convert, m)) for m, c in size.terms.items()))
 
-    rules = {FloorDiv: lambda a, b: sympy.floor(a / b), Mod: sympy.Mod, Max: sympy.Max, Min: sympy.Min}
+    def remainder(a, b):
+        # sympy 1.14 recurses without end where it simplifies some of its own remainders of sums of remainders.
+        return a - b * sympy.floor(a / b)
+
+    rules = {FloorDiv: lambda a, b: sympy.floor(a / b), Mod: remainder, Max: sympy.Max, Min: sympy.Min}
     return convert(size)
 
 

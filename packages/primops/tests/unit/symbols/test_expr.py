@@ -77,7 +77,7 @@ def value_of(size, env):
     return size.evaluate(env) if isinstance(size, Expr) else size
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400, deadline=None, derandomize=True)
 @given(terms, values)
 def test_value_text_bounds_and_simplification_agree_with_integers(term, env):
     expected = term.compute(env)
@@ -93,7 +93,7 @@ def test_value_text_bounds_and_simplification_agree_with_integers(term, env):
         assert expected >= 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(terms, values)
 def test_sympy_form_has_the_same_value(term, env):
     form = to_sympy(term.size)
