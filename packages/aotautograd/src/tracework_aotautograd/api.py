@@ -198,6 +198,7 @@ class SecondOrder:
         self._graph: fx.GraphModule | None = None
         self._read: tuple[int, ...] = ()  # inputs and tangents that the gradients depend on
         self._compiled: dict[tuple[bool, ...], tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...]]] = {}
+        self._guarded: int | None = None  # conditions that were there when guards were made
 
     def __call__(self, inputs: list[Any], tangents: list[Any]) -> Sequence[Any]:
         given = [*inputs, *tangents]
@@ -214,11 +215,12 @@ class SecondOrder:
     def _compile(self, args: list[Any]) -> tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...]]:
         gradients, symbols = self._graph, self._joint.symbols
         assert gradients is not None
-        known = 0 if symbols is None else len(symbols.conditions)
+        if self._guarded is None:
+            self._guarded = 0 if symbols is None else len(symbols.conditions)
         call = aot_compile(
             gradients, args, forward_compiler=self._compiler, options=replace(self._options, eager_backward=symbols is not None)
         )
-        return call, gradients.forward, () if symbols is None else tuple(c.condition for c in symbols.conditions[known:])
+        return call, gradients.forward, () if symbols is None else tuple(c.condition for c in symbols.conditions[self._guarded :])
 
     def _hold(self, conditions: tuple[Any, ...], given: list[Any]) -> bool:
         nodes = [n for n in self._joint.graph.graph.nodes if n.op == "placeholder"]

@@ -4,6 +4,7 @@ import pytest
 import torch
 import tracework_aotautograd as aot
 from tracework_primops import FakeMode, SymbolTable
+from tracework_primops.symbols import Condition
 
 
 def dynamic_graph(fn, example):
@@ -67,3 +68,36 @@ def test_backward_is_compiled_before_guards_are_made():
     example = torch.randn(5, 4, dtype=torch.float64, requires_grad=True)
     aot.aot_compile(dynamic_graph(FUNCTIONS["softmax"], example)[0], [5, example], forward_compiler=compiler)
     assert roles == ["forward", "backward"]
+
+
+def test_what_one_second_order_found_out_holds_for_all_of_them():
+    """Guards exist by then: a condition that an earlier one recorded is not guarded for a later one either."""
+    armed, calls = [], []
+
+    def compiler(gm, spec):
+        if not armed:
+            return lambda xs: gm(*xs)
+        (rows,) = table.symbols
+        table.guard(Condition.compare("<", rows, 6))
+
+        def run(xs):
+            calls.append(xs)
+            assert all(x < 6 for x in xs if isinstance(x, int))
+            return gm(*xs)
+
+        return run
+
+    def fn(x):
+        return (torch.softmax(x @ x.t(), -1).sum(0),)
+
+    example = torch.randn(5, 4, dtype=torch.float64, requires_grad=True)
+    gm, table = dynamic_graph(fn, example)
+    call = aot.aot_compile(gm, [5, example], forward_compiler=compiler, options=aot.AotOptions(fallback=False))
+    armed.append(True)
+    for rows, differentiable in [(5, False), (5, True), (9, True), (9, False)]:
+        x = torch.randn(rows, 4, dtype=torch.float64, requires_grad=True)
+        tangent = torch.randn(rows, dtype=torch.float64, requires_grad=differentiable)
+        before = len(calls)
+        mine, expected = (torch.autograd.grad(out, x, tangent, create_graph=True)[0] for out in (call(rows, x)[0], fn(x)[0]))
+        assert (len(calls) > before) == (rows == 5)
+        torch.testing.assert_close(mine, expected)
