@@ -14,6 +14,7 @@ import torch
 
 from .. import _torch
 from ..aten_meta import ATEN_META
+from ..aten_meta.dtypes import check_dtypes
 from ..errors import FakeTensorError, MixedTensorError
 from ..spec import TensorSpec
 from ..symbols import active
@@ -98,6 +99,7 @@ def _result(mode: Any, func: Any, rule: Rule, args: tuple, kwargs: dict) -> Any:
 
 def _work_out(mode: Any, func: Any, rule: Rule, args: tuple, kwargs: dict, key: tuple | None) -> Any:
     plain, named = _plain(mode, func, args), _plain_dict(mode, func, kwargs)
+    check_dtypes(func, plain)
     outer = active.swap(mode.table)
     try:
         result = rule(*plain, **named)

@@ -1,0 +1,63 @@
+"""Dtypes that eager's kernels refuse are refused while tracing, with eager's exception."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from tracework_primops import FakeMode
+
+OPS = {
+    "softmax": lambda t: t.softmax(-1),
+    "log_softmax": lambda t: torch.log_softmax(t, -1),
+    "softmax of another dtype": lambda t: t.softmax(-1, dtype=torch.float32),
+    "gelu": F.gelu,
+    "silu": F.silu,
+    "softplus": F.softplus,
+    "elu": F.elu,
+    "leaky_relu": F.leaky_relu,
+    "relu": torch.relu,
+    "relu in place": lambda t: t.clone().relu_(),
+    "hardtanh": F.hardtanh,
+    "hardswish": F.hardswish,
+    "layer_norm": lambda t: F.layer_norm(t, (4,)),
+    "batch_norm": lambda t: F.batch_norm(t, None, None, training=True),
+    "mse_loss": lambda t: F.mse_loss(t, t),
+    "mse_loss with a float": lambda t: F.mse_loss(t, t.float()),
+    "var": lambda t: t.var(),
+    "std_mean": lambda t: torch.std_mean(t, 0),
+    "norm": lambda t: torch.linalg.vector_norm(t),
+    "lerp": lambda t: torch.lerp(t, t, 0.5),
+    "logaddexp": lambda t: torch.logaddexp(t, t),
+    "abs": torch.abs,
+    "neg": torch.neg,
+    "floor": torch.floor,
+    "round": torch.round,
+    "bmm": lambda t: torch.bmm(t[None], t.t()[None]),
+    "mv": lambda t: torch.mv(t, t[0]),
+    "median": lambda t: t.median(),
+    "argmax": lambda t: t.argmax(0),
+    "topk": lambda t: t.topk(2),
+    "max_pool2d": lambda t: F.max_pool2d(t[None, None], 2),
+    "adaptive_avg_pool2d": lambda t: F.adaptive_avg_pool2d(t[None], 1),
+    "sigmoid": torch.sigmoid,
+    "sum": torch.sum,
+    "cumsum": lambda t: t.cumsum(0),
+}
+
+
+def outcome(op, value):
+    try:
+        op(value)
+    except Exception as e:
+        return type(e)
+    return None
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int8, torch.bool, torch.float32], ids=str)
+@pytest.mark.parametrize("sizes", [(3, 4), (0, 4)], ids=["full", "empty"])
+@pytest.mark.parametrize("name", OPS)
+def test_raises_what_eager_raises(name, sizes, dtype):
+    value = torch.ones(sizes, dtype=dtype)
+    expected = outcome(OPS[name], value)
+    got = outcome(OPS[name], FakeMode().from_real(value))
+    # Some kernels look at the dtype of nothing as well, which is not modelled.
+    assert got is expected or got is None and not value.numel()
