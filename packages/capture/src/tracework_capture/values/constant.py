@@ -59,6 +59,7 @@ COMPARE_FUNCTIONS = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+ORDERINGS = {"<": "__lt__", "<=": "__le__", ">": "__gt__", ">=": "__ge__"}
 UNARY_FUNCTIONS = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
 
 
@@ -155,9 +156,12 @@ class ConstantValue(Value):
         return fold_literal(frame, BINARY_FUNCTIONS[op.rstrip("=")], left, right)
 
     def compare(self, frame, op, other):
-        if other.is_constant():
+        if not other.is_constant():
+            return None
+        if op not in ORDERINGS:
             return fold_literal(frame, COMPARE_FUNCTIONS[op], self.obj, other.constant())
-        return None
+        found = getattr(type(self.obj), ORDERINGS[op])(self.obj, other.constant())
+        return None if found is NotImplemented else ConstantValue(found)
 
     def unary(self, frame, op):
         return fold_literal(frame, UNARY_FUNCTIONS[op], self.obj)

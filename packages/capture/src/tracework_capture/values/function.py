@@ -349,18 +349,29 @@ def _bind_defaults(frame: Frame, function: FunctionValue, bound: dict[str, Value
     code = function.code
     count = code.co_argcount
     first_default = count - function.default_count()
-    for index in range(count):
+    _refuse_missing(frame, function, "positional", [n for n in code.co_varnames[:first_default] if n not in bound])
+    for index in range(first_default, count):
         name = code.co_varnames[index]
         if name not in bound:
-            if index < first_default:
-                _bad_call(frame, function, f"missing 1 required positional argument: '{name}'")
             bound[name] = function.default(frame, index - first_default)
+    without = []
     for name in code.co_varnames[count : count + code.co_kwonlyargcount]:
         if name not in bound:
             default = function.kwdefault(frame, name)
             if default is None:
-                _bad_call(frame, function, f"missing 1 required keyword-only argument: '{name}'")
-            bound[name] = default
+                without.append(name)
+            else:
+                bound[name] = default
+    _refuse_missing(frame, function, "keyword-only", without)
+
+
+def _refuse_missing(frame: Frame, function: FunctionValue, kind: str, names: list[str]) -> None:
+    """CPython's TypeError for arguments that were not given."""
+    if not names:
+        return
+    quoted = [f"'{n}'" for n in names]
+    listed = " and ".join(quoted) if len(quoted) < 3 else f"{', '.join(quoted[:-1])}, and {quoted[-1]}"
+    _bad_call(frame, function, f"missing {len(names)} required {kind} argument{'s' * (len(names) > 1)}: {listed}")
 
 
 def _bad_call(frame: Frame, function: FunctionValue, text: str) -> None:

@@ -101,7 +101,7 @@ class SequenceValue(Value):
             self.touch_slice(frame, index)
             return self.sliced(self.items[index])
         if not -len(self.items) <= index < len(self.items):
-            return frame.raise_new(IndexError, f"{self.cls.__name__} index out of range")
+            return frame.raise_new(IndexError, f"{self.kind} index out of range")
         return self.item(frame, index)
 
     def hash_key(self, frame):

@@ -14,6 +14,7 @@ from .builtins import BUILTINS
 from .constant import ConstantValue, fold, literal
 from .controls import forbid
 from .exception import ExceptionValue, make_exception
+from .function import bind_arguments
 from .generator import PartialBuiltin
 from .module import make_module
 from .sequence import NONE, ListValue, TupleValue
@@ -311,23 +312,11 @@ def init_part(frame, made, args, kwargs):
 def make_namedtuple(frame, cls, args, kwargs):
     """cls(...) of a namedtuple class; subclasses with their own __new__ run it."""
     new, owner = lookup_class(cls, "__new__")
-    fields = cls._fields
     made_by_collections = "_fields" in owner.__dict__
     if not made_by_collections:
         return function_value(frame, new.__func__).call(frame, [class_value(frame, cls), *args], kwargs)
-    bound = dict(zip(fields, args))
-    if len(args) > len(fields):
-        return frame.raise_new(TypeError, f"{cls.__name__}() takes {len(fields)} arguments but {len(args)} were given")
-    for name, value in kwargs.items():
-        if name not in fields or name in bound:
-            return frame.raise_new(TypeError, f"{cls.__name__}() got an unexpected keyword argument '{name}'")
-        bound[name] = value
-    for name in fields:
-        if name not in bound:
-            if name not in cls._field_defaults:
-                return frame.raise_new(TypeError, f"{cls.__name__}() missing required argument: '{name}'")
-            bound[name] = literal(frame, cls._field_defaults[name])
-    return TupleValue([bound[n] for n in fields], cls=cls)
+    bound = bind_arguments(frame, function_value(frame, new.__func__), [class_value(frame, cls), *args], kwargs)
+    return TupleValue([bound[n] for n in cls._fields], cls=cls)
 
 
 # --- super() ----------------------------------------------------------------------------------------------------------

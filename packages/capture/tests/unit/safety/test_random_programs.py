@@ -24,7 +24,7 @@ def test_drawn_programs(choices):
     check(generate(choices))
 
 
-@pytest.mark.parametrize("seed", [1054, 1117])
+@pytest.mark.parametrize("seed", [268, 292, 322, 458, 1054, 1117])
 def test_seeds_that_once_failed(seed):
     check(generate(random.Random(seed)))
 
