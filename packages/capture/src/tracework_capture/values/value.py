@@ -255,36 +255,3 @@ class Value:
     def needs_reload_from_graph(self) -> bool:
         """True for values that must come out of the graph although they have a source (never, by default)."""
         return False
-
-
-def binary_operation(frame: Frame, op: str, left: Value, right: Value) -> Value:
-    """`left op right` with Python's fallbacks; op may end in `=` (in-place)."""
-    result = left.binary(frame, op, right)
-    if result is None and op.endswith("="):
-        op = op[:-1]
-        result = left.binary(frame, op, right)
-    if result is None:
-        result = right.binary(frame, op, left, reverse=True)
-    if result is None:
-        names = left.python_type().__name__, right.python_type().__name__
-        frame.raise_new(TypeError, f"unsupported operand type(s) for {op}: '{names[0]}' and '{names[1]}'")
-    return result
-
-
-REFLECTED = {"==": "==", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
-
-
-def compare_operation(frame: Frame, op: str, left: Value, right: Value) -> Value:
-    """`left op right` for comparisons, with the reflected form and the identity fallback of == and !=."""
-    result = left.compare(frame, op, right)
-    if result is None:
-        result = right.compare(frame, REFLECTED[op], left)
-    if result is not None:
-        return result
-    if op in ("==", "!="):
-        same = left.same_object(right)
-        if same is None:
-            frame.break_graph("operation_unknown", f"{left.describe()} {op} {right.describe()}")
-        return frame.constant(same if op == "==" else not same)
-    names = left.python_type().__name__, right.python_type().__name__
-    frame.raise_new(TypeError, f"'{op}' not supported between instances of '{names[0]}' and '{names[1]}'")

@@ -1,7 +1,7 @@
 """Operators."""
 
 from ...bytecode.facts import BINARY_OPERATORS, COMPARE_SHIFT, VERSION
-from ...values.value import binary_operation, compare_operation
+from ...values.builtins.arithmetic import binary, compare
 from .table import opcode
 
 _COMPARE = ("<", "<=", "==", "!=", ">", ">=")
@@ -12,7 +12,7 @@ def binary_op(frame, instruction):
     """left op right"""
     right = frame.stack.pop()
     left = frame.stack.pop()
-    frame.stack.append(binary_operation(frame, BINARY_OPERATORS[instruction.arg], left, right))
+    frame.stack.append(binary(frame, BINARY_OPERATORS[instruction.arg], left, right))
 
 
 @opcode("UNARY_NEGATIVE")
@@ -50,7 +50,7 @@ def compare_op(frame, instruction):
     """left op right; 3.13 may ask for a bool."""
     right = frame.stack.pop()
     left = frame.stack.pop()
-    result = compare_operation(frame, _COMPARE[instruction.arg >> COMPARE_SHIFT], left, right)
+    result = compare(frame, _COMPARE[instruction.arg >> COMPARE_SHIFT], left, right)
     if VERSION >= (3, 13) and instruction.arg & 16:
         result = frame.constant(result.truth(frame))
     frame.stack.append(result)
