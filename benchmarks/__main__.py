@@ -19,7 +19,7 @@ from benchmarks.models import MODELS
 
 SYSTEMS = ("torch.compile", "tracework")
 RESULTS = Path(__file__).parent / "results"
-console = Console(width=150)
+console = Console(width=180)
 
 
 def run_worker(job: dict[str, Any], caches: Path) -> dict[str, Any]:
@@ -52,8 +52,20 @@ def _cell(row: dict[str, Any], key: str, form: str) -> str:
 
 def table_of(rows: list[dict[str, Any]]) -> Table:
     """All rows, one line for each model, direction and system."""
-    columns = ("model", "step", "system", "speed-up", "cold s", "warm s", "peak / eager", "error", "grad error")
-    table = Table(*columns, title="against eager, median of interleaved runs")
+    columns = (
+        "model",
+        "step",
+        "system",
+        "speed-up",
+        "cold s",
+        "warm s",
+        "peak / eager",
+        "error",
+        "grad error",
+        "from float64",
+        "grad",
+    )
+    table = Table(*columns, title="against eager, median of interleaved runs; distances from float64, eager's in brackets")
     for row in rows:
         name = [row["model"], "train" if row["training"] else "infer", row["system"]]
         if "failed" in row:
@@ -67,6 +79,8 @@ def table_of(rows: list[dict[str, Any]]) -> Table:
             peak,
             _cell(row, "error", "{:.1e}"),
             _cell(row, "gradient_error", "{:.1e}"),
+            f"{_cell(row, 'float64_error', '{:.2e}')} ({_cell(row, 'eager_float64_error', '{:.2e}')})",
+            f"{_cell(row, 'float64_gradient_error', '{:.2e}')} ({_cell(row, 'eager_float64_gradient_error', '{:.2e}')})",
         ]
         table.add_row(*name, *cells)
     return table
