@@ -38,6 +38,8 @@ def build_model(device: str) -> tuple[Any, dict[str, torch.Tensor]]:
         n_embd=768 if large else 256,
         n_head=12 if large else 4,
         vocab_size=50257 if large else 8192,
+        bos_token_id=0,  # those of the real one lie outside of the small vocabulary
+        eos_token_id=0,
         use_cache=False,
     )
     torch.manual_seed(0)
