@@ -173,6 +173,11 @@ BREAK_REASONS: dict[str, BreakReason] = {
     "tensor_subclass": BreakReason(
         "a tensor subclass that capture does not model", "its __torch_function__ may do anything", "pass a plain tensor"
     ),
+    "tensor_layout": BreakReason(
+        "a tensor that is not stored as a plain array of numbers",
+        "graphs hold strided tensors only",
+        "convert it with to_dense() before the call, or leave the code that uses it outside",
+    ),
     "autograd_function": BreakReason(
         "a custom autograd.Function that cannot be captured", "its backward is not known to the graph", "use a custom op"
     ),

@@ -69,6 +69,8 @@ def lift_tensor(frame: Any, tensor: torch.Tensor, source: Source, role: str) -> 
     node = root.graph.placeholder_of(tensor)
     if node is not None:
         return node
+    if tensor.layout is not torch.strided:
+        frame.break_graph("tensor_layout", f"{source} has layout {tensor.layout}")
     if marks_of(tensor).static_address == "guarded":
         frame.guard("DATA_PTR", source, tensor.data_ptr())
     dims = dynamic_dims(root, tensor, source, role)

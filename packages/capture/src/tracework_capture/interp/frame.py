@@ -95,6 +95,7 @@ class CaptureRoot:
         self.grad_at_start = True
         self.sees_tensors = True
         self.regions: list[bool] = list(regions())
+        self.inference: list[bool] = []  # modes of the inference_mode blocks entered, the innermost last
 
     def turn(self, frame: SymbolicFrame) -> None:
         """A loop goes round: one that computes nothing of a graph for long is faster in plain Python."""

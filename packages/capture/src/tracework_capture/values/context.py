@@ -153,14 +153,29 @@ def set_grad_enabled_row(frame, args, kwargs):
     return made
 
 
+class InferenceMode(GradModeContext):
+    """torch.inference_mode(wanted): in a graph it is a grad mode, and the answers of those who ask for it."""
+
+    def __init__(self, args, wanted):
+        super().__init__(torch.inference_mode, args, {}, not wanted)
+
+    def enter(self, frame):
+        if self.mode and torch.is_inference_mode_enabled():
+            return frame.break_graph("context_unknown", "the end of an inference mode that began outside")
+        frame.root.inference.append(not self.mode)
+        return super().enter(frame)
+
+    def leave(self, frame):
+        frame.root.inference.pop()
+        return super().leave(frame)
+
+
 def inference_mode_row(frame, args, kwargs):
-    """Inside a graph, inference mode is grad mode off."""
+    """torch.inference_mode(mode=True), or around a function."""
     mode = args[0] if args else kwargs.get("mode", ConstantValue(True))
     if not mode.is_constant():
-        return GradModeContext(torch.inference_mode, [], {}, False).call(frame, [mode], {})
-    if not mode.constant():
-        return GradModeContext(torch.inference_mode, [mode], {}, torch.is_grad_enabled())
-    return GradModeContext(torch.inference_mode, [mode], {}, False)
+        return InferenceMode([], True).call(frame, [mode], {})
+    return InferenceMode([mode], bool(mode.constant()))
 
 
 class AutocastContext(ContextValue):

@@ -68,20 +68,17 @@ def entries_for(frame, module, new, tie):
 
 @contextlib.contextmanager
 def replaced(frame, places):
-    """Entries as the call sees them; afterwards as they were. The call may write to the tensors, but not put others in their place."""
+    """Entries as the call sees them; afterwards as they were. Modules with such entries take no assignments to them."""
     before = {key: key[0].seen_entries.get(key[1]) for key in places}
     for (owner, name), value in places.items():
         owner.seen_entries[name] = value
         owner.replaced += 1
     yield
-    changed = [name for (owner, name), value in places.items() if owner.seen_entries.get(name) is not value]
     for (owner, name), value in before.items():
         owner.seen_entries.pop(name)
         owner.replaced -= 1
         if value is not None:
             owner.seen_entries[name] = value
-    if changed:
-        frame.break_graph("side_effect_unknown", f"functional_call: the module assigns to {changed[0]}")
 
 
 FUNCTIONAL_CALL_ROWS = {torch.func.functional_call: functional_call_row}

@@ -26,16 +26,46 @@ COUNTS_MODULES = {torch.nn.ModuleList.__len__, torch.nn.Sequential.__len__}
 class ModuleValue(ObjectValue):
     """An existing nn.Module."""
 
+    def written(self, frame, table):
+        """The value of a table (entries or hooks) that the traced program wrote to as a dict, None for others."""
+        return written_dict(frame, self.obj.__dict__.get(table))
+
+    def names(self, frame, table):
+        """The keys of a table, guarded."""
+        written = self.written(frame, table)
+        if written is not None:
+            return [force_plain(frame, key) for key in written.all_keys(frame)]
+        entries = self.obj.__dict__[table]
+        frame.guard("DICT_KEYS", InstanceAttr(self.source, table), tuple(entries))
+        return list(entries)
+
     def entry(self, frame, name):
         """What one of the three tables holds under name, or None."""
+        attributes = self.obj.__dict__
+        changed = {table: self.written(frame, table) for table in TABLES}
+        if any(changed.values()):
+            return self.changed_entry(frame, name, changed)
         if name in self.seen_entries:
             return self.seen_entries[name]
-        attributes = self.obj.__dict__
         for table in TABLES:
             entries = attributes.get(table)
             if entries is not None and name in entries:
                 found = frame.wrap(entries[name], ModuleEntry(self.source, table, name))
                 self.seen_entries[name] = found
+                return found
+        return None
+
+    def changed_entry(self, frame, name, changed):
+        """The same where the program wrote to a table: entries and attributes come in the order in which Python looks."""
+        if self.replaced:
+            return frame.break_graph("side_effect_unknown", "functional_call of a module whose tables were changed")
+        for table in TABLES:
+            if changed[table] is not None:
+                found = changed[table].find_hashed(frame, name)
+            else:
+                entries = self.obj.__dict__.get(table) or {}
+                found = frame.wrap(entries[name], ModuleEntry(self.source, table, name)) if name in entries else None
+            if found is not None:
                 return found
         return None
 
@@ -72,7 +102,8 @@ class ModuleValue(ObjectValue):
         if found is not None:
             return found
         for table in TABLES:
-            frame.guard("DICT_LACKS", InstanceAttr(self.source, table), name)
+            if self.written(frame, table) is None:
+                frame.guard("DICT_LACKS", InstanceAttr(self.source, table), name)
         return self.no_attribute(frame, name)
 
     def setattr(self, frame, name, value):
@@ -94,8 +125,10 @@ class ModuleValue(ObjectValue):
         if is_parameter or isinstance(value, ModuleValue) or name in attributes["_parameters"] or name in attributes["_modules"]:
             return frame.break_graph("side_effect_unknown", f"assignment of a parameter or module: {self.cls.__name__}.{name}")
         if name in attributes["_buffers"]:
-            self.seen_entries[name] = value
-            return frame.mutations.item(InstanceAttr(self.source, "_buffers"), name, value)
+            if self.replaced:
+                return frame.break_graph("side_effect_unknown", f"functional_call: the module assigns to {name}")
+            buffers = frame.wrap(attributes["_buffers"], InstanceAttr(self.source, "_buffers"))
+            return buffers.store(frame, ConstantValue(name), value)
         return self.plain_setattr(frame, name, value)
 
     # --- calls --------------------------------------------------------------------------------------------------
@@ -115,6 +148,9 @@ class ModuleValue(ObjectValue):
 
     def active_hooks(self, frame):
         """The names of hook tables that are not empty; guards what it looked at."""
+        tables = [self.obj.__dict__[n] for n in OWN_HOOKS] + [getattr(torch_module, n) for n in GLOBAL_HOOKS]
+        if any(written_dict(frame, table) is not None for table in tables):
+            return frame.break_graph("hook", f"the hooks of {self.cls.__name__} were changed before in the traced program")
         if self.hooks_guarded is None:
             attributes = self.obj.__dict__
             for name in OWN_HOOKS:
@@ -195,9 +231,7 @@ class ModuleValue(ObjectValue):
 
     def children(self, frame):
         """Values of _modules, in order."""
-        entries = self.obj.__dict__["_modules"]
-        frame.guard("DICT_KEYS", InstanceAttr(self.source, "_modules"), tuple(entries))
-        return [self.entry(frame, name) for name in entries]
+        return [self.entry(frame, name) for name in self.names(frame, "_modules")]
 
     def identity(self, frame):
         """The module itself. Reached through guarded paths, so its identity is guarded where it matters (as a key)."""
@@ -289,6 +323,12 @@ class ModuleSlice(Value):
         return f"{cls}({items})" if self.cls is torch.nn.Sequential else f"{cls}([{items}])"
 
 
+def written_dict(frame, obj):
+    """The value of an existing dict that the traced program wrote to, None for others."""
+    found = frame.root.memo.get(id(obj))
+    return found if found is not None and found.changes else None
+
+
 def is_none(value):
     return value.is_constant() and value.constant() is None
 
@@ -321,9 +361,7 @@ def walk(frame, module, prefix, seen):
         return
     seen.add(id(module))
     yield prefix, module
-    entries = module.obj.__dict__["_modules"]
-    frame.guard("DICT_KEYS", InstanceAttr(module.source, "_modules"), tuple(entries))
-    for name in entries:
+    for name in module.names(frame, "_modules"):
         child = module.entry(frame, name)
         if isinstance(child, ModuleValue):
             yield from walk(frame, child, f"{prefix}.{name}" if prefix else name, seen)
@@ -346,13 +384,12 @@ def members(table):
         modules = walk(frame, args[0], prefix, set()) if recurse else [(prefix, args[0])]
         pairs, seen = [], set()
         for path, module in modules:
-            entries = module.obj.__dict__[table]
-            frame.guard("DICT_KEYS", InstanceAttr(module.source, table), tuple(entries))
-            for name, tensor in entries.items():
-                if tensor is None or (once and id(tensor) in seen):
+            for name in module.names(frame, table):
+                tensor = module.entry(frame, name)
+                if is_none(tensor) or (once and tensor in seen):
                     continue
-                seen.add(id(tensor))
-                pairs.append((f"{path}.{name}" if path else name, module.entry(frame, name)))
+                seen.add(tensor)
+                pairs.append((f"{path}.{name}" if path else name, tensor))
         return pairs
 
     return handler
@@ -381,7 +418,7 @@ def as_values(producer):
 def named_children(frame, args, kwargs):
     module = args[0]
     pairs, seen = [], set()
-    for name, child in zip(module.obj.__dict__["_modules"], module.children(frame)):
+    for name, child in zip(module.names(frame, "_modules"), module.children(frame)):
         if isinstance(child, ModuleValue) and id(child) not in seen:
             seen.add(id(child))
             pairs.append((name, child))
@@ -444,13 +481,10 @@ MODULE_ROWS = {
             "double",
             "bfloat16",
             "_apply",
-            "apply",
             "load_state_dict",
             "state_dict",
             "__delattr__",
-            "train",
             "requires_grad_",
-            "zero_grad",
         )
     },
 }

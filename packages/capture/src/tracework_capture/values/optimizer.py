@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import torch
 from torch.optim import optimizer as torch_optimizer
+from torch.utils import _foreach_utils
 
 from ..sources import Const
-from .constant import force_plain
+from .constant import ConstantValue, force_plain
 from .context import set_grad
+from .mapping import dict_of
+from .sequence import ListValue, TupleValue
 from .tensor import TensorValue
 
 _WITH_GRAD_MODE = torch_optimizer._use_grad_for_differentiable(lambda self: None).__code__
@@ -42,4 +45,26 @@ def zero_grad(frame, args, kwargs):
     return frame.wrap(inner, Const(inner, inner.__qualname__)).call(frame, args, kwargs)
 
 
-OPTIMIZER_ROWS = {torch_optimizer._get_value: step_count, torch_optimizer.Optimizer.zero_grad: zero_grad}
+def group_tensors(frame, args, kwargs):
+    """Lists of tensors apart by the device and dtype of the first list's tensors, with their places when asked for."""
+    given = dict(zip(("tensorlistlist", "with_indices"), args)) | kwargs
+    columns = [column.unpack(frame) for column in given["tensorlistlist"].unpack(frame)]
+    if not all(isinstance(value, TensorValue) for column in columns for value in column):
+        return frame.break_graph("call_unknown", "groups of tensors of which some are None")
+    places = {}
+    for index, value in enumerate(columns[0]):
+        places.setdefault((value.example.device, value.example.dtype), []).append(index)
+    wanted = "with_indices" in given and given["with_indices"].truth(frame)
+    made = []
+    for key, rows in places.items():
+        lists = ListValue([ListValue([column[row] for row in rows]) for column in columns])
+        indices = ListValue([ConstantValue(row) for row in rows] if wanted else [])
+        made.append((TupleValue([ConstantValue(part) for part in key]), TupleValue([lists, indices])))
+    return dict_of(frame, made)
+
+
+OPTIMIZER_ROWS = {
+    _foreach_utils._group_tensors_by_device_and_dtype: group_tensors,
+    torch_optimizer._get_value: step_count,
+    torch_optimizer.Optimizer.zero_grad: zero_grad,
+}

@@ -45,6 +45,7 @@ class TensorValue(Value):
         self.mutability = NEW if source is None else EXISTING
         self.attributes = {}
         self.may_be_freed = False
+        self.of_inference = False  # made in a block of inference mode
 
     def python_type(self):
         return type(self.obj) if self.obj is not None else torch.Tensor
@@ -237,6 +238,7 @@ def tensor_result(frame, node, example):
         return known
     value = TensorValue(node, example)
     value.may_be_freed = getattr(frame.graph, "history_freed", False)
+    value.of_inference = bool(frame.root.inference and frame.root.inference[-1])
     remember(frame, value)
     return value
 
@@ -364,6 +366,12 @@ def fact_method(frame, self, name, args, kwargs):
     return size_value(frame, found) if isinstance(found, torch.SymInt) else literal(frame, found)
 
 
+def is_inference(frame, self, name, args, kwargs):
+    if self.of_inference and self.example._is_view():
+        return frame.break_graph("operation_unknown", "Tensor.is_inference of a view made in inference mode")
+    return ConstantValue(self.of_inference or torch.is_inference_mode_enabled() if self.obj is None else self.obj.is_inference())
+
+
 def break_row(reason):
     """A method that is left to plain Python."""
 
@@ -446,6 +454,7 @@ def backward_method(frame, self, name, args, kwargs):
 
 
 TENSOR_METHODS = {
+    "is_inference": is_inference,
     "backward": backward_method,
     "size": size,
     "stride": stride,
@@ -473,7 +482,6 @@ TENSOR_METHODS = {
             "is_signed",
             "is_conj",
             "is_neg",
-            "is_inference",
             "dim_order",
             "has_names",
         )

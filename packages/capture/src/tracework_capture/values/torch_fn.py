@@ -186,7 +186,6 @@ def state_row(fn, state=None):
 
 STATE_QUERIES = {
     torch.is_grad_enabled: "grad_mode",
-    torch.is_inference_mode_enabled: "inference_mode",
     torch.get_default_dtype: "default_dtype",
     torch.is_autocast_enabled: "autocast",
     torch.get_autocast_dtype: "autocast",
@@ -322,6 +321,17 @@ for _name, _error in {
     "_check_not_implemented": NotImplementedError,
 }.items():
     TORCH_ROWS[getattr(torch, _name)] = check_row(_error)
+
+
+@row(torch.is_inference_mode_enabled)
+def inference_mode_enabled(frame, args, kwargs):
+    blocks = frame.root.inference
+    return ConstantValue(blocks[-1] if blocks else torch.is_inference_mode_enabled())
+
+
+@row(torch.is_inference)
+def is_inference(frame, args, kwargs):
+    return (args[0] if args else kwargs["input"]).call_method(frame, "is_inference", [], {})
 
 
 @row(torch.is_tensor)

@@ -458,18 +458,13 @@ class CFunctionValue(RowValue):
         super().__init__(fn, None, source)
 
     def call(self, frame, args, kwargs):
-        from .user_object import C_METHODS, call_c_method
+        from .user_object import call_c_method
 
         fn = self.fn
         if isinstance(fn, types.MethodDescriptorType | types.WrapperDescriptorType) and args:
             return call_c_method(frame, fn, args[0], fn.__name__, list(args[1:]), kwargs)
-        owner = getattr(fn, "__self__", None)
-        if (
-            isinstance(fn, types.BuiltinFunctionType)
-            and owner is not None
-            and not isinstance(owner, types.ModuleType)
-            and isinstance(fn, C_METHODS)
-        ):
+        if isinstance(getattr(fn, "__self__", None), type) or is_bound(fn):
+            owner = fn.__self__
             return frame.wrap(owner, Const(owner)).call_method(frame, fn.__name__, list(args), kwargs)
         if is_pure(fn):
             from .constant import fold
