@@ -100,6 +100,19 @@ def test_matmuls_are_not_repeated(graph):
     assert len(products) == 4
 
 
+def test_a_residual_stream_is_kept_as_its_sums(graph):
+    """Keeping the products instead takes as many bytes, and all sums would be computed again before the backward begins."""
+
+    def blocks(x, w):
+        for _ in range(3):
+            x = x + torch.tanh(x) @ w
+        return x.sum(), w.sum()
+
+    joint, _ = joint_of(graph, blocks)
+    halves = aot.partition(joint, aot.AotOptions())
+    assert not [n for n in halves.backward.graph.nodes if n.meta.get("phase") == "forward" and n.target is torch.ops.aten.add.Tensor]
+
+
 @pytest.mark.parametrize(
     ("op", "kind"),
     [("mm.default", Recompute.NEVER), ("view.default", Recompute.FREE), ("add.Tensor", Recompute.CHEAP), ("exp.default", Recompute.COSTLY),

@@ -116,8 +116,9 @@ def _cut(nodes: list[fx.Node], readers: set[fx.Node], parts: JointParts, rules: 
     residual = (matrix - maximum_flow(matrix, source, sink).flow).tocsr()
     residual.data[residual.data < 0] = 0
     residual.eliminate_zeros()
-    reached = set(breadth_first_order(residual, source, return_predecessors=False).tolist())
-    return [n for n, i in position.items() if 2 * i in reached and 2 * i + 1 not in reached and not is_constant(n)]
+    # Of several cheapest cuts the one next to the sink: a residual stream is kept as its sums, with nothing to compute again.
+    behind = set(breadth_first_order(residual.transpose().tocsr(), sink, return_predecessors=False).tolist())
+    return [n for n, i in position.items() if 2 * i not in behind and 2 * i + 1 in behind and not is_constant(n)]
 
 
 def _capacity(node: fx.Node, rules: Rules, unit: int) -> int:

@@ -10,9 +10,9 @@ from .value import Lazy
 Buffers = Mapping[str, Buffer]
 Reason = Callable[[Lazy, int, InductorOptions, Buffers], bool]
 
-# On a GPU arithmetic is nearly free: a value is kept in memory only if computing it again moves this many times the
-# bytes that reading it would.
-_BYTES_RATIO = 1.5
+# A sum of up to this many tensors of a half type is rounded by nobody between its terms: residual streams keep the
+# precision of float32 over as many blocks, for a quarter more bytes.
+_UNROUNDED_READS = 4
 
 
 def _too_large(value: Lazy, users: int, options: InductorOptions, buffers: Buffers) -> bool:
@@ -26,7 +26,13 @@ def _costly_and_shared(value: Lazy, users: int, options: InductorOptions, buffer
 def _several_reads_and_shared(value: Lazy, users: int, options: InductorOptions, buffers: Buffers) -> bool:
     if users <= 1 or len(value.reads) <= 1:
         return False
-    return value.device.type == "cpu" or _bytes_again(value, buffers) > _BYTES_RATIO
+    if value.device.type == "cpu":
+        return True
+    again = _bytes_again(value, buffers)
+    if value.dtype.itemsize == 2 and value.dtype.is_floating_point and again <= _UNROUNDED_READS:
+        return False
+    # Written once and read by all users but the first, against computed by each: arithmetic is nearly free on a GPU.
+    return again * (users - 1) > users
 
 
 def _bytes_again(value: Lazy, buffers: Buffers) -> float:

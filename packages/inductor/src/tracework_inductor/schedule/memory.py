@@ -7,6 +7,9 @@ from ..ir.index import Size, constant_product, same, same_all
 from .graph import alias_root, output_buffers
 from .plan import ExternKernel, Kernel, LoopKernel, MemoryPlan, MemoryStep, Program
 
+HELD_FOR_LATER = 1 << 20
+"""Bytes up to which memory of a GPU waits for any later buffer of its size."""
+
 
 class MemoryPlanner:
     """Walks the kernels in launch order."""
@@ -49,6 +52,7 @@ class MemoryPlanner:
             if old is None:
                 allocate.append(name)
                 self.live_bytes += self._bytes(name)
+                self._give_back(name)
             else:
                 reuse.append((name, old))
         self.peak = max(self.peak, self.live_bytes)
@@ -72,6 +76,11 @@ class MemoryPlanner:
                     pool.remove(old)
                     return old
         return None
+
+    def _give_back(self, made: str) -> None:
+        """Large free memory of a GPU is not held over an allocation, which torch's allocator can serve from it."""
+        if self.buffers[made].layout.device.type == "cuda" and self._bytes(made) > HELD_FOR_LATER:
+            self.free_list = [b for b in self.free_list if self._bytes(b) <= HELD_FOR_LATER]
 
     def _fits(self, new: str, old: str) -> bool:
         a, b = self.buffers[new].layout, self.buffers[old].layout
