@@ -21,6 +21,7 @@ __all__ = [
     "RecompileLimitError",
     "RecompileError",
     "RestartCapture",
+    "RestartWithoutChecks",
     "SkipFrame",
     "StanceMisuse",
     "Unsupported",
@@ -312,6 +313,10 @@ class RestartCapture(Exception):
     def __init__(self, detail: str = "") -> None:
         super().__init__(detail)
         self.detail = detail
+
+
+class RestartWithoutChecks(RestartCapture):
+    """Start the frame again from nothing, and let conditions on data break the graph."""
 
 
 class Unsupported(CaptureError):

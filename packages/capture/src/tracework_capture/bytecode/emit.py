@@ -136,15 +136,12 @@ class CodeWriter:
         self._indent = " " * (len(self._indent) + 4 * step)
 
     # --- the code object -----------------------------------------------------------------------------------------
-    def finish(self, graph_call: str | None, line: int, with_inputs: bool = True) -> types.CodeType:
-        """Compile everything to a code object with the frame's argument slots and free variables."""
+    def finish(self, graph_call: list[str], line: int, with_inputs: bool = True) -> types.CodeType:
+        """Compile everything to a code object with the frame's argument slots and free variables; `graph_call` leaves __tw_out."""
         code = self.code
         nargs = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
         parameters = (["__tw_inputs"] if with_inputs else []) + [local_name(name) for name in code.co_varnames[:nargs]]
-        lines = list(self.prologue)
-        if graph_call is not None:
-            lines.append(f"__tw_out = {graph_call}")
-        lines += self.body
+        lines = self.prologue + graph_call + self.body
         text_of_body = "\n".join(lines)
         for name, helper in _HELPERS.items():
             if name in text_of_body:

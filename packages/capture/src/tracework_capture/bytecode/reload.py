@@ -18,8 +18,8 @@ class _Names(Protocol):
 
 
 def local_name(name: str) -> str:
-    """The identifier for a local variable in generated code (comprehension arguments are called `.0`)."""
-    return name if name.isidentifier() else "__tw_arg_" + name.strip(".")
+    """The identifier for a local variable in generated code (comprehension arguments are called `.0`, pytest's own `@py_assert1`)."""
+    return name if name.isidentifier() else "__tw_arg_" + name.strip(".@")
 
 
 def _attribute(base: str, name: str) -> str:

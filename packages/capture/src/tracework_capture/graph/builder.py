@@ -47,6 +47,7 @@ class GraphBuilder:
         self.inputs: list[InputBinding] = []
         self.example_inputs: list[Any] = []
         self.calls = 0
+        self.in_blocks = False  # whether anything was recorded inside of a try or with block of the program
         self._by_tensor: dict[int, fx.Node] = {}
         self._by_symbol: dict[Any, fx.Node] = {}
         self._by_expr: dict[Any, fx.Node] = {}
@@ -186,6 +187,7 @@ class GraphBuilder:
         node.meta["example_value"] = node.meta["val"] = example
         node.meta["stack"] = node.meta["stack_trace"] = frame.user_location()
         self.calls += 1
+        self.in_blocks = self.in_blocks or frame.in_block or frame.current.handler is not None
         learn(node, example)
         return self.wrap_result(frame, node, example)
 

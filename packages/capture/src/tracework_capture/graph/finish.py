@@ -21,6 +21,7 @@ from ..bytecode.liveness import live_locals
 from ..bytecode.resume import Onward, ResumePoint, drive, is_driven, resume_code
 from ..contracts import Break, CapturedGraph, Origin, Returned
 from ..errors import SkipFrame
+from .checks import check_conditions, guarded_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,11 +60,13 @@ def finish(frame: Any, stop: Returned | Break, backend: Any, execute: Callable[.
         writer.line(f"return {writer.load(frame.result)}")
     else:
         raising = leave(frame, writer, execute, null, stop.reason_id == "explicit_step")
+    conditions = check_conditions(root, writer)
     captured = make_graph(root, frame, stop, writer)
+    root.fake_mode.recorder = None
     started = time.perf_counter()
-    call = None
+    call: list[str] = []
     if captured is not None:
-        call = graph_call(writer, root, captured, backend)
+        call = guarded_call(writer, frame, graph_call(writer, root, captured, backend), conditions)
     seconds = {"backend": time.perf_counter() - started}
     code = writer.finish(call, line)
     collect = tuple(binding.source for binding in root.graph.inputs)

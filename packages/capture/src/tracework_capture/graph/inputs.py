@@ -22,9 +22,12 @@ __all__ = ["SizeHistory", "check_strict_dims", "distinct_inputs", "expression_no
 
 
 class SizeHistory:
-    """Sizes and numbers seen by earlier captures of one code object; what changed becomes a symbol."""
+    """Sizes and numbers seen by earlier captures of one code object; what changed becomes a symbol.
 
-    def __init__(self) -> None:
+    checks: whether conditions on data may be left to checks (graph.checks)."""
+
+    def __init__(self, checks: bool = True) -> None:
+        self.checks = checks
         self.sizes: dict[Any, list[Any]] = {}
         self.numbers: dict[Any, Any] = {}
         self.delayed = False

@@ -12,7 +12,7 @@ import torch
 from .. import _torch
 from ..bytecode.resume import is_resume_code
 from ..contracts import Break, Returned
-from ..errors import BreakGraph, RestartCapture, SkipFrame, Unsupported
+from ..errors import BreakGraph, RestartCapture, RestartWithoutChecks, SkipFrame, Unsupported
 from ..graph.builder import GraphBuilder
 from ..graph.finish import Captured, finish
 from ..graph.inputs import SizeHistory, check_strict_dims, distinct_inputs
@@ -58,6 +58,9 @@ def capture_frame(given: FrameInput, backend: Any, options: CaptureOptions, hist
         try:
             with _StateKept():
                 return attempt(root, frame, reason, stack, backend, history)
+        except RestartWithoutChecks:
+            stop_before, reason, stack = -1, None, ()
+            continue
         except RestartCapture:
             continue
         except BreakGraph as stopped:

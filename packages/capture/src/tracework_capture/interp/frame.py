@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..bytecode.code import code_info
 from ..errors import BreakGraph, UserLocation
+from ..graph.checks import DataCheck, Effects
 from ..graph.inputs import lift_number, lift_tensor
 from ..regions import regions
 from ..sources import Const
@@ -71,6 +72,9 @@ class CaptureRoot:
         self.history = history
         self.shapes_seen: dict[Any, tuple[int, ...]] = {}
         self.numbers: dict[Any, Any] = {}
+        self.checks: list[DataCheck] = []
+        self.effects = Effects()
+        fake_mode.recorder = self.effects.note
         self.strict_dims: list[tuple[Any, Any, int, bool]] = []
         self.groups: dict[str, Any] = {}
         self.services = services
@@ -131,6 +135,7 @@ class SymbolicFrame:
         self.locals = local_values
         self.cells: dict[str, CellValue] = dict(zip(code.co_freevars, closure))
         self.parent = parent
+        self.in_block = parent is not None and (parent.in_block or parent.current.handler is not None)
         self.stack: list[Value] = []
         self.position = 0
         self.current: Instruction = self.instructions[0]

@@ -2,6 +2,7 @@
 
 from ...bytecode.facts import BINARY_OPERATORS, COMPARE_SHIFT, VERSION
 from ...values.builtins.arithmetic import binary, compare
+from .jumps import branch_truth
 from .table import opcode
 
 _COMPARE = ("<", "<=", "==", "!=", ">", ">=")
@@ -42,7 +43,8 @@ def logical_not(frame, instruction):
 @opcode("TO_BOOL")
 def to_bool(frame, instruction):
     """bool(value) before a jump (3.13)."""
-    frame.stack.append(frame.constant(frame.stack.pop().truth(frame)))
+    jump = frame.instructions[instruction.index + 1]
+    frame.stack.append(frame.constant(branch_truth(frame, jump, frame.stack.pop())))
 
 
 @opcode("COMPARE_OP")
@@ -52,7 +54,7 @@ def compare_op(frame, instruction):
     left = frame.stack.pop()
     result = compare(frame, _COMPARE[instruction.arg >> COMPARE_SHIFT], left, right)
     if VERSION >= (3, 13) and instruction.arg & 16:
-        result = frame.constant(result.truth(frame))
+        result = frame.constant(branch_truth(frame, frame.instructions[instruction.index + 1], result))
     frame.stack.append(result)
 
 

@@ -1,6 +1,22 @@
 """Jumps. A condition that depends on tensor data breaks the graph (interp.breaks continues on either side)."""
 
+from ...graph.checks import can_be_checked, only_raises, take_for_granted
+from ...graph.known import known_tensor
+from ...values.tensor import TensorValue
 from .table import opcode
+
+
+def branch_truth(frame, jump, value):
+    """The truth of what a conditional jump looks at. One that depends on data, where one of the two arms can only raise, is taken to
+    be the other one, and checked when the program runs."""
+    if type(value) is not TensorValue or known_tensor(value.node) is not None or not jump.opname.startswith("POP_JUMP"):
+        return value.truth(frame)
+    target_raises, next_raises = only_raises(frame.info, jump.target), only_raises(frame.info, jump.index + 1)
+    if target_raises == next_raises or not can_be_checked(frame, value):
+        return value.truth(frame)
+    expected = jump.opname.endswith("TRUE") == next_raises
+    take_for_granted(frame, value, expected)
+    return expected
 
 
 @opcode("JUMP_FORWARD", "JUMP_BACKWARD_NO_INTERRUPT")
@@ -19,14 +35,14 @@ def jump_backward(frame, instruction):
 @opcode("POP_JUMP_FORWARD_IF_TRUE", "POP_JUMP_IF_TRUE")
 def pop_jump_if_true(frame, instruction):
     """Jump when true."""
-    if frame.stack.pop().truth(frame):
+    if branch_truth(frame, instruction, frame.stack.pop()):
         frame.position = instruction.target
 
 
 @opcode("POP_JUMP_FORWARD_IF_FALSE", "POP_JUMP_IF_FALSE")
 def pop_jump_if_false(frame, instruction):
     """Jump when false."""
-    if not frame.stack.pop().truth(frame):
+    if not branch_truth(frame, instruction, frame.stack.pop()):
         frame.position = instruction.target
 
 

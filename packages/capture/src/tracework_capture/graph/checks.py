@@ -1,0 +1,272 @@
+"""What captured code takes for granted about data, and the plain run of the frame when it does not hold or the graph raises.
+
+`if <data>: raise ...` is captured without the arm that raises. The condition becomes an output of the graph, looked at before any side
+effect is replayed: when it asks for the other arm, the frame runs as plain Python from its start, and eager raises by itself, with its
+own line, message and side effects. The same way out serves a graph that raises in the middle. It is open only where the graph can be
+run without a trace of it: no input written, no state of others changed, and random numbers drawn from a generator that is put back.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import types
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..bytecode.reload import local_name
+from ..errors import RestartWithoutChecks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import fx
+
+    from ..bytecode.code import CodeInfo
+    from ..bytecode.emit import CodeWriter
+
+__all__ = ["DataCheck", "Effects", "can_be_checked", "check_conditions", "guarded_call", "only_raises", "take_for_granted"]
+
+log = logging.getLogger("tracework.capture.checks")
+
+
+@dataclass(frozen=True)
+class DataCheck:
+    """The truth of a node's single number that the captured code goes on with."""
+
+    node: fx.Node
+    expected: bool
+
+
+# --- while tracing -----------------------------------------------------------------------------------------------------
+
+
+def can_be_checked(frame: Any, tensor: Any) -> bool:
+    """Whether the truth of this tensor may be left to a check: later finds may still take that back (see guarded_call).
+
+    On other devices kernels run on before the check is seen, and one that gets what the check refuses may end the whole process.
+    """
+    root = frame.root
+    example = tensor.example
+    return (
+        root.history.checks
+        and root.transforms == 0
+        and example.device.type == "cpu"
+        and type(example.numel()) is int
+        and example.numel() == 1
+        and not _is_caught(frame)
+    )
+
+
+def take_for_granted(frame: Any, tensor: Any, expected: bool) -> None:
+    """Go on as if the tensor's truth were `expected`; the frame looks before it does anything that lasts."""
+    node = tensor.node
+    if tensor.example.dtype is not torch.bool:
+        node = frame.graph.call_method(frame, "bool", (tensor,)).node
+    frame.root.checks.append(DataCheck(node, expected))
+
+
+def only_raises(info: CodeInfo, index: int) -> bool:
+    """Whether every way on from an instruction ends with a raise that leaves the function."""
+    seen: set[int] = set()
+    ways = [index]
+    while ways:
+        at = ways.pop()
+        if at in seen:
+            continue
+        seen.add(at)
+        instruction = info.instructions[at]
+        if instruction.opname == "RAISE_VARARGS":
+            if _handler_of(info, instruction) is not None:
+                return False
+            continue
+        if instruction.opname in _LEAVING:
+            return False
+        if instruction.target >= 0:
+            ways.append(instruction.target)
+        if not instruction.opname.startswith(("JUMP_FORWARD", "JUMP_BACKWARD")):
+            ways.append(at + 1)
+    return True
+
+
+_LEAVING = frozenset({"RETURN_VALUE", "RETURN_CONST", "YIELD_VALUE", "SEND", "RERAISE"})
+
+
+def _is_caught(frame: Any) -> bool:
+    """Whether an exception raised here meets an except or finally block on its way out: the arm may be an ordinary one then."""
+    while frame is not None:
+        if _handler_of(frame.info, frame.current) is not None:
+            return True
+        frame = frame.parent
+    return False
+
+
+def _handler_of(info: CodeInfo, instruction: Any) -> Any:
+    """The except or finally block that an exception of this instruction goes to; what only leaves a with block is passed over."""
+    handler = instruction.handler
+    while handler is not None:
+        names = [i.opname for i in info.instructions[handler.target : handler.target + 3]]
+        if names[:2] == ["PUSH_EXC_INFO", "WITH_EXCEPT_START"]:
+            at = handler.target + 1
+        elif names == ["COPY", "POP_EXCEPT", "RERAISE"]:
+            at = handler.target + 2
+        else:
+            return handler
+        handler = info.instructions[at].handler
+    return None
+
+
+# --- what the graph does ------------------------------------------------------------------------------------------------
+
+
+class Effects:
+    """What the recorded operators do besides computing their results; `note` is called for each ATen operator."""
+
+    def __init__(self) -> None:
+        self.random = False
+        self.hidden = ""
+
+    def note(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+        """FakeMode.recorder"""
+        kind = _KINDS.get(func)
+        if kind is None:
+            kind = _KINDS[func] = _kind_of(func)
+        if kind is not _PURE:
+            kind(self, func, args, kwargs)
+
+
+def _nothing(effects: Effects, func: Any, args: Any, kwargs: Any) -> None:
+    """Writes that the schema tells of are seen by the versions of the storages."""
+
+
+def _draws(effects: Effects, func: Any, args: Any, kwargs: Any) -> None:
+    if kwargs.get("generator") is None and not any(isinstance(a, torch.Generator) for a in args):
+        effects.random = True
+    else:
+        effects.hidden = f"{func} draws from a generator of its own"
+
+
+def _normalizes(effects: Effects, func: Any, args: Any, kwargs: Any) -> None:
+    named = dict(zip((a.name for a in func._schema.arguments), args)) | kwargs
+    if named.get("training", True) and named.get("running_mean") is not None:
+        effects.hidden = f"{func} updates running statistics"
+
+
+def _unknown(effects: Effects, func: Any, args: Any, kwargs: Any) -> None:
+    effects.hidden = f"{func} is no operator of torch"
+
+
+_PURE = _nothing
+_KINDS: dict[Any, Callable[..., None]] = {}
+
+
+def _kind_of(func: Any) -> Callable[..., None]:
+    if func.namespace not in ("aten", "prims"):
+        return _unknown
+    if torch.Tag.nondeterministic_seeded in func.tags:
+        return _draws
+    return _normalizes if "batch_norm" in func._schema.name and "backward" not in func._schema.name else _PURE
+
+
+_MODULES = frozenset(
+    {"torch", "torch._C", "torch.functional", "torch.nn.functional", "torch._tensor", "torch._ops.aten", "_operator", "builtins"}
+)
+
+
+def _is_plain_call(node: fx.Node) -> bool:
+    """Whether a node calls an operator and no more; a graph that raises may leave autocast as it is in the middle."""
+    if node.op != "call_function":
+        return True
+    target: Any = node.target
+    module = getattr(target, "__module__", None) or getattr(getattr(target, "__objclass__", None), "__module__", "")
+    return module in _MODULES or module.startswith("torch._C._")
+
+
+def leaves_a_trace(root: Any, checked: bool) -> str:
+    """Why the frame cannot simply run again after its graph ran, wholly (`checked`) or not; empty when it can."""
+    builder = root.graph
+    if root.effects.hidden:
+        return root.effects.hidden
+    if any(binding.role == "rng" for binding in builder.inputs):
+        return "numbers are drawn by Python"
+    on_devices = False
+    for node in builder.graph.nodes:
+        if not _is_plain_call(node):
+            return f"{node.target} is no operator"
+        example = node.meta.get("example_value")
+        if isinstance(example, torch.Tensor):
+            on_devices = on_devices or example.device.type != "cpu"
+            if node.op == "placeholder" and example.storage.version:
+                return f"{node.name} is written"
+    return "kernels of another device" if on_devices and (checked or root.effects.random) else ""
+
+
+# --- the text around the call -------------------------------------------------------------------------------------------
+
+
+def check_conditions(root: Any, writer: CodeWriter) -> list[str]:
+    """Texts that are true when the frame must run plainly; asks the graph for its conditions. Raises RestartWithoutChecks."""
+    if not root.checks:
+        return []
+    why = leaves_a_trace(root, checked=True)
+    if not why and any(check.node not in root.graph.graph.nodes for check in root.checks):
+        why = "a condition inside of an inner graph"
+    if why:
+        log.info("conditions on data break the graph: %s", why)
+        root.history.checks = False
+        raise RestartWithoutChecks(why)
+    texts = {f"{'not ' if check.expected else ''}{writer.graph_output(check.node)}": None for check in root.checks}
+    return list(texts)
+
+
+def guarded_call(writer: CodeWriter, frame: Any, call: str, conditions: list[str]) -> list[str]:
+    """The statements that call the graph, and run the frame plainly when a check fails or the graph raises where that matters."""
+    root = frame.root
+    lines = [f"__tw_out = {call}"]
+    wanted = len(root.mutations) > 0 or root.graph.in_blocks
+    if not conditions and (not wanted or leaves_a_trace(root, checked=False)):
+        return lines
+    restore = [f"{writer.const(torch._C._set_grad_enabled, 'set_grad')}({root.grad_at_start})"]
+    before = []
+    if root.effects.random:
+        before.append(f"__tw_random = {writer.const(torch.get_rng_state)}()")
+        restore.append(f"{writer.const(torch.set_rng_state)}(__tw_random)")
+    function, arguments = plain_run(writer, frame)
+    lines = ["try:", f"    __tw_out = {call}", "    __tw_failure = None"]
+    lines += [f"except {writer.const(Exception)} as __tw_error:", "    __tw_failure = __tw_error"]
+    lines += ["if __tw_failure is not None:", *("    " + line for line in restore)]  # outside of the handler: no context
+    lines += [f"    return {writer.const(run_again)}(__tw_failure, {function}, {arguments})"]
+    if conditions:
+        lines += [f"if {' or '.join(conditions)}:", *("    " + line for line in restore), f"    return {function}({arguments})"]
+    return before + lines
+
+
+_COLLECTING = (inspect.CO_VARARGS, inspect.CO_VARKEYWORDS)
+
+
+def plain_run(writer: CodeWriter, frame: Any) -> tuple[str, str]:
+    """Texts of the frame's function, which takes one argument for each argument slot and runs with the hook off, and of the arguments."""
+    code: types.CodeType = frame.code
+    slots = code.co_argcount + code.co_kwonlyargcount + sum(bool(code.co_flags & flag) for flag in _COLLECTING)
+    flags = code.co_flags & ~sum(_COLLECTING)
+    plain = code.replace(co_argcount=slots, co_posonlyargcount=0, co_kwonlyargcount=0, co_flags=flags)
+    disabled = frame.root.services.call_disabled
+    if code.co_freevars:
+        make, held = writer.const(types.FunctionType, "FunctionType"), writer.const(plain, "code")
+        cells = "".join(f"(lambda: {name}).__closure__[0], " for name in code.co_freevars)
+        function = f"{make}({held}, {writer.const(frame.globals, 'globals')}, None, None, ({cells}))"
+        function = f"{writer.const(disabled)}({function})"
+    else:
+        function = writer.const(disabled(types.FunctionType(plain, frame.globals, code.co_name)), "plain")
+    return function, ", ".join(local_name(name) for name in code.co_varnames[:slots])
+
+
+def run_again(failure: BaseException, function: Any, *args: Any) -> Any:
+    """The frame as plain Python after its graph raised: it raises by itself, as a rule, and with the program's own traceback."""
+    kind, text = type(failure).__name__, str(failure)
+    del failure
+    result = function(*args)
+    log.warning("the graph of %s raised %s (%s) where plain Python does not; please report", function, kind, text)
+    return result

@@ -1,0 +1,249 @@
+"""Conditions on data whose one arm only raises do not break the graph; what fails runs as plain Python from the start, once."""
+
+import pytest
+import torch
+import tracework_capture
+
+
+class Compiled:
+    """A function with its graphs counted; `graphs` are the captured modules."""
+
+    def __init__(self, function, **options):
+        self.graphs = []
+        self.call = tracework_capture.optimize(self.backend, **options)(function)
+
+    def backend(self, module, example_inputs):
+        self.graphs.append(module)
+        return module.forward
+
+
+def outcome(function, *args):
+    """(result, None) or (None, type and text of the exception)"""
+    try:
+        return function(*args), None
+    except Exception as error:
+        return None, (type(error), str(error).partition("\n")[0])  # pytest adds lines to assert
+
+
+def agree(function, *calls):
+    """Each call gives what plain Python gives; the number of graphs."""
+    compiled = Compiled(function)
+    for args in calls:
+        expected, raised = outcome(function, *[a.clone() for a in args])
+        found, found_raised = outcome(compiled.call, *args)
+        assert found_raised == raised
+        if raised is None:
+            torch.testing.assert_close(found, expected)
+    return len(compiled.graphs)
+
+
+GOOD, BAD = torch.tensor([1.0, 2.0]), torch.tensor([-1.0, 2.0])
+
+
+def raises_inline(x):
+    y = x + 1
+    if (y < 0.5).any():
+        raise ValueError(f"found {y.min().item()} in a tensor of {'one' if y.numel() == 1 else 'several'}")
+    return y * 2
+
+
+def asserts(x):
+    y = x * 3
+    assert (y > 0).all(), "must be positive"
+    return y.sqrt()
+
+
+def either_will_do(x):
+    if (x < 0).any() or (x.sum() > 100):
+        raise ArithmeticError
+    return x + 1
+
+
+def truth_of_a_number(x):
+    if x.sum() - 3:
+        raise RuntimeError("the sum is not three")
+    return x - 1
+
+
+def checks_in_a_callee(x):
+    def positive(t):
+        if not (t > 0).all():
+            raise KeyError("negative")
+        return t
+
+    with torch.no_grad():
+        return positive(x) + positive(x + 1)
+
+
+@pytest.mark.parametrize("function", [raises_inline, asserts, either_will_do, truth_of_a_number, checks_in_a_callee])
+def test_one_graph_and_eagers_exception(function):
+    assert agree(function, (GOOD,), (BAD,), (GOOD,), (BAD,)) == 1
+
+
+def test_whole_graphs_are_demanded():
+    compiled = Compiled(asserts, fullgraph=True)
+    torch.testing.assert_close(compiled.call(GOOD), asserts(GOOD))
+    with pytest.raises(AssertionError, match="must be positive"):
+        compiled.call(BAD)
+
+
+def test_the_traceback_ends_at_the_line_that_raises():
+    compiled = Compiled(asserts)
+    compiled.call(GOOD)
+    with pytest.raises(AssertionError) as caught:
+        compiled.call(BAD)
+    last = caught.traceback[-1]
+    assert last.name == "asserts" and "must be positive" in str(last.statement)
+
+
+def test_side_effects_before_the_exception_are_made_once():
+    seen = []
+
+    def program(x):
+        seen.append("start")
+        y = x + 1
+        if (y < 0.5).any():
+            seen.append("bad")
+            raise ValueError("bad")
+        seen.append("good")
+        return y
+
+    compiled = Compiled(program)
+    compiled.call(GOOD)
+    with pytest.raises(ValueError, match="bad"):
+        compiled.call(BAD)
+    assert seen == ["start", "good", "start", "bad"]
+
+
+def test_random_numbers_are_drawn_once():
+    def program(x):
+        y = torch.rand(3) + x.sum()
+        if (x < 0).any():
+            raise ValueError(f"{y.sum().item()}")
+        return y
+
+    compiled = Compiled(program)
+    for x in (GOOD, BAD, GOOD):
+        torch.manual_seed(3)
+        expected = outcome(program, x), torch.rand(2)
+        torch.manual_seed(3)
+        found = outcome(compiled.call, x), torch.rand(2)
+        torch.testing.assert_close(found[1], expected[1], rtol=0, atol=0)
+        assert found[0][1] == expected[0][1]
+    assert len(compiled.graphs) == 1
+
+
+def test_a_graph_that_writes_to_an_input_breaks():
+    def program(x):
+        x.add_(1)
+        if (x < 0.5).any():
+            raise ValueError("bad")
+        return x * 2
+
+    assert agree(program, (GOOD.clone(),), (BAD.clone(),), (GOOD.clone(),)) == 2
+
+
+def test_running_statistics_break():
+    norm = torch.nn.BatchNorm1d(2)
+
+    def program(x):
+        y = norm(x)
+        if (x < 0).any():
+            raise ValueError("bad")
+        return y * 2
+
+    compiled = Compiled(program)
+    compiled.call(torch.ones(4, 2))
+    with pytest.raises(ValueError, match="bad"):
+        compiled.call(-torch.ones(4, 2))
+    assert norm.num_batches_tracked == 2
+    assert len(compiled.graphs) == 2
+
+
+def test_an_exception_that_the_program_catches_is_no_check():
+    def program(x):
+        try:
+            if (x < 0).any():
+                raise ValueError("bad")
+            return x + 1
+        except ValueError:
+            return x - 1
+
+    assert agree(program, (GOOD,), (BAD,), (GOOD,)) > 1
+
+
+def test_captured_graphs_have_the_outputs_of_the_function():
+    with pytest.raises(tracework_capture.Unsupported):
+        tracework_capture.capture(asserts, GOOD)
+
+
+def test_arguments_of_every_kind_and_cells_reach_the_plain_run():
+    scale = torch.tensor(2.0)
+
+    def program(x, /, *rest, key, **named):
+        inner = lambda: (x, scale)
+        y = inner()[0] * inner()[1] + rest[0] + key + named["last"]
+        if (y < 0).any():
+            raise ValueError(f"{y.tolist()} {len(rest)} {sorted(named)}")
+        return y
+
+    compiled = Compiled(program)
+    for x in (GOOD + 1, BAD * 10):
+        args, named = (x, GOOD, 1), {"key": GOOD, "last": GOOD}
+        expected, found = (outcome(lambda f=f: f(*args, **named)) for f in (program, compiled.call))
+        assert found[1] == expected[1]
+    assert len(compiled.graphs) == 1
+
+
+# --- graphs that raise --------------------------------------------------------------------------------------------------
+
+
+def test_side_effects_before_an_operator_that_raises_are_made_once():
+    seen = []
+
+    def program(x, index):
+        seen.append("before")
+        y = x[index]
+        seen.append("after")
+        return y
+
+    compiled = Compiled(program)
+    compiled.call(GOOD, torch.tensor([0]))
+    with pytest.raises(IndexError):
+        compiled.call(GOOD, torch.tensor([7]))
+    assert seen == ["before", "after", "before"]
+
+
+def test_the_programs_own_handler_sees_what_the_graph_raises():
+    def program(x):
+        try:
+            return torch.linalg.cholesky(x)
+        except torch.linalg.LinAlgError:
+            return x * 0
+
+    assert agree(program, (torch.eye(2),), (-torch.eye(2),), (torch.eye(2),)) == 1
+
+
+def test_a_graph_that_wrote_to_an_input_is_not_run_again():
+    seen = []
+
+    def program(x, index):
+        seen.append(1)
+        x.add_(1)
+        return x[index]
+
+    compiled = Compiled(program)
+    x = GOOD.clone()
+    compiled.call(x, torch.tensor([0]))
+    with pytest.raises(IndexError):
+        compiled.call(x, torch.tensor([7]))
+    torch.testing.assert_close(x, GOOD + 2)
+
+
+def test_what_the_check_refuses_may_make_the_graph_raise():
+    def program(x, index):
+        if index.max() >= 2:
+            raise ValueError("too large")
+        return x[index] + 1
+
+    assert agree(program, (GOOD, torch.tensor([1])), (GOOD, torch.tensor([5])), (GOOD, torch.tensor([0]))) == 1
