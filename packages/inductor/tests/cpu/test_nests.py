@@ -1,10 +1,13 @@
 """Which loop of a reduction becomes the vector loop."""
 
+import pytest
 import torch
 import tracework_runtime as runtime
-from prim_programs import build
+from prim_programs import build, check
 from tracework_inductor import compile_graph
+from tracework_primops import SymbolTable
 from tracework_primops import prims as p
+from tracework_primops.spec import SizeSpec, TensorSpec
 
 
 def centred(x, *statistics):
@@ -33,3 +36,56 @@ def test_values_that_are_constant_along_a_row_do_not_turn_the_nest() -> None:
 def test_sums_of_columns_run_along_the_rows() -> None:
     source = compiled(lambda x, w: p.sum(p.mul(x, p.reshape(w, (300, 1))), (0,)), tensors((300, 40), (300,)))
     assert "xb" in source, "the vector loop is the one over the columns"
+
+
+def turned(sizes, dtype=torch.float32):
+    """Values of an image in both layouts; the sizes are no multiples of a tile's."""
+    made = torch.Generator().manual_seed(0)
+    return torch.randint(-9, 9, sizes, generator=made).to(dtype)
+
+
+IMAGE = (3, 37, 5, 27)
+CASES = [
+    (IMAGE, torch.float32),
+    ((2, 9, 70, 1), torch.float32),
+    (IMAGE, torch.bfloat16),
+    (IMAGE, torch.int64),
+    (IMAGE, torch.bool),
+]
+
+
+@pytest.mark.parametrize(("sizes", "dtype"), CASES, ids=str)
+def test_arrays_that_lie_across_the_loop_are_turned_tile_by_tile(sizes, dtype) -> None:
+    n, c, h, w = sizes
+    x, y = turned(sizes, dtype), turned(sizes, dtype).contiguous(memory_format=torch.channels_last)
+
+    def fn(a, b):
+        value = p.where(p.ne(a, b), a, p.bitwise_not(b) if dtype == torch.bool else p.mul(b, b))
+        return p.contiguous(value, (c * h * w, h * w, w, 1)), p.contiguous(value, (c * h * w, 1, w * c, c))
+
+    artifact = check(fn, x, y)
+    assert "tw_turn(" in artifact.kernels[0].source.partition("cpu_kernel0(")[2]
+
+
+def test_tiles_of_symbolic_extents() -> None:
+    x = torch.randn(4, 50, 30, generator=torch.Generator().manual_seed(0)).transpose(1, 2)
+    table = SymbolTable()
+    a, b = table.new(30, "a", 2, None), table.new(50, "b", 2, None)
+    f32, cpu = torch.float32, torch.device("cpu")
+    specs = (
+        SizeSpec(a),
+        SizeSpec(b),
+        TensorSpec(f32, cpu, (4, a, b), (a * b, 1, a)),
+        TensorSpec(f32, cpu, (4, a, b), (a * b, b, 1)),
+    )
+    args = (30, 50, x, torch.randn(4, 30, 50, generator=torch.Generator().manual_seed(1)))
+    graph = build(lambda a, b, x, y: p.add(x, y), args, specs)
+    artifact = compile_graph(graph)
+    assert "tw_turn(" in artifact.kernels[0].source.partition("cpu_kernel0(")[2]
+    torch.testing.assert_close(runtime.load(artifact)(list(args))[0], args[2] + args[3])
+
+
+def test_masked_loads_are_not_turned() -> None:
+    x = torch.randn(40, 60, generator=torch.Generator().manual_seed(0))
+    artifact = check(lambda a: p.contiguous(p.pad(p.permute(a, (1, 0)), ((1, 2), (3, 0)), 0.5), (43, 1)), x)
+    assert "tw_turn(" not in artifact.kernels[0].source.partition("cpu_kernel0(")[2]

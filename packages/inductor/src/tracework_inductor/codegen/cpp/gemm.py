@@ -20,8 +20,6 @@ GROUP = 8
 """Panels that are packed together."""
 
 _HEAD = r"""
-typedef float tw_v8 __attribute__((vector_size(32)));
-typedef float tw_v8u __attribute__((vector_size(32), aligned(4)));
 #if defined(__FMA__) && !defined(__clang__)
 #define TW_FMA(a, b, c) __builtin_ia32_vfmaddps256(a, b, c)
 #elif defined(__clang__)
@@ -29,28 +27,6 @@ typedef float tw_v8u __attribute__((vector_size(32), aligned(4)));
 #else
 #define TW_FMA(a, b, c) ((a) * (b) + (c))
 #endif
-TW tw_v8 tw_load8(const float* p) { return *(const tw_v8u*)p; }
-TW void tw_store8(float* p, tw_v8 v) { *(tw_v8u*)p = v; }
-#define TW_SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
-// Eight columns of 8 rows that are ld apart, as 8 vectors that are step apart.
-TW void tw_turn8(const float* s, int64_t ld, float* d, int64_t step, int64_t rows) {
-  tw_v8 r[8], t[8], u[8];
-#pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) r[i] = i < rows ? tw_load8(s + i * ld) : (tw_v8){};
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    t[2 * i] = TW_SHUFFLE(r[2 * i], r[2 * i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
-    t[2 * i + 1] = TW_SHUFFLE(r[2 * i], r[2 * i + 1], 2, 10, 3, 11, 6, 14, 7, 15); }
-#pragma GCC unroll 2
-  for (int i = 0; i < 2; ++i) {
-    u[4 * i] = TW_SHUFFLE(t[4 * i], t[4 * i + 2], 0, 1, 8, 9, 4, 5, 12, 13);
-    u[4 * i + 1] = TW_SHUFFLE(t[4 * i], t[4 * i + 2], 2, 3, 10, 11, 6, 7, 14, 15);
-    u[4 * i + 2] = TW_SHUFFLE(t[4 * i + 1], t[4 * i + 3], 0, 1, 8, 9, 4, 5, 12, 13);
-    u[4 * i + 3] = TW_SHUFFLE(t[4 * i + 1], t[4 * i + 3], 2, 3, 10, 11, 6, 7, 14, 15); }
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) tw_store8(d + i * step, TW_SHUFFLE(u[i], u[i + 4], 0, 1, 2, 3, 8, 9, 10, 11));
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) tw_store8(d + (i + 4) * step, TW_SHUFFLE(u[i], u[i + 4], 4, 5, 6, 7, 12, 13, 14, 15)); }
 // Panels: ROWS rows of A side by side; rows that are missing are zeros. Eight floats are stored where six are meant, but at a panel's end.
 static void tw_pack_rows(const float* a, int64_t ra, int64_t ca, int64_t rows, int64_t depth, float* out) {
   int64_t p = 0;

@@ -1,7 +1,7 @@
 """LoopKernel to C++: loop nests, straight-line bodies, accumulators.
 
 Shapes of nests, chosen by `shape`:
-- points: no reduction axes; the innermost axis is the vector loop, outer ones may be split over threads.
+- points: no reduction axes; the innermost axis is the vector loop, outer ones may be split over threads (in tiles: see tiles.py).
 - rows: for each point the inner passes are vector loops over the reduction axes.
 - columns: the reduced axis is strided but the last outer axis is contiguous, so a block of points is the vector loop and
   every value of a point becomes an array over the block.
@@ -20,6 +20,7 @@ from ...schedule.plan import LoopKernel, Pass
 from ..printer import c_index
 from ..renderer import KERNEL_NAME, RenderedKernel
 from .text_rules import CPP_TEXT, CPP_TYPES, MEMORY_TYPES, REDUCTIONS, constant_text, conversion
+from .tiles import LENGTH, WIDTH, Access, Tiling, tiling
 
 BLOCK = 128
 """Points per block of a "columns" nest."""
@@ -60,6 +61,7 @@ class CppKernel:
         self.names = {b: f"p{n}" for n, b in enumerate(kernel.buffers)}
         self.locals: dict[str, tuple[str, torch.dtype]] = {}
         self.scratch = {s.name: f"row{n}" for n, s in enumerate(kernel.scratch)}
+        self.tiles: dict[Access, str] = {}
         self.block = False
         self.checks = any(i.op == "indirect" for p in kernel.passes for i in p.body.instructions)
         self.atomic = any(i.op == "store" and i.args[3] != "set" for p in kernel.passes for i in p.body.instructions)
@@ -91,6 +93,10 @@ class CppKernel:
             self._passes_body(self.kernel.passes)
             return
         parallel = self._parallel(len(axes) == 1)
+        tiles = tiling(self.kernel) if simd else None
+        if tiles is not None:
+            self._tiled_points(tiles, parallel)
+            return
         if len(axes) == 1:
             if parallel or simd:
                 self.w.line(f"#pragma omp{' parallel for' if parallel else ''}{' simd' if simd else ''}{self._clauses(parallel)}")
@@ -103,6 +109,38 @@ class CppKernel:
             del outer
         self._passes_body(self.kernel.passes)
         for _ in axes:
+            self.w.close()
+
+    def _tiled_points(self, tiles: Tiling, parallel: bool) -> None:
+        """The same by tiles of two axes; what lies across the innermost loop is turned on its way in and out."""
+        pair = ((tiles.across, WIDTH), (tiles.last, LENGTH))
+        outer = [a for a in self.kernel.axes if a not in (tiles.across, tiles.last)]
+        if parallel:
+            self.w.line(f"#pragma omp parallel for collapse({len(outer) + 2}){self._bad_clause()}")
+        for a in outer:
+            self._loop(a)
+        for a, count in pair:
+            start = tiles.begin(a)
+            self.w.open(f"for (int64_t {start} = 0; {start} < {c_index(a.size)}; {start} += {count})")
+        for a, count in pair:
+            self.w.line(f"const int64_t {a.var}e = tw_imin({tiles.begin(a)} + {count}, {c_index(a.size)});")
+        for n, access in enumerate(tiles.accesses):
+            self.tiles[access] = f"t{n}[{tiles.place()}]"
+            self.w.line(
+                f"{MEMORY_TYPES[self.kernel.layouts[access[1]].dtype]} t{n}[{WIDTH * LENGTH}] __attribute__((aligned(64)));"
+            )
+            if access[0] == "load":
+                self.w.line(tiles.turned_in(f"t{n}", self.names[access[1]], access[2]))
+        self._loop(tiles.across, str(tiles.begin(tiles.across)), f"{tiles.across.var}e")
+        self.w.line(SIMD + self._bad_clause())
+        self._loop(tiles.last, str(tiles.begin(tiles.last)), f"{tiles.last.var}e")
+        self._passes_body(self.kernel.passes)
+        self.w.close()
+        self.w.close()
+        for n, (op, buffer, index) in enumerate(tiles.accesses):
+            if op == "store":
+                self.w.line(tiles.turned_out(f"t{n}", self.names[buffer], index))
+        for _ in (*outer, *pair):
             self.w.close()
 
     def rows(self) -> None:
@@ -298,13 +336,14 @@ def _dtype(p: Pass, value: Ref) -> torch.dtype:
     return dtype
 
 
-def _element(k: CppKernel, buffer: str, index: Size) -> str:
-    return f"{k.names[buffer]}[{c_index(index)}]"
+def _element(k: CppKernel, op: str, buffer: str, index: Size) -> str:
+    tile = k.tiles.get((op, buffer, index))
+    return tile if tile is not None else f"{k.names[buffer]}[{c_index(index)}]"
 
 
 def _load(k: CppKernel, i: Instruction, base: str, dtypes: Any, acc: Any, lane: Any) -> str:
     buffer, index, mask = i.args
-    text = f"tw_get({_element(k, buffer, index)})"
+    text = f"tw_get({_element(k, i.op, buffer, index)})"
     if i.dtype == torch.bool:
         text = f"({text} != 0)"
     if mask is None:
@@ -314,7 +353,7 @@ def _load(k: CppKernel, i: Instruction, base: str, dtypes: Any, acc: Any, lane: 
 
 def _store(k: CppKernel, i: Instruction, base: str, dtypes: Any, acc: Any, lane: Any) -> str:
     buffer, index, value, mode = i.args
-    element = _element(k, buffer, index)
+    element = _element(k, i.op, buffer, index)
     text = f"{base}{value.position}"
     if mode == "add":
         text = f"tw_get({element}) + {text}"

@@ -108,6 +108,42 @@ template <class T> TW T tw_shift_right(T a, T b) {
   T top = (T)(8 * sizeof(T) - 1); return (T)(a >> ((b < 0) | (b > top) ? top : b)); }
 """
 
+VECTORS = r"""
+typedef float tw_v8 __attribute__((vector_size(32)));
+typedef float tw_v8u __attribute__((vector_size(32), aligned(4)));
+TW tw_v8 tw_load8(const float* p) { return *(const tw_v8u*)p; }
+TW void tw_store8(float* p, tw_v8 v) { *(tw_v8u*)p = v; }
+#define TW_SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+// Eight columns of 8 rows that are ld apart, as 8 vectors that are step apart.
+TW void tw_turn8(const float* s, int64_t ld, float* d, int64_t step, int64_t rows) {
+  tw_v8 r[8], t[8], u[8];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) r[i] = i < rows ? tw_load8(s + i * ld) : (tw_v8){};
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    t[2 * i] = TW_SHUFFLE(r[2 * i], r[2 * i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+    t[2 * i + 1] = TW_SHUFFLE(r[2 * i], r[2 * i + 1], 2, 10, 3, 11, 6, 14, 7, 15); }
+#pragma GCC unroll 2
+  for (int i = 0; i < 2; ++i) {
+    u[4 * i] = TW_SHUFFLE(t[4 * i], t[4 * i + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+    u[4 * i + 1] = TW_SHUFFLE(t[4 * i], t[4 * i + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+    u[4 * i + 2] = TW_SHUFFLE(t[4 * i + 1], t[4 * i + 3], 0, 1, 8, 9, 4, 5, 12, 13);
+    u[4 * i + 3] = TW_SHUFFLE(t[4 * i + 1], t[4 * i + 3], 2, 3, 10, 11, 6, 7, 14, 15); }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) tw_store8(d + i * step, TW_SHUFFLE(u[i], u[i + 4], 0, 1, 2, 3, 8, 9, 10, 11));
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) tw_store8(d + (i + 4) * step, TW_SHUFFLE(u[i], u[i + 4], 4, 5, 6, 7, 12, 13, 14, 15)); }
+// Element (j, i) of the target is element (i, j) of the source; rows and columns are the source's.
+template <class T> TW void tw_turn(const T* s, int64_t ls, T* d, int64_t ld, int64_t rows, int64_t columns) {
+  for (int64_t i = 0; i < rows; ++i) for (int64_t j = 0; j < columns; ++j) d[j * ld + i] = s[i * ls + j]; }
+static void tw_turn(const float* s, int64_t ls, float* d, int64_t ld, int64_t rows, int64_t columns) {
+  const int64_t whole_rows = rows / 8 * 8, whole_columns = columns / 8 * 8;
+  for (int64_t i = 0; i < whole_rows; i += 8)
+    for (int64_t j = 0; j < whole_columns; j += 8) tw_turn8(s + i * ls + j, ls, d + j * ld + i, ld, 8);
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = i < whole_rows ? whole_columns : 0; j < columns; ++j) d[j * ld + i] = s[i * ls + j]; }
+"""
+
 FAST = r"""
 // exp: 2**n * p(r) with |r| <= ln2 / 2.
 TW float tw_exp(float x) {
@@ -125,4 +161,4 @@ TW float tw_exp(float x) {
 
 def prefix(simd: bool = True) -> str:
     """The whole head."""
-    return HEAD + libm(simd) + FAST
+    return HEAD + VECTORS + libm(simd) + FAST

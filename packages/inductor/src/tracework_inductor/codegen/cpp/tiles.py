@@ -1,0 +1,94 @@
+"""Loops that walk one array along its rows and another along its columns go tile by tile.
+
+Element by element, each load of the array that lies the other way takes a line of the cache for four bytes. A tile of it is turned into
+a small array first (or out of one, for a store), by vectors where the elements are floats; the body then reads and writes that.
+"""
+
+import dataclasses
+
+from ...ir.body import Axis, Instruction
+from ...ir.index import Expr, Size, substitute, symbol
+from ...schedule.plan import LoopKernel
+from ..printer import c_index
+
+WIDTH = 16
+"""Elements of a turned array side by side: a line of the cache of floats."""
+LENGTH = 64
+"""Steps of the innermost loop in a tile."""
+LEAST = 8
+"""Extents of tiles that are worth it."""
+
+Access = tuple[str, str, Size]
+"""load or store, buffer, index."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Tiling:
+    """The axis along which the turned accesses have their elements side by side, and the accesses."""
+
+    across: Axis
+    last: Axis
+    accesses: tuple[Access, ...]
+
+    def begin(self, axis: Axis) -> Expr:
+        """The variable that holds where a tile begins."""
+        return symbol(f"{axis.var}b", 0, None)
+
+    def place(self) -> str:
+        """The element of a small array that belongs to an iteration."""
+        return f"({self.across.var} - {self.begin(self.across)}) * {LENGTH} + {self.last.var} - {self.begin(self.last)}"
+
+    def turned_in(self, tile: str, pointer: str, index: Size) -> str:
+        """The call that fills a small array."""
+        return (
+            f"tw_turn({self._first(pointer, index)}, {tile}, {LENGTH}, {self._extent(self.last)}, {self._extent(self.across)});"
+        )
+
+    def turned_out(self, tile: str, pointer: str, index: Size) -> str:
+        """The call that empties it."""
+        return (
+            f"tw_turn({tile}, {LENGTH}, {self._first(pointer, index)}, {self._extent(self.across)}, {self._extent(self.last)});"
+        )
+
+    def _first(self, pointer: str, index: Size) -> str:
+        """Address of a tile in memory, and from one step of the innermost loop to the next."""
+        assert isinstance(index, Expr)
+        step = index.coefficient(self.last.var)
+        assert step is not None
+        start = substitute(index, {a.var: self.begin(a) for a in (self.across, self.last)})
+        return f"&{pointer}[{c_index(start)}], {c_index(step)}"
+
+    def _extent(self, axis: Axis) -> str:
+        return f"{axis.var}e - {self.begin(axis)}"
+
+
+def tiling(kernel: LoopKernel) -> Tiling | None:
+    """How to cut the nest of a kernel without reductions, if some array lies across its innermost loop."""
+    *outer, last = kernel.axes
+    if not outer or _is_short(last):
+        return None
+    bound = {a.var for a in kernel.axes} | set(kernel.sizes)
+    instructions = [i for p in kernel.passes for i in p.body.instructions]
+    plain = [i for i in instructions if i.op in ("load", "store") and _is_plain(i, kernel, bound)]
+    best: Tiling | None = None
+    for axis in outer:
+        turned = tuple(dict.fromkeys((i.op, i.args[0], i.args[1]) for i in plain if _lies_across(i.args[1], axis, last)))
+        if turned and not _is_short(axis) and (best is None or len(turned) > len(best.accesses)):
+            best = Tiling(axis, last, turned)
+    return best
+
+
+def _is_short(axis: Axis) -> bool:
+    return isinstance(axis.size, int) and axis.size < LEAST
+
+
+def _is_plain(i: Instruction, kernel: LoopKernel, bound: set[Expr]) -> bool:
+    """Whether every element of a tile may be accessed, before and after the others: no mask, no index from a tensor, one direction."""
+    buffer, index = i.args[:2]
+    if not isinstance(index, Expr) or not index.free_symbols <= bound or buffer in kernel.reads & kernel.writes:
+        return False
+    return i.args[2] is None if i.op == "load" else i.args[3] == "set"
+
+
+def _lies_across(index: Expr, axis: Axis, last: Axis) -> bool:
+    return index.coefficient(axis.var) == 1 and index.coefficient(last.var) not in (None, 0, 1)
