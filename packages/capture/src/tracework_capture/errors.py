@@ -179,6 +179,11 @@ BREAK_REASONS: dict[str, BreakReason] = {
         "graphs hold strided tensors only",
         "convert it with to_dense() before the call, or leave the code that uses it outside",
     ),
+    "numpy_array": BreakReason(
+        "NumPy computes with arrays or with numbers that are not known yet",
+        "graphs hold tensors; NumPy's functions run while capturing on plain numbers only",
+        "use the torch function of that name on tensors",
+    ),
     "autograd_function": BreakReason(
         "a custom autograd.Function that cannot be captured", "its backward is not known to the graph", "use a custom op"
     ),

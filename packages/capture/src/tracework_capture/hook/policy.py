@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import sys
 import sysconfig
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +58,9 @@ _SITE = tuple({os.path.realpath(sysconfig.get_path(name)) + os.sep for name in (
 _TORCH = os.path.dirname(os.path.realpath(torch.__file__)) + os.sep
 _OTHER_COMPILER = os.path.join(os.path.dirname(torch.__file__), "_dynamo") + os.sep
 _TORCH_CAPTURED = tuple(_TORCH + part for part in ("nn" + os.sep, "optim" + os.sep))
+_LIBRARIES = tuple(  # nothing in their Python code computes with tensors
+    os.path.dirname(os.path.realpath(sys.modules[name].__file__)) + os.sep for name in ("numpy",) if name in sys.modules
+)
 _HERE = os.path.dirname(os.path.dirname(os.path.realpath(__file__))) + os.sep
 _COMPREHENSIONS = frozenset(("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"))
 _FRAMES: dict[str, bool] = {}
@@ -116,6 +120,8 @@ def _file_is_captured(filename: str) -> bool:
     path = os.path.realpath(filename)
     if path.startswith(_TORCH):
         return path.startswith(_TORCH_CAPTURED)
+    if path.startswith(_LIBRARIES):
+        return False
     if path.startswith(_HERE) or f"{os.sep}tracework_" in path and f"{os.sep}tests{os.sep}" not in path:
         return False
     return path.startswith(_SITE) or not path.startswith(_STDLIB)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import operator
+import sys
 import types
 from fractions import Fraction
 
@@ -16,7 +17,12 @@ import torch
 from ..sources import Const
 from .value import Value
 
-ATOM_TYPES = frozenset(
+_NUMPY = sys.modules.get("numpy")  # torch loads it where it is installed
+_NUMPY_KINDS = "bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128"
+NUMPY_NUMBERS = frozenset(getattr(_NUMPY, name) for name in _NUMPY_KINDS.split()) if _NUMPY is not None else frozenset()
+"""The classes of NumPy's numbers."""
+
+ATOM_TYPES = NUMPY_NUMBERS | frozenset(
     {
         int,
         float,
@@ -168,6 +174,9 @@ class ConstantValue(Value):
 
     def call(self, frame, args, kwargs):
         return frame.raise_new(TypeError, f"'{type(self.obj).__name__}' object is not callable")
+
+    def as_graph_arg(self, frame):
+        return self.obj.item() if type(self.obj) in NUMPY_NUMBERS else self.obj
 
     def reload(self, emit):
         return emit.const(self.obj)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
-from .constant import COMPARE_FUNCTIONS, ConstantValue, fold, literal
+from .constant import COMPARE_FUNCTIONS, NUMPY_NUMBERS, ConstantValue, fold, literal
 from .value import Value
+
+OTHER_NUMBERS = (float, complex, Fraction, *NUMPY_NUMBERS)
+"""What an int is compared with as a number, beside ints."""
 
 
 class SymNumber(Value):
@@ -93,7 +97,7 @@ class SymNumber(Value):
         size = size_of(other)
         if size is not None:
             return ConstantValue(compare_sizes(frame, op, self.expr, size))
-        if other.is_constant() and isinstance(other.constant(), float):
+        if other.is_constant() and isinstance(other.constant(), OTHER_NUMBERS):
             return literal(frame, COMPARE_FUNCTIONS[op](self.specialise(frame), other.constant()))
         return None
 

@@ -11,7 +11,7 @@ import torch
 
 from ..graph.known import known_tensor
 from ..sources import ModuleEntry
-from .constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, UNARY_FUNCTIONS, ConstantValue, force_plain, literal
+from .constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, NUMPY_NUMBERS, UNARY_FUNCTIONS, ConstantValue, force_plain, literal
 from .sequence import NONE, TupleValue
 from .symint import SymNumber, size_value
 from .value import EXISTING, NEW, Value
@@ -31,7 +31,7 @@ INPLACE_FUNCTIONS = {
     ">>": operator.irshift,
     "@": operator.imatmul,
 }
-NUMBERS = (int, float, bool, complex)
+NUMBERS = (int, float, bool, complex, *NUMPY_NUMBERS)
 
 
 class TensorValue(Value):

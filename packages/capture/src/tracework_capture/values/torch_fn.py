@@ -13,9 +13,11 @@ from .._torch import operator_names
 from ..sources import Const
 from .constant import ConstantValue, fold, force_plain, literal
 from .number_arguments import NUMBER_METHODS, number_functions
+from .numpy_scalars import NUMPY_ROWS
 from .parameter import PARAMETER_ROWS
 from .sequence import NONE, TupleValue
 from .tensor import TENSOR_METHODS, TensorValue
+from .tensor_data import DATA_ROWS
 from .value import Value
 
 
@@ -357,47 +359,9 @@ def tensor_class(frame, args, kwargs):
     return frame.break_graph("call_unknown", "torch.Tensor(...)")
 
 
-def make_tensor_row(fn):
-    """torch.tensor(data): data of plain numbers or sizes goes into the graph as it is."""
-
-    def handler(frame, args, kwargs):
-        data = args[0] if args else kwargs.get("data")
-        if fn is torch.from_numpy:
-            return frame.break_graph("tensor_to_numpy", "torch.from_numpy")
-        if not isinstance(data, TensorValue) and holds_tensors(frame, data):
-            return frame.break_graph("tensor_to_python", f"torch.{fn.__name__} of tensors")
-        return factory_of_plain(frame, fn, data, args, kwargs) or call_torch(frame, fn, args, kwargs)
-
-    return handler
-
-
-NUMBER_DTYPES = {bool: torch.bool, int: torch.int64, complex: torch.complex64}
-
-
-def factory_of_plain(frame, fn, data, args, kwargs):
-    """torch.tensor(number) and torch.tensor([]) as a factory call, which needs no real tensor when it is traced; None for other data."""
-    if fn is torch.asarray or len(args) > 1 or not set(kwargs) <= {"data", "dtype", "device"}:
-        return None
-    options = {k: v for k, v in kwargs.items() if k != "data"}
-    if data.is_constant() and type(data.constant()) in (bool, int, float):
-        options.setdefault("dtype", ConstantValue(NUMBER_DTYPES.get(type(data.constant()), torch.get_default_dtype())))
-        return call_torch(frame, torch.full, [TupleValue([]), data], options)
-    if data.python_type() in (list, tuple) and not getattr(data, "items", True):
-        return call_torch(frame, torch.empty, [TupleValue([ConstantValue(0)])], options)
-    return None
-
-
-for _fn in (torch.tensor, torch.as_tensor, torch.asarray, torch.from_numpy):
-    TORCH_ROWS[_fn] = make_tensor_row(_fn)
-
-
-def holds_tensors(frame, value):
-    """Whether a nested sequence has tensors in it."""
-    from .sequence import SequenceValue
-
-    if isinstance(value, TensorValue):
-        return True
-    return isinstance(value, SequenceValue) and any(holds_tensors(frame, v) for v in value.all_items(frame))
+@row(torch.from_numpy)
+def from_numpy(frame, args, kwargs):
+    return frame.break_graph("tensor_to_numpy", "torch.from_numpy")
 
 
 @row(torch.set_grad_enabled if isinstance(torch.set_grad_enabled, types.FunctionType) else None, torch._C._set_grad_enabled)
@@ -461,5 +425,5 @@ for _reason, _functions in BREAKS.items():
         TORCH_ROWS[_fn] = break_row(_reason, f"torch.{_fn.__name__}")
 
 
-TORCH_ROWS.update(number_functions() | PARAMETER_ROWS)
+TORCH_ROWS.update(number_functions() | PARAMETER_ROWS | NUMPY_ROWS | DATA_ROWS)
 TENSOR_METHODS.update(NUMBER_METHODS)

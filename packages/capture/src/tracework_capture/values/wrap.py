@@ -33,6 +33,7 @@ from .function import BoundMethodValue, FunctionValue
 from .functional_call import FUNCTIONAL_CALL_ROWS
 from .generator import NATIVE_ITERATORS, ExistingIterator
 from .mapping import DictValue, dict_of, key_of_existing
+from .numpy_scalars import ARRAY_TYPES, FUNCTION_TYPES, INFO_TYPES
 from .optimizer import CODE_ROWS, OPTIMIZER_ROWS
 from .random_numbers import RANDOM_ROWS
 from .sequence import DequeValue, ListValue, Pending, RangeValue, SequenceValue, SliceValue, TupleValue, pending_items
@@ -549,6 +550,8 @@ def wrap_constant(frame, obj):
         return SliceValue(*(wrap_constant(frame, getattr(obj, n)) for n in ("start", "stop", "step")))
     if kind is range:
         return RangeValue(obj)
+    if isinstance(obj, ARRAY_TYPES):
+        return frame.break_graph("numpy_array", "an array that NumPy makes")
     return frame.wrap(obj, Const(obj))
 
 
@@ -707,6 +710,7 @@ WRAP = {
     torch.Tensor: wrap_tensor,
     torch.nn.Parameter: wrap_tensor,
     torch.SymInt: wrap_symint,
+    **dict.fromkeys(FUNCTION_TYPES, wrap_builtin),
     torch._ops.OpOverload: wrap_builtin,
     torch._ops.OpOverloadPacket: wrap_builtin,
     **{
@@ -731,6 +735,7 @@ WRAP = {
             type(dataclasses.MISSING),
             classmethod,
             staticmethod,
+            *INFO_TYPES,
         )
     },
 }

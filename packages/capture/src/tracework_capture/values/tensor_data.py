@@ -1,0 +1,146 @@
+"""torch.tensor(data), as_tensor and asarray: data of plain numbers or sizes goes into the graph as it is, single tensors in it are stacked."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+
+from .constant import NUMPY_NUMBERS, ConstantValue, NotPlain, plain
+from .floats import FloatValue
+from .sequence import SequenceValue, TupleValue
+from .symint import SymNumber
+from .tensor import TensorValue
+
+NUMBER_DTYPES = {bool: torch.bool, int: torch.int64, complex: torch.complex64}
+
+
+def factory_row(fn):
+    """The row of one of these functions."""
+
+    def handler(frame, args, kwargs):
+        from .torch_fn import call_torch
+
+        data = args[0] if args else kwargs.get("data", kwargs.get("obj"))
+        if not isinstance(data, TensorValue) and holds_tensors(frame, data):
+            return tensor_of_tensors(frame, fn, data, args, kwargs)
+        if len(args) < 2 and "dtype" not in kwargs and (dtype := numpy_dtype(fn, data)) is not None:
+            kwargs = {**kwargs, "dtype": ConstantValue(dtype)}
+        return factory_of_plain(frame, fn, data, args, kwargs) or call_torch(frame, fn, args, kwargs)
+
+    return handler
+
+
+def factory_of_plain(frame, fn, data, args, kwargs):
+    """torch.tensor(number) and torch.tensor([]) as a factory call, which needs no real tensor when it is traced; None for other data."""
+    from .torch_fn import call_torch
+
+    if fn is torch.asarray or len(args) > 1 or not set(kwargs) <= {"data", "dtype", "device"}:
+        return None
+    options = {k: v for k, v in kwargs.items() if k != "data"}
+    if data.is_constant() and type(data.constant()) in (bool, int, float, *NUMPY_NUMBERS):
+        options.setdefault("dtype", ConstantValue(number_dtype(type(data.constant()))))
+        return call_torch(frame, torch.full, [TupleValue([]), data], options)
+    if data.python_type() in (list, tuple) and not getattr(data, "items", True):
+        return call_torch(frame, torch.empty, [TupleValue([ConstantValue(0)])], options)
+    return None
+
+
+def number_dtype(kind):
+    """The dtype that torch finds for a Python number."""
+    return NUMBER_DTYPES.get(kind, torch.get_default_dtype())
+
+
+def numpy_dtype(fn, data):
+    """The dtype that torch finds for data with NumPy's numbers in it; None for other data, of which the graph finds it itself."""
+    try:
+        known = plain(data)
+    except NotPlain:
+        return None
+    return fn(known).dtype if any(type(leaf) in NUMPY_NUMBERS for leaf in leaves_of(known)) else None
+
+
+def leaves_of(known):
+    if isinstance(known, (list, tuple)):
+        return [leaf for item in known for leaf in leaves_of(item)]
+    return [known]
+
+
+def holds_tensors(frame, value):
+    """Whether a nested sequence has tensors in it."""
+    if isinstance(value, TensorValue):
+        return True
+    return isinstance(value, SequenceValue) and any(holds_tensors(frame, v) for v in value.all_items(frame))
+
+
+# --- tensors among the data ---------------------------------------------------------------------------------------------
+
+
+def tensor_of_tensors(frame, fn, data, args, kwargs):
+    """Numbers of the tensors and of Python, side by side, where converting them is exact; otherwise eager reads them."""
+    from .torch_fn import call_torch
+
+    leaves, shape = [], nested_shape(frame, data)
+    regular = shape is not None and collect(frame, data, shape, leaves)
+    if not regular or len(args) > 1 or set(kwargs) - {"data", "dtype"} or torch.get_default_device().type != "cpu":
+        return frame.break_graph("tensor_to_python", f"torch.{fn.__name__} of tensors")
+    dtype = functools.reduce(torch.promote_types, map(leaf_dtype, leaves))
+    asked = kwargs.get("dtype")
+    if asked is not None and asked.is_constant() and asked.constant() is not None:
+        dtype = asked.constant()
+    if not all(is_exact(leaf, dtype) for leaf in leaves):
+        return frame.break_graph("tensor_to_python", f"torch.{fn.__name__} of tensors of another dtype")
+    single = []
+    for leaf in leaves:
+        if isinstance(leaf, TensorValue):
+            single.append(frame.graph.call_method(frame, "to", (leaf, dtype)))
+        else:
+            single.append(call_torch(frame, torch.full, [TupleValue([]), leaf], {"dtype": ConstantValue(dtype)}))
+    flat = call_torch(frame, torch.stack, [TupleValue(single)], {})
+    return frame.graph.call_method(frame, "reshape", (flat, tuple(shape)))
+
+
+def nested_shape(frame, data):
+    """Lengths of the sequences, from their first items down; None when one is empty."""
+    shape = []
+    while isinstance(data, SequenceValue):
+        items = data.all_items(frame)
+        if not items:
+            return None
+        shape.append(len(items))
+        data = items[0]
+    return shape
+
+
+def collect(frame, data, shape, leaves):
+    """Gathers the leaves; False when lengths differ or a leaf is no single number on the CPU without history."""
+    if shape:
+        if not isinstance(data, SequenceValue) or len(items := data.all_items(frame)) != shape[0]:
+            return False
+        return all(collect(frame, item, shape[1:], leaves) for item in items)
+    leaves.append(data)
+    if isinstance(data, TensorValue):
+        example = data.example
+        return example.ndim == 0 and not example.requires_grad and example.device.type == "cpu"
+    return isinstance(data, (SymNumber, FloatValue)) or (data.is_constant() and type(data.constant()) in (bool, int, float))
+
+
+def leaf_dtype(leaf):
+    return leaf.example.dtype if isinstance(leaf, TensorValue) else number_dtype(leaf.python_type())
+
+
+EXACT_DTYPES = {
+    torch.float32: {torch.float32, torch.float16, torch.bfloat16},
+    torch.float64: {torch.float64, torch.float32, torch.float16, torch.bfloat16},
+    torch.int64: {torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8},
+}
+
+
+def is_exact(leaf, dtype):
+    """Whether the leaf becomes the same number in this dtype whichever way it is converted."""
+    if isinstance(leaf, TensorValue):
+        return leaf.example.dtype is dtype or leaf.example.dtype in EXACT_DTYPES.get(dtype, ())
+    return dtype.is_floating_point or leaf.python_type() is not float
+
+
+DATA_ROWS = {fn: factory_row(fn) for fn in (torch.tensor, torch.as_tensor, torch.asarray)}
