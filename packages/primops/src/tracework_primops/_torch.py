@@ -55,10 +55,42 @@ def python_kernel(func: OpOverload, key: str) -> Any:
     return func.py_kernels.get(getattr(torch._C.DispatchKey, key))
 
 
+_SYMBOLIC_KEY = "DeferredInit"  # above autograd and autocast; torch itself has no kernel for it and gives it to no tensor
+SYMBOLIC_KEYS = torch._C.DispatchKeySet(torch._C._parse_dispatch_key(_SYMBOLIC_KEY))
+
+
+class SymbolicKernels:
+    """Kernels that only tensors made with SYMBOLIC_KEYS reach; every other op falls through the key."""
+
+    def __init__(self) -> None:
+        self._fallback = torch.library.Library("_", "IMPL", _SYMBOLIC_KEY)
+        self._fallback.fallback(torch.library.fallthrough_kernel, _SYMBOLIC_KEY)
+        self._aten = torch.library.Library("aten", "IMPL", _SYMBOLIC_KEY)
+
+    def add(self, name: str, kernel: Any) -> None:
+        """Registers a kernel for an ATen overload, given as `upsample_nearest2d.vec`."""
+        self._aten.impl(name, kernel, _SYMBOLIC_KEY)
+
+
+def without_symbolic_key():
+    """Guard under which SYMBOLIC_KEYS are not looked at."""
+    return torch._C._ExcludeDispatchKeyGuard(SYMBOLIC_KEYS)
+
+
+def autocasts(func: OpOverload, device_type: str) -> bool:
+    """Whether autocast is on for this device and does something about the op."""
+    if not torch.is_autocast_enabled(device_type):
+        return False
+    return has_kernel(func, f"Autocast{device_type.upper()}")
+
+
 __all__ = [
+    "SYMBOLIC_KEYS",
     "OpOverload",
     "SizeTypes",
+    "SymbolicKernels",
     "TorchDispatchMode",
+    "autocasts",
     "below_autograd",
     "disabled_torch_function",
     "has_computed_kernel",
@@ -68,4 +100,5 @@ __all__ = [
     "python_kernel",
     "storage_key",
     "weak_storage",
+    "without_symbolic_key",
 ]

@@ -15,8 +15,6 @@ COLUMNS = {
     "errors": "error inputs raise the same type of exception",
 }
 
-INTERPOLATIONS = ("nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear")
-
 # (entry, column or * for all) -> why a user would accept it
 REASONS: dict[tuple[str, str], str] = {
     ("unsafe_chunk", "aliasing"): "the schema says that results do not alias; eager shares memory without saying so",
@@ -25,7 +23,6 @@ REASONS: dict[tuple[str, str], str] = {
     ("resize_as_", "*"): "changing the memory behind a tensor breaks the graph, with that reason",
     ("addbmm", "variants"): "eager resizes a broadcast `self` in place, which breaks the graph",
     ("tensor_split", "*"): "sizes given as a tensor are data: the call breaks the graph",
-    ("nonzero_static", "meta"): "strides of a result without elements",
     ("svd_lowrank", "*"): "strides of a product with a transposed factor; the values agree",
     ("pca_lowrank", "*"): "strides of a product with a transposed factor; the values agree",
     ("svd", "meta"): "strides of a result without elements",
@@ -39,16 +36,9 @@ REASONS: dict[tuple[str, str], str] = {
     ("masked_fill", "errors"): "a number that the dtype cannot hold is found when the program runs",
     ("nn.functional.scaled_dot_product_attention", "symbolic"): "1 / sqrt(head size) is a number in the graph",
     **dict.fromkeys(
-        ((name, "symbolic") for name in ("cov", "istft", "stft", "gradient", "unsafe_chunk", "nn.functional.bilinear")),
+        ((name, "symbolic") for name in ("cov", "istft", "stft", "gradient")),
         "torch's C++ for this function reads sizes as numbers",
     ),
-    **dict.fromkeys(
-        ((f"nn.functional.interpolate.{mode}", "symbolic") for mode in INTERPOLATIONS),
-        "torch's C++ front of resampling reads sizes as numbers",
-    ),
-    ("nn.functional.upsample_bilinear", "symbolic"): "torch's C++ front of resampling reads sizes as numbers",
-    ("nn.functional.upsample_nearest", "symbolic"): "torch's C++ front of resampling reads sizes as numbers",
-    ("_upsample_bilinear2d_aa", "symbolic"): "torch's C++ front of resampling reads sizes as numbers",
 }
 
 

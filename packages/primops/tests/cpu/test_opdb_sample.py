@@ -16,7 +16,6 @@ LIMITS = {"meta": 3, "variants": 2, "values": 1, "symbolic": 2}
 KNOWN = {
     "unsafe_split": {"aliasing"},
     "fft.ihfft2": {"meta"},
-    "nn.functional.upsample_nearest": {"symbolic"},
     "gather": {"errors"},
 }
 OPS = {opdb.entry_name(op): op for op in op_db}

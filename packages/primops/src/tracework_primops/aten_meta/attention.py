@@ -1,8 +1,4 @@
-"""SYMBOLIC: rules for the attention kernels of GPUs with symbolic sizes.
-
-With plain sizes torch's own meta kernels answer, as they differ between versions; a rule here counts only if it agrees
-with them at the example's sizes. Several rules for one kernel are tried in order.
-"""
+"""Rules for the attention kernels of GPUs with symbolic sizes; with plain ones torch's meta kernels answer, which differ between versions."""
 
 from __future__ import annotations
 
@@ -13,22 +9,7 @@ import torch
 
 from ..spec import TensorSpec
 from ..symbols.expr import floordiv
-from .rows import contiguous, same_layout
-
-SYMBOLIC: dict[Any, list[Callable[..., Any]]] = {}
-
-
-def symbolic(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Enters a rule for an overload, if this torch has it."""
-
-    def enter(rule: Callable[..., Any]) -> Callable[..., Any]:
-        packet, overload = name.split(".")
-        found = getattr(getattr(torch.ops.aten, packet, None), overload, None)
-        if found is not None:
-            SYMBOLIC.setdefault(found, []).append(rule)
-        return rule
-
-    return enter
+from .rows import contiguous, same_layout, symbolic
 
 
 def _new(like: TensorSpec, sizes: Any, dtype: torch.dtype | None = None) -> TensorSpec:

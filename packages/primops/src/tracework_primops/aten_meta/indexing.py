@@ -264,3 +264,9 @@ def bucketize(x, boundaries, *, out_int32=False, right=False):
     if boundaries.ndim != 1:
         raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})")
     return fresh(x, x.sizes, torch.int32 if out_int32 else torch.int64)
+
+
+@row("nonzero_static.default")
+def nonzero_static(x, *, size, fill_value=-1):
+    """Row by row on a CPU, column by column on a GPU; torch's meta kernel sees no device and takes the latter."""
+    return fresh(x, (size, x.ndim), torch.int64) if x.device.type == "cpu" else NotImplemented

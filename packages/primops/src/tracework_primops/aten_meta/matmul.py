@@ -8,7 +8,7 @@ from .. import broadcasting
 from ..promotion import complex_of, real_of, result_dtype
 from ..spec import TensorSpec
 from ..symbols import active, minimum
-from .rows import contiguous, elementwise, fresh, row, same_layout
+from .rows import contiguous, elementwise, fresh, row, same_layout, symbolic
 
 
 def _match(a, b, what):
@@ -160,3 +160,29 @@ def linalg_solve_triangular(a, b, *, upper, left=True, unitriangular=False):
     if not active.equal(a.sizes[-1], b.sizes[-2 if left else -1]):
         raise RuntimeError(f"linalg.solve_triangular: Incompatible shapes of A and B for the equation: {a} and {b}")
     return _by_columns(b, (*broadcasting.broadcast_sizes(a.sizes[:-2], b.sizes[:-2]), *b.sizes[-2:]))
+
+
+@row("_linalg_check_errors.default")
+def linalg_check_errors(info, api_name, *, is_matrix):
+    """What went wrong is in the data."""
+    return None
+
+
+@symbolic("linalg_pinv.atol_rtol_tensor")
+def linalg_pinv(x, *, atol=None, rtol=None, hermitian=False):
+    _matrices("linalg.pinv", x, square=hermitian)
+    return fresh(x, (*x.sizes[:-2], x.sizes[-1], x.sizes[-2]))
+
+
+@symbolic("_trilinear.default")
+def trilinear(a, b, c, expand1, expand2, expand3, sumdim, unroll_dim=1):
+    """Three factors with dims of size 1 put in, multiplied and summed over some dims."""
+    sizes = broadcasting.broadcast_sizes(*[_with_ones(x.sizes, dims) for x, dims in ((a, expand1), (b, expand2), (c, expand3))])
+    return fresh(a, [size for d, size in enumerate(sizes) if d not in sumdim])
+
+
+def _with_ones(sizes, dims):
+    out = list(sizes)
+    for d in sorted(dims):
+        out.insert(d, 1)
+    return tuple(out)

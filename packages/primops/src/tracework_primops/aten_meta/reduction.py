@@ -7,7 +7,7 @@ import torch
 from ..promotion import real_of
 from ..spec import TensorSpec
 from ..symbols import active
-from .rows import fresh, row, same_layout, wrap_dim
+from .rows import fresh, row, same_layout, symbolic, wrap_dim
 
 
 def reduced(sizes, dims, keepdim):
@@ -114,6 +114,11 @@ def var_mean(x, dim=None, *, correction=None, keepdim=False):
 def logsumexp(x, dim, keepdim=False):
     dtype = x.dtype if x.dtype.is_floating_point or x.dtype.is_complex else torch.get_default_dtype()
     return fresh(x, reduced(x.sizes, dim, keepdim), dtype)
+
+
+@symbolic("hash_tensor.default")
+def hash_tensor(x, dim=(), *, keepdim=False, mode=0):
+    return fresh(x, reduced(x.sizes, tuple(dim), keepdim), torch.uint64)
 
 
 @row("linalg_vector_norm.default")

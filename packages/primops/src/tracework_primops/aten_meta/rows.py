@@ -20,6 +20,7 @@ from ..symbols.expr import Size
 
 Rule = Callable[..., Any]
 ATEN_META: dict[Any, Rule] = {}
+SYMBOLIC: dict[Any, list[Rule]] = {}  # overload -> rules for symbolic sizes; plain ones are left to torch's meta kernel
 
 
 def overload(name: str) -> Any:
@@ -36,6 +37,22 @@ def row(*names: str) -> Callable[[Rule], Rule]:
             found = overload(name)
             if found is not None:
                 ATEN_META[found] = rule
+        return rule
+
+    return register
+
+
+def symbolic(*names: str) -> Callable[[Rule], Rule]:
+    """Registers the rule in SYMBOLIC for these overloads.
+
+    It counts only if it agrees with torch's meta kernel at the example's sizes; several for one overload are tried in order.
+    """
+
+    def register(rule: Rule) -> Rule:
+        for name in names:
+            found = overload(name)
+            if found is not None:
+                SYMBOLIC.setdefault(found, []).append(rule)
         return rule
 
     return register

@@ -8,7 +8,7 @@ from .. import broadcasting
 from ..meta.window import pooled
 from ..spec import TensorSpec
 from ..symbols import active
-from .rows import contiguous, fresh, row, suggests_channels_last
+from .rows import contiguous, fresh, row, suggests_channels_last, symbolic
 
 
 def _pair(values, i, default=None):
@@ -66,6 +66,15 @@ def max_pool2d(x, kernel_size, stride=(), padding=(0,), dilation=(1,), ceil_mode
 @row("max_pool2d_with_indices_backward.default")
 def max_pool2d_backward(grad, x, kernel_size, stride, padding, dilation, ceil_mode, indices):
     return _laid_out(x, x.sizes)
+
+
+@symbolic("fractional_max_pool3d.default")
+def fractional_max_pool3d(x, kernel_size, output_size, random_samples):
+    for i in range(3):
+        if not active.decide("<=", output_size[i] + kernel_size[i] - 1, x.sizes[x.ndim - 3 + i]):
+            raise RuntimeError(f"fractional_max_pool3d: {output_size} windows of {kernel_size} do not fit into {x}")
+    sizes = (*x.sizes[:-3], *output_size)
+    return fresh(x, sizes), fresh(x, sizes, torch.int64)
 
 
 @row("fractional_max_pool3d_backward.default")

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from .. import _torch
 from ..spec import TensorSpec
 from ..symbols.expr import Expr
 from ..symbols.symint import IntNode
@@ -32,6 +33,7 @@ class Template:
         self.options = {"strides": strides, "storage_offset": offset, "dtype": spec.dtype, "device": spec.device, "size": sizes}
         if self.is_symbolic:
             self.options["storage_size"] = 0  # otherwise C++ computes a symbolic number of bytes for each tensor
+            self.options["_extra_dispatch_keys"] = _torch.SYMBOLIC_KEYS  # to reach fake/composites
 
 
 class Memo:

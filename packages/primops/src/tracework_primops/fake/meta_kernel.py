@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from .. import _torch, decomp
-from ..aten_meta.attention import SYMBOLIC
+from ..aten_meta.rows import SYMBOLIC
 from ..errors import DataDependentError, FakeTensorError
 from ..op import GraphBuilder, PrimValue
 from ..spec import TensorSpec

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import torch
@@ -503,6 +504,35 @@ RELATIONS = {
 }
 
 
+MOST_PARTS = 1000  # denominators of factors that are looked at
+NEAREST = Fraction(1, 2**54)  # a quotient that is off by less, relatively, rounds to the same whole number
+WHOLE_STEPS = {"ge": ">=", "lt": "<"}
+
+
+def as_quotient(value: Any, below: bool) -> tuple[Size, Size] | None:
+    """(a, b) with a // b the floor of this float for all sizes below 2**40; without `below`, with its ceiling; None if unknown.
+
+    For a quotient of sizes, a size, and a size times a factor. The factor stands for a fraction p/q when it is the float next to
+    it: size * p/q is whole, or at least 1/q off a whole number, so that what matters is how whole numbers are rounded.
+    """
+    if not isinstance(value, FloatExpr):
+        return None
+    if value.op == "/" and all(isinstance(a, Expr) or a.__class__ is int for a in value.args):
+        return value.args
+    if value.op == "float":
+        return value.args[0], 1
+    if value.op != "*":
+        return None
+    size, factor = value.args if isinstance(value.args[0], FloatExpr) else value.args[::-1]
+    if factor.__class__ is not float or not 0 < factor < MOST_PARTS or not isinstance(size, FloatExpr) or size.op != "float":
+        return None
+    near = Fraction(factor).limit_denominator(MOST_PARTS)
+    off = Fraction(factor) / near - 1 if near else None
+    if off is None or float(near) != factor or (off < -NEAREST if below else off > NEAREST):
+        return None
+    return size.args[0] * near.numerator, near.denominator
+
+
 class FloatNode(Node):
     """A float, or a FloatExpr over sizes."""
 
@@ -536,22 +566,21 @@ class FloatNode(Node):
         return self
 
     def floor(self):
-        if isinstance(self.value, FloatExpr) and self.value.op == "/" and _are_sizes(self.value.args):
-            return IntNode(self.table, floordiv(*self.value.args))
-        return IntNode(self.table, math.floor(self.guard_float()))
+        found = as_quotient(self.value, below=True)
+        return IntNode(self.table, math.floor(self.guard_float()) if found is None else floordiv(*found))
 
     def ceil(self):
-        if isinstance(self.value, FloatExpr) and self.value.op == "/" and _are_sizes(self.value.args):
-            return IntNode(self.table, -floordiv(-self.value.args[0], self.value.args[1]))
-        return IntNode(self.table, math.ceil(self.guard_float()))
+        found = as_quotient(self.value, below=False)
+        return IntNode(self.table, math.ceil(self.guard_float()) if found is None else -floordiv(-found[0], found[1]))
 
     def trunc(self):
-        if isinstance(self.value, FloatExpr) and self.value.op == "/" and _are_sizes(self.value.args):
-            whole = Condition.compare(">=", *(self.value.args[0], 0))
-            if self.table.is_true(whole) and self.table.is_true(Condition.compare(">", self.value.args[1], 0)):
-                return self.floor()
-        if isinstance(self.value, FloatExpr) and self.value.op == "float":
-            return IntNode(self.table, self.value.args[0])
+        found = as_quotient(self.value, below=True)
+        if found is not None:
+            if found[1] == 1:
+                return IntNode(self.table, found[0])
+            whole = Condition.compare(">=", found[0], 0)
+            if self.table.is_true(whole) and self.table.is_true(Condition.compare(">", found[1], 0)):
+                return IntNode(self.table, floordiv(*found))
         return IntNode(self.table, math.trunc(self.guard_float()))
 
     sym_int = trunc
@@ -566,10 +595,6 @@ class FloatNode(Node):
 
     def sym_ite(self, then, other):
         return then if self.bool_() else other
-
-
-def _are_sizes(args: tuple) -> bool:
-    return all(isinstance(a, Expr) or a.__class__ is int for a in args)
 
 
 def _float_binary(op: str) -> Callable:
@@ -587,6 +612,9 @@ def _float_unary(op: str) -> Callable:
 
 def _float_relation(name: str) -> Callable:
     def method(self, other):
+        found = as_quotient(self.value, below=True) if name in WHOLE_STEPS and not isinstance(other, FloatNode) else None
+        if found is not None:  # x >= 3 is floor(x) >= 3
+            return IntNode(self.table, floordiv(*found))._relation(WHOLE_STEPS[name], other.value)
         right = other.guard_float() if isinstance(other, FloatNode) else other.int_()
         return BoolNode(self.table, RELATIONS[name](self.guard_float(), right))
 

@@ -1,0 +1,34 @@
+"""Composites: picking elements and cutting into pieces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .registry import broadcast, composite
+
+aten = torch.ops.aten
+
+
+@composite("take_along_dim")
+def take_along_dim(x: torch.Tensor, indices: torch.Tensor, dim: int | None = None) -> Any:
+    if dim is None:
+        return x.view(-1).gather(0, indices.view(-1))
+    if x.dim() != indices.dim() or indices.dtype is not torch.int64 or not -x.dim() <= dim < x.dim():
+        return NotImplemented  # eager's errors
+    dim %= x.dim()
+    picked, given = list(x.shape), list(indices.shape)
+    picked[dim], given[dim] = given[dim], picked[dim]
+    return x.broadcast_to(broadcast(given, x.shape)).gather(dim, indices.broadcast_to(broadcast(picked, indices.shape)))
+
+
+@composite("unsafe_chunk")
+def unsafe_chunk(x: torch.Tensor, chunks: int, dim: int = 0) -> Any:
+    if x.dim() == 0 or chunks <= 0:
+        return NotImplemented
+    size = x.shape[dim]
+    step = (size + chunks - 1) // chunks
+    if step == 0:
+        return aten.unsafe_split_with_sizes.default(x, [0] * chunks, dim)
+    return aten.unsafe_split.Tensor(x, step, dim)

@@ -1,0 +1,66 @@
+"""Composites: products and norms of matrices."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from .registry import composite
+
+aten = torch.ops.aten
+
+
+@composite("kron")
+def kron(a: torch.Tensor, b: torch.Tensor) -> Any:
+    ndim = max(a.dim(), b.dim())
+    left, right = ([1] * (ndim - x.dim()) + list(x.shape) for x in (a, b))
+    wide = a.reshape([n for size in left for n in (size, 1)]) * b.reshape([n for size in right for n in (1, size)])
+    return aten._unsafe_view.default(wide, [m * n for m, n in zip(left, right)])
+
+
+@composite("linalg_multi_dot")
+def multi_dot(factors: Any) -> Any:
+    first, last = factors[0], factors[-1]
+    if len(factors) < 2 or any(x.dim() != 2 for x in factors[1:-1]) or not {first.dim(), last.dim()} <= {1, 2}:
+        return NotImplemented  # eager's errors
+    matrices = list(factors)
+    matrices[0] = first.unsqueeze(0) if first.dim() == 1 else first
+    matrices[-1] = last.unsqueeze(-1) if last.dim() == 1 else last
+    sizes = [*first.shape[:-1], *last.shape[1:]]
+    return _chain(matrices, _cheapest([matrices[0].shape[0], *(m.shape[1] for m in matrices)])).view(sizes)
+
+
+def _cheapest(sizes: list[Any]) -> dict[tuple[int, int], int]:
+    """Where to cut each run of factors into two, for the fewest multiplications."""
+    count = len(sizes) - 1
+    cost: dict[tuple[int, int], Any] = {(i, i): 0 for i in range(count)}
+    cut: dict[tuple[int, int], int] = {}
+    for length in range(1, count):
+        for i in range(count - length):
+            j = i + length
+            for k in range(i, j):
+                found = cost[i, k] + cost[k + 1, j] + sizes[i] * sizes[k + 1] * sizes[j + 1]
+                if (i, j) not in cut or found < cost[i, j]:
+                    cost[i, j], cut[i, j] = found, k
+    return cut
+
+
+def _chain(matrices: list[torch.Tensor], cut: dict[tuple[int, int], int]) -> torch.Tensor:
+    def product(i: int, j: int) -> torch.Tensor:
+        return matrices[i] if i == j else torch.mm(product(i, cut[i, j]), product(cut[i, j] + 1, j))
+
+    return product(0, len(matrices) - 1)
+
+
+@composite("linalg_matrix_norm")
+def matrix_norm(x: torch.Tensor, order: float, dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None) -> Any:
+    """The norms that are sums along one dim and an extremum along the other."""
+    if abs(order) not in (1.0, math.inf) or x.dim() < 2 or not all(-x.dim() <= d < x.dim() for d in dim):
+        return NotImplemented
+    summed, other = (d % x.dim() for d in (dim if abs(order) == 1.0 else reversed(dim)))
+    if summed == other or not (x.dtype.is_floating_point or x.dtype.is_complex):
+        return NotImplemented
+    sums = torch.linalg.vector_norm(x, 1.0, summed, keepdim, dtype=dtype)
+    return (torch.amax if order > 0 else torch.amin)(sums, other - (other > summed and not keepdim), keepdim)

@@ -1,0 +1,131 @@
+"""Torch's composites as they are written for symbolic sizes: eager's values on real tensors, and no size fixed on fakes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.utils._pytree import tree_leaves, tree_map
+from tracework_primops import FakeMode, FakeTensor, SymbolTable
+from tracework_primops.fake.composites import COMPOSITES
+
+aten = torch.ops.aten
+GENERATOR = torch.Generator().manual_seed(0)
+
+
+def real(*sizes: int) -> torch.Tensor:
+    return torch.randn(sizes, generator=GENERATOR)
+
+
+def indices(sizes: tuple[int, ...], below: int) -> torch.Tensor:
+    return torch.randint(below, sizes, generator=GENERATOR)
+
+
+def resampled(dims: int, *align_corners: bool):
+    x = real(2, 3, *range(5, 5 + dims))
+    yield x, [7] * dims, *align_corners, None
+    yield x, None, *align_corners, [1.5] * dims
+    yield x, None, *align_corners, [1.7] * dims
+
+
+def transformed(to_one: bool, real_input: bool):
+    x = real(3, 6, 8) if real_input else torch.complex(real(3, 6, 8), real(3, 6, 8))
+    for size in (8, 5, 14):
+        yield (x, size) if to_one else (x, [6, size])
+    yield (x, 6, 1) if to_one else (x, [6, -1], [2, 1])
+
+
+CALLS = {
+    "take_along_dim": [(real(4, 6), indices((4, 3), 6), 1), (real(4, 6), indices((1, 3), 6), 1), (real(4, 6), indices((7,), 24))],
+    "unsafe_chunk": [(real(7, 4), 3, 0), (real(7, 4), 3, 1)],
+    "kron": [(real(3, 4), real(2, 5)), (real(3), real(2, 5))],
+    "linalg_multi_dot": [
+        ([real(3, 4), real(4, 5)],),
+        ([real(3), real(3, 5), real(5)],),
+        ([real(9, 2), real(2, 8), real(8, 3), real(3, 7)],),
+    ],
+    "linalg_matrix_norm": [
+        (real(3, 4, 5), order, dims, keepdim)
+        for order in (1.0, -1.0, float("inf"), float("-inf"))
+        for dims in ([-2, -1], [2, 0])
+        for keepdim in (False, True)
+    ],
+}
+for _name, _dims in (("upsample_nearest1d.vec", 1), ("upsample_nearest2d.vec", 2), ("_upsample_nearest_exact3d.vec", 3)):
+    CALLS[_name] = list(resampled(_dims))
+for _name, _dims in (("upsample_linear1d.vec", 1), ("upsample_bilinear2d.vec", 2), ("_upsample_bicubic2d_aa.vec", 2)):
+    CALLS[_name] = list(resampled(_dims, False))
+for _name in ("fft_fft", "fft_ifft", "fft_irfft", "fft_hfft", "fft_rfft", "fft_ihfft"):
+    CALLS[_name] = list(transformed(True, _name in ("fft_rfft", "fft_ihfft")))
+    CALLS[f"{_name}2"] = list(transformed(False, _name in ("fft_rfft", "fft_ihfft")))
+CASES = [(name, number) for name, calls in CALLS.items() for number in range(len(calls))]
+
+
+def overload(name: str):
+    packet, _, suffix = name.partition(".")
+    return getattr(getattr(aten, packet), suffix or "default")
+
+
+@pytest.mark.parametrize("name, number", CASES)
+def test_form_computes_what_torch_computes(name, number):
+    func, args = overload(name), CALLS[name][number]
+    found = COMPOSITES[func](*args)
+    expected = func(*args)
+    if found is NotImplemented:
+        pytest.fail("the form leaves this call to torch")
+    for a, b in zip(tree_leaves(found), tree_leaves(expected), strict=True):
+        assert a.stride() == b.stride()
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("name, number", CASES)
+def test_no_size_is_fixed(name, number):
+    func, args = overload(name), CALLS[name][number]
+    table = SymbolTable()
+    mode = FakeMode(table)
+
+    def fake(value):
+        if not isinstance(value, torch.Tensor):
+            return value
+        return mode.from_real(value, sizes=[table.new(s) if s > 1 else s for s in value.shape])
+
+    with mode:
+        found = func(*tree_map(fake, args))
+    for a, b in zip(tree_leaves(found), tree_leaves(func(*args)), strict=True):
+        assert [table.hint(s) for s in (*a.spec.sizes, *a.spec.strides)] == [*b.shape, *b.stride()]
+    assert all(low != high for low, high in table.ranges.values())
+
+
+def test_without_symbols_torchs_own_code_runs():
+    seen = []
+    mode = FakeMode()
+    mode.recorder = lambda func, *rest: seen.append(func)
+    x = mode.from_real(real(1, 2, 4, 4))
+    with mode:
+        out = torch.nn.functional.interpolate(x, scale_factor=2.0)
+    assert isinstance(out, FakeTensor) and tuple(out.shape) == (1, 2, 8, 8)
+    assert seen == [aten.upsample_nearest2d.default]
+
+
+def test_gradients_pass_through():
+    table = SymbolTable()
+    mode = FakeMode(table)
+    real_x = real(2, 3, 6, 5).requires_grad_()
+    x = mode.from_real(real_x, sizes=[table.new(s) for s in real_x.shape])
+    with mode:
+        out = torch.nn.functional.interpolate(x, scale_factor=2.0, mode="bilinear")
+        (grad,) = torch.autograd.grad(out.sum(), x)
+    assert grad.spec.sizes == x.spec.sizes
+    assert not table.conditions
+
+
+@pytest.mark.parametrize("factor", [0.5, 0.6, 1.1, 1.7, 2.75, 0.29, 0.7, 3.3])
+def test_scaled_size_is_the_rounded_product(factor):
+    for example in (10, 100):
+        table = SymbolTable()
+        s = table.new(example)
+        scaled = table.from_symint(torch.sym_int(table.to_symint(s) * factor))
+        if isinstance(scaled, int):  # the factor is too far from its fraction: the size is fixed
+            assert scaled == int(example * factor)
+            continue
+        for size in range(2, 400):
+            assert scaled.evaluate({s: size}) == int(size * factor)
