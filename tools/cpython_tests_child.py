@@ -3,19 +3,31 @@
     python cpython_tests_child.py test_dict (plain | natural | forced)
 
 plain: without capture. natural: every frame goes through the hook and is treated as in any program, so that frames without tensor
-operations are mostly left alone. forced: such frames are interpreted and replaced, too.
+operations are mostly left alone. forced: such frames are interpreted and replaced, too. What the tests' machinery is made of is
+imported before that: it is not what is tested.
 """
 
 from __future__ import annotations
 
+import doctest  # noqa: F401
 import io
 import json
 import logging
 import os
+import pickle  # noqa: F401
+import pydoc  # noqa: F401
+import subprocess  # noqa: F401
 import sys
+import tempfile  # noqa: F401
 import unittest
+import unittest.mock
 import warnings
 
+import test.support.import_helper
+import test.support.os_helper
+import test.support.script_helper
+import test.support.threading_helper
+import test.support.warnings_helper
 import torch  # noqa: F401
 
 MACHINERY = (
@@ -104,17 +116,15 @@ def main():
     warnings.simplefilter("ignore")
     counts = {}
     function = run if mode == "plain" else hooked(counts, mode == "forced")
-    from test import support
-
-    support.verbose = 0
+    test.support.verbose = 0
     sys.argv[1:] = []
     out, sys.stdout = sys.stdout, io.StringIO()
     result = function(name)
     sys.stdout = out
     failed = result.failures + result.errors
     texts = {}
-    for test, text in failed:
-        texts.setdefault(test.id().split(" ")[0], text[-1500:])
+    for case, text in failed:
+        texts.setdefault(case.id().split(" ")[0], text[-1500:])
     print("RESULT" + json.dumps({"ok": sorted(result.ok), "texts": texts, "counts": counts}))
 
 

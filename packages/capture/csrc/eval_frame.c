@@ -11,6 +11,8 @@ static __thread struct {
     int compiling;
     int guarding;  /* guards are being checked: Python code that they call runs as it is */
     bool run_only; /* entries that exist are used, none is made */
+    PyObject **handover; /* references that the frame which is about to start has taken over */
+    Py_ssize_t handover_count;
 } thread;
 
 static PyObject *stance;   /* asked what to do with a callback when its function is called; NULL: nothing special */
@@ -61,6 +63,33 @@ bool tw_thread_is_compiling(void)
 
 /* ---- running frames ---- */
 
+/* The frame of a call holds its arguments by itself once it starts: whoever called it keeps nothing alive from then on. */
+static void release_handover(void)
+{
+    PyObject **slots = thread.handover;
+    Py_ssize_t count = thread.handover_count;
+    thread.handover = NULL;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        Py_CLEAR(slots[i]);
+    }
+}
+
+/* function(*arguments), where the call takes the references to the arguments. arguments[-1] is the callee's to use. */
+static PyObject *call_handing_over(PyObject *function, PyObject **arguments, Py_ssize_t count)
+{
+    PyObject **outer = thread.handover;
+    Py_ssize_t outer_count = thread.handover_count;
+    thread.handover = arguments;
+    thread.handover_count = count;
+    PyObject *result = PyObject_Vectorcall(function, arguments, (size_t)count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+    thread.handover = outer;
+    thread.handover_count = outer_count;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        Py_XDECREF(arguments[i]);
+    }
+    return result;
+}
+
 static PyObject *run_below(PyThreadState *tstate, tw_frame *frame, int throwflag)
 {
     if (below == _PyEval_EvalFrameDefault || below == NULL) {
@@ -86,7 +115,7 @@ static int argument_slots(PyCodeObject *code)
     return code->co_argcount + code->co_kwonlyargcount + ((code->co_flags & CO_VARARGS) != 0) + ((code->co_flags & CO_VARKEYWORDS) != 0);
 }
 
-/* Calls the entry's code with (inputs, *argument slots) and ends the frame. Takes the reference to inputs. */
+/* Calls the entry's code with (inputs, *argument slots), which it takes from the frame, and ends the frame. Takes the reference to inputs. */
 static PyObject *run_entry(PyThreadState *tstate, tw_frame *frame, tw_entry *entry, PyObject *inputs)
 {
     PyObject *small[20];
@@ -95,17 +124,21 @@ static PyObject *run_entry(PyThreadState *tstate, tw_frame *frame, tw_entry *ent
     PyObject *result = NULL, *function = NULL;
     if (arguments == NULL) {
         PyErr_NoMemory();
+        Py_DECREF(inputs);
     }
-    else if ((function = tw_entry_function(entry, tw_frame_function(frame))) != NULL) {
+    else if ((function = tw_entry_function(entry, tw_frame_function(frame))) == NULL) {
+        Py_DECREF(inputs);
+    }
+    else {
         arguments[1] = inputs; /* slot 0 is the callee's to use */
         memcpy(arguments + 2, frame->localsplus, sizeof(PyObject *) * (size_t)count);
-        result = PyObject_Vectorcall(function, arguments + 1, (size_t)(count + 1) | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+        memset(frame->localsplus, 0, sizeof(PyObject *) * (size_t)count);
+        result = call_handing_over(function, arguments + 1, count + 1);
+        Py_DECREF(function);
     }
-    Py_XDECREF(function);
     if (arguments != small) {
         PyMem_Free(arguments);
     }
-    Py_DECREF(inputs);
     tw_frame_discard(tstate, frame);
     return result;
 }
@@ -280,6 +313,9 @@ static int try_entries(PyThreadState *tstate, tw_frame *frame, tw_cache *cache, 
 
 static PyObject *evaluate(PyThreadState *tstate, tw_frame *frame, int throwflag)
 {
+    if (thread.handover != NULL) {
+        release_handover();
+    }
     if (frame == thread.delegated) {
         return _PyEval_EvalFrameDefault(tstate, frame, throwflag);
     }
@@ -517,6 +553,29 @@ static PyObject *call_disabled(PyObject *module, PyObject *const *arguments, Py_
     return result;
 }
 
+static PyObject *go_on(PyObject *module, PyObject *const *given, Py_ssize_t count)
+{
+    if (count != 2 || !PyList_CheckExact(given[1])) {
+        return PyErr_Format(PyExc_TypeError, "go_on(function, arguments) wants a function and a list");
+    }
+    PyListObject *list = (PyListObject *)given[1];
+    PyObject *small[20];
+    Py_ssize_t size = PyList_GET_SIZE(list);
+    PyObject **arguments = size < 20 ? small : PyMem_Malloc(sizeof(PyObject *) * (size_t)(size + 1));
+    if (arguments == NULL) {
+        return PyErr_NoMemory();
+    }
+    if (size > 0) {
+        memcpy(arguments + 1, list->ob_item, sizeof(PyObject *) * (size_t)size);
+    }
+    Py_SET_SIZE(list, 0); /* its references are ours */
+    PyObject *result = call_handing_over(given[0], arguments + 1, size);
+    if (arguments != small) {
+        PyMem_Free(arguments);
+    }
+    return result;
+}
+
 PyMethodDef tw_eval_methods[] = {
     {"set_callback", set_callback, METH_O, "set_callback(callback or None) -> the thread's old one"},
     {"get_callback", get_callback, METH_NOARGS, "the thread's callback, or None"},
@@ -526,6 +585,8 @@ PyMethodDef tw_eval_methods[] = {
      "set_stance(ask or None, lean): ask(callback) -> (callback or None, run_only) at each call of an optimized function"},
     {"call_disabled", (PyCFunction)(void (*)(void))call_disabled, METH_FASTCALL | METH_KEYWORDS,
      "call_disabled(function, *args, **kwargs): calls it with the callback off"},
+    {"go_on", (PyCFunction)(void (*)(void))go_on, METH_FASTCALL,
+     "go_on(function, arguments) -> function(*arguments); the list is emptied, so that only the function holds what was in it"},
     {NULL, NULL, 0, NULL},
 };
 

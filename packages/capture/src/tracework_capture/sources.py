@@ -28,6 +28,7 @@ __all__ = [
     "NewlyCreated",
     "Source",
     "TensorSize",
+    "Referent",
     "TensorStride",
     "TypeOf",
     "ancestors",
@@ -215,6 +216,16 @@ class TypeOf(Source):
 
     def __str__(self) -> str:
         return f"type({self.base})"
+
+
+@_source
+class Referent(Source):
+    """What the weak reference at base refers to."""
+
+    base: Source
+
+    def __str__(self) -> str:
+        return f"{self.base}()"
 
 
 @_source

@@ -9,7 +9,6 @@ result independent of the CPython version.
 from __future__ import annotations
 
 import ast
-import math
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["CodeWriter"]
 
 _MISSING = object()
-_PLAIN = (int, str, bool, bytes, type(None), type(Ellipsis))
+_SMALL = (-5, 256)  # CPython has one object of each of these
+_FORGET = "__tw_forget"
+_PLAIN = (str, bool, bytes, type(None), type(Ellipsis))
 _HELPERS = {
     "__tw_getattr": getattr,
     "__tw_class_attribute": class_attribute,
@@ -85,8 +86,8 @@ class CodeWriter:
         return name
 
     def literal(self, obj: Any) -> str:
-        """Expression of a constant: its repr where that is exact, else a constant of the code."""
-        if type(obj) is int or type(obj) is float and math.isfinite(obj):
+        """Expression of a constant: its repr where that is the same object, else a constant of the code."""
+        if type(obj) is int and _SMALL[0] <= obj <= _SMALL[1]:
             return f"({obj!r})"  # 1.name and -1 ** 2 mean something else
         if type(obj) in _PLAIN:
             return repr(obj)
@@ -131,6 +132,10 @@ class CodeWriter:
         self.line(f"{name} = {expression}")
         return name
 
+    def handed_over(self, args: list[str]) -> str:
+        """A list of these expressions, after which the generated code holds nothing any more: for the last call that it makes."""
+        return f"([{', '.join(args)}], {_FORGET})[0]"
+
     def indent(self, step: int) -> None:
         """Nest the following lines (+1) or end a nested block (-1)."""
         self._indent = " " * (len(self._indent) + 4 * step)
@@ -156,6 +161,7 @@ class CodeWriter:
 
     def _compile(self, source: str, line: int) -> types.CodeType:
         tree = ast.parse(source)
+        self._forget_locals(tree)
         for node in ast.walk(tree):
             if hasattr(node, "lineno"):
                 node.lineno = node.end_lineno = line
@@ -167,6 +173,23 @@ class CodeWriter:
         by_marker = {_marker(name): obj for name, obj in self.constants.items()}
         consts = tuple(by_marker.get(c, c) if type(c) is str else c for c in code.co_consts)
         return code.replace(co_consts=consts, co_name=self.code.co_name, co_qualname=self.code.co_qualname, co_firstlineno=line)
+
+    def _forget_locals(self, tree: ast.AST) -> None:
+        """Puts `name := None` for every local in the place of _FORGET."""
+        places = [n for n in ast.walk(tree) if isinstance(n, ast.Tuple) and any(_is_name(e, _FORGET) for e in n.elts)]
+        if not places:
+            return
+        names = {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
+        names |= {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        names -= {*self.constants, *self.code.co_freevars}
+        for place in places:
+            place.elts.pop()
+            place.elts += [ast.NamedExpr(ast.Name(name, ast.Store()), ast.Constant(None)) for name in sorted(names)]
+        ast.fix_missing_locations(tree)
+
+
+def _is_name(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
 
 
 def _marker(name: str) -> str:

@@ -37,6 +37,7 @@ RELOAD: dict[type, Callable[[Any, str, _Names], str]] = {
     s.ModuleEntry: lambda x, base, w: f"{base}.{x.table}[{x.name!r}]",
     s.ClassAttr: lambda x, base, w: f"__tw_class_attribute({base}, {x.name!r})",
     s.TypeOf: lambda x, base, w: f"__tw_type({base})",
+    s.Referent: lambda x, base, w: f"{base}()",
     s.Item: lambda x, base, w: f"{base}[{x.index}]",
     s.DictItem: lambda x, base, w: f"__tw_dict_get({base}, {w.literal(x.key)})",
     s.DictKeyAt: lambda x, base, w: f"__tw_list({base})[{x.index}]",

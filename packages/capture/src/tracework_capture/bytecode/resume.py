@@ -14,10 +14,11 @@ from __future__ import annotations
 import inspect
 import types
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import bytecode as bc
 
+from .. import _C
 from ..errors import SkipFrame
 from .code import CodeInfo, code_info, exception_table
 
@@ -37,18 +38,15 @@ class ResumePoint:
     driven: bool = False
 
 
-class Onward(NamedTuple):
-    """The next continuation of a loop and its arguments, for drive()."""
-
-    function: types.FunctionType
-    args: tuple[Any, ...]
+class Onward(tuple[Any, ...]):
+    """(the next continuation of a loop, list of its arguments), for drive(); made without running Python code."""
 
 
-def drive(function: types.FunctionType, *args: Any) -> Any:
+def drive(function: types.FunctionType, args: list[Any]) -> Any:
     """Calls continuations of a loop, one after the other, until the function that has the loop returns."""
-    result = function(*args)
+    result = _C.go_on(function, args)
     while type(result) is Onward:
-        result = result.function(*result.args)
+        result = _C.go_on(*result)
     return result
 
 
@@ -176,7 +174,8 @@ def _prologue(point: ResumePoint, target: bc.Label, line: int) -> list[bc.Instr]
         if kind == "n":
             prologue.append(instr("PUSH_NULL"))
         elif kind in "vh":
-            prologue.append(instr("LOAD_FAST", f"__tw_stack{index}"))
+            name = f"__tw_stack{index}"
+            prologue += [instr("LOAD_FAST", name), instr("DELETE_FAST", name)]  # what the stack drops may die
         if kind == "h":
             prologue += [instr("PUSH_EXC_INFO"), instr("POP_TOP")]
     prologue.append(instr("JUMP_FORWARD", target))
@@ -212,6 +211,7 @@ def _landing(point: ResumePoint, target: bc.Label, line: int) -> list[object]:
         bc.Instr("JUMP_FORWARD", after, lineno=line),
         target,
         bc.Instr("LOAD_FAST", "__tw_raised", lineno=line),
+        bc.Instr("DELETE_FAST", "__tw_raised", lineno=line),  # or it and its traceback would hold each other
         bc.Instr("RAISE_VARARGS", 1, lineno=line),
         after,
     ]

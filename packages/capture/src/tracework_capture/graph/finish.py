@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
+from .. import _C
 from ..bytecode.emit import CodeWriter
 from ..bytecode.facts import VERSION
 from ..bytecode.liveness import live_locals
@@ -221,11 +222,12 @@ class _Leaving:
         function = self.function(code)
         args = [text for _, text in kept] + [text for text in stack if text is not None]
         args += [raised] if raised else []
+        given = self.writer.handed_over(args)
         if not looping:
-            return f"{function}({', '.join(args)})"
+            return f"{self.writer.const(_C.go_on)}({function}, {given})"
         if is_driven(self.frame.code):
-            return f"{self.writer.const(Onward)}({function}, ({''.join(text + ', ' for text in args)}))"
-        return f"{self.writer.const(drive)}({', '.join([function, *args])})"
+            return f"{self.writer.const(Onward)}(({function}, {given}))"
+        return f"{self.writer.const(drive)}({function}, {given})"
 
     def function(self, code: types.CodeType) -> str:
         """Text of the continuation function."""

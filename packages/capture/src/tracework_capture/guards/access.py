@@ -28,6 +28,7 @@ from ..sources import (
     KwDefaultArg,
     Local,
     ModuleEntry,
+    Referent,
     Source,
     TensorSize,
     TensorStride,
@@ -101,6 +102,10 @@ def _dict_item(container: Any, key: Any) -> Any:
     return dict.__getitem__(container, key)
 
 
+def _referent(reference: Any) -> Any:
+    return reference()
+
+
 ACCESS: dict[type, Access] = {
     Local: Access(_local_slot, lambda s, v, scope: scope.names[s.name]),
     Global: Access(lambda s, c: (("GLOBALS", None, 0), ("DICT_ITEM", s.name, 0)), lambda s, v, scope: scope.globals[s.name]),
@@ -118,6 +123,7 @@ ACCESS: dict[type, Access] = {
     ),
     ClassAttr: Access(lambda s, c: (("CLASS_ATTR", s.name, 0),), lambda s, v, scope: class_attribute(v, s.name)),
     TypeOf: Access(lambda s, c: (("TYPE", None, 0),), lambda s, v, scope: type(v)),
+    Referent: Access(lambda s, c: (("APPLY", _referent, 0),), lambda s, v, scope: v()),
     Item: Access(lambda s, c: (("ITEM", None, s.index),), lambda s, v, scope: v[s.index]),
     DictItem: Access(lambda s, c: (("DICT_ITEM", s.key, 0),), lambda s, v, scope: _dict_item(v, s.key)),
     DictKeyAt: Access(lambda s, c: (("DICT_KEY_AT", None, s.index),), lambda s, v, scope: list(v)[s.index]),

@@ -98,10 +98,12 @@ def not_continued(why: str, reason: BreakGraph, stack: tuple[Any, ...]) -> SkipF
 
 def let_go(root: CaptureRoot, frame: SymbolicFrame) -> None:
     """Drop the user's objects of an attempt that is over: the root, its frames and values refer to each other."""
-    frame.locals.slots.clear()
-    frame.stack.clear()
-    root.memo.clear()
-    root.keep.clear()
+    for held in (frame.locals, frame.locals.slots, frame.cells, frame.stack, frame.handled):
+        held.clear()
+    for held in (root.memo, root.keep, root.cells, root.generators, root.globals_written):
+        held.clear()
+    root.mutations.entries.clear()
+    root.mutations.keep.clear()
 
 
 def forget_frames(error: BaseException | None) -> None:

@@ -15,7 +15,7 @@ __all__ = ["StopHere", "run"]
 
 
 _LEAVE_DEFERRED = frozenset(
-    {"LOAD_FAST", "PUSH_NULL", "JUMP_FORWARD", "RESUME", "COPY_FREE_VARS", "POP_TOP", "STORE_FAST", "NOP"}
+    {"LOAD_FAST", "PUSH_NULL", "JUMP_FORWARD", "RESUME", "COPY_FREE_VARS", "POP_TOP", "STORE_FAST", "DELETE_FAST", "NOP"}
 )
 
 

@@ -67,8 +67,8 @@ class Services:
 
     # --- exceptions --------------------------------------------------------------------------------------------
     def new_exception(self, frame: SymbolicFrame, exception_type: type, args: tuple[object, ...]) -> Value:
-        """exception_type(*args) of plain objects."""
-        return exceptions.ExceptionValue(exception_type, [exceptions.literal_or_text(frame, a) for a in args])
+        """exception_type(*args) of plain objects or Values."""
+        return exceptions.ExceptionValue(exception_type, [exceptions.argument_value(frame, a) for a in args])
 
     def exception_of(self, frame: SymbolicFrame, value: Value, cause: Value | None) -> Value:
         """What `raise value from cause` raises: classes are called."""

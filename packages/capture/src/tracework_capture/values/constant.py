@@ -140,10 +140,12 @@ class ConstantValue(Value):
         return fold(frame, operator.getitem, [self, key])
 
     def iterate(self, frame):
-        from .generator import SequenceIterator
+        from .generator import TextIterator
 
-        items = fold_plain(frame, list, self.obj)
-        return SequenceIterator([literal(frame, i) for i in items])
+        if type(self.obj) in (str, bytes):
+            return TextIterator(self.obj)
+        fold_plain(frame, iter, self.obj)
+        return frame.break_graph("iterator_unsupported", self.describe())
 
     def length(self, frame):
         return fold(frame, len, [self])

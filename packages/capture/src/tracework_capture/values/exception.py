@@ -42,8 +42,8 @@ class ExceptionValue(Value):
 
     @classmethod
     def of(cls, frame, error):
-        """From a Python exception whose args are constants (others are shown as text)."""
-        return cls(type(error), [literal_or_text(frame, a) for a in error.args])
+        """From a Python exception."""
+        return cls(type(error), [argument_value(frame, a) for a in error.args])
 
     def python_type(self):
         return self.cls
@@ -215,11 +215,9 @@ def none_of(result):
     return NONE
 
 
-def literal_or_text(frame, obj):
+def argument_value(frame, obj):
     """The value of an exception argument."""
-    from .constant import is_atom
-
-    return literal(frame, obj) if is_atom(obj) else ConstantValue(str(obj))
+    return obj if isinstance(obj, Value) else literal(frame, obj)
 
 
 def make_exception(frame, cls, args, kwargs):

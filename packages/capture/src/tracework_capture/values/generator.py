@@ -111,6 +111,25 @@ class SequenceIterator(IteratorValue):
         return self.items[self.position :]
 
 
+class TextIterator(IteratorValue):
+    """Over a str or bytes."""
+
+    def __init__(self, text):
+        super().__init__(None)
+        self.text = text
+        self.position = 0
+        self.kind = type(iter(text))
+
+    def next_value(self, frame):
+        if self.position == len(self.text):
+            return None
+        self.position += 1
+        return literal(frame, self.text[self.position - 1])
+
+    def reload(self, emit):
+        return f"{emit.const(iter)}({emit.literal(self.text[self.position :])})"
+
+
 class LiveSequenceIterator(IteratorValue):
     """Over a list, tuple or deque; sees items appended to a list meanwhile, a deque must stay as long as it was."""
 
@@ -137,7 +156,9 @@ class LiveSequenceIterator(IteratorValue):
             return f"{emit.const(iter)}({emit.load(self.sequence)})"
         made = emit.temp(f"{emit.const(iter)}({emit.load(self.sequence)})")
         position = min(self.position, len(self.sequence.items))
-        if self.sequence.kind == "deque":
+        if self.position > position:  # at its end for good
+            emit.line(f"{emit.const(collections.deque)}({made}, 0)")
+        elif self.sequence.kind == "deque":
             emit.line(f"{emit.const(collections.deque)}({emit.const(itertools.islice)}({made}, {position}), 0)")
         else:
             emit.line(f"{made}.__setstate__({position})")
@@ -259,8 +280,8 @@ class LazyIterator(IteratorValue):
         self.steps = steps(self, *args)
 
     def next_value(self, frame):
-        if self.broken:
-            return frame.break_graph("iterator_unsupported", f"{self.kind.__name__} after an exception")
+        if self.broken or self.steps.gi_running:
+            return frame.break_graph("iterator_unsupported", f"{self.kind.__name__} after an exception, or inside itself")
         self.frame, outer = frame, self.frame
         try:
             return next(self.steps, None)
@@ -321,7 +342,7 @@ class ZipIterator(IteratorValue):
         return None
 
     def reload(self, emit):
-        return f"{emit.const(zip)}({', '.join(emit.load(i) for i in self.iterators)}, strict={self.strict})"
+        return f"{emit.const(zip)}({''.join(emit.load(i) + ', ' for i in self.iterators)}strict={self.strict})"
 
 
 class EnumerateIterator(IteratorValue):
@@ -362,7 +383,7 @@ class MapIterator(IteratorValue):
 
     def reload(self, emit):
         parts = [emit.load(self.function), *(emit.load(i) for i in self.iterators)]
-        return f"{emit.const(map)}({', '.join(parts)})"
+        return f"{emit.const(self.kind)}({', '.join(parts)})"
 
 
 class StopMapIterator(MapIterator):
@@ -450,18 +471,27 @@ class IslicedIterator(IteratorValue):
     def __init__(self, iterator, limits):
         super().__init__(None)
         self.iterator = iterator
-        self.positions = iter(range(limits.start or 0, limits.stop if limits.stop is not None else 1 << 62, limits.step or 1))
+        self.stop, self.step = 1 << 62 if limits.stop is None else limits.stop, limits.step or 1
+        self.wanted = limits.start or 0
         self.position = 0
 
     def next_value(self, frame):
-        for wanted in self.positions:
-            while self.position < wanted:
-                self.position += 1
-                if self.iterator.next_value(frame) is None:
-                    return None
+        item = self.advanced(frame) if self.iterator is not None else None
+        if item is None:
+            self.iterator = None
+        return item
+
+    def advanced(self, frame):
+        """The next item that is wanted, None at the end; what comes before the end is taken from the iterator as well."""
+        while self.position < self.wanted:
+            if self.iterator.next_value(frame) is None:
+                return None
             self.position += 1
-            return self.iterator.next_value(frame)
-        return None
+        if self.position >= self.stop:
+            return None
+        self.position += 1
+        self.wanted = min(self.wanted + self.step, self.stop)
+        return self.iterator.next_value(frame)
 
 
 class RepeatIterator(IteratorValue):

@@ -185,11 +185,7 @@ class DictValue(Value):
             made = self.default_factory.call(frame, [], {})
             self.store(frame, key, made)
             return made
-        try:
-            shown = plain(key)
-        except NotPlain:
-            shown = key.describe()
-        return frame.raise_new(KeyError, shown)
+        return frame.raise_new(KeyError, key)
 
     def setitem(self, frame, key, value):
         self.store(frame, key, value)
@@ -198,7 +194,7 @@ class DictValue(Value):
         hashed = self.hashed(frame, key)
         if hashed not in self.entries:
             self.guard_absence(frame, hashed)
-            return frame.raise_new(KeyError, plain(key))
+            return frame.raise_new(KeyError, key)
         return self.remove(frame, hashed)
 
     def getattr(self, frame, name):
@@ -382,7 +378,7 @@ def pop(frame, self, key, default=None):
         self.remove(frame, self.hashed(frame, key))
         return found
     if default is None:
-        return frame.raise_new(KeyError, plain(key))
+        return frame.raise_new(KeyError, key)
     return default
 
 

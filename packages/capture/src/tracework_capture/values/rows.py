@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import builtins
 import collections
 import functools
 import inspect
 import itertools
 import types
+import warnings
 
 __all__ = ["call_row", "checked"]
 
@@ -38,7 +40,8 @@ def named(handler, self, name, args, kwargs):
 
 
 _TAKE_KEYWORDS = {dict, collections.OrderedDict, collections.defaultdict, str, bytes, zip, min, max, types.SimpleNamespace}
-_TAKE_KEYWORDS |= {functools.partial, itertools.repeat, itertools.product, itertools.zip_longest, enumerate}
+_TAKE_KEYWORDS |= {functools.partial, itertools.repeat, itertools.product, itertools.zip_longest, enumerate, collections.deque}
+_TAKE_KEYWORDS |= {type, builtins.__build_class__, warnings.warn}
 """Builtins that take keywords and have no signature to ask."""
 
 
@@ -70,7 +73,8 @@ def checked(function, handler):
     @functools.wraps(handler)
     def call(frame, args, kwargs):
         limits = builtin_limits(function)
-        if limits is not None and (kwargs or not limits[0] <= len(args) <= limits[1]) and not accepted(function, args, kwargs):
+        fits = not kwargs and (limits is None or limits[0] <= len(args) <= limits[1])
+        if not fits and not accepted(function, args, kwargs):
             return frame.break_graph("call_unknown", f"{function.__name__}() with these arguments")
         return handler(frame, args, kwargs)
 

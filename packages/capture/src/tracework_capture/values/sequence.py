@@ -632,8 +632,14 @@ def rotate(frame, self, steps=ConstantValue(1)):  # noqa: B008
 def sort(frame, self, *, key=None, reverse=None):
     from .builtins.iteration import sort_values
 
-    self.items[:] = sort_values(frame, self.all_items(frame), key, reverse)
+    items = self.all_items(frame)
+    self.items[:] = []  # as the program sees the list meanwhile
+    found = sort_values(frame, items, key, reverse)
+    modified = bool(self.items)
+    self.items[:] = found
     self.rearranged(frame)
+    if modified:
+        frame.raise_new(ValueError, "list modified during sort")
     return NONE
 
 

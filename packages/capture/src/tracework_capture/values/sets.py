@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .constant import ConstantValue, NotPlain, force_plain, literal
+from .constant import ConstantValue, NotPlain, literal
 from .mapping import IdentityKey, key_of_existing
 from .rows import call_row
 from .value import EXISTING, NEW, Value
@@ -46,7 +46,10 @@ class SetValue(Value):
             return list(self.members.values())
         if self.order is None:
             return frame.break_graph("iterator_unsupported", "the order of a set of new objects, or of a set that was changed")
-        return [self.members[key_of_existing(key)] for key in self.order]
+        found = [self.members.get(key_of_existing(key)) for key in self.order]
+        if None in found:
+            return frame.break_graph("iterator_unsupported", "the order of a set of objects that compare by their contents")
+        return found
 
     def iterate(self, frame):
         from .generator import SetIterator
@@ -151,7 +154,12 @@ def real_set(cls, members):
 
 def member_key(frame, item):
     """The hash key of a member that is looked for; a set stands for the frozenset that equals it."""
-    return frozenset(item.members) if isinstance(item, SetValue) else item.hash_key(frame)
+    from .user_object import builtin_part
+
+    part = builtin_part(item)
+    if part is not item and getattr(item.python_type(), "__hash__", None) not in (None, frozenset.__hash__):
+        return item.hash_key(frame)
+    return frozenset(part.members) if isinstance(part, SetValue) else item.hash_key(frame)
 
 
 def as_set(frame, value, strict=False):
@@ -204,7 +212,7 @@ def discard(frame, self, item):
 @method("remove")
 def remove(frame, self, item):
     if member_key(frame, item) not in self.members:
-        return frame.raise_new(KeyError, force_plain(frame, item))
+        return frame.raise_new(KeyError, item)
     return discard(frame, self, item)
 
 

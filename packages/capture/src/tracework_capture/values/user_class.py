@@ -11,7 +11,7 @@ import torch
 
 from ..sources import ClassAttr, Const
 from .builtins import BUILTINS
-from .constant import ConstantValue, fold, literal
+from .constant import ConstantValue, fold, fold_plain, literal
 from .controls import forbid
 from .exception import ExceptionValue, make_exception
 from .function import bind_arguments
@@ -87,7 +87,7 @@ class ClassValue(Value):
     def getattr(self, frame, name):
         cls = self.cls
         if name in PLAIN_CLASS_ATTRIBUTES:
-            return literal(frame, getattr(cls, name))
+            return literal(frame, fold_plain(frame, getattr, cls, name))
         if name == "__class__":
             return class_value(frame, type(cls))
         if name == "apply" and issubclass(cls, torch.autograd.Function):
@@ -245,7 +245,12 @@ def type_call(frame, class_val, args, kwargs):
     if issubclass(made.python_type(), cls):
         init, owner = lookup_class(cls, "__init__")
         if isinstance(init, types.FunctionType):
-            function_value(frame, init).call(frame, [made, *args], kwargs)
+            returned = function_value(frame, init).call(frame, [made, *args], kwargs)
+            if returned is not NONE and not (returned.is_constant() and returned.constant() is None):
+                kind = returned.python_type().__name__
+                return frame.raise_new(TypeError, f"__init__() should return None, not '{kind}'")
+        elif not isinstance(init, C_METHODS):
+            frame.break_graph("call_unknown", f"{cls.__name__}.__init__ is a {type(init).__name__}")
         elif owner is object and (args or kwargs) and not isinstance(new, staticmethod):
             return frame.raise_new(TypeError, f"{cls.__name__}() takes no arguments")
         elif owner is not object and getattr(made, "part", None) is not None:
@@ -281,6 +286,8 @@ def new_object(frame, args, kwargs):
     cls = args[0].real()
     refuse_class(frame, cls)
     native = native_base(cls)
+    if native is object and (len(args) > 1 or kwargs) and takes_no_arguments(cls):
+        frame.break_graph("call_unknown", f"object.__new__({cls.__name__}, ...)")
     if native is object or native is types.SimpleNamespace:
         return ObjectValue(cls)
     if native in (tuple, frozenset):
@@ -293,6 +300,11 @@ def new_object(frame, args, kwargs):
             native
         ]()
     return part if cls is native else ObjectValue(cls, part=part)
+
+
+def takes_no_arguments(cls):
+    """Whether object.__new__ refuses arguments for cls: they are for an __init__ that takes them, and only if __new__ is its own."""
+    return isinstance(lookup_class(cls, "__new__")[0], staticmethod) or lookup_class(cls, "__init__")[1] is object
 
 
 def init_part(frame, made, args, kwargs):
@@ -410,6 +422,11 @@ class NativeMethod(BoundBuiltin):
     def __init__(self, owner, base, descriptor, name):
         super().__init__(owner, name, descriptor)
         self.base = base
+
+    def reload(self, emit):
+        if isinstance(self.owner, ClassValue):
+            return emit.const(self.descriptor.__get__(self.owner.cls, type(self.owner.cls)))
+        return f"{emit.const(self.descriptor)}.__get__({emit.load(self.owner)})"  # its name may lead to an override
 
     def call(self, frame, args, kwargs):
         owner = self.owner

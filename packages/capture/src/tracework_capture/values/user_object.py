@@ -28,6 +28,8 @@ NATIVE_BASES = (*CONTAINERS, types.SimpleNamespace)
 ALIASES = tuple({type(alias) for alias in (typing.List, typing.Tuple, typing.Callable, typing.Optional, typing.List[int])})  # noqa: UP006
 SLOT = types.MemberDescriptorType
 GETSET = types.GetSetDescriptorType
+MADE_OF_SUBCLASS = (set, frozenset, collections.deque, collections.OrderedDict, collections.defaultdict)
+"""Containers that make more of the class of the instance, not all of them in the same methods."""
 C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType, types.BuiltinFunctionType)
 OWN_LOOKUP = (super, weakref.ProxyType, weakref.CallableProxyType, threading.local)
 """C types whose attributes are not looked up as object's are."""
@@ -385,6 +387,12 @@ class ObjectValue(Value):
             if name == "__getitem__" and self.lacks(frame, args):
                 return self.special(frame, "__missing__", args)
             found = self.part.call_method(frame, name, args, kwargs)
+            if (
+                found is not self.part
+                and found.python_type() in MADE_OF_SUBCLASS
+                and found.python_type() is self.part.python_type()
+            ):
+                frame.break_graph("call_unknown", f"{self.cls.__name__}.{name} gives an instance of which class?")
             return self if found is self.part else found
         return frame.break_graph("call_unknown", f"{self.cls.__module__}.{self.cls.__qualname__}.{name}")
 
@@ -654,6 +662,14 @@ def object_delattr(frame, self, name):
 
 
 def object_init(frame, self, *args, **kwargs):
+    if (args or kwargs) and (
+        lookup_class(self.cls, "__init__")[1] is not object or not isinstance(lookup_class(self.cls, "__new__")[0], staticmethod)
+    ):
+        frame.break_graph("call_unknown", f"object.__init__ of {self.cls.__name__} with arguments")
+    return NONE
+
+
+def object_init_subclass(frame, self, *args, **kwargs):
     return NONE
 
 
@@ -667,7 +683,7 @@ OBJECT_METHODS = {
     "__delattr__": object_delattr,
     "__init__": object_init,
     "__getattribute__": lambda frame, self, name: self.plain_getattr(frame, force_plain(frame, name), use_hook=False),
-    "__init_subclass__": object_init,
+    "__init_subclass__": object_init_subclass,
     "__eq__": lambda frame, self, other: ConstantValue(True if self is other else NotImplemented),
     "__ne__": lambda frame, self, other: ConstantValue(False if self is other else NotImplemented),
     "__repr__": default_repr,

@@ -9,6 +9,7 @@ import collections
 import dataclasses
 import enum
 import functools
+import gc
 import inspect
 import logging
 import re
@@ -19,7 +20,7 @@ import weakref
 import torch
 
 from ..marks import mark_of
-from ..sources import Attr, CellContents, Closure, Const, DictItem, Global, InstanceAttr, Item, Local
+from ..sources import Attr, CellContents, Closure, Const, DictItem, Global, InstanceAttr, Item, Local, Referent
 from .backward import BACKWARD_ROWS
 from .builtins import BUILTINS, fill
 from .checkpoint import CHECKPOINT_ROWS
@@ -27,7 +28,7 @@ from .constant import ATOM_TYPES, ConstantValue
 from .context import ErrorRegion, error_region_row
 from .controls import ROWS as CONTROL_ROWS
 from .controls import marked_value
-from .exception import ExceptionValue, ExistingException, make_exception, matches
+from .exception import ExistingException
 from .floats import changing_float
 from .function import BoundMethodValue, FunctionValue
 from .functional_call import FUNCTIONAL_CALL_ROWS
@@ -136,6 +137,8 @@ def wrap_proxy(frame, obj, source):
     """A read-only view (of a class, of a signature's parameters): taken as it is now."""
     frame.guard("IDENTITY", source, obj)
     made = DictValue(cls=types.MappingProxyType)
+    if not isinstance(gc.get_referents(obj)[0], dict):
+        frame.break_graph("attribute_unknown", "a mappingproxy of a mapping that is not a dict")
     for key, item in obj.items():
         made.entries[key_of_existing(key)] = [Pending(key, None), Pending(item, Const(item))]
     made.source = source
@@ -307,9 +310,9 @@ def wrap_known(frame, obj, source):
 
 
 def wrap_weakref(frame, obj, source):
-    """weakref.ref: calling it gives the object that it refers to now."""
-    frame.guard("IDENTITY", source, obj)
-    return RowValue(obj, lambda frame, args, kwargs: frame.wrap(obj(), Const(obj())), source)
+    """weakref.ref: calling it gives the object that it refers to at that time."""
+    frame.guard("TYPE", source, weakref.ref)
+    return RowValue(obj, lambda frame, args, kwargs: frame.wrap(obj(), Referent(source)), source)
 
 
 def wrap_cached(frame, obj, source):
@@ -613,72 +616,6 @@ def iterate_all(frame, value):
     while (item := iterator.next_value(frame)) is not None:
         items.append(item)
     return items
-
-
-# --- what the interpreter builds ---------------------------------------------------------------------------------------
-
-
-def make_tuple(frame, items):
-    """A new tuple."""
-    return TupleValue(items)
-
-
-def make_list(frame, items):
-    """A new list."""
-    return ListValue(items)
-
-
-def make_dict(frame, pairs):
-    """A new dict."""
-    return dict_of(frame, pairs)
-
-
-def make_set(frame, items):
-    """A new set."""
-    from .sets import SetValue
-
-    return SetValue(frame, items)
-
-
-def make_slice(frame, start, stop, step=None):
-    """A slice."""
-    return SliceValue(start, stop, step if step is not None else ConstantValue(None))
-
-
-def new_exception(frame, cls, args):
-    """cls(*args) with plain arguments."""
-    return ExceptionValue(
-        cls,
-        [
-            a if isinstance(a, Value) else wrap_constant(frame, a) if type(a) in ATOM_TYPES else ConstantValue(str(a))
-            for a in args
-        ],
-    )
-
-
-def exception_of(frame, value, cause=None):
-    """What `raise value from cause` raises: an instance, made when value is a class."""
-    from .user_class import ClassValue
-
-    if isinstance(value, ClassValue):
-        value = make_exception(frame, value.cls, [], {})
-    if not isinstance(value, ExceptionValue):
-        return frame.raise_new(TypeError, "exceptions must derive from BaseException")
-    if cause is not None:
-        value.setattr(frame, "__cause__", exception_of(frame, cause) if isinstance(cause, ClassValue) else cause)
-    return value
-
-
-def exception_type(frame, value):
-    """The class of an exception, as a value."""
-    from .user_class import class_value
-
-    return class_value(frame, value.python_type())
-
-
-def exception_matches(frame, value, handler):
-    """Whether `except handler` catches value."""
-    return matches(value, handler)
 
 
 # --- tables --------------------------------------------------------------------------------------------------------------

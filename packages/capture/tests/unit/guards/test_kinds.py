@@ -1,6 +1,7 @@
 """Every kind of guard: the native leaf, the Python check and the report agree, on what passes and on what does not."""
 
 import types
+import weakref
 
 import pytest
 import torch
@@ -29,6 +30,7 @@ from tracework_capture.sources import (
     Local,
     ModuleEntry,
     NewlyCreated,
+    Referent,
     TensorSize,
     TensorStride,
     TypeOf,
@@ -230,6 +232,7 @@ SOURCES = [
     (ClassAttr(TypeOf(X), "label"), LEFT, "class"),
     (Attr(TypeOf(X), "label"), LEFT, "class"),
     (TypeOf(X), LEFT, Plain),
+    (Referent(X), weakref.ref(LEFT), LEFT),
     (Item(X, 1), [4, 5], 5),
     (Item(X, -1), (4, 5), 5),
     (DictItem(X, "k"), {"k": 7}, 7),

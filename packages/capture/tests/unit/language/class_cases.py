@@ -5,6 +5,7 @@ import collections
 import dataclasses
 import enum
 import functools
+import operator
 import typing
 
 import tracework_capture as capture
@@ -311,6 +312,41 @@ class Both(Left, Right):
 def super_forms(x):
     both = Both.build(x)
     return both.step(), both.order, both.shown, Right.tag, Both.__mro__[1].__name__
+
+
+class Leading:
+    def __add__(self, other):
+        return "Leading.__add__"
+
+    def __lt__(self, other):
+        return "Leading.__lt__"
+
+    def __eq__(self, other):
+        return "Leading.__eq__"
+
+    __hash__ = None
+
+
+class Following(Leading):
+    def __radd__(self, other):
+        return "Following.__radd__"
+
+    def __gt__(self, other):
+        return "Following.__gt__"
+
+    def __eq__(self, other):
+        return "Following.__eq__"
+
+    __hash__ = None
+
+
+@case
+def subclass_on_the_right_is_asked_first(x):
+    left, right = Leading(), Following()
+    total = Leading()
+    total += right
+    compared = left < right, left == right, left != right, right > left, 3 == right
+    return x + 1, left + right, right + left, operator.add(left, right), total, compared
 
 
 class Number:

@@ -1,6 +1,7 @@
 """Every construct of the table, captured and plain: the same results, and as few graphs as the table says."""
 
 import class_cases  # noqa: F401
+import conformance_cases  # noqa: F401
 import library_cases  # noqa: F401
 import pytest
 import syntax_cases

@@ -67,9 +67,13 @@ def store_fast(frame, instruction):
 
 @opcode("DELETE_FAST")
 def delete_fast(frame, instruction):
-    """Unbind a local."""
-    read_local(frame, instruction.value)
-    del frame.locals[instruction.value]
+    """Unbind a local; a continuation does so with what it put on the stack, looked at or not."""
+    name = instruction.value
+    if frame.parent is None and name.startswith("__tw_stack"):
+        frame.locals.take(name)
+        return
+    read_local(frame, name)
+    del frame.locals[name]
 
 
 @opcode("LOAD_FAST_LOAD_FAST")

@@ -54,16 +54,19 @@ def binary(frame, op, left, right):
 
 def compare(frame, op, left, right):
     """left op right for the six comparisons."""
-    found = left.compare(frame, op, right)
-    if found is None:
-        found = right.compare(frame, REFLECTED[op], left)
-    if found is not None:
-        return found
+    left_type, right_type = left.python_type(), right.python_type()
+    tries = [(left, op, right), (right, REFLECTED[op], left)]
+    if right_type is not left_type and issubclass(right_type, left_type):
+        tries.reverse()
+    for value, symbol, other in tries:
+        found = value.compare(frame, symbol, other)
+        if found is not None:
+            return found
     if op in ("==", "!="):
         return ConstantValue(same(frame, left, right) == (op == "=="))
     return frame.raise_new(
         TypeError,
-        f"'{op}' not supported between instances of '{left.python_type().__name__}' and '{right.python_type().__name__}'",
+        f"'{op}' not supported between instances of '{left_type.__name__}' and '{right_type.__name__}'",
     )
 
 

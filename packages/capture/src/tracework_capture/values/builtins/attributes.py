@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import copy
+import copyreg
 import dataclasses
 import inspect
 import logging
@@ -14,8 +15,8 @@ import typing
 import warnings
 
 from ...errors import SkipFrame, Unsupported
-from ...guards.classes import find
-from ..constant import ConstantValue, NotPlain, fold, force_plain, literal, plain
+from ...guards.classes import find, lookup_class
+from ..constant import ConstantValue, NotPlain, fold, fold_plain, force_plain, literal, plain
 from ..sequence import NONE, SequenceValue, TupleValue
 from ..user_class import ClassValue, class_value, super_, type_call
 from ..value import SymbolicRaise
@@ -122,9 +123,10 @@ def callable_(frame, args, kwargs):
 
 def hash_(frame, args, kwargs):
     try:
-        return ConstantValue(hash(plain(args[0])))
+        known = plain(args[0])
     except NotPlain:
         return frame.break_graph("builtin_unsupported", "hash() of an object")
+    return ConstantValue(fold_plain(frame, hash, known))
 
 
 def vars_(frame, args, kwargs):
@@ -220,6 +222,8 @@ def fields(frame, args, kwargs):
 
 def replace(frame, args, kwargs):
     value = args[0]
+    if not hasattr(value.python_type(), "__dataclass_fields__"):
+        return frame.break_graph("call_unknown", "dataclasses.replace of no dataclass")
     changes = dict(kwargs)
     for field in dataclasses.fields(value.python_type()):
         if field.init and field.name not in changes:
@@ -269,9 +273,23 @@ def copy_(frame, args, kwargs):
     hook = getattr(value.python_type(), "__copy__", None)
     if isinstance(hook, types.FunctionType):
         return value.call_method(frame, "__copy__", [], {})
+    if value.python_type() in copyreg.dispatch_table:
+        return frame.break_graph("builtin_unsupported", f"copy of {value.describe()}")
     if isinstance(value, (SequenceValue, DictValue, SetValue)):
         return value.call_method(frame, "copy", [], {})
     return copy_object(frame, value, lambda v: v)
+
+
+OWN_COPIES = ("__copy__", "__deepcopy__", "__getnewargs__", "__getnewargs_ex__", "__setstate__", "__slots__")
+LIKE_OBJECT = ("__reduce__", "__reduce_ex__", "__getattribute__", *(("__getstate__",) if hasattr(object, "__getstate__") else ()))
+
+
+def copied_its_own_way(cls):
+    """Whether a copy of an instance is more than a new one with the same fields."""
+    if cls in copyreg.dispatch_table or isinstance(lookup_class(cls, "__new__")[0], staticmethod):
+        return True
+    own = [n for n in OWN_COPIES if hasattr(cls, n)] + [n for n in LIKE_OBJECT if getattr(cls, n) is not getattr(object, n)]
+    return bool(own) or hasattr(cls, "__getattr__") or not hasattr(object, "__getstate__") and hasattr(cls, "__getstate__")
 
 
 def copy_object(frame, value, copy_field):
@@ -279,8 +297,7 @@ def copy_object(frame, value, copy_field):
     from ..user_object import InstanceDictValue, ObjectValue
 
     kind = type(value)
-    own_way = any(hasattr(value.python_type(), n) for n in ("__copy__", "__deepcopy__", "__getnewargs__", "__slots__"))
-    if kind is not ObjectValue or value.part is not None or own_way or value.cls.__reduce_ex__ is not object.__reduce_ex__:
+    if kind is not ObjectValue or value.part is not None or copied_its_own_way(value.cls):
         return frame.break_graph("builtin_unsupported", f"copy of {value.describe()}")
     made = ObjectValue(value.cls)
     for key, found in InstanceDictValue(value).snapshot(frame).all_items(frame):
@@ -289,6 +306,8 @@ def copy_object(frame, value, copy_field):
 
 
 def deepcopy_(frame, args, kwargs):
+    if len(args) > 1 or kwargs:
+        return frame.break_graph("builtin_unsupported", "copy.deepcopy with a memo")
     return deep(frame, args[0], {})
 
 
@@ -309,6 +328,8 @@ def deep_unshared(frame, value, again):
 
     if value.is_constant() or isinstance(value, (ClassValue, FunctionValue)):
         return value
+    if value.python_type() in copyreg.dispatch_table:
+        return frame.break_graph("builtin_unsupported", f"copy.deepcopy of {value.describe()}")
     if isinstance(value, TensorValue):
         return frame.break_graph("builtin_unsupported", "copy.deepcopy of a tensor")
     if isinstance(value, SequenceValue):

@@ -94,17 +94,20 @@ def reversed_(frame, args, kwargs):
 
 
 def sort_values(frame, items, key=None, reverse=None):
-    """Stable merge by the value protocol."""
+    """Sorted by the value protocol."""
     keys = items if is_none(key) else [key.call(frame, [i], {}) for i in items]
     descending = reverse is not None and reverse.truth(frame)
 
-    def order(a, b):
-        if compare(frame, "<", keys[a], keys[b]).truth(frame):
-            return -1
-        return 1 if compare(frame, "<", keys[b], keys[a]).truth(frame) else 0
+    class Sorted:
+        """An item as Python's own sort asks it, so that the program's comparisons come in its order."""
 
-    positions = sorted(range(len(items)), key=functools.cmp_to_key(order), reverse=descending)
-    return [items[p] for p in positions]
+        def __init__(self, position):
+            self.position = position
+
+        def __lt__(self, other):
+            return compare(frame, "<", keys[self.position], keys[other.position]).truth(frame)
+
+    return [items[s.position] for s in sorted(map(Sorted, range(len(items))), reverse=descending)]
 
 
 def sorted_(frame, args, kwargs):
@@ -218,8 +221,11 @@ def islice_(frame, args, kwargs):
 
 
 def repeat_(frame, args, kwargs):
-    times = args[1] if len(args) > 1 else kwargs.get("times")
-    return RepeatIterator(args[0], None if times is None else force_plain(frame, times))
+    given = dict(zip(("object", "times"), args), **kwargs)
+    if "object" not in given:
+        return frame.break_graph("call_unknown", "itertools.repeat() without an object")
+    times = given.get("times")
+    return RepeatIterator(given["object"], None if times is None else force_plain(frame, times))
 
 
 def count_(frame, args, kwargs):

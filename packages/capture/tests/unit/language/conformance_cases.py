@@ -1,0 +1,212 @@
+"""What CPython's own tests found: small programs whose results were not those of plain Python."""
+
+import copy
+import functools
+import itertools
+import random
+import types
+import weakref
+
+import tracework_capture as capture
+from cases import case
+
+
+class Seeded(random.Random):
+    def seed(self, a=None, version=2):
+        super().seed(a)
+
+
+SEEDED = Seeded()
+
+
+@case(graphs=2)
+def break_at_a_method_of_a_native_base(x):
+    y = x + 1
+    SEEDED.seed(3)
+    return y * SEEDED.random()
+
+
+def error_of(function, *args):
+    try:
+        return function(*args)
+    except Exception as error:
+        return type(error), error.args
+
+
+@case
+def key_errors_hold_the_key(x):
+    return x + 1, error_of({}.pop, (1, 2)), error_of(set().remove, (3,)), error_of({}.__getitem__, ("a", 4))
+
+
+@case
+def islice_takes_what_comes_before_its_end(x):
+    first, second = iter(range(10)), iter(range(10))
+    taken = list(itertools.islice(first, 3, 3)), list(itertools.islice(second, 1, 6, 3))
+    return x + 1, taken, list(first), list(second)
+
+
+@capture.disable
+def drained(iterator):
+    return list(iterator)
+
+
+@case(graphs=2)
+def starmap_over_a_break(x):
+    made = itertools.starmap(pow, [(2, 3), (3, 2)])
+    y = x + 1
+    return drained(made), y * 2
+
+
+@case(graphs=2)
+def exhausted_iterator_over_a_break(x):
+    items = [1, 2]
+    iterator = iter(items)
+    list(iterator)
+    y = x + 1
+    items.append(3)
+    return drained(iterator), y * 2
+
+
+@case(graphs=2)
+def empty_zip_over_a_break(x):
+    y = x + 1
+    return drained(zip()), y * 2
+
+
+@case
+def iterator_of_a_text(x):
+    iterator = iter("abc")
+    return x + 1, next(iterator), type(iterator).__name__, list(iterator), list(iter(b"ab"))
+
+
+@case
+def list_changed_while_it_is_sorted(x):
+    items = [3, 1, 2]
+
+    def key(item):
+        items.append(item)
+        return item
+
+    def sort():
+        items.sort(key=key)
+
+    return x + 1, error_of(sort), items
+
+
+@case
+def sort_compares_as_python_does(x):
+    asked = []
+
+    @functools.cmp_to_key
+    def key(left, right):
+        asked.append((left, right))
+        return left - right
+
+    return x + 1, sorted([3, 1, 2, 5, 4], key=key), asked
+
+
+class Letters(set):
+    pass
+
+
+class Deep(Letters):
+    __hash__ = None
+
+
+@case
+def copy_of_a_set_of_a_subclass(x):
+    made = Letters("ab")
+    y = x + 1
+    return y, type(made.copy()).__name__, type(made | {"c"}).__name__
+
+
+@case
+def set_of_a_subclass_as_a_member(x):
+    made = {frozenset("ab"), 1}
+    made.discard(Deep("ab"))
+    return x + 1, made
+
+
+class Wrong:
+    __init__ = lambda self: 5  # noqa: E731
+
+
+class Greedy:
+    def __new__(cls, *args):
+        return object.__new__(cls, *args)
+
+
+class Hidden:
+    __init__ = property(lambda self: self.nothing)
+
+
+@case
+def init_that_returns_something(x):
+    return x + 1, error_of(Wrong)
+
+
+@case(graphs=2)
+def arguments_that_object_does_not_take(x):
+    y = x + 1
+    return error_of(Greedy, 3), y * 2
+
+
+@case(graphs=2)
+def init_that_is_a_property(x):
+    y = x + 1
+    return error_of(Hidden), y * 2
+
+
+class Reduced:
+    def __reduce__(self):
+        return "REDUCED"
+
+
+REDUCED = Reduced()
+
+
+@case(graphs=2)
+def copies_by_reduce(x):
+    y = x + 1
+    return copy.copy(REDUCED) is REDUCED, y * 2
+
+
+BIG = 1 << 100
+
+
+@case(graphs=2)
+def big_numbers_stay_one_object(x):
+    y = x + 1
+    big = BIG
+    drained(())
+    return big is BIG, y * 2
+
+
+@case
+def unknown_keyword_of_a_number(x):
+    y = x + 1
+    try:
+        int(x=3)
+    except TypeError as error:
+        return str(error), y * 2
+
+
+@case
+def proxy_of_a_dict(x):
+    return x + 1, dict(PROXY)
+
+
+PROXY = types.MappingProxyType({"a": 1})
+
+
+class Node:
+    scale = 2
+
+
+NODE = Node()
+REFERENCE = weakref.ref(NODE)
+
+
+@case
+def weak_reference(x):
+    return x * REFERENCE().scale

@@ -1,0 +1,134 @@
+"""Objects die when plain Python would let them: after a break nothing but the program holds what the program dropped."""
+
+import gc
+import weakref
+
+import pytest
+import torch
+import tracework_capture as capture
+
+
+class Held:
+    pass
+
+
+@pytest.fixture(autouse=True)
+def without_the_collector():
+    capture.reset()
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+    capture.reset()
+
+
+@capture.disable
+def nothing():
+    pass
+
+
+@capture.disable
+def alive(reference):
+    return reference() is not None
+
+
+def dropped_local(x):
+    held = Held()
+    reference = weakref.ref(held)
+    nothing()
+    y = x + 1
+    del held
+    nothing()
+    return y, alive(reference)
+
+
+def dropped_in_a_loop(x):
+    found = []
+    for _ in range(4):
+        held = Held()
+        reference = weakref.ref(held)
+        nothing()
+        x = x + 1
+        del held
+        nothing()
+        found.append(alive(reference))
+    return x, found
+
+
+def dropped_argument(x, given):
+    reference = weakref.ref(given.pop())
+    nothing()
+    return x + 1, alive(reference)
+
+
+def dropped_operand(x):
+    reference = weakref.ref(made(Held()))
+    y = x + 1
+    nothing()
+    return y, alive(reference)
+
+
+@capture.disable
+def made(held):
+    nothing()
+    return held
+
+
+def dropped_exception(x):
+    held = Held()
+    reference = weakref.ref(held)
+    try:
+        nothing()
+        raise ValueError(held)
+    except ValueError:
+        held = None
+        nothing()
+    nothing()
+    return x + 1, alive(reference)
+
+
+@pytest.mark.parametrize("function", [dropped_local, dropped_in_a_loop, dropped_operand, dropped_exception])
+def test_dropped_objects_die(function):
+    compiled = capture.optimize(lambda gm, example_inputs: gm.forward)(function)
+    for _ in range(3):
+        found = compiled(torch.ones(2))[1]
+        assert not found or found == [False] * 4
+
+
+def test_dropped_arguments_die():
+    compiled = capture.optimize(lambda gm, example_inputs: gm.forward)(dropped_argument)
+    for _ in range(3):
+        assert compiled(torch.ones(2), [Held()])[1] is False
+
+
+def test_tensors_of_a_graph_die_after_a_break():
+    def program(x):
+        y = x * 2
+        reference = weakref.ref(y)
+        nothing()
+        z = y + 1
+        del y
+        nothing()
+        return z, alive(reference)
+
+    compiled = capture.optimize(lambda gm, example_inputs: gm.forward)(program)
+    compiled(torch.ones(2))  # what a compilation leaves is the collector's
+    for _ in range(3):
+        assert compiled(torch.ones(2))[1] is False
+
+
+def test_go_on_takes_what_it_is_given():
+    held = Held()
+    reference, given = weakref.ref(held), [held]
+    del held
+    from tracework_capture import _C
+
+    def drop(held):
+        del held
+        return reference()
+
+    assert _C.go_on(drop, given) is None or not _C.is_installed()
+    assert given == [] and reference() is None
+    for wrong in ((drop,), (drop, ()), (drop, given, 1)):
+        with pytest.raises(TypeError):
+            _C.go_on(*wrong)
