@@ -227,6 +227,7 @@ STATE_QUERIES = {
     torch._C._is_autocast_available if hasattr(torch._C, "_is_autocast_available") else None: None,
     torch._C._get_privateuse1_backend_name: None,
     torch.amp.is_autocast_available: None,
+    torch._C._are_functorch_transforms_active if hasattr(torch._C, "_are_functorch_transforms_active") else None: None,
     torch._C._functorch.maybe_current_level: None,
     torch._C._functorch.peek_interpreter_stack: None,
     torch._C._len_torch_function_stack: None,

@@ -75,3 +75,18 @@ def test_a_break_in_a_module_breaks_its_callers_once_each():
     found = capture.explain(Outer())(X)
     assert [stop.reason_id for stop in found.breaks] == ["tensor_to_python"] * len(found.breaks)
     assert len(found.graphs) == 4
+
+
+def test_state_queries_that_pybind11_makes_are_answered_and_other_functions_of_it_break_for_what_they_are():
+    def under_transforms(x):
+        return x if torch._C._are_functorch_transforms_active() else x + 1
+
+    def unknown(x):
+        y = x * 2
+        torch._C._jit_get_inline_everything_mode()
+        return y + 1
+
+    capture.reset()
+    assert capture.explain(under_transforms)(X).breaks == []
+    reasons = [stop.reason_id for stop in capture.explain(unknown)(X).breaks]
+    assert reasons == ["call_unknown"], reasons
