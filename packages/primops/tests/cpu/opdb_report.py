@@ -35,10 +35,17 @@ REASONS: dict[tuple[str, str], str] = {
     ("vdot", "meta"): "the lazy conjugate bit of a 0-dim result; the values agree",
     ("masked_fill", "errors"): "a number that the dtype cannot hold is found when the program runs",
     ("nn.functional.scaled_dot_product_attention", "symbolic"): "1 / sqrt(head size) is a number in the graph",
-    **dict.fromkeys(
-        ((name, "symbolic") for name in ("cov", "istft", "stft", "gradient")),
-        "torch's C++ for this function reads sizes as numbers",
-    ),
+    (
+        "nn.functional.adaptive_max_pool2d",
+        "symbolic",
+    ): "torch declares the output size as numbers: a kept size is one in the graph",
+    (
+        "nn.functional.adaptive_max_pool3d",
+        "symbolic",
+    ): "torch declares the output size as numbers: a kept size is one in the graph",
+    ("nn.functional.embedding_bag", "symbolic"): "a padding index counted from the end is a number in the graph",
+    ("linalg.matrix_rank", "symbolic"): "the tolerance, epsilon times the larger size, is a number in the graph",
+    ("linalg.matrix_rank.hermitian", "symbolic"): "the tolerance, epsilon times the larger size, is a number in the graph",
 }
 
 

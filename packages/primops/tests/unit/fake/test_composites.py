@@ -45,9 +45,24 @@ CALLS = {
     ],
     "linalg_matrix_norm": [
         (real(3, 4, 5), order, dims, keepdim)
-        for order in (1.0, -1.0, float("inf"), float("-inf"))
+        for order in (1.0, -1.0, 2.0, -2.0, float("inf"), float("-inf"))
         for dims in ([-2, -1], [2, 0])
         for keepdim in (False, True)
+    ],
+}
+WINDOW = torch.hann_window(12)  # has to be as long as the call says
+CALLS |= {
+    "stft": [
+        (real(50), 16, None, None, None, False, None, True),
+        (real(2, 50), 16, 5, 12, None, True, None, True),
+        (real(2, 50), 16, 5, 12, WINDOW, False, False, False),
+        (torch.complex(real(50), real(50)), 16),
+    ],
+    "stft.center": [(real(50), 16, None, None, None, True, mode, False, True, True) for mode in ("reflect", "constant")],
+    "gradient.array": [(real(6, 7), {"dim": [0, 1], "edge_order": order}) for order in (1, 2)],
+    "gradient.scalarint": [(real(6, 7), {}), (real(6, 7), {"spacing": 3.0, "dim": 1})],
+    "gradient.tensorarrayint": [
+        (real(6, 7), {"spacing": [torch.tensor([0.0, 1, 3, 4, 6, 9, 10])], "dim": -1, "edge_order": order}) for order in (1, 2)
     ],
 }
 for _name, _dims in (("upsample_nearest1d.vec", 1), ("upsample_nearest2d.vec", 2), ("_upsample_nearest_exact3d.vec", 3)):
@@ -65,11 +80,16 @@ def overload(name: str):
     return getattr(getattr(aten, packet), suffix or "default")
 
 
+def called(func, args):
+    """A call whose last argument may be a dict of keywords."""
+    return func(*args[:-1], **args[-1]) if isinstance(args[-1], dict) else func(*args)
+
+
 @pytest.mark.parametrize("name, number", CASES)
 def test_form_computes_what_torch_computes(name, number):
     func, args = overload(name), CALLS[name][number]
-    found = COMPOSITES[func](*args)
-    expected = func(*args)
+    found = called(COMPOSITES[func], args)
+    expected = called(func, args)
     if found is NotImplemented:
         pytest.fail("the form leaves this call to torch")
     for a, b in zip(tree_leaves(found), tree_leaves(expected), strict=True):
@@ -86,11 +106,12 @@ def test_no_size_is_fixed(name, number):
     def fake(value):
         if not isinstance(value, torch.Tensor):
             return value
-        return mode.from_real(value, sizes=[table.new(s) if s > 1 else s for s in value.shape])
+        named = value.shape if value is WINDOW else [table.new(s) if s > 1 else s for s in value.shape]
+        return mode.from_real(value, sizes=named)
 
     with mode:
-        found = func(*tree_map(fake, args))
-    for a, b in zip(tree_leaves(found), tree_leaves(func(*args)), strict=True):
+        found = called(func, tree_map(fake, args))
+    for a, b in zip(tree_leaves(found), tree_leaves(called(func, args)), strict=True):
         assert [table.hint(s) for s in (*a.spec.sizes, *a.spec.strides)] == [*b.shape, *b.stride()]
     assert all(low != high for low, high in table.ranges.values())
 

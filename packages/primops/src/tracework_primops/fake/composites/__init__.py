@@ -1,6 +1,6 @@
 """Composites of torch that would fix symbolic sizes, by the overload they replace on fakes."""
 
-from . import fourier, indexing, linalg, resampling
+from . import differences, fourier, indexing, linalg, resampling, signal
 from .registry import COMPOSITES
 
-__all__ = ["COMPOSITES", "fourier", "indexing", "linalg", "resampling"]
+__all__ = ["COMPOSITES", "differences", "fourier", "indexing", "linalg", "resampling", "signal"]

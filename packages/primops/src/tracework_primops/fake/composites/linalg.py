@@ -56,11 +56,22 @@ def _chain(matrices: list[torch.Tensor], cut: dict[tuple[int, int], int]) -> tor
 
 @composite("linalg_matrix_norm")
 def matrix_norm(x: torch.Tensor, order: float, dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None) -> Any:
-    """The norms that are sums along one dim and an extremum along the other."""
-    if abs(order) not in (1.0, math.inf) or x.dim() < 2 or not all(-x.dim() <= d < x.dim() for d in dim):
+    if abs(order) not in (1.0, 2.0, math.inf) or x.dim() < 2 or not all(-x.dim() <= d < x.dim() for d in dim):
         return NotImplemented
-    summed, other = (d % x.dim() for d in (dim if abs(order) == 1.0 else reversed(dim)))
-    if summed == other or not (x.dtype.is_floating_point or x.dtype.is_complex):
+    if any(isinstance(size, int) and size == 0 for size in x.shape):
+        return NotImplemented  # no elements: zeros, or eager's errors
+    rows, columns = (d % x.dim() for d in dim)
+    if rows == columns or not (x.dtype.is_floating_point or x.dtype.is_complex):
         return NotImplemented
+    extremum = torch.amax if order > 0 else torch.amin
+    if abs(order) == 2.0:
+        return _of_singular_values(x if dtype is None else x.to(dtype), rows, columns, extremum, keepdim)
+    summed, other = (rows, columns) if abs(order) == 1.0 else (columns, rows)
     sums = torch.linalg.vector_norm(x, 1.0, summed, keepdim, dtype=dtype)
-    return (torch.amax if order > 0 else torch.amin)(sums, other - (other > summed and not keepdim), keepdim)
+    return extremum(sums, other - (other > summed and not keepdim), keepdim)
+
+
+def _of_singular_values(x: torch.Tensor, rows: int, columns: int, extremum: Any, keepdim: bool) -> torch.Tensor:
+    order = [d for d in range(x.dim()) if d not in (rows, columns)] + [rows, columns]
+    found = extremum(torch.linalg.svdvals(x.permute(order)), -1, keepdim)
+    return found.unsqueeze(-1).permute([order.index(d) for d in range(x.dim())]) if keepdim else found
