@@ -21,6 +21,7 @@ __all__ = [
     "make_subclass",
     "mark_of_torch_compile",
     "operator_names",
+    "program_of_triton_operator",
     "pytree_flatten",
     "pytree_row",
     "transform_level",
@@ -109,6 +110,17 @@ def pytree_row(kind: type) -> tuple[Any, Any] | None:
     """(take apart, put together) of a class that torch.utils._pytree knows, None when it does not."""
     row = torch.utils._pytree.SUPPORTED_NODES.get(kind)
     return None if row is None else (row.flatten_fn, row.unflatten_fn)
+
+
+def program_of_triton_operator(operator: Any) -> Any:
+    """The Python function that torch.library.triton_op made the operator of; None for other operators, and where a backward was added."""
+    if isinstance(operator, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        packet = getattr(operator, "overloadpacket", operator)
+        operator = torch._library.custom_ops.OPDEFS.get(packet._qualified_op_name)
+    if not isinstance(operator, torch._library.custom_ops.CustomOpDef) or operator._backward_fn is not None:
+        return None
+    is_triton = any(kind.__name__ == "FunctionalTensorMode" for kind in operator._torch_dispatch_fns)
+    return operator._abstract_fn if is_triton else None
 
 
 pytree_flatten = torch.utils._pytree.tree_flatten

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import sys
 import sysconfig
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +48,8 @@ TRACE_POLICY: tuple[tuple[str, str, str], ...] = (
     ("linecache", BREAK, "reads files"),
     ("inspect", BREAK, "reads frames and sources"),
     ("random", BREAK, "Python's random state"),
+    ("triton.runtime.interpreter", BREAK, "runs kernels"),
+    ("triton.runtime.autotuner", BREAK, "runs kernels"),
     ("numpy", BREAK, "arrays are not part of the graph"),
 )
 
@@ -58,9 +59,8 @@ _SITE = tuple({os.path.realpath(sysconfig.get_path(name)) + os.sep for name in (
 _TORCH = os.path.dirname(os.path.realpath(torch.__file__)) + os.sep
 _OTHER_COMPILER = os.path.join(os.path.dirname(torch.__file__), "_dynamo") + os.sep
 _TORCH_CAPTURED = tuple(_TORCH + part for part in ("nn" + os.sep, "optim" + os.sep))
-_LIBRARIES = tuple(  # nothing in their Python code computes with tensors
-    os.path.dirname(os.path.realpath(sys.modules[name].__file__)) + os.sep for name in ("numpy",) if name in sys.modules
-)
+_LIBRARIES = tuple(site + name + os.sep for site in _SITE for name in ("numpy", "triton"))
+"""Packages whose Python code does not compute with tensors."""
 _HERE = os.path.dirname(os.path.dirname(os.path.realpath(__file__))) + os.sep
 _COMPREHENSIONS = frozenset(("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"))
 _FRAMES: dict[str, bool] = {}

@@ -19,6 +19,7 @@ import weakref
 
 import torch
 
+from .._torch import program_of_triton_operator
 from ..marks import mark_of
 from ..sources import Attr, CellContents, Closure, Const, DictItem, Global, InstanceAttr, Item, Local, Referent
 from .backward import BACKWARD_ROWS
@@ -42,6 +43,7 @@ from .symint import size_value
 from .tensor import existing_tensor, tensor_result
 from .text import changing_text
 from .transforms import TRANSFORM_CODES, TRANSFORM_ROWS
+from .triton_kernel import TRITON_ROWS, existing_kernel
 from .user_object import CONTAINERS, BoundBuiltin, ObjectValue, native_base
 from .value import Value
 
@@ -230,7 +232,7 @@ def wrap_builtin(frame, obj, source):
     if row is not None:
         return RowValue(obj, row, source)
     if is_graph_function(obj):
-        return TorchFunctionValue(obj, source)
+        return triton_program(frame, obj) or TorchFunctionValue(obj, source)
     return CFunctionValue(obj, source)
 
 
@@ -262,7 +264,13 @@ def wrap_custom_operator(frame, obj, source):
     from .torch_fn import TorchFunctionValue
 
     frame.guard("IDENTITY", source, obj)
-    return TorchFunctionValue(obj._opoverload, source)
+    return triton_program(frame, obj) or TorchFunctionValue(obj._opoverload, source)
+
+
+def triton_program(frame, operator):
+    """The function of a torch.library.triton_op, which is traced into; None for other operators and those with a backward of their own."""
+    program = program_of_triton_operator(operator)
+    return None if program is None else frame.wrap(program, Const(program, program.__qualname__))
 
 
 def hashable_get(table, key):
@@ -396,7 +404,7 @@ def wrap_object(frame, obj, source):
         return ExistingException(obj, source)
     if type(obj) in NATIVE_ITERATORS:
         return ExistingIterator(obj, source)
-    made = existing_context(frame, obj, source)
+    made = existing_context(frame, obj, source) or existing_kernel(frame, obj, source)
     if made is not None:
         return made
     guard_type(frame, obj, source)
@@ -687,6 +695,6 @@ SUBCLASS_ROWS = (
 )
 DISABLED = torch._disable_dynamo(lambda: None).__code__
 FUNCTION_ROWS = {**CONTROL_ROWS, "torch._dynamo.decorators.error_on_graph_break": error_region_row}
-TRAINING_ROWS = {**BACKWARD_ROWS, **CHECKPOINT_ROWS, **OPTIMIZER_ROWS, **TRANSFORM_ROWS, **FUNCTIONAL_CALL_ROWS}
+TRAINING_ROWS = {**BACKWARD_ROWS, **CHECKPOINT_ROWS, **OPTIMIZER_ROWS, **TRANSFORM_ROWS, **FUNCTIONAL_CALL_ROWS, **TRITON_ROWS}
 CODE_ROWS.update(TRANSFORM_CODES)
 fill()

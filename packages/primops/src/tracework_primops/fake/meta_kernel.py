@@ -43,6 +43,8 @@ def meta_rule(func: Any) -> Rule:
 def run_meta_kernel(func: Any, args: Any, kwargs: dict) -> Any:
     """Specs of the results by running the op on meta tensors. Symbolic sizes that nothing can carry become fixed."""
     table = active.table()
+    if not func._schema.returns:
+        return None
     if table is not None and _is_symbolic((*args, *kwargs.values())):
         for way in (_decomposed, _on_fakes, _on_symbolic_meta) if _all_have_hints(args, kwargs, table) else ():
             found = way(func, args, kwargs, table)
