@@ -89,7 +89,7 @@ class Lines(logging.Handler):
         text = record.getMessage()
         if "graph break in" in text:
             self.breaks.append(text.partition("graph break in ")[2])
-        elif "runs as plain Python" in text and "no tensor operations" not in text:
+        elif "runs as plain Python" in text and "tensor operation" not in text:
             self.plain.append(text)
 
 

@@ -22,7 +22,7 @@ from .. import _C
 from ..errors import SkipFrame
 from .code import CodeInfo, code_info, exception_table
 
-__all__ = ["Onward", "ResumePoint", "drive", "is_driven", "is_resume_code", "resume_code"]
+__all__ = ["Onward", "ResumePoint", "drive", "is_driven", "is_resume_code", "original_code", "resume_code"]
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,12 @@ _CELL_OPCODES = frozenset(
 def is_resume_code(code: types.CodeType) -> bool:
     """Whether code was made here."""
     return id(code) in _RESUME_CODES
+
+
+def original_code(code: types.CodeType) -> types.CodeType:
+    """The code that a continuation goes on with; of other code, the code itself."""
+    made = _RESUME_CODES.get(id(code))
+    return code if made is None else made.code
 
 
 def is_driven(code: types.CodeType) -> bool:

@@ -28,7 +28,7 @@ from ..sources import Closure, Const, Local
 from ..values.function import CellValue
 from ..values.value import SymbolicRaise, Value
 from .collector import paused_collection
-from .policy import call_policy
+from .policy import call_policy, is_of_torch
 
 if TYPE_CHECKING:
     from ..options import CaptureOptions
@@ -37,14 +37,22 @@ __all__ = ["FrameInput", "capture_frame"]
 
 log = logging.getLogger("tracework.capture.breaks")
 ATTEMPTS = 12
+NOTHING, ONE_OPERATION = "no tensor operations", "one tensor operation, which a graph would not make faster"
 
 
 class FrameInput:
-    """A frame about to run: its code, the objects in its argument slots and cells, and its globals."""
+    """A frame about to run: its code, the objects in its argument slots and cells, and its globals; whether it is the one that
+    the user wants compiled, and none that broken code calls."""
 
     def __init__(
-        self, code: types.CodeType, slots: dict[str, Any], globals_: dict[str, Any], closure: tuple[types.CellType, ...] | None
+        self,
+        code: types.CodeType,
+        slots: dict[str, Any],
+        globals_: dict[str, Any],
+        closure: tuple[types.CellType, ...] | None,
+        outermost: bool = True,
     ) -> None:
+        self.outermost = outermost
         self.code, self.slots, self.globals, self.closure = code, slots, globals_, closure or ()
 
 
@@ -126,6 +134,7 @@ def start(
     graph = GraphBuilder(fake_mode, symbols, services.wrap_result)
     root = CaptureRoot(services, GuardSet(), graph, MutationLog(), symbols, fake_mode, options, given.globals, history)
     root.stop_before = stop_before
+    root.may_be_small = not given.outermost and (is_resume_code(given.code) or is_of_torch(given.code))
     root.sees_tensors = is_resume_code(given.code) or any(
         isinstance(obj, (torch.Tensor, torch.nn.Module)) for obj in given.slots.values()
     )
@@ -262,7 +271,9 @@ def attempt(
         and not root.options.keep_empty
         and (isinstance(stop, Returned) or not (root.graph.inputs or root.sees_tensors))
     ):
-        raise SkipFrame("no tensor operations")
+        raise SkipFrame(NOTHING)
+    if root.graph.calls == 1 and isinstance(stop, Returned) and root.may_be_small and not root.options.keep_empty:
+        raise SkipFrame(ONE_OPERATION)
     distinct_guards(root)
     if lookups.found:
         root.guards.record("CLASSES", Const(None, "classes"), lookups)

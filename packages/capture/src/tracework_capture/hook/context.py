@@ -34,8 +34,8 @@ from ..guards.filters import filter_guards
 from ..options import CaptureOptions
 from . import cache, dynamism
 from . import stance as stances
-from .compile_frame import FrameInput, capture_frame
-from .policy import disabled_inside, frame_is_captured, is_another_compiler, is_disabled
+from .compile_frame import NOTHING, ONE_OPERATION, FrameInput, capture_frame
+from .policy import Outermost, disabled_inside, frame_is_captured, is_another_compiler, is_disabled, is_module_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -56,12 +56,14 @@ copyreg.pickle(_C.Scoped, lambda scoped: scoped.__qualname__)  # type: ignore[ar
 class FrameCallback:
     """What the evaluator asks for frames without a fitting entry; owns the entries that it makes."""
 
-    def __init__(self, backend: Any, options: CaptureOptions) -> None:
+    def __init__(self, backend: Any, options: CaptureOptions, function: Any = None) -> None:
+        self.outermost = Outermost(function)
         self.backend = backend
         self.options = options
         # Codes are held weakly: an entry of a code holds this callback, and the collector does not see into code objects.
         self.histories: dict[int, tuple[weakref.ref[types.CodeType], SizeHistory]] = {}
         self.empty: dict[int, int] = {}
+        self.small: weakref.WeakSet[types.CodeType] = weakref.WeakSet()
         self.siblings: dict[int, FrameCallback] = {}
         self.skipped: collections.deque[PlainFrame] = collections.deque(maxlen=_REMEMBERED)
         self.recompiles: collections.deque[Recompile] = collections.deque(maxlen=_REMEMBERED)
@@ -83,6 +85,9 @@ class FrameCallback:
         if is_disabled(function):
             cache.skip(code, recursive=True)
             return _C.SKIP
+        outermost = self.outermost.is_frame(code, names)
+        if not outermost and (is_module_call(code) or code in self.small):
+            return None  # not for good: they are captured where they are outermost
         if _torch.transform_level() is not None:
             return None  # called inside a running vmap or grad, whose tensors have no storage to look at
         stance = stances.current()
@@ -95,10 +100,10 @@ class FrameCallback:
             return None
         try:
             if stance.name == "aot_eager_then_compile" and self.is_first(code):
-                entry = self.entry(code, names, globals_, closure, stance.first_backend)
+                entry = self.entry(code, names, globals_, closure, outermost, stance.first_backend)
                 entry.dead = True  # the evaluator runs it for this call
                 return entry
-            return self.entry(code, names, globals_, closure)
+            return self.entry(code, names, globals_, closure, outermost)
         except SkipFrame as skipped:
             return self.plain(code, skipped.detail, skipped.stop)
         except (Unsupported, ForbiddenCall, ControlMisuse, DynamicDimError, BackendFailed) as error:
@@ -142,15 +147,22 @@ class FrameCallback:
         found = self.siblings.get(id(backend))
         if found is None:
             found = self.siblings[id(backend)] = FrameCallback(backend, self.options)
+            found.outermost = self.outermost
         return found
 
     def entry(
-        self, code: types.CodeType, names: dict[str, Any], globals_: dict[str, Any], closure: Any, backend: Any = None
+        self,
+        code: types.CodeType,
+        names: dict[str, Any],
+        globals_: dict[str, Any],
+        closure: Any,
+        outermost: bool,
+        backend: Any = None,
     ) -> Any:
         """Capture the frame and make its entry."""
         count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
         slots = {name: names[name] for name in code.co_varnames[:count] if name in names}
-        given = FrameInput(code, slots, globals_, closure)
+        given = FrameInput(code, slots, globals_, closure, outermost)
         try:
             captured = capture_frame(given, backend or self.backend, self.options, self.history(code), disabled_call)
         finally:
@@ -173,15 +185,21 @@ class FrameCallback:
         """Run this frame plainly; for good, unless there was merely nothing to capture in it this time."""
         log.info("%s runs as plain Python: %s", code.co_qualname, why)
         self.skipped.append(PlainFrame(code.co_qualname, why, stop, code.co_filename, code.co_firstlineno))
-        if why == "no tensor operations":
-            seen = self.empty[id(code)] = self.empty.get(id(code), 0) + 1
-            return None if seen < _EMPTY_LIMIT else _C.SKIP
-        return _C.SKIP
+        if why not in (NOTHING, ONE_OPERATION):
+            return _C.SKIP
+        seen = self.empty[id(code)] = self.empty.get(id(code), 0) + 1
+        if seen < _EMPTY_LIMIT:
+            return None
+        if why == NOTHING:
+            return _C.SKIP
+        self.small.add(code)
+        return None
 
     def forget(self) -> None:
         """Start over."""
         self.histories.clear()
         self.empty.clear()
+        self.small.clear()
         self.skipped.clear()
         self.recompiles.clear()
 
@@ -217,7 +235,7 @@ def optimize(
     def wrap(function: Callable[..., Any]) -> Any:
         if type(function) is _C.Scoped and function.callback is not None:
             function = function.__wrapped__  # optimized before: the new options count
-        scoped = _C.Scoped(function, FrameCallback(backend, options))
+        scoped = _C.Scoped(function, FrameCallback(backend, options, function))
         for attribute in functools.WRAPPER_ASSIGNMENTS:
             if hasattr(function, attribute):
                 setattr(scoped, attribute, getattr(function, attribute))

@@ -9,14 +9,29 @@ from __future__ import annotations
 import inspect
 import os
 import sysconfig
+import types
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-if TYPE_CHECKING:
-    import types
+from ..bytecode.resume import original_code
 
-__all__ = ["BREAK", "INLINE", "TRACE_POLICY", "call_policy", "frame_is_captured", "is_another_compiler", "is_disabled"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "BREAK",
+    "INLINE",
+    "Outermost",
+    "TRACE_POLICY",
+    "call_policy",
+    "frame_is_captured",
+    "is_another_compiler",
+    "is_disabled",
+    "is_module_call",
+    "is_of_torch",
+]
 
 INLINE, BREAK = "inline", "break"
 
@@ -94,6 +109,32 @@ def call_policy(function: Any, module: str | None) -> tuple[str, str]:
     return INLINE, ""
 
 
+_MODULE_CALLS = frozenset(
+    {torch.nn.Module._wrapped_call_impl.__code__, torch.nn.Module._call_impl.__code__}  # all modules share them
+)
+
+
+class Outermost:
+    """What the user wants compiled, told apart from what it calls. It is held weakly: the entries of its code hold this."""
+
+    def __init__(self, function: Any) -> None:
+        self.instance = weakref.ref(function) if isinstance(function, torch.nn.Module) else None
+        called = function.forward if self.instance is not None else function
+        code = getattr(getattr(called, "__func__", called), "__code__", None)
+        self.code = weakref.ref(code) if code is not None else None
+
+    def is_frame(self, code: types.CodeType, names: Mapping[str, Any]) -> bool:
+        """Whether this is a frame of it, or one that continues such a frame."""
+        if is_module_call(code) and self.instance is not None:
+            return names.get("self") is self.instance()
+        return self.code is None or self.code() is original_code(code)
+
+
+def is_module_call(code: types.CodeType) -> bool:
+    """Whether this is what torch.nn.Module does around forward. Inside of broken code it runs plainly: forward is what is captured."""
+    return original_code(code) in _MODULE_CALLS
+
+
 def frame_is_captured(code: types.CodeType) -> bool:
     """Whether a frame of this code may start a graph: user code and torch.nn, not the standard library or torch's insides.
 
@@ -107,6 +148,11 @@ def frame_is_captured(code: types.CodeType) -> bool:
     if known is None:
         known = _FRAMES[filename] = _file_is_captured(filename)
     return known
+
+
+def is_of_torch(code: types.CodeType) -> bool:
+    """Whether the code is torch's: the Python around an operator, as a rule."""
+    return os.path.realpath(code.co_filename).startswith(_TORCH)
 
 
 def is_another_compiler(code: types.CodeType) -> bool:

@@ -98,6 +98,7 @@ class CaptureRoot:
         self.current: SymbolicFrame | None = None
         self.grad_at_start = True
         self.sees_tensors = True
+        self.may_be_small = False  # whether a single operation is left to plain Python
         self.regions: list[bool] = list(regions())
         self.inference: list[bool] = []  # modes of the inference_mode blocks entered, the innermost last
 

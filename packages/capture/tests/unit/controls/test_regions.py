@@ -76,7 +76,7 @@ def allowed_inside(x):
 def lenient(x):
     x = x * 3
     capture.graph_break()
-    return x + 1
+    return (x + 1) * 2  # a single operation would be left to plain Python
 
 
 def breaks_in_an_allowing_region(x):

@@ -1,0 +1,93 @@
+"""What broken code calls: modules are captured at their forward, single operations of torch and of the rest of a function are not."""
+
+import torch
+import torch.nn.functional as F
+import tracework_capture as capture
+from tracework_capture.hook.cache import RecompileLimitWarning
+
+X = torch.arange(6.0).reshape(2, 3)
+
+
+def graphs_of(function, *args):
+    """The operators of each graph, after the compiled function gave what the plain one gives."""
+    graphs = []
+
+    def backend(module, example_inputs):
+        graphs.append([n.name for n in module.graph.nodes if n.op in ("call_function", "call_method")])
+        return module.forward
+
+    expected = function(*args)
+    compiled = capture.optimize(backend)(function)
+    for _ in range(6):
+        torch.testing.assert_close(compiled(*args), expected)
+    return graphs
+
+
+def breaks_around(function):
+    """The function is called by broken code."""
+
+    def program(x):
+        x = x * 2 + 1
+        capture.graph_break()
+        return capture.disable(function, recursive=False)(x)
+
+    return program
+
+
+def test_an_operator_of_torch_is_called_plainly():
+    assert len(graphs_of(breaks_around(lambda x: F.log_softmax(x, 0)), X)) == 1
+    assert len(graphs_of(breaks_around(torch.nn.LayerNorm(3)), X)) == 1
+
+
+def test_it_is_captured_when_that_is_what_is_wanted():
+    assert len(graphs_of(torch.nn.Softmax(0), X)) == 1
+    assert len(graphs_of(F.normalize, X)) == 1
+
+
+class Block(torch.nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.linear = torch.nn.Linear(width, width)
+
+    def forward(self, x):
+        return self.linear(x).relu() + 1
+
+
+class Tower(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.parts = torch.nn.ModuleList([Block(3) for _ in range(12)])
+
+    def forward(self, x):
+        for part in self.parts:
+            x = capture.disable(part, recursive=False)(x)
+        return x
+
+
+def test_many_modules_share_the_code_around_forward_without_a_limit(recwarn):
+    with torch.no_grad():
+        graphs = graphs_of(Tower(), X)
+    assert graphs == [graphs[0]]
+    assert not [w for w in recwarn if issubclass(w.category, RecompileLimitWarning)]
+
+
+def test_hooks_of_a_module_run_when_it_is_called_by_broken_code():
+    block, seen = Block(3), []
+    block.register_forward_hook(lambda module, args, result: seen.append(result.shape) or result * 2)
+    graphs_of(breaks_around(block), X)
+    assert seen == [X.shape] * 7
+
+
+def test_one_operation_after_a_break_in_a_callee_is_not_compiled():
+    def callee(x):
+        x = x * 3 + 1
+        capture.graph_break()
+        return x.reshape(-1)
+
+    def program(x):
+        x = x + 1
+        y = callee(x * 2)
+        return y.exp() + 1
+
+    graphs = graphs_of(program, X)
+    assert [len(graph) for graph in graphs] == [2, 2, 2]
