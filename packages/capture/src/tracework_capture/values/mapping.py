@@ -74,8 +74,7 @@ class DictValue(Value):
         """What `entries` has the key under."""
         if self.odd:
             frame.break_graph("unhashable_value", f"{self.describe()} has keys that define equality themselves")
-        hashed = key.hash_key(frame)
-        return IdentityKey(hashed) if isinstance(hashed, _BY_IDENTITY) else hashed
+        return _by_identity(key.hash_key(frame))
 
     def find_hashed(self, frame, hashed):
         entry = self.entries.get(hashed)
@@ -90,8 +89,7 @@ class DictValue(Value):
         if self.keys_guarded or hashed in self.lacking or hashed in self.changes:
             return
         self.lacking.add(hashed)
-        key = hashed.obj if isinstance(hashed, IdentityKey) else hashed
-        frame.guard("DICT_LACKS", self.source, key)
+        frame.guard("DICT_LACKS", self.source, behind(hashed))
 
     def store(self, frame, key, value):
         """self[key] = value"""
@@ -307,12 +305,28 @@ class IdentityKey:
         return id(self.obj)
 
 
+def _by_identity(hashed):
+    """The key that `entries` has for a `hash_key`: classes and functions in it go by identity."""
+    if type(hashed) is tuple:
+        return tuple(_by_identity(part) for part in hashed)
+    return IdentityKey(hashed) if isinstance(hashed, _BY_IDENTITY) else hashed
+
+
+def behind(hashed):
+    """The real key of an entry of an existing mapping."""
+    if type(hashed) is tuple:
+        return tuple(behind(part) for part in hashed)
+    return hashed.obj if isinstance(hashed, IdentityKey) else hashed
+
+
 _BY_IDENTITY = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
 _IDENTITY_HASH = (object.__hash__, torch.nn.Module.__hash__, torch.Tensor.__hash__)
 
 
 def simple_key(key):
     """Whether a lookup among other keys is known without running an __eq__ or __hash__ of the user."""
+    if type(key) is tuple:
+        return all(simple_key(part) for part in key)
     return plain_key(key) or type(key).__hash__ in _IDENTITY_HASH or isinstance(key, (*_NATIVE_KEYS, enum.Enum))
 
 
@@ -321,6 +335,8 @@ _NATIVE_KEYS = (types.MethodType, types.BuiltinFunctionType, types.GenericAlias,
 
 def key_of_existing(key):
     """What `hash_key` of the wrapped key will be."""
+    if type(key) is tuple:
+        return tuple(key_of_existing(part) for part in key)
     return key if plain_key(key) else IdentityKey(key)
 
 

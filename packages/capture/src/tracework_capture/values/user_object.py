@@ -55,12 +55,21 @@ def bind_class_attribute(frame, self, cls, name):
     return bind_static(frame, self, cls, owner, static, name)
 
 
+def binding_kind(static):
+    """The type that says how a class attribute binds: a subclass of property that does not change how it is read is a property."""
+    kind = type(static)
+    for base in (property, classmethod, staticmethod):
+        if issubclass(kind, base) and kind.__get__ is base.__get__:
+            return base
+    return kind
+
+
 def bind_static(frame, self, cls, owner, static, name):
     """The descriptor protocol, on a class attribute that is known."""
     from .function import BoundMethodValue
     from .user_class import class_value
 
-    kind = type(static)
+    kind = binding_kind(static)
     if kind is types.FunctionType or kind is functools._lru_cache_wrapper:
         return BoundMethodValue(function_value(frame, static), self)
     if kind is property:

@@ -90,3 +90,35 @@ def test_state_queries_that_pybind11_makes_are_answered_and_other_functions_of_i
     assert capture.explain(under_transforms)(X).breaks == []
     reasons = [stop.reason_id for stop in capture.explain(unknown)(X).breaks]
     assert reasons == ["call_unknown"], reasons
+
+
+def test_distributions_are_captured_whole():
+    """They read subclasses of property, raise on data, and look for functions by pairs of classes."""
+    logits, actions = torch.randn(8, 3), torch.tensor([0, 1, 2, 0, 1, 2, 0, 1])
+
+    def loss(logits, actions):
+        chosen = torch.distributions.Categorical(logits=logits)
+        away = torch.distributions.kl_divergence(torch.distributions.Normal(logits, 1.0), torch.distributions.Normal(0.0, 2.0))
+        return chosen.log_prob(actions) + away.sum(1)
+
+    expected = loss(logits, actions)
+    compiled = capture.optimize(lambda gm, example_inputs: gm.forward, fullgraph=True)(loss)
+    torch.testing.assert_close(compiled(logits, actions), expected)
+    for run in (loss, compiled):
+        with pytest.raises(ValueError, match="within the support"):
+            run(logits, actions + 5)
+
+
+def test_keys_that_are_tuples_of_classes_are_guarded():
+    table = {(int, str): 1.0, (int, (str, float)): 2.0}
+
+    def f(x):
+        return x + table[int, str] + table.get((float, int), 0.0) + table[int, (str, float)]
+
+    compiled = capture.optimize(lambda gm, example_inputs: gm.forward, fullgraph=True)(f)
+    for _ in range(2):
+        torch.testing.assert_close(compiled(X), f(X))
+        table[float, int] = 5.0
+        torch.testing.assert_close(compiled(X), f(X))
+        del table[float, int]
+        table[int, str] += 1.0
