@@ -1,7 +1,7 @@
 """Ops that write to memory, and the ops that compute the same values without writing.
 
 FUNCTIONAL_FORMS: overload -> rule(recorder, func, args, kwargs, out). A writing op without a row goes by its schema: `add_.Tensor` becomes
-`add.Tensor`, `mm.out` becomes `mm`, `x` becomes `x_functional`; results that are not new are written to the arguments in order.
+`add.Tensor`, `mm.out` becomes `mm`, `x` becomes `x_functional`, one of a user becomes its functional twin; results that are not new are written to the arguments in order.
 """
 
 import operator
@@ -13,6 +13,7 @@ import torch
 
 from .. import _torch
 from ..errors import FunctionalizationError
+from .functional_twins import functional_twin
 
 aten = torch.ops.aten
 Rule = Callable[..., None]
@@ -175,6 +176,9 @@ def functional_overload(func: Any) -> Any:
             names = [a.name for a in target._schema.arguments]
             if not _torch.written_arguments(target._schema) and names == wanted and _same_types(func, target):
                 return target
+    twin = None if namespace == "aten" else functional_twin(func)
+    if twin is not None:
+        return twin
     raise FunctionalizationError(f"{func} writes to its arguments and has no functional form")
 
 

@@ -14,7 +14,6 @@ from .kernel_writes import written_parameters
 __all__ = ["Launch", "python_function", "operator_of"]
 
 NAMESPACE = "tracework_kernels"
-SCHEMA_TYPES = {"tensor": "Tensor", "int": "SymInt", "float": "float", "bool": "bool"}
 
 
 @dataclass(frozen=True)
@@ -53,36 +52,11 @@ def python_function(kernel: Any) -> Any:
     return kernel
 
 
-@dataclass(frozen=True)
-class Functional:
-    """The same launch on copies of the tensors that the kernel writes to, which are its results."""
-
-    launch: Launch
-    places: tuple[int, ...]
-
-    def run(self, *args: Any) -> Any:
-        given = list(args)
-        for place in self.places:
-            given[place] = like(given[place]).copy_(given[place])
-        self.launch.run(*given)
-        return self.results(given)
-
-    def on_meta(self, *args: Any) -> Any:
-        return self.results([like(a) if i in self.places else a for i, a in enumerate(args)])
-
-    def results(self, given: list[Any]) -> Any:
-        found = [given[place] for place in self.places]
-        return found[0] if len(found) == 1 else tuple(found)
-
-
-def like(tensor: torch.Tensor) -> torch.Tensor:
-    """A new tensor of exactly these strides, which the kernel may have got as numbers."""
-    return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=tensor.device)
-
-
-def schema_of(launch: Launch, written: Any) -> str:
-    """The arguments of an operator that writes to the arguments at these places."""
-    parts = [f"Tensor(a{i}!) x{i}" if i in written else f"{SCHEMA_TYPES[kind]} x{i}" for i, kind in enumerate(launch.kinds)]
+def schema_of(launch: Launch, written: frozenset[str]) -> str:
+    """The arguments of the operator."""
+    rows = enumerate(zip(launch.names, launch.kinds, strict=True))
+    types = {"tensor": "Tensor", "int": "SymInt", "float": "float", "bool": "bool"}
+    parts = [f"Tensor(a{i}!) x{i}" if kind == "tensor" and n in written else f"{types[kind]} x{i}" for i, (n, kind) in rows]
     return ", ".join([*parts, "SymInt[] grids"])
 
 
@@ -106,21 +80,12 @@ class _Operators:
         written = written_parameters(function)
         if written is None:
             return None
-        places = [
-            i for i, (n, kind) in enumerate(zip(launch.names, launch.kinds, strict=True)) if kind == "tensor" and n in written
-        ]
-        schemas = [schema_of(launch, places), schema_of(launch, ())]
-        name = self.new_name(function, (*schemas, launch.names, launch.constants, launch.configs, launch.grid_rank))
-        functional = Functional(launch, tuple(places))
-        self.define(name, f"({schemas[0]}) -> ()", launch.run, lambda *args: None)
-        returns = ", ".join(["Tensor"] * len(places))
-        self.define(f"{name}_functional", f"({schemas[1]}) -> ({returns})", functional.run, functional.on_meta)
+        schema = schema_of(launch, written)
+        name = self.new_name(function, (schema, launch.names, launch.constants, launch.configs, launch.grid_rank))
+        self.library.define(f"{name}({schema}) -> ()")
+        self.library.impl(name, launch.run, "CompositeExplicitAutograd")
+        self.library.impl(name, lambda *args: None, "Meta")
         return getattr(getattr(torch.ops, NAMESPACE), name).default
-
-    def define(self, name: str, schema: str, run: Any, on_meta: Any) -> None:
-        self.library.define(name + schema)
-        self.library.impl(name, run, "CompositeExplicitAutograd")
-        self.library.impl(name, on_meta, "Meta")
 
     def new_name(self, function: Any, facts: Any) -> str:
         text = repr((function.__module__, function.__qualname__, inspect.getsource(function), facts))
