@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 
 from ..dims import SMALLEST, DimRange, marks_of
-from ..errors import DynamicDimError
+from ..errors import DynamicDimError, RestartCapture
 from ..guards.guard import TensorFacts
 from ..sources import Const, TensorSize, TensorStride
 
@@ -18,7 +18,15 @@ if TYPE_CHECKING:
 
     from ..sources import Source
 
-__all__ = ["SizeHistory", "check_strict_dims", "distinct_inputs", "expression_node", "lift_number", "lift_tensor"]
+__all__ = [
+    "SizeHistory",
+    "check_guesses",
+    "check_strict_dims",
+    "distinct_inputs",
+    "expression_node",
+    "lift_number",
+    "lift_tensor",
+]
 
 
 class SizeHistory:
@@ -30,6 +38,7 @@ class SizeHistory:
         self.checks = checks
         self.sizes: dict[Any, list[Any]] = {}
         self.numbers: dict[Any, Any] = {}
+        self.fixed_dims: set[tuple[Any, int]] = set()  # opened on a guess, and fixed by the program
         self.delayed = False
 
     def observe(self, names: dict[str, Any]) -> None:
@@ -101,7 +110,25 @@ def fixed_strides(root: Any, tensor: torch.Tensor, source: Source, spec: Any) ->
     return tuple(known)
 
 
-TOKENS_NDIM = 2  # token ids and masks: batch and length change independently, and neither meets a weight, so both open at once
+LEADING = 2  # batch and length, which change independently: when one of them did, both open
+
+
+def guessed_dims(history: SizeHistory, tensor: torch.Tensor, key: Any, changed: frozenset[int]) -> frozenset[int]:
+    """Leading dims of tokens, masks, signals and sequences of features that may change as another leading one did."""
+    features = tensor.is_floating_point() or tensor.is_complex()
+    if tensor.dim() not in ((LEADING, LEADING + 1) if features else (LEADING,)) or changed.isdisjoint(range(LEADING)):
+        return frozenset()
+    return frozenset(d for d in range(LEADING) if d not in changed and (key, d) not in history.fixed_dims)
+
+
+def check_guesses(root: Any) -> None:
+    """Raises RestartCapture when the program fixes a size that was opened on a guess (it meets a weight): it stays a number."""
+    for symbol, (key, dim) in root.guessed_dims.items():
+        low, high = root.symbols.ranges[symbol]
+        if low is not None and low == high:
+            root.history.fixed_dims.add((key, dim))
+    if any(place in root.history.fixed_dims for place in root.guessed_dims.values()):
+        raise RestartCapture("a size that might have changed is fixed by the program")
 
 
 def dynamic_dims(root: Any, tensor: torch.Tensor, source: Source, role: str) -> frozenset[int]:
@@ -125,8 +152,8 @@ def dynamic_dims(root: Any, tensor: torch.Tensor, source: Source, role: str) -> 
     changed = frozenset(range(len(shape))) if root.options.dynamic else frozenset()
     if root.options.dynamic is None:
         changed = history.changed_dims(key, shape)
-        if changed and len(shape) == TOKENS_NDIM and not (tensor.is_floating_point() or tensor.is_complex()):
-            changed = frozenset(range(TOKENS_NDIM))
+        root.guesses[key] = guessed_dims(history, tensor, key, changed)
+        changed |= root.guesses[key]
     root.shapes_seen[key] = shape
     wanted = ((changed | marks.maybe | chosen) - marks.static - root.options.fixed_dims(key, shape)) | marks.strict
     return frozenset(d for d in wanted if shape[d] >= SMALLEST)
@@ -146,6 +173,8 @@ def size_symbol(root: Any, tensor: torch.Tensor, source: Source, dim: int) -> An
     lower = max(SMALLEST, limits.lower or 0)
     symbol = root.symbols.new(size, origin, lower, limits.upper)
     root.graph.size_input(symbol, origin, size)
+    if dim in root.guesses.get(str(source), ()):
+        root.guessed_dims[symbol] = (str(source), dim)
     if dim in marks.strict:
         root.strict_dims.append((symbol, source, dim, dim in marks.unbacked))
     if limits.group is not None:

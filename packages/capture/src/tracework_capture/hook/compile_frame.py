@@ -15,7 +15,7 @@ from ..contracts import Break, Returned
 from ..errors import BreakGraph, RestartCapture, RestartWithoutChecks, SkipFrame, Unsupported
 from ..graph.builder import GraphBuilder
 from ..graph.finish import Captured, finish
-from ..graph.inputs import SizeHistory, check_strict_dims, distinct_inputs
+from ..graph.inputs import SizeHistory, check_guesses, check_strict_dims, distinct_inputs
 from ..graph.mutations import MutationLog
 from ..guards.classes import ClassLookups, recorded_lookups
 from ..guards.guard import GuardSet
@@ -266,6 +266,7 @@ def attempt(
     except StopHere:
         stop = Break(reason.reason_id, str(reason), stack, reason.detail)
     traced = time.perf_counter()
+    check_guesses(root)
     if (
         not root.graph.calls
         and not root.options.keep_empty

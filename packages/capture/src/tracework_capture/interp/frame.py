@@ -76,6 +76,8 @@ class CaptureRoot:
         self.effects = Effects()
         fake_mode.recorder = self.effects.note
         self.strict_dims: list[tuple[Any, Any, int, bool]] = []
+        self.guesses: dict[Any, frozenset[int]] = {}
+        self.guessed_dims: dict[Any, tuple[Any, int]] = {}
         self.groups: dict[str, Any] = {}
         self.services = services
         self.guards = guards

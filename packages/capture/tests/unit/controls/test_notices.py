@@ -149,3 +149,37 @@ def test_fifty_sizes_compile_twice():
             tokens = torch.zeros(batch, length, dtype=torch.int64)
             assert torch.equal(call(tokens), model(tokens))
     assert len(graphs) == 2
+
+
+FEATURES = torch.nn.Linear(6, 6)
+MIX = torch.nn.Linear(7, 7)
+OVER_SIZES = {
+    "sequences of features": (lambda x: torch.softmax(FEATURES(x), 1), lambda b, n: (b, n, 6), 2),
+    "signals": (lambda x: x.cumsum(1) / x.shape[1], lambda b, n: (b, n), 2),
+    "rows that meet a weight": (lambda x: FEATURES(x).relu(), lambda b, n: (b * n, 6), 2),
+    "channels that meet a weight": (lambda x: MIX(x.transpose(1, 2)), lambda b, n: (b, 7, n), 3),
+}
+
+
+@pytest.mark.parametrize("name", OVER_SIZES)
+def test_batch_and_length_open_together(name):
+    """First only the batch changes, then the length; a dim that meets a weight stays a number."""
+    graphs = []
+
+    def backend(gm, example_inputs):
+        graphs.append(gm)
+        return gm.forward
+
+    function, shape, wanted = OVER_SIZES[name]
+    call = capture.optimize(backend)(function)
+    for length in (5, 8, 16, 17, 31):
+        for batch in (2, 3, 4, 7, 8):
+            x = torch.randn(shape(batch, length), generator=torch.Generator().manual_seed(batch))
+            torch.testing.assert_close(call(x), function(x))
+    assert len(graphs) == wanted
+    held = [
+        node
+        for node in graphs[1].graph.nodes
+        if node.op == "placeholder" and isinstance(node.meta["example_value"], torch.SymInt)
+    ]
+    assert len(held) == (2 if name in ("sequences of features", "signals") else 1)

@@ -58,15 +58,16 @@ def _chain(matrices: list[torch.Tensor], cut: dict[tuple[int, int], int]) -> tor
 def matrix_norm(x: torch.Tensor, order: float, dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None) -> Any:
     if abs(order) not in (1.0, 2.0, math.inf) or x.dim() < 2 or not all(-x.dim() <= d < x.dim() for d in dim):
         return NotImplemented
-    if any(isinstance(size, int) and size == 0 for size in x.shape):
-        return NotImplemented  # no elements: zeros, or eager's errors
     rows, columns = (d % x.dim() for d in dim)
     if rows == columns or not (x.dtype.is_floating_point or x.dtype.is_complex):
         return NotImplemented
+    summed, other = (rows, columns) if abs(order) == 1.0 else (columns, rows)
+    sought = (rows, columns) if abs(order) == 2.0 else (other,)
+    if any(isinstance(x.shape[d], int) and x.shape[d] == 0 for d in sought):
+        return NotImplemented  # an extremum of nothing
     extremum = torch.amax if order > 0 else torch.amin
     if abs(order) == 2.0:
         return _of_singular_values(x if dtype is None else x.to(dtype), rows, columns, extremum, keepdim)
-    summed, other = (rows, columns) if abs(order) == 1.0 else (columns, rows)
     sums = torch.linalg.vector_norm(x, 1.0, summed, keepdim, dtype=dtype)
     return extremum(sums, other - (other > summed and not keepdim), keepdim)
 
