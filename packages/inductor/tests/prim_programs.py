@@ -7,6 +7,7 @@ import torch
 import tracework_runtime as runtime
 from tracework_inductor import InductorOptions, compile_graph
 from tracework_primops import GraphBuilder, PrimGraph, PrimValue
+from tracework_primops.op import active_builder
 from tracework_primops.spec import SizeSpec, TensorSpec
 
 
@@ -25,6 +26,16 @@ def build(fn: Callable[..., Any], inputs: Sequence[Any], specs: Sequence[Any] | 
     out = out if isinstance(out, tuple) else (out,)
     graph.output(tuple(o.node for o in out))
     return PrimGraph.from_fx(graph)
+
+
+def overload(target: Any, args: Sequence[Any], *specs: Any, **kwargs: Any) -> Any:
+    """The first result of a call that no prim stands for."""
+    nodes = tuple(a.node if isinstance(a, PrimValue) else a for a in args)
+    kwargs = {k: v.node if isinstance(v, PrimValue) else v for k, v in kwargs.items()}
+    spec = specs if len(specs) > 1 else specs[0]
+    builder = active_builder()
+    found = builder.wrap(builder.append(target, nodes, spec, kwargs), spec)
+    return found[0] if len(specs) > 1 else found
 
 
 def check(

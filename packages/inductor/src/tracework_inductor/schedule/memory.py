@@ -5,22 +5,33 @@ from typing import Any
 
 from ..ir.index import Size, constant_product, same, same_all
 from .graph import alias_root, output_buffers
-from .plan import ExternKernel, Kernel, LoopKernel, MemoryPlan, MemoryStep, Program
+from .plan import ExternKernel, Kernel, LoopKernel, MemoryPlan, MemoryStep, Program, Workspace
+from .workspace import has_workspace, place, placeable
 
 HELD_FOR_LATER = 1 << 20
 """Bytes up to which memory of a GPU waits for any later buffer of its size."""
 
 
+def plan_memory(program: Program, kernels: Sequence[Kernel], reuse: bool) -> MemoryPlan:
+    """In a workspace where there is enough to place; else memory is handed from buffer to buffer."""
+    if reuse and has_workspace(program):
+        plan = MemoryPlanner(program, kernels, reuse, placed=True).run()
+        if plan.workspace.size:
+            return plan
+    return MemoryPlanner(program, kernels, reuse).run()
+
+
 class MemoryPlanner:
     """Walks the kernels in launch order."""
 
-    def __init__(self, program: Program, kernels: Sequence[Kernel], reuse: bool) -> None:
+    def __init__(self, program: Program, kernels: Sequence[Kernel], reuse: bool, placed: bool = False) -> None:
         self.program = program
         self.kernels = kernels
         self.reuse = reuse
         self.buffers: Mapping[str, Any] = program.buffers
         self.kept = {alias_root(self.buffers, b) for b in output_buffers(program)}
         self.last_use = self._last_uses()
+        self.placed = placed
         self.free_list: list[str] = []
         self.made: set[str] = set()
         self.live_bytes = 0
@@ -35,7 +46,9 @@ class MemoryPlanner:
 
     def run(self) -> MemoryPlan:
         """The plan."""
-        return MemoryPlan(tuple(self._step(n, k) for n, k in enumerate(self.kernels)), self.peak)
+        steps = tuple(self._step(n, k) for n, k in enumerate(self.kernels))
+        workspace = place(self.program, self.kernels, steps) if self.placed else Workspace()
+        return MemoryPlan(steps, self.peak, workspace)
 
     def _owned(self, name: str) -> bool:
         return name in self.buffers and self.buffers[name].kind in ("computed", "extern")
@@ -70,9 +83,10 @@ class MemoryPlanner:
         """Memory of the same size: of an operand that dies here (in place), or of something freed before."""
         if not self.reuse:
             return None
-        for pool in (dying if isinstance(kernel, LoopKernel) else [], self.free_list):
+        freed = [] if self.placed and placeable(self.program, name) else self.free_list
+        for pool in (dying if isinstance(kernel, LoopKernel) else [], freed):
             for old in pool:
-                if self._fits(name, old) and (pool is self.free_list or in_place(kernel, name, old)):
+                if self._fits(name, old) and (pool is freed or in_place(kernel, name, old)):
                     pool.remove(old)
                     return old
         return None
@@ -116,4 +130,4 @@ def in_place(kernel: Kernel, new: str, old: str) -> bool:
     return len(written) == 1 and last_read is not None and first_write is not None and last_read < first_write
 
 
-__all__ = ["ExternKernel", "MemoryPlanner", "in_place", "same_all"]
+__all__ = ["ExternKernel", "MemoryPlanner", "in_place", "plan_memory", "same_all"]

@@ -5,7 +5,7 @@ from ..options import InductorOptions
 from ..target import Capabilities
 from .fuse import Fuser
 from .graph import output_buffers
-from .memory import MemoryPlanner
+from .memory import plan_memory
 from .order import launch_order
 from .passes import KernelBuilder
 from .plan import ExternKernel, Kernel, KernelPlan, Program
@@ -29,5 +29,5 @@ def schedule(program: Program, options: InductorOptions, capabilities: Capabilit
 
         name = f"kernel{len(kernels)}"
         kernels.append(KernelBuilder(group, program.buffers, needed, capabilities).build(name))
-    memory = MemoryPlanner(program, kernels, options.memory_reuse).run()
+    memory = plan_memory(program, kernels, options.memory_reuse)
     return KernelPlan(program, tuple(kernels), memory, tuple(fuser.refusals))

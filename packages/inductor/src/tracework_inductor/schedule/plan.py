@@ -122,11 +122,20 @@ class MemoryStep:
 
 
 @dataclasses.dataclass(frozen=True)
+class Workspace:
+    """Memory that one call takes as a whole: its bytes, and where buffers lie in it."""
+
+    size: int = 0
+    offsets: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
 class MemoryPlan:
-    """One step per kernel."""
+    """One step per kernel; buffers of the workspace are allocated and freed by nobody."""
 
     steps: tuple[MemoryStep, ...]
     peak_bytes: int
+    workspace: Workspace = Workspace()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,6 +179,9 @@ class KernelPlan:
     def text(self) -> str:
         """The whole plan, readable."""
         lines = [f"plan: {len(self.kernels)} kernels, peak {self.memory.peak_bytes} bytes"]
+        if self.memory.workspace.size:
+            places = ", ".join(f"{name} at {offset}" for name, offset in self.memory.workspace.offsets.items())
+            lines.append(f"  workspace of {self.memory.workspace.size} bytes: {places}")
         for kernel, step in zip(self.kernels, self.memory.steps, strict=True):
             lines += [f"  allocate {', '.join(step.allocate)}"] if step.allocate else []
             lines += [f"  reuse {old} as {new}" for new, old in step.reuse]
@@ -198,4 +210,5 @@ __all__ = [
     "Ref",
     "Refusal",
     "Scratch",
+    "Workspace",
 ]

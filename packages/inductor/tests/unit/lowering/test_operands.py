@@ -1,25 +1,14 @@
 """Operands of overloads lie in memory as eager's do: attention on a GPU refuses a bias whose rows are not aligned."""
 
 import torch
-from prim_programs import build, check
+from prim_programs import build, check, overload
 from tracework_inductor import InductorOptions, compile_graph
 from tracework_inductor.lowering import row_padding
-from tracework_primops import PrimValue, SymbolTable, prims
-from tracework_primops.op import active_builder
+from tracework_primops import SymbolTable, prims
 from tracework_primops.spec import TensorSpec
 from tracework_primops.symbols import mod
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
-
-
-def overload(target, args, *specs, **kwargs):
-    """The first result of a call that no prim stands for."""
-    nodes = tuple(a.node if isinstance(a, PrimValue) else a for a in args)
-    kwargs = {k: v.node if isinstance(v, PrimValue) else v for k, v in kwargs.items()}
-    spec = specs if len(specs) > 1 else specs[0]
-    builder = active_builder()
-    found = builder.wrap(builder.append(target, nodes, spec, kwargs), spec)
-    return found[0] if len(specs) > 1 else found
 
 
 def numbers(allowed):

@@ -64,10 +64,14 @@ class PythonWrapper:
         self.pointers: dict[str, str] = {}
         self.variables: dict[str, str] = {}
         self.symbols: set[str] = set()
+        self.workspace = plan.memory.workspace
+        self.windows: dict[str, int] = {}
 
     def render(self) -> str:
         """The module."""
         self._inputs()
+        if self.workspace.size:
+            self.lines += [f"work = take({self.workspace.size})", "work_at, views = work.address, work.windows(windows)"]
         ended = self._ended_inputs()
         for n, (kernel, step) in enumerate(zip(self.plan.kernels, self.plan.memory.steps, strict=True)):
             if isinstance(kernel, LoopKernel):
@@ -77,6 +81,8 @@ class PythonWrapper:
             self._free(step)
             if n in ended:
                 self.lines.append(f"del {', '.join(ended[n])}")
+        if self.workspace.size:
+            self.lines.append("give(work)")
         self.lines.append(f"return ({''.join(self._output(o) + ', ' for o in self.program.outputs)})")
         body = "\n".join("    " + line for line in self.lines)
         head = HEADER.format(dtypes=", ".join(DTYPES))
@@ -84,7 +90,12 @@ class PythonWrapper:
             head = head.replace("import torch\n", "import torch\nfrom tracework_primops import prims\n", 1)
         if any(v.startswith(PACKED_CALL) for v in self.globals.values()):
             head = head.replace("import torch\n", "import torch\nfrom tracework_runtime.packed import packed_convolution\n", 1)
+        if self.workspace.size:
+            head = head.replace("import torch\n", "import torch\nfrom tracework_runtime.workspace import give, take, window\n", 1)
         shared = "\n".join(f"{name} = {value}" for name, value in self.globals.items())
+        if self.workspace.size:
+            made = "".join(f"\n        {text}," for text in self.windows)
+            shared += f"\n\n\ndef windows(memory, first):\n    return ({made}\n    )"
         return f"{head}{shared}\n\n\ndef call(args):\n{body}\n"
 
     def _ended_inputs(self) -> dict[int, list[str]]:
@@ -154,7 +165,17 @@ class PythonWrapper:
 
     def _name(self, buffer: str) -> str:
         root = alias_root(self.program.buffers, buffer)
+        if root in self.workspace.offsets:
+            layout = self.program.buffers[root].layout
+            return self._window(root, layout.sizes, layout.strides, 0)
         return self.variables.get(root, root)
+
+    def _window(self, root: str, sizes: Sequence[Size], strides: Sequence[Size], offset: Size) -> str:
+        """A tensor over a buffer of the workspace, made once for each workspace."""
+        dtype = self.program.buffers[root].layout.dtype
+        at = f"first + {self.workspace.offsets[root] + dtype.itemsize * int(offset)}"
+        text = f"window(memory, {at}, {_dtype(dtype)}, {_tuple(sizes)}, {_tuple(strides)})"
+        return f"views[{self.windows.setdefault(text, len(self.windows))}]"
 
     # kernels
 
@@ -175,6 +196,8 @@ class PythonWrapper:
         device = self.program.buffers[root].layout.device
         if device.type != "cpu":
             return self._name(buffer)
+        if root in self.workspace.offsets:
+            return f"work_at + {self.workspace.offsets[root]}"
         if root not in self.pointers:
             self.pointers[root] = f"{self._name(root)}_p"
             self.lines.append(f"{self.pointers[root]} = {self._name(root)}.data_ptr()")
@@ -182,9 +205,11 @@ class PythonWrapper:
 
     def _allocate(self, step: MemoryStep) -> None:
         for name in step.allocate:
-            if self.program.buffers[name].kind == "computed" or name in self._planned:
+            if self.program.buffers[name].kind == "computed" and name not in self.workspace.offsets:
                 self.lines.append(f"{name} = {self._empty(self.program.buffers[name].layout)}")
         for new, old in step.reuse:
+            if new in self.workspace.offsets:
+                continue
             a, b = self.program.buffers[new].layout, self.program.buffers[old].layout
             equal = same_all(a.sizes, b.sizes) and same_all(a.strides, b.strides)
             view = "" if equal else f".as_strided({_tuple(a.sizes)}, {_tuple(a.strides)}, 0)"
@@ -192,19 +217,14 @@ class PythonWrapper:
             if old in self.pointers:
                 self.pointers[new] = self.pointers[old]
 
-    @property
-    def _planned(self) -> set[str]:
-        return set()
-
     def _empty(self, layout: BufferLayout) -> str:
         device = self._shared(f"device({str(layout.device)!r})", "d")
-        dtype = str(layout.dtype) if layout.dtype == torch.bool else str(layout.dtype).removeprefix("torch.")
-        return f"empty_strided({_tuple(layout.sizes)}, {_tuple(layout.strides)}, dtype={dtype}, device={device})"
+        return f"empty_strided({_tuple(layout.sizes)}, {_tuple(layout.strides)}, dtype={_dtype(layout.dtype)}, device={device})"
 
     def _free(self, step: MemoryStep) -> None:
         """Names are dropped as soon as nobody needs them, so that torch's allocator can hand the memory out again."""
         later = {old for s in self.plan.memory.steps for _, old in s.reuse}
-        gone = [self._name(b) for b in step.free if b not in later]
+        gone = [self._name(b) for b in step.free if b not in later and b not in self.workspace.offsets]
         if gone:
             self.lines.append(f"del {', '.join(gone)}")
 
@@ -223,7 +243,7 @@ class PythonWrapper:
         if node.out_form is not None and self._dense(node):
             self._allocate_extern(step)
             function = self._shared(node.out_form)
-            self.lines.append(f"{function}({', '.join([*arguments, f'out={node.outputs[0]}'])})")
+            self.lines.append(f"{function}({', '.join([*arguments, f'out={self._name(str(node.outputs[0]))}'])})")
             return
         function = "restride" if node.target == "restride" else self._shared(node.target)
         self._results(node, f"{function}({', '.join(arguments)})")
@@ -249,7 +269,7 @@ class PythonWrapper:
 
     def _allocate_extern(self, step: MemoryStep) -> None:
         self._allocate(MemoryStep((), step.reuse, ()))
-        for name in step.allocate:
+        for name in (b for b in step.allocate if b not in self.workspace.offsets):
             self.lines.append(f"{name} = {self._empty(self.program.buffers[name].layout)}")
 
     def _results(self, node: ExternNode, call: str) -> None:
@@ -286,6 +306,8 @@ class PythonWrapper:
     def _view(self, view: BufferView) -> str:
         root = self.program.buffers[alias_root(self.program.buffers, view.buffer)]
         layout = root.layout
+        if root.name in self.workspace.offsets:
+            return self._window(root.name, view.sizes, view.strides, view.offset)
         name = self._name(view.buffer)
         if same_all(view.sizes, layout.sizes) and same(view.offset, 0) and same_all(view.strides, layout.strides):
             return name
@@ -293,6 +315,10 @@ class PythonWrapper:
             if same_all(view.sizes, layout.sizes[::-1]) and same_all(view.strides, layout.strides[::-1]):
                 return f"{name}.t()"
         return f"{name}.as_strided({_tuple(view.sizes)}, {_tuple(view.strides)}, {self._offset(view.buffer, view.offset)})"
+
+
+def _dtype(dtype: torch.dtype) -> str:
+    return str(dtype) if dtype == torch.bool else str(dtype).removeprefix("torch.")
 
 
 def _tuple(values: Sequence[Size]) -> str:

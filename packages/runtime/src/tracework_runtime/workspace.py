@@ -1,0 +1,86 @@
+"""Memory for the intermediate values of CPU graphs, kept from call to call.
+
+What a call of a graph allocates and frees piece by piece, the C library may hand back to the system each time, which then has to clear
+and map every page again: a sixth of a small GPT-2's training step was spent so. A graph takes one workspace when it is called and gives it
+back when it returns. There are as many as graphs that were running at once, each as large as the largest of them needed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+__all__ = ["Workspace", "give", "take", "window"]
+
+ALIGNMENT = 1 << 21
+"""A huge page."""
+PATIENCE = 200
+"""A workspace that was four times too large for so many calls in turn is dropped."""
+_ADVICE = 14  # MADV_HUGEPAGE
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_LIBC.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+
+Windows = tuple[torch.Tensor, ...]
+
+
+class Workspace:
+    """`size` bytes from `address` on, and the tensors that host programs made over them."""
+
+    __slots__ = ("_made", "_memory", "_skip", "_unused", "address", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size = -(-size // ALIGNMENT) * ALIGNMENT
+        with torch.inference_mode(False):  # of inference mode's tensors no others can be made later
+            self._memory = torch.empty(self.size + ALIGNMENT, dtype=torch.uint8, device="cpu").untyped_storage()
+        start = self._memory.data_ptr()
+        self.address = -(-start // ALIGNMENT) * ALIGNMENT
+        self._skip = self.address - start
+        self._unused = 0
+        self._made: weakref.WeakKeyDictionary[Any, Windows] = weakref.WeakKeyDictionary()
+        _LIBC.madvise(self.address, self.size, _ADVICE)  # where the system refuses, pages are small
+
+    def windows(self, make: Callable[[torch.UntypedStorage, int], Windows]) -> Windows:
+        """What a program's `make(storage, first byte)` gave for this memory, once."""
+        found = self._made.get(make)
+        if found is None:
+            with torch.inference_mode(False), torch.no_grad():
+                found = self._made[make] = make(self._memory, self._skip)
+        return found
+
+    def suits(self, size: int) -> bool:
+        """Whether a call that needs `size` bytes should have it."""
+        self._unused = self._unused + 1 if 4 * size < self.size else 0
+        return size <= self.size and self._unused < PATIENCE
+
+
+def window(
+    memory: torch.UntypedStorage, first: int, dtype: torch.dtype, sizes: Sequence[int], strides: Sequence[int]
+) -> torch.Tensor:
+    """A tensor over a part of a workspace, from byte `first` on."""
+    return torch.empty(0, dtype=dtype, device="cpu").set_(memory, first // dtype.itemsize, tuple(sizes), tuple(strides))
+
+
+_FREE: list[Workspace] = []
+
+
+def take(size: int) -> Workspace:
+    """A workspace that nobody else has."""
+    try:
+        found = _FREE.pop()  # one step for all threads
+    except IndexError:
+        return Workspace(size)
+    return found if found.suits(size) else Workspace(size)
+
+
+def give(workspace: Workspace) -> None:
+    """Nothing of it is needed any longer. After an exception it is simply not given back."""
+    _FREE.append(workspace)
+
+
+def forget() -> None:
+    """Frees the workspaces that nobody uses now."""
+    _FREE.clear()

@@ -1,0 +1,82 @@
+"""Workspaces: one for each call that runs, kept for the next, windows on them made once."""
+
+import threading
+
+import pytest
+import torch
+from tracework_runtime import workspace
+from tracework_runtime.workspace import ALIGNMENT, PATIENCE, give, take, window
+
+
+@pytest.fixture(autouse=True)
+def none_kept(monkeypatch):
+    monkeypatch.setattr(workspace, "_FREE", [])
+
+
+def test_a_call_gets_what_the_last_one_gave_back() -> None:
+    first = take(1000)
+    assert first.address % ALIGNMENT == 0 and first.size >= 1000
+    give(first)
+    assert take(ALIGNMENT) is first
+    assert take(1000) is not first, "two calls at once"
+
+
+def test_too_small_a_one_is_replaced() -> None:
+    small = take(1000)
+    give(small)
+    large = take(3 * ALIGNMENT)
+    assert large is not small and large.size >= 3 * ALIGNMENT
+    give(large)
+    assert take(1000) is large
+
+
+def test_one_that_is_too_large_for_long_is_dropped() -> None:
+    large = take(9 * ALIGNMENT)
+    give(large)
+    for _ in range(PATIENCE - 1):
+        assert take(1000) is large
+        give(large)
+    assert take(1000).size < large.size
+
+
+def test_windows_are_made_once_for_a_program_and_lie_in_the_workspace() -> None:
+    made = []
+
+    def windows(memory, first):
+        made.append(first)
+        return (
+            window(memory, first + 64, torch.float32, (3, 4), (1, 3)),
+            window(memory, first + 192, torch.bool, (5,), (1,)),
+        )
+
+    with torch.inference_mode():
+        work = take(4096)
+        matrix, flags = work.windows(windows)
+    assert work.windows(windows)[0] is matrix and len(made) == 1
+    assert matrix.data_ptr() == work.address + 64 and matrix.stride() == (1, 3) and flags.data_ptr() == work.address + 192
+    assert not matrix.is_inference(), "later calls write to it outside of inference mode"
+    torch.add(torch.ones(3, 4), 1.0, out=matrix)
+    assert matrix.sum() == 24
+
+
+def test_threads_never_share_one() -> None:
+    held, problems = set(), []
+    lock = threading.Lock()
+
+    def work() -> None:
+        for _ in range(200):
+            mine = take(1000)
+            with lock:
+                if mine.address in held:
+                    problems.append(mine)
+                held.add(mine.address)
+            with lock:
+                held.discard(mine.address)
+            give(mine)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not problems
