@@ -47,7 +47,12 @@ def inline(frame: SymbolicFrame, function: FunctionValue, args: list[Value], kwa
 def _ends_a_handler(instructions: list[Any], at: int) -> bool:
     """Whether the code there only takes the exception that was being handled off the stack and raises on, out of the function."""
     names = [i.opname for i in instructions[at : at + 3]]
-    return names == ["COPY", "POP_EXCEPT", "RERAISE"] and all(i.handler is None for i in instructions[at : at + 3])
+    return names == ["COPY", "POP_EXCEPT", "RERAISE"] and all(_leaves(instructions, i.handler) for i in instructions[at : at + 3])
+
+
+def _leaves(instructions: list[Any], handler: Any) -> bool:
+    """Whether an exception with this handler leaves the function. From 3.12 on a generator is in one that turns StopIteration around."""
+    return handler is None or instructions[handler.target].opname.startswith("CALL_INTRINSIC")
 
 
 class GeneratorValue(Value):
@@ -118,13 +123,9 @@ class GeneratorValue(Value):
             del raised
 
     def has_cleanup(self) -> bool:
-        """Whether it stopped inside a try or with block. From 3.12 on a whole generator is in one that turns StopIteration around."""
+        """Whether it stopped inside a try or with block."""
         handler = self.frame.current.handler
-        if handler is None:
-            return False
-        if self.frame.instructions[handler.target].opname.startswith("CALL_INTRINSIC"):
-            return False
-        return not self._passes_generator_exit(handler.target)
+        return not (_leaves(self.frame.instructions, handler) or self._passes_generator_exit(handler.target))
 
     def _passes_generator_exit(self, start: int) -> bool:
         """Whether the handler is only `except SomeError:` clauses that closing the generator does not enter, and no block is outside."""
@@ -139,8 +140,7 @@ class GeneratorValue(Value):
         last = instructions[at]
         if last.opname != "RERAISE" or at == start + 1:
             return False
-        outer = last.handler
-        return outer is None or _ends_a_handler(instructions, outer.target)
+        return _leaves(instructions, last.handler) or _ends_a_handler(instructions, last.handler.target)
 
     def getattr(self, frame: SymbolicFrame, name: str) -> Value:
         from .handlers.attributes import MethodRef
