@@ -35,15 +35,23 @@ class MutationLog:
         self.entries.setdefault(("contents", id(value)), value.replay)
 
     def attribute(self, target, name, value):
-        """target.name = value on an existing object, or its deletion when value is None."""
+        """target.name = value on an existing object."""
+        self.keep.append(target)
+
+        def write(emit):
+            write_attribute(emit, target, emit.load(target), name, value)
+
+        self.effect(("attribute", id(target), name), write)
+
+    def deleted_attribute(self, target, name, stored_before):
+        """del target.name on an existing object; stored_before: after a store, so that it may not be there when this is replayed."""
         self.keep.append(target)
 
         def write(emit):
             owner = emit.load(target)
-            if value is None:
-                emit.line(f"{emit.const(object)}.__delattr__({owner}, {name!r})")
-            else:
-                write_attribute(emit, target, owner, name, value)
+            if stored_before:
+                emit.line(f"{emit.const(object)}.__setattr__({owner}, {name!r}, None)")
+            emit.line(f"{emit.const(object)}.__delattr__({owner}, {name!r})")
 
         self.effect(("attribute", id(target), name), write)
 

@@ -360,8 +360,8 @@ class ObjectValue(Value):
         if self.field(frame, name) is None:
             self.no_attribute(frame, name)
         if self.mutability is EXISTING:
+            frame.mutations.deleted_attribute(self, name, stored_before=name in self.fields)
             self.fields[name] = DELETED
-            frame.mutations.attribute(self, name, None)
         else:
             del self.fields[name]
 

@@ -43,12 +43,25 @@ def eager(gm, example_inputs):
 
 
 def check(source, backend=eager, **options):
-    """Raises Disagreement; returns the number of graphs captured."""
-    graphs = []
+    """Raises Disagreement; returns the number of graphs captured.
+
+    Effects that come before an operation in the program are made after the graph that has it: when the graph itself raises, for an
+    index that is out of range, say, they are not made. Such a program is compared up to that call.
+    """
+    graphs, failed = [], []
 
     def counting(gm, example_inputs):
         graphs.append(gm)
-        return backend(gm, example_inputs)
+        run = backend(gm, example_inputs)
+
+        def running(*args):
+            try:
+                return run(*args)
+            except Exception as error:
+                failed.append(error)
+                raise
+
+        return running
 
     plain = load(source)
     captured = load(source)
@@ -63,6 +76,8 @@ def check(source, backend=eager, **options):
             actual = observe(captured, compiled, make(captured))
             if failures.seen:
                 raise Disagreement(f"call {number}: capture failed") from failures.seen[0]
+            if failed:
+                break
             compare(expected, actual, number)
             state = torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")
             if state != (True, False):
@@ -100,7 +115,17 @@ def _third(ns):
     return [x, x, 4, True, [3, 1, 2, 1], {"a": 0}, ns["Base"](3), "abc"]
 
 
-CALLS = (_first, _first, _second, _third)
+def _fourth(ns):
+    x = torch.linspace(0, 2, 15).reshape(5, 3).requires_grad_()
+    return [x * 1, x.detach().flip(0), 5, True, [4, 2], {"a": 2, "c": 1}, ns["Base"](0), "a"]
+
+
+def _fifth(ns):
+    x = torch.arange(12.0).reshape(3, 4).t() / 5 - 1
+    return [x, torch.ones(4, 3).requires_grad_(), -1, False, [2, 0, 7], {"a": 3, "b": -1}, ns["Derived"](4), "bca"]
+
+
+CALLS = (_first, _first, _second, _third, _fourth, _fifth)
 
 
 def observe(namespace, function, args):
@@ -116,9 +141,25 @@ def observe(namespace, function, args):
         end_frames(outcome[1], set())
     view = _View()
     seen = [view(outcome), view(args), view(namespace["LOG"]), namespace["COUNT"], view(namespace["SHARED"])]
+    seen.append(view(namespace.get("net")))
     for name in ("Base", "Derived"):
         seen.append([(k, view(v)) for k, v in vars(namespace[name]).items() if not k.startswith("__")])
-    return [*seen, out.getvalue()]
+    return [*seen, out.getvalue(), gradients(view.keep)]
+
+
+def gradients(objects):
+    """What backward gives to every leaf, from a weighted sum of all tensors seen; None where that raises."""
+    tensors = [t for t in objects if isinstance(t, torch.Tensor) and t.requires_grad]
+    leaves = [t for t in tensors if t.is_leaf]
+    results = [t for t in tensors if t.grad_fn is not None and t.is_floating_point()]
+    if not leaves or not results:
+        return []
+    total = sum((t.double().nan_to_num(0, 0, 0) * (number + 1)).sum() for number, t in enumerate(results))
+    try:
+        found = torch.autograd.grad(total, leaves, allow_unused=True)
+    except RuntimeError:
+        return None
+    return [None if g is None else _View()(g) for g in found]
 
 
 def end_frames(error, seen):
@@ -191,7 +232,7 @@ class _View:
 
 def compare(expected, actual, number):
     """Raises Disagreement at the first part that differs."""
-    parts = ("outcome", "arguments", "LOG", "COUNT", "SHARED", "Base", "Derived", "output")
+    parts = ("outcome", "arguments", "LOG", "COUNT", "SHARED", "net", "Base", "Derived", "output", "gradients")
     for part, a, b in zip(parts, expected, actual):
         if not same(a, b):
             raise Disagreement(f"call {number}: {part} differ\n  plain:    {a}\n  captured: {b}")

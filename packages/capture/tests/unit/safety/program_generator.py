@@ -115,6 +115,21 @@ class Derived(Base):
             yield i
 
 
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.tensor(1.5))
+        self.inner = torch.nn.ModuleList([torch.nn.PReLU(), torch.nn.Dropout(0.0)])
+        self.register_buffer("seen", torch.zeros(()))
+        self.gain = 2
+    def forward(self, v, *, again=0):
+        if self.training:
+            self.seen += 1
+        for part in self.inner:
+            v = part(v.float())
+        return self.forward(v, again=again - 1) if again > 0 else v * self.scale * self.gain
+
+
 class Slots:
     __slots__ = ("a", "b")
     def __init__(self, a):
@@ -144,7 +159,11 @@ def varargs(a, *rest, key=2, **more):
     return (a, rest, key, sorted(more))
 """
 
-TENSORS = ("x", "y")
+NETS = """
+
+net = Net()
+
+"""
 
 
 class _Program:
@@ -506,7 +525,7 @@ class _Program:
                 [
                     f"note({self.expr('I')}, {self.expr('T')})",
                     f"note('here', {self.expr('L')})",
-                    f"v_item = {self.expr('T')}.sum().item()",
+                    f"v_item = ({self.expr('T')}).sum().item()",
                     "print(n, word, items)",
                     f"print({self.expr('S')})",
                 ]
@@ -632,6 +651,33 @@ _EXPRESSIONS = {
         "$T.contiguous()",
         "$T.numpy()",
         "$T.split(1)[0]",
+        "net($T)",
+        "net($T, again=1)",
+        "$T.unbind()[0]",
+        "$T.chunk(2)[-1]",
+        "$T.masked_fill($T > #, 0.5)",
+        "$T.add(1).mul_($T)",
+        "$T.diagonal(0, -2, -1)",
+        "torch.addcmul($T, $T, $T, value=#)",
+        "$T.sigmoid() * $T.exp()",
+        "$T.var(-1, keepdim=True)",
+        "$T.flatten()[::2]",
+        "$T.repeat(2, 1)",
+        "$T.cumsum(0)",
+        "torch.einsum('...i->...', $T)",
+        "$T.max(-1).values",
+        "$T.sort(-1).values",
+        "$T.sum($I)",
+        "$T.view_as($T)",
+        "$T.new_full(($I, 2), $F)",
+        "torch.linspace(0, 1, $I)",
+        "$T.to($T.dtype)",
+        "$T.narrow(0, 0, 1)",
+        "$T.roll(1, 0)",
+        "torch.nn.functional.pad($T, (1, #))",
+        "$T.pow($I)",
+        "$T.index_select(0, torch.tensor([0, 0]))",
+        "$T.detach().clone().requires_grad_()",
     ],
     "I": [
         "#",
@@ -853,6 +899,30 @@ _EFFECTS = [
     "y.add_(1)",
     "$T.mul_(2)",
     "$T[0] = 1",
+    "$T[0].add_(#)",
+    "$T[..., 0] *= #",
+    "$T.view(-1)[#:].mul_($F)",
+    "$T.t().add_($T)",
+    "$T.fill_($F)",
+    "$T.copy_($T)",
+    "$T.zero_()",
+    "$T[$T > 0] = $F",
+    "$T.data.add_(1)",
+    "x.detach().mul_(2)",
+    "torch.add($T, 1, out=$T)",
+    "$T.clamp_(min=#)",
+    "$T.unsqueeze_(0)",
+    "$T.requires_grad_()",
+    "x.unbind(0)[#].sub_(1)",
+    "net.seen.add_($I)",
+    "net.gain = $I",
+    "net.train($B)",
+    "net.scale.requires_grad_($B)",
+    "net.note = $S",
+    "LOG.append(net.seen.clone())",
+    "LOG.append([k for k, _ in net.named_parameters()])",
+    "LOG.append(torch.is_grad_enabled())",
+    "obj.items.append($T.detach())",
     "setattr($O, 'z', $S)",
     "$D.setdefault('q', []).append($I)",
     "LOG.append($Z)",
@@ -899,4 +969,4 @@ def generate(choices):
         program.statement()
     kept = [n for n in program.scope if n not in ("obj",) and program.scope[n] not in "Gg"][-6:]
     lines = ["def main(x, y, n, flag, items, table, obj, word):", *program.lines, f"    return ({', '.join(kept)},)"]
-    return HEADER + BUMP + "\n".join(lines) + "\n"
+    return HEADER + NETS + BUMP + "\n".join(lines) + "\n"

@@ -7,7 +7,7 @@ import pytest
 from agreement import check
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from program_generator import BUMP, HEADER, generate
+from program_generator import BUMP, HEADER, NETS, generate
 
 warnings.filterwarnings("ignore", category=SyntaxWarning)
 
@@ -42,6 +42,10 @@ PROGRAMS = {
     "order of free variables after two breaks": (
         "    v = int((x.max() * 2).sum())\n    def inner(p, q=obj):\n        x.zz = items\n    print(n, word, items)\n    return y"
     ),
+    "an attribute that is set and deleted again": "    obj.extra = n\n    del obj.extra\n    return x + y",
+    "a mask that does not fit": (
+        "    try:\n        (x * y)[x[0] > 0] = 1.0\n    except IndexError as error:\n        LOG.append(error.args)\n    return y"
+    ),
     "free variables in a decorated function": (
         "    @functools.lru_cache(None)\n    def f(p, q=n):\n        if flag: pass\n        else: v = y\n    return y"
     ),
@@ -50,4 +54,4 @@ PROGRAMS = {
 
 @pytest.mark.parametrize("body", PROGRAMS.values(), ids=PROGRAMS)
 def test_programs_that_once_failed(body):
-    check(f"{HEADER}{BUMP}def main(x, y, n, flag, items, table, obj, word):\n{body}\n")
+    check(f"{HEADER}{NETS}{BUMP}def main(x, y, n, flag, items, table, obj, word):\n{body}\n")

@@ -104,12 +104,26 @@ def index_select(x, dim, index):
     return fresh(x, (*x.sizes[:dim], index.numel(), *x.sizes[dim + 1 :]))
 
 
-KEEP_SELF = "index_copy.default index_put.default index_fill.int_Scalar slice_scatter.default select_scatter.default _unsafe_index_put.default"
+KEEP_SELF = "index_copy.default index_fill.int_Scalar slice_scatter.default select_scatter.default"
 
 
 @row(*KEEP_SELF.split(), "index_fill.int_Tensor")
 def like_self(x, *rest, **options):
     return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0)
+
+
+@row("index_put.default", "_unsafe_index_put.default")
+def index_put(x, indices, *rest, **options):
+    at = 0
+    for given in indices:
+        is_mask = given is not None and given.dtype in (torch.bool, torch.uint8)
+        if is_mask:
+            for dim, (size, wanted) in enumerate(zip(given.sizes, x.sizes[at:]), at):
+                if not active.equal(size, wanted):
+                    mask = f"The shape of the mask {list(given.sizes)} at index {dim - at}"
+                    raise IndexError(f"{mask} does not match the shape of the indexed tensor {list(x.sizes)} at index {dim}")
+        at += given.ndim if is_mask else 1
+    return like_self(x)
 
 
 @row("scatter.src", "scatter.value", "scatter.reduce", "scatter.value_reduce", "scatter_add.default", "scatter_reduce.two")

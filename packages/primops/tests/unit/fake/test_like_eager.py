@@ -193,3 +193,16 @@ def test_data_is_not_handed_out(name):
 def test_values_are_not_known(ask):
     with pytest.raises(DataDependentError):
         ask(FakeMode().from_real(torch.randn(1)))
+
+
+@pytest.mark.parametrize("sizes", [[(3,)], [None, (4,)], [(2,), (4,)]])
+def test_masks_must_fit(sizes):
+    """Masks of these sizes (None: a whole dim) into a (4, 3) tensor, which eager refuses, too."""
+
+    def write(made):
+        index = tuple(slice(None) if s is None else made(torch.ones(s, dtype=torch.bool)) for s in sizes)
+        with pytest.raises(IndexError, match="shape of the mask") as refused:
+            made(torch.zeros(4, 3))[index] = 1.0
+        return str(refused.value)
+
+    assert write(FakeMode().from_real) == write(lambda t: t)
