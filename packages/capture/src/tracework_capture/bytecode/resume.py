@@ -22,7 +22,16 @@ from .. import _C
 from ..errors import SkipFrame
 from .code import CodeInfo, code_info, exception_table
 
-__all__ = ["Onward", "ResumePoint", "drive", "is_driven", "is_resume_code", "original_code", "resume_code"]
+__all__ = [
+    "Onward",
+    "ResumePoint",
+    "drive",
+    "is_driven",
+    "is_resume_code",
+    "original_code",
+    "result_slot",
+    "resume_code",
+]
 
 
 @dataclass(frozen=True)
@@ -81,6 +90,13 @@ def original_code(code: types.CodeType) -> types.CodeType:
     """The code that a continuation goes on with; of other code, the code itself."""
     made = _RESUME_CODES.get(id(code))
     return code if made is None else made.code
+
+
+def result_slot(code: types.CodeType) -> str | None:
+    """The argument of a continuation that holds what the instruction it broke at gave, when there is one."""
+    made = _RESUME_CODES.get(id(code))
+    stack = "" if made is None else made.point.stack
+    return f"__tw_stack{len(stack) - 1}" if stack.endswith("v") else None
 
 
 def is_driven(code: types.CodeType) -> bool:

@@ -12,6 +12,7 @@ from ..contracts import InputBinding
 from ..errors import BreakGraph
 from ..sources import Const
 from .known import learn, numbers_alone, with_numbers
+from .numbers import OpenNumbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,6 +52,7 @@ class GraphBuilder:
         self._by_tensor: dict[int, fx.Node] = {}
         self._by_symbol: dict[Any, fx.Node] = {}
         self._by_expr: dict[Any, fx.Node] = {}
+        self.open_numbers = OpenNumbers(self)
         self._names: dict[str, int] = {}
         self._last_placeholder: fx.Node | None = None
 
@@ -149,8 +151,9 @@ class GraphBuilder:
     # --- calls ---------------------------------------------------------------------------------------------------
     def call(self, frame: Any, target: Any, args: Any, kwargs: Any = None, kind: str = "call_function") -> Value:
         """Record target(*args, **kwargs), run it on fakes, and wrap the result. args may hold Values anywhere."""
-        node_args = tuple(graph_argument(frame, a) for a in args)
+        node_args = self.open_numbers.settle(frame, target, tuple(graph_argument(frame, a) for a in args))
         node_kwargs = {k: graph_argument(frame, v) for k, v in kwargs.items()} if kwargs else {}
+        node_kwargs = self.open_numbers.settle(frame, target, node_kwargs)
         number = numbers_alone(target, node_args, node_kwargs)
         if number is not None:
             return self.call(frame, torch.full, ((), number.item()), {"dtype": number.dtype})

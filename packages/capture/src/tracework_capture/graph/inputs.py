@@ -214,13 +214,14 @@ def lift_number(frame: Any, value: int, source: Source) -> Any:
     if root.symbols is None or root.options.dynamic is False:
         return None
     chosen = root.options.chosen_number(str(source), value)
-    if not (root.history.number_changed(str(source), value) or chosen) or value < 2:
+    if not (root.changes(source, value) or chosen):
         return None
     symbol = root.numbers.get(source)
     if symbol is None and held_by_static_module(root, source):
         return None
     if symbol is None:
-        symbol = root.numbers[source] = root.symbols.new(value, source, 2, None)
+        symbol = root.numbers[source] = root.symbols.new(value, source, number=True)
+        root.graph.open_numbers.add(symbol)
         frame.guard("TYPE", source, int)
         root.graph.size_input(symbol, source, value)
     return symbol

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .. import _torch
-from ..bytecode.resume import is_resume_code
+from ..bytecode.resume import is_resume_code, result_slot
 from ..contracts import Break, Returned
 from ..errors import BreakGraph, RestartCapture, RestartWithoutChecks, SkipFrame, Unsupported
 from ..graph.builder import GraphBuilder
@@ -135,6 +135,8 @@ def start(
     root = CaptureRoot(services, GuardSet(), graph, MutationLog(), symbols, fake_mode, options, given.globals, history)
     root.stop_before = stop_before
     root.may_be_small = not given.outermost and (is_resume_code(given.code) or is_of_torch(given.code))
+    slot = result_slot(given.code)
+    root.surely_changing = None if slot is None else Local(slot)
     root.sees_tensors = is_resume_code(given.code) or any(
         isinstance(obj, (torch.Tensor, torch.nn.Module)) for obj in given.slots.values()
     )

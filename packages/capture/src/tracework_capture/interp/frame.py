@@ -103,6 +103,11 @@ class CaptureRoot:
         self.may_be_small = False  # whether a single operation is left to plain Python
         self.regions: list[bool] = list(regions())
         self.inference: list[bool] = []  # modes of the inference_mode blocks entered, the innermost last
+        self.surely_changing: Any = None  # the source of what a call that broke the graph gave
+
+    def changes(self, source: Any, value: Any) -> bool:
+        """Whether the number (or the text) at `source` had another value before, or will have: what item() gave, say. Remembers it."""
+        return self.history.number_changed(str(source), value) or source == self.surely_changing
 
     def turn(self, frame: SymbolicFrame) -> None:
         """A loop goes round: one that computes nothing of a graph for long is faster in plain Python."""

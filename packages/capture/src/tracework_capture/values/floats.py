@@ -136,7 +136,7 @@ def changing_float(frame, number, source):
     root = frame.root
     if root.symbols is None or root.options.dynamic is False or not math.isfinite(number):
         return None
-    if not root.history.number_changed(str(source), number):
+    if not root.changes(source, number):
         return None
     found = root.numbers.get(source)
     if found is None:

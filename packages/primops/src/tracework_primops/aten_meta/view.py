@@ -199,8 +199,11 @@ def select(x, dim, index):
         if not -size <= index < size:
             raise IndexError(f"select(): index {index} out of range for tensor of size {list(x.sizes)} at dimension {dim}")
         index = index + size if index < 0 else index
-    elif active.decide("<", index, 0):
-        index = index + size
+    else:
+        given = index
+        index = index + size if active.decide("<", index, 0) else index
+        if active.decide("<", index, 0) or active.decide(">=", index, size):
+            raise IndexError(f"select(): index {given} out of range for tensor of size {list(x.sizes)} at dimension {dim}")
     return _view(x, x.sizes[:dim] + x.sizes[dim + 1 :], x.strides[:dim] + x.strides[dim + 1 :], x.offset + index * x.strides[dim])
 
 

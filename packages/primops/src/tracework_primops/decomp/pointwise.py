@@ -10,6 +10,7 @@ import torch
 
 from ..op import PrimValue, prims
 from ..promotion import is_float, result_dtype
+from ..symbols import Expr
 from .table import DECOMPS, aten, decomposition, overloads_of, promoted, promoted_float, to, wide
 
 # ATen name -> prim, where integers become floats
@@ -269,6 +270,8 @@ def masked_fill(x, mask, value):
 
 
 def _cast_number(value: Any, dtype: torch.dtype) -> Any:
+    if isinstance(value, Expr):
+        return value
     if dtype is torch.bool:
         return bool(value)
     return float(value) if dtype.is_floating_point else int(value) if isinstance(value, (bool, float)) else value

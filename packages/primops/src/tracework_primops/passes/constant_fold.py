@@ -11,6 +11,7 @@ import torch.fx
 from ..graph import PrimGraph
 from ..op import OPS, Kind, Op
 from ..spec import TensorSpec
+from ..symbols import Expr
 from .edits import is_prim
 
 VIEWS = frozenset(("expand", "reshape", "permute", "squeeze", "unsqueeze"))
@@ -33,6 +34,8 @@ def _is_known(node: torch.fx.Node) -> bool:
     if not isinstance(target, Op) or target.name not in VIEWS and target.kind is not Kind.POINTWISE:
         return False
     if not isinstance(spec, TensorSpec) or spec.dtype not in EXACT or len(operands) != 1 or not is_prim(operands[0], "full"):
+        return False
+    if target.name not in VIEWS and any(isinstance(arg, Expr) for arg in node.args[1:]):
         return False
     return node.args[0] is operands[0] and operands[0] not in node.args[1:] and type(operands[0].args[1]) in (int, float, bool)
 

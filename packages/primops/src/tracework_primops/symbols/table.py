@@ -56,11 +56,17 @@ class SymbolTable:
 
     # symbols ---------------------------------------------------------------------------------
     def new(
-        self, hint: int | None, origin: Any = "", lower: int | None = None, upper: int | None = None, unbacked: bool = False
+        self,
+        hint: int | None,
+        origin: Any = "",
+        lower: int | None = None,
+        upper: int | None = None,
+        unbacked: bool = False,
+        number: bool = False,
     ) -> Symbol:
-        """A fresh symbol. Backed ones with a hint of 2 or more start at 2; any range is part of what guards must check."""
+        """A fresh symbol. Sizes with a hint of 2 or more start at 2, numbers may be any; a range is part of what guards must check."""
         letter = "u" if unbacked else "s"
-        if lower is None and not unbacked and hint is not None and hint >= SMALLEST_SIZE:
+        if lower is None and not (unbacked or number) and hint is not None and hint >= SMALLEST_SIZE:
             lower = SMALLEST_SIZE
         made = symbol(f"{letter}{self._count[letter]}", lower, upper)
         self._count[letter] += 1

@@ -1,0 +1,127 @@
+"""Numbers and sizes that change from call to call: how many graphs they take, and that every value gives eager's result."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from tracework_capture import optimize
+
+
+def graphs_of(function, calls):
+    """How many graphs the calls took; each gives what plain Python gives, exceptions included."""
+    graphs = []
+
+    def backend(gm, example_inputs):
+        graphs.append(gm)
+        return gm.forward
+
+    compiled = optimize(backend, recompile_limit=20)(function)
+    for args in calls:
+        assert outcome(compiled, args) == outcome(function, args)
+    return len(graphs)
+
+
+def outcome(function, args):
+    try:
+        result = function(*args)
+    except (RuntimeError, IndexError, ValueError) as error:
+        return type(error)
+    return result.dtype, result.tolist()
+
+
+X = torch.arange(12.0).reshape(3, 4) - 5.5  # no 0: not a number is not equal to itself
+COMPUTED_WITH = {
+    "sum": lambda x, n: x + n,
+    "product": lambda x, n: n * x,
+    "difference": lambda x, n: (n - x) * -n,
+    "in place": lambda x, n: x.clone().mul_(n),
+    "whole numbers": lambda x, n: x.int() * n,
+    "comparison": lambda x, n: (x > n) * 2,
+    "choice": lambda x, n: torch.where(x > 0, x, n),
+    "fill": lambda x, n: x.masked_fill(x > 0, n).clamp(max=n),
+    "arithmetic before": lambda x, n: x * (n // 2) + (n % 3) - (-n),
+}
+ORDERS = ([5, 7, -1, 0, 1, -4], [-1, -2, 0, 3], [0, 1, 2, -3], [1, 0, -7])
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=str)
+@pytest.mark.parametrize("function", COMPUTED_WITH.values(), ids=COMPUTED_WITH)
+def test_numbers_that_tensors_are_computed_with_take_two_graphs(function, order):
+    assert graphs_of(function, [(X, n) for n in order]) == 2
+
+
+SIZES = {
+    "slice": lambda x, n: x[:n] * 2,
+    "slice from": lambda x, n: x[n:] * 2,
+    "index": lambda x, n: x[n] * n,
+    "column": lambda x, n: x.select(1, n) + n,
+    "rows of zeros": lambda x, n: torch.zeros(n, 4) + n,
+    "rows of zeros, computed": lambda x, n: torch.zeros(n + 2, 4) + x[0],
+    "view": lambda x, n: x.reshape(n, -1) * n,
+    "expansion": lambda x, n: x[:1].expand(n, -1) + n,
+    "roll": lambda x, n: x.roll(n, 0) + n,
+    "divisor": lambda x, n: x / n,
+    "whole divisor": lambda x, n: x.int() // n,
+    "exponent": lambda x, n: x.int() ** n,
+    "padding": lambda x, n: F.pad(x, (n, 1)),
+    "dim": lambda x, n: x.sum(n) * n,
+}
+
+
+@pytest.mark.parametrize("order", [[2, 3, -1, 0, 4, 1, -2, 7], [-1, -2, 0, 3, 9]], ids=str)
+@pytest.mark.parametrize("function", SIZES.values(), ids=SIZES)
+def test_sizes_and_indices_of_any_value_give_eagers_result(function, order):
+    """Where 0, 1 and negative numbers mean something else each has a graph of its own."""
+    graphs_of(function, [(X, n) for n in order])
+
+
+def test_sizes_of_two_and_more_share_a_graph():
+    assert graphs_of(lambda x, n: torch.zeros(n, 4) + x[0], [(X, n) for n in (9, 5, 2, 30, 3)]) == 2
+
+
+def number_of_a_tensor(x):
+    scale = x.sum().item()
+    return x * scale
+
+
+def number_of_a_helper(x):
+    return x + number_of_a_tensor(x)
+
+
+def count_of_a_tensor(x):
+    return x[: (x > 0).sum().item()] + 1
+
+
+@pytest.mark.parametrize(
+    "function, graphs",
+    [(number_of_a_tensor, 2), (number_of_a_helper, 3), (count_of_a_tensor, 2)],
+    ids=lambda f: getattr(f, "__name__", f),
+)
+def test_a_number_that_comes_out_of_a_break_is_an_input_at_once(function, graphs):
+    assert graphs_of(function, [(torch.arange(8.0) - k,) for k in range(5)]) == graphs
+
+
+WEIGHT = torch.arange(40.0).reshape(5, 8)
+GRIDS = {
+    "embedded tokens": (lambda x: F.linear(x, WEIGHT).relu(), lambda b, n: torch.ones(b, n, 8)),
+    "audio": (lambda x: torch.softmax(x, -1), torch.ones),
+    "token ids": (lambda x: x * 2 + 1, lambda b, n: torch.ones(b, n, dtype=torch.long)),
+}
+
+
+@pytest.mark.parametrize("function, make", GRIDS.values(), ids=GRIDS)
+def test_a_grid_of_batches_and_lengths_takes_two_graphs(function, make):
+    assert graphs_of(function, [(make(b, n),) for b in range(2, 9) for n in range(3, 10)]) == 2
+
+
+def test_a_size_that_meets_a_weight_is_no_input():
+    graphs = []
+
+    def backend(gm, example_inputs):
+        graphs.append(gm)
+        return gm.forward
+
+    call = optimize(backend)(lambda x: F.linear(x, WEIGHT))
+    for batch in (3, 4, 5):
+        call(torch.ones(batch, 8))
+    sizes = [n.meta["binding"].name for n in graphs[-1].graph.nodes if n.op == "placeholder" and n.meta["binding"].role == "size"]
+    assert len(graphs) == 2 and len(sizes) == 1
