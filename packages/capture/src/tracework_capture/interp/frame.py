@@ -120,7 +120,11 @@ class CaptureRoot:
     def dynamic_number(self, frame: SymbolicFrame, value: int, source: Any) -> Value | None:
         """The size Value of an int argument that changed between calls; None keeps it a constant."""
         symbol = lift_number(frame, value, source)
-        return None if symbol is None else self.services.size_value(frame, symbol)
+        if symbol is None:
+            return None
+        number = self.services.size_value(frame, symbol)
+        number.source = source
+        return number
 
 
 class SymbolicFrame:

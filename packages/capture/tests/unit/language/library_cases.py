@@ -421,7 +421,7 @@ def aside(value):
     return value
 
 
-@case(graphs=3)
+@case(graphs=2)
 def break_in_a_loop_over_a_deque(x):
     total = x
     for item in collections.deque([1, 2, 3]):
