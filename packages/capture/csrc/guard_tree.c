@@ -134,7 +134,7 @@ PyObject *tw_fetch(const tw_scope *scope, const tw_node *node, PyObject *value, 
 
 /* ---- leaves ---- */
 
-/* Exact type and value; floats by their bits; tuples item by item. 1, 0 or -1. */
+/* Exact type and value; floats and complex numbers by their bits; tuples item by item. 1, 0 or -1. */
 static int same_constant(PyObject *value, PyObject *wanted)
 {
     if (value == wanted) {
@@ -146,6 +146,10 @@ static int same_constant(PyObject *value, PyObject *wanted)
     if (PyFloat_CheckExact(value)) {
         double a = PyFloat_AS_DOUBLE(value), b = PyFloat_AS_DOUBLE(wanted);
         return memcmp(&a, &b, sizeof(double)) == 0;
+    }
+    if (PyComplex_CheckExact(value)) {
+        Py_complex a = ((PyComplexObject *)value)->cval, b = ((PyComplexObject *)wanted)->cval;
+        return memcmp(&a, &b, sizeof(Py_complex)) == 0;
     }
     if (PyTuple_CheckExact(value)) {
         Py_ssize_t length = PyTuple_GET_SIZE(value);

@@ -26,7 +26,7 @@ __all__ = ["CodeWriter"]
 _MISSING = object()
 _SMALL = (-5, 256)  # CPython has one object of each of these
 _FORGET = "__tw_forget"
-_PLAIN = (str, bool, bytes, type(None), type(Ellipsis))
+_PLAIN = (str, bool, type(None), type(Ellipsis))
 _HELPERS = {
     "__tw_getattr": getattr,
     "__tw_class_attribute": class_attribute,
@@ -86,7 +86,7 @@ class CodeWriter:
         return name
 
     def literal(self, obj: Any) -> str:
-        """Expression of a constant: its repr where that is the same object, else a constant of the code."""
+        """Expression of a constant: its repr where that is the same object (or a str), else a constant of the code."""
         if type(obj) is int and _SMALL[0] <= obj <= _SMALL[1]:
             return f"({obj!r})"  # 1.name and -1 ** 2 mean something else
         if type(obj) in _PLAIN:

@@ -30,6 +30,8 @@ def same_constant(value: Any, wanted: Any) -> bool:
         return (math.isnan(value) and math.isnan(wanted)) or (
             value == wanted and math.copysign(1, value) == math.copysign(1, wanted)
         )
+    if type(value) is complex:
+        return same_constant(value.real, wanted.real) and same_constant(value.imag, wanted.imag)
     if type(value) is tuple:
         return len(value) == len(wanted) and all(map(same_constant, value, wanted))
     return bool(value == wanted)

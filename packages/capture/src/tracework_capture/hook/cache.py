@@ -171,9 +171,10 @@ def at_limit(code: CodeType, scope: Scope, options: CaptureOptions, owner: Any, 
     text = _limit_text(code, options.recompile_limit, reasons, _cures(code, scope, owner))
     if options.fail_on_limit or options.fullgraph:
         raise RecompileLimitError(text)
-    if code not in _announced and not is_driven(code):  # a loop whose rounds differ goes on as plain Python
-        with _lock:
-            _announced.add(code)
+    with _lock:
+        is_new = code not in _announced
+        _announced.add(code)
+    if is_new and not is_driven(code):  # a loop whose rounds differ goes on as plain Python
         warnings.warn(text, RecompileLimitWarning, stacklevel=3)
         log.warning("%s", text)
     return True

@@ -106,7 +106,7 @@ class GeneratorValue(Value):
         except SymbolicRaise as escaped:
             self.finished = True
             if issubclass(escaped.value.python_type(), StopIteration):
-                frame.raise_new(RuntimeError, "generator raised StopIteration")
+                raise SymbolicRaise(frame.root.services.stopped_wrongly(frame, escaped.value), again=True) from None
             raise
         finally:
             self.running = False

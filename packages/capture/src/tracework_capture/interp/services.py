@@ -70,6 +70,13 @@ class Services:
         """exception_type(*args) of plain objects or Values."""
         return exceptions.ExceptionValue(exception_type, [exceptions.argument_value(frame, a) for a in args])
 
+    def stopped_wrongly(self, frame: SymbolicFrame, stop: Value) -> Value:
+        """What a generator raises instead of a StopIteration that leaves it."""
+        error = self.new_exception(frame, RuntimeError, ("generator raised StopIteration",))
+        error.setattr(frame, "__cause__", stop)
+        error.setattr(frame, "__context__", stop)
+        return error
+
     def exception_of(self, frame: SymbolicFrame, value: Value, cause: Value | None) -> Value:
         """What `raise value from cause` raises: classes are called."""
         exception = self.exception_instance(frame, value, "exceptions must derive from BaseException")

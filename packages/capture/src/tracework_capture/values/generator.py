@@ -292,22 +292,25 @@ class LazyIterator(IteratorValue):
             self.frame = outer
 
 
+_RANGE_ITERATORS = (type(iter(range(0))), type(iter(range(1 << 70))))
+
+
 class PlainIterator(IteratorValue):
     """Over a Python iterator of constants (a range, say)."""
-
-    kind = type(iter(range(0)))
 
     def __init__(self, iterator):
         super().__init__(None)
         self.iterator = iterator
+        self.kind = type(iterator)
 
     def next_value(self, frame):
+        frame.root.turn(frame)
         for item in self.iterator:
             return literal(frame, item)
         return None
 
     def reload(self, emit):
-        if type(self.iterator) is self.kind:
+        if isinstance(self.iterator, _RANGE_ITERATORS):
             _, (numbers,), position = self.iterator.__reduce__()
             return f"{emit.const(iter)}({emit.const(numbers[position or 0 :])})"
         self.iterator, copy = itertools.tee(self.iterator)

@@ -132,6 +132,8 @@ class SequenceValue(Value):
             count = force_plain(frame, other)
             if not isinstance(count, int):
                 return None
+            if len(self.items) * count > _LONGEST:
+                return frame.break_graph("operation_unknown", f"a {self.kind} of {len(self.items) * count} items")
             return self.sliced(self.all_items(frame) * count)
         if op == "+" and isinstance(other, SequenceValue) and other.kind == self.kind:
             left, right = (other, self) if reverse else (self, other)
@@ -146,7 +148,11 @@ class SequenceValue(Value):
 
         if not isinstance(other, SequenceValue) or other.kind != self.kind:
             return None
-        return compare_sequences(frame, op, self.all_items(frame), other.all_items(frame))
+        compared = list(self.all_items(frame)), list(other.all_items(frame))
+        found = compare_sequences(frame, op, *compared)
+        if self.items != compared[0] or other.items != compared[1]:
+            frame.break_graph("operation_unknown", f"comparison of a {self.kind} changes it")
+        return found
 
     def same_object(self, other):
         return self is other
@@ -411,7 +417,7 @@ class RangeValue(Value):
         return bool(self.value)
 
     def length(self, frame):
-        return ConstantValue(len(self.value))
+        return fold_literal(frame, len, self.value)
 
     def hash_key(self, frame):
         return self.value
@@ -464,9 +470,11 @@ class SliceValue(Value):
         return slice(*(plain(p) for p in self.parts))
 
     def getattr(self, frame, name):
+        from .user_object import attribute_of_builtin
+
         if name in ("start", "stop", "step"):
             return self.parts[("start", "stop", "step").index(name)]
-        return frame.raise_new(AttributeError, f"'slice' object has no attribute '{name}'")
+        return attribute_of_builtin(frame, self, name)
 
     def call_method(self, frame, name, args, kwargs):
         if name == "indices":
@@ -507,6 +515,7 @@ def method(*keys):
     return add
 
 
+_LONGEST = 1 << 20  # items of a sequence that is made while tracing
 NONE = ConstantValue(None)
 
 

@@ -623,6 +623,7 @@ def iterate_all(frame, value):
     iterator = value.iterate(frame)
     while (item := iterator.next_value(frame)) is not None:
         items.append(item)
+        frame.root.turn(frame)
     return items
 
 

@@ -106,6 +106,7 @@ CASES = {
         (1, 1.0, False),
         (NAN, float("nan"), True),
         (0.0, -0.0, False),
+        (1j, complex(-0.0, 1.0), False),
         ("ab", "a" + "b", True),
         ((1, (2.0, "x")), (1, (2.0, "x")), True),
         ((1, 2), (1, 2.0), False),

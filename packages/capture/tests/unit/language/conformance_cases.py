@@ -3,6 +3,7 @@
 import copy
 import functools
 import itertools
+import operator
 import random
 import types
 import weakref
@@ -210,3 +211,90 @@ REFERENCE = weakref.ref(NODE)
 @case
 def weak_reference(x):
     return x * REFERENCE().scale
+
+
+class Sent:
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        raise StopIteration(42)
+
+    def send(self, value):
+        raise StopIteration(value)
+
+
+@case
+def values_sent_through_yield_from(x):
+    got = []
+
+    def inner():
+        got.append((yield 1))
+        got.append((yield 2))
+        return 3
+
+    def outer():
+        got.append((yield from inner()))
+        got.append((yield from Sent()))
+
+    made = outer()
+    next(made)
+    made.send("a")
+    return x + 1, next(made, "end"), got
+
+
+@case
+def stop_iteration_inside_a_generator(x):
+    stop = StopIteration("spam")
+
+    def made():
+        yield 1
+        raise stop
+
+    try:
+        list(made())
+    except RuntimeError as error:
+        return x + 1, error.__cause__ is stop, error.__context__ is stop
+    return x
+
+
+class Index:
+    def __index__(self):
+        return -2
+
+
+@case
+def index_of_an_object(x):
+    return x + 1, operator.index(Index()), operator.index(True)
+
+
+class Clearing:
+    def __init__(self, items):
+        self.items = items
+
+    def __eq__(self, other):
+        self.items.clear()
+        return True
+
+    __hash__ = None
+
+
+@case(graphs=2)
+def list_changed_while_it_is_compared(x):
+    items = [1]
+    first = [Clearing(items)]
+    y = x + 1
+    return first == items, y * 2
+
+
+@case
+def ranges_backwards(x):
+    return x + 1, next(reversed(range(1 << 40))), type(reversed(range(3))).__name__, list(reversed(range(3)))
+
+
+@case(graphs=2)
+def complex_numbers_by_keyword(x):
+    y = x + 1
+    made = complex(real=17, imag=23)
+    drained(())
+    return made, slice(1, 2).__reduce__(), y * 2

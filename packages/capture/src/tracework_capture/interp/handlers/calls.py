@@ -141,10 +141,7 @@ def call_intrinsic_1(frame, instruction):
 def intrinsic_stopiteration(frame):
     """StopIteration that leaves a generator becomes RuntimeError; other exceptions pass."""
     if issubclass(frame.stack[-1].python_type(), StopIteration):
-        cause = frame.stack.pop()
-        error = frame.root.services.new_exception(frame, RuntimeError, ("generator raised StopIteration",))
-        error.setattr(frame, "__cause__", cause)
-        frame.stack.append(error)
+        frame.stack.append(frame.root.services.stopped_wrongly(frame, frame.stack.pop()))
 
 
 def intrinsic_positive(frame):

@@ -1,6 +1,8 @@
 """Iteration and generators."""
 
 from ...bytecode.facts import VERSION
+from ...values.user_object import ObjectValue
+from ...values.value import SymbolicRaise
 from .table import SUSPENDED, opcode
 
 
@@ -53,18 +55,31 @@ def yield_value(frame, instruction):
     return SUSPENDED
 
 
+def answer_of(frame, inner, value):
+    """(item or None at the end, return value or None) of an iterator that is sent a value."""
+    asks = value.is_constant() and value.constant() is None
+    try:
+        if asks and not isinstance(inner, ObjectValue):
+            item = inner.next_value(frame)
+        else:
+            item = inner.call_method(frame, "__next__" if asks else "send", [] if asks else [value], {})
+    except SymbolicRaise as raised:
+        if not issubclass(raised.value.python_type(), StopIteration):
+            raise
+        return None, raised.value.getattr(frame, "value")
+    return item, getattr(inner, "returned", None)
+
+
 @opcode("SEND")
 def send(frame, instruction):
     """`yield from`: ask the inner iterator; its end continues behind the loop with its return value."""
-    frame.stack.pop()
-    inner = frame.stack[-1]
-    item = inner.next_value(frame)
+    value = frame.stack.pop()
+    item, returned = answer_of(frame, frame.stack[-1], value)
     if item is not None:
         frame.stack.append(item)
         return
     if VERSION < (3, 12):
         frame.stack.pop()
-    returned = getattr(inner, "returned", None)
     frame.stack.append(returned if returned is not None else frame.constant(None))
     frame.position = instruction.target
 

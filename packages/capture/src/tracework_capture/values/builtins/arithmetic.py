@@ -187,6 +187,21 @@ def compare_row(symbol):
     return lambda frame, args, kwargs: compare(frame, symbol, args[0], args[1])
 
 
+def index_of(frame, args, kwargs):
+    from ..symint import SymNumber
+    from ..tensor import TensorValue
+
+    value = args[0]
+    if isinstance(value, (SymNumber, TensorValue)):
+        return value
+    if value.is_constant() or not hasattr(value.python_type(), "__index__"):
+        return fold(frame, operator.index, args)
+    found = value.call_method(frame, "__index__", [], {})
+    if found.python_type() is not int:
+        return frame.break_graph("builtin_unsupported", "__index__ that does not give an int")
+    return found
+
+
 def abs_(frame, args, kwargs):
     return special_or_fold(frame, abs, "__abs__", args, kwargs)
 
@@ -357,7 +372,7 @@ ROWS = {
     operator.neg: lambda frame, args, kwargs: args[0].unary(frame, "-"),
     operator.pos: lambda frame, args, kwargs: args[0].unary(frame, "+"),
     operator.invert: lambda frame, args, kwargs: args[0].unary(frame, "~"),
-    operator.index: lambda frame, args, kwargs: args[0] if not args[0].is_constant() else fold(frame, operator.index, args),
+    operator.index: index_of,
     operator.abs: abs_,
     operator.length_hint: lambda frame, args, kwargs: args[0].length(frame),
     operator.itemgetter: itemgetter_row,

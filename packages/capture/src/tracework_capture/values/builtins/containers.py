@@ -119,8 +119,8 @@ def number(cls):
     """int, float, complex."""
 
     def handler(frame, args, kwargs):
-        if not args:
-            return ConstantValue(cls())
+        if len(args) != 1 or kwargs:
+            return fold(frame, cls, args, kwargs)
         value = args[0]
         if isinstance(value, TensorValue):
             return value.call_method(frame, f"__{cls.__name__}__", [], {})

@@ -16,6 +16,7 @@ from ..generator import (
     IslicedIterator,
     LazyIterator,
     MapIterator,
+    PlainIterator,
     RepeatIterator,
     ReverseIterator,
     SequenceIterator,
@@ -23,7 +24,7 @@ from ..generator import (
     TakeIterator,
     ZipIterator,
 )
-from ..sequence import ListValue, SequenceValue, TupleValue
+from ..sequence import ListValue, RangeValue, SequenceValue, TupleValue
 from ..wrap import iterate, iterate_all
 from .arithmetic import binary, compare
 
@@ -90,6 +91,8 @@ def reversed_(frame, args, kwargs):
         return frame.raise_new(TypeError, f"'{value.python_type().__name__}' object is not reversible")
     if isinstance(value, SequenceValue):
         return ReverseIterator(value, frame)
+    if isinstance(value, RangeValue):
+        return PlainIterator(reversed(value.value))
     return SequenceIterator(iterate_all(frame, value)[::-1])
 
 
