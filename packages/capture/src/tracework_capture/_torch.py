@@ -11,6 +11,7 @@ __all__ = [
     "DLPACK_DEVICES",
     "DLPACK_DTYPES",
     "any_autocast",
+    "as_subclass",
     "autocast_state",
     "deterministic_state",
     "dispatch_keys",
@@ -24,6 +25,8 @@ __all__ = [
     "program_of_triton_operator",
     "pytree_flatten",
     "pytree_row",
+    "torch_functions_are_on",
+    "torch_functions_off",
     "transform_level",
 ]
 
@@ -56,6 +59,16 @@ deterministic_state = torch._C._get_deterministic_algorithms
 function_mode_count = torch._C._len_torch_function_stack
 dispatch_mode_count = torch._C._len_torch_dispatch_stack
 make_subclass = torch.Tensor._make_subclass
+
+
+torch_functions_off = torch._C.DisableTorchFunctionSubclass
+torch_functions_are_on = torch._C._is_torch_function_enabled
+
+
+def as_subclass(tensor: Any, cls: type) -> Any:
+    """tensor.as_subclass(cls), past the __torch_function__ of both."""
+    with torch_functions_off():
+        return torch.Tensor.as_subclass(tensor, cls)
 
 
 def leave_dispatch_modes(count: int) -> None:

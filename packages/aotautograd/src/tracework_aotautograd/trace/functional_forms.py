@@ -1,7 +1,8 @@
 """Ops that write to memory, and the ops that compute the same values without writing.
 
 FUNCTIONAL_FORMS: overload -> rule(recorder, func, args, kwargs, out). A writing op without a row goes by its schema: `add_.Tensor` becomes
-`add.Tensor`, `mm.out` becomes `mm`, `x` becomes `x_functional`, one of a user becomes its functional twin; results that are not new are written to the arguments in order.
+`add.Tensor`, `mm.out` becomes `mm`, `x` becomes `x_functional`, one of a user its functional twin; results that are not new are written
+to the arguments in order.
 """
 
 import operator

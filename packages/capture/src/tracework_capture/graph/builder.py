@@ -47,6 +47,7 @@ class GraphBuilder:
         self.wrap_result = wrap_result
         self.inputs: list[InputBinding] = []
         self.example_inputs: list[Any] = []
+        self.aliased_inputs: set[str] = set()  # names of placeholders that stand for tensors of a subclass
         self.calls = 0
         self.in_blocks = False  # whether anything was recorded inside of a try or with block of the program
         self._by_tensor: dict[int, fx.Node] = {}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
-from .. import _C
+from .. import _C, _torch
 from ..bytecode.emit import CodeWriter
 from ..bytecode.facts import VERSION
 from ..bytecode.liveness import live_locals
@@ -116,21 +116,34 @@ def graph_call(writer: CodeWriter, root: Any, captured: CapturedGraph, backend: 
     takes_list = getattr(compiled, "__tracework_list_call__", None)
     if takes_list is not None:
         compiled, boxed = takes_list, True
-    floats = tuple((i, b.role == "rng") for i, b in enumerate(root.graph.inputs) if b.role in ("float", "rng"))
-    if floats:
-        compiled = with_floats(compiled, floats, boxed)
+    changes = {i: INPUT_CHANGES[b.role] for i, b in enumerate(root.graph.inputs) if b.role in INPUT_CHANGES}
+    changes |= {i: plain_alias for i, b in enumerate(root.graph.inputs) if b.name in root.graph.aliased_inputs}
+    if changes:
+        compiled = with_changed_inputs(compiled, tuple(changes.items()), boxed)
     name = writer.const(root.services.call_disabled(compiled), "graph")
     return f"{name}(list(__tw_inputs))" if boxed else f"{name}(*__tw_inputs)"
 
 
-def with_floats(compiled: Any, places: tuple[tuple[int, bool], ...], boxed: bool) -> Any:
-    """Hands the floats at these places over as tensors; those that are drawn come as the function that draws."""
+def as_number_tensor(number: float) -> torch.Tensor:
+    return torch.scalar_tensor(number, dtype=torch.float64, device="cpu")
+
+
+def plain_alias(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of a subclass as one of class Tensor."""
+    return _torch.as_subclass(tensor, torch.Tensor)
+
+
+INPUT_CHANGES: dict[str, Callable[[Any], Any]] = {"float": as_number_tensor, "rng": lambda draw: as_number_tensor(draw())}
+"""Role of an input -> what the graph gets for it: floats come as tensors, drawn ones as the function that draws."""
+
+
+def with_changed_inputs(compiled: Any, places: tuple[tuple[int, Callable[[Any], Any]], ...], boxed: bool) -> Any:
+    """Hands the inputs at these places over as the functions make them."""
 
     def call(*given: Any) -> Any:
         inputs = list(given[0] if boxed else given)
-        for place, drawn in places:
-            number = inputs[place]() if drawn else inputs[place]
-            inputs[place] = torch.scalar_tensor(number, dtype=torch.float64, device="cpu")
+        for place, change in places:
+            inputs[place] = change(inputs[place])
         return compiled(inputs) if boxed else compiled(*inputs)
 
     return call

@@ -319,7 +319,7 @@ def behind(hashed):
     return hashed.obj if isinstance(hashed, IdentityKey) else hashed
 
 
-_BY_IDENTITY = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
+_BY_IDENTITY = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, types.MethodDescriptorType)
 _IDENTITY_HASH = (object.__hash__, torch.nn.Module.__hash__, torch.Tensor.__hash__)
 
 

@@ -148,6 +148,8 @@ class TensorValue(Value):
 
     # --- operators ----------------------------------------------------------------------------------------------
     def binary(self, frame, op, other, reverse=False):
+        if hasattr(other, "operate") and other.is_on(frame):
+            return other.binary(frame, op, self, not reverse)
         if hasattr(other, "as_operand"):
             other = other.as_operand(frame, [self])
         if not is_operand(other):
@@ -159,6 +161,8 @@ class TensorValue(Value):
         return frame.graph.call(frame, BINARY_FUNCTIONS[op], pair)
 
     def compare(self, frame, op, other):
+        if hasattr(other, "operate") and other.is_on(frame):
+            return other.operate(frame, COMPARE_FUNCTIONS[op], [self, other])
         if hasattr(other, "as_operand"):
             other = other.as_operand(frame, [self])
         return frame.graph.call(frame, COMPARE_FUNCTIONS[op], (self, other)) if is_operand(other) else None
@@ -523,7 +527,6 @@ TENSOR_METHODS = {
             "module_load",
             "resize_",
             "resize_as_",
-            "as_subclass",
             "names",
             "refine_names",
             "rename",

@@ -12,10 +12,12 @@ import torch.nn.functional as F
 from .._torch import operator_names
 from ..sources import Const
 from .constant import ConstantValue, fold, force_plain, literal
+from .context import CONTEXTS
 from .number_arguments import NUMBER_METHODS, number_functions
 from .numpy_scalars import NUMPY_ROWS
 from .parameter import PARAMETER_ROWS
 from .sequence import NONE, TupleValue
+from .subclass import SUBCLASS_CONTEXTS, as_subclass_method, dispatch_function, is_overridden, make_subclass_row
 from .tensor import TENSOR_METHODS, TensorValue
 from .tensor_data import DATA_ROWS
 from .value import Value
@@ -65,6 +67,8 @@ class TorchFunctionValue(Value):
             return frame.raise_new(AttributeError, *error.args)
 
     def call(self, frame, args, kwargs):
+        if is_overridden(frame, args, kwargs):
+            return dispatch_function(frame, self, args, kwargs)
         return call_torch(frame, self.fn, args, kwargs)
 
 
@@ -427,4 +431,6 @@ for _reason, _functions in BREAKS.items():
 
 
 TORCH_ROWS.update(number_functions() | PARAMETER_ROWS | NUMPY_ROWS | DATA_ROWS)
-TENSOR_METHODS.update(NUMBER_METHODS)
+TORCH_ROWS[torch.Tensor._make_subclass] = make_subclass_row
+TENSOR_METHODS.update(NUMBER_METHODS | {"as_subclass": as_subclass_method})
+CONTEXTS.update(SUBCLASS_CONTEXTS)

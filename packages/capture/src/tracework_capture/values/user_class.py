@@ -225,11 +225,19 @@ def construct(frame, class_val, args, kwargs):
         return make_namedtuple(frame, cls, args, kwargs)
     if issubclass(cls, torch.nn.Module):
         return make_module(frame, cls, args, kwargs)
-    refuse_class(frame, cls)
+    if not makes_tensor_subclass(cls):
+        refuse_class(frame, cls)
     meta_call, owner = lookup_class(type(cls), "__call__")
     if owner is not type and isinstance(meta_call, types.FunctionType):
         return function_value(frame, meta_call).call(frame, [class_val, *args], kwargs)
     return type_call(frame, class_val, args, kwargs)
+
+
+def makes_tensor_subclass(cls):
+    """Whether the class is a traced subclass of Tensor with a __new__ in Python."""
+    from .subclass import is_traced
+
+    return issubclass(cls, torch.Tensor) and is_traced(cls) and isinstance(lookup_class(cls, "__new__")[0], staticmethod)
 
 
 def type_call(frame, class_val, args, kwargs):

@@ -39,6 +39,8 @@ from .numpy_scalars import ARRAY_TYPES, FUNCTION_TYPES, INFO_TYPES
 from .optimizer import CODE_ROWS, OPTIMIZER_ROWS
 from .random_numbers import RANDOM_ROWS
 from .sequence import DequeValue, ListValue, Pending, RangeValue, SequenceValue, SliceValue, TupleValue, pending_items
+from .subclass import SUBCLASS_ROWS as TENSOR_SUBCLASS_ROWS
+from .subclass import dispatch_function, existing_subclass_tensor, is_overridable, is_overridden, is_traced
 from .symint import size_value
 from .tensor import existing_tensor, tensor_result
 from .text import changing_text
@@ -348,14 +350,13 @@ def wrap_tensor(frame, obj, source):
 
 
 def wrap_tensor_subclass(frame, obj, source):
-    if (
-        type(obj).__torch_function__ is torch._C._disabled_torch_function_impl
-        or type(obj).__torch_function__.__func__ is torch.Tensor.__torch_function__.__func__
+    cls = type(obj)
+    if cls.__torch_function__ is torch._C._disabled_torch_function_impl and (
+        cls.__torch_dispatch__ is torch.Tensor.__torch_dispatch__ or issubclass(cls, (torch.nn.Parameter, torch.nn.Buffer))
     ):
-        if type(obj).__torch_dispatch__ is torch.Tensor.__torch_dispatch__ or issubclass(
-            type(obj), (torch.nn.Parameter, torch.nn.Buffer)
-        ):
-            return existing_tensor(frame, obj, source)
+        return existing_tensor(frame, obj, source)
+    if is_traced(cls):
+        return existing_subclass_tensor(frame, obj, source)
     return frame.break_graph("tensor_subclass", type(obj).__name__)
 
 
@@ -460,6 +461,8 @@ class RowValue(Value):
         return self.fn
 
     def call(self, frame, args, kwargs):
+        if is_overridden(frame, args, kwargs) and is_overridable(self.fn):
+            return dispatch_function(frame, self, args, kwargs)
         return self.row(frame, args, kwargs)
 
 
@@ -696,6 +699,14 @@ SUBCLASS_ROWS = (
 )
 DISABLED = torch._disable_dynamo(lambda: None).__code__
 FUNCTION_ROWS = {**CONTROL_ROWS, "torch._dynamo.decorators.error_on_graph_break": error_region_row}
-TRAINING_ROWS = {**BACKWARD_ROWS, **CHECKPOINT_ROWS, **OPTIMIZER_ROWS, **TRANSFORM_ROWS, **FUNCTIONAL_CALL_ROWS, **TRITON_ROWS}
+TRAINING_ROWS = {
+    **BACKWARD_ROWS,
+    **CHECKPOINT_ROWS,
+    **OPTIMIZER_ROWS,
+    **TRANSFORM_ROWS,
+    **FUNCTIONAL_CALL_ROWS,
+    **TRITON_ROWS,
+    **TENSOR_SUBCLASS_ROWS,
+}
 CODE_ROWS.update(TRANSFORM_CODES)
 fill()
