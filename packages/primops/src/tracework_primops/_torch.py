@@ -45,6 +45,9 @@ def set_bits(tensor: torch.Tensor, conjugate: bool, negative: bool) -> None:
     torch._C._set_neg(tensor, negative)
 
 
+deny_data_pointer = torch._C._set_throw_on_mutable_data_ptr  # also for C++ code that asks, as the makers of DLPack capsules do
+
+
 def node_name(graph: torch.fx.Graph, target: Any) -> str:
     """What a node that calls this function is named after."""
     return graph._target_to_str(target)
@@ -92,6 +95,7 @@ __all__ = [
     "TorchDispatchMode",
     "autocasts",
     "below_autograd",
+    "deny_data_pointer",
     "disabled_torch_function",
     "has_computed_kernel",
     "has_kernel",

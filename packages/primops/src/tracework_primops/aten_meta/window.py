@@ -8,7 +8,7 @@ from .. import broadcasting
 from ..meta.window import pooled
 from ..spec import TensorSpec
 from ..symbols import active
-from .rows import contiguous, fresh, row, suggests_channels_last, symbolic
+from .rows import contiguous, fresh, row, same_layout, suggests_channels_last, symbolic
 
 
 def _pair(values, i, default=None):
@@ -165,3 +165,31 @@ def upsample(x, output_size, *rest):
 @row(*(f"{name}_backward.default" for name in UPSAMPLE))
 def upsample_backward(grad, output_size, input_size, *rest):
     return _resampled(grad, input_size)
+
+
+GRID_CUBIC = 2
+
+
+def _check_grid(x, grid, interpolation):
+    """Raises RuntimeError as eager does."""
+    if x.ndim != grid.ndim or x.ndim not in (4, 5) or x.dtype is not grid.dtype:
+        raise RuntimeError(f"grid_sampler(): expected input and grid of one dtype with 4 or 5 dims, but got {x} and {grid}")
+    if not active.equal(x.sizes[0], grid.sizes[0]) or not active.equal(grid.sizes[-1], x.ndim - 2):
+        raise RuntimeError(f"grid_sampler(): a grid of {grid} does not fit an input of {x}")
+    if any(s.__class__ is int and s == 0 for s in x.sizes[2:]):
+        raise RuntimeError(f"grid_sampler(): expected input to have non-empty spatial dimensions, but got {x}")
+    if x.ndim == 5 and interpolation == GRID_CUBIC:
+        raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
+
+
+@row("grid_sampler_2d.default", "grid_sampler_3d.default")
+def grid_sampler(x, grid, interpolation, padding, align_corners):
+    """torch's own rule for two dims is a decomposition that imports its compiler."""
+    _check_grid(x, grid, interpolation)
+    return fresh(x, (*x.sizes[:2], *grid.sizes[1:-1]))
+
+
+@symbolic("grid_sampler_2d_backward.default", "grid_sampler_3d_backward.default")
+def grid_sampler_backward(grad, x, grid, interpolation, padding, align_corners, output_mask):
+    _check_grid(x, grid, interpolation)
+    return fresh(x, x.sizes) if output_mask[0] else None, TensorSpec(grid.dtype, grid.device, grid.sizes, same_layout(grid), 0)

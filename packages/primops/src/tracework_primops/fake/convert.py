@@ -61,6 +61,8 @@ class Converter:
         fake = make_fake(self._mode, spec, self._storage_of(tensor), tensor.requires_grad and tensor.is_leaf)
         if tensor.requires_grad and not tensor.is_leaf:
             fake = self._as_result(fake)
+        if tensor.is_conj() or tensor.is_neg():
+            _torch.set_bits(fake, tensor.is_conj(), tensor.is_neg())
         fake.is_parameter = isinstance(tensor, torch.nn.Parameter)
         return fake
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -37,17 +38,20 @@ RESIZING = frozenset(getattr(torch.ops.aten, name) for name in ("resize_", "resi
 
 def plan_for(func: Any) -> Plan:
     """The plan of an overload, made on first use."""
-    plan = PLANS[func] = SPECIAL.get(func) or _make_plan(func)
+    plan = PLANS[func] = SPECIAL.get(func) or plan_of_rule(func)
     return plan
 
 
 def forget_plans() -> None:
     """After ATEN_META, SPECIAL or the decompositions changed."""
     PLANS.clear()
+    plan_of_rule.cache_clear()
     STATIC.forget()
 
 
-def _make_plan(func: Any) -> Plan:
+@cache
+def plan_of_rule(func: Any) -> Plan:
+    """The plan that follows from the schema and a rule over specs."""
     rule = ATEN_META.get(func)
     if rule is None and _is_composite(func):
         return _run_composite

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import torch
 
+from .. import _torch
 from ..errors import DataDependentError
 from ..spec import TensorSpec
-from .dispatch import SPECIAL
+from .dispatch import SPECIAL, plan_of_rule
 from .storage import FakeStorage
 from .tensor import FakeTensor, make_fake
 
@@ -81,6 +82,25 @@ def nonzero(mode, func, args, kwargs):
     count = mode.table.new(None, f"{func}", lower=0, unbacked=True)
     out = make_fake(mode, TensorSpec(torch.int64, spec.device, (count, spec.ndim)), FakeStorage())
     return _record(mode, func, args, kwargs, out)
+
+
+@special("vdot.default", "dot.default")
+def inner_product(mode, func, args, kwargs):
+    """Lazily conjugated vectors are given to the kernels as they are in memory, and the result is conjugated where that is needed."""
+    a, b = args
+    flips = (not a.is_conj() and b.is_conj()) if func is aten.vdot.default else (a.is_conj() and b.is_conj())
+    if flips:
+        return aten.dot.default(a.conj() if a.is_conj() else a, b.conj()).conj()
+    return plan_of_rule(func)(mode, func, args, kwargs)
+
+
+@special("linalg_lu_solve.default")
+def lu_solve(mode, func, args, kwargs):
+    """From the right it solves for the conjugate transpose, and turns that over lazily."""
+    out = plan_of_rule(func)(mode, func, args, kwargs)
+    if out.spec.dtype.is_complex and not kwargs.get("left", True):
+        _torch.set_bits(out, True, False)
+    return out
 
 
 @special("is_nonzero.default", "equal.default", "allclose.default")

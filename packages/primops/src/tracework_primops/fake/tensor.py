@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from .mode import FakeMode
 
 
+TENSOR_DATA: Any = torch.Tensor.data
+
+
 class FakeTensor(torch.Tensor):
     """A tensor with everything but data. Made by FakeMode; holds `spec`, `mode`, `storage`.
 
@@ -45,6 +48,18 @@ class FakeTensor(torch.Tensor):
     def __repr__(self, *, tensor_contents=None) -> str:
         grad = ", requires_grad" if self.requires_grad else ""
         return f"FakeTensor({self.spec}, storage {self.storage.id}{grad})"
+
+    @property
+    def data(self) -> torch.Tensor:
+        """As `Tensor.data`; what is assigned gives its memory, sizes and dtype."""
+        return TENSOR_DATA.__get__(self)
+
+    @data.setter
+    def data(self, other: torch.Tensor) -> None:
+        fake = self.mode.from_real(other)
+        TENSOR_DATA.__set__(self, fake)
+        self.spec, self.storage, self.is_symbolic = fake.spec, fake.storage, fake.is_symbolic
+        self.constant, self.constant_tensor = fake.constant, fake.constant_tensor
 
     def __copy__(self) -> FakeTensor:
         return self._like(self.storage)
@@ -89,6 +104,7 @@ def find_mode(func: Any, *containers: Any) -> FakeMode:
 
 
 _make = torch.Tensor._make_wrapper_subclass
+_deny_data_pointer = _torch.deny_data_pointer
 
 
 def make_fake(mode: FakeMode, spec: TensorSpec, storage: FakeStorage, requires_grad: bool = False) -> FakeTensor:
@@ -102,6 +118,7 @@ def make_fake(mode: FakeMode, spec: TensorSpec, storage: FakeStorage, requires_g
 def from_template(mode: FakeMode, template: Template, storage: FakeStorage) -> FakeTensor:
     """As make_fake, with what was prepared."""
     fake = _make(FakeTensor, **template.options)
+    _deny_data_pointer(fake)
     fake.spec = template.spec
     fake.mode = mode
     fake.storage = storage

@@ -1,0 +1,54 @@
+"""What a fake says of itself: assigned data, lazy bits, and no address."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tracework_primops import FakeMode
+
+Z = torch.complex(torch.arange(3.0), torch.ones(3))
+
+
+def test_assigned_data_gives_sizes_dtype_and_memory():
+    mode = FakeMode()
+    fake, other = mode.from_real(torch.randn(3, 4)), mode.from_real(torch.randn(5, 6))
+    fake.data = other
+    assert fake.spec == other.spec and tuple(fake.shape) == (5, 6)
+    assert fake.storage is other.storage
+    assert tuple((fake + 1).shape) == (5, 6)
+    fake.data = torch.zeros(2)
+    assert fake.spec.sizes == (2,)
+
+
+@pytest.mark.parametrize("ask", [torch.Tensor.data_ptr, torch.utils.dlpack.to_dlpack], ids=["data_ptr", "dlpack"])
+def test_there_is_no_address(ask):
+    mode = FakeMode()
+    for fake in (mode.from_real(torch.randn(3)), mode.from_real(torch.randn(3)) + 1, mode.from_real(torch.randn(3))[1:]):
+        with pytest.raises(RuntimeError, match="Cannot access data pointer"):
+            ask(fake)
+
+
+@pytest.mark.parametrize("function", [torch.dot, torch.vdot])
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("second", [False, True])
+def test_lazy_conjugates_of_inner_products(function, first, second):
+    mode = FakeMode()
+    a, b = (Z.conj() if lazy else Z for lazy in (first, second))
+    found = function(mode.from_real(a), mode.from_real(b))
+    assert found.is_conj() == function(a, b).is_conj()
+    assert mode.from_real(a).is_conj() == first
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_lazy_conjugate_of_a_solution(left):
+    mode = FakeMode()
+    factors, pivots = torch.linalg.lu_factor(torch.eye(3, dtype=torch.complex64) * 2)
+    arguments = (factors, pivots, torch.ones(3, 3, dtype=torch.complex64))
+    found = torch.linalg.lu_solve(*map(mode.from_real, arguments), left=left)
+    assert found.is_conj() == torch.linalg.lu_solve(*arguments, left=left).is_conj()
+
+
+def test_lazy_negative_of_an_input():
+    x = Z.conj().imag
+    fake = FakeMode().from_real(x)
+    assert x.is_neg() and fake.is_neg()
