@@ -16,6 +16,7 @@ from .contracts import Compiled, FunctionalProgram, GraphCompiler, GraphSpec, Jo
 from .errors import Refusal, UsageError
 from .options import AotOptions
 from .partition import PARTITIONERS, JointParts, has_effect, needed_for, split
+from .trace.image_layouts import spread_channels_last
 from .trace.joint import trace_inference, trace_joint
 from .wrappers.autograd import wrap_autograd
 from .wrappers.inference import wrap_inference
@@ -106,6 +107,7 @@ def _inference(program: JointProgram, compiler: GraphCompiler, observe: Observe 
     signature = program.signature
     spec = GraphSpec("inference", signature.static_inputs, signature.mutated_in_graph, program.symbols, program.fake_mode)
     _clean(program.graph)
+    spread_channels_last(program.graph)
     if observe is not None:
         observe("functional", program.graph)
     return wrap_inference(_apart_from_autocast(compiler(program.graph, spec)), signature)
@@ -138,6 +140,7 @@ def _training(
     observe: Observe | None,
 ) -> Callable[..., tuple[Any, ...]]:
     _clean(joint.graph)
+    spread_channels_last(joint.graph)
     program = partition(joint, options)
     log.debug("%s", program)
     if observe is not None:

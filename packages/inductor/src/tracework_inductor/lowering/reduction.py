@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from ..ir.buffer import BufferLayout
-from ..ir.index import Size, contiguous_strides, product, same
+from ..ir.index import Size, constant_product, contiguous_strides, product, same
 from ..ir.scalar_ops import compute_dtype, ops
 from .fallback import Refused
 from .pointwise import elementwise
@@ -181,7 +181,7 @@ def count_nonzero(low: Any, x: Any, dims: Any) -> Any:
 
 @lowers("var_mean")
 def var_mean(low: Any, x: Any, dims: Any, correction: Any = 1, keepdim: bool = False) -> Any:
-    """Mean first, then the sum of squared differences: both passes share their rows."""
+    """Mean first, then the sum of squared differences: both passes share their rows. In one pass where rows are long."""
     dtype = low.spec[0].dtype
     wide = accumulator(dtype)
     dims = normal_dims(x, dims)
@@ -189,16 +189,32 @@ def var_mean(low: Any, x: Any, dims: Any, correction: Any = 1, keepdim: bool = F
         raise Refused("the variance of a scalar or of integers")
     count = product([x.sizes[d] for d in dims])
     x = _shared(low, x)
-    total = reduce(low, x, dims, True, "sum", wide, lambda v, _: ops.to_dtype(v, wide))
-    mean = _divided(low, total, count, 0, wide)
-    centred = elementwise(low, (x, mean), wide, lambda v, m: _squared(ops.sub(ops.to_dtype(v, wide), m)), 2)
-    squares = reduce(low, centred, dims, True, "sum", wide, lambda v, _: v)
+    if wide == torch.float32 and _in_one_pass(x, dims):
+        mean, squares = (
+            reduce(low, x, dims, True, k, wide, lambda v, _: ops.to_dtype(v, wide)) for k in ("mean", "squared_deviations")
+        )
+    else:
+        total = reduce(low, x, dims, True, "sum", wide, lambda v, _: ops.to_dtype(v, wide))
+        mean = _divided(low, total, count, 0, wide)
+        centred = elementwise(low, (x, mean), wide, lambda v, m: _squared(ops.sub(ops.to_dtype(v, wide), m)), 2)
+        squares = reduce(low, centred, dims, True, "sum", wide, lambda v, _: v)
     variance = _divided(low, squares, count, correction, wide)
     results = [_narrow(low, variance, dtype), _narrow(low, mean, dtype)]
     if not keepdim:
         sizes = [s for d, s in enumerate(x.sizes) if d not in dims]
         results = [reshape(low, r, sizes) for r in results]
     return tuple(results)
+
+
+ONE_PASS = 1024
+"""Elements from which a row that does not lie in one piece is read once; one that does is kept in registers up to 16 times as many."""
+
+
+def _in_one_pass(x: Any, dims: Sequence[int]) -> bool:
+    """Whether a GPU reads x once for mean and variance, by a recurrence, instead of twice."""
+    count = constant_product([x.sizes[d] for d in dims])
+    in_one_piece = tuple(dims) == tuple(range(x.ndim - len(dims), x.ndim))
+    return x.device.type == "cuda" and count > (16 * ONE_PASS if in_one_piece else ONE_PASS)
 
 
 def _squared(value: Any) -> Any:

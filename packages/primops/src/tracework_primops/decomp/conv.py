@@ -18,7 +18,14 @@ def _convolution(x, w, b, stride, padding, dilation, transposed, output_padding,
 
 @decomposition(aten.convolution_backward)
 def convolution_backward(grad, x, w, bias_sizes, stride, padding, dilation, transposed, output_padding, groups, mask):
-    return prims.convolution_backward(grad, x, w, bias_sizes, stride, padding, dilation, transposed, output_padding, groups, mask)
+    settings = (stride, padding, dilation, transposed, output_padding, groups)
+    if not mask[2] or grad.spec.device.type != "cuda":  # elsewhere the library sums while it computes the weight's gradient
+        return prims.convolution_backward(grad, x, w, bias_sizes, *settings, mask)
+    bias = prims.sum(grad, (0, *range(2, grad.ndim)), False)
+    if not (mask[0] or mask[1]):
+        return None, None, bias
+    of_x, of_w, _ = prims.convolution_backward(grad, x, w, None, *settings, [mask[0], mask[1], False])
+    return of_x, of_w, bias
 
 
 @decomposition(aten.convolution_backward_overrideable)

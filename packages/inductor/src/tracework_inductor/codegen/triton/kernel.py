@@ -21,6 +21,7 @@ from ..renderer import KERNEL_NAME, RenderedKernel
 from . import config as config_table
 from .body import BodyWriter, Tile, Value
 from .header import function_header, launch_record, source_text
+from .moments import MOMENTS, Lanes, combined, in_registers
 from .printer import IndexPrinter
 from .reduction import reduction_text, scan_text
 from .text_rules import POINTER
@@ -36,12 +37,12 @@ _MASK_ALIGNMENT = 16
 
 @dataclasses.dataclass(frozen=True)
 class Partial:
-    """One accumulator kept in the workspace between stages."""
+    """A reduction whose accumulators are kept in the workspace between stages."""
 
     name: str
     dtype: torch.dtype
     kind: str
-    argument: str
+    arguments: tuple[str, ...]
 
 
 def render(kernel: LoopKernel) -> RenderedKernel:
@@ -84,9 +85,8 @@ def _shape(kernel: LoopKernel, tiling: Tiling) -> config_table.Shape:
     else:
         static = isinstance(inner.numel, int)
         kind = "persistent" if static and inner.numel <= _longest_row(tiling, hint, kernel) else "looped"
-    return config_table.Shape(
-        kind, hint["x"], hint.get("r", 1), tiling.contiguous, loads, hint.get("y", 1), len(kernel.scratch) + loads
-    )
+    held, streams = len(kernel.scratch) + loads, sum(1 for p in kernel.passes if p.level == "inner" for _ in p.body.loads())
+    return config_table.Shape(kind, hint["x"], hint.get("r", 1), tiling.contiguous, loads, hint.get("y", 1), held, streams)
 
 
 def _longest_row(tiling: Tiling, hint: dict[str, int], kernel: LoopKernel) -> int:
@@ -200,8 +200,9 @@ def _split_stages(
         partials += writer.made
         start = end
     outer = _PythonPrinter(names).text(_numel(tiling, "x"))
-    workspace = [{"dtype": _workspace_dtype(p.dtype), "elements": f"({outer}) * {parts}"} for p in partials]
-    return [_with_workspace(f, len(partials)) for f in functions], spread, workspace
+    dtypes = {argument: p.dtype for p in partials for argument in p.arguments}
+    workspace = [{"dtype": _workspace_dtype(dtype), "elements": f"({outer}) * {parts}"} for dtype in dtypes.values()]
+    return [_with_workspace(f, len(dtypes)) for f in functions], spread, workspace
 
 
 def _workspace_dtype(dtype: torch.dtype) -> str:
@@ -238,6 +239,10 @@ class _Function:
         self.kernel, self.tiling, self.shape, self.narrow, self.parts = kernel, tiling, shape, narrow, parts
         self.partials = partials or []
         self.made: list[Partial] = []
+        self.moments: dict[str, tuple[str, ...]] = {}
+        """Value -> where its moments over the row are."""
+        self.arguments = len({a for p in self.partials for a in p.arguments})
+        """Workspace arguments so far."""
         self.looped = shape.kind == "looped"
         self.printer = IndexPrinter(dict(names), {})
         dims = tuple(group.prefix for group in tiling.groups)
@@ -356,13 +361,24 @@ class _Function:
 
     def _combine(self, partial: Partial) -> None:
         """A reduction's result from all parts' accumulators."""
+        if partial.kind in MOMENTS:
+            tiles = [self._tile_of_parts(a, "0", partial.dtype) for a in partial.arguments]
+            found = combined(*tiles, lambda text: self._of_row(text).text)
+            self.writer.locals[partial.name] = Value(found[MOMENTS[partial.kind]], frozenset({"x"}), partial.dtype)
+            return
         texts = reduction_text(partial.kind, partial.dtype)
+        tile_of_parts = self._tile_of_parts(partial.arguments[0], texts.identity, partial.dtype)
+        result = self.writer.name(texts.across(tile_of_parts), frozenset({"x"}), partial.dtype)
+        self.writer.locals[partial.name] = result
+
+    def _tile_of_parts(self, argument: str, identity: str, dtype: torch.dtype) -> str:
         outer = self.printer.text(_numel(self.tiling, "x"))
         lanes = f"tl.arange(0, {self.combined})[None, :]"
-        load = f"tl.load({partial.argument} + ({lanes} * ({outer}) + x), xmask, other={texts.identity})"
-        tile_of_parts = self.writer.name(load, frozenset({"x"}), partial.dtype)
-        result = self.writer.name(texts.across(tile_of_parts.text), frozenset({"x"}), partial.dtype)
-        self.writer.locals[partial.name] = result
+        load = f"tl.load({argument} + ({lanes} * ({outer}) + x), xmask, other={identity})"
+        return self.writer.name(load, frozenset({"x"}), dtype).text
+
+    def _of_row(self, text: str) -> Value:
+        return self.writer.name(text, frozenset({"x"}), torch.float32)
 
     def _inner(self, one_pass: Pass) -> None:
         writer = self.writer
@@ -429,6 +445,9 @@ class _Function:
         if kind in ("argmax", "argmin"):
             self._reduce_position(name, kind, value, args[3])
             return
+        if kind in MOMENTS:
+            self._reduce_moments(name, kind, value)
+            return
         texts = reduction_text(kind, value.dtype)
         if self.looped:
             self._accumulate(name, kind, value)
@@ -455,11 +474,37 @@ class _Function:
         result = f"red_{_plain(name)}"
         self.after_loop.append(f"{result} = {texts.across(acc)}")
         if self.parts > 1:
-            argument = f"ws{len(self.partials) + len(self.made)}"
-            outer = self.printer.text(_numel(self.tiling, "x"))
-            self.after_loop.append(f"tl.store({argument} + (part * ({outer}) + x), {result}, xmask)")
-            self.made.append(Partial(name, value.dtype, kind, argument))
+            self.made.append(Partial(name, value.dtype, kind, (self._kept(result),)))
         self.pending.append((name, Value(result, frozenset({"x"}), value.dtype)))
+
+    def _reduce_moments(self, name: str, kind: str, value: Value) -> None:
+        full, dims = self.writer.full(value), frozenset({"x"})
+        if not self.looped:
+            count = self.printer.text(_numel(self.tiling, "r"))
+            mean = self._of_row(in_registers(full, self.writer.tile.masks["r"], "", count)[0])
+            squares = in_registers(full, self.writer.tile.masks["r"], mean.text, count)[1]
+            self.pending.append((name, mean if kind == "mean" else self._of_row(squares)))
+            return
+        if value.text not in self.moments:
+            lanes = Lanes(_plain(name))
+            self.before_loop += lanes.before(self.writer.tile.shape(), self.writer.tile.shape(frozenset({"r"})))
+            self.writer.lines += lanes.inside(full)
+            lines, names = lanes.after()
+            self.after_loop += lines
+            self.moments[value.text] = tuple(map(self._kept, names)) if self.parts > 1 else names
+        found = self.moments[value.text]
+        if self.parts > 1:
+            self.made.append(Partial(name, torch.float32, kind, found))
+        else:
+            self.pending.append((name, Value(found[MOMENTS[kind]], dims, torch.float32)))
+
+    def _kept(self, result: str) -> str:
+        """The workspace argument in which a part's result is kept."""
+        argument = f"ws{self.arguments}"
+        self.arguments += 1
+        outer = self.printer.text(_numel(self.tiling, "x"))
+        self.after_loop.append(f"tl.store({argument} + (part * ({outer}) + x), {result}, xmask)")
+        return argument
 
     def _reduce_position(self, name: str, kind: str, value: Value, index: Value) -> None:
         if value.dtype == torch.bool:

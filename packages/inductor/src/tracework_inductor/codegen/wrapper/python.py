@@ -224,7 +224,9 @@ class PythonWrapper:
     def _free(self, step: MemoryStep) -> None:
         """Names are dropped as soon as nobody needs them, so that torch's allocator can hand the memory out again."""
         later = {old for s in self.plan.memory.steps for _, old in s.reuse}
-        gone = [self._name(b) for b in step.free if b not in later and b not in self.workspace.offsets]
+        taken = [old for _, old in step.reuse]  # such memory lives as long as its new name
+        ended = [b for b in step.free if b not in later]
+        gone = [self._name(b) for b in (*ended, *taken) if b not in self.workspace.offsets]
         if gone:
             self.lines.append(f"del {', '.join(gone)}")
 
@@ -282,6 +284,8 @@ class PythonWrapper:
             return
         names = [n if n is not None else "_" for n in node.outputs]
         self.lines.append(f"{', '.join(names)}, = {call}")
+        if "_" in names:
+            self.lines.append("del _")
         for name in node.outputs:
             if name is not None and node.target != "restride":
                 self.lines.append(f"{name} = {self._fitted(node, name, name)}")

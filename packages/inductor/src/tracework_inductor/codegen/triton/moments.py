@@ -1,0 +1,66 @@
+"""Mean and sum of squared deviations of a row in one pass over it: Welford's update in each lane, then the lanes together.
+
+Every lane has seen as many elements as there were steps, but for those past the end of the row, so that one reciprocal a step
+is enough; how many elements each lane has seen weighs it when lanes, and parts of a row, are combined.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+__all__ = ["MOMENTS", "Lanes", "combined", "in_registers"]
+
+MOMENTS = {"mean": 1, "squared_deviations": 2}
+"""Kinds of reductions, and their place after the number of elements; both of one value share their accumulators."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Lanes:
+    """Accumulators of a loop over a row; `label` makes their names unique."""
+
+    label: str
+
+    def before(self, tile: str, row: str) -> list[str]:
+        """Lines before the loop, for a tile and for one row of it."""
+        starts = [f"{name}_{self.label} = tl.full({tile}, 0, tl.float32)" for name in ("mean", "squares")]
+        return [*starts, f"seen_{self.label} = tl.full({row}, 0, tl.float32)", f"steps_{self.label} = tl.full([], 0, tl.float32)"]
+
+    def inside(self, value: str) -> list[str]:
+        """Lines of the loop; `rmask` says which lanes are inside the row."""
+        k = self.label
+        return [
+            f"steps_{k} = steps_{k} + 1",
+            f"delta_{k} = {value} - mean_{k}",
+            f"moved_{k} = mean_{k} + delta_{k} * (1.0 / steps_{k})",
+            f"squares_{k} = tl.where(rmask, squares_{k} + delta_{k} * ({value} - moved_{k}), squares_{k})",
+            f"mean_{k} = tl.where(rmask, moved_{k}, mean_{k})",
+            f"seen_{k} = seen_{k} + rmask.to(tl.float32)",
+        ]
+
+    def after(self) -> tuple[list[str], tuple[str, ...]]:
+        """Lines after the loop, and the names of number, mean and squared deviations of the whole row."""
+        lines: list[str] = []
+
+        def name(text: str) -> str:
+            names.append(f"row{len(names)}_{self.label}")
+            lines.append(f"{names[-1]} = {text}")
+            return names[-1]
+
+        names: list[str] = []
+        return lines, combined(*(f"{accumulator}_{self.label}" for accumulator in ("seen", "mean", "squares")), name)
+
+
+def combined(seen: str, mean: str, squares: str, name: Callable[[str], str]) -> tuple[str, ...]:
+    """Number, mean and squared deviations over dimension 1 of a tile of each; `name` gives a text a name."""
+    number = name(f"tl.sum({seen}, 1)[:, None]")
+    middle = name(f"tl.sum({mean} * {seen}, 1)[:, None] / tl.maximum({number}, 1)")
+    return number, middle, name(f"tl.sum({squares} + {seen} * ({mean} - {middle}) * ({mean} - {middle}), 1)[:, None]")
+
+
+def in_registers(value: str, mask: str | None, mean: str, count: str) -> tuple[str, str]:
+    """Texts of the mean and, given its name, of the squared deviations of a row that is held in registers."""
+
+    def inside(text: str) -> str:
+        return text if mask is None else f"tl.where({mask}, {text}, 0.0)"
+
+    squares = inside(f"({value} - {mean}) * ({value} - {mean})")
+    return f"tl.sum({inside(value)}, 1)[:, None] / ({count})", f"tl.sum({squares}, 1)[:, None]"
