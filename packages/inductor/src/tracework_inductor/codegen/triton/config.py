@@ -85,7 +85,7 @@ def _looped(shape: Shape) -> list[Config]:
     if shape.contiguous == "x":  # measured on columns of 24 to 3072 channels of images, one load a point and three
         few = shape.streams <= 2
         x = _between(16, power_of_two(shape.outer), 32 if few else 64)
-        r = _between(8, power_of_two(shape.inner), 4096 // x if few else 2048 // x)
+        r = _between(8, power_of_two(shape.inner), 2048 // x)
         return [Config({"XBLOCK": x, "RBLOCK": r}, 4 if few else 8)]
     r = _between(64, power_of_two(shape.inner), 2048 if shape.loads <= 4 else 1024)
     x = _between(1, 2048 // r, power_of_two(shape.outer))
