@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from . import _C
 from .contracts import Break
 from .hook.context import FrameCallback
 from .options import CaptureOptions
@@ -108,7 +107,7 @@ def explain(function: Callable[..., Any], backend: Any = None, dynamic: bool | N
                 found.graphs.append(product)
 
         callback = FrameCallback(backend or _run_graph, CaptureOptions(dynamic=dynamic, observe=observe))
-        found.result = _C.Scoped(function, callback)(*args, **kwargs)
+        found.result = callback.wrap(function)(*args, **kwargs)
         found.skipped, found.recompiles = list(callback.skipped), list(callback.recompiles)
         return found
 

@@ -8,7 +8,7 @@ import logging
 import threading
 import warnings
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
@@ -34,6 +34,7 @@ __all__ = [
     "install",
     "make_entry",
     "recompile_reasons",
+    "remove",
     "reset",
     "skip",
 ]
@@ -94,6 +95,19 @@ def make_entry(
     return entry
 
 
+def remove(code: CodeType | None, chosen: Callable[[_C.Entry], bool]) -> None:
+    """Takes the chosen entries out of a code object, if that still lives."""
+    if code is None or getattr(_C, "get_entries", None) is None:  # emptied modules: Python ends
+        return
+    kept = []
+    for entry in _C.get_entries(code):
+        if chosen(entry):
+            entry.dead = True
+        else:
+            kept.append(entry)
+    _C.set_entries(code, tuple(kept))
+
+
 class _Invalidate:
     """Called when a guarded object dies: drops its entry."""
 
@@ -101,16 +115,9 @@ class _Invalidate:
         self.code, self.info = code, info
 
     def __call__(self, dead: Any) -> None:
-        code, info = self.code(), self.info()
-        if code is None or info is None or getattr(_C, "get_entries", None) is None:  # emptied modules: Python ends
-            return
-        kept = []
-        for entry in _C.get_entries(code):
-            if entry.info is info:
-                entry.dead = True
-            else:
-                kept.append(entry)
-        _C.set_entries(code, tuple(kept))
+        info = self.info()
+        if info is not None:
+            remove(self.code(), lambda entry: entry.info is info)
 
 
 def build_lean_programs() -> None:

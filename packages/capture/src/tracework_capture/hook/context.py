@@ -65,6 +65,7 @@ class FrameCallback:
         self.empty: dict[int, int] = {}
         self.small: weakref.WeakSet[types.CodeType] = weakref.WeakSet()
         self.siblings: dict[int, FrameCallback] = {}
+        self.wrappers: weakref.WeakSet[Any] = weakref.WeakSet()
         self.skipped: collections.deque[PlainFrame] = collections.deque(maxlen=_REMEMBERED)
         self.recompiles: collections.deque[Recompile] = collections.deque(maxlen=_REMEMBERED)
         _callbacks.add(self)
@@ -123,6 +124,25 @@ class FrameCallback:
                 exc_info=True,
             )
             return self.plain(code, f"{type(error).__name__}: {error}")
+
+    def wrap(self, function: Callable[..., Any], run_only: bool = False) -> Any:
+        """The function with its frames going through this callback; when the last such wrapper dies, so do the entries."""
+        wrapper = _C.Scoped(function, self, run_only=run_only)
+        self.wrappers.add(wrapper)
+        weakref.finalize(wrapper, _let_go_of_entries, weakref.ref(self)).atexit = False
+        return wrapper
+
+    def seen(self) -> list[tuple[types.CodeType, SizeHistory]]:
+        """The sizes and numbers that were seen, by code that still lives."""
+        return [(code, history) for ref, history in list(self.histories.values()) if (code := ref()) is not None]
+
+    def let_go_of_entries(self) -> None:
+        """Drops the entries of this callback, which keep it alive, and with it graphs and kernels, as long as the code lives."""
+        dynamism.remember(self.seen())
+        for code, _ in list(self.histories.values()):
+            cache.remove(code(), lambda entry: entry.owner is self)
+        for sibling in list(self.siblings.values()):
+            sibling.let_go_of_entries()
 
     def refuse(self, code: types.CodeType, scope: Scope) -> None:
         """The stance is fail_on_recompile: raises RecompileError unless the frame has nothing that would be compiled."""
@@ -204,6 +224,13 @@ class FrameCallback:
         self.recompiles.clear()
 
 
+def _let_go_of_entries(callback: weakref.ref[FrameCallback]) -> None:
+    """A wrapper died."""
+    owner = callback()
+    if owner is not None and not list(owner.wrappers):
+        owner.let_go_of_entries()
+
+
 def disabled_call(compiled: Callable[..., Any]) -> Any:
     """A compiled graph as a callable that runs with the hook off."""
     return _C.Scoped(compiled, None)
@@ -235,7 +262,7 @@ def optimize(
     def wrap(function: Callable[..., Any]) -> Any:
         if type(function) is _C.Scoped and function.callback is not None:
             function = function.__wrapped__  # optimized before: the new options count
-        scoped = _C.Scoped(function, FrameCallback(backend, options, function))
+        scoped = FrameCallback(backend, options, function).wrap(function)
         for attribute in functools.WRAPPER_ASSIGNMENTS:
             if hasattr(function, attribute):
                 setattr(scoped, attribute, getattr(function, attribute))
@@ -267,7 +294,7 @@ def run_only(function: Callable[..., Any]) -> Any:
     callback = getattr(function, "callback", None)
     if not isinstance(callback, FrameCallback):
         raise CaptureError("run_only wants what optimize(...)(function) gave")
-    return _C.Scoped(function.__wrapped__, callback, run_only=True)
+    return callback.wrap(function.__wrapped__, run_only=True)
 
 
 def dump_guards(function: Callable[..., Any], portable_only: bool = False) -> list[str]:
@@ -286,8 +313,7 @@ def dump_guards(function: Callable[..., Any], portable_only: bool = False) -> li
 def dump_dynamism() -> str:
     """Which sizes and numbers of which functions were seen to change, as JSON; load_dynamism() in a later run knows them at once."""
     for callback in list(_callbacks):
-        seen = [(ref(), history) for ref, history in list(callback.histories.values())]
-        dynamism.remember((code, history) for code, history in seen if code is not None)
+        dynamism.remember(callback.seen())
     return dynamism.known()
 
 

@@ -16,7 +16,8 @@ from ..graph.inputs import SizeHistory
 __all__ = ["known", "load_dynamism", "new_history", "remember"]
 
 FORMAT = 1
-_known: dict[str, dict[str, Any]] = {}
+_known: dict[str, dict[str, Any]] = {}  # what earlier runs saw: new functions start with it
+_seen: dict[str, dict[str, Any]] = {}  # what this run saw
 
 
 def _name(code: types.CodeType) -> str:
@@ -39,14 +40,20 @@ def remember(histories: Iterable[tuple[types.CodeType, SizeHistory]]) -> None:
         sizes = {source: seen for source, seen in history.sizes.items() if None in seen}
         numbers = [source for source, seen in history.numbers.items() if seen is None]
         if sizes or numbers:
-            before = _known.get(_name(code), {"sizes": {}, "numbers": []})
-            merged = sorted({*before["numbers"], *numbers})
-            _known[_name(code)] = {"sizes": {**before["sizes"], **sizes}, "numbers": merged}
+            _seen[_name(code)] = _merged(_seen.get(_name(code), _NOTHING), {"sizes": sizes, "numbers": numbers})
+
+
+_NOTHING: dict[str, Any] = {"sizes": {}, "numbers": []}
+
+
+def _merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    return {"sizes": {**one["sizes"], **other["sizes"]}, "numbers": sorted({*one["numbers"], *other["numbers"]})}
 
 
 def known() -> str:
     """All that is known, as JSON."""
-    return json.dumps({"format": FORMAT, "functions": _known}, indent=1, sort_keys=True)
+    functions = {name: _merged(_known.get(name, _NOTHING), _seen.get(name, _NOTHING)) for name in {*_known, *_seen}}
+    return json.dumps({"format": FORMAT, "functions": functions}, indent=1, sort_keys=True)
 
 
 def load_dynamism(text: str) -> None:

@@ -59,7 +59,8 @@ def test_a_namespace_comes_back_as_the_modules():
 
 def entry(module, x, **options):
     cache.reset(stored_programs.call.__code__)
-    capture.optimize(lambda gm, inputs: gm.forward, **options)(stored_programs.call)(module, x)
+    call = capture.optimize(lambda gm, inputs: gm.forward, **options)(stored_programs.call)
+    call(module, x)
     (made,) = cache.entries_of(stored_programs.call.__code__)
     return made
 
