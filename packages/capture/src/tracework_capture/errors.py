@@ -18,6 +18,7 @@ __all__ = [
     "ForbiddenCall",
     "GuardBuildError",
     "InternalCaptureError",
+    "OpaqueCallError",
     "RecompileLimitError",
     "RecompileError",
     "RestartCapture",
@@ -250,6 +251,13 @@ class ControlMisuse(CaptureError, TypeError):
 
 class DynamicDimError(CaptureError):
     """A size that is marked with mark_dynamic or mark_unbacked cannot stay open."""
+
+
+class OpaqueCallError(CaptureError, RuntimeError):
+    """A function that capture took as an opaque call does not do what it did when it was observed."""
+
+    def __init__(self, name: str, what: str) -> None:
+        super().__init__(f"{name}: {what}\n  try: tracework.compiler.disallow_in_graph({name}), which leaves it to plain Python")
 
 
 class StanceMisuse(ControlMisuse, RuntimeError):

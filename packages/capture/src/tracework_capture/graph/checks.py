@@ -175,7 +175,7 @@ _MODULES = frozenset(
 )
 
 
-def _is_plain_call(node: fx.Node) -> bool:
+def is_plain_call(node: fx.Node) -> bool:
     """Whether a node calls an operator and no more; a graph that raises may leave autocast as it is in the middle."""
     if node.op != "call_function":
         return True
@@ -193,7 +193,7 @@ def leaves_a_trace(root: Any, checked: bool) -> str:
         return "numbers are drawn by Python"
     on_devices = False
     for node in builder.graph.nodes:
-        if not _is_plain_call(node):
+        if not is_plain_call(node):
             return f"{node.target} is no operator"
         example = node.meta.get("example_value")
         if isinstance(example, torch.Tensor):

@@ -36,6 +36,7 @@ from .functional_call import FUNCTIONAL_CALL_ROWS
 from .generator import NATIVE_ITERATORS, ExistingIterator
 from .mapping import DictValue, dict_of, key_of_existing
 from .numpy_scalars import ARRAY_TYPES, FUNCTION_TYPES, INFO_TYPES
+from .opaque_call import opaque_call
 from .optimizer import CODE_ROWS, OPTIMIZER_ROWS
 from .random_numbers import RANDOM_ROWS
 from .sequence import DequeValue, ListValue, Pending, RangeValue, SequenceValue, SliceValue, TupleValue, pending_items
@@ -403,6 +404,9 @@ def wrap_object(frame, obj, source):
     if isinstance(obj, BaseException):
         guard_type(frame, obj, source)
         return ExistingException(obj, source)
+    if type(obj).__name__ in FOREIGN_FUNCTIONS:
+        frame.guard("IDENTITY", source, obj)
+        return CFunctionValue(obj, source)
     if type(obj) in NATIVE_ITERATORS:
         return ExistingIterator(obj, source)
     made = existing_context(frame, obj, source) or existing_kernel(frame, obj, source)
@@ -410,6 +414,10 @@ def wrap_object(frame, obj, source):
         return made
     guard_type(frame, obj, source)
     return ObjectValue(type(obj), obj, source)
+
+
+FOREIGN_FUNCTIONS = {"cython_function_or_method", "fused_cython_function", "nb_func"}
+"""Types of functions that Cython and nanobind make."""
 
 
 class RowValue(Value):
@@ -485,7 +493,8 @@ class CFunctionValue(RowValue):
             from .constant import fold
 
             return fold(frame, fn, args, kwargs)
-        return frame.break_graph("call_unknown", function_name(fn))
+        found = opaque_call(frame, fn, args, kwargs)
+        return found if found is not None else frame.break_graph("call_unknown", function_name(fn))
 
 
 PURE_MODULES = {"math", "_operator", "cmath", "_struct", "binascii"}

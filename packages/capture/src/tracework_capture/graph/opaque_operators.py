@@ -1,0 +1,137 @@
+"""Operators for functions that nobody knows: called once with real tensors, to see what they give, then part of the graph as they are.
+
+The operator is a barrier: it is neither merged, nor dropped, nor computed again. Each call is held to what the first one gave.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.machinery
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..errors import OpaqueCallError
+
+__all__ = ["NAMESPACE", "Refusal", "ResultFacts", "is_foreign", "observe", "operator_of"]
+
+NAMESPACE = "tracework_opaque"
+
+
+class Refusal(Exception):
+    """Why a function cannot be an operator."""
+
+
+def is_foreign(function: Any) -> bool:
+    """Whether an extension module that is not Python's, torch's or NumPy's made the function."""
+    module = sys.modules.get(getattr(function, "__module__", None) or "")
+    loader = getattr(getattr(module, "__spec__", None), "loader", None)
+    if not isinstance(loader, importlib.machinery.ExtensionFileLoader):
+        return False
+    return module.__name__.partition(".")[0] not in {*sys.stdlib_module_names, "torch", "numpy", "tracework_capture"}
+
+
+@dataclass(frozen=True)
+class ResultFacts:
+    """One tensor that the function gives."""
+
+    dtype: torch.dtype
+    device: torch.device
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> ResultFacts:
+        return cls(tensor.dtype, tensor.device, tuple(tensor.shape), tuple(tensor.stride()))
+
+    def made(self) -> torch.Tensor:
+        return torch.empty_strided(self.sizes, self.strides, dtype=self.dtype, device="meta")
+
+
+def observe(call: Any, tensors: list[torch.Tensor]) -> tuple[type, tuple[ResultFacts, ...]]:
+    """(class of the result, facts of its tensors) of one call with copies of these. Raises Refusal."""
+    copies = [t.detach().clone() for t in tensors]
+    try:
+        found = call(*copies)
+    except Exception as error:
+        raise Refusal(f"it raises {type(error).__name__}") from error
+    if not all(map(_unchanged, copies, tensors)):
+        raise Refusal("it writes to an argument")
+    results = _tensors_of(found)
+    if results is None:
+        raise Refusal(f"it gives a {type(found).__name__}, not new tensors only")
+    if _shares_memory(copies, results):
+        raise Refusal("what it gives shares memory with an argument")
+    return type(found), tuple(map(ResultFacts.of, results))
+
+
+def _unchanged(copy: torch.Tensor, tensor: torch.Tensor) -> bool:
+    if copy.dtype != tensor.dtype or copy.shape != tensor.shape:
+        return False
+    same = (copy == tensor) | ((copy != copy) & (tensor != tensor))
+    return bool(same.all())
+
+
+def _tensors_of(found: Any) -> tuple[torch.Tensor, ...] | None:
+    """The tensors of a result; None when it is anything else than a tensor, or a tuple or list of tensors."""
+    parts = tuple(found) if type(found) in (tuple, list) else (found,)
+    if not parts or not all(type(p) is torch.Tensor and p.layout is torch.strided and not p.requires_grad for p in parts):
+        return None
+    return parts
+
+
+def _shares_memory(arguments: Any, results: Any) -> bool:
+    """Whether a result lies in the memory of an argument or of another result."""
+    taken = {t.untyped_storage().data_ptr() for t in arguments if t.numel()}
+    for place in (t.untyped_storage().data_ptr() for t in results if t.numel()):
+        if place in taken:
+            return True
+        taken.add(place)
+    return False
+
+
+class _Opaque:
+    """Calls the function and holds it to what it gave at first."""
+
+    def __init__(self, name: str, call: Any, facts: tuple[ResultFacts, ...]) -> None:
+        self.name, self.call, self.facts = name, call, facts
+
+    def run(self, *tensors: torch.Tensor) -> Any:
+        results = _tensors_of(self.call(*tensors))
+        if results is None or tuple(map(ResultFacts.of, results)) != self.facts or _shares_memory(tensors, results):
+            raise OpaqueCallError(self.name, "it gave something else at its first call, or shares memory with an argument now")
+        return results if len(results) > 1 else results[0]
+
+    def on_meta(self, *tensors: torch.Tensor) -> Any:
+        made = tuple(f.made() for f in self.facts)
+        return made if len(made) > 1 else made[0]
+
+
+_made: dict[Any, Any] = {}
+_library: list[Any] = []
+
+
+def operator_of(function: Any, call: Any, constants: Any, count: int, facts: tuple[ResultFacts, ...]) -> Any:
+    """The operator of the function with these constants; `call` takes the tensors only."""
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    module = getattr(function, "__module__", None) or ""
+    key = (id(function), repr(constants), count, facts)
+    if key in _made:
+        return _made[key][1]
+    if not _library:
+        _library.append(torch.library.Library(NAMESPACE, "FRAGMENT"))
+    digest = hashlib.sha256(repr((module, name, constants, count, facts)).encode()).hexdigest()[:16]
+    stem = "".join(c if c.isalnum() else "_" for c in f"{module}_{name}")
+    label = (
+        f"{stem}_{digest}" if not hasattr(getattr(torch.ops, NAMESPACE), f"{stem}_{digest}") else f"{stem}_{digest}_{len(_made)}"
+    )
+    returns = ", ".join(["Tensor"] * len(facts))
+    arguments = ", ".join(f"Tensor x{i}" for i in range(count))
+    _library[0].define(f"{label}({arguments}) -> ({returns})", tags=(torch.Tag.nondeterministic_seeded,))
+    operator = _Opaque(f"{module}.{name}", call, facts)
+    _library[0].impl(label, operator.run, "CompositeExplicitAutograd")
+    _library[0].impl(label, operator.on_meta, "Meta")
+    _made[key] = (function, getattr(getattr(torch.ops, NAMESPACE), label).default)  # with the function, which keeps its id taken
+    return _made[key][1]
