@@ -1,6 +1,17 @@
 """Options of aotautograd: one frozen value, passed down."""
 
 from dataclasses import dataclass
+from typing import Protocol
+
+
+class Answers(Protocol):
+    """Where solutions of the partitioner's problems are kept, by a hash of the problem; each call may come from another thread."""
+
+    def get(self, key: str) -> bytes | None:
+        """What was put, or None."""
+
+    def put(self, key: str, answer: bytes) -> None:
+        """Keeps an answer, if it can."""
 
 
 @dataclass(frozen=True)
@@ -11,7 +22,7 @@ class AotOptions:
     backward ("auto": on accelerators only). fallback: whether a refused graph runs eagerly (True) or raises (False).
     eager_backward: compile the backward together with the forward instead of at the first backward call. memory_budget: how much of
     what the partitioner would keep it may keep, in bytes, from 0 (inputs and random numbers alone) to 1; the rest is computed again in
-    the backward, cheap ops first.
+    the backward, cheap ops first. answers: kept from run to run, so that a graph which was cut before is not cut again.
     """
 
     partitioner: str = "min_cut"
@@ -19,3 +30,4 @@ class AotOptions:
     fallback: bool = True
     eager_backward: bool = False
     memory_budget: float = 1.0
+    answers: Answers | None = None

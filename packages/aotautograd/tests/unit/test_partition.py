@@ -1,5 +1,7 @@
 """Partitioners on random programs: both halves compute what the joint graph does, and the cut never keeps more than the default."""
 
+import sys
+
 import pytest
 import torch
 import tracework_aotautograd as aot
@@ -9,6 +11,8 @@ from torch.nn import functional as F
 from tracework_aotautograd.partition import JointParts
 from tracework_aotautograd.partition.cost import kept_bytes
 from tracework_aotautograd.partition.recompute import Recompute, of_target
+
+min_cut = sys.modules["tracework_aotautograd.partition.min_cut"]  # the package gives the function by this name
 
 OPS = (
     lambda a, b: a + b,
@@ -110,7 +114,9 @@ def test_a_residual_stream_is_kept_as_its_sums(graph):
 
     joint, _ = joint_of(graph, blocks)
     halves = aot.partition(joint, aot.AotOptions())
-    assert not [n for n in halves.backward.graph.nodes if n.meta.get("phase") == "forward" and n.target is torch.ops.aten.add.Tensor]
+    assert not [
+        n for n in halves.backward.graph.nodes if n.meta.get("phase") == "forward" and n.target is torch.ops.aten.add.Tensor
+    ]
 
 
 @pytest.mark.parametrize(
@@ -139,3 +145,32 @@ def test_equal_programs_are_cut_into_equal_graphs(module_graph, name):
 
     cut = [aot.partition(joint_of(module_graph, fn)[0], aot.AotOptions(partitioner=name)) for _ in range(3)]
     assert len({(str(p.forward.graph), str(p.backward.graph)) for p in cut}) == 1
+
+
+class Kept(dict):
+    """Answers in memory."""
+
+    def put(self, key, answer):
+        self[key] = answer
+
+
+def test_a_cut_that_is_known_is_not_solved_again(module_graph, monkeypatch):
+    joint, _ = joint_of(module_graph, program([(2, 0, 1), (1, 2, 0), (8, 3, 2), (4, 4, 3)]))
+    kept = Kept()
+
+    def saved(answers):
+        return aot.PARTITIONERS["min_cut"](joint, JointParts.of(joint), aot.AotOptions(answers=answers))
+
+    first = saved(kept)
+    assert first == saved(None) and len(kept) == 1
+    monkeypatch.setattr(min_cut, "_source_side", lambda *problem: pytest.fail("solved again"))
+    assert saved(kept) == first
+
+
+def test_cuts_of_other_costs_are_other_problems(module_graph):
+    kept = Kept()
+    for size in (4, 8):
+        inputs = [torch.randn(size, size, requires_grad=True) for _ in range(2)]
+        joint = aot.trace_joint(module_graph(lambda a, b: (torch.tanh(a * b) * torch.cat([a, b])[: a.shape[0]],), 2), inputs)
+        aot.PARTITIONERS["min_cut"](joint, JointParts.of(joint), aot.AotOptions(answers=kept))
+    assert len(kept) == 2

@@ -23,6 +23,7 @@ from .observe import Observe, nothing
 from .options import Options
 
 _timing = logging.getLogger("tracework.timing")
+_cache_log = logging.getLogger("tracework.runtime.cache")
 
 
 class Stage:
@@ -111,7 +112,9 @@ def inductor_backend(options: Options, observe: Observe) -> Callable[..., Any]:
                 gm,
                 example_inputs,
                 forward_compiler=compiler,
-                options=aotautograd.AotOptions(options.partitioner, memory_budget=options.memory_budget),
+                options=aotautograd.AotOptions(
+                    options.partitioner, memory_budget=options.memory_budget, answers=compiler.answers
+                ),
             )
         except CompileError as error:
             if not options.suppress_errors:
@@ -120,6 +123,22 @@ def inductor_backend(options: Options, observe: Observe) -> Callable[..., Any]:
             return gm.forward
 
     return backend
+
+
+class Answers:
+    """Cuts of joint graphs, kept in the disk cache."""
+
+    def __init__(self, options: runtime.RuntimeOptions):
+        self._options = options
+
+    def get(self, key: str) -> bytes | None:
+        return runtime.open_cache(self._options).store.get("cut", key)
+
+    def put(self, key: str, answer: bytes) -> None:
+        try:
+            runtime.open_cache(self._options).store.put("cut", key, answer)
+        except OSError as error:
+            _cache_log.warning("cut %s not stored: %s", key[:12], error)
 
 
 class GraphCompiler:
@@ -134,6 +153,7 @@ class GraphCompiler:
         self._runtime = runtime.RuntimeOptions(
             cxx=options.cxx or None, cache_dir=options.cache_dir or None, disk_cache=options.cache
         )
+        self.answers = Answers(self._runtime)
 
     @capture.paused_collection()  # the compilation of a backward is not part of a frame's
     def __call__(self, gm: torch.fx.GraphModule, spec: Any) -> Callable[..., Any]:

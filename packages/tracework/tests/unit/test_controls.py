@@ -125,3 +125,20 @@ def test_dynamism_is_kept_in_a_file(tmp_path):
         for _ in range(2)
     ]
     assert runs == ["2", "1"]
+
+
+def test_cuts_are_kept_on_disk(tmp_path):
+    """Two runs of one program: the second neither solves nor imports the solver."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys, torch, tracework\n"
+        "x = torch.ones(8, 8, requires_grad=True)\n"
+        "tracework.compile(lambda x: (x * 2).tanh() * (x + 1))(x).sum().backward()\n"
+        "print('scipy' in sys.modules)\n"
+    )
+    environment = {**os.environ, "TRACEWORK_CACHE_DIR": str(tmp_path / "cache")}
+    runs = [
+        subprocess.run([sys.executable, str(program)], capture_output=True, text=True, check=True, env=environment)
+        for _ in range(2)
+    ]
+    assert [done.stdout.strip() for done in runs] == ["True", "False"]

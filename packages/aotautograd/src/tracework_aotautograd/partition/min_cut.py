@@ -8,6 +8,7 @@ rematerialisation by min-cut; the flow is scipy's.
 
 from __future__ import annotations
 
+import hashlib
 import operator
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,7 +17,7 @@ from typing import Any
 from torch import fx
 
 from ..contracts import JointProgram
-from ..options import AotOptions
+from ..options import Answers, AotOptions
 from .cost import kept_bytes
 from .default import default, frontier, is_constant
 from .recompute import Recompute, Rules, is_matmul, is_random, of_target
@@ -39,7 +40,7 @@ def min_cut(joint: JointProgram, parts: JointParts, options: AotOptions) -> list
 def _solve(joint: JointProgram, parts: JointParts, options: AotOptions, readers: list[fx.Node], rules: Rules) -> list[fx.Node]:
     if not any(rules.may(n) for n in readers):
         return default(joint, parts, options)
-    return _cut(_ancestors(readers, parts, rules), set(readers), parts, rules)
+    return _cut(_ancestors(readers, parts, rules), set(readers), rules, options.answers)
 
 
 def _within_budget(saved: list[fx.Node], budget: float, rules: Rules, solve: Callable[[Rules], list[fx.Node]]) -> list[fx.Node]:
@@ -93,16 +94,16 @@ def _ancestors(readers: list[fx.Node], parts: JointParts, rules: Rules) -> list[
     return sorted(found)
 
 
-def _cut(nodes: list[fx.Node], readers: set[fx.Node], parts: JointParts, rules: Rules) -> list[fx.Node]:
-    import numpy
-    from scipy.sparse import csr_matrix
-    from scipy.sparse.csgraph import breadth_first_order, maximum_flow
+Edge = tuple[int, int, int]
+"""From, to, capacity."""
 
+
+def _cut(nodes: list[fx.Node], readers: set[fx.Node], rules: Rules, answers: Answers | None) -> list[fx.Node]:
     position = {n: i for i, n in enumerate(nodes)}
     count = len(nodes)
     source, sink = 2 * count, 2 * count + 1
     unit = max(1, max(kept_bytes(n) for n in nodes) // MAX_UNIT)
-    edges: list[tuple[int, int, int]] = []
+    edges: list[Edge] = []
     for node, i in position.items():
         edges.append((2 * i, 2 * i + 1, _capacity(node, rules, unit)))
         if node.op == "placeholder" or not rules.may(node):
@@ -111,14 +112,35 @@ def _cut(nodes: list[fx.Node], readers: set[fx.Node], parts: JointParts, rules: 
             edges += [(2 * position[a] + 1, 2 * i, INFINITE) for a in node.all_input_nodes if a in position]
         if node in readers:
             edges.append((2 * i + 1, sink, INFINITE))
+    reached = _known_side(source, edges, answers)
+    return [n for n, i in position.items() if 2 * i in reached and 2 * i + 1 not in reached and not is_constant(n)]
+
+
+def _known_side(source: int, edges: list[Edge], answers: Answers | None) -> set[int]:
+    """The source's side of a minimum cut; what was answered before is not solved again, and scipy not imported for it."""
+    if answers is None:
+        return _source_side(source, edges)
+    key = hashlib.sha256(repr((source, edges)).encode()).hexdigest()
+    known = answers.get(key)
+    if known is not None:
+        return {int(v) for v in known.split()}
+    found = _source_side(source, edges)
+    answers.put(key, " ".join(map(str, sorted(found))).encode())
+    return found
+
+
+def _source_side(source: int, edges: list[Edge]) -> set[int]:
+    """What the source still reaches under a maximum flow; the sink is the vertex after it."""
+    import numpy
+    from scipy.sparse import csr_matrix
+    from scipy.sparse.csgraph import breadth_first_order, maximum_flow
+
     row, column, capacity = (numpy.array(c, dtype=numpy.int32) for c in zip(*edges, strict=True))
-    matrix = csr_matrix((capacity, (row, column)), shape=(2 * count + 2,) * 2)
-    residual = (matrix - maximum_flow(matrix, source, sink).flow).tocsr()
+    matrix = csr_matrix((capacity, (row, column)), shape=(source + 2,) * 2)
+    residual = (matrix - maximum_flow(matrix, source, source + 1).flow).tocsr()
     residual.data[residual.data < 0] = 0
     residual.eliminate_zeros()
-    # Of several cheapest cuts the one next to the sink: a residual stream is kept as its sums, with nothing to compute again.
-    behind = set(breadth_first_order(residual.transpose().tocsr(), sink, return_predecessors=False).tolist())
-    return [n for n, i in position.items() if 2 * i not in behind and 2 * i + 1 in behind and not is_constant(n)]
+    return set(breadth_first_order(residual, source, return_predecessors=False).tolist())
 
 
 def _capacity(node: fx.Node, rules: Rules, unit: int) -> int:
