@@ -46,6 +46,10 @@ REASONS: dict[tuple[str, str], str] = {
     ("nn.functional.embedding_bag", "symbolic"): "a padding index counted from the end is a number in the graph",
     ("linalg.matrix_rank", "symbolic"): "the tolerance, epsilon times the larger size, is a number in the graph",
     ("linalg.matrix_rank.hermitian", "symbolic"): "the tolerance, epsilon times the larger size, is a number in the graph",
+    **dict.fromkeys(
+        ((name, "symbolic") for name in ("diff", "constant_pad_nd", "nn.functional.pad.constant")),
+        "strides of a result that has no elements at the example's sizes, and has some at others",
+    ),
 }
 
 

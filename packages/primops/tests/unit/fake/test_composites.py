@@ -59,6 +59,8 @@ CALLS |= {
         (torch.complex(real(50), real(50)), 16),
     ],
     "stft.center": [(real(50), 16, None, None, None, True, mode, False, True, True) for mode in ("reflect", "constant")],
+    "max_pool1d": [(real(2, 3, 9), [3]), (real(3, 9), [2], [3], [1])],
+    "cross_entropy_loss": [(real(4, 5, 3), real(4, 5, 3).softmax(1), real(5), reduction, -100, 0.0) for reduction in range(3)],
     "gradient.array": [(real(6, 7), {"dim": [0, 1], "edge_order": order}) for order in (1, 2)],
     "gradient.scalarint": [(real(6, 7), {}), (real(6, 7), {"spacing": 3.0, "dim": 1})],
     "gradient.tensorarrayint": [
