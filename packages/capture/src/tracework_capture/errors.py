@@ -21,6 +21,7 @@ __all__ = [
     "OpaqueCallError",
     "RecompileLimitError",
     "RecompileError",
+    "RestartByRounds",
     "RestartCapture",
     "RestartWithoutChecks",
     "SkipFrame",
@@ -326,6 +327,10 @@ class RestartCapture(Exception):
     def __init__(self, detail: str = "") -> None:
         super().__init__(detail)
         self.detail = detail
+
+
+class RestartByRounds(RestartCapture):
+    """Start the frame again from nothing, and end the graph where the loop that it continues goes round."""
 
 
 class RestartWithoutChecks(RestartCapture):

@@ -27,6 +27,7 @@ __all__ = [
     "ResumePoint",
     "drive",
     "is_driven",
+    "is_inside_a_round",
     "is_resume_code",
     "original_code",
     "result_slot",
@@ -36,7 +37,8 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ResumePoint:
-    """Where and with what to go on. `stack` has one letter an entry: `v` a value, `n` a NULL; `h` the entry of an
+    """Where and with what to go on. `stack` has one letter an entry: `v` a value, `n` a NULL,
+    `i` an iterator over the tuple that is given; `h` the entry of an
     except or finally block, which stands for what was being handled before it; what is being handled in it comes as the argument."""
 
     index: int
@@ -105,6 +107,14 @@ def is_driven(code: types.CodeType) -> bool:
     return made is not None and made.point.driven
 
 
+def is_inside_a_round(code: types.CodeType) -> bool:
+    """Whether code goes on in the middle of a loop's body after a break there."""
+    made = _RESUME_CODES.get(id(code))
+    if made is None or not made.point.driven:
+        return False
+    return code_info(made.code).instructions[made.point.index - 1].opname != "FOR_ITER"
+
+
 def resume_code(code: types.CodeType, point: ResumePoint) -> types.CodeType:
     """The continuation of `code` at `point`; one code object per point. Free variables are point.cells, in this order."""
     origin = _RESUME_CODES.get(id(code))
@@ -124,7 +134,7 @@ def _make(code: types.CodeType, point: ResumePoint) -> tuple[types.CodeType, int
         raise SkipFrame("a generator cannot be continued")
     source = bc.Bytecode.from_code(code)
     result = bc.Bytecode()
-    stack_names = [f"__tw_stack{i}" for i, kind in enumerate(point.stack) if kind in "vh"]
+    stack_names = [f"__tw_stack{i}" for i, kind in enumerate(point.stack) if kind in "vhi"]
     names = list(point.locals) + stack_names + (["__tw_raised"] if point.raising else [])
     result.argcount, result.argnames = len(names), names
     result.name, result.filename = code.co_name, code.co_filename
@@ -195,9 +205,11 @@ def _prologue(point: ResumePoint, target: bc.Label, line: int) -> list[bc.Instr]
     for index, kind in enumerate(point.stack):
         if kind == "n":
             prologue.append(instr("PUSH_NULL"))
-        elif kind in "vh":
+        elif kind in "vhi":
             name = f"__tw_stack{index}"
             prologue += [instr("LOAD_FAST", name), instr("DELETE_FAST", name)]  # what the stack drops may die
+        if kind == "i":
+            prologue.append(instr("GET_ITER"))
         if kind == "h":
             prologue += [instr("PUSH_EXC_INFO"), instr("POP_TOP")]
     prologue.append(instr("JUMP_FORWARD", target))

@@ -160,7 +160,7 @@ def leave(
     names, values = live_values(frame, null)
     entered = leave_contexts(frame)
     cells = sorted(frame.cells)  # the order in which the compiler puts free variables, also those of the replacement
-    stack = [entry_text(writer, value, null) for value in frame.stack]
+    stack = [entry_text(frame, writer, value, null) for value in frame.stack]
     local_texts = [writer.load(value) for value in values]
     cell_texts = [cell_text(frame, writer, name) for name in cells]
     replay(frame.root, writer)
@@ -187,12 +187,25 @@ class Handled(str):
     """Text of the exception that an except or finally block on the stack is handling."""
 
 
-def entry_text(writer: CodeWriter, value: Any, null: Any) -> str | None:
+class Left(str):
+    """Text of the tuple of items left of a loop that goes on after the break."""
+
+
+def entry_text(frame: Any, writer: CodeWriter, value: Any, null: Any) -> str | None:
     """Text of an entry of the stack; None for NULL."""
     if value is null:
         return None
+    if getattr(value, "is_alone", False) and value.in_loop and frame.current.in_loop and not _asks(frame, value):
+        items = value.rest(writer)
+        if items is not None:
+            return Left(writer.temp(items))
     handled = getattr(value, "handled", None)
     return writer.load(value) if handled is None else Handled(writer.load(handled))
+
+
+def _asks(frame: Any, iterator: Any) -> bool:
+    """Whether the breaking instruction itself asks the iterator for an item."""
+    return frame.stack[-1] is iterator and frame.current.opname == "FOR_ITER"
 
 
 def while_handling(writer: CodeWriter, exception: str, lines: list[str]) -> list[str]:
@@ -208,6 +221,9 @@ def leave_contexts(frame: Any) -> list[Any]:
     for manager in reversed(entered):
         manager.leave(frame)
     return entered
+
+
+_KINDS: dict[type, str] = {Handled: "h", Left: "i"}
 
 
 @dataclass
@@ -228,7 +244,7 @@ class _Leaving:
         kept = [(name, text) for name, text in zip(self.names, self.local_texts) if name in live]
         looping = self.frame.current.in_loop
         names = tuple(name for name, _ in kept)
-        kinds = "".join("n" if text is None else "h" if isinstance(text, Handled) else "v" for text in stack)
+        kinds = "".join("n" if text is None else _KINDS.get(type(text), "v") for text in stack)
         point = ResumePoint(index, kinds, names, tuple(self.cells), raised is not None, looping)
         code = resume_code(self.frame.code, point)
         self.codes.append(code)

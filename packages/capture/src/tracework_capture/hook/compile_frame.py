@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .. import _torch
-from ..bytecode.resume import is_resume_code, result_slot
+from ..bytecode.resume import is_inside_a_round, is_resume_code, result_slot
 from ..contracts import Break, Returned
-from ..errors import BreakGraph, RestartCapture, RestartWithoutChecks, SkipFrame, Unsupported
+from ..errors import BreakGraph, RestartByRounds, RestartCapture, RestartWithoutChecks, SkipFrame, Unsupported
 from ..graph.builder import GraphBuilder
 from ..graph.finish import Captured, finish
 from ..graph.inputs import SizeHistory, check_guesses, check_strict_dims, distinct_inputs
@@ -37,6 +37,7 @@ __all__ = ["FrameInput", "capture_frame"]
 
 log = logging.getLogger("tracework.capture.breaks")
 ATTEMPTS = 12
+SMALL_PIECE = 8  # operations between two breaks of one round of a loop from which on a graph is worth its call
 NOTHING, ONE_OPERATION = "no tensor operations", "one tensor operation, which a graph would not make faster"
 
 
@@ -60,14 +61,18 @@ class FrameInput:
 def capture_frame(given: FrameInput, backend: Any, options: CaptureOptions, history: SizeHistory, call_disabled: Any) -> Captured:
     """Capture a frame. Raises SkipFrame when it must run plainly, Unsupported under fullgraph."""
     services = Services(call_policy, call_disabled)
-    stop_before, reason, stack = -1, None, ()
+    stop_before, reason, stack, unrolls = -1, None, (), True
     for _ in range(ATTEMPTS):
         root, frame = start(given, options, history, services, stop_before)
+        root.unrolls = unrolls
         try:
             with _StateKept():
                 return attempt(root, frame, reason, stack, backend, history)
         except RestartWithoutChecks:
             stop_before, reason, stack = -1, None, ()
+            continue
+        except RestartByRounds:
+            unrolls = False
             continue
         except RestartCapture:
             continue
@@ -94,7 +99,15 @@ def capture_frame(given: FrameInput, backend: Any, options: CaptureOptions, hist
         if options.fullgraph or getattr(reason, "is_error", False):
             raise Unsupported.from_break(reason, stack) from reason.__cause__
         log.info("graph break in %s: %s%s", given.code.co_qualname, reason, f" ({stack[-1]})" if stack else "")
+        if is_between_breaks(given.code, frame, reason) and root.graph.calls < SMALL_PIECE:
+            raise not_continued("its loop breaks more than once in each round", reason, stack)
     raise SkipFrame("no attempt to capture the frame came to an end")
+
+
+def is_between_breaks(code: types.CodeType, frame: SymbolicFrame, reason: BreakGraph) -> bool:
+    """Whether both ends of the captured part are breaks in the same round of a loop."""
+    same_round = frame.current.in_loop and frame.root.turns == 0
+    return same_round and is_inside_a_round(code) and reason.reason_id != "loop_goes_on"
 
 
 def not_continued(why: str, reason: BreakGraph, stack: tuple[Any, ...]) -> SkipFrame:
@@ -267,6 +280,10 @@ def attempt(
             run(frame)
     except StopHere:
         stop = Break(reason.reason_id, str(reason), stack, reason.detail)
+    except (BreakGraph, SymbolicRaise, SkipFrame):
+        if root.unrolled and frame.current.in_loop and root.stop_before < 0:
+            raise RestartByRounds from None  # a later round breaks: let all rounds share what is compiled
+        raise
     traced = time.perf_counter()
     check_guesses(root)
     if (

@@ -95,6 +95,8 @@ class CaptureRoot:
         self.turns = 0
         self.turns_until = (options.loop_limit, 0)  # (when to look, graph calls then)
         self.stop_before = -1
+        self.unrolls = True  # whether the rounds left of a loop that was broken in are captured together
+        self.unrolled = False
         self.depth = 0
         self.transforms = 0  # how many transforms of torch.func the function being traced is under
         self.current: SymbolicFrame | None = None

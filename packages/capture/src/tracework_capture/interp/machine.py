@@ -15,7 +15,18 @@ __all__ = ["StopHere", "run"]
 
 
 _LEAVE_DEFERRED = frozenset(
-    {"LOAD_FAST", "PUSH_NULL", "JUMP_FORWARD", "RESUME", "COPY_FREE_VARS", "POP_TOP", "STORE_FAST", "DELETE_FAST", "NOP"}
+    {
+        "LOAD_FAST",
+        "GET_ITER",
+        "PUSH_NULL",
+        "JUMP_FORWARD",
+        "RESUME",
+        "COPY_FREE_VARS",
+        "POP_TOP",
+        "STORE_FAST",
+        "DELETE_FAST",
+        "NOP",
+    }
 )
 
 

@@ -16,6 +16,9 @@ class IteratorValue(Value):
     """An iterator made while tracing."""
 
     kind = type(iter([]))
+    pushed_at = -2  # the step of the captured frame that put it onto its stack, where that is known
+    is_alone = False  # whether nothing but the loop that it was made for can see it
+    in_loop = False  # whether the captured frame's own loop is going over it
 
     def python_type(self):
         return self.kind
@@ -51,11 +54,47 @@ class IteratorValue(Value):
         """The items left, when that is a finite list of values that exist already; else None."""
         return None
 
+    def parts(self):
+        """The iterators that it asks."""
+        return ()
+
+    def rest(self, emit):
+        """Text of a tuple of the items left, when no part of the program can change which these are; else None."""
+        return None
+
     def reload(self, emit):
         items = self.remaining()
         if items is None:
             return super().reload(emit)
         return f"{emit.const(iter)}([{', '.join(emit.load(i) for i in items)}])"
+
+
+class ContinuedIterator(IteratorValue):
+    """Over the items that were left of a loop at a break in it: they came as a tuple. The rounds left are captured together when none
+    of them breaks; otherwise each is captured by itself, so that they can share what is compiled."""
+
+    kind = type(iter(()))
+    is_alone = in_loop = True
+
+    def __init__(self, items, source):
+        super().__init__(None)
+        self.items, self.items_source = items, source
+        self.sequence = None
+
+    def next_value(self, frame):
+        root = frame.root
+        if not root.unrolls:
+            return frame.break_graph("loop_goes_on", f"{len(self.items)} items are left")
+        if self.sequence is None:
+            root.unrolled = True
+            self.sequence = frame.wrap(self.items, self.items_source).iterate(frame)
+        return self.sequence.next_value(frame)
+
+    def rest(self, emit):
+        return emit.source(self.items_source) if self.sequence is None else self.sequence.rest(emit)
+
+    def reload(self, emit):
+        return f"{emit.const(iter)}({self.rest(emit)})"
 
 
 class ExistingIterator(IteratorValue):
@@ -93,6 +132,17 @@ NATIVE_ITERATORS = frozenset(
 )
 
 
+def iterate_alone(frame, iterable, is_new=False):
+    """iter(iterable) for a loop or for another iterator; says of the iterator whether the program can get at it in another way.
+    is_new: the iterable was made by the instruction before, and only the stack has it."""
+    made = iterable.iterate(frame)
+    if made is iterable:
+        made.is_alone = is_new and isinstance(made, IteratorValue) and all(part.is_alone for part in made.parts())
+    elif type(made) in (SequenceIterator, LiveSequenceIterator):
+        made.is_alone = iterable.is_fixed()
+    return made
+
+
 class SequenceIterator(IteratorValue):
     """Over items that are known and will not change."""
 
@@ -109,6 +159,9 @@ class SequenceIterator(IteratorValue):
 
     def remaining(self):
         return self.items[self.position :]
+
+    def rest(self, emit):
+        return f"({''.join(emit.load(item) + ', ' for item in self.remaining())})"
 
 
 class TextIterator(IteratorValue):
@@ -150,6 +203,9 @@ class LiveSequenceIterator(IteratorValue):
             return None
         self.position += 1
         return self.sequence.item(frame, self.position - 1)
+
+    def rest(self, emit):
+        return f"{emit.load(self.sequence)}[{self.position}:]" if self.sequence.cls is tuple else None
 
     def reload(self, emit):
         if self.position == 0:
@@ -334,6 +390,15 @@ class ZipIterator(IteratorValue):
             items.append(item)
         return TupleValue(items) if items else None
 
+    def parts(self):
+        return self.iterators
+
+    def rest(self, emit):
+        items = [] if self.strict else [iterator.rest(emit) for iterator in self.iterators]
+        if not items or None in items:
+            return None
+        return f"{emit.const(tuple)}({emit.const(zip)}({', '.join(items)}))"
+
     def ended(self, frame, position):
         if not self.strict:
             return None
@@ -362,6 +427,13 @@ class EnumerateIterator(IteratorValue):
             return None
         self.index += 1
         return TupleValue([ConstantValue(self.index - 1), item])
+
+    def parts(self):
+        return (self.iterator,)
+
+    def rest(self, emit):
+        items = self.iterator.rest(emit)
+        return None if items is None else f"{emit.const(tuple)}({emit.const(enumerate)}({items}, {self.index}))"
 
     def reload(self, emit):
         return f"{emit.const(enumerate)}({emit.load(self.iterator)}, {self.index})"

@@ -206,6 +206,9 @@ class ModuleValue(ObjectValue):
         return found
 
     # --- containers ---------------------------------------------------------------------------------------------
+    def is_fixed(self):
+        return lookup_class(self.cls, "__iter__")[0] in ITERATES_MODULES
+
     def iterate(self, frame):
         from .generator import SequenceIterator
 
@@ -299,6 +302,9 @@ class ModuleSlice(Value):
 
     def length(self, frame):
         return ConstantValue(len(self.modules))
+
+    def is_fixed(self):
+        return True
 
     def iterate(self, frame):
         from .generator import SequenceIterator

@@ -311,6 +311,9 @@ class TupleValue(SequenceValue):
         super().__init__(items, source, cls)
         self.mutability = None
 
+    def is_fixed(self):
+        return True
+
     def is_constant(self):
         return (
             self.cls is tuple

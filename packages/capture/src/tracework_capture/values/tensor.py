@@ -138,6 +138,9 @@ class TensorValue(Value):
         force_plain(frame, self.length(frame))
         return frame.graph.call_method(frame, "unbind", (self, 0)).unpack(frame)
 
+    def is_fixed(self):
+        return True
+
     def iterate(self, frame):
         from .generator import SequenceIterator
 

@@ -193,6 +193,10 @@ class Value:
         """object.name(*args, **kwargs), without building the bound method where a subclass knows better."""
         return self.getattr(frame, name).call(frame, args, kwargs)
 
+    def is_fixed(self) -> bool:
+        """Whether the items that iterate() goes over are those of now, whatever the program does meanwhile."""
+        return False
+
     def iterate(self, frame: Frame) -> Value:
         """iter(object): a Value that has next_value."""
         frame.break_graph("iterator_unsupported", self.describe())

@@ -1,15 +1,22 @@
 """Iteration and generators."""
 
 from ...bytecode.facts import VERSION
+from ...values.generator import ContinuedIterator, iterate_alone
 from ...values.user_object import ObjectValue
 from ...values.value import SymbolicRaise
+from ..frame import Deferred
 from .table import SUSPENDED, opcode
 
 
 @opcode("GET_ITER")
 def get_iter(frame, instruction):
     """iter(value)"""
-    frame.stack.append(frame.stack.pop().iterate(frame))
+    value = frame.stack.pop()
+    if type(value) is Deferred:
+        frame.stack.append(ContinuedIterator(value.obj, value.source))
+        return
+    is_new = frame.parent is None and getattr(value, "pushed_at", -2) == frame.root.step - 1
+    frame.stack.append(iterate_alone(frame, value, is_new))
 
 
 @opcode("GET_YIELD_FROM_ITER")
@@ -23,6 +30,7 @@ def for_iter(frame, instruction):
     """Next item, or leave the loop."""
     item = frame.stack[-1].next_value(frame)
     if item is not None:
+        frame.stack[-1].in_loop = frame.parent is None
         frame.stack.append(item)
         return
     frame.position = instruction.target

@@ -23,6 +23,7 @@ from ..generator import (
     StopMapIterator,
     TakeIterator,
     ZipIterator,
+    iterate_alone,
 )
 from ..sequence import ListValue, RangeValue, SequenceValue, TupleValue
 from ..wrap import iterate, iterate_all
@@ -64,13 +65,21 @@ def end_of(frame, iterator):
 
 def zip_(frame, args, kwargs):
     strict = kwargs.get("strict")
-    return ZipIterator([iterate(frame, a) for a in args], strict is not None and strict.truth(frame))
+    made = ZipIterator([iterate_alone(frame, a) for a in args], strict is not None and strict.truth(frame))
+    return made_now(frame, made)
 
 
 def enumerate_(frame, args, kwargs):
     start = args[1] if len(args) > 1 else kwargs.get("start", ConstantValue(0))
     iterable = args[0] if args else kwargs["iterable"]
-    return EnumerateIterator(iterate(frame, iterable), force_plain(frame, start))
+    return made_now(frame, EnumerateIterator(iterate_alone(frame, iterable), force_plain(frame, start)))
+
+
+def made_now(frame, iterator):
+    """The iterator, which knows when it came onto the stack of the captured frame."""
+    if frame.parent is None:
+        iterator.pushed_at = frame.root.step
+    return iterator
 
 
 def map_(frame, args, kwargs):
