@@ -11,12 +11,21 @@ from .table import SUSPENDED, opcode
 @opcode("GET_ITER")
 def get_iter(frame, instruction):
     """iter(value)"""
+    if frame.deferred:
+        if is_continued(frame, instruction):
+            left = frame.stack.pop()
+            frame.stack.append(ContinuedIterator(left.obj, left.source))
+            return
+        frame.settle()
     value = frame.stack.pop()
-    if type(value) is Deferred:
-        frame.stack.append(ContinuedIterator(value.obj, value.source))
-        return
     is_new = frame.parent is None and getattr(value, "pushed_at", -2) == frame.root.step - 1
     frame.stack.append(iterate_alone(frame, value, is_new))
+
+
+def is_continued(frame, instruction):
+    """Whether this is how a continuation begins that was given the items left of a loop (bytecode.resume)."""
+    dropped = frame.instructions[instruction.index - 1]
+    return dropped.opname == "DELETE_FAST" and dropped.value.startswith("__tw_stack") and type(frame.stack[-1]) is Deferred
 
 
 @opcode("GET_YIELD_FROM_ITER")
