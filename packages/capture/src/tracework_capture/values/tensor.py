@@ -9,6 +9,7 @@ import operator
 
 import torch
 
+from ..errors import BreakGraph
 from ..graph.known import known_tensor
 from ..sources import ModuleEntry
 from .constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, NUMPY_NUMBERS, UNARY_FUNCTIONS, ConstantValue, force_plain, literal
@@ -80,7 +81,11 @@ class TensorValue(Value):
         if self.may_be_freed and is_freed(self.example):
             return reload_freed(self, emit)
         text = emit.graph_output(self.node)
-        return f"{text}.requires_grad_()" if self.example.requires_grad and self.example.is_leaf else text
+        try:
+            made_leaf = self.example.requires_grad and self.example.is_leaf
+        except RuntimeError as error:  # one of several views, which eager refuses to use once their base was written to
+            raise BreakGraph("cannot_rebuild", str(error)) from error
+        return f"{text}.requires_grad_()" if made_leaf else text
 
     def truth(self, frame):
         known = known_tensor(self.node)
@@ -428,6 +433,9 @@ def view_in_place(frame, self, name, args, kwargs):
     """t_, squeeze_, ...: the tensor object goes on as the view; not for tensors that others hold already."""
     if self.source is not None:
         return frame.break_graph("side_effect_unknown", f"Tensor.{name} of an existing tensor")
+    viewed = self.example if self.example._base is None else self.example._base
+    if viewed.is_leaf and viewed.requires_grad and torch.is_grad_enabled():
+        return frame.break_graph("fake_failed", f"{name}: eager refuses to change a leaf that requires grad, or a view of it")
     made = frame.graph.call_method(frame, name[:-1], (self, *args), kwargs)
     self.node, self.example = made.node, made.example
     remember(frame, self)

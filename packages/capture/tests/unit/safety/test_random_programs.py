@@ -43,6 +43,10 @@ PROGRAMS = {
         "    v = int((x.max() * 2).sum())\n    def inner(p, q=obj):\n        x.zz = items\n    print(n, word, items)\n    return y"
     ),
     "an attribute that is set and deleted again": "    obj.extra = n\n    del obj.extra\n    return x + y",
+    "a view of a leaf changed in place": "    x[0].unsqueeze_(0)\n    return x + y",
+    "one of several views after a write to their base": (
+        "    for row in x:\n        x.detach().mul_(2)\n        if row.roll(1, 0).sum() > 99: return row"
+    ),
     "a mask that does not fit": (
         "    try:\n        (x * y)[x[0] > 0] = 1.0\n    except IndexError as error:\n        LOG.append(error.args)\n    return y"
     ),
