@@ -102,6 +102,19 @@ def _compile_module(module: torch.nn.Module, arguments: dict[str, Any], observe:
     return wrap_module(module, call, arguments, _compile_module)
 
 
+def _compile_class(cls: type, optimize: Callable[[Callable[..., Any]], Callable[..., Any]]) -> type:
+    """The class, with the calls of its instances compiled, as with torch.compile. Raises NotCallable."""
+    name = "_call_impl" if issubclass(cls, torch.nn.Module) else "__call__"
+    method = getattr(cls, name, None)
+    if not isinstance(method, types.FunctionType):
+        raise NotCallable(
+            f"compile() got the class {cls.__name__}, whose instances have no __call__ written in Python. Compile a function, or a"
+            " method of an instance."
+        )
+    setattr(cls, name, optimize(method))
+    return cls
+
+
 def compile(
     model: Callable[..., Any] | None = None,
     *,
@@ -120,7 +133,8 @@ def compile(
     """Makes a callable faster; compiles at the first call and again when a guard fails.
 
     Args:
-        model: a function, method, nn.Module or other callable; left out, `compile` is a decorator with arguments.
+        model: a function, method, nn.Module or other callable; left out, `compile` is a decorator with arguments. Of a class the
+            calls of its instances are compiled.
         fullgraph: raise, with the user's line and a reason, where the graph would break.
         dynamic: True: sizes are symbols from the start; False: never; None: a size becomes a symbol when it has changed.
         backend: a name of `list_backends(None)`, or a callable `(fx.GraphModule, example_inputs) -> callable`.
@@ -150,7 +164,10 @@ def compile(
     }
     _check_flags(fullgraph, dynamic, disable, recompile_limit)
     if shapes_spec is not None:
-        raise InvalidArgument("shapes_spec= is not supported yet; use dynamic=True or leave sizes to be found out.")
+        raise InvalidArgument(
+            "shapes_spec= is not supported yet; use compiler.mark_dynamic(tensor, dim, min=..., max=...), options={'dynamic_sources':"
+            " 'x:0'}, dynamic=True, or leave sizes to be found out."
+        )
     if model is None:
         return lambda fn: compile(fn, **arguments, disable=disable, isolate_recompiles=isolate_recompiles, observe=observe)
     if not callable(model):
@@ -159,6 +176,8 @@ def compile(
         return model
     if isinstance(model, torch.nn.Module):
         return _compile_module(model, arguments, observe)
+    if isinstance(model, type):
+        return _compile_class(model, _optimizer(arguments, observe))
     if isinstance(model, (types.BuiltinFunctionType, functools.partial)):
         model = entry_function(model, in_place=False)  # neither has a frame of its own that capture would see
     return _optimizer(arguments, observe)(model)

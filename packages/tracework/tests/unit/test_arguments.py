@@ -244,3 +244,32 @@ def test_compile_calls_of_one_function_do_not_share_entries_or_limits():
     for mode in ("def", "ghij"):
         assert torch.equal(other(torch.ones(2), mode), torch.ones(2) + len(mode))
     assert (len(ours), len(theirs)) == (2, 2)
+
+
+def test_a_class_has_the_calls_of_its_instances_compiled():
+    backend, graphs = counting()
+
+    @tracework.compile(backend=backend)
+    class Shift(torch.nn.Module):
+        def __init__(self, by):
+            super().__init__()
+            self.by = torch.nn.Parameter(torch.tensor(by))
+
+        def forward(self, x):
+            return x + self.by
+
+    @tracework.compile(backend=backend)
+    class Scale:
+        def __init__(self, by):
+            self.by = by
+
+        def __call__(self, x):
+            return x * self.by
+
+    x = torch.ones(3)
+    shift = Shift(2.0)
+    assert isinstance(shift, Shift) and torch.equal(shift(x), x + 2) and torch.equal(Shift(5.0)(x), x + 5)
+    assert torch.equal(Scale(3)(x), x * 3) and list(shift.state_dict()) == ["by"]
+    assert {len(list(gm.graph.nodes)) for gm in graphs} == {4, 3}
+    with pytest.raises(tracework.NotCallable, match="class int"):
+        tracework.compile(int)
