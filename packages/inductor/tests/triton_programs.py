@@ -109,6 +109,10 @@ def half_chain(x: Any, y: Any) -> Any:
     return prims.convert(prims.mul(f, n), torch.bfloat16)
 
 
+def max_pool(x: Any) -> Any:
+    return prims.max_pool(x, (3, 3), (2, 2), (1, 1), (1, 1), False)
+
+
 def scans(x: Any) -> Any:
     return prims.cumsum(x, 1), prims.argmax(x, 1, False)
 
@@ -125,5 +129,6 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[torch.Tensor, .
     "rope": (rope, lambda: (torch.randn(2, 3, 5, 16), torch.randn(5, 16), torch.randn(5, 16))),
     "cross entropy": (cross_entropy, lambda: (torch.randn(6, 1000),)),
     "half chain": (half_chain, lambda: (torch.randn(7, 64).bfloat16(), torch.randn(7, 64).bfloat16())),
+    "max pool": (max_pool, lambda: (torch.randn(2, 3, 9, 10).contiguous(memory_format=torch.channels_last),)),
     "scans": (scans, lambda: (torch.randn(3, 40),)),
 }  # fmt: skip

@@ -170,8 +170,10 @@ def _function(program: FunctionalProgram, forward: Call, backward: Call, again: 
                     return spread(again([*keeper.checked(ctx.originals), *constants], tangents))
             if not _torch.graph_is_kept():
                 ctx.originals = None
-            sizes = ctx.sizes if has_sizes else ()
-            return spread(backward([*sizes, *saved, *tangents]))
+            given = [*(ctx.sizes if has_sizes else ()), *saved, *tangents]
+            ctx.maybe_clear_saved_tensors()  # unless the graph is kept: the backward gives each one back after its last use
+            del saved, tangents
+            return spread(backward(given))
 
     return CompiledFunction
 

@@ -23,13 +23,18 @@ def convolution(low: Any, x: Any, w: Any, b: Any, *settings: Any) -> Any:
         low.images.note(result.buffer, low.buffers[result.buffer].layout)
         return result
     if _has_channels_last(low.spec):
-        x = low.realize_with(x, channels_last(x.sizes))
+        x, w = low.realize_with(x, channels_last(x.sizes)), _weight(low, w)
     if b is None or low.spec.device.type != "cuda":
         return low.extern(CONVOLUTION, (x, w, b, *_lists(settings)))
     # The library adds a bias in a kernel of its own: a loop of ours adds it to what reads the result.
     product = low.extern(CONVOLUTION, (x, w, None, *_lists(settings)))
     bias = reshape(low, b, (1, b.sizes[0], *[1] * (product.ndim - 2)))
     return elementwise(low, (product, bias), product.dtype, lambda v, a: ops.add(v, a))
+
+
+def _weight(low: Any, w: Any) -> Any:
+    """In the layout that a GPU's library would bring it to, with a slow copy."""
+    return low.realize_with(w, channels_last(w.sizes)) if w.device.type == "cuda" else w
 
 
 CONVOLUTION = "torch.convolution"
@@ -70,6 +75,7 @@ def convolution_backward(low: Any, grad: Any, x: Any, w: Any, bias_sizes: Any, *
     bias_sizes = list(bias_sizes) if bias_sizes is not None else None
     if _has_channels_last(low.spec[0]):
         grad, x = (low.realize_with(v, channels_last(v.sizes)) for v in (grad, x))
+        w = _weight(low, w)
     turned = _turns(low, grad, x, w, settings)
     if turned:
         grad, x = (low.realize_with(v, channels_last(v.sizes)) for v in (grad, x))

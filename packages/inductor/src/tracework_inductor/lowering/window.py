@@ -23,9 +23,9 @@ MAX_WINDOW = 25
 
 @lowers("max_pool")
 def max_pool(low: Any, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> Any:
-    """The window written out, on a CPU: there the library computes row-major inputs element by element."""
-    if x.device.type != "cpu" or math.prod(kernel) > MAX_WINDOW or not x.dtype.is_floating_point:
-        raise Refused("a pool on an accelerator, of a large window or of integers")
+    """The window written out: the library computes row-major inputs element by element on a CPU, and is slow on a GPU."""
+    if math.prod(kernel) > MAX_WINDOW or not x.dtype.is_floating_point:
+        raise Refused("a pool of a large window or of integers")
     spec = low.spec[0]
     lead = x.ndim - len(kernel)
     x = low.realize(settled(x))
@@ -62,6 +62,38 @@ def max_pool(low: Any, x: Any, kernel: Any, stride: Any, padding: Any, dilation:
     values = pointwise(spec.sizes, x.dtype, x.device, highest, [x], cost, strides)
     places = pointwise(spec.sizes, torch.int64, x.device, where_it_is, [x], cost, strides)
     return values, places
+
+
+GATHERED_ON = frozenset({"cuda"})
+"""Devices where the gradient of a pool is gathered by a loop; elsewhere the library scatters it as fast."""
+
+
+@lowers("max_pool_backward")
+def max_pool_backward(
+    low: Any, grad: Any, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, indices: Any
+) -> Any:
+    """Each element of the input looks at the windows that it may be in: those whose index it is give their gradient."""
+    reach = [-(-k // s) for k, s in zip(kernel, stride, strict=True)]
+    if x.device.type not in GATHERED_ON or set(dilation) != {1} or math.prod(reach) > MAX_WINDOW:
+        raise Refused("the gradient of a pool on a CPU, with gaps or of a large window")
+    lead, wide = x.ndim - len(kernel), accumulator(x.dtype)
+    grad, indices = low.realize(settled(grad)), low.realize(settled(indices))
+
+    def inner(index: list[Size]) -> Any:
+        here = ops.index_expr(_flat(index[lead:], x.sizes[lead:]), torch.int64)
+        total = ops.constant(0.0, wide)
+        for backs in itertools.product(*map(range, reach)):
+            at = [floordiv(i + p, s) - b for i, p, s, b in zip(index[lead:], padding, stride, backs, strict=True)]
+            hits = [ops.ge(ops.index_expr(a, torch.int64), ops.constant(0, torch.int64)) for a in at]
+            hits += [
+                ops.lt(ops.index_expr(a, torch.int64), ops.index_expr(n, torch.int64)) for a, n in zip(at, grad.sizes[lead:])
+            ]
+            full = [*index[:lead], *(maximum(minimum(a, n - 1), 0) for a, n in zip(at, grad.sizes[lead:], strict=True))]
+            hit = functools.reduce(ops.logical_and, hits, ops.eq(indices.load(full), here))
+            total = ops.add(total, ops.where(hit, ops.to_dtype(grad.load(full), wide), ops.constant(0.0, wide)))
+        return ops.to_dtype(total, x.dtype)
+
+    return pointwise(x.sizes, x.dtype, x.device, inner, [grad, indices], 8 * math.prod(reach), low.spec.strides)
 
 
 def _first(i: Size, stride: int, dilation: int, padding: int) -> Size:

@@ -32,6 +32,7 @@ __all__ = ["TritonKernel"]
 log = logging.getLogger("tracework.runtime.launch")
 _FORMATS = {"i64": "q", "i32": "i", "fp32": "f", "fp64": "d", "i1": "?"}
 _MEASURE_REPEAT = 10
+_SCRATCH_ALIGNMENT = 128
 
 
 class Slots:
@@ -70,10 +71,16 @@ class Stage:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """Everything a launch needs for one combination of sizes and variant."""
+    """Everything a launch needs for one combination of sizes and variant.
+
+    scratch: where each of the kernel's scratch arrays begins in one piece of memory of `scratch_bytes`; only: the one stage of a
+    kernel without scratch, which has a path of its own.
+    """
 
     stages: tuple[Stage, ...]
-    workspace: tuple[tuple[int, torch.dtype], ...]
+    scratch: tuple[int, ...]
+    scratch_bytes: int
+    only: Stage | None
 
 
 class TritonKernel:
@@ -84,6 +91,7 @@ class TritonKernel:
     ) -> None:
         self.kernel, self.options, self.store = kernel, options, store
         self.device, self.driver, self.capability = device, driver, capability
+        self.tensor_device = torch.device("cuda", device)
         self.launch_facts = kernel.launch
         self.configs: Sequence[Mapping[str, Any]] = kernel.launch["configs"]
         self.chosen: int | None = 0 if len(self.configs) == 1 or not options.measure_launch else self._remembered()
@@ -139,8 +147,12 @@ class TritonKernel:
             self._stage(entry, config, variant, int(eval(grid, {}, values)))
             for entry, grid in zip(facts["entries"], facts["grids"], strict=True)
         )
-        workspace = tuple((int(eval(w["elements"], {}, names)), getattr(torch, w["dtype"])) for w in facts.get("workspace", ()))
-        return Plan(stages, workspace)
+        scratch, end = [], 0
+        for w in facts.get("workspace", ()):
+            scratch.append(end)
+            size = int(eval(w["elements"], {}, names)) * getattr(torch, w["dtype"]).itemsize
+            end += -(-size // _SCRATCH_ALIGNMENT) * _SCRATCH_ALIGNMENT
+        return Plan(stages, tuple(scratch), end, stages[0] if len(stages) == 1 and not scratch else None)
 
     def _stage(self, entry: str, config: int, variant: Variant, blocks: int) -> Stage:
         handle, cubin = self._function(entry, config, variant)
@@ -183,8 +195,11 @@ class TritonKernel:
     def run(self, plan: Plan, pointers: tuple[int, ...], sizes: tuple[Any, ...]) -> None:
         """Launch all stages of a plan."""
         stream = self.driver.current_stream(self.device)
-        scratch = [torch.empty(n, dtype=dtype, device=self.tensor_device) for n, dtype in plan.workspace]
-        values = (*pointers, *sizes, *(s.data_ptr() for s in scratch))
+        values = (*pointers, *sizes)
+        if plan.scratch:
+            scratch = torch.empty(plan.scratch_bytes, dtype=torch.uint8, device=self.tensor_device)
+            first = scratch.data_ptr()
+            values += tuple([first + offset for offset in plan.scratch])
         for stage in plan.stages:
             if stage.blocks == 0:
                 continue
@@ -207,11 +222,6 @@ class TritonKernel:
             )  # fmt: skip
         self.driver.check(status, f"launching kernel {self.kernel.name}")
 
-    @property
-    def tensor_device(self) -> torch.device:
-        """Where its workspace lives."""
-        return torch.device("cuda", self.device)
-
     def slow(self, pointers: tuple[int, ...], sizes: tuple[Any, ...], aligned: bool) -> None:
         """A launch that the fast path does not cover."""
         if not aligned:
@@ -222,15 +232,17 @@ class TritonKernel:
 # The fast path: one function per number of arguments, everything constant bound as a default or closure variable.
 _TEMPLATE = """
 def make(kernel, plans, driver, device):
-    slow, launch, current_stream, again = kernel.slow, driver.launch, driver.current_stream, kernel.launch_again
+    slow, run, launch, current_stream, again = kernel.slow, kernel.run, driver.launch, driver.current_stream, kernel.launch_again
     def call({arguments}):
         {addresses}
         if ({together}) & 15:
             return slow(({pointers}), ({sizes}), False)
         plan = plans.get((({sizes}), True))
-        if plan is None or plan.workspace or len(plan.stages) != 1:
+        if plan is None:
             return slow(({pointers}), ({sizes}), True)
-        stage = plan.stages[0]
+        stage = plan.only
+        if stage is None:
+            return run(plan, ({pointers}), ({sizes}))
         if not stage.blocks:
             return
         slots = stage.slots
