@@ -65,15 +65,28 @@ def keeping_versions(call: Any, slots: Sequence[int]) -> Any:
     return run
 
 
-def direct_apply(function: Any) -> Any:
-    """`function.apply` without the walk over all arguments that only functorch's transforms need."""
+def direct_apply(function: Any, apart: Sequence[int]) -> Any:
+    """`function.apply` without the walk over all arguments that only functorch's transforms need.
+
+    The results at places `apart` get an autograd node of their own, since the engine calls hooks of a node's results for all
+    of them, also of those that a backward has nothing to do with. lift() gives such a node to the tensor itself, no view of it.
+    """
     direct = super(torch.autograd.Function, function).apply
     transformed = torch._C._are_functorch_transforms_active
+    own_node = torch.ops.aten.lift.default
 
     def apply(*args: Any) -> Any:
         return function.apply(*args) if transformed() else direct(*args)
 
-    return apply
+    def apply_apart(*args: Any) -> Any:
+        if transformed():
+            return function.apply(*args)
+        results = direct(*args)
+        for index in apart:
+            own_node(results[index])
+        return results
+
+    return apply_apart if apart else apply
 
 
 def graph_module(graph: torch.fx.Graph, root: Any = None) -> torch.fx.GraphModule:

@@ -92,7 +92,8 @@ def wrap_autograd(
     written, quiet = signature.newer_versions, signature.quiet
     forward = _torch.keeping_versions(forward, quiet) if quiet else forward
     function = _function(program, forward, backward, again, Keeper(program, read_again))
-    apply, make = _torch.direct_apply(function), output_maker(signature)
+    apply = _torch.direct_apply(function, _apart(signature.tangents))
+    make = output_maker(signature)
     write_backs = signature.write_backs
     cloned = [slot for slot, _ in write_backs if slot in read_again]
     records = torch.is_grad_enabled()
@@ -116,6 +117,11 @@ def wrap_autograd(
         return make(args, graph_outputs)
 
     return full if write_backs or written or not records else plain
+
+
+def _apart(tangents: Sequence[TangentInfo]) -> list[int]:
+    """Results that get an autograd node of their own: all of several; torch's operator for it does not take complex ones."""
+    return [info.slot for info in tangents if not info.dtype.is_complex] if len(tangents) > 1 else []
 
 
 def _forward(program: FunctionalProgram, forward: Call, keep: Callable[[Any], Kept]) -> Callable[..., Any]:
