@@ -34,6 +34,7 @@ MODULES = (
 ).split()
 _LIFETIME = "after a break an object lives until the replaced frame returns, so it dies later than the test expects"
 _EQUAL_TEXTS = "equal texts, and equal tuples of constants, may become one object over a break, which the language allows"
+_HELD = "a function that the compiled code calls lives as long as that code"
 _TRACEBACK = "a traceback does not show the calls that were inlined"
 KNOWN: dict[str, str] = {
     "test.test_class.ClassTests.testSetattrWrapperNameIntern": _EQUAL_TEXTS,
@@ -44,6 +45,9 @@ KNOWN: dict[str, str] = {
         for kind in ("C", "Py")
         for test in ("test_is", "test_is_not")
     },
+    "test.test_functools.TestWraps.test_default_update": _EQUAL_TEXTS,
+    "test.test_functools.TestLRUC.test_lru_cache_weakrefable": _HELD,
+    "test.test_functools.TestLRUPy.test_lru_cache_weakrefable": _HELD,
     "test.test_contextlib.TestExitStack.test_exit_exception_traceback": _TRACEBACK,
     "test.test_scope.ScopeTests.testCellLeak": _LIFETIME,
     "test.test_raise.TestContext.test_3611": _LIFETIME,

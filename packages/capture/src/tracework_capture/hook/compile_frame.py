@@ -26,7 +26,7 @@ from ..interp.machine import StopHere, run
 from ..interp.services import Services
 from ..sources import Closure, Const, Local
 from ..values.function import CellValue
-from ..values.value import SymbolicRaise, Value
+from ..values.value import EXISTING, SymbolicRaise, Value
 from .collector import paused_collection
 from .policy import call_policy, is_of_torch
 
@@ -318,7 +318,13 @@ def unfinished_generators(root: CaptureRoot, stop: Returned | Break) -> None:
 
 
 def distinct_guards(root: CaptureRoot) -> None:
-    """Input tensors that are different objects stay so."""
-    sources = distinct_inputs(root)
-    if len(sources) > 1:
-        root.guards.record("DISTINCT", sources[0], sources)
+    """Input tensors that are different objects stay so, and so do objects of a type of which the program changes one."""
+    changed = {value.python_type() for value in root.mutations.keep if getattr(value, "mutability", None) is EXISTING}
+    groups: dict[Any, list[Any]] = {}
+    for value in root.memo.values():
+        if value.mutability is EXISTING and value.source is not None and type(value.source) is not Const:
+            if value.python_type() in changed:
+                groups.setdefault(value.python_type(), []).append(value.source)
+    for sources in (distinct_inputs(root), *map(tuple, groups.values())):
+        if len(sources) > 1:
+            root.guards.record("DISTINCT", sources[0], sources)

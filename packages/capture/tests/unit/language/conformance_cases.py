@@ -298,3 +298,26 @@ def complex_numbers_by_keyword(x):
     made = complex(real=17, imag=23)
     drained(())
     return made, slice(1, 2).__reduce__(), y * 2
+
+
+class Formatted:
+    def __format__(self, spec):
+        return f"<{spec}>"
+
+
+@case
+def format_with_an_empty_specification(x):
+    return x + 1, f"{Formatted()}", f"{Formatted():a}", format(Formatted())
+
+
+def annotated(value: int) -> str:
+    return str(value)
+
+
+@case
+def wraps_copies_annotations(x):
+    @functools.wraps(annotated)
+    def made(*args):
+        return annotated(*args)
+
+    return x + 1, made(3), made.__annotations__["value"] is int

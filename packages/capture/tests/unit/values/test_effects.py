@@ -178,3 +178,35 @@ def test_a_guard_on_a_missing_key_of_a_defaultdict_does_not_make_it(change):
         step(torch.ones(2), actual)
         change(expected, None)
         assert actual == expected
+
+
+class Slot:
+    value = 1
+
+
+def append_to_first(x, first, second):
+    first.append(1)
+    return x + len(second), list(second)
+
+
+def store_into_first(x, first, second):
+    first.value = 5
+    return x + second.value, second.value
+
+
+def swap(x, first, second):
+    first[0], second[0] = second[0], first[0]
+    return x + 1, first, second
+
+
+@pytest.mark.parametrize("function,make", [(append_to_first, list), (store_into_first, Slot), (swap, lambda: [1, 2])])
+def test_arguments_that_become_one_object(function, make):
+    """What is written through one name is read through the other, also when an earlier call had two objects."""
+    compiled = optimize(lambda gm, example_inputs: gm.forward)(function)
+    x = torch.zeros(1)
+    for same in (False, True, False):
+        results = []
+        for program in (function, compiled):
+            first = make()
+            results.append(program(x, first, first if same else make()))
+        assert results[0] == results[1]

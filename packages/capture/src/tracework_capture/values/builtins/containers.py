@@ -8,6 +8,7 @@ import types
 
 import torch
 
+from ...guards.classes import lookup_class
 from ..constant import ConstantValue, NotPlain, fold, force_plain, plain
 from ..function import BoundMethodValue, FunctionValue, NewFunctionValue
 from ..generator import PartialBuiltin
@@ -18,6 +19,7 @@ from ..sets import SetValue, real_key
 from ..symint import SymNumber
 from ..tensor import TensorValue
 from ..text import OpenText, text_of_size
+from ..user_object import ObjectValue
 from ..value import Value
 from ..wrap import iterate_all
 from .arithmetic import binary
@@ -151,7 +153,6 @@ def str_(frame, args, kwargs):
 def shown(frame, value, name, fn):
     """str(value) or repr(value): constants now, user classes by their own method."""
     from ..exception import ExceptionValue
-    from ..user_object import ObjectValue, lookup_class
 
     if isinstance(value, ExceptionValue):
         return value.shown(frame, fn)
@@ -215,6 +216,11 @@ def repr_(frame, args, kwargs):
 
 def format_(frame, args, kwargs):
     spec = force_plain(frame, args[1]) if len(args) > 1 else ""
+    if isinstance(args[0], ObjectValue) and isinstance(lookup_class(args[0].python_type(), "__format__")[0], types.FunctionType):
+        found = args[0].call_method(frame, "__format__", [ConstantValue(spec)], {})
+        if found.python_type() is str:
+            return found
+        return frame.raise_new(TypeError, f"__format__ must return a str, not {found.python_type().__name__}")
     if spec == "":
         return str_(frame, [args[0]], {})
     if isinstance(args[0], SymNumber):
@@ -295,6 +301,8 @@ def wraps_(frame, args, kwargs):
             inner[0].setattr(frame, name, wrapped.getattr(frame, name))
         for name in attribute_names(wrapped):
             inner[0].setattr(frame, name, wrapped.getattr(frame, name))
+        if isinstance(wrapped, FunctionValue) and not isinstance(wrapped, NewFunctionValue) and wrapped.function.__annotations__:
+            inner[0].setattr(frame, "__annotations__", wrapped.getattr(frame, "__annotations__"))
         inner[0].setattr(frame, "__wrapped__", wrapped)
         return inner[0]
 
