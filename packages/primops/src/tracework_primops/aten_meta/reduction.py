@@ -110,6 +110,18 @@ def var_mean(x, dim=None, *, correction=None, keepdim=False):
     return fresh(x, sizes, real_of(x.dtype)), fresh(x, sizes)
 
 
+@row("sort.default")
+def sort(x, dim=-1, descending=False):
+    return sort_stable(x, stable=False, dim=dim)
+
+
+@row("sort.stable")
+def sort_stable(x, *, stable, dim=-1, descending=False):
+    wrap_dim(dim, x.ndim)
+    strides = same_layout(x)
+    return tuple([TensorSpec(dtype, x.device, x.sizes, strides, 0) for dtype in (x.dtype, torch.int64)])
+
+
 @row("logsumexp.default")
 def logsumexp(x, dim, keepdim=False):
     dtype = x.dtype if x.dtype.is_floating_point or x.dtype.is_complex else torch.get_default_dtype()

@@ -73,15 +73,53 @@ def local_scalar(mode, func, args, kwargs):
     raise DataDependentError(func)
 
 
+def _count_of(mode, func, mask):
+    """How many elements are not zero: one symbol for all who ask before the mask is written to."""
+    key = mask.storage.id, mask.storage.version, mask.spec
+    if key not in mode.counts:
+        mode.counts[key] = mode.table.new(None, f"{func}", lower=0, unbacked=True)
+    return mode.counts[key]
+
+
 @special("nonzero.default")
 def nonzero(mode, func, args, kwargs):
     """(number of non-zero elements, ndim), the first unknown."""
     if mode.table is None or not mode.allow_unbacked:
         raise DataDependentError(func)
     spec = args[0].spec
-    count = mode.table.new(None, f"{func}", lower=0, unbacked=True)
-    out = make_fake(mode, TensorSpec(torch.int64, spec.device, (count, spec.ndim)), FakeStorage())
+    count = _count_of(mode, func, args[0])
+    out = make_fake(mode, TensorSpec(torch.int64, spec.device, (count, spec.ndim), (1, count)), FakeStorage())
     return _record(mode, func, args, kwargs, out)
+
+
+@special("masked_select.default", "repeat_interleave.Tensor")
+def one_unknown_size(mode, func, args, kwargs):
+    """A list of as many elements as the data say; of the indices' dtype where there are no other elements."""
+    if kwargs.get("output_size") is not None or mode.table is None or not mode.allow_unbacked:
+        return plan_of_rule(func)(mode, func, args, kwargs)
+    spec = args[0].spec
+    if func is aten.masked_select.default and spec.sizes == args[1].spec.sizes:
+        count = _count_of(mode, func, args[1])
+    else:
+        count = mode.table.new(None, f"{func}", lower=0, unbacked=True)
+    out = make_fake(mode, TensorSpec(spec.dtype, spec.device, (count,)), FakeStorage())
+    return _record(mode, func, args, kwargs, out)
+
+
+MASKS = (torch.bool, torch.uint8)
+
+
+@special("index.Tensor")
+def index(mode, func, args, kwargs):
+    """Masks stand for the positions of what is not zero in them."""
+    masked = mode.allow_unbacked and any(i is not None and i.dtype in MASKS for i in args[1])
+    if mode.table is None or not masked:
+        return plan_of_rule(func)(mode, func, args, kwargs)
+    positions: list = []
+    for i in args[1]:
+        is_mask = i is not None and i.dtype in MASKS
+        positions += aten.nonzero.default(i).unbind(1) if is_mask else [i]
+    return aten.index.Tensor(args[0], positions)
 
 
 @special("vdot.default", "dot.default")
@@ -98,7 +136,7 @@ def inner_product(mode, func, args, kwargs):
 def lu_solve(mode, func, args, kwargs):
     """From the right it solves for the conjugate transpose, and turns that over lazily."""
     out = plan_of_rule(func)(mode, func, args, kwargs)
-    if out.spec.dtype.is_complex and not kwargs.get("left", True):
+    if out.spec.dtype.is_complex and not kwargs.get("left", True) and 0 not in out.spec.sizes:
         _torch.set_bits(out, True, False)
     return out
 
