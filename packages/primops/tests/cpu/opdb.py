@@ -1,144 +1,168 @@
 """All of op_db against eager, in worker processes that each take a number of entries; writes the table OPDB.md.
 
-python packages/primops/tests/cpu/opdb.py [--only NAME ...] [--columns meta,values,symbolic,errors] [--results FILE] [--report]
+python packages/primops/tests/cpu/opdb.py [--only NAME ...] [--columns meta,values,...] [--jobs N] [--state FOLDER] [--report]
 
-Results are appended to FILE as entries are done: a run that was stopped goes on where it was. A worker that takes
-longer than the time limit for one entry is ended, the entry is reported as such, and the next worker goes on.
+Each worker appends to a file of its own in FOLDER as columns of entries are done: a run that was stopped goes on where it
+was, and what was measured with other code is measured again. A worker that takes longer than the limit for one column of one
+entry is ended, that is reported as a failure, and the next worker goes on.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
+import hashlib
 import json
 import subprocess
 import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
-SHARD = 60  # entries of one worker
-LIMIT = 300  # seconds for one entry
-LIMITS = {"meta": 200, "variants": 4, "values": 25, "symbolic": 60}  # samples of one entry and dtype, evenly spread
-COLUMNS = ("meta", "aliasing", "variants", "values", "symbolic", "errors")
+SHARD = 150  # columns of entries that one worker measures
+LIMIT = 1200  # seconds for one column of one entry
+STEPS = ("errors", "symbolic", "meta", "variants", "layouts", "out", "values")  # what is measured at once, quickest first
+SAMPLES: dict[str, int | None] = {"symbolic": 60, "layouts": 20, "out": 10}  # of one entry and dtype, evenly spread; else all
+Unit = tuple[str, str]  # an entry and a step
 
 
-def entry_name(op) -> str:
+def entry_name(op: Any) -> str:
     """`linalg.norm.subgradients_at_zero`: name and variant."""
     return f"{op.name}.{op.variant_test_name}".rstrip(".")
 
 
-def measure(op, columns: set[str], limits: dict[str, int | None] = LIMITS) -> dict:
-    """The columns of one entry, with at most so many samples of each dtype."""
-    from opdb_checks import Count, dtypes_of, errors, metadata, values
+def measure(op: Any, step: str, limit: int | None = None) -> dict[str, dict]:
+    """The columns that a step fills for one entry, with at most so many samples of each dtype."""
+    import opdb_checks
     from opdb_symbolic import symbolic
 
-    found = {c: Count() for c in COLUMNS}
-    dtypes = dtypes_of(op)
-    if "meta" in columns:
-        metadata(op, op.op, dtypes, found["meta"], found["aliasing"], limits["meta"])
-        variant = op.get_inplace()
-        if variant is not None:
-            metadata(op, variant, dtypes, found["variants"], found["variants"], limits["variants"])
-    if "values" in columns:
-        values(op, dtypes, found["values"], limits["values"])
-    if "symbolic" in columns:
-        symbolic(op, found["symbolic"], limits["symbolic"])
-    if "errors" in columns:
-        errors(op, found["errors"])
+    steps = {
+        "meta": opdb_checks.metadata,
+        "variants": opdb_checks.variants,
+        "layouts": opdb_checks.layouts,
+        "out": opdb_checks.outputs,
+        "values": opdb_checks.values,
+        "symbolic": symbolic,
+        "errors": opdb_checks.errors,
+    }
+    columns = ("meta", "aliasing") if step == "meta" else ("layouts", "layout values") if step == "layouts" else (step,)
+    found = {c: opdb_checks.Count() for c in columns}
+    steps[step](op, *found.values(), limit)
     return {name: asdict(count) for name, count in found.items() if count.compared or count.refused}
 
 
-def work(names: list[str], columns: set[str], results: Path, samples: int | None) -> None:
-    """A worker: one line when an entry begins, one when it is done."""
+@functools.cache
+def code() -> str:
+    """A fingerprint of the package and of the checks: rows of the table that were measured with the same code share it."""
+    folders = (HERE.parents[1] / "src", HERE)
+    sources = sorted(f for folder in folders for f in folder.rglob("*.py") if f.name not in ("opdb.py", "opdb_report.py"))
+    return hashlib.sha256(b"\0".join(f.read_bytes() for f in sources if not f.name.startswith("test_"))).hexdigest()[:12]
+
+
+def limits_of(samples: int | None) -> dict[str, int | None]:
+    """Step -> the most samples of one entry and dtype, None for all."""
+    limits = {step: SAMPLES.get(step) for step in STEPS}
+    return limits if samples is None else {step: min(samples, n or samples) for step, n in limits.items()}
+
+
+def work(units: list[Unit], results: Path, samples: int | None) -> None:
+    """A worker: one line when a step of an entry begins, one when it is done."""
     import torch
     from torch.testing._internal.common_methods_invocations import op_db
 
     torch.set_num_threads(1)
-    wanted = set(names)
-    limits = LIMITS if samples is None else {c: min(samples, n) for c, n in LIMITS.items()}
+    limits, fingerprint = limits_of(samples), code()
+    ops = {entry_name(op): op for op in op_db}
     with results.open("a") as file:
-        for op in op_db:
-            name = entry_name(op)
-            if name not in wanted:
-                continue
-            print(json.dumps({"begin": name}), file=file, flush=True)
+        for entry, step in units:
+            print(json.dumps({"begin": [entry, step]}), file=file, flush=True)
             began = time.monotonic()
-            found = measure(op, columns, limits)
+            columns = measure(ops[entry], step, limits[step])
             seconds = round(time.monotonic() - began, 2)
-            record = {"entry": name, "seconds": seconds, "measured": sorted(columns), "columns": found}
-            print(json.dumps(record), file=file, flush=True)
+            print(json.dumps(_record(entry, step, seconds, columns, fingerprint)), file=file, flush=True)
 
 
-def read(results: Path) -> tuple[dict[str, dict], str | None]:
-    """Entries done, and the one that was begun last without being done."""
-    done, begun = {}, None
-    for line in results.read_text().splitlines() if results.exists() else ():
-        record = json.loads(line)
-        if "begin" in record:
-            begun = record["begin"]
-        else:
-            known = done.setdefault(record["entry"], {"entry": record["entry"], "seconds": 0, "columns": {}, "measured": []})
-            known["seconds"] += record["seconds"]
-            known["columns"].update(record["columns"])
-            known["measured"] = sorted({*known["measured"], *record["measured"]})
-            begun = None
-    return done, begun
+def _record(entry: str, step: str, seconds: float, columns: dict[str, dict], fingerprint: str) -> dict[str, Any]:
+    return {"entry": entry, "step": step, "seconds": seconds, "code": fingerprint, "columns": columns}
 
 
-def drive(names: list[str], columns: str, results: Path, samples: int | None) -> None:
-    """Workers until every entry is done."""
+def read(state: Path) -> dict[Unit, dict]:
+    """The last record of each step of each entry."""
+    records = [json.loads(line) for f in sorted(state.glob("*.jsonl"), key=lambda f: f.stat().st_mtime) for line in f.open()]
+    return {(r["entry"], r["step"]): r for r in records if "step" in r}
+
+
+class Worker:
+    """A process that measures some units, and the file that it writes to."""
+
+    def __init__(self, units: list[Unit], state: Path, samples: int | None):
+        self.results = state / f"{time.time_ns()}.jsonl"
+        self.results.touch()
+        self.is_late = False
+        command = [sys.executable, __file__, "--worker", str(self.results)]
+        command += [] if samples is None else ["--samples", str(samples)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, text=True)
+        self.process.stdin.write(json.dumps(units))
+        self.process.stdin.close()
+
+    def is_running(self) -> bool:
+        """A process that has written nothing for LIMIT seconds is ended; a unit that did not end is reported as failed."""
+        if self.process.poll() is None and time.time() - self.results.stat().st_mtime > LIMIT:
+            self.is_late = True
+            self.process.kill()
+            self.process.wait()
+        if self.process.poll() is None:
+            return True
+        self._report_unfinished()
+        return False
+
+    def _report_unfinished(self) -> None:
+        lines = self.results.read_text().splitlines()
+        begun = json.loads(lines[-1]).get("begin") if lines else None
+        if begun is None:
+            if self.process.returncode:
+                raise SystemExit(f"a worker failed with {self.process.returncode} outside an entry")
+            return
+        entry, step = begun
+        ended = self.process.returncode
+        what = "took too long" if self.is_late else f"ended the process with {ended}"
+        failure = {"compared": 1, "refused": 0, "data": 0, "failed": 1, "examples": [what]}
+        with self.results.open("a") as file:
+            print(json.dumps(_record(entry, step, LIMIT, {step: failure}, code())), file=file)
+
+
+def drive(units: list[Unit], state: Path, samples: int | None, jobs: int, keep: bool) -> None:
+    """Workers, so many at a time, until everything is measured."""
+    state.mkdir(parents=True, exist_ok=True)
     while True:
-        done, _ = read(results)
-        wanted = set(columns.split(","))
-        all_left = [n for n in names if n not in done or not wanted <= set(done[n]["measured"])]
-        left = all_left[:SHARD]
+        done = read(state)
+        left = [u for u in units if u not in done or not keep and done[u]["code"] != code()]
+        print(f"{len(units) - len(left)} of {len(units)} columns of entries", flush=True)
         if not left:
             return
-        command = [sys.executable, __file__, "--worker", "--columns", columns, "--results", str(results), "--only", *left]
-        command += [] if samples is None else ["--samples", str(samples)]
-        process = subprocess.Popen(command)
-        _watch(process, results)
-        done, begun = read(results)
-        print(f"{len(names) - len(all_left) + len(left)} of {len(names)} entries", flush=True)
-        if begun is not None:
-            what = "took too long" if process.returncode < 0 else f"ended the process with {process.returncode}"
-            failure = {"compared": 1, "refused": 0, "data": 0, "failed": 1, "examples": [what]}
-            record = {
-                "entry": begun,
-                "seconds": LIMIT,
-                "measured": sorted(wanted),
-                "columns": dict.fromkeys(sorted(wanted), failure),
-            }
-            with results.open("a") as file:
-                print(json.dumps(record), file=file)
-        elif process.returncode:
-            raise SystemExit(f"a worker failed with {process.returncode} outside an entry")
-
-
-def _watch(process: subprocess.Popen, results: Path) -> None:
-    """Wait; a worker that has written nothing for LIMIT seconds is ended."""
-    started = time.time()
-    while process.poll() is None:
-        time.sleep(0.2)
-        written = results.stat().st_mtime if results.exists() else started
-        if time.time() - max(written, started) > LIMIT:
-            process.kill()
-            process.wait()
+        shard = min(SHARD, -(-len(left) // jobs))
+        workers = [Worker(left[i : i + shard], state, samples) for i in range(0, min(len(left), jobs * shard), shard)]
+        while workers:
+            time.sleep(0.5)
+            workers = [w for w in workers if w.is_running()]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="*", help="entries, as name.variant; default all")
-    parser.add_argument("--columns", default="meta,values,symbolic,errors")
-    parser.add_argument("--results", type=Path, default=Path("opdb-results.jsonl"))
+    parser.add_argument("--columns", default=",".join(STEPS))
+    parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
+    parser.add_argument("--state", type=Path, default=Path(".nox", "opdb"), help="folder of results")
     parser.add_argument("--samples", type=int, help="at most so many samples of an entry and dtype, for a quick look")
+    parser.add_argument("--keep", action="store_true", help="measure nothing again that was measured with other code")
     parser.add_argument("--report", action="store_true", help="only write OPDB.md from the results")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     sys.path.insert(0, str(HERE))
     if options.worker:
-        work(options.only, set(options.columns.split(",")), options.results, options.samples)
+        work(json.load(sys.stdin), options.worker, options.samples)
         return 0
     from torch.testing._internal.common_methods_invocations import op_db
 
@@ -146,16 +170,12 @@ def main() -> int:
     if options.only:
         names = [n for n in names if n in options.only]
     if not options.report:
-        drive(names, options.columns, options.results, options.samples)
+        wanted = options.columns.split(",")
+        drive([(n, s) for s in STEPS if s in wanted for n in names], options.state, options.samples, options.jobs, options.keep)
     if not options.only:
         from opdb_report import write
 
-        limits = LIMITS if options.samples is None else {c: min(options.samples, n) for c, n in LIMITS.items()}
-        most = ", ".join(f"{n} in `{c}`" for c, n in limits.items())
-        note = (
-            f"all dtypes that an entry lists for CPU (`symbolic`: one), of each at most so many samples, evenly spread: {most}."
-        )
-        write(read(options.results)[0], HERE / "OPDB.md", note)
+        write(read(options.state), HERE / "OPDB.md", limits_of(options.samples), code())
     return 0
 
 

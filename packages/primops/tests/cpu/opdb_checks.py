@@ -1,4 +1,4 @@
-"""The five columns of OPDB.md: what is compared between eager and this package for one entry of op_db.
+"""The columns of OPDB.md: what is compared between eager and this package for one entry of op_db.
 
 Each check gives a `Count`: how many cases were compared, how many were left out because eager itself refuses them, and
 what differed. A result that depends on data agrees when the fake refuses with DataDependentError.
@@ -7,13 +7,15 @@ what differed. A result that depends on data agrees when the fake refuses with D
 from __future__ import annotations
 
 import contextlib
+import itertools
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from single_op import Calls, check, is_random
+from single_op import Calls, OnPrims, check, is_random
+from torch.testing._internal.common_utils import set_rng_seed
 from torch.utils._pytree import tree_flatten, tree_map
 from tracework_primops import DataDependentError, FakeMode, FakeTensor
 
@@ -44,10 +46,10 @@ def dtypes_of(op: Any) -> list[torch.dtype]:
 
 def samples_of(op: Any, dtype: torch.dtype, requires_grad: bool = False) -> Iterator[Any]:
     """Sample inputs with a fixed seed; those made by code that eager refuses are missing."""
-    torch.manual_seed(0)
+    set_rng_seed(0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        yield from op.sample_inputs("cpu", dtype, requires_grad=requires_grad)
+        yield from op.sample_inputs("cpu", dtype, requires_grad=requires_grad, set_seed=False)
 
 
 def spread(op: Any, dtype: torch.dtype, limit: int | None, requires_grad: bool = False) -> Iterator[tuple[int, Any]]:
@@ -66,7 +68,7 @@ def spread(op: Any, dtype: torch.dtype, limit: int | None, requires_grad: bool =
 
 
 def call(op: Any, sample: tuple[Any, Any, Any]) -> Any:
-    torch.manual_seed(1)
+    torch.default_generator.manual_seed(1)  # torch.manual_seed also keeps a traceback for each device, in milliseconds
     return op(sample[0], *sample[1], **sample[2])
 
 
@@ -128,11 +130,18 @@ def fakes_of(mode: FakeMode, value: Any) -> Any:
     return tree_map(lambda t: mode.from_real(t) if isinstance(t, torch.Tensor) else t, value)
 
 
-def metadata(op: Any, function: Any, dtypes: list[torch.dtype], meta: Count, alias: Count, limit: int | None = None) -> None:
-    """META against eager over all samples of all dtypes."""
-    for dtype in dtypes:
+def metadata(op: Any, meta: Count, alias: Count, limit: int | None = None) -> None:
+    """META against eager over the samples of all dtypes."""
+    for dtype in dtypes_of(op):
         for number, sample in spread(op, dtype, limit):
-            _metadata_of(f"{dtype} #{number}", function, parts(sample), meta, alias)
+            _metadata_of(f"{dtype} #{number}", op.op, parts(sample), meta, alias)
+
+
+def variants(op: Any, count: Count, limit: int | None = None) -> None:
+    """The in-place form, metadata and aliasing."""
+    for dtype in dtypes_of(op) if op.get_inplace() is not None else ():
+        for number, sample in spread(op, dtype, limit):
+            _metadata_of(f"{dtype} #{number}", op.get_inplace(), parts(sample), count, count)
 
 
 def _metadata_of(where: str, function: Any, sample: Any, meta: Count, alias: Count) -> None:
@@ -142,32 +151,20 @@ def _metadata_of(where: str, function: Any, sample: Any, meta: Count, alias: Cou
     inputs = cloned(sample)
     mode = FakeMode()
     fakes = fakes_of(mode, inputs)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            expected = call(function, inputs)
-    except Exception:  # whatever it is, eager does not accept its own sample
-        meta.refused += 1
-        return
-    if not is_strided(expected):
+    expected, error = _outcome(function, inputs, contextlib.nullcontext())
+    if error is not None or not is_strided(expected):  # eager does not accept its own sample
         meta.refused += 1
         return
     meta.compared += 1
-    try:
-        with warnings.catch_warnings(), mode:
-            warnings.simplefilter("ignore")
-            got = call(function, fakes)
-    except DataDependentError:
+    got, found = _outcome(function, fakes, mode)
+    if isinstance(found, DataDependentError):
         meta.data += 1
         return
-    except Exception as error:
-        meta.fail(where, f"{type(error).__name__}: {error}")
+    different = metadata_difference(expected, got) if found is None else f"{type(found).__name__}: {found}"
+    if different:
+        meta.fail(where, different)
         return
-    found = metadata_difference(expected, got)
-    if found:
-        meta.fail(where, found)
-        return
-    alias.compared += 1
+    alias.compared += alias is not meta
     wanted, have = aliasing(tensors(inputs), tensors(expected)), aliasing(tensors(fakes), tensors(got))
     if wanted != have:
         alias.fail(where, f"(input it is, input shared with, output shared with) {have} instead of {wanted}")
@@ -195,27 +192,26 @@ def metadata_difference(expected: Any, got: Any) -> str | None:
 # values ------------------------------------------------------------------------------------------
 
 
-def values(op: Any, dtypes: list[torch.dtype], count: Count, limit: int | None = None) -> None:
+def values(op: Any, count: Count, limit: int | None = None) -> None:
     """Every ATen call of the samples, equal signatures once, decomposed and run on prims."""
-    for dtype in dtypes:
-        grad = dtype is BACKWARD_DTYPE and op.supports_autograd
-        for func, args, kwargs in _calls(op, dtype, grad, count, limit):
-            try:
-                kind, failure = check(func, args, kwargs, compare=not is_random(func))
-            except (RuntimeError, NotImplementedError):  # eager does not take the copies: sparse ones, parts of another's memory
-                count.refused += 1
-                continue
-            count.compared += 1
-            count.data += kind == "extern"
-            if failure:
-                count.fail(f"{func} {dtype}", failure)
+    for dtype in dtypes_of(op):
+        recorded = Calls()
+        for _, sample in spread(op, dtype, limit, dtype is BACKWARD_DTYPE and op.supports_autograd):
+            _record(op.op, parts(sample), recorded, count)
+        _compare_calls(recorded, dtype, count)
 
 
-def _calls(op: Any, dtype: torch.dtype, grad: bool, count: Count, limit: int | None) -> Any:
-    recorded = Calls()
-    for _, sample in spread(op, dtype, limit, grad):
-        _record(op.op, parts(sample), recorded, count)
-    return recorded.calls.values()
+def _compare_calls(recorded: Calls, dtype: torch.dtype, count: Count) -> None:
+    for func, args, kwargs in recorded.calls.values():
+        try:
+            kind, failure = check(func, args, kwargs, compare=not is_random(func))
+        except (RuntimeError, NotImplementedError):  # eager does not take the copies: sparse ones, parts of another's memory
+            count.refused += 1
+            continue
+        count.compared += 1
+        count.data += kind == "extern"
+        if failure:
+            count.fail(f"{func} {dtype}", failure)
 
 
 def _record(function: Any, sample: Any, recorded: Calls, count: Count) -> None:
@@ -233,14 +229,139 @@ def _record(function: Any, sample: Any, recorded: Calls, count: Count) -> None:
         count.refused += 1
 
 
+# layouts -----------------------------------------------------------------------------------------
+
+
+def layouts(op: Any, meta: Count, count: Count, limit: int | None = None) -> None:
+    """Samples laid out anew, in float32 (else the first dtype): metadata, aliasing, and the values of their ATen calls."""
+    dtype = dtypes_of(op)[0]
+    recorded = Calls()
+    for number, sample in spread(op, dtype, limit):
+        for name, lay_out in LAYOUTS.items():
+            fresh = _laid_out(parts(sample), lay_out)
+            if fresh is not None:
+                _metadata_of(f"{dtype} #{number} {name}", op.op, fresh, meta, meta)
+                _record(op.op, fresh, recorded, count)
+    _compare_calls(recorded, dtype, count)
+
+
+def _with_gaps(t: torch.Tensor) -> torch.Tensor:
+    """Every second element of each row of a larger tensor, not from the start."""
+    if t.ndim == 0 or t.numel() < 2:
+        return t
+    base = torch.zeros((*t.shape[:-1], 2 * t.shape[-1] + 1), dtype=t.dtype)
+    return base[..., 1::2].copy_(t)
+
+
+def _columns_first(t: torch.Tensor) -> torch.Tensor:
+    """The last two dims swapped in memory."""
+    return t.transpose(-1, -2).contiguous().transpose(-1, -2) if t.ndim >= 2 else t
+
+
+def _channels_last(t: torch.Tensor) -> torch.Tensor:
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    return t.contiguous(memory_format=formats[t.ndim]) if t.ndim in formats else t
+
+
+def _broadcast(t: torch.Tensor) -> torch.Tensor:
+    """The first row for all, with stride 0."""
+    return t[:1].expand(t.shape) if t.ndim >= 2 and t.shape[0] > 1 else t
+
+
+LAYOUTS = {"with gaps": _with_gaps, "columns first": _columns_first, "channels last": _channels_last, "broadcast": _broadcast}
+
+
+def _laid_out(sample: Any, lay_out: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """The sample with plain tensors in another layout; None when no tensor changes."""
+    changed = False
+
+    def one(t: Any) -> Any:
+        nonlocal changed
+        if not isinstance(t, torch.Tensor) or t.is_conj() or t.is_neg():
+            return t
+        fresh = lay_out(t.detach())
+        changed |= fresh.stride() != t.stride()
+        return fresh
+
+    fresh = tree_map(one, sample) if is_strided(sample) else None
+    return fresh if changed else None
+
+
+# out= --------------------------------------------------------------------------------------------
+
+
+CORRUPTING = ("lu_unpack", "linalg.lu")  # eager writes past the end of outputs of another dtype
+
+
+def outputs(op: Any, count: Count, limit: int | None = None) -> None:
+    """`out=`: tensors of the right sizes in two layouts, and in a dtype that may or may not hold the result."""
+    for dtype in dtypes_of(op) if op.supports_out and op.name not in CORRUPTING else ():
+        for number, sample in spread(op, dtype, limit):
+            _outputs_of(f"{dtype} #{number}", op.op, parts(sample), count)
+
+
+def _outputs_of(where: str, function: Any, sample: Any, count: Count) -> None:
+    if not is_strided(sample):
+        count.refused += 1
+        return
+    expected, _ = _outcome(function, cloned(sample), contextlib.nullcontext())
+    if not tensors(expected) or not is_strided(expected):
+        count.refused += 1
+        return
+    for name, make in OUTPUTS.items():
+        given = (sample[0], sample[1], {**sample[2], "out": tree_map(make, expected)})
+        _same_outcome(f"{where} {name}", function, given, count)
+
+
+def _reversed(t: torch.Tensor) -> torch.Tensor:
+    return torch.empty(t.shape[::-1], dtype=t.dtype).permute(tuple(range(t.ndim))[::-1])
+
+
+OUTPUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "contiguous": lambda t: torch.empty(t.shape, dtype=t.dtype),
+    "reversed": _reversed,
+    "in float64": lambda t: torch.empty(t.shape, dtype=torch.float64),
+    "in int32": lambda t: torch.empty(t.shape, dtype=torch.int32),
+}
+
+
+def _same_outcome(where: str, function: Any, sample: Any, count: Count) -> None:
+    """Both raise the same, or both give results with the same metadata and aliasing."""
+    inputs = cloned(sample)
+    mode = FakeMode()
+    fakes = fakes_of(mode, inputs)
+    expected, error = _outcome(function, inputs, contextlib.nullcontext())
+    got, found = _outcome(function, fakes, mode)
+    count.compared += 1
+    if isinstance(found, DataDependentError):
+        count.data += 1
+    elif type(found) is not type(error):
+        count.fail(where, f"{type(found).__name__}: {found} instead of {type(error).__name__}: {error}")
+    elif error is None:
+        different = metadata_difference(expected, got)
+        if different is None and aliasing(tensors(inputs), tensors(expected)) != aliasing(tensors(fakes), tensors(got)):
+            different = "the result is another tensor"
+        if different:
+            count.fail(where, different)
+
+
+def _outcome(function: Any, sample: Any, context: Any) -> tuple[Any, Exception | None]:
+    try:
+        with warnings.catch_warnings(), context:
+            warnings.simplefilter("ignore")
+            return call(function, sample), None
+    except Exception as error:  # compared with what the other side raises
+        return None, error
+
+
 # errors ------------------------------------------------------------------------------------------
 
 
-def errors(op: Any, count: Count) -> None:
-    """error_inputs: the exception type on fakes is eager's."""
+def errors(op: Any, count: Count, limit: int | None = None) -> None:
+    """error_inputs: the exception type, on fakes or when the decompositions run, is eager's."""
     if op.error_inputs_func is None:
         return
-    for number, case in enumerate(op.error_inputs("cpu")):
+    for number, case in enumerate(itertools.islice(op.error_inputs("cpu"), limit)):
         sample = parts(case.sample_input)
         if not is_strided(sample):
             count.refused += 1
@@ -248,24 +369,16 @@ def errors(op: Any, count: Count) -> None:
         inputs = cloned(sample)
         mode = FakeMode()
         fakes = fakes_of(mode, inputs)
-        expected = _raised(op.op, inputs, contextlib.nullcontext())
+        _, expected = _outcome(op.op, inputs, contextlib.nullcontext())
         if expected is None:
             count.refused += 1
             continue
-        got = _raised(op.op, fakes, mode)
+        _, got = _outcome(op.op, fakes, mode)
+        if got is None:  # what only data can tell is raised when the graph runs
+            _, got = _outcome(op.op, cloned(sample), OnPrims())
         count.compared += 1
         if isinstance(got, DataDependentError):
             count.data += 1
         elif type(got) is not type(expected):
             text = "nothing" if got is None else f"{type(got).__name__} ({got})"
             count.fail(f"error #{number}", f"{text} instead of {type(expected).__name__}: {expected}")
-
-
-def _raised(function: Any, sample: Any, context: Any) -> Exception | None:
-    try:
-        with warnings.catch_warnings(), context:
-            warnings.simplefilter("ignore")
-            call(function, sample)
-    except Exception as error:
-        return error
-    return None

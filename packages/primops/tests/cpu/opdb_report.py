@@ -10,6 +10,9 @@ COLUMNS = {
     "meta": "sizes, strides, offset, dtype, device and lazy bits of every result on fakes",
     "aliasing": "which results are an input, share memory with an input or with each other",
     "variants": "the in-place form: both of the above",
+    "layouts": "the same for inputs with gaps, columns first, channels last and broadcast, in one dtype",
+    "layout values": "`values` of those inputs",
+    "out": "`out=` of the right sizes: contiguous, reversed, in float64 and in int32; the same outcome or the same exception",
     "values": "every ATen call of the samples, with float32 the backward's too, decomposed and run on prims",
     "symbolic": "every size of every input a symbol: the result here and at other sizes, and no size fixed that eager leaves free",
     "errors": "error inputs raise the same type of exception",
@@ -58,36 +61,56 @@ def reason_for(entry: str, column: str) -> str:
     return REASONS.get((entry, column)) or REASONS.get((entry, "*")) or ""
 
 
-def write(done: Mapping[str, Any], path: Path, note: str) -> None:
-    """The table of all entries."""
+Cells = dict[str, dict[str, Any]]  # column -> count
+
+
+def write(done: Mapping[tuple[str, str], Any], path: Path, limits: Mapping[str, int | None], code: str) -> None:
+    """The table of all entries, from one record for each entry and step."""
     import torch
 
+    entries: dict[str, Cells] = {}
+    for (name, _), record in sorted(done.items()):
+        entries.setdefault(name, {}).update(record["columns"])
     lines = [
         "# op_db against eager",
         "",
-        f"Written by `nox -s opdb` with torch {torch.__version__}: {note}",
+        f"Written by `nox -s opdb` with torch {torch.__version__}: every dtype that an entry lists for CPU (`symbolic` and `layouts`: one),",
+        f"{_samples(limits)} {_origin(done, code)}",
         "",
         "A case is one sample of one dtype (for `values`: one ATen call with other dtypes, sizes, strides or numbers than the others).",
         "`data`: the result depends on data and the fake says so (for `values`: calls that stay calls of the eager kernel).",
         "`refused`: eager itself raises for the sample, or it is sparse or on another device.",
         "",
-        *_summary(done),
+        *_summary(entries),
         "",
         "## What differs",
         "",
-        *_differences(done),
+        *_differences(entries),
         "",
         "## All entries",
         "",
-        *_entries(done),
+        *_entries(entries),
     ]
     path.write_text("\n".join(lines) + "\n")
 
 
-def _summary(done: Mapping[str, Any]) -> list[str]:
+def _samples(limits: Mapping[str, int | None]) -> str:
+    some = ", ".join(f"{most} in `{step}`" for step, most in limits.items() if most is not None)
+    return f"all samples of each; at most so many, evenly spread: {some}." if some else "all samples of each."
+
+
+def _origin(done: Mapping[Any, Any], code: str) -> str:
+    """With which code the rows were measured, and for how long."""
+    old = sum(r["code"] != code for r in done.values())
+    seconds = sum(r["seconds"] for r in done.values())
+    text = f"{len(done)} columns of entries took {seconds / 60:.0f} minutes of one core."
+    return text if not old else f"{text} {old} of them were measured with earlier code of this package."
+
+
+def _summary(entries: Mapping[str, Cells]) -> list[str]:
     lines = ["| column | what | entries | agree | | cases | differ | data | refused |", "|---|---|---|---|---|---|---|---|---|"]
     for column, what in COLUMNS.items():
-        found = [r["columns"][column] for r in done.values() if column in r["columns"] and r["columns"][column]["compared"]]
+        found = [r[column] for r in entries.values() if column in r and r[column]["compared"]]
         good = sum(not c["failed"] for c in found)
         total = {k: sum(c[k] for c in found) for k in ("compared", "failed", "data", "refused")}
         share = f"{100 * good / max(len(found), 1):.1f} %"
@@ -97,10 +120,10 @@ def _summary(done: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _differences(done: Mapping[str, Any]) -> list[str]:
+def _differences(entries: Mapping[str, Cells]) -> list[str]:
     lines = ["| entry | column | cases | reason, or the first difference |", "|---|---|---|---|"]
-    for name, record in sorted(done.items()):
-        for column, count in record["columns"].items():
+    for name, record in sorted(entries.items()):
+        for column, count in record.items():
             if count["failed"]:
                 first = count["examples"][0].replace("|", "/")[:160] if count["examples"] else ""
                 why = reason_for(name, column) or f"`{first}`"
@@ -108,10 +131,10 @@ def _differences(done: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _entries(done: Mapping[str, Any]) -> list[str]:
+def _entries(entries: Mapping[str, Cells]) -> list[str]:
     lines = [f"| entry | {' | '.join(COLUMNS)} |", "|---" * (len(COLUMNS) + 1) + "|"]
-    for name, record in sorted(done.items()):
-        cells = [_cell(record["columns"].get(column)) for column in COLUMNS]
+    for name, record in sorted(entries.items()):
+        cells = [_cell(record.get(column)) for column in COLUMNS]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return lines
 

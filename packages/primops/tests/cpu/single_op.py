@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import operator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.fx
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
-from tracework_primops import decompose
+from tracework_primops import FakeMode, decompose
 from tracework_primops.op import Op
 
 TOLERANCE = {
@@ -22,7 +23,14 @@ TOLERANCE = {
 }
 
 
-def graph_of(func: Any, args: Any, kwargs: Any, result: Any) -> tuple[torch.fx.GraphModule, list[torch.Tensor]]:
+@dataclass
+class Module:
+    """What decompose() reads of a GraphModule, which would also write Python code for the graph."""
+
+    graph: torch.fx.Graph
+
+
+def graph_of(func: Any, args: Any, kwargs: Any, result: Any) -> tuple[Module, list[torch.Tensor]]:
     """A graph with this call alone; every tensor argument is an input."""
     graph, inputs, nodes = torch.fx.Graph(), [], {}
 
@@ -40,7 +48,7 @@ def graph_of(func: Any, args: Any, kwargs: Any, result: Any) -> tuple[torch.fx.G
     node = graph.call_function(func, args, kwargs)
     node.meta["val"], node.meta["origin"] = result, f"test:0 {func}"
     graph.output(_results(graph, node, result))
-    return torch.fx.GraphModule(torch.nn.Module(), graph), inputs
+    return Module(graph), inputs
 
 
 def _results(graph: torch.fx.Graph, node: Any, result: Any) -> tuple[Any, ...]:
@@ -96,6 +104,25 @@ def check(func: Any, args: Any, kwargs: Any, compare: bool = True, **options: An
         if found:
             return kind, f"result {i}: {found}"
     return kind, None
+
+
+class OnPrims(TorchDispatchMode):
+    """Runs each functional ATen call, made on real tensors, as its decomposition with EAGER; sizes come from fakes.
+
+    What writes to its arguments is left to eager: functional graphs have no such calls.
+    """
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func.namespace != "aten" or func._schema.is_mutable or any(r.alias_info for r in func._schema.returns):
+            return func(*args, **kwargs)
+        mode = FakeMode()
+        fakes = tree_map(lambda t: mode.from_real(t) if isinstance(t, torch.Tensor) else t, (args, kwargs))
+        with mode:
+            result = func(*fakes[0], **fakes[1])
+        gm, inputs = graph_of(func, args, kwargs, result)
+        outputs = iter(decompose(gm).run(*inputs))
+        return tree_map(lambda r: r if r is None else next(outputs), result)
 
 
 WIDE = {torch.float16: torch.float64, torch.bfloat16: torch.float64, torch.float32: torch.float64, torch.float64: torch.float64}
@@ -196,4 +223,4 @@ def is_random(func: Any) -> bool:
     return torch.Tag.nondeterministic_seeded in func.tags or any(part in func._schema.name for part in RANDOM)
 
 
-__all__ = ["Calls", "check", "copied", "difference", "graph_of", "is_random", "tree_unflatten"]
+__all__ = ["Calls", "OnPrims", "check", "copied", "difference", "graph_of", "is_random", "tree_unflatten"]

@@ -9,7 +9,7 @@ import torch
 from ..promotion import number_dtype
 from ..spec import TensorSpec
 from ..symbols.expr import Expr, floordiv
-from .rows import contiguous, row, same_layout, with_format
+from .rows import check_number, contiguous, row, same_layout, with_format
 
 
 def _device(device, like=None):
@@ -42,11 +42,13 @@ def empty_strided(size, stride, *, dtype=None, layout=None, device=None, pin_mem
 
 @row("full.default")
 def full(size, value, *, dtype=None, layout=None, device=None, pin_memory=None):
+    check_number(value, dtype or number_dtype(value))
     return _new(size, dtype or number_dtype(value), device)
 
 
 @row("scalar_tensor.default")
 def scalar_tensor(value, *, dtype=None, layout=None, device=None, pin_memory=None):
+    check_number(value, dtype or torch.get_default_dtype())
     return _new((), dtype, device)
 
 
@@ -60,6 +62,7 @@ def like(x, *, dtype=None, layout=None, device=None, pin_memory=None, memory_for
 
 @row("full_like.default")
 def full_like(x, value, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
+    check_number(value, dtype or x.dtype)
     return like(x, dtype=dtype, device=device, memory_format=memory_format)
 
 
@@ -70,6 +73,7 @@ def new(x, size, *, dtype=None, layout=None, device=None, pin_memory=None):
 
 @row("new_full.default")
 def new_full(x, size, value, *, dtype=None, layout=None, device=None, pin_memory=None):
+    check_number(value, dtype or x.dtype)
     return _new(size, dtype or x.dtype, _device(device, x))
 
 

@@ -8,7 +8,7 @@ from .. import broadcasting
 from ..promotion import result_dtype
 from ..spec import TensorSpec
 from ..symbols import active
-from .rows import common_device, contiguous, fresh, row, same_layout, wrap_dim
+from .rows import check_number, common_device, contiguous, fresh, row, same_layout, wrap_dim
 
 
 def _is_skipped(spec):
@@ -21,6 +21,9 @@ def cat(tensors, dim=0):
         raise ValueError("torch.cat(): expected a non-empty list of Tensors")
     kept = [t for t in tensors if not _is_skipped(t)] or [tensors[0]]
     first = kept[0]
+    for i, t in enumerate(tensors):
+        if not t.ndim:
+            raise RuntimeError(f"zero-dimensional tensor (at position {i}) cannot be concatenated")
     dim = wrap_dim(dim, first.ndim)
     sizes = list(first.sizes)
     for other in kept[1:]:
@@ -104,10 +107,7 @@ def index_select(x, dim, index):
     return fresh(x, (*x.sizes[:dim], index.numel(), *x.sizes[dim + 1 :]))
 
 
-KEEP_SELF = "index_copy.default index_fill.int_Scalar slice_scatter.default select_scatter.default"
-
-
-@row(*KEEP_SELF.split(), "index_fill.int_Tensor")
+@row("index_fill.int_Tensor")
 def like_self(x, *rest, **options):
     return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0)
 
@@ -126,6 +126,24 @@ def index_put(x, indices, *rest, **options):
     return like_self(x)
 
 
+@row("slice_scatter.default", "select_scatter.default")
+def view_scatter(x, *rest, **options):
+    """Eager clones the memory behind x as it is, gaps and offset too, unless elements share memory."""
+    shares = any(t.__class__ is int and t == 0 and s != 1 for s, t in zip(x.sizes, x.strides))
+    return fresh(x, x.sizes) if shares else x
+
+
+@row("index_copy.default")
+def index_copy(x, *rest):
+    return fresh(x, x.sizes)
+
+
+@row("index_fill.int_Scalar")
+def index_fill(x, dim, index, value):
+    check_number(value, x.dtype)
+    return like_self(x)
+
+
 @row("scatter.src", "scatter.value", "scatter.reduce", "scatter.value_reduce", "scatter_add.default", "scatter_reduce.two")
 def scatter(x, dim, index, src, *rest, **options):
     dim = wrap_dim(dim, x.ndim)
@@ -137,7 +155,7 @@ def scatter(x, dim, index, src, *rest, **options):
             _check_index("scatter", src, dim, index)
     if src.__class__ is TensorSpec and src.dtype is not x.dtype:
         raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
-    return like_self(x)
+    return fresh(x, x.sizes)
 
 
 @row("index_add.default")
@@ -157,7 +175,7 @@ def index_add(x, dim, index, source, *, alpha=1):
             )
         if not active.equal(source.sizes[dim], index.numel()):
             raise RuntimeError(f"index_add_(): Number of indices ({index.numel()}) should be equal to source.size(dim)")
-    return like_self(x)
+    return fresh(x, x.sizes)
 
 
 @row("masked_scatter.default")

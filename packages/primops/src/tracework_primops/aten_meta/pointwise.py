@@ -6,7 +6,7 @@ import torch
 
 from ..promotion import complex_of, float_dtype, real_of, result_dtype
 from ..spec import TensorSpec
-from .rows import elementwise, fresh, row
+from .rows import check_number, elementwise, fresh, row
 
 
 def _tensors(operands):
@@ -72,7 +72,15 @@ SAME_UNARY = (
     "hardtanh relu6 log_sigmoid threshold clamp_min clamp_max hardshrink nan_to_num bitwise_not square conj_physical"
 )
 row(*_names(FLOAT_UNARY, "default"))(_unary(float_dtype))
-row(*_names(SAME_UNARY, "default"), "round.decimals", "fill.Scalar", "fill.Tensor")(_unary(_same))
+row(*_names(SAME_UNARY, "default"), "round.decimals", "fill.Tensor")(_unary(_same))
+
+
+@row("fill.Scalar")
+def fill(x, value):
+    check_number(value, x.dtype)
+    return elementwise(x.dtype, [x])
+
+
 row(*_names("logical_not isnan isinf isfinite signbit isposinf isneginf", "default"))(_unary(_bool))
 row("abs.default")(_unary(lambda a: real_of(a.dtype)))
 
@@ -133,6 +141,7 @@ def masked_fill(a, mask, value):
         )
     if mask.dtype is not torch.bool:
         raise RuntimeError(f"masked_fill_ only supports boolean masks, but got mask with dtype {mask.dtype}")
+    check_number(value, a.dtype)
     return fresh(a, elementwise(a.dtype, [a, mask]).sizes)
 
 

@@ -7,6 +7,7 @@ NotImplemented leaves the case to torch's meta kernel. Sizes are compared throug
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -73,6 +74,24 @@ def wrap_dim(dim: int, ndim: int) -> int:
     if not -span <= dim < span:
         raise IndexError(f"Dimension out of range (expected to be in range of [{-span}, {span - 1}], but got {dim})")
     return dim + span if dim < 0 else dim
+
+
+def check_number(value: Any, dtype: torch.dtype) -> None:
+    """A number that fills a tensor must be one that the dtype can hold. Raises RuntimeError as eager does.
+
+    What a dtype holds is decided without rounding: 127.5 is more than an int8 holds. Bools take everything, complex dtypes are not
+    looked at, and unsigned integers take the negatives of what they hold, which wrap around.
+    """
+    if value.__class__ not in (int, float, complex) or dtype.is_complex or dtype is torch.bool:
+        return
+    if value.__class__ is complex:
+        fits, value = value.imag == 0, value.real
+        if not fits:
+            raise RuntimeError(f"value cannot be converted to type {dtype} without overflow")
+    info = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
+    lowest = -info.max if not dtype.is_signed else info.min
+    if not (lowest <= value <= info.max or dtype.is_floating_point and not math.isfinite(value)):
+        raise RuntimeError(f"value cannot be converted to type {dtype} without overflow")
 
 
 def common_device(specs: list[TensorSpec]) -> torch.device:

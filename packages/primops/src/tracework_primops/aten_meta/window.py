@@ -120,6 +120,8 @@ def _check_adaptive(x, output_size, dims):
         )
     if any(s.__class__ is int and s == 0 for s in x.sizes[-dims - 1 :]):
         raise RuntimeError(f"adaptive_max_pool{dims}d(): Expected input to have non-zero size for non-batch dimensions")
+    if any(s.__class__ is int and s < 0 for s in output_size):
+        raise RuntimeError(f"Trying to create tensor with negative dimension: {[*x.sizes[:-dims], *output_size]}")
 
 
 @row("adaptive_max_pool2d.default")

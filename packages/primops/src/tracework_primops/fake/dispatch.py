@@ -22,6 +22,7 @@ from ..symbols import active
 from ..symbols.expr import Expr
 from .memo import STATIC, Memo, Template, call_key
 from .meta_kernel import meta_rule, run_meta_kernel
+from .outputs import fit_outputs, functional_twin, take_layout
 from .storage import FakeStorage
 from .tensor import FakeTensor, from_template, make_fake
 
@@ -31,7 +32,6 @@ Plan = Callable[..., Any]
 Rule = Callable[..., Any]
 SPECIAL: dict[Any, Plan] = {}  # overload -> plan, for ops that no rule over specs can describe
 PLANS: dict[Any, Plan] = {}
-EXACT_OUT = frozenset(getattr(torch.ops.aten, name) for name in ("multinomial", "complex", "aminmax"))  # no cast into out=
 BIT_FLIPS = {torch.ops.aten._conj.default: "conjugate", torch.ops.aten._neg_view.default: "negative"}
 RESIZING = frozenset(getattr(torch.ops.aten, name) for name in ("resize_", "resize_as_", "set_", "_resize_output_"))
 
@@ -57,6 +57,8 @@ def plan_of_rule(func: Any) -> Plan:
         return _run_composite
     written = [i for i, a in enumerate(func._schema.arguments) if a.alias_info is not None and a.alias_info.is_write]
     rule = rule or _rule_of_functional(func) or meta_rule(func)
+    if written and all(func._schema.arguments[i].kwarg_only for i in written):
+        return _out_plan(func, rule, [func._schema.arguments[i].name for i in written])
     if written:
         return _in_place_plan(func, rule, written)
     aliased = _aliased_argument(func)
@@ -70,7 +72,7 @@ def _is_composite(func: Any) -> bool:
 
 
 def _rule_of_functional(func: Any) -> Rule | None:
-    """`add_` and `add.out` are checked by the row of `add`."""
+    """`add_` is checked by the row of `add`."""
     name = func._schema.name.split("::")[1]
     namespace = getattr(torch.ops, func.namespace)
     if name.endswith("_") and not name.endswith("__") and not name.startswith("_foreach") and hasattr(namespace, name[:-1]):
@@ -184,7 +186,6 @@ def _in_place_plan(func: Any, rule: Rule, written: list[int]) -> Plan:
     metadata = torch.Tag.inplace_view in func.tags
     fresh_results = len(func._schema.returns) > 0 and any(r.alias_info is None for r in func._schema.returns)
     returns = len(func._schema.returns)
-    outputs = func._overloadname.endswith("out")
 
     def in_place(mode, func, args, kwargs):
         if metadata:
@@ -194,8 +195,6 @@ def _in_place_plan(func: Any, rule: Rule, written: list[int]) -> Plan:
         targets = [args[i] if i < len(args) else kwargs.get(names[i]) for i in written]
         result = _result(mode, func, rule, args, kwargs)
         for target in targets:
-            if outputs:
-                _check_out(func, target)
             _mark_written(target)
         if fresh_results:
             out = _mixed_results(mode, func, result, targets)
@@ -213,34 +212,62 @@ def _in_place_plan(func: Any, rule: Rule, written: list[int]) -> Plan:
     return in_place
 
 
+def _out_plan(func: Any, rule: Rule, names: list[str]) -> Plan:
+    """`out=`: the results of the overload without it, and eager's demands on the tensors that they are written to."""
+    twin = functional_twin(func, names)
+    twin_rule = None if twin is None else ATEN_META.get(twin) or meta_rule(twin)
+
+    def out_plan(mode, func, args, kwargs):
+        targets = [kwargs[name] for name in names]
+        inputs = kwargs if twin is None else {name: a for name, a in kwargs.items() if name not in names}
+        _plain(mode, func, targets)  # fakes of this trace
+        result = _result(mode, twin or func, twin_rule or rule, args, inputs)
+        outer = active.swap(mode.table)
+        try:
+            fit_outputs(mode, func, args, targets, result)
+        finally:
+            active.swap(outer)
+        for target in targets:
+            _mark_written(target)
+        out = targets[0] if len(func._schema.returns) == 1 else tuple(targets) if func._schema.returns else None
+        if mode.recorder is not None:
+            mode.recorder(func, args, kwargs, out)
+        return out
+
+    return out_plan
+
+
 def _view_in_place(mode: Any, func: Any, rule: Rule, args: Any, kwargs: dict) -> FakeTensor:
     """`x.t_()`: the same memory with other sizes and strides. The recorder is given a fake with the old ones in place of `x`."""
     target = args[0]
+    if _keeps_sizes(func, args, kwargs):
+        return target
     if func.overloadpacket in RESIZING or target.__class__ is not FakeTensor:
         raise FakeTensorError(f"{func}: changing the memory behind a tensor is not done on fakes; make a new tensor instead")
     template = _result(mode, func, rule, args, kwargs)
     before = make_fake(mode, target.spec, target.storage)
-    after = from_template(mode, template, target.storage)
-    with _torch.below_autograd():
-        target.data = after
-    target.spec, target.is_symbolic = after.spec, after.is_symbolic
+    take_layout(mode, target, template)
     if mode.recorder is not None:
         mode.recorder(func, (before, *args[1:]), kwargs, target)
     return target
 
 
-def _check_out(func: Any, target: Any) -> None:
-    """`out=` must not have elements that share memory. Raises RuntimeError as eager does."""
-    if target.__class__ is FakeTensor and 0 in target.spec.strides:
-        if any(t.__class__ is int and t == 0 and s != 1 for s, t in zip(target.spec.sizes, target.spec.strides)):
-            raise RuntimeError(f"{func}: more than one element of the written-to tensor refers to a single memory location")
+def _keeps_sizes(func: Any, args: Any, kwargs: dict) -> bool:
+    """Whether the tensor is to be resized to what it is, which keeps its strides too."""
+    if kwargs or len(args) != 2 or args[0].__class__ is not FakeTensor or args[0].is_symbolic:
+        return False
+    if func is torch.ops.aten.resize_.default:
+        return tuple(args[1]) == args[0].spec.sizes
+    return (
+        func is torch.ops.aten.resize_as_.default and args[1].__class__ is FakeTensor and args[1].spec.sizes == args[0].spec.sizes
+    )
 
 
 def _check_target(mode: Any, func: Any, target: Any, result: Any) -> None:
     if result.__class__ is not Template or target.__class__ is not FakeTensor:
         return
     expected, sizes, dtype = target.spec.sizes, result.spec.sizes, target.spec.dtype
-    if result.spec.dtype is not dtype and (func.overloadpacket in EXACT_OUT or not torch.can_cast(result.spec.dtype, dtype)):
+    if result.spec.dtype is not dtype and not torch.can_cast(result.spec.dtype, dtype):
         raise RuntimeError(f"{func}: result type {result.spec.dtype} can't be cast to the desired output type {dtype}")
     if expected == sizes:
         return
