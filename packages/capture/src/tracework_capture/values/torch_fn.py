@@ -11,6 +11,7 @@ import torch.nn.functional as F
 
 from .._torch import operator_names
 from ..sources import Const
+from .cond import COND_ROWS
 from .constant import ConstantValue, fold, force_plain, literal
 from .context import CONTEXTS
 from .number_arguments import NUMBER_METHODS, number_functions
@@ -416,7 +417,6 @@ BREAKS = {
         torch.equal,
         torch.allclose,
         torch.is_nonzero,
-        torch.cond,
         torch.while_loop,
         torch.set_default_tensor_type,
         torch.set_deterministic_debug_mode,
@@ -430,7 +430,7 @@ for _reason, _functions in BREAKS.items():
         TORCH_ROWS[_fn] = break_row(_reason, f"torch.{_fn.__name__}")
 
 
-TORCH_ROWS.update(number_functions() | PARAMETER_ROWS | NUMPY_ROWS | DATA_ROWS)
+TORCH_ROWS.update(number_functions() | PARAMETER_ROWS | NUMPY_ROWS | DATA_ROWS | COND_ROWS)
 TORCH_ROWS[torch.Tensor._make_subclass] = make_subclass_row
 TENSOR_METHODS.update(NUMBER_METHODS | {"as_subclass": as_subclass_method})
 CONTEXTS.update(SUBCLASS_CONTEXTS)
