@@ -1,7 +1,8 @@
 """Which matrix products of a CPU graph are computed by our own kernel (codegen/cpp/gemm.py) and not by the library.
 
 torch's library takes its quick kernels on Intel's processors. On AMD's with 256-bit vectors (EPYC 7003) it was measured to reach 67 to 80
-of 101 GFLOP/s on one thread, our kernel 75 to 88: 512x256x8192 takes 31.8 ms there and 24.3 here, 197x768x3072 13.3 and 11.0.
+of 101 GFLOP/s on one thread, our kernel 75 to 88: 512x8192x256 (m, n, k) takes 31.8 ms there and 24.3 here, 197x3072x768 13.3 and 11.0,
+197x768x3072 11.9 and 10.9.
 """
 
 from typing import Any
@@ -18,8 +19,8 @@ LEAST_ROWS = 16
 """With fewer, packing the second matrix costs as much as the product."""
 LEAST_WORK = 1 << 20
 """Multiplications."""
-DEEPEST = 4
-"""Inner extent over columns of the result from which on the library was as fast: the result is read and written many times."""
+DEEPEST = 16
+"""Inner extent over columns of the result from which on the library was as fast: the first matrix is packed for few columns."""
 
 
 def has_own_products() -> bool:

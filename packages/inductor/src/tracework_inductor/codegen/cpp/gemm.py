@@ -77,6 +77,12 @@ def _tile() -> str:
 
 
 _BODY = r"""
+#ifdef _OPENMP
+extern "C" int omp_get_max_threads(void);
+TW int64_t tw_threads() { return omp_get_max_threads(); }
+#else
+TW int64_t tw_threads() { return 1; }
+#endif
 // A tile at the rim of C goes through a whole one.
 static void tw_rim(int64_t depth, const float* a, const float* b, const float* add, int64_t lda, float* c, int64_t ldc,
     int64_t rows, int64_t columns) {
@@ -90,8 +96,9 @@ extern "C" int32_t KERNEL_NAME(const float* a, int64_t ra, int64_t ca, const flo
   const int64_t fitting = tw_imax(FLOATS / k, 16 * ROWS), block = (tw_imin(m, tw_imin(fitting, BLOCK)) + ROWS - 1) / ROWS * ROWS;
   float* packed = (float*)__builtin_malloc(block * k * sizeof(float));
   if (!packed) return 1;
-  // Few slivers are shared by threads that take a part of the rows each.
-  const int64_t slivers = (n + COLUMNS - 1) / COLUMNS, shares = slivers < 64 ? 4 : 1;
+  // Few slivers are shared by threads that take a part of the rows each; each packs the sliver for itself.
+  const int64_t slivers = (n + COLUMNS - 1) / COLUMNS, threads = tw_threads();
+  const int64_t shares = slivers % threads == 0 || slivers >= 8 * threads ? 1 : 4;
   #pragma omp parallel if(m * n * k > 262144)
   for (int64_t m0 = 0; m0 < m; m0 += block) {
     const int64_t rows = tw_imin(block, m - m0), panels = (rows + ROWS - 1) / ROWS, share = (panels + shares - 1) / shares;
@@ -114,9 +121,15 @@ extern "C" int32_t KERNEL_NAME(const float* a, int64_t ra, int64_t ca, const flo
         const int64_t j = task / shares * COLUMNS, columns = tw_imin(COLUMNS, n - j), first = task % shares * share;
         const int64_t last = tw_imin(first + share, panels);
         if (first < last) tw_pack_columns(b + k0 * rb + j * cb, rb, cb, columns, depth, sliver);
+        // The next sliver comes near while this one is multiplied: as many lines of the cache as it is deep, some for each panel.
+        const int64_t after = (task + 1) / shares * COLUMNS, lines = after != j && after + COLUMNS <= n ? depth : 0;
+        const int64_t ahead = lines / tw_imax(1, last - first) + 1;
+        const float* next = b + k0 * rb + after * cb;
         for (int64_t i = first; i < last; ++i) {
           float* to = c + (m0 + i * ROWS) * ldc + j;
           const float* more = k0 ? to : add ? add + (m0 + i * ROWS) * lda + j : 0;
+          for (int64_t q = (i - first) * ahead, e = tw_imin(q + ahead, lines); q < e; ++q)
+            __builtin_prefetch(cb == 1 ? next + q * rb : next + q / COLUMNS * COLUMNS + q % COLUMNS * cb);
           const int64_t step = k0 ? ldc : lda, left = tw_imin(ROWS, rows - i * ROWS);
           if (left == ROWS && columns == COLUMNS) tw_tile(depth, part + i * ROWS * depth, sliver, more, step, to, ldc);
           else tw_rim(depth, part + i * ROWS * depth, sliver, more, step, to, ldc, left, columns); } } }
