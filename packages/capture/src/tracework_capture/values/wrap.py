@@ -34,6 +34,7 @@ from .floats import changing_float
 from .function import BoundMethodValue, FunctionValue
 from .functional_call import FUNCTIONAL_CALL_ROWS
 from .generator import NATIVE_ITERATORS, ExistingIterator
+from .libraries import LIBRARY_ROWS
 from .mapping import DictValue, dict_of, key_of_existing
 from .numpy_scalars import ARRAY_TYPES, FUNCTION_TYPES, INFO_TYPES
 from .opaque_call import opaque_call
@@ -707,7 +708,7 @@ SUBCLASS_ROWS = (
     (CONTAINERS, wrap_container_subclass),
 )
 DISABLED = torch._disable_dynamo(lambda: None).__code__
-FUNCTION_ROWS = {**CONTROL_ROWS, "torch._dynamo.decorators.error_on_graph_break": error_region_row}
+FUNCTION_ROWS = {**CONTROL_ROWS, **LIBRARY_ROWS, "torch._dynamo.decorators.error_on_graph_break": error_region_row}
 TRAINING_ROWS = {
     **BACKWARD_ROWS,
     **CHECKPOINT_ROWS,

@@ -314,6 +314,27 @@ def copies(x):
     return a, b, c, r.x + 1
 
 
+class Renaming:
+    """Reads one attribute under another name, as configurations of transformers do."""
+
+    names = {"width": "size"}
+
+    def __init__(self):
+        self.size, self.parts = 2, [1, 2]
+
+    def __getattribute__(self, name):
+        names = super().__getattribute__("names")
+        return super().__getattribute__(names.get(name, name))
+
+
+def copies_with_own_lookup(x):
+    first = Renaming()
+    shallow, deep = copy.copy(first), copy.deepcopy(first)
+    deep.size = 5
+    deep.parts.append(3)
+    return x * deep.width + shallow.width, shallow.parts is first.parts, deep.parts, first.parts
+
+
 def queries(x):
     return (
         torch.is_tensor(x),
@@ -357,6 +378,7 @@ FUNCTIONS = [
     contexts,
     grad_modes,
     copies,
+    copies_with_own_lookup,
     queries,
 ]
 

@@ -281,7 +281,7 @@ def copy_(frame, args, kwargs):
 
 
 OWN_COPIES = ("__copy__", "__deepcopy__", "__getnewargs__", "__getnewargs_ex__", "__setstate__", "__slots__")
-LIKE_OBJECT = ("__reduce__", "__reduce_ex__", "__getattribute__", *(("__getstate__",) if hasattr(object, "__getstate__") else ()))
+LIKE_OBJECT = ("__reduce__", "__reduce_ex__", *(("__getstate__",) if hasattr(object, "__getstate__") else ()))
 
 
 def copied_its_own_way(cls):
@@ -300,7 +300,13 @@ def copy_object(frame, value, copy_field):
     if kind is not ObjectValue or value.part is not None or copied_its_own_way(value.cls):
         return frame.break_graph("builtin_unsupported", f"copy of {value.describe()}")
     made = ObjectValue(value.cls)
-    for key, found in InstanceDictValue(value).snapshot(frame).all_items(frame):
+    fields = InstanceDictValue(value)
+    if value.cls.__getattribute__ is not object.__getattribute__:  # copy asks it for both dicts
+        fields = value.getattr(frame, "__dict__")
+        own = isinstance(fields, InstanceDictValue) and fields.owner is value
+        if not own or not isinstance(made.getattr(frame, "__dict__"), InstanceDictValue):
+            return frame.break_graph("builtin_unsupported", f"copy of {value.describe()}, whose __dict__ is not its own")
+    for key, found in fields.snapshot(frame).all_items(frame):
         made.set_field(frame, key.constant(), copy_field(found))
     return made
 

@@ -1,0 +1,27 @@
+"""Functions of other libraries that look something up in a way that tracing cannot follow: answered while tracing."""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+
+from ..sources import Const
+from .function import FunctionValue
+from .tensor import TensorValue
+
+STAND_INS = {torch.Tensor: lambda: torch.empty(0), torch.nn.Parameter: lambda: torch.nn.Parameter(torch.empty(0))}
+
+
+def einops_backend(frame, args, kwargs):
+    """einops finds its backend for a type of tensors once and keeps it for good; looking for it goes through all subclasses of a class
+    and imports modules."""
+    find = sys.modules["einops._backends"].get_backend
+    make = STAND_INS.get(args[0].python_type()) if len(args) == 1 and isinstance(args[0], TensorValue) else None
+    if make is None:
+        return FunctionValue(find, Const(find, "get_backend")).call(frame, args, kwargs)
+    backend = find(make())
+    return frame.wrap(backend, Const(backend, "einops_backend"))
+
+
+LIBRARY_ROWS = {"einops._backends.get_backend": einops_backend}
