@@ -37,6 +37,9 @@ MACHINERY = (
     "linecache.py",
     "tokenize.py",
     "importlib",
+    "subprocess.py",
+    "selectors.py",
+    "tempfile.py",
     os.path.join("test", "support"),
     "site-packages",
 )

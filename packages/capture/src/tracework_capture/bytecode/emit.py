@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import BreakGraph, SkipFrame
 from ..guards.classes import class_attribute
-from ..sources import Closure, Const, Local, NewlyCreated
+from ..sources import Const, Local, NewlyCreated
 from .reload import local_name, reload_text
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class CodeWriter:
             raise BreakGraph("cannot_rebuild", str(source))
         base = self.source(source.base) if source.base is not None else ""
         text = reload_text(source, base, self)
-        if not isinstance(source, (Local, Closure, Const)):
+        if not isinstance(source, (Local, Const)):  # a cell may be written to before what was in it is asked for
             self._counter += 1
             name = f"__tw_s{self._counter}"
             self.prologue.append(f"{name} = {text}")

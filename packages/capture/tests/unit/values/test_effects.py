@@ -210,3 +210,27 @@ def test_arguments_that_become_one_object(function, make):
             first = make()
             results.append(program(x, first, first if same else make()))
         assert results[0] == results[1]
+
+
+def ring():
+    root = [0, None]
+    root[1] = [1, root]
+
+    def turn(x):
+        nonlocal root
+        before = root
+        before[0] += 10
+        root = before[1]
+        root[0] += 100
+        print(end="")
+        id(x)
+        return x + 1, before[0], root[0]
+
+    return turn
+
+
+def test_cell_that_changes_while_its_contents_do():
+    plain, compiled = ring(), optimize(lambda gm, example_inputs: gm.forward)(ring())
+    x = torch.zeros(1)
+    for _ in range(4):
+        assert compiled(x) == plain(x)
