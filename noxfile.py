@@ -112,6 +112,13 @@ def modules(session: nox.Session) -> None:
 
 
 @nox.session(python=PYTHON)
+def endurance(session: nox.Session) -> None:
+    """A million calls of compiled programs without growth in memory; writes integration_tests/ENDURANCE.md with --write."""
+    install(session, PACKAGES[-1].folders)
+    session.run("python", "integration_tests/endurance.py", *session.posargs)
+
+
+@nox.session(python=PYTHON)
 def fuzz(session: nox.Session) -> None:
     """Thousands of random programs, captured and plain; the tests of capture run a fixed sample."""
     install(session, PACKAGES[2].folders)

@@ -108,7 +108,9 @@ class TensorValue(Value):
             return BoundBuiltin(self, name)
         if hasattr(self.python_type(), name):
             return frame.break_graph("attribute_unknown", f"Tensor.{name}")
-        return frame.raise_new(AttributeError, f"'{self.python_type().__name__}' object has no attribute '{name}'")
+        from .user_object import shown_name
+
+        return frame.raise_new(AttributeError, f"'{shown_name(self.python_type())}' object has no attribute '{name}'")
 
     def own_attribute(self, frame, name):
         from ..sources import InstanceAttr

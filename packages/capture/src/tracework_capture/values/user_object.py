@@ -51,7 +51,7 @@ def bind_class_attribute(frame, self, cls, name):
     """self.name where the class says what it is."""
     static, owner = lookup_class(cls, name)
     if static is NO_ATTRIBUTE:
-        return frame.raise_new(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'")
+        return frame.raise_new(AttributeError, f"'{shown_name(cls)}' object has no attribute '{name}'")
     return bind_static(frame, self, cls, owner, static, name)
 
 
@@ -163,7 +163,16 @@ def attribute_of_builtin(frame, value, name):
         if name in ("__doc__", "__module__"):
             return literal(frame, static)
         return bind_class_attribute(frame, value, value.python_type(), name)
-    return frame.raise_new(AttributeError, f"'{value.python_type().__name__}' object has no attribute '{name}'")
+    return frame.raise_new(AttributeError, f"'{shown_name(value.python_type())}' object has no attribute '{name}'")
+
+
+HEAP_TYPE = 1 << 9  # a flag of type objects: made at run time
+
+
+def shown_name(cls):
+    """The name of a type in CPython's messages: with its module, where the type is a static one of a C module."""
+    static = not cls.__flags__ & HEAP_TYPE and cls.__module__ != "builtins"
+    return f"{cls.__module__}.{cls.__qualname__}" if static else cls.__name__
 
 
 def builtin_part(value):
@@ -251,7 +260,7 @@ class ObjectValue(Value):
         if name == "__dict__":
             return InstanceDictValue(self)
         if self.obj is None:
-            return frame.raise_new(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+            return frame.raise_new(AttributeError, f"'{shown_name(self.cls)}' object has no attribute '{name}'")
         try:
             found = static.__get__(self.obj, self.cls)
         except AttributeError as error:
@@ -311,7 +320,7 @@ class ObjectValue(Value):
         return self.no_attribute(frame, name)
 
     def no_attribute(self, frame, name):
-        return frame.raise_new(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        return frame.raise_new(AttributeError, f"'{shown_name(self.cls)}' object has no attribute '{name}'")
 
     def setattr(self, frame, name, value):
         setter, _ = lookup_class(self.cls, "__setattr__")

@@ -142,6 +142,17 @@ def test_entries_go_with_the_last_wrapper_of_a_function_that_stays():
     assert graphs and not any(graph() for graph in graphs)
 
 
+def test_fakes_of_tensors_with_a_gradient_go_with_them():
+    from tracework_primops import FakeTensor
+
+    call = optimize(eager)(lambda y: torch.relu(y) * 2)
+    y = torch.ones(3, requires_grad=True) * 2
+    call(y)
+    del y, call
+    gc.collect()
+    assert not [each for each in gc.get_objects() if type(each) is FakeTensor and each.shape == (3,) and each.grad_fn is not None]
+
+
 def test_run_only_makes_no_entries():
     compiles = []
 

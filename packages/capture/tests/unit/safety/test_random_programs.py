@@ -47,6 +47,10 @@ PROGRAMS = {
     "one of several views after a write to their base": (
         "    for row in x:\n        x.detach().mul_(2)\n        if row.roll(1, 0).sum() > 99: return row"
     ),
+    "names of types of C modules in messages": (
+        "    for value in (y.numpy(), collections.deque(), collections.OrderedDict(), items, word):\n        try: value.missing\n"
+        "        except AttributeError as error: LOG.append(str(error))\n    return y + 1"
+    ),
     "a mask that does not fit": (
         "    try:\n        (x * y)[x[0] > 0] = 1.0\n    except IndexError as error:\n        LOG.append(error.args)\n    return y"
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -35,8 +35,18 @@ class Converter:
         if known is not None and known[0]() is tensor:
             return known[1]
         fake = self._convert(tensor, sizes, strides)
-        self._fakes[id(tensor)] = (weakref.ref(tensor), fake)
+        self._fakes[id(tensor)] = (weakref.ref(tensor, self._forgetting(id(tensor))), fake)
         return fake
+
+    def _forgetting(self, key: int) -> Callable[[weakref.ref], None]:
+        """Drops the fake of a tensor that died: one with a grad_fn is in a cycle through autograd's nodes, where no collector looks."""
+        fakes = self._fakes
+
+        def forget(dead: weakref.ref) -> None:
+            if key in fakes and fakes[key][0] is dead:
+                del fakes[key]
+
+        return forget
 
     def knows(self, tensor: torch.Tensor) -> bool:
         """Whether this tensor has been made fake before."""
