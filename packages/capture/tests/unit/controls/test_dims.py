@@ -4,18 +4,8 @@ import pytest
 import torch
 import torch._dynamo as dynamo
 import tracework_capture as capture
+from counted_graphs import compiled
 from tracework_capture import dims, errors
-
-
-def compiled(function, **options):
-    """(callable, list of graphs)"""
-    graphs = []
-
-    def backend(gm, example_inputs):
-        graphs.append(gm)
-        return gm.forward
-
-    return capture.optimize(backend, **options)(function), graphs
 
 
 def plus_one(x):

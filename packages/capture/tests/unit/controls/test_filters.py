@@ -1,5 +1,6 @@
 """guard_filter_fn: what the ready-made filters drop, and that torch's own filters work unchanged."""
 
+import counted_graphs
 import pytest
 import torch
 import tracework_capture as capture
@@ -22,14 +23,7 @@ NAMES = ["a"]
 
 
 def compiled(module, choose, dynamic=None):
-    graphs = []
-
-    def backend(gm, example_inputs):
-        graphs.append(gm)
-        return gm.forward
-
-    call = capture.optimize(backend, guard_filter_fn=choose, dynamic=dynamic)(lambda x: module(x))
-    return call, graphs
+    return counted_graphs.compiled(lambda x: module(x), guard_filter_fn=choose, dynamic=dynamic)
 
 
 def change_scale(net):

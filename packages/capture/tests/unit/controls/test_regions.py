@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch._dynamo as dynamo
 import tracework_capture as capture
+from counted_graphs import compiled
 from tracework_capture import errors
 from tracework_capture.regions import regions
 
@@ -15,17 +16,6 @@ W = torch.ones(3, requires_grad=True)
 def no_region_is_left():
     yield
     assert regions() == ()
-
-
-def compiled(function):
-    """(callable, list of graphs)"""
-    graphs = []
-
-    def backend(gm, example_inputs):
-        graphs.append(gm)
-        return gm.forward
-
-    return capture.optimize(backend)(function), graphs
 
 
 def breaks_in_an_error_region(x):

@@ -3,6 +3,7 @@
 import pytest
 import torch
 import tracework_capture as capture
+from counted_graphs import compiled
 from tracework_capture import errors
 from tracework_capture.hook import stance as stances
 
@@ -13,17 +14,6 @@ X = torch.arange(3.0)
 def back_to_default():
     yield
     assert stances.current() == stances.Stance()
-
-
-def compiled(function):
-    """(callable, list of graphs)"""
-    graphs = []
-
-    def backend(gm, example_inputs):
-        graphs.append(gm)
-        return gm.forward
-
-    return capture.optimize(backend)(function), graphs
 
 
 def plus_one(x):
