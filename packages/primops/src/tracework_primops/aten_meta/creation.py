@@ -52,6 +52,25 @@ def scalar_tensor(value, *, dtype=None, layout=None, device=None, pin_memory=Non
     return _new((), dtype, device)
 
 
+WINDOWS = "hann_window hamming_window blackman_window bartlett_window kaiser_window"
+
+
+@row(
+    *(
+        f"{name}.{form}"
+        for name in WINDOWS.split()
+        for form in ("default", "periodic", "periodic_alpha", "periodic_alpha_beta", "beta")
+    )
+)
+def window(length, *how, dtype=None, layout=None, device=None, pin_memory=None):
+    """torch's own rules are decompositions that import its compiler."""
+    if length.__class__ is int and length < 0:
+        raise RuntimeError(f"a window requires a non-negative length, but got {length}")
+    if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
+        raise RuntimeError(f"a window expects floating point dtypes, but got {dtype}")
+    return _new((length,), dtype, device)
+
+
 LIKE = "empty_like zeros_like ones_like rand_like randn_like"
 
 

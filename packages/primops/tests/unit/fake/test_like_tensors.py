@@ -52,3 +52,17 @@ def test_lazy_negative_of_an_input():
     x = Z.conj().imag
     fake = FakeMode().from_real(x)
     assert x.is_neg() and fake.is_neg()
+
+
+@pytest.mark.parametrize("name", ["hann", "hamming", "blackman", "bartlett", "kaiser"])
+def test_windows_need_no_rule_of_torch(name, monkeypatch):
+    """torch's rules for them import its compiler."""
+    monkeypatch.setattr("tracework_primops.fake.meta_kernel._run_static", None)
+    make = getattr(torch, f"{name}_window")
+    for arguments, options in (((8,), {}), ((8, False), {"dtype": torch.float64})):
+        with FakeMode():
+            found = make(*arguments, **options)
+        expected = make(*arguments, **options)
+        assert (found.dtype, tuple(found.shape), found.stride()) == (expected.dtype, tuple(expected.shape), expected.stride())
+    with FakeMode(), pytest.raises(RuntimeError):
+        make(-1)
