@@ -6,10 +6,11 @@ import math
 
 import torch
 
+from ..broadcasting import broadcast_sizes
 from ..promotion import number_dtype
 from ..spec import TensorSpec
 from ..symbols.expr import Expr, floordiv
-from .rows import check_number, contiguous, row, same_layout, with_format
+from .rows import check_number, contiguous, fresh, row, same_layout, with_format
 
 
 def _device(device, like=None):
@@ -167,9 +168,23 @@ def zero(x):
 
 
 @row("bernoulli_.float", "bernoulli_.Tensor", "random_.default", "random_.from")
-@row("bernoulli.default", "bernoulli.p", "bernoulli.Tensor")
+@row("bernoulli.Tensor")
 def random_like(x, *rest, **options):
     return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0)
+
+
+@row("bernoulli.default", "bernoulli.p")
+def bernoulli(x, p=0.5, *, generator=None):
+    return fresh(x, x.sizes)
+
+
+@row("normal.Tensor_float", "normal.Tensor_Tensor", "normal.float_Tensor")
+def normal_of_tensors(mean, std=1.0, *, generator=None):
+    """Row-major whatever the arguments are."""
+    given = [t for t in (mean, std) if t.__class__ is TensorSpec]
+    if not all(t.dtype.is_floating_point for t in given):
+        return NotImplemented
+    return fresh(given[0], broadcast_sizes(*[t.sizes for t in given]))
 
 
 @row("uniform_.default", "uniform.default")

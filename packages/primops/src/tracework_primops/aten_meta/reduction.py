@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import torch
 
+from ..broadcasting import channels_last
 from ..promotion import real_of
 from ..spec import TensorSpec
 from ..symbols import active
-from .rows import fresh, row, same_layout, symbolic, wrap_dim
+from .rows import contiguous, fresh, row, same_layout, suggests_channels_last, symbolic, wrap_dim
 
 
 def reduced(sizes, dims, keepdim):
@@ -203,8 +204,14 @@ def fused_rms_norm(x, normalized_shape, weight, eps):
 def _batch_norm(x, weight, training):
     stat = fresh(x, (x.sizes[1],), _statistics_dtype(x, weight))
     none = fresh(x, (0,), stat.dtype)
-    out = TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0)
+    strides = _format_of(x) if x.device.type == "cpu" else same_layout(x)
+    out = TensorSpec(x.dtype, x.device, x.sizes, strides, 0)
     return (out, stat, stat) if training else (out, none, none)
+
+
+def _format_of(x):
+    """Of its layouts the CPU's kernel keeps channels-last alone."""
+    return channels_last(x.sizes) if suggests_channels_last(x) else contiguous(x.sizes)
 
 
 @row("native_batch_norm.default", "_native_batch_norm_legit.default")

@@ -302,7 +302,7 @@ def unfold(x, dim, size, step):
 
 COPIED = (
     "permute.default transpose.int t.default expand.default slice.Tensor select.int unsqueeze.default squeeze.default squeeze.dim "
-    "squeeze.dims as_strided.default diagonal.default unfold.default view.default detach.default alias.default"
+    "squeeze.dims as_strided.default diagonal.default unfold.default detach.default alias.default"
 )
 COPIED_LISTS = "split.Tensor split_with_sizes.default unbind.int"
 
@@ -316,6 +316,11 @@ def _register_copies():
             row(copied)(lambda *args, _row=view_row, **options: [fresh(v, v.sizes) for v in _row(*args, **options)])
         else:
             row(copied)(lambda x, *args, _row=view_row, **options: fresh(x, _row(x, *args, **options).sizes))
+
+
+@row("view_copy.default")
+def view_copy(x, sizes):
+    return fresh(x, view(x.replace(strides=contiguous(x.sizes)), sizes).sizes)
 
 
 @row("narrow_copy.default")

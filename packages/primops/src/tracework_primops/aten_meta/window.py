@@ -195,3 +195,50 @@ def grid_sampler(x, grid, interpolation, padding, align_corners):
 def grid_sampler_backward(grad, x, grid, interpolation, padding, align_corners, output_mask):
     _check_grid(x, grid, interpolation)
     return fresh(x, x.sizes) if output_mask[0] else None, TensorSpec(grid.dtype, grid.device, grid.sizes, same_layout(grid), 0)
+
+
+def _on_channels_last(sizes_of):
+    """What the CPU's kernels do with channels-last images: the result has their layout. The rest is left to torch's meta kernel."""
+
+    def rule(x, *arguments):
+        if x.device.type != "cpu" or x.is_symbolic or not suggests_channels_last(x):
+            return NotImplemented
+        sizes = sizes_of(x.sizes, *arguments)
+        if sizes is None:
+            return NotImplemented
+        return TensorSpec(x.dtype, x.device, sizes, broadcasting.channels_last(sizes), 0)
+
+    return rule
+
+
+def _padded(sizes, padding):
+    """The sizes after padding dims from the last; None when the padding does not fit."""
+    low, high = padding[::2], padding[1::2]
+    dims = len(low)
+    inner = sizes[-dims:]
+    if (
+        len(high) != dims
+        or len(sizes) - dims not in (1, 2)
+        or 0 in sizes
+        or not all(p < s for pair in (low, high) for p, s in zip(reversed(pair), inner))
+    ):
+        return None
+    grown = tuple(s + a + b for s, a, b in zip(inner, reversed(low), reversed(high)))
+    return (*sizes[:-dims], *grown) if all(s > 0 for s in grown) else None
+
+
+def _shuffled(sizes, factor):
+    n, c, h, w = sizes if len(sizes) == 4 else (0, 0, 0, 0)
+    return (n, c // factor**2, h * factor, w * factor) if c and factor > 0 and c % factor**2 == 0 else None
+
+
+def _unshuffled(sizes, factor):
+    n, c, h, w = sizes if len(sizes) == 4 else (0, 0, 0, 0)
+    return (n, c * factor**2, h // factor, w // factor) if c and factor > 0 and h % factor == 0 == w % factor else None
+
+
+for _name in ("reflection_pad2d", "reflection_pad3d", "replication_pad2d", "replication_pad3d"):
+    row(f"{_name}.default")(_on_channels_last(_padded))
+row("pixel_shuffle.default")(_on_channels_last(_shuffled))
+row("pixel_unshuffle.default")(_on_channels_last(_unshuffled))
+row("channel_shuffle.default")(_on_channels_last(lambda sizes, groups: sizes if groups > 0 and sizes[1] % groups == 0 else None))
