@@ -120,7 +120,7 @@ def _known_side(source: int, edges: list[Edge], answers: Answers | None) -> set[
     """The source's side of a minimum cut; what was answered before is not solved again, and scipy not imported for it."""
     if answers is None:
         return _source_side(source, edges)
-    key = hashlib.sha256(repr((source, edges)).encode()).hexdigest()
+    key = hashlib.sha256(repr(("next to the sink", source, edges)).encode()).hexdigest()
     known = answers.get(key)
     if known is not None:
         return {int(v) for v in known.split()}
@@ -130,7 +130,10 @@ def _known_side(source: int, edges: list[Edge], answers: Answers | None) -> set[
 
 
 def _source_side(source: int, edges: list[Edge]) -> set[int]:
-    """What the source still reaches under a maximum flow; the sink is the vertex after it."""
+    """What no longer reaches the sink, which is the vertex after the source, under a maximum flow.
+
+    Of several cheapest cuts the one next to the sink: a residual stream is kept as its sums, with nothing to compute again.
+    """
     import numpy
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import breadth_first_order, maximum_flow
@@ -140,7 +143,8 @@ def _source_side(source: int, edges: list[Edge]) -> set[int]:
     residual = (matrix - maximum_flow(matrix, source, source + 1).flow).tocsr()
     residual.data[residual.data < 0] = 0
     residual.eliminate_zeros()
-    return set(breadth_first_order(residual, source, return_predecessors=False).tolist())
+    behind = breadth_first_order(residual.transpose().tocsr(), source + 1, return_predecessors=False)
+    return set(range(source + 1)) - set(behind.tolist())
 
 
 def _capacity(node: fx.Node, rules: Rules, unit: int) -> int:

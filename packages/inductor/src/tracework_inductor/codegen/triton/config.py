@@ -13,6 +13,8 @@ MULTIPROCESSORS = 132
 # Rows up to this many elements are held in registers at once.
 MAX_PERSISTENT = 16384
 _MOST_IN_FLIGHT = 4
+# Rows from this many elements on are walked in steps of 4096: measured on softmax and cross entropy of 50257 columns.
+_LONG_ROW = 32768
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,10 +85,11 @@ def _persistent(shape: Shape) -> list[Config]:
 
 def _looped(shape: Shape) -> list[Config]:
     if shape.contiguous == "x":  # measured on columns of 24 to 3072 channels of images, one load a point and three
-        few = shape.streams <= 2
-        x = _between(16, power_of_two(shape.outer), 32 if few else 64)
+        x = _between(16, power_of_two(shape.outer), 32 if shape.streams <= 2 else 64)
         r = _between(8, power_of_two(shape.inner), 2048 // x)
-        return [Config({"XBLOCK": x, "RBLOCK": r}, 4 if few else 8)]
+        return [Config({"XBLOCK": x, "RBLOCK": r}, 8)]
+    if shape.inner >= _LONG_ROW:
+        return [Config({"XBLOCK": 1, "RBLOCK": 4096}, 16, 2)]
     r = _between(64, power_of_two(shape.inner), 2048 if shape.loads <= 4 else 1024)
     x = _between(1, 2048 // r, power_of_two(shape.outer))
     return [Config({"XBLOCK": x, "RBLOCK": r}, _between(4, _warps(r * x), 8), 2)]
@@ -107,7 +110,7 @@ def splits(shape: Shape, config: Config) -> int:
         return 1
     longest = shape.inner // config.constants["RBLOCK"]
     if shape.contiguous == "x":
-        most = min(4 * MULTIPROCESSORS // blocks, longest // 2, 256)
+        most = min((8 if shape.streams <= 2 else 4) * MULTIPROCESSORS // blocks, longest // 2, 256)
         return 1 << (most.bit_length() - 1) if most else 1
     enough = 6 * MULTIPROCESSORS // blocks
     return _between(1, power_of_two(min(enough, longest)), 256) if longest >= 4 else 1
