@@ -32,7 +32,6 @@ MODULES = (
     "coroutines asyncgen contextlib_async array struct cmath copyreg shelve graphlib colorsys dis ast_unparse syntax eof "
     "import_star"
 ).split()
-_LIFETIME = "after a break an object lives until the replaced frame returns, so it dies later than the test expects"
 _EQUAL_TEXTS = "equal texts, and equal tuples of constants, may become one object over a break, which the language allows"
 _HELD = "a function that the compiled code calls lives as long as that code"
 _TRACEBACK = "a traceback does not show the calls that were inlined"
@@ -49,8 +48,6 @@ KNOWN: dict[str, str] = {
     "test.test_functools.TestLRUC.test_lru_cache_weakrefable": _HELD,
     "test.test_functools.TestLRUPy.test_lru_cache_weakrefable": _HELD,
     "test.test_contextlib.TestExitStack.test_exit_exception_traceback": _TRACEBACK,
-    "test.test_scope.ScopeTests.testCellLeak": _LIFETIME,
-    "test.test_raise.TestContext.test_3611": _LIFETIME,
     "test.test_dict.DictTest.test_splittable_popitem": "asks for the memory layout of a dict, which replayed changes do not keep",
 }
 
