@@ -9,7 +9,8 @@ from torch.testing._internal.common_methods_invocations import op_db
 SAMPLE = (
     "where clamp softmax view_as expand_as unsafe_split chunk diagonal masked_scatter arange gather "
     "mm addmv matmul geqrf nn.functional.conv2d nn.functional.layer_norm native_layer_norm "
-    "nn.functional.upsample_nearest nn.functional.embedding fft.rfftn fft.ihfft2 linalg.eig quantile as_strided kthvalue scatter slice_scatter nn.functional.pad.reflect nn.functional.pixel_shuffle"
+    "nn.functional.upsample_nearest nn.functional.embedding fft.rfftn fft.ihfft2 linalg.eig quantile as_strided kthvalue "
+    "scatter slice_scatter nn.functional.pad.reflect nn.functional.pixel_shuffle"
 ).split()
 LIMITS = {"meta": 3, "variants": 2, "symbolic": 2, "errors": None, "out": 1, "layouts": 1}
 # entry -> columns with a known difference; OPDB.md says why
