@@ -90,7 +90,7 @@ def _record(entry: str, step: str, seconds: float, columns: dict[str, dict], fin
 
 def read(state: Path) -> dict[Unit, dict]:
     """The last record of each step of each entry."""
-    records = [json.loads(line) for f in sorted(state.glob("*.jsonl"), key=lambda f: f.stat().st_mtime) for line in f.open()]
+    records = [json.loads(line) for f in sorted(state.glob("*.jsonl")) for line in f.open()]
     return {(r["entry"], r["step"]): r for r in records if "step" in r}
 
 
