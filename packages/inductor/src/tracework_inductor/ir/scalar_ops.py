@@ -74,7 +74,9 @@ STRUCTURAL_OPS = frozenset(
     }
 )
 
-REDUCTION_KINDS = frozenset({"sum", "prod", "max", "min", "any", "all", "xor_sum", "argmax", "argmin", "mean", "squared_deviations"})
+REDUCTION_KINDS = frozenset(
+    {"sum", "prod", "max", "min", "any", "all", "xor_sum", "argmax", "argmin", "mean", "squared_deviations"}
+)
 SCAN_KINDS = frozenset({"sum", "prod", "max", "min"})
 
 _handler: contextvars.ContextVar[Any] = contextvars.ContextVar("tracework_inductor_handler")
