@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import resource
 import statistics
@@ -68,16 +69,16 @@ def gradient_error(model: Any, reference: Any) -> float:
     return (difference / scale) ** 0.5 if scale else difference**0.5
 
 
-def distances_from_float64(job: dict[str, Any], compiled: tuple[Any, Any], eager: tuple[Any, Any]) -> dict[str, float]:
-    """How far the compiled and the eager (module, step) are from the same module run in float64: errors that are not each other's rounding.
+def distances_from_float64(
+    job: dict[str, Any], inputs: dict[str, Any], compiled: tuple[Any, Any], eager: tuple[Any, Any]
+) -> dict[str, float]:
+    """How far the compiled and the eager (module, step) are from the eager module in float64: errors that are not each other's rounding.
 
     Code of a model that fixes float32 (norms, rotary tables) is exact to float32 only. It comes after the timed part, so that the float64
     module does not count in the peak of memory.
     """
-    exact, inputs = build(job["model"], job["scale"], job["device"], torch.float64, job["training"])
-    exact.load_state_dict(eager[0].state_dict())
-    moved = build(job["model"], job["scale"], job["device"], DTYPES[job["dtype"]], job["training"])[1]
-    inputs = {name: moved[name].to(value.dtype) for name, value in inputs.items()}  # what the others were given, rounded
+    exact = copy.deepcopy(eager[0]).double()
+    inputs = {name: value.double() if value.is_floating_point() else value for name, value in inputs.items()}
     expected = step_of(exact, inputs, job["training"])()
     found = {}
     for name, (module, step) in (("", compiled), ("eager_", eager)):
@@ -120,8 +121,7 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     """Runs one job (model, system, device, dtype, scale, training, mode, seconds) and gives its figures."""
     device, training, dtype = job["device"], job["training"], DTYPES[job["dtype"]]
     reference, inputs = build(job["model"], job["scale"], device, dtype, training)
-    model, _ = build(job["model"], job["scale"], device, dtype, training)
-    model.load_state_dict(reference.state_dict())
+    model = copy.deepcopy(reference)
     eager = step_of(reference, inputs, training)
     expected = eager()
     result = dict(job)
@@ -141,7 +141,7 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
         ours, plain = alternate(compiled, eager, device, job["seconds"])
         result["step_s"], result["eager_step_s"] = statistics.median(ours), statistics.median(plain)
         result["speedup"] = statistics.median(p / o for p, o in zip(plain, ours, strict=True))
-        result |= distances_from_float64(job, (model, compiled), (reference, eager))
+        result |= distances_from_float64(job, inputs, (model, compiled), (reference, eager))
     return result
 
 
