@@ -79,6 +79,22 @@ def test_what_is_placed_does_not_overlap_while_it_lives() -> None:
     )
 
 
+def test_operators_that_count_from_the_beginning_of_a_storage() -> None:
+    def fn(x, w):
+        first, second = p.mm(x, w), p.mm(p.neg(x), w)
+        spec = TensorSpec(torch.float32, torch.device("cpu"), SIZE)
+        scatter = torch.ops.aten.as_strided_scatter.default
+        return overload(scatter, (p.add(first, second), p.mm(x, w), (16, 32), (32, 1), 0), spec), p.sum(
+            p.mul(first, second), (0,)
+        )
+
+    args = tensors(*ARGS[:2])
+    graph = build(fn, args)
+    got = runtime.load(compile_graph(graph))(list(args))
+    for mine, expected in zip(got, graph.run(*args), strict=True):
+        torch.testing.assert_close(mine, expected, rtol=1e-4, atol=1e-4)
+
+
 @torch.library.custom_op("tracework_workspace_tests::passes_on", mutates_args=())
 def passes_on(x: torch.Tensor) -> torch.Tensor:
     """Any operator of somebody else's, which might give or keep what it was given."""

@@ -58,10 +58,21 @@ class Workspace:
 
 
 def window(
-    memory: torch.UntypedStorage, first: int, dtype: torch.dtype, sizes: Sequence[int], strides: Sequence[int]
+    memory: torch.UntypedStorage,
+    first: int,
+    size: int,
+    dtype: torch.dtype,
+    sizes: Sequence[int],
+    strides: Sequence[int],
+    offset: int,
 ) -> torch.Tensor:
-    """A tensor over a part of a workspace, from byte `first` on."""
-    return torch.empty(0, dtype=dtype, device="cpu").set_(memory, first // dtype.itemsize, tuple(sizes), tuple(strides))
+    """A tensor over `size` bytes of a workspace from byte `first` on, which are a storage of their own: operators such as
+    as_strided_scatter count from where the storage begins. `offset` is in elements, as strides are.
+    """
+    piece = (ctypes.c_char * size).from_address(memory.data_ptr() + first)
+    piece.memory = memory  # the tensor keeps its bytes alive
+    storage = torch.frombuffer(piece, dtype=torch.uint8).untyped_storage()
+    return torch.empty(0, dtype=dtype, device="cpu").set_(storage, offset, tuple(sizes), tuple(strides))
 
 
 _FREE: list[Workspace] = []

@@ -45,18 +45,32 @@ def test_windows_are_made_once_for_a_program_and_lie_in_the_workspace() -> None:
     def windows(memory, first):
         made.append(first)
         return (
-            window(memory, first + 64, torch.float32, (3, 4), (1, 3)),
-            window(memory, first + 192, torch.bool, (5,), (1,)),
+            window(memory, first + 64, 48, torch.float32, (3, 4), (1, 3), 0),
+            window(memory, first + 192, 8, torch.bool, (5,), (1,), 3),
         )
 
     with torch.inference_mode():
         work = take(4096)
         matrix, flags = work.windows(windows)
     assert work.windows(windows)[0] is matrix and len(made) == 1
-    assert matrix.data_ptr() == work.address + 64 and matrix.stride() == (1, 3) and flags.data_ptr() == work.address + 192
+    assert matrix.data_ptr() == work.address + 64 and matrix.stride() == (1, 3) and flags.data_ptr() == work.address + 195
     assert not matrix.is_inference(), "later calls write to it outside of inference mode"
     torch.add(torch.ones(3, 4), 1.0, out=matrix)
     assert matrix.sum() == 24
+
+
+def test_a_window_is_a_storage_of_its_own() -> None:
+    work = take(4096)
+    _, after = work.windows(
+        lambda memory, first: (
+            window(memory, first, 16, torch.float32, (4,), (1,), 0),
+            window(memory, first + 64, 24, torch.float32, (4,), (1,), 2),
+        )
+    )
+    after.fill_(1.0)
+    assert after.storage_offset() == 2 and after.untyped_storage().nbytes() == 24
+    written = torch.as_strided_scatter(after, torch.zeros(2), (2,), (1,), 3)
+    assert written.tolist() == [1.0, 0.0, 0.0, 1.0]
 
 
 def test_threads_never_share_one() -> None:

@@ -172,9 +172,9 @@ class PythonWrapper:
 
     def _window(self, root: str, sizes: Sequence[Size], strides: Sequence[Size], offset: Size) -> str:
         """A tensor over a buffer of the workspace, made once for each workspace."""
-        dtype = self.program.buffers[root].layout.dtype
-        at = f"first + {self.workspace.offsets[root] + dtype.itemsize * int(offset)}"
-        text = f"window(memory, {at}, {_dtype(dtype)}, {_tuple(sizes)}, {_tuple(strides)})"
+        layout = self.program.buffers[root].layout
+        at, size = f"first + {self.workspace.offsets[root]}", layout.dtype.itemsize * int(layout.elements())
+        text = f"window(memory, {at}, {size}, {_dtype(layout.dtype)}, {_tuple(sizes)}, {_tuple(strides)}, {offset})"
         return f"views[{self.windows.setdefault(text, len(self.windows))}]"
 
     # kernels
