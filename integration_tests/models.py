@@ -81,7 +81,21 @@ def vit() -> Built:
     return model, {"x": torch.randn(2, 3, 32, 32)}
 
 
-MODELS: Mapping[str, Callable[[], Built]] = {"gpt2": gpt2, "bert": bert, "llama": llama, "resnet18": resnet18, "vit": vit}
+def convnext() -> Built:
+    """torchvision's ConvNeXt, two blocks."""
+    networks = torchvision_models().convnext
+    blocks = [networks.CNBlockConfig(32, 64, 1), networks.CNBlockConfig(64, None, 1)]
+    return networks.ConvNeXt(blocks, layer_scale=0.5, num_classes=10), {"x": torch.randn(2, 3, 32, 32)}
+
+
+MODELS: Mapping[str, Callable[[], Built]] = {
+    "gpt2": gpt2,
+    "bert": bert,
+    "llama": llama,
+    "resnet18": resnet18,
+    "vit": vit,
+    "convnext": convnext,
+}
 
 
 def output_tensor(output: Any) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""The five models: outputs, gradients and no graph break, inference and training."""
+"""Six models: outputs, gradients and no graph break, inference and training."""
 
 import copy
 
@@ -6,6 +6,7 @@ import pytest
 import torch
 import tracework
 from models import MODELS, output_tensor
+from tracework_inductor.schedule import workspace
 
 # fp32 with sums in another order than eager's: the bounds that the project promises for outputs and gradients.
 OUTPUT_BOUND, GRADIENT_BOUND = 1e-5, 1e-4
@@ -28,11 +29,15 @@ def test_inference_equals_eager_without_a_break(name):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_training_step_equals_eager_without_a_break(name):
+@pytest.mark.parametrize("placed_from", [0, workspace.LEAST], ids=["in_a_workspace", "allocated"])
+def test_training_step_equals_eager_without_a_break(name, placed_from, monkeypatch, tmp_path):
+    """With values in a workspace, as large models have them, and allocated one by one, as these small ones have them."""
+    monkeypatch.setattr(workspace, "LEAST", placed_from)
+    options = {"cache_dir": str(tmp_path)}  # where values lie is not part of the keys of the cache
     reference, inputs = MODELS[name]()
     reference.train()
     model = copy.deepcopy(reference)
-    compiled = tracework.compile(model, fullgraph=True)
+    compiled = tracework.compile(model, fullgraph=True, options=options)
     for _ in range(2):
         expected, got = output_tensor(reference(**inputs)), output_tensor(compiled(**inputs))
         assert relative(got, expected) < OUTPUT_BOUND
