@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from .kernel_writes import written_parameters
+from .made_operators import MadeOperators
 
 __all__ = ["Launch", "python_function", "operator_of"]
-
-NAMESPACE = "tracework_kernels"
 
 
 @dataclass(frozen=True)
@@ -53,54 +49,27 @@ def python_function(kernel: Any) -> Any:
 
 
 def schema_of(launch: Launch, written: frozenset[str]) -> str:
-    """The arguments of the operator."""
+    """The arguments of the operator, which gives nothing."""
     rows = enumerate(zip(launch.names, launch.kinds, strict=True))
     types = {"tensor": "Tensor", "int": "SymInt", "float": "float", "bool": "bool"}
     parts = [f"Tensor(a{i}!) x{i}" if kind == "tensor" and n in written else f"{types[kind]} x{i}" for i, (n, kind) in rows]
-    return ", ".join([*parts, "SymInt[] grids"])
+    return f"({', '.join([*parts, 'SymInt[] grids'])}) -> ()"
 
 
-class _Operators:
-    """The operators of this process. Names do not depend on the process, since compiled graphs that are stored hold them."""
-
-    def __init__(self) -> None:
-        self.library = torch.library.Library(NAMESPACE, "FRAGMENT")
-        self.found: dict[Any, Any] = {}
-        self.names: set[str] = set()
-
-    def of(self, launch: Launch) -> Any:
-        """The operator of a launch, made when it is new; None when it is not known what the kernel writes to."""
-        key = (id(launch.kernel), launch.names, launch.kinds, repr(launch.constants), repr(launch.configs), launch.grid_rank)
-        if key not in self.found:
-            self.found[key] = (launch, self.make(launch))  # with the kernel, which keeps its id taken
-        return self.found[key][1]
-
-    def make(self, launch: Launch) -> Any:
-        function = python_function(launch.kernel)
-        written = written_parameters(function)
-        if written is None:
-            return None
-        schema = schema_of(launch, written)
-        name = self.new_name(function, (schema, launch.names, launch.constants, launch.configs, launch.grid_rank))
-        self.library.define(f"{name}({schema}) -> ()")
-        self.library.impl(name, launch.run, "CompositeExplicitAutograd")
-        self.library.impl(name, lambda *args: None, "Meta")
-        return getattr(getattr(torch.ops, NAMESPACE), name).default
-
-    def new_name(self, function: Any, facts: Any) -> str:
-        text = repr((function.__module__, function.__qualname__, inspect.getsource(function), facts))
-        stem = name = f"{function.__name__}_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-        while name in self.names:
-            name = f"{stem}_{len(self.names)}"
-        self.names.add(name)
-        return name
-
-
-_operators: list[_Operators] = []
+_operators = MadeOperators("tracework_kernels")
 
 
 def operator_of(launch: Launch) -> Any:
     """The operator of a launch; None when it is not known what the kernel writes to."""
-    if not _operators:
-        _operators.append(_Operators())
-    return _operators[0].of(launch)
+    key = (id(launch.kernel), launch.names, launch.kinds, repr(launch.constants), repr(launch.configs), launch.grid_rank)
+    found = _operators.known(key)
+    if found is not None:
+        return found
+    function = python_function(launch.kernel)
+    written = written_parameters(function)
+    if written is None:
+        return None
+    schema = schema_of(launch, written)
+    source = (function.__module__, function.__qualname__, inspect.getsource(function))
+    facts = (*source, schema, launch.names, launch.constants, launch.configs, launch.grid_rank)
+    return _operators.make(key, launch, function.__name__, facts, schema, launch.run, lambda *args: None)

@@ -5,7 +5,6 @@ The operator is a barrier: it is neither merged, nor dropped, nor computed again
 
 from __future__ import annotations
 
-import hashlib
 import importlib.machinery
 import sys
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any
 import torch
 
 from ..errors import OpaqueCallError
+from .made_operators import MadeOperators
 
 __all__ = ["NAMESPACE", "Refusal", "ResultFacts", "is_foreign", "observe", "operator_of"]
 
@@ -109,29 +109,18 @@ class _Opaque:
         return made if len(made) > 1 else made[0]
 
 
-_made: dict[Any, Any] = {}
-_library: list[Any] = []
+_operators = MadeOperators(NAMESPACE)
 
 
 def operator_of(function: Any, call: Any, constants: Any, count: int, facts: tuple[ResultFacts, ...]) -> Any:
     """The operator of the function with these constants; `call` takes the tensors only."""
-    name = getattr(function, "__qualname__", None) or type(function).__qualname__
-    module = getattr(function, "__module__", None) or ""
     key = (id(function), repr(constants), count, facts)
-    if key in _made:
-        return _made[key][1]
-    if not _library:
-        _library.append(torch.library.Library(NAMESPACE, "FRAGMENT"))
-    digest = hashlib.sha256(repr((module, name, constants, count, facts)).encode()).hexdigest()[:16]
-    stem = "".join(c if c.isalnum() else "_" for c in f"{module}_{name}")
-    label = (
-        f"{stem}_{digest}" if not hasattr(getattr(torch.ops, NAMESPACE), f"{stem}_{digest}") else f"{stem}_{digest}_{len(_made)}"
-    )
-    returns = ", ".join(["Tensor"] * len(facts))
-    arguments = ", ".join(f"Tensor x{i}" for i in range(count))
-    _library[0].define(f"{label}({arguments}) -> ({returns})", tags=(torch.Tag.nondeterministic_seeded,))
-    operator = _Opaque(f"{module}.{name}", call, facts)
-    _library[0].impl(label, operator.run, "CompositeExplicitAutograd")
-    _library[0].impl(label, operator.on_meta, "Meta")
-    _made[key] = (function, getattr(getattr(torch.ops, NAMESPACE), label).default)  # with the function, which keeps its id taken
-    return _made[key][1]
+    found = _operators.known(key)
+    if found is not None:
+        return found
+    module, name = getattr(function, "__module__", None) or "", getattr(function, "__qualname__", type(function).__qualname__)
+    opaque = _Opaque(f"{module}.{name}", call, facts)
+    schema = f"({', '.join(f'Tensor x{i}' for i in range(count))}) -> ({', '.join(['Tensor'] * len(facts))})"
+    named = (module, name, constants, count, facts)
+    tags = (torch.Tag.nondeterministic_seeded,)
+    return _operators.make(key, function, f"{module}_{name}", named, schema, opaque.run, opaque.on_meta, tags)

@@ -8,6 +8,7 @@ from ..graph.known import known_tensor
 from ..graph.opaque_operators import ResultFacts, operator_of
 from ..graph.outline import outline, region
 from ..graph.region_checks import Unchanged
+from .opaque_call import call_of_kind
 from .sequence import ListValue, TupleValue
 from .tensor import TensorValue, forget_nodes
 
@@ -82,11 +83,7 @@ def operator_result(frame, condition, traced):
     arms = Arms([made.module for *_, made in traced], places, facts)
     text = tuple(made.module.code for *_, made in traced), tuple(places)
     operator = operator_of(arms, arms, text, len(inputs) + 1, facts)
-    found = frame.graph.call(frame, operator, (condition, *inputs))
-    if kind is torch.Tensor:
-        return found
-    items = found.unpack(frame) if len(facts) > 1 else [found]
-    return ListValue(items) if kind is list else TupleValue(items)
+    return call_of_kind(frame, operator, (condition, *inputs), kind, len(facts))
 
 
 COND_ROWS = {torch.cond: cond_row}

@@ -34,10 +34,15 @@ def opaque_call(frame, function, args, kwargs):
         log.info("%s breaks the graph: %s", function, why)
         return None
     operator = operator_of(function, call, (constants, tuple(kwargs)), len(tensors), facts)
-    found = frame.graph.call(frame, operator, tuple(tensors))
+    return call_of_kind(frame, operator, tensors, kind, len(facts))
+
+
+def call_of_kind(frame, operator, arguments, kind, count):
+    """A call of an operator that gives `count` tensors, as the kind of object (a tensor, tuple or list) that the program gets."""
+    found = frame.graph.call(frame, operator, tuple(arguments))
     if kind is torch.Tensor:
         return found
-    items = found.unpack(frame) if len(facts) > 1 else [found]
+    items = found.unpack(frame) if count > 1 else [found]
     return ListValue(items) if kind is list else TupleValue(items)
 
 
