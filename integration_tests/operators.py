@@ -1,0 +1,465 @@
+"""Every entry of torch's own op_db through tracework.compile, against eager: values, dtypes, strides, aliasing, gradients.
+
+`python operators.py [--device cuda]` runs all of them in processes of their own and writes OPERATORS.md. The samples of an entry are
+compiled as one function, one by one only where that fails; `dynamic` rows have every size symbolic.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import logging
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import threading
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import tracework
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils._pytree import tree_flatten
+from tracework_capture import Unsupported
+
+SAMPLES = 4  # of each entry, spread over what it offers
+OFFERED = 60  # how many of an entry's samples are looked at
+LARGEST = 1 << 20  # elements; larger samples take long and show nothing else
+SEED = 42
+LIMIT = 300  # seconds for one row
+MODES = {
+    "float32": (torch.float32, True, False),
+    "bfloat16": (torch.bfloat16, False, False),
+    "complex64": (torch.complex64, False, False),
+    "int64": (torch.int64, False, False),
+    "uint8": (torch.uint8, False, False),
+    "bool": (torch.bool, False, False),
+    "dynamic": (torch.float32, False, True),
+}
+"""mode -> (dtype, whether gradients are compared, whether all sizes are symbols)"""
+RANDOM = (
+    "rand",
+    "dropout",
+    "bernoulli",
+    "normal",
+    "uniform",
+    "multinomial",
+    "exponential",
+    "cauchy",
+    "geometric",
+    "empty",
+    "rrelu",
+)
+"""Parts of the names of entries whose values are random, or whatever memory held; sizes, dtypes and strides are compared."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One entry in one mode.
+
+    status is "equal", "equal, not in one graph", "uncompiled" (a graph ran by eager kernels only), "wrong", "failed", "crashed" or
+    "refused by eager".
+    """
+
+    name: str
+    mode: str
+    status: str
+    detail: str = ""
+    samples: int = 0
+
+    @property
+    def good(self) -> bool:
+        """Whether the program got what eager gives."""
+        return self.status.startswith(("equal", "uncompiled", "refused", "unsupported"))
+
+
+def name_of(op: Any) -> str:
+    """The entry's name with its variant."""
+    return f"{op.name}.{op.variant_test_name}".rstrip(".")
+
+
+ENTRIES = {name_of(op): op for op in op_db}
+
+
+def check(name: str, mode: str, device: str = "cpu", samples: int = SAMPLES) -> Outcome:
+    """The samples of one entry in one mode."""
+    op = ENTRIES[name]
+    dtype, gradients, dynamic = MODES[mode]
+    if not op.supports_dtype(dtype, device):
+        return Outcome(name, mode, "unsupported by eager")
+    gradients = gradients and op.supports_autograd
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        cases = list(_cases(op, dtype, device, gradients, samples))
+        if not cases:
+            return Outcome(name, mode, "refused by eager")
+        random = any(part in name for part in RANDOM)
+        status, detail = _agree(cases, dynamic, random)
+        if status in ("wrong", "failed") and len(cases) > 1:
+            alone = [(i, *_agree([case], dynamic, random)) for i, case in enumerate(cases)]
+            bad = [f"sample {i}: {d}" for i, s, d in alone if s in ("wrong", "failed")]
+            status, detail = (status, bad[0]) if bad else (status, f"only all samples together: {detail}")
+    return Outcome(name, mode, status, detail, len(cases))
+
+
+def _cases(op: Any, dtype: torch.dtype, device: str, gradients: bool, count: int) -> Iterator[Case]:
+    torch.manual_seed(0)
+    offered = []
+    try:
+        offered.extend(itertools.islice(op.sample_inputs(device, dtype, requires_grad=gradients), OFFERED))
+    except (RuntimeError, NotImplementedError):
+        pass  # those before it were made; the makers call kernels that eager does not have
+    cases = [Case(op, s) for s in offered]
+    cases = [c for c in cases if c.usable(device)]
+    step = max(1, len(cases) / count)
+    for case in [cases[int(i * step)] for i in range(min(count, len(cases)))]:
+        try:
+            case.results = results(case.call, case.inputs(), case.gradients)
+        except (RuntimeError, NotImplementedError, TypeError, IndexError, ValueError):
+            continue
+        yield case
+
+
+class Case:
+    """One sample: its tensors apart from the rest of its arguments, and what eager gives for it."""
+
+    results: tuple[list[Any], list[Any]]
+
+    def __init__(self, op: Any, sample: Any) -> None:
+        self.op = op
+        self.given = (sample.input, tuple(sample.args), dict(sample.kwargs))
+        self.tensors = [x for x in tree_flatten(self.given)[0] if isinstance(x, torch.Tensor)]
+        self.gradients = op.supports_autograd
+
+    def usable(self, device: str) -> bool:
+        return all(t.layout is torch.strided and t.device.type == device and t.numel() <= LARGEST for t in self.tensors)
+
+    def call(self, *tensors: Any) -> Any:
+        first, args, kwargs = with_tensors(self.given, iter(tensors))
+        return self.op.op(first, *args, **kwargs)
+
+    def inputs(self, dtype: torch.dtype | None = None) -> list[torch.Tensor]:
+        """Copies with the same strides, in another dtype where one is given."""
+        found = []
+        for tensor in self.tensors:
+            made = tensor.detach().clone()
+            if dtype is not None and made.dtype in (torch.float32, torch.bfloat16, torch.complex64):
+                made = made.to(dtype.to_complex() if made.is_complex() else dtype)
+            found.append(made.requires_grad_(tensor.requires_grad))
+        return found
+
+    def exact(self) -> tuple[list[Any], list[Any]] | None:
+        """The same in float64; None when that is another function."""
+        try:
+            return results(self.call, self.inputs(torch.float64), self.gradients)
+        except (RuntimeError, TypeError, NotImplementedError, ValueError):
+            return None
+
+
+def with_tensors(value: Any, tensors: Iterator[Any]) -> Any:
+    """The value with its tensors replaced, in the order of torch's pytrees."""
+    if isinstance(value, torch.Tensor):
+        return next(tensors)
+    if type(value) in (tuple, list):
+        return type(value)([with_tensors(v, tensors) for v in value])
+    if type(value) is dict:
+        return {k: with_tensors(v, tensors) for k, v in value.items()}
+    return value
+
+
+def results(function: Callable[..., Any], inputs: list[Any], gradients: bool) -> tuple[list[Any], list[Any]]:
+    """(tensors that the function gives, gradients of what requires them)."""
+    torch.manual_seed(SEED)
+    outputs = [o for o in tree_flatten(function(*inputs))[0] if isinstance(o, torch.Tensor)]
+    return outputs, gradients_of(outputs, inputs) if gradients else []
+
+
+def gradients_of(outputs: list[Any], inputs: list[Any]) -> list[Any]:
+    roots = [o for o in outputs if o.requires_grad]
+    leaves = [t for t in inputs if t.requires_grad]
+    if not roots or not leaves:
+        return []
+    tangents = [torch.linspace(-1.1, 1.3, r.numel(), dtype=torch.float64).reshape(r.shape).to(r) for r in roots]
+    return list(torch.autograd.grad(roots, leaves, tangents, allow_unused=True))
+
+
+class Together:
+    """Several cases as one function of all their tensors."""
+
+    def __init__(self, cases: list[Case]) -> None:
+        self.cases = cases
+
+    def __call__(self, inputs: list[list[Any]]) -> list[Any]:
+        return [case.call(*tensors) for case, tensors in zip(self.cases, inputs, strict=True)]
+
+
+def _agree(cases: list[Case], dynamic: bool, random: bool) -> tuple[str, str]:
+    """(status, detail)"""
+    with Uncompiled() as uncompiled:
+        try:
+            found, inputs = _run(cases, dynamic, fullgraph=True)
+            status, detail = "equal", ""
+        except Unsupported as error:
+            status, detail = "equal, not in one graph", _reason(error)
+            try:
+                found, inputs = _run(cases, dynamic, fullgraph=False)
+            except Exception as error:  # the text goes into the table
+                return "failed", f"after a break: {_line(error)}"
+        except Exception as error:  # the text goes into the table
+            return "failed", _line(error)
+        outputs = [[o for o in tree_flatten(mine)[0] if isinstance(o, torch.Tensor)] for mine in found]
+        try:
+            grads = _gradients_of_all(outputs, inputs) if cases[0].gradients else [[] for _ in cases]
+        except Exception as error:  # the text goes into the table
+            return "failed", f"backward: {_line(error)}"
+        for case, mine, grad in zip(cases, outputs, grads, strict=True):
+            wrong = _difference(case, mine, grad, random)
+            if wrong:
+                return "wrong", wrong
+    if uncompiled.first and status == "equal":
+        return "uncompiled", uncompiled.first
+    return status, detail
+
+
+def _gradients_of_all(outputs: list[list[Any]], inputs: list[list[Any]]) -> list[list[Any]]:
+    """The gradients of each case; one backward, since the cases are one graph."""
+    leaves = [
+        [t for t in given if t.requires_grad] if any(o.requires_grad for o in mine) else []
+        for mine, given in zip(outputs, inputs)
+    ]
+    found = iter(gradients_of([o for mine in outputs for o in mine], [t for group in leaves for t in group]))
+    return [[next(found) for _ in group] for group in leaves]
+
+
+def _run(cases: list[Case], dynamic: bool, fullgraph: bool) -> tuple[list[Any], list[list[Any]]]:
+    tracework.reset()
+    inputs = [case.inputs() for case in cases]
+    torch.manual_seed(SEED)
+    compiled = tracework.compile(Together(cases).__call__, fullgraph=fullgraph, dynamic=True if dynamic else None)
+    return compiled(inputs), inputs
+
+
+class Uncompiled(logging.Handler):
+    """Hears which graphs run uncompiled."""
+
+    first = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if "runs uncompiled" in text:
+            self.first = self.first or text
+
+    def __enter__(self) -> Uncompiled:
+        logging.getLogger("tracework.fallbacks").addHandler(self)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        logging.getLogger("tracework.fallbacks").removeHandler(self)
+
+
+def _line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".strip().splitlines()[0][:300]
+
+
+def _reason(error: Unsupported) -> str:
+    """What broke the graph, and where."""
+    lines = str(error).splitlines()
+    detail = [line.strip().removeprefix("detail: ") for line in lines if line.strip().startswith("detail:")]
+    return ": ".join([lines[0].removeprefix("cannot be captured as one graph: "), *detail])[:300]
+
+
+def _difference(case: Case, outputs: list[Any], grads: list[Any], random: bool) -> str | None:
+    """What differs from eager, or None. A gradient that eager leaves out may be zeros."""
+    theirs, their_grads = case.results
+    if len(outputs) != len(theirs) or len(grads) != len(their_grads):
+        return f"{len(outputs)} outputs and {len(grads)} gradients instead of {len(theirs)} and {len(their_grads)}"
+    exact = None
+    for kind, mine, wanted in (("output", outputs, theirs), ("gradient", grads, their_grads)):
+        for i, (a, b) in enumerate(zip(mine, wanted, strict=True)):
+            wrong = _metadata(a, b, strides=kind == "output")
+            if wrong is None and not random and a is not None and b is not None and not _same(a, b):
+                exact = exact or [case.exact()]
+                truths = exact[0][0 if kind == "output" else 1] if exact[0] else None
+                truth = truths[i] if truths is not None and len(truths) == len(wanted) else None
+                wrong = _distance(a.detach(), b.detach(), truth)
+            if wrong:
+                return f"{kind} {i}: {wrong}"
+    return None
+
+
+def _metadata(mine: Any, theirs: Any, strides: bool) -> str | None:
+    if mine is None or theirs is None:
+        other = mine if theirs is None else theirs
+        return None if other is None or not other.any() else "defined on one side only"
+    if (mine.shape, mine.dtype, mine.device) != (theirs.shape, theirs.dtype, theirs.device):
+        return f"{mine.dtype} {tuple(mine.shape)} on {mine.device} instead of {theirs.dtype} {tuple(theirs.shape)} on {theirs.device}"
+    if strides and (_strides(mine) != _strides(theirs)):
+        return f"strides {mine.stride()} instead of {theirs.stride()} for {tuple(theirs.shape)}"
+    if strides and mine.requires_grad != theirs.requires_grad:
+        return f"requires_grad is {mine.requires_grad}"
+    return None
+
+
+def _strides(tensor: torch.Tensor) -> list[int]:
+    return [t for s, t in zip(tensor.shape, tensor.stride(), strict=True) if s > 1 and tensor.numel()]
+
+
+def _same(mine: torch.Tensor, theirs: torch.Tensor) -> bool:
+    if mine.dtype.is_floating_point or mine.dtype.is_complex:
+        return torch.allclose(mine, theirs, rtol=0, atol=0, equal_nan=True)
+    return torch.equal(mine, theirs)
+
+
+def _distance(mine: torch.Tensor, theirs: torch.Tensor, exact: Any) -> str | None:
+    """Rounding of a few operations on numbers of this size, and some times what eager itself is from float64."""
+    if not theirs.is_floating_point() and not theirs.is_complex():
+        return f"other values, {int((mine != theirs).sum())} of {theirs.numel()}"
+    finite = torch.isfinite(theirs)
+    if not torch.equal(finite, torch.isfinite(mine)) or not torch.equal(mine[~finite].isnan(), theirs[~finite].isnan()):
+        return "not finite in other places"
+    wide = torch.complex128 if theirs.is_complex() else torch.float64
+    a, b = mine[finite].to(wide), theirs[finite].to(wide)
+    usable = exact is not None and exact.shape == theirs.shape and bool(torch.isfinite(exact[finite]).all())
+    truth = exact.detach()[finite].to(wide) if usable else b
+    rounding = 64 * torch.finfo(theirs.dtype).eps * max(1.0, float(truth.abs().max()))
+    bound = rounding + 4 * float((b - truth).abs().max())
+    error = float((a - truth).abs().max())
+    return None if error <= bound else f"differs by {error:.2e}, {bound:.2e} is allowed"
+
+
+# Processes ----------------------------------------------------------------------------------------
+
+
+class Worker:
+    """A process that checks rows until one of them ends it."""
+
+    def __init__(self, device: str, core: int, cache: str) -> None:
+        environment = {**os.environ, "TRACEWORK_CACHE_DIR": cache, "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, __file__, "--worker", str(core), "--device", device]
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, env=environment)
+
+    def ask(self, name: str, mode: str) -> Outcome:
+        """The outcome of a row; "crashed" when the process ended or took too long."""
+        stdin, stdout = self.process.stdin, self.process.stdout
+        assert stdin is not None and stdout is not None
+        stdin.write(json.dumps([name, mode]) + "\n")
+        stdin.flush()
+        while select.select([stdout], [], [], LIMIT)[0]:
+            line = stdout.readline()
+            if line.startswith("ROW"):
+                return Outcome(**json.loads(line[3:]))
+            if not line:
+                return Outcome(name, mode, "crashed", f"exit status {self.process.wait()}")
+        self.process.kill()
+        return Outcome(name, mode, "crashed", f"no end in {LIMIT} s")
+
+
+def serve(device: str, core: int) -> None:
+    """What a worker does, on one core: its compilers start as many processes as it may use cores."""
+    os.sched_setaffinity(0, {core})
+    logging.getLogger("tracework").setLevel(logging.WARNING)
+    for line in sys.stdin:
+        name, mode = json.loads(line)
+        print("ROW" + json.dumps(asdict(check(name, mode, device))), flush=True)
+
+
+def run_all(rows: list[tuple[str, str]], device: str, jobs: int, report: Callable[[Outcome], None]) -> None:
+    """Gives the rows to `jobs` processes; an interrupt ends it with what was reported."""
+    waiting, lock, workers = iter(rows), threading.Lock(), []
+    cores = sorted(os.sched_getaffinity(0))
+
+    def work(number: int, cache: str) -> None:
+        worker = None
+        while True:
+            with lock:
+                row = next(waiting, None)
+                if row is None:
+                    return
+                if worker is None:
+                    worker = Worker(device, cores[number % len(cores)], cache)
+                    workers.append(worker)
+            outcome = worker.ask(*row)
+            if outcome.status == "crashed":
+                worker = None
+            with lock:
+                report(outcome)
+
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as cache:
+        threads = [threading.Thread(target=work, args=(i, cache), daemon=True) for i in range(jobs)]
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        except KeyboardInterrupt:
+            waiting = iter(())
+        finally:
+            for worker in workers:
+                worker.process.kill()
+
+
+HEAD = """# torch's op_db through tracework.compile
+
+Every entry of `torch.testing._internal.common_methods_invocations.op_db` on {device}, torch {torch}, {samples} samples of each mode, against eager:
+values, dtypes, sizes, strides, in float32 also gradients. `dynamic`: float32 with every size symbolic. Written by `nox -s operators`.
+
+| outcome | {modes} |
+|---|{rule}
+"""
+
+
+def table(outcomes: list[Outcome], device: str) -> str:
+    """The counts, and each row that is not equal."""
+    counts = Counter((o.mode, o.status) for o in outcomes)
+    head = HEAD.format(device=device, torch=torch.__version__, samples=SAMPLES, modes=" | ".join(MODES), rule="---|" * len(MODES))
+    lines = [head.rstrip("\n") + "\n"]
+    for status in sorted({o.status for o in outcomes}):
+        lines.append(f"| {status} | {' | '.join(str(counts[mode, status]) for mode in MODES)} |\n")
+    lines.append("\n| entry | mode | outcome | why |\n|---|---|---|---|\n")
+    for o in sorted(outcomes, key=lambda o: (o.good, o.name, o.mode)):
+        if o.status != "equal" and not o.status.startswith(("refused", "unsupported")):
+            lines.append(f"| {o.name} | {o.mode} | {o.status} | {o.detail.replace('|', '/')} |\n")
+    return "".join(lines)
+
+
+def main() -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--only", default="", help="entries whose name contains this; writes nothing")
+    parser.add_argument("--modes", default=",".join(MODES))
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--out", type=Path, default=None)
+    parser.add_argument("--worker", type=int, default=None, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.worker is not None:
+        serve(given.device, given.worker)
+        return 0
+    rows = [(name, mode) for mode in given.modes.split(",") for name in ENTRIES if given.only in name]
+    outcomes: list[Outcome] = []
+
+    def report(outcome: Outcome) -> None:
+        outcomes.append(outcome)
+        if len(outcomes) % 200 == 0:
+            print(f"{len(outcomes)} of {len(rows)} rows", flush=True)
+        if not outcome.good or given.only:
+            print(outcome, flush=True)
+
+    run_all(rows, given.device, given.jobs, report)
+    if given.out or not given.only:
+        out = given.out or Path(__file__).with_name("OPERATORS.md" if given.device == "cpu" else "OPERATORS_CUDA.md")
+        out.write_text(table(outcomes, given.device))
+    print(Counter(o.status for o in outcomes))
+    return 0 if all(o.good for o in outcomes) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
