@@ -51,6 +51,12 @@ tw_cache *tw_cache_ensure(PyCodeObject *code)
     return cache;
 }
 
+bool tw_is_continuation(PyCodeObject *code)
+{
+    tw_cache *cache = tw_cache_get(code);
+    return cache != NULL && cache->continuation;
+}
+
 static void replace_entries(tw_cache *cache, PyObject *entries)
 {
     PyObject *old = cache->entries;
@@ -238,6 +244,19 @@ static PyObject *set_mark(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
+static PyObject *mark_continuation(PyObject *module, PyObject *code)
+{
+    if (!PyCode_Check(code)) {
+        return PyErr_Format(PyExc_TypeError, "a code object is wanted, not %R", code);
+    }
+    tw_cache *cache = tw_cache_ensure((PyCodeObject *)code);
+    if (cache == NULL) {
+        return NULL;
+    }
+    cache->continuation = true;
+    Py_RETURN_NONE;
+}
+
 static PyObject *get_mark(PyObject *module, PyObject *code)
 {
     if (!PyCode_Check(code)) {
@@ -287,6 +306,7 @@ static PyObject *add_entry(PyObject *module, PyObject *args)
 
 PyMethodDef tw_cache_methods[] = {
     {"set_mark", set_mark, METH_VARARGS, "set_mark(code, mark): one of the MARK_ numbers"},
+    {"mark_continuation", mark_continuation, METH_O, "mark_continuation(code): only what go_on gave calls functions of this code"},
     {"get_mark", get_mark, METH_O, "get_mark(code) -> int"},
     {"get_entries", get_entries, METH_O, "get_entries(code) -> tuple of Entry, in the order they are tried"},
     {"set_entries", set_entries, METH_VARARGS, "set_entries(code, tuple of Entry)"},

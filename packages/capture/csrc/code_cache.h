@@ -20,6 +20,7 @@ typedef struct {
 
 typedef struct {
     int mark;
+    bool continuation; /* goes on in the middle of a frame: only go_on calls it */
     PyObject *entries; /* tuple, most recently useful first; replaced, never changed */
 } tw_cache;
 
@@ -28,6 +29,7 @@ extern PyTypeObject tw_entry_type;
 int tw_cache_setup(void);
 tw_cache *tw_cache_get(PyCodeObject *code);    /* NULL when there is none */
 tw_cache *tw_cache_ensure(PyCodeObject *code); /* NULL with an exception */
+bool tw_is_continuation(PyCodeObject *code);
 int tw_cache_add(PyCodeObject *code, tw_entry *entry);
 void tw_cache_to_front(tw_cache *cache, Py_ssize_t index);
 

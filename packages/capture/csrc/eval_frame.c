@@ -115,7 +115,70 @@ static int argument_slots(PyCodeObject *code)
     return code->co_argcount + code->co_kwonlyargcount + ((code->co_flags & CO_VARARGS) != 0) + ((code->co_flags & CO_VARKEYWORDS) != 0);
 }
 
-/* Calls the entry's code with (inputs, *argument slots), which it takes from the frame, and ends the frame. Takes the reference to inputs. */
+/* What generated code returns to go on in a continuation. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *function;
+    PyObject *arguments; /* a list */
+} tw_onward;
+
+static void onward_dealloc(tw_onward *self)
+{
+    Py_DECREF(self->function);
+    Py_DECREF(self->arguments);
+    PyObject_Free(self);
+}
+
+static PyTypeObject onward_type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "tracework_capture._C.Onward",
+    .tp_basicsize = sizeof(tw_onward),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_doc = "What go_on() gives.",
+    .tp_dealloc = (destructor)onward_dealloc,
+};
+
+static PyObject *go_on(PyObject *module, PyObject *const *given, Py_ssize_t count)
+{
+    if (count != 2 || !PyList_CheckExact(given[1])) {
+        return PyErr_Format(PyExc_TypeError, "go_on(function, arguments) wants a function and a list");
+    }
+    tw_onward *onward = PyObject_New(tw_onward, &onward_type);
+    if (onward != NULL) {
+        onward->function = Py_NewRef(given[0]);
+        onward->arguments = Py_NewRef(given[1]);
+    }
+    return (PyObject *)onward;
+}
+
+/* Calls the continuation; takes the reference. */
+static PyObject *continue_frame(tw_onward *onward)
+{
+    PyObject *function = Py_NewRef(onward->function);
+    PyListObject *list = (PyListObject *)onward->arguments;
+    PyObject *small[20];
+    Py_ssize_t size = PyList_GET_SIZE(list);
+    PyObject **arguments = size < 20 ? small : PyMem_Malloc(sizeof(PyObject *) * (size_t)(size + 1));
+    if (arguments == NULL) {
+        Py_DECREF(onward);
+        Py_DECREF(function);
+        return PyErr_NoMemory();
+    }
+    if (size > 0) {
+        memcpy(arguments + 1, list->ob_item, sizeof(PyObject *) * (size_t)size);
+    }
+    Py_SET_SIZE(list, 0); /* its references are ours */
+    Py_DECREF(onward);
+    PyObject *result = call_handing_over(function, arguments + 1, size);
+    if (arguments != small) {
+        PyMem_Free(arguments);
+    }
+    Py_DECREF(function);
+    return result;
+}
+
+/* Calls the entry's code with (inputs, *argument slots), which it takes from the frame, and ends the frame. Takes the reference to inputs.
+ * Continuations are called when the frame before has ended, by the run_entry of the frame that the program called: breaks do not nest. */
 static PyObject *run_entry(PyThreadState *tstate, tw_frame *frame, tw_entry *entry, PyObject *inputs)
 {
     PyObject *small[20];
@@ -139,7 +202,12 @@ static PyObject *run_entry(PyThreadState *tstate, tw_frame *frame, tw_entry *ent
     if (arguments != small) {
         PyMem_Free(arguments);
     }
+    bool goes_on = result != NULL && Py_IS_TYPE(result, &onward_type) && !tw_is_continuation(tw_frame_code(frame));
     tw_frame_discard(tstate, frame);
+    while (goes_on) {
+        result = continue_frame((tw_onward *)result);
+        goes_on = result != NULL && Py_IS_TYPE(result, &onward_type);
+    }
     return result;
 }
 
@@ -553,29 +621,6 @@ static PyObject *call_disabled(PyObject *module, PyObject *const *arguments, Py_
     return result;
 }
 
-static PyObject *go_on(PyObject *module, PyObject *const *given, Py_ssize_t count)
-{
-    if (count != 2 || !PyList_CheckExact(given[1])) {
-        return PyErr_Format(PyExc_TypeError, "go_on(function, arguments) wants a function and a list");
-    }
-    PyListObject *list = (PyListObject *)given[1];
-    PyObject *small[20];
-    Py_ssize_t size = PyList_GET_SIZE(list);
-    PyObject **arguments = size < 20 ? small : PyMem_Malloc(sizeof(PyObject *) * (size_t)(size + 1));
-    if (arguments == NULL) {
-        return PyErr_NoMemory();
-    }
-    if (size > 0) {
-        memcpy(arguments + 1, list->ob_item, sizeof(PyObject *) * (size_t)size);
-    }
-    Py_SET_SIZE(list, 0); /* its references are ours */
-    PyObject *result = call_handing_over(given[0], arguments + 1, size);
-    if (arguments != small) {
-        PyMem_Free(arguments);
-    }
-    return result;
-}
-
 PyMethodDef tw_eval_methods[] = {
     {"set_callback", set_callback, METH_O, "set_callback(callback or None) -> the thread's old one"},
     {"get_callback", get_callback, METH_NOARGS, "the thread's callback, or None"},
@@ -586,13 +631,14 @@ PyMethodDef tw_eval_methods[] = {
     {"call_disabled", (PyCFunction)(void (*)(void))call_disabled, METH_FASTCALL | METH_KEYWORDS,
      "call_disabled(function, *args, **kwargs): calls it with the callback off"},
     {"go_on", (PyCFunction)(void (*)(void))go_on, METH_FASTCALL,
-     "go_on(function, arguments) -> function(*arguments); the list is emptied, so that only the function holds what was in it"},
+     "go_on(function, arguments): what generated code returns so that function(*arguments) is called when its own frame has ended; the list\n"
+     "is emptied, and only the function holds what was in it"},
     {NULL, NULL, 0, NULL},
 };
 
 int tw_eval_setup(PyObject *module)
 {
-    if (PyType_Ready(&tw_scoped_type) < 0) {
+    if (PyType_Ready(&tw_scoped_type) < 0 || PyType_Ready(&onward_type) < 0) {
         return -1;
     }
     skip_marker = PyUnicode_InternFromString("tracework: skip this code");

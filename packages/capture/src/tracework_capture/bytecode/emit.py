@@ -133,7 +133,7 @@ class CodeWriter:
         return name
 
     def handed_over(self, args: list[str]) -> str:
-        """A list of these expressions, after which the generated code holds nothing any more: for the last call that it makes."""
+        """A list of these expressions, after which the generated code holds nothing any more: a traceback may hold its frame."""
         return f"([{', '.join(args)}], {_FORGET})[0]"
 
     def indent(self, step: int) -> None:

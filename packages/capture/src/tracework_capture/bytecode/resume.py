@@ -4,9 +4,9 @@ The original code keeps its instructions and exception table; a prologue pushes 
 (its own and those it closes over) become free variables. With `raising`, the continuation raises its last argument at the
 instruction instead of running it, so that the frame's own try and with blocks see the exception.
 
-A break in a loop comes around again: there the continuation is `driven`, that is, `drive` calls it, and where it breaks in the loop
-itself it gives `drive` the next continuation instead of calling it, so that no round of the loop lies on the stack of the one before.
-A continuation of a continuation is one of the original code: a break that comes around again finds the same code object.
+The evaluator calls a continuation when the frame that broke has ended (run_entry in csrc/eval_frame.c): the program sees one frame,
+and no round of a loop lies on the stack of the one before. A continuation of a continuation is one of the original code: a break
+that comes around again finds the same code object.
 """
 
 from __future__ import annotations
@@ -23,10 +23,8 @@ from ..errors import SkipFrame
 from .code import CodeInfo, code_info, exception_table
 
 __all__ = [
-    "Onward",
     "ResumePoint",
-    "drive",
-    "is_driven",
+    "continues_a_loop",
     "is_inside_a_round",
     "is_resume_code",
     "original_code",
@@ -46,19 +44,7 @@ class ResumePoint:
     locals: tuple[str, ...]
     cells: tuple[str, ...]
     raising: bool = False
-    driven: bool = False
-
-
-class Onward(tuple[Any, ...]):
-    """(the next continuation of a loop, list of its arguments), for drive(); made without running Python code."""
-
-
-def drive(function: types.FunctionType, args: list[Any]) -> Any:
-    """Calls continuations of a loop, one after the other, until the function that has the loop returns."""
-    result = _C.go_on(function, args)
-    while type(result) is Onward:
-        result = _C.go_on(*result)
-    return result
+    looping: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,16 +87,16 @@ def result_slot(code: types.CodeType) -> str | None:
     return f"__tw_stack{len(stack) - 1}" if stack.endswith("v") else None
 
 
-def is_driven(code: types.CodeType) -> bool:
-    """Whether drive() calls the frames of this code."""
+def continues_a_loop(code: types.CodeType) -> bool:
+    """Whether code goes on after a break in a loop."""
     made = _RESUME_CODES.get(id(code))
-    return made is not None and made.point.driven
+    return made is not None and made.point.looping
 
 
 def is_inside_a_round(code: types.CodeType) -> bool:
     """Whether code goes on in the middle of a loop's body after a break there."""
     made = _RESUME_CODES.get(id(code))
-    if made is None or not made.point.driven:
+    if made is None or not made.point.looping:
         return False
     return code_info(made.code).instructions[made.point.index - 1].opname != "FOR_ITER"
 
@@ -124,6 +110,7 @@ def resume_code(code: types.CodeType, point: ResumePoint) -> types.CodeType:
     made = _CODES.get(key)
     if made is None:
         made, before, inserted = _make(code, point)
+        _C.mark_continuation(made)
         _CODES[key] = made
         _RESUME_CODES[id(made)] = _Made(code, point, before, inserted)  # keeps `code` alive: its id is a key
     return made

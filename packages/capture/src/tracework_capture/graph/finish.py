@@ -19,7 +19,7 @@ from .. import _C, _torch
 from ..bytecode.emit import CodeWriter
 from ..bytecode.facts import VERSION
 from ..bytecode.liveness import live_locals
-from ..bytecode.resume import Onward, ResumePoint, drive, is_driven, resume_code
+from ..bytecode.resume import ResumePoint, resume_code
 from ..contracts import Break, CapturedGraph, Origin, Returned
 from ..errors import SkipFrame
 from .checks import check_conditions, guarded_call
@@ -239,7 +239,7 @@ class _Leaving:
     codes: list[types.CodeType] = field(default_factory=list)
 
     def continuation(self, index: int, stack: list[str | None], raised: str | None = None) -> str:
-        """The call of the continuation at `index`; only locals that live there are passed."""
+        """What makes the evaluator go on in the continuation at `index`; only locals that live there are passed."""
         live = {*live_locals(self.frame.info, index), *first_argument(self.frame)}
         kept = [(name, text) for name, text in zip(self.names, self.local_texts) if name in live]
         looping = self.frame.current.in_loop
@@ -251,12 +251,7 @@ class _Leaving:
         function = self.function(code)
         args = [text for _, text in kept] + [text for text in stack if text is not None]
         args += [raised] if raised else []
-        given = self.writer.handed_over(args)
-        if not looping:
-            return f"{self.writer.const(_C.go_on)}({function}, {given})"
-        if is_driven(self.frame.code):
-            return f"{self.writer.const(Onward)}(({function}, {given}))"
-        return f"{self.writer.const(drive)}({function}, {given})"
+        return f"{self.writer.const(_C.go_on)}({function}, {self.writer.handed_over(args)})"
 
     def function(self, code: types.CodeType) -> str:
         """Text of the continuation function."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from .. import _C
 from .._torch import hide_from_torch_compile
-from ..bytecode.resume import is_driven
+from ..bytecode.resume import continues_a_loop
 from ..contracts import Recompile
 from ..errors import RecompileLimitError
 from ..guards.access import Scope
@@ -181,7 +181,7 @@ def at_limit(code: CodeType, scope: Scope, options: CaptureOptions, owner: Any, 
     with _lock:
         is_new = code not in _announced
         _announced.add(code)
-    if is_new and not is_driven(code):  # a loop whose rounds differ goes on as plain Python
+    if is_new and not continues_a_loop(code):  # a loop whose rounds differ goes on as plain Python
         warnings.warn(text, RecompileLimitWarning, stacklevel=3)
         log.warning("%s", text)
     return True
