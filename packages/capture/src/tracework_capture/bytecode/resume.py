@@ -14,7 +14,6 @@ from __future__ import annotations
 import inspect
 import types
 from dataclasses import dataclass, replace
-from typing import Any
 
 import bytecode as bc
 

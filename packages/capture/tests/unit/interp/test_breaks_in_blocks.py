@@ -1,5 +1,7 @@
 """Breaks inside loops, except blocks and with blocks: the frame goes on captured, and does what the plain frame does."""
 
+import sys
+
 import pytest
 import torch
 import tracework_capture as capture
@@ -362,3 +364,38 @@ def test_generators_end_when_they_do_in_plain_python():
             events.clear()
             assert_same(compiled(X), expected)
             assert events == plain
+
+
+def caller_and_callers_caller():
+    return [sys._getframe(1).f_code.co_name, sys._getframe(2).f_code.co_name]
+
+
+def breaks_three_times(x):
+    torch._dynamo.graph_break()
+    y = x + 1
+    torch._dynamo.graph_break()
+    y = y + 1
+    return y, caller_and_callers_caller()
+
+
+def raises_after_breaks(x):
+    torch._dynamo.graph_break()
+    y = x + 1
+    torch._dynamo.graph_break()
+    raise ValueError(y.sum())
+
+
+def test_the_program_sees_one_frame_for_a_function_that_broke():
+    compiled = capture.optimize(lambda gm, example_inputs: gm.forward)(breaks_three_times)
+
+    def outer():
+        return compiled(torch.ones(2))
+
+    assert outer()[1] == ["breaks_three_times", "outer"]
+    fails = capture.optimize(lambda gm, example_inputs: gm.forward)(raises_after_breaks)
+    with pytest.raises(ValueError) as caught:
+        fails(torch.ones(2))
+    assert [entry.name for entry in caught.traceback] == [
+        "test_the_program_sees_one_frame_for_a_function_that_broke",
+        "raises_after_breaks",
+    ]
