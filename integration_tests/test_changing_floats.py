@@ -88,3 +88,27 @@ def test_learning_rates(make, foreach):
         results.append([p.detach() for p in model.parameters()])
     same(*results)
     assert counting.graphs <= 2
+
+
+def from_ints(x, n):
+    scale = 1 / math.sqrt(n)
+    y = x * scale + (n / 3) * x.sum()
+    return (
+        y[:, : math.ceil(n / 4)],
+        torch.arange(3) * (n / 2),
+        x[:, [0, n % 2]],
+        torch.tensor(n / 7),
+        y.mean() / x.shape[1] ** 0.5,
+    )
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_floats_computed_from_ints(backend):
+    """All ints share one graph; the numbers are Python's."""
+    counting = Counting()
+    for chosen in (counting, backend):
+        compiled = tracework.compile(from_ints, backend=chosen, fullgraph=True)
+        for n in range(2, 9):
+            x = torch.randn(3, 12 + n, requires_grad=True, generator=torch.Generator().manual_seed(n))
+            same(list(compiled(x, n)), list(from_ints(x, n)))
+    assert counting.graphs == 2

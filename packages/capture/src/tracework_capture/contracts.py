@@ -25,7 +25,7 @@ class InputBinding:
 
     name: str
     source: Source
-    role: str  # parameter, buffer, tensor, size, float, rng
+    role: str  # parameter, buffer, tensor, size, float, computed, rng
     is_static: bool = False
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import fx
@@ -15,14 +16,19 @@ from .known import learn, numbers_alone, with_numbers
 from .numbers import OpenNumbers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ..sources import Source
     from ..values.value import Value
 
 __all__ = ["GraphBuilder", "graph_argument"]
 
 log = logging.getLogger("tracework.capture.graph")
+
+
+class ComputedNumber(NamedTuple):
+    """A function, and which of the graph's inputs it is called with."""
+
+    function: Callable[..., float]
+    places: tuple[int, ...]
 
 
 def graph_argument(frame: Any, value: Any) -> Any:
@@ -98,6 +104,16 @@ class GraphBuilder:
         """The placeholder of a float; the graph gets it as a tensor of one number."""
         real = torch.scalar_tensor(number, dtype=torch.float64, device="cpu")
         return self._placeholder(source, "float", self.fake_mode.from_real(real), real)
+
+    def computed_input(self, text: str, symbols: list[Any], function: Callable[..., float], number: float) -> fx.Node:
+        """The placeholder of function(*values of the symbols), a float, made once for each `text`."""
+        node = self._by_expr.get(text)
+        if node is None:
+            places = tuple(self.inputs.index(self._by_symbol[symbol].meta["binding"]) for symbol in symbols)
+            real = torch.scalar_tensor(number, dtype=torch.float64, device="cpu")
+            source = Const(ComputedNumber(function, places), text)
+            node = self._by_expr[text] = self._placeholder(source, "computed", self.fake_mode.from_real(real), real)
+        return node
 
     def drawn_input(self, source: Source) -> fx.Node:
         """The placeholder of a number that a function, held by `source`, draws for each run."""

@@ -128,22 +128,28 @@ def as_number_tensor(number: float) -> torch.Tensor:
     return torch.scalar_tensor(number, dtype=torch.float64, device="cpu")
 
 
-def plain_alias(tensor: torch.Tensor) -> torch.Tensor:
+def plain_alias(tensor: torch.Tensor, given: Any) -> torch.Tensor:
     """A tensor of a subclass as one of class Tensor."""
     return _torch.as_subclass(tensor, torch.Tensor)
 
 
-INPUT_CHANGES: dict[str, Callable[[Any], Any]] = {"float": as_number_tensor, "rng": lambda draw: as_number_tensor(draw())}
-"""Role of an input -> what the graph gets for it: floats come as tensors, drawn ones as the function that draws."""
+INPUT_CHANGES: dict[str, Callable[[Any, Any], Any]] = {
+    "float": lambda number, given: as_number_tensor(number),
+    "rng": lambda draw, given: as_number_tensor(draw()),
+    "computed": lambda computed, given: as_number_tensor(computed.function(*[given[place] for place in computed.places])),
+}
+"""Role of an input -> what the graph gets for it, and for all that is given: floats come as tensors, drawn ones as the function that
+draws, computed ones as a function of other inputs."""
 
 
-def with_changed_inputs(compiled: Any, places: tuple[tuple[int, Callable[[Any], Any]], ...], boxed: bool) -> Any:
+def with_changed_inputs(compiled: Any, places: tuple[tuple[int, Callable[[Any, Any], Any]], ...], boxed: bool) -> Any:
     """Hands the inputs at these places over as the functions make them."""
 
     def call(*given: Any) -> Any:
-        inputs = list(given[0] if boxed else given)
+        numbers = given[0] if boxed else given
+        inputs = list(numbers)
         for place, change in places:
-            inputs[place] = change(inputs[place])
+            inputs[place] = change(inputs[place], numbers)
         return compiled(inputs) if boxed else compiled(*inputs)
 
     return call

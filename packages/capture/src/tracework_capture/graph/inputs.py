@@ -114,11 +114,15 @@ LEADING = 2  # batch and length, which change independently: when one of them di
 
 
 def guessed_dims(history: SizeHistory, tensor: torch.Tensor, key: Any, changed: frozenset[int]) -> frozenset[int]:
-    """Leading dims of tokens, masks, signals and sequences of features that may change as another leading one did."""
+    """Leading dims of tokens, masks, signals and sequences of features that may change as another leading one did.
+
+    The length of a sequence is its last dim where the program fixes the one before: there are the channels.
+    """
     features = tensor.is_floating_point() or tensor.is_complex()
-    if tensor.dim() not in ((LEADING, LEADING + 1) if features else (LEADING,)) or changed.isdisjoint(range(LEADING)):
+    leading = [d for d in range(tensor.dim()) if (key, d) not in history.fixed_dims][:LEADING]
+    if tensor.dim() not in ((LEADING, LEADING + 1) if features else (LEADING,)) or changed.isdisjoint(leading):
         return frozenset()
-    return frozenset(d for d in range(LEADING) if d not in changed and (key, d) not in history.fixed_dims)
+    return frozenset(leading) - changed
 
 
 def check_guesses(root: Any) -> None:
@@ -235,7 +239,9 @@ def held_by_static_module(root: Any, source: Source) -> bool:
 
 def distinct_inputs(root: Any) -> tuple[Any, ...]:
     """Sources of the tensor inputs, which must stay different objects."""
-    return tuple(b.source for b in root.graph.inputs if b.role not in ("size", "float", "rng") and type(b.source) is not Const)
+    return tuple(
+        b.source for b in root.graph.inputs if b.role not in ("size", "float", "computed", "rng") and type(b.source) is not Const
+    )
 
 
 def expression_node(builder: Any, size: Any) -> Any:

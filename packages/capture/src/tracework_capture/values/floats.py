@@ -8,8 +8,11 @@ import math
 import operator
 
 import torch
+from tracework_primops import Condition
 
+from ..sources import Source
 from .constant import ConstantValue
+from .symint import SymNumber
 from .tensor import TensorValue, remember
 from .value import Value
 
@@ -17,7 +20,8 @@ ARITHMETIC = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 
 
 class FloatValue(Value):
-    """A float. `node` gives it as a tensor; `hint` is its value now; `roots` are the inputs that it was computed from."""
+    """A float. `node` gives it as a tensor; `hint` is its value now; `roots` are the inputs and sizes that it was computed from, with
+    their values."""
 
     def __init__(self, node, hint, roots, source=None):
         super().__init__(source)
@@ -41,8 +45,11 @@ class FloatValue(Value):
     def specialise(self, frame):
         """The number of this call."""
         if not self.known:
-            for source, value in self.roots:
-                frame.guard("CONSTANT", source, value)
+            for root, value in self.roots:
+                if isinstance(root, Source):
+                    frame.guard("CONSTANT", root, value)
+                else:
+                    frame.symbols.guard(Condition.compare("==", root, value), frame.user_location())
             self.known = True
         return self.hint
 
@@ -64,14 +71,17 @@ class FloatValue(Value):
             return self.as_tensor(frame)
         if kinds == {(torch.float32, False)}:
             return frame.graph.call_method(frame, "to", (self.as_tensor(frame), torch.float32))
+        if not any(dtype.is_floating_point or dtype.is_complex for dtype, _ in kinds):
+            return frame.graph.call_method(frame, "to", (self.as_tensor(frame), torch.get_default_dtype()))
         return self.number(frame)
 
     def binary(self, frame, op, other, reverse=False):
         op = op.rstrip("=")
         if isinstance(other, TensorValue) and not self.known:
             return None
-        if not self.known and self.stays(op, other, reverse):
-            return self.computed(frame, op, other, reverse)
+        number = float_of(frame, other) if isinstance(other, SymNumber) and not self.known else other
+        if not self.known and self.stays(op, number, reverse):
+            return self.computed(frame, op, number, reverse)
         if isinstance(other, FloatValue):
             other = other.number(frame)
         return self.number(frame).binary(frame, op, other, reverse)
@@ -79,7 +89,7 @@ class FloatValue(Value):
     def stays(self, op, other, reverse):
         """Whether tensors give the number, or the error, that floats would."""
         if isinstance(other, FloatValue):
-            return op in ARITHMETIC
+            return op in ARITHMETIC or (op == "/" and (self if reverse else other).is_never_zero())
         if not other.is_constant() or type(other.constant()) not in (int, float):
             return False
         return op in ARITHMETIC or (op == "/" and not reverse and other.constant() != 0)
@@ -92,16 +102,22 @@ class FloatValue(Value):
         made = frame.graph.call(frame, function, (theirs, mine) if reverse else (mine, theirs))
         hint = function(number, self.hint) if reverse else function(self.hint, number)
         roots = self.roots | (other.roots if isinstance(other, FloatValue) else frozenset())
-        other_kind = type(other) if isinstance(other, FloatValue) else FloatValue
-        kind = type(self) if other_kind is FloatValue else other_kind
-        return kind(made.node, hint, roots)
+        return self.like(other)(made.node, hint, roots)
+
+    def like(self, other):
+        """The class of what is computed from this and another value."""
+        return other.like(ConstantValue(0)) if isinstance(other, FloatValue) else FloatValue
+
+    def is_never_zero(self):
+        """Whether it is another number than 0 in all calls."""
+        return False
 
     def compare(self, frame, op, other):
         return None if isinstance(other, TensorValue) else self.number(frame).compare(frame, op, fixed(frame, other))
 
     def unary(self, frame, op):
         if op == "-" and not self.known:
-            return type(self)(frame.graph.call(frame, torch.neg, (self.as_tensor(frame),)).node, -self.hint, self.roots)
+            return self.like(None)(frame.graph.call(frame, torch.neg, (self.as_tensor(frame),)).node, -self.hint, self.roots)
         return self if op == "+" else self.number(frame).unary(frame, op)
 
     def truth(self, frame):
@@ -124,6 +140,13 @@ class FloatValue(Value):
 
     def reload(self, emit):
         return f"{emit.graph_output(self.node)}.item()"
+
+
+def float_of(frame, size):
+    """float(size) of a symbolic int."""
+    from .size_floats import float_of_size
+
+    return float_of_size(frame, size) or ConstantValue(float(size.specialise(frame)))
 
 
 def fixed(frame, value):

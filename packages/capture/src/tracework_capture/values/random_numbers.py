@@ -17,6 +17,9 @@ from .floats import FloatValue
 class DrawnValue(FloatValue):
     """A float that was drawn, or computed from one."""
 
+    def like(self, other):
+        return DrawnValue
+
     def specialise(self, frame):
         return frame.break_graph("random_state", "the value of a random number is needed while tracing")
 

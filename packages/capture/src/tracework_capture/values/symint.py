@@ -72,7 +72,15 @@ class SymNumber(Value):
 
         if isinstance(other, TensorValue):
             return None
+        from .floats import FloatValue
+        from .size_floats import combined
+
         op = op.rstrip("=") if op not in ("==",) else op
+        if isinstance(other, FloatValue) and not other.known:
+            return None
+        made = combined(frame, op, self, other, reverse)
+        if made is not None:
+            return made
         size = size_of(other)
         if size is None or op not in SIZE_OPERATIONS or (op == "**" and not isinstance(size, int)):
             return self.as_number(frame).binary(frame, op, known(frame, other), reverse)
@@ -97,6 +105,8 @@ class SymNumber(Value):
         size = size_of(other)
         if size is not None:
             return ConstantValue(compare_sizes(frame, op, self.expr, size))
+        if other.is_constant() and type(other.constant()) is float and math.isfinite(other.constant()):
+            return ConstantValue(compare_with_float(frame, op, self.expr, other.constant()))
         if other.is_constant() and isinstance(other.constant(), OTHER_NUMBERS):
             return literal(frame, COMPARE_FUNCTIONS[op](self.specialise(frame), other.constant()))
         return None
@@ -147,6 +157,16 @@ def compare_sizes(frame, op, left, right):
     if isinstance(difference, int):
         return COMPARE_FUNCTIONS[op](difference, 0)
     return frame.symbols.guard(Condition(op, difference), frame.user_location())
+
+
+def compare_with_float(frame, op, size, number):
+    """size op number, which Python compares exactly."""
+    below = math.floor(number)
+    if below == number:
+        return compare_sizes(frame, op, size, below)
+    if op in ("==", "!="):
+        return op == "!="
+    return compare_sizes(frame, ">" if op in (">", ">=") else "<=", size, below)
 
 
 def size_value(frame, size):

@@ -129,10 +129,10 @@ class TensorValue(Value):
 
     # --- items --------------------------------------------------------------------------------------------------
     def getitem(self, frame, key):
-        return frame.graph.call(frame, operator.getitem, (self, key))
+        return frame.graph.call(frame, operator.getitem, (self, positions(frame, key)))
 
     def setitem(self, frame, key, value):
-        frame.graph.call(frame, operator.setitem, (self, key, value))
+        frame.graph.call(frame, operator.setitem, (self, positions(frame, key), value))
 
     def length(self, frame):
         if self.example.ndim == 0:
@@ -198,6 +198,23 @@ class TensorValue(Value):
 
     def call(self, frame, args, kwargs):
         return frame.raise_new(TypeError, "'Tensor' object is not callable")
+
+
+def positions(frame, key):
+    """The key of an index with lists of ints, some of them symbols, as tensors."""
+    from .sequence import ListValue
+    from .tensor_data import tensor_of_leaves
+
+    if type(key) is TupleValue:
+        items = key.all_items(frame)
+        found = [positions(frame, item) for item in items]
+        return key if all(a is b for a, b in zip(items, found)) else TupleValue(found)
+    if type(key) is not ListValue:
+        return key
+    items = key.all_items(frame)
+    if not any(isinstance(i, SymNumber) for i in items) or not all(i.python_type() is int for i in items):
+        return key
+    return tensor_of_leaves(frame, key, [key], {})
 
 
 def is_inplace(name):

@@ -22,8 +22,14 @@ def factory_row(fn):
         from .torch_fn import call_torch
 
         data = args[0] if args else kwargs.get("data", kwargs.get("obj"))
-        if not isinstance(data, TensorValue) and holds_tensors(frame, data):
-            return tensor_of_tensors(frame, fn, data, args, kwargs)
+        if isinstance(data, SequenceValue) and holds(frame, data, (TensorValue, SymNumber, FloatValue)):
+            found = tensor_of_leaves(frame, data, args, kwargs)
+            if found is not None:
+                return found
+            if holds(frame, data, TensorValue):
+                return frame.break_graph(
+                    "tensor_to_python", f"torch.{fn.__name__} of tensors, other than single ones of its dtype"
+                )
         if len(args) < 2 and "dtype" not in kwargs and (dtype := numpy_dtype(fn, data)) is not None:
             kwargs = {**kwargs, "dtype": ConstantValue(dtype)}
         return factory_of_plain(frame, fn, data, args, kwargs) or call_torch(frame, fn, args, kwargs)
@@ -38,6 +44,8 @@ def factory_of_plain(frame, fn, data, args, kwargs):
     if fn is torch.asarray or len(args) > 1 or not set(kwargs) <= {"data", "dtype", "device"}:
         return None
     options = {k: v for k, v in kwargs.items() if k != "data"}
+    if isinstance(data, (SymNumber, FloatValue)) and not data.is_constant() and "device" not in options:
+        return single(frame, data, asked_dtype(kwargs) or number_dtype(data.python_type()))
     if data.is_constant() and type(data.constant()) in (bool, int, float, *NUMPY_NUMBERS):
         options.setdefault("dtype", ConstantValue(number_dtype(type(data.constant()))))
         return call_torch(frame, torch.full, [TupleValue([]), data], options)
@@ -66,38 +74,46 @@ def leaves_of(known):
     return [known]
 
 
-def holds_tensors(frame, value):
-    """Whether a nested sequence has tensors in it."""
-    if isinstance(value, TensorValue):
-        return True
-    return isinstance(value, SequenceValue) and any(holds_tensors(frame, v) for v in value.all_items(frame))
+def holds(frame, value, kinds):
+    """Whether a nested sequence has values of these classes in it."""
+    if isinstance(value, SequenceValue):
+        return any(holds(frame, v, kinds) for v in value.all_items(frame))
+    return isinstance(value, kinds) and not (isinstance(value, FloatValue) and value.known)
 
 
-# --- tensors among the data ---------------------------------------------------------------------------------------------
+def asked_dtype(kwargs):
+    """The dtype that is asked for, or None."""
+    asked = kwargs.get("dtype")
+    return asked.constant() if asked is not None and asked.is_constant() else None
 
 
-def tensor_of_tensors(frame, fn, data, args, kwargs):
-    """Numbers of the tensors and of Python, side by side, where converting them is exact; otherwise eager reads them."""
+# --- tensors and numbers that change among the data ----------------------------------------------------------------------
+
+
+def tensor_of_leaves(frame, data, args, kwargs):
+    """Numbers of the tensors and of Python, side by side; None where converting them would not be exact."""
     from .torch_fn import call_torch
 
     leaves, shape = [], nested_shape(frame, data)
     regular = shape is not None and collect(frame, data, shape, leaves)
     if not regular or len(args) > 1 or set(kwargs) - {"data", "dtype"} or torch.get_default_device().type != "cpu":
-        return frame.break_graph("tensor_to_python", f"torch.{fn.__name__} of tensors")
-    dtype = functools.reduce(torch.promote_types, map(leaf_dtype, leaves))
-    asked = kwargs.get("dtype")
-    if asked is not None and asked.is_constant() and asked.constant() is not None:
-        dtype = asked.constant()
+        return None
+    dtype = asked_dtype(kwargs) or functools.reduce(torch.promote_types, map(leaf_dtype, leaves))
     if not all(is_exact(leaf, dtype) for leaf in leaves):
-        return frame.break_graph("tensor_to_python", f"torch.{fn.__name__} of tensors of another dtype")
-    single = []
-    for leaf in leaves:
-        if isinstance(leaf, TensorValue):
-            single.append(frame.graph.call_method(frame, "to", (leaf, dtype)))
-        else:
-            single.append(call_torch(frame, torch.full, [TupleValue([]), leaf], {"dtype": ConstantValue(dtype)}))
-    flat = call_torch(frame, torch.stack, [TupleValue(single)], {})
+        return None
+    flat = call_torch(frame, torch.stack, [TupleValue([single(frame, leaf, dtype) for leaf in leaves])], {})
     return frame.graph.call_method(frame, "reshape", (flat, tuple(shape)))
+
+
+def single(frame, leaf, dtype):
+    """A tensor of one number, in memory of its own."""
+    from .torch_fn import call_torch
+
+    if isinstance(leaf, FloatValue) and not leaf.known:
+        leaf = leaf.as_tensor(frame)
+    if isinstance(leaf, TensorValue):
+        return frame.graph.call_method(frame, "to", (leaf,), {"dtype": dtype, "copy": True})
+    return call_torch(frame, torch.full, [TupleValue([]), leaf], {"dtype": ConstantValue(dtype)})
 
 
 def nested_shape(frame, data):

@@ -11,6 +11,7 @@ import operator
 from ..guards.kinds import TEXT_TESTS
 from ..sources import Source
 from .constant import ConstantValue, fold_plain, plain
+from .symint import SymNumber
 from .value import Value
 
 __all__ = ["OpenText", "changing_text", "joined_text", "known_text", "percent_text", "text_of_size"]
@@ -125,8 +126,8 @@ def changing_text(frame, text, source: Source):
 
 
 def text_of_size(frame, fn, size, *args):
-    """fn(size, *args) as a text, of a SymNumber: str, repr, or format with a specification."""
-    hint = frame.symbols.hint(size.expr)
+    """fn(size, *args) as a text, of a SymNumber or a float that changes: str, repr, or format with a specification."""
+    hint = frame.symbols.hint(size.expr) if isinstance(size, SymNumber) else size.hint
     extra = "".join(f", {a!r}" for a in args)
     return OpenText(fn(hint, *args), lambda: size.specialise(frame), lambda emit: f"{emit.const(fn)}({emit.load(size)}{extra})")
 
@@ -134,7 +135,6 @@ def text_of_size(frame, fn, size, *args):
 def percent_text(frame, pattern, value):
     """`pattern % value` where value is a symbolic size, or a tuple with some in it; None for other values."""
     from .sequence import TupleValue
-    from .symint import SymNumber
 
     parts = value.all_items(frame) if isinstance(value, TupleValue) else [value]
     if not all(isinstance(p, SymNumber) or p.is_constant() for p in parts):

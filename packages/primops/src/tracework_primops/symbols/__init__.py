@@ -24,11 +24,14 @@ from .expr import (
     to_sympy,
 )
 from .ranges import bounds, is_nonnegative, simplify
+from .symint import FloatExpr, FloatNode, as_quotient
 from .table import RecordedCondition, SymbolTable
 
 __all__ = [
     "Condition",
     "Expr",
+    "FloatExpr",
+    "FloatNode",
     "FloorDiv",
     "Max",
     "Min",
@@ -38,6 +41,7 @@ __all__ = [
     "Symbol",
     "SymbolTable",
     "active",
+    "as_quotient",
     "bounds",
     "floordiv",
     "is_nonnegative",

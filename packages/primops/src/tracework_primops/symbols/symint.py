@@ -492,7 +492,11 @@ FLOAT_OPS: dict[str, Callable[..., float]] = {
     "asin": math.asin,
     "acos": math.acos,
     "atan": math.atan,
+    "log": math.log,
     "log2": math.log2,
+    "log10": math.log10,
+    "exp": math.exp,
+    "round": round,
 }
 RELATIONS = {
     "eq": lambda a, b: a == b,
@@ -523,14 +527,25 @@ def as_quotient(value: Any, below: bool) -> tuple[Size, Size] | None:
         return value.args[0], 1
     if value.op != "*":
         return None
-    size, factor = value.args if isinstance(value.args[0], FloatExpr) else value.args[::-1]
-    if factor.__class__ is not float or not 0 < factor < MOST_PARTS or not isinstance(size, FloatExpr) or size.op != "float":
+    size, factor = value.args if value.args[1].__class__ is float else value.args[::-1]
+    if isinstance(size, FloatExpr) and size.op == "float":
+        size = size.args[0]
+    if factor.__class__ is not float or not 0 < factor < MOST_PARTS or not isinstance(size, Expr):
         return None
     near = Fraction(factor).limit_denominator(MOST_PARTS)
     off = Fraction(factor) / near - 1 if near else None
     if off is None or float(near) != factor or (off < -NEAREST if below else off > NEAREST):
         return None
-    return size.args[0] * near.numerator, near.denominator
+    return size * near.numerator, near.denominator
+
+
+def nearest_even(a: Size, b: Size) -> Size:
+    """round(a / b): the nearest whole number, and of two that are as near the even one."""
+    halves = 2 * a + b
+    nearest = floordiv(halves, 2 * b)
+    if b.__class__ is int and b % 2:
+        return nearest
+    return nearest - (1 - minimum(1, mod(halves, 2 * b))) * mod(nearest, 2)
 
 
 class FloatNode(Node):
@@ -587,7 +602,8 @@ class FloatNode(Node):
 
     def round(self, ndigits=None):
         if ndigits is None:
-            return IntNode(self.table, round(self.guard_float()))
+            found = as_quotient(self.value, below=True) and as_quotient(self.value, below=False)
+            return IntNode(self.table, round(self.guard_float()) if found is None else nearest_even(*found))
         return FloatNode(self.table, round(self.guard_float(), ndigits))
 
     def is_integer(self):

@@ -107,3 +107,16 @@ def test_a_wrong_assumption_is_an_error():
     table, (x,) = sized(8)
     with pytest.raises(RuntimeError, match="does not hold"):
         table.assume(Condition.compare("==", table.from_symint(x), 3))
+
+
+@pytest.mark.parametrize("divisor", [1, 2, 3, 4, 7])
+def test_rounding_a_quotient_keeps_the_size(divisor):
+    """Of two whole numbers that are as near the even one, as Python rounds."""
+    table = SymbolTable()
+    symbol = table.new(9)
+    size = table.to_symint(symbol)
+    found = [table.from_symint(round(size / divisor)), table.from_symint(round(size * (1.0 / divisor)))]
+    assert table.conditions == []
+    for number in range(2, 60):
+        expected = [round(number / divisor), round(number * (1.0 / divisor))]
+        assert [each.evaluate({symbol: number}) for each in found] == expected

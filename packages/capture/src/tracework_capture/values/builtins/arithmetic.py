@@ -210,9 +210,10 @@ def special_or_fold(frame, fn, name, args, kwargs):
     """fn on constants; else the special method of the first argument."""
     if not numbers(frame, args):
         return fold(frame, fn, args, kwargs)
+    from ..size_floats import SizeFloat
     from ..symint import SymNumber
 
-    if isinstance(args[0], SymNumber):
+    if isinstance(args[0], (SymNumber, SizeFloat)):
         return args[0].special(frame, fn, name, args[1:])
     return args[0].call_method(frame, name, list(args[1:]), kwargs)
 
@@ -234,10 +235,11 @@ def extremum(op, fn):
         items = iterate_all(frame, args[0]) if len(args) == 1 else list(args)
         if not items:
             return default if default is not None else frame.raise_new(ValueError, f"{fn.__name__}() arg is an empty sequence")
+        from ..size_floats import SizeFloat, extremum_of_floats
         from ..symint import SymNumber, extremum_of_sizes
 
-        if key is None and any(isinstance(i, SymNumber) for i in items):
-            found = extremum_of_sizes(frame, fn, items)
+        if key is None and any(isinstance(i, (SymNumber, SizeFloat)) for i in items):
+            found = extremum_of_floats(frame, fn, items) or extremum_of_sizes(frame, fn, items)
             if found is not None:
                 return found
         best, best_key = items[0], None
@@ -298,10 +300,14 @@ def math_row(fn):
     """math.fn: on a tensor it reads data; on a size the size is specialised (sqrt of a symbol becomes a guard on it)."""
 
     def handler(frame, args, kwargs):
+        from ..size_floats import function_of
         from ..tensor import TensorValue
 
         if any(isinstance(a, TensorValue) for a in args):
             return frame.break_graph("tensor_to_python", f"math.{fn.__name__} of a tensor")
+        made = function_of(frame, fn, args)
+        if made is not None:
+            return made
         if fn in (math.ceil, math.floor, math.trunc):
             return special_or_fold(frame, fn, f"__{fn.__name__}__", args, kwargs)
         return fold(frame, fn, args, kwargs)

@@ -10,12 +10,14 @@ import torch
 
 from ...guards.classes import lookup_class
 from ..constant import ConstantValue, NotPlain, fold, force_plain, plain
+from ..floats import FloatValue, float_of
 from ..function import BoundMethodValue, FunctionValue, NewFunctionValue
 from ..generator import PartialBuiltin
 from ..mapping import METHODS as DICT_METHODS
 from ..mapping import DictValue
 from ..sequence import DequeValue, ListValue, RangeValue, SliceValue, TupleValue
 from ..sets import SetValue, real_key
+from ..size_floats import SizeFloat
 from ..symint import SymNumber
 from ..tensor import TensorValue
 from ..text import OpenText, text_of_size
@@ -126,8 +128,12 @@ def number(cls):
         value = args[0]
         if isinstance(value, TensorValue):
             return value.call_method(frame, f"__{cls.__name__}__", [], {})
-        if isinstance(value, SymNumber) and cls is int:
+        if isinstance(value, SymNumber) and cls is int or isinstance(value, FloatValue) and cls is float:
             return value
+        if isinstance(value, SymNumber) and cls is float:
+            return float_of(frame, value)
+        if isinstance(value, SizeFloat) and not value.known and cls is int:
+            return value.whole(frame, "trunc")
         name = f"__{cls.__name__}__"
         if not value.is_constant() and not isinstance(value, SymNumber) and hasattr(value.python_type(), name):
             found = value.call_method(frame, name, [], {})
@@ -171,7 +177,7 @@ def shown(frame, value, name, fn):
         return ConstantValue(fn(plain(value)))
     except NotPlain:
         pass
-    if isinstance(value, SymNumber):
+    if isinstance(value, SymNumber) or type(value) in OPEN_FLOATS:
         return text_of_size(frame, fn, value)
     if isinstance(value, TupleValue) and value.cls in (tuple, torch.Size) and all_sizes(value):
         return SizesText(fn, value)
@@ -179,6 +185,10 @@ def shown(frame, value, name, fn):
         return ConstantValue(fn(value.real()))
     except LookupError:
         return text(frame, value)
+
+
+OPEN_FLOATS = (FloatValue, SizeFloat)
+"""Floats of which the present value is known."""
 
 
 def all_sizes(value):
@@ -223,7 +233,7 @@ def format_(frame, args, kwargs):
         return frame.raise_new(TypeError, f"__format__ must return a str, not {found.python_type().__name__}")
     if spec == "":
         return str_(frame, [args[0]], {})
-    if isinstance(args[0], SymNumber):
+    if isinstance(args[0], SymNumber) or type(args[0]) in OPEN_FLOATS:
         return text_of_size(frame, format, args[0], spec)
     return fold(frame, format, args)
 
