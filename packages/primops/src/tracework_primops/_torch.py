@@ -58,26 +58,26 @@ def python_kernel(func: OpOverload, key: str) -> Any:
     return func.py_kernels.get(getattr(torch._C.DispatchKey, key))
 
 
-_SYMBOLIC_KEY = "DeferredInit"  # above autograd and autocast; torch itself has no kernel for it and gives it to no tensor
-SYMBOLIC_KEYS = torch._C.DispatchKeySet(torch._C._parse_dispatch_key(_SYMBOLIC_KEY))
+_COMPOSITE_KEY = "DeferredInit"  # above autograd and autocast; torch itself has no kernel for it and gives it to no tensor
+COMPOSITE_KEYS = torch._C.DispatchKeySet(torch._C._parse_dispatch_key(_COMPOSITE_KEY))
 
 
-class SymbolicKernels:
-    """Kernels that only tensors made with SYMBOLIC_KEYS reach; every other op falls through the key."""
+class CompositeKernels:
+    """Kernels that only tensors made with COMPOSITE_KEYS reach; every other op falls through the key."""
 
     def __init__(self) -> None:
-        self._fallback = torch.library.Library("_", "IMPL", _SYMBOLIC_KEY)
-        self._fallback.fallback(torch.library.fallthrough_kernel, _SYMBOLIC_KEY)
-        self._aten = torch.library.Library("aten", "IMPL", _SYMBOLIC_KEY)
+        self._fallback = torch.library.Library("_", "IMPL", _COMPOSITE_KEY)
+        self._fallback.fallback(torch.library.fallthrough_kernel, _COMPOSITE_KEY)
+        self._aten = torch.library.Library("aten", "IMPL", _COMPOSITE_KEY)
 
     def add(self, name: str, kernel: Any) -> None:
         """Registers a kernel for an ATen overload, given as `upsample_nearest2d.vec`."""
-        self._aten.impl(name, kernel, _SYMBOLIC_KEY)
+        self._aten.impl(name, kernel, _COMPOSITE_KEY)
 
 
-def without_symbolic_key():
-    """Guard under which SYMBOLIC_KEYS are not looked at."""
-    return torch._C._ExcludeDispatchKeyGuard(SYMBOLIC_KEYS)
+def without_composite_key():
+    """Guard under which COMPOSITE_KEYS are not looked at."""
+    return torch._C._ExcludeDispatchKeyGuard(COMPOSITE_KEYS)
 
 
 def autocasts(func: OpOverload, device_type: str) -> bool:
@@ -88,10 +88,10 @@ def autocasts(func: OpOverload, device_type: str) -> bool:
 
 
 __all__ = [
-    "SYMBOLIC_KEYS",
+    "COMPOSITE_KEYS",
     "OpOverload",
     "SizeTypes",
-    "SymbolicKernels",
+    "CompositeKernels",
     "TorchDispatchMode",
     "autocasts",
     "below_autograd",
@@ -104,5 +104,5 @@ __all__ = [
     "python_kernel",
     "storage_key",
     "weak_storage",
-    "without_symbolic_key",
+    "without_composite_key",
 ]

@@ -302,3 +302,23 @@ def bucketize(x, boundaries, *, out_int32=False, right=False):
 def nonzero_static(x, *, size, fill_value=-1):
     """Row by row on a CPU, column by column on a GPU; torch's meta kernel sees no device and takes the latter."""
     return fresh(x, (size, x.ndim), torch.int64) if x.device.type == "cpu" else NotImplemented
+
+
+@row("_ctc_loss.default")
+def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, zero_infinity=False):
+    """The loss of each sequence, and what the backward needs: a row of states for each step of time."""
+    if log_probs.ndim != 3:
+        raise RuntimeError(
+            f"Expected 3-dimensional tensor, but got {log_probs.ndim}-dimensional tensor for argument #1 'log_probs'"
+        )
+    steps, batch, _ = log_probs.sizes
+    for name, lengths in (("input_lengths", input_lengths), ("target_lengths", target_lengths)):
+        if not active.equal(len(lengths), batch):
+            raise RuntimeError(f"{name} must be of size batch_size")
+    states = 2 * max(target_lengths, default=0) + 1
+    return fresh(log_probs, (batch,)), fresh(log_probs, (batch, steps, states))
+
+
+@row("_ctc_loss_backward.default", "_ctc_loss_backward.Tensor")
+def ctc_loss_backward(grad, log_probs, *rest, **options):
+    return fresh(log_probs, log_probs.sizes)

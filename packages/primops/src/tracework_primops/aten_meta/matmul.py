@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from .. import broadcasting
+from ..errors import DataDependentError
 from ..promotion import complex_of, real_of, result_dtype
 from ..spec import TensorSpec
 from ..symbols import active, minimum
@@ -186,3 +187,29 @@ def _with_ones(sizes, dims):
     for d in sorted(dims):
         out.insert(d, 1)
     return tuple(out)
+
+
+@row("linalg_lstsq.default")
+def linalg_lstsq(a, b, rcond=None, *, driver=None):
+    """Sums of squared residuals come out only of drivers that compute them, and of two of these only when all ranks are full."""
+    vectors = b.ndim == a.ndim - 1 and b.sizes == a.sizes[:-1]
+    right = (*b.sizes, 1) if vectors else b.sizes
+    if a.ndim < 2 or len(right) < 2 or a.dtype is not b.dtype or not all(s.__class__ is int and s for s in (*a.sizes, *right)):
+        return NotImplemented
+    batch = broadcasting.broadcast_sizes(a.sizes[:-2], right[:-2])
+    (rows, columns), count = a.sizes[-2:], right[-1]
+    driver = driver or ("gelsy" if a.device.type == "cpu" else "gels")
+    decomposes = driver in ("gelsd", "gelss")
+    if decomposes and rows > columns:
+        raise DataDependentError("aten.linalg_lstsq.default with this driver and more equations than unknowns")
+    longest = max(rows, columns)
+    solution = fresh(a, (*batch, count, longest))  # column by column, over memory that held b
+    strides = (*solution.strides[:-2], 1, longest)
+    sizes = (*batch, columns, count)
+    residuals = (*batch, count) if driver == "gels" and rows > columns else (0,)
+    return (
+        solution.replace(sizes=sizes[:-1], strides=strides[:-1]) if vectors else solution.replace(sizes=sizes, strides=strides),
+        fresh(a, residuals, real_of(a.dtype)),
+        fresh(a, (0,) if driver == "gels" else batch, torch.int64),
+        fresh(a, (*batch, min(rows, columns)) if decomposes else (0,), real_of(a.dtype)),
+    )

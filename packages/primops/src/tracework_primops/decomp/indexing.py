@@ -105,13 +105,21 @@ def index_put(x, indices, values, accumulate=False):
 
 
 def _masked_put(x: PrimValue, indices: Any, values: PrimValue, accumulate: bool) -> Any:
-    """x[mask] = number is a select; anything else needs the eager kernel."""
-    mask = indices[0]
-    if len(indices) != 1 or accumulate or values.ndim or mask.dtype is not torch.bool:
+    """x[mask] = values that do not tell the mask's positions apart is a select; anything else needs the eager kernel."""
+    places = [d for d, i in enumerate(indices) if i is not None]
+    mask = indices[places[0]]
+    after = x.ndim - places[0] - mask.ndim
+    at = values.ndim - after - 1  # the dim of the values that stands for the mask's
+    if len(places) != 1 or mask.dtype is not torch.bool or not mask.ndim or at > places[0]:
         return NotImplemented
-    for _ in range(x.ndim - mask.ndim):
+    if at >= 0:
+        if values.sizes[at].__class__ is not int or values.sizes[at] != 1:
+            return NotImplemented
+        values = prims.reshape(values, (*values.sizes[:at], *[1] * mask.ndim, *values.sizes[at + 1 :]))
+    for _ in range(after):
         mask = prims.unsqueeze(mask, mask.ndim)
-    return prims.where(mask, to(values, x.dtype), x)
+    values = to(values, x.dtype)
+    return prims.where(mask, prims.add(x, values) if accumulate else values, x)
 
 
 @decomposition(*overloads_of("scatter", "src", "value"))

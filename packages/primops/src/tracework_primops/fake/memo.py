@@ -31,9 +31,9 @@ class Template:
             carry = table.to_symint
             sizes, strides, offset = tuple(map(carry, sizes)), tuple(map(carry, strides)), carry(offset)
         self.options = {"strides": strides, "storage_offset": offset, "dtype": spec.dtype, "device": spec.device, "size": sizes}
+        self.options["_extra_dispatch_keys"] = _torch.COMPOSITE_KEYS  # to reach fake/composites
         if self.is_symbolic:
             self.options["storage_size"] = 0  # otherwise C++ computes a symbolic number of bytes for each tensor
-            self.options["_extra_dispatch_keys"] = _torch.SYMBOLIC_KEYS  # to reach fake/composites
 
 
 class Memo:

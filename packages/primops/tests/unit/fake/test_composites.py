@@ -1,4 +1,4 @@
-"""Torch's composites as they are written for symbolic sizes: eager's values on real tensors, and no size fixed on fakes."""
+"""Torch's composites as they are written for fakes: eager's values on real tensors, and no size fixed on fakes."""
 
 from __future__ import annotations
 
@@ -59,6 +59,7 @@ CALLS |= {
         (torch.complex(real(50), real(50)), 16),
     ],
     "stft.center": [(real(50), 16, None, None, None, True, mode, False, True, True) for mode in ("reflect", "constant")],
+    "cov": [(real(3, 9), {}), (real(9), {"correction": 0}), (torch.complex(real(3, 4), real(3, 4)), {"correction": 2})],
     "max_pool1d": [(real(2, 3, 9), [3]), (real(3, 9), [2], [3], [1])],
     "cross_entropy_loss": [(real(4, 5, 3), real(4, 5, 3).softmax(1), real(5), reduction, -100, 0.0) for reduction in range(3)],
     "gradient.array": [(real(6, 7), {"dim": [0, 1], "edge_order": order}) for order in (1, 2)],

@@ -1,28 +1,29 @@
 """Torch's composites that read sizes as plain numbers, written anew for fakes with symbolic sizes.
 
 Such a composite is C++ code that asks a tensor for its sizes and calls other ops with what it computed from them: with symbols
-each size that it looks at would become fixed. A fake with symbolic sizes carries one more dispatch key, under which the
-composites of this folder are registered; all other ops fall through it. Real tensors and static fakes do not have the key.
+each size that it looks at would become fixed. Others treat subclasses of tensors in another way than tensors. Fakes carry one
+more dispatch key, under which the composites of this folder are registered; all other ops fall through it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any
 
 import torch
 
 from ... import _torch
+from ..tensor import FakeTensor
 
 Form = Callable[..., Any]
 AUTOCAST_DEVICES = ("cpu", "cuda")
 COMPOSITES: dict[Any, Form] = {}  # overload -> its form over symbolic sizes
-_KERNELS = _torch.SymbolicKernels()
+_KERNELS = _torch.CompositeKernels()
 
 
-def composite(*names: str) -> Callable[[Form], Form]:
-    """Registers the form for these overloads, skipping those this torch does not have.
+def composite(*names: str, static: bool = False) -> Callable[[Form], Form]:
+    """Registers the form for these overloads, skipping those this torch does not have; it is for symbolic sizes unless `static`.
 
     A form gives NotImplemented where torch's own code may go on with the arguments.
     """
@@ -33,16 +34,17 @@ def composite(*names: str) -> Callable[[Form], Form]:
             found = getattr(getattr(torch.ops.aten, packet, None), suffix or "default", None)
             if found is not None:
                 COMPOSITES[found] = form
-                _KERNELS.add(name, _kernel(found, form))
+                _KERNELS.add(name, _kernel(found, form, static))
         return form
 
     return register
 
 
-def _kernel(func: Any, form: Form) -> Form:
+def _kernel(func: Any, form: Form, static: bool) -> Form:
     @wraps(form)
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        if not any(_torch.autocasts(func, device) for device in AUTOCAST_DEVICES):
+        serves = static or _is_symbolic(args) or _is_symbolic(kwargs.values())
+        if serves and not any(_torch.autocasts(func, device) for device in AUTOCAST_DEVICES):
             result = form(*args, **kwargs)
             if result is not NotImplemented:
                 return result
@@ -51,9 +53,18 @@ def _kernel(func: Any, form: Form) -> Form:
     return kernel
 
 
+def _is_symbolic(values: Iterable[Any]) -> bool:
+    for value in values:
+        if value.__class__ is FakeTensor and value.is_symbolic or value.__class__ is torch.SymInt:
+            return True
+        if isinstance(value, (list, tuple)) and _is_symbolic(value):
+            return True
+    return False
+
+
 def torchs(func: Any, *args: Any, **kwargs: Any) -> Any:
     """The call as torch does it."""
-    with _torch.without_symbolic_key():
+    with _torch.without_composite_key():
         return func(*args, **kwargs)
 
 

@@ -90,5 +90,4 @@ def _asks_data(name: str) -> None:
     composite(name)(form)
 
 
-_asks_data("istft")  # both look at a sum of weights before they divide by it
-_asks_data("cov")
+_asks_data("istft")  # looks at a sum of weights before it divides by it
