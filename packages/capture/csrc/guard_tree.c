@@ -167,10 +167,29 @@ static int same_constant(PyObject *value, PyObject *wanted)
     return PyObject_RichCompareBool(value, wanted, Py_EQ);
 }
 
+/* An OrderedDict keeps its order beside the table that PyDict_Next reads. */
+static int same_ordered_keys(PyObject *value, PyObject *keys)
+{
+    PyObject *iterator = PyODict_Type.tp_iter(value), *key;
+    if (iterator == NULL) {
+        return -1;
+    }
+    int same = 1;
+    for (Py_ssize_t i = 0; same == 1 && (key = PyIter_Next(iterator)) != NULL; i++) {
+        same = i < PyTuple_GET_SIZE(keys) ? same_constant(key, PyTuple_GET_ITEM(keys, i)) : 0;
+        Py_DECREF(key);
+    }
+    Py_DECREF(iterator);
+    return PyErr_Occurred() ? -1 : same;
+}
+
 static int same_keys(PyObject *value, PyObject *keys)
 {
     if (!PyDict_Check(value) || PyDict_GET_SIZE(value) != PyTuple_GET_SIZE(keys)) {
         return 0;
+    }
+    if (PyODict_Check(value) && PyTuple_GET_SIZE(keys) > 1) {
+        return same_ordered_keys(value, keys);
     }
     PyObject *key;
     Py_ssize_t position = 0, i = 0;

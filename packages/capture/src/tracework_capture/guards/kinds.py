@@ -4,6 +4,7 @@ A kind's native leaf is a name in _C.LEAVES; `native` turns the payload into wha
 native leaf must agree with it.
 """
 
+import collections
 import math
 import operator
 import types
@@ -17,7 +18,7 @@ from .. import _torch
 from ..errors import GuardBuildError
 from .guard import GuardSet, TensorFacts
 
-__all__ = ["GUARD_KINDS", "STATES", "TEXT_TESTS", "GuardKind", "kind_of", "record_ambient", "same_constant", "tensor_sizes"]
+__all__ = ["GUARD_KINDS", "STATES", "TEXT_TESTS", "GuardKind", "items_in_order", "kind_of", "record_ambient", "same_constant", "tensor_sizes"]
 
 
 def same_constant(value: Any, wanted: Any) -> bool:
@@ -55,9 +56,14 @@ def tensor_sizes(value: Any, facts: TensorFacts) -> tuple[int, ...] | None:
     return sizes
 
 
+def items_in_order(value: Any) -> tuple[tuple[Any, Any], ...]:
+    """The items of a dict, past what its class overrides; an OrderedDict keeps their order beside the table of the dict."""
+    kind = collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict
+    return tuple(kind.items(value) if isinstance(value, kind) else value.items())
+
+
 def _keys(value: Any, keys: Any) -> bool:
-    found = tuple(dict.keys(value)) if isinstance(value, dict) else tuple(value.keys())
-    return same_constant(found, tuple(keys))
+    return same_constant(tuple(key for key, _ in items_in_order(value)), tuple(keys))
 
 
 def _has_key(value: Any, key: Any) -> bool:

@@ -14,6 +14,7 @@ import weakref
 
 import torch
 
+from ..guards.kinds import items_in_order
 from ..sources import DictItem
 from .constant import ConstantValue, NotPlain, plain
 from .rows import call_row
@@ -46,7 +47,7 @@ class DictValue(Value):
         self.structure = 0  # counts insertions and removals of keys, for the iterators
         self.odd = False  # some key has an equality of its own, which a lookup would run
         if obj is not None:
-            for key, item in obj.items() if not isinstance(obj, dict) else dict.items(obj):
+            for key, item in items_in_order(obj):
                 self.odd = self.odd or not simple_key(key)
                 self.entries[key_of_existing(key)] = [Pending(key, None), Pending(item, DictItem(source, key))]
 
@@ -58,7 +59,7 @@ class DictValue(Value):
         """Somebody looked at the set of keys."""
         if not self.keys_guarded:
             self.keys_guarded = True
-            frame.guard("DICT_KEYS", self.source, tuple(dict.keys(self.obj) if isinstance(self.obj, dict) else self.obj.keys()))
+            frame.guard("DICT_KEYS", self.source, tuple(key for key, _ in items_in_order(self.obj)))
 
     def key_value(self, frame, hashed):
         entry = self.entries[hashed]

@@ -1,5 +1,6 @@
 """Every kind of guard: the native leaf, the Python check and the report agree, on what passes and on what does not."""
 
+import collections
 import types
 import weakref
 
@@ -38,6 +39,8 @@ from tracework_capture.sources import (
 
 X = Local("x")
 NAN = float("nan")
+MOVED = collections.OrderedDict(a=1, b=2)
+MOVED.move_to_end("a")
 
 
 def frame(x):
@@ -149,6 +152,9 @@ CASES = {
         ((1, 2), {1: 1, 2: 2}, True),
         ((1,), {True: 1}, False),
         ((), {}, True),
+        (("b", "a"), MOVED, True),
+        (("a", "b"), MOVED, False),
+        (("b", "c"), MOVED, False),
     ],
     "DICT_HAS": [("a", {"a": 1}, True), ("a", {}, False)],
     "DICT_LACKS": [("a", {"a": 1}, False), ("a", {}, True)],
