@@ -1,33 +1,44 @@
 """The only file of this package that touches private torch names; each is wrapped under a name of ours."""
 
+import contextlib
 import sys
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch.utils._device import DeviceContext
 
 from . import _C
 
 __all__ = [
     "DLPACK_DEVICES",
     "DLPACK_DTYPES",
+    "all_function_mode_count",
     "any_autocast",
     "as_subclass",
     "autocast_state",
+    "default_device",
     "deterministic_state",
     "dispatch_keys",
     "dispatch_mode_count",
     "function_mode_count",
+    "function_modes_aside",
     "hide_from_torch_compile",
     "leave_dispatch_modes",
     "make_subclass",
     "mark_of_torch_compile",
     "operator_names",
+    "pop_function_mode",
     "program_of_triton_operator",
+    "push_function_mode",
     "pytree_flatten",
     "pytree_row",
     "torch_functions_are_on",
     "torch_functions_off",
     "transform_level",
+    "under_no_function_modes",
+    "users_function_modes",
 ]
 
 DLPACK_DTYPES: dict[Any, tuple[int, int]] = {
@@ -57,6 +68,8 @@ DLPACK_DEVICES = {"cpu": 1, "cuda": 2}
 any_autocast = torch._C._is_any_autocast_enabled
 deterministic_state = torch._C._get_deterministic_algorithms
 function_mode_count = torch._C._len_torch_function_stack
+push_function_mode = torch._C._push_on_torch_function_stack
+pop_function_mode = torch._C._pop_torch_function_stack
 dispatch_mode_count = torch._C._len_torch_dispatch_stack
 make_subclass = torch.Tensor._make_subclass
 
@@ -69,6 +82,62 @@ def as_subclass(tensor: Any, cls: type) -> Any:
     """tensor.as_subclass(cls), past the __torch_function__ of both."""
     with torch_functions_off():
         return torch.Tensor.as_subclass(tensor, cls)
+
+
+class _Aside(threading.local):
+    modes: tuple[Any, ...] = ()
+
+
+_aside = _Aside()
+
+
+@contextlib.contextmanager
+def function_modes_aside() -> Iterator[None]:
+    """TorchFunctionModes see nothing of what is done inside, but for the one that is the default device."""
+    stack = [pop_function_mode() for _ in range(function_mode_count())][::-1]
+    staying = [mode for mode in stack if isinstance(mode, DeviceContext)]
+    before = _aside.modes
+    _aside.modes = (*before, *(mode for mode in stack if not isinstance(mode, DeviceContext)))
+    for mode in staying:
+        push_function_mode(mode)
+    try:
+        yield
+    finally:
+        while function_mode_count():
+            pop_function_mode()
+        _aside.modes = before
+        for mode in stack:
+            push_function_mode(mode)
+
+
+def users_function_modes() -> tuple[Any, ...]:
+    """The TorchFunctionModes that the program is under, the innermost last, without that of the default device."""
+    stack = map(torch._C._get_function_stack_at, range(function_mode_count()))
+    return (*_aside.modes, *(mode for mode in stack if not isinstance(mode, DeviceContext)))
+
+
+def default_device() -> Any:
+    """The device of the mode that is the default device, and the one that a bare "cuda" means; None without such a mode."""
+    stack = map(torch._C._get_function_stack_at, range(function_mode_count()))
+    device = next((mode.device for mode in stack if isinstance(mode, DeviceContext)), None)
+    if device is None or device.index is not None or device.type != "cuda":
+        return device
+    return device, torch._C._cuda_getDevice()
+
+
+def all_function_mode_count() -> int:
+    """How many modes the program is under, those included that are set aside."""
+    return len(_aside.modes) + function_mode_count()
+
+
+def under_no_function_modes(function: Any) -> Any:
+    """The function, which the modes that are on see nothing of."""
+
+    def call(*args: Any) -> Any:
+        with function_modes_aside():
+            return function(*args)
+
+    return call
 
 
 def leave_dispatch_modes(count: int) -> None:

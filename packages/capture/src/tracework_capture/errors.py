@@ -176,6 +176,11 @@ BREAK_REASONS: dict[str, BreakReason] = {
     "tensor_subclass": BreakReason(
         "a tensor subclass that capture does not model", "its __torch_function__ may do anything", "pass a plain tensor"
     ),
+    "function_mode": BreakReason(
+        "an operation under a TorchFunctionMode that capture does not model",
+        "the mode's __torch_function__ is asked about it, and may do anything",
+        "leave the mode around the operation",
+    ),
     "tensor_layout": BreakReason(
         "a tensor that is not stored as a plain array of numbers",
         "graphs hold strided tensors only",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import sources as s
+from ..guards.kinds import STATES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +32,7 @@ RELOAD: dict[type, Callable[[Any, str, _Names], str]] = {
     s.Global: lambda x, base, w: f"__tw_lookup_global({x.name!r})",
     s.Closure: lambda x, base, w: x.name,
     s.Const: lambda x, base, w: w.const(x.value),
+    s.Ambient: lambda x, base, w: f"{w.const(STATES[x.name], x.name)}()",
     s.Attr: lambda x, base, w: _attribute(base, x.name),
     s.InstanceDict: lambda x, base, w: f"{base}.__dict__",
     s.InstanceAttr: lambda x, base, w: f"{base}.__dict__[{x.name!r}]",

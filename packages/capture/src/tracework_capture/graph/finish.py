@@ -84,6 +84,18 @@ def keep_state(root: Any, writer: CodeWriter) -> None:
     enabled = torch.is_grad_enabled()
     if enabled != root.grad_at_start:
         writer.line(f"{writer.const(torch._C._set_grad_enabled, 'set_grad')}({enabled})")
+    keep_function_modes(root, writer)
+
+
+def keep_function_modes(root: Any, writer: CodeWriter) -> None:
+    """TorchFunctionModes that the traced program entered and did not leave, or left and did not enter."""
+    start, now = root.modes_at_start, root.function_modes
+    common = next((i for i, (old, new) in enumerate(zip(start, now)) if old is not new), min(len(start), len(now)))
+    entered = [writer.load(mode) for mode in now[common:]]
+    for _ in start[common:]:
+        writer.line(f"{writer.const(_torch.pop_function_mode, 'pop_mode')}()")
+    for mode in entered:
+        writer.line(f"{writer.const(_torch.push_function_mode, 'push_mode')}({mode})")
 
 
 # --- the graph ---------------------------------------------------------------------------------------------------------
@@ -120,6 +132,8 @@ def graph_call(writer: CodeWriter, root: Any, captured: CapturedGraph, backend: 
     changes |= {i: plain_alias for i, b in enumerate(root.graph.inputs) if b.name in root.graph.aliased_inputs}
     if changes:
         compiled = with_changed_inputs(compiled, tuple(changes.items()), boxed)
+    if root.modes_at_start:
+        compiled = _torch.under_no_function_modes(compiled)  # they were asked while tracing
     name = writer.const(root.services.call_disabled(compiled), "graph")
     return f"{name}(list(__tw_inputs))" if boxed else f"{name}(*__tw_inputs)"
 

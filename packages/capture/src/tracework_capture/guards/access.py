@@ -35,7 +35,7 @@ from ..sources import (
     TypeOf,
 )
 from .classes import class_attribute
-from .kinds import STATES
+from .kinds import NATIVE_STATES, STATES
 
 __all__ = ["ACCESS", "Access", "Scope", "fetch", "steps_of"]
 
@@ -81,7 +81,7 @@ def _closure_cell(source: Closure, code: CodeType) -> tuple[Step, ...]:
 def _state(source: Ambient, code: CodeType) -> tuple[Step, ...]:
     if source.name not in STATES:
         raise GuardBuildError(f"state {source.name!r} is not in STATES; known: {', '.join(STATES)}")
-    return (("CALL", STATES[source.name], 0),)
+    return (("CALL", NATIVE_STATES[source.name], 0),)
 
 
 def _size(source: TensorSize, code: CodeType) -> tuple[Step, ...]:

@@ -18,7 +18,7 @@ from .. import _torch
 from ..errors import GuardBuildError
 from .guard import GuardSet, TensorFacts
 
-__all__ = ["GUARD_KINDS", "STATES", "TEXT_TESTS", "GuardKind", "items_in_order", "kind_of", "record_ambient", "same_constant", "tensor_sizes"]
+__all__ = ["GUARD_KINDS", "NATIVE_STATES", "STATES", "TEXT_TESTS", "GuardKind", "items_in_order", "kind_of", "record_ambient", "same_constant", "tensor_sizes"]
 
 
 def same_constant(value: Any, wanted: Any) -> bool:
@@ -190,12 +190,16 @@ STATES: dict[str, Callable[[], Any]] = {
     "deterministic_warn_only": torch.is_deterministic_algorithms_warn_only_enabled,
     "any_autocast": _torch.any_autocast,
     "autocast": _torch.autocast_state,
-    "function_modes": _torch.function_mode_count,
+    "function_modes": _torch.all_function_mode_count,
+    "users_function_modes": _torch.users_function_modes,
     "dispatch_modes": _torch.dispatch_mode_count,
     "transform_level": _torch.transform_level,
-    "default_device": torch.get_default_device,
+    "default_device": _torch.default_device,
 }
 """Interpreter-wide torch state: name -> how to read it."""
+
+NATIVE_STATES: dict[str, Callable[[], Any]] = STATES | {"function_modes": _torch.function_mode_count}
+"""The same for the native program, which never runs while modes are set aside."""
 
 ALWAYS_GUARDED = (
     "grad_mode",
@@ -215,7 +219,7 @@ def record_ambient(guards: GuardSet) -> None:
         guards.state(name, STATES[name]())
     if _torch.any_autocast():
         guards.state("autocast", STATES["autocast"]())
-    if _torch.function_mode_count():
+    if _torch.all_function_mode_count():
         guards.state("default_device", STATES["default_device"]())
 
 

@@ -24,7 +24,7 @@ from ..interp.breaks import execute_text
 from ..interp.frame import NULL, CaptureRoot, SymbolicFrame
 from ..interp.machine import StopHere, run
 from ..interp.services import Services
-from ..sources import Closure, Const, Local
+from ..sources import Ambient, Closure, Const, Item, Local
 from ..values.function import CellValue
 from ..values.value import EXISTING, SymbolicRaise, Value
 from .collector import paused_collection
@@ -60,7 +60,14 @@ class FrameInput:
 @paused_collection()
 def capture_frame(given: FrameInput, backend: Any, options: CaptureOptions, history: SizeHistory, call_disabled: Any) -> Captured:
     """Capture a frame. Raises SkipFrame when it must run plainly, Unsupported under fullgraph."""
-    services = Services(call_policy, call_disabled)
+    with _torch.function_modes_aside():
+        return capture_in_attempts(given, backend, options, history, Services(call_policy, call_disabled))
+
+
+def capture_in_attempts(
+    given: FrameInput, backend: Any, options: CaptureOptions, history: SizeHistory, services: Services
+) -> Captured:
+    """Each attempt stops where the one before it met a break."""
     stop_before, reason, stack, unrolls = -1, None, (), True
     for _ in range(ATTEMPTS):
         root, frame = start(given, options, history, services, stop_before)
@@ -273,6 +280,7 @@ def attempt(
     started = time.perf_counter()
     root.grad_at_start = torch.is_grad_enabled()
     record_ambient(root.guards)
+    wrap_function_modes(frame)
     stop: Returned | Break = Returned()
     lookups = ClassLookups()
     try:
@@ -306,6 +314,13 @@ def attempt(
     captured.seconds["total"] = time.perf_counter() - started
     root.options.observe("captured", captured.graph)
     return captured
+
+
+def wrap_function_modes(frame: SymbolicFrame) -> None:
+    """The TorchFunctionModes that the frame is under are asked while it is traced."""
+    stack = Ambient("users_function_modes")
+    modes = [frame.wrap(mode, Item(stack, i)) for i, mode in enumerate(_torch.users_function_modes())]
+    frame.root.function_modes, frame.root.modes_at_start = modes, tuple(modes)
 
 
 def unfinished_generators(root: CaptureRoot, stop: Returned | Break) -> None:

@@ -73,6 +73,11 @@ class FrameCallback:
     def __call__(
         self, code: types.CodeType, names: dict[str, Any], globals_: dict[str, Any], builtins: Any, closure: Any, function: Any
     ) -> Any:
+        with _torch.function_modes_aside():
+            return self.answer(code, names, globals_, closure, function)
+
+    def answer(self, code: types.CodeType, names: dict[str, Any], globals_: dict[str, Any], closure: Any, function: Any) -> Any:
+        """An entry for this frame, or what to do instead."""
         inside = disabled_inside(function)
         if inside is not None:
             if hasattr(inside, "__code__"):

@@ -105,6 +105,8 @@ class CaptureRoot:
         self.may_be_small = False  # whether a single operation is left to plain Python
         self.regions: list[bool] = list(regions())
         self.subclass_functions_off = 0  # how many blocks switch __torch_function__ of subclasses off
+        self.function_modes: list[Value] = []  # the TorchFunctionModes that are on, the innermost last
+        self.modes_at_start: tuple[Value, ...] = ()
         self.inference: list[bool] = []  # modes of the inference_mode blocks entered, the innermost last
         self.surely_changing: Any = None  # the source of what a call that broke the graph gave
 

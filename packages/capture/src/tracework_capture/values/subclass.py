@@ -7,9 +7,6 @@ come through here breaks the graph, since a value of this kind is no argument of
 from __future__ import annotations
 
 import contextlib
-import functools
-import operator
-import types
 
 import torch
 
@@ -18,12 +15,11 @@ from ..guards.classes import NO_ATTRIBUTE, lookup_class
 from ..guards.guard import TensorFacts
 from ..guards.kinds import tensor_sizes
 from ..sources import InstanceAttr
-from .constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, UNARY_FUNCTIONS, ConstantValue, force_plain
+from .constant import ConstantValue, force_plain
 from .context import ContextValue
-from .mapping import dict_of
 from .sequence import ListValue, SequenceValue, TupleValue
-from .tensor import INPLACE_FUNCTIONS, TENSOR_ATTRIBUTES, TensorValue, remember
-from .user_object import BoundBuiltin, ObjectValue, bind_static, is_data_descriptor
+from .tensor import TensorValue, remember
+from .user_object import bind_static, is_data_descriptor
 
 Tensor = torch.Tensor
 
@@ -66,6 +62,8 @@ def existing_subclass_tensor(frame, obj, source):
 class SubclassTensorValue(TensorValue):
     """A tensor of a subclass."""
 
+    asks_its_class = True
+
     def __init__(self, node, example, cls, source=None, obj=None):
         super().__init__(node, example, source, obj)
         self.cls = cls
@@ -74,8 +72,7 @@ class SubclassTensorValue(TensorValue):
         return self.cls
 
     def is_on(self, frame):
-        """Whether operations go to __torch_function__."""
-        return not frame.root.subclass_functions_off
+        return not frame.root.subclass_functions_off or super().is_on(frame)
 
     def as_graph_arg(self, frame):
         if self.is_on(frame):
@@ -101,80 +98,10 @@ class SubclassTensorValue(TensorValue):
             return frame.wrap(self.obj.__dict__[name], InstanceAttr(self.source, name))
         return bind_static(frame, self, self.cls, owner, static, name) if from_user else None
 
-    def getattr(self, frame, name):
-        found = self.users_attribute(frame, name)
-        if found is not None or name == "__class__" or not self.is_on(frame):
-            return found if found is not None else super().getattr(frame, name)
-        if name in TENSOR_ATTRIBUTES:
-            return dispatch(frame, attribute_function(name), [self], {})
-        if callable(getattr(Tensor, name, None)):
-            return BoundBuiltin(self, name)
-        return super().getattr(frame, name)
-
     def setattr(self, frame, name, value):
         if isinstance(lookup_class(self.cls, name)[0], property) or lookup_class(self.cls, "__setattr__")[1] is not object:
             return frame.break_graph("side_effect_unknown", f"assignment to {self.cls.__name__}.{name}")
         return super().setattr(frame, name, value)
-
-    def call_method(self, frame, name, args, kwargs):
-        found = self.users_attribute(frame, name)
-        if found is not None:
-            return found.call(frame, args, kwargs)
-        if not self.is_on(frame):
-            return super().call_method(frame, name, args, kwargs)
-        if name.startswith("__") or not callable(getattr(Tensor, name, None)):
-            return frame.break_graph("tensor_subclass", f"{name} of a {self.cls.__name__}")
-        return dispatch(frame, method_function(name), [self, *args], kwargs)
-
-    # --- operators ----------------------------------------------------------------------------------------------
-    def operate(self, frame, function, values):
-        """A Python operator."""
-        for value in values:
-            if isinstance(value, SubclassTensorValue):
-                value.refuse_own_operators(frame)
-        func, order = operator_function(function, tuple(stand_in(v) for v in values))
-        return dispatch(frame, method_function(func), [values[i] for i in order], {})
-
-    def binary(self, frame, op, other, reverse=False):
-        if not self.is_on(frame) or not isinstance(other, TensorValue) and not is_number(other):
-            return super().binary(frame, op, other, reverse)
-        function = INPLACE_FUNCTIONS[op[:-1]] if op.endswith("=") else BINARY_FUNCTIONS[op]
-        return self.operate(frame, function, [other, self] if reverse else [self, other])
-
-    def compare(self, frame, op, other):
-        if not self.is_on(frame) or not isinstance(other, TensorValue) and not is_number(other):
-            return super().compare(frame, op, other)
-        return self.operate(frame, COMPARE_FUNCTIONS[op], [self, other])
-
-    def unary(self, frame, op):
-        if not self.is_on(frame):
-            return super().unary(frame, op)
-        return self.operate(frame, UNARY_FUNCTIONS[op], [self])
-
-    def getitem(self, frame, key):
-        if not self.is_on(frame):
-            return super().getitem(frame, key)
-        return self.operate(frame, operator.getitem, [self, key])
-
-    def setitem(self, frame, key, value):
-        if not self.is_on(frame):
-            return super().setitem(frame, key, value)
-        self.refuse_own_operators(frame)
-        dispatch(frame, method_function("__setitem__"), [self, key, value], {})
-
-    def length(self, frame):
-        if not self.is_on(frame):
-            return super().length(frame)
-        self.refuse_own_operators(frame)
-        return dispatch(frame, method_function("__len__"), [self], {})
-
-    def unpack(self, frame):
-        if not self.is_on(frame):
-            return super().unpack(frame)
-        self.refuse_own_operators(frame)
-        if force_plain(frame, self.call_method(frame, "dim", [], {})) == 0:
-            return frame.raise_new(TypeError, "iteration over a 0-d tensor")
-        return self.call_method(frame, "unbind", [ConstantValue(0)], {}).unpack(frame)
 
     def refuse_own_operators(self, frame):
         if own_operators(self.cls):
@@ -203,141 +130,6 @@ PLAIN_NAMES = {
     *("__parameters__", "__abstractmethods__", "__annotate__", "__annotate_func__", "__classcell__", "__format__"),
 }
 """Names of a class that no operator looks up."""
-
-
-def is_number(value):
-    return value.is_constant() and type(value.constant()) in (int, float, bool)
-
-
-class _Found(Exception):
-    pass
-
-
-class _Asked(Tensor):
-    """Tells which function of torch an operator calls, with which of its operands."""
-
-    @classmethod
-    def __torch_function__(cls, func, types, args=(), kwargs=None):
-        raise _Found(func, args)
-
-
-def stand_in(value):
-    """The kind of an operand, as far as it decides which function is called."""
-    if isinstance(value, SubclassTensorValue):
-        return "self"
-    return "tensor" if isinstance(value, TensorValue) else "number"
-
-
-@functools.cache
-def operator_function(function, kinds):
-    """(name of the function of torch.Tensor that a Python operator calls on operands of these kinds, the order of its arguments)."""
-    with torch_functions_off():
-        made = {
-            "self": lambda: torch.zeros(2).as_subclass(_Asked),
-            "tensor": lambda: torch.zeros(2),
-            "number": lambda: int("1000"),
-        }
-        operands = [made[kind]() for kind in kinds]
-    try:
-        function(*operands)
-    except _Found as found:
-        func, args = found.args
-        return func.__name__, tuple(next(i for i, o in enumerate(operands) if o is a) for a in args)
-    raise LookupError(function)
-
-
-# --- functions of torch as values ------------------------------------------------------------------------------------
-
-
-def method_function(name):
-    """torch.Tensor.name, which acts on its first argument."""
-    from .wrap import RowValue
-
-    function = getattr(Tensor, name)
-    return RowValue(function, lambda frame, args, kwargs: by_protocol(frame, function, args[0], name, list(args[1:]), kwargs))
-
-
-def by_protocol(frame, function, owner, name, args, kwargs):
-    """owner.name(*args) of a tensor; special methods go by the operators' protocol."""
-    if not isinstance(owner, TensorValue):
-        return frame.break_graph("tensor_subclass", f"Tensor.{name} of a {owner.describe()}")
-    if name.startswith("__"):
-        from .builtins.arithmetic import call_dunder
-
-        return call_dunder(frame, owner, name, args, kwargs)
-    return owner.call_method(frame, name, args, kwargs)
-
-
-def attribute_function(name):
-    """torch.Tensor.name.__get__"""
-    from .wrap import RowValue
-
-    return RowValue(getattr(Tensor, name).__get__, lambda frame, args, kwargs: args[0].getattr(frame, name))
-
-
-def overloaded(args, kwargs):
-    """The arguments whose classes are asked, one for each class, subclasses first."""
-    found = []
-    for value in [*args, *kwargs.values()]:
-        items = value.items if isinstance(value, SequenceValue) else [value]
-        for item in items:
-            if not has_function(item) or any(item.python_type() is other.python_type() for other in found):
-                continue
-            before = (i for i, other in enumerate(found) if issubclass(item.python_type(), other.python_type()))
-            found.insert(next(before, len(found)), item)
-    return found
-
-
-def has_function(value):
-    if isinstance(value, SubclassTensorValue):
-        return True
-    return isinstance(value, ObjectValue) and lookup_class(value.cls, "__torch_function__")[0] is not NO_ATTRIBUTE
-
-
-def is_overridden(frame, args, kwargs):
-    """Whether a call of torch with these arguments goes to a __torch_function__."""
-    return not frame.root.subclass_functions_off and bool(overloaded(args, kwargs))
-
-
-def dispatch_function(frame, function, args, kwargs):
-    """A call of a function in torch's namespaces with such arguments."""
-    fn = function.real()
-    if isinstance(fn, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
-        return frame.break_graph("tensor_subclass", f"{fn} of a subclass")
-    if not isinstance(fn, types.BuiltinFunctionType) and fn not in overridable_functions():
-        return frame.break_graph(
-            "tensor_subclass", f"{fn.__name__} of a subclass, in whose Python code torch functions are called"
-        )
-    return dispatch(frame, function, args, kwargs)
-
-
-def is_overridable(fn):
-    """Whether torch asks __torch_function__ about calls of it."""
-    try:
-        return fn in overridable_functions()
-    except TypeError:
-        return False
-
-
-@functools.cache
-def overridable_functions():
-    """Functions of torch that look for __torch_function__."""
-    return frozenset(fn for functions in torch.overrides.get_overridable_functions().values() for fn in functions)
-
-
-def dispatch(frame, function, args, kwargs):
-    """Asks the classes of the arguments, one after the other."""
-    from .user_class import class_value
-
-    asked = overloaded(args, kwargs)
-    kinds = TupleValue([class_value(frame, value.python_type()) for value in asked])
-    rest = [dict_of(frame, [(ConstantValue(k), v) for k, v in kwargs.items()])] if kwargs else []
-    for value in asked:
-        handler = class_value(frame, value.python_type()).getattr(frame, "__torch_function__")
-        found = handler.call(frame, [function, kinds, TupleValue(list(args)), *rest], {})
-        if not (found.is_constant() and found.constant() is NotImplemented):
-            return found
-    return frame.break_graph("tensor_subclass", f"no __torch_function__ takes {function.describe()}")
 
 
 # --- what torch's own __torch_function__ does ---------------------------------------------------------------------------
@@ -422,7 +214,29 @@ class FunctionsOff(ContextValue):
         frame.root.subclass_functions_off -= 1
 
 
+class AllFunctionsOff(FunctionsOff):
+    """torch._C.DisableTorchFunction(), which switches modes off, too"""
+
+    def __init__(self, cls, args, kwargs):
+        super().__init__(cls, args, kwargs)
+        self.modes = []
+
+    def enter(self, frame):
+        super().enter(frame)
+        self.modes.append(frame.root.function_modes)
+        frame.root.function_modes = []
+
+    def leave(self, frame):
+        super().leave(frame)
+        frame.root.function_modes = self.modes.pop()
+
+
+def off_row(kind, cls):
+    return lambda frame, args, kwargs: kind(cls, [], {})
+
+
 SUBCLASS_CONTEXTS = {
-    torch._C.DisableTorchFunctionSubclass: lambda frame, args, kwargs: FunctionsOff(torch._C.DisableTorchFunctionSubclass, [], {})
+    torch._C.DisableTorchFunctionSubclass: off_row(FunctionsOff, torch._C.DisableTorchFunctionSubclass),
+    torch._C.DisableTorchFunction: off_row(AllFunctionsOff, torch._C.DisableTorchFunction),
 }
 SUBCLASS_ROWS = {Tensor.__torch_function__.__func__: default_row}

@@ -15,28 +15,14 @@ from ..sources import ModuleEntry
 from .constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, NUMPY_NUMBERS, UNARY_FUNCTIONS, ConstantValue, force_plain, literal
 from .sequence import NONE, TupleValue
 from .symint import SymNumber, size_value
+from .torch_function import INPLACE_FUNCTIONS, Dispatching
 from .value import EXISTING, NEW, Value
 
-INPLACE_FUNCTIONS = {
-    "+": operator.iadd,
-    "-": operator.isub,
-    "*": operator.imul,
-    "/": operator.itruediv,
-    "//": operator.ifloordiv,
-    "%": operator.imod,
-    "**": operator.ipow,
-    "&": operator.iand,
-    "|": operator.ior,
-    "^": operator.ixor,
-    "<<": operator.ilshift,
-    ">>": operator.irshift,
-    "@": operator.imatmul,
-}
 NUMBERS = (int, float, bool, complex, *NUMPY_NUMBERS)
 
 
-class TensorValue(Value):
-    """A tensor. `example` is its FakeTensor; `obj` the real one, when it exists already."""
+class TensorOperations(Value):
+    """A tensor, and what its operations do when no __torch_function__ is asked. `example` is its FakeTensor; `obj` the real one, when it exists already."""
 
     def __init__(self, node, example, source=None, obj=None):
         super().__init__(source)
@@ -158,7 +144,7 @@ class TensorValue(Value):
 
     # --- operators ----------------------------------------------------------------------------------------------
     def binary(self, frame, op, other, reverse=False):
-        if hasattr(other, "operate") and other.is_on(frame):
+        if isinstance(other, TensorValue) and other.is_on(frame):
             return other.binary(frame, op, self, not reverse)
         if hasattr(other, "as_operand"):
             other = other.as_operand(frame, [self])
@@ -171,7 +157,7 @@ class TensorValue(Value):
         return frame.graph.call(frame, BINARY_FUNCTIONS[op], pair)
 
     def compare(self, frame, op, other):
-        if hasattr(other, "operate") and other.is_on(frame):
+        if isinstance(other, TensorValue) and other.is_on(frame):
             return other.operate(frame, COMPARE_FUNCTIONS[op], [self, other])
         if hasattr(other, "as_operand"):
             other = other.as_operand(frame, [self])
@@ -198,6 +184,10 @@ class TensorValue(Value):
 
     def call(self, frame, args, kwargs):
         return frame.raise_new(TypeError, "'Tensor' object is not callable")
+
+
+class TensorValue(Dispatching, TensorOperations):
+    """A tensor."""
 
 
 def positions(frame, key):

@@ -18,9 +18,10 @@ from .number_arguments import NUMBER_METHODS, number_functions
 from .numpy_scalars import NUMPY_ROWS
 from .parameter import PARAMETER_ROWS
 from .sequence import NONE, TupleValue
-from .subclass import SUBCLASS_CONTEXTS, as_subclass_method, dispatch_function, is_overridden, make_subclass_row
+from .subclass import SUBCLASS_CONTEXTS, as_subclass_method, make_subclass_row
 from .tensor import TENSOR_METHODS, TensorValue
 from .tensor_data import DATA_ROWS
+from .torch_function import MODE_ROWS, dispatch, dispatch_function, is_overridden
 from .value import Value
 
 
@@ -202,7 +203,6 @@ STATE_QUERIES = {
     torch.is_autocast_cache_enabled: "autocast",
     torch.are_deterministic_algorithms_enabled: "deterministic",
     torch.get_num_threads: "num_threads",
-    torch.get_default_device: "default_device",
     torch.is_deterministic_algorithms_warn_only_enabled: "deterministic",
     torch._C._get_cudnn_enabled: None,
     torch._C._get_cudnn_allow_tf32: None,
@@ -225,7 +225,6 @@ STATE_QUERIES = {
     torch.cuda.get_device_capability: None,
     torch.cuda.current_device: None,
     torch.cuda.is_bf16_supported: None,
-    torch._C._has_torch_function_unary if hasattr(torch._C, "_has_torch_function_unary") else None: None,
     torch.backends.cudnn.is_available: None,
     torch.backends.mkldnn.is_available: None,
     torch.backends.mkl.is_available: None,
@@ -235,7 +234,6 @@ STATE_QUERIES = {
     torch._C._are_functorch_transforms_active if hasattr(torch._C, "_are_functorch_transforms_active") else None: None,
     torch._C._functorch.maybe_current_level: None,
     torch._C._functorch.peek_interpreter_stack: None,
-    torch._C._len_torch_function_stack: None,
     torch._C._len_torch_dispatch_stack: None,
 }
 for _fn, _state in STATE_QUERIES.items():
@@ -245,7 +243,6 @@ for _fn, _state in STATE_QUERIES.items():
 CONSTANT_FUNCTIONS = (
     torch.finfo,
     torch.iinfo,
-    torch.device,
     torch.promote_types,
     torch.can_cast,
     torch.typename,
@@ -255,6 +252,22 @@ CONSTANT_FUNCTIONS = (
 for _fn in CONSTANT_FUNCTIONS:
     if _fn is not None:
         TORCH_ROWS[_fn] = state_row(_fn)
+
+
+@row(torch.device)
+def device_class(frame, args, kwargs):
+    if frame.root.function_modes:
+        from .wrap import RowValue
+
+        return dispatch(frame, RowValue(torch.device, device_class), args, kwargs)
+    return fold(frame, torch.device, args, kwargs)
+
+
+@row(torch.get_default_device)
+def default_device(frame, args, kwargs):
+    if frame.root.function_modes:
+        return frame.break_graph("function_mode", "torch.get_default_device, which makes a torch.device")
+    return fold(frame, torch.get_default_device, args, kwargs)
 
 
 def always(obj):
@@ -270,9 +283,6 @@ for _fn, _answer in {
     torch.compiler.is_compiling: True,
     torch.compiler.is_dynamo_compiling: True,
     torch.compiler.is_exporting: False,
-    torch.overrides.has_torch_function: False,
-    torch.overrides.has_torch_function_unary: False,
-    torch.overrides.has_torch_function_variadic: False,
     torch._assert: None,
     torch.backends.mha.get_fastpath_enabled: False,  # its fused layers fix symbolic sizes and hide what can be fused
     torch._C._log_api_usage_once: None,
@@ -430,7 +440,7 @@ for _reason, _functions in BREAKS.items():
         TORCH_ROWS[_fn] = break_row(_reason, f"torch.{_fn.__name__}")
 
 
-TORCH_ROWS.update(number_functions() | PARAMETER_ROWS | NUMPY_ROWS | DATA_ROWS | COND_ROWS)
+TORCH_ROWS.update(number_functions() | PARAMETER_ROWS | NUMPY_ROWS | DATA_ROWS | COND_ROWS | MODE_ROWS)
 TORCH_ROWS[torch.Tensor._make_subclass] = make_subclass_row
 TENSOR_METHODS.update(NUMBER_METHODS | {"as_subclass": as_subclass_method})
 CONTEXTS.update(SUBCLASS_CONTEXTS)

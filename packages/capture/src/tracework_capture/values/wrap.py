@@ -42,10 +42,11 @@ from .optimizer import CODE_ROWS, OPTIMIZER_ROWS
 from .random_numbers import RANDOM_ROWS
 from .sequence import DequeValue, ListValue, Pending, RangeValue, SequenceValue, SliceValue, TupleValue, pending_items
 from .subclass import SUBCLASS_ROWS as TENSOR_SUBCLASS_ROWS
-from .subclass import dispatch_function, existing_subclass_tensor, is_overridable, is_overridden, is_traced
+from .subclass import existing_subclass_tensor, is_traced
 from .symint import size_value
 from .tensor import existing_tensor, tensor_result
 from .text import changing_text
+from .torch_function import dispatch_function, is_overridable, is_overridden
 from .transforms import TRANSFORM_CODES, TRANSFORM_ROWS
 from .triton_kernel import TRITON_ROWS, existing_kernel
 from .user_object import CONTAINERS, BoundBuiltin, ObjectValue, native_base
@@ -470,7 +471,7 @@ class RowValue(Value):
         return self.fn
 
     def call(self, frame, args, kwargs):
-        if is_overridden(frame, args, kwargs) and is_overridable(self.fn):
+        if is_overridden(frame, args, kwargs) and is_overridable(frame, self.fn):
             return dispatch_function(frame, self, args, kwargs)
         return self.row(frame, args, kwargs)
 

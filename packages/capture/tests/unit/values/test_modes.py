@@ -1,0 +1,230 @@
+"""TorchFunctionModes that captured code enters, or is under: what they see, what they change, and when they are left."""
+
+import pytest
+import torch
+from tracework_capture.hook.context import optimize
+from torch.overrides import TorchFunctionMode
+
+
+class Swap(TorchFunctionMode):
+    """cos for sin"""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        return (torch.cos if func is torch.sin else func)(*args, **(kwargs or {}))
+
+
+class Log(TorchFunctionMode):
+    """Keeps the names of what is called."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        self.names.append(func.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+class Scale(TorchFunctionMode):
+    """Adds a number to what add gives."""
+
+    def __init__(self, by):
+        self.by = by
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        found = func(*args, **(kwargs or {}))
+        return found * self.by if func is torch.Tensor.add else found
+
+
+class Tagged(torch.Tensor):
+    """A subclass"""
+
+
+def stack():
+    return torch.overrides._get_current_function_mode_stack()
+
+
+def inside(x):
+    with Swap():
+        y = torch.sin(x)
+    return y + torch.sin(x)
+
+
+def attributes_and_operators(x):
+    with Log() as log:
+        y = (2 - x)[0] + x.shape[0]
+        y -= x.mean(dim=0)
+        y[0] = -(x[1, 0] ** 2)
+        first, second = x
+        z = torch.nn.functional.relu(y) @ x.T, len(x), x.dtype, first, second
+    return y, z, log.names, x.sum()
+
+
+def nested(x):
+    with Scale(2.0), Swap(), Scale(3.0):
+        return torch.sin(x) + x
+
+
+class Refuses(TorchFunctionMode):
+    """Raises for cos."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func is torch.cos:
+            raise KeyError("cos")
+        return func(*args, **(kwargs or {}))
+
+
+def handler_raises(x):
+    try:
+        with Refuses():
+            x = x.sin()
+            x = torch.cos(x)
+    except KeyError:
+        x = torch.cos(x) * 2
+    return x
+
+
+def breaks_inside(x):
+    with Log() as log:
+        y = x.sin() + 1
+        number = y.sum().item()
+        y = y * number
+    return y, log.names, torch.cos(y)
+
+
+def subclass_inside(x):
+    with Log() as log:
+        y = x.as_subclass(Tagged) + 1
+    return y, log.names
+
+
+def off_inside(x):
+    with Log() as log:
+        x = x + 1
+        with torch._C.DisableTorchFunction():
+            x = x * 2
+        with torch._C.DisableTorchFunctionSubclass():
+            x = x - 2
+    return x, log.names
+
+
+def made_inside(x):
+    with Log() as log:
+        y = torch.zeros(2) + torch.ones(2, dtype=torch.float64) + torch.tensor(2.0)
+    return x + y, log.names
+
+
+def module_inside(x):
+    with Log() as log:
+        y = torch.nn.functional.softmax(LAYER(x), dim=-1)
+    return y, log.names
+
+
+LAYER = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU(), torch.nn.LayerNorm(2))
+INSIDE = [inside, attributes_and_operators, nested, handler_raises, breaks_inside, subclass_inside, off_inside, module_inside]
+
+
+def same(actual, expected):
+    if isinstance(expected, torch.Tensor):
+        assert type(actual) is type(expected)
+        torch.testing.assert_close(actual, expected)
+    elif isinstance(expected, (tuple, list)):
+        assert type(actual) is type(expected) and len(actual) == len(expected)
+        for pair in zip(actual, expected):
+            same(*pair)
+    else:
+        assert actual == expected
+
+
+def optimized(fn, **options):
+    graphs = []
+
+    def backend(gm, example_inputs):
+        graphs.append(gm)
+        return gm.forward
+
+    return optimize(backend, **options)(fn), graphs
+
+
+@pytest.mark.parametrize("fn", [*INSIDE, made_inside], ids=lambda fn: fn.__name__)
+def test_modes_entered_inside(fn):
+    x = torch.arange(6.0).reshape(2, 3) / 7 if fn is not made_inside else torch.ones(2)
+    breaks = fn is breaks_inside
+    fast, graphs = optimized(fn, fullgraph=not breaks)
+    for _ in range(3):
+        same(fast(x), fn(x))
+        assert not stack()
+    assert len(graphs) == 1 + breaks
+
+
+@pytest.mark.parametrize("fn", INSIDE, ids=lambda fn: fn.__name__)
+def test_modes_around(fn):
+    x = torch.arange(6.0).reshape(2, 3) / 7
+    fast, graphs = optimized(fn)
+    for modes in ([Log()], [Swap(), Log()], [Log(), Scale(3.0)], [Scale(5.0), Log()], [Log(), Log()]):
+        logs = [mode.names for mode in modes if isinstance(mode, Log)]
+        seen = []
+        for function in (fn, fast, fast):
+            for names in logs:
+                names.clear()
+            for mode in modes:
+                mode.__enter__()
+            try:
+                found = function(x)
+                assert stack() == modes
+            finally:
+                for mode in reversed(modes):
+                    mode.__exit__(None, None, None)
+            seen.append((found, [list(names) for names in logs]))
+        same(seen[1], seen[0])
+        same(seen[2], seen[0])
+    same(fast(x), fn(x))
+
+
+def test_other_modes_are_noticed():
+    def fn(x):
+        return torch.sin(x) + 1
+
+    x = torch.ones(2)
+    fast, graphs = optimized(fn, fullgraph=True)
+    for mode in (Swap(), Scale(2.0), Scale(3.0), Scale(3.0), Swap()):
+        with mode:
+            expected = fn(x)
+        with mode:
+            found = fast(x)
+        same(found, expected)
+    assert len(graphs) <= 4
+    same(fast(x), fn(x))
+
+
+def test_a_mode_left_entered_and_one_left_from_outside():
+    def enters(x):
+        mode = Scale(2.0)
+        mode.__enter__()
+        return x.sin(), mode
+
+    def leaves(x):
+        torch.overrides._pop_mode()
+        return x + 1
+
+    x = torch.ones(2)
+    found, mode = optimized(enters, fullgraph=True)[0](x)
+    assert stack() == [mode]
+    found = optimized(leaves, fullgraph=True)[0](x)
+    assert not stack()
+    same(found, x + 1)
+
+
+def test_a_mode_sees_no_more_than_it_does_plainly_when_sizes_change():
+    def fn(x):
+        return (x * 2).sum() / x.shape[0]
+
+    fast, graphs = optimized(fn)
+    for size in (2, 3, 4, 5):
+        x = torch.ones(size)
+        with Log() as plain:
+            expected = fn(x)
+        with Log() as log:
+            found = fast(x)
+        same(found, expected)
+        assert log.names == plain.names
