@@ -18,7 +18,18 @@ from .. import _torch
 from ..errors import GuardBuildError
 from .guard import GuardSet, TensorFacts
 
-__all__ = ["GUARD_KINDS", "NATIVE_STATES", "STATES", "TEXT_TESTS", "GuardKind", "items_in_order", "kind_of", "record_ambient", "same_constant", "tensor_sizes"]
+__all__ = [
+    "GUARD_KINDS",
+    "NATIVE_STATES",
+    "STATES",
+    "TEXT_TESTS",
+    "GuardKind",
+    "items_in_order",
+    "kind_of",
+    "record_ambient",
+    "same_constant",
+    "tensor_sizes",
+]
 
 
 def same_constant(value: Any, wanted: Any) -> bool:

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from tracework_capture.hook.context import optimize
 from torch.overrides import TorchFunctionMode
+from tracework_capture.hook.context import optimize
 
 
 class Swap(TorchFunctionMode):
