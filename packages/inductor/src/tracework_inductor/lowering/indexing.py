@@ -177,26 +177,25 @@ def scatter_into(low: Any, target: Strided, sizes: Sequence[Size], value: Any, p
     return Strided(target.sizes, target.dtype, target.device, new.name, target.strides, target.offset)
 
 
-def _reads(value: Any) -> Any:
-    """An operand of a scatter as something to load from."""
-    return settled(value)
-
-
 @lowers("index_put")
 def index_put(low: Any, x: Any, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Any:
     """x with values written at indices."""
+    mode = "add" if accumulate else "set"
+    _refuse_without_atomics(x, mode)
     indices = [None if i is None else low.realize(i) for i in indices]
     sizes, back = _indexing(x.sizes, indices)
-    values = _reads(values)
+    values = settled(values)
     source = elementwise(low, (values,), x.dtype, lambda v: v, 0, None, sizes)
-    if not accumulate:
-        _refuse_duplicates_on_gpu(x)
-    target = start_from(low, x)
-    return scatter_into(low, target, sizes, source.load, back, "add" if accumulate else "set")
+    return scatter_into(low, start_from(low, x), sizes, source.load, back, mode)
 
 
-def _refuse_duplicates_on_gpu(x: TensorValue) -> None:
-    """On a CPU the loop order decides which of two writes wins, as in eager; elsewhere it is undefined in both."""
+ATOMIC = frozenset({torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32})
+"""What a GPU can add to memory in one step."""
+
+
+def _refuse_without_atomics(x: TensorValue, mode: str) -> None:
+    if mode == "add" and x.device.type != "cpu" and x.dtype not in ATOMIC:
+        raise Refused(f"adding to one element from several places, in {x.dtype}")
 
 
 def _along(dim: int, index: Any, sizes: Sequence[Size]) -> Any:
@@ -230,6 +229,7 @@ def scatter_reduce(low: Any, x: Any, dim: int, index: Any, src: Any, reduce: str
 def _scatter(low: Any, x: Any, dim: int, index: Any, src: Any, mode: str) -> Any:
     if x.ndim == 0 or index.ndim == 0:
         raise Refused("a scatter of a scalar")
+    _refuse_without_atomics(x, mode)
     dim %= x.ndim
     index = low.realize(index)
     if isinstance(src, TensorValue):
@@ -256,6 +256,7 @@ def index_copy(low: Any, x: Any, dim: int, index: Any, src: Any) -> Any:
 def _rows(low: Any, x: Any, dim: int, index: Any, src: Any, alpha: Any, mode: str) -> Any:
     if x.ndim == 0 or index.ndim != 1:
         raise Refused("rows of a scalar")
+    _refuse_without_atomics(x, mode)
     dim %= x.ndim
     index, source = low.realize(index), settled(src)
 

@@ -6,7 +6,7 @@ import torch
 
 from ..promotion import complex_of, float_dtype, real_of, result_dtype
 from ..spec import TensorSpec
-from .rows import check_number, elementwise, fresh, row
+from .rows import check_number, elementwise, fresh, row, same_layout
 
 
 def _tensors(operands):
@@ -206,3 +206,13 @@ def pointwise_loss(a, b, reduction=1, *rest):
 @row("mse_loss_backward.default", "smooth_l1_loss_backward.default", "huber_loss_backward.default")
 def pointwise_loss_backward(grad, a, b, *rest):
     return elementwise(result_dtype(grad, a, b), [grad, a, b])
+
+
+@row("log_sigmoid_forward.default")
+def log_sigmoid_forward(x):
+    """The result, and what the backward of a CPU reads; other devices keep nothing."""
+    if not x.dtype.is_floating_point:
+        raise NotImplementedError(f'"log_sigmoid" not implemented for {x.dtype}')
+    if x.device.type == "cpu":
+        return fresh(x, x.sizes), fresh(x, x.sizes)
+    return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0), fresh(x, (0,))

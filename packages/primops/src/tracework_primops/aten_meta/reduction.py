@@ -206,7 +206,8 @@ def _batch_norm(x, weight, training):
     none = fresh(x, (0,), stat.dtype)
     strides = _format_of(x) if x.device.type == "cpu" else same_layout(x)
     out = TensorSpec(x.dtype, x.device, x.sizes, strides, 0)
-    return (out, stat, stat) if training else (out, none, none)
+    # a CPU's kernel keeps nothing of running statistics; others give them back
+    return (out, stat, stat) if training or x.device.type != "cpu" else (out, none, none)
 
 
 def _format_of(x):
@@ -219,9 +220,19 @@ def native_batch_norm(x, weight, bias, mean, var, training, momentum, eps):
     return _batch_norm(x, weight, training)
 
 
-@row("_batch_norm_with_update.default", "_batch_norm_with_update_functional.default", "_batch_norm_no_update.default")
-def batch_norm_with_reserve(x, weight, bias, mean, var, momentum, eps):
+@row("_batch_norm_with_update.default")
+def batch_norm_with_update(x, weight, bias, mean, var, momentum, eps):
     return (*_batch_norm(x, weight, True), fresh(x, (0,), torch.uint8))
+
+
+@row("_batch_norm_with_update_functional.default")
+def batch_norm_with_update_functional(x, weight, bias, mean, var, momentum, eps):
+    return (*batch_norm_with_update(x, weight, bias, mean, var, momentum, eps), *(fresh(t, t.sizes) for t in (mean, var)))
+
+
+@row("_batch_norm_no_update.default")
+def batch_norm_no_update(x, weight, bias, mean, var, momentum, eps):
+    return (*_batch_norm(x, weight, False), fresh(x, (0,), torch.uint8))
 
 
 @row("_native_batch_norm_legit.no_stats")

@@ -110,7 +110,8 @@ def max_unpool2d(x, indices, output_size):
         raise RuntimeError(
             f"Expected shape of indices to be same as that of the input tensor ({list(x.sizes)}) but got {list(indices.sizes)}"
         )
-    return _laid_out(x, (*x.sizes[:-2], *output_size))
+    sizes = (*x.sizes[:-2], *output_size)
+    return _laid_out(x, sizes) if x.device.type == "cpu" else fresh(x, sizes)
 
 
 def _check_adaptive(x, output_size, dims):

@@ -279,8 +279,10 @@ def _without_batch_statistics(x: PrimValue, weight: Any, bias: Any, mean: Any, v
     dtype = compute_dtype(x.dtype)
     rstd = prims.rsqrt(prims.add(to(variance, dtype), eps))
     saved = _saved_dtype(x, weight)
-    nothing = tuple(prims.empty((0,), saved, x.device) for _ in range(2))
-    return (_apply(x, mean, rstd, weight, bias), *nothing)
+    out = _apply(x, mean, rstd, weight, bias)
+    if x.device.type != "cpu":
+        return out, to(mean, saved), to(rstd, saved)
+    return (out, *(prims.empty((0,), saved, x.device) for _ in range(2)))
 
 
 def _trained(x: PrimValue, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any]:

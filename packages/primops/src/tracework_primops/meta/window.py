@@ -75,7 +75,8 @@ def adaptive_max_pool(x: TensorSpec, sizes: Any) -> tuple[TensorSpec, TensorSpec
 
 @rule()
 def max_unpool(x: TensorSpec, indices: TensorSpec, sizes: Any) -> TensorSpec:
-    return suggested(x, (*_spatial(x, len(sizes))[0], *sizes))
+    full = (*_spatial(x, len(sizes))[0], *sizes)
+    return suggested(x, full) if x.device.type == "cpu" else TensorSpec(x.dtype, x.device, full)
 
 
 @rule("upsample_nearest", "upsample_linear", "upsample_bicubic")

@@ -17,7 +17,7 @@ class TritonRenderer:
 
     language = "triton"
     # A row's values stay in registers, are computed again, or go through a workspace, as the renderer sees fit.
-    capabilities = Capabilities(row_scratch=1 << 40, scan=True, max_passes=8, fuse_outer_reductions=True)
+    capabilities = Capabilities(row_scratch=1 << 40)
 
     def render(self, kernel: LoopKernel) -> RenderedKernel:
         """The kernel as text."""

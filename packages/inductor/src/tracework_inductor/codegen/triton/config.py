@@ -105,7 +105,7 @@ def configs(shape: Shape) -> list[Config]:
 
 def splits(shape: Shape, config: Config) -> int:
     """Into how many parts a looped reduction is split so that the device is filled; 1 for not at all."""
-    blocks = -(-shape.outer // config.constants["XBLOCK"])
+    blocks = max(-(-shape.outer // config.constants["XBLOCK"]), 1)
     if blocks >= MULTIPROCESSORS:
         return 1
     longest = shape.inner // config.constants["RBLOCK"]

@@ -36,7 +36,8 @@ class IndexPrinter:
     def operand(self, size: Size) -> str:
         """The expression as one operand of a product or quotient."""
         text = self.text(size)
-        return text if text.replace("_", "").isalnum() or text.endswith(")") and text.startswith("(") else f"({text})"
+        alone = isinstance(size, Symbol) or type(size) in ATOM_TEXT or (isinstance(size, int) and size >= 0)
+        return text if alone else f"({text})"
 
     def is_nonnegative(self, size: Size) -> bool:
         """Whether the value is proven not to be negative."""

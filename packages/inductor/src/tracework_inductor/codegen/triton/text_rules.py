@@ -46,6 +46,7 @@ POINTER: dict[torch.dtype, str] = {
     torch.bool: "*i1",
 }
 
+UNSIGNED_BITS = {torch.uint8: 8, torch.uint16: 16, torch.uint32: 32, torch.uint64: 64}
 HALF = {torch.float16: "tl.float16", torch.bfloat16: "tl.bfloat16"}
 
 # Helper functions a kernel's text may call; only those it calls are written.
@@ -141,6 +142,8 @@ def constant_text(value: object, dtype: torch.dtype) -> str:
         number = float(value) if dtype.is_floating_point else int(value)
     if dtype == torch.bool:
         text = "1" if number else "0"
+    elif dtype in UNSIGNED_BITS:
+        text = repr(int(number) % (1 << UNSIGNED_BITS[dtype]))  # Triton refuses negative numbers, which wrap around in torch
     elif isinstance(number, float):
         text = f'float("{number}")' if number != number or number in (float("inf"), float("-inf")) else repr(number)
     else:

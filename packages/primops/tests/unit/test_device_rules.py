@@ -1,0 +1,45 @@
+"""Shape rules that differ between a CPU and a GPU; what a GPU gives was read off one."""
+
+import torch
+from tracework_primops import FakeMode, TensorSpec
+from tracework_primops.aten_meta import ATEN_META
+
+aten = torch.ops.aten
+CUDA = torch.device("cuda", 0)
+CHANNELS_LAST = (60, 1, 15, 3)
+
+
+def specs(*sizes, device=CUDA, strides=None, dtype=torch.float32):
+    return TensorSpec(dtype, device, sizes, strides or torch.empty(sizes).stride(), 0)
+
+
+def test_log_sigmoid_keeps_a_buffer_on_a_cpu_only():
+    forward = ATEN_META[aten.log_sigmoid_forward.default]
+    for layout in (None, CHANNELS_LAST):
+        out, buffer = forward(specs(2, 3, 4, 5, strides=layout))
+        assert (out.strides, buffer.sizes) == (layout or (60, 20, 5, 1), (0,))
+    cpu = torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last)
+    found = forward(specs(2, 3, 4, 5, strides=CHANNELS_LAST, device=torch.device("cpu")))
+    for mine, theirs in zip(found, aten.log_sigmoid_forward(cpu), strict=True):
+        assert (mine.sizes, mine.strides) == (tuple(theirs.shape), theirs.stride())
+
+
+def test_batch_norm_with_running_statistics_gives_them_back_on_a_gpu():
+    x, c = specs(2, 3, 4, 5, dtype=torch.bfloat16), specs(3)
+    found = ATEN_META[aten.native_batch_norm.default](x, c, c, c, c, False, 0.1, 1e-5)
+    assert [(s.sizes, s.dtype) for s in found[1:]] == [((3,), torch.float32)] * 2
+
+
+def test_unpooled_values_are_row_major_on_a_gpu():
+    x, indices = specs(2, 3, 4, 5, strides=CHANNELS_LAST), specs(2, 3, 4, 5, dtype=torch.int64)
+    assert ATEN_META[aten.max_unpool2d.default](x, indices, (8, 10)).strides == (240, 80, 10, 1)
+
+
+def test_functional_batch_norm_gives_new_statistics():
+    x, c = torch.randn(2, 3, 4), torch.rand(3)
+    mode = FakeMode()
+    with mode:
+        fakes = [mode.from_real(t) for t in (x, c, c, c, c)]
+        found = aten._batch_norm_with_update_functional(*fakes, 0.1, 1e-5)
+    expected = aten._batch_norm_with_update_functional(x, c, c, c.clone(), c.clone(), 0.1, 1e-5)
+    assert [tuple(f.shape) for f in found] == [tuple(e.shape) for e in expected]
