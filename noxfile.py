@@ -105,6 +105,13 @@ def opdb(session: nox.Session) -> None:
 
 
 @nox.session(python=PYTHON)
+def modules_on_fakes(session: nox.Session) -> None:
+    """The metadata of every module of torch's module_db on fakes; writes packages/primops/tests/cpu/MODULES_ON_FAKES.md."""
+    install(session, ["./packages/primops"])
+    session.run("python", "packages/primops/tests/cpu/modules_on_fakes.py", *session.posargs)
+
+
+@nox.session(python=PYTHON)
 def modules(session: nox.Session) -> None:
     """Every module of torch's module_db, forward and backward, against eager; writes integration_tests/MODULES.md."""
     install(session, PACKAGES[-1].folders)

@@ -48,6 +48,8 @@ UNCOMPILED = {
 CONDITION = {
     "native_layer_norm": 1e-5
     ** -0.5,  # a row of one element: its gradient, 0, is a difference of terms that are multiplied by 1/sqrt(eps)
+    # gradients of scores are differences of sums over 8 features, of products with values up to 9: little is left of them
+    "nn.functional.scaled_dot_product_attention": 8 * 9,
 }
 
 

@@ -14,7 +14,7 @@ EVERY = 12  # each twelfth entry
 MORE = (
     "stft fft.hfft quantile native_group_norm _native_batch_norm_legit nn.functional.rrelu nn.functional.multi_margin_loss "
     "nn.functional.multilabel_margin_loss nn.functional.fractional_max_pool3d nn.functional.linear_cross_entropy tensor_split "
-    "combinations corrcoef index_fill index_put linalg.lstsq nn.functional.ctc_loss"
+    "_batch_norm_with_update combinations corrcoef index_fill index_put linalg.lstsq nn.functional.ctc_loss"
 ).split()
 ENTRIES = op_gradients.differentiable()
 SAMPLE = [op for i, op in enumerate(ENTRIES) if i % EVERY == 0 or op_gradients.name_of(op) in MORE]

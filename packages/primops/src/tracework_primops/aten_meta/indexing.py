@@ -322,3 +322,11 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, zero_in
 @row("_ctc_loss_backward.default", "_ctc_loss_backward.Tensor")
 def ctc_loss_backward(grad, log_probs, *rest, **options):
     return fresh(log_probs, log_probs.sizes)
+
+
+@row("multilabel_margin_loss_forward.default")
+def multilabel_margin_loss_forward(x, target, reduction):
+    """One number for a vector, also without a reduction."""
+    if x.ndim > 1 or x.sizes != target.sizes or _is_empty(x):
+        return NotImplemented
+    return fresh(x, ()), fresh(x, target.sizes)

@@ -133,6 +133,11 @@ CALLS = {
     "addcmul": (lambda x, y: torch.addcmul(x, y, y), A, B),
     "lerp": (lambda x, y: torch.lerp(x, y, 0.5), A, A),
     "one_hot": (lambda x: F.one_hot(x, 4), LABELS),
+    "multilabel_margin_loss of a vector": (
+        lambda x, y: F.multilabel_margin_loss(x.sum(1), y, reduction="none"),
+        A,
+        lambda: torch.tensor([0, 2, -1, 1]),
+    ),
     "pixel_shuffle": (lambda x: F.pixel_shuffle(x, 2), IM),
     "mul_": (lambda x: x.mul_(2), A),
     "add_broadcast_": (lambda x, y: x.add_(y), A, tensor(6)),
