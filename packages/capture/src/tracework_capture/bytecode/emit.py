@@ -9,6 +9,7 @@ result independent of the CPython version.
 from __future__ import annotations
 
 import ast
+import sys
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ __all__ = ["CodeWriter"]
 _MISSING = object()
 _SMALL = (-5, 256)  # CPython has one object of each of these
 _FORGET = "__tw_forget"
-_PLAIN = (str, bool, type(None), type(Ellipsis))
+_PLAIN = (bool, type(None), type(Ellipsis))
 _HELPERS = {
     "__tw_getattr": getattr,
     "__tw_class_attribute": class_attribute,
@@ -86,10 +87,10 @@ class CodeWriter:
         return name
 
     def literal(self, obj: Any) -> str:
-        """Expression of a constant: its repr where that is the same object (or a str), else a constant of the code."""
+        """Expression of a constant: its repr where that is the same object, else a constant of the code."""
         if type(obj) is int and _SMALL[0] <= obj <= _SMALL[1]:
             return f"({obj!r})"  # 1.name and -1 ** 2 mean something else
-        if type(obj) in _PLAIN:
+        if type(obj) in _PLAIN or (type(obj) is str and _is_interned(obj)):
             return repr(obj)
         if type(obj) is tuple:
             return "(" + "".join(self.literal(item) + ", " for item in obj) + ")"
@@ -190,6 +191,11 @@ class CodeWriter:
 
 def _is_name(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
+
+
+def _is_interned(text: str) -> bool:
+    """Whether a literal of this text is this object: the compiler interns what looks like a name."""
+    return text.isascii() and text.replace("_", "a").isalnum() and sys.intern(text) is text
 
 
 def _marker(name: str) -> str:

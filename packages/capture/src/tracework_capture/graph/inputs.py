@@ -212,12 +212,17 @@ def check_strict_dims(root: Any) -> None:
                 refuse_dim(source, dim, f"unbacked, and the program decides on it: {recorded}", cure)
 
 
+_SIZE_BITS = 62  # sizes are int64 in a graph
+
+
 def lift_number(frame: Any, value: int, source: Source) -> Any:
     """A symbol for an int that had another value in an earlier capture, else None."""
     root = frame.root
     if root.symbols is None or root.options.dynamic is False:
         return None
     chosen = root.options.chosen_number(str(source), value)
+    if value.bit_length() > _SIZE_BITS:
+        return None
     if not (root.changes(source, value) or chosen):
         return None
     symbol = root.numbers.get(source)

@@ -10,7 +10,6 @@ import collections
 import enum
 import types
 import typing
-import weakref
 
 import torch
 
@@ -94,8 +93,6 @@ class DictValue(Value):
 
     def store(self, frame, key, value):
         """self[key] = value"""
-        if self.cls is types.MappingProxyType:
-            frame.raise_new(TypeError, "'mappingproxy' object does not support item assignment")
         hashed = self.hashed(frame, key)
         entry = self.entries.get(hashed)
         if entry is None:
@@ -212,17 +209,20 @@ class DictValue(Value):
         return call_dunder(frame, self, name, args, kwargs)
 
     def binary(self, frame, op, other, reverse=False):
+        from .user_object import builtin_part
+
         if op == "|=" and not reverse:
             METHODS["update"](frame, self, other)
             return self
-        if not isinstance(other, DictValue):
+        other = builtin_part(other)
+        if not isinstance(other, DictValue) or op != "|":
             return None
-        if op == "|":
-            left, right = (other, self) if reverse else (self, other)
-            made = copy(frame, left)
-            METHODS["update"](frame, made, right)
-            return made
-        return None
+        left, right = (other, self) if reverse else (self, other)
+        kind = right if left.cls is dict else left  # the relatives of dict go first
+        made = DictValue(cls=kind.cls, default_factory=kind.default_factory)
+        METHODS["update"](frame, made, left)
+        METHODS["update"](frame, made, right)
+        return made
 
     def compare(self, frame, op, other):
         from .builtins.arithmetic import equal
@@ -331,7 +331,7 @@ def simple_key(key):
     return plain_key(key) or type(key).__hash__ in _IDENTITY_HASH or isinstance(key, (*_NATIVE_KEYS, enum.Enum))
 
 
-_NATIVE_KEYS = (types.MethodType, types.BuiltinFunctionType, types.GenericAlias, types.UnionType, weakref.ref, type(typing.Any))
+_NATIVE_KEYS = (types.MethodType, types.BuiltinFunctionType, types.GenericAlias, types.UnionType, type(typing.Any))
 
 
 def key_of_existing(key):

@@ -263,6 +263,8 @@ def type_call(frame, class_val, args, kwargs):
             return frame.raise_new(TypeError, f"{cls.__name__}() takes no arguments")
         elif owner is not object and getattr(made, "part", None) is not None:
             init_part(frame, made, args, kwargs)
+        elif owner is types.SimpleNamespace:
+            init_namespace(frame, made, args, kwargs)
     return made
 
 
@@ -327,6 +329,14 @@ def init_part(frame, made, args, kwargs):
         name = "extend" if native is list else "update" if native is not collections.deque else "extend"
         made.part.call_method(frame, name, list(args), kwargs)
     return NONE
+
+
+def init_namespace(frame, made, args, kwargs):
+    """types.SimpleNamespace.__init__"""
+    if args:
+        frame.break_graph("call_unknown", "types.SimpleNamespace with positional arguments")
+    for name, value in kwargs.items():
+        made.set_field(frame, name, value)
 
 
 def make_namedtuple(frame, cls, args, kwargs):

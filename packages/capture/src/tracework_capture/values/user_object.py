@@ -323,6 +323,8 @@ class ObjectValue(Value):
         return frame.raise_new(AttributeError, f"'{shown_name(self.cls)}' object has no attribute '{name}'")
 
     def setattr(self, frame, name, value):
+        if issubclass(self.cls, OWN_LOOKUP):
+            frame.break_graph("side_effect_unknown", f"setting {name} of {self.describe()}")
         setter, _ = lookup_class(self.cls, "__setattr__")
         if isinstance(setter, types.FunctionType):
             function_value(frame, setter).call(frame, [self, ConstantValue(name), value], {})
@@ -356,6 +358,8 @@ class ObjectValue(Value):
         return None
 
     def delattr(self, frame, name):
+        if issubclass(self.cls, OWN_LOOKUP):
+            frame.break_graph("side_effect_unknown", f"deleting {name} of {self.describe()}")
         deleter, _ = lookup_class(self.cls, "__delattr__")
         if isinstance(deleter, types.FunctionType):
             function_value(frame, deleter).call(frame, [self, ConstantValue(name)], {})

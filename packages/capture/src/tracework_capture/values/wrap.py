@@ -9,7 +9,6 @@ import collections
 import dataclasses
 import enum
 import functools
-import gc
 import inspect
 import logging
 import re
@@ -21,7 +20,7 @@ import torch
 
 from .._torch import program_of_triton_operator
 from ..marks import mark_of
-from ..sources import Attr, CellContents, Closure, Const, DictItem, Global, InstanceAttr, Item, Local, Referent
+from ..sources import Attr, CellContents, Closure, Const, DictItem, Global, InstanceAttr, Item, Local
 from .backward import BACKWARD_ROWS
 from .builtins import BUILTINS, fill
 from .checkpoint import CHECKPOINT_ROWS
@@ -35,10 +34,11 @@ from .function import BoundMethodValue, FunctionValue
 from .functional_call import FUNCTIONAL_CALL_ROWS
 from .generator import NATIVE_ITERATORS, ExistingIterator
 from .libraries import LIBRARY_ROWS
-from .mapping import DictValue, dict_of, key_of_existing
+from .mapping import DictValue, dict_of
 from .numpy_scalars import ARRAY_TYPES, FUNCTION_TYPES, INFO_TYPES
 from .opaque_call import opaque_call
 from .optimizer import CODE_ROWS, OPTIMIZER_ROWS
+from .proxy import wrap_proxy
 from .random_numbers import RANDOM_ROWS
 from .sequence import DequeValue, ListValue, Pending, RangeValue, SequenceValue, SliceValue, TupleValue, pending_items
 from .subclass import SUBCLASS_ROWS as TENSOR_SUBCLASS_ROWS
@@ -51,6 +51,7 @@ from .transforms import TRANSFORM_CODES, TRANSFORM_ROWS
 from .triton_kernel import TRITON_ROWS, existing_kernel
 from .user_object import CONTAINERS, BoundBuiltin, ObjectValue, native_base
 from .value import Value
+from .weak_reference import WeakReference
 
 # --- existing objects --------------------------------------------------------------------------------------------------
 
@@ -138,18 +139,6 @@ def wrap_dict(frame, obj, source):
     if type(obj) is collections.defaultdict and obj.default_factory is not None:
         factory = frame.wrap(obj.default_factory, Attr(source, "default_factory"))
     return DictValue(source, type(obj), obj, factory)
-
-
-def wrap_proxy(frame, obj, source):
-    """A read-only view (of a class, of a signature's parameters): taken as it is now."""
-    frame.guard("IDENTITY", source, obj)
-    made = DictValue(cls=types.MappingProxyType)
-    if not isinstance(gc.get_referents(obj)[0], dict):
-        frame.break_graph("attribute_unknown", "a mappingproxy of a mapping that is not a dict")
-    for key, item in obj.items():
-        made.entries[key_of_existing(key)] = [Pending(key, None), Pending(item, Const(item))]
-    made.source = source
-    return made
 
 
 def wrap_set(frame, obj, source):
@@ -323,9 +312,8 @@ def wrap_known(frame, obj, source):
 
 
 def wrap_weakref(frame, obj, source):
-    """weakref.ref: calling it gives the object that it refers to at that time."""
     frame.guard("TYPE", source, weakref.ref)
-    return RowValue(obj, lambda frame, args, kwargs: frame.wrap(obj(), Referent(source)), source)
+    return WeakReference(obj, source)
 
 
 def wrap_cached(frame, obj, source):
@@ -410,6 +398,7 @@ def wrap_object(frame, obj, source):
         frame.guard("IDENTITY", source, obj)
         return CFunctionValue(obj, source)
     if type(obj) in NATIVE_ITERATORS:
+        guard_type(frame, obj, source)
         return ExistingIterator(obj, source)
     made = existing_context(frame, obj, source) or existing_kernel(frame, obj, source)
     if made is not None:
@@ -546,6 +535,7 @@ class NamespaceValue(Value):
         try:
             found = getattr(self.obj, name)
         except AttributeError:
+            frame.guard("DICT_LACKS", Const(self.obj.__dict__, f"{self.obj.__name__}"), name)
             return self.no_attribute(frame, name)
         return frame.wrap(found, Attr(self.source, name))
 

@@ -4,6 +4,7 @@ import inspect
 import types
 
 import torch
+from tracework_capture import _C
 from tracework_capture.bytecode.reload import reload_text
 from tracework_capture.bytecode.resume import is_resume_code
 from tracework_capture.errors import SkipFrame
@@ -111,6 +112,8 @@ class Runner:
                 return lambda *args: self.call(const, *args)
             if const is types.FunctionType:
                 return self.make_function
+            if const is _C.go_on:  # the evaluator's part
+                return lambda function, arguments: function(*arguments)
             return const
 
         if code is None:

@@ -1,5 +1,6 @@
 """Every construct of the table, captured and plain: the same results, and as few graphs as the table says."""
 
+import builtin_cases  # noqa: F401
 import class_cases  # noqa: F401
 import conformance_cases  # noqa: F401
 import library_cases  # noqa: F401

@@ -1,6 +1,6 @@
 """with, try, raise, match."""
 
-from ...values.exception import TracebackValue
+from ...values.exception import ExistingException, TracebackValue
 from ...values.mapping import DictValue
 from ...values.value import SymbolicRaise
 from ..frame import HandlerMark
@@ -75,7 +75,16 @@ def raise_varargs(frame, instruction):
             frame.break_graph("exception", "raise without an exception")
         raise SymbolicRaise(handled, again=True)
     cause = frame.stack.pop() if instruction.arg == 2 else None
-    raise SymbolicRaise(frame.root.services.exception_of(frame, frame.stack.pop(), cause))
+    value = frame.stack.pop()
+    if isinstance(value, ExistingException) and not _hands_over(frame, instruction):
+        frame.break_graph("exception", f"{value.describe()} gets a new context and traceback")
+    raise SymbolicRaise(frame.root.services.exception_of(frame, value, cause))
+
+
+def _hands_over(frame, instruction):
+    """Whether a continuation raises what an instruction before it raised (bytecode/resume.py)."""
+    before = frame.instructions[max(0, instruction.index - 2) : instruction.index]
+    return any(i.opname == "LOAD_FAST" and i.value == "__tw_raised" for i in before)
 
 
 @opcode("RERAISE")

@@ -33,11 +33,17 @@ def classes_of(frame, value):
 
 
 def isinstance_(frame, args, kwargs):
-    value, classes = args[0], classes_of(frame, args[1])
+    return known_relation(frame, is_instance, args[0], classes_of(frame, args[1]))
+
+
+def known_relation(frame, ask, value, classes):
+    """isinstance or issubclass, asked now."""
     try:
-        return ConstantValue(is_instance(value, classes))
+        return ConstantValue(ask(value, classes))
     except TypeError as error:
         return frame.raise_new(TypeError, *error.args)
+    except Exception as error:  # a hook of the class needs what the traced program has not made yet, or raises
+        return frame.break_graph("call_unknown", f"a check of classes, which raises {type(error).__name__}")
 
 
 def is_instance(value, classes):
@@ -65,7 +71,7 @@ def is_instance(value, classes):
 
 
 def issubclass_(frame, args, kwargs):
-    return ConstantValue(issubclass(args[0].real(), classes_of(frame, args[1])))
+    return known_relation(frame, issubclass, classes_of(frame, args[0]), classes_of(frame, args[1]))
 
 
 def getattr_(frame, args, kwargs):
@@ -148,6 +154,8 @@ def call_later(frame, function, args, kwargs):
 
 def print_(frame, args, kwargs):
     """The text is made now and printed after the graph, unless a tensor is shown."""
+    if isinstance(find(kwargs.get("file", NONE).python_type(), "write")[0], types.FunctionType):
+        return frame.break_graph("print", "a file of the program's own")
     texts = [shown_later(frame, a) for a in args]
     options = {k: v for k, v in kwargs.items()}
     call_later(frame, print, texts, options)

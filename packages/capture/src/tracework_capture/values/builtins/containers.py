@@ -15,6 +15,7 @@ from ..function import BoundMethodValue, FunctionValue, NewFunctionValue
 from ..generator import PartialBuiltin
 from ..mapping import METHODS as DICT_METHODS
 from ..mapping import DictValue
+from ..proxy import proxy_row
 from ..sequence import DequeValue, ListValue, RangeValue, SliceValue, TupleValue
 from ..sets import SetValue, real_key
 from ..size_floats import SizeFloat
@@ -326,11 +327,10 @@ def method_type(frame, args, kwargs):
 
 
 def namespace(frame, args, kwargs):
-    from ..user_object import ObjectValue
+    from ..user_class import init_namespace
 
     made = ObjectValue(types.SimpleNamespace)
-    for name, value in kwargs.items():
-        made.set_field(frame, name, value)
+    init_namespace(frame, made, args, kwargs)
     return made
 
 
@@ -365,5 +365,5 @@ ROWS = {
     bin: folded(bin),
     oct: folded(oct),
     ascii: folded(ascii),
-    types.MappingProxyType: lambda frame, args, kwargs: args[0],
+    types.MappingProxyType: proxy_row,
 }

@@ -1,0 +1,173 @@
+"""What CPython's own tests found in built-in types: views, unions, namespaces, files of the program, locals of threads, errors."""
+
+import collections
+import io
+import sys
+import threading
+import types
+import weakref
+
+import torch
+from cases import case
+
+SETTINGS = {"scale": 2}
+VIEW = types.MappingProxyType(SETTINGS)
+
+
+@case
+def a_view_of_a_mapping(x):
+    own = {"a": 1}
+    view = types.MappingProxyType(own)
+    own["b"] = 2
+    try:
+        view["a"] = 3
+    except TypeError as error:
+        text = str(error)
+    return x * VIEW["scale"], dict(view | {"c": 3}), sorted(view), view == own, text, type(view), len(view)
+
+
+@case(graphs=3)  # the view is another one at each call
+def a_view_over_a_break(x):
+    own = {"a": 1}
+    view = types.MappingProxyType(own)
+    own["b"] = x + 1
+    torch._dynamo.graph_break()
+    own["c"] = view["b"] * 2
+    return view["c"], sorted(view), "setdefault" in dir(view)
+
+
+@case
+def unions_of_the_relatives_of_dict(x):
+    default = collections.defaultdict(int, {1: "one"})
+    ordered = collections.OrderedDict(a=1)
+    made = [{0: "zero"} | default, default | {0: "zero"}, {1: 2} | ordered, ordered | default, default | ordered]
+    return x + 1, made, [type(m) for m in made], [getattr(m, "default_factory", None) for m in made]
+
+
+class Spam(types.SimpleNamespace):
+    pass
+
+
+@case
+def namespaces(x):
+    spam = Spam(ham=8, eggs=x + 1)
+    return spam.ham, spam.eggs, sorted(vars(spam)), type(spam).__name__
+
+
+@case
+def a_namespace_that_refuses(x):
+    y = x + 1
+    try:
+        types.SimpleNamespace(1, 2)
+    except TypeError:
+        return y * 2
+    return y
+
+
+class Lines:
+    def __init__(self):
+        self.text = ""
+
+    def write(self, text):
+        self.text += text
+
+
+@case(graphs=2)
+def printing_to_an_object_of_the_program(x):
+    lines = Lines()
+    y = x + 1
+    print("a", 1, file=lines)
+    return y * 2, lines.text
+
+
+@case
+def printing_to_a_text(x):
+    lines = io.StringIO()
+    y = x + 1
+    print("a", 1, file=lines)
+    return y * 2, lines.getvalue()
+
+
+PER_THREAD = threading.local()
+
+
+@case(graphs=2)
+def an_attribute_of_a_thread_local(x):
+    y = x + 1
+    PER_THREAD.value = 3
+    return y * PER_THREAD.value
+
+
+def made_elsewhere():
+    try:
+        raise ValueError(1)
+    except ValueError as error:
+        return error
+
+
+KEPT = made_elsewhere()
+
+
+@case
+def an_old_error_gets_a_new_context(x):
+    y = x + 1
+    KEPT.__context__ = None
+    try:
+        try:
+            raise KeyError(2)
+        except KeyError:
+            raise KEPT  # noqa: B904
+    except ValueError as error:
+        return y * 2, type(error.__context__), error.__traceback__ is not None
+
+
+@case
+def relations_that_are_refused(x):
+    found = []
+    for kind in (3, "a"):
+        try:
+            found.append(issubclass(kind, int))
+        except TypeError as error:
+            found.append(str(error))
+    return x + 1, found
+
+
+TEXT = "not a name " * 2
+
+
+@case(graphs=2)
+def texts_stay_the_same_objects(x):
+    y = x + 1
+    text = TEXT
+    torch._dynamo.graph_break()
+    return y * 2, text is TEXT
+
+
+class Held:
+    def __init__(self, value):
+        self.value = value
+
+    def __eq__(self, other):
+        return self.value == other.value
+
+    def __hash__(self):
+        return hash(self.value)
+
+
+HELD = [Held(1), Held(2), Held(1)]
+REFERENCES = [weakref.ref(held) for held in HELD]
+
+
+def is_first(x, reference):
+    return x + 1, reference in {REFERENCES[0]}, reference == REFERENCES[0]
+
+
+def hands_round(x, given):
+    return x + 1, [item for item in given]
+
+
+def asks_for_an_attribute(x):
+    try:
+        return x + sys.tracework_number
+    except AttributeError:
+        return x

@@ -1,0 +1,51 @@
+"""An entry is not used for a call that differs in what it was made for."""
+
+import builtin_cases
+import pytest
+import torch
+import tracework_capture as capture
+from interp_harness import assert_same
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    capture.reset()
+    yield
+    capture.reset()
+
+
+def optimized(function):
+    return capture.optimize(lambda gm, example_inputs: gm.forward)(function)
+
+
+def test_weak_references_are_compared_as_what_they_refer_to():
+    compiled = optimized(builtin_cases.is_first)
+    for reference in builtin_cases.REFERENCES:
+        assert_same(compiled(torch.ones(2), reference), builtin_cases.is_first(torch.ones(2), reference))
+
+
+def test_an_iterator_is_not_taken_for_a_list():
+    compiled = optimized(builtin_cases.hands_round)
+    for _ in range(2):
+        for given in (iter([1, 2]), [3], (n for n in (4, 5)), (6,), None):
+            if given is None:
+                with pytest.raises(TypeError):
+                    compiled(torch.ones(2), given)
+            else:
+                expected = list(given) if not hasattr(given, "__next__") else None
+                found = compiled(torch.ones(2), given)[1]
+                assert found == expected or expected is None and len(found) == 2
+
+
+def test_an_attribute_that_a_module_gets_later(monkeypatch):
+    compiled = optimized(builtin_cases.asks_for_an_attribute)
+    assert compiled(torch.ones(2)).tolist() == [1, 1]
+    monkeypatch.setattr(builtin_cases.sys, "tracework_number", 2, raising=False)
+    assert compiled(torch.ones(2)).tolist() == [3, 3]
+
+
+def test_a_view_sees_what_changes(monkeypatch):
+    compiled = optimized(builtin_cases.a_view_of_a_mapping)
+    assert compiled(torch.ones(2))[0].tolist() == [2, 2]
+    monkeypatch.setitem(builtin_cases.SETTINGS, "scale", 5)
+    assert compiled(torch.ones(2))[0].tolist() == [5, 5]
