@@ -58,6 +58,12 @@ def python_kernel(func: OpOverload, key: str) -> Any:
     return func.py_kernels.get(getattr(torch._C.DispatchKey, key))
 
 
+def onednn_convolves(x: torch.Tensor, weight: torch.Tensor, *window: Any) -> bool:
+    """Whether eager gives this convolution to oneDNN, by rules of its own about sizes, dtypes and the CPU."""
+    backend = torch._C._select_conv_backend(x, weight, None, *window, None)
+    return torch._C._conv_determine_backend_memory_format(x, weight, backend) is not torch.contiguous_format
+
+
 _COMPOSITE_KEY = "DeferredInit"  # above autograd and autocast; torch itself has no kernel for it and gives it to no tensor
 COMPOSITE_KEYS = torch._C.DispatchKeySet(torch._C._parse_dispatch_key(_COMPOSITE_KEY))
 
@@ -100,6 +106,7 @@ __all__ = [
     "has_computed_kernel",
     "has_kernel",
     "node_name",
+    "onednn_convolves",
     "set_bits",
     "python_kernel",
     "storage_key",

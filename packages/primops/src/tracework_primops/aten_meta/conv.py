@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from .. import broadcasting
+import torch
+
+from .._torch import onednn_convolves
+from ..broadcasting import channels_last
 from ..spec import TensorSpec
 from ..symbols import active
 from ..symbols.expr import floordiv
 from .rows import contiguous, fresh, row, suggests_channels_last
+from .view import squeeze_dims, unsqueeze
 
 
 def _of(values, i):
@@ -53,14 +57,35 @@ def _sizes(x, weight, stride, padding, dilation, transposed, output_padding, gro
     return tuple(sizes)
 
 
-def _backend_keeps_channels_last(x, weight):
-    return x.device.type in ("cpu", "cuda") and (suggests_channels_last(x) or suggests_channels_last(weight))
+def _keeps_channels_last(x, weight, window):
+    """Whether results are in channels-last; `window` is all that follows the bias.
+
+    Signals are images of one row, which are made row-major: their weights alone decide. Of the CPU's kernels for
+    volumes only oneDNN's know another format than row-major.
+    """
+    if x.device.type not in ("cpu", "cuda"):
+        return False
+    if x.ndim == 3:
+        return suggests_channels_last(unsqueeze(weight, 2))
+    if not (suggests_channels_last(x) or suggests_channels_last(weight)):
+        return False
+    return x.ndim == 4 or x.device.type == "cuda" or onednn_convolves(_example(x), _example(weight), *window)
 
 
-def _strides(x, weight, sizes):
-    if len(sizes) in (4, 5) and _backend_keeps_channels_last(x, weight):
-        return broadcasting.channels_last(sizes)
-    return contiguous(sizes)
+def _example(spec):
+    """A tensor like this one, at the example's sizes; its memory is never touched."""
+    hint = active.table().hint if spec.is_symbolic else int
+    return torch.empty_strided(tuple(map(hint, spec.sizes)), tuple(map(hint, spec.strides)), dtype=spec.dtype)
+
+
+def _strides(sizes, last):
+    if not last:
+        return contiguous(sizes)
+    if len(sizes) == 3:
+        return squeeze_dims(
+            TensorSpec(torch.float32, torch.device("cpu"), s := (*sizes[:2], 1, sizes[2]), channels_last(s)), 2
+        ).strides
+    return channels_last(sizes)
 
 
 @row("convolution.default", "_convolution.default")
@@ -75,13 +100,16 @@ def convolution(x, weight, bias, stride, padding, dilation, transposed, output_p
         raise RuntimeError(f"expected bias to be 1-dimensional with {sizes[1]} elements, but got bias of size {list(bias.sizes)}")
     if any(s.__class__ is int and s < 0 for s in sizes):
         raise RuntimeError(f"Given input size {list(x.sizes)}: the calculated output size {list(sizes)} is too small")
-    return TensorSpec(x.dtype, x.device, sizes, _strides(x, weight, sizes), 0)
+    window = stride, padding, dilation, transposed, output_padding, groups
+    return TensorSpec(x.dtype, x.device, sizes, _strides(sizes, _keeps_channels_last(x, weight, window)), 0)
 
 
 @row("convolution_backward.default")
 def convolution_backward(grad, x, weight, bias_sizes, stride, padding, dilation, transposed, output_padding, groups, mask):
+    last = _keeps_channels_last(x, weight, (stride, padding, dilation, transposed, output_padding, groups))
+
     def laid_out(spec):
-        return TensorSpec(spec.dtype, spec.device, spec.sizes, _strides(x, weight, spec.sizes), 0)
+        return TensorSpec(spec.dtype, spec.device, spec.sizes, _strides(spec.sizes, last), 0)
 
     return (
         laid_out(x) if mask[0] else None,

@@ -8,7 +8,8 @@ from .. import broadcasting
 from ..promotion import result_dtype
 from ..spec import TensorSpec
 from ..symbols import active
-from .rows import check_number, common_device, contiguous, fresh, row, same_layout, wrap_dim
+from .rows import check_number, common_device, contiguous, fresh, row, same_layout, suggests_channels_last, wrap_dim
+from .view import unsqueeze, view
 
 
 def _is_skipped(spec):
@@ -34,8 +35,7 @@ def cat(tensors, dim=0):
                 raise RuntimeError(f"Sizes of tensors must match except in dimension {dim}. Expected {a} but got {b}")
         sizes[dim] = sizes[dim] + other.sizes[dim]
     sizes = tuple(sizes)
-    last = all(len(t.sizes) in (4, 5) and not t.is_contiguous and broadcasting.is_channels_last(t.sizes, t.strides) for t in kept)
-    strides = broadcasting.channels_last(sizes) if last else contiguous(sizes)
+    strides = broadcasting.channels_last(sizes) if all(map(suggests_channels_last, tensors)) else contiguous(sizes)
     return TensorSpec(result_dtype(*tensors), common_device(kept), sizes, strides, 0)
 
 
@@ -46,9 +46,10 @@ def stack(tensors, dim=0):
     for other in tensors[1:]:
         if other.ndim != first.ndim or not all(active.equal(a, b) for a, b in zip(first.sizes, other.sizes)):
             raise RuntimeError(f"stack expects each tensor to be equal size, but got {list(first.sizes)} and {list(other.sizes)}")
-    return TensorSpec(
-        result_dtype(*tensors), first.device, s := (*first.sizes[:dim], len(tensors), *first.sizes[dim:]), contiguous(s), 0
-    )
+    sizes = (*first.sizes[:dim], len(tensors), *first.sizes[dim:])
+    if dim == first.ndim:
+        return cat([unsqueeze(t, dim) for t in tensors], dim)
+    return view(cat(tensors, dim), sizes)
 
 
 @row("embedding.default")
@@ -233,6 +234,18 @@ def nll_loss_forward(x, target, weight, reduction, ignore_index):
 @row("multi_margin_loss_backward.default", "multilabel_margin_loss_backward.default")
 def margin_loss_backward(grad, x, target, *rest):
     return fresh(x, x.sizes)
+
+
+@row("nll_loss2d_forward.default")
+def nll_loss2d_forward(x, target, weight, reduction, ignore_index):
+    if x.ndim != 4 or target.ndim != 3 or x.sizes[1:2] == (0,):
+        return NotImplemented
+    pixels = (x.sizes[0], *x.sizes[2:])
+    if not all(map(active.equal, pixels, target.sizes)):
+        raise RuntimeError(f"size mismatch (got input: {list(x.sizes)}, target: {list(target.sizes)})")
+    if weight is not None and not (weight.ndim == 1 and active.equal(weight.sizes[0], x.sizes[1])):
+        raise RuntimeError("weight tensor should be defined either for all or no classes")
+    return fresh(x, pixels if reduction == 0 else ()), fresh(x, ())
 
 
 @row("nll_loss_backward.default")

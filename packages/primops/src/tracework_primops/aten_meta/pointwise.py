@@ -6,7 +6,7 @@ import torch
 
 from ..promotion import complex_of, float_dtype, real_of, result_dtype
 from ..spec import TensorSpec
-from .rows import check_number, elementwise, fresh, row, same_layout
+from .rows import check_number, elementwise, fresh, row, same_layout, wrap_dim
 
 
 def _tensors(operands):
@@ -44,7 +44,44 @@ row(*_names(ARITHMETIC, "Tensor", "Scalar", "Scalar_Tensor", "Tensor_Scalar"))(_
 row(*_names("maximum minimum fmax fmin gcd lcm hypot nextafter", "default"), "floor_divide.default", "floor_divide.Scalar")(
     _binary(result_dtype)
 )
-row("pow.Tensor_Tensor", "pow.Tensor_Scalar", "pow.Scalar")(_binary(result_dtype))
+row("pow.Tensor_Tensor", "pow.Tensor_Scalar")(_binary(result_dtype))
+
+
+@row("pow.Scalar")
+def pow_of_number(a, b):
+    """Row-major whatever the exponents are."""
+    return fresh(b, b.sizes, result_dtype(a, b))
+
+
+@row("ldexp.Tensor")
+def ldexp(a, b):
+    """The product with a power of a number."""
+    power = pow_of_number(2.0, b)
+    return elementwise(result_dtype(a, power), [a, power])
+
+
+@row("heaviside.default")
+def heaviside(a, b):
+    if a.dtype.is_complex or b.dtype.is_complex:
+        raise RuntimeError("heaviside is not yet implemented for complex tensors.")
+    if a.dtype is not b.dtype:
+        raise RuntimeError("heaviside is not yet implemented for tensors with different dtypes.")
+    return elementwise(a.dtype, [a, b])
+
+
+@row("glu.default")
+def glu(x, dim=-1):
+    """One half times the sigmoid of the other, each as it is in memory."""
+    if not x.ndim:
+        raise RuntimeError("glu does not support scalars because halving size must be even")
+    dim = wrap_dim(dim, x.ndim)
+    if x.sizes[dim].__class__ is not int:
+        return NotImplemented
+    if x.sizes[dim] % 2:
+        raise RuntimeError(f"Halving dimension must be even, but dimension {dim} is size {x.sizes[dim]}")
+    return elementwise(x.dtype, [x.replace(sizes=(*x.sizes[:dim], x.sizes[dim] // 2, *x.sizes[dim + 1 :]))])
+
+
 row(
     "div.Tensor",
     "div.Scalar",

@@ -116,8 +116,8 @@ def elementwise(dtype: torch.dtype, specs: list[TensorSpec]) -> TensorSpec:
         if other is not first and (other.sizes != sizes or other.strides != strides):
             break
     else:
-        if strides == contiguous(sizes) or dense(sizes, strides):
-            return TensorSpec(dtype, first.device if len(specs) == 1 else common_device(specs), sizes, strides, 0)
+        device = first.device if len(specs) == 1 else common_device(specs)
+        return TensorSpec(dtype, device, sizes, _alike(sizes, strides), 0)
     if active.table() is None:
         sizes, strides = _broadcast_cached(tuple([(s.sizes, s.strides) for s in specs]))
     else:
@@ -138,13 +138,19 @@ def _known_as(shape: tuple, sizes: tuple) -> tuple:
     return tuple(a if a.__class__ is int and (a == 1 or b.__class__ is int) else b for a, b in zip(shape, sizes))
 
 
+@lru_cache(maxsize=8192)
+def _alike(sizes: tuple, strides: tuple) -> tuple:
+    """The strides of an elementwise result when all operands have these."""
+    return broadcasting.elementwise_strides([(sizes, strides)], sizes)
+
+
 _broadcast_cached = lru_cache(maxsize=8192)(_broadcast)
 dense = lru_cache(maxsize=8192)(broadcasting.is_dense)
 
 
 def same_layout(spec: TensorSpec) -> tuple[Size, ...]:
-    """The strides of `empty_like`: kept when dense, else made dense in the same order."""
-    if spec.strides == contiguous(spec.sizes) or dense(spec.sizes, spec.strides):
+    """The strides of `empty_like`: kept when dense, as what has no elements is, else made dense in the same order."""
+    if spec.strides == contiguous(spec.sizes) or 0 in spec.sizes or dense(spec.sizes, spec.strides):
         return spec.strides
     return _broadcast([(spec.sizes, spec.strides)])[1]
 

@@ -212,20 +212,23 @@ def _on_channels_last(sizes_of):
     return rule
 
 
-def _padded(sizes, padding):
+def _replicated(sizes, padding):
     """The sizes after padding dims from the last; None when the padding does not fit."""
     low, high = padding[::2], padding[1::2]
     dims = len(low)
     inner = sizes[-dims:]
-    if (
-        len(high) != dims
-        or len(sizes) - dims not in (1, 2)
-        or 0 in sizes
-        or not all(p < s for pair in (low, high) for p, s in zip(reversed(pair), inner))
-    ):
+    if len(high) != dims or len(sizes) - dims not in (1, 2) or 0 in sizes:
         return None
     grown = tuple(s + a + b for s, a, b in zip(inner, reversed(low), reversed(high)))
     return (*sizes[:-dims], *grown) if all(s > 0 for s in grown) else None
+
+
+def _reflected(sizes, padding):
+    """As _replicated, of at most what there is to reflect."""
+    dims = len(padding) // 2
+    if not all(p < s for pair in (padding[::2], padding[1::2]) for p, s in zip(reversed(pair), sizes[-dims:])):
+        return None
+    return _replicated(sizes, padding)
 
 
 def _shuffled(sizes, factor):
@@ -238,8 +241,9 @@ def _unshuffled(sizes, factor):
     return (n, c * factor**2, h // factor, w // factor) if c and factor > 0 and h % factor == 0 == w % factor else None
 
 
-for _name in ("reflection_pad2d", "reflection_pad3d", "replication_pad2d", "replication_pad3d"):
-    row(f"{_name}.default")(_on_channels_last(_padded))
+for _dims in "2d", "3d":
+    row(f"reflection_pad{_dims}.default")(_on_channels_last(_reflected))
+    row(f"replication_pad{_dims}.default")(_on_channels_last(_replicated))
 row("pixel_shuffle.default")(_on_channels_last(_shuffled))
 row("pixel_unshuffle.default")(_on_channels_last(_unshuffled))
 row("channel_shuffle.default")(_on_channels_last(lambda sizes, groups: sizes if groups > 0 and sizes[1] % groups == 0 else None))

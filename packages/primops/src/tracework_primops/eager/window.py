@@ -15,6 +15,7 @@ rule = rules_into(EAGER)
 
 
 aten = torch.ops.aten
+HALVES = (torch.float16, torch.bfloat16)
 _LINEAR = {1: "linear", 2: "bilinear", 3: "trilinear"}
 
 
@@ -43,7 +44,10 @@ def avg_pool(
 ) -> torch.Tensor:
     if len(kernel) == 1:
         return torch.avg_pool1d(x, kernel, stride, padding, ceil_mode, count_include_pad)
-    return _nd("avg_pool{n}d", len(kernel))(x, kernel, stride, padding, ceil_mode, count_include_pad, divisor)
+    window = kernel, stride, padding, ceil_mode, count_include_pad, divisor
+    if len(kernel) == 3 and x.dtype in HALVES:  # which the CPU's kernel lacks, though it pools volumes of them to given sizes
+        return aten.avg_pool3d(x.float(), *window).to(x.dtype)
+    return _nd("avg_pool{n}d", len(kernel))(x, *window)
 
 
 @rule()

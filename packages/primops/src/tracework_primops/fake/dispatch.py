@@ -190,7 +190,9 @@ def _in_place_plan(func: Any, rule: Rule, written: list[int]) -> Plan:
     def in_place(mode, func, args, kwargs):
         if metadata:
             if func is torch.ops.aten.as_strided_.default and _same_elements(*_plain(mode, func, args)):
-                return args[0]  # as pooling to one element does for channels-last: only strides of dims of one element differ
+                # as pooling to one element does for channels-last: only strides of dims of one element differ
+                take_layout(mode, args[0], _result(mode, func, rule, args, kwargs))
+                return args[0]
             return _view_in_place(mode, func, rule, args, kwargs)
         targets = [args[i] if i < len(args) else kwargs.get(names[i]) for i in written]
         result = _result(mode, func, rule, args, kwargs)

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from .registry import broadcast, composite
+from .registry import broadcast, composite, torchs
 
 aten = torch.ops.aten
 
@@ -21,6 +21,12 @@ def take_along_dim(x: torch.Tensor, indices: torch.Tensor, dim: int | None = Non
     picked, given = list(x.shape), list(indices.shape)
     picked[dim], given[dim] = given[dim], picked[dim]
     return x.broadcast_to(broadcast(given, x.shape)).gather(dim, indices.broadcast_to(broadcast(picked, indices.shape)))
+
+
+@composite("one_hot", static=True)
+def one_hot(x: torch.Tensor, num_classes: int = -1) -> Any:
+    """Row-major whatever the indices are: tensors, unlike their subclasses, are scattered into zeros."""
+    return torchs(torch.ops.aten.one_hot.default, x.contiguous(), num_classes)
 
 
 @composite("unsafe_chunk")
