@@ -10,7 +10,7 @@ from ..spec import TensorSpec
 from ..symbols import active
 from ..symbols.expr import floordiv
 from .rows import contiguous, fresh, row, suggests_channels_last
-from .view import squeeze_dims, unsqueeze
+from .view import unsqueeze
 
 
 def _of(values, i):
@@ -82,9 +82,8 @@ def _strides(sizes, last):
     if not last:
         return contiguous(sizes)
     if len(sizes) == 3:
-        return squeeze_dims(
-            TensorSpec(torch.float32, torch.device("cpu"), s := (*sizes[:2], 1, sizes[2]), channels_last(s)), 2
-        ).strides
+        strides = channels_last((*sizes[:2], 1, sizes[2]))
+        return *strides[:2], strides[3]
     return channels_last(sizes)
 
 
