@@ -13,6 +13,7 @@ import argparse
 import functools
 import hashlib
 import json
+import os
 import subprocess
 import sys
 import time
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-SHARD = 150  # columns of entries that one worker measures
+SHARD = 400  # columns of entries that one worker measures
 LIMIT = 1200  # seconds for one column of one entry
 STEPS = ("errors", "symbolic", "meta", "variants", "layouts", "out", "values")  # what is measured at once, quickest first
 SAMPLES: dict[str, int | None] = {"symbolic": 60, "layouts": 20, "out": 2}  # of one entry and dtype, evenly spread; else all
@@ -78,9 +79,9 @@ def work(units: list[Unit], results: Path, samples: int | None) -> None:
     with results.open("a") as file:
         for entry, step in units:
             print(json.dumps({"begin": [entry, step]}), file=file, flush=True)
-            began = time.monotonic()
+            began = time.process_time()
             columns = measure(ops[entry], step, limits[step])
-            seconds = round(time.monotonic() - began, 2)
+            seconds = round(time.process_time() - began, 2)
             print(json.dumps(_record(entry, step, seconds, columns, fingerprint)), file=file, flush=True)
 
 
@@ -142,18 +143,20 @@ def drive(units: list[Unit], state: Path, samples: int | None, jobs: int, keep: 
         print(f"{len(units) - len(left)} of {len(units)} columns of entries", flush=True)
         if not left:
             return
-        shard = min(SHARD, -(-len(left) // jobs))
-        workers = [Worker(left[i : i + shard], state, samples) for i in range(0, min(len(left), jobs * shard), shard)]
-        while workers:
-            time.sleep(0.5)
+        count = -(-len(left) // SHARD)
+        shards, workers = [left[i::count] for i in range(count)], []
+        while shards or workers:
             workers = [w for w in workers if w.is_running()]
+            while shards and len(workers) < jobs:
+                workers.append(Worker(shards.pop(), state, samples))
+            time.sleep(0.5)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="*", help="entries, as name.variant; default all")
     parser.add_argument("--columns", default=",".join(STEPS))
-    parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes at a time; default one for each core")
     parser.add_argument("--state", type=Path, default=Path(".nox", "opdb"), help="folder of results")
     parser.add_argument("--samples", type=int, help="at most so many samples of an entry and dtype, for a quick look")
     parser.add_argument("--keep", action="store_true", help="measure nothing again that was measured with other code")

@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from single_op import Calls, OnPrims, check, is_random
+from single_op import Calls, OnPrims, check, is_random, leaves, mapped
 from torch.testing._internal.common_utils import set_rng_seed
-from torch.utils._pytree import tree_flatten, tree_map
 from tracework_primops import DataDependentError, FakeMode, FakeTensor
 
 BACKWARD_DTYPE = torch.float32  # values of backward ops are compared in this dtype
@@ -77,7 +76,7 @@ def parts(sample: Any) -> tuple[Any, Any, Any]:
 
 
 def tensors(value: Any) -> list[torch.Tensor]:
-    return [t for t in tree_flatten(value)[0] if isinstance(t, torch.Tensor)]
+    return [t for t in leaves(value) if isinstance(t, torch.Tensor)]
 
 
 def is_strided(value: Any) -> bool:
@@ -123,11 +122,11 @@ def cloned(value: Any) -> Any:
             fresh = torch._conj(fresh)
         return torch._neg_view(fresh) if t.is_neg() else fresh
 
-    return tree_map(one, value)
+    return mapped(one, value)
 
 
 def fakes_of(mode: FakeMode, value: Any) -> Any:
-    return tree_map(lambda t: mode.from_real(t) if isinstance(t, torch.Tensor) else t, value)
+    return mapped(lambda t: mode.from_real(t) if isinstance(t, torch.Tensor) else t, value)
 
 
 def metadata(op: Any, meta: Count, alias: Count, limit: int | None = None) -> None:
@@ -172,10 +171,9 @@ def _metadata_of(where: str, function: Any, sample: Any, meta: Count, alias: Cou
 
 def metadata_difference(expected: Any, got: Any) -> str | None:
     """What differs between a real result and a fake one, None if nothing."""
-    wanted, shape = tree_flatten(expected)
-    have, structure = tree_flatten(got)
+    wanted, have = leaves(expected), leaves(got)
     if len(wanted) != len(have):
-        return f"{structure} instead of {shape}"
+        return f"{len(have)} results instead of {len(wanted)}"
     for w, h in zip(wanted, have):
         if isinstance(w, torch.Tensor) != isinstance(h, torch.Tensor):
             return f"a {type(h).__name__} instead of a {type(w).__name__}"
@@ -285,7 +283,7 @@ def _laid_out(sample: Any, lay_out: Callable[[torch.Tensor], torch.Tensor]) -> A
         changed |= fresh.stride() != t.stride()
         return fresh
 
-    fresh = tree_map(one, sample) if is_strided(sample) else None
+    fresh = mapped(one, sample) if is_strided(sample) else None
     return fresh if changed else None
 
 
@@ -311,7 +309,7 @@ def _outputs_of(where: str, function: Any, sample: Any, count: Count) -> None:
         count.refused += 1
         return
     for name, make in OUTPUTS.items():
-        given = (sample[0], sample[1], {**sample[2], "out": tree_map(make, expected)})
+        given = (sample[0], sample[1], {**sample[2], "out": mapped(make, expected)})
         _same_outcome(f"{where} {name}", function, given, count)
 
 

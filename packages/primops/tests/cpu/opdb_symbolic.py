@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from opdb_checks import Count, call, cloned, is_strided, parts, spread, tensors
-from torch.utils._pytree import tree_map
+from single_op import mapped
 from tracework_primops import DataDependentError, FakeMode, FakeTensor, SymbolTable
 from tracework_primops.errors import GuardOnUnbackedError
 
@@ -48,7 +48,7 @@ def _symbolic_of(where: str, op: Any, sample: Any, count: Count) -> None:
     inputs = cloned(sample)
     table = SymbolTable()
     mode = FakeMode(table, allow_unbacked=True)
-    fakes = tree_map(lambda t: _symbolic_fake(mode, table, t) if isinstance(t, torch.Tensor) else t, inputs)
+    fakes = mapped(lambda t: _symbolic_fake(mode, table, t) if isinstance(t, torch.Tensor) else t, inputs)
     expected = _eager(op.op, inputs)
     if expected is None or not is_strided(expected):
         count.refused += 1
@@ -179,7 +179,7 @@ def _resized(sample: Any, fakes: Any, at: dict[Any, int]) -> Any:
         return where.copy_(out)
 
     try:
-        return tree_map(one, sample)
+        return mapped(one, sample)
     except RuntimeError:  # overlapping memory
         return None
 

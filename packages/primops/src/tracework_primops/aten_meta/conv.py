@@ -69,13 +69,19 @@ def _keeps_channels_last(x, weight, window):
         return suggests_channels_last(unsqueeze(weight, 2))
     if not (suggests_channels_last(x) or suggests_channels_last(weight)):
         return False
-    return x.ndim == 4 or x.device.type == "cuda" or onednn_convolves(_example(x), _example(weight), *window)
+    return x.ndim == 4 or x.device.type == "cuda" or _onednn_convolves(x, weight, *window)
 
 
-def _example(spec):
-    """A tensor like this one, at the example's sizes; its memory is never touched."""
-    hint = active.table().hint if spec.is_symbolic else int
-    return torch.empty_strided(tuple(map(hint, spec.sizes)), tuple(map(hint, spec.strides)), dtype=spec.dtype)
+def _onednn_convolves(x, weight, stride, padding, dilation, transposed, output_padding, groups):
+    """Asked with tensors like these at the example's sizes, whose memory is never touched."""
+    table = active.table()
+
+    def numbers(sizes):
+        return [s if s.__class__ is int else table.hint(s) for s in sizes]
+
+    operands = [torch.empty_strided(numbers(t.sizes), numbers(t.strides), dtype=t.dtype) for t in (x, weight)]
+    window = numbers(stride), numbers(padding), numbers(dilation), transposed, numbers(output_padding), groups
+    return onednn_convolves(*operands, *window)
 
 
 def _strides(sizes, last):
