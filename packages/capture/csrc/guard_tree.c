@@ -97,7 +97,10 @@ PyObject *tw_fetch(const tw_scope *scope, const tw_node *node, PyObject *value, 
     case TW_GET_INSTANCE_DICT: {
         PyObject **slot = _PyObject_GetDictPtr(value);
         *owned = true;
-        return slot == NULL ? NULL : Py_XNewRef(*slot);
+        if (slot != NULL && *slot == NULL) { /* made on first use */
+            return PyObject_GenericGetDict(value, NULL);
+        }
+        return slot == NULL ? NULL : Py_NewRef(*slot);
     }
     case TW_GET_DICT_ITEM:
         return dict_item(value, node, owned);

@@ -14,10 +14,12 @@ from . import _C
 __all__ = [
     "DLPACK_DEVICES",
     "DLPACK_DTYPES",
+    "FLAGS",
     "all_function_mode_count",
     "any_autocast",
     "as_subclass",
     "autocast_state",
+    "cuda_device",
     "default_device",
     "deterministic_state",
     "dispatch_keys",
@@ -125,6 +127,11 @@ def default_device() -> Any:
     return device, torch._C._cuda_getDevice()
 
 
+def cuda_device() -> int:
+    """The current CUDA device; -1 before there is one."""
+    return torch.cuda.current_device() if torch.cuda.is_initialized() else -1
+
+
 def all_function_mode_count() -> int:
     """How many modes the program is under, those included that are set aside."""
     return len(_aside.modes) + function_mode_count()
@@ -204,6 +211,27 @@ def program_of_triton_operator(operator: Any) -> Any:
     is_triton = any(kind.__name__ == "FunctionalTensorMode" for kind in operator._torch_dispatch_fns)
     return operator._abstract_fn if is_triton else None
 
+
+_FLAG_NAMES = (
+    *("cublas_allow_tf32", "cublas_allow_bf16_reduced_precision_reduction", "cublas_allow_fp16_reduced_precision_reduction"),
+    *("cublas_allow_fp16_accumulation", "cudnn_allow_tf32", "cudnn_benchmark", "cudnn_deterministic", "cudnn_enabled"),
+    *("mkldnn_enabled", "mkldnn_deterministic", "onednn_allow_tf32", "deterministic_fill_uninitialized_memory"),
+)
+_ATTENTION_KERNELS = ("cudnn", "flash", "mem_efficient", "math", "overrideable", "fa3")
+
+
+def _flags() -> dict[str, tuple[Any, Any]]:
+    """Name -> (read, write) of flags that torch of this version has;"""
+    found = {name: (f"_get_{name}", f"_set_{name}") for name in (*_FLAG_NAMES, "sdp_priority_order")}
+    found |= {f"sdp_{name}": (f"_get_{name}_sdp_enabled", f"_set_sdp_use_{name}") for name in _ATTENTION_KERNELS}
+    found["math_sdp_reduction"] = ("_get_math_sdp_allow_fp16_bf16_reduction", "_set_math_sdp_allow_fp16_bf16_reduction")
+    found["float32_matmul_precision"] = ("_get_float32_matmul_precision", "_set_float32_matmul_precision")
+    present = {name: [getattr(torch._C, f, None) for f in pair] for name, pair in found.items()}
+    return {name: (read, write) for name, (read, write) in present.items() if read is not None and write is not None}
+
+
+FLAGS = _flags()
+"""Settings that choose kernels."""
 
 pytree_flatten = torch.utils._pytree.tree_flatten
 

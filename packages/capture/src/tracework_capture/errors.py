@@ -176,6 +176,11 @@ BREAK_REASONS: dict[str, BreakReason] = {
     "tensor_subclass": BreakReason(
         "a tensor subclass that capture does not model", "its __torch_function__ may do anything", "pass a plain tensor"
     ),
+    "torch_state": BreakReason(
+        "a setting of torch is changed",
+        "kernels look at it when they run, and a compiled graph runs them as a whole",
+        "change it before the compiled function is called",
+    ),
     "function_mode": BreakReason(
         "an operation under a TorchFunctionMode that capture does not model",
         "the mode's __torch_function__ is asked about it, and may do anything",

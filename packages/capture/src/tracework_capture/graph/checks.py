@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .. import _torch
 from ..bytecode.reload import local_name
 from ..errors import RestartWithoutChecks
 
@@ -229,6 +230,8 @@ def guarded_call(writer: CodeWriter, frame: Any, call: str, conditions: list[str
     if not conditions and (not wanted or leaves_a_trace(root, checked=False)):
         return lines
     restore = [f"{writer.const(torch._C._set_grad_enabled, 'set_grad')}({root.grad_at_start})"]
+    for name, value in root.states_written.items():
+        restore.append(f"{writer.const(_torch.FLAGS[name][1], f'set_{name}')}({value!r})")
     before = []
     if root.effects.random:
         before.append(f"__tw_random = {writer.const(torch.get_rng_state)}()")

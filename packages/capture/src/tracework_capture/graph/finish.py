@@ -84,6 +84,10 @@ def keep_state(root: Any, writer: CodeWriter) -> None:
     enabled = torch.is_grad_enabled()
     if enabled != root.grad_at_start:
         writer.line(f"{writer.const(torch._C._set_grad_enabled, 'set_grad')}({enabled})")
+    for name, value in root.states_written.items():
+        read, write = _torch.FLAGS[name]
+        if read() != value:
+            writer.line(f"{writer.const(write, f'set_{name}')}({read()!r})")
     keep_function_modes(root, writer)
 
 

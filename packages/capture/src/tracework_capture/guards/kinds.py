@@ -206,6 +206,8 @@ STATES: dict[str, Callable[[], Any]] = {
     "dispatch_modes": _torch.dispatch_mode_count,
     "transform_level": _torch.transform_level,
     "default_device": _torch.default_device,
+    "cuda_device": _torch.cuda_device,
+    **{name: read for name, (read, _) in _torch.FLAGS.items()},
 }
 """Interpreter-wide torch state: name -> how to read it."""
 

@@ -73,7 +73,7 @@ def capture_in_attempts(
         root, frame = start(given, options, history, services, stop_before)
         root.unrolls = unrolls
         try:
-            with _StateKept():
+            with _StateKept(root):
                 return attempt(root, frame, reason, stack, backend, history)
         except RestartWithoutChecks:
             stop_before, reason, stack = -1, None, ()
@@ -236,6 +236,9 @@ class _LazyLocals(dict):
 class _StateKept:
     """Keeps torch's global modes as they are around an attempt: tracing sets them for real."""
 
+    def __init__(self, root: CaptureRoot) -> None:
+        self.flags = root.states_written
+
     def __enter__(self) -> None:
         self.grad = torch.is_grad_enabled()
         self.autocast = _autocast_state()
@@ -247,6 +250,8 @@ class _StateKept:
             torch._C._set_grad_enabled(self.grad)
         if _autocast_state() != self.autocast:
             _restore_autocast(self.autocast)
+        for name, value in self.flags.items():
+            _torch.FLAGS[name][1](value)
 
 
 _AUTOCAST_DEVICES = ("cpu", "cuda")
@@ -278,7 +283,7 @@ def attempt(
 ) -> Captured:
     """Interpret once and finish."""
     started = time.perf_counter()
-    root.grad_at_start = torch.is_grad_enabled()
+    root.grad_at_start, root.autocast_at_start = torch.is_grad_enabled(), _torch.autocast_state()
     record_ambient(root.guards)
     wrap_function_modes(frame)
     stop: Returned | Break = Returned()

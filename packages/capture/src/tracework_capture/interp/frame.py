@@ -107,6 +107,8 @@ class CaptureRoot:
         self.subclass_functions_off = 0  # how many blocks switch __torch_function__ of subclasses off
         self.function_modes: list[Value] = []  # the TorchFunctionModes that are on, the innermost last
         self.modes_at_start: tuple[Value, ...] = ()
+        self.autocast_at_start: tuple[Any, ...] = ()
+        self.states_written: dict[str, Any] = {}  # name in guards.kinds.STATES -> what it was at the start
         self.inference: list[bool] = []  # modes of the inference_mode blocks entered, the innermost last
         self.surely_changing: Any = None  # the source of what a call that broke the graph gave
 

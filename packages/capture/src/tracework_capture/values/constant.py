@@ -13,6 +13,7 @@ import types
 from fractions import Fraction
 
 import torch
+import torch.nn.attention
 
 from ..sources import Const
 from .value import Value
@@ -38,6 +39,7 @@ ATOM_TYPES = NUMPY_NUMBERS | frozenset(
         torch.device,
         torch.layout,
         torch.memory_format,
+        torch.nn.attention.SDPBackend,
     }
 )
 """Types whose instances are constants; enum members are, too."""

@@ -21,6 +21,7 @@ from .sequence import NONE, TupleValue
 from .subclass import SUBCLASS_CONTEXTS, as_subclass_method, make_subclass_row
 from .tensor import TENSOR_METHODS, TensorValue
 from .tensor_data import DATA_ROWS
+from .torch_state import STATE_ROWS, read_row
 from .torch_function import MODE_ROWS, dispatch, dispatch_function, is_overridden
 from .value import Value
 
@@ -183,34 +184,13 @@ def row(*functions):
     return add
 
 
-def state_row(fn, state=None):
-    """A query of torch's state: answered now, guarded by the row of that name in guards.kinds.STATES."""
-
-    def evaluates(frame, args, kwargs):
-        return fold(frame, fn, args, kwargs)
-
-    return evaluates
-
-
-STATE_QUERIES = {
-    torch.is_grad_enabled: "grad_mode",
-    torch.get_default_dtype: "default_dtype",
-    torch.is_autocast_enabled: "autocast",
-    torch.get_autocast_dtype: "autocast",
-    torch.is_autocast_cpu_enabled: "autocast",
-    torch.get_autocast_cpu_dtype: "autocast",
-    torch.get_autocast_gpu_dtype: "autocast",
-    torch.is_autocast_cache_enabled: "autocast",
-    torch.are_deterministic_algorithms_enabled: "deterministic",
-    torch.get_num_threads: "num_threads",
-    torch.is_deterministic_algorithms_warn_only_enabled: "deterministic",
-    torch._C._get_cudnn_enabled: None,
-    torch._C._get_cudnn_allow_tf32: None,
-    torch._C._get_cublas_allow_tf32: None,
-    torch.get_float32_matmul_precision: None,
-    torch.backends.cuda.flash_sdp_enabled: None,
-    torch.backends.cuda.math_sdp_enabled: None,
-    torch.backends.cuda.mem_efficient_sdp_enabled: None,
+STATE_QUERIES = {  # query -> the state that guards it; None where that is always guarded, or does not change
+    torch.is_grad_enabled: None,
+    torch.get_default_dtype: None,
+    torch.is_autocast_enabled: None,
+    torch.is_autocast_cpu_enabled: None,
+    torch.are_deterministic_algorithms_enabled: None,
+    torch.get_num_threads: None,
     torch._C._get_tracing_state: None,
     torch._C._is_tracing: None,
     torch.jit.is_tracing: None,
@@ -223,7 +203,7 @@ STATE_QUERIES = {
     torch.distributed.is_available: None,
     torch.distributed.is_initialized: None,
     torch.cuda.get_device_capability: None,
-    torch.cuda.current_device: None,
+    torch.cuda.current_device: "cuda_device",
     torch.cuda.is_bf16_supported: None,
     torch.backends.cudnn.is_available: None,
     torch.backends.mkldnn.is_available: None,
@@ -238,7 +218,7 @@ STATE_QUERIES = {
 }
 for _fn, _state in STATE_QUERIES.items():
     if _fn is not None:
-        TORCH_ROWS[_fn] = state_row(_fn, _state)
+        TORCH_ROWS[_fn] = read_row(_fn, _state)
 
 CONSTANT_FUNCTIONS = (
     torch.finfo,
@@ -251,7 +231,7 @@ CONSTANT_FUNCTIONS = (
 )
 for _fn in CONSTANT_FUNCTIONS:
     if _fn is not None:
-        TORCH_ROWS[_fn] = state_row(_fn)
+        TORCH_ROWS[_fn] = read_row(_fn)
 
 
 @row(torch.device)
@@ -413,17 +393,12 @@ BREAKS = {
     "call_unknown": [
         torch.save,
         torch.load,
-        torch.set_default_dtype,
-        torch.set_default_device,
-        torch.use_deterministic_algorithms,
-        torch.set_num_threads,
         torch.cuda.synchronize,
         torch.cuda.empty_cache,
         torch.jit.script,
         torch.jit.trace,
         torch.compile,
         torch.set_printoptions,
-        torch.set_float32_matmul_precision,
         torch.equal,
         torch.allclose,
         torch.is_nonzero,
@@ -440,7 +415,7 @@ for _reason, _functions in BREAKS.items():
         TORCH_ROWS[_fn] = break_row(_reason, f"torch.{_fn.__name__}")
 
 
-TORCH_ROWS.update(number_functions() | PARAMETER_ROWS | NUMPY_ROWS | DATA_ROWS | COND_ROWS | MODE_ROWS)
+TORCH_ROWS.update(number_functions() | PARAMETER_ROWS | NUMPY_ROWS | DATA_ROWS | COND_ROWS | MODE_ROWS | STATE_ROWS)
 TORCH_ROWS[torch.Tensor._make_subclass] = make_subclass_row
 TENSOR_METHODS.update(NUMBER_METHODS | {"as_subclass": as_subclass_method})
 CONTEXTS.update(SUBCLASS_CONTEXTS)

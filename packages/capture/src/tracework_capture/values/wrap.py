@@ -19,6 +19,7 @@ import weakref
 import torch
 
 from .._torch import program_of_triton_operator
+from ..guards.classes import lookup_class
 from ..marks import mark_of
 from ..sources import Attr, CellContents, Closure, Const, DictItem, Global, InstanceAttr, Item, Local
 from .backward import BACKWARD_ROWS
@@ -539,6 +540,12 @@ class NamespaceValue(Value):
             return self.no_attribute(frame, name)
         return frame.wrap(found, Attr(self.source, name))
 
+    def setattr(self, frame, name, value):
+        static, _ = lookup_class(type(self.obj), name)
+        if not hasattr(type(static), "__set__"):
+            return super().setattr(frame, name, value)
+        return frame.wrap(static, Const(static, name)).call_method(frame, "__set__", [self, value], {})
+
     def no_attribute(self, frame, name):
         return frame.raise_new(AttributeError, f"module '{self.obj.__name__}' has no attribute '{name}'")
 
@@ -700,6 +707,7 @@ SUBCLASS_ROWS = (
 )
 DISABLED = torch._disable_dynamo(lambda: None).__code__
 FUNCTION_ROWS = {**CONTROL_ROWS, **LIBRARY_ROWS, "torch._dynamo.decorators.error_on_graph_break": error_region_row}
+FUNCTION_ROWS["torch._dynamo.external_utils.is_compiling"] = lambda frame, args, kwargs: ConstantValue(True)
 TRAINING_ROWS = {
     **BACKWARD_ROWS,
     **CHECKPOINT_ROWS,
