@@ -21,8 +21,8 @@ from .sequence import NONE, TupleValue
 from .subclass import SUBCLASS_CONTEXTS, as_subclass_method, make_subclass_row
 from .tensor import TENSOR_METHODS, TensorValue
 from .tensor_data import DATA_ROWS
-from .torch_state import STATE_ROWS, read_row
 from .torch_function import MODE_ROWS, dispatch, dispatch_function, is_overridden
+from .torch_state import STATE_ROWS, read_row
 from .value import Value
 
 

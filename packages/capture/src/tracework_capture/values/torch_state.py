@@ -159,10 +159,7 @@ STATE_ROWS = {
         )
     },
     **{read: read_row(read, name) for name, (read, _) in FLAGS.items()},
-    **{
-        write: write_row(write, (name,), lambda value: (value,), "sdp" in name)
-        for name, (_, write) in FLAGS.items()
-    },
+    **{write: write_row(write, (name,), lambda value: (value,), "sdp" in name) for name, (_, write) in FLAGS.items()},
     torch.set_default_dtype: write_row(torch.set_default_dtype, ("default_dtype",), as_dtype),
     torch.set_default_device: write_row(torch.set_default_device, ("default_device",), as_device),
     torch.set_float32_matmul_precision: write_row(

@@ -351,3 +351,14 @@ def test_changes_of_classes_are_noticed():
     del Derived.count
     Derived.missing = 1
     assert not check(None)
+
+
+def test_an_instance_dict_that_was_not_made_yet_passes():
+    def fresh():
+        return lambda: None
+
+    guards = GuardSet()
+    guards.record("DICT_LACKS", InstanceDict(X), "a")
+    assert outcomes(guards, fresh())[0] == ()
+    program = build_program(guards, (), frame.__code__)
+    assert program.run(Scope({"x": fresh()}, {})) == ()

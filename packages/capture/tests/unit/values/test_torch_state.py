@@ -1,0 +1,173 @@
+"""Settings of torch: answers about them are guarded, setting what holds is nothing, and what is set inside is set afterwards."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from tracework_capture._torch import FLAGS
+from tracework_capture.hook.context import optimize
+
+X = torch.ones(2)
+
+
+def set_flag(name):
+    return FLAGS[name][1]
+
+
+def set_deterministic_warn_only(wanted):
+    torch.use_deterministic_algorithms(False, warn_only=wanted)
+
+
+QUERIES = {
+    "cudnn_benchmark": (lambda: torch.backends.cudnn.benchmark, set_flag("cudnn_benchmark")),
+    "matmul_tf32": (lambda: torch.backends.cuda.matmul.allow_tf32, set_flag("cublas_allow_tf32")),
+    "matmul_precision": (
+        lambda: torch.get_float32_matmul_precision() == "high",
+        lambda wanted: torch.set_float32_matmul_precision("high" if wanted else "highest"),
+    ),
+    "flash": (lambda: torch.backends.cuda.flash_sdp_enabled(), torch.backends.cuda.enable_flash_sdp),
+    "math": (lambda: torch.backends.cuda.math_sdp_enabled(), torch.backends.cuda.enable_math_sdp),
+    "warn_only": (lambda: torch.is_deterministic_algorithms_warn_only_enabled(), set_deterministic_warn_only),
+    "autocast dtype": (
+        lambda: torch.get_autocast_dtype("cpu") == torch.float16,
+        lambda wanted: torch.set_autocast_dtype("cpu", torch.float16 if wanted else torch.bfloat16),
+    ),
+    "autocast cache": (lambda: torch.is_autocast_cache_enabled(), torch.set_autocast_cache_enabled),
+}
+
+
+def eager(gm, example_inputs):
+    return gm.forward
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_an_answer_holds_as_long_as_the_setting(name):
+    query, write = QUERIES[name]
+
+    def fn(x):
+        return x * 2 if query() else x * 3
+
+    before, fast = query(), optimize(eager, fullgraph=True)(fn)
+    try:
+        for wanted in (True, False, True, False):
+            write(wanted)
+            torch.testing.assert_close(fast(X), X * (2 if wanted else 3))
+    finally:
+        write(before)
+
+
+def test_an_answer_inside_of_a_block_that_changes_it_is_guarded_by_what_held_before():
+    def fn(x):
+        with torch.autocast("cpu", dtype=torch.float16):
+            return x * 2 if torch.get_autocast_dtype("cpu") == torch.float16 else x * 3
+
+    graphs = []
+    fast = optimize(lambda gm, inputs: graphs.append(gm) or gm.forward, fullgraph=True)(fn)
+    for _ in range(3):
+        torch.testing.assert_close(fast(X), X * 2)
+    assert len(graphs) == 1
+
+
+WRITES = {
+    "default dtype": lambda: torch.set_default_dtype(torch.get_default_dtype()),
+    "default device": lambda: torch.set_default_device(None),
+    "deterministic": lambda: torch.use_deterministic_algorithms(False),
+    "matmul precision": lambda: torch.set_float32_matmul_precision("highest"),
+    "threads": lambda: torch.set_num_threads(torch.get_num_threads()),
+    "benchmark": lambda: setattr(torch.backends.cudnn, "benchmark", False),
+    "tf32": lambda: setattr(torch.backends.cuda.matmul, "allow_tf32", False),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_write_of_what_holds_is_no_break(name):
+    write = WRITES[name]
+
+    def fn(x):
+        y = x.sin()
+        write()
+        return y + 1
+
+    torch.testing.assert_close(optimize(eager, fullgraph=True)(fn)(X), X.sin() + 1)
+
+
+def test_a_write_of_what_held_at_the_start_is_one_when_it_does_not_hold_any_more():
+    def fn(x):
+        torch.set_float32_matmul_precision("high")
+        return x.sin()
+
+    fast = optimize(eager)(fn)
+    try:
+        for _ in range(3):
+            for before in ("highest", "high"):
+                torch.set_float32_matmul_precision(before)
+                torch.testing.assert_close(fast(X), X.sin())
+                assert torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
+Q = torch.randn(1, 2, 4, 8, generator=torch.Generator().manual_seed(0))
+
+
+def in_block(q):
+    with sdpa_kernel(SDPBackend.MATH):
+        inside = torch.backends.cuda.flash_sdp_enabled()
+        y = F.scaled_dot_product_attention(q, q, q)
+    return y + F.scaled_dot_product_attention(q, q, q), inside
+
+
+def with_priority(q):
+    with sdpa_kernel([SDPBackend.MATH, SDPBackend.FLASH_ATTENTION], set_priority=True):
+        return F.scaled_dot_product_attention(q, q, q), torch._C._get_sdp_priority_order()
+
+
+def nested(q):
+    with sdpa_kernel(SDPBackend.MATH):
+        with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+            y = F.scaled_dot_product_attention(q, q, q), torch.backends.cuda.math_sdp_enabled()
+        return y, torch.backends.cuda.math_sdp_enabled()
+
+
+def left_changed(q):
+    torch.backends.cuda.enable_flash_sdp(False)
+    return F.scaled_dot_product_attention(q, q, q)
+
+
+def breaks_inside(q):
+    with sdpa_kernel(SDPBackend.MATH):
+        y = F.scaled_dot_product_attention(q, q, q)
+        y = y * y.sum().item()
+        return F.scaled_dot_product_attention(q, y, q), torch.backends.cuda.flash_sdp_enabled()
+
+
+def raises_inside(q):
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
+            return F.scaled_dot_product_attention(q, q[:, :1, :3], q)
+    except RuntimeError:
+        return q, torch.backends.cuda.flash_sdp_enabled()
+
+
+@pytest.mark.parametrize("fn", [in_block, with_priority, nested, left_changed, breaks_inside, raises_inside])
+def test_kernels_of_attention(fn):
+    def run(function):
+        state = [read() for name, (read, _) in FLAGS.items() if "sdp" in name]
+        try:
+            return function(Q), [read() for name, (read, _) in FLAGS.items() if "sdp" in name]
+        finally:
+            torch.backends.cuda.enable_flash_sdp(True)
+            assert state == [read() for name, (read, _) in FLAGS.items() if "sdp" in name]
+
+    expected = run(fn)
+    fast = optimize(eager, fullgraph=fn not in (breaks_inside, raises_inside))(fn)
+    for _ in range(2):
+        torch.testing.assert_close(run(fast), expected)
+
+
+def test_the_kernels_are_chosen_in_the_graph():
+    graphs = []
+    optimize(lambda gm, inputs: graphs.append(gm) or gm.forward)(in_block)(Q)
+    kinds = [node.target for node in graphs[0].graph.nodes if node.op == "call_function"]
+    attention = kinds.index(F.scaled_dot_product_attention)
+    assert torch._C._set_sdp_use_flash in kinds[:attention] and torch._C._set_sdp_use_flash in kinds[attention:]
