@@ -1,6 +1,8 @@
-"""Random programs without end in sight: python fuzz.py [--first SEED] [--count N] [--seconds N]; a seed that fails is shown and counted.
+"""Random programs without end in sight: python fuzz.py [--first SEED] [--count N] [--seconds N] [--compiled] [--write].
 
-pytest runs a fixed sample (test_random_programs.py); this is for looking further. The exit status is 1 when a seed fails.
+A seed that fails is shown, cut down to few lines, and counted. pytest runs a fixed sample (test_random_programs.py); this is for
+looking further. --compiled runs the graphs through the whole compiler instead of their eager kernels. --write adds a row to FUZZ.md.
+The exit status is 1 when a seed fails.
 """
 
 from __future__ import annotations
@@ -14,18 +16,34 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from agreement import check
-from program_generator import generate
+from agreement import check, eager
+from programs import generate, module
+from shrink import shrunk
+
+TABLE = Path(__file__).parent / "FUZZ.md"
 
 
-def failure(seed: int) -> str | None:
-    """What is wrong with the program of a seed; None when captured and plain runs agree."""
+def failure(function, backend):
+    """What is wrong with a program; None when captured and plain runs agree."""
     try:
-        check(generate(random.Random(seed)))
+        check(module(function), backend)
     except Exception as error:
         cause = f" ({error.__cause__!r})" if error.__cause__ is not None else ""
         return f"{type(error).__name__}: {error}{cause}"
     return None
+
+
+def compiled():
+    """The backend that compiles."""
+    from tracework.assemble import inductor_backend
+    from tracework.options import Options
+
+    return inductor_backend(Options(), lambda name, product: None)
+
+
+def same_kind(text, other):
+    """Whether two failures look like one: the same error, in the same part."""
+    return other is not None and text.split()[0] == other.split()[0] and text.split()[3:4] == other.split()[3:4]
 
 
 def main() -> int:
@@ -34,18 +52,27 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=1000)
     parser.add_argument("--count", type=int, default=3000)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this long")
+    parser.add_argument("--compiled", action="store_true", help="through the whole compiler")
+    parser.add_argument("--write", action="store_true", help="add a row to FUZZ.md")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
+    backend = compiled() if given.compiled else eager
     started, failed, run = time.monotonic(), [], 0
     for seed in range(given.first, given.first + given.count):
         if time.monotonic() - started > given.seconds:
             break
         run += 1
-        text = failure(seed)
+        function = generate(random.Random(seed))
+        text = failure(function, backend)
         if text is not None:
             failed.append(seed)
-            print(f"seed {seed}: {text[:1500]}", flush=True)
+            small = shrunk(function, lambda f: same_kind(text, failure(f, backend)), seconds=60)
+            print(f"seed {seed}: {failure(small, backend) or text}"[:1500] + f"\n{small}", flush=True)
     print(f"{run} programs from seed {given.first}, {len(failed)} failed: {failed}")
+    if given.write:
+        with TABLE.open("a") as table:
+            kind = "compiled" if given.compiled else "captured"
+            table.write(f"| {kind} | {given.first} to {given.first + run - 1} | {run:,} | {len(failed)} |\n")
     return 1 if failed else 0
 
 

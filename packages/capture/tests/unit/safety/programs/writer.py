@@ -1,0 +1,139 @@
+"""What writes a program: variables in sight by kind, expressions filled from tables, blocks, and statements given as templates."""
+
+from __future__ import annotations
+
+import re
+
+from .expressions import EXPRESSIONS, LITERALS
+
+__all__ = ["Writer", "template"]
+
+PARAMETERS = {"x": "T", "y": "T", "n": "I", "flag": "B", "items": "L", "table": "D", "obj": "O", "word": "S"}
+
+
+class Writer:
+    """Lines of the function under way; `choices` has choice, randint and random."""
+
+    def __init__(self, choices, simple, compound):
+        self.c = choices
+        self.simple, self.compound = simple, compound
+        self.lines = []
+        self.depth = 0
+        self.names = 0
+        self.budget = choices.randint(6, 30)
+        self.careful = choices.random() < 0.5  # half of the programs go on after a statement that raises
+        self.loops = 0
+        self.in_function = 0
+        self.scope = dict(PARAMETERS)  # name -> kind, of the variables in sight
+
+    def pick(self, kind):
+        names = [n for n, k in self.scope.items() if k == kind]
+        return self.c.choice(names) if names else None
+
+    def fresh(self, kind):
+        """A new variable, or an old one of the kind."""
+        if self.c.random() < 0.35:
+            old = [n for n, k in self.scope.items() if k == kind and n.startswith("v")]
+            if old:
+                return self.c.choice(old)
+        return self.name("v")
+
+    def name(self, prefix):
+        self.names += 1
+        return f"{prefix}{self.names}"
+
+    def put(self, text):
+        self.lines.append("    " * (self.depth + 1) + text)
+
+    def expr(self, kind, deep=0):
+        name = self.pick(kind)
+        if name is not None and (deep > 2 or self.c.random() < 0.3):
+            return name
+        return LITERALS[kind] if deep > 2 else self.fill(self.c.choice(EXPRESSIONS[kind]), deep + 1)
+
+    def fill(self, text, deep=1):
+        """The text with an expression for each `$K` and a number for each `#`."""
+        in_string = "f'" in text
+        deep = 9 if in_string else deep  # quotes inside f-strings: names only before Python 3.12
+
+        def replacement(match):
+            if match.group() == "#":
+                return str(self.c.randint(-2, 5))
+            part = self.expr(match.group(1), deep)
+            part = part.replace("'", '"') if in_string else part
+            bare = part.isidentifier() or text[match.start() - 1 : match.start()] == "{"
+            return part if bare else f"({part})"
+
+        return re.sub(r"\$([A-Z])|#", replacement, text)
+
+    def block(self, least=1, most=3):
+        self.depth += 1
+        known = dict(self.scope)
+        for _ in range(self.c.randint(least, most)):
+            self.statement()
+        # a variable that may be unbound afterwards is now and then still used: UnboundLocalError is a result, too
+        if self.c.random() < 0.9:
+            self.scope = known
+        self.depth -= 1
+
+    def statement(self):
+        self.budget -= 1
+        simple = self.budget <= 0 or self.depth > 3
+        form = self.c.choice(self.simple if simple or self.c.random() < 0.5 else self.compound)
+        if not self.careful or self.depth or self.c.random() < 0.3:
+            return form(self)
+        known, start = set(self.scope), len(self.lines)
+        self.put("try:")
+        self.depth += 1
+        form(self)
+        self.depth -= 1
+        self.put("except Exception as error: LOG.append(type(error).__name__)")
+        new = [f"    {name} = {LITERALS[kind]}" for name, kind in self.scope.items() if name not in known]
+        self.lines[start:start] = new
+
+    def inside(self, names, loops=0):
+        """The scope of a nested function: its parameters, and of what is outside only what no block assigns."""
+        self.scope = {k: v for k, v in self.scope.items() if k[0] not in "vw"} | names
+        self.loops, self.in_function = loops, self.in_function + 1
+
+    def write(self, text):
+        """A template: `@f` is a new name with the first letter f, BLOCK a block, `=> @r T` at the end a variable that it leaves."""
+        names, outer = {}, []
+        for line in text.strip("\n").splitlines():
+            indent, body = (len(line) - len(line.lstrip())) // 4, line.strip()
+            while outer and indent <= outer[-1][0]:
+                _, self.scope, self.loops, self.in_function = outer.pop()
+            for name in re.findall(r"@(\w+)", body):
+                if name not in names:
+                    names[name] = self.name(name[0])
+            body = re.sub(r"@([a-zA-Z]\w*)", lambda match: names[match.group(1)], body)
+            if body.startswith("=>"):
+                _, name, kind = body.split()
+                self.scope[name] = kind
+            elif body == "BLOCK":
+                self.depth += indent - 1
+                self.block()
+                self.depth -= indent - 1
+            else:
+                self.depth += indent
+                self.put(self.fill(body))
+                self.depth -= indent
+            if body.startswith("def "):
+                outer.append((indent, self.scope, self.loops, self.in_function))
+                parameters = re.findall(r"[(,] ?([pq])\b", body)
+                self.inside({p: "T" if p == "p" else "I" for p in parameters})
+            elif body.startswith(("for ", "while ")):
+                outer.append((indent, dict(self.scope), self.loops, self.in_function))
+                self.loops += 1
+        while outer:
+            _, self.scope, self.loops, self.in_function = outer.pop()
+
+
+def template(text):
+    """A statement that writes the template; one with a block is left out where nesting is deep."""
+
+    def statement(writer):
+        deep = "BLOCK" in text and (writer.depth > 3 or writer.in_function > 1)
+        writer.write("LOG.append($I)" if deep else text)
+
+    return statement
