@@ -6,6 +6,7 @@ start a graph; one that is SKIPped runs plainly, while what it calls is still se
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 import sysconfig
@@ -152,7 +153,12 @@ def frame_is_captured(code: types.CodeType) -> bool:
 
 def is_of_torch(code: types.CodeType) -> bool:
     """Whether the code is torch's: the Python around an operator, as a rule."""
-    return os.path.realpath(code.co_filename).startswith(_TORCH)
+    return _file_is_of_torch(code.co_filename)
+
+
+@functools.lru_cache(None)
+def _file_is_of_torch(filename: str) -> bool:
+    return os.path.realpath(filename).startswith(_TORCH)
 
 
 def is_another_compiler(code: types.CodeType) -> bool:

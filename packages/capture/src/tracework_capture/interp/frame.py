@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["NULL", "CaptureRoot", "Deferred", "HandlerMark", "SymbolicFrame"]
 
 _NEVER_CHANGING = frozenset({MappingProxyType, tuple, frozenset, range})
-_ALWAYS_TRUE_ON_CONST = frozenset({"TYPE", "IDENTITY", "CONSTANT", "IS_NONE", "IS_NOT_NONE", "CODE"})
+_ALWAYS_TRUE_ON_CONST = frozenset({"TYPE", "IDENTITY", "CONSTANT", "IS_NONE", "NOT_NONE"})
 
 
 class _Null(Value):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any
 
+from ..hook.policy import is_of_torch
 from ..sources import Attr, CellContents, Const, DefaultArg, KwDefaultArg
 from .value import EXISTING, NEW, Value
 
@@ -81,7 +82,10 @@ class CellValue(Value):
 
 
 class FunctionValue(Value):
-    """An existing Python function. With `by_identity` its object is guarded, so all its parts are known; else its code is."""
+    """An existing Python function. With `by_identity` its object is guarded, so most of its parts are known; else its code is.
+
+    What reloads a file while it runs puts new code into the functions that exist: the code of those that are called is guarded, too.
+    """
 
     def __init__(self, function: types.FunctionType, source: Source | None, by_identity: bool = True) -> None:
         super().__init__(source if source is not None else Const(function, getattr(function, "__qualname__", "function")))
@@ -140,6 +144,8 @@ class FunctionValue(Value):
         return frame.wrap(found, Attr(self.base, name))
 
     def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if not is_of_torch(self.code):
+            frame.guard("CODE", self.base, self.code)
         return frame.inline(self, args, kwargs)
 
     def as_graph_arg(self, frame: Frame) -> Any:
@@ -169,6 +175,9 @@ class NewFunctionValue(FunctionValue):
 
     def real(self) -> Any:
         raise LookupError(self.name)
+
+    def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return frame.inline(self, args, kwargs)
 
     def hash_key(self, frame: Frame) -> Any:
         return self

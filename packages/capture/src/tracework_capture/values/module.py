@@ -27,15 +27,24 @@ class ModuleValue(ObjectValue):
     """An existing nn.Module."""
 
     def written(self, frame, table):
-        """The value of a table (entries or hooks) that the traced program wrote to as a dict, None for others."""
+        """The value of a table (entries or hooks) that the traced program made or wrote to as a dict, None for others."""
+        if table in self.fields:
+            made = self.fields[table]
+            return made if hasattr(made, "all_keys") else frame.break_graph("side_effect_unknown", f"{table} is no dict now")
         return written_dict(frame, self.obj.__dict__.get(table))
+
+    def existing(self, frame, table):
+        """The object's own dict of a table; where Module.__init__ has not run yet there is none."""
+        if table not in self.obj.__dict__:
+            return frame.break_graph("side_effect_unknown", f"{self.cls.__name__}.{table} before Module.__init__ has run")
+        return self.obj.__dict__[table]
 
     def names(self, frame, table):
         """The keys of a table, guarded."""
         written = self.written(frame, table)
         if written is not None:
             return [force_plain(frame, key) for key in written.all_keys(frame)]
-        entries = self.obj.__dict__[table]
+        entries = self.existing(frame, table)
         frame.guard("DICT_KEYS", InstanceAttr(self.source, table), tuple(entries))
         return list(entries)
 
@@ -148,13 +157,13 @@ class ModuleValue(ObjectValue):
 
     def active_hooks(self, frame):
         """The names of hook tables that are not empty; guards what it looked at."""
-        tables = [self.obj.__dict__[n] for n in OWN_HOOKS] + [getattr(torch_module, n) for n in GLOBAL_HOOKS]
-        if any(written_dict(frame, table) is not None for table in tables):
+        shared = [getattr(torch_module, n) for n in GLOBAL_HOOKS]
+        if any(self.written(frame, n) is not None for n in OWN_HOOKS) or any(written_dict(frame, t) is not None for t in shared):
             return frame.break_graph("hook", f"the hooks of {self.cls.__name__} were changed before in the traced program")
         if self.hooks_guarded is None:
             attributes = self.obj.__dict__
             for name in OWN_HOOKS:
-                frame.guard("DICT_KEYS", InstanceAttr(self.source, name), tuple(attributes[name]))
+                frame.guard("DICT_KEYS", InstanceAttr(self.source, name), tuple(self.existing(frame, name)))
             for name in GLOBAL_HOOKS:
                 frame.guard(
                     "DICT_KEYS", Attr(Const(torch_module, "torch.nn.modules.module"), name), tuple(getattr(torch_module, name))

@@ -27,6 +27,7 @@ CONTAINERS = (collections.OrderedDict, collections.defaultdict, dict, list, set,
 NATIVE_BASES = (*CONTAINERS, types.SimpleNamespace)
 ALIASES = tuple({type(alias) for alias in (typing.List, typing.Tuple, typing.Callable, typing.Optional, typing.List[int])})  # noqa: UP006
 SLOT = types.MemberDescriptorType
+LOOKUP_HOOKS = ("__getattr__", "__getattribute__")
 GETSET = types.GetSetDescriptorType
 MADE_OF_SUBCLASS = (set, frozenset, collections.deque, collections.OrderedDict, collections.defaultdict)
 """Containers that make more of the class of the instance, not all of them in the same methods."""
@@ -264,6 +265,9 @@ class ObjectValue(Value):
         try:
             found = static.__get__(self.obj, self.cls)
         except AttributeError as error:
+            if any(isinstance(lookup_class(self.cls, hook)[0], types.FunctionType) for hook in LOOKUP_HOOKS):
+                return frame.break_graph("attribute_unknown", f"{name} of {self.describe()}, which is not set and may be made")
+            frame.guard("LACKS_ATTR", self.source, name)
             return frame.raise_new(AttributeError, *error.args)
         return frame.wrap(found, Attr(self.source, name))
 

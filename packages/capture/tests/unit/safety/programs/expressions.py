@@ -397,7 +397,14 @@ EXPRESSIONS = {
         "{*$L, $I}",
         "$Z ^ $Z",
     ],
-    "R": ["Record($S)", "Record($S, $L)", "Record('w', weight=$T)", "$R.add($I)", "dataclasses.replace($R, name=$S)", "copy_of($R)"],
+    "R": [
+        "Record($S)",
+        "Record($S, $L)",
+        "Record('w', weight=$T)",
+        "$R.add($I)",
+        "dataclasses.replace($R, name=$S)",
+        "copy_of($R)",
+    ],
     "M": [
         "[$T, $T]",
         "[t * 2 for t in $M]",

@@ -51,9 +51,7 @@ def call(w):
         return function(w)
     arguments = w.expr("T") if w.c.random() < 0.6 else f"{w.expr('T')}, q={w.expr('I')}"
     result = w.fresh("T")
-    w.put(
-        f"{result} = {name}({arguments})" if w.scope[name] == "G" else f"{result} = sum({name}({arguments}), {w.expr('T')})"
-    )
+    w.put(f"{result} = {name}({arguments})" if w.scope[name] == "G" else f"{result} = sum({name}({arguments}), {w.expr('T')})")
     w.scope[result] = "T"
 
 
