@@ -86,7 +86,7 @@ for @t in @c:
 @a.copy_(@b)
 @a.unsqueeze_(0).squeeze_(0)
 @a.t_()
-LOG.append((@a.stride(), @a.is_contiguous(), @a._version))
+LOG.append((@a.stride(), @a.is_contiguous()))
 => @a T
 """,
     """

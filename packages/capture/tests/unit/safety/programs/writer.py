@@ -20,7 +20,7 @@ class Writer:
         self.lines = []
         self.depth = 0
         self.names = 0
-        self.budget = choices.randint(6, 30)
+        self.budget = choices.randint(4, 20)
         self.careful = choices.random() < 0.5  # half of the programs go on after a statement that raises
         self.loops = 0
         self.in_function = 0
