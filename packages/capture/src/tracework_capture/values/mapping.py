@@ -74,7 +74,7 @@ class DictValue(Value):
         """What `entries` has the key under."""
         if self.odd:
             frame.break_graph("unhashable_value", f"{self.describe()} has keys that define equality themselves")
-        return _by_identity(key.hash_key(frame))
+        return by_identity(key.hash_key(frame))
 
     def find_hashed(self, frame, hashed):
         entry = self.entries.get(hashed)
@@ -306,10 +306,10 @@ class IdentityKey:
         return id(self.obj)
 
 
-def _by_identity(hashed):
+def by_identity(hashed):
     """The key that `entries` has for a `hash_key`: classes and functions in it go by identity."""
     if type(hashed) is tuple:
-        return tuple(_by_identity(part) for part in hashed)
+        return tuple(by_identity(part) for part in hashed)
     return IdentityKey(hashed) if isinstance(hashed, _BY_IDENTITY) else hashed
 
 

@@ -33,6 +33,8 @@ def call_row(frame, self, name, handler, args, kwargs):
 def named(handler, self, name, args, kwargs):
     """Whether the method and its handler know the keywords."""
     code = handler.__code__
+    if any(name in kwargs for name in code.co_varnames[code.co_posonlyargcount : 2]):
+        return False
     known = code.co_varnames[2 : code.co_argcount + code.co_kwonlyargcount]
     if not (code.co_flags & inspect.CO_VARKEYWORDS or all(k in known for k in kwargs)):
         return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .constant import ConstantValue, NotPlain, literal
-from .mapping import IdentityKey, key_of_existing
+from .mapping import IdentityKey, by_identity, key_of_existing
 from .rows import call_row
 from .value import EXISTING, NEW, Value
 
@@ -23,7 +23,7 @@ class SetValue(Value):
         self.members = {}
         self.structure = 0  # counts changes, for the iterators
         for member in members:
-            self.members.setdefault(member.hash_key(frame), member)
+            self.members.setdefault(by_identity(member.hash_key(frame)), member)
         self.order = order if order is not None else real_set(cls, self.members)
         self.mutability = None if cls is frozenset else NEW if source is None else EXISTING
 
@@ -158,8 +158,8 @@ def member_key(frame, item):
 
     part = builtin_part(item)
     if part is not item and getattr(item.python_type(), "__hash__", None) not in (None, frozenset.__hash__):
-        return item.hash_key(frame)
-    return frozenset(part.members) if isinstance(part, SetValue) else item.hash_key(frame)
+        return by_identity(item.hash_key(frame))
+    return frozenset(part.members) if isinstance(part, SetValue) else by_identity(item.hash_key(frame))
 
 
 def as_set(frame, value, strict=False):
@@ -192,7 +192,7 @@ def method(name):
 
 @method("add")
 def add(frame, self, item):
-    hashed = item.hash_key(frame)
+    hashed = by_identity(item.hash_key(frame))
     if hashed not in self.members:
         if self.order is not None and real_set(set, [hashed]) is None:
             self.order = None

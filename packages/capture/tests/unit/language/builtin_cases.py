@@ -132,6 +132,24 @@ def relations_that_are_refused(x):
     return x + 1, found
 
 
+@case
+def sets_of_classes(x):
+    kinds = {int}
+    kinds.add(str)
+    names = sorted(kind.__name__ for kind in kinds)
+    kinds.discard(int)
+    return x + 1, names, kinds.pop() is str, int in frozenset([int]), len({len, print} | {len})
+
+
+Named = collections.namedtuple("Named", "self frame")
+
+
+@case
+def fields_named_as_parameters(x):
+    made = Named(self=x, frame=2)._replace(frame=3)
+    return x + 1, made.frame, made._asdict()["frame"]
+
+
 TEXT = "not a name " * 2
 
 
