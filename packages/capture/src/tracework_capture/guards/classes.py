@@ -16,6 +16,7 @@ __all__ = ["NO_ATTRIBUTE", "ClassLookups", "class_attribute", "find", "lookup_cl
 NO_ATTRIBUTE = object()
 _IMMUTABLE = 1 << 8
 _current = threading.local()
+_mro_of, _attributes_of = (type.__dict__[name].__get__ for name in ("__mro__", "__dict__"))  # a metaclass may say something else
 
 
 class ClassLookups:
@@ -53,9 +54,10 @@ class ClassLookups:
 
 def find(cls: type, name: str) -> tuple[Any, type | None]:
     """(what the MRO of cls holds under name, the class that has it)."""
-    for owner in cls.__mro__:
-        if name in owner.__dict__:
-            return owner.__dict__[name], owner
+    for owner in _mro_of(cls):
+        attributes = _attributes_of(owner)
+        if name in attributes:
+            return attributes[name], owner
     return NO_ATTRIBUTE, None
 
 

@@ -123,10 +123,8 @@ class ClassValue(Value):
             return BoundBuiltin(self, name)
         if isinstance(static, C_METHODS) or kind is property:
             return frame.wrap(static, Const(static, f"{self.cls.__name__}.{name}"))
-        if isinstance(self.cls, enum.EnumMeta):
-            return literal(frame, getattr(self.cls, name))
-        if hasattr(kind, "__get__"):
-            return literal(frame, getattr(self.cls, name))
+        if isinstance(self.cls, enum.EnumMeta) or hasattr(kind, "__get__"):
+            return literal(frame, fold_plain(frame, getattr, self.cls, name))
         return frame.wrap(static, ClassAttr(Const(owner, owner.__name__), name))
 
     def from_metaclass(self, frame, name):

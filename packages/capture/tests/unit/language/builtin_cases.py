@@ -150,6 +150,31 @@ def fields_named_as_parameters(x):
     return x + 1, made.frame, made._asdict()["frame"]
 
 
+class Secretive(type):
+    @property
+    def __dict__(self):
+        return None
+
+
+class Secret(metaclass=Secretive):
+    def __init__(self):
+        self.value = 3
+
+
+class Refusing:
+    def __get__(self, instance, owner):
+        raise AttributeError("never")
+
+
+class Refused:
+    attribute = Refusing()
+
+
+@case
+def classes_that_refuse(x):
+    return x + Secret().value, getattr(Refused, "attribute", "nothing")
+
+
 TEXT = "not a name " * 2
 
 
