@@ -11,12 +11,12 @@ from .. import _C
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["NO_ATTRIBUTE", "ClassLookups", "class_attribute", "find", "lookup_class", "recorded_lookups"]
+__all__ = ["NO_ATTRIBUTE", "ClassLookups", "attributes_of", "class_attribute", "find", "lookup_class", "recorded_lookups"]
 
 NO_ATTRIBUTE = object()
 _IMMUTABLE = 1 << 8
 _current = threading.local()
-_mro_of, _attributes_of = (type.__dict__[name].__get__ for name in ("__mro__", "__dict__"))  # a metaclass may say something else
+_mro_of, attributes_of = (type.__dict__[name].__get__ for name in ("__mro__", "__dict__"))  # a metaclass may say something else
 
 
 class ClassLookups:
@@ -55,7 +55,7 @@ class ClassLookups:
 def find(cls: type, name: str) -> tuple[Any, type | None]:
     """(what the MRO of cls holds under name, the class that has it)."""
     for owner in _mro_of(cls):
-        attributes = _attributes_of(owner)
+        attributes = attributes_of(owner)
         if name in attributes:
             return attributes[name], owner
     return NO_ATTRIBUTE, None

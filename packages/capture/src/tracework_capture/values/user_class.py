@@ -9,6 +9,7 @@ import types
 
 import torch
 
+from ..guards.classes import attributes_of
 from ..sources import ClassAttr, Const
 from .builtins import BUILTINS
 from .constant import ConstantValue, fold, fold_plain, literal
@@ -210,7 +211,7 @@ def construct(frame, class_val, args, kwargs):
     from .torch_fn import TORCH_ROWS
 
     cls = class_val.cls
-    if "_dynamo_forbidden" in cls.__dict__:
+    if "_dynamo_forbidden" in attributes_of(cls):
         forbid(cls, None, frame, args, kwargs)
     row = BUILTINS.get(cls) or CONTEXTS.get(cls) or TORCH_ROWS.get(cls)
     if row is not None:
@@ -374,8 +375,8 @@ class SuperValue(Value):
     def getattr(self, frame, name):
         cls, order = self.mro()
         for base in order:
-            if name in base.__dict__:
-                return self.bind(frame, cls, base, base.__dict__[name], name)
+            if name in attributes_of(base):
+                return self.bind(frame, cls, base, attributes_of(base)[name], name)
         return frame.raise_new(AttributeError, f"'super' object has no attribute '{name}'")
 
     def bind(self, frame, cls, base, static, name):
