@@ -174,9 +174,9 @@ class ModuleValue(ObjectValue):
         return self.hooks_guarded
 
     def call_with_hooks(self, frame, hooks, forward, args, kwargs):
-        """Forward hooks before and after; backward hooks are not for the graph."""
+        """Forward hooks before and after; backward hooks are not for the graph, and without gradients they are none."""
         for name in hooks:
-            if "backward" in name:
+            if "backward" in name and (torch.is_grad_enabled() or not is_full(self.obj)):
                 frame.break_graph("hook", f"{name} of {self.cls.__name__}")
         args, kwargs = self.run_pre_hooks(frame, list(args), dict(kwargs))
         result = forward.call(frame, args, kwargs)
@@ -193,6 +193,8 @@ class ModuleValue(ObjectValue):
             if table == "_forward_pre_hooks" and hook_id in self.obj.__dict__["_forward_pre_hooks_with_kwargs"]:
                 found = hook.call(frame, [self, TupleValue(args), dict_value(frame, kwargs)], {})
                 if not is_none(found):
+                    if not isinstance(found, TupleValue) or len(found.items) != 2:
+                        return frame.break_graph("hook", f"a pre-hook of {self.cls.__name__} gives no (args, kwargs)")
                     new_args, new_kwargs = found.unpack(frame)
                     args = new_args.unpack(frame)
                     kwargs = {force_plain(frame, k): v for k, v in new_kwargs.all_items(frame)}
@@ -342,6 +344,11 @@ def written_dict(frame, obj):
     """The value of an existing dict that the traced program wrote to, None for others."""
     found = frame.root.memo.get(id(obj))
     return found if found is not None and found.changes else None
+
+
+def is_full(module):
+    """Whether backward hooks are full ones, which Module.__call__ sets up only where gradients are wanted when it is entered and left."""
+    return module._is_full_backward_hook is not False and torch_module._global_is_full_backward_hook is not False
 
 
 def is_none(value):

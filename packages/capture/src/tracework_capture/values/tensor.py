@@ -399,6 +399,7 @@ def break_row(reason):
     def breaks(frame, self, name, args, kwargs):
         return frame.break_graph(reason, f"Tensor.{name}")
 
+    breaks.reason = reason
     return breaks
 
 

@@ -376,6 +376,7 @@ def break_row(reason, name):
     def breaks(frame, args, kwargs):
         return frame.break_graph(reason, name)
 
+    breaks.reason = reason
     return breaks
 
 
@@ -390,6 +391,7 @@ BREAKS = {
         torch.get_rng_state,
         torch.set_rng_state,
     ],
+    "tensor_to_python": [torch.equal, torch.allclose, torch.is_nonzero],
     "call_unknown": [
         torch.save,
         torch.load,
@@ -399,9 +401,6 @@ BREAKS = {
         torch.jit.trace,
         torch.compile,
         torch.set_printoptions,
-        torch.equal,
-        torch.allclose,
-        torch.is_nonzero,
         torch.while_loop,
         torch.set_default_tensor_type,
         torch.set_deterministic_debug_mode,

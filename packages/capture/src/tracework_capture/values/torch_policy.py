@@ -7,13 +7,13 @@ import types
 import torch
 
 from ..hook.policy import BREAK as LEFT_TO_PYTHON
-from ..hook.policy import call_policy
+from ..hook.policy import call_policy, is_disabled
 from .context import CONTEXTS
 from .tensor import PLAIN_METHODS, TENSOR_METHODS
 from .torch_fn import TORCH_ROWS, is_graph_function
 from .wrap import function_row
 
-__all__ = ["BREAK", "EVALUATED", "GRAPH", "MODELLED", "TRACED", "method_policy", "torch_policy"]
+__all__ = ["BREAK", "EVALUATED", "GRAPH", "MODELLED", "TRACED", "break_reason", "method_policy", "method_reason", "torch_policy"]
 
 GRAPH = "a node of the graph"
 EVALUATED = "evaluated while tracing"
@@ -42,7 +42,19 @@ def torch_policy(fn):
         return GRAPH
     if isinstance(fn, types.FunctionType):
         return BREAK if call_policy(fn, fn.__module__)[0] == LEFT_TO_PYTHON else TRACED
+    if isinstance(fn, type) and issubclass(fn, BaseException):
+        return MODELLED
     return TRACED if isinstance(fn, type) and issubclass(fn, torch.nn.Module) else BREAK
+
+
+def break_reason(fn):
+    """The id in BREAK_REASONS of the break that a call of this function or class is, whose policy is BREAK."""
+    row = TORCH_ROWS.get(fn)
+    if row is not None:
+        return row.reason
+    if isinstance(fn, types.FunctionType):
+        return "call_disabled" if is_disabled(fn) else "call_skipped"
+    return "call_unknown"
 
 
 def method_policy(name):
@@ -55,3 +67,9 @@ def method_policy(name):
     if name.startswith("__"):
         return MODELLED
     return GRAPH
+
+
+def method_reason(name):
+    """The same for a method of a tensor."""
+    row = TENSOR_METHODS.get(name)
+    return "call_unknown" if row is None else row.reason

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from harness import assert_same
 from torch.overrides import TorchFunctionMode
 from tracework_capture.hook.context import optimize
 
@@ -124,18 +125,6 @@ LAYER = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU(), torch.nn.Lay
 INSIDE = [inside, attributes_and_operators, nested, handler_raises, breaks_inside, subclass_inside, off_inside, module_inside]
 
 
-def same(actual, expected):
-    if isinstance(expected, torch.Tensor):
-        assert type(actual) is type(expected)
-        torch.testing.assert_close(actual, expected)
-    elif isinstance(expected, (tuple, list)):
-        assert type(actual) is type(expected) and len(actual) == len(expected)
-        for pair in zip(actual, expected):
-            same(*pair)
-    else:
-        assert actual == expected
-
-
 def optimized(fn, **options):
     graphs = []
 
@@ -152,7 +141,7 @@ def test_modes_entered_inside(fn):
     breaks = fn is breaks_inside
     fast, graphs = optimized(fn, fullgraph=not breaks)
     for _ in range(3):
-        same(fast(x), fn(x))
+        assert_same(fast(x), fn(x))
         assert not stack()
     assert len(graphs) == 1 + breaks
 
@@ -176,9 +165,9 @@ def test_modes_around(fn):
                 for mode in reversed(modes):
                     mode.__exit__(None, None, None)
             seen.append((found, [list(names) for names in logs]))
-        same(seen[1], seen[0])
-        same(seen[2], seen[0])
-    same(fast(x), fn(x))
+        assert_same(seen[1], seen[0])
+        assert_same(seen[2], seen[0])
+    assert_same(fast(x), fn(x))
 
 
 def test_other_modes_are_noticed():
@@ -192,9 +181,9 @@ def test_other_modes_are_noticed():
             expected = fn(x)
         with mode:
             found = fast(x)
-        same(found, expected)
+        assert_same(found, expected)
     assert len(graphs) <= 4
-    same(fast(x), fn(x))
+    assert_same(fast(x), fn(x))
 
 
 def test_a_mode_left_entered_and_one_left_from_outside():
@@ -212,7 +201,7 @@ def test_a_mode_left_entered_and_one_left_from_outside():
     assert stack() == [mode]
     found = optimized(leaves, fullgraph=True)[0](x)
     assert not stack()
-    same(found, x + 1)
+    assert_same(found, x + 1)
 
 
 def test_a_mode_sees_no_more_than_it_does_plainly_when_sizes_change():
@@ -226,5 +215,5 @@ def test_a_mode_sees_no_more_than_it_does_plainly_when_sizes_change():
             expected = fn(x)
         with Log() as log:
             found = fast(x)
-        same(found, expected)
+        assert_same(found, expected)
         assert log.names == plain.names

@@ -1,34 +1,63 @@
-"""Every function and method of torch has a policy; torch_policy.txt holds the counts and every name that is no node of the graph.
+"""Every function and method of torch has a policy; torch_policy.txt holds the counts and every name that is no node of the graph, and
+by reason every name that breaks it.
 
 Written again by: python packages/capture/tests/unit/values/test_torch_policy.py
 """
 
+import importlib
 import types
 from pathlib import Path
 
 import pytest
 import torch
-from tracework_capture.values.torch_policy import BREAK, EVALUATED, GRAPH, MODELLED, TRACED, method_policy, torch_policy
+from tracework_capture.errors import BREAK_REASONS
+from tracework_capture.values.torch_policy import (
+    BREAK,
+    EVALUATED,
+    GRAPH,
+    MODELLED,
+    TRACED,
+    break_reason,
+    method_policy,
+    method_reason,
+    torch_policy,
+)
 
 TABLE = Path(__file__).with_name("torch_policy.txt")
 POLICIES = (GRAPH, EVALUATED, MODELLED, TRACED, BREAK)
-NAMESPACES = {
-    "torch": torch,
-    "torch.nn.functional": torch.nn.functional,
-    "torch.special": torch.special,
-    "torch.linalg": torch.linalg,
-    "torch.fft": torch.fft,
-}
+NAMESPACES = (
+    *("torch", "torch.nn.functional", "torch.special", "torch.linalg", "torch.fft", "torch.func", "torch.random", "torch.amp"),
+    *("torch.autograd", "torch.autograd.functional", "torch.autograd.forward_ad", "torch.autograd.graph", "torch.nn.attention"),
+    *("torch.compiler", "torch.utils.checkpoint", "torch.nn.utils"),
+)
+
+
+def is_of_torch(obj):
+    """Whether it is something to call that torch made, and no name that one of its modules imported from elsewhere."""
+    module = getattr(obj, "__module__", None) or "torch"
+    return callable(obj) and not isinstance(obj, types.ModuleType) and module.partition(".")[0] == "torch"
+
+
+def functions(space):
+    """Name -> function or class."""
+    module = importlib.import_module(space)
+    return {n: f for n in sorted(dir(module)) if is_of_torch(f := getattr(module, n, None))}
 
 
 def policies():
     """Namespace -> name -> policy."""
-    found = {}
-    for space, module in NAMESPACES.items():
-        callables = {n: getattr(module, n, None) for n in sorted(dir(module))}
-        found[space] = {n: torch_policy(f) for n, f in callables.items() if callable(f) and not isinstance(f, types.ModuleType)}
+    found = {space: {n: torch_policy(f) for n, f in functions(space).items()} for space in NAMESPACES}
     methods = [n for n in sorted(dir(torch.Tensor)) if callable(getattr(torch.Tensor, n, None))]
     return found | {"torch.Tensor": {n: method_policy(n) for n in methods}}
+
+
+def reasons(space, names):
+    """Reason -> names that break for it."""
+    found = {}
+    for name in (n for n, p in names.items() if p == BREAK):
+        reason = method_reason(name) if space == "torch.Tensor" else break_reason(getattr(importlib.import_module(space), name))
+        found.setdefault(reason, []).append(name)
+    return found
 
 
 def render():
@@ -38,14 +67,21 @@ def render():
         lines += ["", f"{space}: {len(names)}"]
         for policy in POLICIES:
             chosen = [n for n, p in names.items() if p == policy]
-            shown = "" if policy == GRAPH else ": " + " ".join(chosen)
+            shown = "" if policy in (GRAPH, BREAK) else ": " + " ".join(chosen)
             lines += [f"  {len(chosen)} {policy}{shown}"] if chosen else []
+        for reason, chosen in sorted(reasons(space, names).items()):
+            lines.append(f"    {len(chosen)} {reason}: {' '.join(chosen)}")
     return "\n".join(lines) + "\n"
 
 
 def test_every_function_and_method_has_a_policy():
     for names in policies().values():
         assert names and set(names.values()) <= set(POLICIES)
+
+
+def test_every_break_has_a_reason():
+    for space, names in policies().items():
+        assert set(reasons(space, names)) <= set(BREAK_REASONS)
 
 
 def test_the_table_is_current():
