@@ -9,6 +9,7 @@ from typing import Any
 
 __all__ = [
     "Ambient",
+    "ArrayTensor",
     "Attr",
     "CellContents",
     "ClassAttr",
@@ -226,6 +227,16 @@ class Referent(Source):
 
     def __str__(self) -> str:
         return f"{self.base}()"
+
+
+@_source
+class ArrayTensor(Source):
+    """A tensor over the memory of the NumPy array base."""
+
+    base: Source
+
+    def __str__(self) -> str:
+        return f"torch.from_numpy({self.base})"
 
 
 @_source

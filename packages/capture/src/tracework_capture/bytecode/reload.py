@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import sources as s
+from ..arrays import tensor_of_array
 from ..guards.kinds import STATES
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ RELOAD: dict[type, Callable[[Any, str, _Names], str]] = {
     s.ClassAttr: lambda x, base, w: f"__tw_class_attribute({base}, {x.name!r})",
     s.TypeOf: lambda x, base, w: f"__tw_type({base})",
     s.Referent: lambda x, base, w: f"{base}()",
+    s.ArrayTensor: lambda x, base, w: f"{w.const(tensor_of_array)}({base})",
     s.Item: lambda x, base, w: f"{base}[{x.index}]",
     s.DictItem: lambda x, base, w: f"__tw_dict_get({base}, {w.literal(x.key)})",
     s.DictKeyAt: lambda x, base, w: f"__tw_list({base})[{x.index}]",

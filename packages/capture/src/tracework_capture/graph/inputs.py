@@ -11,7 +11,7 @@ import torch
 from ..dims import SMALLEST, DimRange, marks_of
 from ..errors import DynamicDimError, RestartCapture
 from ..guards.guard import TensorFacts
-from ..sources import Const, TensorSize, TensorStride
+from ..sources import ArrayTensor, Const, TensorSize, TensorStride
 
 if TYPE_CHECKING:
     from torch import fx
@@ -244,9 +244,9 @@ def held_by_static_module(root: Any, source: Source) -> bool:
 
 def distinct_inputs(root: Any) -> tuple[Any, ...]:
     """Sources of the tensor inputs, which must stay different objects."""
-    return tuple(
-        b.source for b in root.graph.inputs if b.role not in ("size", "float", "computed", "rng") and type(b.source) is not Const
-    )
+    roles = ("size", "float", "computed", "rng")
+    held = [b.source for b in root.graph.inputs if b.role not in roles and type(b.source) is not Const]
+    return tuple(source.base if isinstance(source, ArrayTensor) else source for source in held)
 
 
 def expression_node(builder: Any, size: Any) -> Any:

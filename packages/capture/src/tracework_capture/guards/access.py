@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
+from ..arrays import tensor_of_array
 from ..errors import GuardBuildError
 from ..sources import (
     Ambient,
+    ArrayTensor,
     Attr,
     CellContents,
     ClassAttr,
@@ -124,6 +126,7 @@ ACCESS: dict[type, Access] = {
     ClassAttr: Access(lambda s, c: (("CLASS_ATTR", s.name, 0),), lambda s, v, scope: class_attribute(v, s.name)),
     TypeOf: Access(lambda s, c: (("TYPE", None, 0),), lambda s, v, scope: type(v)),
     Referent: Access(lambda s, c: (("APPLY", _referent, 0),), lambda s, v, scope: v()),
+    ArrayTensor: Access(lambda s, c: (("APPLY", tensor_of_array, 0),), lambda s, v, scope: tensor_of_array(v)),
     Item: Access(lambda s, c: (("ITEM", None, s.index),), lambda s, v, scope: v[s.index]),
     DictItem: Access(lambda s, c: (("DICT_ITEM", s.key, 0),), lambda s, v, scope: _dict_item(v, s.key)),
     DictKeyAt: Access(lambda s, c: (("DICT_KEY_AT", None, s.index),), lambda s, v, scope: list(v)[s.index]),

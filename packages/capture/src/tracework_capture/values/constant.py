@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import enum
 import operator
-import sys
 import types
 from fractions import Fraction
 
+import numpy
 import torch
 import torch.nn.attention
 
 from ..sources import Const
 from .value import Value
 
-_NUMPY = sys.modules.get("numpy")  # torch loads it where it is installed
 _NUMPY_KINDS = "bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128"
-NUMPY_NUMBERS = frozenset(getattr(_NUMPY, name) for name in _NUMPY_KINDS.split()) if _NUMPY is not None else frozenset()
+NUMPY_NUMBERS = frozenset(getattr(numpy, name) for name in _NUMPY_KINDS.split())
 """The classes of NumPy's numbers."""
 
-ATOM_TYPES = NUMPY_NUMBERS | frozenset(
+NUMPY_DTYPES = frozenset(type(numpy.dtype(kind)) for kind in NUMPY_NUMBERS)
+"""The classes of their dtypes."""
+
+ATOM_TYPES = (NUMPY_NUMBERS | NUMPY_DTYPES) | frozenset(
     {
         int,
         float,

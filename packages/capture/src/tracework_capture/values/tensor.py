@@ -478,6 +478,14 @@ def backward_method(frame, self, name, args, kwargs):
     return backward.backward_method(frame, self, name, args, kwargs)
 
 
+def numpy_method(frame, self, name, args, kwargs):
+    from .numpy_array import array_from_tensor
+
+    if args or kwargs:
+        return frame.break_graph("tensor_to_numpy", "Tensor.numpy with arguments")
+    return array_from_tensor(frame, self)
+
+
 TENSOR_METHODS = {
     "is_inference": is_inference,
     "backward": backward_method,
@@ -529,7 +537,8 @@ TENSOR_METHODS = {
             "is_set_to",
         )
     },
-    **{n: break_row("tensor_to_numpy") for n in ("numpy", "__array__", "__dlpack__", "__dlpack_device__")},
+    "numpy": numpy_method,
+    **{n: break_row("tensor_to_numpy") for n in ("__array__", "__dlpack__", "__dlpack_device__")},
     "register_hook": register_hook,
     **{n: break_row("hook") for n in ("register_post_accumulate_grad_hook", "retain_grad")},
     **{

@@ -6,8 +6,9 @@ import functools
 
 import torch
 
-from .constant import NUMPY_NUMBERS, ConstantValue, NotPlain, plain
+from .constant import NUMPY_NUMBERS, ConstantValue, NotPlain, fold_plain, plain
 from .floats import FloatValue
+from .numpy_array import ArrayValue
 from .sequence import SequenceValue, TupleValue
 from .symint import SymNumber
 from .tensor import TensorValue
@@ -22,6 +23,8 @@ def factory_row(fn):
         from .torch_fn import call_torch
 
         data = args[0] if args else kwargs.get("data", kwargs.get("obj"))
+        if isinstance(data, ArrayValue):
+            return tensor_of_array(frame, fn, data, args[1:], {k: v for k, v in kwargs.items() if k not in ("data", "obj")})
         if isinstance(data, SequenceValue) and holds(frame, data, (TensorValue, SymNumber, FloatValue)):
             found = tensor_of_leaves(frame, data, args, kwargs)
             if found is not None:
@@ -30,11 +33,29 @@ def factory_row(fn):
                 return frame.break_graph(
                     "tensor_to_python", f"torch.{fn.__name__} of tensors, other than single ones of its dtype"
                 )
-        if len(args) < 2 and "dtype" not in kwargs and (dtype := numpy_dtype(fn, data)) is not None:
+        if len(args) < 2 and "dtype" not in kwargs and (dtype := numpy_dtype(frame, fn, data)) is not None:
             kwargs = {**kwargs, "dtype": ConstantValue(dtype)}
         return factory_of_plain(frame, fn, data, args, kwargs) or call_torch(frame, fn, args, kwargs)
 
     return handler
+
+
+def tensor_of_array(frame, fn, array, args, kwargs):
+    """tensor() copies, as_tensor and asarray share the memory of an array where its dtype is the one asked for."""
+    dtype = kwargs.get("dtype", ConstantValue(None))
+    if args or set(kwargs) - {"dtype"} or not dtype.is_constant() or torch.get_default_device().type != "cpu":
+        return frame.break_graph("tensor_to_numpy", f"torch.{fn.__name__} of an array with these arguments")
+    wanted = dtype.constant() or array.example.dtype
+    if fn is torch.tensor or array.scalar or wanted is not array.example.dtype:
+        return frame.graph.call_method(frame, "to", (array.tensor, wanted), {"copy": True})
+    return frame.graph.call(frame, getattr, (array.tensor, "data"))
+
+
+def from_numpy(frame, args, kwargs):
+    """torch.from_numpy(array): a tensor over its memory"""
+    if len(args) != 1 or kwargs or not isinstance(args[0], ArrayValue) or args[0].scalar:
+        return frame.break_graph("tensor_to_numpy", "torch.from_numpy with these arguments")
+    return frame.graph.call(frame, getattr, (args[0].tensor, "data"))
 
 
 def factory_of_plain(frame, fn, data, args, kwargs):
@@ -59,13 +80,14 @@ def number_dtype(kind):
     return NUMBER_DTYPES.get(kind, torch.get_default_dtype())
 
 
-def numpy_dtype(fn, data):
+def numpy_dtype(frame, fn, data):
     """The dtype that torch finds for data with NumPy's numbers in it; None for other data, of which the graph finds it itself."""
     try:
         known = plain(data)
     except NotPlain:
         return None
-    return fn(known).dtype if any(type(leaf) in NUMPY_NUMBERS for leaf in leaves_of(known)) else None
+    has_numbers = any(type(leaf) in NUMPY_NUMBERS for leaf in leaves_of(known))
+    return fold_plain(frame, fn, known).dtype if has_numbers else None
 
 
 def leaves_of(known):
@@ -159,4 +181,4 @@ def is_exact(leaf, dtype):
     return dtype.is_floating_point or leaf.python_type() is not float
 
 
-DATA_ROWS = {fn: factory_row(fn) for fn in (torch.tensor, torch.as_tensor, torch.asarray)}
+DATA_ROWS = {fn: factory_row(fn) for fn in (torch.tensor, torch.as_tensor, torch.asarray)} | {torch.from_numpy: from_numpy}

@@ -15,7 +15,7 @@ from .cond import COND_ROWS
 from .constant import ConstantValue, fold, force_plain, literal
 from .context import CONTEXTS
 from .number_arguments import NUMBER_METHODS, number_functions
-from .numpy_scalars import NUMPY_ROWS
+from .numpy_functions import numpy_rows
 from .parameter import PARAMETER_ROWS
 from .sequence import NONE, TupleValue
 from .subclass import SUBCLASS_CONTEXTS, as_subclass_method, make_subclass_row
@@ -355,11 +355,6 @@ def tensor_class(frame, args, kwargs):
     return frame.break_graph("call_unknown", "torch.Tensor(...)")
 
 
-@row(torch.from_numpy)
-def from_numpy(frame, args, kwargs):
-    return frame.break_graph("tensor_to_numpy", "torch.from_numpy")
-
-
 @row(torch.set_grad_enabled if isinstance(torch.set_grad_enabled, types.FunctionType) else None, torch._C._set_grad_enabled)
 def set_grad_enabled(frame, args, kwargs):
     return frame.graph.call(frame, torch._C._set_grad_enabled, (force_plain(frame, args[0]),))
@@ -414,7 +409,7 @@ for _reason, _functions in BREAKS.items():
         TORCH_ROWS[_fn] = break_row(_reason, f"torch.{_fn.__name__}")
 
 
-TORCH_ROWS.update(number_functions() | PARAMETER_ROWS | NUMPY_ROWS | DATA_ROWS | COND_ROWS | MODE_ROWS | STATE_ROWS)
+TORCH_ROWS.update(number_functions() | PARAMETER_ROWS | numpy_rows() | DATA_ROWS | COND_ROWS | MODE_ROWS | STATE_ROWS)
 TORCH_ROWS[torch.Tensor._make_subclass] = make_subclass_row
 TENSOR_METHODS.update(NUMBER_METHODS | {"as_subclass": as_subclass_method})
 CONTEXTS.update(SUBCLASS_CONTEXTS)

@@ -16,6 +16,7 @@ import types
 import typing
 import weakref
 
+import numpy
 import torch
 
 from .._torch import program_of_triton_operator
@@ -36,7 +37,7 @@ from .functional_call import FUNCTIONAL_CALL_ROWS
 from .generator import NATIVE_ITERATORS, ExistingIterator
 from .libraries import LIBRARY_ROWS
 from .mapping import DictValue, dict_of
-from .numpy_scalars import ARRAY_TYPES, FUNCTION_TYPES, INFO_TYPES
+from .numpy_array import constant_array, wrap_array
 from .opaque_call import opaque_call
 from .optimizer import CODE_ROWS, OPTIMIZER_ROWS
 from .proxy import wrap_proxy
@@ -572,8 +573,8 @@ def wrap_constant(frame, obj):
         return SliceValue(*(wrap_constant(frame, getattr(obj, n)) for n in ("start", "stop", "step")))
     if kind is range:
         return RangeValue(obj)
-    if isinstance(obj, ARRAY_TYPES):
-        return frame.break_graph("numpy_array", "an array that NumPy makes")
+    if kind is numpy.ndarray:
+        return constant_array(frame, obj)
     return frame.wrap(obj, Const(obj))
 
 
@@ -667,7 +668,8 @@ WRAP = {
     torch.Tensor: wrap_tensor,
     torch.nn.Parameter: wrap_tensor,
     torch.SymInt: wrap_symint,
-    **dict.fromkeys(FUNCTION_TYPES, wrap_builtin),
+    **dict.fromkeys((numpy.ufunc, type(numpy.prod)), wrap_builtin),
+    numpy.ndarray: wrap_array,
     torch._ops.OpOverload: wrap_builtin,
     torch._ops.OpOverloadPacket: wrap_builtin,
     **{
@@ -692,7 +694,8 @@ WRAP = {
             type(dataclasses.MISSING),
             classmethod,
             staticmethod,
-            *INFO_TYPES,
+            numpy.finfo,
+            numpy.iinfo,
         )
     },
 }

@@ -1,0 +1,342 @@
+"""NumPy's arrays in a graph: an ndarray is a tensor over the same memory, a number of NumPy that is not known is a tensor of no dims.
+
+ARRAY_ATTRIBUTES and ARRAY_METHODS hold what arrays can do; what is not there breaks the graph. Arrays that torch cannot share memory
+with (other dtypes and byte orders, negative strides, read-only memory) are left to NumPy. Warnings of floating-point errors that
+NumPy gives are not given.
+"""
+
+from __future__ import annotations
+
+import operator
+
+import torch
+
+from ..arrays import DTYPES, array_number, numpy, tensor_of_array
+from ..sources import ArrayTensor
+from .constant import ConstantValue, NotPlain, force_plain, literal, plain
+from .sequence import SequenceValue, SliceValue, TupleValue
+from .symint import SymNumber
+from .tensor import TensorValue, existing_tensor, numel, shape, size_value
+from .value import EXISTING, NEW, Value
+
+NUMPY_DTYPES = {of_torch: of_numpy for of_numpy, of_torch in DTYPES.items()}
+LARGEST_CONSTANT = 1 << 20
+"""Bytes of an array that is computed while tracing and kept with the graph."""
+KNOWN = 16
+"""Numbers of an array whose data stays known while tracing."""
+
+
+def refuse(frame, what):
+    """A graph break."""
+    return frame.break_graph("numpy_array", what)
+
+
+class ArrayValue(Value):
+    """An array, or a number of NumPy; `tensor` is over its memory."""
+
+    def __init__(self, tensor, scalar=False, source=None):
+        super().__init__(source)
+        self.tensor = tensor
+        self.scalar = scalar
+        self.mutability = NEW if source is None else EXISTING
+
+    @property
+    def example(self):
+        return self.tensor.example
+
+    @property
+    def dtype(self):
+        """NumPy's dtype."""
+        return NUMPY_DTYPES[self.example.dtype]
+
+    def python_type(self):
+        return self.dtype.type if self.scalar else numpy.ndarray
+
+    def describe(self):
+        shape = "x".join(map(str, self.example.shape))
+        return f"NumPy {'number' if self.scalar else 'array'} {self.dtype} [{shape}]"
+
+    def same_object(self, other):
+        return self is other
+
+    def hash_key(self, frame):
+        if self.scalar:
+            return refuse(frame, "the hash of a number that is not known")
+        from .mapping import IdentityKey
+
+        return IdentityKey(self)
+
+    def truth(self, frame):
+        return self.tensor.truth(frame)
+
+    def as_graph_arg(self, frame):
+        return refuse(frame, f"a {self.describe()} as an argument of a function of torch")
+
+    def reload(self, emit):
+        text = emit.load(self.tensor)
+        return f"{emit.const(array_number)}({text})" if self.scalar else f"{text}.numpy()"
+
+    def as_operand(self, frame, tensors):
+        """What stands for a number in arithmetic of these tensors with it: it does not change their dtype, as any number."""
+        if self.scalar and all(t.example.dtype.is_floating_point and t.example.ndim for t in tensors):
+            if self.example.dtype in (torch.float32, torch.float64):
+                return self.tensor
+        return refuse(frame, f"arithmetic of a tensor and a {self.describe()}")
+
+    # --- what arrays do ------------------------------------------------------------------------------------------
+    def getattr(self, frame, name):
+        from .user_object import BoundBuiltin
+
+        row = ARRAY_ATTRIBUTES.get(name)
+        if row is not None:
+            return row(frame, self)
+        if callable(getattr(self.python_type(), name, None)):
+            return BoundBuiltin(self, name)
+        return frame.break_graph("attribute_unknown", f"{name} of a {self.describe()}")
+
+    def setattr(self, frame, name, value):
+        frame.break_graph("side_effect_unknown", f"assignment to {name} of a {self.describe()}")
+
+    def call_method(self, frame, name, args, kwargs):
+        if name in NUMBER_METHODS:
+            return self.tensor.call_method(frame, name, args, kwargs)
+        row = ARRAY_METHODS.get(name)
+        if row is None:
+            return refuse(frame, f"{name}() of a {self.describe()}")
+        return row(frame, [self, *args], kwargs)
+
+    def length(self, frame):
+        if self.example.ndim == 0:
+            return frame.raise_new(TypeError, "len() of unsized object")
+        return size_value(frame, self.example.shape[0])
+
+    def unpack(self, frame):
+        if self.example.ndim == 0:
+            return refuse(frame, "iteration over an array of no dims")
+        return [self.getitem(frame, ConstantValue(i)) for i in range(force_plain(frame, self.length(frame)))]
+
+    def is_fixed(self):
+        return False
+
+    def iterate(self, frame):
+        from .generator import SequenceIterator
+
+        return SequenceIterator(self.unpack(frame))
+
+    def contains(self, frame, item):
+        return refuse(frame, "membership in an array")
+
+    def getitem(self, frame, key):
+        keys = index(frame, self, key)
+        found = frame.graph.call(frame, operator.getitem, (self.tensor, keys))
+        single = [k for k in keys if isinstance(k, TensorValue) and k.example.ndim == 0]
+        if is_element(keys, self.example.ndim) or (single and found.example.ndim == 0):
+            return ArrayValue(frame.graph.call_method(frame, "clone", (found,)), scalar=True)
+        if single:
+            return refuse(frame, "a view whose place is not known")
+        return ArrayValue(found, scalar=found.example.ndim == 0 and any(isinstance(k, TensorValue) for k in keys))
+
+    def setitem(self, frame, key, value):
+        from .numpy_ufuncs import prepared
+
+        if self.scalar:
+            return refuse(frame, "an item of a number is set")
+        keys = index(frame, self, key)
+        if any(isinstance(k, TensorValue) and k.example.dtype is not torch.bool for k in keys):
+            return refuse(frame, "items set by an array of indices, of which the last one counts")
+        source = as_operand(frame, value)
+        if isinstance(source, ArrayValue):
+            source = cast(frame, source.tensor, self.dtype)
+            if source.example.storage is self.example.storage:
+                source = frame.graph.call_method(frame, "clone", (source,))
+        elif self.dtype.kind in "iu" and isinstance(source, float):
+            return refuse(frame, "a float written into an array of integers")
+        else:
+            source = prepared(frame, source, self.dtype)
+        frame.graph.call(frame, operator.setitem, (self.tensor, keys, source))
+
+    def binary(self, frame, op, other, reverse=False):
+        from .numpy_ufuncs import BINARY, apply
+
+        if isinstance(other, TensorValue):
+            return self.as_operand(frame, [other]) and refuse(frame, f"arithmetic of a {self.describe()} and a tensor")
+        in_place = op.endswith("=")
+        if self.scalar and isinstance(other, SequenceValue):
+            return refuse(frame, "a number of NumPy and a sequence")
+        if as_operand(frame, other, refusing=False) is None:
+            return refuse(frame, f"arithmetic with a {other.describe()}")
+        pair = [other, self] if reverse else [self, other]
+        if op.startswith("**") and isinstance(pair[0], ArrayValue) and pair[0].dtype.kind == "b":
+            return refuse(frame, "powers of booleans, whose dtype depends on the exponent")
+        return apply(frame, BINARY[op.rstrip("=")], pair, out=self if in_place and not self.scalar else None)
+
+    def compare(self, frame, op, other):
+        from .numpy_ufuncs import COMPARE, apply
+
+        if as_operand(frame, other, refusing=False) is None:
+            return refuse(frame, f"comparison with a {other.describe()}")
+        return apply(frame, COMPARE[op], [self, other])
+
+    def unary(self, frame, op):
+        from .numpy_ufuncs import UNARY, apply
+
+        return apply(frame, UNARY[op], [self])
+
+
+NUMBER_METHODS = frozenset("item tolist __bool__ __int__ __float__ __index__ __complex__".split())
+"""Methods that give Python's numbers, as a tensor's do."""
+
+
+# --- making arrays -------------------------------------------------------------------------------------------------------
+
+
+def wrap_array(frame, obj, source):
+    """An array of the user's program: an input of the graph that shares its memory."""
+    from .wrap import wrap_object
+
+    frame.guard("TYPE", source, type(obj))
+    tensor = tensor_of_array(obj)
+    if tensor is None:
+        return wrap_object(frame, obj, source)
+    frame.root.keep.append(tensor)
+    return ArrayValue(existing_tensor(frame, tensor, ArrayTensor(source)), source=source)
+
+
+def constant_array(frame, array):
+    """A new array with data that is known now."""
+    if not isinstance(array, numpy.ndarray) or array.dtype not in DTYPES or array.nbytes > LARGEST_CONSTANT:
+        return refuse(frame, "an array that NumPy makes")
+    real = torch.from_numpy(array.copy(order="K"))
+    node = frame.graph.tensor_constant(real)
+    frame.root.keep.append(real)
+    made = frame.graph.call_method(frame, "clone", (TensorValue(node, node.meta["example_value"]),))
+    if real.numel() <= KNOWN and real.ndim <= 1:
+        made.node.meta["known"] = real, made.example.storage.version
+    return ArrayValue(made)
+
+
+def array_from_tensor(frame, tensor):
+    """tensor.numpy(): an array over its memory. Writes to it are not counted by the tensor."""
+    example = tensor.example
+    if example.device.type != "cpu" or example.dtype not in NUMPY_DTYPES or example.requires_grad:
+        return frame.break_graph("tensor_to_numpy", f"numpy() of a {tensor.describe()}")
+    return ArrayValue(frame.graph.call(frame, getattr, (tensor, "data")))
+
+
+def as_operand(frame, value, refusing=True):
+    """The array, the Python or NumPy number, or the array made of a list of numbers, that a function of NumPy works on; None else."""
+    if isinstance(value, (ArrayValue, SymNumber)):
+        return value
+    try:
+        known = plain(value)
+    except NotPlain:
+        known = None
+    if isinstance(known, (bool, int, float, numpy.generic)):
+        return known
+    if isinstance(known, (list, tuple)):
+        return constant_array(frame, numpy.array(known))
+    if isinstance(value, SequenceValue):
+        from .numpy_functions import stacked
+
+        return stacked(frame, value)
+    return refuse(frame, f"a function of NumPy with a {value.describe()}") if refusing else None
+
+
+def as_array(frame, value):
+    """as_operand, numbers as arrays of no dims."""
+    found = as_operand(frame, value)
+    if isinstance(found, SymNumber):
+        found = force_plain(frame, found)
+    return found if isinstance(found, ArrayValue) else constant_array(frame, numpy.asarray(found))
+
+
+def cast(frame, tensor, dtype):
+    """The tensor in a dtype of NumPy."""
+    wanted = DTYPES.get(dtype)
+    if wanted is None:
+        return refuse(frame, f"numbers of dtype {dtype}")
+    return tensor if tensor.example.dtype is wanted else frame.graph.call_method(frame, "to", (tensor, wanted))
+
+
+def dtype_of(frame, value):
+    """The dtype that an argument names; None when it was not given."""
+    if value is None:
+        return None
+    known = force_plain(frame, value) if isinstance(value, Value) else value
+    try:
+        return None if known is None else numpy.dtype(known)
+    except TypeError as error:
+        return frame.raise_new(TypeError, *error.args)
+
+
+# --- items ---------------------------------------------------------------------------------------------------------------
+
+
+def index(frame, array, key):
+    """The key of an array as a tuple of parts that mean the same for a tensor."""
+    parts = key.all_items(frame) if isinstance(key, TupleValue) else [key]
+    keys = tuple(index_part(frame, part) for part in parts)
+    advanced = [i for i, k in enumerate(keys) if isinstance(k, (TensorValue, SymNumber, int))]
+    arrays = any(isinstance(k, TensorValue) for k in keys)
+    if arrays and not all(isinstance(keys[i], TensorValue) for i in advanced):
+        if advanced[-1] - advanced[0] + 1 != len(advanced):
+            return refuse(frame, "integers and arrays as indices with a slice between them")
+    return keys
+
+
+def index_part(frame, part):
+    """None, an int, a slice, an ellipsis, or a tensor of indices or of booleans."""
+    if isinstance(part, SliceValue):
+        return part
+    if isinstance(part, SymNumber):
+        return part
+    if isinstance(part, ArrayValue) or isinstance(part, SequenceValue):
+        found = as_array(frame, part).tensor
+        if found.example.dtype is torch.bool:
+            return found if found.example.ndim else refuse(frame, "a single boolean as an index")
+        if found.example.dtype.is_floating_point or found.example.numel() == 0:
+            return refuse(frame, "indices that are no integers")
+        return cast(frame, found, numpy.dtype("int64"))
+    known = force_plain(frame, part)
+    if known is None or known is Ellipsis:
+        return known
+    if isinstance(known, bool) or not hasattr(type(known), "__index__"):
+        return refuse(frame, f"the index {known!r}")
+    return int(known)
+
+
+def is_element(keys, ndim):
+    """Whether the key names one item, which NumPy gives as a number."""
+    return len(keys) == ndim and all(isinstance(k, (int, SymNumber)) for k in keys)
+
+
+# --- attributes and methods ------------------------------------------------------------------------------------------------
+
+
+def transposed(frame, self):
+    dims = tuple(reversed(range(self.example.ndim)))
+    return ArrayValue(frame.graph.call_method(frame, "permute", (self.tensor, dims)), self.scalar)
+
+
+def strides(frame, self):
+    size = self.dtype.itemsize
+    return TupleValue([size_value(frame, s * size) for s in self.example.stride()])
+
+
+def nbytes(frame, self):
+    return self.tensor.getattr(frame, "nbytes")
+
+
+ARRAY_ATTRIBUTES = {
+    "shape": lambda frame, self: TupleValue(shape(frame, self, "shape").items),
+    "ndim": lambda frame, self: ConstantValue(self.example.ndim),
+    "size": lambda frame, self: numel(frame, self, "size", [], {}),
+    "dtype": lambda frame, self: literal(frame, self.dtype),
+    "itemsize": lambda frame, self: ConstantValue(self.dtype.itemsize),
+    "nbytes": nbytes,
+    "strides": strides,
+    "T": transposed,
+    "__class__": lambda frame, self: literal(frame, self.python_type()),
+}
+ARRAY_METHODS = {}
+"""Name of a method -> fn(frame, args, kwargs), the array being the first argument."""
