@@ -299,6 +299,23 @@ def facts(inputs, outputs):
     return seen
 
 
+@case(lambda: (data(4, 4),))
+def copy_of_a_view(x):
+    return x[:2].clone(), x[0, 0].clone(), x.clone()[:3], x.clone()[:2], x[:2].to(torch.float32, copy=True)
+
+
+@case(lambda: (data(4, 4),))
+def copy_before_a_write(x):
+    first, part = x[0, 0].clone(), x[1:].clone()
+    x.fill_(3)
+    return first, part, part[1:] + 1
+
+
+@case(lambda: (data(4, 4),))
+def views_of_equal_results(x):
+    return (x + 1)[:2], (x + 1)[:3], (x * 2)[0], (x * 2)[0].clone()
+
+
 def run(call, fn, makers):
     (make,) = makers
     inputs = list(make())

@@ -261,3 +261,10 @@ def test_numbers_of_small_arrays_are_known():
 
     report = explain(sized)(torch.ones(12))
     assert (len(report.graphs), len(report.breaks)) == (1, 0)
+
+
+def test_errors_that_raise_are_left_to_numpy():
+    compiled = tracework.compile(lambda a: 1 / a, backend="eager")
+    agree(compiled(numpy.ones(2)), numpy.ones(2))
+    with numpy.errstate(divide="raise"), pytest.raises(FloatingPointError):
+        compiled(numpy.zeros(2))

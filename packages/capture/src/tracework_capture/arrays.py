@@ -5,7 +5,7 @@ from typing import Any
 import numpy
 import torch
 
-__all__ = ["DTYPES", "array_number", "tensor_of_array"]
+__all__ = ["DTYPES", "array_errors", "array_number", "tensor_of_array"]
 
 _NAMES = "bool int8 int16 int32 int64 uint8 float16 float32 float64"
 DTYPES: dict[Any, torch.dtype] = {numpy.dtype(n): getattr(torch, n) for n in _NAMES.split()}
@@ -24,3 +24,8 @@ def tensor_of_array(array: Any) -> torch.Tensor | None:
 def array_number(tensor: torch.Tensor) -> Any:
     """The number of NumPy that a tensor of no dims holds."""
     return tensor.numpy()[()]
+
+
+def array_errors() -> bool:
+    """Whether floating-point errors are to raise or to call something, which graphs do not do."""
+    return not {"raise", "call", "log"}.isdisjoint(numpy.geterr().values())

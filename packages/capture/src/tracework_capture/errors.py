@@ -55,7 +55,9 @@ BREAK_REASONS: dict[str, BreakReason] = {
         "keep it a tensor, or compute it outside the compiled function",
     ),
     "tensor_to_numpy": BreakReason(
-        "a tensor is handed to NumPy", "NumPy code is not part of the graph", "use the torch function instead"
+        "a tensor becomes an array, or an array a tensor, in a way that graphs do not have",
+        "arrays in a graph are tensors on the CPU without history, of a dtype that NumPy has, too",
+        "call detach() and cpu() first; use torch.from_numpy, torch.tensor and Tensor.numpy without other arguments",
     ),
     "dynamic_output_shape": BreakReason(
         "an operator's output size depends on data",
@@ -192,9 +194,9 @@ BREAK_REASONS: dict[str, BreakReason] = {
         "convert it with to_dense() before the call, or leave the code that uses it outside",
     ),
     "numpy_array": BreakReason(
-        "NumPy computes with arrays or with numbers that are not known yet",
-        "graphs hold tensors; NumPy's functions run while capturing on plain numbers only",
-        "use the torch function of that name on tensors",
+        "NumPy does something with an array that functions of torch do not do in the same way",
+        "arrays in a graph are tensors; NUMPY_FUNCTIONS and UFUNCS have what is computed as NumPy does, the rest runs as plain Python",
+        "use the function that the detail names outside of the compiled code, or the torch function of that name on tensors",
     ),
     "autograd_function": BreakReason(
         "a custom autograd.Function that cannot be captured", "its backward is not known to the graph", "use a custom op"

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from .. import _torch
+from ..arrays import array_errors
 from ..errors import GuardBuildError
 from .guard import GuardSet, TensorFacts
 
@@ -208,6 +209,7 @@ STATES: dict[str, Callable[[], Any]] = {
     "default_device": _torch.default_device,
     "cuda_device": _torch.cuda_device,
     **{name: read for name, (read, _) in _torch.FLAGS.items()},
+    "numpy_errors": array_errors,
 }
 """Interpreter-wide torch state: name -> how to read it."""
 

@@ -11,7 +11,7 @@ import operator
 
 import torch
 
-from ..arrays import DTYPES, array_number, numpy, tensor_of_array
+from ..arrays import DTYPES, array_errors, array_number, numpy, tensor_of_array
 from ..sources import ArrayTensor
 from .constant import ConstantValue, NotPlain, force_plain, literal, plain
 from .sequence import SequenceValue, SliceValue, TupleValue
@@ -29,6 +29,13 @@ KNOWN = 16
 def refuse(frame, what):
     """A graph break."""
     return frame.break_graph("numpy_array", what)
+
+
+def watch_errors(frame):
+    """Guards that floating-point errors do not raise."""
+    frame.root.guards.state("numpy_errors", array_errors())
+    if array_errors():
+        refuse(frame, "floating-point errors raise, or call something (numpy.seterr)")
 
 
 class ArrayValue(Value):

@@ -23,6 +23,7 @@ from .numpy_array import (
     cast,
     dtype_of,
     refuse,
+    watch_errors,
 )
 from .numpy_ufuncs import apply, kind_of, known_result, prepared, ufunc_rows
 from .sequence import NONE, ListValue, SequenceValue, TupleValue
@@ -64,6 +65,7 @@ def function_row(handler, known, name):
             signature.bind(frame, *args, **kwargs)
         except TypeError:
             return refuse(frame, f"numpy.{name} with these arguments")
+        watch_errors(frame)
         return handler(frame, *args, **kwargs)
 
     return computes

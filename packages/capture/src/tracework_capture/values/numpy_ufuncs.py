@@ -10,7 +10,7 @@ import torch
 from ..arrays import DTYPES, numpy
 from ..graph.known import known_tensor
 from .constant import ConstantValue, NotPlain, fold_plain, force_plain, literal, plain
-from .numpy_array import ArrayValue, as_operand, cast, constant_array, dtype_of, refuse
+from .numpy_array import ArrayValue, as_operand, cast, constant_array, dtype_of, refuse, watch_errors
 from .sequence import TupleValue
 from .symint import SymNumber
 from .tensor import TensorValue
@@ -43,6 +43,7 @@ def apply(frame, name, values, out=None, dtype=None):
     operands = [as_operand(frame, v) for v in values]
     if not any(isinstance(v, ArrayValue) for v in (*operands, *([out] if out is not None else []))):
         return known_result(frame, getattr(numpy, name), [force_plain(frame, v) for v in values], {})
+    watch_errors(frame)
     *given, wanted = resolved(frame, name, operands, dtype)
     tensors = [computed_in(frame, prepared(frame, v, d)) for v, d in zip(operands, given, strict=True)]
     made = cast(frame, row(frame, tensors, given[0]), wanted)

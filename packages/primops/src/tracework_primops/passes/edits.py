@@ -40,16 +40,41 @@ def layout_matters(node: torch.fx.Node) -> bool:
     return any(u.op == "output" or not isinstance(u.target, Op) or u.target.kind is Kind.LIBRARY or writes(u) for u in node.users)
 
 
+def memory_of(node: torch.fx.Node) -> torch.fx.Node:
+    """The node whose memory this one is read from: what it is a view of, or itself."""
+    while (
+        isinstance(node.target, Op) and node.target.kind is Kind.VIEW and node.target.name != "flip"
+    ):  # tensors have no such view
+        node = node.args[0]
+    return node
+
+
+def escapes(node: torch.fx.Node) -> bool:
+    """Whether the caller gets the node, or a view of it."""
+    return any(u.op == "output" or (memory_of(u) is not u and escapes(u)) for u in node.users)
+
+
 def both_returned(a: torch.fx.Node, b: torch.fx.Node) -> bool:
-    """Whether they are two outputs of the graph, which stay two tensors."""
-    return any(u.op == "output" for u in a.users) and any(u.op == "output" for u in b.users)
+    """Whether they are two outputs of the graph, which stay two tensors, or two memories of which the caller gets views."""
+    if any(u.op == "output" for u in a.users) and any(u.op == "output" for u in b.users):
+        return True
+    return memory_of(a) is a and memory_of(b) is b and escapes(a) and escapes(b)
+
+
+def written_later(node: torch.fx.Node) -> bool:
+    """Whether a call changes the node, or a view of it."""
+    return any(writes(u) or (memory_of(u) is not u and written_later(u)) for u in node.users)
 
 
 def can_replace(node: torch.fx.Node, other: torch.fx.Node) -> bool:
-    """Whether readers of `node` may read `other`: an input that is written later, or an output that would alias one, may not."""
+    """Whether readers of `node` may read `other`: memory that is written later may not be read instead of a copy made before, and what
+    the caller gets in memory of its own stays so."""
+    memory = memory_of(other)
     if both_returned(node, other):
         return False
-    if other.op == "placeholder" and any(writes(u) for u in other.users):
+    if memory.op == "placeholder" and written_later(memory):
+        return False
+    if memory_of(node) is node and escapes(node) and (memory.op == "placeholder" or escapes(memory)):
         return False
     if not layout_matters(node):
         return True

@@ -35,6 +35,16 @@ CASES = {
         "%a: f32[2, 2] = reshape(%x, (2, 2,))\n%b: f32[4] = reshape(%a, (4,))\n%c: f32[4] = exp(%b)\nreturn %c",
         ["exp"],
     ),
+    "copy_of_a_view_of_an_input": ("%a: f32[2] = slice(%x, 0, 0, 2, 1)\n%b: f32[2] = clone(%a)\nreturn %b", ["slice", "clone"]),
+    "view_of_a_copy_of_an_input": ("%a: f32[4] = clone(%x)\n%b: f32[2] = slice(%a, 0, 0, 2, 1)\nreturn %b", ["clone", "slice"]),
+    "views_of_two_copies": (
+        "%a: f32[4] = exp(%x)\n%b: f32[4] = exp(%x)\n%c: f32[2] = slice(%a, 0, 0, 2, 1)\n%d: f32[2] = slice(%b, 0, 1, 3, 1)\nreturn %c, %d",
+        ["exp", "exp", "slice", "slice"],
+    ),
+    "copy_that_nobody_sees": (
+        "%a: f32[2] = slice(%x, 0, 0, 2, 1)\n%b: f32[2] = clone(%a)\n%c: f32[2] = exp(%b)\nreturn %c",
+        ["slice", "exp"],
+    ),
     "folds": (
         "%a: f32[] = full((), 3.0, dtype.f32, device('cpu'))\n%b: f32[4] = expand(%a, (4,))\n%c: f32[4] = mul(%x, %b)\nreturn %c",
         ["full", "mul"],
