@@ -37,6 +37,10 @@ def _joined(a: Any, b: Any, shapes: Any) -> Any:
     if a.__class__ is int and b.__class__ is int:
         raise RuntimeError(f"sizes {', '.join(map(str, shapes))} do not broadcast")
     if active.table() is not None and not active.equal(a, b):
+        if active.is_fixed_one(a):  # a difference of sizes may be 1, which sizes of inputs are not
+            return b
+        if active.is_fixed_one(b):
+            return a
         raise RuntimeError(f"sizes {', '.join(map(str, shapes))} do not broadcast")
     return a if a.__class__ is int else b
 

@@ -16,6 +16,7 @@ from .fake import FakeTensor
 from .graph import PrimGraph
 from .op import GraphBuilder, PrimValue
 from .spec import SizeSpec, TensorSpec
+from .symbols.expr import Expr
 
 log = logging.getLogger("tracework.primops")
 
@@ -77,6 +78,9 @@ class _Walk:
         self.graph = torch.fx.Graph()
         self.builder = ExpectingBuilder(self.graph)
         self.values: dict[torch.fx.Node, Any] = {}
+        fakes = (node.meta.get("val") for node in gm.graph.nodes)
+        table = next((fake.mode.table for fake in fakes if fake.__class__ is FakeTensor), None)
+        self.numbers: dict[Any, int] = {} if table is None else table.numbers()
 
     def run(self) -> torch.fx.Graph:
         with self.builder:
@@ -86,9 +90,9 @@ class _Walk:
 
     def _placeholder(self, node: torch.fx.Node) -> None:
         made = self.graph.placeholder(node.name)
-        spec = spec_of(node.meta["val"])
+        spec = self.spec_of(node.meta["val"])
         made.meta["spec"], made.meta["origin"] = spec, node.meta.get("origin")
-        self.values[node] = PrimValue(spec, made) if spec.__class__ is TensorSpec else spec.expr
+        self.values[node] = PrimValue(spec, made) if spec.__class__ is TensorSpec else self.number(spec.expr)
 
     def _get_attr(self, node: torch.fx.Node) -> None:
         raise DecompositionError(node, "constants must be lifted to inputs before decompose()")
@@ -106,13 +110,13 @@ class _Walk:
             self.values[node] = self._number(node, val)
         else:
             self.builder.origin = node.meta.get("origin")
-            self.builder.expected = spec_of(val)
+            self.builder.expected = self.spec_of(val)
             self.values[node] = self._decomposed(node)
 
     def _number(self, node: torch.fx.Node, val: Any) -> Any:
         """Arithmetic on sizes needs no node: the expression is known."""
         if isinstance(val, torch.SymInt):
-            return val.node.expr
+            return self.number(val.node.expr)
         if isinstance(val, (int, float, bool)):
             return val
         if isinstance(node.target, torch._ops.HigherOrderOperator):
@@ -169,7 +173,22 @@ class _Walk:
             return tuple([self.value(a) for a in arg])
         if isinstance(arg, dict):
             return {k: self.value(v) for k, v in arg.items()}
-        return arg.node.expr if cls is torch.SymInt else arg
+        return self.number(arg.node.expr) if cls is torch.SymInt else arg
+
+    def number(self, size: Any) -> Any:
+        """Symbols that tracing found to be numbers are these numbers: rules about prims look for the 1 that is broadcast."""
+        return size.substitute(self.numbers) if self.numbers and isinstance(size, Expr) else size
+
+    def spec_of(self, val: Any) -> Any:
+        spec = spec_of(val)
+        if not self.numbers:
+            return spec
+        if spec.__class__ is tuple:
+            return tuple(map(self.spec_of, val))
+        if spec.__class__ is not TensorSpec or not spec.is_symbolic:
+            return spec
+        sizes, strides = tuple(map(self.number, spec.sizes)), tuple(map(self.number, spec.strides))
+        return spec.replace(sizes=sizes, strides=strides, offset=self.number(spec.offset))
 
 
 def _nodes(arg: Any) -> Any:

@@ -132,7 +132,9 @@ def _broadcast(layouts: Any) -> tuple:
 
 
 def _known_as(shape: tuple, sizes: tuple) -> tuple:
-    """Sizes that were found equal written alike, so that strides compare structurally; a broadcast 1 stays 1."""
+    """Sizes that were found equal written alike, so that strides compare structurally; what is broadcast is a 1."""
+    joined = sizes[len(sizes) - len(shape) :]
+    shape = tuple(1 if a is not b and a.__class__ is not int and active.is_one(a) else a for a, b in zip(shape, joined))
     if len(shape) != len(sizes):
         return shape
     return tuple(a if a.__class__ is int and (a == 1 or b.__class__ is int) else b for a, b in zip(shape, sizes))

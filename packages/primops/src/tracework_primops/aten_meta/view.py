@@ -141,7 +141,11 @@ def expand(x, sizes, *, implicit=False):
         if wanted is not old and not (old.__class__ is int and old == 1 and wanted.__class__ is int and wanted == 1):
             if old.__class__ is int and old == 1:
                 stride = 0
-            elif not active.equal(old, wanted):
+            elif active.equal(old, wanted):
+                pass
+            elif active.is_fixed_one(old):
+                stride = 0
+            else:
                 raise RuntimeError(
                     f"The expanded size of the tensor ({wanted}) must match the existing size ({old}) at non-singleton dimension {i}"
                 )
@@ -268,6 +272,11 @@ def unbind(x, dim=0):
 
 @row("as_strided.default")
 def as_strided(x, sizes, strides, storage_offset=None):
+    if len(sizes) != len(strides):
+        raise RuntimeError(f"mismatch in length of strides {list(strides)} and shape {list(sizes)}")
+    for what, values in (("strides", strides), ("sizes", sizes), ("offsets", (storage_offset,))):
+        if any(v.__class__ is int and v < 0 for v in values):
+            raise RuntimeError(f"as_strided: negative {what} are not supported, got {list(values)}")
     return _view(x, sizes, strides, x.offset if storage_offset is None else storage_offset)
 
 

@@ -130,10 +130,7 @@ def _templates(memo: Memo, result: Any) -> Any:
 def _functional_plan(rule: Rule) -> Plan:
     def functional(mode, func, args, kwargs):
         result = _result(mode, func, rule, args, kwargs)
-        if result.__class__ is Template:
-            out = from_template(mode, result, FakeStorage())
-        else:
-            out = _wrap(mode, result)
+        out = _wrap(mode, result)
         if mode.recorder is not None:
             mode.recorder(func, args, kwargs, out)
         return out
@@ -362,7 +359,9 @@ def real_argument(mode: Any, func: Any, tensor: torch.Tensor) -> FakeTensor:
 
 def _wrap(mode: Any, result: Any) -> Any:
     if result.__class__ is Template:
-        return from_template(mode, result, FakeStorage())
+        storage = FakeStorage()
+        storage.first = result.spec
+        return from_template(mode, result, storage)
     if result is None:
         return None
     if result.__class__ is tuple:

@@ -80,6 +80,7 @@ def fit_outputs(mode: FakeMode, func: Any, args: Sequence[Any], targets: Sequenc
                     f"{func}: an output of sizes {sizes} would be resized; give one of sizes {template.spec.sizes}"
                 )
             take_layout(mode, target, template)
+            target.storage.first = template.spec
 
 
 def take_layout(mode: FakeMode, target: FakeTensor, template: Template) -> None:

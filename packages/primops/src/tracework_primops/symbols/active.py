@@ -38,6 +38,22 @@ def equal(a: Size, b: Size) -> bool:
     return decide("==", a, b)
 
 
+def is_one(size: Size) -> bool:
+    """Whether a size is known to be 1; nothing is recorded."""
+    if size.__class__ is int:
+        return size == 1
+    return _slot.table is not None and _slot.table.is_true(Condition.compare("==", size, 1)) is True
+
+
+def is_fixed_one(size: Size) -> bool:
+    """Whether a size is 1 in the example. All that it is computed from is fixed then: what follows is written for the number."""
+    if size.__class__ is int or not equal(size, 1):
+        return False
+    for symbol in size.free_symbols:
+        _slot.table.fix(symbol)
+    return True
+
+
 def decide(op: str, a: Size, b: Size) -> bool:
     """`a op b`, decided and recorded by the active table; False when there is none and symbols do not cancel."""
     condition = Condition.compare(op, a, b)

@@ -170,6 +170,11 @@ class SymbolTable:
         self.guard(Condition.compare("==", size, value), why)
         return value
 
+    def numbers(self) -> dict[Symbol, int]:
+        """The symbols that can be no other numbers than in the example, by what was recorded."""
+        hints = self._hints.items() if self.conditions else ()
+        return {s: hint for s, hint in hints if self.is_true(Condition.compare("==", s, hint))}
+
     def attempt(self, run: Callable[[], Any]) -> Any:
         """The result of `run`; if it raises, nothing that it decided stays recorded."""
         kept = (list(self.conditions), dict(self._known), dict(self._ranges), dict(self._equal))

@@ -206,3 +206,27 @@ def test_masks_must_fit(sizes):
         return str(refused.value)
 
     assert write(FakeMode().from_real) == write(lambda t: t)
+
+
+def resized(x):
+    return torch.mul(x, 2, out=torch.empty(0))
+
+
+@pytest.mark.parametrize("sizes, strides, offset", [
+    ((4,), (1,), None), ((5,), (1,), None), ((2,), (1,), 3), ((4,), (0,), 3), ((4,), (0,), 4), ((0,), (1,), 9), ((2, 2), (1,), 0),
+    ((2,), (-1,), 0), ((-2,), (1,), 0), ((2,), (1,), -1), ((3,), (1,), 1), ((2, 2), (2, 1), 0),
+])  # fmt: skip
+@pytest.mark.parametrize("make", [lambda x: x, lambda x: x * 2, lambda x: (x * 2)[1:], resized, lambda x: x.t()])
+def test_as_strided_goes_as_far_as_the_memory(make, sizes, strides, offset):
+    def outcome(x):
+        try:
+            out = make(x).as_strided(sizes, strides, offset)
+        except Exception as error:
+            return type(error)
+        return out.shape, out.stride(), out.storage_offset()
+
+    mode = FakeMode()
+    fake = mode.from_real(torch.ones(4))
+    with mode:
+        got = outcome(fake)
+    assert got == outcome(torch.ones(4))
