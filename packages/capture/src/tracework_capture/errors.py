@@ -174,7 +174,11 @@ BREAK_REASONS: dict[str, BreakReason] = {
         "its iterator exists already; every round is captured by itself",
         "remove the break inside the loop",
     ),
-    "class_building": BreakReason("a class statement", "class bodies run arbitrary code", "define the class outside"),
+    "class_building": BreakReason(
+        "a class statement that capture does not model",
+        "its metaclass, its bases or what it holds can only be made by running it",
+        "define the class outside",
+    ),
     "tensor_subclass": BreakReason(
         "a tensor subclass that capture does not model", "its __torch_function__ may do anything", "pass a plain tensor"
     ),

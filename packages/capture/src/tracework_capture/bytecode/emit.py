@@ -40,8 +40,9 @@ _HELPERS = {
 class CodeWriter:
     """Collects statements and constants; `finish` compiles them."""
 
-    def __init__(self, code: types.CodeType, globals_: dict[str, Any]) -> None:
+    def __init__(self, code: types.CodeType, globals_: dict[str, Any], made: dict[int, Value]) -> None:
         self.code = code
+        self.made = made
         self.globals = globals_
         self.constants: dict[str, Any] = {}
         self.constant_names: dict[int, str] = {}
@@ -52,6 +53,7 @@ class CodeWriter:
         self._built: dict[int, str] = {}
         self._keep: list[Any] = []
         self._building: set[int] = set()
+        self._late: list[tuple[Value, str]] = []
         self._counter = 0
         self._indent = ""
 
@@ -73,12 +75,19 @@ class CodeWriter:
         name = self.temp(value.reload(self))
         self._building.discard(id(value))
         self._built[id(value)] = name
-        if value.two_phase:
+        if value.two_phase and value.filled_late and self._building:
+            self._late.append((value, name))
+        elif value.two_phase:
             value.fill(self, name)
+        while self._late and not self._building:
+            late, late_name = self._late.pop()
+            late.fill(self, late_name)
         return name
 
     def const(self, obj: object, hint: str = "c") -> str:
-        """Name of a constant of the generated code."""
+        """Name of a constant of the generated code, or of what the program makes where that is meant."""
+        if id(obj) in self.made:
+            return self.load(self.made[id(obj)])
         name = self.constant_names.get(id(obj))
         if name is None:
             name = f"__tw_{hint}{len(self.constants)}"

@@ -87,6 +87,7 @@ class CaptureRoot:
         self.fake_mode = fake_mode
         self.options = options
         self.memo: dict[int, Value] = {}
+        self.made: dict[int, Value] = {}  # templates of classes and functions that the program makes -> their values
         self.keep: list[Any] = []
         self.cells: dict[int, CellValue] = {}
         self.generators: list[Any] = []
@@ -163,7 +164,6 @@ class SymbolicFrame:
         self.result: Value | None = None
         self.deferred = False
         self.function: FunctionValue | None = None
-        self.class_namespace: Any = None
         self.graph = root.graph
         self.mutations = root.mutations
         self.symbols = root.symbols

@@ -18,7 +18,7 @@ from .machine import run
 if TYPE_CHECKING:
     from .frame import CaptureRoot
 
-__all__ = ["GeneratorValue", "inline"]
+__all__ = ["GeneratorValue", "inline", "run_class_body"]
 
 _COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 
@@ -42,6 +42,19 @@ def inline(frame: SymbolicFrame, function: FunctionValue, args: list[Value], kwa
     finally:
         root.depth -= 1
     return child.result
+
+
+def run_class_body(frame: SymbolicFrame, body: FunctionValue) -> tuple[dict[str, Value], Value]:
+    """The names that a class body leaves, and what it gives: the cell of `__class__` where a method uses it."""
+    root: CaptureRoot = frame.root
+    child = SymbolicFrame(root, body.code, body.globals, {}, body.closure(frame), frame)
+    child.function = body
+    root.depth += 1
+    try:
+        run(child)
+    finally:
+        root.depth -= 1
+    return child.locals, child.result
 
 
 def _ends_a_handler(instructions: list[Any], at: int) -> bool:

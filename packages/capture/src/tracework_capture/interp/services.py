@@ -112,6 +112,10 @@ class Services:
             frame.raise_new(TypeError, *error.args)
 
     # --- calls -------------------------------------------------------------------------------------------------
+    def run_class_body(self, frame: SymbolicFrame, body: NewFunctionValue) -> tuple[dict[str, Value], Value]:
+        """The names that a class body leaves, and what it gives."""
+        return inlining.run_class_body(frame, body)
+
     def inline(self, frame: SymbolicFrame, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """A Python function under the trace policy."""
         if isinstance(function, BoundMethodValue):

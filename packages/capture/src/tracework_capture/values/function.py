@@ -20,6 +20,7 @@ class CellValue(Value):
     """A closure cell. `contents` is None while unbound; existing cells are read on first use."""
 
     two_phase = True
+    filled_late = True  # a function, or the class that it is a method of, is closed over by itself
 
     def __init__(
         self, cell: types.CellType | None = None, source: Source | None = None, cell_source: Source | None = None, name: str = ""

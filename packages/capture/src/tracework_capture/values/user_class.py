@@ -26,6 +26,7 @@ from .user_object import (
     BoundBuiltin,
     ObjectValue,
     bind_static,
+    class_attribute,
     function_value,
     is_data_descriptor,
     lookup_class,
@@ -126,7 +127,7 @@ class ClassValue(Value):
             return frame.wrap(static, Const(static, f"{self.cls.__name__}.{name}"))
         if isinstance(self.cls, enum.EnumMeta) or hasattr(kind, "__get__"):
             return literal(frame, fold_plain(frame, getattr, self.cls, name))
-        return frame.wrap(static, ClassAttr(Const(owner, owner.__name__), name))
+        return class_attribute(frame, static, owner, name)
 
     def from_metaclass(self, frame, name):
         """Attributes of type(cls)."""

@@ -101,6 +101,14 @@ def bind_static(frame, self, cls, owner, static, name):
             descriptor = frame.wrap(static, ClassAttr(Const(owner, owner.__name__), name))
             return function_value(frame, getter).call(frame, [descriptor, self, class_value(frame, cls)], {})
         return frame.break_graph("attribute_unknown", f"{cls.__name__}.{name} is a {kind.__name__}")
+    return class_attribute(frame, static, owner, name)
+
+
+def class_attribute(frame, static, owner, name):
+    """An attribute of a class that binds to nothing."""
+    made = frame.root.made.get(id(owner))
+    if made is not None and name in made.namespace:
+        return made.namespace[name]
     return frame.wrap(static, ClassAttr(Const(owner, owner.__name__), name))
 
 

@@ -255,6 +255,8 @@ class Value:
         statements that fill it. Only called when `two_phase` is true."""
 
     two_phase = False
+    filled_late = False
+    """Whether it may be filled when all is built that is being built: nothing looks into it before."""
 
     def needs_reload_from_graph(self) -> bool:
         """True for values that must come out of the graph although they have a source (never, by default)."""

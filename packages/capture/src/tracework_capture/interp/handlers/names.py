@@ -2,6 +2,7 @@
 
 from ...sources import Const, DictItem, Global
 from ...values.function import CellValue
+from ...values.value import Value
 from ..frame import NULL, Deferred
 from .table import opcode
 
@@ -214,10 +215,45 @@ def read_cell(frame, name):
     return value
 
 
-@opcode("LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF", "LOAD_FROM_DICT_OR_GLOBALS", "LOAD_LOCALS")
+class Namespace(Value):
+    """The names of a class body, as the next instruction asks them."""
+
+    def __init__(self, frame):
+        super().__init__(None)
+        self.names = frame.locals
+
+
+@opcode("LOAD_LOCALS")
+def load_locals(frame, instruction):
+    """The namespace of a class body."""
+    frame.stack.append(Namespace(frame))
+
+
+@opcode("LOAD_CLASSDEREF")
 def load_class_name(frame, instruction):
-    """Names of class bodies."""
-    frame.break_graph("class_building", instruction.opname)
+    """A name of a class body, or a free variable."""
+    value = frame.locals.get(instruction.value)
+    frame.stack.append(value if value is not None else read_cell(frame, instruction.value))
+
+
+@opcode("LOAD_FROM_DICT_OR_DEREF", "LOAD_FROM_DICT_OR_GLOBALS")
+def load_from_namespace(frame, instruction):
+    """The same from a namespace on the stack."""
+    namespace = frame.stack.pop()
+    if not isinstance(namespace, Namespace):
+        frame.break_graph("class_building", f"{instruction.opname} of {namespace.describe()}")
+    value = namespace.names.get(instruction.value)
+    if value is None:
+        elsewhere = read_cell if instruction.opname == "LOAD_FROM_DICT_OR_DEREF" else read_global
+        value = elsewhere(frame, instruction.value)
+    frame.stack.append(value)
+
+
+@opcode("SETUP_ANNOTATIONS")
+def setup_annotations(frame, instruction):
+    """The annotations of a class body."""
+    if "__annotations__" not in frame.locals:
+        frame.locals["__annotations__"] = frame.root.services.make_dict(frame, [])
 
 
 @opcode("STORE_DEREF")

@@ -43,7 +43,6 @@ unsupported(
     "ASYNC_GEN_WRAP",
     "CLEANUP_THROW",
 )
-unsupported("annotations of a module or class body", "SETUP_ANNOTATIONS")
 unsupported("only expressions at an interactive prompt", "PRINT_EXPR")
 unsupported(
     "only the interpreter itself runs it: it is in no code object",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import contextlib
 import copy
 import copyreg
@@ -110,10 +109,6 @@ def type_(frame, args, kwargs):
     if len(args) != 1:
         return frame.break_graph("class_building", "type(name, bases, namespace)")
     return class_value(frame, args[0].python_type())
-
-
-def build_class(frame, args, kwargs):
-    return frame.break_graph("class_building", force_plain(frame, args[1]) if len(args) > 1 else "")
 
 
 def id_(frame, args, kwargs):
@@ -406,7 +401,6 @@ LOG_FUNCTIONS = [
 ]
 ROWS = {
     **{f: log_row(f) for f in LOG_FUNCTIONS},
-    builtins.__build_class__: build_class,
     isinstance: isinstance_,
     issubclass: issubclass_,
     getattr: getattr_,

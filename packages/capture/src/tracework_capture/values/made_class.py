@@ -1,0 +1,178 @@
+"""Class statements inside of traced code: the body runs on values; the class is made while tracing, and again where it leaves.
+
+What the trace asks the class (its order of bases, what it defines) a template answers: a real class of real functions, which never
+run, since each stands for the function that the body made, as other objects stand for what else it left.
+"""
+
+from __future__ import annotations
+
+import abc
+import builtins
+import types
+
+import torch
+
+from .constant import NotPlain, plain
+from .function import CellValue, FunctionValue, NewFunctionValue
+from .generator import PartialBuiltin
+from .sequence import NONE
+from .user_class import ClassValue
+from .value import NEW, Value
+
+METACLASSES = {type, abc.ABCMeta, type(torch.autograd.Function)}
+_NOTICED = frozenset({"__del__", "__set_name__", "__mro_entries__"})
+"""Names by which a body would take part in when things happen."""
+_READ_BY_TYPE = frozenset({"__slots__", "__module__", "__qualname__", "__doc__"})
+
+
+class Unfit(Exception):
+    """Why a class cannot be made while tracing."""
+
+
+class MadeClassValue(ClassValue):
+    """A class that the traced program makes; each call of the program makes another."""
+
+    mutability = NEW
+    two_phase = True
+
+    def __init__(self, template, bases, namespace):
+        super().__init__(template)
+        self.source = None
+        self.bases, self.namespace = bases, namespace
+
+    def reload(self, emit):
+        bases = "".join(f"{emit.load(b)}, " for b in self.bases)
+        items = ", ".join(f"{name!r}: {emit.load(value)}" for name, value in self.namespace.items())
+        return f"{emit.const(type(self.cls))}({self.cls.__name__!r}, ({bases}), {{{items}}})"
+
+    def fill(self, emit, name):
+        """Nothing: methods find the class in their cell, which is filled once it is there."""
+
+    def as_graph_arg(self, frame):
+        return frame.break_graph("class_building", f"{self.describe()} as an argument of a graph operation")
+
+
+class DescriptorValue(Value):
+    """staticmethod, classmethod or property of functions that the traced program made."""
+
+    mutability = NEW
+
+    def __init__(self, kind, parts):
+        super().__init__(None)
+        self.kind, self.parts = kind, parts
+
+    def python_type(self):
+        return self.kind
+
+    def getattr(self, frame, name):
+        if self.kind is property and name in ("getter", "setter", "deleter"):
+            place = ("getter", "setter", "deleter").index(name)
+
+            def exchanged(frame, args, kwargs):
+                parts = [*self.parts, *[NONE] * 3][:3]
+                parts[place] = args[0]
+                return DescriptorValue(property, parts)
+
+            return PartialBuiltin(types.MethodType, exchanged)
+        return frame.break_graph("class_building", f"{name} of a {self.kind.__name__}")
+
+    def reload(self, emit):
+        return f"{emit.const(self.kind)}({', '.join(emit.load(p) for p in self.parts)})"
+
+
+def descriptor_row(kind):
+    """kind(function, ...)"""
+
+    def row(frame, args, kwargs):
+        if kwargs or not args or not all(isinstance(a, FunctionValue) or a is NONE for a in args):
+            return frame.break_graph("class_building", f"{kind.__name__} of something else than functions")
+        return DescriptorValue(kind, list(args))
+
+    return row
+
+
+def build_class(frame, args, kwargs):
+    """__build_class__(body, name, *bases)"""
+    body, name, *bases = args
+    try:
+        if kwargs or not isinstance(body, NewFunctionValue):
+            raise Unfit("keywords of a class statement")
+        return made_class(frame, body, plain(name), bases)
+    except (Unfit, NotPlain) as why:
+        return frame.break_graph("class_building", f"{plain(name)}: {why}")
+
+
+def made_class(frame, body, name, bases):
+    """The class. Raises Unfit, before the body runs where the bases say so."""
+    classes = tuple(map(base_of, bases))
+    meta = type(classes[0]) if classes else type
+    if meta not in METACLASSES or any(type(c) not in (meta, type) for c in classes):
+        raise Unfit(f"its metaclass {meta.__name__}")
+    for base in classes:
+        if any("__init_subclass__" in c.__dict__ for c in base.__mro__[:-1]):
+            raise Unfit(f"{base.__name__} is told of its subclasses")
+    namespace, cell = frame.root.services.run_class_body(frame, body)
+    namespace.pop("__classcell__", None)
+    template_parts = {k: plain(v) if k in _READ_BY_TYPE else template_of(frame, v) for k, v in namespace.items()}
+    unfit = _NOTICED & template_parts.keys()
+    if unfit:
+        raise Unfit(f"it has {min(unfit)}")
+    try:
+        template = meta(name, classes, template_parts)
+    except (TypeError, ValueError) as error:
+        raise Unfit(str(error)) from error
+    made = MadeClassValue(template, list(bases), namespace)
+    know(frame, template, made)
+    if isinstance(cell, CellValue):
+        cell.set(frame, made)
+    return made
+
+
+def base_of(value):
+    """The class that a base is."""
+    if not isinstance(value, ClassValue):
+        raise Unfit("a base that is no class")
+    return value.cls
+
+
+def know(frame, real, value):
+    """From now on the object stands for the value: where it is met while tracing, and where it would be a constant of the code."""
+    root = frame.root
+    root.memo[id(real)] = root.made[id(real)] = value
+    root.keep.append(real)
+
+
+def template_of(frame, value):
+    """What stands for a value in the template."""
+    if isinstance(value, NewFunctionValue):
+        return template_function(frame, value)
+    if isinstance(value, DescriptorValue):
+        return value.kind(*(None if p is NONE else template_of(frame, p) for p in value.parts))
+    if isinstance(value, (FunctionValue, ClassValue)):
+        return value.real()
+    if value.is_constant():
+        return value.constant()
+    kind = value.python_type()
+    if any(hasattr(kind, name) for name in ("__get__", "__set__", "__delete__", "__set_name__")):
+        raise Unfit(f"a {kind.__name__} among its attributes")
+    standing = object()
+    know(frame, standing, value)
+    return standing
+
+
+def template_function(frame, value):
+    """A function with the parameters of the one made; registered, so that it is never run."""
+    defaults = tuple(map(plain, value._defaults)) or None
+    closure = tuple(types.CellType() for _ in value.code.co_freevars)
+    made = types.FunctionType(value.code, value.globals, value.code.co_name, defaults, closure)
+    made.__kwdefaults__ = {k: plain(v) for k, v in value._kwdefaults.items()} or None
+    for key, attribute in value.attributes.items():
+        setattr(made, key, plain(attribute))
+    know(frame, made, value)
+    return made
+
+
+ROWS = {
+    builtins.__build_class__: build_class,
+    **{kind: descriptor_row(kind) for kind in (staticmethod, classmethod, property)},
+}
