@@ -48,6 +48,16 @@ class MadeClassValue(ClassValue):
     def fill(self, emit, name):
         """Nothing: methods find the class in their cell, which is filled once it is there."""
 
+    def setattr(self, frame, name, value):
+        if name.startswith("__"):
+            return super().setattr(frame, name, value)
+        try:
+            setattr(self.cls, name, template_of(frame, value))
+        except (Unfit, NotPlain):
+            return super().setattr(frame, name, value)
+        self.namespace[name] = value
+        return None
+
     def as_graph_arg(self, frame):
         return frame.break_graph("class_building", f"{self.describe()} as an argument of a graph operation")
 
@@ -97,13 +107,30 @@ def build_class(frame, args, kwargs):
     try:
         if kwargs or not isinstance(body, NewFunctionValue):
             raise Unfit("keywords of a class statement")
-        return made_class(frame, body, plain(name), bases)
+        classes = known_bases(bases)
+        namespace, cell = frame.root.services.run_class_body(frame, body)
+        namespace.pop("__classcell__", None)
+        made = made_class(frame, plain(name), bases, classes, namespace)
     except (Unfit, NotPlain) as why:
         return frame.break_graph("class_building", f"{plain(name)}: {why}")
+    if isinstance(cell, CellValue):
+        cell.set(frame, made)
+    return made
 
 
-def made_class(frame, body, name, bases):
-    """The class. Raises Unfit, before the body runs where the bases say so."""
+def class_of_parts(frame, args):
+    """type(name, bases, namespace)"""
+    try:
+        bases, items = args[1].unpack(frame), args[2].all_items(frame)
+        namespace = {plain(key): value for key, value in items}
+        namespace.setdefault("__module__", frame.constant(frame.globals.get("__name__")))
+        return made_class(frame, plain(args[0]), bases, known_bases(bases), namespace)
+    except (Unfit, NotPlain) as why:
+        return frame.break_graph("class_building", f"type(name, bases, namespace): {why}")
+
+
+def known_bases(bases):
+    """The bases as classes. Raises Unfit where making a class of them runs code, or is not known to run none."""
     classes = tuple(map(base_of, bases))
     meta = type(classes[0]) if classes else type
     if meta not in METACLASSES or any(type(c) not in (meta, type) for c in classes):
@@ -111,8 +138,12 @@ def made_class(frame, body, name, bases):
     for base in classes:
         if any("__init_subclass__" in c.__dict__ for c in base.__mro__[:-1]):
             raise Unfit(f"{base.__name__} is told of its subclasses")
-    namespace, cell = frame.root.services.run_class_body(frame, body)
-    namespace.pop("__classcell__", None)
+    return classes
+
+
+def made_class(frame, name, bases, classes, namespace):
+    """The class. Raises Unfit."""
+    meta = type(classes[0]) if classes else type
     template_parts = {k: plain(v) if k in _READ_BY_TYPE else template_of(frame, v) for k, v in namespace.items()}
     unfit = _NOTICED & template_parts.keys()
     if unfit:
@@ -123,8 +154,6 @@ def made_class(frame, body, name, bases):
         raise Unfit(str(error)) from error
     made = MadeClassValue(template, list(bases), namespace)
     know(frame, template, made)
-    if isinstance(cell, CellValue):
-        cell.set(frame, made)
     return made
 
 

@@ -551,11 +551,25 @@ def class_statement(x):
     return Local(y).step()
 
 
-@case(graphs=3)
+class Childless:
+    pass
+
+
+@case
 def type_call(x):
     y = x + 1
-    made = type("Made", (), {"scale": 3})
-    return y * made.scale
+    made = type("Made", (Childless,), {"scale": 3, "own": lambda self, t: t * self.scale})
+    return made().own(y), made.__module__, made.__mro__[1] is Childless
+
+
+@case
+def made_class_is_changed(x):
+    class Changed:
+        count = 0
+
+    Changed.count += 2
+    Changed.step = lambda self, t: t + self.count
+    return Changed().step(x), Changed
 
 
 class Generic(typing.Generic[typing.TypeVar("T")]):

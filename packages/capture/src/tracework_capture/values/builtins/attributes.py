@@ -106,8 +106,13 @@ def delattr_(frame, args, kwargs):
 
 
 def type_(frame, args, kwargs):
+    from ..made_class import class_of_parts
+    from ..mapping import DictValue
+
+    if len(args) == 3 and not kwargs and type(args[1]) is TupleValue and type(args[2]) is DictValue:
+        return class_of_parts(frame, args)
     if len(args) != 1:
-        return frame.break_graph("class_building", "type(name, bases, namespace)")
+        return frame.break_graph("class_building", "type() with these arguments")
     return class_value(frame, args[0].python_type())
 
 
