@@ -119,6 +119,13 @@ def modules(session: nox.Session) -> None:
 
 
 @nox.session(python=PYTHON)
+def operators(session: nox.Session) -> None:
+    """Every entry of torch's op_db through the whole line, against eager; writes integration_tests/OPERATORS.md."""
+    install(session, PACKAGES[-1].folders)
+    session.run("python", "integration_tests/operators.py", *session.posargs)
+
+
+@nox.session(python=PYTHON)
 def endurance(session: nox.Session) -> None:
     """A million calls of compiled programs without growth in memory; writes integration_tests/ENDURANCE.md with --write."""
     install(session, PACKAGES[-1].folders)

@@ -11,6 +11,7 @@ import itertools
 import json
 import logging
 import os
+import re
 import select
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from typing import Any
 
 import torch
 import tracework
+from modules import Refusals
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_flatten
 from tracework_capture import Unsupported
@@ -202,7 +204,7 @@ class Together:
 
 def _agree(cases: list[Case], dynamic: bool, random: bool) -> tuple[str, str]:
     """(status, detail)"""
-    with Uncompiled() as uncompiled:
+    with Refusals() as refusals:
         try:
             found, inputs = _run(cases, dynamic, fullgraph=True)
             status, detail = "equal", ""
@@ -223,8 +225,8 @@ def _agree(cases: list[Case], dynamic: bool, random: bool) -> tuple[str, str]:
             wrong = _difference(case, mine, grad, random)
             if wrong:
                 return "wrong", wrong
-    if uncompiled.first and status == "equal":
-        return "uncompiled", uncompiled.first
+    if refusals.first and status == "equal":
+        return "uncompiled", refusals.first
     return status, detail
 
 
@@ -246,24 +248,6 @@ def _run(cases: list[Case], dynamic: bool, fullgraph: bool) -> tuple[list[Any], 
     return compiled(inputs), inputs
 
 
-class Uncompiled(logging.Handler):
-    """Hears which graphs run uncompiled."""
-
-    first = ""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        text = record.getMessage()
-        if "runs uncompiled" in text:
-            self.first = self.first or text
-
-    def __enter__(self) -> Uncompiled:
-        logging.getLogger("tracework.fallbacks").addHandler(self)
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        logging.getLogger("tracework.fallbacks").removeHandler(self)
-
-
 def _line(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".strip().splitlines()[0][:300]
 
@@ -272,7 +256,8 @@ def _reason(error: Unsupported) -> str:
     """What broke the graph, and where."""
     lines = str(error).splitlines()
     detail = [line.strip().removeprefix("detail: ") for line in lines if line.strip().startswith("detail:")]
-    return ": ".join([lines[0].removeprefix("cannot be captured as one graph: "), *detail])[:300]
+    text = ": ".join([lines[0].removeprefix("cannot be captured as one graph: "), *detail])
+    return re.sub(r" at 0x[0-9a-f]+", "", text)[:200]
 
 
 def _difference(case: Case, outputs: list[Any], grads: list[Any], random: bool) -> str | None:

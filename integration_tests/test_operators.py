@@ -1,0 +1,22 @@
+"""A fixed sample of operators.py; `nox -s operators` runs all of op_db."""
+
+import pytest
+from operators import ENTRIES, MODES, check
+
+EVERY = 40
+MORE = {  # what has once been wrong
+    "masked.sum": "float32",
+    "_batch_norm_with_update": "float32",
+    "index_put": "float32",
+    "nn.functional.max_pool2d": "dynamic",
+    "nn.functional.logsigmoid": "bfloat16",
+}
+NAMES = sorted(ENTRIES)
+SAMPLE = [(name, list(MODES)[i % len(MODES)]) for i, name in enumerate(NAMES[::EVERY])] + list(MORE.items())
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("name", "mode"), SAMPLE)
+def test_equals_eager(name, mode):
+    outcome = check(name, mode, samples=2)
+    assert outcome.good, outcome
