@@ -10,7 +10,7 @@ import types
 import torch
 
 from ..guards.classes import attributes_of
-from ..sources import ClassAttr, Const
+from ..sources import Const
 from .builtins import BUILTINS
 from .constant import ConstantValue, fold, fold_plain, literal
 from .controls import forbid
