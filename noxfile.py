@@ -201,6 +201,14 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session(python=PYTHON)
+def fakes(session: nox.Session) -> None:
+    """What an op on fakes costs, beside torch's FakeTensor, and decomposing a GPT; writes benchmarks/results/fakes.md."""
+    install(session, PACKAGES[3].folders)
+    session.install("--no-deps", *CONSTRAINTS, "torchvision")
+    session.run("python", "benchmarks/micro/fakes.py", *(session.posargs or ["--write"]))
+
+
+@nox.session(python=PYTHON)
 def sizes(session: nox.Session) -> None:
     """The longest files, as a place to look."""
     session.run("python", "tools/sizes.py")
