@@ -2,6 +2,7 @@
 
 from . import eager, meta  # noqa: F401  (fill the rule tables)
 from ._version import __version__
+from .aten_graph import aten_graph
 from .decomp import DECOMPS, decomposition
 from .decompose import DecompositionError, decompose
 from .errors import DataDependentError, FakeTensorError, GuardOnUnbackedError, MixedTensorError, PrimError, VerifyError
@@ -63,6 +64,7 @@ __all__ = [
     "VerifyError",
     "__version__",
     "add_node",
+    "aten_graph",
     "bounds",
     "copy_node",
     "floordiv",

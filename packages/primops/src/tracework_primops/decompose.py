@@ -89,6 +89,8 @@ class _Walk:
         return self.graph
 
     def _placeholder(self, node: torch.fx.Node) -> None:
+        if "val" not in node.meta:
+            raise DecompositionError(node, "no meta['val'] with a fake; aten_graph(function, *inputs) makes such graphs")
         made = self.graph.placeholder(node.name)
         spec = self.spec_of(node.meta["val"])
         made.meta["spec"], made.meta["origin"] = spec, node.meta.get("origin")

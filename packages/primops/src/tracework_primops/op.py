@@ -313,10 +313,10 @@ class GraphBuilder:
         return node
 
     def wrap(self, node: torch.fx.Node, spec: Any) -> Any:
-        """The handle(s) of a node: getitem nodes are made for tuple results."""
+        """The handle(s) of a node: getitem nodes are made for tuple results, and for tuples in them."""
         if not isinstance(spec, (tuple, list)):
             return None if spec is None else PrimValue(spec, node)
-        return tuple(None if s is None else PrimValue(s, self.append(_getitem, (node, i), s)) for i, s in enumerate(spec))
+        return tuple(None if s is None else self.wrap(self.append(_getitem, (node, i), s), s) for i, s in enumerate(spec))
 
 
 _getitem = operator.getitem

@@ -4,6 +4,7 @@ import statistics
 
 import pytest
 import torch
+
 from benchmarks.micro.fakes import BATCH, distinct, replay, spread, trace
 from benchmarks.micro.gpt import GPT
 

@@ -188,3 +188,50 @@ def test_pools_and_convolutions(last):
     assert_prims(aten.convolution.default, x, w, None, *settings)
     assert_prims(aten.convolution_backward.default, torch.randn_like(y), x, w, [6], *settings, [True, True, True])
     assert_prims(aten.convolution_backward.default, torch.randn_like(y), x, w, None, *settings, [True, True, False])
+
+
+@pytest.mark.parametrize("weight_decay, maximize", [(0.0, False), (0.1, True)])
+def test_fused_adagrad(weight_decay, maximize):
+    params, grads = ([_rand(3, 4), _rand(5)] for _ in range(2))
+    sums, steps = [_rand(3, 4).abs(), _rand(5).abs()], [torch.tensor(3.0), torch.tensor(4.0)]
+    options = {"lr": 0.1, "lr_decay": 0.2, "weight_decay": weight_decay, "eps": 1e-8, "maximize": maximize}
+    assert_prims(aten._fused_adagrad.default, params, grads, sums, steps, **options)
+
+
+@pytest.mark.parametrize("infinite", [0.0, 1.0])
+def test_fused_optimizers_of_scaled_gradients(infinite):
+    """An infinity that was found leaves all as it is, the gradients too."""
+    params, grads, sums = ([_rand(3, 4)], [_rand(3, 4)], [_rand(3, 4).abs()])
+    scaling = {"grad_scale": torch.tensor([2.0]), "found_inf": torch.tensor([infinite]), "maximize": False, "weight_decay": 0.1}
+    adam = {"lr": 0.1, "beta1": 0.9, "beta2": 0.99, "eps": 1e-8, "amsgrad": False}
+    steps = [torch.tensor(3.0)]
+    assert_prims(aten._fused_adagrad.default, params, grads, sums, steps, lr=0.1, lr_decay=0.2, eps=1e-8, **scaling)
+    assert_prims(aten._fused_adam.default, params, grads, [_rand(3, 4)], sums, [], steps, **adam, **scaling)
+    sgd = {"momentum": 0.9, "lr": 0.1, "dampening": 0.0, "nesterov": True, "is_first_step": False}
+    assert_prims(aten._fused_sgd.default, params, grads, sums, **sgd, **scaling)
+
+
+QUANTIZED = torch.cat([torch.linspace(-9, 9, 55), torch.tensor([1e9, -1e9, 0.25, -0.25, 0.75])]).view(5, 12)
+
+
+def test_fake_quantization():
+    assert_prims(aten.fake_quantize_per_tensor_affine_cachemask.default, QUANTIZED, 0.1, 3, -20, 40)
+    for on in (0, 1):
+        given = torch.tensor([0.07]), torch.tensor([-2], dtype=torch.int32), torch.tensor([on])
+        assert_prims(aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default, QUANTIZED, *given, -128, 127)
+    for axis, zero in ((0, 5), (1, 12)):
+        given = torch.rand(zero) + 0.05, torch.arange(zero, dtype=torch.int32)
+        assert_prims(aten.fake_quantize_per_channel_affine_cachemask.default, QUANTIZED, *given, axis, 0, 255)
+
+
+EIGHT_BITS = [getattr(torch, n) for n in ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "int8", "uint8")]
+
+
+@pytest.mark.parametrize("dtype", EIGHT_BITS, ids=str)
+@pytest.mark.parametrize("source", [F32, BF16, torch.float16], ids=str)
+def test_casts_to_eight_bits_and_back(dtype, source):
+    x = _rand(5, 6, dtype=source) * 30
+    if dtype.is_floating_point:
+        x[0] = torch.tensor([float("nan"), float("inf"), -float("inf"), 500.0, 1e-9, -0.0], dtype=source)
+    assert_prims(aten._to_copy.default, x.abs() if dtype is torch.uint8 else x, dtype=dtype)
+    assert_prims(aten._to_copy.default, x.to(dtype), dtype=source)

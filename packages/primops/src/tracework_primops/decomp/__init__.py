@@ -19,6 +19,7 @@ from . import (
     memory,
     normalization,
     pointwise,
+    quantization,
     reduction,
     rng,
     scan,
@@ -32,7 +33,7 @@ PROFILES = ("prims", "core_aten", "none")
 __all__ = ["DECOMPS", "PROFILES", "decomposition", "select"]
 
 _FAMILIES = (creation, indexing, matmul, memory, pointwise, reduction, rng, scan, view, conv, window)
-_COMPOSITES = (activation, attention, foreach, loss, normalization)
+_COMPOSITES = (activation, attention, foreach, loss, normalization, quantization)
 
 
 def select(profile: str, changes: Mapping[Any, Callable[..., Any] | None] | None = None) -> dict[Any, Callable[..., Any]]:

@@ -10,7 +10,7 @@ import torch
 from ..op import PrimValue, prims
 from ..promotion import compute_dtype
 from . import memory, pointwise, reduction
-from .table import DECOMPS, aten, decomposition, to
+from .table import DECOMPS, aten, decomposition, overloads_of, to
 
 # --- lists
 
@@ -117,13 +117,15 @@ def _number(value: Any, dtype: torch.dtype) -> Any:
     return to(value, dtype) if value.__class__ is PrimValue else value
 
 
-def _gradient(grad: PrimValue, dtype: torch.dtype, maximize: bool, grad_scale: PrimValue | None) -> tuple[PrimValue, PrimValue]:
-    """The gradient to apply, and what the kernel leaves in grads (unscaled)."""
+def _gradient(
+    grad: PrimValue, dtype: torch.dtype, maximize: bool, grad_scale: PrimValue | None, found_inf: PrimValue | None
+) -> tuple[PrimValue, PrimValue]:
+    """The gradient to apply, and what the kernel leaves in grads (unscaled, unless it does nothing at all)."""
     g = to(grad, dtype)
     left = grad
     if grad_scale is not None:
         g = prims.div(g, to(grad_scale, dtype))
-        left = to(g, grad.dtype)
+        left = _kept_when_inf(found_inf, grad, to(g, grad.dtype))
     return (prims.neg(g) if maximize else g), left
 
 
@@ -171,7 +173,7 @@ def _fused_adam(decoupled: bool) -> Any:
             dtype = compute_dtype(p.dtype)
             old = [p, first[i], second[i], *([largest[i]] if amsgrad else [])]
             values = [to(t, dtype) for t in old]
-            g, left = _gradient(grads[i], dtype, maximize, grad_scale)
+            g, left = _gradient(grads[i], dtype, maximize, grad_scale, found_inf)
             new = _adam_step(values[0], g, values[1], values[2], values[3] if amsgrad else None, steps[i], decoupled, options)
             kept = [_kept_when_inf(found_inf, o, to(n, o.dtype)) for o, n in zip(old, new)]
             out[0].append(kept[0])
@@ -196,7 +198,7 @@ def fused_sgd(
     out: tuple[list[PrimValue], ...] = ([], [], [])
     for i, p in enumerate(params):
         dtype = compute_dtype(p.dtype)
-        g, left = _gradient(grads[i], dtype, maximize, grad_scale)
+        g, left = _gradient(grads[i], dtype, maximize, grad_scale, found_inf)
         y = to(p, dtype)
         if weight_decay:
             g = prims.add(g, prims.mul(y, weight_decay))
@@ -209,3 +211,27 @@ def fused_sgd(
         out[0].append(_kept_when_inf(found_inf, p, to(new, p.dtype)))
         out[1].append(left)
     return tuple(out[0]), tuple(out[1]), tuple(out[2]) if momentum else tuple(buffers)
+
+
+@decomposition(*overloads_of("_fused_adagrad", "default"))
+def fused_adagrad(
+    params, grads, sums, steps, *, lr, lr_decay, weight_decay, eps, maximize, grad_scale=None, found_inf=None
+):  # fmt: skip
+    out: tuple[list[PrimValue], ...] = ([], [], [])
+    for p, grad, old, step in zip(params, grads, sums, steps, strict=True):
+        dtype = compute_dtype(p.dtype)
+        g, left = _gradient(grad, dtype, maximize, grad_scale, found_inf)
+        y = to(p, dtype)
+        if weight_decay:
+            g = prims.add(g, prims.mul(y, weight_decay))
+        total = prims.add(to(old, dtype), prims.mul(g, g))
+        decay = prims.add(prims.mul(prims.sub(to(step, torch.float64), 1), lr_decay), 1)
+        rate = to(prims.div(prims.full((), lr, torch.float64, step.device), decay), dtype)
+        new = prims.sub(y, prims.div(prims.mul(g, rate), prims.add(prims.sqrt(total), eps)))
+        for slot, value in zip(
+            out,
+            (_kept_when_inf(found_inf, p, to(new, p.dtype)), left, _kept_when_inf(found_inf, old, to(total, old.dtype))),
+            strict=True,
+        ):
+            slot.append(value)
+    return tuple(out[0]), tuple(out[1]), tuple(out[2]), tuple(steps)

@@ -49,6 +49,10 @@ class FakeTensor(torch.Tensor):
         grad = ", requires_grad" if self.requires_grad else ""
         return f"FakeTensor({self.spec}, storage {self.storage.id}{grad})"
 
+    def __format__(self, spec: str) -> str:
+        """As the number that a tensor without dims is."""
+        return format(self.item(), spec) if spec and self.dim() == 0 else object.__format__(self, spec)
+
     @property
     def data(self) -> torch.Tensor:
         """As `Tensor.data`; what is assigned gives its memory, sizes and dtype."""

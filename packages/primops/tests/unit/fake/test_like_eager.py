@@ -170,6 +170,10 @@ def test_printing_and_pickling():
     assert repr(x).startswith("FakeTensor(f32[s0, 2], storage ") and repr(x).endswith(", requires_grad)")
     assert f"{x}" == str(x) == repr(x)
     assert f"{x.sum()}".startswith("FakeTensor(f32[]")
+    with pytest.raises(DataDependentError):
+        f"{x.sum():.2f}"
+    with mode:
+        assert f"{torch.tensor(1.5):.2f}" == "1.50"
     with pytest.raises(TypeError, match="no data to pickle"):
         pickle.dumps(x)
     assert pickle.loads(pickle.dumps(x.spec)) == x.spec
