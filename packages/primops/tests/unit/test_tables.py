@@ -11,7 +11,7 @@ from tracework_primops.errors import SealedTable
 from tracework_primops.op import FAMILIES, OPS, RULES, Kind, make_op
 from tracework_primops.ops.reasons import REASONS
 
-COMPOSITE_FILES = {"activation", "normalization", "loss", "attention", "foreach"}
+COMPOSITE_FILES = {"activation", "normalization", "loss", "attention", "foreach", "quantization"}
 
 
 def test_every_op_has_both_rules():
