@@ -28,14 +28,18 @@ def row_policy(row):
     return BREAK if kind == "breaks" else EVALUATED if kind == "evaluates" else MODELLED
 
 
-def torch_policy(fn):
-    """What becomes of a call of a function or class of torch."""
+def row_of(fn):
+    """The row that answers for calls of a function or class, None when there is none."""
     try:
         row = TORCH_ROWS.get(fn) or CONTEXTS.get(fn)
     except TypeError:
-        return BREAK
-    if row is None and isinstance(fn, types.FunctionType):
-        row = function_row(fn, TORCH_ROWS)
+        return None
+    return function_row(fn, TORCH_ROWS) if row is None and isinstance(fn, types.FunctionType) else row
+
+
+def torch_policy(fn):
+    """What becomes of a call of a function or class of torch."""
+    row = row_of(fn)
     if row is not None:
         return row_policy(row)
     if is_graph_function(fn):
@@ -49,7 +53,7 @@ def torch_policy(fn):
 
 def break_reason(fn):
     """The id in BREAK_REASONS of the break that a call of this function or class is, whose policy is BREAK."""
-    row = TORCH_ROWS.get(fn)
+    row = row_of(fn)
     if row is not None:
         return row.reason
     if isinstance(fn, types.FunctionType):
