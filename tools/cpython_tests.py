@@ -33,7 +33,10 @@ MODULES = (
     "import_star"
 ).split()
 _EQUAL_TEXTS = "equal texts, and equal tuples of constants, may become one object over a break, which the language allows"
-_HELD = "a function that the compiled code calls lives as long as that code"
+_HELD = "a function or module that the compiled code refers to lives as long as that code"
+_SPECIALISED = (
+    "shows what the interpreter made of a function's own instructions when it ran them, and its replacement ran instead"
+)
 _TRACEBACK = "a traceback does not show the calls that were inlined"
 KNOWN: dict[str, str] = {
     "test.test_class.ClassTests.testSetattrWrapperNameIntern": _EQUAL_TEXTS,
@@ -44,9 +47,14 @@ KNOWN: dict[str, str] = {
         for kind in ("C", "Py")
         for test in ("test_is", "test_is_not")
     },
-    "test.test_functools.TestWraps.test_default_update": _EQUAL_TEXTS,
     "test.test_functools.TestLRUC.test_lru_cache_weakrefable": _HELD,
     "test.test_functools.TestLRUPy.test_lru_cache_weakrefable": _HELD,
+    "test.test_struct.StructTest.test__struct_reference_cycle_cleaned_up": _HELD,
+    **{
+        f"test.test_dis.{kind}.{test}": _SPECIALISED
+        for kind in ("DisTests", "DisWithFileTests")
+        for test in ("test_loop_quicken", "test_show_caches", "test_super_instructions")
+    },
     "test.test_contextlib.TestExitStack.test_exit_exception_traceback": _TRACEBACK,
     "test.test_dict.DictTest.test_splittable_popitem": "asks for the memory layout of a dict, which replayed changes do not keep",
 }

@@ -9,7 +9,6 @@ result independent of the CPython version.
 from __future__ import annotations
 
 import ast
-import sys
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -96,7 +95,7 @@ class CodeWriter:
         return name
 
     def literal(self, obj: Any) -> str:
-        """Expression of a constant: its repr where that is the same object, else a constant of the code."""
+        """Expression of a constant: its repr where a code object cannot hold this very object, else a constant of the code."""
         if type(obj) is int and _SMALL[0] <= obj <= _SMALL[1]:
             return f"({obj!r})"  # 1.name and -1 ** 2 mean something else
         if type(obj) in _PLAIN or (type(obj) is str and _is_interned(obj)):
@@ -203,8 +202,8 @@ def _is_name(node: ast.AST, name: str) -> bool:
 
 
 def _is_interned(text: str) -> bool:
-    """Whether a literal of this text is this object: the compiler interns what looks like a name."""
-    return text.isascii() and text.replace("_", "a").isalnum() and sys.intern(text) is text
+    """Whether code objects exchange the text for an equal one: they intern what looks like a name."""
+    return text.isascii() and text.replace("_", "a").isalnum()
 
 
 def _marker(name: str) -> str:

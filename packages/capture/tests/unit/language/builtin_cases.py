@@ -1,6 +1,7 @@
 """What CPython's own tests found in built-in types: views, unions, namespaces, files of the program, locals of threads, errors."""
 
 import collections
+import functools
 import io
 import sys
 import threading
@@ -173,6 +174,16 @@ class Refused:
 @case
 def classes_that_refuse(x):
     return x + Secret().value, getattr(Refused, "attribute", "nothing")
+
+
+def annotated_nowhere(x):
+    return x
+
+
+@case
+def wraps_shares_annotations(x):
+    made = functools.wraps(annotated_nowhere)(lambda x: x * 2)
+    return made(x), made.__annotations__ is annotated_nowhere.__annotations__
 
 
 TEXT = "not a name " * 2

@@ -312,7 +312,7 @@ def wraps_(frame, args, kwargs):
             inner[0].setattr(frame, name, wrapped.getattr(frame, name))
         for name in attribute_names(wrapped):
             inner[0].setattr(frame, name, wrapped.getattr(frame, name))
-        if isinstance(wrapped, FunctionValue) and not isinstance(wrapped, NewFunctionValue) and wrapped.function.__annotations__:
+        if isinstance(wrapped, FunctionValue) and not isinstance(wrapped, NewFunctionValue):
             inner[0].setattr(frame, "__annotations__", wrapped.getattr(frame, "__annotations__"))
         inner[0].setattr(frame, "__wrapped__", wrapped)
         return inner[0]
