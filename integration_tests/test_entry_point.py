@@ -100,7 +100,7 @@ def test_in_place():
         (dict(mode="default", options={"cache": True}), tracework.InvalidArgument, "both given"),
         (dict(fullgraph="yes"), tracework.InvalidArgument, "fullgraph="),
         (dict(backend=3), tracework.InvalidArgument, "backend="),
-        (dict(shapes_spec={}), tracework.InvalidArgument, "shapes_spec="),
+        (dict(shapes_spec={}, dynamic=True), tracework.InvalidArgument, "shapes_spec="),
     ],
 )
 def test_bad_arguments_are_refused_at_once(arguments, error, words):

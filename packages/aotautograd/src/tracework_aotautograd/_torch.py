@@ -44,6 +44,21 @@ def turns_grad_on(node: torch.fx.Node) -> bool:
     return node.target in (torch._C._set_grad_enabled, torch.set_grad_enabled) and bool(node.args[0])
 
 
+MODE_SWITCHES = frozenset(
+    {
+        torch._C._set_grad_enabled,
+        torch.set_grad_enabled,
+        torch.amp.autocast_mode._enter_autocast,
+        torch.amp.autocast_mode._exit_autocast,
+    }
+)
+
+
+def switches_modes(node: torch.fx.Node) -> bool:
+    """Whether what follows a captured node runs in another mode than what is before it."""
+    return node.target in MODE_SWITCHES
+
+
 def graph_is_kept() -> bool:
     """Whether the backward running now was asked to retain the graph."""
     return bool(torch._C._autograd._get_current_graph_task_keep_graph())

@@ -16,6 +16,7 @@ from .contracts import Compiled, FunctionalProgram, GraphCompiler, GraphSpec, Jo
 from .errors import Refusal, UsageError
 from .options import AotOptions
 from .partition import PARTITIONERS, JointParts, has_effect, needed_for, split
+from .pieces import depends_on_data, in_pieces
 from .trace.image_layouts import spread_channels_last
 from .trace.joint import trace_inference, trace_joint
 from .wrappers.autograd import wrap_autograd
@@ -56,6 +57,20 @@ def aot_compile(
     if not 0 <= options.memory_budget <= 1:
         raise UsageError(f"memory_budget is a number from 0 to 1, not {options.memory_budget}")
     try:
+        if depends_on_data(gm):
+
+            def compile_piece(piece: fx.GraphModule, examples: list[Any]) -> Callable[..., tuple[Any, ...]]:
+                return aot_compile(
+                    piece,
+                    examples,
+                    forward_compiler=forward_compiler,
+                    backward_compiler=backward_compiler,
+                    inference_compiler=inference_compiler,
+                    options=options,
+                    observe=observe,
+                )
+
+            return in_pieces(gm, example_inputs, compile_piece)
         program = (trace_joint if _needs_backward(gm, example_inputs) else trace_inference)(gm, example_inputs)
         if program.signature.tangents:
             call = _training(program, forward_compiler, backward_compiler or forward_compiler, options, observe)

@@ -2,7 +2,7 @@
 
 from ._version import __version__
 from .contracts import Backend, Break, CapturedGraph, InputBinding, Returned
-from .dims import mark_dynamic, mark_static, mark_static_address, mark_unbacked, maybe_mark_dynamic
+from .dims import DimRange, mark_dynamic, mark_static, mark_static_address, mark_unbacked, maybe_mark_dynamic
 from .errors import (
     BREAK_REASONS,
     CaptureError,
@@ -40,6 +40,7 @@ from .marks import (
 )
 from .options import CaptureOptions
 from .regions import error_on_graph_break
+from .shapes import declared_shapes
 from .values.controls import graph_break, skip_frame, step_unsupported
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "CaptureOptions",
     "CapturedGraph",
     "ControlMisuse",
+    "DimRange",
     "DynamicDimError",
     "Explanation",
     "FilterEntry",
@@ -66,6 +68,7 @@ __all__ = [
     "allow_in_graph",
     "assume_constant_result",
     "capture",
+    "declared_shapes",
     "disable",
     "disallow_in_graph",
     "dump_dynamism",

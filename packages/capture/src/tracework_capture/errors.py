@@ -64,6 +64,11 @@ BREAK_REASONS: dict[str, BreakReason] = {
         "sizes must be known, or be expressions of input sizes, while capturing",
         "use a form with a fixed size (torch.where with three arguments, masks)",
     ),
+    "unbacked_condition": BreakReason(
+        "the program decides on a size that depends on data",
+        "its value is known only when the graph runs",
+        "state what holds with torch._check(...) before",
+    ),
     "call_unknown": BreakReason(
         "a call of something that capture does not model",
         "it is C code or an object whose behaviour is unknown",

@@ -1,6 +1,6 @@
 """Options of capture: a frozen value handed to everything below; the environment is never read here."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,8 @@ class CaptureOptions:
     a list of guards.filters.FilterEntry, returns one bool each (False drops the guard). observe: called with (stage, printable).
     dynamic_sources, static_sources: names of arguments and the like whose sizes and numbers are symbols from the
     start, or never; "x:0" means one dim. dynamic_values: sizes and numbers of these values are symbols.
+    unbacked: item(), nonzero, masks and the like stay in the graph, with sizes that are symbols without a value; without it they break.
+    shapes: declared sizes of arguments (shapes.py); those that are not declared are fixed then, but for ones that tensors are marked with.
     loop_limit: turns of loops without a tensor operation after which the frame is left to plain Python.
     keep_empty: frames without tensor operations are replaced, too, instead of left alone; for tests of capture itself.
     """
@@ -32,6 +34,8 @@ class CaptureOptions:
     observe: Callable[[str, Any], None] = _ignore
     inline_depth_limit: int = 200
     name: str | None = None
+    unbacked: bool = False
+    shapes: Mapping[tuple[Any, ...], Any] | None = None
     loop_limit: int = 30_000
     keep_empty: bool = False
     dynamic_sources: frozenset[str] = frozenset()

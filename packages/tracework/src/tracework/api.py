@@ -52,7 +52,19 @@ def _say_what_is_missing(options: Options) -> None:
         )
 
 
-def _optimizer(arguments: Mapping[str, Any], observe: Observe) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _shapes(arguments: Mapping[str, Any], function: Callable[..., Any], through: bool = False) -> Any:
+    """The declared shapes by where arguments are found. Raises InvalidArgument."""
+    if arguments["shapes_spec"] is None:
+        return None
+    try:
+        return capture.declared_shapes(arguments["shapes_spec"], function, through)
+    except capture.ControlMisuse as error:
+        raise InvalidArgument(str(error)) from error
+
+
+def _optimizer(
+    arguments: Mapping[str, Any], observe: Observe, shapes: Any = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Checks every argument now, before anything is compiled, and gives the function that compiles a callable."""
     settings = config.current()
     options = build(arguments["mode"], arguments["options"], settings)
@@ -75,6 +87,8 @@ def _optimizer(arguments: Mapping[str, Any], observe: Observe) -> Callable[[Call
         dynamic_sources=_names(options.dynamic_sources),
         static_sources=_names(options.static_sources),
         dynamic_values=_numbers(options.dynamic_values),
+        unbacked=options.unbacked,
+        shapes=shapes,
     )
 
 
@@ -98,7 +112,8 @@ def _compile_module(module: torch.nn.Module, arguments: dict[str, Any], observe:
     if isinstance(module, CompiledModule):
         module = module._orig_mod
     check_one_device(module)
-    call = _optimizer(arguments, observe)(entry_function(module, in_place=False))
+    shapes = _shapes(arguments, module.forward, through=True)
+    call = _optimizer(arguments, observe, shapes)(entry_function(module, in_place=False))
     return wrap_module(module, call, arguments, _compile_module)
 
 
@@ -144,7 +159,9 @@ def compile(
         disable: give `model` back as it is.
         recompile_limit: entries per code object before the rest runs uncompiled, with one warning; None is the default of 8.
         isolate_recompiles: always so here: entries, and the limit on them, belong to one compile() call, whatever is given.
-        shapes_spec: not supported yet; raises when given.
+        shapes_spec: shapes by the names of parameters: for a tensor a list with an entry for each dim, which is None (fixed), an int
+            (that size only), a name (any size; those of one name are equal) or a `compiler.DimRange(lower, upper, group)`; for an int
+            the entry itself; lists and dicts of these for lists and dicts. Sizes and ints that it does not name are fixed.
         observe: called with (stage name, printable product) as each stage finishes.
 
     Returns:
@@ -161,13 +178,11 @@ def compile(
         "options": options,
         "name": name,
         "recompile_limit": recompile_limit,
+        "shapes_spec": shapes_spec,
     }
     _check_flags(fullgraph, dynamic, disable, recompile_limit)
-    if shapes_spec is not None:
-        raise InvalidArgument(
-            "shapes_spec= is not supported yet; use compiler.mark_dynamic(tensor, dim, min=..., max=...), options={'dynamic_sources':"
-            " 'x:0'}, dynamic=True, or leave sizes to be found out."
-        )
+    if shapes_spec is not None and dynamic is not None:
+        raise InvalidArgument("dynamic= and shapes_spec= say the same in two ways. Leave one out.")
     if model is None:
         return lambda fn: compile(fn, **arguments, disable=disable, isolate_recompiles=isolate_recompiles, observe=observe)
     if not callable(model):
@@ -177,10 +192,15 @@ def compile(
     if isinstance(model, torch.nn.Module):
         return _compile_module(model, arguments, observe)
     if isinstance(model, type):
+        if shapes_spec is not None:
+            raise InvalidArgument("shapes_spec= is for one callable, not for a class. Compile an instance, or its method.")
         return _compile_class(model, _optimizer(arguments, observe))
     if isinstance(model, (types.BuiltinFunctionType, functools.partial)):
+        shapes = _shapes(arguments, model, through=True)
         model = entry_function(model, in_place=False)  # neither has a frame of its own that capture would see
-    return _optimizer(arguments, observe)(model)
+    else:
+        shapes = _shapes(arguments, model)
+    return _optimizer(arguments, observe, shapes)(model)
 
 
 def compile_in_place(module: torch.nn.Module, **arguments: Any) -> None:

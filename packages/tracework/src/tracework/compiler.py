@@ -14,6 +14,7 @@ from .observe import nothing
 from .options import build, list_mode_options, list_options
 
 __all__ = [
+    "DimRange",
     "allow_in_graph",
     "assume_constant_result",
     "disable",
@@ -76,6 +77,7 @@ substitute_in_graph = capture.substitute_in_graph
 
 error_on_graph_break = capture.error_on_graph_break
 
+DimRange = capture.DimRange
 mark_dynamic = capture.mark_dynamic
 mark_static = capture.mark_static
 mark_static_address = capture.mark_static_address

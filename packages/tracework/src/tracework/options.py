@@ -30,6 +30,7 @@ class Options:
         dynamic_sources: comma-separated names (x, x:0, self.table) whose sizes and numbers are symbols from the first capture on.
         dynamic_values: comma-separated sizes and numbers that are symbols from the first capture on.
         static_sources: comma-separated names whose sizes are never symbols.
+        unbacked: keep item(), nonzero, masks and the like in the graph, with sizes that are known only when it runs; they break without it.
         dump_dir: folder that receives each stage's text.
     """
 
@@ -47,6 +48,7 @@ class Options:
     dynamic_sources: str = field(default="", metadata={"code": False})
     dynamic_values: str = field(default="", metadata={"code": False})
     static_sources: str = field(default="", metadata={"code": False})
+    unbacked: bool = field(default=False, metadata={"code": False})
     dump_dir: str = field(default="", metadata={"code": False})
 
 

@@ -26,7 +26,7 @@ BAD = [
     (dict(dynamic="yes"), tracework.InvalidArgument, "dynamic="),
     (dict(disable=None), tracework.InvalidArgument, "disable="),
     (dict(recompile_limit=0), tracework.InvalidArgument, "recompile_limit="),
-    (dict(shapes_spec={}), tracework.InvalidArgument, "shapes_spec="),
+    (dict(shapes_spec={}, dynamic=True), tracework.InvalidArgument, "shapes_spec="),
 ]
 
 

@@ -7,10 +7,14 @@ from typing import Any
 import torch
 from torch import fx
 
+OF_DATA = 1024
+
 
 def hint(size: Any) -> int:
-    """A number for a size: what it was when the graph was captured."""
-    return size if isinstance(size, int) else int(size.node.hint) if isinstance(size, torch.SymInt) else 1
+    """A number for a size: what it was when the graph was captured, a guess for one that depends on data."""
+    if isinstance(size, torch.SymInt):
+        return int(size.node.hint) if size.node.has_hint() else OF_DATA
+    return size if isinstance(size, int) else 1
 
 
 def kept_bytes(node: fx.Node) -> int:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import fx
+from tracework_primops import GuardOnUnbackedError
 
 from ..contracts import InputBinding
 from ..errors import BreakGraph
 from ..sources import Const
+from .data_sizes import bind_sizes
 from .known import learn, numbers_alone, with_numbers
 from .numbers import OpenNumbers
 
@@ -56,6 +58,8 @@ class GraphBuilder:
         self.aliased_inputs: set[str] = set()  # names of placeholders that stand for tensors of a subclass
         self.calls = 0
         self.in_blocks = False  # whether anything was recorded inside of a try or with block of the program
+        self.states_sizes = False  # whether the program said with torch._check what holds of sizes that depend on data
+        self._reads = 0
         self._by_tensor: dict[int, fx.Node] = {}
         self._by_symbol: dict[Any, fx.Node] = {}
         self._by_expr: dict[Any, fx.Node] = {}
@@ -159,6 +163,14 @@ class GraphBuilder:
 
         return expression_node(self, size)
 
+    def know_size(self, symbol: Any, node: fx.Node) -> None:
+        """The symbol's value is what the node gives."""
+        self._by_symbol[symbol] = self._by_expr[symbol] = node
+
+    def knows_size(self, symbol: Any) -> bool:
+        """Whether a node gives the symbol's value."""
+        return symbol in self._by_symbol
+
     def size_operation(self, target: Any, args: tuple[Any, ...], example: Any) -> fx.Node:
         """A node that computes with sizes."""
         node = self.graph.call_function(target, args)
@@ -209,6 +221,9 @@ class GraphBuilder:
         self.calls += 1
         self.in_blocks = self.in_blocks or frame.in_block or frame.current.handler is not None
         learn(node, example)
+        if self.fake_mode.reads != self._reads:
+            self._reads, node.meta["data_dependent"] = self.fake_mode.reads, True
+            bind_sizes(self, node, example)
         return self.wrap_result(frame, node, example)
 
     def run_on_fakes(self, frame: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], kind: str) -> Any:
@@ -226,6 +241,8 @@ class GraphBuilder:
         except Exception as error:
             if type(error).__name__ == "DataDependentError":
                 raise BreakGraph("dynamic_output_shape", f"{target}: {error}") from error
+            if isinstance(error, GuardOnUnbackedError):
+                raise BreakGraph("unbacked_condition", str(error)) from error
             log.debug("%s failed on fakes", target, exc_info=True)
             raise BreakGraph("fake_failed", f"{getattr(target, '__name__', target)}: {type(error).__name__}: {error}") from error
 

@@ -19,6 +19,7 @@ import torch
 from .. import _torch
 from ..bytecode.reload import local_name
 from ..errors import RestartWithoutChecks
+from .data_sizes import holds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -194,7 +195,7 @@ def leaves_a_trace(root: Any, checked: bool) -> str:
         return "numbers are drawn by Python"
     on_devices = False
     for node in builder.graph.nodes:
-        if not is_plain_call(node):
+        if not is_plain_call(node) and node.target is not holds:
             return f"{node.target} is no operator"
         example = node.meta.get("example_value")
         if isinstance(example, torch.Tensor):
@@ -226,7 +227,7 @@ def guarded_call(writer: CodeWriter, frame: Any, call: str, conditions: list[str
     """The statements that call the graph, and run the frame plainly when a check fails or the graph raises where that matters."""
     root = frame.root
     lines = [f"__tw_out = {call}"]
-    wanted = len(root.mutations) > 0 or root.graph.in_blocks
+    wanted = len(root.mutations) > 0 or root.graph.in_blocks or root.graph.states_sizes
     if not conditions and (not wanted or leaves_a_trace(root, checked=False)):
         return lines
     restore = [f"{writer.const(torch._C._set_grad_enabled, 'set_grad')}({root.grad_at_start})"]

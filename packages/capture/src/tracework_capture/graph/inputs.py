@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
-from ..dims import SMALLEST, DimRange, marks_of
-from ..errors import DynamicDimError, RestartCapture
+from ..dims import SMALLEST, DimMarks, DimRange, marks_of
+from ..errors import ControlMisuse, DynamicDimError, RestartCapture
 from ..guards.guard import TensorFacts
+from ..shapes import path_of
 from ..sources import ArrayTensor, Const, TensorSize, TensorStride
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def check_guesses(root: Any) -> None:
 
 def dynamic_dims(root: Any, tensor: torch.Tensor, source: Source, role: str) -> frozenset[int]:
     """Which dims of an input become symbols: those that are marked, and those that changed, or all, unless they are static."""
-    marks, shape, key = marks_of(tensor), tuple(tensor.shape), str(source)
+    marks, shape, key = marks_at(root, tensor, source), tuple(tensor.shape), str(source)
     if root.symbols is None or tensor.layout is not torch.strided:
         return frozenset()
     if role in ("parameter", "buffer") or type(tensor) is not torch.Tensor:
@@ -163,16 +164,43 @@ def dynamic_dims(root: Any, tensor: torch.Tensor, source: Source, role: str) -> 
     return frozenset(d for d in wanted if shape[d] >= SMALLEST)
 
 
-def refuse_dim(source: Source, dim: int, why: str, cure: str) -> NoReturn:
+def marks_at(root: Any, tensor: torch.Tensor, source: Source) -> DimMarks:
+    """The marks of a tensor, and what the compile call declared of its shape. Raises ControlMisuse for another shape."""
+    marks = marks_of(tensor)
+    if root.shapes is None:
+        return marks
+    declared = root.shapes.get(path_of(source), (None,) * tensor.dim())
+    if type(declared) is not tuple or len(declared) != tensor.dim():
+        raise ControlMisuse(
+            f"shapes_spec declares {source} as {declared}, but it is a tensor of {tensor.dim()} dims. Correct one."
+        )
+    ranges = {}
+    for dim, (entry, size) in enumerate(zip(declared, tensor.shape)):
+        check_entry(entry, size, f"dim {dim} of {source}")
+        if isinstance(entry, DimRange) and size >= SMALLEST:
+            ranges[dim] = entry
+    dynamic = marks.dynamic | ranges.keys()
+    fixed = frozenset(range(tensor.dim())) - dynamic - marks.maybe - marks.unbacked
+    return replace(marks, dynamic=dynamic, static=marks.static | fixed, ranges={**ranges, **marks.ranges})
+
+
+def check_entry(entry: Any, value: int, what: str) -> None:
+    """Raises ControlMisuse when a number is not what is declared of it."""
+    low, high = (entry.lower, entry.upper) if isinstance(entry, DimRange) else (entry, entry)
+    if (low is not None and value < low) or (high is not None and value > high):
+        wanted = entry if type(entry) is int else f"from {'any' if low is None else low} to {'any' if high is None else high}"
+        raise ControlMisuse(f"shapes_spec declares {what} as {wanted}, but it is {value}. Correct the declaration or the call.")
+
+
+def refuse_dim(source: Source, dim: int | None, why: str, cure: str) -> NoReturn:
     """Raises DynamicDimError."""
-    raise DynamicDimError(f"dim {dim} of {source} is marked dynamic, but {why}\n  try: {cure}")
+    what = str(source) if dim is None else f"dim {dim} of {source}"
+    raise DynamicDimError(f"{what} is marked dynamic, but {why}\n  try: {cure}")
 
 
 def size_symbol(root: Any, tensor: torch.Tensor, source: Source, dim: int) -> Any:
     """A symbol for one size, in the range that it is marked with; dims marked as one group share it, and a guard says so."""
-    from tracework_primops import Condition
-
-    size, marks = int(tensor.shape[dim]), marks_of(tensor)
+    size, marks = int(tensor.shape[dim]), marks_at(root, tensor, source)
     origin, limits = TensorSize(source, dim), marks.ranges.get(dim, DimRange())
     lower = max(SMALLEST, limits.lower or 0)
     symbol = root.symbols.new(size, origin, lower, limits.upper)
@@ -181,15 +209,23 @@ def size_symbol(root: Any, tensor: torch.Tensor, source: Source, dim: int) -> An
         root.guessed_dims[symbol] = (str(source), dim)
     if dim in marks.strict:
         root.strict_dims.append((symbol, source, dim, dim in marks.unbacked))
-    if limits.group is not None:
-        first = root.groups.setdefault(limits.group, symbol)
-        if first is not symbol:
-            root.symbols.assume(Condition.compare("==", symbol, first), f"{GROUP} {limits.group!r}")
-            return first
-    return symbol
+    return in_group(root, symbol, limits, f"dim {dim} of {source}")
 
 
-GROUP = "mark_unbacked shape_id"
+def in_group(root: Any, symbol: Any, limits: DimRange, what: str) -> Any:
+    """The first symbol of the group, or this one; a guard says that they are the same. Raises ControlMisuse when they differ now."""
+    from tracework_primops import Condition
+
+    first = symbol if limits.group is None else root.groups.setdefault(limits.group, symbol)
+    if first is not symbol:
+        values = root.symbols.hint(symbol), root.symbols.hint(first)
+        if values[0] != values[1]:
+            raise ControlMisuse(f"{what} is {values[0]}, but the other sizes of group {limits.group!r} are {values[1]}.")
+        root.symbols.assume(Condition.compare("==", symbol, first), f"{GROUP} {limits.group!r}")
+    return first
+
+
+GROUP = "group of sizes"
 
 
 def mark_stated_conditions(symbols: Any, here: str) -> None:
@@ -220,19 +256,26 @@ def lift_number(frame: Any, value: int, source: Source) -> Any:
     root = frame.root
     if root.symbols is None or root.options.dynamic is False:
         return None
-    chosen = root.options.chosen_number(str(source), value)
-    if value.bit_length() > _SIZE_BITS:
-        return None
-    if not (root.changes(source, value) or chosen):
+    declared = None if root.shapes is None else root.shapes.get(path_of(source))
+    if root.shapes is not None:
+        check_entry(declared, value, str(source))
+        chosen = isinstance(declared, DimRange)
+    else:
+        chosen = root.changes(source, value) or root.options.chosen_number(str(source), value)
+    if not chosen or value.bit_length() > _SIZE_BITS:
         return None
     symbol = root.numbers.get(source)
     if symbol is None and held_by_static_module(root, source):
         return None
     if symbol is None:
-        symbol = root.numbers[source] = root.symbols.new(value, source, number=True)
+        limits = declared or DimRange()
+        symbol = root.symbols.new(value, source, limits.lower, limits.upper, number=True)
         root.graph.open_numbers.add(symbol)
         frame.guard("TYPE", source, int)
         root.graph.size_input(symbol, source, value)
+        if declared is not None:
+            root.strict_dims.append((symbol, source, None, False))
+        symbol = root.numbers[source] = in_group(root, symbol, limits, str(source))
     return symbol
 
 

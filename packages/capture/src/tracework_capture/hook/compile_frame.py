@@ -150,10 +150,11 @@ def start(
     from tracework_primops import FakeMode
 
     symbols = new_symbols()
-    fake_mode = FakeMode(symbols)
+    fake_mode = FakeMode(symbols, allow_unbacked=options.unbacked and symbols is not None)
     graph = GraphBuilder(fake_mode, symbols, services.wrap_result)
     root = CaptureRoot(services, GuardSet(), graph, MutationLog(), symbols, fake_mode, options, given.globals, history)
     root.stop_before = stop_before
+    root.shapes = options.shapes if given.outermost and not is_resume_code(given.code) else None
     root.may_be_small = not given.outermost and (is_resume_code(given.code) or is_of_torch(given.code))
     slot = result_slot(given.code)
     root.surely_changing = None if slot is None else Local(slot)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ..contracts import Break, CapturedGraph
+    from ..shapes import DeclaredShapes
 
 __all__ = ["FrameCallback", "capture", "disable", "dump_dynamism", "dump_guards", "frame_of", "optimize", "reset", "run_only"]
 
@@ -253,11 +254,13 @@ def optimize(
     dynamic_sources: Iterable[str] = (),
     static_sources: Iterable[str] = (),
     dynamic_values: Iterable[int] = (),
+    unbacked: bool = False,
+    shapes: DeclaredShapes | None = None,
 ) -> Callable[[Callable[..., Any]], Any]:
     """A decorator: the function runs with its frames captured and compiled by backend(gm, example_inputs)."""
     settings: dict[str, Any] = {"fullgraph": fullgraph, "dynamic": dynamic, "guard_filter_fn": guard_filter_fn, "name": name}
     settings.update(dynamic_sources=frozenset(dynamic_sources), static_sources=frozenset(static_sources))
-    settings["dynamic_values"] = frozenset(dynamic_values)
+    settings.update(dynamic_values=frozenset(dynamic_values), unbacked=unbacked, shapes=shapes)
     if recompile_limit is not None:
         settings["recompile_limit"] = recompile_limit
     if observe is not None:

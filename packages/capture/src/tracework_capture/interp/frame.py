@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..bytecode.code import Instruction
+    from ..shapes import DeclaredShapes
     from ..values.function import FunctionValue
 
 __all__ = ["NULL", "CaptureRoot", "Deferred", "HandlerMark", "SymbolicFrame"]
@@ -75,7 +76,8 @@ class CaptureRoot:
         self.checks: list[DataCheck] = []
         self.effects = Effects()
         fake_mode.recorder = self.effects.note
-        self.strict_dims: list[tuple[Any, Any, int, bool]] = []
+        self.strict_dims: list[tuple[Any, Any, int | None, bool]] = []
+        self.shapes: DeclaredShapes | None = None
         self.guesses: dict[Any, frozenset[int]] = {}
         self.guessed_dims: dict[Any, tuple[Any, int]] = {}
         self.groups: dict[str, Any] = {}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tracework_primops import GuardOnUnbackedError
+
 from ..errors import BreakGraph
 from ..values.value import SymbolicRaise, Value
 from .handlers import OPCODES, RETURNED, SUSPENDED
@@ -69,11 +71,12 @@ def run(frame: SymbolicFrame, raised: SymbolicRaise | None = None) -> Any:
                     raised.value.root_step = root.step
                 unwind(frame, raised)
                 continue
-            except BreakGraph as stop:
+            except (BreakGraph, GuardOnUnbackedError) as stopped:
+                stop = stopped if isinstance(stopped, BreakGraph) else BreakGraph("unbacked_condition", str(stopped))
                 if not hasattr(stop, "stack"):
                     stop.stack = frame.locations()
                     stop.is_error = bool(root.regions) and root.regions[-1]
-                raise
+                raise stop from stopped.__cause__
             if signal is RETURNED or signal is SUSPENDED:
                 return signal
     finally:

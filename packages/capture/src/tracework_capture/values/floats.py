@@ -142,6 +142,33 @@ class FloatValue(Value):
         return f"{emit.graph_output(self.node)}.item()"
 
 
+class LateFloat(FloatValue):
+    """A float that is known only when the compiled code runs, or computed from one; the hint means nothing."""
+
+    def __init__(self, node, hint=0.0, roots=frozenset(), source=None):
+        super().__init__(node, 0.0, frozenset(), source)
+
+    def like(self, other):
+        return type(self)
+
+
+class DataFloat(LateFloat):
+    """The number of a tensor: what needs it while tracing breaks the graph, and Python gets it when the graph has run."""
+
+    def specialise(self, frame):
+        return frame.break_graph("tensor_to_python", "the number in a tensor is needed while tracing")
+
+
+def number_of_tensor(frame, tensor):
+    """item() or float() of a tensor of one number, on the CPU, where computing in double precision is what Python does; else None."""
+    example = tensor.example
+    fits = example.dtype.is_floating_point and example.device.type == "cpu" and not frame.root.transforms
+    if type(tensor) is not TensorValue or not fits or type(example.numel()) is not int or example.numel() != 1:
+        return None
+    alone = frame.graph.call_method(frame, "reshape", (frame.graph.call_method(frame, "detach", (tensor,)), ()))
+    return DataFloat(frame.graph.call_method(frame, "to", (alone,), {"dtype": torch.float64, "copy": True}).node)
+
+
 def float_of(frame, size):
     """float(size) of a symbolic int."""
     from .size_floats import float_of_size

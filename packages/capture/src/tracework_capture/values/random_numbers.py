@@ -11,14 +11,11 @@ import sys
 
 from ..sources import Const
 from .constant import NotPlain, plain
-from .floats import FloatValue
+from .floats import LateFloat
 
 
-class DrawnValue(FloatValue):
+class DrawnValue(LateFloat):
     """A float that was drawn, or computed from one."""
-
-    def like(self, other):
-        return DrawnValue
 
     def specialise(self, frame):
         return frame.break_graph("random_state", "the value of a random number is needed while tracing")
@@ -34,7 +31,7 @@ def draw(frame, function, args, kwargs, most):
         return frame.break_graph("random_state", f"{function.__name__} with these arguments")
     node = frame.graph.drawn_input(Const(functools.partial(function, *given), function.__name__))
     frame.mutations.changes += 1
-    return DrawnValue(node, 0.0, frozenset())
+    return DrawnValue(node)
 
 
 def draw_row(function, most):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+from ..graph.data_sizes import relation_node
 from .constant import COMPARE_FUNCTIONS, NUMPY_NUMBERS, ConstantValue, fold, literal
 from .value import Value
 
@@ -104,7 +105,7 @@ class SymNumber(Value):
             return None
         size = size_of(other)
         if size is not None:
-            return ConstantValue(compare_sizes(frame, op, self.expr, size))
+            return relation(frame, op, self.expr, size)
         if other.is_constant() and type(other.constant()) is float and math.isfinite(other.constant()):
             return ConstantValue(compare_with_float(frame, op, self.expr, other.constant()))
         if other.is_constant() and isinstance(other.constant(), OTHER_NUMBERS):
@@ -157,6 +158,40 @@ def compare_sizes(frame, op, left, right):
     if isinstance(difference, int):
         return COMPARE_FUNCTIONS[op](difference, 0)
     return frame.symbols.guard(Condition(op, difference), frame.user_location())
+
+
+def relation(frame, op, left, right):
+    """left op right as a value: open when it depends on data, guarded otherwise."""
+    from tracework_primops.symbols import Condition
+
+    condition = Condition.compare(op, left, right)
+    if frame.symbols.has_hint(condition.expr) or frame.symbols.is_true(condition) is not None:
+        return ConstantValue(compare_sizes(frame, op, left, right))
+    return SizeRelation(condition, frame.graph)
+
+
+class SizeRelation(Value):
+    """A bool that is known only when the graph runs: a condition on sizes that depend on data. torch._check may state it."""
+
+    def __init__(self, condition, graph):
+        super().__init__(None)
+        self.condition = condition
+        self.graph = graph
+
+    def python_type(self):
+        return bool
+
+    def describe(self):
+        return f"truth of {self.condition}"
+
+    def truth(self, frame):
+        return frame.symbols.guard(self.condition, frame.user_location())
+
+    def same_object(self, other):
+        return True if self is other else None
+
+    def reload(self, emit):
+        return emit.graph_output(relation_node(self.graph, self.condition))
 
 
 def compare_with_float(frame, op, size, number):

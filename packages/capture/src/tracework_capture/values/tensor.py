@@ -404,11 +404,35 @@ def break_row(reason):
 
 
 def number_row(frame, self, name, args, kwargs):
-    """item(), int(), tolist(), ...: known only of tensors made of plain numbers."""
+    """item(), int(), tolist(), ...: known only of tensors made of plain numbers; floats wait until the graph has run."""
+    from .floats import number_of_tensor
+
     known = known_tensor(self.node)
+    if known is None and name in ("item", "__float__") and not args and not kwargs:
+        found = number_of_tensor(frame, self)
+        if found is not None:
+            return found
+    if known is None and frame.root.options.unbacked and not args and not kwargs:
+        found = number_of_data(frame, self, name)
+        if found is not None:
+            return found
     if known is None or args or kwargs or (name != "tolist" and known.numel() != 1):
         return frame.break_graph("tensor_to_python", f"Tensor.{name}")
     return literal(frame, getattr(known, name)())
+
+
+def number_of_data(frame, self, name):
+    """item(), int() and tolist() of a tensor of whole numbers as symbols without a value; None for others."""
+    example = self.example
+    whole = not (example.dtype.is_floating_point or example.dtype.is_complex or example.dtype == torch.bool)
+    if name == "tolist":
+        if example.ndim != 1 or type(example.shape[0]) is not int or example.dtype == torch.bool:
+            return None
+        items = [number_row(frame, item, "item", [], {}) for item in self.unpack(frame)]
+        return frame.make_list(items)
+    if not whole or name not in ("item", "__int__", "__index__") or type(example.numel()) is not int or example.numel() != 1:
+        return None
+    return frame.graph.call_method(frame, "item", (self,))
 
 
 def type_method(frame, self, name, args, kwargs):

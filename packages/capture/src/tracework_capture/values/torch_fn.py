@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from .._torch import operator_names
+from ..graph.data_sizes import state
 from ..sources import Const
 from .cond import COND_ROWS
 from .constant import ConstantValue, fold, force_plain, literal
@@ -19,6 +20,7 @@ from .numpy_functions import numpy_rows
 from .parameter import PARAMETER_ROWS
 from .sequence import NONE, TupleValue
 from .subclass import SUBCLASS_CONTEXTS, as_subclass_method, make_subclass_row
+from .symint import SizeRelation
 from .tensor import TENSOR_METHODS, TensorValue
 from .tensor_data import DATA_ROWS
 from .torch_function import MODE_ROWS, dispatch, dispatch_function, is_overridden
@@ -298,6 +300,9 @@ def check_row(error):
         condition = args[0] if args else kwargs["cond"]
         if isinstance(condition, TensorValue):
             return frame.break_graph("data_dependent_branch", "torch._check of a tensor")
+        if isinstance(condition, SizeRelation):
+            state(frame, condition.condition, error, f"torch._check({condition.condition}) does not hold")
+            return NONE
         if condition.truth(frame):
             mark_stated(frame)
             return NONE
@@ -319,6 +324,13 @@ for _name, _error in {
     "_check_not_implemented": NotImplementedError,
 }.items():
     TORCH_ROWS[getattr(torch, _name)] = check_row(_error)
+
+
+@row(torch._check_is_size)
+def check_is_size(frame, args, kwargs):
+    from .builtins.arithmetic import compare
+
+    return check_row(RuntimeError)(frame, [compare(frame, ">=", args[0], ConstantValue(0)), *args[1:2]], {})
 
 
 @row(torch.is_inference_mode_enabled)

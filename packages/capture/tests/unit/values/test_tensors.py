@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from harness import capture, check
+from tracework_capture import optimize
 
 
 def operators(x):
@@ -148,8 +149,8 @@ def test_same_as_plain(function):
 
 BREAKS = {
     "tensor_to_python": [
-        lambda x: x.sum().item() + x,
-        lambda x: float(x.sum()) + x,
+        lambda x: x.argmax().item() + x,
+        lambda x: int(x.sum()) + x,
         lambda x: x.tolist(),
         lambda x: torch.equal(x, x),
     ],
@@ -197,3 +198,37 @@ def test_checks_are_honoured():
     check(fn, torch.randn(3), 2)
     check(fn, torch.randn(3), 4)
     check(fn, torch.randn(3), -1)
+
+
+def numbers_of_losses(x):
+    total, seen = 0.0, []
+    for step in range(3):
+        loss = (x * step).square().mean()
+        total += loss.item()
+        seen.append(float(loss))
+        loss.add_(1)
+    return total / 3, seen, f"{total:.5f} {seen[2]}", x / (total + 1), {"loss": loss.item()}
+
+
+def number_of_a_leaf(x):
+    weight = x.double().requires_grad_()
+    loss = (weight * weight).sum()
+    return loss * loss.item(), loss.item() * 2
+
+
+@pytest.mark.parametrize("function", [numbers_of_losses, number_of_a_leaf], ids=lambda f: f.__name__)
+def test_floats_out_of_tensors_wait_until_the_graph_has_run(function):
+    """No break: Python gets its numbers when the graph has run, and tensors are computed with them inside."""
+    compiled = optimize(lambda gm, example_inputs: gm.forward, fullgraph=True)(function)
+    for scale in (1.0, -3.0, 1e-3):
+        x = torch.arange(6.0).reshape(2, 3) * scale + 0.3
+        found, expected = compiled(x), function(x)
+        torch.testing.assert_close(found[0], expected[0], rtol=0, atol=0)
+        assert found[1:3] == expected[1:3] and type(found[1]) is type(expected[1])
+
+
+def test_what_steers_by_a_float_of_a_tensor_breaks():
+    function = lambda x: x + 1 if x.mean().item() > 0 else x - 1
+    compiled = optimize(lambda gm, example_inputs: gm.forward)(function)
+    for x in (torch.ones(3), -torch.ones(3), torch.full((3,), float("nan"))):
+        torch.testing.assert_close(compiled(x), function(x), equal_nan=True)

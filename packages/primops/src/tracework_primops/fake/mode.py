@@ -29,6 +29,7 @@ class FakeMode(_torch.TorchDispatchMode):
         self.table = table
         self.memo = memo_of(table)
         self.allow_unbacked = allow_unbacked
+        self.reads = 0  # how many operators were asked for a size or number that depends on data
         self.counts: dict[Any, Any] = {}  # the number of elements that are not zero in a mask, which depends on data
         self.recorder: Callable[..., None] | None = None
         self._converter = Converter(self)

@@ -84,6 +84,7 @@ def local_scalar(mode, func, args, kwargs):
     if fake.constant is not None:
         return fake.constant
     if mode.table is not None and mode.allow_unbacked and not fake.spec.dtype.is_complex:
+        mode.reads += 1
         out = mode.table.new_scalar(fake.spec.dtype)
         return _record(mode, func, args, kwargs, out)
     raise DataDependentError(func)
@@ -91,6 +92,7 @@ def local_scalar(mode, func, args, kwargs):
 
 def _count_of(mode, func, mask):
     """How many elements are not zero: one symbol for all who ask before the mask is written to."""
+    mode.reads += 1
     key = mask.storage.id, mask.storage.version, mask.spec
     if key not in mode.counts:
         mode.counts[key] = mode.table.new(None, f"{func}", lower=0, unbacked=True)
@@ -117,6 +119,7 @@ def one_unknown_size(mode, func, args, kwargs):
     if func is aten.masked_select.default and spec.sizes == args[1].spec.sizes:
         count = _count_of(mode, func, args[1])
     else:
+        mode.reads += 1
         count = mode.table.new(None, f"{func}", lower=0, unbacked=True)
     out = make_fake(mode, TensorSpec(spec.dtype, spec.device, (count,)), FakeStorage())
     return _record(mode, func, args, kwargs, out)

@@ -164,10 +164,11 @@ def print_(frame, args, kwargs):
 
 def shown_later(frame, value):
     """What to print after the graph: the text as it is now, a size, or a copy of a tensor without gradients."""
+    from ..floats import LateFloat
     from ..symint import SymNumber
     from ..tensor import TensorValue
 
-    if isinstance(value, SymNumber):
+    if isinstance(value, (SymNumber, LateFloat)):
         return value
     if isinstance(value, TensorValue) and not value.example.requires_grad:
         return frame.graph.call_method(frame, "clone", (value,))

@@ -178,7 +178,7 @@ def shown(frame, value, name, fn):
         return ConstantValue(fn(plain(value)))
     except NotPlain:
         pass
-    if isinstance(value, SymNumber) or type(value) in OPEN_FLOATS:
+    if is_open_number(value):
         return text_of_size(frame, fn, value)
     if isinstance(value, TupleValue) and value.cls in (tuple, torch.Size) and all_sizes(value):
         return SizesText(fn, value)
@@ -188,8 +188,9 @@ def shown(frame, value, name, fn):
         return text(frame, value)
 
 
-OPEN_FLOATS = (FloatValue, SizeFloat)
-"""Floats of which the present value is known."""
+def is_open_number(value):
+    """Whether the value is a number that is not fixed."""
+    return isinstance(value, SymNumber) or (isinstance(value, FloatValue) and not value.known)
 
 
 def all_sizes(value):
@@ -234,7 +235,7 @@ def format_(frame, args, kwargs):
         return frame.raise_new(TypeError, f"__format__ must return a str, not {found.python_type().__name__}")
     if spec == "":
         return str_(frame, [args[0]], {})
-    if isinstance(args[0], SymNumber) or type(args[0]) in OPEN_FLOATS:
+    if is_open_number(args[0]):
         return text_of_size(frame, format, args[0], spec)
     return fold(frame, format, args)
 

@@ -1,0 +1,160 @@
+"""Sizes and numbers that depend on data stay in the graph under the option `unbacked`; without it they break."""
+
+import logging
+
+import pytest
+import torch
+import tracework
+from tracework_capture.errors import Unsupported
+from training import BACKENDS, same
+
+
+def number(x):
+    n = (x > 0).sum().item()
+    return torch.zeros(3) + n, n * 2
+
+
+def size(x):
+    n = (x > 0).sum().item()
+    torch._check(n >= 0)
+    return torch.ones(n) * 2 + 1, n
+
+
+def positions(x):
+    found = x.nonzero()
+    return found.float().sum(0) + 1, found.shape[0]
+
+
+def elements(x):
+    return x[x > 0].exp() * 2, x[x > 0].shape
+
+
+def rows(x):
+    chosen = x[x[:, 0] > 0]
+    return torch.softmax(chosen * 2 + 1, -1).sum(0), chosen @ torch.ones(4, 5)
+
+
+def coordinates(x):
+    first, second = torch.where(x > 0)
+    return (x[first, second] * 2).sum(), first * 3
+
+
+def listed(x):
+    first, second = (x > 0).sum(1)[:2].tolist()
+    torch._check(first >= 0)
+    return torch.ones(first + 1) * second
+
+
+def selected(x):
+    return x.masked_select(x > 0.1).cumsum(0) * 2
+
+
+def repeated(x):
+    counts = (x[:, 0] > 0).long() + 1
+    return torch.repeat_interleave(x, counts, 0) + 1
+
+
+def leading_rows(x):
+    n = (x > 0).sum().item() // 8
+    torch._check(n >= 0)
+    torch._check(n <= x.shape[0])
+    return x[:n] * 2
+
+
+def written_between(x):
+    y = x * 2
+    n = (y > 0).sum().item()
+    y.add_(n)
+    y[y > 20] = 0.0
+    return y, n
+
+
+PROGRAMS = [
+    number,
+    size,
+    positions,
+    elements,
+    rows,
+    coordinates,
+    listed,
+    selected,
+    repeated,
+    leading_rows,
+    written_between,
+]
+X = torch.arange(24.0).reshape(6, 4).sin()
+INPUTS = [X, -X, X + 3, X - 3, torch.eye(6, 4) * 0.2 - 0.1]  # all elements, none, one in some rows
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("function", PROGRAMS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_one_graph_for_all_data(function, backend, dynamic, caplog):
+    compiled = tracework.compile(function, backend=backend, fullgraph=True, dynamic=dynamic, options={"unbacked": True})
+    with caplog.at_level(logging.WARNING, "tracework.fallbacks"):
+        for x in INPUTS:
+            found, expected = compiled(x.clone()), function(x.clone())
+            same(found if isinstance(found, tuple) else [found], expected if isinstance(expected, tuple) else [expected])
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_gradients(backend):
+    def loss(x, w):
+        chosen = x[x[:, 0] > 0]
+        return ((chosen @ w).relu() * chosen.shape[0]).sum() + (w * chosen.sum()).exp().mean()
+
+    compiled = tracework.compile(loss, backend=backend, fullgraph=True, options={"unbacked": True})
+    for x in INPUTS:
+        results = []
+        for call in (compiled, loss):
+            data, w = x.clone().requires_grad_(), torch.linspace(-0.1, 0.1, 20).reshape(4, 5).requires_grad_()
+            value = call(data, w)
+            value.backward()
+            results.append([value.detach(), data.grad, w.grad])
+        same(*results)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_statements_are_looked_at(backend):
+    """torch._check is taken for granted while tracing; when it does not hold, eager's exception is raised before anything lasts."""
+    seen = []
+
+    def function(x):
+        n = (x > 0).sum().item()
+        seen.append(len(seen))
+        torch._check(n >= 6, lambda: f"too few: {n}")
+        torch._check(n <= 24)
+        return x[:, :4] * n, torch.ones(n).sum() if n >= 6 else None
+
+    compiled = tracework.compile(function, backend=backend, fullgraph=True, options={"unbacked": True})
+    for x in INPUTS:
+        outcomes = []
+        for call in (compiled, function):
+            seen.clear()
+            try:
+                outcomes.append([t.tolist() for t in call(x)])
+            except RuntimeError as error:
+                outcomes.append(str(error))
+            outcomes[-1] = (outcomes[-1], list(seen))
+        assert outcomes[0] == outcomes[1]
+
+
+def test_decisions_on_data_break_and_are_errors_in_one_graph():
+    def function(x):
+        n = (x > 0).sum().item()
+        return x * n if n > 12 else x - n
+
+    compiled = tracework.compile(function, backend="eager", options={"unbacked": True})
+    for x in INPUTS:
+        torch.testing.assert_close(compiled(x), function(x))
+    whole = tracework.compile(function, backend="eager", fullgraph=True, options={"unbacked": True})
+    with pytest.raises(Unsupported, match=r"u0 > 12[\s\S]*torch\._check"):
+        whole(X)
+
+
+def test_without_the_option_they_break():
+    with pytest.raises(Unsupported, match="tensor_to_python"):
+        tracework.compile(number, backend="eager", fullgraph=True)(X)
+    with pytest.raises(Unsupported, match="dynamic_output_shape"):
+        tracework.compile(elements, backend="eager", fullgraph=True)(X)

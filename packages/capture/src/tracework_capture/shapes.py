@@ -1,0 +1,95 @@
+"""Shapes that a compile call declares: which sizes and ints of the arguments change, in which range, and which are one size.
+
+A declaration maps names of parameters to shapes. Of a tensor: a list with one entry for each dim. Of an int: the entry itself. Of a list
+or tuple of values: a list of their declarations; of a dict: a dict. An entry is None (what it is in the call, compiled by itself), an int
+(that number and no other), a name (any; entries of one name are one number), or a DimRange. Declarations of torch.compile, which are
+objects of its own, mean the same. What is not declared is None.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from .dims import DimRange
+from .errors import ControlMisuse
+from .sources import Attr, DictItem, InstanceAttr, Item, Local, ModuleEntry
+
+__all__ = ["DeclaredShapes", "declared_shapes", "path_of"]
+
+DeclaredShapes = Mapping[tuple[Any, ...], Any]
+"""Path of an argument's part, from the name of a local -> its entry, or a tuple of entries for a tensor."""
+
+
+def declared_shapes(declaration: Any, function: Callable[..., Any], through: bool = False) -> DeclaredShapes:
+    """The paths of a declaration for calls of `function`; `through`: they come through a function of *args and **kwargs.
+
+    Raises ControlMisuse for a name that is no parameter, or an entry of another kind.
+    """
+    parameters = inspect.signature(function).parameters
+    places = {name: number for number, name in enumerate(parameters)}
+    found: dict[tuple[Any, ...], Any] = {}
+    for name, spec in _parameters_of(declaration):
+        taken = parameters.get(name)
+        if taken is None:
+            raise ControlMisuse(f"shapes_spec names {name!r}, which is no parameter: they are {', '.join(parameters)}.")
+        starts: list[tuple[Any, ...]] = [(name,)]
+        if through:
+            starts = [("kwargs", name)]
+            if taken.kind is not taken.KEYWORD_ONLY:
+                starts.append(("args", places[name]))
+        for start in starts:
+            found.update(_flat(start, spec, name))
+    return found
+
+
+def _parameters_of(declaration: Any) -> Iterator[tuple[str, Any]]:
+    if getattr(declaration, "_assumptions", None):
+        raise ControlMisuse("shapes_spec: assumptions are not supported; say them in the function with torch._check(...).")
+    params = getattr(declaration, "_params", declaration)
+    named = getattr(params, "_named_args", params)
+    if getattr(params, "_varargs", None) or getattr(params, "_varkw", None) or not isinstance(named, Mapping):
+        raise ControlMisuse(
+            f"shapes_spec takes shapes by the names of parameters, not {declaration!r}. Write {{'x': ['batch', None]}}."
+        )
+    yield from named.items()
+
+
+def _flat(path: tuple[Any, ...], spec: Any, where: str) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    dims = getattr(spec, "_specs", spec)
+    entries = getattr(spec, "_fields", None) or getattr(spec, "_entries", spec)
+    if isinstance(entries, Mapping):
+        for key, part in entries.items():
+            yield from _flat((*path, key), part, f"{where}[{key!r}]")
+    elif dims is spec and isinstance(entries, (list, tuple)) and (entries is not spec or any(_is_nested(e) for e in entries)):
+        for index, part in enumerate(entries):
+            yield from _flat((*path, index), part, f"{where}[{index}]")
+    elif isinstance(dims, (list, tuple)):
+        yield path, tuple(_entry(dim, where) for dim in dims)
+    else:
+        yield path, _entry(spec, where)
+
+
+def _is_nested(spec: Any) -> bool:
+    return isinstance(spec, (list, tuple, Mapping)) or any(hasattr(spec, name) for name in ("_specs", "_fields", "_entries"))
+
+
+def _entry(entry: Any, where: str) -> Any:
+    """None, an int or a DimRange."""
+    if entry is None or type(entry) is int or isinstance(entry, DimRange):
+        return entry
+    if isinstance(entry, str):
+        return DimRange(group=entry)
+    if hasattr(entry, "sympy_sym"):  # torch.compile's variable; two of one name are two
+        return DimRange(entry.min or None, entry.max, f"{entry.name}#{id(entry)}")
+    raise ControlMisuse(f"shapes_spec of {where}: {entry!r} is no name, int, DimRange or None.")
+
+
+def path_of(source: Any) -> tuple[Any, ...] | None:
+    """The path of a source that starts at a local, else None."""
+    if isinstance(source, Local):
+        return (source.name,)
+    part = {Item: "index", DictItem: "key", Attr: "name", InstanceAttr: "name", ModuleEntry: "name"}.get(type(source))
+    base = path_of(source.base) if part is not None else None
+    return None if base is None else (*base, getattr(source, part))
