@@ -2,8 +2,9 @@
 
 `if <data>: raise ...` is captured without the arm that raises. The condition becomes an output of the graph, looked at before any side
 effect is replayed: when it asks for the other arm, the frame runs as plain Python from its start, and eager raises by itself, with its
-own line, message and side effects. The same way out serves a graph that raises in the middle. It is open only where the graph can be
-run without a trace of it: no input written, no state of others changed, and random numbers drawn from a generator that is put back.
+own line, message and side effects. Where conditions fail often they break the graph instead. The same way out serves a graph that
+raises in the middle. It is open only where the graph can be run without a trace of it: no input written, no state of others changed,
+and random numbers drawn from a generator that is put back.
 """
 
 from __future__ import annotations
@@ -243,6 +244,8 @@ def guarded_call(writer: CodeWriter, frame: Any, call: str, conditions: list[str
     lines += ["if __tw_failure is not None:", *("    " + line for line in restore)]  # outside of the handler: no context
     lines += [f"    return {writer.const(run_again)}(__tw_failure, {function}, {arguments})"]
     if conditions:
+        if not root.options.fullgraph:  # where a break is an error
+            restore = [f"{writer.const(root.history.check_failed, 'check_failed')}()", *restore]
         lines += [f"if {' or '.join(conditions)}:", *("    " + line for line in restore), f"    return {function}({arguments})"]
     return before + lines
 

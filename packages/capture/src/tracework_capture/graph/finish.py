@@ -44,6 +44,7 @@ class Captured:
     graph: CapturedGraph | None
     symbols: Any
     raising_codes: tuple[types.CodeType, ...] = ()
+    checked: bool = False  # conditions on data are left to checks
     seconds: dict[str, float] = field(default_factory=dict)
 
 
@@ -71,7 +72,7 @@ def finish(frame: Any, stop: Returned | Break, backend: Any, execute: Callable[.
     seconds = {"backend": time.perf_counter() - started}
     code = writer.finish(call, line)
     collect = tuple(binding.source for binding in root.graph.inputs)
-    return Captured(code, root.guards, collect, captured, root.symbols, tuple(raising), seconds)
+    return Captured(code, root.guards, collect, captured, root.symbols, tuple(raising), bool(root.checks), seconds)
 
 
 def replay(root: Any, writer: CodeWriter) -> None:

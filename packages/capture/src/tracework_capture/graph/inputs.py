@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import operator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -30,17 +32,31 @@ __all__ = [
 ]
 
 
+log = logging.getLogger("tracework.capture.checks")
+MOST_FAILURES = 10
+
+
 class SizeHistory:
     """Sizes and numbers seen by earlier captures of one code object; what changed becomes a symbol.
 
-    checks: whether conditions on data may be left to checks (graph.checks)."""
+    checks: whether conditions on data may be left to checks (graph.checks). forget_checked: drops the entries that rely on them."""
 
-    def __init__(self, checks: bool = True) -> None:
+    def __init__(self, checks: bool = True, forget_checked: Callable[[], None] = lambda: None) -> None:
         self.checks = checks
+        self.forget_checked = forget_checked
+        self.failures = 0
         self.sizes: dict[Any, list[Any]] = {}
         self.numbers: dict[Any, Any] = {}
         self.fixed_dims: set[tuple[Any, int]] = set()  # opened on a guess, and fixed by the program
         self.delayed = False
+
+    def check_failed(self) -> None:
+        """A condition that was left to a check does not hold in this call; after the last time that is borne none is left to one."""
+        self.failures += 1
+        if self.failures == MOST_FAILURES:
+            log.warning("conditions on data failed %d times; they break the graph from now on", self.failures)
+            self.checks = False
+            self.forget_checked()
 
     def observe(self, names: dict[str, Any]) -> None:
         """Remember the arguments of a call that was not captured."""

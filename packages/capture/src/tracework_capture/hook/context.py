@@ -198,13 +198,20 @@ class FrameCallback:
         guards, conditions = list(captured.guards), True
         if self.options.guard_filter_fn is not None:
             guards, conditions = filter_guards(self.options.guard_filter_fn, guards, Scope(names, globals_))
-        return cache.make_entry(code, guards, captured.collect, captured.symbols, captured.code, self, conditions=conditions)
+        detail = CHECKED if captured.checked else None
+        return cache.make_entry(
+            code, guards, captured.collect, captured.symbols, captured.code, self, detail, conditions=conditions
+        )
 
     def history(self, code: types.CodeType) -> SizeHistory:
         """Sizes seen for this code."""
         known = self.histories.get(id(code))
         if known is None or known[0]() is not code:
-            known = self.histories[id(code)] = (weakref.ref(code), dynamism.new_history(code))
+            ref, owner = weakref.ref(code), weakref.ref(self)
+            history = dynamism.new_history(
+                code, lambda: cache.remove(ref(), lambda e: e.owner is owner() and relies_on_checks(e))
+            )
+            known = self.histories[id(code)] = (ref, history)
         return known[1]
 
     def plain(self, code: types.CodeType, why: str, stop: Break | None = None) -> Any:
@@ -235,6 +242,14 @@ def _let_go_of_entries(callback: weakref.ref[FrameCallback]) -> None:
     owner = callback()
     if owner is not None and not list(owner.wrappers):
         owner.let_go_of_entries()
+
+
+CHECKED = "conditions on data are left to checks"
+
+
+def relies_on_checks(entry: _C.Entry) -> bool:
+    """Whether the entry looks at conditions on data when its graph has run."""
+    return getattr(entry.info, "detail", None) == CHECKED
 
 
 def disabled_call(compiled: Callable[..., Any]) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import types
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..errors import CaptureError
@@ -24,9 +24,9 @@ def _name(code: types.CodeType) -> str:
     return f"{code.co_filename}:{code.co_firstlineno}:{code.co_qualname}"
 
 
-def new_history(code: types.CodeType) -> SizeHistory:
+def new_history(code: types.CodeType, forget_checked: Callable[[], None]) -> SizeHistory:
     """An empty history, or what earlier runs saw of the function."""
-    history = SizeHistory()
+    history = SizeHistory(forget_checked=forget_checked)
     seen = _known.get(_name(code))
     if seen is not None:
         history.sizes = {source: list(sizes) for source, sizes in seen["sizes"].items()}

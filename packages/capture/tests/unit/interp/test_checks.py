@@ -247,3 +247,15 @@ def test_what_the_check_refuses_may_make_the_graph_raise():
         return x[index] + 1
 
     assert agree(program, (GOOD, torch.tensor([1])), (GOOD, torch.tensor([5])), (GOOD, torch.tensor([0]))) == 1
+
+
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_what_fails_often_breaks_instead(fullgraph, caplog):
+    """Each failure costs a run of the graph and a plain one; where breaks are errors it stays so."""
+    compiled = Compiled(raises_inline, fullgraph=fullgraph)
+    with caplog.at_level("WARNING", "tracework.capture.checks"):
+        for _ in range(15):
+            for argument in (GOOD, BAD):
+                assert str(outcome(compiled.call, argument)) == str(outcome(raises_inline, argument))
+    assert (len(compiled.graphs) == 1) is fullgraph
+    assert [r.message.startswith("conditions on data failed 10 times") for r in caplog.records] == [True] * (not fullgraph)
