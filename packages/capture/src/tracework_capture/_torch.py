@@ -40,6 +40,7 @@ __all__ = [
     "torch_functions_off",
     "transform_level",
     "under_no_function_modes",
+    "under_users_dispatch_mode",
     "users_function_modes",
 ]
 
@@ -157,6 +158,12 @@ def operator_names() -> frozenset[str]:
     """Names of the operators of namespace aten, without overloads."""
     names = torch._C._dispatch_get_all_op_names()
     return frozenset(n.partition("::")[2].partition(".")[0] for n in names if n.startswith("aten::"))
+
+
+def under_users_dispatch_mode() -> bool:
+    """Whether a TorchDispatchMode of the program sees the operators that are called: none of a graph's would be those of eager code."""
+    stack = map(torch._C._get_dispatch_stack_at, range(dispatch_mode_count()))
+    return any(not mode.is_infra_mode() and not mode.ignore_compile_internals() for mode in stack)
 
 
 def dispatch_keys(tensor: Any) -> int:

@@ -4,6 +4,7 @@ import pytest
 import torch
 from harness import assert_same
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 from tracework_capture.hook.context import optimize
 
 
@@ -39,6 +40,18 @@ class Scale(TorchFunctionMode):
 
 class Tagged(torch.Tensor):
     """A subclass"""
+
+
+class Operators(TorchDispatchMode):
+    """Keeps the names of the operators that run, and gives cos for sin."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.append(str(func))
+        return (torch.ops.aten.cos.default if func is torch.ops.aten.sin.default else func)(*args, **(kwargs or {}))
 
 
 def stack():
@@ -217,3 +230,27 @@ def test_a_mode_sees_no_more_than_it_does_plainly_when_sizes_change():
             found = fast(x)
         assert_same(found, expected)
         assert log.names == plain.names
+
+
+def operators_inside(x):
+    with Operators() as seen:
+        y = x.sin() + 1
+    return y.sin(), seen.names
+
+
+def test_dispatch_modes_see_the_operators_of_plain_python():
+    def fn(x):
+        return x.sin() + 1
+
+    x = torch.ones(2)
+    fast, graphs = optimized(lambda x: fn(x))
+    for _ in range(2):
+        with Operators() as plain:
+            expected = fn(x)
+        with Operators() as seen:
+            found = fast(x)
+        assert_same((found, seen.names), (expected, plain.names))
+        assert_same(fast(x), fn(x))
+    assert len(graphs) == 1
+    inside, _ = optimized(operators_inside)
+    assert_same([inside(x), inside(x)], [operators_inside(x)] * 2)
