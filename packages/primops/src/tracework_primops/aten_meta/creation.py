@@ -53,6 +53,15 @@ def scalar_tensor(value, *, dtype=None, layout=None, device=None, pin_memory=Non
     return _new((), dtype, device)
 
 
+@row("eye.default", "eye.m")
+def eye(n, m=None, *, dtype=None, layout=None, device=None, pin_memory=None):
+    m = n if m is None else m
+    for name, size in (("n", n), ("m", m)):
+        if size.__class__ is int and size < 0:
+            raise RuntimeError(f"{name} must be greater or equal to 0, got {size}")
+    return _new((n, m), dtype, device)
+
+
 WINDOWS = "hann_window hamming_window blackman_window bartlett_window kaiser_window"
 
 
@@ -205,6 +214,33 @@ def normal(x, mean=0.0, std=1.0, *, generator=None):
 def exponential(x, lambd=1.0, *, generator=None):
     if lambd <= 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
+    return random_like(x)
+
+
+@row("cauchy_.default", "cauchy.default")
+def cauchy(x, median=0.0, sigma=1.0, *, generator=None):
+    if sigma <= 0:
+        raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
+    return _continuous("Cauchy", x)
+
+
+@row("log_normal_.default", "log_normal.default")
+def log_normal(x, mean=1.0, std=2.0, *, generator=None):
+    if std <= 0:
+        raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
+    return _continuous("log_normal", x)
+
+
+def _continuous(name, x):
+    if not x.dtype.is_floating_point:
+        raise RuntimeError(f"{name} distribution is a continuous probability distribution, but the dtype is {x.dtype}")
+    return random_like(x)
+
+
+@row("geometric_.default", "geometric.default")
+def geometric(x, p, *, generator=None):
+    if not 0 < p < 1:
+        raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
     return random_like(x)
 
 

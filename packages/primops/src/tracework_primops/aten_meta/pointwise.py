@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from ..broadcasting import broadcast_sizes
 from ..promotion import complex_of, float_dtype, real_of, result_dtype
 from ..spec import TensorSpec
 from .rows import check_number, elementwise, fresh, row, same_layout, wrap_dim
@@ -91,6 +92,8 @@ row(
     "logaddexp.default",
     "copysign.Tensor",
     "copysign.Scalar",
+    *_names("special_zeta special_xlog1py", "default", "self_scalar", "other_scalar"),
+    *_names("logaddexp2 igamma igammac", "default"),
 )(_binary(float_dtype))
 row(*_names("eq ne lt le gt ge", "Tensor", "Scalar"), *_names("logical_and logical_or logical_xor", "default"))(_binary(_bool))
 
@@ -102,7 +105,8 @@ def div_mode(a, b, *, rounding_mode=None):
 
 FLOAT_UNARY = (
     "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sigmoid erf erfc "
-    "erfinv reciprocal lgamma digamma special_erfcx special_i0 special_ndtri logit deg2rad rad2deg"
+    "erfinv reciprocal lgamma digamma special_erfcx special_i0 special_ndtri logit deg2rad rad2deg i0 sinc special_i0e special_i1 "
+    "special_i1e special_bessel_j0 special_bessel_j1 special_spherical_bessel_j0 special_entr special_log_ndtr"
 )
 SAME_UNARY = (
     "positive sign sgn floor ceil round trunc frac relu silu hardswish hardsigmoid elu selu celu leaky_relu softplus mish "
@@ -153,6 +157,56 @@ def complex(a, b):
             f"Expected both inputs to be Half, Float or Double tensors of one dtype but got {a.dtype} and {b.dtype}"
         )
     return elementwise(complex_of(a.dtype), [a, b])
+
+
+@row("mvlgamma.default")
+def mvlgamma(a, p):
+    if p < 1:
+        raise RuntimeError("p has to be greater than or equal to 1")
+    return fresh(a, a.sizes, float_dtype(a))
+
+
+@row("_prelu_kernel.default")
+def prelu(a, weight):
+    return elementwise(a.dtype, [a, weight])
+
+
+def _loss(laid_out_as):
+    """The loss of operands of one dtype and size; others are checked by torch's meta kernel."""
+
+    def rule(a, b, *weights_and_reduction):
+        *weights, reduction = weights_and_reduction
+        factors = [w for w in weights if w is not None]
+        if a.sizes != b.sizes or a.dtype is not b.dtype or broadcast_sizes(a.sizes, *[w.sizes for w in factors]) != a.sizes:
+            return NotImplemented
+        if any(w.dtype is not a.dtype for w in factors):
+            return NotImplemented
+        return fresh(a, ()) if reduction else elementwise(a.dtype, [laid_out_as(a, b)])
+
+    return rule
+
+
+_of_inputs, _of_targets = _loss(lambda a, b: a), _loss(lambda a, b: b)
+
+
+@row("binary_cross_entropy.default")
+def binary_cross_entropy(a, b, weight=None, reduction=1):
+    return _of_inputs(a, b, weight, reduction)
+
+
+@row("binary_cross_entropy_with_logits.default")
+def binary_cross_entropy_with_logits(a, b, weight=None, pos_weight=None, reduction=1):
+    return _of_targets(a, b, weight, pos_weight, reduction)
+
+
+@row("soft_margin_loss.default")
+def soft_margin_loss(a, b, reduction=1):
+    return _of_inputs(a, b, reduction)
+
+
+@row("dist.default")
+def dist(a, b, p=2):
+    return fresh(elementwise(real_of(result_dtype(a, b)), [a, b]), ())
 
 
 @row("clamp.default")

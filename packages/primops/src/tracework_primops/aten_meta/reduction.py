@@ -139,6 +139,16 @@ def linalg_vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None):
     return fresh(x, reduced(x.sizes, dim, keepdim), dtype or real_of(x.dtype))
 
 
+@row("norm.ScalarOpt_dim")
+def norm(x, p, dim, keepdim=False):
+    return fresh(x, reduced(x.sizes, dim, keepdim), real_of(x.dtype))
+
+
+@row("count_nonzero.default", "count_nonzero.dim_IntList")
+def count_nonzero(x, dim=None):
+    return fresh(x, reduced(x.sizes, dim, False), torch.int64)
+
+
 @row("_softmax.default", "_log_softmax.default")
 def softmax(x, dim, half_to_float):
     wrap_dim(dim, x.ndim)
@@ -199,6 +209,22 @@ def fused_rms_norm(x, normalized_shape, weight, eps):
     axis = x.ndim - len(normalized_shape)
     sizes = (*x.sizes[:axis], *(1,) * len(normalized_shape))
     return fresh(x, x.sizes), fresh(x, sizes, _statistics_dtype(x))
+
+
+@row("native_group_norm.default")
+def native_group_norm(x, weight, bias, n, c, hxw, group, eps):
+    last = x.device.type == "cpu" and suggests_channels_last(x)
+    if not (last or x.is_contiguous):
+        raise RuntimeError("Expected X.is_contiguous(memory_format) to be true, but got false.")
+    if c.__class__ is int and c % group:
+        raise RuntimeError(f"Expected number of channels in input to be divisible by num_groups, but got {x} and {group}")
+    for name, other in (("weight", weight), ("bias", bias)):
+        if other is not None and not (other.ndim == 1 and active.equal(other.sizes[0], c)):
+            raise RuntimeError(f"Expected {name} to be a vector of size equal to the number of channels, but got {other}")
+    mixed = weight is not None and weight.dtype is torch.float32
+    statistics = fresh(x, (n, group), weight.dtype if mixed else x.dtype)
+    strides = channels_last(x.sizes) if last else contiguous(x.sizes)
+    return TensorSpec(x.dtype, x.device, x.sizes, strides, 0), statistics, statistics
 
 
 def _batch_norm(x, weight, training):

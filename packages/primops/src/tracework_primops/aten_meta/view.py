@@ -298,6 +298,16 @@ def diagonal(x, offset=0, dim1=0, dim2=1):
     )
 
 
+@row("diag_embed.default")
+def diag_embed(x, offset=0, dim1=-2, dim2=-1):
+    a, b = wrap_dim(dim1, x.ndim + 1), wrap_dim(dim2, x.ndim + 1)
+    if a == b:
+        raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    length = x.sizes[-1] + abs(offset)
+    rest = iter(x.sizes[:-1])
+    return fresh(x, tuple(length if d in (a, b) else next(rest) for d in range(x.ndim + 1)))
+
+
 @row("unfold.default")
 def unfold(x, dim, size, step):
     dim = wrap_dim(dim, x.ndim)

@@ -22,6 +22,12 @@ def combinations(x: torch.Tensor, r: int = 2, with_replacement: bool = False) ->
     return x.index_select(0, places).view(len(rows), r)
 
 
+@composite("tensor_split.tensor_indices_or_sections", static=True)
+def tensor_split(x: torch.Tensor, places: torch.Tensor, dim: int = 0) -> Any:
+    """The number of pieces, or their ends, are what the tensor holds."""
+    raise DataDependentError("aten.tensor_split.tensor_indices_or_sections")
+
+
 @composite("cov", static=True)
 def cov(
     x: torch.Tensor, *, correction: int = 1, fweights: torch.Tensor | None = None, aweights: torch.Tensor | None = None
