@@ -10,6 +10,7 @@ imported before that: it is not what is tested.
 from __future__ import annotations
 
 import doctest  # noqa: F401
+import gc
 import io
 import json
 import logging
@@ -119,6 +120,7 @@ def main():
     warnings.simplefilter("ignore")
     counts = {}
     function = run if mode == "plain" else hooked(counts, mode == "forced")
+    gc.freeze()  # what was imported is not walked at each collection that a test asks for
     test.support.verbose = 0
     sys.argv[1:] = []
     out, sys.stdout = sys.stdout, io.StringIO()

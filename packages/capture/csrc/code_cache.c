@@ -210,6 +210,7 @@ static PyMemberDef entry_members[] = {
     {"info", T_OBJECT, offsetof(tw_entry, info), 0, NULL},
     {"hits", T_PYSSIZET, offsetof(tw_entry, hits), 0, NULL},
     {"dead", T_BOOL, offsetof(tw_entry, dead), 0, "set to True: never used again"},
+    {"full", T_BOOL, offsetof(tw_entry, full), 0, "set to True: where no entry fits, frames run plainly and the owner is not asked"},
     {NULL, 0, 0, 0, NULL},
 };
 

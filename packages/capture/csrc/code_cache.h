@@ -16,6 +16,7 @@ typedef struct {
     PyObject *info;     /* whatever the Python side wants to find again */
     Py_ssize_t hits;
     bool dead;          /* invalidated: never used again */
+    bool full;          /* its owner makes no further entry of the code */
 } tw_entry;
 
 typedef struct {

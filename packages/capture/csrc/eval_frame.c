@@ -343,17 +343,19 @@ static PyObject *compile_frame(PyThreadState *tstate, tw_frame *frame)
 
 /* ---- dispatch ---- */
 
-/* Tries the entries. 1: *result is the frame's; 0: none passed. */
+/* Tries the entries. 1: *result is the frame's; 0: none passed; -1: none passed and the callback would make no other. */
 static int try_entries(PyThreadState *tstate, tw_frame *frame, tw_cache *cache, PyObject **result)
 {
     PyObject *entries = Py_NewRef(cache->entries);
     tw_scope scope = frame_scope(frame);
+    bool full = false;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(entries); i++) {
         tw_entry *entry = (tw_entry *)PyTuple_GET_ITEM(entries, i);
         int32_t failed;
         if (entry->dead || entry->owner != thread.callback) {
             continue;
         }
+        full |= entry->full;
         PyObject *inputs = run_guards(entry, &scope, &failed);
         if (inputs != NULL) {
             entry->hits++;
@@ -373,7 +375,7 @@ static int try_entries(PyThreadState *tstate, tw_frame *frame, tw_cache *cache, 
         }
     }
     Py_DECREF(entries);
-    return 0;
+    return full && stance == NULL ? -1 : 0;
 }
 
 #define PLAIN_FLAGS (CO_OPTIMIZED | CO_NEWLOCALS)
@@ -403,10 +405,11 @@ static PyObject *evaluate(PyThreadState *tstate, tw_frame *frame, int throwflag)
         return run_below(tstate, frame, throwflag);
     }
     PyObject *result;
-    if (cache != NULL && cache->entries != NULL && try_entries(tstate, frame, cache, &result)) {
+    int tried = cache != NULL && cache->entries != NULL ? try_entries(tstate, frame, cache, &result) : 0;
+    if (tried > 0) {
         return result;
     }
-    if (mark == TW_MARK_RUN_ONLY || thread.run_only) {
+    if (tried < 0 || mark == TW_MARK_RUN_ONLY || thread.run_only) {
         return run_below(tstate, frame, throwflag);
     }
     return compile_frame(tstate, frame);

@@ -37,6 +37,7 @@ class Entry:
     info: Any
     hits: int
     dead: bool
+    full: bool
     def __init__(self, program: GuardProgram, code: CodeType, owner: Any, info: Any = None) -> None: ...
 
 class Scoped:

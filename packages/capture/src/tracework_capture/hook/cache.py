@@ -104,6 +104,7 @@ def remove(code: CodeType | None, chosen: Callable[[_C.Entry], bool]) -> None:
         if chosen(entry):
             entry.dead = True
         else:
+            entry.full = False
             kept.append(entry)
     _C.set_entries(code, tuple(kept))
 
@@ -164,10 +165,12 @@ def at_limit(code: CodeType, scope: Scope, options: CaptureOptions, owner: Any, 
     Raises RecompileLimitError when options.fail_on_limit or options.fullgraph is set. Logs the reasons of any recompile, and
     appends a Recompile to `record`.
     """
-    count = len(entries_of(code, owner))
-    if count == 0 or (
-        count >= options.recompile_limit and code in _announced and not (options.fail_on_limit or options.fullgraph)
-    ):
+    entries = entries_of(code, owner)
+    count, fails = len(entries), options.fail_on_limit or options.fullgraph
+    if count >= options.recompile_limit and not fails:
+        for entry in entries:
+            entry.full = True
+    if count == 0 or (count >= options.recompile_limit and code in _announced and not fails):
         return count > 0
     reasons = recompile_reasons(code, scope, owner)
     if record is not None:
@@ -176,7 +179,7 @@ def at_limit(code: CodeType, scope: Scope, options: CaptureOptions, owner: Any, 
     if count < options.recompile_limit:
         return False
     text = _limit_text(code, options.recompile_limit, reasons, _cures(code, scope, owner))
-    if options.fail_on_limit or options.fullgraph:
+    if fails:
         raise RecompileLimitError(text)
     with _lock:
         is_new = code not in _announced

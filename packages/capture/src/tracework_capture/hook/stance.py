@@ -55,7 +55,7 @@ def _ask(callback: Any) -> tuple[Any, bool]:
     return callback, stance.name == "eager_on_recompile"
 
 
-_ASKING = ("force_eager", "eager_on_recompile")
+_ASKING = ("force_eager", "eager_on_recompile", "fail_on_recompile")
 
 
 def _set(stance: Stance) -> Stance:

@@ -32,12 +32,15 @@ class ExceptionValue(Value):
         self.raised = True
         if handled is None:
             return
-        link = handled
-        while isinstance(getattr(link, "context", None), ExceptionValue):
-            if link.context is self:
+        link, seen = handled, {id(handled)}
+        while isinstance(behind := getattr(link, "context", None), ExceptionValue):
+            if behind is self:
                 link.context = NONE
                 break
-            link = link.context
+            if id(behind) in seen:  # the program made a ring of them
+                break
+            seen.add(id(behind))
+            link = behind
         self.context = handled
 
     @classmethod

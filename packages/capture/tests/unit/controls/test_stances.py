@@ -62,6 +62,15 @@ def test_fail_on_recompile_says_why_and_what_to_do():
     assert len(graphs) == 1
 
 
+@pytest.mark.filterwarnings("ignore::tracework_capture.hook.cache.RecompileLimitWarning")
+def test_fail_on_recompile_holds_at_the_limit_of_entries_too():
+    call = capture.optimize(lambda gm, inputs: gm.forward, recompile_limit=1, dynamic=False)(plus_one)
+    call(X)
+    call(torch.ones(4))
+    with pytest.raises(errors.RecompileError), capture.set_stance("fail_on_recompile"):
+        call(torch.ones(5))
+
+
 def test_eager_then_compile_sees_two_sizes_before_it_compiles():
     call, graphs = compiled(plus_one)
     with capture.set_stance("eager_then_compile"):

@@ -116,6 +116,19 @@ def implicit_context(x):
 
 
 @case
+def a_ring_of_contexts_that_the_program_made(x):
+    first, second, third = ValueError("first"), ValueError("second"), ValueError("third")
+    second.__context__, third.__context__ = third, second
+    try:
+        try:
+            raise second
+        except ValueError:
+            raise first  # noqa: B904
+    except ValueError as error:
+        return x + 1, error.__context__ is second, second.__context__ is third, third.__context__ is second
+
+
+@case
 def raise_again_from_a_function(x):
     def again():
         raise  # noqa: PLE0704

@@ -41,6 +41,30 @@ def test_the_limit_is_announced_once():
     assert cache.entries_of(plain.__code__) == () and call(4) == "fast"
 
 
+def test_at_the_limit_nobody_is_asked_until_an_entry_dies():
+    def plain(x):
+        return "plain"
+
+    options, asked = CaptureOptions(recompile_limit=2), []
+
+    def callback(code, names, globals_, builtins, closure, func):
+        asked.append(names.get("x"))
+        if code is not plain.__code__ or cache.at_limit(code, Scope(names, globals_), options, callback):
+            return None
+        guards = [Guard("IDENTITY", Local("x"), names["x"], "user.py:3")]
+        return cache.make_entry(code, guards, [], None, (lambda inputs, x: "fast").__code__, callback)
+
+    call = _C.Scoped(plain, callback)
+    first, *others = things = [Thing() for _ in range(5)]
+    with pytest.warns(cache.RecompileLimitWarning):
+        assert [call(thing) for thing in things] == ["fast", "fast", "plain", "plain", "plain"]
+    assert asked == things[:3]
+    asked.clear()
+    del first, things
+    gc.collect()
+    assert [call(thing) for thing in others] == ["fast", "fast", "plain", "plain"] and asked == others[1:3]
+
+
 def test_the_limit_may_be_an_error():
     def plain(x):
         return "plain"
