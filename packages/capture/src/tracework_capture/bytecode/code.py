@@ -30,13 +30,15 @@ class Handler(NamedTuple):
 
 
 class Instruction:
-    """One instruction. `value` is its resolved argument, `target` the index of its jump target, `run` its handler (set lazily)."""
+    """One instruction. `value` is its resolved argument, `target` the index of its jump target, `caches` counts the units behind it,
+    `run` is its handler (set lazily)."""
 
-    __slots__ = ("arg", "handler", "index", "in_loop", "offset", "opname", "run", "target", "value")
+    __slots__ = ("arg", "caches", "handler", "index", "in_loop", "offset", "opname", "run", "target", "value")
 
     def __init__(self, index: int, offset: int, opname: str, arg: int, value: Any) -> None:
         self.index, self.offset, self.opname, self.arg, self.value = index, offset, opname, arg, value
         self.target = -1
+        self.caches = 0
         self.handler: Handler | None = None
         self.in_loop = False
         self.run: Any = None
@@ -74,6 +76,7 @@ class CodeInfo:
         for offset in range(0, len(data), 2):
             op, arg = data[offset], data[offset + 1] | extended
             if op == _CACHE:
+                instruction.caches += 1
                 continue
             if start is None:
                 start = offset

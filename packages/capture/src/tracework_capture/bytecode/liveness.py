@@ -1,4 +1,4 @@
-"""Which local variables are still read after a point of a code object."""
+"""What may run, and which local variables are still read, after a point of a code object."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .facts import PAIR_LOCALS
 if TYPE_CHECKING:
     from .code import CodeInfo, Instruction
 
-__all__ = ["live_locals"]
+__all__ = ["live_locals", "reachable"]
 
 _ENDS = frozenset(
     {"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"}
@@ -36,6 +36,25 @@ def live_locals(info: CodeInfo, index: int) -> frozenset[str]:
     if solution is None:
         solution = info.live = _solve(info)
     return solution[index] if index < len(solution) else frozenset()
+
+
+def reachable(info: CodeInfo, index: int) -> list[int]:
+    """Indices, in order, of the instructions that may run when execution starts at one, or when that one raises."""
+    instructions = info.instructions
+    found, open_ = set(), [index]
+    while open_:
+        at = open_.pop()
+        while at not in found:
+            found.add(at)
+            instruction = instructions[at]
+            if instruction.handler is not None:
+                open_.append(instruction.handler.target)
+            if instruction.target >= 0:
+                open_.append(instruction.target)
+            if instruction.opname in _ENDS:
+                break
+            at += 1
+    return sorted(found)
 
 
 def _solve(info: CodeInfo) -> list[frozenset[str]]:

@@ -117,7 +117,7 @@ class _Invalidate:
 
     def __call__(self, dead: Any) -> None:
         info = self.info()
-        if info is not None:
+        if info is not None and remove is not None:  # None: Python ends and has emptied this module
             remove(self.code(), lambda entry: entry.info is info)
 
 
