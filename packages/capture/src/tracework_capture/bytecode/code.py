@@ -76,7 +76,7 @@ class CodeInfo:
         for offset in range(0, len(data), 2):
             op, arg = data[offset], data[offset + 1] | extended
             if op == _CACHE:
-                instruction.caches += 1
+                self.instructions[-1].caches += 1
                 continue
             if start is None:
                 start = offset

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import BreakGraph, SkipFrame
 from ..guards.classes import class_attribute
 from ..sources import Const, Local, NewlyCreated
-from .reload import local_name, reload_text
+from .reload import builtins_of, local_name, reload_text
 
 if TYPE_CHECKING:
     from ..sources import Source
@@ -25,7 +25,7 @@ __all__ = ["CodeWriter"]
 
 _MISSING = object()
 _SMALL = (-5, 256)  # CPython has one object of each of these
-_FORGET = "__tw_forget"
+_FORGET, _FORGET_UNUSED = "__tw_forget", "__tw_forget_unused"
 _PLAIN = (bool, type(None), type(Ellipsis))
 _HELPERS = {
     "__tw_getattr": getattr,
@@ -145,6 +145,14 @@ class CodeWriter:
         """A list of these expressions, after which the generated code holds nothing any more: a traceback may hold its frame."""
         return f"([{', '.join(args)}], {_FORGET})[0]"
 
+    def forget_unused(self) -> None:
+        """From here on the generated code holds only what the lines that follow read."""
+        self.line(_FORGET_UNUSED)
+
+    def is_built(self, value: Value) -> bool:
+        """Whether an object was made for the value, or fetched."""
+        return id(value) in self._built
+
     def indent(self, step: int) -> None:
         """Nest the following lines (+1) or end a nested block (-1)."""
         self._indent = " " * (len(self._indent) + 4 * step)
@@ -172,7 +180,7 @@ class CodeWriter:
         tree = ast.parse(source)
         self._forget_locals(tree)
         for node in ast.walk(tree):
-            if hasattr(node, "lineno"):
+            if node._attributes:
                 node.lineno = node.end_lineno = line
                 node.col_offset = node.end_col_offset = 0
         module = compile(tree, self.code.co_filename, "exec", dont_inherit=True)
@@ -184,17 +192,22 @@ class CodeWriter:
         return code.replace(co_consts=consts, co_name=self.code.co_name, co_qualname=self.code.co_qualname, co_firstlineno=line)
 
     def _forget_locals(self, tree: ast.AST) -> None:
-        """Puts `name := None` for every local in the place of _FORGET."""
-        places = [n for n in ast.walk(tree) if isinstance(n, ast.Tuple) and any(_is_name(e, _FORGET) for e in n.elts)]
-        if not places:
-            return
-        names = {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
-        names |= {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        """Puts `name := None` for every local in the place of _FORGET, and for those that nothing reads after it in that of
+        _FORGET_UNUSED."""
+        nodes = list(ast.walk(tree))
+        places = [n for n in nodes if isinstance(n, ast.Tuple) and any(_is_name(e, _FORGET) for e in n.elts)]
+        names = {n.arg for n in nodes if isinstance(n, ast.arg)}
+        names |= {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         names -= {*self.constants, *self.code.co_freevars}
+        for function in (n for n in nodes if isinstance(n, ast.FunctionDef)):
+            for at, line in enumerate(function.body):
+                if isinstance(line, ast.Expr) and _is_name(line.value, _FORGET_UNUSED):
+                    further = {n.id for later in function.body[at + 1 :] for n in ast.walk(later) if isinstance(n, ast.Name)}
+                    unused = [ast.Name(name, ast.Store()) for name in sorted(names - further)]
+                    function.body[at] = ast.Assign(unused, ast.Constant(None)) if unused else ast.Pass()
         for place in places:
             place.elts.pop()
             place.elts += [ast.NamedExpr(ast.Name(name, ast.Store()), ast.Constant(None)) for name in sorted(names)]
-        ast.fix_missing_locations(tree)
 
 
 def _is_name(node: ast.AST, name: str) -> bool:
@@ -230,8 +243,7 @@ def _global_lookup(globals_: dict[str, Any]) -> Any:
     def lookup(name: str) -> Any:
         if name in globals_:
             return globals_[name]
-        builtins = globals_["__builtins__"]
-        found = (builtins if isinstance(builtins, dict) else vars(builtins)).get(name, _MISSING)
+        found = builtins_of(globals_).get(name, _MISSING)
         if found is _MISSING:
             raise NameError(f"name '{name}' is not defined", name=name)
         return found

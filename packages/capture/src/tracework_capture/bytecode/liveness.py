@@ -28,6 +28,8 @@ _READS = frozenset(
         "LOAD_CLASSDEREF",
     }
 )
+_LOOKS_AT_LOCALS = frozenset({"locals", "vars", "dir", "eval", "exec", "_getframe", "currentframe"})
+"""Names of functions that may read any local of the frame that calls them."""
 
 
 def live_locals(info: CodeInfo, index: int) -> frozenset[str]:
@@ -59,6 +61,8 @@ def reachable(info: CodeInfo, index: int) -> list[int]:
 
 def _solve(info: CodeInfo) -> list[frozenset[str]]:
     instructions = info.instructions
+    if not _LOOKS_AT_LOCALS.isdisjoint(info.code.co_names):
+        return [frozenset(info.code.co_varnames)] * (len(instructions) + 1)
     live: list[frozenset[str]] = [frozenset()] * (len(instructions) + 1)
     changed = True
     while changed:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import keyword
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import sources as s
@@ -11,12 +13,18 @@ from ..guards.kinds import STATES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["RELOAD", "local_name", "reload_text"]
+__all__ = ["RELOAD", "builtins_of", "local_name", "reload_text"]
 
 
 class _Names(Protocol):
     def const(self, obj: object, hint: str = "c") -> str: ...
     def literal(self, obj: object) -> str: ...
+
+
+def builtins_of(globals_: dict[str, Any]) -> dict[str, Any]:
+    """Where names are looked up that the globals lack; globals need not say it."""
+    found = globals_.get("__builtins__", builtins)
+    return found if isinstance(found, dict) else vars(found)
 
 
 def local_name(name: str) -> str:
@@ -25,7 +33,8 @@ def local_name(name: str) -> str:
 
 
 def _attribute(base: str, name: str) -> str:
-    return f"{base}.{name}" if name.isidentifier() and not name.startswith("__tw_") else f"__tw_getattr({base}, {name!r})"
+    plain = name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("__tw_")
+    return f"{base}.{name}" if plain else f"__tw_getattr({base}, {name!r})"
 
 
 RELOAD: dict[type, Callable[[Any, str, _Names], str]] = {

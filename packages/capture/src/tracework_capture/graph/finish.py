@@ -22,6 +22,9 @@ from ..bytecode.liveness import live_locals
 from ..bytecode.resume import ResumePoint, resume_code
 from ..contracts import Break, CapturedGraph, Origin, Returned
 from ..errors import SkipFrame
+from ..sources import Const
+from ..values.constant import ATOM_TYPES
+from ..values.value import Deferred
 from .checks import check_conditions, guarded_call
 
 if TYPE_CHECKING:
@@ -182,10 +185,10 @@ def leave(
 ) -> list[types.CodeType]:
     """Replay side effects, run the breaking instruction, call the continuation; gives the codes that must run as plain Python."""
     instruction = frame.current
-    names, values = live_values(frame, null)
     entered = leave_contexts(frame)
     cells = sorted(frame.cells)  # the order in which the compiler puts free variables, also those of the replacement
     stack = [entry_text(frame, writer, value, null) for value in frame.stack]
+    names, values, held = live_values(frame, writer, null)
     local_texts = [writer.load(value) for value in values]
     cell_texts = [cell_text(frame, writer, name) for name in cells]
     replay(frame.root, writer)
@@ -196,7 +199,8 @@ def leave(
     handled = [text for text in stack if isinstance(text, Handled)]
     if handled:
         executed.lines = while_handling(writer, handled[-1], executed.lines)
-    leaving = _Leaving(frame, writer, names, local_texts, cells, cell_texts)
+    leaving = _Leaving(frame, writer, names, local_texts, cells, cell_texts, held)
+    writer.forget_unused()
     raising = write_execution(leaving, executed, instruction, stack)
     if executed.leaves:
         return raising
@@ -253,7 +257,7 @@ _KINDS: dict[type, str] = {Handled: "h", Left: "i"}
 
 @dataclass
 class _Leaving:
-    """Texts of everything alive at a break."""
+    """Texts of everything alive at a break; `held` are the locals that stay though nothing reads them."""
 
     frame: Any
     writer: CodeWriter
@@ -261,11 +265,12 @@ class _Leaving:
     local_texts: list[str]
     cells: list[str]
     cell_texts: list[str]
+    held: set[str]
     codes: list[types.CodeType] = field(default_factory=list)
 
     def continuation(self, index: int, stack: list[str | None], raised: str | None = None) -> str:
-        """What makes the evaluator go on in the continuation at `index`; only locals that live there are passed."""
-        live = {*live_locals(self.frame.info, index), *first_argument(self.frame)}
+        """What makes the evaluator go on in the continuation at `index`; only locals that live there are passed, and those held."""
+        live = {*live_locals(self.frame.info, index), *first_argument(self.frame), *self.held}
         kept = [(name, text) for name, text in zip(self.names, self.local_texts) if name in live]
         looping = self.frame.current.in_loop
         names = tuple(name for name, _ in kept)
@@ -308,17 +313,27 @@ def write_execution(leaving: _Leaving, executed: Any, instruction: Any, stack: l
     return leaving.codes[-1:]
 
 
-def live_values(frame: Any, null: Any) -> tuple[list[str], list[Any]]:
-    """Names and Values of the locals that any continuation may read."""
+def live_values(frame: Any, writer: CodeWriter, null: Any) -> tuple[list[str], list[Any], set[str]]:
+    """Names and Values of the locals that any continuation may read, and of those that it holds because plain Python does: names of
+    these."""
     instruction = frame.current
     live = set(live_locals(frame.info, instruction.index + 1)) | set(live_locals(frame.info, instruction.index))
     if instruction.target >= 0:
         live |= live_locals(frame.info, instruction.target) | live_locals(frame.info, instruction.target + 1)
     first = first_argument(frame)
-    names = [*first, *(name for name in frame.locals if name in live and name not in first)]
-    held = [(name, frame.peek_local(name)) for name in names]
-    kept = [(name, value) for name, value in held if value is not null]
-    return [name for name, _ in kept], [value for _, value in kept]
+    values = {name: value for name in (*first, *sorted(frame.locals)) if (value := frame.peek_local(name)) is not null}
+    held = {name for name, value in values.items() if name not in live and is_held(writer, value)}
+    kept = [name for name in values if name in live or name in held or name in first]
+    return kept, [values[name] for name in kept], held
+
+
+def is_held(writer: CodeWriter, value: Any) -> bool:
+    """Whether a local that nothing reads any more keeps its object alive: somebody may have a weak reference to it, or to what it
+    holds. Tensors and numbers may go, and what plain Python code has not seen does not exist."""
+    if type(value.source) is Const or value.source is None and not writer.is_built(value):
+        return False
+    kind = type(value.obj) if type(value) is Deferred else value.python_type()
+    return kind not in ATOM_TYPES and not issubclass(kind, torch.Tensor)
 
 
 def first_argument(frame: Any) -> tuple[str, ...]:

@@ -14,6 +14,8 @@ _BY_VALUE = (int, str, bytes, bool, float, complex, type(None))
 
 def payload_key(payload: Any) -> Any:
     """A hashable stand-in: plain constants by type and text (1, 1.0 and True differ; -0.0 and nan too), the rest by identity."""
+    if type(payload) is int:
+        return ("int", payload)
     if type(payload) in _BY_VALUE:
         return (type(payload).__name__, repr(payload))
     if type(payload) in (tuple, list, frozenset):

@@ -12,7 +12,7 @@ from ..graph.inputs import lift_number, lift_tensor
 from ..regions import regions
 from ..sources import Const
 from ..values.function import CellValue
-from ..values.value import SymbolicRaise, Value
+from ..values.value import Deferred, SymbolicRaise, Value
 
 if TYPE_CHECKING:
     import types
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..shapes import DeclaredShapes
     from ..values.function import FunctionValue
 
-__all__ = ["NULL", "CaptureRoot", "Deferred", "HandlerMark", "SymbolicFrame"]
+__all__ = ["NULL", "CaptureRoot", "HandlerMark", "SymbolicFrame"]
 
 _NEVER_CHANGING = frozenset({MappingProxyType, tuple, frozenset, range})
 _ALWAYS_TRUE_ON_CONST = frozenset({"TYPE", "IDENTITY", "CONSTANT", "IS_NONE", "NOT_NONE"})
@@ -44,14 +44,6 @@ class HandlerMark(_Null):
 
 
 NULL = _Null()
-
-
-class Deferred(Value):
-    """An argument of a continuation that was only put on the stack so far: wrapped (and guarded) when something looks at it."""
-
-    def __init__(self, obj: Any, source: Any) -> None:
-        super().__init__(source)
-        self.obj = obj
 
 
 class CaptureRoot:

@@ -79,7 +79,7 @@ class NotPlain(Exception):
 
 def is_atom(obj) -> bool:
     """True for objects that a ConstantValue may hold."""
-    return type(obj) in ATOM_TYPES or isinstance(obj, enum.Enum)
+    return type(obj) in ATOM_TYPES or issubclass(type(obj), enum.Enum)
 
 
 class ConstantValue(Value):

@@ -43,6 +43,7 @@ class DictValue(Value):
         self.keys_guarded = source is None
         self.lacking = set()
         self.changes = {}
+        self.cleared = False  # before the changes
         self.structure = 0  # counts insertions and removals of keys, for the iterators
         self.odd = False  # some key has an equality of its own, which a lookup would run
         if obj is not None:
@@ -99,6 +100,7 @@ class DictValue(Value):
             self.structure += 1
             self.entries[hashed] = [key, value]
         else:
+            self.may_drop(frame, entry[1])
             entry[1] = value
         self.log(frame, hashed, "set")
 
@@ -106,10 +108,18 @@ class DictValue(Value):
         """del self[key], for a key that is there."""
         if self.mutability is EXISTING:
             self.guard_keys(frame)
+        self.may_drop(frame, self.entries[hashed][1])
         key = self.key_value(frame, hashed)
         del self.entries[hashed]
         self.structure += 1
         self.log(frame, hashed, "delete", key)
+
+    def may_drop(self, frame, item):
+        """An item goes: where that may end its life, its __del__ is due now, and not when changes are replayed."""
+        if self.mutability is EXISTING:
+            kind = type(item.obj) if type(item) is Pending else item.python_type()
+            if hasattr(kind, "__del__"):
+                frame.break_graph("side_effect_unknown", f"{kind.__name__} has __del__, and may be dropped")
 
     def log(self, frame, hashed, what, key=None):
         if self.mutability is EXISTING:
@@ -281,6 +291,8 @@ class DictValue(Value):
         """Brings the existing object to the traced state, key by key, in the order of the last change."""
         name = emit.temp(emit.source(self.source))
         own = self.cls if type(self.obj) is not self.cls else None  # a user's subclass: past its own __setitem__
+        if self.cleared:
+            emit.line(f"{emit.const(own)}.clear({name})" if own else f"{name}.clear()")
         for hashed, change in self.changes.items():
             if change is not True:
                 key = self.load_key(emit, change)
@@ -412,8 +424,15 @@ def popitem(frame, self, last=ConstantValue(True)):  # noqa: B008
 @method("clear")
 def clear(frame, self):
     self.guard_keys(frame)
-    for hashed in list(self.entries):
-        self.remove(frame, hashed)
+    for key, item in self.entries.values():
+        self.may_drop(frame, key)
+        self.may_drop(frame, item)
+    self.structure += len(self.entries)
+    self.entries.clear()
+    if self.mutability is EXISTING:
+        self.cleared = True
+        self.changes.clear()
+        frame.mutations.contents(self)
     return NONE
 
 

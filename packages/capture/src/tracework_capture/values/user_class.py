@@ -21,6 +21,7 @@ from .module import make_module
 from .sequence import NONE, ListValue, TupleValue
 from .user_object import (
     C_METHODS,
+    HEAP_TYPE,
     NATIVE_BASES,
     NO_ATTRIBUTE,
     BoundBuiltin,
@@ -44,7 +45,7 @@ PLAIN_CLASS_ATTRIBUTES = (
     "__base__",
     "__abstractmethods__",
 )
-TYPE_METHODS = {"mro": lambda frame, cls: ListValue([class_value(frame, c) for c in cls.__mro__])}
+TYPE_METHODS = {"mro": lambda frame, cls: ListValue([class_value(frame, c) for c in type.mro(cls)])}
 
 
 def class_value(frame, cls):
@@ -135,7 +136,7 @@ class ClassValue(Value):
         static, owner = lookup_class(meta, name)
         if static is NO_ATTRIBUTE:
             return frame.raise_new(AttributeError, f"type object '{self.cls.__name__}' has no attribute '{name}'")
-        if name in TYPE_METHODS or isinstance(static, C_METHODS):
+        if isinstance(static, C_METHODS):
             return BoundBuiltin(self, name)
         return bind_static(frame, self, meta, owner, static, name)
 
@@ -151,7 +152,7 @@ class ClassValue(Value):
 
     def call_method(self, frame, name, args, kwargs):
         row = TYPE_METHODS.get(name)
-        if row is not None:
+        if row is not None and not args:
             return row(frame, self.cls)
         if name == "__subclasses__":
             return frame.break_graph("call_unknown", "__subclasses__")
@@ -168,6 +169,8 @@ class ClassValue(Value):
             row = BUILTINS.get(getattr(self.cls, name))
             if row is not None:
                 return row(frame, args, kwargs)
+            if self.cls.__flags__ & HEAP_TYPE:
+                return frame.break_graph("call_unknown", f"{self.cls.__name__}.{name} may run methods of the class")
             return fold(frame, getattr(self.cls, name), args, kwargs)
         return super().call_method(frame, name, args, kwargs)
 
@@ -259,7 +262,7 @@ def type_call(frame, class_val, args, kwargs):
                 return frame.raise_new(TypeError, f"__init__() should return None, not '{kind}'")
         elif not isinstance(init, C_METHODS):
             frame.break_graph("call_unknown", f"{cls.__name__}.__init__ is a {type(init).__name__}")
-        elif owner is object and (args or kwargs) and not isinstance(new, staticmethod):
+        elif owner is object and (args or kwargs) and lookup_class(cls, "__new__")[1] is object:
             return frame.raise_new(TypeError, f"{cls.__name__}() takes no arguments")
         elif owner is not object and getattr(made, "part", None) is not None:
             init_part(frame, made, args, kwargs)

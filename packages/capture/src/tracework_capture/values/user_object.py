@@ -87,6 +87,8 @@ def bind_static(frame, self, cls, owner, static, name):
         found = function_value(frame, static.func).call(frame, [self], {})
         self.set_field(frame, name, found)
         return found
+    if isinstance(static, types.ClassMethodDescriptorType):
+        return BoundBuiltin(class_value(frame, cls), name)
     if isinstance(static, C_METHODS):
         return BoundBuiltin(self, name, static)
     if kind is SLOT or kind is GETSET:
@@ -136,7 +138,7 @@ class BoundBuiltin(Value):
     def getattr(self, frame, name):
         if name == "__self__":
             return self.owner
-        if name in ("__name__", "__qualname__"):
+        if name == "__name__":
             return ConstantValue(self.name)
         return frame.break_graph("attribute_unknown", f"{name} of {self.describe()}")
 
@@ -277,6 +279,8 @@ class ObjectValue(Value):
                 return frame.break_graph("attribute_unknown", f"{name} of {self.describe()}, which is not set and may be made")
             frame.guard("LACKS_ATTR", self.source, name)
             return frame.raise_new(AttributeError, *error.args)
+        except ValueError:  # an empty cell has no contents
+            return frame.break_graph("attribute_unknown", f"{name} of {self.describe()}")
         return frame.wrap(found, Attr(self.source, name))
 
     # --- attributes ---------------------------------------------------------------------------------------------
@@ -421,6 +425,8 @@ class ObjectValue(Value):
             if name == "__getitem__" and self.lacks(frame, args):
                 return self.special(frame, "__missing__", args)
             found = self.part.call_method(frame, name, args, kwargs)
+            if found is self.part and self.part.mutability is None:
+                frame.break_graph("call_unknown", f"{self.cls.__name__}.{name} gives another object that is equal")
             if (
                 found is not self.part
                 and found.python_type() in MADE_OF_SUBCLASS
@@ -622,7 +628,7 @@ class InstanceDictValue(Value):
             frame.guard("DICT_KEYS", InstanceDict(owner.source), tuple(names))
         names += [n for n in owner.fields if n not in names]
         found = [(n, owner.field(frame, n)) for n in names]
-        return dict_of(frame, [(n, v) for n, v in found if v is not None])
+        return dict_of(frame, [(literal(frame, n), v) for n, v in found if v is not None])
 
     def getitem(self, frame, key):
         found = self.owner.field(frame, force_plain(frame, key))

@@ -261,3 +261,11 @@ class Value:
     def needs_reload_from_graph(self) -> bool:
         """True for values that must come out of the graph although they have a source (never, by default)."""
         return False
+
+
+class Deferred(Value):
+    """An argument of a continuation that was only put on the stack so far: wrapped (and guarded) when something looks at it."""
+
+    def __init__(self, obj: Any, source: Any) -> None:
+        super().__init__(source)
+        self.obj = obj

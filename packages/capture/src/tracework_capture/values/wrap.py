@@ -61,7 +61,7 @@ from .weak_reference import WeakReference
 def wrap(frame, obj, source):
     """The value of an existing object; installs its guards."""
     kind = type(obj)
-    if kind in ATOM_TYPES or isinstance(obj, enum.Enum):
+    if kind in ATOM_TYPES or issubclass(kind, enum.Enum):  # isinstance asks obj.__class__, which may run code of the user
         return wrap_atom(frame, obj, source)
     memo = frame.root.memo
     found = memo.get(id(obj))
@@ -143,12 +143,12 @@ def wrap_dict(frame, obj, source):
     return DictValue(source, type(obj), obj, factory)
 
 
-def wrap_set(frame, obj, source):
+def wrap_set(frame, obj, source, cls=None):
     guard_type(frame, obj, source)
     frame.guard("SET_MEMBERS", source, frozenset(obj))
     from .sets import SetValue
 
-    return SetValue(frame, [frame.wrap(m, Const(m)) for m in obj], source, type(obj), order=obj)
+    return SetValue(frame, [frame.wrap(m, Const(m)) for m in obj], source, cls or type(obj), order=obj)
 
 
 def wrap_range(frame, obj, source):
@@ -380,8 +380,7 @@ def wrap_container_subclass(frame, obj, source):
         items = [Pending(item, Item(source, i)) for i, item in enumerate(native.__iter__(obj))]
         part = {list: ListValue, tuple: TupleValue, collections.deque: DequeValue}[native](items, source)
     else:
-        part = wrap_set(frame, obj, source)
-        part.cls = native
+        part = wrap_set(frame, obj, source, native)
     return ObjectValue(kind, obj, source, part)
 
 

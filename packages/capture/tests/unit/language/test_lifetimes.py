@@ -87,7 +87,41 @@ def dropped_exception(x):
     return x + 1, alive(reference)
 
 
-@pytest.mark.parametrize("function", [dropped_local, dropped_in_a_loop, dropped_operand, dropped_exception])
+def dropped_before_the_break(x):
+    held = Held()
+    held.itself = [held]
+    reference = weakref.ref(held)
+    x = x + 1
+    del held
+    return x, alive_after_a_collection(reference)
+
+
+@capture.disable
+def alive_after_a_collection(reference):
+    gc.collect()
+    return reference() is not None
+
+
+def bound_though_not_read(x):
+    held = Held()
+    reference = weakref.ref(held)
+    nothing()
+    x = x + 1
+    nothing()
+    found = alive(reference)
+    held = None
+    return x, [found, held is None and alive(reference)]
+
+
+def test_a_local_holds_its_object_until_it_is_bound_anew():
+    compiled = capture.optimize(lambda gm, example_inputs: gm.forward)(bound_though_not_read)
+    for _ in range(3):
+        assert compiled(torch.ones(2))[1] == [True, False]
+
+
+@pytest.mark.parametrize(
+    "function", [dropped_before_the_break, dropped_local, dropped_in_a_loop, dropped_operand, dropped_exception]
+)
 def test_dropped_objects_die(function):
     compiled = capture.optimize(lambda gm, example_inputs: gm.forward)(function)
     for _ in range(3):

@@ -7,6 +7,7 @@ import operator
 
 import pytest
 import torch
+import tracework_capture as capture
 from harness import check
 
 Point = collections.namedtuple("Point", "x y", defaults=[3])
@@ -256,3 +257,14 @@ def test_only_what_was_read_is_guarded():
     captured = check(lambda x, d: x + d["a"], torch.randn(2), {"a": 1, "b": 2})
     texts = [str(g) for g in captured.guards]
     assert any("d['a']" in t for t in texts) and not any("d['b']" in t for t in texts)
+
+
+def test_an_iterator_that_only_passes_through_is_guarded():
+    def listed(x, items=None):
+        return x + 1, [] if items is None else list(items)
+
+    compiled = capture.optimize(lambda gm, example_inputs: gm.forward)(listed)
+    for items in (iter([1, 2]), None, map(str, [1]), (n for n in (1, 2)), None):
+        expected = None if items is None else list(items)
+        given = items if expected is None else iter(expected)
+        assert compiled(torch.ones(2), given)[1] == (expected or [])

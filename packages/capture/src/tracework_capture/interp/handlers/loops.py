@@ -3,8 +3,7 @@
 from ...bytecode.facts import VERSION
 from ...values.generator import ContinuedIterator, iterate_alone
 from ...values.user_object import ObjectValue
-from ...values.value import SymbolicRaise
-from ..frame import Deferred
+from ...values.value import Deferred, SymbolicRaise
 from .table import SUSPENDED, opcode
 
 

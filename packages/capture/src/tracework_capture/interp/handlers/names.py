@@ -1,9 +1,10 @@
 """Locals, globals, cells and constants."""
 
+from ...bytecode.reload import builtins_of
 from ...sources import Const, DictItem, Global
 from ...values.function import CellValue
-from ...values.value import Value
-from ..frame import NULL, Deferred
+from ...values.value import Deferred, Value
+from ..frame import NULL
 from .table import opcode
 
 
@@ -123,8 +124,7 @@ def read_global(frame, name):
         return written[key]
     if key not in written and name in globals_:
         return frame.wrap(globals_[name], global_source(frame, name))
-    builtins = globals_.get("__builtins__")
-    table = builtins if isinstance(builtins, dict) else getattr(builtins, "__dict__", {})
+    table = builtins_of(globals_)
     if name not in table:
         frame.raise_new(NameError, f"name '{name}' is not defined")
     return frame.wrap(table[name], Const(table[name], name))

@@ -43,7 +43,7 @@ def binary(frame, op, left, right):
         if found is not None:
             return found
     left_type, right_type = left.python_type(), right.python_type()
-    right_first = right_type is not left_type and issubclass(right_type, left_type)
+    right_first = right_type is not left_type and left_type in right_type.__mro__  # registering with an ABC does not count
     order = [(right, left, True), (left, right, False)] if right_first else [(left, right, False), (right, left, True)]
     for value, other, reverse in order:
         found = value.binary(frame, symbol, other, reverse)
@@ -56,7 +56,7 @@ def compare(frame, op, left, right):
     """left op right for the six comparisons."""
     left_type, right_type = left.python_type(), right.python_type()
     tries = [(left, op, right), (right, REFLECTED[op], left)]
-    if right_type is not left_type and issubclass(right_type, left_type):
+    if right_type is not left_type and left_type in right_type.__mro__:
         tries.reverse()
     for value, symbol, other in tries:
         found = value.compare(frame, symbol, other)

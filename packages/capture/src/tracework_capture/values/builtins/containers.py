@@ -229,7 +229,7 @@ def repr_(frame, args, kwargs):
 def format_(frame, args, kwargs):
     spec = force_plain(frame, args[1]) if len(args) > 1 else ""
     if isinstance(args[0], ObjectValue) and isinstance(lookup_class(args[0].python_type(), "__format__")[0], types.FunctionType):
-        found = args[0].call_method(frame, "__format__", [ConstantValue(spec)], {})
+        found = args[0].special(frame, "__format__", [ConstantValue(spec)])
         if found.python_type() is str:
             return found
         return frame.raise_new(TypeError, f"__format__ must return a str, not {found.python_type().__name__}")

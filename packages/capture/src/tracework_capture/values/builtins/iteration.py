@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import itertools
+import operator
 
-from ..constant import ConstantValue, force_plain
+from ..constant import ConstantValue, fold_plain, force_plain
 from ..exception import ExceptionValue
 from ..generator import (
     CallIterator,
@@ -72,7 +73,8 @@ def zip_(frame, args, kwargs):
 def enumerate_(frame, args, kwargs):
     start = args[1] if len(args) > 1 else kwargs.get("start", ConstantValue(0))
     iterable = args[0] if args else kwargs["iterable"]
-    return made_now(frame, EnumerateIterator(iterate_alone(frame, iterable), force_plain(frame, start)))
+    first = fold_plain(frame, operator.index, force_plain(frame, start))
+    return made_now(frame, EnumerateIterator(iterate_alone(frame, iterable), first))
 
 
 def made_now(frame, iterator):
