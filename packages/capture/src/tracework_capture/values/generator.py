@@ -137,7 +137,9 @@ def iterate_alone(frame, iterable, is_new=False):
     is_new: the iterable was made by the instruction before, and only the stack has it."""
     made = iterable.iterate(frame)
     if made is iterable:
-        made.is_alone = is_new and isinstance(made, IteratorValue) and all(part.is_alone for part in made.parts())
+        made.is_alone = (
+            is_new and isinstance(made, IteratorValue) and all(getattr(part, "is_alone", False) for part in made.parts())
+        )
     elif type(made) in (SequenceIterator, LiveSequenceIterator):
         made.is_alone = iterable.is_fixed()
     return made
