@@ -29,6 +29,7 @@ _FORGET, _FORGET_UNUSED = "__tw_forget", "__tw_forget_unused"
 _PLAIN = (bool, type(None), type(Ellipsis))
 _HELPERS = {
     "__tw_getattr": getattr,
+    "__tw_own": object.__getattribute__,  # past what the class defines
     "__tw_class_attribute": class_attribute,
     "__tw_type": type,
     "__tw_dict_get": dict.__getitem__,

@@ -108,6 +108,11 @@ def _referent(reference: Any) -> Any:
     return reference()
 
 
+def _own_dict(obj: Any) -> Any:
+    """The __dict__ of an object, past a __getattribute__ of its class."""
+    return object.__getattribute__(obj, "__dict__")
+
+
 ACCESS: dict[type, Access] = {
     Local: Access(_local_slot, lambda s, v, scope: scope.names[s.name]),
     Global: Access(lambda s, c: (("GLOBALS", None, 0), ("DICT_ITEM", s.name, 0)), lambda s, v, scope: scope.globals[s.name]),
@@ -115,9 +120,9 @@ ACCESS: dict[type, Access] = {
     Const: Access(lambda s, c: (("CONST", s.value, 0),), lambda s, v, scope: s.value),
     Ambient: Access(_state, lambda s, v, scope: STATES[s.name]()),
     Attr: Access(lambda s, c: (("ATTR", s.name, 0),), lambda s, v, scope: getattr(v, s.name)),
-    InstanceDict: Access(lambda s, c: (("INSTANCE_DICT", None, 0),), lambda s, v, scope: v.__dict__),
+    InstanceDict: Access(lambda s, c: (("INSTANCE_DICT", None, 0),), lambda s, v, scope: _own_dict(v)),
     InstanceAttr: Access(
-        lambda s, c: (("INSTANCE_DICT", None, 0), ("DICT_ITEM", s.name, 0)), lambda s, v, scope: v.__dict__[s.name]
+        lambda s, c: (("INSTANCE_DICT", None, 0), ("DICT_ITEM", s.name, 0)), lambda s, v, scope: _own_dict(v)[s.name]
     ),
     ModuleEntry: Access(
         lambda s, c: (("INSTANCE_DICT", None, 0), ("DICT_ITEM", s.table, 0), ("DICT_ITEM", s.name, 0)),

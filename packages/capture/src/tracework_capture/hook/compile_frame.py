@@ -159,7 +159,7 @@ def start(
     slot = result_slot(given.code)
     root.surely_changing = None if slot is None else Local(slot)
     root.sees_tensors = is_resume_code(given.code) or any(
-        isinstance(obj, (torch.Tensor, torch.nn.Module)) for obj in given.slots.values()
+        issubclass(type(obj), (torch.Tensor, torch.nn.Module)) for obj in given.slots.values()
     )
     code = given.code
     closure = [root_cell(root, name, cell) for name, cell in zip(code.co_freevars, given.closure)]

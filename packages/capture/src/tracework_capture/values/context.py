@@ -288,7 +288,7 @@ def existing_context(frame, obj, source):
         return existing_grad_mode(frame, obj, source)
     if type(obj) is contextlib.nullcontext and getattr(obj, "enter_result", obj) is None:
         made = NullContext(type(obj), [], {})
-    elif isinstance(obj, torch.autocast):
+    elif issubclass(type(obj), torch.autocast):
         made = AutocastContext(type(obj), [], {}, (obj.device, obj.fast_dtype, obj._enabled, obj._cache_enabled))
     else:
         return None

@@ -254,7 +254,7 @@ def type_call(frame, class_val, args, kwargs):
     else:
         made = new_object(frame, [class_val, *args], kwargs)
     if issubclass(made.python_type(), cls):
-        init, owner = lookup_class(cls, "__init__")
+        init, owner = lookup_class(made.python_type(), "__init__")
         if isinstance(init, types.FunctionType):
             returned = function_value(frame, init).call(frame, [made, *args], kwargs)
             if returned is not NONE and not (returned.is_constant() and returned.constant() is None):

@@ -287,16 +287,28 @@ class ObjectValue(Value):
     def getattr(self, frame, name):
         if issubclass(self.cls, OWN_LOOKUP):
             return frame.break_graph("attribute_unknown", f"{name} of {self.describe()}")
-        getter, _ = lookup_class(self.cls, "__getattribute__")
-        if isinstance(getter, types.FunctionType):
+        getter = self.hook(frame, "__getattribute__")
+        if getter is not None:
             try:
                 return function_value(frame, getter).call(frame, [self, ConstantValue(name)], {})
             except SymbolicRaise as raised:
-                hook, _ = lookup_class(self.cls, "__getattr__")
-                if hook is NO_ATTRIBUTE or not issubclass(raised.value.python_type(), AttributeError):
+                if self.hook(frame, "__getattr__") is None or not issubclass(raised.value.python_type(), AttributeError):
                     raise
                 return self.missing(frame, name)
         return self.plain_getattr(frame, name)
+
+    def hook(self, frame, name):
+        """The function that the class has for a step of attribute access; None where that step is Python's own."""
+        static, _ = lookup_class(self.cls, name)
+        if isinstance(static, types.FunctionType):
+            return static
+        if static is NO_ATTRIBUTE or isinstance(static, C_METHODS) and static.__name__ == name:
+            return None
+        return frame.break_graph("attribute_unknown", f"{self.cls.__name__}.{name} is a {type(static).__name__}")
+
+    def pretends(self, frame):
+        """Whether code of the user says what __class__ is."""
+        return self.hook(frame, "__getattribute__") is not None or lookup_class(self.cls, "__class__")[1] is not object
 
     def plain_getattr(self, frame, name, use_hook=True):
         """object.__getattribute__, then __getattr__."""
@@ -318,8 +330,7 @@ class ObjectValue(Value):
 
     def bind_or_missing(self, frame, owner, static, name, use_hook):
         """Binds; an AttributeError inside a property falls to __getattr__, as in Python."""
-        hook, _ = lookup_class(self.cls, "__getattr__")
-        if hook is NO_ATTRIBUTE or not use_hook:
+        if not use_hook or self.hook(frame, "__getattr__") is None:
             return bind_static(frame, self, self.cls, owner, static, name)
         try:
             return bind_static(frame, self, self.cls, owner, static, name)
@@ -330,8 +341,8 @@ class ObjectValue(Value):
 
     def missing(self, frame, name):
         """Normal look-up failed."""
-        hook, _ = lookup_class(self.cls, "__getattr__")
-        if isinstance(hook, types.FunctionType):
+        hook = self.hook(frame, "__getattr__")
+        if hook is not None:
             return function_value(frame, hook).call(frame, [self, ConstantValue(name)], {})
         return self.no_attribute(frame, name)
 
@@ -341,8 +352,8 @@ class ObjectValue(Value):
     def setattr(self, frame, name, value):
         if issubclass(self.cls, OWN_LOOKUP):
             frame.break_graph("side_effect_unknown", f"setting {name} of {self.describe()}")
-        setter, _ = lookup_class(self.cls, "__setattr__")
-        if isinstance(setter, types.FunctionType):
+        setter = self.hook(frame, "__setattr__")
+        if setter is not None:
             function_value(frame, setter).call(frame, [self, ConstantValue(name), value], {})
             return
         self.plain_setattr(frame, name, value)
@@ -376,8 +387,8 @@ class ObjectValue(Value):
     def delattr(self, frame, name):
         if issubclass(self.cls, OWN_LOOKUP):
             frame.break_graph("side_effect_unknown", f"deleting {name} of {self.describe()}")
-        deleter, _ = lookup_class(self.cls, "__delattr__")
-        if isinstance(deleter, types.FunctionType):
+        deleter = self.hook(frame, "__delattr__")
+        if deleter is not None:
             function_value(frame, deleter).call(frame, [self, ConstantValue(name)], {})
             return
         static, _ = lookup_class(self.cls, name)
@@ -580,7 +591,7 @@ def store_field(emit, target, name, key, value):
     if type(static) is SLOT or not key.isidentifier() and not hasattr(target.python_type(), "__dict__"):
         emit.line(f"{emit.const(object)}.__setattr__({name}, {key!r}, {text})")
     else:
-        emit.line(f"{name}.__dict__[{key!r}] = {text}")
+        emit.line(f"{emit.const(object)}.__getattribute__({name}, '__dict__')[{key!r}] = {text}")
 
 
 class ItemIterator(Value):

@@ -392,7 +392,7 @@ def wrap_object(frame, obj, source):
     """Everything else: an instance known by its type, read attribute by attribute."""
     from .context import existing_context
 
-    if isinstance(obj, BaseException):
+    if issubclass(type(obj), BaseException):
         guard_type(frame, obj, source)
         return ExistingException(obj, source)
     if type(obj).__name__ in FOREIGN_FUNCTIONS:
@@ -558,7 +558,7 @@ def wrap_constant(frame, obj):
     kind = type(obj)
     if hasattr(kind, "__next__"):
         frame.break_graph("iterator_unsupported", f"a new {kind.__name__}: it can be used only once")
-    if kind in ATOM_TYPES or isinstance(obj, enum.Enum):
+    if kind in ATOM_TYPES or issubclass(kind, enum.Enum):
         return ConstantValue(obj)
     if kind is tuple:
         return TupleValue([wrap_constant(frame, i) for i in obj])
@@ -566,7 +566,7 @@ def wrap_constant(frame, obj):
         return ListValue([wrap_constant(frame, i) for i in obj])
     if kind is dict:
         return dict_of(frame, [(wrap_constant(frame, k), wrap_constant(frame, v)) for k, v in obj.items()])
-    if kind in (torch.Size,) or isinstance(obj, tuple) and hasattr(kind, "_fields"):
+    if kind in (torch.Size,) or issubclass(kind, tuple) and hasattr(kind, "_fields"):
         return TupleValue([wrap_constant(frame, i) for i in obj], cls=kind)
     if kind is slice:
         return SliceValue(*(wrap_constant(frame, getattr(obj, n)) for n in ("start", "stop", "step")))

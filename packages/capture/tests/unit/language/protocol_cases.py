@@ -128,7 +128,7 @@ def an_item_with_del_is_dropped(x):
     return x
 
 
-@case
+@case(graphs=0)
 def an_empty_cell(x):
     value = 1
     cell = (lambda: value).__closure__[0]
@@ -186,3 +186,78 @@ class WithOtherMeta(metaclass=OtherMeta):
 @case
 def mro_by_hand(x):
     return x + 1, type.mro(WithOtherMeta) == WithOtherMeta.mro() == [WithOtherMeta, object]
+
+
+class Raises:
+    def __init__(self):
+        self.asked = 0
+
+    def __get__(self, instance, owner=None):
+        def getter(name):
+            self.asked += 1
+            raise AttributeError(name)
+
+        return getter
+
+
+RAISES = Raises()
+
+
+class LookedUpByADescriptor:
+    __getattribute__ = RAISES
+
+
+class MissedByADescriptor:
+    __getattr__ = RAISES
+
+
+@case
+def hooks_that_are_descriptors(x):
+    RAISES.asked = 0
+    for cls in (LookedUpByADescriptor, MissedByADescriptor):
+        try:
+            return x, cls().name
+        except AttributeError:
+            x = x + 1
+    return x + 1, RAISES.asked
+
+
+class SetsItems(dict):
+    __setattr__ = dict.__setitem__
+    __getattr__ = dict.__getitem__
+
+
+@case
+def attributes_that_are_items(x):
+    made = SetsItems()
+    made.name = 1
+    return x + 1, made.name, dict(made)
+
+
+class Pretender:
+    def __init__(self, other):
+        self.other = other
+
+    def __getattribute__(self, name):
+        return object.__getattribute__(self, name) if name == "other" else getattr(self.other, name)
+
+
+@case
+def a_class_that_says_what_it_is(x):
+    made = Pretender(Formatted())
+    return x + 1, isinstance(made, Formatted), isinstance(made, Pretender)
+
+
+class Chooses:
+    def __new__(cls, value):
+        return object.__new__(Chosen)
+
+
+class Chosen(Chooses):
+    def __init__(self, value):
+        self.value = value
+
+
+@case
+def init_of_the_class_that_new_chose(x):
+    return x + 1, Chooses(3).value
