@@ -47,17 +47,17 @@ def cond_row(frame, args, kwargs):
     return operator_result(frame, condition, traced)
 
 
-def traced_arm(frame, arm, operands):
+def traced_arm(frame, arm, operands, name="torch.cond"):
     """(kind of the result, facts of its tensors, the arm as a graph of its own)"""
     start, unchanged = region(frame.graph), Unchanged(frame)
     found = arm.call(frame, operands, {})
     changed = unchanged.what_changed()
     if changed:
-        return frame.break_graph("call_unknown", f"torch.cond: an arm {changed}")
+        return frame.break_graph("call_unknown", f"{name}: a function of it {changed}")
     leaves = [found] if isinstance(found, TensorValue) else found.unpack(frame) if type(found) in (TupleValue, ListValue) else []
     if not leaves or not all(type(leaf) is TensorValue and fits(leaf.example) for leaf in leaves):
         return frame.break_graph(
-            "call_unknown", "torch.cond whose arms give something else than tensors of known sizes without history"
+            "call_unknown", f"{name}: a function of it gives something else than tensors of known sizes without history"
         )
     facts = tuple(ResultFacts.of(leaf.example) for leaf in leaves)
     nodes = start.nodes(frame.graph)

@@ -15,6 +15,7 @@ from ..sources import Const
 from .cond import COND_ROWS
 from .constant import ConstantValue, fold, force_plain, literal
 from .context import CONTEXTS
+from .loops import LOOP_ROWS
 from .number_arguments import NUMBER_METHODS, number_functions
 from .numpy_functions import numpy_rows
 from .parameter import PARAMETER_ROWS
@@ -408,7 +409,6 @@ BREAKS = {
         torch.jit.trace,
         torch.compile,
         torch.set_printoptions,
-        torch.while_loop,
         torch.set_default_tensor_type,
         torch.set_deterministic_debug_mode,
         torch.set_warn_always,
@@ -421,7 +421,7 @@ for _reason, _functions in BREAKS.items():
         TORCH_ROWS[_fn] = break_row(_reason, f"torch.{_fn.__name__}")
 
 
-TORCH_ROWS.update(number_functions() | PARAMETER_ROWS | numpy_rows() | DATA_ROWS | COND_ROWS | MODE_ROWS | STATE_ROWS)
+TORCH_ROWS.update(number_functions() | PARAMETER_ROWS | numpy_rows() | DATA_ROWS | COND_ROWS | LOOP_ROWS | MODE_ROWS | STATE_ROWS)
 TORCH_ROWS[torch.Tensor._make_subclass] = make_subclass_row
 TENSOR_METHODS.update(NUMBER_METHODS | {"as_subclass": as_subclass_method})
 CONTEXTS.update(SUBCLASS_CONTEXTS)

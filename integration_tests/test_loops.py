@@ -1,0 +1,100 @@
+"""torch.while_loop is one operator of the graph, scan and map of known lengths are steps of it."""
+
+import pytest
+import torch
+import tracework
+from torch._higher_order_ops.map import map as map_steps
+from torch._higher_order_ops.scan import scan
+from torch._higher_order_ops.while_loop import while_loop
+from training import BACKENDS, check, same
+
+
+def doubled(count, x, w):
+    y = x + 1
+    return while_loop(lambda i, a: (i < count) & (a.sum() < 1000), lambda i, a: (i + 1, a * 2 + w @ y), (torch.tensor(0), y))
+
+
+def plainly_doubled(count, x, w):
+    y = x + 1
+    i, a = torch.tensor(0), y
+    while i < count and a.sum() < 1000:
+        i, a = i + 1, a * 2 + w @ y
+    return i, a
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_loop_runs_as_long_as_its_data_asks(backend):
+    compiled = tracework.compile(doubled, backend=backend, fullgraph=True)
+    w = torch.eye(3) * 0.5
+    for count, x in ((3, torch.ones(3)), (0, torch.ones(3)), (100, torch.ones(3)), (5, -torch.ones(3))):
+        given = torch.tensor(count), x.clone(), w.clone()
+        found = compiled(*given)
+        same(found, plainly_doubled(*given))
+        found[1].add_(1)
+        same(list(given), [torch.tensor(count), x, w])
+
+
+def test_a_loop_that_changes_what_it_carries_is_refused():
+    def grows(x):
+        return while_loop(lambda a: a.sum() < 5, lambda a: (torch.cat((a, a)),), (x,))
+
+    def learns(x):
+        return while_loop(lambda a: a.sum() < 5, lambda a: (a * 2,), (x,))
+
+    for fn, x in ((grows, torch.ones(2)), (learns, torch.ones(2, requires_grad=True))):
+        with pytest.raises(Exception, match=r"torch\.while_loop"):
+            tracework.compile(fn, backend="eager", fullgraph=True)(x)
+
+
+def summed(x, w):
+    carry, rows = scan(lambda c, a: (c * w + a, {"sum": c + a, "last": a.sin()}), w * 2, x)
+    return carry, rows["sum"], rows["last"]
+
+
+def summed_backwards(x, w):
+    return scan(lambda c, a: (c + a.sum(), c * a), w.sum(), x, dim=1, reverse=True)
+
+
+def mapped(x, w):
+    return map_steps(lambda pair, scale: (pair[0] * scale, pair[1].sum()), (x, x.cos()), w)
+
+
+def plainly_summed(x, w):
+    carry, sums, lasts = w * 2, [], []
+    for a in x:
+        sums.append(carry + a)
+        carry, last = carry * w + a, a.sin()
+        lasts.append(last)
+    return carry, torch.stack(sums), torch.stack(lasts)
+
+
+def plainly_summed_backwards(x, w):
+    carry, rows = w.sum(), []
+    for a in reversed(x.unbind(1)):
+        rows.append(carry * a)
+        carry = carry + a.sum()
+    return carry, torch.stack(rows[::-1], 1)
+
+
+def plainly_mapped(x, w):
+    return torch.stack([a * w for a in x]), torch.stack([a.cos().sum() for a in x])
+
+
+PAIRS = ((summed, plainly_summed), (summed_backwards, plainly_summed_backwards), (mapped, plainly_mapped))
+
+
+@pytest.mark.parametrize(("fn", "plain"), PAIRS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_steps_with_gradients(fn, plain, backend):
+    torch.manual_seed(0)
+    inputs = [torch.randn(5, 3, requires_grad=True), torch.randn(3, requires_grad=True)]
+    found = tracework.compile(fn, backend=backend, fullgraph=True)(*inputs)
+    expected = plain(*inputs)
+    torch.testing.assert_close(found, expected)
+    gradients = (torch.autograd.grad(sum(t.sum() for t in result), inputs) for result in (found, expected))
+    torch.testing.assert_close(*gradients)
+
+
+def test_many_steps_are_left_to_torch():
+    with pytest.raises(Exception, match="more than 64 steps"):
+        check(lambda x: map_steps(lambda a: a * 2, x), torch.ones(65, 2))
