@@ -50,12 +50,24 @@ def _skip_frame(frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     raise SkipFrame(f"skip_frame() was called {_text(args, kwargs)}".strip())
 
 
+def _mark_static(frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """A hint for compilers, about a tensor whose sizes this trace has taken already."""
+    from .sequence import NONE
+
+    return NONE
+
+
 def _text(args: list[Any], kwargs: dict[str, Any]) -> str:
     given = [*args, *kwargs.values()]
     return str(plain(given[0])) if given and given[0].is_constant() else ""
 
 
-_CONTROLS = {"graph_break": _graph_break, "skip_frame": _skip_frame, "step_unsupported": _step_unsupported}
+_CONTROLS = {
+    "graph_break": _graph_break,
+    "skip_frame": _skip_frame,
+    "step_unsupported": _step_unsupported,
+    "mark_static": _mark_static,
+}
 ROWS = {f"{module}.{name}": row for module in (__name__, "torch._dynamo.decorators") for name, row in _CONTROLS.items()}
 
 

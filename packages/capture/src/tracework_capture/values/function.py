@@ -104,6 +104,14 @@ class FunctionValue(Value):
     def real(self) -> types.FunctionType:
         return self.function
 
+    def same_object(self, other: Value) -> bool | None:
+        if isinstance(other, FunctionValue) and self is not other:
+            if self.mutability is NEW or other.mutability is NEW:
+                return False
+            both = isinstance(self.base, Const) and isinstance(other.base, Const)
+            return self.function is other.function if both else None
+        return super().same_object(other)
+
     def hash_key(self, frame: Frame) -> Any:
         return self.function
 

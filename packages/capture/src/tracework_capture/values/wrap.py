@@ -27,10 +27,11 @@ from .backward import BACKWARD_ROWS
 from .builtins import BUILTINS, fill
 from .checkpoint import CHECKPOINT_ROWS
 from .constant import ATOM_TYPES, ConstantValue
-from .context import ErrorRegion, error_region_row
+from .context import ErrorRegion, error_region_row, null_row
 from .controls import ROWS as CONTROL_ROWS
 from .controls import marked_value
 from .exception import ExistingException
+from .flex_attention import wrap_higher_order
 from .floats import changing_float
 from .function import BoundMethodValue, FunctionValue
 from .functional_call import FUNCTIONAL_CALL_ROWS
@@ -704,12 +705,17 @@ SUBCLASS_ROWS = (
     (torch.Tensor, wrap_tensor_subclass),
     (types.ModuleType, wrap_namespace),
     (torch._ops.OpOverload, wrap_builtin),
+    (torch._ops.HigherOrderOperator, wrap_higher_order),
     (torch._library.custom_ops.CustomOpDef, wrap_custom_operator),
     (CONTAINERS, wrap_container_subclass),
 )
 DISABLED = torch._disable_dynamo(lambda: None).__code__
-FUNCTION_ROWS = {**CONTROL_ROWS, **LIBRARY_ROWS, "torch._dynamo.decorators.error_on_graph_break": error_region_row}
-FUNCTION_ROWS["torch._dynamo.external_utils.is_compiling"] = lambda frame, args, kwargs: ConstantValue(True)
+FUNCTION_ROWS = {
+    **CONTROL_ROWS,
+    **LIBRARY_ROWS,
+    "torch._dynamo.decorators.error_on_graph_break": error_region_row,
+    "torch.fx.traceback.annotate": null_row(torch.fx.traceback.annotate),
+}
 TRAINING_ROWS = {
     **BACKWARD_ROWS,
     **CHECKPOINT_ROWS,
