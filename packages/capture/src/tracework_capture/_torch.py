@@ -39,6 +39,7 @@ __all__ = [
     "torch_functions_are_on",
     "torch_functions_off",
     "transform_level",
+    "under_jit_trace",
     "under_no_function_modes",
     "under_users_dispatch_mode",
     "users_function_modes",
@@ -74,6 +75,7 @@ function_mode_count = torch._C._len_torch_function_stack
 push_function_mode = torch._C._push_on_torch_function_stack
 pop_function_mode = torch._C._pop_torch_function_stack
 dispatch_mode_count = torch._C._len_torch_dispatch_stack
+under_jit_trace = torch._C._is_tracing
 make_subclass = torch.Tensor._make_subclass
 
 

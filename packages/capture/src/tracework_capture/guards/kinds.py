@@ -205,6 +205,7 @@ STATES: dict[str, Callable[[], Any]] = {
     "function_modes": _torch.all_function_mode_count,
     "users_function_modes": _torch.users_function_modes,
     "dispatch_modes": _torch.dispatch_mode_count,
+    "jit_trace": _torch.under_jit_trace,
     "transform_level": _torch.transform_level,
     "default_device": _torch.default_device,
     "cuda_device": _torch.cuda_device,
@@ -225,6 +226,7 @@ ALWAYS_GUARDED = (
     "any_autocast",
     "function_modes",
     "dispatch_modes",
+    "jit_trace",
 )
 
 

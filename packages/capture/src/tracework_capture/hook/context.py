@@ -95,8 +95,8 @@ class FrameCallback:
         outermost = self.outermost.is_frame(code, names)
         if not outermost and (is_module_call(code) or code in self.small):
             return None  # not for good: they are captured where they are outermost
-        if _torch.transform_level() is not None or _torch.under_users_dispatch_mode():
-            return None  # inside a running vmap or grad, whose tensors have no storage to look at; a mode that sees each operator
+        if _torch.transform_level() is not None or _torch.under_users_dispatch_mode() or _torch.under_jit_trace():
+            return None  # inside a running vmap or grad, whose tensors have no storage to look at; what sees each operator
         stance = stances.current()
         if stance.name == "fail_on_recompile":
             self.refuse(code, Scope(names, globals_))

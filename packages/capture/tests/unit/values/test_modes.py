@@ -254,3 +254,16 @@ def test_dispatch_modes_see_the_operators_of_plain_python():
     assert len(graphs) == 1
     inside, _ = optimized(operators_inside)
     assert_same([inside(x), inside(x)], [operators_inside(x)] * 2)
+
+
+@pytest.mark.parametrize("warm", [False, True])
+def test_jit_trace_sees_the_operators_of_plain_python(warm):
+    def backend(gm, example_inputs):
+        return lambda *inputs: tuple(torch.from_numpy(t.numpy()) for t in gm(*inputs))  # kernels that the tracer does not see
+
+    x = torch.ones(2, 3)
+    fast = optimize(backend)(lambda x: x.sin() + 1)
+    if warm:
+        fast(x)
+    traced = torch.jit.trace(fast, (x,), check_trace=False)
+    assert_same(traced(x * 2), (x * 2).sin() + 1)
