@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -86,6 +89,21 @@ def without_composite_key():
     return torch._C._ExcludeDispatchKeyGuard(COMPOSITE_KEYS)
 
 
+_onednn = threading.RLock()
+
+
+@contextlib.contextmanager
+def without_onednn() -> Iterator[None]:
+    """No kernel of oneDNN is chosen; one thread at a time, since the switch is the process's."""
+    with _onednn:
+        was = torch._C._get_mkldnn_enabled()
+        torch._C._set_mkldnn_enabled(False)
+        try:
+            yield
+        finally:
+            torch._C._set_mkldnn_enabled(was)
+
+
 def autocasts(func: OpOverload, device_type: str) -> bool:
     """Whether autocast is on for this device and does something about the op."""
     if not torch.is_autocast_enabled(device_type):
@@ -112,4 +130,5 @@ __all__ = [
     "storage_key",
     "weak_storage",
     "without_composite_key",
+    "without_onednn",
 ]

@@ -6,7 +6,13 @@ from modules_on_fakes import SIZES, check
 from torch.testing._internal.common_modules import module_db
 
 EVERY = 12
-MORE = ("nn_MultiLabelMarginLoss", "nn_BatchNorm1d", "nn_MultiheadAttention")  # what has once been wrong, or looks at data
+MORE = (
+    "nn_MultiLabelMarginLoss",
+    "nn_BatchNorm1d",
+    "nn_MultiheadAttention",
+    "nn_CTCLoss",
+    "nn_LSTM",
+)  # what has once been wrong, or looks at data
 SAMPLE = [info for i, info in enumerate(module_db) if i % EVERY == 0 or info.formatted_name in MORE]
 
 

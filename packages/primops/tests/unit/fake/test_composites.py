@@ -153,3 +153,33 @@ def test_scaled_size_is_the_rounded_product(factor):
             continue
         for size in range(2, 400):
             assert scaled.evaluate({s: size}) == int(size * factor)
+
+
+def test_an_lstm_of_a_symbolic_batch():
+    table = SymbolTable()
+    mode = FakeMode(table)
+    x, batch = real(5, 3, 4), table.new(3)
+    weights = [mode.from_real(w) for w in (real(8, 4), real(8, 2), real(8), real(8))]
+    states = [mode.from_real(real(1, 3, 2), sizes=[1, batch, 2]) for _ in range(2)]
+    with mode:
+        out = torch.lstm(mode.from_real(x, sizes=[5, batch, 4]), states, weights, True, 1, 0.0, False, False, False)
+    assert [o.spec.sizes for o in out] == [(5, batch, 2), (1, batch, 2), (1, batch, 2)]
+    assert table.ranges[batch][0] != table.ranges[batch][1] and torch.backends.mkldnn.enabled
+
+
+CTC = real(12, 2, 5).log_softmax(2), torch.tensor([[1, 2, 3], [4, 4, 1]]), [12, 9], [3, 2]
+
+
+@pytest.mark.parametrize("zero_infinity", [False, True])
+@pytest.mark.parametrize("reduction", range(3))
+def test_ctc_loss_with_lengths_that_are_numbers(reduction, zero_infinity):
+    func = aten.ctc_loss.IntList
+    alone = CTC[0][:, 0], CTC[1][0], [2], [3]
+    for args in (CTC, alone):
+        torch.testing.assert_close(
+            COMPOSITES[func](*args, 0, reduction, zero_infinity), func(*args, 0, reduction, zero_infinity), check_stride=True
+        )
+        mode = FakeMode()
+        with mode:
+            found = func(mode.from_real(args[0]), mode.from_real(args[1]), *args[2:], 0, reduction, zero_infinity)
+        assert found.shape == func(*args, 0, reduction, zero_infinity).shape

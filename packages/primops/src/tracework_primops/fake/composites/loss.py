@@ -1,12 +1,15 @@
-"""Composites: cross entropy against probabilities, with a weight for each class."""
+"""Composites: cross entropy against probabilities, with a weight for each class; CTC with lengths that are numbers."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 
 from .registry import composite
+
+aten = torch.ops.aten
 
 NONE, MEAN = 0, 1
 
@@ -33,3 +36,29 @@ def cross_entropy(
         return -products.sum(class_dim)
     total = -products.sum()
     return total / (x.numel() // x.shape[class_dim]) if reduction == MEAN else total
+
+
+@composite("ctc_loss.IntList", static=True)
+def ctc_loss(
+    log_probs: torch.Tensor,
+    targets: torch.Tensor,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int = 0,
+    reduction: int = MEAN,
+    zero_infinity: bool = False,
+) -> Any:
+    """Torch fills a tensor with the lengths through its memory, to divide by them."""
+    if log_probs.device.type == "cuda" or log_probs.dim() not in (2, 3):
+        return NotImplemented
+    alone = log_probs.dim() == 2
+    if alone:
+        log_probs, targets = log_probs.unsqueeze(1), targets.unsqueeze(0)
+    losses = aten._ctc_loss.default(log_probs, targets.long(), input_lengths, target_lengths, blank, zero_infinity)[0]
+    if zero_infinity:
+        losses = torch.where(losses == math.inf, torch.zeros((), dtype=losses.dtype, device=losses.device), losses)
+    if reduction == MEAN:
+        return (losses / torch.tensor([max(n, 1) for n in target_lengths], dtype=losses.dtype, device=losses.device)).mean()
+    if reduction == NONE:
+        return losses.squeeze(0) if alone else losses
+    return losses.sum()
