@@ -177,7 +177,7 @@ def _prologue(point: ResumePoint, slots: dict[str, int]) -> list[tuple[str, int]
             prologue += [("PUSH_EXC_INFO", 0), ("POP_TOP", 0)]
     if point.raising:
         slot = slots["__tw_raised"]  # deleted, or it and its traceback would hold each other
-        prologue += [("LOAD_FAST", slot), ("DELETE_FAST", slot), ("RAISE_VARARGS", 1)]
+        prologue += [("LOAD_FAST", slot), ("DELETE_FAST", slot), ("RERAISE", 0)]
     return prologue
 
 

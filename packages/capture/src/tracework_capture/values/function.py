@@ -230,10 +230,14 @@ class NewFunctionValue(FunctionValue):
             "__kwdefaults__",
             "__closure__",
             "__globals__",
-            "__annotations__",
             "__type_params__",
         ):
             frame.break_graph("attribute_unknown", f"{name} of a function made in the traced program")
+        if name == "__annotations__":
+            flat = [] if self.annotations is None else self.annotations.items
+            self.annotations = None
+            self.attributes[name] = frame.make_dict(list(zip(flat[::2], flat[1::2])))
+            return self.attributes[name]
         frame.raise_new(AttributeError, f"'function' object has no attribute '{name}'")
 
     def setattr(self, frame: Frame, name: str, value: Value) -> None:

@@ -65,7 +65,7 @@ def test_continuations_keep_what_can_be_reached(raising):
         landing = next(i for i in moved.instructions if i.opname == "JUMP_FORWARD")
         assert indices[landing.target] == index and indices[landing.index + 1 :] == sorted(reachable(info, index))
         if raising:
-            assert moved.instructions[landing.index - 1].opname == "RAISE_VARARGS"
+            assert moved.instructions[landing.index - 1].opname == "RERAISE"
             assert same_handler(moved.instructions[landing.index - 1], info.instructions[index], indices)
         for mine in moved.instructions[landing.index + 1 :]:
             theirs = info.instructions[indices[mine.index]]

@@ -399,3 +399,52 @@ def test_the_program_sees_one_frame_for_a_function_that_broke():
         "test_the_program_sees_one_frame_for_a_function_that_broke",
         "raises_after_breaks",
     ]
+
+
+@capture.disable
+def raises_without_context():
+    error = ValueError(2)
+    try:
+        raise error
+    except ValueError:
+        error.__context__ = None
+        raise
+
+
+def catches_what_was_raised_elsewhere(x):
+    y = x + 1
+    try:
+        try:
+            raise KeyError(1)
+        except KeyError:
+            raises_without_context()
+    except ValueError as error:
+        names, trace = [], error.__traceback__
+        while trace is not None:
+            names.append(trace.tb_frame.f_code.co_name)
+            trace = trace.tb_next
+        return y * 2, error.__context__, names
+
+
+def test_an_exception_over_a_break_keeps_its_context_and_traceback():
+    compiled = capture.optimize(lambda gm, example_inputs: gm.forward)(catches_what_was_raised_elsewhere)
+    for _ in range(2):
+        y, context, names = compiled(torch.ones(2))
+        assert y.tolist() == [4, 4] and context is None
+        assert [name for name in names if name == "catches_what_was_raised_elsewhere"] == ["catches_what_was_raised_elsewhere"]
+
+
+def many_rounds_that_raise(items):
+    found = []
+    for item in items:
+        try:
+            found.append(issubclass(item, int))
+        except TypeError:
+            found.append(None)
+    return found
+
+
+def test_rounds_that_raise_run_plainly():
+    items = [1, int, "a", str, 3.0] * 40
+    compiled = capture.optimize(lambda gm, example_inputs: gm.forward)(many_rounds_that_raise)
+    assert compiled([torch, *items]) == many_rounds_that_raise([torch, *items])

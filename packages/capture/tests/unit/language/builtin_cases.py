@@ -183,7 +183,22 @@ def annotated_nowhere(x):
 @case
 def wraps_shares_annotations(x):
     made = functools.wraps(annotated_nowhere)(lambda x: x * 2)
-    return made(x), made.__annotations__ is annotated_nowhere.__annotations__
+
+    def here(x: int) -> int:
+        return x
+
+    again = functools.wraps(here)(lambda x: x)
+    shared = again.__annotations__ is here.__annotations__
+    return made(x), made.__annotations__ is annotated_nowhere.__annotations__, shared, again.__annotations__
+
+
+@case
+def ordered_dict_with_too_much(x):
+    y = x + 1
+    try:
+        collections.OrderedDict([], 3)
+    except TypeError:
+        return y
 
 
 TEXT = "not a name " * 2

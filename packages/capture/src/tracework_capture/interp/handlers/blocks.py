@@ -76,15 +76,9 @@ def raise_varargs(frame, instruction):
         raise SymbolicRaise(handled, again=True)
     cause = frame.stack.pop() if instruction.arg == 2 else None
     value = frame.stack.pop()
-    if isinstance(value, ExistingException) and not _hands_over(frame, instruction):
+    if isinstance(value, ExistingException):
         frame.break_graph("exception", f"{value.describe()} gets a new context and traceback")
     raise SymbolicRaise(frame.root.services.exception_of(frame, value, cause))
-
-
-def _hands_over(frame, instruction):
-    """Whether a continuation raises what an instruction before it raised (bytecode/resume.py)."""
-    before = frame.instructions[max(0, instruction.index - 2) : instruction.index]
-    return any(i.opname == "LOAD_FAST" and i.value == "__tw_raised" for i in before)
 
 
 @opcode("RERAISE")

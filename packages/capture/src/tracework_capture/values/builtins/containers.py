@@ -16,6 +16,7 @@ from ..generator import PartialBuiltin
 from ..mapping import METHODS as DICT_METHODS
 from ..mapping import DictValue
 from ..proxy import proxy_row
+from ..rows import call_row
 from ..sequence import DequeValue, ListValue, RangeValue, SliceValue, TupleValue
 from ..sets import SetValue, real_key
 from ..size_floats import SizeFloat
@@ -47,20 +48,20 @@ def tuple_(frame, args, kwargs):
 
 def dict_(frame, args, kwargs):
     made = DictValue()
-    DICT_METHODS["update"](frame, made, *args, **kwargs)
+    call_row(frame, made, "update", DICT_METHODS["update"], args, kwargs)
     return made
 
 
 def ordered_dict(frame, args, kwargs):
     made = DictValue(cls=collections.OrderedDict)
-    DICT_METHODS["update"](frame, made, *args, **kwargs)
+    call_row(frame, made, "update", DICT_METHODS["update"], args, kwargs)
     return made
 
 
 def defaultdict_(frame, args, kwargs):
     factory = None if not args or (args[0].is_constant() and args[0].constant() is None) else args[0]
     made = DictValue(cls=collections.defaultdict, default_factory=factory)
-    DICT_METHODS["update"](frame, made, *args[1:], **kwargs)
+    call_row(frame, made, "update", DICT_METHODS["update"], args[1:], kwargs)
     return made
 
 
@@ -313,7 +314,7 @@ def wraps_(frame, args, kwargs):
             inner[0].setattr(frame, name, wrapped.getattr(frame, name))
         for name in attribute_names(wrapped):
             inner[0].setattr(frame, name, wrapped.getattr(frame, name))
-        if isinstance(wrapped, FunctionValue) and not isinstance(wrapped, NewFunctionValue):
+        if isinstance(wrapped, FunctionValue):
             inner[0].setattr(frame, "__annotations__", wrapped.getattr(frame, "__annotations__"))
         inner[0].setattr(frame, "__wrapped__", wrapped)
         return inner[0]
