@@ -195,7 +195,7 @@ def linalg_lstsq(a, b, rcond=None, *, driver=None):
     vectors = b.ndim == a.ndim - 1 and b.sizes == a.sizes[:-1]
     right = (*b.sizes, 1) if vectors else b.sizes
     if a.ndim < 2 or len(right) < 2 or a.dtype is not b.dtype or not all(s.__class__ is int and s for s in (*a.sizes, *right)):
-        return NotImplemented
+        raise DataDependentError("aten.linalg_lstsq.default of these sizes")  # torch has no rule either
     batch = broadcasting.broadcast_sizes(a.sizes[:-2], right[:-2])
     (rows, columns), count = a.sizes[-2:], right[-1]
     driver = driver or ("gelsy" if a.device.type == "cpu" else "gels")

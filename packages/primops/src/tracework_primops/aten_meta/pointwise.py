@@ -45,7 +45,7 @@ row(*_names(ARITHMETIC, "Tensor", "Scalar", "Scalar_Tensor", "Tensor_Scalar"))(_
 row(*_names("maximum minimum fmax fmin gcd lcm hypot nextafter", "default"), "floor_divide.default", "floor_divide.Scalar")(
     _binary(result_dtype)
 )
-row("pow.Tensor_Tensor", "pow.Tensor_Scalar")(_binary(result_dtype))
+row("pow.Tensor_Tensor", "pow.Tensor_Scalar", "pow_.Scalar")(_binary(result_dtype))  # `pow.Scalar` has a number as base
 
 
 @row("pow.Scalar")

@@ -46,6 +46,7 @@ CASES = {
     "one example with a stride of 0": (torch.sin, torch.ones(6).as_strided((1, 3, 2), (0, 2, 1))),
     "a step, broadcast": (torch.heaviside, columns(10, 1, 5), columns(10, 10, 5)),
     "powers of a number": (lambda x: 2**x, columns(3, 4, 5)),
+    "powers in place": (lambda x: (x * 1).square_(), columns(3, 4, 5)),
     "times powers of two": (torch.ldexp, columns(10, 1, 5), columns(10, 10, 5)),
     "nothing, flipped": (lambda x: x.flip(0), torch.ones(1, 0, 10).expand(5, 0, 10)),
     "nothing, copied": (torch.clone, torch.ones(5, 0, 10).transpose(0, 2)),
