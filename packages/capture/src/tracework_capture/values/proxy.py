@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import gc
 import types
 
@@ -90,7 +91,7 @@ def wrap_proxy(frame, obj, source):
     """An existing view (of a class, of a signature's parameters, or of a dict that may change)."""
     frame.guard("IDENTITY", source, obj)
     mapping = gc.get_referents(obj)[0]
-    if type(mapping) is not dict:
+    if type(mapping) not in (dict, collections.OrderedDict):  # the latter is what a signature's parameters are
         frame.break_graph("attribute_unknown", f"a mappingproxy of a {type(mapping).__name__}")
     return ProxyValue(frame.wrap(mapping, Const(mapping, "mapping")), source)
 

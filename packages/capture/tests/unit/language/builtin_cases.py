@@ -2,6 +2,7 @@
 
 import collections
 import functools
+import inspect
 import io
 import sys
 import threading
@@ -25,6 +26,16 @@ def a_view_of_a_mapping(x):
     except TypeError as error:
         text = str(error)
     return x * VIEW["scale"], dict(view | {"c": 3}), sorted(view), view == own, text, type(view), len(view)
+
+
+def takes_two(first, *, second=2):
+    return first
+
+
+@case
+def a_view_of_the_parameters_of_a_signature(x):
+    parameters = inspect.signature(takes_two).parameters
+    return x * len(parameters), list(parameters), "second" in parameters, parameters["second"].default
 
 
 @case(graphs=3)  # the view is another one at each call
