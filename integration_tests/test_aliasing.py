@@ -116,6 +116,21 @@ def leaf_detached(w):
     return w.sin()
 
 
+@case(lambda: (leaf(4, 4), leaf(4, 4)))
+def leaf_detached_in_place(w, x):
+    w.detach_()
+    return w * 2, x * w
+
+
+@case(lambda: (middle(4, 4), leaf(4, 4)))
+def result_detached_in_place(x, w):
+    y = (x * 2).exp_()
+    y.detach_()
+    y.mul_(3)
+    x.detach_()
+    return y * w, x
+
+
 @case(lambda: (data(4, 4),))
 def transposed_in_place(x):
     x.t_()

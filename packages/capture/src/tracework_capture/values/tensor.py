@@ -476,6 +476,13 @@ def view_in_place(frame, self, name, args, kwargs):
     return self
 
 
+def detach_(frame, self, name, args, kwargs):
+    """The tensor object goes on as the detached one; eager refuses it for views."""
+    if self.example._base is not None:
+        return frame.break_graph("fake_failed", "detach_: eager refuses to detach a view in place")
+    return view_in_place(frame, self, name, args, kwargs) if self.example.requires_grad else self
+
+
 def copy_dunder(frame, self, name, args, kwargs):
     if name == "__copy__":
         return frame.break_graph("call_unknown", "copy.copy of a tensor")
@@ -520,6 +527,7 @@ TENSOR_METHODS = {
     "__len__": length_method,
     "type": type_method,
     "requires_grad_": requires_grad_,
+    "detach_": detach_,
     "__abs__": unary_row(operator.abs),
     "__round__": unary_row(torch.round),
     "__copy__": copy_dunder,

@@ -18,6 +18,7 @@ import tracework_capture
 
 __all__ = ["Disagreement", "check"]
 
+REFUSED = "raised", "one of the variables needed for gradient computation has been modified by an inplace operation"[:60]
 _numbers = itertools.count()
 
 
@@ -42,8 +43,12 @@ def eager(gm, example_inputs):
     return gm.forward
 
 
-def check(source, backend=eager, **options):
-    """Raises Disagreement; returns the number of graphs captured."""
+def check(source, backend=eager, compiled=False, **options):
+    """Raises Disagreement; returns the number of graphs captured.
+
+    Graphs that are compiled may keep an input for the backward where eager keeps what it computes from it, so that a write to the input
+    makes backward refuse; and their gradients have the strides of their own kernels.
+    """
     graphs = []
 
     def counting(gm, example_inputs):
@@ -63,7 +68,7 @@ def check(source, backend=eager, **options):
             actual = observe(captured, compiled, make(captured))
             if failures.seen:
                 raise Disagreement(f"call {number}: capture failed") from failures.seen[0]
-            compare(expected, actual, number)
+            compare(expected, actual, number, compiled)
             state = torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")
             if state != (True, False):
                 raise Disagreement(f"call {number}: modes left as {state}")
@@ -133,7 +138,7 @@ def observe(namespace, function, args):
 
 
 def gradients(objects):
-    """What backward gives to every leaf, from a weighted sum of all tensors seen; None where that raises."""
+    """What backward gives to every leaf, from a weighted sum of all tensors seen; the first words of the error where that raises."""
     tensors = [t for t in objects if isinstance(t, torch.Tensor) and t.requires_grad]
     leaves = [t for t in tensors if t.is_leaf]
     results = [t for t in tensors if t.grad_fn is not None and t.is_floating_point()]
@@ -142,9 +147,13 @@ def gradients(objects):
     total = sum((t.double().nan_to_num(0, 0, 0) * (number + 1)).sum() for number, t in enumerate(results))
     try:
         found = torch.autograd.grad(total, leaves, allow_unused=True)
-    except RuntimeError:
-        return None
+    except RuntimeError as error:
+        return "raised", str(error)[:60]
     return [None if g is None else _View()(g) for g in found]
+
+
+def without_strides(gradients):
+    return [g if g is None else (*g[:3], *g[4:]) for g in gradients] if isinstance(gradients, list) else gradients
 
 
 def end_frames(error, seen):
@@ -215,8 +224,12 @@ class _View:
         return self(value) if not isinstance(value, str) else value[:40] if not value.startswith("cannot access") else "unbound"
 
 
-def compare(expected, actual, number):
+def compare(expected, actual, number, compiled):
     """Raises Disagreement at the first part that differs."""
+    if compiled:
+        (*expected, wanted), (*actual, found) = expected, actual
+        expected = [*expected, found if found == REFUSED else without_strides(wanted)]
+        actual = [*actual, without_strides(found)]
     parts = ("outcome", "arguments", "LOG", "COUNT", "SHARED", "net", "Base", "Derived", "output", "gradients")
     for part, a, b in zip(parts, expected, actual):
         if not same(a, b):

@@ -27,7 +27,7 @@ TABLE = Path(__file__).parent / "FUZZ.md"
 def failure(function, backend):
     """What is wrong with a program; None when captured and plain runs agree."""
     try:
-        check(module(function), backend)
+        check(module(function), backend, compiled=backend is not eager)
     except Exception as error:
         cause = f" ({error.__cause__!r})" if error.__cause__ is not None else ""
         return f"{type(error).__name__}: {error}{cause}"
