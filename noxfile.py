@@ -134,8 +134,8 @@ def endurance(session: nox.Session) -> None:
 
 @nox.session(python=PYTHON)
 def fuzz(session: nox.Session) -> None:
-    """Thousands of random programs, captured and plain; the tests of capture run a fixed sample."""
-    install(session, PACKAGES[2].folders)
+    """Thousands of random programs, captured and plain, or with --compiled through the whole compiler; a fixed sample is in CI."""
+    install(session, PACKAGES[-1 if "--compiled" in session.posargs else 2].folders)
     session.run("python", "packages/capture/tests/unit/safety/fuzz.py", *session.posargs)
 
 

@@ -109,10 +109,10 @@ def collected() -> tuple[int, int]:
     return sys.getallocatedblocks(), resident()
 
 
-def growth(make: Callable[[], Callable[[], None]], calls: int) -> tuple[int, int, float]:
+def growth(make: Callable[[], Callable[[], None]], calls: int, warm_up: int = 2000) -> tuple[int, int, float]:
     """Blocks and bytes that `calls` calls leave behind, and microseconds a call."""
     one = make()
-    for _ in range(2000):
+    for _ in range(warm_up):
         one()
     before = collected()
     started = time.perf_counter()

@@ -73,6 +73,11 @@ int tw_cache_add(PyCodeObject *code, tw_entry *entry)
     }
     replacement->mark = TW_MARK_GENERATED; /* a replacement is never captured again */
     Py_ssize_t count = cache->entries == NULL ? 0 : PyTuple_GET_SIZE(cache->entries);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (PyTuple_GET_ITEM(cache->entries, i) == (PyObject *)entry) {
+            return 0; /* another thread's, which this one waited for */
+        }
+    }
     PyObject *entries = PyTuple_New(count + 1);
     if (entries == NULL) {
         return -1;

@@ -159,6 +159,14 @@ def recompile_reasons(code: CodeType, scope: Scope, owner: Any = None) -> list[s
     return [reason or "all guards hold" for reason in reasons]
 
 
+def fitting(code: CodeType, scope: Scope, owner: Any) -> _C.Entry | None:
+    """A live entry whose guards hold for this frame."""
+    for entry in entries_of(code, owner):
+        if isinstance(entry.info, EntryInfo) and recompile_reason(entry.info.program, scope) is None:
+            return entry
+    return None
+
+
 def at_limit(code: CodeType, scope: Scope, options: CaptureOptions, owner: Any, record: Any = None) -> bool:
     """Whether no further entry may be made. The first time this is so it is said aloud; later calls run entries or plain Python.
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import copyreg
 import functools
 import inspect
 import logging
+import threading
 import types
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -38,7 +40,7 @@ from .compile_frame import NOTHING, ONE_OPERATION, FrameInput, capture_frame
 from .policy import Outermost, disabled_inside, frame_is_captured, is_another_compiler, is_disabled, is_module_call
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from ..contracts import Break, CapturedGraph
     from ..shapes import DeclaredShapes
@@ -49,6 +51,7 @@ log = logging.getLogger("tracework.capture")
 _GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _EMPTY_LIMIT = 4
 _REMEMBERED = 1000
+_PATIENCE = 60.0
 _callbacks: weakref.WeakSet[Any] = weakref.WeakSet()
 # As for functions: a copy is the same object, and a pickle holds the name.
 copyreg.pickle(_C.Scoped, lambda scoped: scoped.__qualname__)  # type: ignore[arg-type, return-value]
@@ -69,6 +72,7 @@ class FrameCallback:
         self.wrappers: weakref.WeakSet[Any] = weakref.WeakSet()
         self.skipped: collections.deque[PlainFrame] = collections.deque(maxlen=_REMEMBERED)
         self.recompiles: collections.deque[Recompile] = collections.deque(maxlen=_REMEMBERED)
+        self.compiling = threading.RLock()
         _callbacks.add(self)
 
     def __call__(
@@ -103,6 +107,28 @@ class FrameCallback:
         if stance.name == "eager_then_compile" and self.is_first(code):
             self.history(code).observe(names)
             return None
+        with self.one_at_a_time() as waited:
+            made = cache.fitting(code, Scope(names, globals_), self) if waited else None
+            return made or self.new_entry(code, names, globals_, closure, outermost, stance)
+
+    @contextlib.contextmanager
+    def one_at_a_time(self) -> Iterator[bool]:
+        """Threads that call the same function compile it one after the other; gives whether this one had to wait for another.
+
+        Two that wait for each other, through the user's own code, go on after a while.
+        """
+        free = self.compiling.acquire(blocking=False)
+        held = free or self.compiling.acquire(timeout=_PATIENCE)
+        try:
+            yield not free
+        finally:
+            if held:
+                self.compiling.release()
+
+    def new_entry(
+        self, code: types.CodeType, names: dict[str, Any], globals_: dict[str, Any], closure: Any, outermost: bool, stance: Any
+    ) -> Any:
+        """A new entry for this frame, or what to do instead."""
         if cache.at_limit(code, Scope(names, globals_), self.options, self, self.recompiles):
             return None
         try:

@@ -56,8 +56,8 @@ def test_many_threads_and_shapes():
     finally:
         sys.setswitchinterval(interval)
     assert not wrong
-    assert len(compiles) <= 64  # each thread may be in the first and in the symbolic compile at the same time as the others
-    assert len(cache.entries_of(plain.__wrapped__.__code__)) <= 64
+    assert len(compiles) <= 3  # one static, then a symbolic one for each of two dims that are seen to change one after the other
+    assert len(cache.entries_of(plain.__wrapped__.__code__)) == len(compiles)
 
 
 def resident():
