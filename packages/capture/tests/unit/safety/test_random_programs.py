@@ -59,6 +59,12 @@ PROGRAMS = {
     "a mask that does not fit": (
         "    try:\n        (x * y)[x[0] > 0] = 1.0\n    except IndexError as error:\n        LOG.append(error.args)\n    return y"
     ),
+    "a module that is being made in a frame of its own": (
+        "    made = Net()\n    made.register_buffer('more', x.detach())\n    print(n)\n    return made(x) + made.seen, len(made.inner)"
+    ),
+    "slots that are empty, and filled later": (
+        "    s = SHARED.setdefault('slots', Slots(1))\n    v = x + getattr(s, 'b', 5)\n    s.b = n\n    return v + hasattr(s, 'b')"
+    ),
     "free variables in a decorated function": (
         "    @functools.lru_cache(None)\n    def f(p, q=n):\n        if flag: pass\n        else: v = y\n    return y"
     ),

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from tracework_primops.symbols.ranges import bounds
 
 from ..ir.index import Expr, Size, same
 from ..ir.scalar_ops import SCALAR_OPS, ops
@@ -28,6 +29,7 @@ BOOL_MEANING = {"add": "logical_or", "mul": "logical_and", "maximum": "logical_o
 INT_FALSE = frozenset({"isnan", "isinf"})
 FLOAT_ONLY = frozenset({"copysign", "nextafter", "hypot", "atan2", "lgamma"})
 INT_IDENTITY = frozenset({"floor", "ceil", "trunc"})
+DIVISIONS = frozenset({"floor_divide", "trunc_divide", "remainder", "fmod"})
 
 
 def broadcast_sizes(*operands: Any) -> tuple[Size, ...]:
@@ -96,6 +98,8 @@ def _enter_same_name(name: str) -> None:
             return args[0]
         if not dtype.is_floating_point and name in INT_FALSE:
             return constant_like(low, operand, False, torch.bool)
+        if name in DIVISIONS and not dtype.is_floating_point and operand.device.type == "cpu" and not _is_never_zero(args[1]):
+            raise Refused("a CPU traps at a division by the integer zero, where eager raises")
         scalar = BOOL_MEANING.get(name, name) if dtype == torch.bool else name
         return elementwise(low, args, _result_dtype(low, args), lambda *v: getattr(ops, scalar)(*v), row.cost)
 
@@ -104,6 +108,13 @@ def _enter_same_name(name: str) -> None:
 
 for _name in SAME_NAME:
     _enter_same_name(_name)
+
+
+def _is_never_zero(divisor: Any) -> bool:
+    if isinstance(divisor, Expr):
+        low, high = bounds(divisor)
+        return low > 0 or high < 0
+    return isinstance(divisor, (int, float)) and divisor != 0
 
 
 def constant_like(low: Any, like: TensorValue, value: Any, dtype: torch.dtype) -> Lazy:
