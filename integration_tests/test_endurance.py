@@ -12,7 +12,7 @@ import tracework
 @pytest.mark.parametrize("name", endurance.PROGRAMS)
 def test_nothing_grows_and_nothing_stays(name):
     make, share = endurance.PROGRAMS[name]
-    calls = max(400, 20_000 // share)
+    calls = max(1000, 10_000 // share)
     blocks, size, _ = endurance.growth(make, calls, warm_up=calls // 2)
     assert blocks < calls // 2 and size < endurance.RESIDENT  # a leak is a block a call
     assert not endurance.left_behind(make)

@@ -8,6 +8,7 @@ import itertools
 import linecache
 import logging
 import math
+import operator
 import sys
 import traceback
 import types
@@ -19,6 +20,7 @@ import tracework_capture
 __all__ = ["Disagreement", "check"]
 
 REFUSED = "raised", "one of the variables needed for gradient computation has been modified by an inplace operation"[:60]
+IN_PLACE = {"setitem", "iand", "ior", *(name for name in vars(operator) if name.startswith("i") and name[1:] in vars(operator))}
 _numbers = itertools.count()
 
 
@@ -46,14 +48,25 @@ def eager(gm, example_inputs):
 def check(source, backend=eager, compiled=False, **options):
     """Raises Disagreement; returns the number of graphs captured.
 
+    A graph that writes in place and raises when it runs is not run again plainly, since what it wrote cannot be taken back: handlers of
+    the frame are not entered. Such a program is compared up to that call.
     Graphs that are compiled may keep an input for the backward where eager keeps what it computes from it, so that a write to the input
     makes backward refuse; and their gradients have the strides of their own kernels.
     """
-    graphs = []
+    graphs, failed = [], []
 
     def counting(gm, example_inputs):
         graphs.append(gm)
-        return backend(gm, example_inputs)
+        run = backend(gm, example_inputs)
+
+        def running(*args):
+            try:
+                return run(*args)
+            except Exception as error:
+                failed.append(error)
+                raise
+
+        return running if writes(gm) else run
 
     plain = load(source)
     captured = load(source)
@@ -68,6 +81,8 @@ def check(source, backend=eager, compiled=False, **options):
             actual = observe(captured, compiled, make(captured))
             if failures.seen:
                 raise Disagreement(f"call {number}: capture failed") from failures.seen[0]
+            if failed:
+                break
             compare(expected, actual, number, compiled)
             state = torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")
             if state != (True, False):
@@ -78,6 +93,12 @@ def check(source, backend=eager, compiled=False, **options):
         torch.set_grad_enabled(True)
         tracework_capture.reset()
     return len(graphs)
+
+
+def writes(gm):
+    """Whether the graph has an operation in place."""
+    names = {getattr(node.target, "__name__", str(node.target)) for node in gm.graph.nodes if node.op.startswith("call")}
+    return any(name.endswith("_") and not name.endswith("__") or name in IN_PLACE for name in names)
 
 
 def load(source):

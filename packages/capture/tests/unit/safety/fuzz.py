@@ -92,7 +92,7 @@ def main() -> int:
     if given.write:
         with TABLE.open("a") as table:
             kind = "compiled" if given.compiled else "captured"
-            table.write(f"| {kind} | {given.first} to {given.first + run - 1} | {run:,} | {len(failed)} |\n")
+            table.write(f"| {kind} | {given.first} to {given.first + run - 1} | {run:,} | {len(failed)} | {failed or ''} |\n")
     return 1 if failed else 0
 
 
