@@ -317,7 +317,7 @@ class ObjectValue(Value):
         static, owner = lookup_class(self.cls, name)
         if name == "__class__" and owner is object:
             return class_value(frame, self.cls)
-        if static is not NO_ATTRIBUTE and is_data_descriptor(static):
+        if static is not NO_ATTRIBUTE and is_data_descriptor(static) and hasattr(type(static), "__get__"):
             return self.bind_or_missing(frame, owner, static, name, use_hook)
         found = self.field(frame, name)
         if found is not None:
@@ -347,7 +347,10 @@ class ObjectValue(Value):
         return self.no_attribute(frame, name)
 
     def no_attribute(self, frame, name):
-        return frame.raise_new(AttributeError, f"'{shown_name(self.cls)}' object has no attribute '{name}'")
+        text = f"'{shown_name(self.cls)}' object has no attribute '{name}'"
+        error = frame.root.services.new_exception(frame, AttributeError, (text,))
+        error.fields.update(name=ConstantValue(name), obj=self)
+        return frame.raise_user(error)
 
     def setattr(self, frame, name, value):
         if issubclass(self.cls, OWN_LOOKUP):

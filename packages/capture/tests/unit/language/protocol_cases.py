@@ -261,3 +261,58 @@ class Chosen(Chooses):
 @case
 def init_of_the_class_that_new_chose(x):
     return x + 1, Chooses(3).value
+
+
+class StoresInTheDict:
+    def __set__(self, instance, value):
+        instance.__dict__["name"] = value
+
+
+class WithAStore:
+    name = StoresInTheDict()
+
+
+@case
+def a_descriptor_that_stores_in_the_dict(x):
+    made = WithAStore()
+    aside(made)
+    made.name = 42
+    aside(made)
+    return x + 1, made.name, vars(made)
+
+
+class Divides:
+    def __floordiv__(self, other):
+        return "left"
+
+    def __rfloordiv__(self, other):
+        return "right"
+
+
+class DividesAlike(Divides):
+    pass
+
+
+class DividesOtherwise(Divides):
+    def __rfloordiv__(self, other):
+        return "otherwise"
+
+
+@case
+def only_a_reflected_method_of_its_own_goes_first(x):
+    return x + 1, Divides() // DividesAlike(), Divides() // DividesOtherwise()
+
+
+@case
+def errors_say_which_name_is_missing(x):
+    made = Formatted()
+    found = []
+    try:
+        made.missing  # noqa: B018
+    except AttributeError as error:
+        found += [error.name, error.obj is made]
+    try:
+        missing  # noqa: B018
+    except NameError as error:
+        found.append(error.name)
+    return x + 1, found

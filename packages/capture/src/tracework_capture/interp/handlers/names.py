@@ -126,7 +126,9 @@ def read_global(frame, name):
         return frame.wrap(globals_[name], global_source(frame, name))
     table = builtins_of(globals_)
     if name not in table:
-        frame.raise_new(NameError, f"name '{name}' is not defined")
+        error = frame.root.services.new_exception(frame, NameError, (f"name '{name}' is not defined",))
+        error.fields["name"] = frame.constant(name)
+        frame.raise_user(error)
     return frame.wrap(table[name], Const(table[name], name))
 
 

@@ -43,7 +43,12 @@ def binary(frame, op, left, right):
         if found is not None:
             return found
     left_type, right_type = left.python_type(), right.python_type()
-    right_first = right_type is not left_type and left_type in right_type.__mro__  # registering with an ABC does not count
+    reflected = f"__r{SPECIAL[symbol]}__"
+    right_first = (
+        right_type is not left_type
+        and left_type in right_type.__mro__  # registering with an ABC does not count
+        and getattr(left_type, reflected, None) is not getattr(right_type, reflected, None)
+    )
     order = [(right, left, True), (left, right, False)] if right_first else [(left, right, False), (right, left, True)]
     for value, other, reverse in order:
         found = value.binary(frame, symbol, other, reverse)
