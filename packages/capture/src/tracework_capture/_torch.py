@@ -24,6 +24,7 @@ __all__ = [
     "deterministic_state",
     "dispatch_keys",
     "dispatch_mode_count",
+    "distributed_is_initialized",
     "function_mode_count",
     "function_modes_aside",
     "hide_from_torch_compile",
@@ -133,6 +134,11 @@ def default_device() -> Any:
 def cuda_device() -> int:
     """The current CUDA device; -1 before there is one."""
     return torch.cuda.current_device() if torch.cuda.is_initialized() else -1
+
+
+def distributed_is_initialized() -> bool:
+    """Whether there is a process group."""
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
 def all_function_mode_count() -> int:

@@ -209,6 +209,9 @@ STATES: dict[str, Callable[[], Any]] = {
     "transform_level": _torch.transform_level,
     "default_device": _torch.default_device,
     "cuda_device": _torch.cuda_device,
+    "cuda_initialized": torch.cuda.is_initialized,
+    "distributed": _torch.distributed_is_initialized,
+    "onnx_export": torch.onnx.is_in_onnx_export,
     **{name: read for name, (read, _) in _torch.FLAGS.items()},
     "numpy_errors": array_errors,
 }

@@ -56,6 +56,20 @@ def test_an_answer_holds_as_long_as_the_setting(name):
         write(before)
 
 
+def test_a_process_group_that_comes_and_goes_is_noticed(tmp_path):
+    def fn(x):
+        return x * 2 if torch.distributed.is_initialized() else x * 3
+
+    fast = optimize(eager, fullgraph=True)(fn)
+    torch.testing.assert_close(fast(X), X * 3)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        torch.testing.assert_close(fast(X), X * 2)
+    finally:
+        torch.distributed.destroy_process_group()
+    torch.testing.assert_close(fast(X), X * 3)
+
+
 def test_an_answer_inside_of_a_block_that_changes_it_is_guarded_by_what_held_before():
     def fn(x):
         with torch.autocast("cpu", dtype=torch.float16):
