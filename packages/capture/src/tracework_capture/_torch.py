@@ -42,6 +42,7 @@ __all__ = [
     "transform_level",
     "under_jit_trace",
     "under_no_function_modes",
+    "under_onnx_export",
     "under_users_dispatch_mode",
     "users_function_modes",
 ]
@@ -139,6 +140,12 @@ def cuda_device() -> int:
 def distributed_is_initialized() -> bool:
     """Whether there is a process group."""
     return torch.distributed.is_available() and torch.distributed.is_initialized()
+
+
+def under_onnx_export() -> bool:
+    """Whether torch.onnx, which takes long to load, is exporting."""
+    onnx = sys.modules.get("torch.onnx")
+    return onnx is not None and onnx.is_in_onnx_export()
 
 
 def all_function_mode_count() -> int:

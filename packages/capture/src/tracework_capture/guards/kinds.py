@@ -211,7 +211,7 @@ STATES: dict[str, Callable[[], Any]] = {
     "cuda_device": _torch.cuda_device,
     "cuda_initialized": torch.cuda.is_initialized,
     "distributed": _torch.distributed_is_initialized,
-    "onnx_export": torch.onnx.is_in_onnx_export,
+    "onnx_export": _torch.under_onnx_export,
     **{name: read for name, (read, _) in _torch.FLAGS.items()},
     "numpy_errors": array_errors,
 }

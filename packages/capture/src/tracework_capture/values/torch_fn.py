@@ -198,7 +198,6 @@ STATE_QUERIES = {  # query -> the state that guards it; None where that is alway
     torch._C._is_tracing: None,
     torch.jit.is_tracing: None,
     torch.jit.is_scripting: None,
-    torch.onnx.is_in_onnx_export: "onnx_export",
     torch.cuda.is_available: None,
     torch.cuda.device_count: None,
     torch.cuda.is_initialized: "cuda_initialized",

@@ -19,7 +19,7 @@ import weakref
 import numpy
 import torch
 
-from .._torch import program_of_triton_operator
+from .._torch import program_of_triton_operator, under_onnx_export
 from ..guards.classes import lookup_class
 from ..marks import mark_of
 from ..sources import Attr, CellContents, Closure, Const, DictItem, Global, InstanceAttr, Item, Local
@@ -50,6 +50,7 @@ from .symint import size_value
 from .tensor import existing_tensor, tensor_result
 from .text import changing_text
 from .torch_function import dispatch_function, is_overridable, is_overridden
+from .torch_state import read_row
 from .transforms import TRANSFORM_CODES, TRANSFORM_ROWS
 from .triton_kernel import TRITON_ROWS, existing_kernel
 from .user_object import CONTAINERS, BoundBuiltin, ObjectValue, native_base
@@ -715,6 +716,8 @@ FUNCTION_ROWS = {
     **LIBRARY_ROWS,
     "torch._dynamo.decorators.error_on_graph_break": error_region_row,
     "torch.fx.traceback.annotate": null_row(torch.fx.traceback.annotate),
+    "torch._dynamo.external_utils.is_compiling": lambda frame, args, kwargs: ConstantValue(True),
+    "torch.onnx.is_in_onnx_export": read_row(under_onnx_export, "onnx_export"),
 }
 TRAINING_ROWS = {
     **BACKWARD_ROWS,

@@ -70,6 +70,17 @@ def test_a_process_group_that_comes_and_goes_is_noticed(tmp_path):
     torch.testing.assert_close(fast(X), X * 3)
 
 
+def test_questions_that_libraries_ask():
+    import torch._dynamo
+
+    def fn(x):
+        if not (torch.compiler.is_compiling() and torch._dynamo.is_compiling()):
+            return x * 4
+        return x * 2 if torch.onnx.is_in_onnx_export() or torch.jit.is_tracing() or torch.jit.is_scripting() else x * 3
+
+    torch.testing.assert_close(optimize(eager, fullgraph=True)(fn)(X), X * 3)
+
+
 def test_an_answer_inside_of_a_block_that_changes_it_is_guarded_by_what_held_before():
     def fn(x):
         with torch.autocast("cpu", dtype=torch.float16):
