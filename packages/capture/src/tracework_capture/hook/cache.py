@@ -115,7 +115,7 @@ class _Invalidate:
     def __init__(self, code: Any, info: Any) -> None:
         self.code, self.info = code, info
 
-    def __call__(self, dead: Any) -> None:
+    def __call__(self, dead: Any, remove: Callable[..., None] = remove) -> None:  # at Python's end the module is empty
         info = self.info()
         if info is not None and remove is not None:  # None: Python ends and has emptied this module
             remove(self.code(), lambda entry: entry.info is info)

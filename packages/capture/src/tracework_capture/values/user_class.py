@@ -253,7 +253,7 @@ def type_call(frame, class_val, args, kwargs):
         made = function_value(frame, new.__func__).call(frame, [class_val, *args], kwargs)
     else:
         made = new_object(frame, [class_val, *args], kwargs)
-    if issubclass(made.python_type(), cls):
+    if cls in made.python_type().__mro__:  # issubclass would ask the metaclass
         init, owner = lookup_class(made.python_type(), "__init__")
         if isinstance(init, types.FunctionType):
             returned = function_value(frame, init).call(frame, [made, *args], kwargs)
@@ -370,7 +370,7 @@ class SuperValue(Value):
         """Classes after `start` in the MRO of the owner's type (or of the owner, when that is a class)."""
         cls = (
             self.owner.cls
-            if isinstance(self.owner, ClassValue) and issubclass(self.owner.cls, self.start)
+            if isinstance(self.owner, ClassValue) and self.start in self.owner.cls.__mro__
             else self.owner.python_type()
         )
         order = cls.__mro__
@@ -393,9 +393,9 @@ class SuperValue(Value):
                 return function_value(frame, static.__func__) if isinstance(static, staticmethod) else NewBuiltin(base)
             if isinstance(static, classmethod):
                 return BoundMethodValue(function_value(frame, static.__func__), owner)
-            if issubclass(owner.cls, self.start) and isinstance(static, types.ClassMethodDescriptorType):
+            if self.start in owner.cls.__mro__ and isinstance(static, types.ClassMethodDescriptorType):
                 return NativeClassMethod(owner.cls, base, static)
-            if issubclass(owner.cls, self.start):
+            if self.start in owner.cls.__mro__:
                 return owner.bind(frame, static, base, name)
         if isinstance(static, C_METHODS):
             return NativeMethod(owner, base, static, name)
@@ -468,7 +468,7 @@ def super_(frame, args, kwargs):
         start = args[0].real()
         owner = args[1]
         fits = isinstance(start, type) and (
-            issubclass(owner.python_type(), start) or isinstance(owner, ClassValue) and issubclass(owner.cls, start)
+            start in owner.python_type().__mro__ or isinstance(owner, ClassValue) and start in owner.cls.__mro__
         )
         if fits:
             return SuperValue(start, owner)

@@ -820,3 +820,39 @@ def recursive_function_leaves(x):
         return 0 if n == 0 else 1 + count(n - 1)
 
     return x + count(2), [count][0](3)
+
+
+class Asked(type):
+    asked: list = []
+
+    def __instancecheck__(cls, instance):
+        Asked.asked.append(type(instance).__name__)
+        return cls.accepts(instance)
+
+    def __subclasscheck__(cls, other):
+        Asked.asked.append(other.__name__)
+        return other in (int, cls)
+
+
+class Open(metaclass=Asked):
+    taken: list = [str]
+
+    @classmethod
+    def accepts(cls, instance):
+        return type(instance) in cls.taken
+
+
+@case
+def metaclass_that_answers_isinstance(x):
+    Asked.asked.clear()
+    Open.taken[:] = [str]
+    first = isinstance(3, Open)
+    Open.taken.append(int)
+    second = (
+        isinstance(3, Open),
+        isinstance("a", Open),
+        isinstance(Open(), (int, Open)),
+        issubclass(int, Open),
+        issubclass(str, Open),
+    )
+    return x + 1, first, second, list(Asked.asked)

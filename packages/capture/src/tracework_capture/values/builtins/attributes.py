@@ -18,6 +18,7 @@ from ...guards.classes import find, lookup_class
 from ..constant import ConstantValue, NotPlain, fold, fold_plain, force_plain, literal, plain
 from ..sequence import NONE, SequenceValue, TupleValue
 from ..user_class import ClassValue, class_value, super_, type_call
+from ..user_object import function_value
 from ..value import SymbolicRaise
 
 
@@ -36,7 +37,29 @@ def isinstance_(frame, args, kwargs):
 
     if isinstance(args[0], ObjectValue) and args[0].pretends(frame):
         return frame.break_graph("call_unknown", f"isinstance of {args[0].describe()}, whose class says what its __class__ is")
+    if isinstance(args[1], TupleValue):
+        found = (isinstance_(frame, [args[0], cls], {}) for cls in args[1].all_items(frame))
+        return ConstantValue(any(f.constant() for f in found))
+    hook = hook_of(args[1], "__instancecheck__")
+    if hook is not None and args[0].python_type() is args[1].cls:
+        return ConstantValue(True)  # the hook is not asked
+    if hook is not None:
+        return ConstantValue(function_value(frame, hook).call(frame, [args[1], args[0]], {}).truth(frame))
     return known_relation(frame, is_instance, args[0], classes_of(frame, args[1]))
+
+
+PURE_HOOKS = ("abc", "typing", "typing_extensions", "enum", "torch")
+"""Packages whose metaclasses answer from the class alone."""
+
+
+def hook_of(value, name):
+    """The program's own function that answers isinstance or issubclass for a class; None where Python does."""
+    if not isinstance(value, ClassValue):
+        return None
+    hook, _ = lookup_class(type(value.cls), name)
+    if not isinstance(hook, types.FunctionType) or hook.__globals__.get("__name__", "").partition(".")[0] in PURE_HOOKS:
+        return None
+    return hook
 
 
 def known_relation(frame, ask, value, classes):
@@ -55,8 +78,6 @@ def is_instance(value, classes):
 
     from ..tensor import TensorValue
 
-    if isinstance(classes, tuple):
-        return any(is_instance(value, c) for c in classes)
     if isinstance(classes, types.UnionType):
         return any(is_instance(value, c) for c in typing.get_args(classes))
     if isinstance(value, TensorValue):
@@ -74,6 +95,12 @@ def is_instance(value, classes):
 
 
 def issubclass_(frame, args, kwargs):
+    if isinstance(args[1], TupleValue):
+        found = (issubclass_(frame, [args[0], cls], {}) for cls in args[1].all_items(frame))
+        return ConstantValue(any(f.constant() for f in found))
+    hook = hook_of(args[1], "__subclasscheck__")
+    if hook is not None:
+        return ConstantValue(function_value(frame, hook).call(frame, [args[1], args[0]], {}).truth(frame))
     return known_relation(frame, issubclass, classes_of(frame, args[0]), classes_of(frame, args[1]))
 
 
