@@ -93,6 +93,7 @@ class CaptureRoot:
         self.unrolls = True  # whether the rounds left of a loop that was broken in are captured together
         self.unrolled = False
         self.depth = 0
+        self.selecting = False  # whether an arm of a condition on data is traced (interp.select)
         self.transforms = 0  # how many transforms of torch.func the function being traced is under
         self.current: SymbolicFrame | None = None
         self.grad_at_start = True

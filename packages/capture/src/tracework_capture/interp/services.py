@@ -120,6 +120,8 @@ class Services:
         """A Python function under the trace policy."""
         if isinstance(function, BoundMethodValue):
             return self.inline(frame, function.function, [function.owner, *args], kwargs)
+        if frame.root.selecting:
+            frame.break_graph("call_unknown", f"{function.name} in an arm of a condition on data")
         real = None if isinstance(function, NewFunctionValue) else function.function
         decision, reason = self.call_policy(real, function.globals.get("__name__"))
         if decision == "break":

@@ -58,6 +58,8 @@ class FloatValue(Value):
 
     def as_tensor(self, frame):
         """The tensor of one number."""
+        if self.node.meta.get("moved"):
+            return frame.break_graph("autograd_function", f"{self.describe()}, made inside, is used outside")
         value = TensorValue(self.node, self.node.meta["example_value"])
         remember(frame, value)
         return value
@@ -139,6 +141,8 @@ class FloatValue(Value):
         return self.specialise(frame)
 
     def reload(self, emit):
+        if self.node.meta.get("moved"):
+            return super().reload(emit)
         return f"{emit.graph_output(self.node)}.item()"
 
 

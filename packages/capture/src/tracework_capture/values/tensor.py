@@ -247,6 +247,8 @@ def known_values(frame):
 
 def forget_nodes(frame, nodes):
     """These nodes became part of an inner graph: their values cannot be used outside of it."""
+    for node in nodes:
+        node.meta["moved"] = True
     for value in known_values(frame).values():
         if value.node in nodes:
             value.node = None

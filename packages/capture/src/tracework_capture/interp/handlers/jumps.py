@@ -3,6 +3,7 @@
 from ...graph.checks import can_be_checked, only_raises, take_for_granted
 from ...graph.known import known_tensor
 from ...values.tensor import TensorValue
+from ..select import selected
 from .table import opcode
 
 
@@ -17,6 +18,15 @@ def branch_truth(frame, jump, value):
     expected = jump.opname.endswith("TRUE") == next_raises
     take_for_granted(frame, value, expected)
     return expected
+
+
+def branch(frame, jump, jumps_if):
+    """A conditional jump, which jumps when the top of the stack is true, or false; or both arms, where data decides and they are pure."""
+    value = frame.stack.pop()
+    if type(value) is TensorValue and known_tensor(value.node) is None and selected(frame, jump, value):
+        return
+    if branch_truth(frame, jump, value) is jumps_if:
+        frame.position = jump.target
 
 
 @opcode("JUMP_FORWARD", "JUMP_BACKWARD_NO_INTERRUPT")
@@ -35,15 +45,13 @@ def jump_backward(frame, instruction):
 @opcode("POP_JUMP_FORWARD_IF_TRUE", "POP_JUMP_IF_TRUE")
 def pop_jump_if_true(frame, instruction):
     """Jump when true."""
-    if branch_truth(frame, instruction, frame.stack.pop()):
-        frame.position = instruction.target
+    branch(frame, instruction, True)
 
 
 @opcode("POP_JUMP_FORWARD_IF_FALSE", "POP_JUMP_IF_FALSE")
 def pop_jump_if_false(frame, instruction):
     """Jump when false."""
-    if not branch_truth(frame, instruction, frame.stack.pop()):
-        frame.position = instruction.target
+    branch(frame, instruction, False)
 
 
 @opcode("POP_JUMP_BACKWARD_IF_TRUE")

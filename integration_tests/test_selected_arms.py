@@ -1,0 +1,203 @@
+"""`if <data>:` with two short arms that only compute tensors is one graph; whatever else the arms do breaks it, as before."""
+
+import pytest
+import torch
+import tracework
+from tracework_capture.errors import Unsupported
+from training import BACKENDS, same
+
+
+def assigned(x):
+    if x.sum() > 0:
+        y = x + 1
+    else:
+        y = x - 1
+    return y * 2
+
+
+def returned(x):
+    if x.sum() > 0:
+        return x.sin(), x.sum(), 3
+    return torch.cos(x), x.mean(), 3
+
+
+def expression(x):
+    return (x + 1 if x.mean() < 0 else x * 2) + 3
+
+
+def several(x):
+    if x.max() > 1:
+        a, b = x + 1, x * 2
+        unused = a + b
+    else:
+        a = x - 1
+        b = x.relu()
+        unused = 1  # noqa: F841
+    return a * b, a
+
+
+def drawn(x):
+    if x.sum() > 0:
+        y = torch.rand(3)
+    else:
+        y = torch.randn(3) + x
+    return y + torch.rand(3)
+
+
+def in_a_callee(x):
+    return assigned(x) + assigned(x - 5)
+
+
+def not_zero(x):
+    if x.sum() - 3:
+        y = x / x
+    else:
+        y = x * 0
+    return y
+
+
+SELECTED = [assigned, returned, expression, several, drawn, in_a_callee, not_zero]
+
+
+def the_same_object(x):
+    if x.sum() > 0:
+        y = x
+    else:
+        y = x + 1
+    return y, y is x
+
+
+def a_view(x):
+    if x.sum() > 0:
+        y = x[:]
+    else:
+        y = x + 0
+    y.add_(1)
+    return x * 1
+
+
+def without_else(x):
+    y = x + 1
+    if x.sum() > 0:
+        y = y * 2
+    return y
+
+
+def other_shapes(x):
+    if x.sum() > 0:
+        return x + 1
+    return (x + 1)[:1]
+
+
+def writes(x):
+    y = x + 1
+    if x.sum() > 0:
+        y.add_(1)
+        z = y + 1
+    else:
+        z = y - 1
+    return y, z
+
+
+def other_constants(x):
+    if x.sum() > 0:
+        y, sign = x + 1, 0.0
+    else:
+        y, sign = x - 1, -0.0
+    return y, str(sign)
+
+
+def appends(x):
+    seen = []
+    if x.sum() > 0:
+        seen.append(1)
+        y = x + 1
+    else:
+        y = x - 1
+    return y, seen
+
+
+def rebinds_an_argument(x):
+    for step in range(3):
+        if x.sum() > 0:
+            x = x - step
+        else:
+            x = x + 1
+    return x
+
+
+def raises(x):
+    if x.sum() > 0:
+        y = x.reshape(2, 7)
+    else:
+        y = x - 1
+    return y
+
+
+BROKEN = [the_same_object, a_view, without_else, other_shapes, writes, other_constants, appends, raises]
+INPUTS = [torch.arange(3.0), -torch.arange(3.0) - 1, torch.full((3,), float("nan")), torch.ones(3), torch.zeros(3)]
+
+
+def outcome(function, x):
+    torch.manual_seed(0)
+    try:
+        found = function(x)
+    except RuntimeError as error:
+        return [str(error)]
+    return [repr(part) for part in (found if isinstance(found, tuple) else (found,))]
+
+
+@pytest.mark.parametrize("function", [*SELECTED, rebinds_an_argument, *BROKEN], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_as_plain_python(function, backend):
+    compiled = tracework.compile(function, backend=backend, fullgraph=function in SELECTED)
+    for x in INPUTS:
+        assert outcome(compiled, x.clone()) == outcome(function, x.clone())
+
+
+@pytest.mark.parametrize("function", BROKEN, ids=lambda f: f.__name__)
+def test_what_else_the_arms_do_breaks(function):
+    with pytest.raises(Unsupported, match="data_dependent_branch"):
+        tracework.compile(function, backend="eager", fullgraph=True)(torch.ones(3))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_history_breaks(backend):
+    """Gradients of the arm that is not taken are none, not zeros."""
+
+    def function(x, w, v):
+        if x.sum() > 0:
+            y = x * w
+        else:
+            y = x * v
+        return y.sum()
+
+    compiled = tracework.compile(function, backend=backend)
+    for x in INPUTS:
+        results = []
+        for call in (compiled, function):
+            w, v = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
+            call(x, w, v).backward()
+            results.append([w.grad, v.grad])
+        assert [g is None for g in results[0]] == [g is None for g in results[1]]
+        torch.testing.assert_close(
+            [g for g in results[0] if g is not None], [g for g in results[1] if g is not None], equal_nan=True
+        )
+
+
+@pytest.mark.parametrize("mode", [lambda: torch.autocast("cpu", torch.bfloat16), torch.inference_mode, torch.no_grad])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_in_modes(mode, backend):
+    def function(x):
+        if x.sum() > 0:
+            y = x @ x
+        else:
+            y = x @ x.T
+        return y + 1
+
+    compiled = tracework.compile(function, backend=backend)
+    for sign in (1.0, -1.0):
+        x = torch.arange(16.0).reshape(4, 4).sin() + sign
+        with mode():
+            same(compiled(x), function(x))
+            assert compiled(x).is_inference() == function(x).is_inference()
