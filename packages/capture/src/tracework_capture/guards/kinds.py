@@ -30,6 +30,7 @@ __all__ = [
     "record_ambient",
     "same_constant",
     "tensor_sizes",
+    "short",
 ]
 
 
@@ -112,7 +113,8 @@ def _text(value: Any, test: tuple[str, str, bool]) -> bool:
     return type(value) is str and TEXT_TESTS[test[0]](value, test[1]) is test[2]
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """Text of a value of the program, whatever its own repr does (that of a huge int raises)."""
     if isinstance(value, torch.Tensor):
         return f"a {value.dtype} tensor of shape {tuple(value.shape)} on {value.device}"
     try:
@@ -140,7 +142,7 @@ def _tensor_text(value: Any, facts: TensorFacts) -> str:
 
 
 def _pair(value: Any, payload: Any) -> str:
-    return f"is {_short(value)}, was {_short(payload)}"
+    return f"is {short(value)}, was {short(payload)}"
 
 
 @dataclass(frozen=True)
@@ -159,23 +161,23 @@ def _python_leaf(check: Callable[[Any, Any], bool]) -> Callable[[Any], Any]:
 
 GUARD_KINDS: dict[str, GuardKind] = {
     "TYPE": GuardKind("TYPE", lambda v, p: type(v) is p, lambda v, p: f"has type {type(v).__qualname__}, had {p.__qualname__}"),
-    "IDENTITY": GuardKind("IDENTITY", lambda v, p: v is p, lambda v, p: f"is another object: {_short(v)}, was {_short(p)}"),
-    "NOT_IDENTITY": GuardKind("NOT_IDENTITY", lambda v, p: v is not p, lambda v, p: f"is now {_short(p)}"),
-    "IS_NONE": GuardKind("IDENTITY", lambda v, p: v is None, lambda v, p: f"is {_short(v)}, was None", lambda p: None),
+    "IDENTITY": GuardKind("IDENTITY", lambda v, p: v is p, lambda v, p: f"is another object: {short(v)}, was {short(p)}"),
+    "NOT_IDENTITY": GuardKind("NOT_IDENTITY", lambda v, p: v is not p, lambda v, p: f"is now {short(p)}"),
+    "IS_NONE": GuardKind("IDENTITY", lambda v, p: v is None, lambda v, p: f"is {short(v)}, was None", lambda p: None),
     "NOT_NONE": GuardKind("NOT_IDENTITY", lambda v, p: v is not None, lambda v, p: "is None, was not", lambda p: None),
     "CONSTANT": GuardKind("CONSTANT", same_constant),
     "STATE": GuardKind("CONSTANT", same_constant),
     "TENSOR": GuardKind("TENSOR", lambda v, p: tensor_sizes(v, p) is not None, _tensor_text),
     "LENGTH": GuardKind("LENGTH", lambda v, p: len(v) == p, lambda v, p: f"has length {len(v)}, had {p}"),
-    "DICT_KEYS": GuardKind("DICT_KEYS", _keys, lambda v, p: f"has keys {_short(tuple(v))}, had {_short(p)}", tuple),
-    "DICT_HAS": GuardKind("HAS_KEY", _has_key, lambda v, p: f"lacks key {_short(p)}"),
-    "DICT_LACKS": GuardKind("LACKS_KEY", lambda v, p: not _has_key(v, p), lambda v, p: f"now has key {_short(p)}"),
+    "DICT_KEYS": GuardKind("DICT_KEYS", _keys, lambda v, p: f"has keys {short(tuple(v))}, had {short(p)}", tuple),
+    "DICT_HAS": GuardKind("HAS_KEY", _has_key, lambda v, p: f"lacks key {short(p)}"),
+    "DICT_LACKS": GuardKind("LACKS_KEY", lambda v, p: not _has_key(v, p), lambda v, p: f"now has key {short(p)}"),
     "TRUTH": GuardKind("TRUTH", lambda v, p: bool(v) is p, lambda v, p: f"is {bool(v)} as a condition, was {p}"),
     "HAS_ATTR": GuardKind("HAS_ATTR", _has_attribute, lambda v, p: f"lacks attribute {p}"),
     "LACKS_ATTR": GuardKind("LACKS_ATTR", lambda v, p: not _has_attribute(v, p), lambda v, p: f"now has attribute {p}"),
     "CODE": GuardKind("FUNCTION_CODE", _code, lambda v, p: f"runs other code than {p.co_qualname}"),
     "SET_MEMBERS": GuardKind("PYTHON", _members, native=_python_leaf(_members)),
-    "TEXT": GuardKind("PYTHON", _text, lambda v, p: f"is {_short(v)}: {p[0]} {p[1]!r} was {p[2]}", _python_leaf(_text)),
+    "TEXT": GuardKind("PYTHON", _text, lambda v, p: f"is {short(v)}: {p[0]} {p[1]!r} was {p[2]}", _python_leaf(_text)),
     "DATA_PTR": GuardKind(
         "PYTHON",
         lambda v, p: v.data_ptr() == p,
@@ -187,7 +189,7 @@ GUARD_KINDS: dict[str, GuardKind] = {
         "PYTHON", lambda v, p: p.hold(), lambda v, p: f"{p.changed()} was changed on its class", lambda p: p.native()
     ),
     "PREDICATE": GuardKind(
-        "PYTHON", lambda v, p: bool(p(v)), lambda v, p: f"is {_short(v)}: {getattr(p, '__doc__', None) or p} is false"
+        "PYTHON", lambda v, p: bool(p(v)), lambda v, p: f"is {short(v)}: {getattr(p, '__doc__', None) or p} is false"
     ),
 }
 """Two more kinds compare values of several sources and are handled by the program itself: SAME (payload: the other source) and

@@ -49,3 +49,13 @@ def test_a_view_sees_what_changes(monkeypatch):
     assert compiled(torch.ones(2))[0].tolist() == [2, 2]
     monkeypatch.setitem(builtin_cases.SETTINGS, "scale", 5)
     assert compiled(torch.ones(2))[0].tolist() == [5, 5]
+
+
+def scaled(x, n):
+    return x + (n % 7 if n > 2 else 0)
+
+
+def test_an_int_without_a_text_is_reported():
+    compiled = optimized(scaled)
+    for n in (3, 5, 9, 10**5000, 1, -(10**5000)):
+        assert_same(compiled(torch.ones(2), n), scaled(torch.ones(2), n))
