@@ -149,7 +149,7 @@ class DictValue(Value):
             if type(key) is Pending or type(value) is Pending:
                 raise NotPlain(self)
             made[plain(key)] = plain(value)
-        if self.cls is collections.defaultdict:
+        if self.cls is collections.defaultdict or not self.keys_guarded:
             raise NotPlain(self)
         return made if self.cls is dict else self.cls(made)
 

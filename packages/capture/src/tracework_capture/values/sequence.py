@@ -65,8 +65,10 @@ class SequenceValue(Value):
     def unpack(self, frame):
         return self.all_items(frame)
 
+    looked = True  # whether how many items there are is known, and guarded where that can change
+
     def as_plain(self):
-        if any(type(i) is Pending for i in self.items):
+        if not self.looked or any(type(i) is Pending for i in self.items):
             raise NotPlain(self)
         return self.make(plain(i) for i in self.items)
 

@@ -134,6 +134,8 @@ def wrap_tuple(frame, obj, source):
 
 def wrap_deque(frame, obj, source):
     guard_type(frame, obj, source)
+    maxlen = Attr(source, "maxlen")
+    frame.guard("IS_NONE" if obj.maxlen is None else "CONSTANT", maxlen, obj.maxlen)
     return DequeValue(pending_items(obj, source), source, maxlen=obj.maxlen)
 
 

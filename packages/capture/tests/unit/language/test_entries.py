@@ -1,5 +1,7 @@
 """An entry is not used for a call that differs in what it was made for."""
 
+import collections
+
 import builtin_cases
 import pytest
 import torch
@@ -59,3 +61,13 @@ def test_an_int_without_a_text_is_reported():
     compiled = optimized(scaled)
     for n in (3, 5, 9, 10**5000, 1, -(10**5000)):
         assert_same(compiled(torch.ones(2), n), scaled(torch.ones(2), n))
+
+
+def shown(x, given):
+    return x + 1, repr(given)
+
+
+def test_the_text_of_an_empty_container_is_not_that_of_another():
+    compiled = optimized(shown)
+    for given in ([], [1], {}, {1: 2}, collections.deque(), collections.deque(maxlen=3)):
+        assert compiled(torch.ones(2), given)[1] == repr(given)
