@@ -67,16 +67,15 @@ def batch_norm(recorder: Any, func: Any, args: Any, kwargs: Any, out: Any) -> No
     x, weight, bias, mean, variance, training, momentum, epsilon = bind(func, args, kwargs).values()
     updates = training and mean is not None
     target = aten._native_batch_norm_legit_functional.default if updates else aten.native_batch_norm.default
-    results = [*out[:3], *(recorder.mode.make(t.spec) for t in (mean, variance) if updates)]
     tensors = recorder.to_node((x, weight, bias, mean, variance))
-    node = recorder.node(target, (*tensors, training, momentum, epsilon), {}, tuple(results))
-    items = [recorder.emit(operator.getitem, node, index) for index in range(len(results))]
-    for result, item in zip(out[:3], items, strict=False):
+    node = recorder.emit(target, *tensors, training, momentum, epsilon)
+    items = [recorder.emit(operator.getitem, node, index) for index in range(len(node.meta["val"]))]
+    kept = out[:3] if len(out) == 3 or training else out[:1]
+    for result, item in zip(kept, items, strict=False):
         recorder.bind_result(result, item)
-    if len(out) == 4:  # cudnn's workspace; the backward below does not read it
-        recorder.bind_result(
-            out[3], recorder.emit(aten.full.default, list(out[3].shape), 0, dtype=out[3].dtype, device=out[3].device)
-        )
+    for unread in out[len(kept) :]:  # cudnn's workspace, and what it saves without training: the backward below reads neither
+        shape = list(unread.shape)
+        recorder.bind_result(unread, recorder.emit(aten.full.default, shape, 0, dtype=unread.dtype, device=unread.device))
     if updates:
         recorder.write(mean, items[3])
         recorder.write(variance, items[4])

@@ -281,7 +281,7 @@ def _without_batch_statistics(x: PrimValue, weight: Any, bias: Any, mean: Any, v
     saved = _saved_dtype(x, weight)
     out = _apply(x, mean, rstd, weight, bias)
     if x.device.type != "cpu":
-        return out, to(mean, saved), to(rstd, saved)
+        return out, to(prims.clone(mean), saved), to(rstd, saved)
     return (out, *(prims.empty((0,), saved, x.device) for _ in range(2)))
 
 
