@@ -7,7 +7,7 @@ the program's order of last writes, and every entry sees the same final objects.
 
 from __future__ import annotations
 
-from types import MemberDescriptorType
+from types import GetSetDescriptorType, MemberDescriptorType
 
 from ..guards.classes import lookup_class
 
@@ -87,7 +87,8 @@ class MutationLog:
 def write_attribute(emit, target, owner, name, value):
     """Stores past __setattr__: what a user-defined __setattr__ does was traced already."""
     static, _ = lookup_class(target.python_type(), name)
-    if type(static) is not MemberDescriptorType and hasattr(type(static), "__set__"):  # the program stored past the descriptor
+    of_c = isinstance(static, MemberDescriptorType | GetSetDescriptorType)  # the store is its own: nothing of Python runs
+    if not of_c and hasattr(type(static), "__set__"):  # the program stored past the descriptor
         emit.line(f"{emit.const(object)}.__getattribute__({owner}, '__dict__')[{name!r}] = {emit.load(value)}")
     else:
         emit.line(f"{emit.const(object)}.__setattr__({owner}, {name!r}, {emit.load(value)})")
