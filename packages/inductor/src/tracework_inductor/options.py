@@ -3,6 +3,10 @@
 import dataclasses
 import hashlib
 
+from tracework_primops import NUMERICS
+
+from .errors import InductorError
+
 
 @dataclasses.dataclass(frozen=True)
 class InductorOptions:
@@ -24,6 +28,22 @@ class InductorOptions:
     fallback_ops: frozenset[str] = frozenset()
     """Ops that call the eager kernel instead of being lowered."""
     mode: str = "default"
+    numerics: str = "default"
+    """A word of primops' NUMERICS: what has eager's bits."""
+
+    def __post_init__(self) -> None:
+        if self.numerics not in NUMERICS:
+            raise InductorError(f"unknown numerics {self.numerics!r}; known: {', '.join(NUMERICS)}")
+
+    @property
+    def rounds(self) -> bool:
+        """Whether each operation on an element is rounded as eager does it."""
+        return "pointwise" in NUMERICS[self.numerics]
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether elements are added up in eager's order, by its kernels."""
+        return "reduction" in NUMERICS[self.numerics]
 
     def fingerprint(self) -> str:
         """A digest of all fields."""

@@ -3,7 +3,7 @@
 from . import eager, meta  # noqa: F401  (fill the rule tables)
 from ._version import __version__
 from .aten_graph import aten_graph
-from .decomp import DECOMPS, decomposition
+from .decomp import DECOMPS, NUMERICS, contract_changes, decomposition
 from .decompose import DecompositionError, decompose
 from .errors import DataDependentError, FakeTensorError, GuardOnUnbackedError, MixedTensorError, PrimError, VerifyError
 from .fake import FakeMode, FakeStorage, FakeTensor
@@ -47,6 +47,7 @@ __all__ = [
     "Kind",
     "LEVELS",
     "MixedTensorError",
+    "NUMERICS",
     "OPS",
     "Op",
     "PRIM_PASSES",
@@ -66,6 +67,7 @@ __all__ = [
     "add_node",
     "aten_graph",
     "bounds",
+    "contract_changes",
     "copy_node",
     "floordiv",
     "maximum",

@@ -147,9 +147,10 @@ class GraphCompiler:
     def __init__(self, options: Options, stage: Stage):
         self._stage = stage
         self._profile = options.profile
+        self._changes = primops.contract_changes(options.numerics)
         self._cudagraphs = options.cudagraphs
         self._suppress_errors = options.suppress_errors
-        self._inductor = inductor.InductorOptions()
+        self._inductor = inductor.InductorOptions(numerics=options.numerics)
         self._runtime = runtime.RuntimeOptions(
             cxx=options.cxx or None, cache_dir=options.cache_dir or None, disk_cache=options.cache
         )
@@ -177,7 +178,8 @@ class GraphCompiler:
             runtime.warm_up("cuda", self._runtime)
 
     def _prims(self, gm: torch.fx.GraphModule, spec: Any) -> Any:
-        return primops.run_passes(primops.decompose(gm, profile=self._profile, spec=spec).replace(editable=True))
+        graph = primops.decompose(gm, profile=self._profile, spec=spec, changes=self._changes)
+        return primops.run_passes(graph.replace(editable=True))
 
     def _artifact(self, prims: Any) -> runtime.Artifact:
         devices = frozenset(str(i.spec.device) for i in prims.inputs if hasattr(i.spec, "device"))

@@ -21,6 +21,7 @@ class Options:
         partitioner: "min_cut" or "default" (save what the backward reads).
         memory_budget: how much of what the backward would read the forward keeps, from 0 (recompute everything) to 1.
         profile: decomposition profile of primops.
+        numerics: what has eager's bits: "strict_pointwise" (ops on elements), "strict_reduction" (sums, products), "strict" (both).
         fallback_random: random ops call the eager generator, so that values equal eager's.
         cache: read and write the disk cache.
         cache_dir: folder of the disk cache.
@@ -39,6 +40,7 @@ class Options:
     partitioner: str = field(default="min_cut", metadata={"code": True})
     memory_budget: float = field(default=1.0, metadata={"code": True})
     profile: str = field(default="prims", metadata={"code": True})
+    numerics: str = field(default="default", metadata={"code": True})
     fallback_random: bool = field(default=True, metadata={"code": True})
     cache: bool = field(default=True, metadata={"code": False})
     cache_dir: str = field(default="", metadata={"code": False})
@@ -89,6 +91,11 @@ def _checked(name: str, value: Any) -> Any:
     fits = isinstance(value, kind) and (not row.type.startswith("Callable") or value is None or callable(value))
     if not fits:
         raise InvalidArgument(f"option {name!r} takes {text}, not {value!r}: {row.doc}.")
+    if name == "numerics":
+        from tracework_primops import NUMERICS  # here: `import tracework` imports no compiler
+
+        if value not in NUMERICS:
+            raise InvalidArgument(f"option 'numerics' takes one of {', '.join(NUMERICS)}, not {value!r}: {row.doc}.")
     return value
 
 

@@ -10,13 +10,13 @@ from ..options import InductorOptions
 def _cpu(options: InductorOptions) -> Any:
     from .cpp import CppRenderer
 
-    return CppRenderer(options.parallel_grain)
+    return CppRenderer(options.parallel_grain, options.rounds)
 
 
 def _cuda(options: InductorOptions) -> Any:
     from .triton import TritonRenderer
 
-    return TritonRenderer()
+    return TritonRenderer(options.rounds)
 
 
 TARGETS: dict[str, Callable[[InductorOptions], Any]] = {"cpu": _cpu, "cuda": _cuda}

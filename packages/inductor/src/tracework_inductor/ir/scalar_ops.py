@@ -18,6 +18,10 @@ import torch
 SAME, BOOL, SECOND = "same", "bool", "second"
 
 
+ROUNDINGS = {torch.float16: "round_float16", torch.bfloat16: "round_bfloat16"}
+"""Half dtype -> the scalar op that rounds what is held in float32 to a value of the dtype, and holds that."""
+
+
 @dataclasses.dataclass(frozen=True)
 class ScalarOp:
     """One row: name, number of operands, dtype rule and relative cost (1 = an addition)."""
@@ -51,6 +55,10 @@ def _rows() -> Iterator[ScalarOp]:
         yield ScalarOp(name, 2, BOOL)
     yield ScalarOp("where", 3, SECOND)
     yield ScalarOp("fma", 3)
+    # Only under a contract of numerics: see lowering/pointwise.py.
+    yield ScalarOp("div_rn", 2, SAME, 3)
+    for name in ROUNDINGS.values():
+        yield ScalarOp(name, 1)
 
 
 SCALAR_OPS: dict[str, ScalarOp] = {row.name: row for row in _rows()}

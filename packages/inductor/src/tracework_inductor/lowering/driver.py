@@ -21,6 +21,7 @@ from ..schedule.plan import Output, Program
 from . import fallback
 from .layout import ImageLayouts, dense_strides, strides_equal
 from .operands import gapped_bases
+from .pointwise import rounded
 from .realize import reason_to_realize
 from .registry import LOWERINGS, VIEWS
 from .row_padding import RowPadding
@@ -308,6 +309,8 @@ class Lowering:
             args = _resolve(node.args, values)
             kwargs = _resolve(dict(node.kwargs), values)
             value = self._lower(node, args, kwargs)
+            if self.options.rounds and getattr(node.target, "name", None) not in VIEWS:
+                value = rounded(value)
             value = self._give_strides(value)
         value = settled(value)
         if isinstance(value, Lazy):

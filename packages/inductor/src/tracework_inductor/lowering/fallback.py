@@ -37,11 +37,18 @@ def reason(name: str, target: Any, args: Any, spec: Any, options: InductorOption
         return "the option fallback_ops lists it"
     if name not in LOWERINGS or not hasattr(target, "family"):
         return "it has no lowering"
+    if options.keeps_order and target.family in ORDERED_FAMILIES and name not in ANY_ORDER:
+        return f"the option numerics is {options.numerics!r}"
     if target.family in LIBRARY_FAMILIES:
         return None
     dtype = _unsupported(args, spec)
     return f"loops do not compute with {dtype}" if dtype is not None else None
 
+
+ORDERED_FAMILIES = frozenset({"reduction", "scan", "matmul", "conv", "window"})
+"""Ops that add or multiply elements up."""
+ANY_ORDER = frozenset("amax amin any all argmax argmin count_nonzero xor_sum max_pool max_pool_backward".split())
+"""Those of them whose result does not depend on the order."""
 
 LIBRARY_FAMILIES = frozenset({"matmul", "conv", "rng"})
 

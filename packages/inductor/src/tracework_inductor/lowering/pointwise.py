@@ -8,7 +8,7 @@ import torch
 from tracework_primops.symbols.ranges import bounds
 
 from ..ir.index import Expr, Size, same
-from ..ir.scalar_ops import SCALAR_OPS, ops
+from ..ir.scalar_ops import ROUNDINGS, SCALAR_OPS, ops
 from ..ir.views import expand_map
 from .fallback import Refused
 from .registry import lowers
@@ -86,6 +86,26 @@ def _result_dtype(low: Any, operands: Sequence[Any]) -> torch.dtype:
     return dtype if dtype is not None else next(o.dtype for o in operands if isinstance(o, TensorValue))
 
 
+NEAREST: dict[str, Callable[[torch.dtype], Callable[..., Any]]] = {
+    "div": lambda dtype: lambda a, b: ops.div_rn(a, b),
+    "reciprocal": lambda dtype: lambda a: ops.div_rn(ops.constant(1.0, dtype), a),
+}
+"""Divisions that a GPU's kernels do quickly and not quite: how they are rounded to nearest."""
+
+
+def rounded(value: Any) -> Any:
+    """What an op gave, with the elements of half types rounded to them, as eager's kernels store them."""
+    if isinstance(value, tuple):
+        return tuple(map(rounded, value))
+    value = settled(value)
+    if not isinstance(value, Lazy) or value.dtype not in ROUNDINGS:
+        return value
+    name = ROUNDINGS[value.dtype]
+    return pointwise(
+        value.sizes, value.dtype, value.device, lambda index: getattr(ops, name)(value.load(index)), (value,), 1, value.strides
+    )
+
+
 def _enter_same_name(name: str) -> None:
     row = SCALAR_OPS[name]
 
@@ -100,6 +120,8 @@ def _enter_same_name(name: str) -> None:
             return constant_like(low, operand, False, torch.bool)
         if name in DIVISIONS and not dtype.is_floating_point and operand.device.type == "cpu" and not _is_never_zero(args[1]):
             raise Refused("a CPU traps at a division by the integer zero, where eager raises")
+        if low.options.rounds and name in NEAREST and dtype.is_floating_point:
+            return elementwise(low, args, _result_dtype(low, args), NEAREST[name](dtype), row.cost)
         scalar = BOOL_MEANING.get(name, name) if dtype == torch.bool else name
         return elementwise(low, args, _result_dtype(low, args), lambda *v: getattr(ops, scalar)(*v), row.cost)
 

@@ -58,6 +58,7 @@ def request(kernel: KernelSource, entry: str, config: Mapping[str, Any], variant
         "num_warps": config["num_warps"],
         "num_stages": config["num_stages"],
         "capability": capability,
+        "fp_fusion": kernel.launch.get("fp_fusion", True),
     }
 
 

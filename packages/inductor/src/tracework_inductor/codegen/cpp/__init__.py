@@ -12,7 +12,10 @@ from ..renderer import KERNEL_NAME, RenderedKernel
 from .kernel import CppKernel
 from .prefix import prefix
 
-FLAGS = ("-fno-trapping-math", "-fno-semantic-interposition", "-fno-plt")
+FLAGS = ("-fno-semantic-interposition", "-fno-plt")
+FREE = ("-fno-trapping-math",)
+STRICT = ("-ffp-contract=off",)
+"""Without FREE: g++ makes a truncation, with its -0.0, of a conversion to integers and back under -fno-trapping-math."""
 
 REDUCED_TYPES = ("float", "double", "int64_t", "int32_t", "int16_t", "int8_t", "uint8_t")
 
@@ -32,6 +35,7 @@ class CppRenderer:
     """Text for one translation unit per graph."""
 
     grain: int = 16384
+    rounds: bool = False  # every operation to its own dtype, as eager does
     language: str = "cpp"
     capabilities: Capabilities = Capabilities(row_scratch=64 * 1024)
 
@@ -43,7 +47,8 @@ class CppRenderer:
         """All kernels in one file; each record names its own function."""
         body = "\n".join(k.source.replace(KERNEL_NAME, name) for name, k in kernels)
         source = prefix() + declared() + body + "\n"
+        flags = [*FLAGS, *(STRICT if self.rounds else FREE)]
         return [
-            KernelSource(name, "cpp", source, k.signature, {"entry": name, "flags": list(FLAGS), **dict(k.launch)})
+            KernelSource(name, "cpp", source, k.signature, {"entry": name, "flags": flags, **dict(k.launch)})
             for name, k in kernels
         ]

@@ -53,6 +53,7 @@ template <class V> TW void tw_put(tw_bf16* p, V value) {
   float v = (float)value; uint32_t u = tw_bits<uint32_t>(v); uint32_t r = (u + 0x7fffu + ((u >> 16) & 1)) >> 16;
   p->bits = (uint16_t)(v != v ? 0x7fc0u : r); }
 template <class V> TW void tw_put(tw_half* p, V v) { p->bits = tw_bits<uint16_t>((_Float16)(float)v); }
+template <class T> TW float tw_rounded(float v) { T h; tw_put(&h, v); return tw_get(h); }
 template <class T> inline T tw_lowest();
 template <class T> inline T tw_highest();
 #define TW_LIMITS(T, LO, HI) template <> inline T tw_lowest<T>() { return LO; } template <> inline T tw_highest<T>() { return HI; }

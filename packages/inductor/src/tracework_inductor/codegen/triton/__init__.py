@@ -13,11 +13,14 @@ __all__ = ["TritonRenderer"]
 
 
 class TritonRenderer:
-    """Writes Triton kernels; stateless."""
+    """Writes Triton kernels. `rounds`: products are not contracted into the sums that follow them."""
 
     language = "triton"
     # A row's values stay in registers, are computed again, or go through a workspace, as the renderer sees fit.
     capabilities = Capabilities(row_scratch=1 << 40)
+
+    def __init__(self, rounds: bool = False) -> None:
+        self.rounds = rounds
 
     def render(self, kernel: LoopKernel) -> RenderedKernel:
         """The kernel as text."""
@@ -26,13 +29,14 @@ class TritonRenderer:
     def pack(self, kernels: Sequence[tuple[str, RenderedKernel]]) -> Sequence[KernelSource]:
         """One record a kernel; equal kernels have equal text, and are compiled once."""
         entry = "kernel"
+        more = {"fp_fusion": False} if self.rounds else {}
         return [
             KernelSource(
                 name,
                 "triton",
                 rendered.source.replace(KERNEL_NAME, entry),
                 rendered.signature,
-                {k: [e.replace(KERNEL_NAME, entry) for e in v] if k == "entries" else v for k, v in rendered.launch},
+                more | {k: [e.replace(KERNEL_NAME, entry) for e in v] if k == "entries" else v for k, v in rendered.launch},
             )
             for name, rendered in kernels
         ]

@@ -202,6 +202,10 @@ def _square_root(args: Sequence[str], dtype: torch.dtype) -> str:
     return f"tl.sqrt({args[0]})" if dtype == torch.float64 else f"tl.sqrt_rn({args[0]})"
 
 
+def _division_to_nearest(args: Sequence[str], dtype: torch.dtype) -> str:
+    return f"({args[0]} / {args[1]})" if dtype == torch.float64 else f"tl.div_rn({args[0]}, {args[1]})"
+
+
 TRITON_TEXT: dict[str, Rule] = {
     "neg": _fill("(-{0})"),
     "abs": _by_kind("tl.abs({0})", "tl.abs({0})", "{0}"),
@@ -233,6 +237,9 @@ TRITON_TEXT: dict[str, Rule] = {
     "sub": _by_kind("({0} - {1})", "({0} - {1})", "({0} ^ {1})"),
     "mul": _by_kind("({0} * {1})", "({0} * {1})", "({0} & {1})"),
     "div": _fill("({0} / {1})"),
+    "div_rn": _division_to_nearest,
+    "round_float16": _fill("{0}.to(tl.float16).to(tl.float32)"),
+    "round_bfloat16": _fill("{0}.to(tl.bfloat16).to(tl.float32)"),
     "maximum": _by_kind("tl.maximum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)", "tl.maximum({0}, {1})", "({0} | {1})"),
     "minimum": _by_kind("tl.minimum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)", "tl.minimum({0}, {1})", "({0} & {1})"),
     "fmax": _by_kind("tl.maximum({0}, {1})", "tl.maximum({0}, {1})", "({0} | {1})"),

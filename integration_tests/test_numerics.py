@@ -1,0 +1,157 @@
+"""The contracts of `options={"numerics": ...}`: bits equal to eager's where the word promises them, near elsewhere."""
+
+import pytest
+import torch
+import tracework
+from torch.nn import functional as F
+
+WORDS = ("default", "strict_pointwise", "strict_reduction", "strict")
+BITS = {8: torch.int64, 4: torch.int32, 2: torch.int16}
+MASK = torch.ones(24, 24, dtype=torch.bool).triu(1)
+
+
+class Block(torch.nn.Module):
+    """A transformer block; its attention is written out or the library's."""
+
+    def __init__(self, written_out):
+        super().__init__()
+        self.norms = torch.nn.ModuleList([torch.nn.LayerNorm(64), torch.nn.LayerNorm(64)])
+        self.qkv, self.out = torch.nn.Linear(64, 192), torch.nn.Linear(64, 64)
+        self.up, self.down = torch.nn.Linear(64, 256), torch.nn.Linear(256, 64)
+        self.written_out = written_out
+
+    def forward(self, x):
+        b, t, _ = x.shape
+        q, k, v = (y.view(b, t, 4, 16).transpose(1, 2) for y in self.qkv(self.norms[0](x)).chunk(3, -1))
+        if self.written_out:
+            y = (q @ k.transpose(-1, -2) / 4).masked_fill(MASK, float("-inf")).softmax(-1) @ v
+        else:
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(y.transpose(1, 2).reshape(b, t, 64))
+        return x + self.down(F.gelu(self.up(self.norms[1](x))))
+
+
+def chain(a, b, c):
+    return ((a * b + c) * a - b / c).relu() * 0.1 + a, a * b + c, a - b * c
+
+
+def residuals(a, b, c):
+    x = a
+    for other in (b, c, a, b, c):
+        x = x + other * 0.3
+    return x
+
+
+def functions(a, b, c):
+    return torch.sigmoid(a) + torch.exp(b.clamp(-3, 3)) * torch.sqrt(c.abs()), torch.rsqrt(a.abs() + 1), a.pow(2) + b.pow(3)
+
+
+def alphas(a, b, c):
+    return torch.add(a, b, alpha=0.3), torch.addcmul(a, b, c), torch.lerp(a, b, 0.3), 1.7 - a, a + 1.7, a / 1.7
+
+
+def zeros(a, b, c):
+    return 1 / a.to(torch.int32).float().clamp(0, 1), torch.copysign(b, a.to(torch.int32).float())
+
+
+POINTWISE = {
+    "chain": chain,
+    "residuals": residuals,
+    "functions": functions,
+    "alphas": alphas,
+    "gelu": lambda a, b, c: (F.gelu(a), F.gelu(b, approximate="tanh")),
+    "gated": lambda a, b, c: F.silu(a) * b,
+    "one element": lambda a, b, c: a * torch.tensor(0.1, dtype=torch.float64),
+}
+REDUCTIONS = {
+    "sums": lambda a, b, c: (a.sum(), a.sum(0), b.mean(1), c.float().sum(-1), a[:, :4].prod(-1)),
+    "softmax": lambda a, b, c: (a.softmax(-1), b.log_softmax(0)),
+    "variance": lambda a, b, c: (a.var(-1), b.std(), c.norm()),
+    "layer norm": lambda a, b, c: F.layer_norm(a, (200,)),
+    "loss": lambda a, b, c: (F.mse_loss(a, b), F.cross_entropy(a, torch.arange(33))),
+    "products": lambda a, b, c: (a @ b.T, a.cumsum(0)),
+    "meetings": lambda a, b, c: torch.zeros(5, 200, dtype=a.dtype).index_add(0, torch.arange(33) % 5, a),
+}
+BOTH = {
+    "norm of sum": lambda a, b, c: F.layer_norm(a + b * c, (200,)) * 0.3,
+    "softmax of products": lambda a, b, c: (a * b / 3).softmax(-1) * c,
+}
+
+
+def operands(dtype):
+    generator = torch.Generator().manual_seed(0)
+    return [(torch.randn(33, 200, generator=generator) * 3).to(dtype) for _ in range(3)]
+
+
+def as_tuple(x):
+    return x if isinstance(x, tuple) else (x,)
+
+
+def assert_same_bits(actual, expected):
+    for a, e in zip(as_tuple(actual), as_tuple(expected), strict=True):
+        assert a.dtype == e.dtype and a.shape == e.shape
+        kind = BITS[e.element_size()]
+        assert torch.equal(a.contiguous().view(kind), e.contiguous().view(kind)), (a - e).abs().max()
+
+
+def assert_near(actual, expected):
+    """To 16 roundings of the largest element: nothing here has intermediate values that are larger, or more steps than that.
+
+    A sum has more steps; its float32 roundings are small against those of its half result, and cancel out in float32.
+    """
+    for a, e in zip(as_tuple(actual), as_tuple(expected), strict=True):
+        assert a.dtype == e.dtype and a.shape == e.shape
+        assert (a - e).abs().max() <= 16 * torch.finfo(e.dtype).eps * e.abs().max()
+
+
+def check(program, word, promised, *inputs):
+    expected = program(*inputs)
+    actual = tracework.compile(program, options={"numerics": word}, fullgraph=True)(*inputs)
+    if promised:
+        assert_same_bits(actual, expected)
+    else:
+        assert_near(actual, expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize("name", [*POINTWISE, *REDUCTIONS, *BOTH])
+def test_programs(name, word, dtype):
+    promised = {"strict"} | ({"strict_pointwise"} if name in POINTWISE else {"strict_reduction"} if name in REDUCTIONS else set())
+    check({**POINTWISE, **REDUCTIONS, **BOTH}[name], word, word in promised, *operands(dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize("written_out", [True, False])
+def test_block_and_its_gradients(written_out, word, dtype):
+    torch.manual_seed(0)
+    block = Block(written_out).to(dtype)
+    x = torch.randn(2, 24, 64).to(dtype)
+
+    def run(f):
+        leaf = x.clone().requires_grad_()
+        y = f(leaf)
+        return (y.detach(), *torch.autograd.grad(y.float().square().mean(), [leaf, *block.parameters()]))
+
+    expected = run(block)
+    actual = run(tracework.compile(block, options={"numerics": word}, fullgraph=True))
+    if word == "strict":
+        assert_same_bits(actual, expected)
+    else:
+        assert_near(actual, expected)
+
+
+def test_constant_masks_of_attention():
+    q, k, v = torch.randn(3, 2, 4, 24, 16).unbind()
+    check(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=~MASK), "strict", True, q, k, v)
+
+
+@pytest.mark.parametrize("word", ["strict_pointwise", "strict"])
+def test_signs_of_zero(word):
+    check(zeros, word, True, *operands(torch.float32))
+
+
+def test_an_unknown_word_is_refused():
+    with pytest.raises(tracework.errors.InvalidArgument, match="strict_pointwise, strict_reduction, strict, not 'exact'"):
+        tracework.compile(chain, options={"numerics": "exact"})
