@@ -78,3 +78,9 @@ PROGRAMS = {
 @pytest.mark.parametrize("body", PROGRAMS.values(), ids=PROGRAMS)
 def test_programs_that_once_failed(body):
     check(module(f"{SIGNATURE}{body}\n"))
+
+
+@pytest.mark.parametrize("seed", [996, 4549, 9565])
+def test_generated_texts_are_programs(seed):
+    """These had an assignment expression in what a comprehension iterates over."""
+    compile(generate(random.Random(seed)), "", "exec")

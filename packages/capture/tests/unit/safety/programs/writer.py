@@ -10,6 +10,9 @@ __all__ = ["Writer", "template"]
 
 PARAMETERS = {"x": "T", "y": "T", "n": "I", "flag": "B", "items": "L", "table": "D", "obj": "O", "word": "S"}
 
+ITERATED = re.compile(r"[(\[{].* for .* in [\w($, ]*$")
+"""The text before what a comprehension iterates over, which assigns nothing."""
+
 
 class Writer:
     """Lines of the function under way; `choices` has choice, randint and random."""
@@ -60,6 +63,8 @@ class Writer:
             if match.group() == "#":
                 return str(self.c.randint(-2, 5))
             part = self.expr(match.group(1), deep)
+            if ":=" in part and ITERATED.search(text[: match.start()]):
+                part = LITERALS[match.group(1)]
             part = part.replace("'", '"') if in_string else part
             bare = part.isidentifier() or text[match.start() - 1 : match.start()] == "{"
             return part if bare else f"({part})"
