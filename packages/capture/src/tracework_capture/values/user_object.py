@@ -694,6 +694,13 @@ class InstanceDictValue(Value):
             return self.snapshot(frame).call_method(frame, name, args, kwargs)
         return frame.break_graph("call_unknown", f"__dict__.{name}")
 
+    def binary(self, frame, op, other, reverse=False):
+        if op == "|=":
+            self.call_method(frame, "update", [other], {})
+            return self
+        other = other.snapshot(frame) if isinstance(other, InstanceDictValue) else other
+        return self.snapshot(frame).binary(frame, op, other, reverse)
+
     def compare(self, frame, op, other):
         other = other.snapshot(frame) if isinstance(other, InstanceDictValue) else other
         return self.snapshot(frame).compare(frame, op, other)
