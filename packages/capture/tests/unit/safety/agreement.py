@@ -70,7 +70,7 @@ def check(source, backend=eager, compiled=False, **options):
 
     plain = load(source)
     captured = load(source)
-    compiled = tracework_capture.optimize(counting, **options)(captured["main"])
+    main = tracework_capture.optimize(counting, **options)(captured["main"])
     failures = _Failures()
     log = logging.getLogger("tracework.capture")
     log.addHandler(failures)
@@ -78,7 +78,7 @@ def check(source, backend=eager, compiled=False, **options):
     try:
         for number, make in enumerate(CALLS):
             expected = observe(plain, plain["main"], make(plain))
-            actual = observe(captured, compiled, make(captured))
+            actual = observe(captured, main, make(captured))
             if failures.seen:
                 raise Disagreement(f"call {number}: capture failed") from failures.seen[0]
             if failed:
@@ -111,6 +111,10 @@ def load(source):
     return vars(module)
 
 
+# The elements are small multiples of powers of two: a sum or a mean of them is exact in any order. Where it is zero in one order and a
+# rounding error in another, a program that divides by it shows an arbitrary difference.
+
+
 def _first(ns):
     x = torch.arange(6.0).reshape(2, 3) - 2
     return [x, torch.ones(2, 3), 3, True, [1, 2, 3], {"a": 1, "b": 2}, ns["Base"](2), "abc"]
@@ -122,17 +126,17 @@ def _second(ns):
 
 
 def _third(ns):
-    x = torch.linspace(-1, 1, 6).reshape(2, 3)
+    x = torch.arange(-5.0, 6, 2).reshape(2, 3) / 4
     return [x, x, 4, True, [3, 1, 2, 1], {"a": 0}, ns["Base"](3), "abc"]
 
 
 def _fourth(ns):
-    x = torch.linspace(0, 2, 15).reshape(5, 3).requires_grad_()
+    x = (torch.arange(15.0).reshape(5, 3) / 8).requires_grad_()
     return [x * 1, x.detach().flip(0), 5, True, [4, 2], {"a": 2, "c": 1}, ns["Base"](0), "a"]
 
 
 def _fifth(ns):
-    x = torch.arange(12.0).reshape(3, 4).t() / 5 - 1
+    x = torch.arange(12.0).reshape(3, 4).t() / 4 - 1
     return [x, torch.ones(4, 3).requires_grad_(), -1, False, [2, 0, 7], {"a": 3, "b": -1}, ns["Derived"](4), "bca"]
 
 
