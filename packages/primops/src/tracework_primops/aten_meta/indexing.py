@@ -104,6 +104,8 @@ def index_select(x, dim, index):
         raise RuntimeError(f"index_select(): Expected dtype int32 or int64 for index, but got: {index.dtype}")
     dim = wrap_dim(dim, x.ndim)
     if not x.ndim:
+        if not active.equal(index.numel(), 1):
+            raise RuntimeError(f"index_select(): Index to scalar can have only 1 value, got {index.numel()} value(s)")
         return fresh(x, ())
     return fresh(x, (*x.sizes[:dim], index.numel(), *x.sizes[dim + 1 :]))
 
@@ -114,17 +116,48 @@ def like_self(x, *rest, **options):
 
 
 @row("index_put.default", "_unsafe_index_put.default")
-def index_put(x, indices, *rest, **options):
+def index_put(x, indices, values, accumulate=False, unsafe=False):
+    _check_indices(x, indices)
+    given = [i for i in indices if i is not None]
+    masked = any(map(_is_mask, given))
+    is_number = values.device.type == "cpu" and all(map(active.is_one, values.sizes))
+    fills = masked and len(given) == 1 and is_number and not accumulate  # with a number of any dtype
+    if not fills and values.dtype is not x.dtype:
+        found = f"got {x.dtype} for the destination and {values.dtype} for the source."
+        raise RuntimeError(f"Index put requires the source and destination dtypes match, {found}")
+    if given and not masked:  # how much a mask picks depends on data
+        _check_fits(values.sizes, _indexed(x, indices)[-1])
+    return like_self(x)
+
+
+def _is_mask(index):
+    return index is not None and index.dtype in (torch.bool, torch.uint8)
+
+
+def _check_indices(x, indices):
+    """Not more of them than dims, of dtypes that index, masks of the sizes they stand for. Raises IndexError."""
+    if len(indices) > x.ndim:
+        raise IndexError(f"too many indices for tensor of dimension {x.ndim} (got {len(indices)})")
     at = 0
     for given in indices:
-        is_mask = given is not None and given.dtype in (torch.bool, torch.uint8)
-        if is_mask:
+        if given is not None and given.dtype not in (torch.int64, torch.int32, torch.bool, torch.uint8):
+            raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
+        if _is_mask(given):
             for dim, (size, wanted) in enumerate(zip(given.sizes, x.sizes[at:]), at):
                 if not active.equal(size, wanted):
                     mask = f"The shape of the mask {list(given.sizes)} at index {dim - at}"
                     raise IndexError(f"{mask} does not match the shape of the indexed tensor {list(x.sizes)} at index {dim}")
-        at += given.ndim if is_mask else 1
-    return like_self(x)
+        at += given.ndim if _is_mask(given) else 1
+
+
+def _check_fits(values, sizes):
+    """Values of these sizes expand to what is indexed, which has no fewer dims. Raises RuntimeError."""
+    wanted = sizes[len(sizes) - len(values) :] if len(values) <= len(sizes) else None
+    if wanted is None or not all(
+        active.is_one(a) or active.equal(a, b) or active.is_fixed_one(a) for a, b in zip(values, wanted)
+    ):
+        shapes = f"value tensor of shape {list(values)} cannot be broadcast to indexing result of shape {list(sizes)}"
+        raise RuntimeError(f"shape mismatch: {shapes}")
 
 
 @row("slice_scatter.default", "select_scatter.default")
@@ -190,19 +223,33 @@ def masked_scatter(x, mask, source):
 
 @row("index.Tensor", "_unsafe_index.Tensor")
 def index(x, indices):
-    if any(i is not None and i.dtype in (torch.bool, torch.uint8) for i in indices):
+    _check_indices(x, indices)
+    if any(map(_is_mask, indices)):
         from ..errors import DataDependentError
 
         raise DataDependentError("aten.index.Tensor with a mask")
     indices = list(indices) + [None] * (x.ndim - len(indices))
+    given, kept, block, adjacent, sizes = _indexed(x, indices)
+    return TensorSpec(x.dtype, x.device, sizes, _index_strides(x, indices, given, kept, block, adjacent, sizes), 0)
+
+
+def _indexed(x, indices):
+    """The dims with an index, those without, the sizes of the indices together, whether these stay in place, the sizes of the result."""
     given = [d for d, i in enumerate(indices) if i is not None]
-    block = broadcasting.broadcast_sizes(*[indices[d].sizes for d in given])
-    kept = [d for d in range(x.ndim) if indices[d] is None]
+    block = _together([indices[d].sizes for d in given])
+    kept = [d for d in range(x.ndim) if d not in given]
     adjacent = given == list(range(given[0], given[-1] + 1))
     before = [x.sizes[d] for d in kept if adjacent and d < given[0]]
     after = [x.sizes[d] for d in kept if not (adjacent and d < given[0])]
-    sizes = (*before, *block, *after)
-    return TensorSpec(x.dtype, x.device, sizes, _index_strides(x, indices, given, kept, block, adjacent, sizes), 0)
+    return given, kept, block, adjacent, (*before, *block, *after)
+
+
+def _together(shapes):
+    try:
+        return broadcasting.broadcast_sizes(*shapes)
+    except RuntimeError as error:
+        found = ", ".join(str(list(s)) for s in shapes)
+        raise IndexError(f"shape mismatch: indexing tensors could not be broadcast together with shapes {found}") from error
 
 
 def _index_strides(x, indices, given, kept, block, adjacent, sizes):

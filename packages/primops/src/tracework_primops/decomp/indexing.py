@@ -101,11 +101,16 @@ def _unsafe_index(x, indices):
 def index_put(x, indices, values, accumulate=False):
     if _has_mask(indices):
         return _masked_put(x, indices, values, accumulate)
-    return prims.index_put(x, tuple(indices), to(values, x.dtype), accumulate)
+    return prims.index_put(x, tuple(indices), values, accumulate)
 
 
 def _masked_put(x: PrimValue, indices: Any, values: PrimValue, accumulate: bool) -> Any:
-    """x[mask] = values that do not tell the mask's positions apart is a select; anything else needs the eager kernel."""
+    """x[mask] = values that do not tell the mask's positions apart is a select; anything else needs the eager kernel.
+
+    That checks, too, whether a number of another dtype can be written as one of x's.
+    """
+    if values.dtype is not x.dtype:
+        return NotImplemented
     places = [d for d, i in enumerate(indices) if i is not None]
     mask = indices[places[0]]
     after = x.ndim - places[0] - mask.ndim
@@ -118,7 +123,6 @@ def _masked_put(x: PrimValue, indices: Any, values: PrimValue, accumulate: bool)
         values = prims.reshape(values, (*values.sizes[:at], *[1] * mask.ndim, *values.sizes[at + 1 :]))
     for _ in range(after):
         mask = prims.unsqueeze(mask, mask.ndim)
-    values = to(values, x.dtype)
     return prims.where(mask, prims.add(x, values) if accumulate else values, x)
 
 

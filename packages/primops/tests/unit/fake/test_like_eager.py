@@ -212,6 +212,40 @@ def test_masks_must_fit(sizes):
     assert write(FakeMode().from_real) == write(lambda t: t)
 
 
+I64, I16 = torch.int64, torch.int16
+REFUSED_INDICES = {
+    "two of a number": lambda t: t(1.5).index_select(0, t([0, 0])),
+    "none of a number": lambda t: t(1.5).index_select(0, t([], dtype=I64)),
+    "values of another dtype": lambda t: t([[1.0, 2.0]]).index_put((t([0]),), t(1)),
+    "values of another dtype, added at a mask": lambda t: t([1, 2]).index_put((t([True, False]),), t(1.5), True),
+    "values of another dtype, two at a mask": lambda t: t([1, 2]).index_put((t([True, True]),), t([1.5, 2.5])),
+    "values of another dtype, assigned": lambda t: t([1, 2]).__setitem__(t([0]), t(1.5)),
+    "too many values": lambda t: t([[1.0, 2.0]]).index_put((t([0]),), t([1.0, 2.0, 3.0])),
+    "values with too many dims": lambda t: t([[1.0, 2.0]]).index_put((t([0]),), t([[[1.0, 2.0]]])),
+    "too many indices written": lambda t: t([1.0, 2.0]).index_put((t([0]), t([0])), t(1.0)),
+    "too many indices": lambda t: torch.ops.aten.index(t([1.0, 2.0]), (t([0]), t([0]))),
+    "float indices written": lambda t: t([1.0, 2.0]).index_put((t([0.0]),), t(1.0)),
+    "short indices": lambda t: torch.ops.aten.index(t([1.0, 2.0]), (t([0], dtype=I16),)),
+    "indices that do not fit together": lambda t: torch.ops.aten.index(t([[1.0, 2.0]]), (t([0, 0]), t([0, 0, 1]))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("program", REFUSED_INDICES.values(), ids=REFUSED_INDICES)
+def test_what_cannot_be_indexed_is_refused_as_eager_refuses_it(program):
+    with pytest.raises((RuntimeError, IndexError)) as plain:
+        program(torch.tensor)
+    mode = FakeMode()
+    with pytest.raises(plain.type):
+        program(lambda *args, **options: mode.from_real(torch.tensor(*args, **options)))
+
+
+def test_a_mask_takes_a_number_of_another_dtype():
+    mode = FakeMode()
+    mask = mode.from_real(torch.tensor([True, False]))
+    put = mode.from_real(torch.tensor([1, 2])).index_put((mask,), mode.from_real(torch.tensor(1.5)))
+    assert put.dtype is torch.int64
+
+
 def resized(x):
     return torch.mul(x, 2, out=torch.empty(0))
 
