@@ -9,6 +9,7 @@ result independent of the CPython version.
 from __future__ import annotations
 
 import ast
+import keyword
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -126,6 +127,14 @@ class CodeWriter:
         """Declare that `source` is available as expression `text`."""
         self._sources.setdefault(source, text)
 
+    def global_name(self, name: str) -> str:
+        """Expression of a global of the frame: its name, so that its absence is an error of this code, unless the code means
+        something else by it."""
+        code = self.code
+        taken = name in {*code.co_varnames, *code.co_cellvars, *code.co_freevars} or name.startswith("__tw_")
+        plain = name.isidentifier() and not keyword.iskeyword(name)
+        return name if plain and not taken else f"__tw_lookup_global({name!r})"
+
     def graph_output(self, node: Any) -> str:
         """Expression of an fx node's result."""
         index = self.outputs.setdefault(node, len(self.outputs))
@@ -182,7 +191,8 @@ class CodeWriter:
         self._forget_locals(tree)
         for node in ast.walk(tree):
             if node._attributes:
-                node.lineno = node.end_lineno = line
+                first = isinstance(node, ast.FunctionDef)
+                node.lineno = node.end_lineno = self.code.co_firstlineno if first else line
                 node.col_offset = node.end_col_offset = 0
         module = compile(tree, self.code.co_filename, "exec", dont_inherit=True)
         code = _inner(module, "__tw_replacement")
@@ -190,7 +200,7 @@ class CodeWriter:
             raise SkipFrame("free variables in an unusual order")
         by_marker = {_marker(name): obj for name, obj in self.constants.items()}
         consts = tuple(by_marker.get(c, c) if type(c) is str else c for c in code.co_consts)
-        return code.replace(co_consts=consts, co_name=self.code.co_name, co_qualname=self.code.co_qualname, co_firstlineno=line)
+        return code.replace(co_consts=consts, co_name=self.code.co_name, co_qualname=self.code.co_qualname)
 
     def _forget_locals(self, tree: ast.AST) -> None:
         """Puts `name := None` for every local in the place of _FORGET, and for those that nothing reads after it in that of

@@ -19,6 +19,7 @@ __all__ = ["RELOAD", "builtins_of", "local_name", "reload_text"]
 class _Names(Protocol):
     def const(self, obj: object, hint: str = "c") -> str: ...
     def literal(self, obj: object) -> str: ...
+    def global_name(self, name: str) -> str: ...
 
 
 def builtins_of(globals_: dict[str, Any]) -> dict[str, Any]:
@@ -39,7 +40,7 @@ def _attribute(base: str, name: str) -> str:
 
 RELOAD: dict[type, Callable[[Any, str, _Names], str]] = {
     s.Local: lambda x, base, w: local_name(x.name),
-    s.Global: lambda x, base, w: f"__tw_lookup_global({x.name!r})",
+    s.Global: lambda x, base, w: w.global_name(x.name),
     s.Closure: lambda x, base, w: x.name,
     s.Const: lambda x, base, w: w.const(x.value),
     s.Ambient: lambda x, base, w: f"{w.const(STATES[x.name], x.name)}()",

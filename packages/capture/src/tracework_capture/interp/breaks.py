@@ -268,7 +268,7 @@ def import_name(frame: Any, emit: Any, instruction: Any, stack: list[str | None]
 @rule("LOAD_GLOBAL")
 def load_global(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
     """A global that cannot be modelled."""
-    executed = _result(f"__tw_lookup_global({instruction.value!r})", stack)
+    executed = _result(emit.global_name(instruction.value), stack)
     if instruction.arg & 1:
         executed.stack[-1:] = [R, None] if VERSION >= (3, 13) else [None, R]
     return executed

@@ -10,6 +10,11 @@ from .sequence import TupleValue
 from .value import NEW, Value
 
 NONE = ConstantValue(None)
+_LINKS = {
+    "__cause__": (BaseException, "exception cause must be None or derive from BaseException"),
+    "__context__": (BaseException, "exception context must be None or derive from BaseException"),
+    "__traceback__": (types.TracebackType, "__traceback__ must be a traceback or None"),
+}
 
 
 class ExceptionValue(Value):
@@ -88,6 +93,10 @@ class ExceptionValue(Value):
         return bind_class_attribute(frame, self, self.cls, name)
 
     def setattr(self, frame, name, value):
+        if name in _LINKS:
+            kind, refusal = _LINKS[name]
+            if not issubclass(value.python_type(), (kind, types.NoneType)):
+                frame.raise_new(TypeError, refusal)
         if name == "__cause__":
             self.cause, self.suppress_context = value, True
         elif name == "__context__":

@@ -175,6 +175,7 @@ class MutableSequenceValue(SequenceValue):
     def __init__(self, items, source=None, cls=list):
         super().__init__(items, source, cls)
         self.kept = len(self.items)
+        self.filled = False  # set by a change that leaves items; sort looks at it
         self.looked = source is None
 
     def look(self, frame):
@@ -185,6 +186,7 @@ class MutableSequenceValue(SequenceValue):
     def changed(self, frame, first):
         """Logs a change at or after position `first`."""
         self.kept = min(self.kept, first)
+        self.filled |= bool(self.items)
         if first < len(self.original):
             self.look(frame)
         if self.mutability is EXISTING:
@@ -648,8 +650,9 @@ def sort(frame, self, *, key=None, reverse=None):
 
     items = self.all_items(frame)
     self.items[:] = []  # as the program sees the list meanwhile
+    self.filled = False
     found = sort_values(frame, items, key, reverse)
-    modified = bool(self.items)
+    modified = self.filled
     self.items[:] = found
     self.rearranged(frame)
     if modified:

@@ -126,7 +126,7 @@ class ClassValue(Value):
             return BoundBuiltin(self, name)
         if isinstance(static, C_METHODS) or kind is property:
             return frame.wrap(static, Const(static, f"{self.cls.__name__}.{name}"))
-        if isinstance(self.cls, enum.EnumMeta) or hasattr(kind, "__get__"):
+        if isinstance(static, enum.Enum) or hasattr(kind, "__get__"):
             return literal(frame, fold_plain(frame, getattr, self.cls, name))
         return class_attribute(frame, static, owner, name)
 
@@ -304,6 +304,8 @@ def new_object(frame, args, kwargs):
     if native is object or native is types.SimpleNamespace:
         return ObjectValue(cls)
     if native in (tuple, frozenset):
+        if kwargs and lookup_class(cls, "__init__")[1] is object:  # as tuple has it; another __init__ takes them
+            return frame.raise_new(TypeError, f"{native.__name__}() takes no keyword arguments")
         items = iterate_all(frame, args[1]) if len(args) > 1 else []
         part = TupleValue(items) if native is tuple else SetValue(frame, items, cls=frozenset)
     elif issubclass(native, dict):

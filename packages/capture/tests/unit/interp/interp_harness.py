@@ -34,6 +34,9 @@ class Fetch:
 
     literal = const
 
+    def global_name(self, name):
+        return f"__tw_lookup_global({name!r})"
+
     def __call__(self, source):
         def text(s):
             return reload_text(s, text(s.base) if s.base is not None else "", self)

@@ -1,5 +1,7 @@
 """Conditions on data whose one arm only raises do not break the graph; what fails runs as plain Python from the start, once."""
 
+import traceback
+
 import pytest
 import torch
 import tracework_capture
@@ -259,3 +261,29 @@ def test_what_fails_often_breaks_instead(fullgraph, caplog):
                 assert str(outcome(compiled.call, argument)) == str(outcome(raises_inline, argument))
     assert (len(compiled.graphs) == 1) is fullgraph
     assert [r.message.startswith("conditions on data failed 10 times") for r in caplog.records] == [True] * (not fullgraph)
+
+
+def lines_of(function, *args):
+    """Each frame of the traceback: its line, counted from the first of its function."""
+    try:
+        function(*args)
+    except Exception as error:
+        frames = list(traceback.walk_tb(error.__traceback__))[1:]
+        return [(f.f_code.co_name, line - f.f_code.co_firstlineno, f.f_lineno - f.f_code.co_firstlineno) for f, line in frames]
+    raise AssertionError("nothing is raised")
+
+
+def test_lines_count_from_the_first_of_the_function():
+    def divides(x):
+        y = x + 1
+        print(y.shape[0] / 0)
+
+    def misses(x):
+        y = x + 1
+        return y * this_name_is_not_defined  # noqa: F821
+
+    for function in (divides, misses):
+        compiled = Compiled(function).call
+        expected = lines_of(function, GOOD)
+        assert [entry for entry in lines_of(compiled, GOOD) if entry[0] == function.__name__] == expected
+        assert lines_of(compiled, GOOD)[-1] == expected[-1]

@@ -1,6 +1,7 @@
 """What CPython's own tests found: small programs whose results were not those of plain Python."""
 
 import copy
+import enum
 import functools
 import itertools
 import operator
@@ -321,3 +322,78 @@ def wraps_copies_annotations(x):
         return annotated(*args)
 
     return x + 1, made(3), made.__annotations__["value"] is int
+
+
+class Colour(enum.IntEnum):
+    RED = 1
+
+
+@case
+def containers_of_an_enumeration_are_its_own(x):
+    Colour._member_names_.append("BLUE")
+    found = list(Colour._member_names_)
+    Colour._member_names_.pop()
+    return x + 1, found, Colour._member_names_ is Colour.__dict__["_member_names_"], Colour.RED
+
+
+class Plainly(frozenset):
+    pass
+
+
+class Named(frozenset):
+    def __init__(self, items, name=None):
+        self.name = name
+
+
+@case
+def keywords_of_a_frozenset(x):
+    return x + 1, error_of(lambda: Plainly(sequence=())), Named([1], name=3).name
+
+
+@case
+def a_list_that_is_filled_and_emptied_while_it_is_sorted(x):
+    items = [2, 1]
+
+    def key(item):
+        items.append(3)
+        items.pop()
+        return item
+
+    return x + 1, error_of(lambda: items.sort(key=key))
+
+
+def link(name, value):
+    setattr(ValueError("a"), name, value)
+
+
+@case
+def links_of_an_exception_are_exceptions(x):
+    return (
+        x + 1,
+        *(error_of(link, name, 5) for name in ("__traceback__", "__cause__", "__context__")),
+        error_of(link, "__cause__", None),
+    )
+
+
+@case
+def a_global_made_and_deleted(x):
+    global MADE_AND_DELETED
+    MADE_AND_DELETED = 1
+    del MADE_AND_DELETED
+    return x + 1, "MADE_AND_DELETED" in globals(), error_of(lambda: MADE_AND_DELETED)[0]  # noqa: F821
+
+
+@case(graphs=2)
+def an_empty_cell_after_a_break(x):
+    held = 1
+
+    def read():
+        return held  # noqa: F821
+
+    y = x + 1
+    drained(())
+    del held
+    try:
+        return held
+    except NameError as error:
+        return type(error), error.args, error_of(read), y * 2

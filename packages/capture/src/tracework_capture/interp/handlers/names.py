@@ -1,6 +1,7 @@
 """Locals, globals, cells and constants."""
 
 from ...bytecode.reload import builtins_of
+from ...bytecode.resume import original_code
 from ...sources import Const, DictItem, Global
 from ...values.function import CellValue
 from ...values.value import Deferred, Value
@@ -160,7 +161,8 @@ def set_global(frame, name, value):
 
     def write(emit):
         table = emit.const(globals_, "globals")
-        emit.line(f"del {table}[{name!r}]" if value is None else f"{table}[{name!r}] = {emit.load(value)}")
+        gone = f"{table}.pop({name!r}, None)"  # the program may have made it itself
+        emit.line(gone if value is None else f"{table}[{name!r}] = {emit.load(value)}")
 
     frame.log_effect(("global", id(globals_), name), write)
 
@@ -211,9 +213,10 @@ def read_cell(frame, name):
     """Contents of a cell, or NameError."""
     value = frame.cells[name].get(frame)
     if value is None:
-        kind = "free variable" if name in frame.code.co_freevars else "local variable"
-        error = NameError if kind == "free variable" else UnboundLocalError
-        frame.raise_new(error, f"cannot access {kind} '{name}' where it is not associated with a value")
+        missing = "where it is not associated with a value"
+        if name in original_code(frame.code).co_freevars:  # a continuation has all cells as free variables
+            frame.raise_new(NameError, f"cannot access free variable '{name}' {missing} in enclosing scope")
+        frame.raise_new(UnboundLocalError, f"cannot access local variable '{name}' {missing}")
     return value
 
 
