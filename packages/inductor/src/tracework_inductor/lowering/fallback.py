@@ -37,7 +37,7 @@ def reason(name: str, target: Any, args: Any, spec: Any, options: InductorOption
         return "the option fallback_ops lists it"
     if name not in LOWERINGS or not hasattr(target, "family"):
         return "it has no lowering"
-    if options.keeps_order and target.family in ORDERED_FAMILIES and name not in ANY_ORDER:
+    if options.keeps_order and (target.family in ORDERED_FAMILIES and name not in ANY_ORDER or name in SUMS):
         return f"the option numerics is {options.numerics!r}"
     if target.family in LIBRARY_FAMILIES:
         return None
@@ -49,6 +49,8 @@ ORDERED_FAMILIES = frozenset({"reduction", "scan", "matmul", "conv", "window"})
 """Ops that add or multiply elements up."""
 ANY_ORDER = frozenset("amax amin any all argmax argmin count_nonzero xor_sum max_pool max_pool_backward".split())
 """Those of them whose result does not depend on the order."""
+SUMS = frozenset("index_put scatter_add scatter_reduce index_add index_reduce".split())
+"""Writes that add up what meets at one place."""
 
 LIBRARY_FAMILIES = frozenset({"matmul", "conv", "rng"})
 

@@ -50,7 +50,14 @@ def test_single_precision_is_not_rounded_again():
 
 
 @pytest.mark.parametrize("word", ["strict_reduction", "strict"])
-@pytest.mark.parametrize(("name", "rule"), [("sum", lambda a, b: prims.sum(a, (1,), False)), ("mm", prims.mm)])
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [
+        ("sum", lambda a, b: prims.sum(a, (1,), False)),
+        ("mm", prims.mm),
+        ("scatter_add", lambda a, b: prims.scatter_add(a, 0, prims.full((64, 64), 0, torch.int64, a.device), b)),
+    ],
+)
 def test_what_adds_up_is_left_to_eager(name, rule, word):
     assert artifact("cpu", torch.float32, word, rule).notes["fallbacks"] == [[name, f"the option numerics is {word!r}"]]
 

@@ -29,7 +29,7 @@ KINDS: Mapping[str, frozenset[str]] = {
 """kind -> modules of decompositions whose rows it is about."""
 
 SUMS = frozenset(
-    "embedding_dense_backward index_put _unsafe_index_put scatter_add scatter_reduce index_add _unsafe_masked_index"
+    "embedding_dense_backward unfold_backward put index_reduce index_put _unsafe_index_put scatter_add scatter_reduce index_add _unsafe_masked_index"
     " _unsafe_masked_index_put_accumulate".split()
 )
 """Ops among those that read and write places which add up what meets at one place."""
@@ -38,7 +38,7 @@ EXACT_POINTWISE = frozenset(
     "neg sign sgn abs floor ceil trunc round relu threshold threshold_backward leaky_relu leaky_relu_backward _prelu_kernel"
     " square reciprocal bitwise_not bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift logical_not"
     " logical_and logical_or logical_xor isnan isinf isfinite isposinf isneginf signbit eq ne lt le gt ge maximum minimum fmax"
-    " fmin copysign heaviside nan_to_num where masked_fill real imag conj _conj full zeros ones empty empty_strided"
+    " fmin copysign heaviside nan_to_num where masked_fill real imag _conj full zeros ones empty empty_strided"
     " new_empty_strided full_like zeros_like ones_like empty_like new_full new_zeros new_ones new_empty fill scalar_tensor eye"
     " _efficientzerotensor".split()
 )
