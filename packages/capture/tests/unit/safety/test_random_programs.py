@@ -69,8 +69,9 @@ PROGRAMS = {
         "    @functools.lru_cache(None)\n    def f(p, q=n):\n        if flag: pass\n        else: v = y\n    return y"
     ),
     "unions with the dict of an instance": (
-        "    mine, made = vars(obj), vars(Base(n))\n    made |= {'z': x}\n"
-        "    return mine | table, table | mine, mine | made, x + 1"
+        "    mine, made = vars(obj), vars(Base(n))\n    try:\n        made |= {'z': x}\n"
+        "        LOG.append((mine | table, table | mine, mine | made))\n    except TypeError as error:\n        LOG.append(str(error))\n"
+        "    return x + 1"
     ),
     "gradients that a training step leaves": (
         "    (net(y).sum() * net.scale).backward()\n    with torch.no_grad():\n        net.scale -= 0.1 * net.scale.grad\n"
