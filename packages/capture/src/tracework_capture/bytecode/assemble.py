@@ -1,24 +1,22 @@
-"""Instructions back to a code object: arguments, jumps, positions and the exception table of a list of parts.
+"""Instructions back to a code object: arguments and jumps are laid out here, the bytecode package writes the tables.
 
-A part keeps the caches behind its instruction as the original had them, so that this knows nothing of single opcodes. Formats:
-CPython's Objects/locations.md and Objects/exception_handling_notes.txt.
+A part keeps the caches behind its instruction as the original had them, so that this knows nothing of single opcodes.
 """
 
 from __future__ import annotations
 
-import dis
+from dis import opmap
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import bytecode as bc
+from bytecode.concrete import ExceptionTableEntry
+from bytecode.instr import InstrLocation, opcode_has_argument
 
 if TYPE_CHECKING:
     import types
     from collections.abc import Iterator
 
 __all__ = ["Part", "assemble"]
-
-_OPMAP = dis.opmap
-_EXTENDED_ARG = _OPMAP["EXTENDED_ARG"]
-_LONG_POSITION, _NO_POSITION, _LONGEST = 14, 15, 8
-_UNIT = 2
 
 
 class Part(NamedTuple):
@@ -36,14 +34,18 @@ class Part(NamedTuple):
 def assemble(code: types.CodeType, parts: list[Part], **changes: Any) -> types.CodeType:
     """`code` with these instructions instead of its own, and with the `changes` that code.replace() takes."""
     starts, args, widths = _lay_out(parts)
-    data = bytearray()
+    written = bc.ConcreteBytecode()
+    written.first_lineno = code.co_firstlineno
     for part, arg, width in zip(parts, args, widths):
-        for shift in range(8 * (width - 1), 0, -8):
-            data += bytes((_EXTENDED_ARG, arg >> shift & 255))
-        data += bytes((_OPMAP[part.opname], arg & 255)) + bytes(_UNIT * part.caches)
-    positions = b"".join(_positions(code.co_firstlineno, parts, starts))
-    table = b"".join(_exception_table(parts, starts))
-    return code.replace(co_code=bytes(data), co_linetable=positions, co_exceptiontable=table, **changes)
+        place = InstrLocation(*part.position)
+        given = arg if opcode_has_argument(opmap[part.opname]) else bc.UNSET
+        written.append(bc.ConcreteInstr(part.opname, given, location=place, extended_args=width - 1))
+        written.extend([bc.ConcreteInstr("CACHE", location=place)] * part.caches)
+    written.exception_table = list(_exception_table(parts, starts))
+    made = written.to_code(stacksize=code.co_stacksize, compute_exception_stack_depths=False)
+    return code.replace(
+        co_code=made.co_code, co_linetable=made.co_linetable, co_exceptiontable=made.co_exceptiontable, **changes
+    )
 
 
 def _lay_out(parts: list[Part]) -> tuple[list[int], list[int], list[int]]:
@@ -69,36 +71,8 @@ def _width(arg: int) -> int:
     return max(1, (arg.bit_length() + 7) // 8)
 
 
-def _positions(line: int, parts: list[Part], starts: list[int]) -> Iterator[bytes]:
-    """The table of positions: for each instruction its length and its place, the line relative to the one before."""
-    for part, start, end in zip(parts, starts, starts[1:]):
-        for at in range(start, end, _LONGEST):
-            length = min(_LONGEST, end - at) - 1
-            now, end_line, column, end_column = part.position
-            if now is None:
-                yield bytes((128 | _NO_POSITION << 3 | length,))
-                continue
-            step, line = now - line, now
-            numbers = (
-                abs(step) << 1 | (step < 0),
-                (end_line or now) - now,
-                *(0 if c is None else c + 1 for c in (column, end_column)),
-            )
-            yield bytes((128 | _LONG_POSITION << 3 | length,)) + b"".join(map(_varint, numbers))
-
-
-def _varint(value: int) -> bytes:
-    """Six bits a byte, least significant first; 64 says that more follow."""
-    groups = bytearray()
-    while value > 63:
-        groups.append(value & 63 | 64)
-        value >>= 6
-    groups.append(value)
-    return bytes(groups)
-
-
-def _exception_table(parts: list[Part], starts: list[int]) -> Iterator[bytes]:
-    """Rows (start, length, target, depth and whether the offset is pushed) of the stretches with one handler."""
+def _exception_table(parts: list[Part], starts: list[int]) -> Iterator[ExceptionTableEntry]:
+    """The stretches with one handler."""
     first = 0
     for index in range(1, len(parts) + 1):
         handler = parts[first].handler
@@ -106,15 +80,5 @@ def _exception_table(parts: list[Part], starts: list[int]) -> Iterator[bytes]:
             continue
         if handler is not None:
             target, depth, lasti = handler
-            row = (starts[first], starts[index] - starts[first], starts[target], depth << 1 | lasti)
-            yield b"".join(_big_varint(value, 128 if number == 0 else 0) for number, value in enumerate(row))
+            yield ExceptionTableEntry(starts[first], starts[index] - 1, starts[target], depth, lasti)
         first = index
-
-
-def _big_varint(value: int, mark: int) -> bytes:
-    """Six bits a byte, most significant first; 64 says that more follow, `mark` is on the first byte."""
-    groups = [value & 63]
-    while value := value >> 6:
-        groups.append(value & 63)
-    groups.reverse()
-    return bytes(g | (64 if i < len(groups) - 1 else 0) | (mark if i == 0 else 0) for i, g in enumerate(groups))
