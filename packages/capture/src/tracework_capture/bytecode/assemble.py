@@ -43,9 +43,7 @@ def assemble(code: types.CodeType, parts: list[Part], **changes: Any) -> types.C
         written.extend([bc.ConcreteInstr("CACHE", location=place)] * part.caches)
     written.exception_table = list(_exception_table(parts, starts))
     made = written.to_code(stacksize=code.co_stacksize, compute_exception_stack_depths=False)
-    return code.replace(
-        co_code=made.co_code, co_linetable=made.co_linetable, co_exceptiontable=made.co_exceptiontable, **changes
-    )
+    return code.replace(co_code=made.co_code, co_linetable=made.co_linetable, co_exceptiontable=made.co_exceptiontable, **changes)
 
 
 def _lay_out(parts: list[Part]) -> tuple[list[int], list[int], list[int]]:

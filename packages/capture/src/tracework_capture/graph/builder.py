@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import fx
-from tracework_primops import GuardOnUnbackedError
 
 from ..contracts import InputBinding
 from ..errors import BreakGraph
@@ -241,7 +240,7 @@ class GraphBuilder:
         except Exception as error:
             if type(error).__name__ == "DataDependentError":
                 raise BreakGraph("dynamic_output_shape", f"{target}: {error}") from error
-            if isinstance(error, GuardOnUnbackedError):
+            if type(error).__name__ == "GuardOnUnbackedError":
                 raise BreakGraph("unbacked_condition", str(error)) from error
             log.debug("%s failed on fakes", target, exc_info=True)
             raise BreakGraph("fake_failed", f"{getattr(target, '__name__', target)}: {type(error).__name__}: {error}") from error

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tracework_primops import GuardOnUnbackedError
-
 from ..errors import BreakGraph
 from ..values.value import SymbolicRaise, Value
 from .handlers import OPCODES, RETURNED, SUSPENDED
@@ -38,6 +36,8 @@ class StopHere(Exception):
 
 def run(frame: SymbolicFrame, raised: SymbolicRaise | None = None) -> Any:
     """Run until the frame returns (RETURNED, value in frame.result) or yields (SUSPENDED); `raised` is thrown in first."""
+    from tracework_primops import GuardOnUnbackedError  # not needed to import this package
+
     root = frame.root
     is_root = frame.parent is None
     outer, root.current = root.current, frame
