@@ -8,7 +8,6 @@ import math
 import operator
 
 import torch
-from tracework_primops import Condition
 
 from ..sources import Source
 from .constant import ConstantValue
@@ -44,6 +43,8 @@ class FloatValue(Value):
 
     def specialise(self, frame):
         """The number of this call."""
+        from tracework_primops import Condition
+
         if not self.known:
             for root, value in self.roots:
                 if isinstance(root, Source):

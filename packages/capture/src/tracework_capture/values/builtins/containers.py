@@ -19,7 +19,6 @@ from ..proxy import proxy_row
 from ..rows import call_row
 from ..sequence import DequeValue, ListValue, RangeValue, SliceValue, TupleValue
 from ..sets import SetValue, real_key
-from ..size_floats import SizeFloat
 from ..symint import SymNumber
 from ..tensor import TensorValue
 from ..text import OpenText, text_of_size
@@ -125,6 +124,8 @@ def number(cls):
     """int, float, complex."""
 
     def handler(frame, args, kwargs):
+        from ..size_floats import SizeFloat
+
         if len(args) != 1 or kwargs:
             return fold(frame, cls, args, kwargs)
         value = args[0]
