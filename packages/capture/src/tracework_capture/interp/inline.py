@@ -109,7 +109,8 @@ class GeneratorValue(Value):
         self.started = self.running = True
         if raised is not None and not raised.again:
             raised.again = True
-            self.frame.chain(raised.value)
+            if self.frame.handled:  # what the caller handles is no context of what is thrown
+                self.frame.chain(raised.value)
         try:
             thrown, raised = raised, None
             try:

@@ -1,5 +1,6 @@
 """What CPython's own tests found: small programs whose results were not those of plain Python."""
 
+import contextlib
 import copy
 import enum
 import functools
@@ -397,3 +398,27 @@ def an_empty_cell_after_a_break(x):
         return held
     except NameError as error:
         return type(error), error.args, error_of(read), y * 2
+
+
+@contextlib.contextmanager
+def leaving_with(error):
+    try:
+        yield
+    finally:
+        raise error
+
+
+@case
+def what_is_thrown_into_a_generator_keeps_its_context(x):
+    errors = [ValueError(i) for i in range(4)]
+    found = []
+    try:
+        with contextlib.ExitStack() as stack:
+            for error in errors[:0:-1]:
+                stack.enter_context(leaving_with(error))
+            raise errors[0]
+    except ValueError as error:
+        while error is not None:
+            found.append(error.args)
+            error = error.__context__
+    return x + 1, found
