@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
+from tracework_primops.broadcasting import is_dense
 
 from .. import _torch
 from ..bytecode.reload import local_name
@@ -144,6 +145,29 @@ def _nothing(effects: Effects, func: Any, args: Any, kwargs: Any) -> None:
     """Writes that the schema tells of are seen by the versions of the storages."""
 
 
+def _writes_by_element(effects: Effects, func: Any, args: Any, kwargs: Any) -> None:
+    """Eager refuses to write elements of memory that others of its inputs share in part; such a call is left to it."""
+    named = dict(zip((a.name for a in func._schema.arguments), args)) | kwargs
+    written = [named[a.name] for a in func._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+    for value in named.values():
+        if any(isinstance(value, torch.Tensor) and _overlaps_in_part(target, value) for target in written):
+            raise RuntimeError(f"{func}: an input shares a part of the memory that is written to; clone the input")
+
+
+def _overlaps_in_part(target: Any, source: Any) -> bool:
+    """Dense memory that is shared, but not element by element; where sizes are open, what may be is taken to be."""
+    a, b = target.spec, source.spec
+    if target.storage is not source.storage or not (is_dense(a.sizes, a.strides) and is_dense(b.sizes, b.strides)):
+        return False
+    if (a.sizes, a.strides, a.offset) == (b.sizes, b.strides, b.offset):
+        return False
+    if a.is_symbolic or b.is_symbolic:
+        return True
+    a_range, b_range = ((s.offset * s.dtype.itemsize, (s.offset + s.numel()) * s.dtype.itemsize) for s in (a, b))
+    meet = max(a_range[0], b_range[0]) < min(a_range[1], b_range[1])
+    return meet and (a_range, a.strides) != (b_range, b.strides)
+
+
 def _draws(effects: Effects, func: Any, args: Any, kwargs: Any) -> None:
     if kwargs.get("generator") is None and not any(isinstance(a, torch.Generator) for a in args):
         effects.random = True
@@ -170,6 +194,8 @@ def _kind_of(func: Any) -> Callable[..., None]:
         return _unknown
     if torch.Tag.nondeterministic_seeded in func.tags:
         return _draws
+    if func._schema.is_mutable and (torch.Tag.pointwise in func.tags or func is torch.ops.aten.copy_.default):
+        return _writes_by_element
     return _normalizes if "batch_norm" in func._schema.name and "backward" not in func._schema.name else _PURE
 
 

@@ -5,7 +5,9 @@ import warnings
 from pathlib import Path
 
 import pytest
-from agreement import check
+import torch
+import tracework_capture
+from agreement import check, eager
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from programs import SIGNATURE, generate, module
@@ -89,3 +91,22 @@ def test_programs_that_once_failed(body):
 def test_generated_texts_are_programs(seed):
     """These had an assignment expression in what a comprehension iterates over."""
     compile(generate(random.Random(seed)), "", "exec")
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_write_to_memory_that_an_input_shares_in_part(dynamic):
+    """Eager refuses it, and the handlers of the frame run."""
+    seen = []
+
+    def f(x):
+        try:
+            x += x[..., :1]
+        finally:
+            seen.append(1)
+        return x
+
+    captured = tracework_capture.optimize(eager, dynamic=dynamic)(f)
+    for function in f, captured:
+        with pytest.raises(RuntimeError, match="refer to a single memory location"):
+            function(torch.ones(3, 4).t())
+    assert seen == [1, 1]
