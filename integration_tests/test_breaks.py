@@ -24,7 +24,7 @@ def test_models_that_used_to_break_are_one_graph(job):
         ("runge_kutta", 1),
         ("gan_step", 1),
         ("verbose", 1),
-        ("statistics_in_a_loop", 4),
+        ("statistics_in_a_loop", 1),
     ],
 )
 def test_awkward_programs(program, graphs):

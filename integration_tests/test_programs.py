@@ -63,7 +63,7 @@ def test_fullgraph_names_the_line_and_the_reason():
     def f(x):
         if x.sum() > 0:  # the line of the break
             return x + 1
-        return x - 1
+        return x[:1]
 
     with pytest.raises(Exception) as info:
         f(torch.ones(3))

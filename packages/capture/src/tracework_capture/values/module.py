@@ -343,7 +343,7 @@ class ModuleSlice(Value):
 def written_dict(frame, obj):
     """The value of an existing dict that the traced program wrote to, None for others."""
     found = frame.root.memo.get(id(obj))
-    return found if found is not None and found.changes else None
+    return found if found is not None and (found.changes or found.cleared) else None
 
 
 def is_full(module):
