@@ -93,3 +93,24 @@ def test_a_size_symbol_and_a_row_of_scratch_do_not_share_a_name():
     for length in (5, 7, 9):
         x = torch.randn(2, 4, length, 16)
         torch.testing.assert_close(compiled(x, w), fn(x, w))
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_gradients_switched_on_in_a_graph_that_is_entered_without(backend):
+    def f(x, w):
+        with torch.no_grad():
+            y = x * w
+            tracework.compiler.graph_break()
+            z = y + 1
+        kept = w.clone()
+        kept[0] = -1
+        return z, kept, kept[1:]
+
+    x, w = torch.randn(4, 3), torch.randn(4, 3, requires_grad=True)
+    found, expected = tracework.compile(f, backend=backend)(x, w), f(x, w)
+    for mine, theirs in zip(found, expected, strict=True):
+        assert mine.requires_grad == theirs.requires_grad
+        torch.testing.assert_close(mine, theirs)
+    assert torch.equal(
+        torch.autograd.grad(found[2].sum() + found[1].sum(), w)[0], (torch.arange(4)[:, None] > 0) * 2.0 * torch.ones(4, 3)
+    )

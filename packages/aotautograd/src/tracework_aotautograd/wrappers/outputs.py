@@ -31,10 +31,10 @@ def replay(base: torch.Tensor, steps: tuple[ViewStep, ...], graph_outputs: Seque
 
 
 def viewed(base: torch.Tensor, info: OutputInfo, graph_outputs: Sequence[Any]) -> torch.Tensor:
-    """A view of `base`; one made where gradients were off is made so again."""
-    if info.requires_grad or not base.requires_grad:
+    """A view of `base`, made where gradients are on or off as the program made it: the graph itself may have switched them."""
+    if not base.requires_grad or info.requires_grad == torch.is_grad_enabled():
         return replay(base, info.steps, graph_outputs)
-    with torch.no_grad():
+    with torch.set_grad_enabled(info.requires_grad):
         return replay(base, info.steps, graph_outputs)
 
 

@@ -127,9 +127,10 @@ def make_graph(root: Any, frame: Any, stop: Returned | Break, writer: CodeWriter
 
 
 def graph_call(writer: CodeWriter, root: Any, captured: CapturedGraph, backend: Any) -> str:
-    """Compile the graph; the text that calls it."""
+    """Compile the graph, in the mode in which it will be entered; the text that calls it."""
     try:
-        compiled = backend(captured.graph, list(captured.example_inputs))
+        with torch.set_grad_enabled(root.grad_at_start):
+            compiled = backend(captured.graph, list(captured.example_inputs))
     except Exception as error:
         raise BackendFailed(str(error)) from error
     boxed = getattr(compiled, "__tracework_boxed__", False)
