@@ -1,6 +1,8 @@
 """torch.autograd.grad, backward and optimizer steps inside a compiled function."""
 
 import copy
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -224,3 +226,24 @@ def test_operators_whose_number_is_a_tensor():
 
     with torch.no_grad():
         check(fn, *inputs())
+
+
+def test_a_whole_training_step_where_torch_compile_was_used_before():
+    """It marks parts of torch's optimizers as disabled when it is first used."""
+    program = """
+import torch, tracework
+torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1))
+net = torch.nn.Linear(2, 2)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+@tracework.compile(backend="aot_eager", fullgraph=True)
+def step(x):
+    optimizer.zero_grad()
+    loss = net(x).sum()
+    loss.backward()
+    optimizer.step()
+    return loss
+before = net.weight.detach().clone()
+print(float(step(torch.ones(3, 2)) - step(torch.ones(3, 2))) > 0, not torch.equal(before, net.weight))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.split() == ["True", "True"], done.stderr[-2000:]

@@ -67,15 +67,19 @@ def batch_norm(recorder: Any, func: Any, args: Any, kwargs: Any, out: Any) -> No
     x, weight, bias, mean, variance, training, momentum, epsilon = bind(func, args, kwargs).values()
     updates = training and mean is not None
     target = aten._native_batch_norm_legit_functional.default if updates else aten.native_batch_norm.default
+    results = [*out[:3], *(recorder.mode.make(t.spec) for t in (mean, variance) if updates)]
+    unread = [*out[3:]]  # cudnn's workspace, and what it saves without training: the backward below reads neither
+    if unread and not training:
+        unread += results[1:]
+        results[1:] = [recorder.mode.make(t.spec) for t in (mean, variance)]
     tensors = recorder.to_node((x, weight, bias, mean, variance))
-    node = recorder.emit(target, *tensors, training, momentum, epsilon)
-    items = [recorder.emit(operator.getitem, node, index) for index in range(len(node.meta["val"]))]
-    kept = out[:3] if len(out) == 3 or training else out[:1]
-    for result, item in zip(kept, items, strict=False):
+    node = recorder.node(target, (*tensors, training, momentum, epsilon), {}, tuple(results))
+    items = [recorder.emit(operator.getitem, node, index) for index in range(len(results))]
+    for result, item in zip(results[:3], items, strict=False):
         recorder.bind_result(result, item)
-    for unread in out[len(kept) :]:  # cudnn's workspace, and what it saves without training: the backward below reads neither
-        shape = list(unread.shape)
-        recorder.bind_result(unread, recorder.emit(aten.full.default, shape, 0, dtype=unread.dtype, device=unread.device))
+    for empty in unread:
+        shape = list(empty.shape)
+        recorder.bind_result(empty, recorder.emit(aten.full.default, shape, 0, dtype=empty.dtype, device=empty.device))
     if updates:
         recorder.write(mean, items[3])
         recorder.write(variance, items[4])

@@ -36,6 +36,8 @@ def assemble(code: types.CodeType, parts: list[Part], **changes: Any) -> types.C
     starts, args, widths = _lay_out(parts)
     written = bc.ConcreteBytecode()
     written.first_lineno = code.co_firstlineno
+    # CPython looks whether locals and cells of instructions are there
+    written.varnames, written.freevars = list(changes["co_varnames"]), list(changes["co_freevars"])
     for part, arg, width in zip(parts, args, widths):
         place = InstrLocation(*part.position)
         given = arg if opcode_has_argument(opmap[part.opname]) else bc.UNSET

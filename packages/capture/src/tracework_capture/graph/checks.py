@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from tracework_primops.broadcasting import is_dense
 
 from .. import _torch
 from ..bytecode.reload import local_name
@@ -156,6 +155,8 @@ def _writes_by_element(effects: Effects, func: Any, args: Any, kwargs: Any) -> N
 
 def _overlaps_in_part(target: Any, source: Any) -> bool:
     """Dense memory that is shared, but not element by element; where sizes are open, what may be is taken to be."""
+    from tracework_primops.broadcasting import is_dense  # primops is imported when the first graph is made
+
     a, b = target.spec, source.spec
     if target.storage is not source.storage or not (is_dense(a.sizes, a.strides) and is_dense(b.sizes, b.strides)):
         return False

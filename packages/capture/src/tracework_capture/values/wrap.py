@@ -175,6 +175,11 @@ def wrap_class(frame, obj, source):
 def wrap_function(frame, obj, source):
     from .torch_fn import TORCH_ROWS, TorchFunctionValue, is_graph_function
 
+    patched = (
+        obj.__dict__.get("_torchdynamo_orig_callable") if obj.__module__ and obj.__module__.startswith("torch.optim.") else None
+    )
+    if patched is not None:  # torch.compile switches itself off for parts of optimizers; nobody asked for that
+        return frame.wrap(patched, Attr(source, "_torchdynamo_orig_callable"))
     mark = mark_of(obj)
     if mark is not None and function_name(obj) not in FUNCTION_ROWS:
         return marked_value(frame, obj, source, mark)
