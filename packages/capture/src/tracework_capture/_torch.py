@@ -217,6 +217,14 @@ def mark_of_torch_compile(function: Any) -> str | None:
     return None
 
 
+def patched_by_torch_compile(function: Any) -> Any:
+    """The method of one of torch's optimizers that torch.compile, once it was used, put a function that is switched off around; None
+    for other functions. That says what torch.compile cannot do, and is no wish of the program."""
+    if not (function.__module__ or "").startswith("torch.optim.") or "_torchdynamo_orig_callable" not in function.__dict__:
+        return None
+    return function.__wrapped__
+
+
 def pytree_row(kind: type) -> tuple[Any, Any] | None:
     """(take apart, put together) of a class that torch.utils._pytree knows, None when it does not."""
     row = torch.utils._pytree.SUPPORTED_NODES.get(kind)

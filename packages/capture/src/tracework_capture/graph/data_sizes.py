@@ -11,16 +11,9 @@ from typing import Any
 import torch
 from torch import fx
 
-__all__ = ["bind_sizes", "holds", "relation_node", "state"]
+from ..values.constant import COMPARE_FUNCTIONS
 
-RELATIONS = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
+__all__ = ["bind_sizes", "holds", "relation_node", "state"]
 
 
 def bind_sizes(builder: Any, node: fx.Node, example: Any) -> None:
@@ -49,7 +42,7 @@ def _is_new(builder: Any, size: Any) -> bool:
 
 def holds(difference: int, relation: str, error: str, text: str) -> None:
     """Raises when `difference relation 0` is false."""
-    if not RELATIONS[relation](difference, 0):
+    if not COMPARE_FUNCTIONS[relation](difference, 0):
         raise RAISED[error](text)
 
 
@@ -70,4 +63,4 @@ def state(frame: Any, condition: Any, error: type[BaseException], text: str) -> 
 def relation_node(builder: Any, condition: Any) -> fx.Node:
     """The node of a condition's truth."""
     example = builder.symbols.to_symbool(condition)
-    return builder.size_operation(RELATIONS[condition.op], (builder.size_node(condition.expr), 0), example)
+    return builder.size_operation(COMPARE_FUNCTIONS[condition.op], (builder.size_node(condition.expr), 0), example)

@@ -7,6 +7,7 @@ start a graph; one that is SKIPped runs plainly, while what it calls is still se
 from __future__ import annotations
 
 import functools
+import importlib.util
 import inspect
 import os
 import sysconfig
@@ -71,14 +72,21 @@ TRACE_POLICY: tuple[tuple[str, str, str], ...] = (
     ("numpy", BREAK, "arrays are not part of the graph"),
 )
 
+
+def _folders(package: str) -> list[str]:
+    """Where a package lies, without importing it; nowhere when it is not installed."""
+    found = importlib.util.find_spec(package)
+    return [] if found is None else list(found.submodule_search_locations or ())
+
+
 _DISABLE_MARKS = ("_torchdynamo_disable", "__tracework_disable__")
 _STDLIB = tuple({os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib")})
 _SITE = tuple({os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("purelib", "platlib")})
 _TORCH = os.path.dirname(os.path.realpath(torch.__file__)) + os.sep
 _OTHER_COMPILER = os.path.join(os.path.dirname(torch.__file__), "_dynamo") + os.sep
 _TORCH_CAPTURED = tuple(_TORCH + part for part in ("nn" + os.sep, "optim" + os.sep))
-_LIBRARIES = tuple(site + name + os.sep for site in _SITE for name in ("numpy", "triton"))
-"""Packages whose Python code does not compute with tensors."""
+_LIBRARIES = tuple(os.path.realpath(folder) + os.sep for name in ("numpy", "triton") for folder in _folders(name))
+"""Packages whose Python code does not compute with tensors, wherever they are installed."""
 _HERE = os.path.dirname(os.path.dirname(os.path.realpath(__file__))) + os.sep
 _COMPREHENSIONS = frozenset(("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"))
 _FRAMES: dict[str, bool] = {}

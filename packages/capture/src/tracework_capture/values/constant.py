@@ -168,6 +168,8 @@ class ConstantValue(Value):
         return fold_literal(frame, BINARY_FUNCTIONS[op.rstrip("=")], left, right)
 
     def compare(self, frame, op, other):
+        if type(self.obj) in NUMPY_DTYPES and issubclass(other.python_type(), type):
+            return fold_literal(frame, COMPARE_FUNCTIONS[op], self.obj, other.real())  # a dtype is compared with what names it
         if not other.is_constant():
             return None
         if op not in ORDERINGS:

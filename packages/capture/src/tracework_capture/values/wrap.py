@@ -19,7 +19,7 @@ import weakref
 import numpy
 import torch
 
-from .._torch import program_of_triton_operator, under_onnx_export
+from .._torch import patched_by_torch_compile, program_of_triton_operator, under_onnx_export
 from ..guards.classes import lookup_class
 from ..marks import mark_of
 from ..sources import Attr, CellContents, Closure, Const, DictItem, Global, InstanceAttr, Item, Local
@@ -175,11 +175,9 @@ def wrap_class(frame, obj, source):
 def wrap_function(frame, obj, source):
     from .torch_fn import TORCH_ROWS, TorchFunctionValue, is_graph_function
 
-    patched = (
-        obj.__dict__.get("_torchdynamo_orig_callable") if obj.__module__ and obj.__module__.startswith("torch.optim.") else None
-    )
-    if patched is not None:  # torch.compile switches itself off for parts of optimizers; nobody asked for that
-        return frame.wrap(patched, Attr(source, "_torchdynamo_orig_callable"))
+    patched = patched_by_torch_compile(obj)
+    if patched is not None:
+        return frame.wrap(patched, Attr(source, "__wrapped__"))
     mark = mark_of(obj)
     if mark is not None and function_name(obj) not in FUNCTION_ROWS:
         return marked_value(frame, obj, source, mark)

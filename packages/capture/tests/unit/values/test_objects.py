@@ -627,3 +627,11 @@ def test_a_cached_method_of_a_logger_speaks_once():
     for _ in range(3):
         assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 2.0))
     assert OnceLogger.said == ["slow path"]
+
+
+def test_code_of_libraries_is_no_frame_to_capture_wherever_they_are_installed():
+    import numpy
+    from tracework_capture.hook.policy import frame_is_captured
+
+    assert not frame_is_captured(numpy.diff.__wrapped__.__code__)
+    assert frame_is_captured(test_code_of_libraries_is_no_frame_to_capture_wherever_they_are_installed.__code__)
