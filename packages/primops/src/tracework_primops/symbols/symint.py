@@ -545,7 +545,10 @@ def nearest_even(a: Size, b: Size) -> Size:
     nearest = floordiv(halves, 2 * b)
     if b.__class__ is int and b % 2:
         return nearest
-    return nearest - (1 - minimum(1, mod(halves, 2 * b))) * mod(nearest, 2)
+    rest = mod(halves, 2 * b)
+    if b.__class__ is not int or b < 0:
+        rest = maximum(rest, -rest)  # it has the sign of b
+    return nearest - (1 - minimum(1, rest)) * mod(nearest, 2)
 
 
 class FloatNode(Node):

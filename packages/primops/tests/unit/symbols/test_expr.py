@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from fractions import Fraction
 
 import pytest
 import sympy
@@ -21,6 +22,7 @@ from tracework_primops.symbols import (
     symbol,
     to_sympy,
 )
+from tracework_primops.symbols.symint import nearest_even
 
 A, B, N = symbol("a"), symbol("b"), symbol("n", 2)
 SYMBOLS = {"a": A, "b": B, "n": N}
@@ -143,3 +145,14 @@ def test_conditions_print_and_negate():
     assert condition.negate().evaluate({N: 4, A: 2}) and not condition.evaluate({N: 4, A: 2})
     with pytest.raises(TypeError):
         bool(condition)
+
+
+def test_rounding_to_the_nearest_whole_number():
+    """As round() of the quotient, ties to even, for divisors of either sign, known ones too."""
+    a, b = symbol("a"), symbol("b")
+    numbers = range(-13, 14)
+    for x in numbers:
+        for y in (-6, -5, -4, -3, -2, -1, 1, 2, 3, 4, 5, 6):
+            expected = round(Fraction(x, y))
+            assert nearest_even(a, b).evaluate({a: x, b: y}) == expected, (x, y)
+            assert nearest_even(a, y).evaluate({a: x}) == expected, (x, y)
