@@ -24,11 +24,6 @@ def below_autograd() -> Any:
     return torch._C._AutoDispatchBelowAutograd()
 
 
-def without_view_tracking() -> Any:
-    """Guard under which a view op returns a tensor that autograd does not know to be a view."""
-    return torch._C._AutoDispatchBelowADInplaceOrView()
-
-
 def without_autocast() -> Any:
     """Guard that turns autocast off for every device type."""
     return torch._C._DisableAutocast()

@@ -397,9 +397,3 @@ def describe_break(reason_id: str, detail: str, stack: tuple[UserLocation, ...],
     cure = f"{reason.cure}, {otherwise}" if otherwise else reason.cure
     lines += [f"  why: {reason.why}", f"  try: {cure}", f"  reason id: {reason_id}"]
     return "\n".join(line for line in lines if line)
-
-
-def ensure(condition: Any, text: str) -> None:
-    """Raises InternalCaptureError(text) unless condition."""
-    if not condition:
-        raise InternalCaptureError(text)

@@ -22,9 +22,5 @@ class LoweringError(InductorError):
         self.origin = origin
 
 
-class PlanError(InductorError):
-    """A schedule that is not valid; always our mistake."""
-
-
 class RenderError(InductorError):
     """A kernel that the renderer cannot write; always our mistake."""

@@ -133,15 +133,6 @@ class GuardSet:
         """The guards for which keep(guard) is true, as a new set."""
         return GuardSet(guard for guard in self if keep(guard))
 
-    def mark(self) -> int:
-        """A position to roll back to: speculation that failed takes its guards with it."""
-        return len(self._guards)
-
-    def rollback(self, mark: int) -> None:
-        """Forgets the guards recorded since `mark`."""
-        for key in list(self._guards)[mark:]:
-            del self._guards[key]
-
     def __iter__(self) -> Iterator[Guard]:
         return iter(list(self._guards.values()))
 

@@ -255,18 +255,14 @@ class _StateKept:
             _torch.FLAGS[name][1](value)
 
 
-_AUTOCAST_DEVICES = ("cpu", "cuda")
-
-
 def _autocast_state() -> tuple[Any, ...]:
     nesting = torch.autocast_increment_nesting() - 1
     torch.autocast_decrement_nesting()
-    devices = tuple((torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in _AUTOCAST_DEVICES)
-    return nesting, torch.is_autocast_cache_enabled(), devices
+    return nesting, _torch.autocast_state()
 
 
 def _restore_autocast(state: tuple[Any, ...]) -> None:
-    nesting, cache, devices = state
+    nesting, (cache, *devices) = state
     now = torch.autocast_increment_nesting() - 1
     torch.autocast_decrement_nesting()
     for _ in range(now - nesting):
@@ -274,7 +270,7 @@ def _restore_autocast(state: tuple[Any, ...]) -> None:
     if not nesting:
         torch.clear_autocast_cache()
     torch.set_autocast_cache_enabled(cache)
-    for device, (enabled, dtype) in zip(_AUTOCAST_DEVICES, devices):
+    for device, enabled, dtype in devices:
         torch.set_autocast_enabled(device, enabled)
         torch.set_autocast_dtype(device, dtype)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BreakGraph
-from ..values.value import SymbolicRaise, Value
+from ..values.value import SymbolicRaise
 from .handlers import OPCODES, RETURNED, SUSPENDED
 
 if TYPE_CHECKING:
@@ -109,10 +109,3 @@ def unwind(frame: SymbolicFrame, raised: SymbolicRaise) -> None:
         frame.push(frame.constant(frame.current.offset // 2))
     frame.push(raised.value)
     frame.position = handler.target
-
-
-def user_value(frame: SymbolicFrame, value: Value | None) -> Value:
-    """For handlers that need a value where None means a bug of a Value class."""
-    if value is None:
-        raise BreakGraph("other", "a Value method gave nothing", frame.location())
-    return value
