@@ -18,6 +18,7 @@ from tracework_capture.hook.compile_frame import not_continued
 
 SOURCES = Path(capture.__file__).parent
 TAKEN_FROM_TABLES = {"random_state", "tensor_to_numpy"}
+FOR_IDS_WITHOUT_A_ROW = "other"
 
 
 def ids_in_source():
@@ -39,7 +40,13 @@ def test_every_reason_that_is_given_has_a_row():
 
 def test_every_row_is_given_somewhere():
     given = {reason for reason, _ in ids_in_source()} | TAKEN_FROM_TABLES
-    assert set(errors.BREAK_REASONS) <= given
+    assert set(errors.BREAK_REASONS) <= given | {FOR_IDS_WITHOUT_A_ROW}
+
+
+def test_an_id_without_a_row_is_kept_in_the_detail():
+    """Somebody else's value or handler may give an id of its own."""
+    error = errors.BreakGraph("gamma_ray", "a bit was flipped")
+    assert error.reason_id == FOR_IDS_WITHOUT_A_ROW and error.detail == "gamma_ray: a bit was flipped"
 
 
 def raised(reason):
