@@ -16,10 +16,10 @@ import torch
 from torch import fx
 
 from .. import _C, _torch
+from ..bytecode.code import CodeInfo
 from ..bytecode.emit import CodeWriter
-from ..bytecode.facts import VERSION
 from ..bytecode.liveness import live_locals
-from ..bytecode.resume import ResumePoint, resume_code
+from ..bytecode.resume import ResumePoint, original_code, resume_code
 from ..contracts import Break, CapturedGraph, Origin, Returned
 from ..errors import SkipFrame
 from ..sources import Const
@@ -337,10 +337,17 @@ def is_held(writer: CodeWriter, value: Any) -> bool:
     return kind not in ATOM_TYPES and not issubclass(kind, torch.Tensor)
 
 
+def looks_for_its_argument(code: types.CodeType) -> bool:
+    """Whether super itself is called, or kept: LOAD_SUPER_ATTR gets the first argument from the stack (3.12+)."""
+    instructions = CodeInfo(code).instructions
+    loaded = sum(i.opname == "LOAD_GLOBAL" and i.value == "super" for i in instructions)
+    return loaded > sum(i.opname == "LOAD_SUPER_ATTR" for i in instructions)
+
+
 def first_argument(frame: Any) -> tuple[str, ...]:
-    """The local that super() without arguments looks for in the first slot of its frame; no instruction names it before 3.12."""
+    """The local that super() without arguments looks for in the first slot of its frame; no instruction names it."""
     code = frame.code
-    if VERSION >= (3, 12) or "__class__" not in code.co_freevars or "super" not in code.co_names:
+    if "__class__" not in code.co_freevars or "super" not in code.co_names or not looks_for_its_argument(original_code(code)):
         return ()
     name = code.co_varnames[0] if code.co_varnames else ""
     if name not in frame.locals:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..bytecode.code import cleans_up
 from ..bytecode.facts import BINARY_OPERATORS, COMPARE_SHIFT, VERSION
 from ..errors import SkipFrame
+from .handlers.attributes import is_builtin_super
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,6 +87,8 @@ def _call(frame: Any, stack: list[str | None], count: int, names: tuple[str, ...
 @rule("CALL")
 def call(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
     """f(...)"""
+    if instruction.arg == 0 and any(is_builtin_super(value) for value in frame.stack[-2:]):
+        raise SkipFrame("super() looks for the first argument of the frame that calls it")
     return _call(frame, stack, instruction.arg, frame.keyword_names)
 
 
@@ -112,6 +115,14 @@ def load_attr(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) 
     if instruction.opname == "LOAD_METHOD" or (VERSION >= (3, 12) and instruction.arg & 1):
         executed.stack[-1:] = [R, None] if VERSION >= (3, 13) else [None, R]
     return executed
+
+
+@rule("LOAD_SUPER_ATTR")
+def load_super_attr(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
+    """super(cls, self).name, or super().name; the second bit says which (3.12+)"""
+    given = instruction.arg & 2 or is_builtin_super(frame.stack[-3])
+    bound = f"{stack[-3]}({f'{stack[-2]}, {stack[-1]}' if given else ''})"
+    return load_attr(frame, emit, instruction, [*stack[:-3], bound])
 
 
 @rule("STORE_ATTR")

@@ -23,6 +23,17 @@ from .value import EXISTING, NEW, Value
 MISSING = object()
 
 
+def touched_name(frame, table, name):
+    """What the program left at a name of a table of globals: a value, None when there is none, MISSING when the table is as it was.
+    The program may have the same dict in its hands, as ns of exec(code, ns) or module.__dict__."""
+    known = frame.root.memo.get(id(table))
+    if type(known) is DictValue:
+        return known.find(frame, frame.constant(name))
+    if known is not None:
+        frame.break_graph("side_effect_unknown", f"globals that are {known.describe()}")
+    return frame.root.globals_written.get((id(table), name), MISSING)
+
+
 def plain_key(key):
     """True when a key of an existing dict can be used as it is."""
     from .constant import is_atom

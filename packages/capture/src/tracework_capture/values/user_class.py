@@ -9,6 +9,7 @@ import types
 
 import torch
 
+from ..bytecode.resume import original_code
 from ..guards.classes import attributes_of
 from ..sources import Const
 from .builtins import BUILTINS
@@ -357,6 +358,11 @@ def make_namedtuple(frame, cls, args, kwargs):
 # --- super() ----------------------------------------------------------------------------------------------------------
 
 
+def is_among_bases(base, cls):
+    """Whether `base` is in the method resolution order of `cls`, which a class whose metaclass is computing it has not got yet."""
+    return base in (cls.__mro__ or ())
+
+
 class SuperValue(Value):
     """super(start, owner)"""
 
@@ -372,17 +378,23 @@ class SuperValue(Value):
         """Classes after `start` in the MRO of the owner's type (or of the owner, when that is a class)."""
         cls = (
             self.owner.cls
-            if isinstance(self.owner, ClassValue) and self.start in self.owner.cls.__mro__
+            if isinstance(self.owner, ClassValue) and is_among_bases(self.start, self.owner.cls)
             else self.owner.python_type()
         )
         order = cls.__mro__
         return cls, order[order.index(self.start) + 1 :]
 
     def getattr(self, frame, name):
+        if name == "__class__":  # the one name that is not looked up in the owner's classes
+            return class_value(frame, super)
         cls, order = self.mro()
         for base in order:
             if name in attributes_of(base):
                 return self.bind(frame, cls, base, attributes_of(base)[name], name)
+        if name in ("__thisclass__", "__self_class__"):
+            return class_value(frame, self.start if name == "__thisclass__" else cls)
+        if name == "__self__":
+            return self.owner
         return frame.raise_new(AttributeError, f"'super' object has no attribute '{name}'")
 
     def bind(self, frame, cls, base, static, name):
@@ -395,9 +407,9 @@ class SuperValue(Value):
                 return function_value(frame, static.__func__) if isinstance(static, staticmethod) else NewBuiltin(base)
             if isinstance(static, classmethod):
                 return BoundMethodValue(function_value(frame, static.__func__), owner)
-            if self.start in owner.cls.__mro__ and isinstance(static, types.ClassMethodDescriptorType):
+            if is_among_bases(self.start, owner.cls) and isinstance(static, types.ClassMethodDescriptorType):
                 return NativeClassMethod(owner.cls, base, static)
-            if self.start in owner.cls.__mro__:
+            if is_among_bases(self.start, owner.cls):
                 return owner.bind(frame, static, base, name)
         if isinstance(static, C_METHODS):
             return NativeMethod(owner, base, static, name)
@@ -470,18 +482,25 @@ def super_(frame, args, kwargs):
         start = args[0].real()
         owner = args[1]
         fits = isinstance(start, type) and (
-            start in owner.python_type().__mro__ or isinstance(owner, ClassValue) and start in owner.cls.__mro__
+            is_among_bases(start, owner.python_type()) or isinstance(owner, ClassValue) and is_among_bases(start, owner.cls)
         )
         if fits:
             return SuperValue(start, owner)
     if args or kwargs:
         return frame.break_graph("call_unknown", "super() with these arguments")
-    cell = frame.cells.get("__class__")
-    first = frame.code.co_varnames[0]
+    code = original_code(frame.code)  # a continuation has the first argument in its first slot, too (graph/finish.py)
+    if not code.co_argcount:
+        return frame.raise_new(RuntimeError, "super(): no arguments")
+    first = code.co_varnames[0]
     owner = frame.locals.get(first)
     if owner is None and first in frame.cells:
         owner = frame.cells[first].get(frame)
-    start = None if cell is None else cell.get(frame)
-    if start is None or owner is None:
-        return frame.break_graph("call_unknown", "super() without a class or a first argument")
+    if owner is None:
+        return frame.raise_new(RuntimeError, "super(): arg[0] deleted")
+    cell = frame.cells.get("__class__")
+    if cell is None:
+        return frame.raise_new(RuntimeError, "super(): __class__ cell not found")
+    start = cell.get(frame)
+    if start is None:
+        return frame.raise_new(RuntimeError, "super(): empty __class__ cell")
     return super_(frame, [start, owner], {})

@@ -37,7 +37,7 @@ from .function import BoundMethodValue, FunctionValue
 from .functional_call import FUNCTIONAL_CALL_ROWS
 from .generator import NATIVE_ITERATORS, ExistingIterator
 from .libraries import LIBRARY_ROWS
-from .mapping import DictValue, dict_of
+from .mapping import MISSING, DictValue, dict_of, touched_name
 from .numpy_array import constant_array, wrap_array
 from .opaque_call import opaque_call
 from .optimizer import CODE_ROWS, OPTIMIZER_ROWS
@@ -140,6 +140,8 @@ def wrap_deque(frame, obj, source):
 
 
 def wrap_dict(frame, obj, source):
+    if any(table == id(obj) for table, _ in frame.root.globals_written):
+        frame.break_graph("side_effect_unknown", "a dict is looked at after functions that have it as their globals wrote to it")
     guard_type(frame, obj, source)
     factory = None
     if type(obj) is collections.defaultdict and obj.default_factory is not None:
@@ -533,10 +535,8 @@ class NamespaceValue(Value):
         return self.obj
 
     def getattr(self, frame, name):
-        written = frame.root.globals_written
-        key = (id(self.obj.__dict__), name)
-        if key in written:
-            found = written[key]
+        found = touched_name(frame, self.obj.__dict__, name)
+        if found is not MISSING:
             return found if found is not None else self.no_attribute(frame, name)
         if name in self.obj.__dict__:
             return frame.wrap(self.obj.__dict__[name], DictItem(Const(self.obj.__dict__, f"{self.obj.__name__}"), name))

@@ -856,3 +856,95 @@ def metaclass_that_answers_isinstance(x):
         issubclass(str, Open),
     )
     return x + 1, first, second, list(Asked.asked)
+
+
+class OfBase:
+    def number(self):
+        return 1
+
+
+class AsksSuper(OfBase):
+    def number(self):
+        found = super()
+        return found.number(), found.__thisclass__, found.__self__ is self, found.__self_class__, super().__class__
+
+    def nothing():
+        super()
+
+    def deleted(self):
+        del self
+        super()
+
+    def unfitting(self):
+        return super()
+
+    def lacking(self):
+        return super().lacking_too
+
+
+@case
+def super_has_attributes_of_its_own(x):
+    return x + 1, AsksSuper().number()
+
+
+@case
+def super_says_what_it_misses(x):
+    told = []
+    attempts = (
+        AsksSuper.nothing,
+        lambda: AsksSuper().deleted(),
+        lambda: AsksSuper().lacking(),
+    )
+    for attempt in attempts:
+        try:
+            attempt()
+        except (RuntimeError, AttributeError) as error:
+            told.append((type(error), str(error)))
+    return x + 1, told
+
+
+@case(graphs=0)  # the frame that is left would be asked for another first argument
+def super_of_what_does_not_fit(x):
+    try:
+        AsksSuper.unfitting([0])
+    except TypeError as error:
+        return x + 1, str(error)
+    return x
+
+
+def another_super(*args):
+    return AsksSuper if not args else OfBase
+
+
+class UsesAnotherSuper(OfBase):
+    def number(self):
+        return super().number, super(OfBase, self).number
+
+
+UsesAnotherSuper.number = type(UsesAnotherSuper.number)(
+    UsesAnotherSuper.number.__code__,
+    {"super": another_super, "OfBase": OfBase},
+    "number",
+    None,
+    UsesAnotherSuper.number.__closure__,
+)
+
+
+@case
+def another_function_called_super(x):
+    return x + 1, UsesAnotherSuper().number()
+
+
+class AsksForItsOrder(type):
+    def mro(cls):
+        return super().mro()
+
+
+@case
+def metaclass_that_orders_bases(x):
+    y = x + 1
+
+    class Ordered(OfBase, metaclass=AsksForItsOrder):
+        pass
+
+    return y, [base.__name__ for base in Ordered.__mro__]

@@ -381,3 +381,38 @@ def annotations(x):
 def locals_of_the_frame(x):
     y = x + 1
     return sorted(locals()), y
+
+
+TABLE: dict = {}
+exec("LEVEL = 1\ndef get(): return LEVEL\ndef set(v):\n global LEVEL\n LEVEL = v\ndef drop():\n global LEVEL\n del LEVEL", TABLE)
+GET, SET, DROP = TABLE["get"], TABLE["set"], TABLE["drop"]
+
+
+@case
+def globals_are_also_a_dict(x):
+    TABLE["LEVEL"] = 2
+    seen = [GET()]
+    SET(3)
+    seen += [GET(), TABLE["LEVEL"]]
+    DROP()
+    seen.append("LEVEL" in TABLE)
+    try:
+        GET()
+    except NameError as error:
+        seen.append(str(error))
+    SET(4)
+    return x + 1, seen, TABLE["LEVEL"]
+
+
+@case  # the graph ends at SET's write, which is in the dict before it is looked at
+def globals_are_looked_at_as_a_dict(x):
+    y = x + 1
+    SET(5)
+    return y * 2, TABLE["LEVEL"], GET()
+
+
+@case
+def cell_in_a_local(x):
+    cell = (lambda: x).__closure__[0]
+    held = cell
+    return held.cell_contents + 1, [held for _ in range(2)][0] is cell

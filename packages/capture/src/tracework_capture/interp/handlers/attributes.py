@@ -73,11 +73,17 @@ def delete_attr(frame, instruction):
     frame.stack.pop().delattr(frame, instruction.value)
 
 
+def is_builtin_super(value):
+    """Whether what the program calls by the name super is the builtin."""
+    return getattr(value, "cls", None) is super
+
+
 @opcode("LOAD_SUPER_ATTR")
 def load_super_attr(frame, instruction):
     """super(cls, self).name (3.12+): lowest bit: method form."""
     super_type, cls, owner = frame.pop_many(3)
-    bound = super_type.call(frame, [cls, owner], {})
+    given = instruction.arg & 2 or is_builtin_super(super_type)  # another function of this name gets what the program wrote
+    bound = super_type.call(frame, [cls, owner] if given else [], {})
     if instruction.arg & 1:
         push_method(frame, bound, instruction.value)
     else:

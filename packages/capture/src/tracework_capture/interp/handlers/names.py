@@ -4,6 +4,7 @@ from ...bytecode.reload import builtins_of
 from ...bytecode.resume import original_code
 from ...sources import Const, DictItem, Global
 from ...values.function import CellValue
+from ...values.mapping import MISSING, touched_name
 from ...values.value import Deferred, Value
 from ..frame import NULL
 from .table import opcode
@@ -42,7 +43,7 @@ def write_local(frame, name, value):
     """Store a local; inlined comprehensions (3.12) save and restore cells and NULLs this way."""
     if type(value) is Deferred:
         frame.locals.hold(name, value.obj, value.source)
-    elif isinstance(value, CellValue):
+    elif isinstance(value, CellValue) and (name in frame.code.co_cellvars or name in frame.code.co_freevars):
         frame.cells[name] = value
     elif value is NULL:
         frame.locals.pop(name, None)
@@ -119,11 +120,10 @@ def load_global(frame, instruction):
 def read_global(frame, name):
     """Value of a global, as the traced program left it."""
     globals_ = frame.globals
-    key = (id(globals_), name)
-    written = frame.root.globals_written
-    if key in written and written[key] is not None:
-        return written[key]
-    if key not in written and name in globals_:
+    touched = touched_name(frame, globals_, name)
+    if touched is not MISSING and touched is not None:
+        return touched
+    if touched is MISSING and name in globals_:
         return frame.wrap(globals_[name], global_source(frame, name))
     table = builtins_of(globals_)
     if name not in table:
@@ -156,6 +156,11 @@ def delete_global(frame, instruction):
 def set_global(frame, name, value):
     """Record a write to a global (None: deletion)."""
     globals_ = frame.globals
+    known = frame.root.memo.get(id(globals_))
+    if known is not None:  # the program has the dict itself, too
+        key = frame.constant(name)
+        known.delitem(frame, key) if value is None else known.setitem(frame, key, value)
+        return
     frame.root.globals_written[id(globals_), name] = value
     frame.root.keep.append(globals_)
 
