@@ -181,6 +181,32 @@ def float_of(frame, size):
     return float_of_size(frame, size) or ConstantValue(float(size.specialise(frame)))
 
 
+def fixed_size(frame, value):
+    """A number that is no formula over sizes: those may be rewritten, which rounding does not survive."""
+    from .size_floats import SizeFloat
+
+    if isinstance(value, SymNumber):
+        return ConstantValue(value.specialise(frame))
+    return value.number(frame) if isinstance(value, SizeFloat) else value
+
+
+def plus_lost(frame, total, lost):
+    """total + lost, where lost is a finite number other than 0 (which could turn the sign of a zero); total otherwise."""
+    if lost.is_constant():
+        number = lost.constant()
+        if not number or not math.isfinite(number):
+            return total
+        return ConstantValue(total.constant() + number) if total.is_constant() else total.binary(frame, "+", lost)
+    alone, rest = total.as_tensor(frame), lost.as_tensor(frame)
+    call = frame.graph.call
+    counts = call(
+        frame, torch.logical_and, (call(frame, torch.isfinite, (rest,)), call(frame, torch.ne, (rest, ConstantValue(0.0))))
+    )
+    made = call(frame, torch.where, (counts, call(frame, operator.add, (alone, rest)), alone))
+    hint = total.hint + lost.hint if lost.hint and math.isfinite(lost.hint) else total.hint
+    return total.like(lost)(made.node, hint, total.roots | lost.roots)
+
+
 def fixed(frame, value):
     """A value without floats that change."""
     return value.number(frame) if isinstance(value, FloatValue) else value

@@ -98,3 +98,28 @@ def count_of_a_tensor(x):
 )
 def test_a_number_that_comes_out_of_a_break_is_an_input_at_once(function, graphs):
     assert graphs_of(function, [(torch.arange(8.0) - k,) for k in range(5)]) == graphs
+
+
+SUMS = {
+    "floats alone": lambda x, a, b, c: (x + 1, sum([a, b, c])),
+    "from a float": lambda x, a, b, c: (x + 1, sum([a, 2, b], 0.5)),
+    "what is lost comes back": lambda x, a, b, c: (x + 1, sum([a * b, 1e16, c, -1e16])),
+    "times a tensor": lambda x, a, b, c: (x * sum([a, 1.0, b]), 0),
+    "a tensor between": lambda x, a, b, c: (sum([1, 2.5, a, x, b, c]), 0),
+    "not finite": lambda x, a, b, c: (x + 1, sum([a, float("inf"), b])),
+    "numbers of tensors": lambda x, a, b, c: (x + a, sum(v.item() for v in x), sum([x.sum().item(), 1, b, True])),
+    "sizes": lambda x, a, b, c: (x + 1, sum([x.shape[0] / 3, 0.1, 0.7, x.shape[0], c])),
+}
+
+
+@pytest.mark.parametrize("function", SUMS.values(), ids=SUMS)
+def test_sums_of_floats_are_those_of_python(function):
+    """From 3.12 on sum() adds what rounding took from the floats."""
+    compiled = optimize(lambda gm, example_inputs: gm.forward)(function)
+    generator = torch.Generator().manual_seed(0)
+    for round_ in range(5):
+        x, factors = torch.rand(5 + round_, generator=generator), (torch.rand(3, generator=generator) - 0.5).double()
+        args = (x, *(factors * torch.tensor([1e-3, 1e6, 1.0]).double().roll(round_)).tolist())
+        (tensor, *numbers), (expected, *plain) = compiled(*args), function(*args)
+        torch.testing.assert_close(tensor, expected, rtol=0, atol=0)
+        assert numbers == plain

@@ -251,3 +251,15 @@ def asks_for_an_attribute(x):
         return x + sys.tracework_number
     except AttributeError:
         return x
+
+
+@case
+def sums(x):
+    told = []
+    for given in (([], ""), ([], b""), (["a"], "b"), ([], bytearray()), (["a"],)):
+        try:
+            told.append(sum(*given))
+        except TypeError as error:
+            told.append(str(error))
+    numbers = sum([0.1] * 10), sum([1, 10**30, 0.1, 10**30, 0.3]), sum([True, True]), sum([0.1, 0.2, True, 0.3], start=0)
+    return sum([0.5, x, 0.1, 0.2]), told, numbers, str(sum([-0.0], -0.0)), sum([[1], [2]], [])

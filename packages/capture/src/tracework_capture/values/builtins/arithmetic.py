@@ -7,6 +7,7 @@ import builtins
 import math
 import operator
 
+from ...bytecode.facts import VERSION
 from ..constant import ConstantValue, NotPlain, fold, fold_literal, force_plain, plain
 
 REFLECTED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -259,13 +260,56 @@ def extremum(op, fn):
     return handler
 
 
+JOINED = {str: ("strings", "''"), bytes: ("bytes", "b''"), bytearray: ("bytearray", "b''")}
+
+
 def sum_(frame, args, kwargs):
+    """sum(iterable, start): numbers first, as C adds them, then whatever comes, by its own addition."""
     from ..wrap import iterate_all
 
     total = args[1] if len(args) > 1 else kwargs.get("start", ConstantValue(0))
-    for item in iterate_all(frame, args[0]):
-        total = binary(frame, "+", total, item)
+    for kind, (name, empty) in JOINED.items():
+        if issubclass(total.python_type(), kind):
+            return frame.raise_new(TypeError, f"sum() can't sum {name} [use {empty}.join(seq) instead]")
+    items = iter(iterate_all(frame, args[0]))
+    item = next(items, None)
+    if total.python_type() is int:
+        while item is not None:
+            kind = item.python_type()
+            total, item = binary(frame, "+", total, item), next(items, None)
+            if kind is not int and kind is not bool:
+                break
+    if total.python_type() is float and VERSION >= (3, 12):
+        numbers = []
+        while item is not None and item.python_type() in (float, int, bool):
+            numbers.append(item)
+            item = next(items, None)
+        total = sum_of_floats(frame, total, numbers)
+    while item is not None:
+        total, item = binary(frame, "+", total, item), next(items, None)
     return total
+
+
+def sum_of_floats(frame, total, numbers):
+    """total + ... of a float and numbers: from 3.12 on what rounding takes from each float is added at the end (Neumaier)."""
+    from ..floats import fixed_size, plus_lost
+
+    if not numbers:
+        return total
+    if all(value.is_constant() for value in (total, *numbers)):
+        return ConstantValue(sum([value.constant() for value in numbers], total.constant()))
+    total = fixed_size(frame, total)
+    lost = ConstantValue(0.0)
+    for number in numbers:
+        number = fixed_size(frame, number)
+        before, total = total, binary(frame, "+", total, number)
+        if number.python_type() is not float:
+            continue
+        # exact for any two floats, whichever is larger (Knuth); not finite where the sum is not
+        back = binary(frame, "-", total, before)
+        part = binary(frame, "-", before, binary(frame, "-", total, back))
+        lost = binary(frame, "+", lost, binary(frame, "+", part, binary(frame, "-", number, back)))
+    return plus_lost(frame, total, lost)
 
 
 def pow_(frame, args, kwargs):
