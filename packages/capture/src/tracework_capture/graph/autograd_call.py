@@ -39,6 +39,7 @@ class AutogradCall:
         self.__name__ = self.__qualname__ = name
         self.__module__ = __name__
         self.halves = halves
+        self.runs = halves.forward
         self.function = _function(name, halves)
 
     def __repr__(self) -> str:

@@ -206,10 +206,12 @@ _MODULES = frozenset(
 
 
 def is_plain_call(node: fx.Node) -> bool:
-    """Whether a node calls an operator and no more; a graph that raises may leave autocast as it is in the middle."""
+    """Whether a node calls operators and no more; a graph that raises may leave autocast as it is in the middle."""
     if node.op != "call_function":
         return True
     target: Any = node.target
+    if hasattr(target, "runs"):
+        return all(is_plain_call(inner) for inner in target.runs.graph.nodes)
     module = getattr(target, "__module__", None) or getattr(getattr(target, "__objclass__", None), "__module__", "")
     return module in _MODULES or module.startswith("torch._C._")
 

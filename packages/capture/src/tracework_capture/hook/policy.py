@@ -42,6 +42,7 @@ TRACE_POLICY: tuple[tuple[str, str, str], ...] = (
     ("tracework.compiled_module", INLINE, "a compiled module inside of a compiled one"),
     ("tracework_capture.regions", INLINE, "a function in a region"),
     ("tracework_capture.attention", INLINE, "flex_attention in calls of torch"),
+    ("tracework_capture.stand_ins", INLINE, "traced for functions of torch"),
     ("tracework_capture", BREAK, "the compiler itself"),
     ("tracework_aotautograd", BREAK, "the compiler itself"),
     ("tracework_primops", BREAK, "the compiler itself"),

@@ -275,11 +275,11 @@ class WithoutGradient:
     def __init__(self, name, module):
         self.__name__ = self.__qualname__ = name
         self.__module__ = __name__
-        self.module = module
+        self.runs = module
 
     def __call__(self, *args):
         with torch.no_grad():
-            return self.module(*args)
+            return self.runs(*args)
 
 
 def is_none(value):

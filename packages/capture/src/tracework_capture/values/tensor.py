@@ -494,7 +494,7 @@ def copy_dunder(frame, self, name, args, kwargs):
 PLAIN_METHODS = frozenset(
     "_clear_non_serializable_cached_data _dtensor__new__ _fix_weakref _make_subclass _make_wrapper_subclass _reduce_ex_internal "
     "_rev_view_func_unsafe _typed_storage _use_count _view_func _view_func_unsafe const_data_ptr reinforce storage_type eig lstsq "
-    "solve symeig to_sparse_coo _is_view ipu mtia xpu new".split()
+    "solve symeig to_sparse_coo _is_view ipu mtia xpu".split()
 )
 """Methods that are no operators: about memory, Python objects, or gone from torch. They break the graph."""
 

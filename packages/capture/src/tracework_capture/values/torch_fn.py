@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from .._torch import operator_names
 from ..graph.data_sizes import state
 from ..sources import Const
+from ..stand_ins import STAND_INS
 from .cond import COND_ROWS
 from .constant import ConstantValue, fold, force_plain, literal
 from .context import CONTEXTS
@@ -23,6 +24,7 @@ from .sequence import NONE, TupleValue
 from .subclass import SUBCLASS_CONTEXTS, as_subclass_method, make_subclass_row
 from .symint import SizeRelation
 from .tensor import TENSOR_METHODS, TensorValue
+from .tensor_classes import CLASS_ROWS, new_method
 from .tensor_data import DATA_ROWS
 from .torch_function import MODE_ROWS, dispatch, dispatch_function, is_overridden
 from .torch_state import STATE_ROWS, read_row
@@ -109,6 +111,7 @@ def call_torch(frame, fn, args, kwargs):
 
 INLINED = {
     F.multi_head_attention_forward,
+    F.gaussian_nll_loss,  # asks data
     *(f for f in (getattr(F, n, None) for n in ("_in_projection_packed", "_verify_batch_size")) if f),
 }
 """Python functions of torch that are traced into although their namespace goes into the graph."""
@@ -252,6 +255,19 @@ def default_device(frame, args, kwargs):
     return fold(frame, torch.get_default_device, args, kwargs)
 
 
+def stand_in_row(function):
+    """A function of ours that is traced."""
+
+    def handler(frame, args, kwargs):
+        return frame.wrap(function, Const(function, function.__name__)).call(frame, list(args), kwargs)
+
+    return handler
+
+
+for _fn, _other in STAND_INS.items():
+    TORCH_ROWS[_fn] = stand_in_row(_other)
+
+
 def always(obj):
     """A query with one answer."""
 
@@ -362,11 +378,6 @@ def size_class(frame, args, kwargs):
     return TupleValue(iterate_all(frame, args[0]) if args else [], cls=torch.Size)
 
 
-@row(torch.Tensor)
-def tensor_class(frame, args, kwargs):
-    return frame.break_graph("call_unknown", "torch.Tensor(...)")
-
-
 @row(torch.set_grad_enabled if isinstance(torch.set_grad_enabled, types.FunctionType) else None, torch._C._set_grad_enabled)
 def set_grad_enabled(frame, args, kwargs):
     return frame.graph.call(frame, torch._C._set_grad_enabled, (force_plain(frame, args[0]),))
@@ -421,6 +432,7 @@ for _reason, _functions in BREAKS.items():
 
 
 TORCH_ROWS.update(number_functions() | PARAMETER_ROWS | numpy_rows() | DATA_ROWS | COND_ROWS | LOOP_ROWS | MODE_ROWS | STATE_ROWS)
+TORCH_ROWS.update(CLASS_ROWS)
 TORCH_ROWS[torch.Tensor._make_subclass] = make_subclass_row
-TENSOR_METHODS.update(NUMBER_METHODS | {"as_subclass": as_subclass_method})
+TENSOR_METHODS.update(NUMBER_METHODS | {"as_subclass": as_subclass_method, "new": new_method})
 CONTEXTS.update(SUBCLASS_CONTEXTS)

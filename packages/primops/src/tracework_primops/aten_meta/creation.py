@@ -244,6 +244,14 @@ def geometric(x, p, *, generator=None):
     return random_like(x)
 
 
+@row("binomial.default", "_sample_dirichlet.default", "_standard_gamma_grad.default", "_dirichlet_grad.default")
+def of_first_argument(x, *rest, generator=None):
+    """Row-major, in the sizes of the first argument, to which the caller has broadcast the others."""
+    if not x.dtype.is_floating_point:
+        return NotImplemented
+    return fresh(x, x.sizes)
+
+
 @row("repeat.default")
 def repeat(x, repeats):
     lead = len(repeats) - x.ndim

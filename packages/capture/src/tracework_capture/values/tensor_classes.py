@@ -1,0 +1,78 @@
+"""torch.Tensor(...), torch.FloatTensor(...) and the other tensor types, and Tensor.new(...): sizes, data, or another tensor.
+
+One argument decides what is meant: an int or a torch.Size is a size, any other sequence or array is data, a tensor is aliased.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from .constant import ConstantValue, NotPlain, plain
+from .numpy_array import ArrayValue
+from .sequence import SequenceValue, TupleValue
+from .symint import SymNumber
+from .tensor import TensorValue
+from .tensor_data import DATA_ROWS
+
+
+def class_row(cls):
+    """The row of a tensor type; torch.Tensor stands for the default one."""
+
+    def handler(frame, args, kwargs):
+        like = torch.Tensor() if cls is torch.Tensor else cls()
+        return legacy_tensor(frame, like.dtype, like.device, args, kwargs)
+
+    return handler
+
+
+def new_method(frame, self, name, args, kwargs):
+    """Tensor.new(...)"""
+    return legacy_tensor(frame, self.example.dtype, self.example.device, args, kwargs)
+
+
+def legacy_tensor(frame, dtype, device, args, kwargs):
+    """A tensor of this dtype on this device; what torch refuses is left to plain Python, which raises."""
+    from .torch_fn import call_torch
+
+    given = kwargs.get("device", ConstantValue(None))
+    if set(kwargs) - {"device"} or not given.is_constant() or not is_same_device(given.constant(), device):
+        return frame.break_graph("call_unknown", "a tensor type called with these arguments")
+    options = {"dtype": ConstantValue(dtype), "device": ConstantValue(device)}
+    if all(is_size(a) for a in args):
+        return call_torch(frame, torch.empty, [TupleValue(list(args))], options)
+    data = args[0] if len(args) == 1 else None
+    if isinstance(data, TupleValue) and data.python_type() is torch.Size:
+        return call_torch(frame, torch.empty, [data], options)
+    if isinstance(data, TensorValue):
+        if (data.example.dtype, data.example.device) != (dtype, device):
+            return frame.break_graph("call_unknown", f"a tensor type of {dtype} called with a {data.describe()}")
+        return call_torch(frame, torch.ops.aten.alias.default, [data], {})
+    if isinstance(data, ArrayValue):
+        return DATA_ROWS[torch.as_tensor](frame, [data], {"dtype": options["dtype"]})
+    if isinstance(data, SequenceValue):
+        return DATA_ROWS[torch.tensor](frame, [data], options)
+    return frame.break_graph("call_unknown", "a tensor type called with these arguments")
+
+
+def is_same_device(given, device):
+    try:
+        return given is None or torch.device(given) == device
+    except (RuntimeError, TypeError):
+        return False
+
+
+def is_size(value):
+    """Whether the value is an int, known or not."""
+    if isinstance(value, SymNumber):
+        return value.python_type() is int
+    return value.is_constant() and type(value.constant()) is int
+
+
+def tensor_types():
+    """torch.Tensor and the types by dtype, of strided tensors on the CPU and on CUDA."""
+    spaces = [torch] + ([torch.cuda] if torch.cuda.is_available() else [])
+    found = [kind for space in spaces for kind in vars(space).values() if isinstance(kind, type(torch.FloatTensor))]
+    return [torch.Tensor, *dict.fromkeys(found)]
+
+
+CLASS_ROWS = {cls: class_row(cls) for cls in tensor_types()}
