@@ -57,6 +57,7 @@ class DictValue(Value):
         self.cleared = False  # before the changes
         self.structure = 0  # counts insertions and removals of keys, for the iterators
         self.odd = False  # some key has an equality of its own, which a lookup would run
+        self.attributes = {}  # of a new OrderedDict, which has a __dict__
         if obj is not None:
             for key, item in items_in_order(obj):
                 self.odd = self.odd or not simple_key(key)
@@ -219,7 +220,15 @@ class DictValue(Value):
 
         if name == "default_factory" and self.cls is collections.defaultdict:
             return self.default_factory or NONE
+        if name in self.attributes:
+            return self.attributes[name]
         return attribute_of_builtin(frame, self, name)
+
+    def setattr(self, frame, name, value):
+        if self.cls is not collections.OrderedDict or self.mutability is not NEW or hasattr(self.cls, name):
+            return super().setattr(frame, name, value)
+        self.attributes[name] = value
+        return None
 
     def call_method(self, frame, name, args, kwargs):
         handler = METHODS.get(name)
@@ -297,6 +306,8 @@ class DictValue(Value):
     def fill(self, emit, name):
         for key, value in self.entries.values():
             emit.line(f"{name}[{self.load_key(emit, key)}] = {self.load_item(emit, value)}")
+        for key, value in self.attributes.items():
+            emit.line(f"{name}.__dict__[{key!r}] = {emit.load(value)}")
 
     def replay(self, emit):
         """Brings the existing object to the traced state, key by key, in the order of the last change."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import types
-
 import torch
 from torch.nn.modules import module as torch_module
 
 from ..sources import Attr, Const, InstanceAttr, ModuleEntry
 from .constant import ConstantValue, force_plain
+from .function import FunctionValue
 from .sequence import NONE, TupleValue, sequence_index
 from .user_object import NO_ATTRIBUTE, ObjectValue, lookup_class
 from .value import Value
@@ -122,17 +121,16 @@ class ModuleValue(ObjectValue):
         return super().setattr(frame, name, value)
 
     def module_setattr(self, frame, name, value):
-        """Module.__setattr__: buffers go to their table, parameters and modules are not replaced while tracing."""
-        from .tensor import TensorValue
-
+        """Module.__setattr__: buffers go to their table, for parameters and modules its own code is traced."""
         attributes = self.obj.__dict__
         if any(table not in attributes for table in TABLES):
             return frame.break_graph("side_effect_unknown", f"{self.cls.__name__}.{name} is set before Module.__init__ has run")
         if isinstance(value, ModuleValue) and name in attributes["_modules"] and self.entry(frame, name) is value:
             return None  # the module that is there already
-        is_parameter = isinstance(value, TensorValue) and issubclass(value.python_type(), torch.nn.Parameter)
-        if is_parameter or isinstance(value, ModuleValue) or name in attributes["_parameters"] or name in attributes["_modules"]:
-            return frame.break_graph("side_effect_unknown", f"assignment of a parameter or module: {self.cls.__name__}.{name}")
+        changed = any(self.written(frame, table) is not None for table in TABLES)
+        registers = issubclass(value.python_type(), (torch.nn.Parameter, Module))
+        if changed or registers or name in attributes["_parameters"] or name in attributes["_modules"]:
+            return own_code(frame, Module.__setattr__, [self, ConstantValue(name), value], {}) and None
         if name in attributes["_buffers"]:
             if self.replaced:
                 return frame.break_graph("side_effect_unknown", f"functional_call: the module assigns to {name}")
@@ -253,50 +251,6 @@ class ModuleValue(ObjectValue):
         return self.obj
 
 
-class NewModuleValue(ModuleValue):
-    """A module without tensors, such as CrossEntropyLoss(), made by the traced program.
-
-    A real one was made for the trace to read; code that needs the object makes its own.
-    """
-
-    two_phase = False
-
-    def __init__(self, obj, args, kwargs):
-        super().__init__(type(obj), obj, Const(obj, type(obj).__name__))
-        self.made_with = args, kwargs
-
-    def needs_reload_from_graph(self):
-        """Its source is for guards only."""
-        return True
-
-    def set_field(self, frame, name, value):
-        frame.break_graph("side_effect_unknown", f"{self.cls.__name__}.{name} of a module made in the captured part")
-
-    def identity(self, frame):
-        """It is no object that existed before."""
-        return frame.break_graph("cannot_rebuild", f"identity of a {self.cls.__name__} made in the captured part")
-
-    def reload(self, emit):
-        args, kwargs = self.made_with
-        given = [emit.load(a) for a in args] + [f"{name}={emit.load(v)}" for name, v in kwargs.items()]
-        return f"{emit.const(self.cls, self.cls.__name__)}({', '.join(given)})"
-
-
-def make_module(frame, cls, args, kwargs):
-    """cls(...) for modules that hold no tensors, are made from constants and have an __init__ of torch's; others break."""
-    _, initialiser = lookup_class(cls, "__init__")
-    if not initialiser.__module__.startswith("torch.nn.modules.") or not all(v.is_constant() for v in (*args, *kwargs.values())):
-        return frame.break_graph("call_unknown", f"construction of {cls.__name__}")
-    try:
-        with torch.device("meta"):  # weights that turn out to be there have drawn nothing from the generator
-            made = cls(*(a.constant() for a in args), **{name: v.constant() for name, v in kwargs.items()})
-    except Exception as error:
-        return frame.break_graph("call_unknown", f"construction of {cls.__name__}, which raises {type(error).__name__}")
-    if any(True for _ in (*made.parameters(), *made.buffers())) or made._modules:
-        return frame.break_graph("call_unknown", f"construction of {cls.__name__}, which holds tensors or modules")
-    return NewModuleValue(made, list(args), dict(kwargs))
-
-
 class ModuleSlice(Value):
     """layers[a:b]: a new ModuleList or Sequential over existing modules."""
 
@@ -377,15 +331,34 @@ def setattr_row(frame, args, kwargs):
     return NONE
 
 
+def is_module(value):
+    return issubclass(value.python_type(), Module)
+
+
+def names_in(frame, module, table):
+    """The keys of a table of an existing module, or of one that the program made."""
+    if isinstance(module, ModuleValue):
+        return module.names(frame, table)
+    return [force_plain(frame, key) for key in module.field(frame, table).all_keys(frame)]
+
+
+def entry_of(frame, module, name):
+    """What a table of such a module holds under this name."""
+    if isinstance(module, ModuleValue):
+        return module.entry(frame, name)
+    found = (module.field(frame, table).find_hashed(frame, name) for table in TABLES)
+    return next(entry for entry in found if entry is not None)
+
+
 def walk(frame, module, prefix, seen):
     """(prefix, module value) of the module and all below, each module once."""
     if id(module) in seen:
         return
     seen.add(id(module))
     yield prefix, module
-    for name in module.names(frame, "_modules"):
-        child = module.entry(frame, name)
-        if isinstance(child, ModuleValue):
+    for name in names_in(frame, module, "_modules"):
+        child = entry_of(frame, module, name)
+        if is_module(child):
             yield from walk(frame, child, f"{prefix}.{name}" if prefix else name, seen)
 
 
@@ -406,8 +379,8 @@ def members(table):
         modules = walk(frame, args[0], prefix, set()) if recurse else [(prefix, args[0])]
         pairs, seen = [], set()
         for path, module in modules:
-            for name in module.names(frame, table):
-                tensor = module.entry(frame, name)
+            for name in names_in(frame, module, table):
+                tensor = entry_of(frame, module, name)
                 if is_none(tensor) or (once and tensor in seen):
                     continue
                 seen.add(tensor)
@@ -441,7 +414,7 @@ def named_children(frame, args, kwargs):
     module = args[0]
     pairs, seen = [], set()
     for name, child in zip(module.names(frame, "_modules"), module.children(frame)):
-        if isinstance(child, ModuleValue) and id(child) not in seen:
+        if is_module(child) and id(child) not in seen:
             seen.add(id(child))
             pairs.append((name, child))
     return pairs
@@ -492,10 +465,6 @@ MODULE_ROWS = {
             "register_forward_hook",
             "register_forward_pre_hook",
             "register_full_backward_hook",
-            "register_buffer",
-            "register_parameter",
-            "add_module",
-            "register_module",
             "cuda",
             "cpu",
             "float",
@@ -503,10 +472,6 @@ MODULE_ROWS = {
             "double",
             "bfloat16",
             "_apply",
-            "load_state_dict",
-            "state_dict",
-            "__delattr__",
-            "requires_grad_",
         )
     },
 }
@@ -514,5 +479,19 @@ MODULE_ROWS = {
 
 
 def module_row(function):
-    """The row of a function of nn.Module, or None."""
-    return MODULE_ROWS.get(function) if isinstance(function, types.FunctionType) else None
+    """The row of a function of nn.Module, or None; of modules that the traced program made its own code is traced."""
+    row = MODULE_ROWS.get(function)
+    if row is None:
+        return None
+
+    def handler(frame, args, kwargs):
+        if args and isinstance(args[0], ModuleValue):
+            return row(frame, args, kwargs)
+        return own_code(frame, function, args, kwargs)
+
+    return handler
+
+
+def own_code(frame, function, args, kwargs):
+    """Traces a function that has a row."""
+    return FunctionValue(function, Const(function, function.__qualname__)).call(frame, list(args), kwargs)

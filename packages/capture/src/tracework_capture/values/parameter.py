@@ -17,15 +17,20 @@ class NewParameterValue(TensorValue):
 
     def reload(self, emit):
         text = super().reload(emit).removesuffix(".requires_grad_()")
-        make = emit.const(
-            make_subclass, "make_subclass"
-        )  # what Parameter.__new__ does, without a Python frame that would be captured
-        return f"{make}({emit.const(torch.nn.Parameter, 'Parameter')}, {text}, {self.example.requires_grad})"
+        return f"{emit.const(as_parameter, 'as_parameter')}({text}, {self.example.requires_grad})"
 
 
 def leaf(data, requires_grad):
-    """The tensor that a parameter is."""
-    return data.detach().requires_grad_(requires_grad)
+    """The tensor that a parameter is: the parameter itself where the graph runs as it is, since history leads to it."""
+    made = data.detach()
+    if type(made) is torch.Tensor:
+        return make_subclass(torch.nn.Parameter, made, requires_grad)
+    return made.requires_grad_(requires_grad)
+
+
+def as_parameter(made, requires_grad):
+    """What a graph made of `leaf`, as a parameter."""
+    return made if type(made) is torch.nn.Parameter else make_subclass(torch.nn.Parameter, made, requires_grad)
 
 
 def parameter_row(frame, args, kwargs):

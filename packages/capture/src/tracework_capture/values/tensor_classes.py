@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import torch
 
-from .constant import ConstantValue, NotPlain, plain
+from .constant import ConstantValue
 from .numpy_array import ArrayValue
 from .sequence import SequenceValue, TupleValue
 from .symint import SymNumber
@@ -39,7 +39,7 @@ def legacy_tensor(frame, dtype, device, args, kwargs):
         return frame.break_graph("call_unknown", "a tensor type called with these arguments")
     options = {"dtype": ConstantValue(dtype), "device": ConstantValue(device)}
     if all(is_size(a) for a in args):
-        return call_torch(frame, torch.empty, [TupleValue(list(args))], options)
+        return call_torch(frame, torch.empty, [TupleValue(list(args) or [ConstantValue(0)])], options)
     data = args[0] if len(args) == 1 else None
     if isinstance(data, TupleValue) and data.python_type() is torch.Size:
         return call_torch(frame, torch.empty, [data], options)

@@ -18,7 +18,6 @@ from .controls import forbid
 from .exception import ExceptionValue, make_exception
 from .function import bind_arguments
 from .generator import PartialBuiltin
-from .module import make_module
 from .sequence import NONE, ListValue, TupleValue
 from .user_object import (
     C_METHODS,
@@ -227,8 +226,6 @@ def construct(frame, class_val, args, kwargs):
         return make_exception(frame, cls, args, kwargs)
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):
         return make_namedtuple(frame, cls, args, kwargs)
-    if issubclass(cls, torch.nn.Module):
-        return make_module(frame, cls, args, kwargs)
     if not makes_tensor_subclass(cls):
         refuse_class(frame, cls)
     meta_call, owner = lookup_class(type(cls), "__call__")
@@ -272,7 +269,7 @@ def type_call(frame, class_val, args, kwargs):
     return made
 
 
-REFUSED = (torch.nn.Module, torch.Tensor, torch.autograd.Function, type, types.ModuleType)
+REFUSED = (torch.Tensor, torch.autograd.Function, type, types.ModuleType)
 ALLOWED_NATIVE = {object, *NATIVE_BASES, abc.ABC}
 
 

@@ -15,7 +15,6 @@ import torch
 from harness import capture, check
 from torch import nn
 from tracework_capture import optimize
-from tracework_capture.errors import Unsupported
 
 
 class Color(enum.Enum):
@@ -534,11 +533,13 @@ def test_a_module_that_was_made_leaves_as_a_new_one():
     assert type(first[1]) is nn.Softplus and first[1].beta == second[1].beta == 2
 
 
-def test_a_module_with_weights_breaks_without_drawing_numbers():
-    state = torch.get_rng_state()
-    with pytest.raises(Unsupported, match="Linear"):
-        capture(lambda x: nn.Linear(3, 4)(x), torch.randn(2, 3, generator=torch.Generator()))
+def test_a_module_with_weights_draws_its_numbers_when_the_graph_runs():
+    state, x = torch.get_rng_state(), torch.randn(2, 3, generator=torch.Generator())
+    run, _ = capture(lambda x: nn.Linear(3, 4)(x), x)
     assert torch.equal(state, torch.get_rng_state())
+    found = run()
+    torch.set_rng_state(state)
+    torch.testing.assert_close(found, nn.Linear(3, 4)(x))
 
 
 class Swish(nn.SiLU.__base__):

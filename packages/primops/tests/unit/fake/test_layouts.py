@@ -57,6 +57,9 @@ CASES = {
         columns(2, 2, 2, dtype=torch.int64),
     ),
     "classes of columns": (lambda x: F.one_hot(x, 5), columns(20, 10, 5, dtype=torch.int64)),
+    "successes in trials": (torch.binomial, columns(3, 4, 5), columns(3, 4, 5).sigmoid()),
+    "gamma by its shape": (torch._standard_gamma_grad, columns(3, 4, 5).exp(), columns(3, 4, 5).exp()),
+    "shares of a whole": (torch._sample_dirichlet, columns(3, 4, 5).exp()),
     "an image cropped and extended": (lambda x: F.pad(x, [-1, 9, 1, -1], "replicate"), image(5, 3, 4, 4)),
 }
 
