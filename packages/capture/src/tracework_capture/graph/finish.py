@@ -338,10 +338,11 @@ def is_held(writer: CodeWriter, value: Any) -> bool:
 
 
 def looks_for_its_argument(code: types.CodeType) -> bool:
-    """Whether super itself is called, or kept: LOAD_SUPER_ATTR gets the first argument from the stack (3.12+)."""
+    """Whether super is called without arguments, or kept. LOAD_SUPER_ATTR does so, too, where it was not specialised yet, though it has
+    the arguments on the stack (3.12+)."""
     instructions = CodeInfo(code).instructions
     loaded = sum(i.opname == "LOAD_GLOBAL" and i.value == "super" for i in instructions)
-    return loaded > sum(i.opname == "LOAD_SUPER_ATTR" for i in instructions)
+    return loaded > sum(i.opname == "LOAD_SUPER_ATTR" and i.arg & 2 for i in instructions)
 
 
 def first_argument(frame: Any) -> tuple[str, ...]:

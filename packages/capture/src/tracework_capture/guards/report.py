@@ -20,7 +20,7 @@ def explain_failure(failure: Failure) -> str:
     if not isinstance(guard, Guard):
         return f"sizes {short(failure.value)} do not satisfy {guard}"
     where = f"  ({guard.origin})" if guard.origin else ""
-    if isinstance(failure.value, BaseException):
+    if issubclass(type(failure.value), BaseException):  # isinstance asks its __class__, which may run code of the user
         return f"{guard.source} cannot be read: {type(failure.value).__name__}: {failure.value}{where}"
     if guard.kind == "SAME":
         return f"{guard.source} is no longer the same object as {guard.payload}{where}"

@@ -948,3 +948,23 @@ def metaclass_that_orders_bases(x):
         pass
 
     return y, [base.__name__ for base in Ordered.__mro__]
+
+
+class Tagged:
+    def __init__(self, tag):
+        self.tag = tag
+
+    def told(self):
+        return self.tag
+
+
+class AsksAfterABreak(Tagged):
+    def told(self, another):
+        doubled = another.tag * 2
+        capture.graph_break()
+        return super().told(), doubled  # nothing to capture: the rest runs plainly
+
+
+@case(graphs=2)
+def super_in_what_runs_plainly_after_a_break(x):
+    return AsksAfterABreak(x + 1).told(AsksAfterABreak(x))
