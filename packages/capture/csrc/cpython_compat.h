@@ -127,23 +127,27 @@ static inline int tw_code_set_extra(PyObject *code, Py_ssize_t index, void *extr
 #endif
 }
 
-/* A number that is new after every change of the dict, or TW_NO_DICT_VERSION. */
-#if PY_VERSION_HEX < 0x030D0000
-#define TW_HAS_DICT_VERSION 1
-static inline uint64_t tw_dict_version(PyObject *dict)
+/* Whether dicts are watched; before they carry a version of their own (3.12 has both). */
+#define TW_HAS_DICT_WATCHERS (PY_VERSION_HEX >= 0x030C0000)
+
+/* Whether the dict's watcher hears of every change. From 3.13 on an instance's dict may share the values inside of the instance, and stores of
+ * attributes go there without a word; taking out the last item, which goes back to its place, gives the dict a table of its own. */
+static inline bool tw_dict_tells(PyObject *dict)
 {
-    _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wdeprecated-declarations\"")
-    return ((PyDictObject *)dict)->ma_version_tag;
-    _Pragma("GCC diagnostic pop")
-}
+#if PY_VERSION_HEX >= 0x030D0000
+    if (((PyDictObject *)dict)->ma_values == NULL) {
+        return true;
+    }
+    PyObject *item = PyDict_CheckExact(dict) ? PyObject_CallMethod(dict, "popitem", NULL) : NULL;
+    bool own = item != NULL && PyDict_SetItem(dict, PyTuple_GET_ITEM(item, 0), PyTuple_GET_ITEM(item, 1)) == 0;
+    Py_XDECREF(item);
+    PyErr_Clear(); /* it was empty */
+    return own && ((PyDictObject *)dict)->ma_values == NULL;
 #else
-#define TW_HAS_DICT_VERSION 0
-static inline uint64_t tw_dict_version(PyObject *dict)
-{
     (void)dict;
-    return 0;
-}
+    return true;
 #endif
+}
 
 /* The type's version, 0 when it has none: it is new after every change of the class or of one of its bases. */
 static inline unsigned int tw_type_version(PyTypeObject *type)

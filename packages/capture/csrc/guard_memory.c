@@ -3,26 +3,36 @@
  * A node is frozen when its value follows from things that carry a version: an instance's __dict__ (place, identity, version), items of
  * dicts (version), items of tuples, attributes of classes (the class's version). Their facts become steps; a step may look at an object
  * because the steps before it have shown that what holds the object has not changed. Nothing here keeps an object alive.
+ * Steps are sorted by their height above the ends of the tree, kind and address: with thousands of them the time goes into waiting for
+ * memory, which runs of like steps over neighbouring objects do least.
  *
  * What can change without a version is checked every time: tensors (leaf), generic attributes, lists, cells (walked from the remembered
  * parent). Versions are taken when a node is visited, before its leaves run, so a change during the walk shows at the next check.
- * Without dict versions (3.13) there is no memory, and every check walks.
+ * A dict without a version (dict_versions.h: it cannot be watched) is walked from every time, too.
  */
+#include "dict_versions.h"
 #include "guard_tree.h"
 
-enum step_kind { STEP_DICT_SLOT, STEP_DICT, STEP_TYPE, STEP_CLASS, STEP_ANCHOR, STEP_TENSOR };
+/* In the order in which those of one height are looked at: what is found through an anchor or a slot is looked into later. */
+enum step_kind { STEP_ANCHOR, STEP_SLOT, STEP_TYPE, STEP_CLASS, STEP_DICT, STEP_TENSOR, STEP_KINDS };
 
 typedef struct {
-    uint8_t kind;
-    int32_t node; /* STEP_ANCHOR: the root to fetch again */
-    void *object; /* the dict, the instance, the class, the root's value, the tensor */
+    int32_t rank; /* kind - height * STEP_KINDS: what is below a node has a greater rank */
+    void *object; /* the root's value, the instance's dict, the instance, the class, the tw_watched of a dict, the tensor */
     union {
+        int32_t node; /* of an anchor: the root to fetch again */
         PyObject **slot;
         PyTypeObject *type;
+        uint64_t version;
         int32_t snapshot; /* its number */
     } at;
-    uint64_t version;
 } step;
+
+/* Steps of one kind and height, up to this number. */
+typedef struct {
+    enum step_kind kind;
+    int32_t end;
+} run_of_steps;
 
 enum action_kind { ACTION_LEAF, ACTION_WALK, ACTION_SLOT };
 
@@ -40,19 +50,22 @@ typedef struct {
 
 struct tw_memory {
     Py_ssize_t references;
-    int32_t root_count, step_count, action_count, kept_count, snapshot_count;
+    int32_t root_count, step_count, run_count, action_count, kept_count, snapshot_count;
     bool confirmed;
     bool *fixed; /* registers filled from frozen nodes */
     int32_t *roots; /* walked as always, first */
     step *steps;
+    run_of_steps *runs;
     action *actions;
     kept *keeps;
     tw_snapshot *snapshots;
+    uint64_t dict_epoch; /* in which the dicts were last found to be unchanged */
 };
 
 typedef struct {
     PyObject *value; /* strong while recording */
     uint64_t version;
+    tw_watched *watched; /* of a dict; the step takes it over */
 } seen;
 
 struct tw_recorder {
@@ -86,7 +99,7 @@ static tw_memory *memory_new(tw_program *program)
 
 struct tw_recorder *tw_recorder_new(tw_program *program)
 {
-    if (!TW_HAS_DICT_VERSION || program->node_count == 0) {
+    if (program->node_count == 0) {
         return NULL;
     }
     struct tw_recorder *recorder = PyMem_Calloc(1, sizeof(struct tw_recorder) + sizeof(seen) * (size_t)program->node_count);
@@ -97,19 +110,56 @@ struct tw_recorder *tw_recorder_new(tw_program *program)
     return recorder;
 }
 
+static bool is_big_namespace(const tw_node *node)
+{
+    return node->get == TW_GET_GLOBALS || node->get == TW_GET_FUNCTION_GLOBALS;
+}
+
 void tw_recorder_node(struct tw_recorder *recorder, int32_t node, PyObject *value)
 {
     seen *record = &recorder->nodes[node];
     Py_XSETREF(record->value, Py_NewRef(value));
-    record->version = PyDict_Check(value) ? tw_dict_version(value) : PyType_Check(value) ? tw_type_version((PyTypeObject *)value) : 0;
+    if (PyType_Check(value)) {
+        record->version = tw_type_version((PyTypeObject *)value);
+    }
+    else if (PyDict_Check(value) && !is_big_namespace(&recorder->program->nodes[node])) {
+        tw_unwatch(record->watched);
+        record->watched = tw_watch(value);
+        record->version = record->watched == NULL ? 0 : tw_dict_version(record->watched);
+    }
 }
 
-static step *add_step(tw_memory *memory, enum step_kind kind, void *object)
+static step *add_step(tw_memory *memory, enum step_kind kind, int32_t height, void *object)
 {
     step *added = &memory->steps[memory->step_count++];
-    added->kind = kind;
+    added->rank = (int32_t)kind - height * STEP_KINDS;
     added->object = object;
     return added;
+}
+
+static enum step_kind kind_of(const step *each)
+{
+    return (enum step_kind)((each->rank % STEP_KINDS + STEP_KINDS) % STEP_KINDS); /* ranks are negative, too */
+}
+
+static int compare_steps(const void *a, const void *b)
+{
+    const step *x = a, *y = b;
+    return x->rank != y->rank ? (x->rank > y->rank) - (x->rank < y->rank) : (x->object > y->object) - (x->object < y->object);
+}
+
+static bool sort_steps(tw_memory *memory)
+{
+    qsort(memory->steps, (size_t)memory->step_count, sizeof(step), compare_steps);
+    memory->runs = PyMem_Calloc((size_t)memory->step_count + 1, sizeof(run_of_steps));
+    for (int32_t i = 0; memory->runs != NULL && i < memory->step_count; i++) {
+        int32_t rank = memory->steps[i].rank;
+        if (i == 0 || memory->steps[i - 1].rank != rank) {
+            memory->runs[memory->run_count++].kind = kind_of(&memory->steps[i]);
+        }
+        memory->runs[memory->run_count - 1].end = i + 1;
+    }
+    return memory->runs != NULL;
 }
 
 static void add_action(tw_memory *memory, enum action_kind kind, int32_t node, int32_t leaf, PyObject *value)
@@ -142,7 +192,7 @@ static int32_t snapshot_number(tw_memory *memory, const tw_snapshot *snapshot)
 }
 
 /* Whether the leaf's tensor got a step that recognises it as unchanged. */
-static bool freeze_tensor(tw_memory *memory, const tw_leaf *leaf, PyObject *value)
+static bool freeze_tensor(tw_memory *memory, const tw_leaf *leaf, int32_t height, PyObject *value)
 {
     tw_snapshot snapshot;
     if (leaf->kind != TW_LEAF_TENSOR || !tw_take_snapshot(leaf->tensor, value, &snapshot)) {
@@ -150,7 +200,7 @@ static bool freeze_tensor(tw_memory *memory, const tw_leaf *leaf, PyObject *valu
     }
     int32_t number = snapshot_number(memory, &snapshot);
     if (number >= 0) {
-        add_step(memory, STEP_TENSOR, value)->at.snapshot = number;
+        add_step(memory, STEP_TENSOR, height, value)->at.snapshot = number;
     }
     return number >= 0;
 }
@@ -170,9 +220,10 @@ static bool is_immutable_constant(PyObject *value)
 }
 
 /* Whether the leaf's answer about this value cannot change while the steps hold; *needs_version when that rests on the dict's version. */
-static bool leaf_is_frozen(const tw_leaf *leaf, PyObject *value, bool *needs_version)
+static bool leaf_is_frozen(const tw_leaf *leaf, PyObject *value, uint64_t version, bool *needs_version)
 {
-    bool ordered = PyDict_CheckExact(value) || (PyDict_Check(value) && PyDict_GET_SIZE(value) <= 1);
+    bool dict = PyDict_Check(value) && version != 0;
+    bool ordered = dict && (PyDict_CheckExact(value) || PyDict_GET_SIZE(value) <= 1);
     switch (leaf->kind) {
     case TW_LEAF_TYPE: /* a step of its own */
     case TW_LEAF_IDENTITY:
@@ -182,15 +233,15 @@ static bool leaf_is_frozen(const tw_leaf *leaf, PyObject *value, bool *needs_ver
     case TW_LEAF_CONSTANT:
         return value == leaf->payload || is_immutable_constant(value);
     case TW_LEAF_LENGTH:
-        *needs_version |= PyDict_Check(value) != 0;
-        return PyTuple_CheckExact(value) || PyDict_CheckExact(value);
+        *needs_version |= dict;
+        return PyTuple_CheckExact(value) || (dict && PyDict_CheckExact(value));
     case TW_LEAF_DICT_KEYS:
         *needs_version |= ordered;
         return ordered;
     case TW_LEAF_HAS_KEY:
     case TW_LEAF_LACKS_KEY:
-        *needs_version |= PyDict_Check(value) && PyUnicode_CheckExact(leaf->payload);
-        return PyDict_Check(value) && PyUnicode_CheckExact(leaf->payload);
+        *needs_version |= dict && PyUnicode_CheckExact(leaf->payload);
+        return dict && PyUnicode_CheckExact(leaf->payload);
     default:
         return false;
     }
@@ -205,8 +256,11 @@ static bool child_is_frozen(const tw_node *node, PyObject *parent, PyObject *val
         return slot != NULL && *slot == value;
     }
     case TW_GET_DICT_ITEM:
-        *needs_version |= PyDict_Check(parent) && PyUnicode_CheckExact(node->key);
-        return PyDict_Check(parent) && PyUnicode_CheckExact(node->key);
+        if (!PyDict_Check(parent) || !PyUnicode_CheckExact(node->key) || version == 0) {
+            return false;
+        }
+        *needs_version = true;
+        return true;
     case TW_GET_ITEM:
         return PyTuple_CheckExact(parent);
     case TW_GET_TYPE:
@@ -225,31 +279,27 @@ static bool child_is_frozen(const tw_node *node, PyObject *parent, PyObject *val
     }
 }
 
-static bool is_big_namespace(const tw_node *node)
-{
-    return node->get == TW_GET_GLOBALS || node->get == TW_GET_FUNCTION_GLOBALS;
-}
+static int32_t freeze(struct tw_recorder *recorder, int32_t number);
 
-static void freeze(struct tw_recorder *recorder, int32_t number);
-
-static void freeze_children(struct tw_recorder *recorder, int32_t number, const bool *frozen_child)
+/* The height of the node above the ends of what is frozen below it. */
+static int32_t freeze_children(struct tw_recorder *recorder, int32_t number, const bool *frozen_child)
 {
     tw_program *program = recorder->program;
     PyObject *value = recorder->nodes[number].value;
-    int32_t i = 0;
+    int32_t i = 0, height = 0;
     for (int32_t child = program->nodes[number].first_child; child >= 0; child = program->nodes[child].next_sibling, i++) {
         if (frozen_child[i]) {
+            int32_t below = freeze(recorder, child);
+            height = height > below ? height : below + 1;
             if (program->nodes[child].get == TW_GET_INSTANCE_DICT) {
-                step *added = add_step(recorder->memory, STEP_DICT_SLOT, recorder->nodes[child].value);
-                added->at.slot = _PyObject_GetDictPtr(value);
-                added->version = recorder->nodes[child].version;
+                add_step(recorder->memory, STEP_SLOT, below, recorder->nodes[child].value)->at.slot = _PyObject_GetDictPtr(value);
             }
-            freeze(recorder, child);
         }
         else {
             add_action(recorder->memory, ACTION_WALK, child, -1, value);
         }
     }
+    return height;
 }
 
 static int32_t count_children(const tw_program *program, int32_t number)
@@ -261,14 +311,15 @@ static int32_t count_children(const tw_program *program, int32_t number)
     return count;
 }
 
-static void freeze_leaves(struct tw_recorder *recorder, int32_t number, bool *needs_version, bool *needs_type)
+static void freeze_leaves(struct tw_recorder *recorder, int32_t number, int32_t height, bool *needs_version, bool *needs_type)
 {
     const tw_node *node = &recorder->program->nodes[number];
     PyObject *value = recorder->nodes[number].value;
+    uint64_t version = recorder->nodes[number].version;
     for (int32_t i = node->first_leaf; i < node->first_leaf + node->leaf_count; i++) {
         const tw_leaf *leaf = &recorder->program->leaves[i];
         *needs_type |= leaf->kind == TW_LEAF_TYPE;
-        if (!leaf_is_frozen(leaf, value, needs_version) && !freeze_tensor(recorder->memory, leaf, value)) {
+        if (!leaf_is_frozen(leaf, value, version, needs_version) && !freeze_tensor(recorder->memory, leaf, height, value)) {
             add_action(recorder->memory, ACTION_LEAF, number, i, value);
         }
     }
@@ -287,8 +338,8 @@ static void freeze_keep(tw_memory *memory, const tw_node *node, int32_t number, 
     }
 }
 
-/* Makes steps and actions for a node whose value is known to be frozen; the step for an instance's dict is already there. */
-static void freeze(struct tw_recorder *recorder, int32_t number)
+/* Makes steps and actions for a node whose value is known to be frozen. */
+static int32_t freeze(struct tw_recorder *recorder, int32_t number)
 {
     tw_program *program = recorder->program;
     const tw_node *node = &program->nodes[number];
@@ -298,7 +349,7 @@ static void freeze(struct tw_recorder *recorder, int32_t number)
     bool *frozen_child = PyMem_Calloc((size_t)count_children(program, number) + 1, sizeof(bool));
     if (frozen_child == NULL) {
         recorder->failed = true;
-        return;
+        return 0;
     }
     int32_t i = 0;
     for (int32_t child = node->first_child; child >= 0; child = program->nodes[child].next_sibling, i++) {
@@ -306,16 +357,21 @@ static void freeze(struct tw_recorder *recorder, int32_t number)
             child_is_frozen(&program->nodes[child], value, recorder->nodes[child].value, version, &needs_version);
         needs_type |= frozen_child[i] && program->nodes[child].get == TW_GET_TYPE;
     }
-    freeze_leaves(recorder, number, &needs_version, &needs_type);
+    int32_t height = freeze_children(recorder, number, frozen_child);
+    PyMem_Free(frozen_child);
+    freeze_leaves(recorder, number, height, &needs_version, &needs_type);
     if (needs_type) {
-        add_step(recorder->memory, STEP_TYPE, value)->at.type = Py_TYPE(value);
+        add_step(recorder->memory, STEP_TYPE, height, value)->at.type = Py_TYPE(value);
     }
-    if (needs_version && node->get != TW_GET_INSTANCE_DICT) {
-        add_step(recorder->memory, PyDict_Check(value) ? STEP_DICT : STEP_CLASS, value)->version = version;
+    if (needs_version && PyDict_Check(value)) {
+        add_step(recorder->memory, STEP_DICT, height, recorder->nodes[number].watched)->at.version = version;
+        recorder->nodes[number].watched = NULL;
+    }
+    else if (needs_version) {
+        add_step(recorder->memory, STEP_CLASS, height, value)->at.version = version;
     }
     freeze_keep(recorder->memory, node, number, value);
-    freeze_children(recorder, number, frozen_child);
-    PyMem_Free(frozen_child);
+    return height;
 }
 
 /* Roots that are worth an identity check: an instance whose __dict__ is looked into. */
@@ -355,8 +411,7 @@ static void freeze_roots(struct tw_recorder *recorder)
     for (int32_t root = program->first_root; root >= 0; root = program->nodes[root].next_sibling) {
         PyObject *value = recorder->nodes[root].value;
         if (is_anchor(program, root, value)) {
-            add_step(memory, STEP_ANCHOR, value)->node = root;
-            freeze(recorder, root);
+            add_step(memory, STEP_ANCHOR, freeze(recorder, root), value)->at.node = root;
         }
         else if (program->nodes[root].get == TW_GET_CONST) {
             freeze(recorder, root);
@@ -373,12 +428,13 @@ tw_memory *tw_recorder_finish(struct tw_recorder *recorder, bool keep)
     if (keep && was_visited(recorder) && (recorder->memory = memory_new(recorder->program)) != NULL) {
         freeze_roots(recorder);
         memory = recorder->memory;
-        if (recorder->failed || memory->step_count == 0) {
+        if (recorder->failed || memory->step_count == 0 || !sort_steps(memory)) {
             tw_memory_release(memory);
             memory = NULL;
         }
     }
     for (Py_ssize_t i = 0; i < recorder->program->node_count; i++) {
+        tw_unwatch(recorder->nodes[i].watched);
         Py_XDECREF(recorder->nodes[i].value);
     }
     PyMem_Free(recorder);
@@ -395,9 +451,15 @@ void tw_memory_release(tw_memory *memory)
     if (--memory->references > 0) {
         return;
     }
+    for (int32_t i = 0; i < memory->step_count; i++) {
+        if (kind_of(&memory->steps[i]) == STEP_DICT) {
+            tw_unwatch(memory->steps[i].object);
+        }
+    }
     PyMem_Free(memory->fixed);
     PyMem_Free(memory->roots);
     PyMem_Free(memory->steps);
+    PyMem_Free(memory->runs);
     PyMem_Free(memory->actions);
     PyMem_Free(memory->keeps);
     PyMem_Free(memory->snapshots);
@@ -419,7 +481,7 @@ void tw_memory_confirm(tw_memory *memory)
 static bool anchor_holds(tw_program *program, tw_run *run, const step *anchor)
 {
     bool owned = false;
-    PyObject *value = tw_fetch(run->scope, &program->nodes[anchor->node], NULL, &owned);
+    PyObject *value = tw_fetch(run->scope, &program->nodes[anchor->at.node], NULL, &owned);
     bool same = value == anchor->object;
     if (owned) {
         Py_XDECREF(value); /* an argument or a cell holds it on */
@@ -427,34 +489,56 @@ static bool anchor_holds(tw_program *program, tw_run *run, const step *anchor)
     return same;
 }
 
-static bool steps_hold(tw_program *program, const tw_memory *memory, tw_run *run)
+static bool run_holds(tw_program *program, const tw_memory *memory, tw_run *run, enum step_kind kind, const step *each, const step *end)
 {
-    for (const step *each = memory->steps, *end = each + memory->step_count; each < end; each++) {
-        bool same;
-        switch (each->kind) {
-        case STEP_DICT_SLOT:
-            same = *each->at.slot == each->object && tw_dict_version(each->object) == each->version;
-            break;
-        case STEP_DICT:
-            same = tw_dict_version(each->object) == each->version;
-            break;
-        case STEP_TYPE:
-            same = Py_TYPE((PyObject *)each->object) == each->at.type;
-            break;
-        case STEP_TENSOR:
-            same = tw_snapshot_holds(&memory->snapshots[each->at.snapshot], each->object);
-            break;
-        case STEP_CLASS:
-            same = tw_type_version(each->object) == each->version;
-            break;
-        default:
+    bool same = true;
+    switch (kind) {
+    case STEP_ANCHOR:
+        for (; same && each < end; each++) {
             same = anchor_holds(program, run, each);
-            break;
         }
-        if (!same) {
+        break;
+    case STEP_SLOT:
+        for (; same && each < end; each++) {
+            same = *each->at.slot == each->object;
+        }
+        break;
+    case STEP_TYPE:
+        for (; same && each < end; each++) {
+            same = Py_TYPE((PyObject *)each->object) == each->at.type;
+        }
+        break;
+    case STEP_CLASS:
+        for (; same && each < end; each++) {
+            same = tw_type_version(each->object) == each->at.version;
+        }
+        break;
+    case STEP_DICT:
+        for (; same && each < end; each++) {
+            same = tw_dict_version(each->object) == each->at.version;
+        }
+        break;
+    default:
+        for (; same && each < end; each++) {
+            same = tw_snapshot_holds(&memory->snapshots[each->at.snapshot], each->object);
+        }
+        break;
+    }
+    return same;
+}
+
+static bool steps_hold(tw_program *program, tw_memory *memory, tw_run *run)
+{
+    bool dicts_hold = tw_no_dict_changed(memory->dict_epoch);
+    const step *each = memory->steps;
+    for (const run_of_steps *next = memory->runs, *last = next + memory->run_count; next < last; next++) {
+        const step *end = memory->steps + next->end;
+        if (!(dicts_hold && next->kind == STEP_DICT) && !run_holds(program, memory, run, next->kind, each, end)) {
             return false;
         }
+        each = end;
     }
+    memory->dict_epoch = tw_dict_epoch(); /* no Python code has run meanwhile */
     return true;
 }
 

@@ -129,13 +129,24 @@ bool tw_take_snapshot(const tw_tensor *tensor, PyObject *value, tw_snapshot *sna
     return snapshot->dims[0] <= PROBE_DIMS && tw_tensor_is_simple(tensor, value);
 }
 
+/* memcmp of a few words costs a call here; this runs for each parameter at each check. */
+static bool same_words(const uint64_t *seen, const char *now, int count)
+{
+    uint64_t difference = 0;
+    for (int i = 0; i < count; i++) {
+        uint64_t word;
+        memcpy(&word, now + WORD * (size_t)i, sizeof(word));
+        difference |= word ^ seen[i];
+    }
+    return difference == 0;
+}
+
 bool tw_snapshot_holds(const tw_snapshot *snapshot, PyObject *value)
 {
     if (Py_TYPE(value) != snapshot->type) {
         return false;
     }
     const char *impl = impl_of(value);
-    return memcmp(snapshot->dims, impl + dims_place, sizeof(snapshot->dims)) == 0 &&
-           memcmp(snapshot->tail, impl + tail_place, sizeof(snapshot->tail)) == 0 &&
-           impl_requires_grad(impl) == snapshot->requires_grad;
+    return same_words(snapshot->dims, impl + dims_place, TW_SNAPSHOT_DIMS) &&
+           same_words(snapshot->tail, impl + tail_place, TW_SNAPSHOT_TAIL) && impl_requires_grad(impl) == snapshot->requires_grad;
 }

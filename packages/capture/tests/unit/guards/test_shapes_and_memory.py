@@ -3,6 +3,7 @@
 import gc
 import sys
 import weakref
+from collections import OrderedDict
 
 import pytest
 import torch
@@ -22,7 +23,6 @@ from tracework_capture.sources import (
     TypeOf,
 )
 
-HAS_MEMORY = sys.version_info < (3, 13)
 X = Local("x")
 
 
@@ -163,10 +163,89 @@ def test_the_short_check_sees(name):
     for _ in range(8):
         inputs = program.native.run((model, 0), {}, None)
         assert [id(t) for t in inputs] == [id(p) for p in model.parameters()]
-    assert program.native.remembers() is HAS_MEMORY
+    assert program.native.remembers()
     CHANGES[name](model)
     assert isinstance(program.native.run((model, 0), {}, None), int)
     assert isinstance(program.run(Scope({"x": model, "n": 0}, {})), Failure)
+
+
+class Holder:
+    def __init__(self, options):
+        self.options, self.scale = options, 2
+
+
+def options_program(kind, holder):
+    options = InstanceAttr(X, "options")
+    guards = [Guard("TYPE", X, Holder), Guard("TYPE", options, kind), Guard("CONSTANT", InstanceAttr(X, "scale"), 2)]
+    guards += [Guard("DICT_KEYS", options, ("a",)), Guard("CONSTANT", DictItem(options, "a"), 1)]
+    return build_program(guards, [X], frame.__code__)
+
+
+DICT_CHANGES = {
+    "new item": lambda d: d.__setitem__("b", 2),
+    "other value": lambda d: d.__setitem__("a", 2),
+    "update": lambda d: d.update(b=1),
+    "in place or": lambda d: d.__ior__({"a": 3}),
+    "setdefault": lambda d: d.setdefault("b", 1),
+    "del": lambda d: d.__delitem__("a"),
+    "pop": lambda d: d.pop("a"),
+    "popitem": lambda d: d.popitem(),
+    "clear": lambda d: d.clear(),
+    "init": lambda d: d.__init__(b=1),
+    "filled again": lambda d: (d.clear(), d.update(b=1)),
+}
+
+
+@pytest.mark.parametrize("kind", [dict, OrderedDict])
+@pytest.mark.parametrize("name", DICT_CHANGES)
+def test_every_change_of_a_dict_is_seen(name, kind):
+    holder = Holder(kind(a=1))
+    program = options_program(kind, holder)
+    for _ in range(8):
+        assert isinstance(program.native.run((holder, 0), {}, None), tuple)
+    assert program.native.remembers()
+    DICT_CHANGES[name](holder.options)
+    assert isinstance(program.native.run((holder, 0), {}, None), int)
+
+
+def test_specialized_stores_are_seen():
+    def store(holder, value):
+        holder.scale = value
+
+    other = Holder({})
+    for value in range(200):  # CPython specializes the store
+        store(other, value)
+    holder = Holder({"a": 1})
+    program = options_program(dict, holder)
+    for _ in range(20):
+        for _ in range(8):
+            assert isinstance(program.native.run((holder, 0), {}, None), tuple)
+        assert program.native.remembers()
+        for value in range(50):
+            store(holder, value + 3)
+        assert isinstance(program.native.run((holder, 0), {}, None), int)
+        store(holder, 2)
+
+
+def test_many_dicts_come_and_go():
+    """Programs over dicts that die before and after them, in another order, with addresses used again."""
+    alive = []
+    for i in range(400):
+        holder = Holder({"a": 1})
+        program = options_program(dict, holder)
+        for _ in range(8):
+            assert isinstance(program.native.run((holder, 0), {}, None), tuple)
+        alive.append((holder, program))
+        if i % 3 == 0:
+            holder.options = {"a": 1}
+            alive[i // 2][0].options["a"] = 1
+        if i % 5 == 0:
+            alive[i // 3] = (Holder({"a": 1}), alive[i // 3][1])
+    for i, (holder, program) in enumerate(alive):
+        for _ in range(8):
+            assert isinstance(program.native.run((holder, 0), {}, None), tuple)
+        holder.options["a"] = i + 2
+        assert isinstance(program.native.run((holder, 0), {}, None), int)
 
 
 def test_new_data_of_the_same_kind_is_no_change():
