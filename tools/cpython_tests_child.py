@@ -20,6 +20,7 @@ import pydoc  # noqa: F401
 import subprocess  # noqa: F401
 import sys
 import tempfile  # noqa: F401
+import traceback
 import unittest
 import unittest.mock
 import warnings
@@ -81,7 +82,9 @@ class Failures(logging.Handler):
         """One record."""
         if record.exc_info:
             self.counts["failed"] = self.counts.get("failed", 0) + 1
-            print(record.getMessage(), repr(record.exc_info[1])[:200], file=sys.__stderr__)
+            error = record.exc_info[1]
+            where = " < ".join(f"{at.filename}:{at.lineno}" for at in reversed(traceback.extract_tb(error.__traceback__)[-6:]))
+            print(record.getMessage(), repr(error)[:200], where, file=sys.__stderr__)
 
 
 def hooked(counts, forced):

@@ -18,6 +18,7 @@ __all__ = [
     "DefaultArg",
     "DictItem",
     "DictKeyAt",
+    "FrameGlobals",
     "FunctionGlobals",
     "Global",
     "InstanceAttr",
@@ -87,6 +88,14 @@ class Global(Source):
 
     def __str__(self) -> str:
         return self.name
+
+
+@_source
+class FrameGlobals(Source):
+    """The captured frame's globals themselves."""
+
+    def __str__(self) -> str:
+        return "globals()"
 
 
 @_source

@@ -22,6 +22,7 @@ from ..sources import (
     DefaultArg,
     DictItem,
     DictKeyAt,
+    FrameGlobals,
     FunctionGlobals,
     Global,
     InstanceAttr,
@@ -116,6 +117,7 @@ def _own_dict(obj: Any) -> Any:
 ACCESS: dict[type, Access] = {
     Local: Access(_local_slot, lambda s, v, scope: scope.names[s.name]),
     Global: Access(lambda s, c: (("GLOBALS", None, 0), ("DICT_ITEM", s.name, 0)), lambda s, v, scope: scope.globals[s.name]),
+    FrameGlobals: Access(lambda s, c: (("GLOBALS", None, 0),), lambda s, v, scope: scope.globals),
     Closure: Access(_closure_cell, lambda s, v, scope: scope.names[s.name]),
     Const: Access(lambda s, c: (("CONST", s.value, 0),), lambda s, v, scope: s.value),
     Ambient: Access(_state, lambda s, v, scope: STATES[s.name]()),

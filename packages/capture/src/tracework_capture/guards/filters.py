@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ..errors import ControlMisuse
-from ..sources import Ambient, Const, Global, ancestors, root
+from ..sources import Ambient, Const, FrameGlobals, Global, ancestors, root
 from .access import Scope, fetch
 from .guard import Guard
 
@@ -132,7 +132,7 @@ def entry_of(guard: Guard, scope: Scope) -> FilterEntry:
         value,
         TYPES[guard.kind],
         (),
-        isinstance(start, (Global, Const)),
+        isinstance(start, (Global, FrameGlobals, Const)),
         OriginalGuard(GuardOrigin(bool(modules), builtin), guard),
     )
 

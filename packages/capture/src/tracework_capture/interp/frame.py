@@ -86,6 +86,7 @@ class CaptureRoot:
         self.cells: dict[int, CellValue] = {}
         self.generators: list[Any] = []
         self.globals_written: dict[tuple[int, str], Value | None] = {}
+        self.builtins_read: set[tuple[int, str]] = set()
         self.step = 0
         self.turns = 0
         self.turns_until = (options.loop_limit, 0)  # (when to look, graph calls then)

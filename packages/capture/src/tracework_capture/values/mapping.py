@@ -15,7 +15,7 @@ import torch
 
 from ..guards.kinds import items_in_order
 from ..sources import DictItem
-from .constant import ConstantValue, NotPlain, plain
+from .constant import COMPARE_FUNCTIONS, ConstantValue, NotPlain, plain
 from .rows import call_row
 from .sequence import NONE, Pending, TupleValue
 from .value import EXISTING, NEW, Value
@@ -576,6 +576,11 @@ class DictView(Value):
 
         if self.kind == "keys":
             return self.mapping.contains(frame, item)
+        if self.kind == "items" and isinstance(item, TupleValue):  # the key is looked up, and only its value compared
+            pair = item.all_items(frame)
+            if len(pair) != 2 or not self.mapping.contains(frame, pair[0]).constant():
+                return ConstantValue(False)
+            return ConstantValue(equal(frame, self.mapping.getitem(frame, pair[0]), pair[1]))
         return ConstantValue(any(equal(frame, i, item) for i in self.unpack(frame)))
 
     def getattr(self, frame, name):
@@ -606,7 +611,18 @@ class DictView(Value):
         return self.as_set(frame).binary(frame, op, as_set(frame, other), reverse)
 
     def compare(self, frame, op, other):
-        return None if self.kind == "values" else self.as_set(frame).compare(frame, op, other)
+        """As sets, by looking up: values need no hash."""
+        from .sets import SetValue
+
+        is_set = isinstance(other, SetValue) or isinstance(other, DictView) and other.kind != "values"
+        if self.kind == "values" or not is_set:
+            return None
+        fits = COMPARE_FUNCTIONS[{"!=": "=="}.get(op, op)]
+        same = fits(self.length(frame).constant(), other.length(frame).constant())
+        small, large = (other, self) if op in (">", ">=") else (self, other)
+        members = list(small.members.values()) if isinstance(small, SetValue) else small.unpack(frame) if same else ()
+        same = same and all(large.contains(frame, member).constant() for member in members)
+        return ConstantValue(same != (op == "!="))
 
     def same_object(self, other):
         return self is other

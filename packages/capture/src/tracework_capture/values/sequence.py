@@ -131,16 +131,21 @@ class SequenceValue(Value):
 
     def binary(self, frame, op, other, reverse=False):
         if op == "*":
-            count = force_plain(frame, other)
-            if not isinstance(count, int):
-                return None
-            if len(self.items) * count > _LONGEST:
-                return frame.break_graph("operation_unknown", f"a {self.kind} of {len(self.items) * count} items")
-            return self.sliced(self.all_items(frame) * count)
+            repeated = self.repeated(frame, other)
+            return None if repeated is None else self.sliced(repeated)
         if op == "+" and isinstance(other, SequenceValue) and other.kind == self.kind:
             left, right = (other, self) if reverse else (self, other)
             return self.joined(left.all_items(frame) + right.all_items(frame), left, right)
         return None
+
+    def repeated(self, frame, times):
+        """The items, repeated; None when `times` is no int."""
+        count = force_plain(frame, times)
+        if not isinstance(count, int):
+            return None
+        if len(self.items) * count > _LONGEST:
+            return frame.break_graph("operation_unknown", f"a {self.kind} of {len(self.items) * count} items")
+        return self.all_items(frame) * count
 
     def joined(self, items, left, right):
         return type(self)(items, cls=left.cls)
@@ -229,8 +234,10 @@ class MutableSequenceValue(SequenceValue):
             METHODS["list", "extend"](frame, self, other)
             return self
         if op == "*=" and not reverse:
-            count = force_plain(frame, other)
-            self.items[:] = self.all_items(frame) * count
+            repeated = self.repeated(frame, other)
+            if repeated is None:
+                return None
+            self.items[:] = repeated
             self.rearranged(frame)
             return self
         return super().binary(frame, op, other, reverse)

@@ -169,7 +169,7 @@ def as_set(frame, value, strict=False):
 
     if isinstance(value, SetValue):
         return value
-    if isinstance(value, DictView):
+    if isinstance(value, DictView) and not (strict and value.kind == "values"):
         return value.as_set(frame)
     return None if strict else SetValue(frame, iterate_all(frame, value))
 

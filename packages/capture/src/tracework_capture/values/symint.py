@@ -38,7 +38,10 @@ class SymNumber(Value):
         from tracework_primops.symbols import Condition
 
         hint = frame.symbols.hint(self.expr)
-        frame.symbols.guard(Condition("==", self.expr - hint), frame.user_location())
+        known = self.expr - hint
+        parts = [symbol - frame.symbols.hint(symbol) for symbol in self.expr.free_symbols] if is_large(known) else [known]
+        for part in parts:
+            frame.symbols.guard(Condition("==", part), frame.user_location())
         return hint
 
     def hash_key(self, frame):
@@ -83,7 +86,7 @@ class SymNumber(Value):
         if made is not None:
             return made
         size = size_of(other)
-        if size is None or op not in SIZE_OPERATIONS or (op == "**" and not isinstance(size, int)):
+        if size is None or is_large(size) or op not in SIZE_OPERATIONS or (op == "**" and not isinstance(size, int)):
             return self.as_number(frame).binary(frame, op, known(frame, other), reverse)
         left, right = (size, self.expr) if reverse else (self.expr, size)
         if op in ("//", "%"):
@@ -93,7 +96,10 @@ class SymNumber(Value):
                 return self.as_number(frame).binary(frame, op, known(frame, other), reverse)
         if op == "**" and (reverse or size < 0):
             return self.as_number(frame).binary(frame, op, known(frame, other), reverse)
-        return size_value(frame, SIZE_OPERATIONS[op](left, right))
+        found = SIZE_OPERATIONS[op](left, right)
+        if is_large(found) or op in ("*", "**") and frame.symbols.has_hint(found) and is_large(frame.symbols.hint(found)):
+            return self.as_number(frame).binary(frame, op, known(frame, other), reverse)
+        return size_value(frame, found)
 
     def as_number(self, frame):
         return ConstantValue(self.specialise(frame))
@@ -136,6 +142,11 @@ SIZE_OPERATIONS = {
 }
 
 
+def is_large(size):
+    """Whether it has a number that guards cannot compute with: they do so with int64."""
+    return any(number.bit_length() > 63 for number in ((size,) if isinstance(size, int) else size.terms.values()))
+
+
 def size_of(value):
     """int or Expr of a value that is a size, else None."""
     if isinstance(value, SymNumber):
@@ -157,6 +168,8 @@ def compare_sizes(frame, op, left, right):
     difference = left - right
     if isinstance(difference, int):
         return COMPARE_FUNCTIONS[op](difference, 0)
+    if is_large(difference):
+        return COMPARE_FUNCTIONS[op](SymNumber(difference, frame.graph).specialise(frame), 0)
     return frame.symbols.guard(Condition(op, difference), frame.user_location())
 
 
@@ -165,6 +178,8 @@ def relation(frame, op, left, right):
     from tracework_primops.symbols import Condition
 
     condition = Condition.compare(op, left, right)
+    if is_large(left - right):
+        return ConstantValue(compare_sizes(frame, op, left, right))
     if frame.symbols.has_hint(condition.expr) or frame.symbols.is_true(condition) is not None:
         return ConstantValue(compare_sizes(frame, op, left, right))
     return SizeRelation(condition, frame.graph)

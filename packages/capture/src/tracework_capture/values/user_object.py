@@ -591,7 +591,8 @@ def store_field(emit, target, name, key, value):
     """One field of an object, past __setattr__ and descriptors."""
     text = emit.load(value)
     static, _ = lookup_class(target.python_type(), key)
-    if type(static) is SLOT or not key.isidentifier() and not hasattr(target.python_type(), "__dict__"):
+    odd = isinstance(key, str) and not key.isidentifier()
+    if type(static) is SLOT or odd and not hasattr(target.python_type(), "__dict__"):
         emit.line(f"{emit.const(object)}.__setattr__({name}, {key!r}, {text})")
     else:
         emit.line(f"{emit.const(object)}.__getattribute__({name}, '__dict__')[{key!r}] = {text}")

@@ -109,7 +109,7 @@ def main(x):
     y = y + leaf.level + leaf.field + leaf.twice + leaf.made() + leaf.dynamic + len(leaf) + leaf.mixed(x)
     y = leaf(leaf.static(y)) + slots.a + getattr(slots, "b", 0) + getattr(leaf, "optional", 0)
     y = y * options.scale + options.inner.scale + pair.left + pair.right[0] + numbers[1][1] + len(numbers)
-    y = y + table["k"]["j"] + len(table) + sum(table["k"].values()) + LIMIT
+    y = y + table["k"]["j"] + len(table) + sum(table["k"].values()) + pow(LIMIT, 2)
     y = triple(positioned(y)) + closure(x) + partial(x) + decorated(x)
     y = other_module.helper(y) * other_module.TABLE["gain"] + other_module.Config.rate + other_module.TABLE["deep"]["list"][0]
     if torch.is_grad_enabled():
@@ -183,6 +183,8 @@ CHANGES = {
         "nn.functional.linear = keep",
     ),
     "global": "LIMIT = 8",
+    "a global that hides a builtin": ("pow = lambda a, b: a", "del pow"),
+    "a builtin": ("import builtins; keep = pow; builtins.pow = lambda a, b: b", "builtins.pow = keep"),
     "global of another module": "other_module.FACTOR = 5.0",
     "function of another module": "other_module.helper = lambda x: x - 1",
     "dict of another module": "other_module.TABLE['gain'] = 4.0",

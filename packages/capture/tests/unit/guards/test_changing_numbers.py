@@ -23,7 +23,7 @@ def graphs_of(function, calls):
 def outcome(function, args):
     try:
         result = function(*args)
-    except (RuntimeError, IndexError, ValueError) as error:
+    except (RuntimeError, IndexError, ValueError, OverflowError) as error:
         return type(error)
     return result.dtype, result.tolist()
 
@@ -123,3 +123,19 @@ def test_sums_of_floats_are_those_of_python(function):
         (tensor, *numbers), (expected, *plain) = compiled(*args), function(*args)
         torch.testing.assert_close(tensor, expected, rtol=0, atol=0)
         assert numbers == plain
+
+
+LARGE = {
+    "limit": lambda x, n: x + min(n, 2**64),
+    "comparison": lambda x, n: x + (n < 10**30) + (n * 2 > -(2**80)),
+    "float": lambda x, n: x + (n < 1e300),
+    "sum": lambda x, n: x + (n + 2**90) % 7,
+    "product": lambda x, n: x + n * 2**200 // 2**200,
+    "square": lambda x, n: x[n**8 % 3],
+    "infinite": lambda x, n: x + (n * 10**400 > 5),
+}
+
+
+@pytest.mark.parametrize("function", LARGE.values(), ids=LARGE)
+def test_numbers_beyond_what_guards_compute_with(function):
+    assert graphs_of(function, [(X, n) for n in (5, 7, 2**10, 2**60, 2**70, -3)]) <= 6

@@ -422,3 +422,78 @@ def what_is_thrown_into_a_generator_keeps_its_context(x):
             found.append(error.args)
             error = error.__context__
     return x + 1, found
+
+
+class Incomparable:
+    def __eq__(self, other):
+        raise RuntimeError("compared")
+
+
+@case
+def views_of_dicts_are_compared_by_looking_up(x):
+    left, right = {1: [2], 3: [4]}, {3: [4], 1: [2]}
+    found = [left.items() == right.items(), left.items() < {**right, 5: 6}.items(), right.items() >= {1: [2]}.items()]
+    found += [left.items() != {1: [2], 3: [5]}.items(), (1, [2]) in left.items(), (1, 2, 3) in left.items()]
+    found += [{1: 3}.keys() == {1: 3}.values(), {1, 3} == left.keys(), left.keys() == {1, 3}, left.keys() > {1}]
+    return x + 1, found
+
+
+@case(graphs=2)
+def a_view_whose_values_refuse_to_be_compared(x):
+    y = x + 1
+    left, right = {1: Incomparable()}, {1: Incomparable()}
+    drained(())
+    return y * 2, error_of(lambda: left.items() == right.items())
+
+
+class Empty:
+    pass
+
+
+@case
+def keys_of_an_instance_that_are_no_names(x):
+    made = Empty()
+    made.__dict__[1] = 2
+    made.a = 3
+    return x + 1, made.__dict__
+
+
+def times(items, count):
+    items *= count
+
+
+@case(graphs=2)
+def a_list_that_would_be_too_long(x):
+    y = x + 1
+    drained(())
+    return y * 2, error_of(times, [1, 2], 1 << 61), error_of(times, [1, 2], 1 << 70)[0], error_of(times, [1], "a")[0]
+
+
+@case(graphs=2)
+def an_int_that_is_too_long_to_be_shown(x):
+    y = x + 1
+    drained(())
+    return y * 2, error_of(str, 10**5000), error_of(repr, 10**5000)
+
+
+def bare_super():
+    return super()
+
+
+@case(graphs=2)
+def super_where_there_is_no_argument(x):
+    y = x + 1
+    drained(())
+    return y * 2, error_of(bare_super)
+
+
+class Ordering(type):
+    def mro(cls):
+        return super().mro() if cls.__mro__ is None else type.mro(cls)
+
+
+@case(graphs=3)
+def super_of_a_class_that_has_no_order_yet(x):
+    y = x + 1
+    made = Ordering("Made", (), {})
+    return y * 2, [base.__name__ for base in made.__mro__]

@@ -2,7 +2,7 @@
 
 from ...bytecode.reload import builtins_of
 from ...bytecode.resume import original_code
-from ...sources import Const, DictItem, Global
+from ...sources import Const, DictItem, FrameGlobals, Global
 from ...values.function import CellValue
 from ...values.mapping import MISSING, touched_name
 from ...values.value import Deferred, Value
@@ -126,6 +126,7 @@ def read_global(frame, name):
     if touched is MISSING and name in globals_:
         return frame.wrap(globals_[name], global_source(frame, name))
     table = builtins_of(globals_)
+    guard_builtin(frame, name, table, touched is MISSING)
     if name not in table:
         error = frame.root.services.new_exception(frame, NameError, (f"name '{name}' is not defined",))
         error.fields["name"] = frame.constant(name)
@@ -133,11 +134,33 @@ def read_global(frame, name):
     return frame.wrap(table[name], Const(table[name], name))
 
 
+def guard_builtin(frame, name, table, untouched):
+    """Globals that the program left alone do not come to have the name, nor do the builtins get something else under it."""
+    key = (id(frame.globals), name)
+    if key in frame.root.builtins_read:
+        return
+    frame.root.builtins_read.add(key)
+    if untouched:
+        frame.guard("DICT_LACKS", globals_source(frame), name)
+    found = Const(table, "builtins")
+    if name in table:
+        frame.guard("IDENTITY", DictItem(found, name), table[name])
+    else:
+        frame.guard("DICT_LACKS", found, name)
+
+
+def globals_source(frame):
+    """Where the globals themselves are: of the captured frame, or of the inlined function's module."""
+    if frame.globals is frame.root.globals:
+        return FrameGlobals()
+    return Const(frame.globals, f"{frame.globals.get('__name__', 'globals')}.__dict__")
+
+
 def global_source(frame, name):
     """Where a global is read: the captured frame's globals, or those of the inlined function's module."""
     if frame.globals is frame.root.globals:
         return Global(name)
-    return DictItem(Const(frame.globals, f"{frame.globals.get('__name__', 'globals')}.__dict__"), name)
+    return DictItem(globals_source(frame), name)
 
 
 @opcode("STORE_GLOBAL")

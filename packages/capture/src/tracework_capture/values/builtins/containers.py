@@ -9,7 +9,7 @@ import types
 import torch
 
 from ...guards.classes import lookup_class
-from ..constant import ConstantValue, NotPlain, fold, force_plain, plain
+from ..constant import ConstantValue, NotPlain, fold, fold_plain, force_plain, plain
 from ..floats import FloatValue, float_of
 from ..function import BoundMethodValue, FunctionValue, NewFunctionValue
 from ..generator import PartialBuiltin
@@ -177,7 +177,7 @@ def shown(frame, value, name, fn):
         if value.part is not None and lookup_class(value.python_type(), "__repr__")[0] is not object.__repr__:
             return frame.break_graph("value_not_known", f"text of {value.describe()}")
     try:
-        return ConstantValue(fn(plain(value)))
+        return ConstantValue(fold_plain(frame, fn, plain(value)))
     except NotPlain:
         pass
     if is_open_number(value):
@@ -185,7 +185,7 @@ def shown(frame, value, name, fn):
     if isinstance(value, TupleValue) and value.cls in (tuple, torch.Size) and all_sizes(value):
         return SizesText(fn, value)
     try:
-        return ConstantValue(fn(value.real()))
+        return ConstantValue(fold_plain(frame, fn, value.real()))
     except LookupError:
         return text(frame, value)
 
