@@ -212,6 +212,66 @@ def gan_step() -> Program:
     return step, (torch.randn(6, 8), torch.randn(6, 4))
 
 
+def lbfgs_step() -> Program:
+    """A quasi-Newton step: the optimizer calls a closure as often as its data-dependent search asks for."""
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+    optimizer = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=3)
+
+    def step(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        def closure() -> torch.Tensor:
+            optimizer.zero_grad()
+            loss = F.mse_loss(model(x), y)
+            loss.backward()
+            return loss
+
+        return optimizer.step(closure)
+
+    return step, (torch.randn(6, 4), torch.randn(6, 1))
+
+
+def autocast_step() -> Program:
+    """A step in mixed precision, with a scaled loss and clipped gradients."""
+    model = nn.Sequential(nn.Linear(4, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 3))
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+
+    def step(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = F.cross_entropy(model(x), target)
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        return loss.detach()
+
+    return step, (torch.randn(6, 4), torch.randint(0, 3, (6,)))
+
+
+def averaged_weights() -> Program:
+    """A step, a learning rate by schedule, an exponential and an equal average of the weights."""
+    from torch.optim.swa_utils import SWALR, AveragedModel, get_ema_multi_avg_fn
+
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    schedule = SWALR(optimizer, swa_lr=0.05, anneal_epochs=2)
+    smooth, equal = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.9)), AveragedModel(model)
+
+    def step(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        for _ in range(2):
+            optimizer.zero_grad()
+            loss = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            smooth.update_parameters(model)
+            equal.update_parameters(model)
+            schedule.step()
+        return smooth(x).detach(), equal(x).detach()
+
+    return step, (torch.randn(6, 4),)
+
+
 class Pole:
     """An environment in plain Python."""
 
@@ -324,6 +384,20 @@ def rearranged() -> Program:
     return run, (torch.randn(2, 3, 16, 16),)
 
 
+def rearranging_layers() -> Program:
+    """A mixer of einops' layers."""
+    from einops.layers.torch import EinMix, Rearrange, Reduce
+
+    model = nn.Sequential(
+        Rearrange("b c (h p) (w q) -> b (h w) (p q c)", p=4, q=4),
+        nn.Linear(48, 16),
+        EinMix("b n c -> b m c", weight_shape="n m", bias_shape="m", n=16, m=8),
+        nn.GELU(),
+        Reduce("b n c -> b c", "mean"),
+    )
+    return model, (torch.randn(2, 3, 16, 16),)
+
+
 PROGRAMS: Mapping[str, Callable[[], Program]] = {
     made.__name__: made
     for made in (
@@ -334,10 +408,14 @@ PROGRAMS: Mapping[str, Callable[[], Program]] = {
         runge_kutta,
         until_converged,
         gan_step,
+        lbfgs_step,
+        autocast_step,
+        averaged_weights,
         rollout,
         verbose,
         checked,
         statistics_in_a_loop,
         rearranged,
+        rearranging_layers,
     )
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -29,10 +30,21 @@ def _timm(record: Record) -> torch.nn.Module:
 
 
 def _torchvision(record: Record) -> torch.nn.Module:
-    return getattr(torchvision_models(), record.build)(weights=None, **record.settings)
+    return attrgetter(record.build)(torchvision_models())(weights=None, **record.settings)
 
 
-BUILDERS: Mapping[str, Callable[[Record], Any]] = {"transformers": _transformers, "timm": _timm, "torchvision": _torchvision}
+def _diffusers(record: Record) -> torch.nn.Module:
+    import diffusers
+
+    return getattr(diffusers, record.build)(**record.settings)
+
+
+BUILDERS: Mapping[str, Callable[[Record], Any]] = {
+    "transformers": _transformers,
+    "timm": _timm,
+    "torchvision": _torchvision,
+    "diffusers": _diffusers,
+}
 
 
 def build(record: Record) -> torch.nn.Module:

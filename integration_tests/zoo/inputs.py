@@ -53,6 +53,27 @@ def _side(record: Record) -> int:
     return record.settings.get("image_size", record.side)
 
 
+def _boxes(count: int, side: float) -> torch.Tensor:
+    """Corners in an image of that side."""
+    corners = torch.rand(count, 2) * side * 0.5
+    return torch.cat([corners, corners + side * (0.2 + 0.3 * torch.rand(count, 2))], -1)
+
+
+def _targets(record: Record) -> dict[str, Any]:
+    """Images of two sizes and what is on them, as detectors are trained."""
+    counts = (2, 3)
+    return {
+        "images": [torch.rand(3, record.side, record.side + 8 * n) for n in counts],
+        "targets": [{"boxes": _boxes(n, record.side), "labels": torch.randint(1, 4, (n,))} for n in counts],
+    }
+
+
+def _found(record: Record) -> dict[str, Any]:
+    """An image and the boxes on it, as sets are matched: centres and sizes as parts of the image."""
+    labels = [{"class_labels": torch.randint(0, 3, (n,)), "boxes": 0.2 + 0.4 * torch.rand(n, 4)} for n in (1, 2)]
+    return {"pixel_values": _image(record.settings["image_size"][0]), "labels": labels}
+
+
 INPUTS: Mapping[str, Callable[[Record], dict[str, Any]]] = {
     "tokens": _tokens,
     "pair": _pair,
@@ -67,4 +88,22 @@ INPUTS: Mapping[str, Callable[[Record], dict[str, Any]]] = {
     "image and text": lambda r: {"input_ids": _ids(), "pixel_values": _image(32), "return_loss": r.build == "CLIPModel"},
     "series": lambda r: {"past_values": torch.randn(BATCH, 32, 3), "future_values": torch.randn(BATCH, 8, 3)},
     "generate": lambda r: {"input_ids": _ids(6)},
+    "speech": lambda r: {"input_values": torch.randn(BATCH, 1600), "labels": torch.randint(0, 2, (BATCH,))},
+    "spectrogram": lambda r: {"input_features": torch.randn(BATCH, 1, 64, 8), "is_longer": torch.tensor([[False], [True]])},
+    "points": lambda r: {"pixel_values": _image(64), "input_points": torch.rand(BATCH, 1, 3, 2) * 64},
+    "boxes": _found,
+    "targets": _targets,
+    "segmented": lambda r: {"input": _image(r.side)},
+    "frames": lambda r: {"image1": _image(128), "image2": _image(128), "num_flow_updates": 2},
+    "denoising": lambda r: {
+        "sample": torch.randn(BATCH, 4, 8, 8),
+        "timestep": torch.tensor([3, 500]),
+        "encoder_hidden_states": torch.randn(BATCH, 5, 16),
+    },
+    "latent image": lambda r: {"sample": _image(16)},
+    "denoising of classes": lambda r: {
+        "hidden_states": torch.randn(BATCH, 4, 8, 8),
+        "timestep": torch.tensor([3, 500]),
+        "class_labels": torch.tensor([1, 7]),
+    },
 }

@@ -15,9 +15,9 @@ class Record:
 
     name: str
     library: str
-    """transformers, timm or torchvision"""
+    """a key of build.BUILDERS"""
     build: str
-    """the model's class (transformers) or its name (timm, torchvision)"""
+    """the model's class (transformers, diffusers) or its name (timm, torchvision)"""
     settings: Mapping[str, Any] = field(default_factory=dict)
     inputs: str = "tokens"
     """a key of inputs.INPUTS"""
@@ -109,6 +109,19 @@ SPEECH = {
 }
 _TEXT_TOWER = {**ENCODER, "projection_dim": 16, "eos_token_id": 2, "bos_token_id": 1, "pad_token_id": 0}
 _IMAGE_TOWER = {**PATCHES, "projection_dim": 16}
+_SOUND_TOWER = {
+    "spec_size": 32,
+    "num_mel_bins": 8,
+    "window_size": 4,
+    "patch_size": 4,
+    "patch_stride": [4, 4],
+    "patch_embeds_hidden_size": 16,
+    "hidden_size": 32,
+    "depths": [2, 2],
+    "num_attention_heads": [2, 4],
+    "num_hidden_layers": 2,
+    "projection_dim": 16,
+}
 _LATENT_HEADS = {
     "q_lora_rank": 16,
     "kv_lora_rank": 16,
@@ -359,8 +372,64 @@ TRANSFORMERS = [
             },
         ),
     ),
+    *_transformers("speech", ("Wav2Vec2ForSequenceClassification", SPEECH), ("Data2VecAudioForSequenceClassification", SPEECH)),
+    *_transformers("spectrogram", ("ClapAudioModelWithProjection", _SOUND_TOWER)),
     *_transformers(
-        "generate", ("LlamaForCausalLM", GROUPED), ("GPT2LMHeadModel", N_EMBD), ("Qwen3ForCausalLM", HEAD8), modes=("generate",)
+        "points",
+        (
+            "SamModel",
+            {
+                "vision_config": {
+                    **PATCHES,
+                    "image_size": 64,
+                    "output_channels": 16,
+                    "window_size": 4,
+                    "global_attn_indexes": [1],
+                    "num_pos_feats": 8,
+                },
+                "prompt_encoder_config": {"hidden_size": 16, "image_size": 64, "patch_size": 8, "mask_input_channels": 4},
+                "mask_decoder_config": {
+                    "hidden_size": 16,
+                    "mlp_dim": 24,
+                    "num_hidden_layers": 2,
+                    "num_attention_heads": 2,
+                    "iou_head_hidden_dim": 16,
+                },
+            },
+        ),
+    ),
+    *_transformers(
+        "boxes",
+        (
+            "YolosForObjectDetection",
+            {**PATCHES, "image_size": [32, 32], "num_detection_tokens": 5, "num_labels": 3, "use_mid_position_embeddings": True},
+        ),
+    ),
+    *_transformers(
+        "image and text",
+        (
+            "BlipForImageTextRetrieval",
+            {
+                "text_config": {**_TEXT_TOWER, "encoder_hidden_size": 32, "sep_token_id": 2},
+                "vision_config": _IMAGE_TOWER,
+                "projection_dim": 16,
+                "image_text_hidden_size": 16,
+            },
+        ),
+    ),
+    *_transformers(
+        "generate",
+        ("LlamaForCausalLM", GROUPED),
+        ("GPT2LMHeadModel", N_EMBD),
+        ("Qwen3ForCausalLM", HEAD8),
+        ("MistralForCausalLM", {**HEAD8, "sliding_window": 8}),
+        ("Gemma3ForCausalLM", {**HEAD8, "sliding_window": 8}),
+        ("GPTNeoXForCausalLM", DECODER),
+        ("OPTForCausalLM", {**DECODER, "ffn_dim": 48, "word_embed_proj_dim": 32}),
+        ("Phi3ForCausalLM", GROUPED),
+        ("T5ForConditionalGeneration", D_MODEL),
+        ("BartForConditionalGeneration", SEQ2SEQ),
+        modes=("generate",),
     ),
 ]
 
@@ -404,6 +473,18 @@ TIMM = [
         ("convmixer_768_32", 64, {}),
         ("crossvit_tiny_240", 240, {"depth": ((1, 1, 0),)}),
         ("levit_128s", 64, {"img_size": 64}),
+        ("efficientformer_l1", 224, {"depths": (1, 1, 1, 2)}),
+        ("maxvit_pico_rw_256", 64, {"img_size": 64}),
+        ("coat_tiny", 64, {"img_size": 64}),
+        ("swinv2_cr_tiny_224", 56, {"img_size": 56, "depths": (2, 2), "num_heads": (2, 4), "embed_dim": 32}),
+        ("twins_svt_small", 64, {"img_size": 64, "depths": (1, 1, 1, 1)}),
+        ("focalnet_tiny_srf", 64, {}),
+        ("hrnet_w18_small", 64, {}),
+        ("nest_tiny", 64, {"img_size": 64}),
+        ("mvitv2_tiny", 64, {"img_size": 64}),
+        ("davit_tiny", 64, {"depths": (1, 1, 1, 1)}),
+        ("halonet26t", 256, {}),
+        ("fastvit_t8", 64, {"layers": (1, 1, 1, 1)}),
     )
 ]
 
@@ -431,6 +512,52 @@ TORCHVISION = [
     )
 ]
 
+_BARE = {"num_classes": 4, "weights_backbone": None}
+TORCHVISION += [
+    Record(f"torchvision/{name}", "torchvision", name, settings, inputs, modes=modes, side=64)
+    for name, inputs, settings, modes in (
+        ("detection.retinanet_resnet50_fpn", "targets", {**_BARE, "min_size": 64}, ("training",)),
+        ("detection.ssdlite320_mobilenet_v3_large", "targets", _BARE, ("training",)),
+        ("segmentation.lraspp_mobilenet_v3_large", "segmented", _BARE, ("inference", "training")),
+        ("optical_flow.raft_small", "frames", {}, ("inference",)),
+    )
+]
+
+DIFFUSERS = [
+    Record(f"diffusers/{build}", "diffusers", build, settings, inputs)
+    for build, inputs, settings in (
+        (
+            "UNet2DConditionModel",
+            "denoising",
+            {
+                "sample_size": 8,
+                "block_out_channels": (16, 32),
+                "layers_per_block": 1,
+                "down_block_types": ("CrossAttnDownBlock2D", "DownBlock2D"),
+                "up_block_types": ("UpBlock2D", "CrossAttnUpBlock2D"),
+                "cross_attention_dim": 16,
+                "attention_head_dim": 4,
+                "norm_num_groups": 4,
+            },
+        ),
+        (
+            "AutoencoderKL",
+            "latent image",
+            {
+                "block_out_channels": (8, 16),
+                "down_block_types": ("DownEncoderBlock2D",) * 2,
+                "up_block_types": ("UpDecoderBlock2D",) * 2,
+                "norm_num_groups": 4,
+            },
+        ),
+        (
+            "DiTTransformer2DModel",
+            "denoising of classes",
+            {"num_attention_heads": 2, "attention_head_dim": 8, "in_channels": 4, "num_layers": 2, "sample_size": 8},
+        ),
+    )
+]
+
 
 def _keyed(records: list[Record]) -> dict[str, Record]:
     """By name; a second record of one class carries its input's kind."""
@@ -440,4 +567,4 @@ def _keyed(records: list[Record]) -> dict[str, Record]:
     return table
 
 
-RECORDS: Mapping[str, Record] = _keyed([*TRANSFORMERS, *TIMM, *TORCHVISION])
+RECORDS: Mapping[str, Record] = _keyed([*TRANSFORMERS, *TIMM, *TORCHVISION, *DIFFUSERS])
