@@ -1,4 +1,5 @@
-"""Sizes and numbers that depend on data stay in the graph under the option `unbacked`; without it they break."""
+"""Sizes and numbers that depend on data stay in the graph under the option `unbacked`. Without it numbers break, and sizes stay only
+in frames that go into one graph without a decision on them."""
 
 import logging
 
@@ -154,7 +155,120 @@ def test_decisions_on_data_break_and_are_errors_in_one_graph():
 
 
 def test_without_the_option_they_break():
-    with pytest.raises(Unsupported, match="tensor_to_python"):
-        tracework.compile(number, backend="eager", fullgraph=True)(X)
+    for options in (None, {"unbacked": False}):
+        with pytest.raises(Unsupported, match="tensor_to_python"):
+            tracework.compile(number, backend="eager", fullgraph=True, options=options)(X)
     with pytest.raises(Unsupported, match="dynamic_output_shape"):
-        tracework.compile(elements, backend="eager", fullgraph=True)(X)
+        tracework.compile(elements, backend="eager", fullgraph=True, options={"unbacked": False})(X)
+
+
+# --- sizes that nothing decides on, without the option --------------------------------------------------------------------
+
+
+class Counting:
+    """How many graphs are captured."""
+
+    def __init__(self):
+        self.graphs = 0
+
+    def __call__(self, stage, product):
+        self.graphs += stage == "captured"
+
+
+def two_ways(x, mask):
+    """Rows go through layers of their own and back to their places, as experts and adapters do it."""
+    out = torch.zeros_like(x)
+    for index, weight in enumerate((2.0, 3.0)):
+        chosen = mask == index
+        out[chosen] = torch.tanh(x[chosen] @ torch.full((4, 4), weight)) + 1
+    return out + x
+
+
+def views_written(x, mask):
+    y = x * 2
+    flat, kept = y.view(-1), y[mask > 0]
+    flat.add_(kept.sum())
+    y[mask > 0] = kept * 3
+    return y + 1, flat.sum(), kept
+
+
+def inputs_written(x, mask):
+    x.mul_(2)
+    kept = x[mask > 0]
+    x.add_(kept.mean(0).nan_to_num())
+    return kept * 2, x
+
+
+def pairs(x, mask):
+    rows = torch.where(mask > 0)[0]
+    return x.index_add(0, rows, x[rows].exp()), rows + 1
+
+
+@pytest.mark.parametrize("function", [two_ways, views_written, inputs_written, pairs], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_sizes_that_nothing_decides_on_stay_in_the_graph(function, backend):
+    counted = Counting()
+    compiled = tracework.compile(function, backend=backend, fullgraph=True, observe=counted)
+    for mask in ([0, 1, 0, 1, 1, 0], [0] * 6, [1] * 6, [1, 0, 0, 0, 0, 0], [2] * 6):
+        mine, theirs = X.clone(), X.clone()
+        same(compiled(mine, torch.tensor(mask)), function(theirs, torch.tensor(mask)))
+        same([mine], [theirs])
+    assert counted.graphs == 1
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_their_gradients(backend):
+    compiled = tracework.compile(two_ways, backend=backend, fullgraph=True)
+    for mask in ([0, 1, 0, 1, 1, 0], [0] * 6, [2] * 6, [1, 0, 2, 2, 2, 2]):
+        results = []
+        for call in (compiled, two_ways):
+            x = X.clone().requires_grad_()
+            value = call(x, torch.tensor(mask))
+            value.square().sum().backward()
+            results.append([value.detach(), x.grad])
+        same(*results)
+
+
+def decides(x, mask):
+    chosen = x[mask > 0] * 2
+    return chosen.sum() if len(chosen) > 3 else chosen.mean(0)
+
+
+def looped(x, mask):
+    total = x.sum(0)
+    for row in (mask > 0).nonzero():
+        total = total + x[row]
+    return total
+
+
+def prints(x, mask):
+    chosen = x[mask > 0]
+    print(chosen.tolist())
+    return chosen + 1
+
+
+def without_history(x, mask):
+    with torch.no_grad():
+        weights = x[mask > 0].sum()
+    return x * weights
+
+
+@pytest.mark.parametrize("function", [decides, looped, prints, without_history], ids=lambda f: f.__name__)
+def test_where_something_decides_the_graph_breaks_as_before(function, capsys):
+    compiled = tracework.compile(function, backend="eager")
+    for mask in ([0, 1, 0, 1, 1, 0], [1] * 6, [1, 0, 0, 0, 0, 0]):
+        outcomes = []
+        for call in (compiled, function):
+            outcomes.append((call(X.clone(), torch.tensor(mask)).tolist(), capsys.readouterr().out))
+        assert outcomes[0] == outcomes[1]
+    found = tracework.explain(function, backend="eager")(X.clone(), torch.tensor([0, 1, 0, 1, 1, 0]))
+    assert found.capture.breaks[0].reason_id == "dynamic_output_shape"
+
+
+def test_backends_of_others_are_given_no_such_sizes():
+    def backend(gm, example_inputs):
+        assert not any(node.meta.get("data_dependent") for node in gm.graph.nodes)
+        return gm.forward
+
+    mask = torch.tensor([0, 1, 0, 1, 1, 0])
+    same([tracework.compile(two_ways, backend=backend)(X.clone(), mask)], [two_ways(X.clone(), mask)])

@@ -109,7 +109,7 @@ def ours(run: Callable[[Callable[[Any], Any]], Any]) -> dict[str, Any]:
     logger.propagate = False
     logger.addHandler(lines)
     try:
-        run(tracework_capture.optimize(backend))
+        run(tracework_capture.optimize(backend, unbacked=None))  # as tracework.compile does
     finally:
         logger.removeHandler(lines)
         logger.setLevel(before[0])

@@ -23,6 +23,7 @@ __all__ = [
     "RecompileError",
     "RestartByRounds",
     "RestartCapture",
+    "RestartWithoutSizes",
     "RestartWithoutChecks",
     "SkipFrame",
     "StanceMisuse",
@@ -352,6 +353,10 @@ class RestartCapture(Exception):
 
 class RestartByRounds(RestartCapture):
     """Start the frame again from nothing, and end the graph where the loop that it continues goes round."""
+
+
+class RestartWithoutSizes(RestartCapture):
+    """Start the frame again from nothing, and let operators whose result's size depends on data break the graph."""
 
 
 class RestartWithoutChecks(RestartCapture):

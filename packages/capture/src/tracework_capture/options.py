@@ -21,6 +21,7 @@ class CaptureOptions:
     dynamic_sources, static_sources: names of arguments and the like whose sizes and numbers are symbols from the
     start, or never; "x:0" means one dim. dynamic_values: sizes and numbers of these values are symbols.
     unbacked: item(), nonzero, masks and the like stay in the graph, with sizes that are symbols without a value; without it they break.
+    None keeps sizes, not numbers, in frames that go into one graph without a decision on them; the backend must know such sizes.
     shapes: declared sizes of arguments (shapes.py); those that are not declared are fixed then, but for ones that tensors are marked with.
     loop_limit: turns of loops without a tensor operation after which the frame is left to plain Python.
     keep_empty: frames without tensor operations are replaced, too, instead of left alone; for tests of capture itself.
@@ -34,7 +35,7 @@ class CaptureOptions:
     observe: Callable[[str, Any], None] = _ignore
     inline_depth_limit: int = 200
     name: str | None = None
-    unbacked: bool = False
+    unbacked: bool | None = False
     shapes: Mapping[tuple[Any, ...], Any] | None = None
     loop_limit: int = 30_000
     keep_empty: bool = False

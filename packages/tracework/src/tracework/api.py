@@ -87,7 +87,7 @@ def _optimizer(
         dynamic_sources=_names(options.dynamic_sources),
         static_sources=_names(options.static_sources),
         dynamic_values=_numbers(options.dynamic_values),
-        unbacked=options.unbacked,
+        unbacked=False if options.unbacked is None and not backends.is_ours(arguments["backend"]) else options.unbacked,
         shapes=shapes,
     )
 

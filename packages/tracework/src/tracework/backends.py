@@ -83,6 +83,12 @@ def _check_name(name: str) -> None:
         raise UnknownName("backend", name, list_backends(None))
 
 
+def is_ours(backend: str | Backend | None) -> bool:
+    """Whether it is a row of BACKENDS, which know sizes that depend on data."""
+    chosen = _default[0] if backend is None else backend
+    return isinstance(chosen, str) and chosen in BACKENDS
+
+
 def resolve(backend: str | Backend | None, options: Options, observe: Observe) -> Backend:
     """The callable behind a name; raises UnknownName or InvalidArgument."""
     chosen = _default[0] if backend is None else backend

@@ -31,7 +31,7 @@ class Options:
         dynamic_sources: comma-separated names (x, x:0, self.table) whose sizes and numbers are symbols from the first capture on.
         dynamic_values: comma-separated sizes and numbers that are symbols from the first capture on.
         static_sources: comma-separated names whose sizes are never symbols.
-        unbacked: keep item(), nonzero, masks and the like in the graph, with sizes that are known only when it runs; they break without it.
+        unbacked: keep item(), nonzero, masks and the like in the graph, with sizes that are known only when it runs, or break; None keeps sizes where nothing decides on them and the backend is one of tracework.
         dump_dir: folder that receives each stage's text.
     """
 
@@ -50,7 +50,7 @@ class Options:
     dynamic_sources: str = field(default="", metadata={"code": False})
     dynamic_values: str = field(default="", metadata={"code": False})
     static_sources: str = field(default="", metadata={"code": False})
-    unbacked: bool = field(default=False, metadata={"code": False})
+    unbacked: bool | None = field(default=None, metadata={"code": False})
     dump_dir: str = field(default="", metadata={"code": False})
 
 
@@ -79,6 +79,7 @@ TORCH_NAMES: Mapping[str, str] = {"triton.cudagraphs": "cudagraphs", "activation
 
 _CHECKS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     "bool": (bool, "True or False"),
+    "bool | None": ((bool, type(None)), "True, False or None"),
     "str": (str, "a string"),
     "float": ((int, float), "a number"),
     "Callable[..., Any] | None": (object, "a callable or None"),

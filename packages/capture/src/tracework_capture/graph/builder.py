@@ -185,12 +185,17 @@ class GraphBuilder:
         number = numbers_alone(target, node_args, node_kwargs)
         if number is not None:
             return self.call(frame, torch.full, ((), number.item()), {"dtype": number.dtype})
+        taken = None
         try:
             example = self.run_on_fakes(frame, target, node_args, node_kwargs, kind)
+            if self.fake_mode.reads != self._reads:
+                taken = with_numbers(node_args, node_kwargs)
         except BreakGraph as stop:
             taken = with_numbers(node_args, node_kwargs) if stop.reason_id == "dynamic_output_shape" else None
             if taken is None:
                 raise
+        if taken is not None:
+            self._reads = self.fake_mode.reads
             node_args, node_kwargs = taken
             example = self.run_on_fakes(frame, target, node_args, node_kwargs, kind)
         return self.record(frame, target, node_args, node_kwargs, example, kind)
@@ -214,6 +219,7 @@ class GraphBuilder:
         """Add a node whose example result is known already."""
         from tracework_primops import add_node
 
+        args, kwargs = tuple(map(written_dtype, args)), {name: written_dtype(arg) for name, arg in kwargs.items()}
         node = add_node(self.graph, kind, target, args, kwargs)
         node.meta["example_value"] = node.meta["val"] = example
         node.meta["stack"] = node.meta["stack_trace"] = frame.user_location()
@@ -244,6 +250,14 @@ class GraphBuilder:
                 raise BreakGraph("unbacked_condition", str(error)) from error
             log.debug("%s failed on fakes", target, exc_info=True)
             raise BreakGraph("fake_failed", f"{getattr(target, '__name__', target)}: {type(error).__name__}: {error}") from error
+
+
+TYPE_DTYPES = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
+
+
+def written_dtype(arg: Any) -> Any:
+    """What torch takes a Python type to be, which the text of a graph cannot name; other arguments as they are."""
+    return TYPE_DTYPES.get(arg, arg) if type(arg) is type else arg
 
 
 def examples(arg: Any) -> Any:

@@ -13,7 +13,7 @@ from torch import fx
 
 from ..values.constant import COMPARE_FUNCTIONS
 
-__all__ = ["bind_sizes", "holds", "relation_node", "state"]
+__all__ = ["bind_sizes", "holds", "relation_node", "state", "switches_modes"]
 
 
 def bind_sizes(builder: Any, node: fx.Node, example: Any) -> None:
@@ -58,6 +58,14 @@ def state(frame: Any, condition: Any, error: type[BaseException], text: str) -> 
     node.meta["stack"] = node.meta["stack_trace"] = frame.user_location()
     builder.calls += 1
     builder.states_sizes = True
+
+
+MODE_SWITCHES = (torch._C._set_grad_enabled, torch.amp.autocast_mode._enter_autocast)
+
+
+def switches_modes(graph: fx.Graph) -> bool:
+    """Whether grad mode or autocast change inside, which later stages do not keep when they cut the graph at its reads of data."""
+    return any(node.target in MODE_SWITCHES for node in graph.nodes)
 
 
 def relation_node(builder: Any, condition: Any) -> fx.Node:

@@ -12,8 +12,17 @@ import torch
 from .. import _torch
 from ..bytecode.resume import is_inside_a_round, is_resume_code, result_slot
 from ..contracts import Break, Returned
-from ..errors import BreakGraph, RestartByRounds, RestartCapture, RestartWithoutChecks, SkipFrame, Unsupported
+from ..errors import (
+    BreakGraph,
+    RestartByRounds,
+    RestartCapture,
+    RestartWithoutChecks,
+    RestartWithoutSizes,
+    SkipFrame,
+    Unsupported,
+)
 from ..graph.builder import GraphBuilder
+from ..graph.data_sizes import switches_modes
 from ..graph.finish import Captured, finish
 from ..graph.inputs import SizeHistory, check_guesses, check_strict_dims, distinct_inputs
 from ..graph.mutations import MutationLog
@@ -69,12 +78,16 @@ def capture_in_attempts(
 ) -> Captured:
     """Each attempt stops where the one before it met a break."""
     stop_before, reason, stack, unrolls = -1, None, (), True
+    keeps_sizes = options.unbacked is not False
     for _ in range(ATTEMPTS):
-        root, frame = start(given, options, history, services, stop_before)
+        root, frame = start(given, options, history, services, stop_before, keeps_sizes)
         root.unrolls = unrolls
         try:
             with _StateKept(root):
                 return attempt(root, frame, reason, stack, backend, history)
+        except RestartWithoutSizes:
+            stop_before, reason, stack, keeps_sizes = -1, None, (), False
+            continue
         except RestartWithoutChecks:
             stop_before, reason, stack = -1, None, ()
             continue
@@ -144,13 +157,13 @@ def forget_frames(error: BaseException | None) -> None:
 
 
 def start(
-    given: FrameInput, options: CaptureOptions, history: SizeHistory, services: Services, stop_before: int
+    given: FrameInput, options: CaptureOptions, history: SizeHistory, services: Services, stop_before: int, keeps_sizes: bool
 ) -> tuple[CaptureRoot, SymbolicFrame]:
     """A fresh root and frame for one attempt."""
     from tracework_primops import FakeMode
 
     symbols = new_symbols()
-    fake_mode = FakeMode(symbols, allow_unbacked=options.unbacked and symbols is not None)
+    fake_mode = FakeMode(symbols, allow_unbacked=keeps_sizes, unbacked_numbers=options.unbacked is True)
     graph = GraphBuilder(fake_mode, symbols, services.wrap_result)
     root = CaptureRoot(services, GuardSet(), graph, MutationLog(), symbols, fake_mode, options, given.globals, history)
     root.stop_before = stop_before
@@ -290,12 +303,16 @@ def attempt(
             run(frame)
     except StopHere:
         stop = Break(reason.reason_id, str(reason), stack, reason.detail)
-    except (BreakGraph, SymbolicRaise, SkipFrame):
+    except (BreakGraph, SymbolicRaise, SkipFrame, RecursionError):
+        if keeps_sizes_on_trial(root):
+            raise RestartWithoutSizes from None
         if root.unrolled and frame.current.in_loop and root.stop_before < 0:
             raise RestartByRounds from None  # a later round breaks: let all rounds share what is compiled
         raise
     traced = time.perf_counter()
     check_guesses(root)
+    if keeps_sizes_on_trial(root) and (isinstance(stop, Break) or switches_modes(root.graph.graph)):
+        raise RestartWithoutSizes
     if (
         not root.graph.calls
         and not root.options.keep_empty
@@ -316,6 +333,11 @@ def attempt(
     captured.seconds["total"] = time.perf_counter() - started
     root.options.observe("captured", captured.graph)
     return captured
+
+
+def keeps_sizes_on_trial(root: CaptureRoot) -> bool:
+    """Whether the graph has sizes that depend on data, which are kept only where all of the frame goes into the graph."""
+    return root.options.unbacked is None and root.fake_mode.reads > 0
 
 
 def wrap_function_modes(frame: SymbolicFrame) -> None:

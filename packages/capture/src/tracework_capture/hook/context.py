@@ -295,7 +295,7 @@ def optimize(
     dynamic_sources: Iterable[str] = (),
     static_sources: Iterable[str] = (),
     dynamic_values: Iterable[int] = (),
-    unbacked: bool = False,
+    unbacked: bool | None = False,
     shapes: DeclaredShapes | None = None,
 ) -> Callable[[Callable[..., Any]], Any]:
     """A decorator: the function runs with its frames captured and compiled by backend(gm, example_inputs)."""

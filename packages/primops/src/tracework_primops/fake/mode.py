@@ -21,14 +21,16 @@ class FakeMode(_torch.TorchDispatchMode):
     """Fakes that belong together: one memo of real tensors, one table of symbols, one recorder.
 
     `recorder` is None or is called as `recorder(func, args, kwargs, out)` after every ATen op executed on fakes.
-    `allow_unbacked` lets ops whose result sizes depend on data make new symbols instead of raising DataDependentError.
+    `allow_unbacked` lets ops whose result sizes depend on data make new symbols instead of raising DataDependentError;
+    `unbacked_numbers`, when sizes may, lets `item()` make them, too.
     """
 
-    def __init__(self, table: Any = None, allow_unbacked: bool = False):
+    def __init__(self, table: Any = None, allow_unbacked: bool = False, unbacked_numbers: bool = True):
         super().__init__()
         self.table = table
         self.memo = memo_of(table)
-        self.allow_unbacked = allow_unbacked
+        self.allow_unbacked = allow_unbacked and table is not None
+        self.allow_unbacked_numbers = self.allow_unbacked and unbacked_numbers
         self.reads = 0  # how many operators were asked for a size or number that depends on data
         self.counts: dict[Any, Any] = {}  # the number of elements that are not zero in a mask, which depends on data
         self.recorder: Callable[..., None] | None = None

@@ -83,7 +83,7 @@ def local_scalar(mode, func, args, kwargs):
     fake = args[0]
     if fake.constant is not None:
         return fake.constant
-    if mode.table is not None and mode.allow_unbacked and not fake.spec.dtype.is_complex:
+    if mode.allow_unbacked_numbers and not fake.spec.dtype.is_complex:
         mode.reads += 1
         out = mode.table.new_scalar(fake.spec.dtype)
         return _record(mode, func, args, kwargs, out)
@@ -102,7 +102,7 @@ def _count_of(mode, func, mask):
 @special("nonzero.default")
 def nonzero(mode, func, args, kwargs):
     """(number of non-zero elements, ndim), the first unknown."""
-    if mode.table is None or not mode.allow_unbacked:
+    if not mode.allow_unbacked:
         raise DataDependentError(func)
     spec = args[0].spec
     count = _count_of(mode, func, args[0])
@@ -113,7 +113,7 @@ def nonzero(mode, func, args, kwargs):
 @special("masked_select.default", "repeat_interleave.Tensor")
 def one_unknown_size(mode, func, args, kwargs):
     """A list of as many elements as the data say; of the indices' dtype where there are no other elements."""
-    if kwargs.get("output_size") is not None or mode.table is None or not mode.allow_unbacked:
+    if kwargs.get("output_size") is not None or not mode.allow_unbacked:
         return plan_of_rule(func)(mode, func, args, kwargs)
     spec = args[0].spec
     if func is aten.masked_select.default and spec.sizes == args[1].spec.sizes:
@@ -132,7 +132,7 @@ MASKS = (torch.bool, torch.uint8)
 def index(mode, func, args, kwargs):
     """Masks stand for the positions of what is not zero in them."""
     masked = mode.allow_unbacked and any(i is not None and i.dtype in MASKS for i in args[1])
-    if mode.table is None or not masked:
+    if not masked:
         return plan_of_rule(func)(mode, func, args, kwargs)
     positions: list = []
     for i in args[1]:

@@ -85,11 +85,16 @@ def _put(x: torch.Tensor, indices: Any, values: torch.Tensor, accumulate: bool) 
     if mask.dtype is not torch.bool or not mask.dim() or list(mask.shape) != list(x.shape[before : before + mask.dim()]):
         return NotImplemented
     at = values.dim() - after - 1  # the dim of the values that stands for the mask's
-    if at > before or at >= 0 and values.shape[at] != 1:
+    if at > before or at >= 0 and (_depends_on_data(values.shape[at]) or values.shape[at] != 1):
         return NotImplemented
     if at >= 0:
         values = values.reshape([*values.shape[:at], *[1] * mask.dim(), *values.shape[at + 1 :]])
     return torch.where(mask.reshape([*mask.shape, *[1] * after]), x + values if accumulate else values, x)
+
+
+def _depends_on_data(size: Any) -> bool:
+    """Whether a size is that of what was taken by a mask or the like: there are as many values as positions."""
+    return isinstance(size, torch.SymInt) and not size.node.has_hint()
 
 
 def _wants_gradient(x: torch.Tensor) -> bool:
