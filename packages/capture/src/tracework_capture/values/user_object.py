@@ -236,6 +236,10 @@ class ObjectValue(Value):
         except AttributeError:
             return None
 
+    def has_hidden_dict(self):
+        """Whether the object has attributes of its own that its class shows no __dict__ of, as a ParamSpec of 3.12 and newer has."""
+        return self.obj is not None and type(self.obj).__dictoffset__ != 0 and self.instance_dict() is None
+
     def field(self, frame, name):
         """What the instance holds under name, or None."""
         if name in self.fields:
@@ -323,6 +327,8 @@ class ObjectValue(Value):
         if found is not None:
             return found
         if static is not NO_ATTRIBUTE:
+            if self.has_hidden_dict() and not hasattr(type(static), "__get__"):
+                return frame.wrap(object.__getattribute__(self.obj, name), Attr(self.source, name))
             return self.bind_or_missing(frame, owner, static, name, use_hook)
         if use_hook:
             return self.missing(frame, name)

@@ -8,6 +8,7 @@ import inspect
 import itertools
 import math
 import operator
+import typing
 
 import torch
 import tracework_capture as capture
@@ -439,3 +440,11 @@ def deque_changed_while_iterated(x):
     except RuntimeError as error:
         return x + 1, str(error)
     return x
+
+
+PARAMETERS, PACK = typing.ParamSpec("PARAMETERS"), typing.TypeVarTuple("PACK")
+
+
+@case
+def type_parameters_know_their_module(x):
+    return x + 1, PARAMETERS.__module__, PACK.__module__, PARAMETERS.__name__, PARAMETERS.args is PARAMETERS.args, str(PACK)
