@@ -19,6 +19,10 @@
 
 #define Py_BUILD_CORE 1
 #include <internal/pycore_frame.h>
+#if PY_VERSION_HEX >= 0x030C0000
+#undef _PyGC_FINALIZED /* a macro of the public headers, a function of the internal ones */
+#include <internal/pycore_interp.h>
+#endif
 #undef Py_BUILD_CORE
 
 typedef _PyInterpreterFrame tw_frame;
@@ -95,9 +99,31 @@ static inline void tw_frame_discard(PyThreadState *tstate, tw_frame *frame)
 #endif
 }
 
-static inline bool tw_is_traced(PyThreadState *tstate)
+#if PY_VERSION_HEX >= 0x030C0000
+/* Whether a byte of `tools`, one an event, has the bit of a tool of the user; the last two stand for sys.settrace and sys.setprofile. */
+static inline bool tw_is_watched(const uint8_t *tools, int events)
 {
-    return tstate->c_tracefunc != NULL || tstate->c_profilefunc != NULL;
+    uint64_t first, last; /* they overlap */
+    memcpy(&first, tools, 8);
+    memcpy(&last, tools + events - 8, 8);
+    return ((first | last) & 0x0101010101010101u * ((1 << PY_MONITORING_SYS_PROFILE_ID) - 1)) != 0;
+}
+#endif
+
+/* Whether somebody watches the frame run: by sys.settrace or sys.setprofile in this thread, or by a tool of sys.monitoring (3.12). */
+static inline bool tw_is_traced(PyThreadState *tstate, PyCodeObject *code)
+{
+    if (tstate->c_tracefunc != NULL || tstate->c_profilefunc != NULL) {
+        return true;
+    }
+#if PY_VERSION_HEX >= 0x030C0000
+    const _PyCoMonitoringData *of_code = code->_co_monitoring;
+    return tw_is_watched(tstate->interp->monitors.tools, _PY_MONITORING_UNGROUPED_EVENTS)
+        || (of_code != NULL && tw_is_watched(of_code->local_monitors.tools, _PY_MONITORING_LOCAL_EVENTS));
+#else
+    (void)code;
+    return false;
+#endif
 }
 
 static inline Py_ssize_t tw_request_code_extra(freefunc release)

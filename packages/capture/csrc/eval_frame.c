@@ -401,7 +401,7 @@ static PyObject *evaluate(PyThreadState *tstate, tw_frame *frame, int throwflag)
     if (mark == TW_MARK_SKIP_RECURSIVE) {
         return run_below_disabled(tstate, frame);
     }
-    if (mark == TW_MARK_SKIP || (code->co_flags & (PLAIN_FLAGS | OTHER_FLAGS)) != PLAIN_FLAGS || tw_is_traced(tstate)) {
+    if (mark == TW_MARK_SKIP || (code->co_flags & (PLAIN_FLAGS | OTHER_FLAGS)) != PLAIN_FLAGS || tw_is_traced(tstate, code)) {
         return run_below(tstate, frame, throwflag);
     }
     PyObject *result;

@@ -294,6 +294,32 @@ def test_tracing_runs_the_original():
     assert traced == "plain" and call(1) == "fast"
 
 
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="sys.monitoring is new in CPython 3.12")
+@pytest.mark.parametrize("local", [False, True])
+def test_monitoring_runs_the_original(local):
+    def plain(x):
+        return "plain"
+
+    call, _ = replacing(plain, lambda inputs, x: "fast")
+    assert call(1) == "fast"
+    lines, monitoring = [], sys.monitoring
+    monitoring.use_tool_id(3, "test")
+    try:
+        monitoring.register_callback(3, monitoring.events.LINE, lambda code, line: lines.append((code.co_name, line)))
+        if local:
+            monitoring.set_local_events(3, plain.__code__, monitoring.events.LINE)
+        else:
+            monitoring.set_events(3, monitoring.events.LINE)
+        watched = call(1)
+        monitoring.set_local_events(3, plain.__code__, 0)
+        monitoring.set_events(3, 0)
+    finally:
+        monitoring.register_callback(3, monitoring.events.LINE, None)
+        monitoring.free_tool_id(3)
+    assert watched == "plain" and call(1) == "fast"
+    assert ("plain", plain.__code__.co_firstlineno + 1) in lines
+
+
 def test_disabled_regions():
     def inner():
         return _C.get_callback() is None
