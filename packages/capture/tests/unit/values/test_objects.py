@@ -636,3 +636,20 @@ def test_code_of_libraries_is_no_frame_to_capture_wherever_they_are_installed():
 
     assert not frame_is_captured(numpy.diff.__wrapped__.__code__)
     assert frame_is_captured(test_code_of_libraries_is_no_frame_to_capture_wherever_they_are_installed.__code__)
+
+
+def test_id_of_existing_objects_and_modules():
+    """As keys of a table of states by object; another object is another entry."""
+    first, second, layer = Plain(), Plain(), nn.Linear(2, 2)
+    table = {id(first): 2.0, id(second): 3.0}
+
+    def fn(x, thing):
+        return x * table[id(thing)] + (id(layer) in table)
+
+    compiled = optimize(lambda gm, inputs: gm.forward, fullgraph=True)(fn)
+    for thing in (first, second, first):
+        assert torch.equal(compiled(torch.ones(2), thing), fn(torch.ones(2), thing))
+
+
+class Plain:
+    """An object."""

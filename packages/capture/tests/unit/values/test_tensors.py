@@ -232,3 +232,21 @@ def test_what_steers_by_a_float_of_a_tensor_breaks():
     compiled = optimize(lambda gm, example_inputs: gm.forward)(function)
     for x in (torch.ones(3), -torch.ones(3), torch.full((3,), float("nan"))):
         torch.testing.assert_close(compiled(x), function(x), equal_nan=True)
+
+
+def test_python_types_as_dtypes_are_written_as_dtypes():
+    """The text of a graph cannot name a class: `dtype = <class 'int'>` is no Python."""
+
+    def fn(x):
+        made = (
+            torch.tensor([-1], dtype=int),
+            torch.ones(2, dtype=float),
+            torch.zeros(2, dtype=bool),
+            torch.arange(3, dtype=complex),
+        )
+        return *made, x.to(int), x.sum(dtype=float), x.new_zeros(2, dtype=int)
+
+    x = torch.randn(3)
+    found = optimize(lambda gm, inputs: gm.forward, fullgraph=True)(fn)(x)
+    for mine, plain in zip(found, fn(x), strict=True):
+        assert mine.dtype is plain.dtype and torch.equal(mine, plain)

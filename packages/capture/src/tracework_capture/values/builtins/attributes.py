@@ -16,9 +16,10 @@ import warnings
 from ...errors import SkipFrame, Unsupported
 from ...guards.classes import find, lookup_class
 from ..constant import ConstantValue, NotPlain, fold, fold_plain, force_plain, literal, plain
+from ..module import ModuleValue
 from ..sequence import NONE, SequenceValue, TupleValue
 from ..user_class import ClassValue, class_value, super_, type_call
-from ..user_object import function_value
+from ..user_object import ObjectValue, function_value
 from ..value import SymbolicRaise
 
 
@@ -148,7 +149,11 @@ def type_(frame, args, kwargs):
 
 
 def id_(frame, args, kwargs):
-    return frame.break_graph("builtin_unsupported", "id()")
+    """Of an existing object or module, which stays the same one; tensors change from call to call, and new objects have none yet."""
+    found = args[0].identity(frame) if isinstance(args[0], (ObjectValue, ModuleValue)) else None
+    if found is None:
+        return frame.break_graph("builtin_unsupported", f"id() of {args[0].describe()}")
+    return ConstantValue(id(found))
 
 
 def callable_(frame, args, kwargs):
