@@ -242,7 +242,7 @@ def test_python_types_as_dtypes_are_written_as_dtypes():
             torch.tensor([-1], dtype=int),
             torch.ones(2, dtype=float),
             torch.zeros(2, dtype=bool),
-            torch.arange(3, dtype=complex),
+            torch.ones(3, dtype=complex),
         )
         return *made, x.to(int), x.sum(dtype=float), x.new_zeros(2, dtype=int)
 
