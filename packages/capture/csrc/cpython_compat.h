@@ -126,6 +126,19 @@ static inline bool tw_is_traced(PyThreadState *tstate, PyCodeObject *code)
 #endif
 }
 
+/* Whether calls lie so deep on the C stack that no more room should be spent: an evaluator takes some for each call of Python code,
+ * the default one takes none. 3.11 does not count it apart from what sys.setrecursionlimit limits, and the stack can overflow. */
+static inline bool tw_is_deep(PyThreadState *tstate)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    return tstate->c_recursion_remaining < Py_C_RECURSION_LIMIT / 2;
+#elif PY_VERSION_HEX >= 0x030C0000
+    return tstate->c_recursion_remaining < C_RECURSION_LIMIT / 2;
+#else
+    return tstate->recursion_limit - tstate->recursion_remaining > 1000;
+#endif
+}
+
 static inline Py_ssize_t tw_request_code_extra(freefunc release)
 {
 #if PY_VERSION_HEX >= 0x030C0000

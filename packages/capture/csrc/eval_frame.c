@@ -102,10 +102,10 @@ static PyObject *run_below(PyThreadState *tstate, tw_frame *frame, int throwflag
     return result;
 }
 
-static PyObject *run_below_disabled(PyThreadState *tstate, tw_frame *frame)
+static PyObject *run_below_disabled(PyThreadState *tstate, tw_frame *frame, int throwflag)
 {
     PyObject *callback = tw_swap_callback(NULL);
-    PyObject *result = run_below(tstate, frame, 0);
+    PyObject *result = run_below(tstate, frame, throwflag);
     Py_XDECREF(tw_swap_callback(callback));
     return result;
 }
@@ -336,7 +336,7 @@ static PyObject *compile_frame(PyThreadState *tstate, tw_frame *frame)
         cache->mark = TW_MARK_SKIP;
     }
     if (cache != NULL && cache->mark == TW_MARK_SKIP_RECURSIVE) {
-        return run_below_disabled(tstate, frame);
+        return run_below_disabled(tstate, frame, 0);
     }
     return run_below(tstate, frame, 0);
 }
@@ -389,6 +389,9 @@ static PyObject *evaluate(PyThreadState *tstate, tw_frame *frame, int throwflag)
     if (frame == thread.delegated) {
         return _PyEval_EvalFrameDefault(tstate, frame, throwflag);
     }
+    if (thread.callback != NULL && tw_is_deep(tstate)) {
+        return run_below_disabled(tstate, frame, throwflag);
+    }
     if (thread.callback == NULL || thread.guarding > 0 || throwflag || !tw_frame_is_fresh_call(frame)) {
         return run_below(tstate, frame, throwflag);
     }
@@ -399,7 +402,7 @@ static PyObject *evaluate(PyThreadState *tstate, tw_frame *frame, int throwflag)
         return _PyEval_EvalFrameDefault(tstate, frame, throwflag);
     }
     if (mark == TW_MARK_SKIP_RECURSIVE) {
-        return run_below_disabled(tstate, frame);
+        return run_below_disabled(tstate, frame, 0);
     }
     if (mark == TW_MARK_SKIP || (code->co_flags & (PLAIN_FLAGS | OTHER_FLAGS)) != PLAIN_FLAGS || tw_is_traced(tstate, code)) {
         return run_below(tstate, frame, throwflag);

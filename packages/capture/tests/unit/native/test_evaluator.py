@@ -225,26 +225,24 @@ def test_a_failing_fresh_entry_runs_plainly():
 
 
 def test_recursion():
-    def plain(n):
-        return 0 if n == 0 else 1 + plain(n - 1)
-
-    def fast(inputs, n):
-        return 0 if n == 0 else 1 + again(n - 1)
-
-    again = plain
-    space = {"again": plain}
-    source = (
-        "def fast(inputs, n):\n    return 0 if n == 0 else 1 + again(n - 1)\ndef plain(n):\n    return 'never'\nagain = plain"
-    )
+    source = """
+def fast(inputs, n):
+    return 0 if n == 0 else 1 + again(n - 1)
+def plain(n):
+    ran.append(n)
+    return 0 if n == 0 else 1 + again(n - 1)
+again = plain
+"""
+    space = {"ran": []}
     exec(source, space)
     call, asked = replacing(space["plain"], space["fast"])
-    assert call(150) == 150
+    assert call(150) == 150 and not space["ran"]
     assert len(asked) == 1
     with pytest.raises(RecursionError):
         call(10**6)
-    assert call(150) == 150
-    assert _C.Scoped(plain, nothing)(150) == 150
-    assert fast is not again
+    space["ran"].clear()
+    assert call(150) == 150 and not space["ran"]
+    assert _C.Scoped(space["plain"], nothing)(150) == 150
 
 
 def test_generators_comprehensions_and_classes():
@@ -318,6 +316,22 @@ def test_monitoring_runs_the_original(local):
         monitoring.free_tool_id(3)
     assert watched == "plain" and call(1) == "fast"
     assert ("plain", plain.__code__.co_firstlineno + 1) in lines
+
+
+def test_calls_nest_as_deep_as_without_it():
+    """An evaluator takes room on the C stack for each call, which CPython 3.12 limits and 3.11 does not."""
+
+    def deep(n):
+        return 0 if n == 0 else 1 + deep(n - 1)
+
+    seen = []
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(20_000)
+    try:
+        assert _C.Scoped(lambda: (deep(15_000), deep(1)), lambda code, *rest: seen.append(code.co_name))() == (15_000, 1)
+    finally:
+        sys.setrecursionlimit(limit)
+    assert seen.count("deep") > 100 and seen[-1] == "deep"  # before it was deep, and again after
 
 
 def test_disabled_regions():
