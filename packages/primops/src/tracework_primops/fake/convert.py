@@ -13,7 +13,7 @@ from ..errors import FakeTensorError
 from ..spec import TensorSpec
 from ..symbols.expr import Expr, Size
 from .storage import FakeStorage
-from .tensor import FakeTensor, make_fake
+from .tensor import FakeTensor, make_fake, set_bits
 
 if TYPE_CHECKING:
     from .mode import FakeMode
@@ -74,7 +74,7 @@ class Converter:
         if tensor.requires_grad and not tensor.is_leaf:
             fake = self._as_result(fake)
         if tensor.is_conj() or tensor.is_neg():
-            _torch.set_bits(fake, tensor.is_conj(), tensor.is_neg())
+            set_bits(fake, tensor.is_conj(), tensor.is_neg())
         fake.is_parameter = isinstance(tensor, torch.nn.Parameter)
         return fake
 

@@ -24,7 +24,7 @@ from .memo import STATIC, Memo, Template, call_key
 from .meta_kernel import meta_rule, run_meta_kernel
 from .outputs import fit_outputs, functional_twin, take_layout
 from .storage import FakeStorage
-from .tensor import FakeTensor, from_template, make_fake
+from .tensor import FakeTensor, from_template, make_fake, set_bits
 
 log = logging.getLogger("tracework.primops.fake")
 
@@ -143,7 +143,9 @@ def _view_plan(func: Any, rule: Rule, aliased: int) -> Plan:
 
     def view(mode, func, args, kwargs):
         base = args[aliased]
-        if not isinstance(base, torch.Tensor):  # autograd conjugates the Python number of `x * 1j`
+        if base.__class__ is not FakeTensor and not isinstance(
+            base, torch.Tensor
+        ):  # autograd conjugates the Python number of `x * 1j`
             return func(torch.tensor(base), *args[1:], **kwargs).resolve_conj()
         result = _result(mode, func, rule, args, kwargs)
         if base.__class__ is not FakeTensor:
@@ -154,7 +156,7 @@ def _view_plan(func: Any, rule: Rule, aliased: int) -> Plan:
                 out.constant = base.constant
         else:
             out = [from_template(mode, template, base.storage) for template in result]
-        if flips or base.is_conj() or base.is_neg():
+        if flips or base.has_bits:
             _carry_bits(func, base, out)
         if mode.recorder is not None:
             mode.recorder(func, args, kwargs, out)
@@ -168,7 +170,7 @@ def _carry_bits(func: Any, base: FakeTensor, out: Any) -> None:
     conjugate = base.is_conj() is not (BIT_FLIPS.get(func) == "conjugate")
     negative = base.is_neg() is not (BIT_FLIPS.get(func) == "negative")
     for fake in out if isinstance(out, list) else (out,):
-        _torch.set_bits(fake, conjugate, negative)
+        set_bits(fake, conjugate, negative)
 
 
 def _same_elements(x: Any, sizes: Any, strides: Any, offset: Any = None) -> bool:

@@ -30,7 +30,9 @@ class Template:
         if self.is_symbolic:
             carry = table.to_symint
             sizes, strides, offset = tuple(map(carry, sizes)), tuple(map(carry, strides)), carry(offset)
-        self.options = {"strides": strides, "storage_offset": offset, "dtype": spec.dtype, "device": spec.device, "size": sizes}
+        self.options = {"size": sizes, "strides": strides, "dtype": spec.dtype, "device": spec.device}
+        if offset.__class__ is not int or offset != 0:  # each argument takes C++ a third of a microsecond
+            self.options["storage_offset"] = offset
         self.options["_extra_dispatch_keys"] = _torch.COMPOSITE_KEYS  # to reach fake/composites
         if self.is_symbolic:
             self.options["storage_size"] = 0  # otherwise C++ computes a symbolic number of bytes for each tensor

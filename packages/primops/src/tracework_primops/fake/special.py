@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from .. import _torch
 from ..errors import DataDependentError
 from ..spec import TensorSpec, storage_extent
 from .dispatch import SPECIAL, plan_of_rule
 from .storage import FakeStorage
-from .tensor import FakeTensor, make_fake
+from .tensor import FakeTensor, make_fake, set_bits
 
 aten = torch.ops.aten
 
@@ -156,7 +155,7 @@ def lu_solve(mode, func, args, kwargs):
     """From the right it solves for the conjugate transpose, and turns that over lazily."""
     out = plan_of_rule(func)(mode, func, args, kwargs)
     if out.spec.dtype.is_complex and not kwargs.get("left", True) and 0 not in out.spec.sizes:
-        _torch.set_bits(out, True, False)
+        set_bits(out, True, False)
     return out
 
 

@@ -24,7 +24,7 @@ class FakeTensor(torch.Tensor):
 
     `constant` is the value of a 0-dim fake made from a number, when known; `constant_tensor` the real tensor that `torch.tensor(data)` made;
     `is_parameter` says that it stands for an nn.Parameter;
-    `is_symbolic` that some size, stride or the offset is an expression.
+    `is_symbolic` that some size, stride or the offset is an expression; `has_bits` that torch's conjugate or negative bit is set.
     """
 
     __torch_function__ = _torch.disabled_torch_function
@@ -34,6 +34,7 @@ class FakeTensor(torch.Tensor):
     mode: FakeMode
     storage: FakeStorage
     is_symbolic: bool = False
+    has_bits: bool = False
     constant: Any = None
     constant_tensor: torch.Tensor | None = None
     is_parameter: bool = False
@@ -64,6 +65,7 @@ class FakeTensor(torch.Tensor):
         TENSOR_DATA.__set__(self, fake)
         self.spec, self.storage, self.is_symbolic = fake.spec, fake.storage, fake.is_symbolic
         self.constant, self.constant_tensor = fake.constant, fake.constant_tensor
+        self.has_bits = fake.has_bits
 
     def __copy__(self) -> FakeTensor:
         return self._like(self.storage)
@@ -117,6 +119,12 @@ def make_fake(mode: FakeMode, spec: TensorSpec, storage: FakeStorage, requires_g
     if requires_grad:
         fake.requires_grad_()
     return fake
+
+
+def set_bits(fake: FakeTensor, conjugate: bool, negative: bool) -> None:
+    """The lazy bits, and a note of them on the fake, because torch takes a microsecond to tell them."""
+    _torch.set_bits(fake, conjugate, negative)
+    fake.has_bits = conjugate or negative
 
 
 def from_template(mode: FakeMode, template: Template, storage: FakeStorage) -> FakeTensor:

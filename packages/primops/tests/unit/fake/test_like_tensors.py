@@ -54,6 +54,35 @@ def test_lazy_negative_of_an_input():
     assert x.is_neg() and fake.is_neg()
 
 
+def test_lazy_bits_of_views():
+    def views(z):
+        matrix = z.expand(2, 3)
+        lazy = matrix.conj()
+        assigned = torch.empty_like(z)
+        assigned.data = z.conj()
+        found = [
+            matrix.t(),
+            lazy.t(),
+            lazy.t().unsqueeze(0),
+            lazy.imag.t(),
+            lazy.imag[0].view(1, 3),
+            lazy.conj().t(),
+            lazy.detach(),
+        ]
+        found += [
+            *lazy.split(1),
+            assigned.view(1, 3),
+            torch.view_as_real(z.resolve_conj()).t(),
+            (lazy + 1).t(),
+            lazy.resolve_conj().t(),
+        ]
+        return [(each.is_conj(), each.is_neg()) for each in found]
+
+    z = Z.expand(2, 3)[0]
+    assert views(FakeMode().from_real(z)) == views(z)
+    assert views(FakeMode().from_real(z.conj())) == views(z.conj())
+
+
 @pytest.mark.parametrize("name", ["hann", "hamming", "blackman", "bartlett", "kaiser"])
 def test_windows_need_no_rule_of_torch(name, monkeypatch):
     """torch's rules for them import its compiler."""
