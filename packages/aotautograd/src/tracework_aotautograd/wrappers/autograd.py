@@ -7,7 +7,7 @@ partition chose, by save_for_backward; and, for gradients of gradients, those in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
@@ -47,7 +47,8 @@ class Keeper:
         infos = program.signature.inputs
         self._names = [info.name for info in infos]
         tensors = [i for i in sorted(read_again) if i < len(infos)]
-        cloned = [i for i in tensors if i in program.signature.mutated_in_graph]
+        mutated = program.signature.mutated_in_graph
+        cloned = dict.fromkeys(i for i in tensors if i in mutated)
         self._unlinked = tuple(i for i in cloned if infos[i].requires_grad)  # a clone has lost their history
         self._checked = tuple(
             i for i in tensors if not infos[i].is_static and i not in cloned and infos[i].kind.value == "tensor"
@@ -55,7 +56,7 @@ class Keeper:
         kept = {*tensors, *(i for i, info in enumerate(infos) if info.kind.value != "tensor")}
         self.keep = self._function(kept, cloned, random_devices(program.forward.graph))
 
-    def _function(self, kept: set[int], cloned: list[int], devices: Any) -> Callable[[Any], Kept]:
+    def _function(self, kept: set[int], cloned: Collection[int], devices: Any) -> Callable[[Any], Kept]:
         count = len(self._names)
         items = (f"a[{i}].clone()" if i in cloned else f"a[{i}]" if i in kept else "None" for i in range(count))
         inputs = "a" if len(kept) == count and not cloned else f"({''.join(f'{x}, ' for x in items)})"

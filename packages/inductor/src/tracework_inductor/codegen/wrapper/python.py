@@ -65,6 +65,9 @@ class PythonWrapper:
         self.variables: dict[str, str] = {}
         self.symbols: set[str] = set()
         self.workspace = plan.memory.workspace
+        self.renamed = {
+            old for step in plan.memory.steps for _, old in step.reuse
+        }  # their memory lives as long as their new names
         self.windows: dict[str, int] = {}
 
     def render(self) -> str:
@@ -223,9 +226,8 @@ class PythonWrapper:
 
     def _free(self, step: MemoryStep) -> None:
         """Names are dropped as soon as nobody needs them, so that torch's allocator can hand the memory out again."""
-        later = {old for s in self.plan.memory.steps for _, old in s.reuse}
-        taken = [old for _, old in step.reuse]  # such memory lives as long as its new name
-        ended = [b for b in step.free if b not in later]
+        taken = [old for _, old in step.reuse]
+        ended = [b for b in step.free if b not in self.renamed]
         gone = [self._name(b) for b in (*ended, *taken) if b not in self.workspace.offsets]
         if gone:
             self.lines.append(f"del {', '.join(gone)}")
