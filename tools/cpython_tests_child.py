@@ -89,6 +89,7 @@ class Failures(logging.Handler):
 
 def hooked(counts, forced):
     """`run` with a frame callback for all code but the machinery of the tests."""
+    import tracework_primops  # noqa: F401 - tests take modules apart that it imports
     from tracework_capture import _C
     from tracework_capture.hook import context, policy
     from tracework_capture.options import CaptureOptions

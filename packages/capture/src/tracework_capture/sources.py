@@ -5,6 +5,7 @@ emit code that fetches it. Every source is either a root (no `base`) or one step
 """
 
 from dataclasses import dataclass, field
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 __all__ = [
@@ -108,6 +109,13 @@ class Closure(Source):
         return self.name
 
 
+def text_of(value: Any) -> str:
+    """A text for an object, without running a __repr__ of the user's."""
+    if type(value) in _BY_VALUE or type(value) in (FunctionType, BuiltinFunctionType, ModuleType):
+        return repr(value)
+    return type.__repr__(value) if issubclass(type(value), type) else object.__repr__(value)
+
+
 class Const(Source):
     """An object known at capture time and held by the compiled entry: a module's globals dict, a class, a builtin.
 
@@ -118,7 +126,7 @@ class Const(Source):
 
     def __init__(self, value: Any, text: str | None = None) -> None:
         object.__setattr__(self, "value", value)
-        object.__setattr__(self, "text", text if text is not None else repr(value))
+        object.__setattr__(self, "text", text if text is not None else text_of(value))
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"Const is frozen, cannot set {name}")

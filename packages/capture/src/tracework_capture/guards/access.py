@@ -98,7 +98,7 @@ def _stride(source: TensorStride, code: CodeType) -> tuple[Step, ...]:
 
 
 def _dict_item(container: Any, key: Any) -> Any:
-    if not isinstance(container, dict):
+    if not issubclass(type(container), dict):
         return container[key]
     if not dict.__contains__(container, key):  # dict.__getitem__ would ask __missing__, which may add the key
         raise KeyError(key)

@@ -20,7 +20,7 @@ def payload_key(payload: Any) -> Any:
         return (type(payload).__name__, repr(payload))
     if type(payload) in (tuple, list, frozenset):
         return (type(payload).__name__, tuple(payload_key(item) for item in payload))
-    if isinstance(payload, TensorFacts):
+    if type(payload) is TensorFacts:
         return payload
     return ("id", id(payload))
 

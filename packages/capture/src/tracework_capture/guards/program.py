@@ -86,7 +86,7 @@ def check_guard(guard: Guard, scope: Scope) -> Failure | None:
 
 def dies_with(guard: Guard) -> Any:
     """The object an IDENTITY guard must not keep alive, or None: instances may die, classes and functions are kept."""
-    if guard.kind != "IDENTITY" or isinstance(guard.payload, KEPT_ALIVE):
+    if guard.kind != "IDENTITY" or issubclass(type(guard.payload), KEPT_ALIVE):
         return None
     try:
         weakref.ref(guard.payload)

@@ -12,6 +12,11 @@ from .program import Failure, Program
 __all__ = ["CURES", "cure_of", "explain_failure", "recompile_reason"]
 
 
+def failed_to_read(failure: Failure) -> bool:
+    """Whether the value is what reading the source raised; isinstance would ask the user's object for its __class__."""
+    return issubclass(type(failure.value), BaseException)
+
+
 def explain_failure(failure: Failure) -> str:
     """One line."""
     guard = failure.guard
@@ -20,7 +25,7 @@ def explain_failure(failure: Failure) -> str:
     if not isinstance(guard, Guard):
         return f"sizes {short(failure.value)} do not satisfy {guard}"
     where = f"  ({guard.origin})" if guard.origin else ""
-    if issubclass(type(failure.value), BaseException):  # isinstance asks its __class__, which may run code of the user
+    if failed_to_read(failure):
         return f"{guard.source} cannot be read: {type(failure.value).__name__}: {failure.value}{where}"
     if guard.kind == "SAME":
         return f"{guard.source} is no longer the same object as {guard.payload}{where}"
@@ -63,7 +68,7 @@ CURES: dict[str, Callable[[Guard, Any], str]] = {
 def cure_of(program: Program, scope: Scope) -> str | None:
     """What would have made the program accept this frame; None when there is no advice, or it does."""
     outcome = program.run(scope)
-    if not isinstance(outcome, Failure) or not isinstance(outcome.guard, Guard) or isinstance(outcome.value, BaseException):
+    if not isinstance(outcome, Failure) or not isinstance(outcome.guard, Guard) or failed_to_read(outcome):
         return None
     advice = CURES.get(outcome.guard.kind)
     return None if advice is None else advice(outcome.guard, outcome.value)

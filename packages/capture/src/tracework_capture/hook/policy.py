@@ -172,6 +172,11 @@ def _file_is_of_torch(filename: str) -> bool:
     return os.path.realpath(filename).startswith(_TORCH)
 
 
+def is_installed(code: types.CodeType) -> bool:
+    """Whether the code is of Python's own library or of an installed package."""
+    return os.path.realpath(code.co_filename).startswith((*_SITE, *_STDLIB))
+
+
 def is_another_compiler(code: types.CodeType) -> bool:
     """Whether the frame is torch.compile's own: it and all below it are left alone."""
     return code.co_filename.startswith(_OTHER_COMPILER)

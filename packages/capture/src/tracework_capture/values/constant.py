@@ -111,11 +111,9 @@ class ConstantValue(Value):
         return self.obj
 
     def getattr(self, frame, name):
-        from .user_object import BoundBuiltin, bind_class_attribute
+        from .user_object import BoundBuiltin
 
         obj = self.obj
-        if isinstance(obj, enum.Enum) and name not in ("name", "value"):
-            return bind_class_attribute(frame, self, type(obj), name)
         try:
             found = getattr(obj, name)
         except AttributeError as error:
@@ -128,8 +126,6 @@ class ConstantValue(Value):
 
     def call_method(self, frame, name, args, kwargs):
         obj = self.obj
-        if isinstance(obj, enum.Enum):
-            return self.getattr(frame, name).call(frame, args, kwargs)
         if isinstance(obj, str) and name == "join":
             from .wrap import iterate_all
 

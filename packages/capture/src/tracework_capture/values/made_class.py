@@ -17,11 +17,14 @@ from .function import CellValue, FunctionValue, NewFunctionValue
 from .generator import PartialBuiltin
 from .sequence import NONE
 from .user_class import ClassValue
+from .user_object import HEAP_TYPE
 from .value import NEW, Value
 
 METACLASSES = {type, abc.ABCMeta, type(torch.autograd.Function)}
 _NOTICED = frozenset({"__del__", "__set_name__", "__mro_entries__"})
 """Names by which a body would take part in when things happen."""
+KEPT_TO_THEMSELVES = {abc.ABC, torch.autograd.Function}
+"""Classes of libraries of which programs do not list the subclasses."""
 _READ_BY_TYPE = frozenset({"__slots__", "__module__", "__qualname__", "__doc__"})
 
 
@@ -107,9 +110,10 @@ def build_class(frame, args, kwargs):
     try:
         if kwargs or not isinstance(body, NewFunctionValue):
             raise Unfit("keywords of a class statement")
-        classes = known_bases(bases)
+        classes = known_bases(frame, bases)
         namespace, cell = frame.root.services.run_class_body(frame, body)
-        namespace.pop("__classcell__", None)
+        if namespace.pop("__classcell__", cell) is not cell:
+            raise Unfit("its __classcell__ is no cell of the class statement")
         made = made_class(frame, plain(name), bases, classes, namespace)
     except (Unfit, NotPlain) as why:
         return frame.break_graph("class_building", f"{plain(name)}: {why}")
@@ -124,18 +128,20 @@ def class_of_parts(frame, args):
         bases, items = args[1].unpack(frame), args[2].all_items(frame)
         namespace = {plain(key): value for key, value in items}
         namespace.setdefault("__module__", frame.constant(frame.globals.get("__name__")))
-        return made_class(frame, plain(args[0]), bases, known_bases(bases), namespace)
+        return made_class(frame, plain(args[0]), bases, known_bases(frame, bases), namespace)
     except (Unfit, NotPlain) as why:
         return frame.break_graph("class_building", f"type(name, bases, namespace): {why}")
 
 
-def known_bases(bases):
+def known_bases(frame, bases):
     """The bases as classes. Raises Unfit where making a class of them runs code, or is not known to run none."""
     classes = tuple(map(base_of, bases))
     meta = type(classes[0]) if classes else type
     if meta not in METACLASSES or any(type(c) not in (meta, type) for c in classes):
         raise Unfit(f"its metaclass {meta.__name__}")
     for base in classes:
+        if base.__flags__ & HEAP_TYPE and base not in KEPT_TO_THEMSELVES and id(base) not in frame.root.made:
+            raise Unfit(f"{base.__name__} would know of a subclass that only the trace has")
         if any("__init_subclass__" in c.__dict__ for c in base.__mro__[:-1]):
             raise Unfit(f"{base.__name__} is told of its subclasses")
     return classes

@@ -256,7 +256,9 @@ class DictValue(Value):
 
     def compare(self, frame, op, other):
         from .builtins.arithmetic import equal
+        from .user_object import builtin_part
 
+        other = builtin_part(other)
         if op not in ("==", "!=") or not isinstance(other, DictValue):
             return None
         if self.odd or other.odd or collections.OrderedDict is self.cls is other.cls:

@@ -152,7 +152,9 @@ class SequenceValue(Value):
 
     def compare(self, frame, op, other):
         from .builtins.arithmetic import compare_sequences
+        from .user_object import builtin_part
 
+        other = builtin_part(other)
         if not isinstance(other, SequenceValue) or other.kind != self.kind:
             return None
         compared = list(self.all_items(frame)), list(other.all_items(frame))
@@ -655,13 +657,15 @@ def rotate(frame, self, steps=ConstantValue(1)):  # noqa: B008
 def sort(frame, self, *, key=None, reverse=None):
     from .builtins.iteration import sort_values
 
-    items = self.all_items(frame)
+    items = list(self.all_items(frame))
     self.items[:] = []  # as the program sees the list meanwhile
     self.filled = False
-    found = sort_values(frame, items, key, reverse)
-    modified = self.filled
-    self.items[:] = found
-    self.rearranged(frame)
+    try:
+        sort_values(frame, items, key, reverse)
+    finally:
+        modified = self.filled
+        self.items[:] = items
+        self.rearranged(frame)
     if modified:
         frame.raise_new(ValueError, "list modified during sort")
     return NONE

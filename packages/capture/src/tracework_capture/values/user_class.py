@@ -11,13 +11,14 @@ import torch
 
 from ..bytecode.resume import original_code
 from ..guards.classes import attributes_of
-from ..sources import Const
+from ..sources import Attr, Const
 from .builtins import BUILTINS
-from .constant import ConstantValue, fold, fold_plain, literal
+from .constant import ConstantValue, fold, fold_plain, force_plain, literal
 from .controls import forbid
 from .exception import ExceptionValue, make_exception
 from .function import bind_arguments
 from .generator import PartialBuiltin
+from .rows import call_row
 from .sequence import NONE, ListValue, TupleValue
 from .user_object import (
     C_METHODS,
@@ -32,8 +33,9 @@ from .user_object import (
     is_data_descriptor,
     lookup_class,
     native_base,
+    python_new,
 )
-from .value import Value
+from .value import NEW, Value
 
 PLAIN_CLASS_ATTRIBUTES = (
     "__name__",
@@ -90,7 +92,9 @@ class ClassValue(Value):
     def getattr(self, frame, name):
         cls = self.cls
         if name in PLAIN_CLASS_ATTRIBUTES:
-            return literal(frame, fold_plain(frame, getattr, cls, name))
+            found = fold_plain(frame, getattr, cls, name)
+            fixed = not cls.__flags__ & HEAP_TYPE or self.mutability is NEW
+            return literal(frame, found) if fixed else frame.wrap(found, Attr(Const(cls, cls.__name__), name))
         if name == "__class__":
             return class_value(frame, type(cls))
         if name == "apply" and issubclass(cls, torch.autograd.Function):
@@ -102,7 +106,7 @@ class ClassValue(Value):
         if name == "__dict__":
             return frame.wrap(cls.__dict__, Const(cls.__dict__, f"{cls.__name__}.__dict__"))
         meta_static, meta_owner = lookup_class(type(cls), name)
-        if meta_static is not NO_ATTRIBUTE and is_data_descriptor(meta_static):
+        if meta_static is not NO_ATTRIBUTE and is_data_descriptor(meta_static) and hasattr(type(meta_static), "__get__"):
             return bind_static(frame, self, type(cls), meta_owner, meta_static, name)
         static, owner = lookup_class(cls, name)
         if static is NO_ATTRIBUTE:
@@ -135,6 +139,9 @@ class ClassValue(Value):
         meta = type(self.cls)
         static, owner = lookup_class(meta, name)
         if static is NO_ATTRIBUTE:
+            hook, _ = lookup_class(meta, "__getattr__")
+            if isinstance(hook, types.FunctionType):
+                return function_value(frame, hook).call(frame, [self, ConstantValue(name)], {})
             return frame.raise_new(AttributeError, f"type object '{self.cls.__name__}' has no attribute '{name}'")
         if isinstance(static, C_METHODS):
             return BoundBuiltin(self, name)
@@ -161,8 +168,8 @@ class ClassValue(Value):
         if name == "fromkeys" and self.cls in (dict, collections.OrderedDict, collections.defaultdict):
             from .mapping import METHODS, DictValue
 
-            return METHODS["fromkeys"](frame, DictValue(cls=self.cls), *args)
-        if name == "__new__":
+            return call_row(frame, DictValue(cls=self.cls), "fromkeys", METHODS["fromkeys"], args, kwargs)
+        if name == "__new__" and python_new(self.cls) is None:
             return new_object(frame, args, kwargs)
         static, _ = lookup_class(self.cls, name)
         if isinstance(static, (types.ClassMethodDescriptorType, types.BuiltinMethodType)):
@@ -175,24 +182,24 @@ class ClassValue(Value):
         return super().call_method(frame, name, args, kwargs)
 
     def getitem(self, frame, key):
-        if isinstance(self.cls, enum.EnumMeta) or hasattr(self.cls, "__class_getitem__"):
+        if has_members(frame, self.cls, "__getitem__") or hasattr(self.cls, "__class_getitem__"):
             return fold(frame, lambda k: self.cls[k], [key])
         return super().getitem(frame, key)
 
     def iterate(self, frame):
         from .generator import SequenceIterator
 
-        if isinstance(self.cls, enum.EnumMeta):
+        if has_members(frame, self.cls, "__iter__"):
             return SequenceIterator([literal(frame, m) for m in self.cls])
         return super().iterate(frame)
 
     def contains(self, frame, item):
-        if isinstance(self.cls, enum.EnumMeta):
+        if has_members(frame, self.cls, "__contains__"):
             return fold(frame, lambda i: i in self.cls, [item])
         return super().contains(frame, item)
 
     def length(self, frame):
-        return ConstantValue(len(self.cls)) if isinstance(self.cls, enum.EnumMeta) else super().length(frame)
+        return ConstantValue(len(self.cls)) if has_members(frame, self.cls, "__len__") else super().length(frame)
 
     def binary(self, frame, op, other, reverse=False):
         if op == "|":
@@ -220,8 +227,8 @@ def construct(frame, class_val, args, kwargs):
     row = BUILTINS.get(cls) or CONTEXTS.get(cls) or TORCH_ROWS.get(cls)
     if row is not None:
         return row(frame, args, kwargs)
-    if isinstance(cls, enum.EnumMeta):
-        return fold(frame, cls, args, kwargs)
+    if has_members(frame, cls, "__call__"):
+        return member_of(frame, cls, args, kwargs)
     if issubclass(cls, BaseException):
         return make_exception(frame, cls, args, kwargs)
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):
@@ -234,11 +241,35 @@ def construct(frame, class_val, args, kwargs):
     return type_call(frame, class_val, args, kwargs)
 
 
+def has_members(frame, cls, method):
+    """Whether the class is an enumeration that does this as enumerations do. Its class statement may still be adding members."""
+    if not issubclass(type(cls), enum.EnumMeta) or lookup_class(type(cls), method)[0] is not enum.EnumMeta.__dict__[method]:
+        return False
+    members = attributes_of(cls).get("_member_map_")
+    if members is not None:
+        frame.guard("LENGTH", Attr(Const(cls, cls.__name__), "_member_map_"), len(members))
+    return members is not None
+
+
+def member_of(frame, cls, args, kwargs):
+    """cls(value)"""
+    if len(args) != 1 or kwargs or python_new(cls) is not enum.Enum.__new__:
+        return frame.break_graph("call_unknown", f"{cls.__name__} with these arguments")
+    value = force_plain(frame, args[0])
+    try:
+        known = type(value) is cls or value in cls._value2member_map_
+    except TypeError:
+        return frame.break_graph("call_unknown", f"{cls.__name__} of a value without a hash")
+    if not known and lookup_class(cls, "_missing_")[1] not in (enum.Enum, enum.Flag):
+        return frame.break_graph("call_unknown", f"{cls.__name__}._missing_")
+    return literal(frame, fold_plain(frame, cls, value))
+
+
 def makes_tensor_subclass(cls):
     """Whether the class is a traced subclass of Tensor with a __new__ in Python."""
     from .subclass import is_traced
 
-    return issubclass(cls, torch.Tensor) and is_traced(cls) and isinstance(lookup_class(cls, "__new__")[0], staticmethod)
+    return issubclass(cls, torch.Tensor) and is_traced(cls) and python_new(cls) is not None
 
 
 def type_call(frame, class_val, args, kwargs):
@@ -246,9 +277,9 @@ def type_call(frame, class_val, args, kwargs):
     cls = class_val.cls
     if getattr(cls, "__abstractmethods__", None):
         return frame.raise_new(TypeError, f"Can't instantiate abstract class {cls.__name__}")
-    new, _ = lookup_class(cls, "__new__")
-    if isinstance(new, staticmethod):
-        made = function_value(frame, new.__func__).call(frame, [class_val, *args], kwargs)
+    new = python_new(cls)
+    if new is not None:
+        made = function_value(frame, new).call(frame, [class_val, *args], kwargs)
     else:
         made = new_object(frame, [class_val, *args], kwargs)
     if cls in made.python_type().__mro__:  # issubclass would ask the metaclass
@@ -317,7 +348,7 @@ def new_object(frame, args, kwargs):
 
 def takes_no_arguments(cls):
     """Whether object.__new__ refuses arguments for cls: they are for an __init__ that takes them, and only if __new__ is its own."""
-    return isinstance(lookup_class(cls, "__new__")[0], staticmethod) or lookup_class(cls, "__init__")[1] is object
+    return python_new(cls) is not None or lookup_class(cls, "__init__")[1] is object
 
 
 def init_part(frame, made, args, kwargs):
@@ -344,11 +375,11 @@ def init_namespace(frame, made, args, kwargs):
 
 def make_namedtuple(frame, cls, args, kwargs):
     """cls(...) of a namedtuple class; subclasses with their own __new__ run it."""
-    new, owner = lookup_class(cls, "__new__")
+    new, owner = python_new(cls), lookup_class(cls, "__new__")[1]
     made_by_collections = "_fields" in owner.__dict__
     if not made_by_collections:
-        return function_value(frame, new.__func__).call(frame, [class_value(frame, cls), *args], kwargs)
-    bound = bind_arguments(frame, function_value(frame, new.__func__), [class_value(frame, cls), *args], kwargs)
+        return function_value(frame, new).call(frame, [class_value(frame, cls), *args], kwargs)
+    bound = bind_arguments(frame, function_value(frame, new), [class_value(frame, cls), *args], kwargs)
     return TupleValue([bound[n] for n in cls._fields], cls=cls)
 
 
@@ -401,7 +432,9 @@ class SuperValue(Value):
         owner = self.owner
         if isinstance(owner, ClassValue):
             if name == "__new__":
-                return function_value(frame, static.__func__) if isinstance(static, staticmethod) else NewBuiltin(base)
+                if isinstance(static, (staticmethod, types.FunctionType)):
+                    return function_value(frame, getattr(static, "__func__", static))
+                return NewBuiltin(base)
             if isinstance(static, classmethod):
                 return BoundMethodValue(function_value(frame, static.__func__), owner)
             if is_among_bases(self.start, owner.cls) and isinstance(static, types.ClassMethodDescriptorType):

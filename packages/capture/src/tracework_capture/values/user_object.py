@@ -43,6 +43,14 @@ def function_value(frame, function, source=None):
     )
 
 
+def python_new(cls):
+    """The Python function that makes the instances of a class, None where C does."""
+    static, _ = lookup_class(cls, "__new__")
+    if isinstance(static, staticmethod):
+        return static.__func__
+    return static if isinstance(static, types.FunctionType) else None  # set when the class was there
+
+
 def is_data_descriptor(static):
     """Whether a class attribute goes before the instance dict."""
     return hasattr(type(static), "__set__") or hasattr(type(static), "__delete__")
@@ -153,9 +161,12 @@ class BoundBuiltin(Value):
 
 def call_c_method(frame, descriptor, owner, name, args, kwargs):
     """Calls a method that C defines, such as dict.get or object.__setattr__, on a value."""
+    base = getattr(descriptor, "__objclass__", object)
+    native = native_base(owner.python_type())
+    if base is dict is not native and name in native.__dict__ and issubclass(native, dict):
+        return frame.break_graph("call_unknown", f"dict.{name} of a {native.__name__}, which has its own")
     if not isinstance(owner, ObjectValue):
         return owner.call_method(frame, name, args, kwargs)
-    base = getattr(descriptor, "__objclass__", object)
     if owner.part is None and base is not object and base not in NATIVE_BASES:
         return frame.break_graph("call_unknown", f"{base.__module__}.{base.__qualname__}.{name}")
     return owner.call_native(frame, name, args, kwargs)
@@ -252,6 +263,8 @@ class ObjectValue(Value):
         attributes = self.instance_dict()
         found = None
         if attributes is not None:
+            if not self.seen and any(type(key) is not str for key in attributes):  # looking for a name may run code of the key
+                frame.break_graph("attribute_unknown", f"{name} of {self.describe()}, which has a key that is no str")
             if name in attributes:
                 found = frame.wrap(attributes[name], InstanceAttr(self.source, name))
             else:
@@ -730,9 +743,7 @@ def object_delattr(frame, self, name):
 
 
 def object_init(frame, self, *args, **kwargs):
-    if (args or kwargs) and (
-        lookup_class(self.cls, "__init__")[1] is not object or not isinstance(lookup_class(self.cls, "__new__")[0], staticmethod)
-    ):
+    if (args or kwargs) and (lookup_class(self.cls, "__init__")[1] is not object or python_new(self.cls) is None):
         frame.break_graph("call_unknown", f"object.__init__ of {self.cls.__name__} with arguments")
     return NONE
 

@@ -30,6 +30,7 @@ from .constant import ATOM_TYPES, ConstantValue
 from .context import ErrorRegion, error_region_row, null_row
 from .controls import ROWS as CONTROL_ROWS
 from .controls import marked_value
+from .enum_member import EnumMember
 from .exception import ExistingException
 from .flex_attention import wrap_higher_order
 from .floats import changing_float
@@ -63,7 +64,7 @@ from .weak_reference import WeakReference
 def wrap(frame, obj, source):
     """The value of an existing object; installs its guards."""
     kind = type(obj)
-    if kind in ATOM_TYPES or issubclass(kind, enum.Enum):  # isinstance asks obj.__class__, which may run code of the user
+    if kind in ATOM_TYPES:
         return wrap_atom(frame, obj, source)
     memo = frame.root.memo
     found = memo.get(id(obj))
@@ -81,8 +82,8 @@ def wrap_atom(frame, obj, source):
     if source is not None and type(source) is not Const:
         if obj is None:
             frame.guard("IS_NONE", source)
-        elif isinstance(obj, enum.Enum) or type(obj) not in COMPARED_BY_VALUE:
-            frame.guard("IDENTITY" if isinstance(obj, enum.Enum) else "CONSTANT", source, obj)
+        elif type(obj) not in COMPARED_BY_VALUE:
+            frame.guard("CONSTANT", source, obj)
         else:
             text = type(obj) is str and isinstance(source, CHANGING)
             changed = changing_text(frame, obj, source) if text else dynamic_number(frame, obj, source)
@@ -172,6 +173,11 @@ def wrap_class(frame, obj, source):
 
     frame.guard("IDENTITY", source, obj)
     return ClassValue(obj, source)
+
+
+def wrap_enum_member(frame, obj, source):
+    frame.guard("IDENTITY", source, obj)
+    return EnumMember(obj)
 
 
 def wrap_function(frame, obj, source):
@@ -370,6 +376,8 @@ def wrap_module(frame, obj, source):
 
 
 def wrap_namespace(frame, obj, source):
+    if type(obj).__getattribute__ is not types.ModuleType.__getattribute__:  # looking into it runs code of the user
+        return wrap_object(frame, obj, source)
     frame.guard("IDENTITY", source, obj)
     return NamespaceValue(obj, source)
 
@@ -565,7 +573,7 @@ def wrap_constant(frame, obj):
     kind = type(obj)
     if hasattr(kind, "__next__"):
         frame.break_graph("iterator_unsupported", f"a new {kind.__name__}: it can be used only once")
-    if kind in ATOM_TYPES or issubclass(kind, enum.Enum):
+    if kind in ATOM_TYPES:
         return ConstantValue(obj)
     if kind is tuple:
         return TupleValue([wrap_constant(frame, i) for i in obj])
@@ -706,6 +714,7 @@ WRAP = {
     },
 }
 SUBCLASS_ROWS = (
+    (enum.Enum, wrap_enum_member),
     (type, wrap_class),
     (torch.nn.Module, wrap_module),
     (torch.Tensor, wrap_tensor_subclass),

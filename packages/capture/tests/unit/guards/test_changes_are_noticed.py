@@ -112,6 +112,7 @@ def main(x):
     y = y + table["k"]["j"] + len(table) + sum(table["k"].values()) + pow(LIMIT, 2)
     y = triple(positioned(y)) + closure(x) + partial(x) + decorated(x)
     y = other_module.helper(y) * other_module.TABLE["gain"] + other_module.Config.rate + other_module.TABLE["deep"]["list"][0]
+    y = y + len(Leaf.__name__) + len(Leaf.__bases__)
     if torch.is_grad_enabled():
         y = y + 1
     if hasattr(model, "late"):
@@ -221,6 +222,7 @@ CHANGES = {
     "__len__": "Middle.__len__ = lambda self: 13",
     "__call__": "Middle.__call__ = lambda self, x: x * 14",
     "bases": "Leaf.__bases__ = (type('New', (Middle,), {'level': 15}), Mixin)",
+    "class's name": "Leaf.__name__ = 'Renamed'",
     "class of an object": "leaf.__class__ = type('Other', (Middle, Mixin), {'level': 16})",
     "the object": "leaf = type('Other', (Middle, Mixin), {'level': 17})()",
     "slot": "slots.a = 18",

@@ -555,7 +555,7 @@ class Childless:
     pass
 
 
-@case
+@case(graphs=3)  # two, and one more for each new class
 def type_call(x):
     y = x + 1
     made = type("Made", (Childless,), {"scale": 3, "own": lambda self, t: t * self.scale})

@@ -14,12 +14,13 @@ import typing
 import warnings
 
 from ...errors import SkipFrame, Unsupported
-from ...guards.classes import find, lookup_class
+from ...guards.classes import NO_ATTRIBUTE, find, lookup_class
+from ...hook.policy import is_installed
 from ..constant import ConstantValue, NotPlain, fold, fold_plain, force_plain, literal, plain
 from ..module import ModuleValue
 from ..sequence import NONE, SequenceValue, TupleValue
 from ..user_class import ClassValue, class_value, super_, type_call
-from ..user_object import ObjectValue, function_value
+from ..user_object import ObjectValue, function_value, python_new
 from ..value import SymbolicRaise
 
 
@@ -190,7 +191,10 @@ def call_later(frame, function, args, kwargs):
 
 def print_(frame, args, kwargs):
     """The text is made now and printed after the graph, unless a tensor is shown."""
-    if isinstance(find(kwargs.get("file", NONE).python_type(), "write")[0], types.FunctionType):
+    file = kwargs.get("file", NONE)
+    stdout = file.is_constant() and file.constant() is None
+    write = find(type(sys.stdout) if stdout else file.python_type(), "write")[0]
+    if isinstance(write, types.FunctionType) and not (stdout and is_installed(write.__code__)) or write is NO_ATTRIBUTE:
         return frame.break_graph("print", "a file of the program's own")
     texts = [shown_later(frame, a) for a in args]
     options = {k: v for k, v in kwargs.items()}
@@ -320,6 +324,8 @@ def copy_(frame, args, kwargs):
         return value.call_method(frame, "__copy__", [], {})
     if value.python_type() in copyreg.dispatch_table:
         return frame.break_graph("builtin_unsupported", f"copy of {value.describe()}")
+    if isinstance(value, DictValue) and getattr(value.obj, "__dict__", None):  # an OrderedDict has attributes, too
+        return frame.break_graph("builtin_unsupported", f"copy of {value.describe()} with attributes")
     if isinstance(value, (SequenceValue, DictValue, SetValue)):
         return value.call_method(frame, "copy", [], {})
     return copy_object(frame, value, lambda v: v)
@@ -331,7 +337,7 @@ LIKE_OBJECT = ("__reduce__", "__reduce_ex__", *(("__getstate__",) if hasattr(obj
 
 def copied_its_own_way(cls):
     """Whether a copy of an instance is more than a new one with the same fields."""
-    if cls in copyreg.dispatch_table or isinstance(lookup_class(cls, "__new__")[0], staticmethod):
+    if cls in copyreg.dispatch_table or python_new(cls) is not None:
         return True
     own = [n for n in OWN_COPIES if hasattr(cls, n)] + [n for n in LIKE_OBJECT if getattr(cls, n) is not getattr(object, n)]
     return bool(own) or hasattr(cls, "__getattr__") or not hasattr(object, "__getstate__") and hasattr(cls, "__getstate__")

@@ -10,6 +10,7 @@ import torch
 
 from ...guards.classes import lookup_class
 from ..constant import ConstantValue, NotPlain, fold, fold_plain, force_plain, plain
+from ..enum_member import EnumMember
 from ..floats import FloatValue, float_of
 from ..function import BoundMethodValue, FunctionValue, NewFunctionValue
 from ..generator import PartialBuiltin
@@ -168,7 +169,9 @@ def shown(frame, value, name, fn):
     if isinstance(value, OpenText) and fn is str:
         return value
     if isinstance(value, ObjectValue):
-        static, _ = lookup_class(value.python_type(), name)
+        static, owner = lookup_class(value.python_type(), name)
+        if isinstance(value, EnumMember) and owner is not object and not isinstance(static, types.FunctionType):
+            return value.call_native(frame, name, [], {})
         if not isinstance(static, types.FunctionType):
             static, _ = lookup_class(value.python_type(), "__repr__")
             name = "__repr__"
@@ -235,6 +238,8 @@ def format_(frame, args, kwargs):
         if found.python_type() is str:
             return found
         return frame.raise_new(TypeError, f"__format__ must return a str, not {found.python_type().__name__}")
+    if isinstance(args[0], EnumMember) and lookup_class(args[0].python_type(), "__format__")[1] is not object:
+        return args[0].call_native(frame, "__format__", [ConstantValue(spec)], {})
     if spec == "":
         return str_(frame, [args[0]], {})
     if is_open_number(args[0]):

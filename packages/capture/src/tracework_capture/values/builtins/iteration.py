@@ -108,8 +108,8 @@ def reversed_(frame, args, kwargs):
 
 
 def sort_values(frame, items, key=None, reverse=None):
-    """Sorted by the value protocol."""
-    keys = items if is_none(key) else [key.call(frame, [i], {}) for i in items]
+    """Sorts the list of values; when a comparison raises, it is left as CPython leaves it."""
+    keys = list(items) if is_none(key) else [key.call(frame, [i], {}) for i in items]
     descending = reverse is not None and reverse.truth(frame)
 
     class Sorted:
@@ -121,11 +121,18 @@ def sort_values(frame, items, key=None, reverse=None):
         def __lt__(self, other):
             return compare(frame, "<", keys[self.position], keys[other.position]).truth(frame)
 
-    return [items[s.position] for s in sorted(map(Sorted, range(len(items))), reverse=descending)]
+    order = [Sorted(position) for position in range(len(items))]
+    before = list(items)
+    try:
+        order.sort(reverse=descending)
+    finally:
+        items[:] = [before[s.position] for s in order]
 
 
 def sorted_(frame, args, kwargs):
-    return ListValue(sort_values(frame, iterate_all(frame, args[0]), kwargs.get("key"), kwargs.get("reverse")))
+    items = list(iterate_all(frame, args[0]))
+    sort_values(frame, items, kwargs.get("key"), kwargs.get("reverse"))
+    return ListValue(items)
 
 
 def any_(frame, args, kwargs):
