@@ -176,6 +176,10 @@ class SequenceValue(Value):
     kind = "sequence"
 
 
+WRITTEN_ANEW = 1000
+"""So many items of an existing container are written in its place at most; more are a lot of code for a change of one."""
+
+
 class MutableSequenceValue(SequenceValue):
     """A list or deque; knows whether its changes so far were appends only."""
 
@@ -197,6 +201,9 @@ class MutableSequenceValue(SequenceValue):
         if first < len(self.original):
             self.look(frame)
         if self.mutability is EXISTING:
+            if self.kept < len(self.original) > WRITTEN_ANEW:
+                what = f"a change inside of a {self.kind} of {len(self.original)} items, which would all be written anew"
+                frame.break_graph("side_effect_unknown", what)
             frame.mutations.contents(self)
 
     def rearranged(self, frame):

@@ -281,3 +281,14 @@ def an_ordered_dict_with_attributes(x):
     y = x + 1
     copied = copy.copy(ordered)
     return y * 2, copied.extra is ordered.extra, copied
+
+
+QUEUE = collections.deque(range(5000))
+
+
+@case(graphs=2)
+def a_change_inside_of_a_long_container(x):
+    y = x + 1
+    QUEUE.rotate(1)
+    QUEUE.append(7)
+    return y * 2, QUEUE.pop(), QUEUE.rotate(-1), len(QUEUE), QUEUE[0]

@@ -324,7 +324,9 @@ def copy_(frame, args, kwargs):
         return value.call_method(frame, "__copy__", [], {})
     if value.python_type() in copyreg.dispatch_table:
         return frame.break_graph("builtin_unsupported", f"copy of {value.describe()}")
-    if isinstance(value, DictValue) and getattr(value.obj, "__dict__", None):  # an OrderedDict has attributes, too
+    if isinstance(value, DictValue) and (
+        value.attributes or getattr(value.obj, "__dict__", None)
+    ):  # an OrderedDict has attributes, too
         return frame.break_graph("builtin_unsupported", f"copy of {value.describe()} with attributes")
     if isinstance(value, (SequenceValue, DictValue, SetValue)):
         return value.call_method(frame, "copy", [], {})
