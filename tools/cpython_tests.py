@@ -42,7 +42,20 @@ _TRACEBACK = (
     "a traceback of what captured code raised and caught shows the line where that code was left, not the calls and lines in it"
 )
 _LIFETIME = "when an object dies is left to the interpreter: what a traced stretch deletes is let go at the stretch's end"
+_TIME = "measures how long a first call takes, in which the frames it runs are captured"
+_ASKED = "what functools.lru_cache wraps is asked while tracing, so a warning of its first call names another place"
+_SHARED_BUILTINS = (
+    "counts the calls of a builtin that it patches, and the compiler, a Python program itself, calls it while it works"
+)
 KNOWN: dict[str, str] = {
+    "test.test_re.ReTests.test_search_anchor_at_beginning": _TIME,
+    "test.test_re.ReTests.test_symbolic_refs_errors": _ASKED,
+    "test.test_builtin.TestBreakpoint.test_envar_good_path_builtin": _SHARED_BUILTINS,
+    "test.test_unicode.UnicodeTest.test_getnewargs": _EQUAL_TEXTS,
+    **{
+        f"test.test_code.{test}": _LIFETIME
+        for test in ("CoExtra.test_free_called", "CoExtra.test_free_different_thread", "CodeWeakRefTest.test_basic")
+    },
     "test.test_class.ClassTests.testSetattrWrapperNameIntern": _EQUAL_TEXTS,
     "test.test_dataclasses.TestCase.test_helper_astuple": _EQUAL_TEXTS,
     "test.test_dataclasses.TestCase.test_helper_astuple_nested": _EQUAL_TEXTS,

@@ -194,11 +194,11 @@ class LiveSequenceIterator(IteratorValue):
         super().__init__(None)
         self.sequence = sequence
         self.position = 0
-        self.length = len(sequence.items)
+        self.items_at_start = len(sequence.items)
         self.kind = self.KINDS.get(sequence.cls, type(iter([])))
 
     def next_value(self, frame):
-        if self.sequence.kind == "deque" and len(self.sequence.items) != self.length:
+        if self.sequence.kind == "deque" and len(self.sequence.items) != self.items_at_start:
             return frame.raise_new(RuntimeError, "deque mutated during iteration")
         if self.position >= len(self.sequence.items):
             self.position = 1 << 62

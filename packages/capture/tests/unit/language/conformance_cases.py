@@ -497,3 +497,13 @@ def super_of_a_class_that_has_no_order_yet(x):
     y = x + 1
     made = Ordering("Made", (), {})
     return y * 2, [base.__name__ for base in made.__mro__]
+
+
+@case
+def keywords_of_str(x):
+    return x + 1, str(errors="strict"), str(object=1.5), str(b"foo", errors="strict"), str(object=b"foo", encoding="utf8")
+
+
+@case
+def iterators_have_no_length(x):
+    return x + 1, error_of(len, iter([1, 2])), error_of(len, iter((1, 2)))

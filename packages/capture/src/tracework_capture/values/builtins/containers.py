@@ -153,11 +153,11 @@ def bool_(frame, args, kwargs):
 
 
 def str_(frame, args, kwargs):
-    if not args:
-        return ConstantValue("")
-    if len(args) > 1:
-        return fold(frame, str, args, kwargs)
-    return shown(frame, args[0], "__str__", str)
+    if len(args) == 1 and not kwargs:
+        return shown(frame, args[0], "__str__", str)
+    if set(kwargs) == {"object"} and not args:
+        return shown(frame, kwargs["object"], "__str__", str)
+    return fold(frame, str, args, kwargs)
 
 
 def shown(frame, value, name, fn):
