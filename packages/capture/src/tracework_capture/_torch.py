@@ -15,6 +15,7 @@ __all__ = [
     "DLPACK_DEVICES",
     "DLPACK_DTYPES",
     "FLAGS",
+    "SETTINGS",
     "all_function_mode_count",
     "any_autocast",
     "as_subclass",
@@ -22,6 +23,7 @@ __all__ = [
     "cuda_device",
     "default_device",
     "deterministic_state",
+    "device_is_set_for_good",
     "dispatch_keys",
     "dispatch_mode_count",
     "distributed_is_initialized",
@@ -262,6 +264,20 @@ def _flags() -> dict[str, tuple[Any, Any]]:
 
 FLAGS = _flags()
 """Settings that choose kernels."""
+
+SETTINGS = FLAGS | {
+    "default_dtype": (torch.get_default_dtype, torch.set_default_dtype),
+    "default_device": (default_device, torch.set_default_device),
+}
+"""Settings that captured code may change."""
+
+
+def device_is_set_for_good() -> bool:
+    """Whether the default device is what torch.set_default_device left, and no `with torch.device(...)` is on."""
+    held = getattr(getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None), "device_context", None)
+    stack = map(torch._C._get_function_stack_at, range(function_mode_count()))
+    return all(mode is held for mode in stack if isinstance(mode, DeviceContext))
+
 
 pytree_flatten = torch.utils._pytree.tree_flatten
 

@@ -13,6 +13,7 @@ from ..contracts import InputBinding
 from ..errors import BreakGraph
 from ..sources import Const
 from .data_sizes import bind_sizes
+from .defaults import with_defaults
 from .known import learn, numbers_alone, with_numbers
 from .numbers import OpenNumbers
 
@@ -198,6 +199,8 @@ class GraphBuilder:
             self._reads = self.fake_mode.reads
             node_args, node_kwargs = taken
             example = self.run_on_fakes(frame, target, node_args, node_kwargs, kind)
+        if frame.root.states_written:
+            node_kwargs = with_defaults(frame, target, node_args, node_kwargs, example, kind)
         return self.record(frame, target, node_args, node_kwargs, example, kind)
 
     def plain_node(self, frame: Any, target: Any, args: tuple[Any, ...]) -> fx.Node:

@@ -262,7 +262,7 @@ def guarded_call(writer: CodeWriter, frame: Any, call: str, conditions: list[str
         return lines
     restore = [f"{writer.const(torch._C._set_grad_enabled, 'set_grad')}({root.grad_at_start})"]
     for name, value in root.states_written.items():
-        restore.append(f"{writer.const(_torch.FLAGS[name][1], f'set_{name}')}({value!r})")
+        restore.append(f"{writer.const(_torch.SETTINGS[name][1], f'set_{name}')}({writer.const(value, name)})")
     before = []
     if root.effects.random:
         before.append(f"__tw_random = {writer.const(torch.get_rng_state)}()")

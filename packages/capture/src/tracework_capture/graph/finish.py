@@ -7,6 +7,7 @@ continuation function with the live stack and locals.
 
 from __future__ import annotations
 
+import contextlib
 import time
 import types
 from dataclasses import dataclass, field
@@ -29,7 +30,7 @@ from ..values.value import Deferred
 from .checks import check_conditions, guarded_call
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 __all__ = ["BackendFailed", "Captured", "finish"]
 
@@ -90,9 +91,9 @@ def keep_state(root: Any, writer: CodeWriter) -> None:
     if enabled != root.grad_at_start:
         writer.line(f"{writer.const(torch._C._set_grad_enabled, 'set_grad')}({enabled})")
     for name, value in root.states_written.items():
-        read, write = _torch.FLAGS[name]
+        read, write = _torch.SETTINGS[name]
         if read() != value:
-            writer.line(f"{writer.const(write, f'set_{name}')}({read()!r})")
+            writer.line(f"{writer.const(write, f'set_{name}')}({writer.const(read(), name)})")
     keep_function_modes(root, writer)
 
 
@@ -130,7 +131,7 @@ def make_graph(root: Any, frame: Any, stop: Returned | Break, writer: CodeWriter
 def graph_call(writer: CodeWriter, root: Any, captured: CapturedGraph, backend: Any) -> str:
     """Compile the graph, in the mode in which it will be entered; the text that calls it."""
     try:
-        with torch.set_grad_enabled(root.grad_at_start):
+        with torch.set_grad_enabled(root.grad_at_start), settings_at_start(root):
             compiled = backend(captured.graph, list(captured.example_inputs))
     except Exception as error:
         raise BackendFailed(str(error)) from error
@@ -146,6 +147,19 @@ def graph_call(writer: CodeWriter, root: Any, captured: CapturedGraph, backend: 
         compiled = _torch.under_no_function_modes(compiled)  # they were asked while tracing
     name = writer.const(root.services.call_disabled(compiled), "graph")
     return f"{name}(list(__tw_inputs))" if boxed else f"{name}(*__tw_inputs)"
+
+
+@contextlib.contextmanager
+def settings_at_start(root: Any) -> Iterator[None]:
+    """Settings as the graph will find them; those that it writes are as the program left them afterwards."""
+    now = {name: _torch.SETTINGS[name][0]() for name in root.states_written}
+    for name, value in root.states_written.items():
+        _torch.SETTINGS[name][1](value)
+    try:
+        yield
+    finally:
+        for name, value in now.items():
+            _torch.SETTINGS[name][1](value)
 
 
 def as_number_tensor(number: float) -> torch.Tensor:

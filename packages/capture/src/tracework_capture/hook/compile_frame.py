@@ -265,7 +265,7 @@ class _StateKept:
         if _autocast_state() != self.autocast:
             _restore_autocast(self.autocast)
         for name, value in self.flags.items():
-            _torch.FLAGS[name][1](value)
+            _torch.SETTINGS[name][1](value)
 
 
 def _autocast_state() -> tuple[Any, ...]:

@@ -1,7 +1,8 @@
 """Settings of torch that captured code reads and writes: a read is answered while tracing and guarded with what held at the start.
 
 A write of what holds already is nothing but a guard. Of the others, those that decide which operators a composite calls (FLAGS of
-scaled_dot_product_attention) are nodes, run for real while tracing, too; what kernels look at when they run breaks the graph.
+scaled_dot_product_attention) are nodes, run for real while tracing, too; the default dtype and device are set for real while tracing,
+and written into the nodes that they matter to; what kernels look at when they run breaks the graph.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import contextlib
 import torch
 import torch.nn.attention
 
-from .._torch import FLAGS
+from .._torch import FLAGS, SETTINGS, device_is_set_for_good
 from ..guards.kinds import STATES
 from .constant import fold, force_plain
 from .context import ContextValue
@@ -72,11 +73,6 @@ def write_row(fn, states, wanted, traced=False):
     return writes
 
 
-def as_dtype(d):
-    """What set_default_dtype makes of its argument."""
-    return (d,)
-
-
 def as_matmul_precision(precision):
     return (precision,)
 
@@ -85,16 +81,33 @@ def as_deterministic(mode, *, warn_only=False):
     return bool(mode), bool(warn_only)
 
 
-def as_device(device):
-    return (None if device is None else torch.device(device),)
-
-
 def set_flag(frame, name, value):
     """A node that writes a flag."""
     read, write = FLAGS[name]
     if read() != value:
         frame.root.states_written.setdefault(name, read())
         frame.graph.call(frame, write, (value,))
+
+
+def default_row(name, argument, made):
+    """torch.set_default_dtype, torch.set_default_device; made: what becomes of the argument."""
+
+    def writes(frame, args, kwargs):
+        given = {k: force_plain(frame, v) for k, v in (dict(zip((argument,), args)) | kwargs).items()}
+        if set(given) != {argument} or not device_is_set_for_good():
+            return frame.break_graph("torch_state", f"torch.set_{name}")
+        guard_state(frame, name)
+        read, write = SETTINGS[name]
+        before = read()
+        try:
+            write(made(given[argument]))
+        except (TypeError, RuntimeError) as error:
+            return frame.break_graph("torch_state", f"torch.set_{name}: {error}")
+        if read() != before:
+            frame.root.states_written.setdefault(name, before)
+        return NONE
+
+    return writes
 
 
 class AttentionKernels(ContextValue):
@@ -160,8 +173,8 @@ STATE_ROWS = {
     },
     **{read: read_row(read, name) for name, (read, _) in FLAGS.items()},
     **{write: write_row(write, (name,), lambda value: (value,), "sdp" in name) for name, (_, write) in FLAGS.items()},
-    torch.set_default_dtype: write_row(torch.set_default_dtype, ("default_dtype",), as_dtype),
-    torch.set_default_device: write_row(torch.set_default_device, ("default_device",), as_device),
+    torch.set_default_dtype: default_row("default_dtype", "d", lambda d: d),
+    torch.set_default_device: default_row("default_device", "device", lambda device: device),
     torch.set_float32_matmul_precision: write_row(
         torch.set_float32_matmul_precision, ("float32_matmul_precision",), as_matmul_precision
     ),
