@@ -1,5 +1,5 @@
-"""Sizes and numbers that depend on data stay in the graph under the option `unbacked`. Without it numbers break, and sizes stay only
-in frames that go into one graph without a decision on them."""
+"""Sizes and numbers that depend on data stay in the graph with fullgraph=True or the option `unbacked`. Without them numbers break, and
+sizes stay only in frames that go into one graph without a decision on them."""
 
 import logging
 
@@ -70,7 +70,16 @@ def written_between(x):
     return y, n
 
 
+def distinct(x):
+    signs = x.sign().long()
+    found, counts = torch.unique(signs, return_counts=True)
+    runs, which = torch.unique_consecutive(signs.flatten(), return_inverse=True)
+    slices = torch.unique(signs, dim=0, return_inverse=True)
+    return found * 2, counts + 1, runs - 1, which * 2, slices, torch.bincount(signs.flatten() + 1, minlength=2) * 2
+
+
 PROGRAMS = [
+    distinct,
     number,
     size,
     positions,
@@ -154,10 +163,24 @@ def test_decisions_on_data_break_and_are_errors_in_one_graph():
         whole(X)
 
 
+def test_one_graph_keeps_them_without_the_option():
+    for function in PROGRAMS:
+        compiled = tracework.compile(function, backend="eager", fullgraph=True)
+        for x in INPUTS:
+            torch.testing.assert_close(compiled(x), function(x))
+
+
+def test_what_is_known_is_no_symbol():
+    def function(x):
+        n = torch.tensor(3)
+        return torch.repeat_interleave(x, n, 0).shape, torch.arange(n).shape, x[: n.item()]
+
+    same(list(tracework.compile(function, backend="eager", fullgraph=True)(X)), list(function(X)))
+
+
 def test_without_the_option_they_break():
-    for options in (None, {"unbacked": False}):
-        with pytest.raises(Unsupported, match="tensor_to_python"):
-            tracework.compile(number, backend="eager", fullgraph=True, options=options)(X)
+    with pytest.raises(Unsupported, match="tensor_to_python"):
+        tracework.compile(number, backend="eager", fullgraph=True, options={"unbacked": False})(X)
     with pytest.raises(Unsupported, match="dynamic_output_shape"):
         tracework.compile(elements, backend="eager", fullgraph=True, options={"unbacked": False})(X)
 

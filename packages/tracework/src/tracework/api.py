@@ -87,9 +87,18 @@ def _optimizer(
         dynamic_sources=_names(options.dynamic_sources),
         static_sources=_names(options.static_sources),
         dynamic_values=_numbers(options.dynamic_values),
-        unbacked=False if options.unbacked is None and not backends.is_ours(arguments["backend"]) else options.unbacked,
+        unbacked=_unbacked(options, arguments),
         shapes=shapes,
     )
+
+
+def _unbacked(options: Options, arguments: Mapping[str, Any]) -> bool | None:
+    """Numbers and sizes that depend on data stay where a break is an error; elsewhere, for backends that know them, sizes do."""
+    if options.unbacked is not None:
+        return options.unbacked
+    if arguments["fullgraph"]:
+        return True
+    return None if backends.is_ours(arguments["backend"]) else False
 
 
 def _names(text: str) -> list[str]:

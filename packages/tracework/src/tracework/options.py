@@ -31,7 +31,7 @@ class Options:
         dynamic_sources: comma-separated names (x, x:0, self.table) whose sizes and numbers are symbols from the first capture on.
         dynamic_values: comma-separated sizes and numbers that are symbols from the first capture on.
         static_sources: comma-separated names whose sizes are never symbols.
-        unbacked: keep item(), nonzero, masks and the like in the graph; None keeps sizes, not numbers, where nothing decides on them.
+        unbacked: keep item(), nonzero, masks and the like in the graph; None keeps both with fullgraph=True, else sizes where nothing decides on them.
         dump_dir: folder that receives each stage's text.
     """
 

@@ -124,6 +124,38 @@ def one_unknown_size(mode, func, args, kwargs):
     return _record(mode, func, args, kwargs, out)
 
 
+@special("_unique2.default", "unique_consecutive.default", "unique_dim.default")
+def unique(mode, func, args, kwargs):
+    """(distinct elements or slices, which of them each one is, how often each is there); what is not asked for is empty, but for slices."""
+    named = dict(zip((a.name for a in func._schema.arguments), args)) | kwargs
+    dim, spec = named.get("dim"), args[0].spec
+    if mode.table is None or not mode.allow_unbacked or dim not in (None, 0):
+        raise DataDependentError(func)
+    mode.reads += 1
+    count = mode.table.new(None, f"{func}", lower=0, unbacked=True)
+    always = func is aten.unique_dim.default
+    inverse = spec.sizes if dim is None else spec.sizes[:1]
+    results = [
+        TensorSpec(spec.dtype, spec.device, (count,) if dim is None else (count, *spec.sizes[1:])),
+        TensorSpec(torch.int64, spec.device, inverse if always or named.get("return_inverse") else (0,)),
+        TensorSpec(torch.int64, spec.device, (count,) if always or named.get("return_counts") else (0,)),
+    ]
+    return _record(mode, func, args, kwargs, tuple(make_fake(mode, result, FakeStorage()) for result in results))
+
+
+@special("bincount.default")
+def bincount(mode, func, args, kwargs):
+    """As many counts as the largest number asks for."""
+    named = dict(zip(("self", "weights", "minlength"), args)) | kwargs
+    if mode.table is None or not mode.allow_unbacked:
+        raise DataDependentError(func)
+    mode.reads += 1
+    count = mode.table.new(None, f"{func}", lower=named.get("minlength", 0), unbacked=True)
+    weights = named.get("weights")
+    dtype = torch.int64 if weights is None else torch.float32 if weights.dtype is torch.float32 else torch.float64
+    return _record(mode, func, args, kwargs, make_fake(mode, TensorSpec(dtype, args[0].spec.device, (count,)), FakeStorage()))
+
+
 MASKS = (torch.bool, torch.uint8)
 
 
