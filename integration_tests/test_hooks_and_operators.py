@@ -111,6 +111,83 @@ def test_module_hooks():
     check(module, inputs()[0], backend="aot_eager")
 
 
+def observed_hooks(fn, wrap):
+    """Results, gradients of the inputs, and what hooks saw, of three calls and their backwards."""
+    seen, found = [], []
+    run = wrap(lambda x, w: fn(x, w, seen))
+    for number in range(3):
+        x, w = inputs()
+        given = x * 2 if number == 1 else x
+        out = run(given, w)
+        sum(o.sum() for o in out if o.requires_grad).backward()
+        found += [*out, x.grad, w.grad, *(o.grad for o in out if o.is_leaf or o.retains_grad)]
+    return [t if t is None else t.detach() for t in found], seen
+
+
+def of_an_input(x, w, seen):
+    x.register_hook(lambda g: seen.append(tuple(g.shape)) or g * 3)
+    removed = w.register_hook(lambda g: g * 100)
+    removed.remove()
+    return x * w[0], x.sin()
+
+
+def with_a_value_of_the_graph(x, w, seen):
+    factor = w.detach().sum() * 2
+    x.register_hook(lambda g: g * factor)
+    return (x * w[0],)
+
+
+def accumulated(x, w, seen):
+    w.register_post_accumulate_grad_hook(lambda t: seen.append(t.grad.sum().item()))
+    return (x * w[0],)
+
+
+def retained(x, w, seen):
+    y = x * w[0]
+    y.retain_grad()
+    w.retain_grad()
+    return y.sin(), y
+
+
+@pytest.mark.parametrize("fn", [of_an_input, with_a_value_of_the_graph, accumulated, retained], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("backend", BACKENDS[:2])
+def test_hooks_that_a_later_backward_runs(fn, backend):
+    expected = observed_hooks(fn, lambda fn: fn)
+    same(list(observed_hooks(fn, lambda fn: tracework.compile(fn, backend=backend, fullgraph=True))), list(expected))
+
+
+def test_a_hook_of_an_input_can_be_removed_later():
+    def fn(x):
+        return x * 2, x.register_hook(lambda g: g * 10)
+
+    x = torch.ones(2, requires_grad=True)
+    out, handle = tracework.compile(fn, backend="eager", fullgraph=True)(x)
+    handle.remove()
+    out.sum().backward()
+    assert x.grad.tolist() == [2, 2]
+
+
+def test_a_retained_gradient_of_a_backward_inside():
+    def fn(x, w):
+        y = (x * w[0]).tanh()
+        y.retain_grad()
+        (y * y).sum().backward()
+        return y.grad * 1, x.grad * 1
+
+    check(fn, *inputs(), backend="aot_eager")
+
+
+def test_a_hook_that_a_backward_inside_would_run_is_left_to_plain_python():
+    def fn(x, w):
+        x.register_hook(lambda g: g * 3)
+        (x * w[0]).sum().backward()
+        return x.grad * 1
+
+    x, w = inputs()
+    expected = fn(x, w)
+    same(tracework.compile(fn, backend="eager")(*inputs()), expected)
+
+
 @pytest.mark.parametrize("with_effect", [False, True])
 def test_hooks_that_run_plainly(with_effect):
     seen = []

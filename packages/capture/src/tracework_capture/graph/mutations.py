@@ -32,6 +32,11 @@ class MutationLog:
         self.entries.pop(key, None)
         self.entries[key] = write
 
+    def drop(self, key):
+        """Takes an entry back."""
+        self.changes += 1
+        self.entries.pop(key, None)
+
     def contents(self, value):
         """The contents of an existing container changed; the value knows how to replay them."""
         self.changes += 1

@@ -58,7 +58,7 @@ def grad_row(frame, args, kwargs):
     asked = [t for t in inputs if t.obj is not None]
     if outside and (len(outside) > 1 or asked not in ([], outside)):
         return frame.break_graph("call_unknown", "torch.autograd.grad through history from outside the captured part")
-    if any(has_hooks(frame, t) for t in inputs):
+    if any(has_hooks(frame, t) for t in inputs) or any(v.retains_grad for v in distinct(frame)):
         return frame.break_graph("hook", "torch.autograd.grad of tensors with hooks")
     found = frame.graph.call(frame, torch.autograd.grad, (given.pop("outputs"), given.pop("inputs")), options(given))
     if not keeps_graph(frame, given):
@@ -105,13 +105,15 @@ def backward(frame, given):
     if histories_outside(frame):
         return frame.break_graph("call_unknown", "backward through history from outside the captured part")
     leaves = tensors_of(frame, given["inputs"]) if given["inputs"] is not None else leaves_of(frame)
-    if any(not t.example.is_leaf or has_hooks(frame, t) for t in leaves):
+    retaining = [v for v in distinct(frame) if v.retains_grad and v.node is not None]
+    if given["inputs"] is not None and retaining or any(not t.example.is_leaf or has_hooks(frame, t) for t in leaves):
         return frame.break_graph("hook", "backward to a tensor that has hooks or is no leaf")
     if not leaves:
         return frame.break_graph("call_unknown", "backward without a tensor that requires a gradient")
     create = flag(frame, given["create_graph"], False)
     wanted = {"retain_graph": given["retain_graph"], "create_graph": given["create_graph"]}
     wanted |= {"grad_outputs": given["grad_tensors"], "allow_unused": ConstantValue(True)}
+    leaves += retaining
     found = frame.graph.call(frame, torch.autograd.grad, (outputs, leaves), options(wanted))
     accumulate(frame, leaves, found.unpack(frame), create)
     if not keeps_graph(frame, given):
@@ -138,8 +140,8 @@ HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 
 def has_hooks(frame, value):
     """Whether a hook would run; what was looked at is guarded."""
-    if value.obj is None:
-        return False
+    if value.hooks or value.obj is None:
+        return bool(value.hooks)
     for name in HOOKS:
         hooks = getattr(value.obj, name)
         if hooks:

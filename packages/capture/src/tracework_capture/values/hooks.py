@@ -1,10 +1,12 @@
-"""Tensor.register_hook on a tensor made in the traced program: the hook is traced and becomes a graph that the node registers."""
+"""Hooks of tensors. Of a tensor made in the traced program the hook is traced, and becomes a graph that a node registers; leaves and
+tensors that were there before get theirs when the graph has run, as any other object that is changed."""
 
 from __future__ import annotations
 
 import torch
 from torch.utils.hooks import RemovableHandle
 
+from ..errors import BreakGraph
 from ..graph.outline import outline, region
 from ..graph.region_checks import Unchanged
 from .sequence import NONE
@@ -58,13 +60,84 @@ class HandleValue(Value):
         return NONE
 
 
+class LaterHandle(Value):
+    """The handle of a hook that is registered when the graph has run, which loading the handle does."""
+
+    def __init__(self, tensor, method, hook):
+        super().__init__(None)
+        self.tensor, self.method, self.hook = tensor, method, hook
+        self.version, self.removed = tensor.example._version, False
+
+    def python_type(self):
+        return RemovableHandle
+
+    def truth(self, frame):
+        return True
+
+    def getattr(self, frame, name):
+        from .user_object import BoundBuiltin
+
+        return BoundBuiltin(self, name)
+
+    def call_method(self, frame, name, args, kwargs):
+        if name != "remove":
+            return frame.break_graph("hook", f"{name} of the handle of a hook")
+        self.removed = True
+        self.tensor.hooks -= {self}
+        frame.mutations.drop(("hook", self))
+        return NONE
+
+    def reload(self, emit):
+        if self.removed or self.tensor.example._version != self.version:
+            raise BreakGraph("hook", "a hook that was removed again, or whose tensor was written to afterwards")
+        return f"{emit.load(self.tensor)}.{self.method}({emit.load(self.hook)})"
+
+
+def register_later(frame, tensor, method, hook):
+    """A hook that no backward of this frame may run."""
+    handle = LaterHandle(tensor, method, hook)
+    tensor.hooks |= {handle}
+    frame.mutations.effect(("hook", handle), lambda emit: emit.load(handle))
+    return handle
+
+
+def register_post_accumulate_grad_hook(frame, tensor, name, args, kwargs):
+    """Tensor.register_post_accumulate_grad_hook(hook), of leaves only"""
+    if frame.root.transforms or not tensor.example.requires_grad or not tensor.example.is_leaf:
+        return frame.break_graph("hook", f"{name} of a tensor that is no leaf with a gradient")
+    return register_later(frame, tensor, name, args[0] if args else kwargs["hook"])
+
+
+def retain_grad(frame, tensor, name, args, kwargs):
+    """Tensor.retain_grad(): a backward of this frame gives the tensor its gradient; others, when it has left the graph."""
+    if frame.root.transforms or not tensor.example.requires_grad:
+        return frame.break_graph("hook", "retain_grad of a tensor without history")
+    if tensor.example.is_leaf:
+        return NONE
+    if tensor.source is not None:
+        frame.mutations.call(torch.Tensor.retain_grad, [tensor])
+        tensor.hooks |= {name}
+    else:
+        tensor.retains_grad = True
+    return NONE
+
+
+def keeps_gradient(tensor):
+    """The tensor, which keeps its gradient; target of a node. Raises RuntimeError while such a graph is compiled: what a compiled graph
+    computes from a tensor gives it no gradient."""
+    if type(tensor) is not torch.Tensor:
+        raise RuntimeError("Tensor.retain_grad of a tensor that the graph makes")
+    tensor.retain_grad()
+    return tensor
+
+
 def register_hook(frame, tensor, name, args, kwargs):
     """Tensor.register_hook(hook)"""
     hook = args[0] if args else kwargs["hook"]
-    if tensor.source is not None or frame.root.transforms:
-        return frame.break_graph("hook", "register_hook of a tensor that was there before")
-    if not tensor.example.requires_grad or tensor.example.is_leaf:
+    if frame.root.transforms or not tensor.example.requires_grad:
         return frame.break_graph("hook", "register_hook of a tensor without history")
+    if tensor.source is not None or tensor.example.is_leaf:
+        return register_later(frame, tensor, name, hook)
     builder = frame.graph
     gradient = gradient_of(frame, tensor)
     start, unchanged = region(builder), Unchanged(frame)

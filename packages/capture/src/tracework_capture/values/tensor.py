@@ -33,6 +33,8 @@ class TensorOperations(Value):
         self.attributes = {}
         self.may_be_freed = False
         self.of_inference = False  # made in a block of inference mode
+        self.hooks = frozenset()  # registered on it in this frame, to take effect after the graph
+        self.retains_grad = False
 
     def python_type(self):
         return type(self.obj) if self.obj is not None else torch.Tensor
@@ -66,7 +68,13 @@ class TensorOperations(Value):
 
         if self.may_be_freed and is_freed(self.example):
             return reload_freed(self, emit)
-        text = emit.graph_output(self.node)
+        node = self.node
+        if self.retains_grad and "grad" not in self.attributes:
+            from .hooks import keeps_gradient
+
+            node = node.graph.call_function(keeps_gradient, (node,))
+            node.meta["example_value"] = node.meta["val"] = self.example
+        text = emit.graph_output(node)
         try:
             made_leaf = self.example.requires_grad and self.example.is_leaf
         except RuntimeError as error:  # one of several views, which eager refuses to use once their base was written to
@@ -499,10 +507,10 @@ PLAIN_METHODS = frozenset(
 """Methods that are no operators: about memory, Python objects, or gone from torch. They break the graph."""
 
 
-def register_hook(frame, self, name, args, kwargs):
+def hook_method(frame, self, name, args, kwargs):
     from . import hooks
 
-    return hooks.register_hook(frame, self, name, args, kwargs)
+    return getattr(hooks, name)(frame, self, name, args, kwargs)
 
 
 def backward_method(frame, self, name, args, kwargs):
@@ -573,8 +581,7 @@ TENSOR_METHODS = {
     },
     "numpy": numpy_method,
     **{n: break_row("tensor_to_numpy") for n in ("__array__", "__dlpack__", "__dlpack_device__")},
-    "register_hook": register_hook,
-    **{n: break_row("hook") for n in ("register_post_accumulate_grad_hook", "retain_grad")},
+    **{n: hook_method for n in ("register_hook", "register_post_accumulate_grad_hook", "retain_grad")},
     **{
         n: break_row("call_unknown")
         for n in (
