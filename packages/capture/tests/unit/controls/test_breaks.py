@@ -51,9 +51,7 @@ def test_an_id_without_a_row_is_kept_in_the_detail():
 
 def raised(reason):
     with pytest.raises(errors.Unsupported) as caught:
-        capture.optimize(lambda gm, inputs: gm.forward, fullgraph=True, unbacked=False)(break_programs.PROGRAMS[reason])(
-            break_programs.X
-        )
+        capture.optimize(lambda gm, inputs: gm.forward, fullgraph=True)(break_programs.PROGRAMS[reason])(break_programs.X)
     return caught.value
 
 
