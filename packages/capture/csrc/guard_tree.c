@@ -86,6 +86,8 @@ PyObject *tw_fetch(const tw_scope *scope, const tw_node *node, PyObject *value, 
         return scope->globals;
     case TW_GET_CLOSURE:
         return cell_contents(scope->closure, node->index, owned);
+    case TW_GET_CLOSURE_CELL:
+        return tuple_item(scope->closure, node->index);
     case TW_GET_CONST:
         return node->key;
     case TW_GET_CALL:

@@ -15,6 +15,7 @@ __all__ = [
     "CellContents",
     "ClassAttr",
     "Closure",
+    "ClosureCell",
     "Const",
     "DefaultArg",
     "DictItem",
@@ -114,6 +115,16 @@ def text_of(value: Any) -> str:
     if type(value) in _BY_VALUE or type(value) in (FunctionType, BuiltinFunctionType, ModuleType):
         return repr(value)
     return type.__repr__(value) if issubclass(type(value), type) else object.__repr__(value)
+
+
+@_source
+class ClosureCell(Source):
+    """The cell itself of a free variable of the captured frame."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"(the cell of {self.name})"
 
 
 class Const(Source):

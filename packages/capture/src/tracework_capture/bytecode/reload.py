@@ -42,6 +42,7 @@ RELOAD: dict[type, Callable[[Any, str, _Names], str]] = {
     s.Local: lambda x, base, w: local_name(x.name),
     s.Global: lambda x, base, w: w.global_name(x.name),
     s.Closure: lambda x, base, w: x.name,
+    s.ClosureCell: lambda x, base, w: f"(lambda: {x.name}).__closure__[0]",
     s.Const: lambda x, base, w: w.const(x.value),
     s.Ambient: lambda x, base, w: f"{w.const(STATES[x.name], x.name)}()",
     s.Attr: lambda x, base, w: _attribute(base, x.name),

@@ -120,7 +120,7 @@ def _make(code: types.CodeType, point: ResumePoint) -> tuple[types.CodeType, lis
     arguments = [*point.locals, *(f"__tw_stack{i}" for i, kind in enumerate(point.stack) if kind in "vhi")]
     arguments += ["__tw_raised"] if point.raising else []
     slots = {name: slot for slot, name in enumerate(arguments)}
-    kept = [(info.instructions[i], _pieces(code, info.instructions[i])) for i in reachable(info, point.index)]
+    kept = [(info.instructions[i], _pieces(code, info.instructions[i], point.cells)) for i in reachable(info, point.index)]
     for _, pieces in kept:
         for _, name, is_local in pieces:
             if is_local:
@@ -181,15 +181,21 @@ def _prologue(point: ResumePoint, slots: dict[str, int]) -> list[tuple[str, int]
     return prologue
 
 
-def _pieces(code: types.CodeType, instruction: Instruction) -> list[tuple[str, Any, bool | None]]:
-    """(opcode, argument, None), or with a name for the argument (opcode, name, whether it is a local and not a cell). All cells exist
-    already; an instruction on two locals becomes two, since the new numbers of its locals may not fit into one argument."""
+def _pieces(code: types.CodeType, instruction: Instruction, cells: tuple[str, ...]) -> list[tuple[str, Any, bool | None]]:
+    """(opcode, argument, None), or with a name for the argument (opcode, name, whether it is a local and not a cell). An instruction
+    on two locals becomes two, since the new numbers of its locals may not fit into one argument."""
     opname, value, op = instruction.opname, instruction.value, opmap[instruction.opname]
-    if opname in ("MAKE_CELL", "COPY_FREE_VARS"):
-        return [("NOP", 0, None)]
     if opname in PAIR_LOCALS:
-        halves = opname.replace("_FAST_", "_FAST ").split()
-        return [(half, name, True) for half, name in zip(halves, value)]
+        halves = zip(opname.replace("_FAST_", "_FAST ").split(), value, divmod(instruction.arg, 16))
+        return [(half, name, _is_local(code, slot, name, cells)) for half, name, slot in halves]
     if op in HAS_LOCAL or op in HAS_FREE:
-        return [(opname, value, op in HAS_LOCAL and instruction.arg < code.co_nlocals)]
+        return [(opname, value, _is_local(code, instruction.arg, value, cells))]
     return [(opname, instruction.arg, None)]
+
+
+def _is_local(code: types.CodeType, slot: int, name: str, cells: tuple[str, ...]) -> bool:
+    """Whether a slot of the original code is a local of the continuation. A cell of that code has one slot, whatever instruction names
+    it; a comprehension that has the name for itself keeps the cell on the stack meanwhile (3.12), and the slot is a local's."""
+    if name in code.co_cellvars and name not in code.co_freevars:
+        return name not in cells
+    return slot < code.co_nlocals

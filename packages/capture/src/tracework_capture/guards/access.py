@@ -4,9 +4,9 @@ A row gives steps, each (accessor name of _C.ACCESSORS, key, index); the last st
 """
 
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
-from types import CodeType
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import CellType, CodeType
 from typing import Any
 
 from ..arrays import tensor_of_array
@@ -18,6 +18,7 @@ from ..sources import (
     CellContents,
     ClassAttr,
     Closure,
+    ClosureCell,
     Const,
     DefaultArg,
     DictItem,
@@ -47,10 +48,18 @@ Step = tuple[str, Any, int]
 
 @dataclass(frozen=True)
 class Scope:
-    """The frame that Python-side checks look at: argument values by name, globals, closure contents by name."""
+    """The frame that Python-side checks look at: argument values and closure contents by name, globals, cells of free variables."""
 
     names: dict[str, Any]
     globals: dict[str, Any]
+    cells: dict[str, CellType] = field(default_factory=dict)
+
+    @classmethod
+    def of_frame(
+        cls, code: CodeType, names: dict[str, Any], globals_: dict[str, Any], closure: Sequence[CellType] | None
+    ) -> "Scope":
+        """The scope of a call of `code`."""
+        return cls(names, globals_, dict(zip(code.co_freevars, closure or ())))
 
 
 @dataclass(frozen=True)
@@ -75,10 +84,13 @@ def _local_slot(source: Local, code: CodeType) -> tuple[Step, ...]:
     return (("LOCAL", None, code.co_varnames.index(source.name)),)
 
 
-def _closure_cell(source: Closure, code: CodeType) -> tuple[Step, ...]:
-    if source.name not in code.co_freevars:
-        raise GuardBuildError(f"{source.name!r} is not a free variable of {code.co_qualname}")
-    return (("CLOSURE", None, code.co_freevars.index(source.name)),)
+def _free_variable(accessor: str) -> Callable[[Any, CodeType], tuple[Step, ...]]:
+    def steps(source: Closure | ClosureCell, code: CodeType) -> tuple[Step, ...]:
+        if source.name not in code.co_freevars:
+            raise GuardBuildError(f"{source.name!r} is not a free variable of {code.co_qualname}")
+        return ((accessor, None, code.co_freevars.index(source.name)),)
+
+    return steps
 
 
 def _state(source: Ambient, code: CodeType) -> tuple[Step, ...]:
@@ -118,7 +130,8 @@ ACCESS: dict[type, Access] = {
     Local: Access(_local_slot, lambda s, v, scope: scope.names[s.name]),
     Global: Access(lambda s, c: (("GLOBALS", None, 0), ("DICT_ITEM", s.name, 0)), lambda s, v, scope: scope.globals[s.name]),
     FrameGlobals: Access(lambda s, c: (("GLOBALS", None, 0),), lambda s, v, scope: scope.globals),
-    Closure: Access(_closure_cell, lambda s, v, scope: scope.names[s.name]),
+    Closure: Access(_free_variable("CLOSURE"), lambda s, v, scope: scope.names[s.name]),
+    ClosureCell: Access(_free_variable("CLOSURE_CELL"), lambda s, v, scope: scope.cells[s.name]),
     Const: Access(lambda s, c: (("CONST", s.value, 0),), lambda s, v, scope: s.value),
     Ambient: Access(_state, lambda s, v, scope: STATES[s.name]()),
     Attr: Access(lambda s, c: (("ATTR", s.name, 0),), lambda s, v, scope: getattr(v, s.name)),

@@ -33,7 +33,7 @@ from ..interp.breaks import execute_text
 from ..interp.frame import NULL, CaptureRoot, SymbolicFrame
 from ..interp.machine import StopHere, run
 from ..interp.services import Services
-from ..sources import Ambient, Closure, Const, Item, Local
+from ..sources import Ambient, Closure, ClosureCell, Const, Item, Local
 from ..values.function import CellValue
 from ..values.value import EXISTING, SymbolicRaise, Value
 from .collector import paused_collection
@@ -192,8 +192,7 @@ def new_symbols() -> Any:
 
 def root_cell(root: CaptureRoot, name: str, cell: types.CellType) -> CellValue:
     """The CellValue of a free variable of the captured frame."""
-    value = CellValue(cell, Closure(name), name=name)
-    value.root_freevar = True
+    value = CellValue(cell, Closure(name), ClosureCell(name))
     root.cells[id(cell)] = value
     return value
 
@@ -360,7 +359,7 @@ def distinct_guards(root: CaptureRoot) -> None:
     """Input tensors that are different objects stay so, and so do objects of a type of which the program changes one."""
     changed = {value.python_type() for value in root.mutations.keep if getattr(value, "mutability", None) is EXISTING}
     groups: dict[Any, list[Any]] = {}
-    for value in root.memo.values():
+    for value in {id(v): v for v in (*root.memo.values(), *root.cells.values())}.values():
         if value.mutability is EXISTING and value.source is not None and type(value.source) is not Const:
             if value.python_type() in changed:
                 groups.setdefault(value.python_type(), []).append(value.source)

@@ -103,12 +103,12 @@ class FrameCallback:
             return None  # inside a running vmap or grad, whose tensors have no storage to look at; what sees each operator
         stance = stances.current()
         if stance.name == "fail_on_recompile":
-            self.refuse(code, Scope(names, globals_))
+            self.refuse(code, Scope.of_frame(code, names, globals_, closure))
         if stance.name == "eager_then_compile" and self.is_first(code):
             self.history(code).observe(names)
             return None
         with self.one_at_a_time() as waited:
-            made = cache.fitting(code, Scope(names, globals_), self) if waited else None
+            made = cache.fitting(code, Scope.of_frame(code, names, globals_, closure), self) if waited else None
             return made or self.new_entry(code, names, globals_, closure, outermost, stance)
 
     @contextlib.contextmanager
@@ -129,7 +129,8 @@ class FrameCallback:
         self, code: types.CodeType, names: dict[str, Any], globals_: dict[str, Any], closure: Any, outermost: bool, stance: Any
     ) -> Any:
         """A new entry for this frame, or what to do instead."""
-        if cache.at_limit(code, Scope(names, globals_), self.options, self, self.recompiles):
+        scope = Scope.of_frame(code, names, globals_, closure)
+        if cache.at_limit(code, scope, self.options, self, self.recompiles):
             return None
         try:
             if stance.name == "aot_eager_then_compile" and self.is_first(code):
@@ -223,7 +224,8 @@ class FrameCallback:
             cache.skip(raising)
         guards, conditions = list(captured.guards), True
         if self.options.guard_filter_fn is not None:
-            guards, conditions = filter_guards(self.options.guard_filter_fn, guards, Scope(names, globals_))
+            scope = Scope.of_frame(code, names, globals_, closure)
+            guards, conditions = filter_guards(self.options.guard_filter_fn, guards, scope)
         detail = CHECKED if captured.checked else None
         return cache.make_entry(
             code, guards, captured.collect, captured.symbols, captured.code, self, detail, conditions=conditions

@@ -11,6 +11,7 @@ from ..graph.checks import DataCheck, Effects
 from ..graph.inputs import lift_number, lift_tensor
 from ..regions import regions
 from ..sources import Const
+from ..sources import root as root_of
 from ..values.function import CellValue
 from ..values.value import Deferred, SymbolicRaise, Value
 
@@ -204,13 +205,17 @@ class SymbolicFrame:
         found = self.root.memo.get(id(obj))
         if found is None:
             return self.root.services.wrap(self, obj, source)
+        self.same(found, obj, source)
+        return found
+
+    def same(self, found: Value, obj: object, source: Any) -> None:
+        """Guard that `source` leads to the object of a value that is known."""
         first = found.source
         if source is not None and type(source) is not Const and source != first:
             if first is None or type(first) is Const:
                 self.root.guards.record("IDENTITY", source, obj, self.user_location())
             else:
                 self.root.guards.record("SAME", source, first, self.user_location())
-        return found
 
     def constant(self, obj: object) -> Value:
         """The Value of a sourceless constant."""
@@ -277,12 +282,16 @@ class SymbolicFrame:
         """Log a side effect to be emitted after the graph."""
         self.root.mutations.effect(key, write)
 
-    def existing_cell(self, cell: types.CellType, source: Any) -> CellValue:
-        """The CellValue of an existing cell."""
+    def existing_cell(self, cell: types.CellType, contents: Any, source: Any) -> CellValue:
+        """The CellValue of an existing cell, one per cell and capture; a second way to it must lead to the same cell."""
         found = self.root.cells.get(id(cell))
         if found is None:
-            found = self.root.cells[id(cell)] = CellValue(cell, source)
+            if type(root_of(source)) is Const:
+                source = Const(cell, str(source))
+            found = self.root.cells[id(cell)] = CellValue(cell, contents, source)
             self.root.keep.append(cell)
+        else:
+            self.same(found, cell, source)
         return found
 
     # --- places ------------------------------------------------------------------------------------------------

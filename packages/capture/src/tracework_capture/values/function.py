@@ -6,7 +6,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from ..hook.policy import is_of_torch
-from ..sources import Attr, CellContents, Const, DefaultArg, KwDefaultArg
+from ..sources import Attr, CellContents, Const, DefaultArg, Item, KwDefaultArg
 from .value import EXISTING, NEW, Value
 
 if TYPE_CHECKING:
@@ -22,15 +22,12 @@ class CellValue(Value):
     two_phase = True
     filled_late = True  # a function, or the class that it is a method of, is closed over by itself
 
-    def __init__(
-        self, cell: types.CellType | None = None, source: Source | None = None, cell_source: Source | None = None, name: str = ""
-    ) -> None:
-        super().__init__(None)
-        self.cell, self.contents_source, self.cell_source, self.name = cell, source, cell_source, name
+    def __init__(self, cell: types.CellType | None = None, contents: Source | None = None, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.cell, self.contents_source = cell, contents
         self.mutability = EXISTING if cell is not None else NEW
         self._contents: Value | None = None
         self._read = cell is None
-        self.root_freevar = False
 
     def python_type(self) -> type:
         return types.CellType
@@ -42,6 +39,7 @@ class CellValue(Value):
             try:
                 contents = self.cell.cell_contents
             except ValueError:
+                frame.guard("PREDICATE", self.source, _is_empty)
                 return None
             self._contents = frame.wrap(contents, self.contents_source)
         return self._contents
@@ -51,6 +49,7 @@ class CellValue(Value):
         self._read = True
         self._contents = value
         if self.mutability == EXISTING:
+            frame.mutations.keep.append(self)
             frame.log_effect(("cell", id(self.cell)), lambda emit: self._write(emit))
 
     def _write(self, emit: Emitter) -> None:
@@ -61,13 +60,7 @@ class CellValue(Value):
             emit.line(f"{cell}.cell_contents = {emit.load(self._contents)}")
 
     def reload(self, emit: Emitter) -> str:
-        if self.cell is None:
-            return f"{emit.const(types.CellType, 'CellType')}()"
-        if self.root_freevar:
-            return f"(lambda: {self.name}).__closure__[0]"
-        if self.cell_source is not None:
-            return emit.source(self.cell_source)
-        return emit.const(self.cell, "cell")
+        return f"{emit.const(types.CellType, 'CellType')}()"
 
     def fill(self, emit: Emitter, name: str) -> None:
         if self.cell is None and self._contents is not None:
@@ -80,6 +73,11 @@ class CellValue(Value):
                 frame.raise_new(ValueError, "Cell is empty")
             return contents
         return super().getattr(frame, name)
+
+
+def _is_empty(cell: types.CellType) -> bool:
+    """the cell is empty"""
+    return type(cell) is types.CellType and cell == types.CellType()
 
 
 class FunctionValue(Value):
@@ -140,7 +138,10 @@ class FunctionValue(Value):
         """The cells of the free variables, in co_freevars order; one CellValue per cell and capture."""
         if self._cells is None:
             cells = self.function.__closure__ or ()
-            self._cells = tuple(frame.existing_cell(cell, CellContents(self.base, i)) for i, cell in enumerate(cells))
+            places = Attr(self.base, "__closure__")
+            self._cells = tuple(
+                frame.existing_cell(cell, CellContents(self.base, i), Item(places, i)) for i, cell in enumerate(cells)
+            )
         return self._cells
 
     def getattr(self, frame: Frame, name: str) -> Value:

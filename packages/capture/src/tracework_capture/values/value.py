@@ -98,7 +98,7 @@ class Frame(Protocol):
     def log_effect(self, key: Any, write: Any) -> None:
         """Log a side effect that `mutations` has no form for: write(emit) emits its final state; a second one with the same key replaces the first."""
 
-    def existing_cell(self, cell: Any, source: Any) -> Value:
+    def existing_cell(self, cell: Any, contents: Any, source: Any) -> Value:
         """The CellValue of an existing cell whose contents are at `source`."""
 
 

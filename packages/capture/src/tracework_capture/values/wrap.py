@@ -118,6 +118,11 @@ def row_of_subclass(kind):
     return wrap_object
 
 
+def wrap_cell(frame, obj, source):
+    guard_type(frame, obj, source)
+    return frame.existing_cell(obj, Attr(source, "cell_contents"), source)
+
+
 def guard_type(frame, obj, source):
     frame.guard("TYPE", source, type(obj))
 
@@ -671,6 +676,7 @@ WRAP = {
     weakref.ref: wrap_weakref,
     functools._lru_cache_wrapper: wrap_cached,
     types.FunctionType: wrap_function,
+    types.CellType: wrap_cell,
     types.BuiltinFunctionType: wrap_builtin,
     types.MethodDescriptorType: wrap_builtin,
     types.WrapperDescriptorType: wrap_builtin,

@@ -1,5 +1,7 @@
 """Locals, globals, cells and constants."""
 
+from types import CellType
+
 from ...bytecode.reload import builtins_of
 from ...bytecode.resume import original_code
 from ...sources import Const, DictItem, FrameGlobals, Global
@@ -41,13 +43,15 @@ def read_local(frame, name):
 
 def write_local(frame, name, value):
     """Store a local; inlined comprehensions (3.12) save and restore cells and NULLs this way."""
+    if type(value) is Deferred and type(value.obj) is CellType:  # the cell that a comprehension kept on the stack
+        value = frame.wrap(value.obj, value.source)
     if type(value) is Deferred:
         frame.locals.hold(name, value.obj, value.source)
     elif isinstance(value, CellValue) and (name in frame.code.co_cellvars or name in frame.code.co_freevars):
         frame.cells[name] = value
     elif value is NULL:
         frame.locals.pop(name, None)
-        if name not in frame.code.co_freevars:
+        if name not in original_code(frame.code).co_freevars:
             frame.cells.pop(name, None)
     else:
         frame.locals[name] = value
@@ -58,7 +62,7 @@ def load_fast_and_clear(frame, instruction):
     """Save a local around an inlined comprehension; NULL when unbound."""
     name = instruction.value
     value = frame.locals.pop(name, None)
-    if value is None and name in frame.cells and name not in frame.code.co_freevars:
+    if value is None and name in frame.cells and name not in original_code(frame.code).co_freevars:
         value = frame.cells.pop(name)
     frame.stack.append(NULL if value is None else value)
 
@@ -220,7 +224,7 @@ def make_cell(frame, instruction):
     name = instruction.value
     if name in frame.cells and frame.cells[name].mutability == "existing" and frame.parent is None:
         return
-    cell = CellValue(name=name)
+    cell = CellValue()
     cell.set(frame, frame.locals.pop(name, None))
     frame.cells[name] = cell
 
