@@ -16,6 +16,7 @@ import weakref
 
 import torch
 
+from ..bytecode.facts import VERSION
 from ..guards.classes import NO_ATTRIBUTE, lookup_class
 from ..sources import Attr, ClassAttr, Const, InstanceAttr, InstanceDict
 from .constant import ConstantValue, force_plain, literal
@@ -296,7 +297,7 @@ class ObjectValue(Value):
                 return frame.break_graph("attribute_unknown", f"{name} of {self.describe()}, which is not set and may be made")
             frame.guard("LACKS_ATTR", self.source, name)
             return frame.raise_new(AttributeError, *error.args)
-        except ValueError:  # an empty cell has no contents
+        except ValueError:  # a released memoryview has no shape
             return frame.break_graph("attribute_unknown", f"{name} of {self.describe()}")
         return frame.wrap(found, Attr(self.source, name))
 
@@ -365,11 +366,18 @@ class ObjectValue(Value):
             return function_value(frame, hook).call(frame, [self, ConstantValue(name)], {})
         return self.no_attribute(frame, name)
 
-    def no_attribute(self, frame, name):
-        text = f"'{shown_name(self.cls)}' object has no attribute '{name}'"
+    def no_attribute(self, frame, name, more=""):
+        text = f"'{shown_name(self.cls)}' object has no attribute '{name}'{more}"
         error = frame.root.services.new_exception(frame, AttributeError, (text,))
         error.fields.update(name=ConstantValue(name), obj=self)
         return frame.raise_user(error)
+
+    def no_place(self, frame, name):
+        """An attribute is set or deleted for which the object has neither a slot nor a dict."""
+        if VERSION < (3, 13):
+            frame.raise_new(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        own = any(lookup_class(self.cls, hook)[1] is not object for hook in ("__setattr__", "__delattr__"))
+        self.no_attribute(frame, name, "" if own else " and no __dict__ for setting new attributes")
 
     def setattr(self, frame, name, value):
         if issubclass(self.cls, OWN_LOOKUP):
@@ -388,8 +396,9 @@ class ObjectValue(Value):
         if static is not NO_ATTRIBUTE and is_data_descriptor(static) and type(static) is not SLOT:
             return self.set_through(frame, static, owner, name, value)
         if type(static) is not SLOT and not self.cls.__dictoffset__:
-            what = f"has no attribute '{name}'" if static is NO_ATTRIBUTE else f"attribute '{name}' is read-only"
-            return frame.raise_new(AttributeError, f"'{self.cls.__name__}' object {what}")
+            if static is NO_ATTRIBUTE:
+                return self.no_place(frame, name)
+            return frame.raise_new(AttributeError, f"'{self.cls.__name__}' object attribute '{name}' is read-only")
         return self.set_field(frame, name, value)
 
     def set_through(self, frame, static, owner, name, value):
@@ -420,6 +429,8 @@ class ObjectValue(Value):
                 return
             frame.break_graph("side_effect_unknown", f"del {self.cls.__name__}.{name}")
         if self.field(frame, name) is None:
+            if static is NO_ATTRIBUTE and not self.cls.__dictoffset__:
+                self.no_place(frame, name)
             self.no_attribute(frame, name)
         if self.mutability is EXISTING:
             frame.mutations.deleted_attribute(self, name, stored_before=name in self.fields)

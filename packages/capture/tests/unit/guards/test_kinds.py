@@ -279,7 +279,7 @@ def test_every_source_is_fetched(source, value, expected):
 
 def test_sources_have_rows():
     tried = {type(row[0]) for row in SOURCES} | {type(row[0].base) for row in SOURCES if row[0].base is not None}
-    assert {t.__name__ for t in ACCESS} - {t.__name__ for t in tried} == {"Ambient", "Closure"}
+    assert {t.__name__ for t in ACCESS} - {t.__name__ for t in tried} == {"Ambient", "Closure", "ClosureCell"}
 
 
 def test_missing_values_fail_and_leave_no_exception():

@@ -7,6 +7,7 @@ import functools
 import itertools
 import operator
 import random
+import sys
 import types
 import weakref
 
@@ -507,3 +508,47 @@ def keywords_of_str(x):
 @case
 def iterators_have_no_length(x):
     return x + 1, error_of(len, iter([1, 2])), error_of(len, iter((1, 2)))
+
+
+def which_exception_is_handled(x):
+    found = []
+    try:
+        try:
+            raise KeyError("a")
+        except KeyError as error:
+            found.append((sys.exception() is error, sys.exc_info()[1] is error))
+            raise ValueError("b") from error
+    except ValueError:
+        found.append(repr(sys.exception()))
+    return x + 1, found
+
+
+class OnlySlots:
+    __slots__ = ("a",)
+
+
+class RefusesOthers(OnlySlots):
+    __slots__ = ()
+
+    def __setattr__(self, name, value):
+        object.__setattr__(self, name, value)
+
+
+def text_and_name(function):
+    try:
+        function()
+    except AttributeError as error:
+        return str(error), error.name
+    return None
+
+
+@case
+def attributes_without_a_place(x):
+    def put(thing):
+        thing.other = 1
+
+    def drop(thing):
+        del thing.other
+
+    found = [text_and_name(lambda: change(kind())) for kind in (OnlySlots, RefusesOthers) for change in (put, drop)]
+    return x + 1, found

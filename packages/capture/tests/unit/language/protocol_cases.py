@@ -128,7 +128,7 @@ def an_item_with_del_is_dropped(x):
     return x
 
 
-@case(graphs=0)
+@case
 def an_empty_cell(x):
     value = 1
     cell = (lambda: value).__closure__[0]

@@ -415,14 +415,20 @@ def object_class(frame, args, kwargs):
     return ObjectValue(object)
 
 
-def exc_info(frame, args, kwargs):
-    """sys.exc_info(): what the traced frames handle; contextlib only wants to know that, others may mean the caller's."""
+def exception(frame, args, kwargs):
+    """sys.exception(): what the traced frames handle; contextlib only wants to know that, others may mean the caller's."""
     handled = frame.handling()
-    if handled is not None:
-        return TupleValue([class_value(frame, handled.python_type()), handled, handled.getattr(frame, "__traceback__")])
-    if frame.globals is not contextlib.__dict__:
-        return frame.break_graph("builtin_unsupported", "sys.exc_info() where no exception of the traced program is handled")
-    return TupleValue([NONE, NONE, NONE])
+    if handled is None and frame.globals is not contextlib.__dict__:
+        return frame.break_graph("builtin_unsupported", "asking for the exception where none of the traced program is handled")
+    return handled if handled is not None else NONE
+
+
+def exc_info(frame, args, kwargs):
+    """sys.exc_info()"""
+    handled = exception(frame, args, kwargs)
+    if handled is NONE:
+        return TupleValue([NONE, NONE, NONE])
+    return TupleValue([class_value(frame, handled.python_type()), handled, handled.getattr(frame, "__traceback__")])
 
 
 def own_frame(name, looks=lambda args: True):
@@ -483,6 +489,7 @@ ROWS = {
     typing.cast: cast,
     type.__call__: lambda frame, args, kwargs: type_call(frame, args[0], list(args[1:]), kwargs),
     sys.exc_info: exc_info,
+    sys.exception: exception,
     inspect.isclass: lambda frame, args, kwargs: ConstantValue(isinstance(args[0], ClassValue)),
     sys.getrecursionlimit: lambda frame, args, kwargs: fold(frame, sys.getrecursionlimit, []),
     **{c.__new__: object_new for c in (tuple, list, dict, set, frozenset)},
