@@ -28,7 +28,10 @@ def load_fast(frame, instruction):
             frame.deferred = True
             frame.stack.append(Deferred(*held))
             return
-    frame.stack.append(read_local(frame, name))
+    if instruction.arg >= frame.code.co_nlocals and name in frame.cells:  # a class body may have the name for another object
+        frame.stack.append(frame.cells[name])
+    else:
+        frame.stack.append(read_local(frame, name))
 
 
 def read_local(frame, name):
