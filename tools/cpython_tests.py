@@ -77,6 +77,10 @@ KNOWN: dict[str, str] = {
     "test.test_exception_group.ExceptionGroupFields.test_basics_ExceptionGroup_fields": _TRACEBACK,
     "test.test_exception_group.NestedExceptionGroupBasicsTest.test_iteration_full_tracebacks": _TRACEBACK,
     "test.test_exception_group.NestedExceptionGroupBasicsTest.test_nested_exception_group_tracebacks": _TRACEBACK,
+    **{
+        f"test.test_{kind}comps.{kind.capitalize()}ComprehensionTest.test_exception_locations": _TRACEBACK
+        for kind in ("list", "set", "dict")
+    },
     "test.test_exceptions.PEP626Tests.test_lineno_after_other_except": _TRACEBACK,
     "test.test_exceptions.PEP626Tests.test_lineno_in_try": _TRACEBACK,
     "test.test_exceptions.NameErrorTests.test_name_error_suggestions": "suggestions come from the locals of the frame that raised, "

@@ -968,3 +968,17 @@ class AsksAfterABreak(Tagged):
 @case(graphs=2)
 def super_in_what_runs_plainly_after_a_break(x):
     return AsksAfterABreak(x + 1).told(AsksAfterABreak(x))
+
+
+@case
+def a_class_body_with_two_objects_of_one_name(x):
+    name = "outer"
+
+    class Both:
+        def name(self):
+            return "method"
+
+        def read(self):
+            return name
+
+    return x + 1, Both().read(), Both().name()
