@@ -8,6 +8,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from ..bytecode.code import cleans_up
+from ..bytecode.facts import VERSION
 from ..errors import BreakGraph
 from ..values.function import FunctionValue, bind_arguments
 from ..values.value import SymbolicRaise, Value
@@ -208,15 +209,21 @@ def _throw(generator: GeneratorValue, frame: SymbolicFrame, *args: Value) -> Val
 
 
 def _close(generator: GeneratorValue, frame: SymbolicFrame) -> Value:
-    if generator.started and not generator.finished:
-        exit_value = frame.root.services.new_exception(frame, GeneratorExit, ())
-        try:
-            generator.resume(frame, frame.constant(None), SymbolicRaise(exit_value))
-        except SymbolicRaise as raised:
-            if raised.value.python_type() not in (GeneratorExit, StopIteration):
-                raise
-    generator.finished = True
-    return frame.constant(None)
+    nothing = frame.constant(None)
+    if generator.finished or not generator.started:
+        generator.finished = True
+        return nothing
+    exit_value = frame.root.services.new_exception(frame, GeneratorExit, ())
+    try:
+        item = generator.resume(frame, nothing, SymbolicRaise(exit_value))
+    except SymbolicRaise as raised:
+        if not issubclass(raised.value.python_type(), GeneratorExit):
+            raise
+        return nothing
+    if item is not None:
+        frame.raise_new(RuntimeError, "generator ignored GeneratorExit")
+    returned, generator.returned = generator.returned, None
+    return returned if VERSION >= (3, 13) and returned is not None else nothing
 
 
 _METHODS = {

@@ -552,3 +552,34 @@ def attributes_without_a_place(x):
 
     found = [text_and_name(lambda: change(kind())) for kind in (OnlySlots, RefusesOthers) for change in (put, drop)]
     return x + 1, found
+
+
+def answers(log):
+    try:
+        yield 1
+    except GeneratorExit:
+        log.append("closed")
+        return 5
+
+
+def goes_on(log):
+    try:
+        yield 1
+    except GeneratorExit:
+        yield 2
+    yield 3
+
+
+@case
+def what_closing_a_generator_gives(x):
+    log = []
+    found = [answers(log).close()]
+    for function in (answers, goes_on):
+        made = function(log)
+        next(made)
+        try:
+            found.append(made.close())
+            found.append(made.close())
+        except RuntimeError as error:
+            found.append((str(error), next(made)))
+    return x + 1, found, log
