@@ -87,6 +87,7 @@ def zoo(session: nox.Session) -> None:
     """All architectures of integration_tests/zoo against eager; writes its RESULTS.md."""
     install(session, PACKAGES[-1].folders, *MODEL_TOOLS)
     session.install("--no-deps", *CONSTRAINTS, "torchvision", "timm")
+    session.install(*CONSTRAINTS, "diffusers")
     session.run("python", "-m", "zoo", *session.posargs, env={"PYTHONPATH": os.pathsep.join((".", "integration_tests"))})
 
 
@@ -144,6 +145,7 @@ def breaks(session: nox.Session) -> None:
     """Graph breaks of the zoo here and under torch.compile's capture; writes integration_tests/zoo/BREAKS.md."""
     install(session, PACKAGES[-1].folders, *MODEL_TOOLS, "einops")
     session.install("--no-deps", *CONSTRAINTS, "torchvision", "timm")
+    session.install(*CONSTRAINTS, "diffusers")
     session.run("python", "-m", "zoo.breaks", *session.posargs, env={"PYTHONPATH": os.pathsep.join((".", "integration_tests"))})
 
 

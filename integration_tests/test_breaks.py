@@ -5,7 +5,12 @@ from zoo.awkward import PROGRAMS
 from zoo.breaks import call_of, ours
 from zoo.breaks_report import text
 
-WHOLE = ("DebertaForMaskedLM=inference", "MambaForCausalLM=inference", "timm/crossvit_tiny_240=inference")
+WHOLE = (
+    "DebertaForMaskedLM=inference",
+    "MambaForCausalLM=inference",
+    "XmodForMaskedLM=inference",
+    "timm/crossvit_tiny_240=inference",
+)
 
 
 @pytest.mark.parametrize("job", WHOLE)

@@ -11,6 +11,7 @@ import importlib
 import json
 import logging
 import multiprocessing
+import re
 import subprocess
 import sys
 import time
@@ -196,6 +197,11 @@ def rows_of(side: str, names: list[str]) -> Iterator[dict[str, Any]]:
             raise SystemExit(f"the process that forks ended with {process.returncode}")
 
 
+def without_folders(text: str) -> str:
+    """Files by their paths in what they belong to, on every machine the same."""
+    return re.sub(r"/[^\s\"]*/(site-packages|integration_tests|lib/python[\d.]+)/", "", text)
+
+
 def main() -> int:
     """The command."""
     parser = argparse.ArgumentParser(prog="python -m zoo.breaks", description=__doc__)
@@ -215,7 +221,7 @@ def main() -> int:
             print(side, row["job"], row["graphs"], len(row["stops"]), row.get("raised", ""), *row["stops"][:3], flush=True)
     order = {job: number for number, job in enumerate(jobs(""))}
     ordered = sorted((r for r in rows.values() if r["job"] in order), key=lambda r: (order[r["job"]], r["side"]))
-    kept.write_text("".join(json.dumps(r) + "\n" for r in ordered))
+    kept.write_text("".join(without_folders(json.dumps(r)) + "\n" for r in ordered))
     from .breaks_report import text
 
     given.out.write_text(text(ordered))
