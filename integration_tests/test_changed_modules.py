@@ -105,3 +105,24 @@ def test_with_breaks(fn, backend):
     compiled = tracework.compile(fn, backend=backend)
     for _ in range(2):
         same(run(fn, compiled), expected)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_parameters_can_be_swapped(backend):
+    """torch.utils.swap_tensors refuses tensors that somebody refers to weakly."""
+    module, x = torch.nn.Linear(4, 4), torch.ones(2, 4)
+    fast = tracework.compile(lambda x: module(x), backend=backend)
+    torch.testing.assert_close(fast(x), module(x))
+    torch.utils.swap_tensors(module.weight, torch.nn.Parameter(torch.full((4, 4), 2.0)))
+    torch.testing.assert_close(fast(x), module(x))
+    module.load_state_dict({"weight": torch.zeros(4, 4), "bias": torch.ones(4)}, assign=True)
+    torch.testing.assert_close(fast(x), module(x))
+    before = torch.__future__.get_swap_module_params_on_conversion()
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        module.double()
+        torch.testing.assert_close(fast(x.double()), module(x.double()))
+        module.load_state_dict(torch.nn.Linear(4, 4).double().state_dict())
+        torch.testing.assert_close(fast(x.double()), module(x.double()))
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(before)

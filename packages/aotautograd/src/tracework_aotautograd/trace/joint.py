@@ -73,6 +73,7 @@ class Trace:
                 raise Refusal(f"{type(error).__name__}: {error}", self.recorder.origin) from error
             finally:
                 self.mode.recorder = None
+                self.mode.forget_reals()
 
     def _outputs(self) -> tuple[Any, ...]:
         try:

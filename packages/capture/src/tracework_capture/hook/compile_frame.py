@@ -145,6 +145,7 @@ def let_go(root: CaptureRoot, frame: SymbolicFrame) -> None:
         held.clear()
     root.mutations.entries.clear()
     root.mutations.keep.clear()
+    root.fake_mode.forget_reals()
 
 
 def forget_frames(error: BaseException | None) -> None:

@@ -48,6 +48,11 @@ class Converter:
 
         return forget
 
+    def forget(self) -> None:
+        """Drops what is known of real tensors."""
+        self._fakes.clear()
+        self._storages.clear()
+
     def knows(self, tensor: torch.Tensor) -> bool:
         """Whether this tensor has been made fake before."""
         known = self._fakes.get(id(tensor))

@@ -60,6 +60,10 @@ class FakeMode(_torch.TorchDispatchMode):
         """Execute one ATen op on fakes."""
         return (dispatch.PLANS.get(func) or dispatch.plan_for(func))(self, func, args, kwargs)
 
+    def forget_reals(self) -> None:
+        """The trace is over: real tensors are referred to no more, not even weakly, which torch.utils.swap_tensors refuses."""
+        self._converter.forget()
+
     def from_real(
         self, tensor: torch.Tensor, sizes: Sequence[Size] | None = None, strides: Sequence[Size] | None = None
     ) -> FakeTensor:
