@@ -133,3 +133,37 @@ def test_a_module_that_leaves_works_on():
     assert list(first.state_dict()) == list(Scaled(4).state_dict())
     first(torch.ones(2, 4)).sum().backward()
     assert first.scale.grad is not None and second.scale.grad is None
+
+
+def lazy_net():
+    stages = [nn.LazyConv2d(3, 2), nn.LazyBatchNorm2d(), nn.ReLU(), nn.Flatten(), *(nn.LazyLinear(4) for _ in range(12))]
+    return nn.Sequential(*stages)
+
+
+@pytest.mark.parametrize("wrap", [lambda net: net, lambda net: lambda x: net(x)], ids=["module", "function"])
+def test_lazy_modules_get_their_parameters_while_tracing(wrap):
+    def run(compile_it):
+        torch.manual_seed(0)
+        net = lazy_net()
+        fast, x = compile_it(wrap(net)), torch.ones(2, 1, 5, 5)
+        found = [fast(x), fast(x + 1)]
+        found[1].sum().backward()
+        return detached([found, [type(m) for m in net], [p.grad for p in net.parameters()], list(net.state_dict())])
+
+    same(run(lambda fn: tracework.compile(fn, backend="eager", fullgraph=True)), run(lambda fn: fn))
+
+
+def test_a_lazy_module_itself():
+    made = tracework.compile(nn.LazyLinear(4), backend="eager", fullgraph=True)
+    assert made(torch.ones(2, 3)).shape == (2, 4) and made.weight.shape == (4, 3)
+
+
+def test_lazy_modules_after_random_numbers_draw_in_order():
+    def fn(net, x):
+        return net(torch.rand_like(x))
+
+    results = []
+    for call in (fn, tracework.compile(fn, backend="eager")):
+        torch.manual_seed(0)
+        results.append(call(nn.LazyLinear(4), torch.ones(2, 3)).detach())
+    same(*results)

@@ -23,6 +23,7 @@ __all__ = [
     "RecompileError",
     "RestartByRounds",
     "RestartCapture",
+    "RestartInitialised",
     "RestartWithoutSizes",
     "RestartWithoutChecks",
     "SkipFrame",
@@ -349,6 +350,10 @@ class RestartCapture(Exception):
     def __init__(self, detail: str = "") -> None:
         super().__init__(detail)
         self.detail = detail
+
+
+class RestartInitialised(RestartCapture):
+    """A lazy module of the program got its parameters: one more attempt."""
 
 
 class RestartByRounds(RestartCapture):

@@ -16,6 +16,7 @@ from ..errors import (
     BreakGraph,
     RestartByRounds,
     RestartCapture,
+    RestartInitialised,
     RestartWithoutChecks,
     RestartWithoutSizes,
     SkipFrame,
@@ -79,7 +80,9 @@ def capture_in_attempts(
     """Each attempt stops where the one before it met a break."""
     stop_before, reason, stack, unrolls = -1, None, (), True
     keeps_sizes = options.unbacked is not False
-    for _ in range(ATTEMPTS):
+    attempts = ATTEMPTS
+    while attempts:
+        attempts -= 1
         root, frame = start(given, options, history, services, stop_before, keeps_sizes)
         root.unrolls = unrolls
         try:
@@ -93,6 +96,9 @@ def capture_in_attempts(
             continue
         except RestartByRounds:
             unrolls = False
+            continue
+        except RestartInitialised:
+            attempts += 1
             continue
         except RestartCapture:
             continue

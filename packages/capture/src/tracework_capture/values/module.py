@@ -8,6 +8,7 @@ from torch.nn.modules import module as torch_module
 from ..sources import Attr, Const, InstanceAttr, ModuleEntry
 from .constant import ConstantValue, force_plain
 from .function import FunctionValue
+from .lazy_module import initialise
 from .sequence import NONE, TupleValue, sequence_index
 from .user_object import NO_ATTRIBUTE, ObjectValue, lookup_class
 from .value import Value
@@ -147,6 +148,7 @@ class ModuleValue(ObjectValue):
 
     def call_impl(self, frame, args, kwargs):
         """Module.__call__"""
+        initialise(frame, self, args, kwargs)
         hooks = self.active_hooks(frame)
         forward = self.getattr(frame, "forward")
         if not hooks:
