@@ -226,8 +226,12 @@ def _is_name(node: ast.AST, name: str) -> bool:
 
 
 def _is_interned(text: str) -> bool:
-    """Whether code objects exchange the text for an equal one: they intern what looks like a name."""
-    return text.isascii() and text.replace("_", "a").isalnum()
+    """Whether code objects exchange the text for an equal one: they intern what looks like a name. One that is long is better held
+    than written into the generated source."""
+    return len(text) <= _LONGEST_NAME and text.isascii() and text.replace("_", "a").isalnum()
+
+
+_LONGEST_NAME = 1000
 
 
 def _marker(name: str) -> str:

@@ -9,13 +9,14 @@ from ..sources import Ambient, Source
 
 __all__ = ["Guard", "GuardSet", "TensorFacts", "payload_key"]
 
-_BY_VALUE = (int, str, bytes, bool, float, complex, type(None))
+_AS_THEY_ARE = (int, str, bytes)
+_BY_VALUE = (bool, float, complex, type(None))
 
 
 def payload_key(payload: Any) -> Any:
-    """A hashable stand-in: plain constants by type and text (1, 1.0 and True differ; -0.0 and nan too), the rest by identity."""
-    if type(payload) is int:
-        return ("int", payload)
+    """A hashable stand-in: plain constants by type and value or text (1, 1.0 and True differ; -0.0 and nan too), the rest by identity."""
+    if type(payload) in _AS_THEY_ARE:
+        return (type(payload).__name__, payload)
     if type(payload) in _BY_VALUE:
         return (type(payload).__name__, repr(payload))
     if type(payload) in (tuple, list, frozenset):

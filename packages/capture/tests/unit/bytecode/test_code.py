@@ -10,6 +10,7 @@ import types
 import pytest
 from tracework_capture.bytecode import resume
 from tracework_capture.bytecode.code import code_info, exception_table
+from tracework_capture.bytecode.emit import CodeWriter
 from tracework_capture.bytecode.liveness import live_locals, reachable
 from tracework_capture.bytecode.resume import ResumePoint, resume_code
 from tracework_capture.interp.handlers import OPCODES
@@ -120,3 +121,10 @@ def test_continuation_runs_from_the_middle():
     assert go_on(1, 2, 5) == 50
     fail = types.FunctionType(resume_code(f.__code__, ResumePoint(index, "v", ("a", "b"), (), True)), f.__globals__)
     assert fail(1, 2, 5, ValueError("seen")) == "seen"
+
+
+def test_long_texts_are_held_and_not_written_into_the_generated_source():
+    writer = CodeWriter((lambda: None).__code__, globals(), {})
+    text = "x" * 100_000
+    assert writer.const(text) == writer.literal(text)
+    assert writer.literal("name") == "'name'"
