@@ -47,7 +47,13 @@ _ASKED = "what functools.lru_cache wraps is asked while tracing, so a warning of
 _SHARED_BUILTINS = (
     "counts the calls of a builtin that it patches, and the compiler, a Python program itself, calls it while it works"
 )
+_VECTORCALL = "exchanges the C function behind the calls of a Python function by CPython's C interface; capture reads its code"
 KNOWN: dict[str, str] = {
+    **{
+        f"test.test_call.TestPEP590.test_setvectorcall{rest}": _VECTORCALL
+        for rest in ("", "_load_attr_specialization_deopt", "_load_attr_specialization_skip")
+    },
+    "test.test_int.IntSubclassStrDigitLimitsTests.test_denial_of_service_prevented_str_to_int": _TIME,
     "test.test_re.ReTests.test_search_anchor_at_beginning": _TIME,
     "test.test_re.ReTests.test_symbolic_refs_errors": _ASKED,
     "test.test_builtin.TestBreakpoint.test_envar_good_path_builtin": _SHARED_BUILTINS,

@@ -139,6 +139,16 @@ static inline bool tw_is_deep(PyThreadState *tstate)
 #endif
 }
 
+/* Whether few calls are left up to sys.setrecursionlimit: the capture of a frame, which is Python code, may not find room. */
+static inline bool tw_is_near_limit(PyThreadState *tstate)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    return tstate->py_recursion_remaining < 200;
+#else
+    return tstate->recursion_remaining < 200;
+#endif
+}
+
 static inline Py_ssize_t tw_request_code_extra(freefunc release)
 {
 #if PY_VERSION_HEX >= 0x030C0000

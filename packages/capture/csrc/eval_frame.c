@@ -311,6 +311,10 @@ static PyObject *run_fresh_entry(PyThreadState *tstate, tw_frame *frame, tw_entr
 static PyObject *compile_frame(PyThreadState *tstate, tw_frame *frame)
 {
     PyObject *answer = ask(thread.callback, frame);
+    if (answer == NULL && PyErr_ExceptionMatches(PyExc_RecursionError) && tw_is_near_limit(tstate)) {
+        PyErr_Clear(); /* it is the callback's own: the program may well have room for the frame */
+        return run_below(tstate, frame, 0);
+    }
     if (answer == NULL) {
         return fail_frame(tstate, frame);
     }

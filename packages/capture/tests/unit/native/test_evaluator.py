@@ -334,6 +334,45 @@ def test_calls_nest_as_deep_as_without_it():
     assert seen.count("deep") > 100 and seen[-1] == "deep"  # before it was deep, and again after
 
 
+def test_near_the_recursion_limit_frames_run_plainly():
+    """What asks about a frame takes more room than the frame: a finally clause must be able to run."""
+
+    def nested(n):
+        return n and nested(n - 1)
+
+    def asked(code, *rest):
+        return nested(60) or None
+
+    def fail():
+        raise ValueError("deep")
+
+    def last(limit):
+        try:
+            return fail()
+        finally:
+            sys.setrecursionlimit(limit)
+
+    def program():
+        limit, depth = sys.getrecursionlimit(), 1
+        while True:
+            try:
+                sys.setrecursionlimit(depth)
+            except RecursionError:
+                depth += 1
+            else:
+                break
+        sys.setrecursionlimit(depth + 20)
+        return last(limit)
+
+    before = sys.getrecursionlimit()
+    try:
+        with pytest.raises(ValueError, match="deep"):
+            _C.Scoped(program, asked)()
+        assert sys.getrecursionlimit() == before
+    finally:
+        sys.setrecursionlimit(before)
+
+
 def test_disabled_regions():
     def inner():
         return _C.get_callback() is None
