@@ -331,6 +331,27 @@ def views_of_equal_results(x):
     return (x + 1)[:2], (x + 1)[:3], (x * 2)[0], (x * 2)[0].clone()
 
 
+@case(lambda: (data(5, 4)[1:].requires_grad_(),))
+def views_without_history_of_a_leaf_that_is_a_view(x):
+    with torch.no_grad():
+        v, w = x[:2], x.t()
+    return v, w, x * 2
+
+
+@case(lambda: (data(3), data(3)))
+def lists_with_a_tensor_twice(x, y):
+    torch._foreach_add_([x, y, x], 2)
+    torch._foreach_mul_([x[0], x], [y[1], y])
+    torch._foreach_add_([x, x[1]], [1, 2])
+    return x * 1
+
+
+@case(lambda: (data(3), data(3)))
+def a_list_is_written(x, y):
+    torch._foreach_mul_([x, y], 2)
+    return torch._foreach_neg([x, y])
+
+
 def run(call, fn, makers):
     (make,) = makers
     inputs = list(make())

@@ -94,6 +94,13 @@ def test_an_index_out_of_range_raises() -> None:
         check(lambda v, a: p.index(v, (a,)), data(4, 4), torch.tensor([5]))
 
 
+def test_an_index_into_memory_without_elements_raises() -> None:
+    with pytest.raises(IndexError):
+        check(lambda v, a: p.index(v, (a,)), data(0, 4096), torch.tensor([0, 0]))
+    with pytest.raises(IndexError):
+        check(lambda v, a, s: p.index_put(v, (a,), s, True), data(0, 4096), torch.tensor([0]), data(1, 4096))
+
+
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
 @pytest.mark.parametrize(
     "window",

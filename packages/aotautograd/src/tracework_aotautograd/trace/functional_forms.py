@@ -198,6 +198,13 @@ def by_schema(recorder: Any, func: Any, args: Any, kwargs: Any, out: Any) -> Non
     target = functional_overload(func)
     named = bind(func, args, kwargs)
     written = _torch.written_arguments(func._schema)
+    if func._schema.name.startswith("aten::_foreach_") and _items_share_memory(recorder, named):
+        if isinstance(named.get("scalars"), torch.Tensor):
+            raise FunctionalizationError(f"{func} on items that share memory, with numbers in a tensor", recorder.origin)
+        for index in range(len(named[written[0]])):
+            item = {name: [value[index]] if isinstance(value, (list, tuple)) else value for name, value in named.items()}
+            by_schema(recorder, func, (), item, None)
+        return None
     positional, keywords = [], {}
     for argument in target._schema.arguments:
         value = recorder.to_node(named[argument.name])
@@ -215,6 +222,14 @@ def by_schema(recorder: Any, func: Any, args: Any, kwargs: Any, out: Any) -> Non
     for name, result in zip(written, results[new:], strict=True):
         _write(recorder, named[name], result)
     return None
+
+
+def _items_share_memory(recorder: Any, named: dict[str, Any]) -> bool:
+    """Whether an item of a list op shows memory that an item at another place shows: what is written first is read by the next."""
+    places: dict[int, int] = {}
+    lists = [v for v in named.values() if isinstance(v, (list, tuple)) and v and isinstance(v[0], torch.Tensor)]
+    items = [(index, recorder.memory.find(item)) for values in lists for index, item in enumerate(values)]
+    return any(cell is not None and places.setdefault(id(cell.root), index) != index for index, cell in items)
 
 
 def _write(recorder: Any, value: Any, result: Any) -> None:

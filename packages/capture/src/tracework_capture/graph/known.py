@@ -58,8 +58,11 @@ def learn(node: fx.Node, example: Any) -> None:
         return
     by_node = dict(zip(node.all_input_nodes, operands))
     args, kwargs = fx.node.map_arg((node.args, node.kwargs), by_node.__getitem__)
-    with torch.no_grad():
-        real = getattr(args[0], node.target)(*args[1:], **kwargs) if node.op == "call_method" else node.target(*args, **kwargs)
+    try:
+        with torch.no_grad():
+            real = getattr(args[0], node.target)(*args[1:], **kwargs) if node.op == "call_method" else node.target(*args, **kwargs)
+    except RuntimeError:  # an integer divided by zero, say: raised when the graph runs, where the program would see it
+        return
     if (
         isinstance(real, torch.Tensor)
         and (real.shape, real.dtype) == (example.shape, example.dtype)

@@ -21,6 +21,11 @@ from .value import EXISTING, NEW, Value
 NUMBERS = (int, float, bool, complex, *NUMPY_NUMBERS)
 
 
+def is_made_leaf(example):
+    """Whether the program asked this tensor for its gradient; a view made under no_grad only says what its base says."""
+    return example.requires_grad and example.is_leaf and not (example._is_view() and example._base.requires_grad)
+
+
 class TensorOperations(Value):
     """A tensor, and what its operations do when no __torch_function__ is asked. `example` is its FakeTensor; `obj` the real one, when it exists already."""
 
@@ -76,7 +81,7 @@ class TensorOperations(Value):
             node.meta["example_value"] = node.meta["val"] = self.example
         text = emit.graph_output(node)
         try:
-            made_leaf = self.example.requires_grad and self.example.is_leaf
+            made_leaf = is_made_leaf(self.example)
         except RuntimeError as error:  # one of several views, which eager refuses to use once their base was written to
             raise BreakGraph("cannot_rebuild", str(error)) from error
         return f"{text}.requires_grad_()" if made_leaf else text

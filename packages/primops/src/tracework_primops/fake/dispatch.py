@@ -185,6 +185,7 @@ def _in_place_plan(func: Any, rule: Rule, written: list[int]) -> Plan:
     metadata = torch.Tag.inplace_view in func.tags
     fresh_results = len(func._schema.returns) > 0 and any(r.alias_info is None for r in func._schema.returns)
     returns = len(func._schema.returns)
+    by_item = func._schema.name.startswith("aten::_foreach_")  # eager's kernel is an in-place op on each, which counts
 
     def in_place(mode, func, args, kwargs):
         if metadata:
@@ -197,6 +198,8 @@ def _in_place_plan(func: Any, rule: Rule, written: list[int]) -> Plan:
         result = _result(mode, func, rule, args, kwargs)
         for target in targets:
             _mark_written(target)
+            if by_item:
+                torch.autograd.graph.increment_version([t for t in target if not t.is_inference()])
         if fresh_results:
             out = _mixed_results(mode, func, result, targets)
         elif returns == 0:

@@ -62,6 +62,7 @@ class CppKernel:
         self.locals: dict[str, tuple[str, torch.dtype]] = {}
         self.scratch = {s.name: f"row{n}" for n, s in enumerate(kernel.scratch)}
         self.tiles: dict[Access, str] = {}
+        self.indexed: dict[Any, Size] = {}  # computed positions -> the sizes that they lie below, where these may be 0
         self.block = False
         self.checks = any(i.op == "indirect" for p in kernel.passes for i in p.body.instructions)
         self.atomic = any(i.op == "store" and i.args[3] != "set" for p in kernel.passes for i in p.body.instructions)
@@ -341,14 +342,19 @@ def _element(k: CppKernel, op: str, buffer: str, index: Size) -> str:
     return tile if tile is not None else f"{k.names[buffer]}[{c_index(index)}]"
 
 
+def _holds_elements(k: CppKernel, index: Size) -> list[str]:
+    """Conditions for an access at computed positions: memory without elements has none to read for a position out of range."""
+    symbols = index.free_symbols if isinstance(index, Expr) else ()
+    return [f"({c_index(size)} > 0)" for symbol, size in k.indexed.items() if symbol in symbols]
+
+
 def _load(k: CppKernel, i: Instruction, base: str, dtypes: Any, acc: Any, lane: Any) -> str:
     buffer, index, mask = i.args
     text = f"tw_get({_element(k, i.op, buffer, index)})"
     if i.dtype == torch.bool:
         text = f"({text} != 0)"
-    if mask is None:
-        return text
-    return f"{base}{mask.position} ? {text} : ({CPP_TYPES[i.dtype]})0" if i.dtype is not None else text
+    conditions = _holds_elements(k, index) + ([] if mask is None else [f"{base}{mask.position}"])
+    return f"{' && '.join(conditions)} ? {text} : ({CPP_TYPES[i.dtype]})0" if conditions and i.dtype is not None else text
 
 
 def _store(k: CppKernel, i: Instruction, base: str, dtypes: Any, acc: Any, lane: Any) -> str:
@@ -361,7 +367,9 @@ def _store(k: CppKernel, i: Instruction, base: str, dtypes: Any, acc: Any, lane:
         raise RenderError(f"store mode {mode}")
     if k.kernel.layouts[buffer].dtype == torch.bool:
         text = f"(uint8_t)({text} != 0)"
-    return f"tw_put(&{element}, {text});"
+    conditions = _holds_elements(k, index)
+    guard = f"if ({' && '.join(conditions)}) " if conditions else ""
+    return f"{guard}tw_put(&{element}, {text});"
 
 
 def _constant(k: CppKernel, i: Instruction, base: str, dtypes: Any, acc: Any, lane: Any) -> str:
@@ -376,6 +384,8 @@ def _indirect(k: CppKernel, i: Instruction, base: str, dtypes: Any, acc: Any, la
     value, size, name = i.args
     v = f"{base}{value.position}"
     outside = f"(({v} < 0) | ({v} >= {c_index(size)}))"
+    if not (isinstance(size, int) and size > 0):
+        k.indexed[name] = size
     return f"bad |= {outside}; int64_t {name} = {outside} ? 0 : {v};"
 
 

@@ -1,0 +1,117 @@
+"""Runs a program plainly and compiled and compares values, dtypes, strides, offsets, aliasing, history, versions, gradients, errors."""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+import warnings
+
+import torch
+import tracework
+
+from .generate import SIZES, inputs, namespace
+
+__all__ = ["Disagreement", "check"]
+
+TOLERANCE = {torch.float32: 2e-4, torch.float64: 2e-4, torch.bfloat16: 6e-2, torch.float16: 1e-2, torch.complex64: 2e-4}
+INDEX = IndexError, RuntimeError
+"""What a position out of range raises depends on the operator in eager; kernels raise IndexError."""
+
+_numbers = itertools.count()
+
+
+class Disagreement(AssertionError):
+    """Compiled and plain runs differ."""
+
+
+def check(described, text, **options):
+    """Raises Disagreement; each size is called in turn, so that sizes become dynamic on the way."""
+    plain, compiled = load(text), tracework.compile(load(text), **options)
+    try:
+        for number in range(len(SIZES)):
+            expected, actual = observe(plain, described, number), observe(compiled, described, number)
+            for part in expected.keys() | actual.keys():
+                a, b = expected.get(part), actual.get(part)
+                if isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
+                    for place, (p, q) in enumerate(zip(a, b)):
+                        if not same(p, q):
+                            raise Disagreement(f"call {number}: {part} {place} differ\n  plain:    {p}\n  compiled: {q}")
+                elif not same(a, b):
+                    raise Disagreement(f"call {number}: {part} differ\n  plain:    {a}\n  compiled: {b}")
+    finally:
+        tracework.reset()
+
+
+def load(text):
+    filename = f"<tensor program {next(_numbers)}>"
+    linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
+    values = namespace()
+    exec(compile(text, filename, "exec"), values)
+    return values["main"]
+
+
+def observe(function, described, number):
+    """What a call gives and leaves."""
+    given = inputs(described, number)
+    bases = [t._base if t._is_view() else t for t in given]
+    versions = [t._version for t in given]
+    torch.manual_seed(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            results = list(function(*given))
+        except Exception as error:
+            return {"raised": INDEX if type(error) in INDEX else type(error)}
+        everything = [*given, *results]
+        seen = {"facts": facts(everything), "data": [t.detach().clone() for t in [*everything, *bases]]}
+        seen["written"] = [t._version > version for t, version in zip(given, versions)]
+        seen["gradients"] = gradients(given, results)
+    return seen
+
+
+def facts(everything):
+    """What can be seen of each tensor, by numbers that do not depend on addresses; strides where they say where an element is."""
+    memory, seen = {}, []
+    for t in everything:
+        place = memory.setdefault(t.untyped_storage().data_ptr(), len(memory)) if t.numel() else None
+        seen.append(
+            {
+                "shape": tuple(t.shape),
+                "stride": tuple(s for size, s in zip(t.shape, t.stride()) if size > 1) if t.numel() else (),
+                "offset": t.storage_offset(),
+                "dtype": t.dtype,
+                "requires_grad": t.requires_grad,
+                "is_leaf": t.is_leaf,
+                "history": t.grad_fn is not None,
+                "memory": place,
+                "object": next(i for i, o in enumerate(everything) if o is t),
+            }
+        )
+    return seen
+
+
+def gradients(given, results):
+    """Of each leaf, from a weighted sum of all results; the first words of the error where backward raises."""
+    leaves = [t for t in given if t.requires_grad and t.is_leaf]
+    sums = [t.double().nan_to_num(0, 0, 0).sum() * (i + 1) for i, t in enumerate(results) if t.grad_fn is not None and t.is_floating_point()]
+    if not leaves or not sums:
+        return []
+    try:
+        return list(torch.autograd.grad(sum(sums), leaves, allow_unused=True))
+    except RuntimeError as error:
+        return str(error)[:40]
+
+
+def same(a, b):
+    """Equal; floats in tensors nearly so, zeros with their sign where both are exact."""
+    if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
+        if a.dtype is not b.dtype or a.shape != b.shape:
+            return False
+        near = TOLERANCE.get(a.dtype)
+        if near is None:
+            return torch.equal(a, b)
+        scale = float(a.detach().abs().double().nan_to_num(0, 0, 0).max()) if a.numel() else 0.0
+        return torch.allclose(a, b, rtol=near, atol=near * min(max(scale, 1e-3), 10.0), equal_nan=True)
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        return len(a) == len(b) and all(same(p, q) for p, q in zip(a, b))
+    return type(a) is type(b) and a == b
