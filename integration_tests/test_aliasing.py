@@ -352,6 +352,20 @@ def a_list_is_written(x, y):
     return torch._foreach_neg([x, y])
 
 
+@case(lambda: (leaf(2, 3), data(2, 3, 2)))
+def a_result_in_the_memory_of_another_value(x, c):
+    v = x + 0
+    w = v.reshape(-1)
+    c.transpose(0, -1)[0].mul_(3)
+    return v, w, (x * 2).t()
+
+
+@case(lambda: (data(2, 3),))
+def results_that_equal_an_operand(x):
+    v = x * 2
+    return v, v.repeat(1, 1), torch.cat([v]), v.flip(()), v.roll(0, 0), x[0, 0].flip(0), x.repeat(1, 1), x.flip(())
+
+
 def run(call, fn, makers):
     (make,) = makers
     inputs = list(make())
@@ -392,3 +406,18 @@ def test_all_that_can_be_seen(name, backend):
         assert mine == theirs
     assert found[1] == expected[1]
     torch.testing.assert_close(found[2:], expected[2:])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", ["a_result_in_the_memory_of_another_value", "one_view_of_a_hidden_value", "views_of_one_value"])
+def test_results_are_written_in_place_while_gradients_are_recorded(name, backend):
+    fn, (make,) = CASES[name]
+    found = []
+    for call in fn, tracework.compile(fn, backend=backend):
+        inputs = make()
+        outputs = [o for o in call(*inputs) if 0 not in o.stride()]
+        for number, o in enumerate(outputs):
+            o.mul_(number + 2)
+        sums = sum(o.square().sum() * (i + 1) for i, o in enumerate(outputs))
+        found.append((outputs, torch.autograd.grad(sums, inputs[0])))
+    torch.testing.assert_close(found[1], found[0])

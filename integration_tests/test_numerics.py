@@ -142,6 +142,34 @@ def test_block_and_its_gradients(written_out, word, dtype):
         assert_near(actual, expected)
 
 
+SIGNS_OF_ZERO = {
+    "clamp": lambda x: x.clamp(0.0, 6.0),
+    "clamp below 0": lambda x: x.clamp(max=0.0),
+    "clamp above -0": lambda x: x.clamp(min=-0.0),
+    "relu6": F.relu6,
+    "hardtanh": lambda x: F.hardtanh(x, 0.0, 1.0),
+    "fmax": lambda x: torch.fmax(x, torch.zeros_like(x)),
+    "fmin": lambda x: torch.fmin(torch.zeros_like(x), x),
+    "to int32 and back": lambda x: (x * 0.3).int().float(),
+    "to int64 and back": lambda x: (x * 0.3).long().double(),
+    "to int8 and back": lambda x: (x * 0.3).to(torch.int8).float(),
+    "sum of one": lambda x: x.reshape(-1, 1).sum(1),
+    "mean of one": lambda x: x.reshape(-1, 1).mean(1),
+}
+
+
+def test_signs_of_zero_without_a_word():
+    x = torch.tensor([-0.0, 0.0, -1.0, 1.0, 0.5, -0.4, float("nan"), 2.5]).repeat(5)[:37]
+
+    def program(x):
+        return tuple(f(x) for f in SIGNS_OF_ZERO.values())
+
+    for name, a, e in zip(SIGNS_OF_ZERO, tracework.compile(program, fullgraph=True)(x), program(x), strict=True):
+        zero = e == 0
+        assert torch.equal(a.signbit()[zero], e.signbit()[zero]), name
+        torch.testing.assert_close(a, e, equal_nan=True)
+
+
 def test_constant_masks_of_attention():
     q, k, v = torch.randn(3, 2, 4, 24, 16).unbind()
     check(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=~MASK), "strict", True, q, k, v)

@@ -48,7 +48,11 @@ def shrunk(text, fails, seconds):
         head, *body, last = lines
         results = [r for r in last.strip()[len("return (") : -1].split(",") if r.strip()]
         fewer = [[head, *body[:i], *body[i + 1 :], last] for i in reversed(range(len(body)))]
-        fewer += [[head, *body, f"    return ({','.join(results[:i] + results[i + 1:])},)"] for i in range(len(results)) if len(results) > 1]
+        fewer += [
+            [head, *body, f"    return ({','.join(results[:i] + results[i + 1 :])},)"]
+            for i in range(len(results))
+            if len(results) > 1
+        ]
         for candidate in fewer:
             if time.monotonic() > end:
                 break

@@ -26,7 +26,8 @@ def namespace():
 def generate(choices):
     """(a list of descriptions of inputs, the text of `main(a, b, ...)`)."""
     described = [
-        (choices.choice(KINDS), choices.choice(SHAPES), choices.choice(LAYOUTS), choices.random() < 0.1) for _ in range(choices.randint(2, 4))
+        (choices.choice(KINDS), choices.choice(SHAPES), choices.choice(LAYOUTS), choices.random() < 0.1)
+        for _ in range(choices.randint(2, 4))
     ]
     if described[0][0] in ("int", "bool", "empty"):
         described[0] = ("leaf", ("p", "q"), "plain", False)
@@ -47,9 +48,9 @@ def inputs(described, number):
         if shared and made and made[0].is_leaf and not made[0].requires_grad and made[0].dim():
             value = made[0][:1]
         elif kind == "leaf":
-            value = value.requires_grad_()
+            value = value.detach().requires_grad_()  # a leaf as most are: not itself a view
         elif kind == "history":
-            value = value.requires_grad_() * 1
+            value = value.detach().requires_grad_() * 1
         elif kind in ("int", "bool", "double", "half"):
             kinds = {"int": torch.int64, "bool": torch.bool, "double": torch.float64, "half": torch.bfloat16}
             value = (value * 4 if kind == "int" else value > 0 if kind == "bool" else value).to(kinds[kind])

@@ -133,6 +133,9 @@ def _forward(program: FunctionalProgram, forward: Call, keep: Callable[[Any], Ke
     constant = _not_differentiable(program)
     inputs = "[*args, *constants]" if signature.constants else "list(args)"
     lines = ["ctx.originals = keep(args)", f"values = run({inputs})", "ctx.set_materialize_grads(False)"]
+    if views := " or ".join(f"values[{info.slot}]._is_view()" for info in signature.tangents):
+        # memory taken over from another value, say; autograd refuses writes to a view that comes out of a Function
+        lines.append(f"if {views}: values = [v.detach() if i in results and v._is_view() else v for i, v in enumerate(values)]")
     if _shapes_vary(program):
         lines.append(f"ctx.shapes = [{', '.join(f'values[{info.slot}].shape' for info in signature.tangents)}]")
     if sizes:
@@ -142,7 +145,8 @@ def _forward(program: FunctionalProgram, forward: Call, keep: Callable[[Any], Ke
     if constant:
         lines.append(f"ctx.mark_non_differentiable({', '.join(f'values[{i}]' for i in constant)})")
     lines.append(f"return tuple(values[:{count}])" if sizes or saves else "return tuple(values)")
-    scope = {"keep": keep, "run": forward, "constants": signature.constants}
+    results = frozenset(info.slot for info in signature.tangents)
+    scope = {"keep": keep, "run": forward, "constants": signature.constants, "results": results}
     return compile_function("forward", "ctx, *args", [f"    {line}" for line in lines], scope)
 
 

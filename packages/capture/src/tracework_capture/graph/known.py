@@ -60,7 +60,9 @@ def learn(node: fx.Node, example: Any) -> None:
     args, kwargs = fx.node.map_arg((node.args, node.kwargs), by_node.__getitem__)
     try:
         with torch.no_grad():
-            real = getattr(args[0], node.target)(*args[1:], **kwargs) if node.op == "call_method" else node.target(*args, **kwargs)
+            real = (
+                getattr(args[0], node.target)(*args[1:], **kwargs) if node.op == "call_method" else node.target(*args, **kwargs)
+            )
     except RuntimeError:  # an integer divided by zero, say: raised when the graph runs, where the program would see it
         return
     if (

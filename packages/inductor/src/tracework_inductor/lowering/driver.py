@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from tracework_primops.passes.edits import memory_of, writes
 
 from ..errors import InductorError, LoweringError
 from ..ir.body import Axis, LoopBody, Ref
@@ -349,9 +350,11 @@ class Lowering:
 
     def _outputs(self, node: Any, values: dict[Any, Any]) -> tuple[Output, ...]:
         listed = node.args[0] if isinstance(node.args[0], (tuple, list)) else (node.args[0],)
-        return tuple(self._output(item, values) for item in listed)
+        owners: dict[str, Any] = {}
+        return tuple(self._output(item, values, owners) for item in listed)
 
-    def _output(self, item: Any, values: dict[Any, Any]) -> Output:
+    def _output(self, item: Any, values: dict[Any, Any], owners: dict[str, Any]) -> Output:
+        """What the caller gets; `owners` says whose memory each buffer is that was given out."""
         value = values.get(item) if hasattr(item, "op") else item
         if not isinstance(value, TensorValue):
             return Output(None, value=value)
@@ -359,7 +362,20 @@ class Lowering:
         at = self.realize_with(value, spec.strides)
         if not strides_equal(at.sizes, at.strides, spec.strides):
             at = self.strided_copy(at, spec.strides)
+        elif self._has_another_owner(at.buffer, item, owners):
+            at = self.strided_copy(at, at.strides)
         return Output(at.buffer, at.sizes, tuple(spec.strides), at.offset)
+
+    def _has_another_owner(self, buffer: str, item: Any, owners: dict[str, Any]) -> bool:
+        """Whether an op that makes memory of its own was lowered to its operand (`v.repeat(1)`), and the caller has that, too."""
+        memory = memory_of(item)
+        if writes(memory):
+            return False
+        while (base := self.buffers[buffer].base) is not None:
+            buffer = base
+        if self.buffers[buffer].kind == "input" and memory.op != "placeholder":
+            return True
+        return owners.setdefault(buffer, memory) is not memory
 
     def strided_copy(self, value: Strided, strides: Sequence[Size]) -> Strided:
         """A copy with strides that are not dense (an expanded or padded output), made by torch."""

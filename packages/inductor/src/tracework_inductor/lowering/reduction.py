@@ -41,7 +41,7 @@ def reduce(
     outer = [s for d, s in enumerate(x.sizes) if d not in dims]
     reduced = [x.sizes[d] for d in dims]
     if all(same(s, 1) for s in reduced):
-        return _of_one(low, x, dims, keepdim, dtype, element)
+        return _of_one(low, x, dims, keepdim, kind, dtype, element)
     buffer = low.new_buffer(BufferLayout.dense(accumulate or dtype, x.device, tuple(outer)))
 
     def inner(index: list[Size], inside: list[Size]) -> Any:
@@ -58,11 +58,14 @@ def reduce(
     return keep(low, value, x.sizes, dims) if keepdim else value
 
 
-def _of_one(low: Any, x: Any, dims: Sequence[int], keepdim: bool, dtype: torch.dtype, element: Any) -> Any:
-    """A reduction of one element each is that element (or position 0)."""
+def _of_one(low: Any, x: Any, dims: Sequence[int], keepdim: bool, kind: str, dtype: torch.dtype, element: Any) -> Any:
+    """A reduction of one element each is that element (or position 0); a sum starts at 0, which -0.0 does not change."""
+    from_zero = kind == "sum" and dims and dtype.is_floating_point
 
     def scalar(value: Any) -> Any:
         result = element(value, [0] * len(dims))
+        if from_zero:
+            return ops.add(ops.to_dtype(result, dtype), ops.constant(0.0, dtype))
         return ops.constant(0, dtype) if type(result) is tuple else ops.to_dtype(result, dtype)
 
     value = elementwise(low, (x,), dtype, scalar)

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..op import PrimValue, prims
 from ..promotion import result_dtype
+from .pointwise import bounded
 from .table import aten, decomposition, dim_of, to, wide
 
 _SQRT_HALF = math.sqrt(0.5)
@@ -28,7 +29,7 @@ def relu(x):
 
 @decomposition(aten.relu6)
 def relu6(x):
-    return prims.minimum(prims.relu(x), 6)
+    return bounded(prims.minimum, prims.relu(x), 6)
 
 
 @decomposition(aten.threshold)
@@ -139,7 +140,7 @@ def hardsigmoid_backward(grad, x):
 
 @decomposition(aten.hardtanh)
 def hardtanh(x, min_val=-1, max_val=1):
-    return _clamped(x, min_val, max_val)
+    return bounded(prims.minimum, bounded(prims.maximum, x, min_val), max_val)
 
 
 @decomposition(aten.hardtanh_backward)

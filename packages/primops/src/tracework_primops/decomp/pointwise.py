@@ -281,18 +281,23 @@ def _cast_number(value: Any, dtype: torch.dtype) -> Any:
 def clamp(x, min=None, max=None):
     (x, min, max), _ = promoted(x, min, max)
     # eager's order: an upper bound below the lower one wins
-    x = x if min is None else prims.maximum(x, min)
-    return x if max is None else prims.minimum(x, max)
+    x = x if min is None else bounded(prims.maximum, x, min)
+    return x if max is None else bounded(prims.minimum, x, max)
+
+
+def bounded(prim, x, bound):
+    """The second of two equal operands is the result, -0.0 and 0.0 among them: eager keeps x at a bound that is a number."""
+    return prim(x, bound) if bound.__class__ is PrimValue else prim(bound, x)
 
 
 @decomposition(*overloads_of("clamp_min", "default", "Tensor"))
 def clamp_min(x, min):
-    return prims.maximum(*promoted(x, min)[0])
+    return bounded(prims.maximum, *promoted(x, min)[0])
 
 
 @decomposition(*overloads_of("clamp_max", "default", "Tensor"))
 def clamp_max(x, max):
-    return prims.minimum(*promoted(x, max)[0])
+    return bounded(prims.minimum, *promoted(x, max)[0])
 
 
 @decomposition(aten.addcmul)

@@ -43,6 +43,15 @@ TW int64_t tw_mod(int64_t a, int64_t b) { int64_t r = a % b; return r + (((r != 
 TW int64_t tw_imax(int64_t a, int64_t b) { return a > b ? a : b; }
 TW int64_t tw_imin(int64_t a, int64_t b) { return a < b ? a : b; }
 template <class A, class B> TW A tw_bits(B b) { A a; __builtin_memcpy(&a, &b, sizeof a); return a; }
+// An integer on its way to a float: g++ makes a truncation, with its -0.0, of a conversion to integers and back when traps do not count.
+#ifdef __has_builtin
+#if __has_builtin(__builtin_assoc_barrier)
+#define tw_whole(v) __builtin_assoc_barrier(v)
+#endif
+#endif
+#ifndef tw_whole
+#define tw_whole(v) (v)
+#endif
 struct tw_bf16 { uint16_t bits; };
 struct tw_half { uint16_t bits; };
 template <class T> TW T tw_get(T v) { return v; }
@@ -66,8 +75,8 @@ TW double tw_abs(double a) { return __builtin_fabs(a); }
 // Two selections each: of one with a disjunction g++ makes branches, and then it does not vectorise.
 template <class T> TW T tw_max(T a, T b) { T m = a > b ? a : b; return a != a ? a : m; }
 template <class T> TW T tw_min(T a, T b) { T m = a < b ? a : b; return a != a ? a : m; }
-template <class T> TW T tw_fmax(T a, T b) { T m = a > b ? a : b; return b != b ? a : m; }
-template <class T> TW T tw_fmin(T a, T b) { T m = a < b ? a : b; return b != b ? a : m; }
+template <class T> TW T tw_fmax(T a, T b) { T m = a >= b ? a : b; return b != b ? a : m; }
+template <class T> TW T tw_fmin(T a, T b) { T m = a <= b ? a : b; return b != b ? a : m; }
 template <class T> TW bool tw_isinf(T a) { return tw_abs(a) == (T)__builtin_inf(); }
 template <class T> TW bool tw_isfinite(T a) { return a - a == 0; }
 template <class T> TW bool tw_signbit(T a) { return a < 0; }

@@ -121,6 +121,8 @@ def conversion(value: str, source: torch.dtype, target: torch.dtype) -> str:
     a, b = CPP_TYPES[source], CPP_TYPES[target]
     if b == "bool":
         return f"({value} != 0)"
+    if target.is_floating_point and not source.is_floating_point and a != "bool":
+        return f"({b})tw_whole({value})"
     if target in (torch.bfloat16, torch.float16):
         return f"(float){value}" if a != "float" else value
     if a in ("float", "double") and b in ("int8_t", "uint8_t", "int16_t"):
