@@ -207,6 +207,10 @@ class NewFunctionValue(FunctionValue):
     def kwdefault(self, frame: Frame, name: str) -> Value | None:
         return self._kwdefaults.get(name)
 
+    def has_more(self) -> bool:
+        """Whether it has defaults of keyword-only parameters, annotations, or attributes that the program gave it."""
+        return bool(self._kwdefaults or self.annotations is not None or self.attributes)
+
     def closure(self, frame: Frame) -> tuple[CellValue, ...]:
         return self._closure
 

@@ -8,6 +8,7 @@ import inspect
 import itertools
 import math
 import operator
+import types
 import typing
 
 import torch
@@ -448,3 +449,27 @@ PARAMETERS, PACK = typing.ParamSpec("PARAMETERS"), typing.TypeVarTuple("PACK")
 @case
 def type_parameters_know_their_module(x):
     return x + 1, PARAMETERS.__module__, PACK.__module__, PARAMETERS.__name__, PARAMETERS.args is PARAMETERS.args, str(PACK)
+
+
+@case
+def signature_of_a_function_made_inside(x):
+    y = x + 1
+
+    def made(a, b=[1], *, c: int = 2, d) -> str:
+        return a
+
+    def wrapper(*args, **kwargs):
+        return made(*args, **kwargs)
+
+    wrapper.__wrapped__ = made
+    bound = inspect.signature(made).bind(y, d=3)
+    bound.apply_defaults()
+    method = inspect.signature(types.MethodType(made, x))
+    return (
+        bound.arguments["b"],
+        bound.arguments["c"],
+        bound.kwargs["d"],
+        bound.args[0],
+        str(inspect.signature(wrapper)),
+        str(method),
+    )

@@ -286,10 +286,11 @@ def signature(frame, args, kwargs):
     value = args[0]
     if isinstance(value, BoundMethodValue) and isinstance(value.function, FunctionValue):
         return literal(
-            frame, inspect.signature(types.MethodType(plain_function(value.function), object()), **plain_options(frame, kwargs))
+            frame,
+            inspect.signature(types.MethodType(plain_function(frame, value.function), object()), **plain_options(frame, kwargs)),
         )
     if isinstance(value, FunctionValue):
-        return literal(frame, inspect.signature(plain_function(value), **plain_options(frame, kwargs)))
+        return literal(frame, inspect.signature(plain_function(frame, value), **plain_options(frame, kwargs)))
     try:
         return literal(frame, inspect.signature(value.real(), **plain_options(frame, kwargs)))
     except LookupError:
@@ -300,13 +301,17 @@ def plain_options(frame, kwargs):
     return {k: force_plain(frame, v) for k, v in kwargs.items()}
 
 
-def plain_function(value):
-    """The function, or a stand-in with the same signature for one made in the traced program."""
+def plain_function(frame, value):
+    """The function, or a stand-in with the same signature for one made in the traced program of code alone."""
     try:
         return value.real()
     except LookupError:
+        if value.defaults(frame) or value.has_more():
+            return frame.break_graph(
+                "builtin_unsupported", f"inspect.signature of {value.describe()}, made with values of the program"
+            )
         cells = tuple(types.CellType() for _ in value.code.co_freevars)
-        return types.FunctionType(value.code, value.globals, value.code.co_name, (None,) * value.default_count() or None, cells)
+        return types.FunctionType(value.code, value.globals, value.code.co_name, None, cells)
 
 
 def copy_(frame, args, kwargs):
