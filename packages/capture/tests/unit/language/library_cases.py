@@ -455,7 +455,7 @@ def type_parameters_know_their_module(x):
 def signature_of_a_function_made_inside(x):
     y = x + 1
 
-    def made(a, b=[1], *, c: int = 2, d) -> str:
+    def made(a, b=(1, "x"), *, c: int = 2, d) -> str:
         return a
 
     def wrapper(*args, **kwargs):
