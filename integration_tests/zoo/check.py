@@ -136,7 +136,12 @@ def _judge(outcome: Outcome, error: float, bound: float, envelope: Callable[[], 
 
 
 def _double(inputs: Any) -> Any:
-    return {k: v.double() if isinstance(v, torch.Tensor) and v.is_floating_point() else v for k, v in inputs.items()}
+    """The floating-point tensors of the inputs, in lists and dicts too, in float64."""
+    if isinstance(inputs, dict):
+        return {key: _double(value) for key, value in inputs.items()}
+    if isinstance(inputs, list):
+        return [_double(value) for value in inputs]
+    return inputs.double() if isinstance(inputs, torch.Tensor) and inputs.is_floating_point() else inputs
 
 
 def inference(record: Record, outcome: Outcome, backend: str) -> None:
