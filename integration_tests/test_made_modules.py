@@ -79,6 +79,21 @@ def loaded(given, x):
     return given(x), list(given.state_dict())
 
 
+def assigned_data(given, x):
+    given.weight.data = torch.full((4, 4), 0.5)
+    given.bias.data = given.bias.data + 1
+    return given(x), given.weight * 2
+
+
+def from_a_vector(given, x):
+    nn.utils.vector_to_parameters(torch.arange(20.0) / 10, given.parameters())
+    return given(x), nn.utils.parameters_to_vector(given.parameters()) * 2
+
+
+def other_dtype(given, x):
+    return given.double()(x.double())
+
+
 def parameter(given, x):
     made = nn.Parameter(torch.ones(4))
     return (made * x).sum(), made
@@ -110,6 +125,9 @@ PROGRAMS = (
     other_entries,
     other_children,
     loaded,
+    assigned_data,
+    from_a_vector,
+    other_dtype,
     parameter,
 )
 

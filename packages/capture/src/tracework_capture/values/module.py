@@ -469,11 +469,6 @@ MODULE_ROWS = {
             "register_full_backward_hook",
             "cuda",
             "cpu",
-            "float",
-            "half",
-            "double",
-            "bfloat16",
-            "_apply",
         )
     },
 }

@@ -122,6 +122,10 @@ class TensorOperations(Value):
                 from .backward import write_grad
 
                 return write_grad(frame, self, value)
+            if name == "data":
+                from .tensor_data import assign_data
+
+                return assign_data(frame, self, value)
             return frame.break_graph("side_effect_unknown", f"assignment to {name} of a tensor")
         self.attributes[name] = value
         return frame.mutations.attribute(self, name, value)
