@@ -191,7 +191,8 @@ BREAK_REASONS: dict[str, BreakReason] = {
     ),
     "torch_state": BreakReason(
         "a setting of torch is changed",
-        "kernels look at it when they run, and a compiled graph runs them as a whole",
+        "kernels look at it when they run, and a compiled graph runs them as a whole; default dtypes are no break but where results depend on"
+        " them",
         "change it before the compiled function is called",
     ),
     "function_mode": BreakReason(
@@ -212,7 +213,11 @@ BREAK_REASONS: dict[str, BreakReason] = {
     "autograd_function": BreakReason(
         "a custom autograd.Function that cannot be captured", "its backward is not known to the graph", "use a custom op"
     ),
-    "hook": BreakReason("a hook is registered or would run", "hooks run arbitrary code", "register hooks outside"),
+    "hook": BreakReason(
+        "a hook is registered or would run",
+        "hooks run arbitrary code; those of a backward see gradients, in an order, that a compiled backward does not have",
+        "register hooks outside, and leave modules with backward hooks outside",
+    ),
     "other": BreakReason("something capture does not model", "see the detail", "move it out of the compiled function"),
 }
 
