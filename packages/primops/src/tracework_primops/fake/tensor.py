@@ -81,6 +81,8 @@ class FakeTensor(torch.Tensor):
     def _like(self, storage: FakeStorage) -> FakeTensor:
         made = make_fake(self.mode, self.spec, storage, self.requires_grad)
         made.is_parameter, made.constant, made.constant_tensor = self.is_parameter, self.constant, self.constant_tensor
+        if self.has_bits:
+            set_bits(made, self.is_conj(), self.is_neg())
         return made
 
     def __reduce_ex__(self, protocol):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from tracework_primops import FakeMode
@@ -52,6 +54,14 @@ def test_lazy_negative_of_an_input():
     x = Z.conj().imag
     fake = FakeMode().from_real(x)
     assert x.is_neg() and fake.is_neg()
+
+
+@pytest.mark.parametrize("made", [copy.copy, copy.deepcopy])
+@pytest.mark.parametrize("x", [Z.conj(), Z.conj().imag], ids=["conjugate", "negative"])
+def test_copies_keep_lazy_bits(made, x):
+    found = made(FakeMode().from_real(x))
+    assert (found.is_conj(), found.is_neg()) == (x.is_conj(), x.is_neg())
+    assert (found + 0).spec.sizes == tuple(x.shape)
 
 
 def test_lazy_bits_of_views():
