@@ -17,6 +17,10 @@
 #error "tracework-capture supports CPython 3.11, 3.12 and 3.13"
 #endif
 
+#ifdef Py_GIL_DISABLED
+#error "tracework-capture needs the GIL: it does not support free-threaded builds of CPython"
+#endif
+
 #define Py_BUILD_CORE 1
 #include <internal/pycore_frame.h>
 #if PY_VERSION_HEX >= 0x030C0000

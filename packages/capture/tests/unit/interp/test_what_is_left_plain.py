@@ -1,5 +1,7 @@
 """What broken code calls: modules are captured at their forward, single operations of torch and of the rest of a function are not."""
 
+import sys
+
 import torch
 import torch.nn.functional as F
 import tracework_capture as capture
@@ -91,3 +93,30 @@ def test_one_operation_after_a_break_in_a_callee_is_not_compiled():
 
     graphs = graphs_of(program, X)
     assert [len(graph) for graph in graphs] == [2, 2, 2]
+
+
+def depth():
+    frame, count = sys._getframe(), 0
+    while frame is not None:
+        frame, count = frame.f_back, count + 1
+    return count
+
+
+def near_the_limit(x):
+    limit = sys.getrecursionlimit()
+    try:
+        sys.setrecursionlimit(depth() + 25)
+        y = x + 1
+    finally:
+        sys.setrecursionlimit(limit)
+    return y * 2
+
+
+def test_handlers_run_where_no_room_is_left_to_capture():
+    limit = sys.getrecursionlimit()
+    compiled_near_the_limit = capture.optimize(lambda module, example_inputs: module.forward)(near_the_limit)
+    try:
+        assert compiled_near_the_limit(torch.ones(1)) == 4
+        assert sys.getrecursionlimit() == limit
+    finally:
+        sys.setrecursionlimit(limit)
