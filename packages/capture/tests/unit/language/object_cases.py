@@ -292,3 +292,47 @@ def a_change_inside_of_a_long_container(x):
     QUEUE.rotate(1)
     QUEUE.append(7)
     return y * 2, QUEUE.pop(), QUEUE.rotate(-1), len(QUEUE), QUEUE[0]
+
+
+@case(graphs=2)
+def a_cell_that_somebody_emptied(x):
+    inside = 1
+
+    def get():
+        return inside
+
+    y = x + 1
+    capture.disable(empty)(get.__closure__[0])
+    try:
+        return y * inside
+    except UnboundLocalError as error:
+        return y * 2, type(error), str(error)
+
+
+def empty(cell):
+    del cell.cell_contents
+
+
+def one_that_is_filled_late():
+    def get(x):
+        try:
+            return x + inside
+        except NameError:
+            return x * 100
+
+    def fill(value):
+        nonlocal inside
+        inside = value
+
+    if ASKED is None:
+        inside = 0
+    return get, fill
+
+
+@case(graphs=2)
+def a_cell_that_is_filled_later(x):
+    get, fill = one_that_is_filled_late()
+    first = get(x)
+    fill(2)
+    capture.graph_break()
+    return first, get(x)
