@@ -185,3 +185,13 @@ def test_lazy_modules_after_random_numbers_draw_in_order():
         torch.manual_seed(0)
         results.append(call(nn.LazyLinear(4), torch.ones(2, 3)).detach())
     same(*results)
+
+
+def test_modules_are_made_after_torch_compile_was_used():
+    """It leaves another nn.Module.__init__ in the process."""
+    before = nn.Module.__init__
+    try:
+        torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1))
+        assert tracework.compile(lambda x: nn.Linear(4, 2)(x), backend="eager", fullgraph=True)(torch.ones(3, 4)).shape == (3, 2)
+    finally:
+        nn.Module.__init__ = before

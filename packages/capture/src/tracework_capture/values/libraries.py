@@ -24,4 +24,14 @@ def einops_backend(frame, args, kwargs):
     return frame.wrap(backend, Const(backend, "einops_backend"))
 
 
-LIBRARY_ROWS = {"einops._backends.get_backend": einops_backend}
+def module_init(frame, args, kwargs):
+    """nn.Module.__init__ as torch.compile leaves it for the process once it was used: it notes down modules for itself afterwards."""
+    patched = torch.nn.Module.__init__
+    init = patched.__closure__[patched.__code__.co_freevars.index("init")].cell_contents
+    return FunctionValue(init, Const(init, "Module.__init__")).call(frame, list(args), kwargs)
+
+
+LIBRARY_ROWS = {
+    "einops._backends.get_backend": einops_backend,
+    "torch._dynamo.mutation_guard.install_generation_tagging_init.<locals>.patched_init": module_init,
+}
