@@ -7,9 +7,10 @@ import collections
 import itertools
 import types
 
+from ..errors import BreakGraph
 from .constant import ConstantValue, literal
 from .sequence import TupleValue
-from .value import Value
+from .value import EXISTING, Value
 
 
 class IteratorValue(Value):
@@ -255,9 +256,9 @@ class DictIterator(IteratorValue):
 
     KINDS = {"keys": type(iter({})), "values": type(iter({}.values())), "items": type(iter({}.items()))}
 
-    def __init__(self, mapping, what):
+    def __init__(self, mapping, what, made_at):
         super().__init__(None)
-        self.mapping, self.what = mapping, what
+        self.mapping, self.what, self.made_at = mapping, what, made_at
         self.kind = self.KINDS[what]
         self.order = list(mapping.entries)
         self.structure = mapping.structure
@@ -291,6 +292,11 @@ class DictIterator(IteratorValue):
     def reload(self, emit):
         if self.position is None:
             return f"{emit.const(iter)}(())"
+        # it is made from an existing dict as that was, and from a new one as that is
+        if self.structure != (0 if self.mapping.mutability is EXISTING else self.mapping.structure):
+            stop = BreakGraph("cannot_rebuild", "an iterator over a dict whose keys came or went")
+            stop.made_at = self.made_at
+            raise stop
         made = emit.temp(f"{emit.const(iter)}({emit.load(self.mapping)}.{self.what}())")
         if self.position:
             emit.line(f"{emit.const(collections.deque)}({emit.const(itertools.islice)}({made}, {self.position}), 0)")

@@ -184,7 +184,7 @@ class DictValue(Value):
         from .generator import DictIterator
 
         self.guard_keys(frame)
-        return DictIterator(self, kind)
+        return DictIterator(self, kind, frame.root.step)
 
     def contains(self, frame, item):
         hashed = self.hashed(frame, item)

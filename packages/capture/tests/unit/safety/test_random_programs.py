@@ -75,6 +75,9 @@ PROGRAMS = {
         "        LOG.append((mine | table, table | mine, mine | made))\n    except TypeError as error:\n        LOG.append(str(error))\n"
         "    return x + 1"
     ),
+    "an iterator over a dict that got a key before it, at a break": (
+        "    found = table.items()\n    table['late'] = n\n    LOG.append(sorted(map(str, found)))\n    return x + 1"
+    ),
     "an error of numbers that are known while tracing": "    v = torch.tensor([n, n])\n    return v // 0",
     "gradients that a training step leaves": (
         "    (net(y).sum() * net.scale).backward()\n    with torch.no_grad():\n        net.scale -= 0.1 * net.scale.grad\n"

@@ -11,7 +11,6 @@ import logging
 import sys
 import types
 import typing
-import warnings
 
 from ...errors import SkipFrame, Unsupported
 from ...guards.classes import NO_ATTRIBUTE, find, lookup_class
@@ -250,11 +249,6 @@ def text(frame, value):
         return frame.break_graph("print", f"text of {value.describe()}")
 
 
-def warn_(frame, args, kwargs):
-    call_later(frame, warnings.warn, [text(frame, args[0]) if args[0].is_constant() else args[0], *args[1:]], kwargs)
-    return NONE
-
-
 def is_dataclass(frame, args, kwargs):
     cls = args[0].cls if isinstance(args[0], ClassValue) else args[0].python_type()
     return ConstantValue(hasattr(cls, "__dataclass_fields__"))
@@ -476,7 +470,6 @@ ROWS = {
     dir: dir_,
     super: super_,
     print: print_,
-    warnings.warn: warn_,
     dataclasses.is_dataclass: is_dataclass,
     dataclasses.fields: fields,
     dataclasses.replace: replace,

@@ -1,0 +1,77 @@
+"""warnings.warn: issued after the graph, for the file and the line at which the program issues it."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import operator
+import warnings
+
+from ...sources import Const
+from ..constant import ConstantValue, force_plain
+from ..sequence import NONE
+from ..user_class import ClassValue
+from .attributes import call_later
+
+SIGNATURE = inspect.Signature(
+    [
+        inspect.Parameter("message", inspect.Parameter.POSITIONAL_OR_KEYWORD),
+        inspect.Parameter("category", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=NONE),
+        inspect.Parameter("stacklevel", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=ConstantValue(1)),
+        inspect.Parameter("source", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=NONE),
+    ]
+)
+"""Of warnings.warn, without skip_file_prefixes (3.12)."""
+
+
+def warn_(frame, args, kwargs):
+    """warnings.warn(message, category, stacklevel, source)"""
+    try:
+        bound = SIGNATURE.bind(*args, **kwargs)
+    except TypeError:  # what warn refuses, or skip_file_prefixes, which looks at the frames of the stack
+        return frame.break_graph("call_unknown", "warnings.warn with these arguments")
+    bound.apply_defaults()
+    message, category, level, source = bound.arguments.values()
+    place, above = place_of(frame, max(operator.index(force_plain(frame, level)), 1))
+    is_category = isinstance(category, ClassValue) and issubclass(category.cls, Warning)
+    if not is_category and not (category.is_constant() and category.constant() is None):
+        return frame.break_graph("call_unknown", "warnings.warn with a category that is none")
+    if (frame.in_block or frame.current.handler is not None) and may_raise(frame, category.cls if is_category else UserWarning):
+        return frame.break_graph("print", "a warning that is an error here, inside of a try or with block")
+    if place is None:
+        call_later(frame, warnings.warn, [message, category, ConstantValue(above + 1), source], {})
+    else:
+        call_later(frame, functools.partial(warn_at, *place), [message, category, source], {})
+    return NONE
+
+
+def may_raise(frame, category):
+    """Whether the filters, as the program left them, make an error of some warnings of this category; UserWarning may stand for any,
+    as the class of a message that is a warning."""
+    from ..wrap import iterate_all
+
+    filters = frame.wrap(warnings, Const(warnings, "warnings")).getattr(frame, "filters")
+    for row in iterate_all(frame, filters):
+        action, _, kind, *_ = iterate_all(frame, row)
+        if force_plain(frame, action) == "error" and (issubclass(category, kind.real()) or category is UserWarning):
+            return True
+    return False
+
+
+def place_of(frame, level):
+    """(globals, file, line) of the frame at this level, counted from 1; or None and the level counted from the caller of the whole."""
+    while frame is not None and level > 1:
+        frame, level = frame.parent, level - 1
+    return (None, level) if frame is None else ((frame.globals, frame.code.co_filename, frame.info.line(frame.current)), 0)
+
+
+def warn_at(globals_, filename, line, message, category, source):
+    """What warnings.warn does once it has found the frame that it warns for."""
+    if isinstance(message, Warning):
+        category = type(message)
+    registry = globals_.setdefault("__warningregistry__", {})
+    module = globals_.get("__name__", "<string>")
+    warnings.warn_explicit(message, category or UserWarning, filename, line, module, registry, source=source)
+
+
+ROWS = {warnings.warn: warn_}

@@ -1,0 +1,118 @@
+"""Warnings of captured code: the same texts, categories, files and lines as of plain Python, and errors where filters make them ones."""
+
+import warnings
+
+import pytest
+import torch
+import tracework_capture as capture
+
+
+def deep(x, level):
+    warnings.warn("deep", stacklevel=level)
+    return x + 1
+
+
+def levels(x):
+    return deep(deep(deep(x, 1), 2), 3)
+
+
+def after_a_break(x):
+    x = x + 1
+    capture.graph_break()
+    warnings.warn("after")
+    return deep(x, 2)
+
+
+def drawn(n):
+    for i in range(n):
+        warnings.warn("drawn", stacklevel=2)
+        yield i
+
+
+def in_a_generator(x):
+    for i in drawn(2):
+        x = x + i
+    return x
+
+
+def in_a_comprehension(x):
+    return sum([deep(x, 2) for _ in range(2)])
+
+
+def categories(x):
+    warnings.warn(DeprecationWarning("old"), stacklevel=2)
+    warnings.warn("old", DeprecationWarning, 2)
+    warnings.warn(message="later", category=FutureWarning)
+    warnings.warn(f"size {x.shape[0]}")
+    return x * 2
+
+
+def no_category(x):
+    y = x + 1
+    try:
+        warnings.warn("x", int)
+    except TypeError as error:
+        return y + len(str(error))
+    return y
+
+
+def made_an_error(x):
+    y = x + 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            warnings.warn("x")
+        except UserWarning:
+            return y * 2
+    return y
+
+
+PROGRAMS = [levels, after_a_break, in_a_generator, in_a_comprehension, categories, no_category, made_an_error]
+
+
+def ran(function):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = function(torch.ones(2))
+    return [(w.filename, w.lineno, w.category, str(w.message)) for w in caught], result
+
+
+def plainly(gm, inputs):
+    return gm.forward
+
+
+@pytest.mark.parametrize("function", PROGRAMS, ids=lambda f: f.__name__)
+def test_equal_to_plain_python(function):
+    wanted, result = ran(function)
+    compiled = capture.optimize(plainly)(function)
+    for _ in range(2):
+        found, again = ran(compiled)
+        assert found == wanted
+        torch.testing.assert_close(again, result)
+
+
+def caught_if_error(x):
+    y = x + 1
+    try:
+        warnings.warn("x")
+    except UserWarning:
+        return y * 2
+    return y
+
+
+def test_filters_that_change_later():
+    compiled = capture.optimize(plainly)(caught_if_error)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert compiled(torch.ones(1)).item() == 2
+        warnings.simplefilter("error")
+        assert compiled(torch.ones(1)).item() == 4
+
+
+def test_once_for_each_place():
+    compiled = capture.optimize(plainly)(levels)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        compiled(torch.ones(2))
+        compiled(torch.ones(2))
+    assert sorted({(w.filename, w.lineno) for w in caught}) == sorted((w.filename, w.lineno) for w in caught)
