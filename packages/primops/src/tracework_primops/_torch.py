@@ -13,6 +13,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
 disabled_torch_function = torch._C._disabled_torch_function_impl
+no_torch_function = torch._C.DisableTorchFunction
 OpOverload = torch._ops.OpOverload
 SizeTypes = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -121,6 +122,7 @@ __all__ = [
     "below_autograd",
     "deny_data_pointer",
     "disabled_torch_function",
+    "no_torch_function",
     "has_computed_kernel",
     "has_kernel",
     "node_name",

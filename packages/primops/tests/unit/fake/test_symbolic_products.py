@@ -37,6 +37,23 @@ def test_same_as_eager(name, monkeypatch):
     assert not [c for c in table.conditions if "==" in str(c)]
 
 
+@pytest.mark.parametrize(
+    "fn",
+    [lambda x: F.layer_norm(x, (8,)), lambda x: torch.conv1d(x, torch.ones(4, 5, 3))],
+    ids=["layer_norm", "conv1d"],
+)
+def test_a_composite_is_taken_apart_once(fn, monkeypatch):
+    """In inference mode it comes whole; torch asked the function mode for it again and again."""
+    monkeypatch.setattr(products, "needed", lambda: True)
+    table = SymbolTable()
+    mode = FakeMode(table)
+    x = torch.randn(3, 5, 8)
+    fake = mode.from_real(x, (table.new(3, "x.size(0)", lower=2), 5, 8))
+    with torch.inference_mode(), mode:
+        got = fn(fake)
+    assert tuple(map(table.hint, got.spec.sizes)) == fn(x).shape
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_forms_compute_the_product(name, monkeypatch):
     monkeypatch.setattr(products, "_symbolic", lambda *values: True)
