@@ -21,6 +21,21 @@ def test_models_that_used_to_break_are_one_graph(job):
 
 
 @pytest.mark.parametrize(
+    ("name", "mode", "graphs"),
+    [
+        ("awkward/averaged_weights", "inference", 10),  # zip of two parameters() made before a break on data
+        (
+            "torchvision/detection.ssdlite320_mobilenet_v3_large",
+            "training",
+            10,
+        ),  # a loss over max(1, a size that depends on data)
+    ],
+)
+def test_programs_that_break_seldom(name, mode, graphs):
+    assert ours(call_of(name, mode))["graphs"] <= graphs
+
+
+@pytest.mark.parametrize(
     ("program", "graphs"),
     [
         ("detector", 1),
@@ -48,3 +63,13 @@ def test_the_page_counts_only_what_both_sides_captured():
     page = text(rows)
     assert "| all | 1 | 0 | 0 | 1 | 2 | 0 |" in page
     assert "| B=inference | 1 | - | reason: detail; m.py:3 in f |" in page
+
+
+def test_graphs_of_several_calls_are_no_breaks():
+    rows = [
+        {"job": "A/generate=generate", "side": "ours", "graphs": 3, "stops": []},
+        {"job": "A/generate=generate", "side": "torch", "graphs": 4, "stops": ["x"]},
+    ]
+    page = text(rows)
+    assert "| all | 1 | 0 | 0 | 1 | 1 | 0 |" in page
+    assert "| A/generate=generate | 3 | 4 |" in page

@@ -78,7 +78,16 @@ def distinct(x):
     return found * 2, counts + 1, runs - 1, which * 2, slices, torch.bincount(signs.flatten() + 1, minlength=2) * 2
 
 
+def bounded(x):
+    """The number that a loss is divided by, say."""
+    some, others = torch.where(x > 0)[0], torch.where(x < -0.5)[0]
+    found = some.numel() + others.numel()
+    at_least, at_most = max(1, found), min([found, x.numel() // 2, 5])
+    return x.sum() / at_least, torch.ones(at_most) * at_most, at_least, at_most
+
+
 PROGRAMS = [
+    bounded,
     distinct,
     number,
     size,

@@ -22,10 +22,12 @@ __all__ = [
     "DictKeyAt",
     "FrameGlobals",
     "FunctionGlobals",
+    "GeneratorLocal",
     "Global",
     "InstanceAttr",
     "InstanceDict",
     "Item",
+    "IteratedList",
     "KwDefaultArg",
     "Local",
     "ModuleEntry",
@@ -255,6 +257,27 @@ class Referent(Source):
 
     def __str__(self) -> str:
         return f"{self.base}()"
+
+
+@_source
+class GeneratorLocal(Source):
+    """The argument `name` of the generator at base, which has not started."""
+
+    base: Source
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.base}.gi_frame.f_locals[{self.name!r}]"
+
+
+@_source
+class IteratedList(Source):
+    """The list that the iterator at base will go over; there is none when the iterator has been asked for an item."""
+
+    base: Source
+
+    def __str__(self) -> str:
+        return f"{self.base}.__reduce__()[1][0]"
 
 
 @_source

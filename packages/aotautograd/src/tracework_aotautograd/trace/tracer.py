@@ -7,6 +7,7 @@ replayed, writes become new values (memory.py, functional_forms.py). Sizes that 
 from __future__ import annotations
 
 import bisect
+import functools
 import operator
 from typing import Any
 
@@ -242,14 +243,16 @@ for _name in ("add", "sub", "mul", "floordiv", "mod", "pow"):
 _SizeProxy.__neg__ = _operator("neg")  # type: ignore[attr-defined]
 
 
-def _symbolic_max(*operands: Any) -> Any:
-    first = next(o for o in operands if isinstance(o, _SizeProxy))
-    return first._call(torch.sym_max, *operands)
+def _extremum(op: Any) -> Any:
+    """The smallest or largest of two or more sizes, two at a time, which is what torch's operator takes; at most one is a number."""
+
+    def apply(*operands: Any) -> Any:
+        return functools.reduce(lambda a, b: (a if isinstance(a, _SizeProxy) else b)._call(op, a, b), operands)
+
+    return apply
 
 
-def _symbolic_min(*operands: Any) -> Any:
-    first = next(o for o in operands if isinstance(o, _SizeProxy))
-    return first._call(torch.sym_min, *operands)
+_symbolic_max, _symbolic_min = _extremum(torch.sym_max), _extremum(torch.sym_min)
 
 
 # --- what kind of op it is --------------------------------------------------------------------------------------------

@@ -52,6 +52,8 @@ RELOAD: dict[type, Callable[[Any, str, _Names], str]] = {
     s.ClassAttr: lambda x, base, w: f"__tw_class_attribute({base}, {x.name!r})",
     s.TypeOf: lambda x, base, w: f"__tw_type({base})",
     s.Referent: lambda x, base, w: f"{base}()",
+    s.GeneratorLocal: lambda x, base, w: f"{base}.gi_frame.f_locals[{x.name!r}]",
+    s.IteratedList: lambda x, base, w: f"{base}.__reduce__()[1][0]",
     s.ArrayTensor: lambda x, base, w: f"{w.const(tensor_of_array)}({base})",
     s.Item: lambda x, base, w: f"{base}[{x.index}]",
     s.DictItem: lambda x, base, w: f"__tw_dict_get({base}, {w.literal(x.key)})",

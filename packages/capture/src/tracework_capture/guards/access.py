@@ -25,10 +25,12 @@ from ..sources import (
     DictKeyAt,
     FrameGlobals,
     FunctionGlobals,
+    GeneratorLocal,
     Global,
     InstanceAttr,
     InstanceDict,
     Item,
+    IteratedList,
     KwDefaultArg,
     Local,
     ModuleEntry,
@@ -121,6 +123,19 @@ def _referent(reference: Any) -> Any:
     return reference()
 
 
+def _generator_local(source: GeneratorLocal, code: CodeType) -> tuple[Step, ...]:
+    name = source.name
+    return (("APPLY", lambda generator: generator.gi_frame.f_locals[name], 0),)
+
+
+def iterated_list(iterator: Any) -> list[Any]:
+    """The list of a list iterator that stands before its first item; raises LookupError for others."""
+    _, (items,), *position = iterator.__reduce__()
+    if position != [0] or type(items) is not list:
+        raise LookupError("not at the start of a list")
+    return items
+
+
 def _own_dict(obj: Any) -> Any:
     """The __dict__ of an object, past a __getattribute__ of its class."""
     return object.__getattribute__(obj, "__dict__")
@@ -146,6 +161,8 @@ ACCESS: dict[type, Access] = {
     ClassAttr: Access(lambda s, c: (("CLASS_ATTR", s.name, 0),), lambda s, v, scope: class_attribute(v, s.name)),
     TypeOf: Access(lambda s, c: (("TYPE", None, 0),), lambda s, v, scope: type(v)),
     Referent: Access(lambda s, c: (("APPLY", _referent, 0),), lambda s, v, scope: v()),
+    GeneratorLocal: Access(_generator_local, lambda s, v, scope: v.gi_frame.f_locals[s.name]),
+    IteratedList: Access(lambda s, c: (("APPLY", iterated_list, 0),), lambda s, v, scope: iterated_list(v)),
     ArrayTensor: Access(lambda s, c: (("APPLY", tensor_of_array, 0),), lambda s, v, scope: tensor_of_array(v)),
     Item: Access(lambda s, c: (("ITEM", None, s.index),), lambda s, v, scope: v[s.index]),
     DictItem: Access(lambda s, c: (("DICT_ITEM", s.key, 0),), lambda s, v, scope: _dict_item(v, s.key)),

@@ -356,8 +356,8 @@ def wrap_function_modes(frame: SymbolicFrame) -> None:
 def unfinished_generators(root: CaptureRoot, stop: Returned | Break) -> None:
     """Plain Python closes a generator that is dropped in the middle, which runs its finally and with blocks."""
     for generator in root.generators:
-        if generator.started and not generator.finished and generator.has_cleanup():
-            if isinstance(stop, Break):
+        if generator.is_left():
+            if isinstance(stop, Break) or generator.source is not None:
                 raise generator.alive()
             raise SkipFrame(f"{generator.frame.code.co_qualname} is left in the middle, inside a block that must be ended")
 

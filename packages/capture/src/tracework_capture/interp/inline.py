@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING, Any
 from ..bytecode.code import cleans_up
 from ..bytecode.facts import VERSION
 from ..errors import BreakGraph
+from ..sources import Attr, GeneratorLocal
 from ..values.function import FunctionValue, bind_arguments
-from ..values.value import SymbolicRaise, Value
+from ..values.value import EXISTING, SymbolicRaise, Value
 from .frame import SymbolicFrame
 from .handlers import RETURNED
 from .machine import run
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from .frame import CaptureRoot
 
-__all__ = ["GeneratorValue", "inline", "run_class_body"]
+__all__ = ["GeneratorValue", "UnstartedGenerator", "can_be_started", "inline", "maker_of", "run_class_body"]
 
 _COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 
@@ -137,6 +140,10 @@ class GeneratorValue(Value):
         finally:
             del raised
 
+    def is_left(self) -> bool:
+        """Whether plain Python would have to do something about it where it stopped."""
+        return self.started and not self.finished and self.has_cleanup()
+
     def has_cleanup(self) -> bool:
         """Whether it stopped inside a try or with block."""
         handler = self.frame.current.handler
@@ -179,6 +186,70 @@ class GeneratorValue(Value):
         if not cleans_up(self.frame.code):  # a continuation may let go of it later than plain Python does
             stop.made_at = self.made_at
         return stop
+
+
+def can_be_started(obj: object) -> bool:
+    """Whether an existing iterator is a generator that has not run and whose code can be traced from its start: it shares no variable
+    with other functions, takes no iterator over (as generator expressions do), and letting go of it in the middle runs nothing."""
+    if type(obj) is not types.GeneratorType or inspect.getgeneratorstate(obj) != inspect.GEN_CREATED:
+        return False
+    code = obj.gi_code
+    return not (code.co_freevars or code.co_cellvars or ".0" in code.co_varnames[:1] or cleans_up(code))
+
+
+def maker_of(generator: types.GeneratorType[Any, Any, Any]) -> types.FunctionType | None:
+    """The function of a generator where its module has it under its name, undecorated; None where that cannot be told."""
+    found: Any = None
+    names: Mapping[str, Any] = generator.gi_frame.f_globals
+    for name in generator.gi_code.co_qualname.split("."):
+        found = names.get(name)
+        names = vars(found) if isinstance(found, type) else {}
+    found = found.__func__ if isinstance(found, (staticmethod, classmethod)) else found
+    return found if isinstance(found, types.FunctionType) and found.__code__ is generator.gi_code else None
+
+
+class UnstartedGenerator(GeneratorValue):
+    """A generator of plain Python that nobody has asked yet, alive at a break, say. Once it is asked it runs as if the program had made
+    it, to its end: that is what the existing object is left as. One that is left in the middle is not asked."""
+
+    mutability = EXISTING
+
+    def __init__(self, frame: SymbolicFrame, obj: types.GeneratorType[Any, Any, Any], source: Any) -> None:
+        super().__init__(SymbolicFrame(frame.root, obj.gi_code, obj.gi_frame.f_globals, {}, (), frame))
+        self.source = source
+        self.obj = obj
+        self.is_asked = False
+
+    def resume(self, frame: SymbolicFrame, sent: Value, raised: SymbolicRaise | None) -> Value | None:
+        self.ask(frame)
+        return super().resume(frame, sent, raised)
+
+    def call_method(self, frame: SymbolicFrame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name != "__iter__":
+            self.ask(frame)  # closing it is for good, too
+        return super().call_method(frame, name, args, kwargs)
+
+    def ask(self, frame: SymbolicFrame) -> None:
+        """Guard that it is as it is, and read its arguments."""
+        if self.is_asked:
+            return
+        self.is_asked, self.made_at = True, frame.root.step
+        frame.guard("IDENTITY", Attr(self.source, "gi_code"), self.obj.gi_code)
+        frame.guard("NOT_NONE", Attr(self.source, "gi_frame"))
+        for state in ("gi_running", "gi_suspended"):
+            frame.guard("CONSTANT", Attr(self.source, state), False)
+        arguments = self.obj.gi_frame.f_locals
+        self.frame.locals.update(
+            {name: frame.wrap(value, GeneratorLocal(self.source, name)) for name, value in arguments.items()}
+        )
+        frame.mutations.keep.append(self)
+        frame.mutations.effect(("generator", id(self)), lambda emit: emit.line(f"{emit.source(self.source)}.close()"))
+
+    def is_left(self) -> bool:
+        return self.started and not self.finished
+
+    def needs_reload_from_graph(self) -> bool:
+        return self.is_left()
 
 
 def _send(generator: GeneratorValue, frame: SymbolicFrame, *args: Value) -> Value:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import _C
-from ..sources import Attr
+from ..sources import Attr, Const
 from ..values import exception as exceptions
 from ..values import mapping, sequence, sets, symint
 from ..values import wrap as wrapping
@@ -65,6 +65,15 @@ class Services:
         """{a, b}"""
         return sets.set_of(frame, items)
 
+    def unstarted_generator(self, frame: SymbolicFrame, obj: Any, source: Any) -> Value | None:
+        """A generator of plain Python that can still be run from its start; None for other iterators."""
+        if not inlining.can_be_started(obj) or type(source) is Const:
+            return None
+        maker = inlining.maker_of(obj)  # one that was decorated may be disabled
+        if maker is None or self.call_policy(maker, maker.__globals__.get("__name__"))[0] == "break":
+            return None
+        return inlining.UnstartedGenerator(frame, obj, source)
+
     # --- exceptions --------------------------------------------------------------------------------------------
     def new_exception(self, frame: SymbolicFrame, exception_type: type, args: tuple[object, ...]) -> Value:
         """exception_type(*args) of plain objects or Values."""
@@ -99,8 +108,6 @@ class Services:
 
     def exception_type(self, frame: SymbolicFrame, exception: Value) -> Value:
         """type(exception)"""
-        from ..sources import Const
-
         kind = exception.python_type()
         return frame.wrap(kind, Const(kind, kind.__name__))
 

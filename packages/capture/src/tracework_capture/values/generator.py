@@ -8,6 +8,7 @@ import itertools
 import types
 
 from ..errors import BreakGraph
+from ..sources import IteratedList
 from .constant import ConstantValue, literal
 from .sequence import TupleValue
 from .value import EXISTING, Value
@@ -113,6 +114,31 @@ class ExistingIterator(IteratorValue):
         return frame.break_graph("loop_goes_on", f"{name} of an existing {self.kind.__name__}")
 
 
+class UnaskedIterator(ExistingIterator):
+    """An iterator of plain Python at the start of a list, alive at a break before its loop: the list is gone over here, and how far
+    that went is told to the iterator. When a round breaks it is left to plain Python."""
+
+    mutability = EXISTING
+
+    def __init__(self, obj, source, items):
+        super().__init__(obj, source)
+        self.items = items
+        self.position = None
+
+    def next_value(self, frame):
+        root = frame.root
+        if not root.unrolls:
+            return super().next_value(frame)
+        if self.position is None:
+            root.unrolled = True
+            self.position = LiveSequenceIterator(frame.wrap(self.items, IteratedList(self.source)))
+            self.position.sequence.look(frame)
+            frame.mutations.keep.append(self)
+        item = self.position.next_value(frame)
+        frame.mutations.effect(("iterator", id(self)), lambda emit: self.position.move(emit, emit.source(self.source)))
+        return item
+
+
 NATIVE_ITERATORS = frozenset(
     {
         types.GeneratorType,
@@ -214,6 +240,11 @@ class LiveSequenceIterator(IteratorValue):
         if self.position == 0:
             return f"{emit.const(iter)}({emit.load(self.sequence)})"
         made = emit.temp(f"{emit.const(iter)}({emit.load(self.sequence)})")
+        self.move(emit, made)
+        return made
+
+    def move(self, emit, made):
+        """Makes an iterator that stands before the first item stand where this one does."""
         position = min(self.position, len(self.sequence.items))
         if self.position > position:  # at its end for good
             emit.line(f"{emit.const(collections.deque)}({made}, 0)")
@@ -221,7 +252,6 @@ class LiveSequenceIterator(IteratorValue):
             emit.line(f"{emit.const(collections.deque)}({emit.const(itertools.islice)}({made}, {position}), 0)")
         else:
             emit.line(f"{made}.__setstate__({position})")
-        return made
 
 
 class ReverseIterator(IteratorValue):

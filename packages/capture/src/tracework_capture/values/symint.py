@@ -227,10 +227,15 @@ def size_value(frame, size):
 
 
 def extremum_of_sizes(frame, fn, items):
-    """min or max of sizes, decided by guards."""
+    """min or max of sizes: decided by guards, an expression where one of them depends on data and none is a bool."""
+    from tracework_primops.symbols import maximum, minimum
+
     sizes = [size_of(i) for i in items]
     if any(s is None for s in sizes):
         return None
+    depends = not all(frame.symbols.has_hint(s) for s in sizes)
+    if depends and all(i.python_type() is int for i in items) and not any(map(is_large, sizes)):
+        return size_value(frame, (minimum if fn is min else maximum)(*sizes))
     best = 0
     for position in range(1, len(items)):
         op = "<" if fn is min else ">"

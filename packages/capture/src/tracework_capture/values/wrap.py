@@ -20,6 +20,7 @@ import numpy
 import torch
 
 from .._torch import patched_by_torch_compile, program_of_triton_operator, under_onnx_export
+from ..guards.access import iterated_list
 from ..guards.classes import lookup_class
 from ..marks import mark_of
 from ..sources import Attr, CellContents, Closure, Const, DictItem, Global, InstanceAttr, Item, Local
@@ -36,7 +37,7 @@ from .flex_attention import wrap_higher_order
 from .floats import changing_float
 from .function import BoundMethodValue, FunctionValue
 from .functional_call import FUNCTIONAL_CALL_ROWS
-from .generator import NATIVE_ITERATORS, ExistingIterator
+from .generator import NATIVE_ITERATORS, ExistingIterator, UnaskedIterator
 from .libraries import LIBRARY_ROWS
 from .mapping import MISSING, DictValue, dict_of, touched_name
 from .numpy_array import constant_array, wrap_array
@@ -410,6 +411,16 @@ def wrap_symint(frame, obj, source):
     return size_value(frame, obj)
 
 
+def unasked_iterator(frame, obj, source):
+    """The value of an iterator that nobody has asked for an item, where it can be asked here; else None."""
+    if type(obj) is type(iter([])) and type(source) is not Const:
+        try:
+            return UnaskedIterator(obj, source, iterated_list(obj))
+        except LookupError:
+            return None
+    return frame.root.services.unstarted_generator(frame, obj, source)
+
+
 def wrap_object(frame, obj, source):
     """Everything else: an instance known by its type, read attribute by attribute."""
     from .context import existing_context
@@ -422,7 +433,7 @@ def wrap_object(frame, obj, source):
         return CFunctionValue(obj, source)
     if type(obj) in NATIVE_ITERATORS:
         guard_type(frame, obj, source)
-        return ExistingIterator(obj, source)
+        return unasked_iterator(frame, obj, source) or ExistingIterator(obj, source)
     made = existing_context(frame, obj, source) or existing_kernel(frame, obj, source)
     if made is not None:
         return made

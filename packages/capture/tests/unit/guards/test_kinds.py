@@ -26,10 +26,12 @@ from tracework_capture.sources import (
     DictKeyAt,
     FrameGlobals,
     FunctionGlobals,
+    GeneratorLocal,
     Global,
     InstanceAttr,
     InstanceDict,
     Item,
+    IteratedList,
     KwDefaultArg,
     Local,
     ModuleEntry,
@@ -234,7 +236,12 @@ def closure_of(value):
     return inner
 
 
+def generator_of(value):
+    yield value
+
+
 MODULE = torch.nn.Linear(2, 2)
+ITEMS = [4, 5]
 SOURCES = [
     (Attr(X, "a"), LEFT, 1),
     (InstanceDict(X), LEFT, LEFT.__dict__),
@@ -243,6 +250,8 @@ SOURCES = [
     (Attr(TypeOf(X), "label"), LEFT, "class"),
     (TypeOf(X), LEFT, Plain),
     (Referent(X), weakref.ref(LEFT), LEFT),
+    (GeneratorLocal(X, "value"), generator_of(LEFT), LEFT),
+    (IteratedList(X), iter(ITEMS), ITEMS),
     (ArrayTensor(X), numpy.arange(3), torch.arange(3)),
     (Item(X, 1), [4, 5], 5),
     (Item(X, -1), (4, 5), 5),

@@ -146,3 +146,181 @@ def test_a_loop_that_breaks_twice_in_each_round_is_left_plain():
 
     graphs = graphs_of(program, X)
     assert len(graphs) <= 3  # up to the first break, and what is called in the loop
+
+
+# --- iterators made before a break and asked after it ---------------------------------------------------------------------
+
+
+def pairs(x, count):
+    for i in range(count):
+        yield i, x + i
+
+
+def scaled(rows):
+    for row in rows:
+        yield row * 2
+
+
+def raising(x):
+    yield x
+    raise ValueError("no more")
+
+
+@capture.disable
+def disabled(x):
+    for i in range(3):
+        TRACED.append(torch.compiler.is_compiling())
+        yield x + i
+
+
+TRACED = []
+MODEL = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Linear(3, 2))
+
+
+def over_parameters(x):
+    ours, others = MODEL.parameters(), MODEL.parameters()
+    start = x.sum().item()
+    return [a * 2 + b + start for a, b in zip(ours, others)], list(ours), next(others, None)
+
+
+def over_a_generator(x):
+    made = pairs(x, 4)
+    start = x.sum().item()
+    return [y * i + start for i, y in made], list(made)
+
+
+def over_a_generator_of_a_list(x):
+    rows = [x, x + 1]
+    made = scaled(rows)
+    rows.append(x * x.sum().item())
+    return [y + 1 for y in made], next(made, None), len(rows)
+
+
+@pytest.mark.parametrize("program", [over_parameters, over_a_generator, over_a_generator_of_a_list])
+def test_a_loop_over_what_was_made_before_a_break_is_one_graph(program):
+    assert len(graphs_of(program, X)) == 1  # the sum alone stays with plain Python
+
+
+def left_in_the_middle(x):
+    made, rows = pairs(x, 4), iter([x, x + 1, x + 2])
+    start = x.sum().item()
+    first = next(made)[1] * 2 + next(rows)
+    return first + start, [y + 1 for _, y in made], list(rows)
+
+
+def broken_in_a_round(x):
+    made, rows = pairs(x, 4), iter([x, x + 1, x + 2])
+    start = x.sum().item()
+    found = []
+    for (_, a), b in zip(made, rows):
+        found.append(a * b + start)
+        found.append(a.sum().item())
+    return found, list(made), list(rows)
+
+
+def closed_before_it_starts(x):
+    made = pairs(x, 4)
+    start = x.sum().item()
+    made.close()
+    return x * 2 + start, list(made)
+
+
+def that_raises(x):
+    made = raising(x)
+    start = x.sum().item()
+    found = []
+    try:
+        for y in made:
+            found.append(y * 2 + start)
+    except ValueError as error:
+        found.append(len(str(error)))
+    return found, list(made)
+
+
+def the_same_twice(x):
+    made, rows = pairs(x, 4), iter([x, x + 1, x + 2, x + 3])
+    start = x.sum().item()
+    return [a + b + start for (_, a), (_, b) in zip(made, made)], [a * b for a, b in zip(rows, rows)], list(made), list(rows)
+
+
+def over_a_list_that_grows(x):
+    rows = [x, x + 1]
+    made = iter(rows)
+    start = x.sum().item()
+    found = []
+    for row in made:
+        found.append(row + start)
+        if len(rows) < 5:
+            rows.append(row * 2)
+    rows.append(x)
+    return found, next(made, None), len(rows)
+
+
+def a_list_that_grows_after_a_part(x):
+    rows = [x, x + 1]
+    made = iter(rows)
+    start = x.sum().item()
+    found = [next(made) + start]
+    rows += [x * 2, x * 3]
+    return found, list(made)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        left_in_the_middle,
+        broken_in_a_round,
+        closed_before_it_starts,
+        that_raises,
+        the_same_twice,
+        over_a_list_that_grows,
+        a_list_that_grows_after_a_part,
+    ],
+)
+def test_iterators_made_before_a_break_end_where_they_do_in_plain_python(program):
+    graphs_of(program, X)
+
+
+def test_a_generator_of_a_disabled_function_runs_plainly():
+    def program(x):
+        return [y * 2 for y in disabled(x)]
+
+    graphs_of(program, X)
+    assert TRACED == [False] * 3 * 5
+
+
+def consumed(made, x):
+    return [row * 2 for row in made if row is not None], x + 1
+
+
+def sum_of_two(first, second, x):
+    return [a + b for a, b in zip(first, second)], x + 1
+
+
+def given(x, kind, started):
+    made = scaled([x, x + 1, x + 2]) if kind == "generator" else iter([x, x + 1, x + 2])
+    for _ in range(started):
+        next(made)
+    return made
+
+
+@pytest.mark.parametrize("kind", ["generator", "list"])
+def test_an_iterator_that_comes_in_is_left_as_the_program_leaves_it(kind):
+    compiled = capture.optimize(lambda module, example_inputs: module.forward)(consumed)
+    for started in (0, 1, 3, 0):
+        plain, ours = given(X, kind, started), given(X, kind, started)
+        torch.testing.assert_close(compiled(ours, X), consumed(plain, X))
+        assert list(ours) == list(plain) == []
+    ended = given(X, kind, 0)
+    assert len(list(ended)) == 3
+    assert compiled(ended, X)[0] == []
+
+
+@pytest.mark.parametrize("kind", ["generator", "list"])
+def test_two_iterators_that_come_in_may_be_one(kind):
+    compiled = capture.optimize(lambda module, example_inputs: module.forward)(sum_of_two)
+    for same in (False, True, False):
+        plain, ours = given(X, kind, 0), given(X, kind, 0)
+        expected = sum_of_two(plain, plain if same else given(X, kind, 0), X)
+        torch.testing.assert_close(compiled(ours, ours if same else given(X, kind, 0), X), expected)
+        assert len(list(ours)) == len(list(plain))
