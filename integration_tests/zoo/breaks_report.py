@@ -13,8 +13,8 @@ that gives the graph back as it is. Breaks are graphs less one on both sides, as
 which torch.compile captures nothing (a break in a loop makes it run the whole function as plain Python) have a dash there and are
 left out of the totals. A `generate` record calls its model once for the prompt and once for each later step, with inputs of other
 shapes and without a break between the calls: graphs of other calls are no breaks, so the breaks there are those that each side
-recorded itself. "not run": not yet counted on that
-side; `python -m zoo.breaks --only NAME --side ours` counts a part and keeps the rest.
+recorded itself. "not run": not yet counted on that side; `python -m zoo.breaks --only NAME --side ours` counts a part and keeps
+the rest.
 """
 
 
