@@ -247,3 +247,31 @@ print(float(step(torch.ones(3, 2)) - step(torch.ones(3, 2))) > 0, not torch.equa
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout.split() == ["True", "True"], done.stderr[-2000:]
+
+
+def scaled_steps(wrap):
+    """Parameters and scale after three steps with a GradScaler, the second of which meets an infinite loss."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 16), torch.nn.GELU(), torch.nn.Linear(16, 3))
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-2)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=2)
+
+    def step(x, factor):
+        optimizer.zero_grad(set_to_none=True)
+        loss = (model(x).square().sum() * factor).mean()
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        return loss.detach()
+
+    call = wrap(step)
+    losses = [call(torch.ones(6, 4), torch.tensor(factor)) for factor in (1.0, float("inf"), 1.0)]
+    return losses, [p.detach() for p in model.parameters()], scaler.get_scale()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_scaler_of_gradients(backend):
+    """Its operator gives a list of tensors and a tensor."""
+    torch.testing.assert_close(scaled_steps(lambda f: tracework.compile(f, backend=backend)), scaled_steps(lambda f: f))

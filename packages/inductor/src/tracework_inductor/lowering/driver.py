@@ -30,6 +30,9 @@ from .value import Lazy, Strided, TensorValue, settled
 
 log = logging.getLogger("tracework.fallbacks")
 
+FLAT = "(lambda *args, **kwargs: [t for part in {}(*args, **kwargs) for t in (part if isinstance(part, (list, tuple)) else [part])])"
+"""Text of a function that gives the tensors of another's results in one list."""
+
 
 class Lowering:
     """One lowering in progress."""
@@ -206,8 +209,10 @@ class Lowering:
         """
         spec = self.spec if strides is None else _Spec(self.spec.dtype, self.spec.device, self.spec.sizes, strides)
         tuple_result = isinstance(spec, (tuple, list))
-        specs = list(spec) if tuple_result else [spec]
-        made = [self._result_buffer(s, mutates) for s in specs]
+        parts = list(spec) if tuple_result else [spec]
+        if any(isinstance(part, (tuple, list)) for part in parts):  # lists of tensors among the results
+            target = FLAT.format(target)
+        made = [self._result_buffer(s, mutates) for part in parts for s in (part if isinstance(part, (tuple, list)) else [part])]
         reads: set[str] = set()
         packed = tuple(self._pack(a, reads) for a in args)
         packed_kwargs = tuple((k, self._pack(v, reads)) for k, v in (kwargs or {}).items())
@@ -233,8 +238,9 @@ class Lowering:
             reason,
         )
         self.add_node(node)
-        values = tuple(self.whole(b) if b is not None else None for b in made)
-        return values if tuple_result else values[0]
+        values = iter([self.whole(b) if b is not None else None for b in made])
+        results = tuple([next(values) for _ in part] if isinstance(part, (tuple, list)) else next(values) for part in parts)
+        return results if tuple_result else results[0]
 
     def _result_buffer(self, spec: Any, mutates: str | None = None) -> Buffer | None:
         if spec is None or not hasattr(spec, "strides"):
