@@ -30,7 +30,9 @@ from .value import Lazy, Strided, TensorValue, settled
 
 log = logging.getLogger("tracework.fallbacks")
 
-FLAT = "(lambda *args, **kwargs: [t for part in {}(*args, **kwargs) for t in (part if isinstance(part, (list, tuple)) else [part])])"
+FLAT = (
+    "(lambda *args, **kwargs: [t for part in {}(*args, **kwargs) for t in (part if isinstance(part, (list, tuple)) else [part])])"
+)
 """Text of a function that gives the tensors of another's results in one list."""
 
 
