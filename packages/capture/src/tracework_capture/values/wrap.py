@@ -505,6 +505,12 @@ class CFunctionValue(RowValue):
     def __init__(self, fn, source=None):
         super().__init__(fn, None, source)
 
+    def compare(self, frame, op, other):
+        """Bound ones are equal where they are the same function of the same object."""
+        if isinstance(other, CFunctionValue) and op in ("==", "!="):
+            return ConstantValue((self.fn == other.fn) == (op == "=="))
+        return None
+
     def call(self, frame, args, kwargs):
         from .user_object import call_c_method
 

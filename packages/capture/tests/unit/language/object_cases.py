@@ -336,3 +336,13 @@ def a_cell_that_is_filled_later(x):
     fill(2)
     capture.graph_break()
     return first, get(x)
+
+
+class Plain:
+    pass
+
+
+@case()
+def bound_functions_of_c_compared(x):
+    made, again = Plain.__init_subclass__, getattr(Plain, "__init_subclass__")  # noqa: B009
+    return x + 1, made == again, made != again, "a".join != "a".join, dict.get != dict.get, [].append == [].append
