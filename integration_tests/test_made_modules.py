@@ -99,6 +99,24 @@ def parameter(given, x):
     return (made * x).sum(), made
 
 
+class WithBuffers(nn.Module):
+    def __init__(self, weight):
+        super().__init__()
+        self.weight = nn.Buffer(weight)
+        self.passing = nn.Buffer(weight + 1, persistent=False)
+
+    def forward(self, x):
+        return x * self.weight + self.passing
+
+
+def buffers(given, x):
+    made = WithBuffers(torch.arange(4.0))
+    given.more = nn.Buffer(torch.full((4,), 2.0))
+    given.more = given.more + 1
+    kinds = [isinstance(t, nn.Buffer) for t in (made.weight, x, given.more)]
+    return made(x) * given.more, list(made.state_dict()), [n for n, _ in made.named_buffers()], kinds, list(given._buffers)
+
+
 def observed(fn, wrap):
     """Results, and after backward the gradients of the inputs, of all that the given module holds then, and of parameters that leave."""
     torch.manual_seed(0)
@@ -129,6 +147,7 @@ PROGRAMS = (
     from_a_vector,
     other_dtype,
     parameter,
+    buffers,
 )
 
 

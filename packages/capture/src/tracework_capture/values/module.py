@@ -122,7 +122,10 @@ class ModuleValue(ObjectValue):
         return super().setattr(frame, name, value)
 
     def module_setattr(self, frame, name, value):
-        """Module.__setattr__: buffers go to their table, for parameters and modules its own code is traced."""
+        """Module.__setattr__: buffers go to their table, for new buffers, parameters and modules its own code is traced."""
+        from .parameter import is_buffer
+        from .tensor import TensorValue
+
         attributes = self.obj.__dict__
         if any(table not in attributes for table in TABLES):
             return frame.break_graph("side_effect_unknown", f"{self.cls.__name__}.{name} is set before Module.__init__ has run")
@@ -130,6 +133,7 @@ class ModuleValue(ObjectValue):
             return None  # the module that is there already
         changed = any(self.written(frame, table) is not None for table in TABLES)
         registers = issubclass(value.python_type(), (torch.nn.Parameter, Module))
+        registers = registers or isinstance(value, TensorValue) and is_buffer(value)
         if changed or registers or name in attributes["_parameters"] or name in attributes["_modules"]:
             return own_code(frame, Module.__setattr__, [self, ConstantValue(name), value], {}) and None
         if name in attributes["_buffers"]:

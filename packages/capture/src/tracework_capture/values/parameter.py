@@ -1,11 +1,13 @@
-"""nn.Parameter(data) in the traced program: a leaf, in the graph and for the code after it."""
+"""nn.Parameter(data) in the traced program: a leaf, in the graph and for the code after it; and nn.Buffer(data)."""
 
 from __future__ import annotations
 
 import torch
 
 from .._torch import make_subclass
+from ..sources import Const
 from .constant import ConstantValue
+from .function import FunctionValue
 from .tensor import TensorValue, remember
 
 
@@ -47,4 +49,18 @@ def parameter_row(frame, args, kwargs):
     return value
 
 
-PARAMETER_ROWS = {torch.nn.Parameter: parameter_row}
+def buffer_row(frame, args, kwargs):
+    """nn.Buffer(data, persistent=True) is a tensor with attributes: its __new__ is traced."""
+    make = torch.nn.Buffer.__new__
+    return FunctionValue(make, Const(make, "Buffer.__new__")).call(frame, [frame.constant(torch.nn.Buffer), *args], kwargs)
+
+
+def is_buffer(value):
+    """isinstance(value, nn.Buffer): whether a tensor says so of itself."""
+    flag = value.attributes.get("_is_buffer")
+    if flag is None:
+        return isinstance(value.obj, torch.nn.Buffer)
+    return flag.is_constant() and bool(flag.constant())
+
+
+PARAMETER_ROWS = {torch.nn.Parameter: parameter_row, torch.nn.Buffer: buffer_row}

@@ -77,11 +77,14 @@ def is_instance(value, classes):
     """isinstance by type; metaclass hooks of torch's tensor classes are answered by their own rule."""
     import torch
 
+    from ..parameter import is_buffer
     from ..tensor import TensorValue
 
     if isinstance(classes, types.UnionType):
         return any(is_instance(value, c) for c in typing.get_args(classes))
     if isinstance(value, TensorValue):
+        if classes is torch.nn.Buffer:
+            return is_buffer(value)
         if classes is torch.nn.Parameter or isinstance(classes, type) and issubclass(classes, torch.nn.Parameter):
             return isinstance(value.obj, classes) if value.obj is not None else issubclass(value.python_type(), classes)
         if type(classes) is torch._C._TensorMeta and classes.__module__ == "torch" and classes is not torch.Tensor:
