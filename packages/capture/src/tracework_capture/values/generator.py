@@ -222,6 +222,8 @@ class LiveSequenceIterator(IteratorValue):
         self.sequence = sequence
         self.position = 0
         self.items_at_start = len(sequence.items)
+        self.made_from = list(sequence.items) if sequence.kind == "deque" else None
+        self.made_unchanged = sequence.kind != "deque" or sequence.kept == len(sequence.original) == len(sequence.items)
         self.kind = self.KINDS.get(sequence.cls, type(iter([])))
 
     def next_value(self, frame):
@@ -237,6 +239,10 @@ class LiveSequenceIterator(IteratorValue):
         return f"{emit.load(self.sequence)}[{self.position}:]" if self.sequence.cls is tuple else None
 
     def reload(self, emit):
+        if self.made_from is not None:  # it is made from an existing deque as that was, and from a new one as that is
+            exists = self.sequence.mutability is EXISTING
+            if not (self.made_unchanged if exists else self.made_from == self.sequence.items):
+                raise BreakGraph("cannot_rebuild", "an iterator over a deque that was changed")
         if self.position == 0:
             return f"{emit.const(iter)}({emit.load(self.sequence)})"
         made = emit.temp(f"{emit.const(iter)}({emit.load(self.sequence)})")

@@ -311,8 +311,17 @@ class DequeValue(MutableSequenceValue):
             return ConstantValue(self.maxlen)
         return super().getattr(frame, name)
 
+    def getitem(self, frame, key):
+        if issubclass(key.python_type(), slice):
+            return frame.raise_new(TypeError, "sequence index must be integer, not 'slice'")
+        return super().getitem(frame, key)
+
     def sliced(self, items):
-        return DequeValue(items, maxlen=self.maxlen)
+        dropped = 0 if self.maxlen is None else max(len(items) - self.maxlen, 0)
+        return DequeValue(items[dropped:], maxlen=self.maxlen)
+
+    def joined(self, items, left, right):
+        return left.sliced(items)
 
     def reload(self, emit):
         return f"{emit.const(collections.deque)}((), {self.maxlen})"
@@ -588,6 +597,10 @@ def pop_right(frame, self):
 
 @method(("list", "insert"), ("deque", "insert"))
 def insert(frame, self, index, item):
+    if self.kind == "deque" and self.maxlen is not None:
+        self.look(frame)
+        if len(self.items) >= self.maxlen:
+            return frame.raise_new(IndexError, "deque already at its maximum size")
     self.items.insert(sequence_index(frame, index), item)
     self.rearranged(frame)
     return NONE

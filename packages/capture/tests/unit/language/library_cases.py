@@ -473,3 +473,28 @@ def signature_of_a_function_made_inside(x):
         str(inspect.signature(wrapper)),
         str(method),
     )
+
+
+@case()
+def deque_with_a_longest_length(x):
+    made = collections.deque("abc", maxlen=4)
+    joined, repeated, seen = made + collections.deque("gh"), made * 2, []
+    for use in (lambda: (made + joined).insert(1, "x"), lambda: made[0:1]):
+        try:
+            use()
+        except (IndexError, TypeError) as error:
+            seen.append(str(error))
+    return x + 1, joined, joined.maxlen, repeated, made.copy(), seen
+
+
+@case(graphs=0)  # a frame that cannot take the iterator along runs plainly
+def iterator_over_a_deque_that_is_changed_before_a_break(x):
+    made = collections.deque([1, 2])
+    left = iter(made)
+    made.append(3)
+    y = x + 1
+    capture.graph_break()
+    try:
+        next(left)
+    except RuntimeError as error:
+        return y * 2, str(error)
