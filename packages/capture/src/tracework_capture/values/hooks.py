@@ -35,12 +35,8 @@ def remove_hook(handle):
     handle.remove()
 
 
-class HandleValue(Value):
-    """What register_hook gives."""
-
-    def __init__(self, node):
-        super().__init__(None)
-        self.node = node
+class Handle(Value):
+    """What register_hook gives: removing it is all that is modelled."""
 
     def python_type(self):
         return RemovableHandle
@@ -56,11 +52,22 @@ class HandleValue(Value):
     def call_method(self, frame, name, args, kwargs):
         if name != "remove":
             return frame.break_graph("hook", f"{name} of the handle of a hook")
-        frame.graph.call(frame, remove_hook, (self.node,))
+        self.remove(frame)
         return NONE
 
 
-class LaterHandle(Value):
+class HandleValue(Handle):
+    """The handle of a hook that the graph registers."""
+
+    def __init__(self, node):
+        super().__init__(None)
+        self.node = node
+
+    def remove(self, frame):
+        frame.graph.call(frame, remove_hook, (self.node,))
+
+
+class LaterHandle(Handle):
     """The handle of a hook that is registered when the graph has run, which loading the handle does."""
 
     def __init__(self, tensor, method, hook):
@@ -68,24 +75,10 @@ class LaterHandle(Value):
         self.tensor, self.method, self.hook = tensor, method, hook
         self.version, self.removed = tensor.example._version, False
 
-    def python_type(self):
-        return RemovableHandle
-
-    def truth(self, frame):
-        return True
-
-    def getattr(self, frame, name):
-        from .user_object import BoundBuiltin
-
-        return BoundBuiltin(self, name)
-
-    def call_method(self, frame, name, args, kwargs):
-        if name != "remove":
-            return frame.break_graph("hook", f"{name} of the handle of a hook")
+    def remove(self, frame):
         self.removed = True
         self.tensor.hooks -= {self}
         frame.mutations.drop(("hook", self))
-        return NONE
 
     def reload(self, emit):
         if self.removed or self.tensor.example._version != self.version:
