@@ -143,9 +143,8 @@ def _view_plan(func: Any, rule: Rule, aliased: int) -> Plan:
 
     def view(mode, func, args, kwargs):
         base = args[aliased]
-        if base.__class__ is not FakeTensor and not isinstance(
-            base, torch.Tensor
-        ):  # autograd conjugates the Python number of `x * 1j`
+        # autograd conjugates the Python number of `x * 1j`
+        if base.__class__ is not FakeTensor and not isinstance(base, torch.Tensor):
             return func(torch.tensor(base), *args[1:], **kwargs).resolve_conj()
         result = _result(mode, func, rule, args, kwargs)
         if base.__class__ is not FakeTensor:

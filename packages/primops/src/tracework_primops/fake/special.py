@@ -129,7 +129,7 @@ def unique(mode, func, args, kwargs):
     """(distinct elements or slices, which of them each one is, how often each is there); what is not asked for is empty, but for slices."""
     named = dict(zip((a.name for a in func._schema.arguments), args)) | kwargs
     dim, spec = named.get("dim"), args[0].spec
-    if mode.table is None or not mode.allow_unbacked or dim not in (None, 0):
+    if not mode.allow_unbacked or dim not in (None, 0):
         raise DataDependentError(func)
     mode.reads += 1
     count = mode.table.new(None, f"{func}", lower=0, unbacked=True)
@@ -147,7 +147,7 @@ def unique(mode, func, args, kwargs):
 def bincount(mode, func, args, kwargs):
     """As many counts as the largest number asks for."""
     named = dict(zip(("self", "weights", "minlength"), args)) | kwargs
-    if mode.table is None or not mode.allow_unbacked:
+    if not mode.allow_unbacked:
         raise DataDependentError(func)
     mode.reads += 1
     count = mode.table.new(None, f"{func}", lower=named.get("minlength", 0), unbacked=True)

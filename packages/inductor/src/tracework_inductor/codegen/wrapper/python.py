@@ -65,9 +65,8 @@ class PythonWrapper:
         self.variables: dict[str, str] = {}
         self.symbols: set[str] = set()
         self.workspace = plan.memory.workspace
-        self.renamed = {
-            old for step in plan.memory.steps for _, old in step.reuse
-        }  # their memory lives as long as their new names
+        # their memory lives as long as their new names
+        self.renamed = {old for step in plan.memory.steps for _, old in step.reuse}
         self.windows: dict[str, int] = {}
 
     def render(self) -> str:
