@@ -56,7 +56,15 @@ def not_zero(x):
     return y
 
 
-SELECTED = [assigned, returned, expression, several, drawn, in_a_callee, not_zero]
+def negated(x):
+    if not x.sum() > 0:
+        y = x + 1
+    else:
+        y = x - 1
+    return (x.sin() if not (x > 0).any() else x.cos()) * y
+
+
+SELECTED = [negated, assigned, returned, expression, several, drawn, in_a_callee, not_zero]
 
 
 def the_same_object(x):

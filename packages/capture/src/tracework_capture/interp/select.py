@@ -46,8 +46,9 @@ class _Refused(Exception):
     """These arms are not selected."""
 
 
-def selected(frame: Any, jump: Any, condition: Any) -> bool:
-    """Whether the conditional jump was replaced by a selection; the frame goes on where the arms meet. Raises RestartCapture."""
+def selected(frame: Any, jump: Any, condition: Any, jumps_if: bool) -> bool:
+    """Whether the conditional jump, taken when the condition is `jumps_if`, was replaced by a selection; the frame goes on where the
+    arms meet. Raises RestartCapture."""
     root = frame.root
     key = frame.code.co_filename, frame.code.co_firstlineno, frame.code.co_name, jump.index
     if jump.handler is not None or frame.in_block or root.transforms or root.function_modes or root.subclass_functions_off:
@@ -60,7 +61,7 @@ def selected(frame: Any, jump: Any, condition: Any) -> bool:
     if arms is None:
         return False
     try:
-        _select(frame, arms, condition)
+        _select(frame, arms, condition, jumps_if)
     except (_Refused, BreakGraph, SymbolicRaise) as refused:
         root.history.not_selected.add(key)
         raise RestartCapture(f"the arms of a condition on data are not selected: {refused}") from None
@@ -93,7 +94,7 @@ def _straight(info: Any, start: int, stop: int) -> int | None:
     return stop if stop - start <= LONGEST else None
 
 
-def _select(frame: Any, arms: tuple[Arm, Arm], condition: Any) -> None:
+def _select(frame: Any, arms: tuple[Arm, Arm], condition: Any, jumps_if: bool) -> None:
     end = frame.instructions[arms[0].end]
     meet = arms[0].end if end.opname == "RETURN_VALUE" else end.target
     stored = {i.value for arm in arms for i in frame.instructions[arm.start : arm.end] if i.opname == "STORE_FAST"}
@@ -111,6 +112,8 @@ def _select(frame: Any, arms: tuple[Arm, Arm], condition: Any) -> None:
             raise _Refused("they change what was on the stack")
         frame.stack[:] = stack
     _check_others(*given)
+    if jumps_if:
+        traced.reverse()
     results = iter(operator_result(frame, condition, traced).unpack(frame))
     values = [_replaced(value, results) for value in given[0]]
     for name in stored:

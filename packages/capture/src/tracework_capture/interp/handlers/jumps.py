@@ -23,7 +23,7 @@ def branch_truth(frame, jump, value):
 def branch(frame, jump, jumps_if):
     """A conditional jump, which jumps when the top of the stack is true, or false; or both arms, where data decides and they are pure."""
     value = frame.stack.pop()
-    if type(value) is TensorValue and known_tensor(value.node) is None and selected(frame, jump, value):
+    if type(value) is TensorValue and known_tensor(value.node) is None and selected(frame, jump, value, jumps_if):
         return
     if branch_truth(frame, jump, value) is jumps_if:
         frame.position = jump.target
