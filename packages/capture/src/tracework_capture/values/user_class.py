@@ -238,6 +238,8 @@ def construct(frame, class_val, args, kwargs):
     meta_call, owner = lookup_class(type(cls), "__call__")
     if owner is not type and isinstance(meta_call, types.FunctionType):
         return function_value(frame, meta_call).call(frame, [class_val, *args], kwargs)
+    if isinstance(meta_call, type):  # a class binds to nothing: a TypedDict makes a dict
+        return class_value(frame, meta_call).call(frame, args, kwargs)
     return type_call(frame, class_val, args, kwargs)
 
 

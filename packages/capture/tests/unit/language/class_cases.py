@@ -39,6 +39,17 @@ def metaclass(x):
     return made.value, made.called, WithMeta.label, type(WithMeta).__name__
 
 
+class Size(typing.TypedDict):
+    height: int
+
+
+@case
+def typed_dicts(x):
+    size = Size(height=x.shape[0])
+    size["height"] += 1
+    return x * size["height"], type(size), size
+
+
 class Typed:
     def __set_name__(self, owner, name):
         self.name = "_" + name

@@ -10,9 +10,10 @@ BUILTINS = {}
 def fill():
     """Fills the table; called once by values.wrap, after the modules that need each other are loaded."""
     from .. import made_class
-    from . import arithmetic, attributes, containers, iteration, warned
+    from . import arithmetic, attributes, containers, iteration, logged, warned
 
-    for rows in (arithmetic.ROWS, attributes.ROWS, containers.ROWS, iteration.ROWS, made_class.ROWS, warned.ROWS):
+    tables = arithmetic, attributes, containers, iteration, logged, made_class, warned
+    for rows in (table.ROWS for table in tables):
         for fn, handler in rows.items():
             if fn in BUILTINS:
                 raise RuntimeError(f"BUILTINS has two rows for {fn!r}: see {handler.__module__}")

@@ -7,7 +7,6 @@ import copy
 import copyreg
 import dataclasses
 import inspect
-import logging
 import sys
 import types
 import typing
@@ -224,22 +223,6 @@ def shown(frame, value):
     return str_(frame, [value], {})
 
 
-def log_row(function):
-    """logger.info(...) and the like: called after the graph with the arguments as they are now."""
-
-    def handler(frame, args, kwargs):
-        owner = [args[0]] if not isinstance(args[0], ConstantValue) else []
-        call_later(frame, function, owner + [shown_if_text(frame, a) for a in args[len(owner) :]], kwargs)
-        return NONE
-
-    return handler
-
-
-def shown_if_text(frame, value):
-    """Log arguments: constants stay, sizes stay, objects become their text."""
-    return value if value.is_constant() else shown_later(frame, value)
-
-
 def text(frame, value):
     """str(value) as a value; breaks for what is not known."""
     from ..exception import ExceptionValue
@@ -454,11 +437,7 @@ def cast(frame, args, kwargs):
     return args[1]
 
 
-LOG_FUNCTIONS = [
-    getattr(owner, n) for owner in (logging, logging.Logger) for n in ("debug", "info", "warning", "error", "critical", "log")
-]
 ROWS = {
-    **{f: log_row(f) for f in LOG_FUNCTIONS},
     isinstance: isinstance_,
     issubclass: issubclass_,
     getattr: getattr_,

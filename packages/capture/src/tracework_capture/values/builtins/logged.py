@@ -1,0 +1,89 @@
+"""Calls of loggers: made after the graph, with the texts of now, from frames that have the file, line and name of those that log."""
+
+from __future__ import annotations
+
+import logging
+import types
+
+from ...bytecode.resume import original_code
+from ...sources import Const
+from ...stand_ins import effective_level, is_enabled_for
+from ..constant import ConstantValue, force_plain
+from ..sequence import NONE
+from .attributes import call_later, shown_later
+
+LEVELS = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+    "critical": logging.CRITICAL,
+    "log": None,  # it is the first argument
+}
+
+
+def method_row(name):
+    """logger.info(...) and the like: nothing where the logger is not enabled for it, which is guarded."""
+    said = log_row(getattr(logging.Logger, name))
+
+    def row(frame, args, kwargs):
+        level = args[1:2] if LEVELS[name] is None else [ConstantValue(LEVELS[name])]
+        if level and not args[0].call_method(frame, "isEnabledFor", level, {}).truth(frame):
+            return NONE
+        return said(frame, args, kwargs)
+
+    return row
+
+
+def log_row(function):
+    """A function that logs: called after the graph with the arguments as they are now."""
+
+    def row(frame, args, kwargs):
+        if "exc_info" in kwargs and force_plain(frame, kwargs["exc_info"]):
+            return frame.break_graph("print", "a log record with an exception")
+        owner = [args[0]] if not isinstance(args[0], ConstantValue) else []
+        call, depth = from_frames_of(frame, function)
+        if "stacklevel" in kwargs and (level := force_plain(frame, kwargs["stacklevel"])) > depth:
+            kwargs = kwargs | {"stacklevel": ConstantValue(level + 1)}  # the frame itself is above what stands for it
+        call_later(frame, call, owner + [shown_if_text(frame, a) for a in args[len(owner) :]], kwargs)
+        return NONE
+
+    return row
+
+
+def shown_if_text(frame, value):
+    """Log arguments: constants stay, sizes stay, objects become their text."""
+    return value if value.is_constant() else shown_later(frame, value)
+
+
+def from_frames_of(frame, function):
+    """A function that calls `function` as from these frames, for those who look where a call comes from; and how many they are."""
+    depth = 0
+    while frame is not None:
+        function, frame, depth = from_frame_of(frame, function), frame.parent, depth + 1
+    return function, depth
+
+
+def from_frame_of(frame, function):
+    code = original_code(frame.code)
+    call = lambda *args, **kwargs: function(*args, **kwargs)  # in one line, which becomes that of the frame
+    place = call.__code__.replace(
+        co_filename=code.co_filename,
+        co_name=code.co_name,
+        co_qualname=code.co_qualname,
+        co_firstlineno=frame.info.line(frame.current),
+    )
+    return types.FunctionType(place, frame.globals, code.co_name, None, call.__closure__)
+
+
+def traced(function):
+    """A row that traces `function`."""
+    return lambda frame, args, kwargs: frame.wrap(function, Const(function, function.__name__)).call(frame, args, kwargs)
+
+
+ROWS = {
+    **{getattr(logging, name): log_row(getattr(logging, name)) for name in LEVELS},
+    **{getattr(logging.Logger, name): method_row(name) for name in LEVELS},
+    logging.Logger.isEnabledFor: traced(is_enabled_for),
+    logging.Logger.getEffectiveLevel: traced(effective_level),
+}
