@@ -44,9 +44,6 @@ _TRACEBACK = (
 _LIFETIME = "when an object dies is left to the interpreter: what a traced stretch deletes is let go at the stretch's end"
 _TIME = "measures how long a first call takes, in which the frames it runs are captured"
 _ASKED = "what functools.lru_cache wraps is asked while tracing, so a warning of its first call names another place"
-_SHARED_BUILTINS = (
-    "counts the calls of a builtin that it patches, and the compiler, a Python program itself, calls it while it works"
-)
 _REFERENCES = "counts the references to the int 10, of which the code that is captured meanwhile holds some"
 _INT_ARRAYS = "Byte Short UnsignedShort Int UnsignedInt Long UnsignedLong LongLong UnsignedLongLong"
 _VECTORCALL = "exchanges the C function behind the calls of a Python function by CPython's C interface; capture reads its code"
@@ -62,7 +59,6 @@ KNOWN: dict[str, str] = {
     },
     "test.test_re.ReTests.test_search_anchor_at_beginning": _TIME,
     "test.test_re.ReTests.test_symbolic_refs_errors": _ASKED,
-    "test.test_builtin.TestBreakpoint.test_envar_good_path_builtin": _SHARED_BUILTINS,
     "test.test_unicode.UnicodeTest.test_getnewargs": _EQUAL_TEXTS,
     **{
         f"test.test_code.{test}": _LIFETIME

@@ -37,7 +37,15 @@ from ..options import CaptureOptions
 from . import cache, dynamism
 from . import stance as stances
 from .compile_frame import NOTHING, ONE_OPERATION, FrameInput, capture_frame
-from .policy import Outermost, disabled_inside, frame_is_captured, is_another_compiler, is_disabled, is_module_call
+from .policy import (
+    Outermost,
+    disabled_inside,
+    frame_is_captured,
+    is_another_compiler,
+    is_disabled,
+    is_module_call,
+    replaced_builtin,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -129,6 +137,9 @@ class FrameCallback:
         self, code: types.CodeType, names: dict[str, Any], globals_: dict[str, Any], closure: Any, outermost: bool, stance: Any
     ) -> Any:
         """A new entry for this frame, or what to do instead."""
+        replaced = replaced_builtin()
+        if replaced is not None:
+            return self.plain(code, f"the program has replaced builtins.{replaced}, which the compiler relies on", for_good=False)
         scope = Scope.of_frame(code, names, globals_, closure)
         if cache.at_limit(code, scope, self.options, self, self.recompiles):
             return None
@@ -242,10 +253,12 @@ class FrameCallback:
             known = self.histories[id(code)] = (ref, history)
         return known[1]
 
-    def plain(self, code: types.CodeType, why: str, stop: Break | None = None) -> Any:
+    def plain(self, code: types.CodeType, why: str, stop: Break | None = None, for_good: bool = True) -> Any:
         """Run this frame plainly; for good, unless there was merely nothing to capture in it this time."""
         log.info("%s runs as plain Python: %s", code.co_qualname, why)
         self.skipped.append(PlainFrame(code.co_qualname, why, stop, code.co_filename, code.co_firstlineno))
+        if not for_good:
+            return None
         if why not in (NOTHING, ONE_OPERATION):
             return _C.SKIP
         seen = self.empty[id(code)] = self.empty.get(id(code), 0) + 1

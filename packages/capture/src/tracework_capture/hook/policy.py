@@ -6,6 +6,7 @@ start a graph; one that is SKIPped runs plainly, while what it calls is still se
 
 from __future__ import annotations
 
+import builtins
 import functools
 import importlib.util
 import inspect
@@ -33,9 +34,19 @@ __all__ = [
     "is_disabled",
     "is_module_call",
     "is_of_torch",
+    "replaced_builtin",
 ]
 
 INLINE, BREAK = "inline", "break"
+_BUILTINS_NOW = builtins.__dict__
+_BUILTINS = {
+    name: _BUILTINS_NOW[name]
+    for name in (
+        "abs all any bool bytes callable chr dict divmod enumerate filter float frozenset getattr hasattr hash id int isinstance "
+        "issubclass iter len list map max min next object ord property range repr reversed round set setattr slice sorted str sum "
+        "super tuple type vars zip"
+    ).split()
+}
 
 TRACE_POLICY: tuple[tuple[str, str, str], ...] = (
     # module prefix, decision for calls, reason
@@ -160,6 +171,17 @@ def frame_is_captured(code: types.CodeType) -> bool:
     if known is None:
         known = _FRAMES[filename] = _file_is_captured(filename)
     return known
+
+
+def replaced_builtin() -> str | None:
+    """A builtin that the compiler, a Python program itself, relies on and that the program has replaced by something of its own.
+
+    Nothing is captured meanwhile: the compiler would call what the program put there, which may fail, or count its calls.
+    """
+    for name, builtin in _BUILTINS.items():
+        if _BUILTINS_NOW.get(name) is not builtin:
+            return name
+    return None
 
 
 def is_of_torch(code: types.CodeType) -> bool:

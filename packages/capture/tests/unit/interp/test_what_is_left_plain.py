@@ -1,5 +1,7 @@
 """What broken code calls: modules are captured at their forward, single operations of torch and of the rest of a function are not."""
 
+import builtins
+import functools
 import sys
 
 import torch
@@ -120,3 +122,19 @@ def test_handlers_run_where_no_room_is_left_to_capture():
         assert sys.getrecursionlimit() == limit
     finally:
         sys.setrecursionlimit(limit)
+
+
+def test_nothing_is_captured_while_the_program_has_replaced_a_builtin_that_the_compiler_needs(monkeypatch):
+    """The compiler is a Python program itself: it would call what the program put there, which here knows no lists."""
+    graphs = []
+
+    def backend(module, example_inputs):
+        graphs.append(module)
+        return module.forward
+
+    compiled = capture.optimize(backend)(lambda x: x * 2 + len("ab"))
+    with monkeypatch.context() as patched:
+        patched.setattr(builtins, "len", functools.lru_cache(4)(len))
+        result = compiled(torch.ones(2))
+    assert not graphs and torch.equal(result, torch.full((2,), 4.0))
+    assert torch.equal(compiled(torch.ones(2)), result) and len(graphs) == 1
