@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .. import _C
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 __all__ = ["NO_ATTRIBUTE", "ClassLookups", "attributes_of", "class_attribute", "find", "lookup_class", "recorded_lookups"]
 
@@ -30,6 +30,21 @@ class ClassLookups:
         """Remember one lookup."""
         if not cls.__flags__ & _IMMUTABLE:
             self.found.setdefault((cls, name), (owner, static if hasattr(type(static), "__get__") else NO_ATTRIBUTE))
+
+    def without(self, made: Collection[type]) -> ClassLookups:
+        """The same, with what was looked up on classes that only the trace has told of the existing classes behind them."""
+        kept = ClassLookups()
+        for (cls, name), (owner, static) in self.found.items():
+            if cls not in made:
+                kept.found[cls, name] = owner, static
+                continue
+            for base in _mro_of(cls)[1:]:
+                if base not in made:
+                    found, has = find(base, name)
+                    kept.add(base, name, has, found)
+                if base is owner:
+                    break
+        return kept
 
     def changed(self) -> str | None:
         """The first lookup that would give something else now."""

@@ -36,6 +36,7 @@ from ..interp.machine import StopHere, run
 from ..interp.services import Services
 from ..sources import Ambient, Closure, ClosureCell, Const, Item, Local
 from ..values.function import CellValue
+from ..values.made_class import MadeClassValue
 from ..values.value import EXISTING, SymbolicRaise, Value
 from .collector import paused_collection
 from .policy import call_policy, is_of_torch
@@ -145,6 +146,8 @@ def not_continued(why: str, reason: BreakGraph, stack: tuple[Any, ...]) -> SkipF
 
 def let_go(root: CaptureRoot, frame: SymbolicFrame) -> None:
     """Drop the user's objects of an attempt that is over: the root, its frames and values refer to each other."""
+    for made in made_classes(root):
+        made.end()
     for held in (frame.locals, frame.locals.slots, frame.cells, frame.stack, frame.handled):
         held.clear()
     for held in (root.memo, root.keep, root.cells, root.generators, root.globals_written):
@@ -152,6 +155,11 @@ def let_go(root: CaptureRoot, frame: SymbolicFrame) -> None:
     root.mutations.entries.clear()
     root.mutations.keep.clear()
     root.fake_mode.forget_reals()
+
+
+def made_classes(root: CaptureRoot) -> list[MadeClassValue]:
+    """The classes that the traced program made."""
+    return [value for value in root.made.values() if isinstance(value, MadeClassValue)]
 
 
 def forget_frames(error: BaseException | None) -> None:
@@ -328,6 +336,7 @@ def attempt(
     if root.graph.calls == 1 and isinstance(stop, Returned) and root.may_be_small and not root.options.keep_empty:
         raise SkipFrame(ONE_OPERATION)
     distinct_guards(root)
+    lookups = lookups.without([value.cls for value in made_classes(root)])
     if lookups.found:
         root.guards.record("CLASSES", Const(None, "classes"), lookups)
     unfinished_generators(root, stop)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import abc
 import builtins
+import collections
 import types
 
 import torch
 
-from .constant import NotPlain, plain
+from .constant import NotPlain, fold_plain, plain
 from .function import CellValue, FunctionValue, NewFunctionValue
 from .generator import PartialBuiltin
 from .sequence import NONE
@@ -38,10 +39,16 @@ class MadeClassValue(ClassValue):
     mutability = NEW
     two_phase = True
 
-    def __init__(self, template, bases, namespace):
+    def __init__(self, template, bases, namespace, apart=None):
         super().__init__(template)
         self.source = None
         self.bases, self.namespace = bases, namespace
+        self.apart = apart
+
+    def end(self):
+        """Takes the template, which the collector may be late for, out of what existing classes know of those derived from them."""
+        if self.apart is not None:
+            self.cls.__bases__ = (self.apart,)
 
     def reload(self, emit):
         bases = "".join(f"{emit.load(b)}, " for b in self.bases)
@@ -63,6 +70,33 @@ class MadeClassValue(ClassValue):
 
     def as_graph_arg(self, frame):
         return frame.break_graph("class_building", f"{self.describe()} as an argument of a graph operation")
+
+
+class NamedTupleClassValue(MadeClassValue):
+    """collections.namedtuple(...) of plain values."""
+
+    def __init__(self, cls, args, kwargs):
+        super().__init__(cls, [], {})
+        self.args, self.kwargs = args, kwargs
+
+    def reload(self, emit):
+        parts = [emit.load(a) for a in self.args] + [f"{k}={emit.load(v)}" for k, v in self.kwargs.items()]
+        return f"{emit.const(collections.namedtuple)}({', '.join(parts)})"
+
+    def setattr(self, frame, name, value):
+        return ClassValue.setattr(self, frame, name, value)
+
+
+def namedtuple_row(frame, args, kwargs):
+    """collections.namedtuple(typename, field_names, ...)"""
+    kwargs = {"module": frame.constant(frame.globals.get("__name__"))} | kwargs  # namedtuple looks at the frame that calls it
+    try:
+        cls = fold_plain(frame, collections.namedtuple, *map(plain, args), **{k: plain(v) for k, v in kwargs.items()})
+    except NotPlain as why:
+        return frame.break_graph("class_building", f"namedtuple: {why}")
+    made = NamedTupleClassValue(cls, args, kwargs)
+    know(frame, cls, made)
+    return made
 
 
 class DescriptorValue(Value):
@@ -140,8 +174,6 @@ def known_bases(frame, bases):
     if meta not in METACLASSES or any(type(c) not in (meta, type) for c in classes):
         raise Unfit(f"its metaclass {meta.__name__}")
     for base in classes:
-        if base.__flags__ & HEAP_TYPE and base not in KEPT_TO_THEMSELVES and id(base) not in frame.root.made:
-            raise Unfit(f"{base.__name__} would know of a subclass that only the trace has")
         if any("__init_subclass__" in c.__dict__ for c in base.__mro__[:-1]):
             raise Unfit(f"{base.__name__} is told of its subclasses")
     return classes
@@ -158,9 +190,27 @@ def made_class(frame, name, bases, classes, namespace):
         template = meta(name, classes, template_parts)
     except (TypeError, ValueError) as error:
         raise Unfit(str(error)) from error
-    made = MadeClassValue(template, list(bases), namespace)
+    known = [b for b in classes if b.__flags__ & HEAP_TYPE and b not in KEPT_TO_THEMSELVES and id(b) not in frame.root.made]
+    made = MadeClassValue(template, list(bases), namespace, apart_from(known, template, classes) if known else None)
     know(frame, template, made)
     return made
+
+
+_APART = {}  # a class of C, or abc.ABC -> one derived from it that nobody sees
+
+
+def apart_from(known, template, classes):
+    """The class that takes the place of a template's bases when the trace is over. Raises Unfit where their instances differ too much."""
+    base = template
+    while base.__flags__ & HEAP_TYPE and base is not abc.ABC:
+        base = base.__base__
+    apart = _APART.get(base) or _APART.setdefault(base, type(base)("Apart", (base,), {}))
+    try:
+        template.__bases__ = (apart,)
+        template.__bases__ = classes
+    except TypeError:
+        raise Unfit(f"{known[0].__name__} would know of a subclass that only the trace has") from None
+    return apart
 
 
 def base_of(value):
@@ -208,6 +258,7 @@ def template_function(frame, value):
 
 
 ROWS = {
+    collections.namedtuple: namedtuple_row,
     builtins.__build_class__: build_class,
     **{kind: descriptor_row(kind) for kind in (staticmethod, classmethod, property)},
 }

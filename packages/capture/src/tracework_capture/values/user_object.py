@@ -118,8 +118,8 @@ def bind_static(frame, self, cls, owner, static, name):
 def class_attribute(frame, static, owner, name):
     """An attribute of a class that binds to nothing."""
     made = frame.root.made.get(id(owner))
-    if made is not None and name in made.namespace:
-        return made.namespace[name]
+    if made is not None:
+        return made.namespace[name] if name in made.namespace else literal(frame, static)
     return frame.wrap(static, ClassAttr(Const(owner, owner.__name__), name))
 
 

@@ -8,6 +8,7 @@ import functools
 import operator
 import typing
 
+import torch
 import tracework_capture as capture
 from cases import case
 
@@ -566,7 +567,7 @@ class Childless:
     pass
 
 
-@case(graphs=3)  # two, and one more for each new class
+@case
 def type_call(x):
     y = x + 1
     made = type("Made", (Childless,), {"scale": 3, "own": lambda self, t: t * self.scale})
@@ -993,3 +994,71 @@ def a_class_body_with_two_objects_of_one_name(x):
             return name
 
     return x + 1, Both().read(), Both().name()
+
+
+class Ancestor:
+    factor = 2
+
+    def scaled(self, x):
+        return x * self.factor
+
+    @classmethod
+    def label(cls):
+        return cls.__name__
+
+
+class AbstractAncestor(abc.ABC):
+    @abc.abstractmethod
+    def scaled(self, x): ...
+
+
+@case
+def a_class_derived_from_an_existing_one(x):
+    class First(Ancestor):
+        def scaled(self, x):
+            return super().scaled(x) + 1
+
+    class Second(First):
+        factor = 5
+
+    made = Second()
+    made.kept = x + 1
+    return made.scaled(x), made.kept, Second.label(), isinstance(made, Ancestor), [c.__name__ for c in Second.__mro__]
+
+
+@case
+def a_class_derived_from_an_abstract_one(x):
+    class Concrete(AbstractAncestor):
+        def scaled(self, x):
+            return x * 3
+
+    try:
+        AbstractAncestor()
+    except TypeError:
+        x = x + 1
+    return Concrete().scaled(x)
+
+
+@case
+def a_module_class_made_inside(x):
+    class Scale(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.full((3,), 2.0))
+
+        def forward(self, x):
+            return x * self.weight
+
+    made = Scale()
+    return made(x).detach(), list(made.state_dict())
+
+
+@case
+def a_namedtuple_class_made_inside(x):
+    Pair = collections.namedtuple("Pair", "first second", defaults=(3,))
+    pair = Pair(x)
+    try:
+        collections.namedtuple("Wrong", ["same", "same"])
+    except ValueError:
+        x = x + 1
+    return pair.first * pair.second, pair._replace(first=1).first, Pair.__module__, Pair._fields, x

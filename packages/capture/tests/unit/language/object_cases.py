@@ -198,7 +198,7 @@ def a_class_knows_the_classes_derived_from_it(x):
     return y * 2, found == [Derived]
 
 
-@case(graphs=2)
+@case
 def an_existing_class_has_no_subclasses_of_the_trace(x):
     y = x + 1
 
