@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import itertools
 import linecache
@@ -16,6 +17,7 @@ import warnings
 
 import torch
 import tracework_capture
+from calls import CALLS, FIRST
 
 __all__ = ["Disagreement", "check"]
 
@@ -76,9 +78,9 @@ def check(source, backend=eager, compiled=False, **options):
     log.addHandler(failures)
     propagate, log.propagate = log.propagate, False
     try:
-        for number, make in enumerate(CALLS):
-            expected = observe(plain, plain["main"], make(plain))
-            actual = observe(captured, main, make(captured))
+        for number, make in enumerate(CALLS[kind] for kind in plain.get("CALLS", FIRST)):
+            expected = observe(plain, plain["main"], make(plain), not compiled)
+            actual = observe(captured, main, make(captured), not compiled)
             if failures.seen:
                 raise Disagreement(f"call {number}: capture failed") from failures.seen[0]
             if failed:
@@ -111,55 +113,60 @@ def load(source):
     return vars(module)
 
 
-# The elements are small multiples of powers of two: a sum or a mean of them is exact in any order. Where it is zero in one order and a
-# rounding error in another, a program that divides by it shows an arbitrary difference.
-
-
-def _first(ns):
-    x = torch.arange(6.0).reshape(2, 3) - 2
-    return [x, torch.ones(2, 3), 3, True, [1, 2, 3], {"a": 1, "b": 2}, ns["Base"](2), "abc"]
-
-
-def _second(ns):
-    x = torch.arange(8.0).reshape(4, 2).requires_grad_()
-    return [x, torch.full((4, 2), 2.0), 2, False, [0], {"b": 5}, ns["Derived"](1), "word"]
-
-
-def _third(ns):
-    x = torch.arange(-5.0, 6, 2).reshape(2, 3) / 4
-    return [x, x, 4, True, [3, 1, 2, 1], {"a": 0}, ns["Base"](3), "abc"]
-
-
-def _fourth(ns):
-    x = (torch.arange(15.0).reshape(5, 3) / 8).requires_grad_()
-    return [x * 1, x.detach().flip(0), 5, True, [4, 2], {"a": 2, "c": 1}, ns["Base"](0), "a"]
-
-
-def _fifth(ns):
-    x = torch.arange(12.0).reshape(3, 4).t() / 4 - 1
-    return [x, torch.ones(4, 3).requires_grad_(), -1, False, [2, 0, 7], {"a": 3, "b": -1}, ns["Derived"](4), "bca"]
-
-
-CALLS = (_first, _first, _second, _third, _fourth, _fifth)
-
-
-def observe(namespace, function, args):
-    """What a call gives and leaves."""
+def observe(namespace, function, args, exact):
+    """What a call gives and leaves; `exact`: also where tensors lie in their memory, and how often they were written to."""
     out = io.StringIO()
+    torch.manual_seed(0)
     with contextlib.redirect_stdout(out), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            outcome = ["value", function(*args)]
+            outcome = ["value", used(function(*args))]
         except Exception as error:
-            outcome = ["raised", error, error.__cause__, error.__context__]
+            outcome = ["raised", error, line(error, namespace)]
     if outcome[0] == "raised":
         end_frames(outcome[1], set())
-    view = _View()
-    seen = [view(outcome), view(args), view(namespace["LOG"]), namespace["COUNT"], view(namespace["SHARED"])]
-    seen.append(view(namespace.get("net")))
-    for name in ("Base", "Derived"):
-        seen.append([(k, view(v)) for k, v in vars(namespace[name]).items() if not k.startswith("__")])
-    return [*seen, out.getvalue(), gradients(view.keep)]
+    view = _View(exact)
+    seen = {"outcome": view(outcome), "arguments": view(args)}
+    for name, value in sorted(namespace.items()):
+        if name.startswith("__") or isinstance(value, (types.ModuleType, types.FunctionType)):
+            continue
+        if isinstance(value, type):
+            seen[name] = [(k, view(v)) for k, v in vars(value).items() if not k.startswith("__")]
+        else:
+            seen[name] = view(value)
+    return seen | {"output": out.getvalue(), "gradients": gradients(view.keep)}
+
+
+def used(results):
+    """The results, with what iterators still give and what functions without parameters return."""
+    if not isinstance(results, tuple):
+        return results
+    return results, [tried(lambda r=r: consumed(r)) for r in results if not isinstance(r, torch.Tensor)]
+
+
+def consumed(result):
+    if isinstance(result, types.FunctionType) and result.__code__.co_argcount == 0:
+        return result()
+    if isinstance(result, types.FunctionType) and result.__code__.co_varnames[:2] == ("p", "q"):
+        return result(torch.ones(2, 3), 1)
+    if hasattr(type(result), "__next__"):
+        return type(result).__name__, list(itertools.islice(result, 12))
+    return None
+
+
+def tried(function):
+    """What it returns or raises."""
+    try:
+        return function()
+    except Exception as error:
+        end_frames(error, set())
+        return error
+
+
+def line(error, namespace):
+    """Where in the program it was raised, as a traceback's last line of the program says."""
+    lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == namespace["__file__"]]
+    return (lines[-1].name, lines[-1].lineno) if lines else None
 
 
 def gradients(objects):
@@ -174,7 +181,7 @@ def gradients(objects):
         found = torch.autograd.grad(total, leaves, allow_unused=True)
     except RuntimeError as error:
         return "raised", str(error)[:60]
-    return [None if g is None else _View()(g) for g in found]
+    return [None if g is None else _View(exact=False)(g) for g in found]
 
 
 def without_strides(gradients):
@@ -195,9 +202,11 @@ def end_frames(error, seen):
 class _View:
     """A comparable picture of a value; objects that are met again appear as their number."""
 
-    def __init__(self):
+    def __init__(self, exact):
+        self.exact = exact
         self.met = {}
         self.keep = []
+        self.memory = {}
 
     def __call__(self, value):
         kind = type(value)
@@ -216,33 +225,63 @@ class _View:
 
     def picture(self, kind, value):
         if isinstance(value, torch.Tensor):
-            held = sorted(vars(value).items())
-            data = torch.nan_to_num(value.detach().double(), 77.0)
-            return (
-                "tensor",
-                str(value.dtype),
-                tuple(value.shape),
-                value.stride(),
-                value.requires_grad,
-                tuple(data.flatten().tolist()),
-                self(held),
-            )
+            return self.tensor(kind, value)
         if isinstance(value, BaseException):
             # in a continuation the cells of a function are those of a closure: CPython then raises the base class
             name = "NameError" if kind is UnboundLocalError else kind.__name__
-            return "error", name, [self.text(a) for a in value.args], self(getattr(value, "code", None))
+            held = [getattr(value, "__notes__", None), value.__suppress_context__]
+            return (
+                "error",
+                name,
+                [self.text(a) for a in value.args],
+                self(vars(value)),
+                self(value.__cause__),
+                self(value.__context__),
+                held,
+            )
         if isinstance(value, (list, tuple)) or kind.__name__ == "deque":
             return kind.__name__, [self(item) for item in value]
         if isinstance(value, (set, frozenset)):
             return kind.__name__, sorted((self(item) for item in value), key=str)
         if isinstance(value, dict):
             return kind.__name__, [(self(k), self(v)) for k, v in value.items()]
+        if isinstance(value, types.FunctionType) and value.__code__.co_filename.startswith("<program"):
+            names = sorted(zip(value.__code__.co_freevars, value.__closure__ or ()))
+            cells = [(name, self.cell(cell)) for name, cell in names]
+            return "function", value.__name__, self(value.__defaults__), self(value.__kwdefaults__), self(vars(value)), cells
         if isinstance(
             value, (types.FunctionType, types.BuiltinFunctionType, types.MethodType, property, classmethod, staticmethod)
         ):
             return "function", getattr(value, "__name__", "")
+        if isinstance(value, functools.partial):
+            return "partial", self(value.func), self(value.args), self(value.keywords)
         held = getattr(value, "__dict__", None)
-        return ("object", kind.__name__, self(held)) if held is not None else ("thing", kind.__name__)
+        slots = [name for base in kind.__mro__ for name in vars(base).get("__slots__", ()) if hasattr(value, name)]
+        if held is None and not slots:
+            return "thing", kind.__name__
+        return "object", kind.__name__, self(held), [(name, self(getattr(value, name))) for name in slots if name != "__dict__"]
+
+    def cell(self, cell):
+        try:
+            return self(cell.cell_contents)
+        except ValueError:
+            return "empty"
+
+    def tensor(self, kind, value):
+        data = torch.nan_to_num(value.detach().double() if not value.is_complex() else torch.view_as_real(value.detach()), 77.0)
+        pointer = value.untyped_storage().data_ptr()
+        memory = self.memory.setdefault(pointer, len(self.memory)) if pointer and self.exact else None
+        return (
+            kind.__name__,
+            str(value.dtype),
+            tuple(value.shape),
+            value.stride(),
+            value.requires_grad,
+            tuple(data.flatten().tolist()),
+            self(sorted(vars(value).items())),
+            self(value.grad) if value.is_leaf else None,
+            (memory, value.storage_offset(), value.is_leaf) if self.exact else None,
+        )
 
     def text(self, value):
         """Messages of torch errors name operators differently; the first words do."""
@@ -252,11 +291,11 @@ class _View:
 def compare(expected, actual, number, compiled):
     """Raises Disagreement at the first part that differs."""
     if compiled:
-        (*expected, wanted), (*actual, found) = expected, actual
-        expected = [*expected, found if found == REFUSED else without_strides(wanted)]
-        actual = [*actual, without_strides(found)]
-    parts = ("outcome", "arguments", "LOG", "COUNT", "SHARED", "net", "Base", "Derived", "output", "gradients")
-    for part, a, b in zip(parts, expected, actual):
+        wanted, found = expected["gradients"], actual["gradients"]
+        expected = expected | {"gradients": found if found == REFUSED else without_strides(wanted)}
+        actual = actual | {"gradients": without_strides(found)}
+    for part in dict.fromkeys([*expected, *actual]):
+        a, b = expected.get(part), actual.get(part)
         if not same(a, b):
             raise Disagreement(f"call {number}: {part} differ\n  plain:    {a}\n  captured: {b}")
 

@@ -1,15 +1,22 @@
-"""Random programs without end in sight: python fuzz.py [--first SEED] [--count N] [--seconds N] [--compiled] [--shrink SECONDS] [--write].
+"""Random programs without end in sight, in many processes:
 
-A seed that fails is shown and counted; --shrink cuts its program down first. pytest runs a fixed sample (test_random_programs.py); this is for
-looking further. --compiled runs the graphs through the whole compiler instead of their eager kernels. --write adds a row to FUZZ.md.
+    python tools/run_in_tree.py python packages/capture/tests/unit/safety/fuzz.py --first 1000 --count 3000 --processes 16 --seconds 540
+
+runs the seeds from --first on, until --count of them or --seconds are over. It prints a line for each seed that fails (after it, with
+--shrink SECONDS, the program cut down) and a total at the end; --save FILE keeps the programs that failed whole. pytest runs a fixed
+sample (test_random_programs.py); this is for looking further. --compiled runs the graphs through the whole compiler instead of their
+eager kernels. --program FILE runs one program (as --save writes it) and shows what it does. --write adds a row to FUZZ.md.
 The exit status is 1 when a seed fails.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
+import multiprocessing
 import os
 import random
+import signal
 import sys
 import time
 import warnings
@@ -17,11 +24,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import torch
 from agreement import check, eager
 from programs import generate, module
 from shrink import shrunk
 
 TABLE = Path(__file__).parent / "FUZZ.md"
+PATIENCE = 240
+"""Seconds after which a program counts as one that hangs."""
 
 
 def failure(function, backend):
@@ -40,6 +50,7 @@ def alone(function, backend):
     child = os.fork()
     if not child:
         os.close(out)
+        signal.alarm(PATIENCE)
         with os.fdopen(into, "w") as pipe:
             pipe.write(failure(function, backend) or "")
             pipe.flush()
@@ -48,6 +59,8 @@ def alone(function, backend):
     with os.fdopen(out) as pipe:
         text = pipe.read()
     status = os.waitpid(child, 0)[1]
+    if status == signal.SIGALRM:
+        return f"Hang: the process did not end within {PATIENCE} seconds"
     return text or (f"Crash: the process ended with status {status}" if status else None)
 
 
@@ -64,30 +77,56 @@ def same_kind(text, other):
     return other is not None and text.split()[0] == other.split()[0] and text.split()[3:4] == other.split()[3:4]
 
 
+def one(seed, given, backend, end):
+    """(seed, what is wrong or None, the program, the program cut down); None when time is over."""
+    if time.monotonic() > end:
+        return None
+    try:
+        function = generate(random.Random(seed))
+    except Exception as error:
+        return seed, f"Generator: {error!r}", "", ""
+    text = small = alone(function, backend)
+    if text is not None and given.shrink:
+        small = shrunk(function, lambda f: same_kind(text, alone(f, backend)), seconds=given.shrink)
+        text = alone(small, backend) or text
+    return seed, text, function, small
+
+
 def main() -> int:
     """Run and report."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--first", type=int, default=1000)
     parser.add_argument("--count", type=int, default=3000)
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this long")
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no more programs after this long")
     parser.add_argument("--compiled", action="store_true", help="through the whole compiler")
     parser.add_argument("--shrink", type=float, default=0.0, help="seconds to cut a program that fails down")
+    parser.add_argument("--save", type=Path, help="file to add programs that fail to")
+    parser.add_argument("--program", type=Path, help="file of one program to run")
     parser.add_argument("--write", action="store_true", help="add a row to FUZZ.md")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
     backend = compiled() if given.compiled else eager
+    if given.program:
+        text = failure(given.program.read_text(), backend)
+        print(text or "captured and plain runs agree")
+        return 1 if text else 0
     failure(generate(random.Random(0)), backend)  # what is loaded at first use is loaded once
-    started, failed, run = time.monotonic(), [], 0
-    for seed in range(given.first, given.first + given.count):
-        if time.monotonic() - started > given.seconds:
-            break
-        run += 1
-        function = generate(random.Random(seed))
-        text = alone(function, backend)
-        if text is not None:
+    failed, run, end = [], 0, time.monotonic() + given.seconds
+    seeds = range(given.first, given.first + given.count)
+    call = functools.partial(one, given=given, backend=backend, end=end)
+    with multiprocessing.get_context("fork").Pool(given.processes) as pool:
+        for seed, text, function, small in filter(None, pool.imap_unordered(call, seeds)):
+            run += 1
+            if text is None:
+                continue
             failed.append(seed)
-            small = shrunk(function, lambda f: same_kind(text, alone(f, backend)), seconds=given.shrink)
-            print(f"seed {seed}: {alone(small, backend) or text}"[:1500] + f"\n{small}", flush=True)
+            print(f"seed {seed}: {' '.join(text.split())[:400]}" + (f"\n{small}" if given.shrink else ""), flush=True)
+            if given.save:
+                with given.save.open("a") as file:
+                    file.write(f"# seed {seed}: {' '.join(text.split())[:1500]}\n{small if given.shrink else function}\n\n")
+    failed.sort()
     print(f"{run} programs from seed {given.first}, {len(failed)} failed: {failed}")
     if given.write:
         with TABLE.open("a") as table:

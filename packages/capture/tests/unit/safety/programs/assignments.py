@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .expressions import EFFECTS
+from .effects import EFFECTS
 
 __all__ = ["COMPOUND", "SIMPLE"]
 
@@ -43,7 +43,7 @@ DELETIONS = [
 
 
 def assign(w):
-    kind = w.c.choice("TTTTIIILLDSOBFPRMZ")
+    kind = w.c.choice("TTTTIIILLDSOBFPRMZEEQN")
     value = w.expr(kind)
     name = w.fresh(kind)
     w.put(f"{name} = {value}")

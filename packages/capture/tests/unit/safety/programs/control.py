@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .assignments import assign, one_of
-from .expressions import EFFECTS
+from .effects import EFFECTS
 from .writer import template
 
 __all__ = ["COMPOUND", "SIMPLE"]
@@ -29,6 +29,22 @@ SOURCES = [
     ("relay(2)", "I"),
     ("(i * n for i in range(3))", "I"),
     ("iter(list($Z))", "I"),
+    ("$E", "A"),
+    ("$Q.copy()", "A"),
+    ("itertools.islice($E, 3)", "A"),
+    ("enumerate(zip($M, $L))", "t"),
+    ("itertools.pairwise($L)", "t"),
+    ("(brk(i) for i in $L)", "I"),
+    ("dict($D)", "S"),
+    ("filter(lambda i: i != #, $L)", "I"),
+    ("map(torch.neg, $M)", "T"),
+    ("$T.tolist()", "A"),
+    ("$T.shape", "I"),
+    ("range($T.size(0))", "I"),
+    ("range(len($L) % 4)", "I"),
+    ("itertools.takewhile(lambda i: i < 3, itertools.count($I))", "I"),
+    ("$T.split(1)", "T"),
+    ("(n, *$L)", "I"),
 ]
 CASES = [
     "case []",
@@ -50,6 +66,19 @@ CASES = [
     "case Record(name=str(a), rows=[b, *_])",
     "case Color.RED | Color.BLUE",
     "case str()",
+    "case torch.Tensor()",
+    "case torch.Tensor(ndim=2 | 1 as a)",
+    "case float(a) | bool(a)",
+    "case [torch.Tensor() as a, *_]",
+    "case {'t': torch.Tensor() as a}",
+    "case {'a': _, **b} if len(b) > #",
+    "case Base(items=[_, *_] as a)",
+    "case Exception(args=(a, *_))",
+    "case collections.deque()",
+    "case Key(name='abc' | 's') | Record(count=0)",
+    "case 'abc' | 'a'",
+    "case -1 | 1.5 | True",
+    "case [[a, *_], *_] | (a, (_, _))",
     "case None",
     "case (int(a), [*b]) | [a, b]",
 ]
@@ -70,7 +99,7 @@ def for_(w):
     target = name if kind != "t" else f"{name}k, {name}"
     w.put(f"for {target} in {w.fill(source)}:")
     known = dict(w.scope)
-    w.scope[name] = "I" if kind == "t" else kind
+    w.scope[name] = "I" if kind in "tA" else kind
     w.loops += 1
     w.block()
     w.loops -= 1
@@ -101,7 +130,7 @@ def leave_loop(w):
 
 
 def match_(w):
-    w.put(f"match {w.expr(w.c.choice('LDIPORS'))}:")
+    w.put(f"match {w.expr(w.c.choice('LDIPORSATN'))}:")
     w.depth += 1
     for _ in range(w.c.randint(1, 4)):
         w.put(w.fill(w.c.choice(CASES)) + ":")

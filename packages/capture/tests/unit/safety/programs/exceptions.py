@@ -17,8 +17,18 @@ HANDLED = [
     "LookupError",
     "(RuntimeError, TypeError)",
     "AttributeError",
+    "(ValueError, Oops)",
+    "StopIteration",
+    "NameError",
 ]
-NOTED = ["LOG.append(type(error).__name__)", "LOG.append(error.args)", "LOG.append(str(error))", "pass"]
+NOTED = [
+    "LOG.append(error)",
+    "LOG.append(error.__context__)",
+    "LOG.append(type(error).__name__)",
+    "LOG.append(error.args)",
+    "LOG.append(str(error))",
+    "pass",
+]
 RAISED = [
     "ValueError('v')",
     "KeyError('k')",
@@ -30,6 +40,11 @@ RAISED = [
     "type('Fresh', (ValueError,), {})('f')",
     "RuntimeError($S)",
     "StopIteration(3)",
+    "$X",
+    "$X from $X",
+    "$X.with_traceback(None)",
+    "BaseException",
+    "Exception($A)",
 ]
 MANAGERS = [
     "torch.no_grad()",
@@ -49,6 +64,11 @@ MANAGERS = [
     "contextlib.ExitStack()",
     "contextlib.closing(counter(2))",
     "contextlib.redirect_stdout(sys.stdout)",
+    "contextlib.nullcontext($T) as held",
+    "scope($S, $B), Guarded(LOG, $B)",
+    "torch.inference_mode($B)",
+    "(torch.no_grad() if $B else torch.enable_grad())",
+    "torch.autograd.graph.set_multithreading_enabled(True)",
 ]
 
 

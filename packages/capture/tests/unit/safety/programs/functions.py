@@ -55,6 +55,43 @@ def call(w):
     w.scope[result] = "T"
 
 
+HELPED = {
+    "H": [
+        "@v = {0}($T)\n=> @v T",
+        "@v = {0}($T, $T, $I)\n=> @v T",
+        "@v = {0}(y=$T, x=$T, obj=$O, items=$L)\n=> @v T",
+        "@v = {0}(*$M[:2], flag=$B, word=$S)\n=> @v T",
+        "@m = [*map({0}, $M)]\n=> @m M",
+        "@v = functools.partial({0}, n=$I)($T)\n=> @v T",
+        "@d = {{k: {0}($T, n=k) for k in $L[:2]}}\n=> @d D",
+        "try:\n    @v = {0}($T, table=$D)\nexcept Exception as error:\n    @v = x\n    LOG.append(error.args)\n=> @v T",
+    ],
+    "J": [
+        "@i = {0}($T)\n@v = next(@i)\n=> @i E\n=> @v T",
+        "for @t in {0}($T, n=$I):\n    LOG.append(@t)\n    BLOCK",
+        "@m = [*{0}($T, items=$L)]\n=> @m M",
+        "@v = sum({0}($T), $T)\n=> @v T",
+        "@i = {0}($T, obj=$O)\nLOG.append(next(@i))\n@i.send($I)\n@i.close()",
+        "def @f(p):\n    @k = yield from {0}(p)\n    BLOCK\n    yield @k\n@m = list(@f($T))\n=> @m M",
+    ],
+    "K": [
+        "@v = {1}($I).{0}($T)\n=> @v T",
+        "@o = {1}($I)\n@v = @o.{0}($T, n=$I)\n@v = @v + @o.{0}(y=@v, x=$T)\n=> @o O\n=> @v T",
+        "@f = {1}($I).{0}\n@v = @f($T, items=$L)\n=> @v T",
+    ],
+}
+
+
+def helped(w):
+    """A call of a function of the module."""
+    names = [name for name, kind in w.scope.items() if kind in HELPED]
+    if not names:
+        return call(w)
+    name = w.c.choice(names)
+    text = w.c.choice(HELPED[w.scope[name]]).format(name, name.upper())
+    w.write(text.replace("BLOCK", "LOG.append($I)") if w.depth > 3 else text)
+
+
 TEMPLATES = [
     """
 def @f(p, *, k=$I):
@@ -200,5 +237,5 @@ LOG.append([t.shape for t in @m])
 """,
 ]
 
-SIMPLE = [(2, call)]
+SIMPLE = [(2, call), (5, helped)]
 COMPOUND = [(2, function), *((1, template(text)) for text in TEMPLATES)]

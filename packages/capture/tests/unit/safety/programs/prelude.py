@@ -3,8 +3,10 @@
 __all__ = ["PRELUDE"]
 
 PRELUDE = """\
-import abc, collections, contextlib, dataclasses, enum, functools, itertools, math, operator, sys
+import abc, array, bisect, collections, contextlib, copy, dataclasses, enum, fractions, functools, heapq, inspect, io, itertools
+import json, math, operator, re, sys, textwrap, threading, types, typing, warnings, weakref
 from dataclasses import dataclass
+import numpy as np
 import torch
 
 LOG = []
@@ -15,6 +17,12 @@ SHARED = {"a": 1, "b": [1, 2]}
 @tracework_capture.disable
 def note(*values):
     LOG.append([v.sum().item() if isinstance(v, torch.Tensor) else repr(v) for v in values])
+
+
+@tracework_capture.disable
+def brk(value):
+    LOG.append("plain")
+    return value
 
 
 def peek(value):

@@ -10,6 +10,8 @@ __all__ = ["Writer", "template"]
 
 PARAMETERS = {"x": "T", "y": "T", "n": "I", "flag": "B", "items": "L", "table": "D", "obj": "O", "word": "S"}
 
+BREAKS = ["note($I, $T)", "print($I, $S)", "tracework_capture.graph_break()", "if $T.sum() > #: LOG.append('positive')"]
+
 ITERATED = re.compile(r"[(\[{].* for .* in [\w($, ]*$")
 """The text before what a comprehension iterates over, which assigns nothing."""
 
@@ -20,14 +22,28 @@ class Writer:
     def __init__(self, choices, simple, compound):
         self.c = choices
         self.simple, self.compound = simple, compound
-        self.lines = []
-        self.depth = 0
         self.names = 0
         self.budget = choices.randint(4, 20)
-        self.careful = choices.random() < 0.5  # half of the programs go on after a statement that raises
+        self.careful = choices.random() < 0.2  # some programs go on after a statement that raises
+        self.breaks = choices.choice((0, 0, 0.02, 0.08))  # how often an expression breaks the graph
+        self.helpers = {}  # functions of the module that the next ones may call: name -> kind
+        self.restart()
+
+    def restart(self, depth=0):
+        """Begin a function whose statements stand so deep in it."""
+        self.lines = []
+        self.depth = depth
         self.loops = 0
         self.in_function = 0
-        self.scope = dict(PARAMETERS)  # name -> kind, of the variables in sight
+        self.scope = PARAMETERS | self.helpers  # name -> kind, of the variables in sight
+
+    def state(self):
+        return len(self.lines), self.budget, dict(self.scope), self.depth, self.loops, self.in_function
+
+    def go_back(self, state):
+        """Drop what was written since the state."""
+        length, self.budget, self.scope, self.depth, self.loops, self.in_function = state
+        del self.lines[length:]
 
     def pick(self, kind):
         names = [n for n, k in self.scope.items() if k == kind]
@@ -49,10 +65,13 @@ class Writer:
         self.lines.append("    " * (self.depth + 1) + text)
 
     def expr(self, kind, deep=0):
+        if kind == "A":
+            kind = self.c.choice("TTTIIFLDSBOPZRMEQXN")
         name = self.pick(kind)
         if name is not None and (deep > 2 or self.c.random() < 0.3):
             return name
-        return LITERALS[kind] if deep > 2 else self.fill(self.c.choice(EXPRESSIONS[kind]), deep + 1)
+        text = LITERALS[kind] if deep > 2 else self.fill(self.c.choice(EXPRESSIONS[kind]), deep + 1)
+        return f"brk({text})" if self.c.random() < self.breaks else text
 
     def fill(self, text, deep=1):
         """The text with an expression for each `$K` and a number for each `#`."""
@@ -63,7 +82,7 @@ class Writer:
             if match.group() == "#":
                 return str(self.c.randint(-2, 5))
             part = self.expr(match.group(1), deep)
-            if ":=" in part and ITERATED.search(text[: match.start()]):
+            if (":=" in part or "yield" in part) and ITERATED.search(text[: match.start()]):
                 part = LITERALS[match.group(1)]
             part = part.replace("'", '"') if in_string else part
             bare = part.isidentifier() or text[match.start() - 1 : match.start()] == "{"
@@ -83,6 +102,8 @@ class Writer:
 
     def statement(self):
         self.budget -= 1
+        if self.c.random() < self.breaks:
+            self.put(self.fill(self.c.choice(BREAKS)))
         simple = self.budget <= 0 or self.depth > 3
         form = self.c.choice(self.simple if simple or self.c.random() < 0.5 else self.compound)
         if not self.careful or self.depth or self.c.random() < 0.3:
@@ -102,16 +123,16 @@ class Writer:
         self.loops, self.in_function = loops, self.in_function + 1
 
     def write(self, text):
-        """A template: `@f` is a new name with the first letter f, BLOCK a block, `=> @r T` at the end a variable that it leaves."""
+        """A template: `@f` is a new name that begins with f, `@@f` decorates with it; BLOCK is a block, `=> @r T` names what it leaves."""
         names, outer = {}, []
         for line in text.strip("\n").splitlines():
             indent, body = (len(line) - len(line.lstrip())) // 4, line.strip()
             while outer and indent <= outer[-1][0]:
                 _, self.scope, self.loops, self.in_function = outer.pop()
-            for name in re.findall(r"@(\w+)", body):
+            for name in re.findall(r"@([a-zA-Z])\b", body):
                 if name not in names:
                     names[name] = self.name(name[0])
-            body = re.sub(r"@([a-zA-Z]\w*)", lambda match: names[match.group(1)], body)
+            body = re.sub(r"@([a-zA-Z])\b", lambda match: names[match.group(1)], body)
             if body.startswith("=>"):
                 _, name, kind = body.split()
                 self.scope[name] = kind
@@ -123,7 +144,7 @@ class Writer:
                 self.depth += indent
                 self.put(self.fill(body))
                 self.depth -= indent
-            if body.startswith("def "):
+            if body.startswith(("def ", "async def ")):
                 outer.append((indent, self.scope, self.loops, self.in_function))
                 parameters = re.findall(r"[(,] ?([pq])\b", body)
                 self.inside({p: "T" if p == "p" else "I" for p in parameters})
