@@ -57,8 +57,6 @@ class GraphBuilder:
         self.example_inputs: list[Any] = []
         self.aliased_inputs: set[str] = set()  # names of placeholders that stand for tensors of a subclass
         self.calls = 0
-        self.in_blocks = False  # whether anything was recorded inside of a try or with block of the program
-        self.states_sizes = False  # whether the program said with torch._check what holds of sizes that depend on data
         self._reads = 0
         self._by_tensor: dict[int, fx.Node] = {}
         self._by_symbol: dict[Any, fx.Node] = {}
@@ -227,7 +225,6 @@ class GraphBuilder:
         node.meta["example_value"] = node.meta["val"] = example
         node.meta["stack"] = node.meta["stack_trace"] = frame.user_location()
         self.calls += 1
-        self.in_blocks = self.in_blocks or frame.in_block or frame.current.handler is not None
         learn(node, example)
         if self.fake_mode.reads != self._reads:
             self._reads, node.meta["data_dependent"] = self.fake_mode.reads, True

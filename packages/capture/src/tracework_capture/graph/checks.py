@@ -254,11 +254,13 @@ def check_conditions(root: Any, writer: CodeWriter) -> list[str]:
 
 
 def guarded_call(writer: CodeWriter, frame: Any, call: str, conditions: list[str]) -> list[str]:
-    """The statements that call the graph, and run the frame plainly when a check fails or the graph raises where that matters."""
+    """The statements that call the graph, and run the frame plainly when a check fails or the graph raises.
+
+    The plain run gives the traceback the program's own line, and does what comes before it.
+    """
     root = frame.root
     lines = [f"__tw_out = {call}"]
-    wanted = len(root.mutations) > 0 or root.graph.in_blocks or root.graph.states_sizes
-    if not conditions and (not wanted or leaves_a_trace(root, checked=False)):
+    if not conditions and leaves_a_trace(root, checked=False):
         return lines
     restore = [f"{writer.const(torch._C._set_grad_enabled, 'set_grad')}({root.grad_at_start})"]
     for name, value in root.states_written.items():

@@ -57,7 +57,6 @@ def state(frame: Any, condition: Any, error: type[BaseException], text: str) -> 
     node.meta.update(example_value=None, val=None, data_dependent=True)
     node.meta["stack"] = node.meta["stack_trace"] = frame.user_location()
     builder.calls += 1
-    builder.states_sizes = True
 
 
 MODE_SWITCHES = (torch._C._set_grad_enabled, torch.amp.autocast_mode._enter_autocast)

@@ -59,7 +59,7 @@ class OpenText(Value):
         return self.write(emit)
 
     def binary(self, frame, op, other, reverse=False):
-        if op in ("+", "+=") and other.python_type() is str:
+        if op in ("+", "+=") and known_text(other):
             return joined_text([other, self] if reverse else [self, other])
         return self.known().binary(frame, op, other, reverse)
 
@@ -129,7 +129,8 @@ def text_of_size(frame, fn, size, *args):
     """fn(size, *args) as a text, of a SymNumber or a float that changes: str, repr, or format with a specification."""
     hint = frame.symbols.hint(size.expr) if isinstance(size, SymNumber) else size.hint
     extra = "".join(f", {a!r}" for a in args)
-    return OpenText(fn(hint, *args), lambda: size.specialise(frame), lambda emit: f"{emit.const(fn)}({emit.load(size)}{extra})")
+    text = fold_plain(frame, fn, hint, *args)
+    return OpenText(text, lambda: size.specialise(frame), lambda emit: f"{emit.const(fn)}({emit.load(size)}{extra})")
 
 
 def percent_text(frame, pattern, value):

@@ -82,7 +82,7 @@ def check(source, backend=eager, compiled=False, **options):
             expected = observe(plain, plain["main"], make(plain), not compiled)
             actual = observe(captured, main, make(captured), not compiled)
             if failures.seen:
-                raise Disagreement(f"call {number}: capture failed") from failures.seen[0]
+                raise Disagreement(f"call {number}: capture failed with {failures.seen[0]!r}") from failures.seen[0]
             if failed:
                 break
             compare(expected, actual, number, compiled)
@@ -210,13 +210,13 @@ class _View:
 
     def __call__(self, value):
         kind = type(value)
-        if value is None or kind in (int, bool, str, bytes):
+        if value is None or kind in (int, bool, str, bytes, range, complex, torch.dtype):
             return kind.__name__, value
         if kind is float:
             return "float", "nan" if math.isnan(value) else value
         if isinstance(value, type):
             return "type", value.__name__
-        if kind not in (tuple, torch.Size):  # equal tuples of constants may be one object
+        if kind not in (tuple, torch.Size, range):  # equal tuples of constants may be one object
             if id(value) in self.met:
                 return "again", self.met[id(value)]
             self.met[id(value)] = len(self.met)
@@ -297,7 +297,19 @@ def compare(expected, actual, number, compiled):
     for part in dict.fromkeys([*expected, *actual]):
         a, b = expected.get(part), actual.get(part)
         if not same(a, b):
-            raise Disagreement(f"call {number}: {part} differ\n  plain:    {a}\n  captured: {b}")
+            path, a, b = difference(a, b)
+            raise Disagreement(f"call {number}: {part} differ at {path}\n  plain:    {a}\n  captured: {b}")
+
+
+def difference(a, b):
+    """Where two pictures that are not the same differ first, and the parts there."""
+    path = ""
+    while isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)) and len(a) == len(b):
+        inner = next(i for i, (p, q) in enumerate(zip(a, b)) if not same(p, q))
+        if not isinstance(a[inner], (list, tuple)) or not isinstance(b[inner], (list, tuple)):
+            break
+        path, a, b = f"{path}[{inner}]", a[inner], b[inner]
+    return path, a, b
 
 
 def same(a, b):

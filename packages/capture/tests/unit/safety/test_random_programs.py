@@ -79,6 +79,13 @@ PROGRAMS = {
         "    found = table.items()\n    table['late'] = n\n    LOG.append(sorted(map(str, found)))\n    return x + 1"
     ),
     "an error of numbers that are known while tracing": "    v = torch.tensor([n, n])\n    return v // 0",
+    "texts of open sizes that are added to others": "    return f'{n:+,d}' + str(x.shape[1:]) + word, x + 1",
+    "a format that does not fit a number that changes": (
+        "    try: word += f'{items[0] * 0.5:+d}'\n    except ValueError as error: LOG.append(error.args)\n    return x + 1"
+    ),
+    "where a graph that only computes raises": (
+        "    def f(p):\n        return p.index_select(0, torch.tensor([n]))\n    v = x * 2\n    return f(v)"
+    ),
     "gradients that a training step leaves": (
         "    (net(y).sum() * net.scale).backward()\n    with torch.no_grad():\n        net.scale -= 0.1 * net.scale.grad\n"
         "    return net.scale.grad.clone()"

@@ -43,7 +43,6 @@ RAISED = [
     "$X",
     "$X from $X",
     "$X.with_traceback(None)",
-    "BaseException",
     "Exception($A)",
 ]
 MANAGERS = [

@@ -200,7 +200,7 @@ with @w as @l:
     warnings.simplefilter('always')
     warnings.warn($S)
     BLOCK
-LOG.append([str(i.message) for i in @l])
+LOG.append([str(i.message) for i in @l if 'recompile' not in str(i.message)])
 """,
     """
 @s = inspect.signature(varargs)
