@@ -271,7 +271,8 @@ int tw_check_leaf(tw_run *run, const tw_node *node, const tw_leaf *leaf, PyObjec
     case TW_LEAF_TENSOR:
         return tw_tensor_check(leaf->tensor, value, run->slots);
     case TW_LEAF_LENGTH: {
-        Py_ssize_t length = PyTuple_CheckExact(value) || PyList_CheckExact(value) ? Py_SIZE(value) : PyObject_Size(value);
+        /* of the container itself, whatever a subclass says */
+        Py_ssize_t length = PyTuple_Check(value) || PyList_Check(value) ? Py_SIZE(value) : PyObject_Size(value);
         return length < 0 ? -1 : length == leaf->number;
     }
     case TW_LEAF_DICT_KEYS:

@@ -2,6 +2,21 @@
 #include "class_versions.h"
 #include "eval_frame.h"
 
+static PyObject *instance_dict(PyObject *module, PyObject *object)
+{
+    (void)module;
+    if (PyType_Check(object)) {
+        return PyErr_Format(PyExc_TypeError, "instance_dict() wants an instance, not a class");
+    }
+    return PyObject_GenericGetDict(object, NULL);
+}
+
+static PyMethodDef object_methods[] = {
+    {"instance_dict", instance_dict, METH_O,
+     "instance_dict(object) -> the dict of its own attributes, whatever its class has under __dict__; AttributeError where it has none"},
+    {NULL, NULL, 0, NULL},
+};
+
 static PyMethodDef tensor_methods[] = {
     {"set_tensor_api", tw_set_tensor_api, METH_VARARGS,
      "set_tensor_api(dlpack exchange capsule or None, requires_grad descriptor, a tensor with and one without gradient) -> whether tensors are checked natively"},
@@ -39,7 +54,7 @@ static int add_names(PyObject *module, const char *attribute, const char *const 
 static int fill_module(PyObject *module)
 {
     if (PyType_Ready(&tw_program_type) < 0 || PyType_Ready(&tw_class_versions_type) < 0 || tw_cache_setup() < 0 || tw_eval_setup(module) < 0 ||
-        PyModule_AddFunctions(module, tensor_methods) < 0 || PyModule_AddFunctions(module, tw_cache_methods) < 0 ||
+        PyModule_AddFunctions(module, object_methods) < 0 || PyModule_AddFunctions(module, tensor_methods) < 0 || PyModule_AddFunctions(module, tw_cache_methods) < 0 ||
         PyModule_AddFunctions(module, tw_eval_methods) < 0) {
         return -1;
     }

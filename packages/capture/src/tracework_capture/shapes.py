@@ -14,7 +14,7 @@ from typing import Any
 
 from .dims import DimRange
 from .errors import ControlMisuse
-from .sources import Attr, DictItem, InstanceAttr, Item, Local, ModuleEntry
+from .sources import Attr, DictItem, InstanceAttr, Item, Local, ModuleEntry, PartItem
 
 __all__ = ["DeclaredShapes", "declared_shapes", "path_of"]
 
@@ -90,6 +90,6 @@ def path_of(source: Any) -> tuple[Any, ...] | None:
     """The path of a source that starts at a local, else None."""
     if isinstance(source, Local):
         return (source.name,)
-    part = {Item: "index", DictItem: "key", Attr: "name", InstanceAttr: "name", ModuleEntry: "name"}.get(type(source))
+    part = {Item: "index", PartItem: "index", DictItem: "key", Attr: "name", InstanceAttr: "name", ModuleEntry: "name"}.get(type(source))
     base = path_of(source.base) if part is not None else None
     return None if base is None else (*base, getattr(source, part))

@@ -32,9 +32,10 @@ __all__ = [
     "Local",
     "ModuleEntry",
     "NewlyCreated",
+    "PartItem",
+    "Referent",
     "Source",
     "TensorSize",
-    "Referent",
     "TensorStride",
     "TypeOf",
     "ancestors",
@@ -293,6 +294,17 @@ class ArrayTensor(Source):
 @_source
 class Item(Source):
     """base[index] of a list, tuple or other sequence, index a Python int (may be negative)."""
+
+    base: Source
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.base}[{self.index}]"
+
+
+@_source
+class PartItem(Source):
+    """An item of the list, tuple or deque that base is by inheritance, past what its class overrides."""
 
     base: Source
     index: int

@@ -13,6 +13,7 @@ import keyword
 import types
 from typing import TYPE_CHECKING, Any
 
+from .. import _C
 from ..errors import BreakGraph, SkipFrame
 from ..guards.classes import class_attribute
 from ..sources import Const, Local, NewlyCreated
@@ -30,7 +31,7 @@ _FORGET, _FORGET_UNUSED = "__tw_forget", "__tw_forget_unused"
 _PLAIN = (bool, type(None), type(Ellipsis))
 _HELPERS = {
     "__tw_getattr": getattr,
-    "__tw_own": object.__getattribute__,  # past what the class defines
+    "__tw_own_dict": _C.instance_dict,
     "__tw_class_attribute": class_attribute,
     "__tw_type": type,
     "__tw_dict_get": dict.__getitem__,

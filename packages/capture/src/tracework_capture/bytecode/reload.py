@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import sources as s
 from ..arrays import tensor_of_array
+from ..guards.access import part_item
 from ..guards.kinds import STATES
 
 if TYPE_CHECKING:
@@ -46,8 +47,8 @@ RELOAD: dict[type, Callable[[Any, str, _Names], str]] = {
     s.Const: lambda x, base, w: w.const(x.value),
     s.Ambient: lambda x, base, w: f"{w.const(STATES[x.name], x.name)}()",
     s.Attr: lambda x, base, w: _attribute(base, x.name),
-    s.InstanceDict: lambda x, base, w: f"__tw_own({base}, '__dict__')",
-    s.InstanceAttr: lambda x, base, w: f"__tw_own({base}, '__dict__')[{x.name!r}]",
+    s.InstanceDict: lambda x, base, w: f"__tw_own_dict({base})",
+    s.InstanceAttr: lambda x, base, w: f"__tw_own_dict({base})[{x.name!r}]",
     s.ModuleEntry: lambda x, base, w: f"{base}.{x.table}[{x.name!r}]",
     s.ClassAttr: lambda x, base, w: f"__tw_class_attribute({base}, {x.name!r})",
     s.TypeOf: lambda x, base, w: f"__tw_type({base})",
@@ -56,6 +57,7 @@ RELOAD: dict[type, Callable[[Any, str, _Names], str]] = {
     s.IteratedList: lambda x, base, w: f"{base}.__reduce__()[1][0]",
     s.ArrayTensor: lambda x, base, w: f"{w.const(tensor_of_array)}({base})",
     s.Item: lambda x, base, w: f"{base}[{x.index}]",
+    s.PartItem: lambda x, base, w: f"{w.const(part_item)}({base}, {x.index})",
     s.DictItem: lambda x, base, w: f"__tw_dict_get({base}, {w.literal(x.key)})",
     s.DictKeyAt: lambda x, base, w: f"__tw_list({base})[{x.index}]",
     s.FunctionGlobals: lambda x, base, w: f"{base}.__globals__",

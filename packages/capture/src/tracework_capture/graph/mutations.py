@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from types import GetSetDescriptorType, MemberDescriptorType
 
+from .. import _C
 from ..guards.classes import lookup_class
 
 __all__ = ["MutationLog"]
@@ -94,6 +95,6 @@ def write_attribute(emit, target, owner, name, value):
     static, _ = lookup_class(target.python_type(), name)
     of_c = isinstance(static, MemberDescriptorType | GetSetDescriptorType)  # the store is its own: nothing of Python runs
     if not of_c and hasattr(type(static), "__set__"):  # the program stored past the descriptor
-        emit.line(f"{emit.const(object)}.__getattribute__({owner}, '__dict__')[{name!r}] = {emit.load(value)}")
+        emit.line(f"{emit.const(_C.instance_dict)}({owner})[{name!r}] = {emit.load(value)}")
     else:
         emit.line(f"{emit.const(object)}.__setattr__({owner}, {name!r}, {emit.load(value)})")

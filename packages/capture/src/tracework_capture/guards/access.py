@@ -3,12 +3,14 @@
 A row gives steps, each (accessor name of _C.ACCESSORS, key, index); the last step's value is the source's value.
 """
 
+import collections
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import CellType, CodeType
 from typing import Any
 
+from .. import _C
 from ..arrays import tensor_of_array
 from ..errors import GuardBuildError
 from ..sources import (
@@ -34,6 +36,7 @@ from ..sources import (
     KwDefaultArg,
     Local,
     ModuleEntry,
+    PartItem,
     Referent,
     Source,
     TensorSize,
@@ -128,17 +131,23 @@ def _generator_local(source: GeneratorLocal, code: CodeType) -> tuple[Step, ...]
     return (("APPLY", lambda generator: generator.gi_frame.f_locals[name], 0),)
 
 
+def part_item(container: Any, index: int) -> Any:
+    """An item of the list, tuple or deque that the container is by inheritance."""
+    native = next(kind for kind in (list, tuple, collections.deque) if isinstance(container, kind))
+    return native.__getitem__(container, index)
+
+
+def _part_item(source: PartItem, code: CodeType) -> tuple[Step, ...]:
+    index = source.index
+    return (("APPLY", lambda container: part_item(container, index), 0),)
+
+
 def iterated_list(iterator: Any) -> list[Any]:
     """The list of a list iterator that stands before its first item; raises LookupError for others."""
     _, (items,), *position = iterator.__reduce__()
     if position != [0] or type(items) is not list:
         raise LookupError("not at the start of a list")
     return items
-
-
-def _own_dict(obj: Any) -> Any:
-    """The __dict__ of an object, past a __getattribute__ of its class."""
-    return object.__getattribute__(obj, "__dict__")
 
 
 ACCESS: dict[type, Access] = {
@@ -150,9 +159,9 @@ ACCESS: dict[type, Access] = {
     Const: Access(lambda s, c: (("CONST", s.value, 0),), lambda s, v, scope: s.value),
     Ambient: Access(_state, lambda s, v, scope: STATES[s.name]()),
     Attr: Access(lambda s, c: (("ATTR", s.name, 0),), lambda s, v, scope: getattr(v, s.name)),
-    InstanceDict: Access(lambda s, c: (("INSTANCE_DICT", None, 0),), lambda s, v, scope: _own_dict(v)),
+    InstanceDict: Access(lambda s, c: (("INSTANCE_DICT", None, 0),), lambda s, v, scope: _C.instance_dict(v)),
     InstanceAttr: Access(
-        lambda s, c: (("INSTANCE_DICT", None, 0), ("DICT_ITEM", s.name, 0)), lambda s, v, scope: _own_dict(v)[s.name]
+        lambda s, c: (("INSTANCE_DICT", None, 0), ("DICT_ITEM", s.name, 0)), lambda s, v, scope: _C.instance_dict(v)[s.name]
     ),
     ModuleEntry: Access(
         lambda s, c: (("INSTANCE_DICT", None, 0), ("DICT_ITEM", s.table, 0), ("DICT_ITEM", s.name, 0)),
@@ -165,6 +174,7 @@ ACCESS: dict[type, Access] = {
     IteratedList: Access(lambda s, c: (("APPLY", iterated_list, 0),), lambda s, v, scope: iterated_list(v)),
     ArrayTensor: Access(lambda s, c: (("APPLY", tensor_of_array, 0),), lambda s, v, scope: tensor_of_array(v)),
     Item: Access(lambda s, c: (("ITEM", None, s.index),), lambda s, v, scope: v[s.index]),
+    PartItem: Access(_part_item, lambda s, v, scope: part_item(v, s.index)),
     DictItem: Access(lambda s, c: (("DICT_ITEM", s.key, 0),), lambda s, v, scope: _dict_item(v, s.key)),
     DictKeyAt: Access(lambda s, c: (("DICT_KEY_AT", None, s.index),), lambda s, v, scope: list(v)[s.index]),
     FunctionGlobals: Access(lambda s, c: (("FUNCTION_GLOBALS", None, 0),), lambda s, v, scope: v.__globals__),

@@ -79,6 +79,14 @@ def _keys(value: Any, keys: Any) -> bool:
     return same_constant(tuple(key for key, _ in items_in_order(value)), tuple(keys))
 
 
+def _length(value: Any) -> int:
+    """The length of a container, whatever a subclass says."""
+    for kind in (tuple, list):
+        if isinstance(value, kind):
+            return kind.__len__(value)
+    return len(value)
+
+
 def _has_key(value: Any, key: Any) -> bool:
     return dict.__contains__(value, key) if isinstance(value, dict) else key in value
 
@@ -168,7 +176,7 @@ GUARD_KINDS: dict[str, GuardKind] = {
     "CONSTANT": GuardKind("CONSTANT", same_constant),
     "STATE": GuardKind("CONSTANT", same_constant),
     "TENSOR": GuardKind("TENSOR", lambda v, p: tensor_sizes(v, p) is not None, _tensor_text),
-    "LENGTH": GuardKind("LENGTH", lambda v, p: len(v) == p, lambda v, p: f"has length {len(v)}, had {p}"),
+    "LENGTH": GuardKind("LENGTH", lambda v, p: _length(v) == p, lambda v, p: f"has length {_length(v)}, had {p}"),
     "DICT_KEYS": GuardKind("DICT_KEYS", _keys, lambda v, p: f"has keys {short(tuple(v))}, had {short(p)}", tuple),
     "DICT_HAS": GuardKind("HAS_KEY", _has_key, lambda v, p: f"lacks key {short(p)}"),
     "DICT_LACKS": GuardKind("LACKS_KEY", lambda v, p: not _has_key(v, p), lambda v, p: f"now has key {short(p)}"),

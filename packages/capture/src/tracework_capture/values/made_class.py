@@ -50,6 +50,10 @@ class MadeClassValue(ClassValue):
         if self.apart is not None:
             self.cls.__bases__ = (self.apart,)
 
+    def as_plain(self):
+        """What is computed from the template would go on holding it where the class is meant."""
+        raise NotPlain(self)
+
     def reload(self, emit):
         bases = "".join(f"{emit.load(b)}, " for b in self.bases)
         items = ", ".join(f"{name!r}: {emit.load(value)}" for name, value in self.namespace.items())

@@ -11,6 +11,7 @@ import types
 
 import torch
 
+from ..guards.classes import attributes_of
 from ..sources import Attr, Item
 from .constant import ConstantValue, NotPlain, fold_literal, force_plain, literal, plain
 from .rows import call_row
@@ -411,6 +412,20 @@ class TupleValue(SequenceValue):
         if hasattr(self.cls, "_make"):
             return f"{emit.const(tuple)}.__new__({emit.const(self.cls, self.cls.__name__)}, {display})"
         return f"{emit.const(self.cls, self.cls.__name__)}({display})"
+
+
+_OF_RECORDS = frozenset({"__new__", "__repr__", "__str__", "__format__", "__getnewargs__", "__reduce__"})
+"""What a namedtuple defines, and what is never asked of a TupleValue."""
+
+
+def is_record(cls):
+    """Whether the class is a namedtuple, or made of one, whose instances behave as tuples do: no operator or hook is its own."""
+    if not issubclass(cls, tuple) or not hasattr(cls, "_fields"):
+        return False
+    own = {n: static for c in cls.__mro__[: cls.__mro__.index(tuple)] for n, static in attributes_of(c).items()}
+    return not any(
+        name.startswith("__") and name not in _OF_RECORDS and isinstance(static, types.FunctionType) for name, static in own.items()
+    )
 
 
 def result_fields(cls):

@@ -19,7 +19,7 @@ from .exception import ExceptionValue, make_exception
 from .function import bind_arguments
 from .generator import PartialBuiltin
 from .rows import call_row
-from .sequence import NONE, ListValue, TupleValue
+from .sequence import NONE, ListValue, TupleValue, is_record
 from .user_object import (
     C_METHODS,
     HEAP_TYPE,
@@ -231,15 +231,13 @@ def construct(frame, class_val, args, kwargs):
         return member_of(frame, cls, args, kwargs)
     if issubclass(cls, BaseException):
         return make_exception(frame, cls, args, kwargs)
-    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+    if is_record(cls):
         return make_namedtuple(frame, cls, args, kwargs)
     if not makes_tensor_subclass(cls):
         refuse_class(frame, cls)
     meta_call, owner = lookup_class(type(cls), "__call__")
-    if owner is not type and isinstance(meta_call, types.FunctionType):
-        return function_value(frame, meta_call).call(frame, [class_val, *args], kwargs)
-    if isinstance(meta_call, type):  # a class binds to nothing: a TypedDict makes a dict
-        return class_value(frame, meta_call).call(frame, args, kwargs)
+    if owner is not type and not isinstance(meta_call, C_METHODS):
+        return bind_static(frame, class_val, type(cls), owner, meta_call, "__call__").call(frame, args, kwargs)
     return type_call(frame, class_val, args, kwargs)
 
 

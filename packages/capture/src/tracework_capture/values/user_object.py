@@ -16,6 +16,7 @@ import weakref
 
 import torch
 
+from .. import _C
 from ..bytecode.facts import VERSION
 from ..guards.classes import NO_ATTRIBUTE, lookup_class
 from ..sources import Attr, ClassAttr, Const, InstanceAttr, InstanceDict
@@ -30,6 +31,7 @@ ALIASES = tuple({type(alias) for alias in (typing.List, typing.Tuple, typing.Cal
 SLOT = types.MemberDescriptorType
 LOOKUP_HOOKS = ("__getattr__", "__getattribute__")
 GETSET = types.GetSetDescriptorType
+FIELD = type(collections.namedtuple("Record", "field").field)
 MADE_OF_SUBCLASS = (set, frozenset, collections.deque, collections.OrderedDict, collections.defaultdict)
 """Containers that make more of the class of the instance, not all of them in the same methods."""
 C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType, types.BuiltinFunctionType)
@@ -104,6 +106,9 @@ def bind_static(frame, self, cls, owner, static, name):
         if not hasattr(self, "native_attribute"):
             return frame.break_graph("attribute_unknown", f"{cls.__name__}.{name}")
         return self.native_attribute(frame, static, name)
+    if kind is FIELD and getattr(self, "part", None) is not None:
+        index, _ = static.__reduce__()[1]
+        return self.part.item(frame, index)
     if isinstance(static, enum.Enum):
         return literal(frame, static)
     if hasattr(kind, "__get__"):
@@ -244,7 +249,7 @@ class ObjectValue(Value):
     def instance_dict(self):
         """The __dict__ of the existing object, or None."""
         try:
-            return object.__getattribute__(self.obj, "__dict__") if self.obj is not None else None
+            return _C.instance_dict(self.obj) if self.obj is not None else None
         except AttributeError:
             return None
 
@@ -625,7 +630,7 @@ def store_field(emit, target, name, key, value):
     if type(static) is SLOT or odd and not hasattr(target.python_type(), "__dict__"):
         emit.line(f"{emit.const(object)}.__setattr__({name}, {key!r}, {text})")
     else:
-        emit.line(f"{emit.const(object)}.__getattribute__({name}, '__dict__')[{key!r}] = {text}")
+        emit.line(f"{emit.const(_C.instance_dict)}({name})[{key!r}] = {text}")
 
 
 class ItemIterator(Value):
@@ -737,7 +742,7 @@ class InstanceDictValue(Value):
         return self.snapshot(frame).compare(frame, op, other)
 
     def reload(self, emit):
-        return f"{emit.load(self.owner)}.__dict__"
+        return f"{emit.const(_C.instance_dict)}({emit.load(self.owner)})"
 
 
 # --- object's own methods: name -> fn(frame, self, *args) ---------------------------------------------------------------

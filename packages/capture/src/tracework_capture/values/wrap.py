@@ -23,7 +23,7 @@ from .._torch import patched_by_torch_compile, program_of_triton_operator, under
 from ..guards.access import iterated_list
 from ..guards.classes import lookup_class
 from ..marks import mark_of
-from ..sources import Attr, CellContents, Closure, Const, DictItem, Global, InstanceAttr, Item, Local
+from ..sources import Attr, CellContents, Closure, Const, DictItem, Global, InstanceAttr, Item, Local, PartItem
 from .backward import BACKWARD_ROWS
 from .builtins import BUILTINS, fill
 from .checkpoint import CHECKPOINT_ROWS
@@ -45,7 +45,17 @@ from .opaque_call import opaque_call
 from .optimizer import CODE_ROWS, OPTIMIZER_ROWS
 from .proxy import wrap_proxy
 from .random_numbers import RANDOM_ROWS
-from .sequence import DequeValue, ListValue, Pending, RangeValue, SequenceValue, SliceValue, TupleValue, pending_items
+from .sequence import (
+    DequeValue,
+    ListValue,
+    Pending,
+    RangeValue,
+    SequenceValue,
+    SliceValue,
+    TupleValue,
+    is_record,
+    pending_items,
+)
 from .subclass import SUBCLASS_ROWS as TENSOR_SUBCLASS_ROWS
 from .subclass import existing_subclass_tensor, is_traced
 from .symint import size_value
@@ -107,7 +117,7 @@ def dynamic_number(frame, obj, source):
     return None if lift is None else lift(frame, obj, source)
 
 
-CHANGING = (Local, Global, Closure, Attr, InstanceAttr, DictItem, Item, CellContents)
+CHANGING = (Local, Global, Closure, Attr, InstanceAttr, DictItem, Item, PartItem, CellContents)
 """Where an int may be a counter or a size."""
 
 
@@ -391,7 +401,7 @@ def wrap_namespace(frame, obj, source):
 def wrap_container_subclass(frame, obj, source):
     """An instance of a user's subclass of a built-in container."""
     kind = type(obj)
-    if issubclass(kind, tuple) and (hasattr(kind, "_fields") or kind.__module__ == "torch.return_types"):
+    if is_record(kind) or issubclass(kind, tuple) and kind.__module__ == "torch.return_types":
         return wrap_tuple(frame, obj, source)
     guard_type(frame, obj, source)
     native = native_base(kind)
@@ -400,7 +410,7 @@ def wrap_container_subclass(frame, obj, source):
     elif native in (list, tuple, collections.deque):
         if native is tuple:
             frame.guard("LENGTH", source, tuple.__len__(obj))
-        items = [Pending(item, Item(source, i)) for i, item in enumerate(native.__iter__(obj))]
+        items = [Pending(item, PartItem(source, i)) for i, item in enumerate(native.__iter__(obj))]
         part = {list: ListValue, tuple: TupleValue, collections.deque: DequeValue}[native](items, source)
     else:
         part = wrap_set(frame, obj, source, native)
@@ -603,7 +613,7 @@ def wrap_constant(frame, obj):
         return ListValue([wrap_constant(frame, i) for i in obj])
     if kind is dict:
         return dict_of(frame, [(wrap_constant(frame, k), wrap_constant(frame, v)) for k, v in obj.items()])
-    if kind in (torch.Size,) or issubclass(kind, tuple) and hasattr(kind, "_fields"):
+    if kind is torch.Size or is_record(kind):
         return TupleValue([wrap_constant(frame, i) for i in obj], cls=kind)
     if kind is slice:
         return SliceValue(*(wrap_constant(frame, getattr(obj, n)) for n in ("start", "stop", "step")))

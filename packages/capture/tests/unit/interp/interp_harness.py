@@ -46,7 +46,7 @@ class Fetch:
             "__tw_type": type,
             "__tw_dict_get": dict.__getitem__,
             "__tw_list": list,
-            "__tw_own": object.__getattribute__,
+            "__tw_own_dict": _C.instance_dict,
             "__tw_class_attribute": class_attribute,
             "__tw_lookup_global": self.globals.__getitem__,
         }
