@@ -5,8 +5,13 @@ emit code that fetches it. Every source is either a root (no `base`) or one step
 """
 
 from dataclasses import dataclass, field
-from types import BuiltinFunctionType, FunctionType, ModuleType
+from enum import Enum
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
+
+import torch
+
+from . import _C
 
 __all__ = [
     "Ambient",
@@ -41,9 +46,14 @@ __all__ = [
     "ancestors",
     "is_reloadable",
     "root",
+    "text_of",
 ]
 
 _BY_VALUE = (int, str, bytes, bool, float, complex, type(None))
+_OF_TORCH = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size)
+_SHOWN = frozenset({*_BY_VALUE, *_OF_TORCH, range, type(Ellipsis), CodeType, FunctionType, BuiltinFunctionType, ModuleType})
+"""Types whose repr runs no code of the user's."""
+_BRACKETS = {tuple: ("(", ")"), list: ("[", "]"), set: ("{", "}"), frozenset: ("frozenset({", "})")}
 
 
 class Source:
@@ -114,10 +124,16 @@ class Closure(Source):
 
 
 def text_of(value: Any) -> str:
-    """A text for an object, without running a __repr__ of the user's."""
-    if type(value) in _BY_VALUE or type(value) in (FunctionType, BuiltinFunctionType, ModuleType):
+    """A text for an object, without running code of the user's."""
+    kind = type(value)
+    if kind in _SHOWN:
         return repr(value)
-    return type.__repr__(value) if issubclass(type(value), type) else object.__repr__(value)
+    if kind in _BRACKETS:
+        left, right = _BRACKETS[kind]
+        return left + "".join(f"{text_of(item)}, " for item in value).removesuffix(", ") + right
+    if issubclass(kind, Enum):
+        return f"{kind.__qualname__}.{_C.instance_dict(value).get('_name_')}"
+    return type.__repr__(value) if issubclass(kind, type) else object.__repr__(value)
 
 
 @_source
@@ -335,7 +351,7 @@ class DictItem(Source):
             return value
 
     def __str__(self) -> str:
-        return f"{self.base}[{self.key!r}]"
+        return f"{self.base}[{text_of(self.key)}]"
 
     def __repr__(self) -> str:
         return f"<DictItem {self}>"

@@ -17,6 +17,7 @@ import torch
 from .. import _torch
 from ..arrays import array_errors
 from ..errors import GuardBuildError
+from ..sources import text_of
 from .guard import GuardSet, TensorFacts
 
 __all__ = [
@@ -122,12 +123,12 @@ def _text(value: Any, test: tuple[str, str, bool]) -> bool:
 
 
 def short(value: Any) -> str:
-    """Text of a value of the program, whatever its own repr does (that of a huge int raises)."""
-    if isinstance(value, torch.Tensor):
+    """Text of a value of the program, of which no code runs."""
+    if type(value) in (torch.Tensor, torch.nn.Parameter):
         return f"a {value.dtype} tensor of shape {tuple(value.shape)} on {value.device}"
     try:
-        text = repr(value)
-    except Exception:
+        text = text_of(value)
+    except ValueError:  # an int too long to be written
         text = f"a {type(value).__qualname__} without a repr"
     return text if len(text) <= 100 else text[:97] + "..."
 

@@ -88,6 +88,7 @@ class CaptureRoot:
         self.generators: list[Any] = []
         self.globals_written: dict[tuple[int, str], Value | None] = {}
         self.builtins_read: set[tuple[int, str]] = set()
+        self.told_apart: set[frozenset[Any]] = set()  # pairs of sources whose objects were found to be different ones
         self.step = 0
         self.turns = 0
         self.turns_until = (options.loop_limit, 0)  # (when to look, graph calls then)

@@ -1,7 +1,7 @@
 """Operators."""
 
 from ...bytecode.facts import BINARY_OPERATORS, COMPARE_SHIFT, VERSION
-from ...values.builtins.arithmetic import binary, compare
+from ...values.builtins.arithmetic import binary, compare, same
 from .jumps import branch_truth
 from .table import opcode
 
@@ -63,10 +63,7 @@ def is_op(frame, instruction):
     """left is right"""
     right = frame.stack.pop()
     left = frame.stack.pop()
-    same = left.same_object(right)
-    if same is None:
-        frame.break_graph("operation_unknown", f"{left.describe()} is {right.describe()}")
-    frame.stack.append(frame.constant(same != bool(instruction.arg)))
+    frame.stack.append(frame.constant(same(frame, left, right) != bool(instruction.arg)))
 
 
 @opcode("CONTAINS_OP")

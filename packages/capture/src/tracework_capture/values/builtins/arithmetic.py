@@ -8,6 +8,7 @@ import math
 import operator
 
 from ...bytecode.facts import VERSION
+from ...sources import Const
 from ..constant import ConstantValue, NotPlain, fold, fold_literal, force_plain, plain
 
 REFLECTED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -81,7 +82,28 @@ def same(frame, left, right):
     answer = left.same_object(right)
     if answer is None:
         return frame.break_graph("operation_unknown", f"identity of {left.describe()} and {right.describe()}")
+    if not answer:
+        tell_apart(frame, left, right)
     return answer
+
+
+def is_known(value):
+    """Whether it is guarded which object a value is."""
+    try:
+        value.real()
+    except LookupError:
+        return False
+    return True
+
+
+def tell_apart(frame, left, right):
+    """Two existing objects are different ones, which a later call need not have: a guard, where their types do not say so."""
+    pair = frozenset((left.source, right.source))
+    if None in pair or left.python_type() is not right.python_type() or pair in frame.root.told_apart:
+        return
+    frame.root.told_apart.add(pair)
+    if not all(type(value.source) is Const or is_known(value) for value in (left, right)):
+        frame.guard("DISTINCT", left.source, (left.source, right.source))
 
 
 def equal(frame, left, right):
