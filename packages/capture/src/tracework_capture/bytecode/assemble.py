@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import types
     from collections.abc import Iterator
 
-__all__ = ["Part", "assemble"]
+__all__ = ["Part", "assemble", "at_one_place"]
 
 
 class Part(NamedTuple):
@@ -46,6 +46,37 @@ def assemble(code: types.CodeType, parts: list[Part], **changes: Any) -> types.C
     written.exception_table = list(_exception_table(parts, starts))
     made = written.to_code(stacksize=code.co_stacksize, compute_exception_stack_depths=False)
     return code.replace(co_code=made.co_code, co_linetable=made.co_linetable, co_exceptiontable=made.co_exceptiontable, **changes)
+
+
+def at_one_place(code: types.CodeType, position: tuple[int | None, ...]) -> types.CodeType:
+    """`code` with all its instructions at one position: (line, end line, column, end column), each may be None."""
+    line, end_line, column, end_column = position
+    units = len(code.co_code) // 2
+    table, moved = bytearray(), (line or 0) - code.co_firstlineno
+    for first in range(0, units, _LONGEST_ENTRY):
+        count = min(_LONGEST_ENTRY, units - first)
+        kind = _NO_PLACE if line is None else _LINE if None in position else _LINES_AND_COLUMNS
+        table.append(0x80 | kind << 3 | count - 1)
+        if line is not None:
+            table += _varint(abs(moved) << 1 | (moved < 0))
+            moved = 0
+        if kind == _LINES_AND_COLUMNS:
+            table += _varint(end_line - line) + _varint(column + 1) + _varint(end_column + 1)
+    return code.replace(co_linetable=bytes(table))
+
+
+_LONGEST_ENTRY = 8
+_LINE, _LINES_AND_COLUMNS, _NO_PLACE = 13, 14, 15  # kinds of entries of the location table, see CPython's Objects/locations.md
+
+
+def _varint(number: int) -> bytes:
+    """Six bits a byte, the lowest first; the seventh says that more follow."""
+    made = bytearray()
+    while number >= 64:
+        made.append(64 | number & 63)
+        number >>= 6
+    made.append(number)
+    return bytes(made)
 
 
 def _lay_out(parts: list[Part]) -> tuple[list[int], list[int], list[int]]:

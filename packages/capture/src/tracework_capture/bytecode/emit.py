@@ -8,8 +8,8 @@ result independent of the CPython version.
 
 from __future__ import annotations
 
-import ast
 import keyword
+import re
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from .. import _C
 from ..errors import BreakGraph, SkipFrame
 from ..guards.classes import class_attribute
 from ..sources import Const, Local, NewlyCreated
+from .assemble import at_one_place
 from .reload import builtins_of, local_name, reload_text
 
 if TYPE_CHECKING:
@@ -169,8 +170,11 @@ class CodeWriter:
         self._indent = " " * (len(self._indent) + 4 * step)
 
     # --- the code object -----------------------------------------------------------------------------------------
-    def finish(self, graph_call: list[str], line: int, with_inputs: bool = True) -> types.CodeType:
-        """Compile everything to a code object with the frame's argument slots and free variables; `graph_call` leaves __tw_out."""
+    def finish(
+        self, graph_call: list[str], position: tuple[int | None, ...], with_inputs: bool = True
+    ) -> types.CodeType:
+        """Compile everything to a code object with the frame's argument slots and free variables; `graph_call` leaves __tw_out. All of
+        it is at one place of the user's: (line, end line, column, end column)."""
         code = self.code
         nargs = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
         parameters = (["__tw_inputs"] if with_inputs else []) + [local_name(name) for name in code.co_varnames[:nargs]]
@@ -185,45 +189,47 @@ class CodeWriter:
         if code.co_freevars:
             header.append(f"if 0: {', '.join(code.co_freevars)}")
         source = _wrap(header + lines, parameters, code.co_freevars)
-        return self._compile(source, line)
+        return self._compile(source, position)
 
-    def _compile(self, source: str, line: int) -> types.CodeType:
-        tree = ast.parse(source)
-        self._forget_locals(tree)
-        for node in ast.walk(tree):
-            if node._attributes:
-                first = isinstance(node, ast.FunctionDef)
-                node.lineno = node.end_lineno = self.code.co_firstlineno if first else line
-                node.col_offset = node.end_col_offset = 0
-        module = compile(tree, self.code.co_filename, "exec", dont_inherit=True)
-        code = _inner(module, "__tw_replacement")
+    def _compile(self, source: str, position: tuple[int | None, ...]) -> types.CodeType:
+        code = self._replacement_of(source)
+        if _FORGET in source:
+            names = {*code.co_varnames, *code.co_cellvars} - {*self.constants}
+            code = self._replacement_of(_forgotten(source, names))
         if code.co_freevars != self.code.co_freevars:
             raise SkipFrame("free variables in an unusual order")
         by_marker = {_marker(name): obj for name, obj in self.constants.items()}
         consts = tuple(by_marker.get(c, c) if type(c) is str else c for c in code.co_consts)
-        return code.replace(co_consts=consts, co_name=self.code.co_name, co_qualname=self.code.co_qualname)
+        code = code.replace(
+            co_consts=consts,
+            co_name=self.code.co_name,
+            co_qualname=self.code.co_qualname,
+            co_firstlineno=self.code.co_firstlineno,
+        )
+        return at_one_place(code, position)
 
-    def _forget_locals(self, tree: ast.AST) -> None:
-        """Puts `name := None` for every local in the place of _FORGET, and for those that nothing reads after it in that of
-        _FORGET_UNUSED."""
-        nodes = list(ast.walk(tree))
-        places = [n for n in nodes if isinstance(n, ast.Tuple) and any(_is_name(e, _FORGET) for e in n.elts)]
-        names = {n.arg for n in nodes if isinstance(n, ast.arg)}
-        names |= {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        names -= {*self.constants, *self.code.co_freevars}
-        for function in (n for n in nodes if isinstance(n, ast.FunctionDef)):
-            for at, line in enumerate(function.body):
-                if isinstance(line, ast.Expr) and _is_name(line.value, _FORGET_UNUSED):
-                    further = {n.id for later in function.body[at + 1 :] for n in ast.walk(later) if isinstance(n, ast.Name)}
-                    unused = [ast.Name(name, ast.Store()) for name in sorted(names - further)]
-                    function.body[at] = ast.Assign(unused, ast.Constant(None)) if unused else ast.Pass()
-        for place in places:
-            place.elts.pop()
-            place.elts += [ast.NamedExpr(ast.Name(name, ast.Store()), ast.Constant(None)) for name in sorted(names)]
+    def _replacement_of(self, source: str) -> types.CodeType:
+        # no tree: making one is not re-entrant, and this may run in the middle of it, when the collector runs code of the user's
+        return _inner(compile(source, self.code.co_filename, "exec", dont_inherit=True), "__tw_replacement")
 
 
-def _is_name(node: ast.AST, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name
+def _forgotten(source: str, names: set[str]) -> str:
+    """Puts `name := None` for every one of the locals in the place of _FORGET, and assignments of None for those that nothing reads
+    after it in that of _FORGET_UNUSED."""
+    lines = source.split("\n")
+    walruses = ", ".join(f"({name} := None)" for name in sorted(names))
+    for at, line in enumerate(lines):
+        if line.lstrip() == _FORGET_UNUSED:
+            further = {name for later in lines[at + 1 :] for name in _NAMES.findall(later)}
+            targets = "".join(f"{name} = " for name in sorted(names - further))
+            lines[at] = line.replace(_FORGET_UNUSED, f"{targets}None")
+        elif _FORGET in line:
+            lines[at] = line.replace(_FORGET, walruses)
+    return "\n".join(lines)
+
+
+_NAMES = re.compile(r"(?<![\w.'])[^\W\d]\w*")
+"""Names in generated text, but for those of attributes."""
 
 
 def _is_interned(text: str) -> bool:

@@ -137,7 +137,7 @@ def _make(code: types.CodeType, point: ResumePoint) -> tuple[types.CodeType, lis
         return None if row is None else (places[row.target], row.depth, row.push_lasti)
 
     here = info.instructions[point.index]
-    line = (info.line(here), None, None, None)
+    line = (info.position(here)[0], None, None, None)
     parts = [Part(opname, arg, line, handler=handler(here) if point.raising else None) for opname, arg in prologue]
     parts.append(Part("JUMP_FORWARD", 0, line, target=places[point.index]))
     for instruction, pieces in kept:

@@ -59,7 +59,6 @@ def finish(frame: Any, stop: Returned | Break, backend: Any, execute: Callable[.
     writer = CodeWriter(frame.code, frame.globals, root.made)
     for index, binding in enumerate(root.graph.inputs):
         writer.known_source(binding.source, f"__tw_inputs[{index}]")
-    line = frame.info.line(frame.current)
     raising: list[types.CodeType] = []
     if isinstance(stop, Returned):
         replay(root, writer)
@@ -75,7 +74,7 @@ def finish(frame: Any, stop: Returned | Break, backend: Any, execute: Callable[.
     if captured is not None:
         call = guarded_call(writer, frame, graph_call(writer, root, captured, backend), conditions)
     seconds = {"backend": time.perf_counter() - started}
-    code = writer.finish(call, line)
+    code = writer.finish(call, frame.info.position(frame.current))
     collect = tuple(binding.source for binding in root.graph.inputs)
     return Captured(code, root.guards, collect, captured, root.symbols, tuple(raising), bool(root.checks), seconds)
 

@@ -7,12 +7,14 @@ for conditional jumps the two ways to go on.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import CellType
 from typing import TYPE_CHECKING, Any
 
 from ..bytecode.code import cleans_up
 from ..bytecode.facts import BINARY_OPERATORS, COMPARE_SHIFT, VERSION
 from ..errors import SkipFrame
 from .handlers.attributes import is_builtin_super
+from .handlers.names import unbound
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -283,6 +285,23 @@ def load_global(frame: Any, emit: Any, instruction: Any, stack: list[str | None]
     if instruction.arg & 1:
         executed.stack[-1:] = [R, None] if VERSION >= (3, 13) else [None, R]
     return executed
+
+
+@rule("LOAD_DEREF")
+def load_deref(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
+    """A cell that may be empty: the error says whose variable it is, which a continuation has as a free one."""
+    name, empty = instruction.value, emit.const(CellType())
+    cell = emit.load(frame.cells[name])
+    error, text = unbound(frame, name)
+    lines = [f"if {cell} == {empty}: raise {emit.const(error)}({text!r})"]
+    return Executed([*lines, f"{R} = {cell}.cell_contents"], [*stack, R])
+
+
+@rule("WITH_EXCEPT_START")
+def with_except_start(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
+    """exit(type, exception, traceback), at the end of a with block that raised"""
+    error = stack[-1]
+    return _result(f"{stack[-4]}({emit.const(type)}({error}), {error}, {error}.__traceback__)", stack)
 
 
 @rule("RAISE_VARARGS")

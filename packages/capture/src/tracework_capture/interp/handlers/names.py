@@ -248,11 +248,16 @@ def read_cell(frame, name):
     """Contents of a cell, or NameError."""
     value = frame.cells[name].get(frame)
     if value is None:
-        missing = "where it is not associated with a value"
-        if name in original_code(frame.code).co_freevars:  # a continuation has all cells as free variables
-            frame.raise_new(NameError, f"cannot access free variable '{name}' {missing} in enclosing scope")
-        frame.raise_new(UnboundLocalError, f"cannot access local variable '{name}' {missing}")
+        frame.raise_new(*unbound(frame, name))
     return value
+
+
+def unbound(frame, name):
+    """The class and text of the error that an empty cell is."""
+    missing = "where it is not associated with a value"
+    if name in original_code(frame.code).co_freevars:  # a continuation has all cells as free variables
+        return NameError, f"cannot access free variable '{name}' {missing} in enclosing scope"
+    return UnboundLocalError, f"cannot access local variable '{name}' {missing}"
 
 
 class Namespace(Value):
