@@ -90,6 +90,8 @@ def path_of(source: Any) -> tuple[Any, ...] | None:
     """The path of a source that starts at a local, else None."""
     if isinstance(source, Local):
         return (source.name,)
-    part = {Item: "index", PartItem: "index", DictItem: "key", Attr: "name", InstanceAttr: "name", ModuleEntry: "name"}.get(type(source))
+    part = {Item: "index", PartItem: "index", DictItem: "key", Attr: "name", InstanceAttr: "name", ModuleEntry: "name"}.get(
+        type(source)
+    )
     base = path_of(source.base) if part is not None else None
     return None if base is None else (*base, getattr(source, part))

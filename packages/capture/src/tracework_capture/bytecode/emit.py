@@ -170,9 +170,7 @@ class CodeWriter:
         self._indent = " " * (len(self._indent) + 4 * step)
 
     # --- the code object -----------------------------------------------------------------------------------------
-    def finish(
-        self, graph_call: list[str], position: tuple[int | None, ...], with_inputs: bool = True
-    ) -> types.CodeType:
+    def finish(self, graph_call: list[str], position: tuple[int | None, ...], with_inputs: bool = True) -> types.CodeType:
         """Compile everything to a code object with the frame's argument slots and free variables; `graph_call` leaves __tw_out. All of
         it is at one place of the user's: (line, end line, column, end column)."""
         code = self.code

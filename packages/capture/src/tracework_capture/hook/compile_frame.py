@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 import types
 from typing import TYPE_CHECKING, Any
@@ -82,6 +83,7 @@ def capture_in_attempts(
     stop_before, reason, stack, unrolls = -1, None, (), True
     keeps_sizes = options.unbacked is not False
     attempts = ATTEMPTS
+    handled = sys.exc_info()[1]
     while attempts:
         attempts -= 1
         root, frame = start(given, options, history, services, stop_before, keeps_sizes)
@@ -104,7 +106,7 @@ def capture_in_attempts(
         except RestartCapture:
             continue
         except BreakGraph as stopped:
-            forget_frames(stopped)
+            forget_frames(stopped, handled)
             if 0 < stopped.made_at < stop_before:
                 stop_before = stopped.made_at
                 continue
@@ -112,7 +114,7 @@ def capture_in_attempts(
                 raise not_continued(f"{stopped} while leaving at an earlier break ({reason})", reason, stack) from stopped
             stop_before, reason, stack = root.step, stopped, getattr(stopped, "stack", ()) or frame.locations()
         except SymbolicRaise as raised:
-            forget_frames(raised)
+            forget_frames(raised, handled)
             step = getattr(raised.value, "root_step", root.step)  # where it was raised: handlers and exits run again, plainly
             stop_before, reason, stack = step, BreakGraph("exception", raised.value.describe()), frame.locations()
         except SkipFrame as skip:
@@ -162,9 +164,10 @@ def made_classes(root: CaptureRoot) -> list[MadeClassValue]:
     return [value for value in root.made.values() if isinstance(value, MadeClassValue)]
 
 
-def forget_frames(error: BaseException | None) -> None:
-    """Drop the tracebacks of an exception that is kept: they hold our frames, those hold the user's, and with it all its locals."""
-    seen: set[int] = set()
+def forget_frames(error: BaseException | None, handled: BaseException | None) -> None:
+    """Drop the tracebacks of an exception that is kept: they hold our frames, those hold the user's, and with it all its locals. What
+    the program was handling when it called the frame is the context of ours, and keeps its own."""
+    seen = {id(handled)}
     while error is not None and id(error) not in seen:
         seen.add(id(error))
         error.__traceback__ = None

@@ -221,13 +221,13 @@ class LiveSequenceIterator(IteratorValue):
         super().__init__(None)
         self.sequence = sequence
         self.position = 0
-        self.items_at_start = len(sequence.items)
+        self.state_at_start = sequence.state
         self.made_from = list(sequence.items) if sequence.kind == "deque" else None
         self.made_unchanged = sequence.kind != "deque" or sequence.kept == len(sequence.original) == len(sequence.items)
         self.kind = self.KINDS.get(sequence.cls, type(iter([])))
 
     def next_value(self, frame):
-        if self.sequence.kind == "deque" and len(self.sequence.items) != self.items_at_start:
+        if self.sequence.kind == "deque" and self.sequence.state != self.state_at_start:
             return frame.raise_new(RuntimeError, "deque mutated during iteration")
         if self.position >= len(self.sequence.items):
             self.position = 1 << 62

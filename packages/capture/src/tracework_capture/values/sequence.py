@@ -91,10 +91,24 @@ class SequenceValue(Value):
         self.look(frame)
         return LiveSequenceIterator(self)
 
-    def contains(self, frame, item):
+    state = 0  # how often items came or went
+
+    def found_at(self, frame, item, start=0, stop=None, changed=RuntimeError):
+        """Positions of what equals the item, one at a time, in the sequence as the comparisons leave it. `changed` is raised where items
+        of a deque come or go meanwhile."""
         from .builtins.arithmetic import equal
 
-        return ConstantValue(any(equal(frame, i, item) for i in self.all_items(frame)))
+        self.look(frame)
+        state, position = self.state, start
+        while position < min(len(self.items), len(self.items) if stop is None else stop):
+            if equal(frame, self.item(frame, position), item):
+                yield position
+            if self.kind == "deque" and self.state != state:
+                frame.raise_new(changed, _MUTATED)
+            position += 1
+
+    def contains(self, frame, item):
+        return ConstantValue(next(self.found_at(frame, item), None) is not None)
 
     def getitem(self, frame, key):
         index = sequence_index(frame, key)
@@ -207,10 +221,15 @@ class MutableSequenceValue(SequenceValue):
                 frame.break_graph("side_effect_unknown", what)
             frame.mutations.contents(self)
 
+    def resized(self, frame, first):
+        """Logs that items came or went at or after position `first`."""
+        self.state += 1
+        self.changed(frame, first)
+
     def rearranged(self, frame):
         """Logs a change of which the outcome depends on how many items there were."""
         self.look(frame)
-        self.changed(frame, 0)
+        self.resized(frame, 0)
 
     def setitem(self, frame, key, value):
         index = sequence_index(frame, key)
@@ -424,7 +443,8 @@ def is_record(cls):
         return False
     own = {n: static for c in cls.__mro__[: cls.__mro__.index(tuple)] for n, static in attributes_of(c).items()}
     return not any(
-        name.startswith("__") and name not in _OF_RECORDS and isinstance(static, types.FunctionType) for name, static in own.items()
+        name.startswith("__") and name not in _OF_RECORDS and isinstance(static, types.FunctionType)
+        for name, static in own.items()
     )
 
 
@@ -562,6 +582,7 @@ def method(*keys):
     return add
 
 
+_MUTATED = "deque mutated during iteration"
 _LONGEST = 1 << 20  # items of a sequence that is made while tracing
 NONE = ConstantValue(None)
 
@@ -577,7 +598,7 @@ def init(frame, self, items=None):
 @method(("list", "append"), ("deque", "append"))
 def append(frame, self, item):
     self.items.append(item)
-    self.changed(frame, len(self.items) - 1)
+    self.resized(frame, len(self.items) - 1)
     return NONE
 
 
@@ -587,7 +608,7 @@ def extend(frame, self, items):
 
     before = len(self.items)
     self.items.extend(iterate_all(frame, items))
-    self.changed(frame, before)
+    self.resized(frame, before)
     return NONE
 
 
@@ -639,14 +660,15 @@ def pop(frame, self, index=ConstantValue(-1)):  # noqa: B008
 
 @method(("list", "remove"), ("deque", "remove"))
 def remove(frame, self, item):
-    from .builtins.arithmetic import equal
-
-    for position, found in enumerate(self.all_items(frame)):
-        if equal(frame, found, item):
-            del self.items[position]
-            self.rearranged(frame)
-            return NONE
-    return frame.raise_new(ValueError, f"{self.kind}.remove(x): x not in {self.kind}")
+    state = self.state
+    position = next(self.found_at(frame, item, changed=IndexError), None)
+    if self.kind == "deque" and self.state != state:
+        return frame.raise_new(IndexError, _MUTATED)
+    if position is None:
+        return frame.raise_new(ValueError, f"{self.kind}.remove(x): x not in {self.kind}")
+    del self.items[position : position + 1]
+    self.rearranged(frame)
+    return NONE
 
 
 @method(("list", "clear"), ("deque", "clear"))
@@ -659,7 +681,8 @@ def clear(frame, self):
 @method(("list", "reverse"), ("deque", "reverse"))
 def reverse(frame, self):
     self.items.reverse()
-    self.rearranged(frame)
+    self.look(frame)
+    self.changed(frame, 0)
     return NONE
 
 
@@ -708,17 +731,15 @@ def sort(frame, self, *, key=None, reverse=None):
 
 @method(("sequence", "index"))
 def index(frame, self, item, *bounds):
-    from .builtins.arithmetic import equal
-
-    items = self.all_items(frame)
     limits = (
         slice(*(force_plain(frame, b) for b in bounds))
         if len(bounds) == 2
         else slice(force_plain(frame, bounds[0]) if bounds else None, None)
     )
-    for position in range(*limits.indices(len(items))):
-        if equal(frame, items[position], item):
-            return ConstantValue(position)
+    self.look(frame)
+    start, stop, _ = limits.indices(len(self.items))
+    for position in self.found_at(frame, item, start, stop if bounds[1:] else None):
+        return ConstantValue(position)
     if self.kind == "tuple":
         return frame.raise_new(ValueError, "tuple.index(x): x not in tuple")
     return frame.raise_new(ValueError, f"{force_plain(frame, item)!r} is not in {self.kind}")
@@ -726,9 +747,7 @@ def index(frame, self, item, *bounds):
 
 @method(("sequence", "count"))
 def count(frame, self, item):
-    from .builtins.arithmetic import equal
-
-    return ConstantValue(sum(equal(frame, i, item) for i in self.all_items(frame)))
+    return ConstantValue(sum(1 for _ in self.found_at(frame, item)))
 
 
 @method(("tuple", "numel"))

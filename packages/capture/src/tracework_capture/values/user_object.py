@@ -172,6 +172,8 @@ def call_c_method(frame, descriptor, owner, name, args, kwargs):
     if base is dict is not native and name in native.__dict__ and issubclass(native, dict):
         return frame.break_graph("call_unknown", f"dict.{name} of a {native.__name__}, which has its own")
     if not isinstance(owner, ObjectValue):
+        if base is object and name in _OF_OBJECT and lookup_class(owner.python_type(), name)[0] is not descriptor:
+            return _OF_OBJECT[name](frame, owner, *args)
         return owner.call_method(frame, name, args, kwargs)
     if owner.part is None and base is not object and base not in NATIVE_BASES:
         return frame.break_graph("call_unknown", f"{base.__module__}.{base.__qualname__}.{name}")
@@ -772,6 +774,16 @@ def default_repr(frame, self):
     return frame.break_graph("value_not_known", f"text of {self.describe()} shows an address")
 
 
+def identical(frame, self, other):
+    return ConstantValue(True if self is other else NotImplemented)
+
+
+def identical_not(frame, self, other):
+    return ConstantValue(False if self is other else NotImplemented)
+
+
+_OF_OBJECT = {"__eq__": identical, "__ne__": identical_not, "__repr__": default_repr}
+"""What object does with instances of classes that do it otherwise."""
 PART_LEAVES_TO_OBJECT = {"__setattr__", "__delattr__", "__getattribute__", "__init_subclass__", "__class__"}
 OBJECT_METHODS = {
     "__setattr__": object_setattr,
@@ -779,8 +791,6 @@ OBJECT_METHODS = {
     "__init__": object_init,
     "__getattribute__": lambda frame, self, name: self.plain_getattr(frame, force_plain(frame, name), use_hook=False),
     "__init_subclass__": object_init_subclass,
-    "__eq__": lambda frame, self, other: ConstantValue(True if self is other else NotImplemented),
-    "__ne__": lambda frame, self, other: ConstantValue(False if self is other else NotImplemented),
-    "__repr__": default_repr,
+    **_OF_OBJECT,
     "__str__": default_repr,
 }

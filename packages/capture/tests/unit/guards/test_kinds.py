@@ -36,6 +36,7 @@ from tracework_capture.sources import (
     Local,
     ModuleEntry,
     NewlyCreated,
+    PartItem,
     Referent,
     TensorSize,
     TensorStride,
@@ -54,6 +55,11 @@ def frame(x):
 
 def other(a, b=3, *, c=4):
     return a
+
+
+class Masked(list):
+    def __getitem__(self, index):
+        return "masked"
 
 
 class Plain:
@@ -255,6 +261,7 @@ SOURCES = [
     (ArrayTensor(X), numpy.arange(3), torch.arange(3)),
     (Item(X, 1), [4, 5], 5),
     (Item(X, -1), (4, 5), 5),
+    (PartItem(X, 1), Masked([4, 5]), 5),
     (DictItem(X, "k"), {"k": 7}, 7),
     (DictItem(X, int), {int: 7}, 7),
     (DictKeyAt(X, 1), {"a": 1, "b": 2}, "b"),

@@ -3,6 +3,7 @@
 import builtin_cases  # noqa: F401
 import class_cases  # noqa: F401
 import conformance_cases  # noqa: F401
+import container_cases  # noqa: F401
 import library_cases  # noqa: F401
 import object_cases  # noqa: F401
 import protocol_cases  # noqa: F401

@@ -4,6 +4,7 @@ another name (operator.*, math.*, abs, round, min, max, sum, pow, divmod)."""
 from __future__ import annotations
 
 import builtins
+import collections
 import math
 import operator
 
@@ -56,7 +57,23 @@ def binary(frame, op, left, right):
         found = value.binary(frame, symbol, other, reverse)
         if found is not None:
             return found
-    return frame.raise_new(TypeError, f"unsupported operand type(s) for {op}: '{left_type.__name__}' and '{right_type.__name__}'")
+    return frame.raise_new(TypeError, unsupported(op, left_type, right_type))
+
+
+SEQUENCES = (list, tuple, collections.deque)
+"""Types that C joins and repeats when no number can."""
+
+
+def unsupported(op, left, right):
+    """What CPython says of an operator that neither of two types has."""
+    from ..user_object import shown_name
+
+    kind = next((kind for kind in SEQUENCES if issubclass(left, kind)), None)
+    if op == "+" and kind is not None:
+        return f'can only concatenate {kind.__name__} (not "{shown_name(right)}") to {kind.__name__}'
+    if op in ("*", "*=") and (kind is not None or issubclass(right, SEQUENCES)):
+        return f"can't multiply sequence by non-int of type '{shown_name(right if kind is not None else left)}'"
+    return f"unsupported operand type(s) for {op}: '{left.__name__}' and '{right.__name__}'"
 
 
 def compare(frame, op, left, right):
