@@ -69,7 +69,7 @@ class ClassLookups:
 
 def find(cls: type, name: str) -> tuple[Any, type | None]:
     """(what the MRO of cls holds under name, the class that has it)."""
-    for owner in _mro_of(cls):
+    for owner in _mro_of(cls) or ():  # there is none while the metaclass computes it
         attributes = attributes_of(owner)
         if name in attributes:
             return attributes[name], owner

@@ -47,7 +47,7 @@ PLAIN_CLASS_ATTRIBUTES = (
     "__base__",
     "__abstractmethods__",
 )
-TYPE_METHODS = {"mro": lambda frame, cls: ListValue([class_value(frame, c) for c in type.mro(cls)])}
+TYPE_METHODS = {"mro": lambda frame, cls: ListValue([class_value(frame, c) for c in fold_plain(frame, type.mro, cls)])}
 
 
 def class_value(frame, cls):

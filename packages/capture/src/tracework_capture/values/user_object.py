@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import enum
 import functools
+import operator
 import threading
 import types
 import typing
@@ -20,7 +21,7 @@ from .. import _C
 from ..bytecode.facts import VERSION
 from ..guards.classes import NO_ATTRIBUTE, lookup_class
 from ..sources import Attr, ClassAttr, Const, InstanceAttr, InstanceDict
-from .constant import ConstantValue, force_plain, literal
+from .constant import ConstantValue, fold_literal, force_plain, literal
 from .value import EXISTING, NEW, SymbolicRaise, Value
 
 DELETED = object()
@@ -504,7 +505,7 @@ class ObjectValue(Value):
     def getitem(self, frame, key):
         if isinstance(self.obj, ALIASES):  # a type annotation in a body: List[Tensor]
             frame.guard("IDENTITY", self.source, self.obj)
-            return literal(frame, self.obj[force_plain(frame, key)])
+            return fold_literal(frame, operator.getitem, self.obj, force_plain(frame, key))
         return self.required(frame, "__getitem__", [key], "is not subscriptable")
 
     def setitem(self, frame, key, value):

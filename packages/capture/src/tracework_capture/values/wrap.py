@@ -19,6 +19,7 @@ import weakref
 import numpy
 import torch
 
+from .. import _C
 from .._torch import patched_by_torch_compile, program_of_triton_operator, under_onnx_export
 from ..guards.access import iterated_list
 from ..guards.classes import lookup_class
@@ -560,7 +561,7 @@ class NamespaceValue(Value):
         return self.obj
 
     def describe(self):
-        return f"module {self.obj.__name__}"
+        return f"module {_C.instance_dict(self.obj).get('__name__')}"
 
     def truth(self, frame):
         return True

@@ -7,6 +7,7 @@ import copy
 import copyreg
 import dataclasses
 import inspect
+import operator
 import sys
 import types
 import typing
@@ -14,12 +15,12 @@ import typing
 from ...errors import SkipFrame, Unsupported
 from ...guards.classes import NO_ATTRIBUTE, find, lookup_class
 from ...hook.policy import is_installed
-from ..constant import ConstantValue, NotPlain, fold, fold_plain, force_plain, literal, plain
+from ..constant import ConstantValue, NotPlain, fold, fold_literal, fold_plain, force_plain, literal, plain
 from ..module import ModuleValue
 from ..sequence import NONE, SequenceValue, TupleValue
 from ..user_class import ClassValue, class_value, super_, type_call
-from ..user_object import ObjectValue, function_value, python_new
-from ..value import SymbolicRaise
+from ..user_object import HEAP_TYPE, ObjectValue, function_value, python_new
+from ..value import NEW, SymbolicRaise
 
 
 def classes_of(frame, value):
@@ -263,18 +264,49 @@ def replace(frame, args, kwargs):
 def signature(frame, args, kwargs):
     from ..function import BoundMethodValue, FunctionValue
 
-    value = args[0]
-    if isinstance(value, BoundMethodValue) and isinstance(value.function, FunctionValue):
-        return literal(
-            frame,
-            inspect.signature(types.MethodType(plain_function(frame, value.function), object()), **plain_options(frame, kwargs)),
-        )
-    if isinstance(value, FunctionValue):
-        return literal(frame, inspect.signature(plain_function(frame, value), **plain_options(frame, kwargs)))
+    value, options = args[0], plain_options(frame, kwargs)
+    function = value.function if isinstance(value, BoundMethodValue) else value
+    if isinstance(function, FunctionValue):
+        found = plain_function(frame, function)
+        guard_signature(frame, function)
+        asked = types.MethodType(found, object()) if function is not value else found
+        return fold_literal(frame, inspect.signature, asked, **options)
+    if isinstance(value, ClassValue) and value.cls.__flags__ & HEAP_TYPE:
+        return frame.break_graph("builtin_unsupported", f"inspect.signature of {value.describe()}, whose attributes may change")
     try:
-        return literal(frame, inspect.signature(value.real(), **plain_options(frame, kwargs)))
+        return fold_literal(frame, inspect.signature, value.real(), **options)
     except LookupError:
         return frame.break_graph("builtin_unsupported", f"inspect.signature of {value.describe()}")
+
+
+def guard_signature(frame, value):
+    """What inspect.signature reads of an existing function stays as it is."""
+    if value.mutability is NEW:
+        return
+    facts = signature_facts(value.real())
+    if not isinstance(facts[-1], types.NoneType):
+        frame.break_graph("builtin_unsupported", f"inspect.signature of {value.describe()}, which wraps no function")
+
+    def unchanged(function):
+        """its signature is the same"""
+        now = signature_facts(function)
+        return len(now) == len(facts) and all(map(operator.is_, now, facts))
+
+    frame.guard("PREDICATE", value.base, unchanged)
+
+
+def signature_facts(function):
+    """Objects that the signature of a function is made of, and that of the function it wraps; at the end what wraps nothing more."""
+    facts = []
+    while isinstance(function, types.FunctionType) and len(facts) < _LONGEST_CHAIN:
+        own = function.__dict__
+        facts += [function.__code__, function.__defaults__, function.__kwdefaults__, function.__annotations__]
+        facts.append(own.get("__signature__"))
+        function = own.get("__wrapped__")
+    return [*facts, function]
+
+
+_LONGEST_CHAIN = 500
 
 
 def plain_options(frame, kwargs):
