@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..bytecode.code import cleans_up
 from ..bytecode.facts import BINARY_OPERATORS, COMPARE_SHIFT, VERSION
 from ..errors import SkipFrame
+from ..values.type_parameter import intrinsic_text
 from .handlers.attributes import is_builtin_super
 from .handlers.names import unbound
 
@@ -263,6 +264,13 @@ def for_iter(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -
     executed.taken = stack if VERSION >= (3, 13) else stack[:-1]
     executed.taken_index = instruction.target + (VERSION >= (3, 12))  # END_FOR is not run
     return executed
+
+
+@rule("CALL_INTRINSIC_1", "CALL_INTRINSIC_2")
+def call_intrinsic(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
+    """A service of the interpreter (3.12+)"""
+    operands = 1 if instruction.opname == "CALL_INTRINSIC_1" else 2
+    return _result(intrinsic_text(emit, instruction.arg, stack[-operands:]), stack[:-operands])
 
 
 @rule("RERAISE")

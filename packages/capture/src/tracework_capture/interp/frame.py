@@ -262,6 +262,12 @@ class SymbolicFrame:
         handled = self.handling()
         if hasattr(exception, "raise_during") and handled is not exception:
             exception.raise_during(handled)
+        self.passes(exception)
+
+    def passes(self, exception: Value) -> None:
+        """An exception is raised here, or comes out of a call."""
+        if hasattr(exception, "passes"):
+            exception.passes()
 
     def make_tuple(self, items: list[Value]) -> Value:
         """A new tuple."""

@@ -30,6 +30,9 @@ _LEAVE_DEFERRED = frozenset(
 )
 
 
+_RAISES_AGAIN = frozenset({"RERAISE", "RAISE_VARARGS"})  # and the traceback stays as it is
+
+
 class StopHere(Exception):
     """The root frame reached the instruction before which an earlier attempt had to stop."""
 
@@ -67,6 +70,8 @@ def run(frame: SymbolicFrame, raised: SymbolicRaise | None = None) -> Any:
                 if not raised.again:
                     raised.again = True
                     frame.chain(raised.value)
+                elif instruction.opname not in _RAISES_AGAIN:
+                    frame.passes(raised.value)
                 if is_root and not hasattr(raised.value, "root_step"):
                     raised.value.root_step = root.step
                 unwind(frame, raised)

@@ -31,6 +31,11 @@ class ExceptionValue(Value):
         self.context = NONE
         self.suppress_context = False
         self.raised = False
+        self.trace = None
+
+    def passes(self):
+        """It is raised, or comes out of a call: its traceback is another one from now on."""
+        self.trace = object()
 
     def raise_during(self, handled):
         """It is raised; what is being handled (None: nothing) becomes its context, unless it is behind that one already."""
@@ -237,6 +242,10 @@ def make_exception(frame, cls, args, kwargs):
     from .function import FunctionValue
 
     init = cls.__init__
+    if cls.__new__ is BaseExceptionGroup.__new__:
+        from .exception_group import make_group
+
+        return make_group(frame, cls, args, kwargs)
     if cls.__new__ not in BUILTIN_NEWS or (issubclass(cls, OSError) and len(args) > 1):
         return frame.break_graph("call_unknown", f"construction of {cls.__name__}")
     if init in BUILTIN_INITS and not kwargs:

@@ -9,7 +9,9 @@ import pytest
 pytest.importorskip("tracework_capture.values.wrap")
 
 from tracework_capture.bytecode.facts import SUPPORTED_VERSIONS
+from tracework_capture.bytecode.intrinsics import intrinsic_names
 from tracework_capture.interp.handlers import OPCODES
+from tracework_capture.interp.handlers.intrinsics import INTRINSICS
 
 FOLDER = Path(__file__).with_name("opcodes")
 
@@ -34,3 +36,11 @@ def test_a_row_is_a_handler_or_a_text():
 
 def test_committed_names_are_those_of_the_interpreter():
     assert names(sys.version_info[:2]) == set(dis.opmap)
+
+
+@pytest.mark.parametrize("operands", [1, 2])
+def test_every_intrinsic_has_a_handler_or_a_reason(operands):
+    names = intrinsic_names(operands)
+    assert names or sys.version_info < (3, 12)
+    rows = [INTRINSICS[operands, name] for name in names]
+    assert all(callable(row) or (isinstance(row, str) and len(row) > 10) for row in rows)

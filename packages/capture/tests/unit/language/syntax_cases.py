@@ -355,7 +355,7 @@ def f_strings(x):
     return x + 1, f"{n:>4}|{name!r}|{n=}|{1.5:.3f}|{name:^{n + 2}}|{{}}|{x.shape}|{'nested' + f'{n}'}"
 
 
-@case  # the group ends the graph: the rest runs plainly
+@case
 def exception_group(x):
     y = x + 1
     try:

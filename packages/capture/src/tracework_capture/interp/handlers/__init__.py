@@ -5,9 +5,9 @@ A handler returns None, RETURNED (frame.result is set) or SUSPENDED (a generator
 
 from __future__ import annotations
 
-from . import arithmetic, attributes, blocks, calls, containers, imports, jumps, loops, names, stack
+from . import arithmetic, attributes, blocks, calls, containers, imports, intrinsics, jumps, loops, names, stack
 from .table import OPCODES, RETURNED, SUSPENDED
 
 __all__ = ["OPCODES", "RETURNED", "SUSPENDED"]
 
-_FAMILIES = (arithmetic, attributes, blocks, calls, containers, imports, jumps, loops, names, stack)
+_FAMILIES = (arithmetic, attributes, blocks, calls, containers, imports, intrinsics, jumps, loops, names, stack)

@@ -1,6 +1,7 @@
 """with, try, raise, match."""
 
 from ...values.exception import ExistingException, TracebackValue
+from ...values.exception_group import is_none, match_group, raised_by_clauses
 from ...values.mapping import DictValue
 from ...values.value import SymbolicRaise
 from ..frame import HandlerMark
@@ -60,10 +61,22 @@ def check_exc_match(frame, instruction):
     frame.stack.append(frame.constant(frame.root.services.exception_matches(frame, frame.stack[-1], kinds)))
 
 
-@opcode("CHECK_EG_MATCH", "PREP_RERAISE_STAR")
-def exception_groups(frame, instruction):
-    """except*"""
-    frame.break_graph("opcode_unsupported", "except*")
+@opcode("CHECK_EG_MATCH")
+def check_group_match(frame, instruction):
+    """except* kinds: what is left of the exception, and what the clause handles of it (or None)."""
+    exception, kinds = frame.pop_many(2)
+    rest, handled = match_group(frame, exception, kinds)
+    if not is_none(handled):
+        frame.handled[-1] = handled
+        next(entry for entry in reversed(frame.stack) if isinstance(entry, HandlerMark)).handled = handled
+    frame.stack += [rest, handled]
+
+
+@opcode("PREP_RERAISE_STAR")
+def prepare_reraise(frame, instruction):
+    """What is raised after the except* clauses, or None (3.11; an intrinsic from 3.12 on)."""
+    original, raised = frame.pop_many(2)
+    frame.stack.append(raised_by_clauses(frame, original, raised.unpack(frame)))
 
 
 @opcode("RAISE_VARARGS")
