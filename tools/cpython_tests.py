@@ -90,6 +90,7 @@ KNOWN: dict[str, str] = {
         for kind in ("list", "set", "dict")
     },
     "test.test_with.NestedWith.testExceptionLocation": _TRACEBACK,
+    "test.test_iter.TestCase.test_exception_locations": _TRACEBACK,
     "test.test_exceptions.PEP626Tests.test_lineno_after_other_except": _TRACEBACK,
     "test.test_exceptions.PEP626Tests.test_lineno_in_try": _TRACEBACK,
     "test.test_exceptions.NameErrorTests.test_name_error_suggestions": "suggestions come from the locals of the frame that raised, "

@@ -83,7 +83,9 @@ class Failures(logging.Handler):
         if record.exc_info:
             self.counts["failed"] = self.counts.get("failed", 0) + 1
             error = record.exc_info[1]
-            where = " < ".join(f"{at.filename}:{at.lineno}" for at in reversed(traceback.extract_tb(error.__traceback__)[-6:]))
+            # reading the lines, too, would call builtins that a test may have patched
+            frames = [f"{frame.f_code.co_filename}:{line}" for frame, line in traceback.walk_tb(error.__traceback__)]
+            where = " < ".join(reversed(frames[-6:]))
             print(record.getMessage(), repr(error)[:200], where, file=sys.__stderr__)
 
 
