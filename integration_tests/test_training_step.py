@@ -275,3 +275,27 @@ def scaled_steps(wrap):
 def test_a_scaler_of_gradients(backend):
     """Its operator gives a list of tensors and a tensor."""
     torch.testing.assert_close(scaled_steps(lambda f: tracework.compile(f, backend=backend)), scaled_steps(lambda f: f))
+
+
+def test_what_the_stack_generated_is_not_captured_when_the_engine_runs_it_below_a_program():
+    """It takes addresses of memory: captured, it wrote to those of an earlier call."""
+    model = torch.nn.Sequential(torch.nn.Linear(4, 16), torch.nn.ReLU(), torch.nn.Linear(16, 2))
+    losses = []
+
+    def step(x):
+        for _ in range(2):
+            probabilities = model(x).softmax(-1)
+            losses.append(-probabilities[int(probabilities.argmax())].log())
+        loss = torch.stack(losses).sum()
+        losses.clear()
+        model.zero_grad()
+        loss.backward()
+        return loss.detach(), [p.grad.clone() for p in model.parameters()]
+
+    x = torch.randn(4)
+    expected = step(x)
+    explained = tracework.explain(step)(x)
+    assert not [graph for graph in explained.capture.graphs if "<tracework host" in str(graph)]
+    compiled = tracework.compile(step)
+    for _ in range(3):
+        torch.testing.assert_close(compiled(x), expected)

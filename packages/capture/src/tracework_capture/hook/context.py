@@ -41,10 +41,10 @@ from .policy import (
     Outermost,
     disabled_inside,
     frame_is_captured,
-    is_another_compiler,
     is_disabled,
     is_module_call,
     replaced_builtin,
+    runs_what_is_compiled,
 )
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class FrameCallback:
             if hasattr(inside, "__code__"):
                 cache.skip(inside.__code__)
             return None  # not for good: all such wrappers share one code
-        if is_another_compiler(code):
+        if runs_what_is_compiled(code):
             cache.skip(code, recursive=True)
             return _C.SKIP
         if code.co_flags & _GENERATORS or not frame_is_captured(code):

@@ -30,7 +30,7 @@ __all__ = [
     "TRACE_POLICY",
     "call_policy",
     "frame_is_captured",
-    "is_another_compiler",
+    "runs_what_is_compiled",
     "is_disabled",
     "is_module_call",
     "is_of_torch",
@@ -95,7 +95,12 @@ _DISABLE_MARKS = ("_torchdynamo_disable", "__tracework_disable__")
 _STDLIB = tuple({os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib")})
 _SITE = tuple({os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("purelib", "platlib")})
 _TORCH = os.path.dirname(os.path.realpath(torch.__file__)) + os.sep
-_OTHER_COMPILER = os.path.join(os.path.dirname(torch.__file__), "_dynamo") + os.sep
+_COMPILED = (
+    os.path.join(os.path.dirname(torch.__file__), "_dynamo") + os.sep,
+    *(folder + os.sep for name in ("tracework_aotautograd", "tracework_runtime") for folder in _folders(name)),
+    "<tracework",
+)
+"""Where code starts that runs what is compiled already; the last is what this stack generates."""
 _TORCH_CAPTURED = tuple(_TORCH + part for part in ("nn" + os.sep, "optim" + os.sep))
 _LIBRARIES = tuple(os.path.realpath(folder) + os.sep for name in ("numpy", "triton") for folder in _folders(name))
 """Packages whose Python code does not compute with tensors, wherever they are installed."""
@@ -199,13 +204,15 @@ def is_installed(code: types.CodeType) -> bool:
     return os.path.realpath(code.co_filename).startswith((*_SITE, *_STDLIB))
 
 
-def is_another_compiler(code: types.CodeType) -> bool:
-    """Whether the frame is torch.compile's own: it and all below it are left alone."""
-    return code.co_filename.startswith(_OTHER_COMPILER)
+def runs_what_is_compiled(code: types.CodeType) -> bool:
+    """Whether the frame is torch.compile's own, or a backward of this stack, which the engine calls below any program: it and all
+    below it are left alone.
+    """
+    return code.co_filename.startswith(_COMPILED)
 
 
 def _file_is_captured(filename: str) -> bool:
-    if filename.startswith("<frozen") or filename.startswith("<__array_function__"):
+    if filename.startswith(("<frozen", "<__array_function__")):
         return False
     path = os.path.realpath(filename)
     if path.startswith(_TORCH):
