@@ -33,6 +33,7 @@ __all__ = [
     "leave_dispatch_modes",
     "make_subclass",
     "mark_of_torch_compile",
+    "neg_view",
     "operator_names",
     "pop_function_mode",
     "program_of_triton_operator",
@@ -81,6 +82,7 @@ pop_function_mode = torch._C._pop_torch_function_stack
 dispatch_mode_count = torch._C._len_torch_dispatch_stack
 under_jit_trace = torch._C._is_tracing
 make_subclass = torch.Tensor._make_subclass
+neg_view = torch._neg_view
 
 
 torch_functions_off = torch._C.DisableTorchFunctionSubclass

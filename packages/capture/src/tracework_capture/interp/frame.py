@@ -109,6 +109,8 @@ class CaptureRoot:
         self.autocast_at_start: tuple[Any, ...] = ()
         self.states_written: dict[str, Any] = {}  # name in guards.kinds.STATES -> what it was at the start
         self.inference: list[bool] = []  # modes of the inference_mode blocks entered, the innermost last
+        self.uses_inference = False  # whether there was such a block
+        self.storages: dict[Any, int | None] = {}  # of inference tensors -> the version that is allowed, of others -> None
         self.surely_changing: Any = None  # the source of what a call that broke the graph gave
 
     def changes(self, source: Any, value: Any) -> bool:

@@ -10,6 +10,7 @@ import torch
 from ..regions import error_on_graph_break, leave_region
 from ..sources import InstanceAttr
 from .constant import ConstantValue, force_plain
+from .inference_tensors import begin_block, end_block
 from .sequence import NONE
 from .value import Value
 
@@ -162,10 +163,12 @@ class InferenceMode(GradModeContext):
     def enter(self, frame):
         if self.mode and torch.is_inference_mode_enabled():
             return frame.break_graph("context_unknown", "the end of an inference mode that began outside")
+        begin_block(frame)
         frame.root.inference.append(not self.mode)
         return super().enter(frame)
 
     def leave(self, frame):
+        end_block(frame)
         frame.root.inference.pop()
         return super().leave(frame)
 

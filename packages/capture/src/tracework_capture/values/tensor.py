@@ -13,6 +13,7 @@ from ..errors import BreakGraph
 from ..graph.known import known_tensor
 from ..sources import ModuleEntry
 from .constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, NUMPY_NUMBERS, UNARY_FUNCTIONS, ConstantValue, force_plain, literal
+from .inference_tensors import as_inference_tensor, is_for_inference, is_input_for_inference
 from .sequence import NONE, TupleValue
 from .symint import SymNumber, size_value
 from .torch_function import INPLACE_FUNCTIONS, Dispatching
@@ -37,7 +38,7 @@ class TensorOperations(Value):
         self.mutability = NEW if source is None else EXISTING
         self.attributes = {}
         self.may_be_freed = False
-        self.of_inference = False  # made in a block of inference mode
+        self.of_inference = False  # an inference tensor that this graph makes
         self.hooks = frozenset()  # registered on it in this frame, to take effect after the graph
         self.retains_grad = False
 
@@ -80,6 +81,8 @@ class TensorOperations(Value):
             node = node.graph.call_function(keeps_gradient, (node,))
             node.meta["example_value"] = node.meta["val"] = self.example
         text = emit.graph_output(node)
+        if self.of_inference:
+            return f"{emit.const(as_inference_tensor, 'as_inference_tensor')}({text})"
         try:
             made_leaf = is_made_leaf(self.example)
         except RuntimeError as error:  # one of several views, which eager refuses to use once their base was written to
@@ -278,7 +281,8 @@ def tensor_result(frame, node, example):
         return known
     value = TensorValue(node, example)
     value.may_be_freed = getattr(frame.graph, "history_freed", False)
-    value.of_inference = bool(frame.root.inference and frame.root.inference[-1])
+    if frame.root.uses_inference:
+        value.of_inference = is_for_inference(frame, example)
     remember(frame, value)
     return value
 
@@ -407,9 +411,7 @@ def fact_method(frame, self, name, args, kwargs):
 
 
 def is_inference(frame, self, name, args, kwargs):
-    if self.of_inference and self.example._is_view():
-        return frame.break_graph("operation_unknown", "Tensor.is_inference of a view made in inference mode")
-    return ConstantValue(self.of_inference or torch.is_inference_mode_enabled() if self.obj is None else self.obj.is_inference())
+    return ConstantValue(is_for_inference(frame, self.example) if self.obj is None else is_input_for_inference(frame, self))
 
 
 def break_row(reason):
@@ -470,6 +472,8 @@ def length_method(frame, self, name, args, kwargs):
 
 def requires_grad_(frame, self, name, args, kwargs):
     wanted = args[0] if args else kwargs.get("requires_grad", ConstantValue(True))
+    if self.of_inference:
+        return frame.break_graph("fake_failed", "requires_grad_ of an inference tensor")
     if self.obj is None and bool(force_plain(frame, wanted)) != self.example.requires_grad:
         frame.graph.call_method(frame, name, (self, wanted))
         return self

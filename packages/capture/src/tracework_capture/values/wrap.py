@@ -39,6 +39,7 @@ from .floats import changing_float
 from .function import BoundMethodValue, FunctionValue
 from .functional_call import FUNCTIONAL_CALL_ROWS
 from .generator import NATIVE_ITERATORS, ExistingIterator, UnaskedIterator
+from .inference_tensors import refuse_misuse
 from .libraries import LIBRARY_ROWS
 from .mapping import MISSING, DictValue, dict_of, touched_name
 from .numpy_array import constant_array, wrap_array
@@ -629,6 +630,7 @@ def wrap_result(frame, node, example):
     """The value of a node of the graph."""
     import operator
 
+    refuse_misuse(frame, node, example)
     if isinstance(example, torch.Tensor):
         return tensor_result(frame, node, example)
     if isinstance(example, (list, tuple)):
