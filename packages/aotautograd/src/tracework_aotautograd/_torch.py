@@ -106,10 +106,16 @@ def graph_module(graph: torch.fx.Graph, root: Any = None) -> torch.fx.GraphModul
     return _LazyGraphModule({} if root is None else root, graph)
 
 
+def saved_tensor_hooks() -> tuple[Any, Any] | None:
+    """The innermost saved-tensor hooks, None where there are none."""
+    hooks: tuple[Any, Any] | None = torch._C._autograd._top_saved_tensors_default_hooks(True)
+    return hooks
+
+
 @contextmanager
 def plain_saved_tensors() -> Iterator[None]:
     """Hides the user's saved-tensor hooks: they must see real tensors at run time, not fakes while tracing."""
-    if torch._C._autograd._top_saved_tensors_default_hooks(True) is None:
+    if saved_tensor_hooks() is None:
         yield
         return
     with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):

@@ -22,6 +22,7 @@ from .trace.joint import trace_inference, trace_joint
 from .wrappers.autograd import wrap_autograd
 from .wrappers.inference import wrap_inference
 from .wrappers.overlap import guard_overlaps
+from .wrappers.saved_hooks import guard_saved_hooks
 
 log = logging.getLogger("tracework.aotautograd")
 fallbacks = logging.getLogger("tracework.fallbacks")
@@ -74,6 +75,7 @@ def aot_compile(
         program = (trace_joint if _needs_backward(gm, example_inputs) else trace_inference)(gm, example_inputs)
         if program.signature.tangents:
             call = _training(program, forward_compiler, backward_compiler or forward_compiler, options, observe)
+            call = guard_saved_hooks(call, gm.forward)
         else:
             call = _inference(program, inference_compiler or forward_compiler, observe)
         return guard_overlaps(call, gm.forward, program.signature)

@@ -15,6 +15,7 @@ __all__ = [
     "DLPACK_DEVICES",
     "DLPACK_DTYPES",
     "FLAGS",
+    "FORWARD_AD",
     "SETTINGS",
     "all_function_mode_count",
     "any_autocast",
@@ -27,6 +28,7 @@ __all__ = [
     "dispatch_keys",
     "dispatch_mode_count",
     "distributed_is_initialized",
+    "forward_ad_is_on",
     "function_mode_count",
     "function_modes_aside",
     "hide_from_torch_compile",
@@ -40,6 +42,7 @@ __all__ = [
     "push_function_mode",
     "pytree_flatten",
     "pytree_row",
+    "saved_tensor_hooks_aside",
     "torch_functions_are_on",
     "torch_functions_off",
     "transform_level",
@@ -121,6 +124,16 @@ def function_modes_aside() -> Iterator[None]:
             push_function_mode(mode)
 
 
+@contextlib.contextmanager
+def saved_tensor_hooks_aside() -> Iterator[None]:
+    """Saved-tensor hooks of the program see nothing of what is done inside."""
+    if torch._C._autograd._top_saved_tensors_default_hooks(True) is None:
+        yield
+        return
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor):
+        yield
+
+
 def users_function_modes() -> tuple[Any, ...]:
     """The TorchFunctionModes that the program is under, the innermost last, without that of the default device."""
     stack = map(torch._C._get_function_stack_at, range(function_mode_count()))
@@ -188,6 +201,15 @@ def under_users_dispatch_mode() -> bool:
 def dispatch_keys(tensor: Any) -> int:
     """The tensor's own dispatch keys as one number."""
     return torch._C._dispatch_keys(tensor).raw_repr()
+
+
+FORWARD_AD = vars(torch.autograd.forward_ad)
+"""Where the level of forward-mode AD stands, as _current_level; -1 outside."""
+
+
+def forward_ad_is_on() -> bool:
+    """Whether tensors may carry tangents, of which a compiled graph would lose track."""
+    return FORWARD_AD["_current_level"] >= 0
 
 
 def transform_level() -> Any:

@@ -35,7 +35,55 @@ def effective_level(self):
     return logging.NOTSET
 
 
+def istft(
+    input,
+    n_fft,
+    hop_length=None,
+    win_length=None,
+    window=None,
+    center=True,
+    normalized=False,
+    onesided=None,
+    length=None,
+    return_complex=False,
+):
+    """torch.istft; what it refuses, and what only warns, is left to torch."""
+    hop = n_fft // 4 if hop_length is None else hop_length
+    width = n_fft if win_length is None else win_length
+    if not (input.is_complex() and input.dim() in (2, 3) and input.numel() and 0 < hop <= width <= n_fft):
+        return torch.ops.aten.istft(
+            input, n_fft, hop_length, win_length, window, center, normalized, onesided, length, return_complex
+        )
+    half, frames = input.shape[-2] == n_fft // 2 + 1, input.shape[-1]
+    one_side = half and input.shape[-2] != n_fft if onesided is None else onesided
+    whole, start = n_fft + hop * (frames - 1), n_fft // 2 if center else 0
+    end = (start + length if length is not None else -start) if center or length is not None else whole
+    fits = window is None or window.dim() == 1 and window.shape[0] == width and not (window.is_complex() and not return_complex)
+    if not (half if one_side else input.shape[-2] == n_fft) or one_side and return_complex or not fits or end > whole:
+        return torch.ops.aten.istft(
+            input, n_fft, hop_length, win_length, window, center, normalized, onesided, length, return_complex
+        )
+    spectra = torch.view_as_complex(torch.view_as_real(input).transpose(-3, -2))  # as torch does, for gradients laid out alike
+    norm = "ortho" if normalized else "backward"
+    if return_complex:
+        pieces = torch.fft.ifft(spectra, dim=-1, norm=norm)
+    else:
+        pieces = torch.fft.irfft(spectra if one_side else spectra[..., : n_fft // 2 + 1], n=n_fft, dim=-1, norm=norm)
+    shown = torch.ones(width, dtype=pieces.dtype, device=input.device) if window is None else window
+    if width != n_fft:
+        left = (n_fft - width) // 2
+        shown = torch.nn.functional.pad(shown, (left, n_fft - width - left))
+    pieces = (pieces * shown).unsqueeze(0) if input.dim() == 2 else pieces * shown
+    signal = torch.ops.aten.unfold_backward(pieces, (pieces.shape[0], whole), 1, n_fft, hop)[:, start:end]
+    weights = torch.ops.aten.unfold_backward(shown.pow(2).expand(1, frames, n_fft), (1, whole), 1, n_fft, hop)[:, start:end]
+    if weights.abs().min() < 1e-11:
+        raise RuntimeError("istft: the windows leave a part of the signal out")
+    found = signal / weights
+    return found.squeeze(0) if input.dim() == 2 else found
+
+
 STAND_INS = {
+    torch.istft: istft,
     constraints._PositiveDefinite.check: definite_check,
     constraints._PositiveSemidefinite.check: definite_check,
 }

@@ -17,7 +17,7 @@ import torch
 from .. import _torch
 from ..arrays import array_errors
 from ..errors import GuardBuildError
-from ..sources import text_of
+from ..sources import Const, DictItem, text_of
 from .guard import GuardSet, TensorFacts
 
 __all__ = [
@@ -248,6 +248,7 @@ def record_ambient(guards: GuardSet) -> None:
     """Guards the state that any graph depends on, as it is now."""
     for name in ALWAYS_GUARDED:
         guards.state(name, STATES[name]())
+    guards.record("CONSTANT", DictItem(Const(_torch.FORWARD_AD, "torch.autograd.forward_ad"), "_current_level"), -1)
     if _torch.any_autocast():
         guards.state("autocast", STATES["autocast"]())
     if _torch.all_function_mode_count():

@@ -72,7 +72,7 @@ class FrameInput:
 @paused_collection()
 def capture_frame(given: FrameInput, backend: Any, options: CaptureOptions, history: SizeHistory, call_disabled: Any) -> Captured:
     """Capture a frame. Raises SkipFrame when it must run plainly, Unsupported under fullgraph."""
-    with _torch.function_modes_aside():
+    with _torch.function_modes_aside(), _torch.saved_tensor_hooks_aside():
         return capture_in_attempts(given, backend, options, history, Services(call_policy, call_disabled))
 
 

@@ -109,6 +109,8 @@ class FrameCallback:
             return None  # not for good: they are captured where they are outermost
         if _torch.transform_level() is not None or _torch.under_users_dispatch_mode() or _torch.under_jit_trace():
             return None  # inside a running vmap or grad, whose tensors have no storage to look at; what sees each operator
+        if _torch.forward_ad_is_on():
+            return None  # what eager kernels compute carries tangents
         stance = stances.current()
         if stance.name == "fail_on_recompile":
             self.refuse(code, Scope.of_frame(code, names, globals_, closure))

@@ -553,6 +553,7 @@ TENSOR_METHODS = {
     "detach_": detach_,
     "__abs__": unary_row(operator.abs),
     "__round__": unary_row(torch.round),
+    "mode": unary_row(torch.mode),  # fakes have another attribute of that name
     "__copy__": copy_dunder,
     "__deepcopy__": break_row("call_unknown"),
     **{n: view_in_place for n in ("t_", "transpose_", "squeeze_", "unsqueeze_", "swapaxes_", "swapdims_")},

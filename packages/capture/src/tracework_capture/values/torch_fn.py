@@ -112,6 +112,7 @@ def call_torch(frame, fn, args, kwargs):
 INLINED = {
     F.multi_head_attention_forward,
     F.gaussian_nll_loss,  # asks data
+    F.triplet_margin_with_distance_loss,  # calls a function that it is given
     *(f for f in (getattr(F, n, None) for n in ("_in_projection_packed", "_verify_batch_size")) if f),
 }
 """Python functions of torch that are traced into although their namespace goes into the graph."""
@@ -435,4 +436,5 @@ TORCH_ROWS.update(number_functions() | PARAMETER_ROWS | numpy_rows() | DATA_ROWS
 TORCH_ROWS.update(CLASS_ROWS)
 TORCH_ROWS[torch.Tensor._make_subclass] = make_subclass_row
 TENSOR_METHODS.update(NUMBER_METHODS | {"as_subclass": as_subclass_method, "new": new_method})
+TENSOR_METHODS["istft"] = lambda frame, self, name, args, kwargs: TORCH_ROWS[torch.istft](frame, [self, *args], kwargs)
 CONTEXTS.update(SUBCLASS_CONTEXTS)

@@ -575,8 +575,6 @@ class ObjectValue(Value):
             return self.part.as_graph_arg(frame)
         if issubclass(self.cls, torch.Generator):
             return frame.break_graph("random_state", "a torch.Generator of the program")
-        if self.obj is not None and self.cls.__module__.startswith("torch"):
-            return self.identity(frame)
         return super().as_graph_arg(frame)
 
     def reload(self, emit):
