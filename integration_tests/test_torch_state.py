@@ -122,3 +122,80 @@ def test_defaults_are_put_back_when_the_frame_runs_again(defaults):
         torch.set_default_dtype(torch.float32)
         with pytest.raises(ValueError, match=r"torch\.float64"):
             compiled(y)
+
+
+def deterministic(x, index):
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    y = torch.zeros(3).index_add(0, index, x * 2)
+    asked = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(False)
+    return y.sin() + x, asked
+
+
+def deterministic_left_on(x, index):
+    torch.use_deterministic_algorithms(True)
+    return x * 2, torch.are_deterministic_algorithms_enabled()
+
+
+def flags(x, index):
+    before = torch.backends.cudnn.deterministic
+    torch.backends.cudnn.deterministic = True
+    torch.backends.cuda.matmul.allow_tf32 = True
+    torch.set_float32_matmul_precision("high")
+    y = x * 2
+    torch.backends.cudnn.deterministic = before
+    torch.set_float32_matmul_precision("highest")
+    return y.sin(), torch.get_float32_matmul_precision()
+
+
+def kernel_settings():
+    return (
+        *(torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()),
+        *(torch.backends.cudnn.deterministic, torch.backends.cuda.matmul.allow_tf32, torch.get_float32_matmul_precision()),
+    )
+
+
+@pytest.fixture
+def settings_put_back():
+    yield
+    torch.use_deterministic_algorithms(False)
+    torch.backends.cudnn.deterministic = torch.backends.cuda.matmul.allow_tf32 = False
+    torch.set_float32_matmul_precision("highest")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("fn", [deterministic, deterministic_left_on, flags])
+def test_settings_of_kernels_inside(fn, backend, settings_put_back):
+    compiled = tracework.compile(fn, backend=backend, fullgraph=True)
+    found, start = [], kernel_settings()
+    for each in (fn, compiled, compiled):
+        x, index = torch.arange(3.0, requires_grad=True), torch.tensor([0, 1, 0])
+        y, asked = each(x, index)
+        found.append([y.detach(), torch.autograd.grad(y.sum(), x)[0], asked, kernel_settings()])
+        torch.use_deterministic_algorithms(False)
+        torch.backends.cuda.matmul.allow_tf32 = False
+        assert kernel_settings() == start
+    same(found[1], found[0])
+    same(found[2], found[0])
+
+
+@torch.library.custom_op("tracework_tests::setting_now", mutates_args=())
+def setting_now(x: torch.Tensor) -> torch.Tensor:
+    return x + torch.are_deterministic_algorithms_enabled()
+
+
+setting_now.register_fake(torch.empty_like)
+
+
+def asks_kernels(x, index):
+    a = setting_now(x)
+    torch.use_deterministic_algorithms(True)
+    b = setting_now(x)
+    torch.use_deterministic_algorithms(False)
+    return torch.stack([a, b, setting_now(x)]) * 2
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_kernels_run_under_the_setting_of_their_place(backend, settings_put_back):
+    x = torch.zeros(2)
+    same(tracework.compile(asks_kernels, backend=backend, fullgraph=True)(x, None), asks_kernels(x, None))

@@ -1,14 +1,17 @@
 """Graphs with operators that read data (item, nonzero, masks): such operators run as they are, what is between them is compiled.
 
-The graph is cut in program order. A piece takes sizes that depend on data as inputs, and compiled code takes them to be 2 or more, as
-it does all sizes that are symbols; where one is smaller, or something has to be decided on it, the piece runs eager kernels.
+So do nodes that write settings of torch which kernels look at when they run; meta["undo"] says how such a setting is read and written,
+and what follows is compiled under it. The graph is cut in program order. A piece takes sizes that depend on data as inputs, and
+compiled code takes them to be 2 or more, as it does all sizes that are symbols; where one is smaller, or something has to be decided
+on it, the piece runs eager kernels.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,7 +52,8 @@ def in_pieces(
         if node.op == "call_function" and _torch.switches_modes(node):
             raise Refusal("sizes depend on data in a graph that switches grad mode or autocast", _origin(node))
     examples = dict(zip((n for n in gm.graph.nodes if n.op == "placeholder"), example_inputs, strict=True))
-    steps = _steps(gm, examples, compile_piece)
+    with _settings_kept(gm.graph):
+        steps = _steps(gm, examples, compile_piece)
     inputs = tuple(examples)
     output = next(iter(reversed(gm.graph.nodes))).args[0]
 
@@ -62,6 +66,17 @@ def in_pieces(
         return tuple(fx.node.map_arg(output, values.__getitem__))
 
     return call
+
+
+@contextlib.contextmanager
+def _settings_kept(graph: fx.Graph) -> Iterator[None]:
+    """Settings that nodes of the graph write are afterwards what they are now."""
+    before = [(read(), write) for read, write in (n.meta["undo"] for n in graph.nodes if "undo" in n.meta)]
+    try:
+        yield
+    finally:
+        for value, write in before:
+            write(value)
 
 
 def _runs(graph: fx.Graph) -> list[list[fx.Node]]:
@@ -105,6 +120,9 @@ def _steps(
     for number, run in enumerate(runs):
         made = tuple(n for n in run if last.get(n, -1) > number)
         piece = _piece(gm, run, needed[number], made)
+        for node in run:
+            if "undo" in node.meta:
+                node.target(*node.args)
         call = piece.forward if _is_eager(run) else _compiled(piece, needed[number], examples, compile_piece)
         ended = tuple(n for n in needed[number] if last[n] == number)
         steps.append(_Step(call, needed[number], made, ended))

@@ -276,6 +276,16 @@ _FLAG_NAMES = (
 _ATTENTION_KERNELS = ("cudnn", "flash", "mem_efficient", "math", "overrideable", "fa3")
 
 
+def set_deterministic(mode: bool) -> None:
+    """Whether operators are deterministic, or raise."""
+    torch._C._set_deterministic_algorithms(mode, warn_only=torch.is_deterministic_algorithms_warn_only_enabled())
+
+
+def set_deterministic_warn_only(warn_only: bool) -> None:
+    """Whether they warn instead."""
+    torch._C._set_deterministic_algorithms(deterministic_state(), warn_only=warn_only)
+
+
 def _flags() -> dict[str, tuple[Any, Any]]:
     """Name -> (read, write) of flags that torch of this version has;"""
     found = {name: (f"_get_{name}", f"_set_{name}") for name in (*_FLAG_NAMES, "sdp_priority_order")}
@@ -283,6 +293,8 @@ def _flags() -> dict[str, tuple[Any, Any]]:
     found["math_sdp_reduction"] = ("_get_math_sdp_allow_fp16_bf16_reduction", "_set_math_sdp_allow_fp16_bf16_reduction")
     found["float32_matmul_precision"] = ("_get_float32_matmul_precision", "_set_float32_matmul_precision")
     present = {name: [getattr(torch._C, f, None) for f in pair] for name, pair in found.items()}
+    present["deterministic"] = [deterministic_state, set_deterministic]
+    present["deterministic_warn_only"] = [torch.is_deterministic_algorithms_warn_only_enabled, set_deterministic_warn_only]
     return {name: (read, write) for name, (read, write) in present.items() if read is not None and write is not None}
 
 

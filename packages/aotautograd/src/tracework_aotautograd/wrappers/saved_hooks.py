@@ -24,7 +24,9 @@ def guard_saved_hooks(call: Run, uncompiled: Run) -> Run:
             return call(*args)
         if not told:
             told = True
-            fallbacks.warning("calls under torch.autograd.graph.saved_tensors_hooks run uncompiled: leave the hooks around the call")
+            fallbacks.warning(
+                "calls under torch.autograd.graph.saved_tensors_hooks run uncompiled: leave the hooks around the call"
+            )
         return uncompiled(*args)
 
     return run

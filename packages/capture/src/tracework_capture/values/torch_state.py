@@ -1,8 +1,9 @@
 """Settings of torch that captured code reads and writes: a read is answered while tracing and guarded with what held at the start.
 
-A write of what holds already is nothing but a guard. Of the others, those that decide which operators a composite calls (FLAGS of
-scaled_dot_product_attention) are nodes, run for real while tracing, too; the default dtype and device are set for real while tracing,
-and written into the nodes that they matter to; what kernels look at when they run breaks the graph.
+A write of what holds already is nothing but a guard. Others are nodes, run for real while tracing, too: those that decide which
+operators a composite calls (FLAGS of scaled_dot_product_attention) matter there alone; what kernels look at when they run cuts the
+graph for the stages that follow, as operators that read data do. The default dtype and device are set for real while tracing, and
+written into the nodes that they matter to.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ def autocast_row(fn):
     return evaluates
 
 
-def write_row(fn, states, wanted, traced=False):
-    """A setter; wanted(*args, **kwargs) gives what the states will be; traced: it writes one flag, as a node of the graph."""
+def write_row(fn, states, wanted):
+    """A setter; wanted(*args, **kwargs) gives what the states will be."""
 
     def writes(frame, args, kwargs):
         given = [force_plain(frame, a) for a in args], {k: force_plain(frame, v) for k, v in kwargs.items()}
@@ -65,9 +66,10 @@ def write_row(fn, states, wanted, traced=False):
             guard_state(frame, state)
         if all(STATES[state]() == value for state, value in zip(states, values)):
             return NONE
-        if not traced:
+        if not all(state in FLAGS for state in states):
             return frame.break_graph("torch_state", f"torch.{fn.__name__}")
-        set_flag(frame, states[0], values[0])
+        for state, value in zip(states, values):
+            set_flag(frame, state, value)
         return NONE
 
     return writes
@@ -85,8 +87,14 @@ def set_flag(frame, name, value):
     """A node that writes a flag."""
     read, write = FLAGS[name]
     if read() != value:
-        frame.root.states_written.setdefault(name, read())
-        frame.graph.call(frame, write, (value,))
+        before = {flag: reads() for flag, (reads, _) in FLAGS.items()}
+        node = frame.graph.plain_node(frame, write, (value,))
+        for flag, was in before.items():  # some flags are other names of parts of others
+            if FLAGS[flag][0]() != was:
+                frame.root.states_written.setdefault(flag, was)
+        if "sdp" not in name:
+            node.meta["data_dependent"] = True
+            node.meta["undo"] = (read, write)
 
 
 def default_row(name, argument, made):
@@ -172,7 +180,7 @@ STATE_ROWS = {
         )
     },
     **{read: read_row(read, name) for name, (read, _) in FLAGS.items()},
-    **{write: write_row(write, (name,), lambda value: (value,), "sdp" in name) for name, (_, write) in FLAGS.items()},
+    **{write: write_row(write, (name,), lambda value: (value,)) for name, (_, write) in FLAGS.items()},
     torch.set_default_dtype: default_row("default_dtype", "d", lambda d: d),
     torch.set_default_device: default_row("default_device", "device", lambda device: device),
     torch.set_float32_matmul_precision: write_row(
