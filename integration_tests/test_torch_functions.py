@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 import tracework
 import tracework_capture
-from training import BACKENDS, check
+from training import BACKENDS, check, same
 
 ISTFT_CASES = [
     {"n_fft": 16},
@@ -65,3 +65,61 @@ def test_an_object_as_an_argument_breaks():
     reads_it = torch.nn.PairwiseDistance()
     with pytest.raises(tracework_capture.Unsupported, match="not_a_graph_argument"):
         tracework.compile(lambda x: torch.add(x, reads_it), backend="eager", fullgraph=True)(torch.ones(2))
+
+
+def versions(x):
+    before = x._version
+    x.add_(1)
+    y = x * 2
+    made = y._version
+    y.add_(1)
+    part = y[1:]
+    part.mul_(2)
+    return x * y._version, x._version - before, made, part._version, torch.zeros(3)._version
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_versions(backend):
+    compiled = tracework.compile(versions, backend=backend, fullgraph=True)
+    found, expected = torch.arange(3.0), torch.arange(3.0)
+    for _ in range(4):
+        same(compiled(found), versions(expected))
+        same(found, expected)
+
+
+def test_versions_of_tensors_that_share_memory():
+    def fn(x, y):
+        x.add_(1)
+        z = y[1:]
+        return y._version, z._version, x._version
+
+    found, expected = torch.zeros(3), torch.zeros(3)
+    same(tracework.compile(fn, backend="eager")(found, found.view(-1)), fn(expected, expected.view(-1)))
+
+
+def goes_on_as_another(x):
+    y = torch.empty(0)
+    y.set_(x * 2)
+    z = x + 1
+    w = torch.zeros(2)
+    w.set_(z[1:])
+    w.add_(1)
+    again = y.set_(w)
+    over_input = torch.empty(0)
+    over_input.set_(x).mul_(3)
+    return y + 1, y.shape, z, w, again is y, again, over_input
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_set(backend):
+    compiled = tracework.compile(goes_on_as_another, backend=backend, fullgraph=True)
+    found, expected = torch.arange(3.0), torch.arange(3.0)
+    same(compiled(found), goes_on_as_another(expected))
+    same(found, expected)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_gradients_of_complex_tensors(backend):
+    module = torch.nn.Linear(3, 4, dtype=torch.complex64)
+    x = torch.randn(2, 3, dtype=torch.complex64, requires_grad=True)
+    check(lambda x: (module(x) * 2 + x.sum()).abs(), x, backend=backend, module=module)

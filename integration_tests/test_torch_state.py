@@ -138,12 +138,9 @@ def deterministic_left_on(x, index):
 
 
 def flags(x, index):
-    before = torch.backends.cudnn.deterministic
-    torch.backends.cudnn.deterministic = True
     torch.backends.cuda.matmul.allow_tf32 = True
     torch.set_float32_matmul_precision("high")
     y = x * 2
-    torch.backends.cudnn.deterministic = before
     torch.set_float32_matmul_precision("highest")
     return y.sin(), torch.get_float32_matmul_precision()
 
@@ -151,7 +148,7 @@ def flags(x, index):
 def kernel_settings():
     return (
         *(torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()),
-        *(torch.backends.cudnn.deterministic, torch.backends.cuda.matmul.allow_tf32, torch.get_float32_matmul_precision()),
+        *(torch.backends.cuda.matmul.allow_tf32, torch.get_float32_matmul_precision()),
     )
 
 
@@ -159,7 +156,7 @@ def kernel_settings():
 def settings_put_back():
     yield
     torch.use_deterministic_algorithms(False)
-    torch.backends.cudnn.deterministic = torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_tf32 = False
     torch.set_float32_matmul_precision("highest")
 
 

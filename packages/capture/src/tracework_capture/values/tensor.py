@@ -11,7 +11,7 @@ import torch
 
 from ..errors import BreakGraph
 from ..graph.known import known_tensor
-from ..sources import ModuleEntry
+from ..sources import Attr, ModuleEntry
 from .constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, NUMPY_NUMBERS, UNARY_FUNCTIONS, ConstantValue, force_plain, literal
 from .inference_tensors import as_inference_tensor, is_for_inference, is_input_for_inference
 from .sequence import NONE, TupleValue
@@ -314,6 +314,21 @@ def grad_fn(frame, self, name):
     return frame.break_graph("attribute_unknown", "grad_fn of a tensor")
 
 
+def version(frame, self, name):
+    """Tensor._version: of an input what it is before the graph runs, and what the graph adds."""
+    if self.obj is None:
+        if self.of_inference or getattr(self.example.storage, "real", False):
+            return frame.break_graph(
+                "attribute_unknown", "Tensor._version of an inference tensor, or of another view of an input"
+            )
+        return ConstantValue(self.example._version)
+    others = [v for v in known_values(frame).values() if v.obj is not None and v.example.storage is self.example.storage]
+    if self.obj.is_inference() or any(v is not self for v in others):
+        return frame.break_graph("attribute_unknown", "Tensor._version of an inference tensor, or of one that shares its memory")
+    before = frame.wrap(self.obj._version, Attr(self.source, name))
+    return binary_number(frame, "+", before, ConstantValue(self.example._version))
+
+
 def is_kind(kinds):
     return lambda frame, self, name: literal(frame, self.example.device.type in kinds)
 
@@ -371,6 +386,7 @@ TENSOR_ATTRIBUTES = {
     "is_nested": always(False),
     "is_vulkan": always(False),
     "__class__": class_of,
+    "_version": version,
     "names": lambda frame, self, name: TupleValue([NONE] * self.example.ndim),
 }
 
@@ -506,6 +522,20 @@ def detach_(frame, self, name, args, kwargs):
     return view_in_place(frame, self, name, args, kwargs) if self.example.requires_grad else self
 
 
+def set_method(frame, self, name, args, kwargs):
+    """Tensor.set_(source): a tensor that the program makes goes on as another one over the memory of the source."""
+    source = args[0] if len(args) == 1 and not kwargs else None
+    if self.source is not None or not isinstance(source, TensorValue) or self.example._is_view():
+        return frame.break_graph("side_effect_unknown", f"Tensor.{name} of an existing tensor, a view, or with these arguments")
+    old, new = self.example, source.example
+    if (old.dtype, old.device) != (new.dtype, new.device) or old.requires_grad or new.requires_grad or self.of_inference:
+        return frame.break_graph("side_effect_unknown", f"Tensor.{name} of tensors of another kind, or with history")
+    made = frame.graph.call(frame, getattr, (source, "data"))
+    self.node, self.example = made.node, made.example
+    remember(frame, self)
+    return self
+
+
 def copy_dunder(frame, self, name, args, kwargs):
     if name == "__copy__":
         return frame.break_graph("call_unknown", "copy.copy of a tensor")
@@ -551,6 +581,7 @@ TENSOR_METHODS = {
     "type": type_method,
     "requires_grad_": requires_grad_,
     "detach_": detach_,
+    "set_": set_method,
     "__abs__": unary_row(operator.abs),
     "__round__": unary_row(torch.round),
     "mode": unary_row(torch.mode),  # fakes have another attribute of that name
@@ -600,7 +631,6 @@ TENSOR_METHODS = {
         n: break_row("call_unknown")
         for n in (
             "share_memory_",
-            "set_",
             "pin_memory",
             "apply_",
             "map_",
