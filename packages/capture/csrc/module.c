@@ -11,9 +11,19 @@ static PyObject *instance_dict(PyObject *module, PyObject *object)
     return PyObject_GenericGetDict(object, NULL);
 }
 
+static PyObject *type_name(PyObject *module, PyObject *object)
+{
+    (void)module;
+    if (!PyType_Check(object)) {
+        return PyErr_Format(PyExc_TypeError, "type_name() wants a class");
+    }
+    return PyUnicode_FromString(((PyTypeObject *)object)->tp_name);
+}
+
 static PyMethodDef object_methods[] = {
     {"instance_dict", instance_dict, METH_O,
      "instance_dict(object) -> the dict of its own attributes, whatever its class has under __dict__; AttributeError where it has none"},
+    {"type_name", type_name, METH_O, "type_name(class) -> its name in CPython's messages: with its module where C made it so"},
     {NULL, NULL, 0, NULL},
 };
 

@@ -9,6 +9,7 @@ import operator
 
 import torch
 
+from .. import _C
 from ..errors import BreakGraph
 from ..graph.known import known_tensor
 from ..sources import Attr, ModuleEntry
@@ -110,9 +111,7 @@ class TensorOperations(Value):
             return BoundBuiltin(self, name)
         if hasattr(self.python_type(), name):
             return frame.break_graph("attribute_unknown", f"Tensor.{name}")
-        from .user_object import shown_name
-
-        return frame.raise_new(AttributeError, f"'{shown_name(self.python_type())}' object has no attribute '{name}'")
+        return frame.raise_new(AttributeError, f"'{_C.type_name(self.python_type())}' object has no attribute '{name}'")
 
     def own_attribute(self, frame, name):
         from ..sources import InstanceAttr

@@ -21,7 +21,7 @@ from .. import _C
 from ..bytecode.facts import VERSION
 from ..guards.classes import NO_ATTRIBUTE, lookup_class
 from ..sources import Attr, ClassAttr, Const, InstanceAttr, InstanceDict
-from .constant import ConstantValue, fold_literal, force_plain, literal
+from .constant import ATOM_TYPES, ConstantValue, fold_literal, force_plain, literal
 from .value import EXISTING, NEW, SymbolicRaise, Value
 
 DELETED = object()
@@ -64,7 +64,7 @@ def bind_class_attribute(frame, self, cls, name):
     """self.name where the class says what it is."""
     static, owner = lookup_class(cls, name)
     if static is NO_ATTRIBUTE:
-        return frame.raise_new(AttributeError, f"'{shown_name(cls)}' object has no attribute '{name}'")
+        return frame.raise_new(AttributeError, f"'{_C.type_name(cls)}' object has no attribute '{name}'")
     return bind_static(frame, self, cls, owner, static, name)
 
 
@@ -194,16 +194,10 @@ def attribute_of_builtin(frame, value, name):
         if name in ("__doc__", "__module__"):
             return literal(frame, static)
         return bind_class_attribute(frame, value, value.python_type(), name)
-    return frame.raise_new(AttributeError, f"'{shown_name(value.python_type())}' object has no attribute '{name}'")
+    return frame.raise_new(AttributeError, f"'{_C.type_name(value.python_type())}' object has no attribute '{name}'")
 
 
 HEAP_TYPE = 1 << 9  # a flag of type objects: made at run time
-
-
-def shown_name(cls):
-    """The name of a type in CPython's messages: with its module, where the type is a static one of a C module."""
-    static = not cls.__flags__ & HEAP_TYPE and cls.__module__ != "builtins"
-    return f"{cls.__module__}.{cls.__qualname__}" if static else cls.__name__
 
 
 def builtin_part(value):
@@ -297,7 +291,7 @@ class ObjectValue(Value):
         if name == "__dict__":
             return InstanceDictValue(self)
         if self.obj is None:
-            return frame.raise_new(AttributeError, f"'{shown_name(self.cls)}' object has no attribute '{name}'")
+            return frame.raise_new(AttributeError, f"'{_C.type_name(self.cls)}' object has no attribute '{name}'")
         try:
             found = static.__get__(self.obj, self.cls)
         except AttributeError as error:
@@ -307,6 +301,8 @@ class ObjectValue(Value):
             return frame.raise_new(AttributeError, *error.args)
         except ValueError:  # a released memoryview has no shape
             return frame.break_graph("attribute_unknown", f"{name} of {self.describe()}")
+        if type(found) not in (tuple, *ATOM_TYPES) and static.__get__(self.obj, self.cls) is not found:
+            return frame.break_graph("attribute_unknown", f"{name} of {self.describe()}, which is another object each time")
         return frame.wrap(found, Attr(self.source, name))
 
     # --- attributes ---------------------------------------------------------------------------------------------
@@ -375,7 +371,7 @@ class ObjectValue(Value):
         return self.no_attribute(frame, name)
 
     def no_attribute(self, frame, name, more=""):
-        text = f"'{shown_name(self.cls)}' object has no attribute '{name}'{more}"
+        text = f"'{_C.type_name(self.cls)}' object has no attribute '{name}'{more}"
         error = frame.root.services.new_exception(frame, AttributeError, (text,))
         error.fields.update(name=ConstantValue(name), obj=self)
         return frame.raise_user(error)

@@ -263,3 +263,14 @@ def sums(x):
             told.append(str(error))
     numbers = sum([0.1] * 10), sum([1, 10**30, 0.1, 10**30, 0.3]), sum([True, True]), sum([0.1, 0.2, True, 0.3], start=0)
     return sum([0.5, x, 0.1, 0.2]), told, numbers, str(sum([-0.0], -0.0)), sum([[1], [2]], [])
+
+
+@case
+def operators_name_types_as_c_does(x):
+    seen = []
+    for value in (collections.deque(), collections.OrderedDict()):
+        try:
+            value - 1
+        except TypeError as error:
+            seen.append(str(error))
+    return x + 1, seen

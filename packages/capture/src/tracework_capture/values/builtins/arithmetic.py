@@ -8,6 +8,7 @@ import collections
 import math
 import operator
 
+from ... import _C
 from ...bytecode.facts import VERSION
 from ...sources import Const
 from ..constant import ConstantValue, NotPlain, fold, fold_literal, force_plain, plain
@@ -66,14 +67,12 @@ SEQUENCES = (list, tuple, collections.deque)
 
 def unsupported(op, left, right):
     """What CPython says of an operator that neither of two types has."""
-    from ..user_object import shown_name
-
     kind = next((kind for kind in SEQUENCES if issubclass(left, kind)), None)
     if op == "+" and kind is not None:
-        return f'can only concatenate {kind.__name__} (not "{shown_name(right)}") to {kind.__name__}'
+        return f'can only concatenate {kind.__name__} (not "{_C.type_name(right)}") to {kind.__name__}'
     if op in ("*", "*=") and (kind is not None or issubclass(right, SEQUENCES)):
-        return f"can't multiply sequence by non-int of type '{shown_name(right if kind is not None else left)}'"
-    return f"unsupported operand type(s) for {op}: '{left.__name__}' and '{right.__name__}'"
+        return f"can't multiply sequence by non-int of type '{_C.type_name(right if kind is not None else left)}'"
+    return f"unsupported operand type(s) for {op}: '{_C.type_name(left)}' and '{_C.type_name(right)}'"
 
 
 def compare(frame, op, left, right):
