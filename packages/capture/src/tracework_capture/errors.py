@@ -22,6 +22,7 @@ __all__ = [
     "RecompileLimitError",
     "RecompileError",
     "RestartByRounds",
+    "RestartApart",
     "RestartCapture",
     "RestartInitialised",
     "RestartWithoutSizes",
@@ -371,6 +372,10 @@ class RestartWithoutSizes(RestartCapture):
 
 class RestartWithoutChecks(RestartCapture):
     """Start the frame again from nothing, and let conditions on data break the graph."""
+
+
+class RestartApart(RestartCapture):
+    """Start the frame again from nothing, and let writes to inputs and operators that may raise go into graphs of their own."""
 
 
 class Unsupported(CaptureError):

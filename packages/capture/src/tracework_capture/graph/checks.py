@@ -4,7 +4,8 @@
 effect is replayed: when it asks for the other arm, the frame runs as plain Python from its start, and eager raises by itself, with its
 own line, message and side effects. Where conditions fail often they break the graph instead. The same way out serves a graph that
 raises in the middle. It is open only where the graph can be run without a trace of it: no input written, no state of others changed,
-and random numbers drawn from a generator that is put back.
+and random numbers drawn from a generator that is put back. A graph that writes to an input has no operator that may raise in a try
+block: there the graph breaks between the two, so that the program's handler is entered by plain Python.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import torch
 
 from .. import _torch
 from ..bytecode.reload import local_name
-from ..errors import RestartWithoutChecks
+from ..errors import RestartApart, RestartWithoutChecks
 from .data_sizes import holds
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def can_be_checked(frame: Any, tensor: Any) -> bool:
         and example.device.type == "cpu"
         and type(example.numel()) is int
         and example.numel() == 1
-        and not _is_caught(frame)
+        and not is_caught(frame)
     )
 
 
@@ -97,7 +98,7 @@ def only_raises(info: CodeInfo, index: int) -> bool:
 _LEAVING = frozenset({"RETURN_VALUE", "RETURN_CONST", "YIELD_VALUE", "SEND", "RERAISE"})
 
 
-def _is_caught(frame: Any) -> bool:
+def is_caught(frame: Any) -> bool:
     """Whether an exception raised here meets an except or finally block on its way out: the arm may be an ordinary one then."""
     while frame is not None:
         if _handler_of(frame.info, frame.current) is not None:
@@ -130,6 +131,7 @@ class Effects:
     def __init__(self) -> None:
         self.random = False
         self.hidden = ""
+        self.raising = 0  # operators that may raise, which depends on data
 
     def note(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
         """FakeMode.recorder"""
@@ -138,6 +140,7 @@ class Effects:
             kind = _KINDS[func] = _kind_of(func)
         if kind is not _PURE:
             kind(self, func, args, kwargs)
+        self.raising += may_raise(func, out)
 
 
 def _nothing(effects: Effects, func: Any, args: Any, kwargs: Any) -> None:
@@ -200,6 +203,42 @@ def _kind_of(func: Any) -> Callable[..., None]:
     return _normalizes if "batch_norm" in func._schema.name and "backward" not in func._schema.name else _PURE
 
 
+_DIVISIONS = frozenset("div floor_divide remainder fmod true_divide".split())
+_QUIET = frozenset(
+    "sum mean amax amin max min argmax argmin prod var std var_mean std_mean any all cumsum cumprod norm linalg_vector_norm logsumexp "
+    "_softmax _log_softmax mm bmm addmm addmv baddbmm mv dot convolution native_layer_norm native_group_norm native_batch_norm "
+    "cat stack clone copy _to_copy fill zero flip roll topk sort tril triu max_pool2d_with_indices avg_pool2d _adaptive_avg_pool2d "
+    "ones zeros full empty empty_strided arange scalar_tensor ones_like zeros_like full_like empty_like new_ones new_zeros new_full "
+    "new_empty native_dropout rand randn rand_like randn_like constant_pad_nd".split()
+)
+"""Operators that do not raise for some data, once their sizes fit, beside views and those on elements."""
+
+
+def may_raise(func: Any, out: Any) -> bool:
+    """Whether an operator may raise where it did not on fakes."""
+    if func.namespace not in ("aten", "prims"):
+        return True
+    name = func._schema.name.split("::")[1].rstrip("_")
+    if name in _DIVISIONS:
+        return isinstance(out, torch.Tensor) and not (out.is_floating_point() or out.is_complex())
+    if torch.Tag.pointwise in func.tags or name in _QUIET or name.startswith("_foreach_"):
+        return False
+    returns = [each.alias_info for each in func._schema.returns]
+    return not returns or any(info is None or info.is_write for info in returns)
+
+
+def keep_apart(frame: Any) -> None:
+    """Breaks the graph where an operator that may raise and a write to an input, of which one was recorded just now, meet in it."""
+    if frame.root.effects.raising and is_written(frame.root.graph):
+        frame.break_graph("exception", "an operator may raise in a try block, and its graph writes to an input")
+
+
+def is_written(builder: Any) -> bool:
+    """Whether the graph writes to an input."""
+    examples = (node.meta.get("example_value") for node in builder.graph.nodes if node.op == "placeholder")
+    return any(isinstance(example, torch.Tensor) and example.storage.version for example in examples)
+
+
 _MODULES = frozenset(
     {"torch", "torch._C", "torch.functional", "torch.nn.functional", "torch._tensor", "torch._ops.aten", "_operator", "builtins"}
 )
@@ -256,10 +295,13 @@ def check_conditions(root: Any, writer: CodeWriter) -> list[str]:
 def guarded_call(writer: CodeWriter, frame: Any, call: str, conditions: list[str]) -> list[str]:
     """The statements that call the graph, and run the frame plainly when a check fails or the graph raises.
 
-    The plain run gives the traceback the program's own line, and does what comes before it.
+    The plain run gives the traceback the program's own line, and does what comes before it. Raises RestartApart.
     """
     root = frame.root
     lines = [f"__tw_out = {call}"]
+    if root.graph.raises_in_try and not root.history.apart and is_written(root.graph):
+        root.history.apart = True
+        raise RestartApart("an operator may raise in a try block, and the graph writes to an input")
     if not conditions and leaves_a_trace(root, checked=False):
         return lines
     restore = [f"{writer.const(torch._C._set_grad_enabled, 'set_grad')}({root.grad_at_start})"]
@@ -273,7 +315,8 @@ def guarded_call(writer: CodeWriter, frame: Any, call: str, conditions: list[str
     lines = ["try:", f"    __tw_out = {call}", "    __tw_failure = None"]
     lines += [f"except {writer.const(Exception)} as __tw_error:", "    __tw_failure = __tw_error"]
     lines += ["if __tw_failure is not None:", *("    " + line for line in restore)]  # outside of the handler: no context
-    lines += [f"    return {writer.const(run_again)}(__tw_failure, {function}, {arguments})"]
+    again = run_with_handlers if root.graph.raises_in_block else run_again
+    lines += [f"    return {writer.const(again)}(__tw_failure, {function}, {arguments})"]
     if conditions:
         if not root.options.fullgraph:  # where a break is an error
             restore = [f"{writer.const(root.history.check_failed, 'check_failed')}()", *restore]
@@ -299,6 +342,12 @@ def plain_run(writer: CodeWriter, frame: Any) -> tuple[str, str]:
     else:
         function = writer.const(disabled(types.FunctionType(plain, frame.globals, code.co_name)), "plain")
     return function, ", ".join(local_name(name) for name in code.co_varnames[:slots])
+
+
+def run_with_handlers(failure: BaseException, function: Any, *args: Any) -> Any:
+    """The frame as plain Python after its graph raised, where the program may have a handler for that."""
+    del failure
+    return function(*args)
 
 
 def run_again(failure: BaseException, function: Any, *args: Any) -> Any:

@@ -45,6 +45,7 @@ class SizeHistory:
         self.checks = checks
         self.forget_checked = forget_checked
         self.failures = 0
+        self.apart = False  # whether writes to inputs and operators that may raise go into graphs of their own
         self.not_selected: set[Any] = set()  # conditions on data whose arms were tried in vain (interp.select)
         self.sizes: dict[Any, list[Any]] = {}
         self.numbers: dict[Any, Any] = {}

@@ -15,6 +15,7 @@ from ..bytecode.resume import is_inside_a_round, is_resume_code, result_slot
 from ..contracts import Break, Returned
 from ..errors import (
     BreakGraph,
+    RestartApart,
     RestartByRounds,
     RestartCapture,
     RestartInitialised,
@@ -94,7 +95,7 @@ def capture_in_attempts(
         except RestartWithoutSizes:
             stop_before, reason, stack, keeps_sizes = -1, None, (), False
             continue
-        except RestartWithoutChecks:
+        except (RestartApart, RestartWithoutChecks):
             stop_before, reason, stack = -1, None, ()
             continue
         except RestartByRounds:

@@ -266,8 +266,10 @@ class ObjectValue(Value):
         attributes = self.instance_dict()
         found = None
         if attributes is not None:
-            if not self.seen and any(type(key) is not str for key in attributes):  # looking for a name may run code of the key
-                frame.break_graph("attribute_unknown", f"{name} of {self.describe()}, which has a key that is no str")
+            if not self.seen:
+                self.meet_dict(frame, attributes)
+                if any(type(key) is not str for key in attributes):  # looking for a name may run code of the key
+                    frame.break_graph("attribute_unknown", f"{name} of {self.describe()}, which has a key that is no str")
             if name in attributes:
                 found = frame.wrap(attributes[name], InstanceAttr(self.source, name))
             else:
@@ -275,10 +277,19 @@ class ObjectValue(Value):
         self.seen[name] = found
         return found
 
+    def meet_dict(self, frame, attributes):
+        """Whoever reaches the __dict__ of the existing object in another way finds these fields."""
+        known = frame.root.memo.setdefault(id(attributes), InstanceDictValue(self))
+        if not isinstance(known, InstanceDictValue):
+            frame.break_graph("attribute_unknown", f"attributes of {self.describe()}, whose __dict__ is used as a dict, too")
+
     def set_field(self, frame, name, value):
         """Stores into the instance, past every descriptor and __setattr__."""
         self.fields[name] = value
         if self.mutability is EXISTING:
+            attributes = self.instance_dict()
+            if attributes is not None:
+                self.meet_dict(frame, attributes)
             frame.mutations.attribute(self, name, value)
 
     def native_attribute(self, frame, static, name):
@@ -659,7 +670,7 @@ class InstanceDictValue(Value):
     """object.__dict__ of an instance: a view of its fields."""
 
     def __init__(self, owner):
-        super().__init__(None)
+        super().__init__(None if owner.source is None else InstanceDict(owner.source))
         self.owner = owner
 
     def python_type(self):

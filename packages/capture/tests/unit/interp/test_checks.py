@@ -242,6 +242,83 @@ def test_a_graph_that_wrote_to_an_input_is_not_run_again():
     torch.testing.assert_close(x, GOOD + 2)
 
 
+def writes_then_raises(x, index):
+    try:
+        x.mul_(2)
+        y = x[index]
+    except IndexError:
+        return x + 100
+    finally:
+        x.add_(1)
+    return y
+
+
+def raises_then_writes(x, index):
+    try:
+        y = x[index]
+        x.mul_(2)
+    except IndexError as error:
+        return x + len(str(error))
+    return y
+
+
+def writes_and_raises_in_a_callee(x, index):
+    def inner():
+        x.mul_(2)
+        return x[index]
+
+    try:
+        y = inner()
+    except IndexError:
+        return x + 100
+    return y
+
+
+def in_rounds(x, index):
+    for step in range(3):
+        try:
+            x.add_(step)
+            y = x[index]
+            x.add_(1)
+        except IndexError:
+            y = x.sub_(5)
+    return y + x
+
+
+def divides(x, index):
+    try:
+        x.add_(1)
+        return x.long() // index
+    except RuntimeError:
+        return x * 2
+
+
+@pytest.mark.parametrize(
+    "function",
+    [writes_then_raises, raises_then_writes, writes_and_raises_in_a_callee, in_rounds, divides],
+    ids=lambda f: f.__name__,
+)
+def test_handlers_of_graphs_that_write_are_entered(function, caplog):
+    compiled = Compiled(function)
+    for index in (1, 7, 0, 7, 1):
+        x, expected = GOOD.clone(), GOOD.clone()
+        found = outcome(compiled.call, x, torch.tensor([index]))
+        assert str(found) == str(outcome(function, expected, torch.tensor([index])))
+        assert torch.equal(x, expected)
+    assert not [r for r in caplog.records if "please report" in r.message]
+
+
+def test_graphs_that_write_and_cannot_raise_do_not_break():
+    def program(x):
+        try:
+            x.mul_(2)
+            return x.softmax(0) @ x, x.float() / 3
+        except IndexError:
+            return x
+
+    assert agree(lambda x: program(x)[0], (GOOD.clone(),), (GOOD.clone(),)) == 1
+
+
 def test_what_the_check_refuses_may_make_the_graph_raise():
     def program(x, index):
         if index.max() >= 2:

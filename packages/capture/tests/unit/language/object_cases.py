@@ -346,3 +346,15 @@ class Plain:
 def bound_functions_of_c_compared(x):
     made, again = Plain.__init_subclass__, getattr(Plain, "__init_subclass__")  # noqa: B009
     return x + 1, made == again, made != again, "a".join != "a".join, dict.get != dict.get, [].append == [].append
+
+
+@case(graphs=3)  # a break, and one where the object is read after its dict was written to
+def a_dict_that_is_the_one_of_an_object(x):
+    y = x + 1
+    made = Plain()
+    attributes = made.__dict__
+    capture.graph_break()
+    attributes["value"] = y * 2
+    y = made.value + 1
+    made.other = y
+    return y, attributes["other"], sorted(attributes)

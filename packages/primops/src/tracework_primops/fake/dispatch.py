@@ -22,7 +22,7 @@ from ..symbols import active
 from ..symbols.expr import Expr
 from .memo import STATIC, Memo, Template, call_key
 from .meta_kernel import meta_rule, run_meta_kernel
-from .outputs import fit_outputs, functional_twin, take_layout
+from .outputs import check_memory, fit_outputs, functional_twin, take_layout
 from .storage import FakeStorage
 from .tensor import FakeTensor, from_template, make_fake, set_bits
 
@@ -179,12 +179,20 @@ def _same_elements(x: Any, sizes: Any, strides: Any, offset: Any = None) -> bool
     return all(new == old or size == 1 for size, new, old in zip(sizes, strides, x.strides))
 
 
+SPREADING = frozenset(
+    f"aten::{n}_" for n in ("fill", "zero", "index_fill", "index_put", "masked_fill", "conj_physical", "threshold")
+)
+"""Ops that write to tensors of which several elements are one place in memory."""
+
+
 def _in_place_plan(func: Any, rule: Rule, written: list[int]) -> Plan:
     names = [a.name for a in func._schema.arguments]
     metadata = torch.Tag.inplace_view in func.tags
     fresh_results = len(func._schema.returns) > 0 and any(r.alias_info is None for r in func._schema.returns)
     returns = len(func._schema.returns)
-    by_item = func._schema.name.startswith("aten::_foreach_")  # eager's kernel is an in-place op on each, which counts
+    name = func._schema.name
+    by_item = name.startswith("aten::_foreach_")  # eager's kernel is an in-place op on each, which counts
+    spreads = by_item or name in SPREADING or func.namespace != "aten"
 
     def in_place(mode, func, args, kwargs):
         if metadata:
@@ -196,6 +204,8 @@ def _in_place_plan(func: Any, rule: Rule, written: list[int]) -> Plan:
         targets = [args[i] if i < len(args) else kwargs.get(names[i]) for i in written]
         result = _result(mode, func, rule, args, kwargs)
         for target in targets:
+            if not spreads and target.__class__ is FakeTensor:
+                check_memory(name, target)
             _mark_written(target)
             if by_item:
                 torch.autograd.graph.increment_version([t for t in target if not t.is_inference()])

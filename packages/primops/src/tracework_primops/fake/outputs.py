@@ -70,7 +70,7 @@ def fit_outputs(mode: FakeMode, func: Any, args: Sequence[Any], targets: Sequenc
         if target.__class__ is not FakeTensor or template.__class__ is not Template:
             continue
         _check_dtype(name, target, template.spec.dtype)
-        _check_memory(name, target)
+        check_memory(name, target)
         if name in APART and any(_overlap(target, template.spec, source) for source in _fakes(args)):
             raise RuntimeError(f"{name}: an input and the tensor that is written to share memory; clone the input")
         sizes = target.spec.sizes
@@ -105,7 +105,8 @@ def _check_dtype(name: str, target: FakeTensor, dtype: torch.dtype) -> None:
         raise error(f"{name}: result type {dtype} can't be cast to the desired output type {target.spec.dtype}")
 
 
-def _check_memory(name: str, target: FakeTensor) -> None:
+def check_memory(name: str, target: FakeTensor) -> None:
+    """Eager's demand on what an op writes to, which some that write the same everywhere do not have. Raises RuntimeError."""
     if 0 in target.spec.strides:
         if any(t.__class__ is int and t == 0 and s != 1 for s, t in zip(target.spec.sizes, target.spec.strides)):
             raise RuntimeError(f"{name}: more than one element of the written-to tensor refers to a single memory location")

@@ -268,3 +268,33 @@ def test_as_strided_goes_as_far_as_the_memory(make, sizes, strides, offset):
     with mode:
         got = outcome(fake)
     assert got == outcome(torch.ones(4))
+
+
+WRITES = {
+    "to a tensor that repeats an element": (lambda a, b: a.add_(1), lambda: torch.zeros(1).expand(3)),
+    "a copy there": (lambda a, b: a.copy_(b), lambda: torch.zeros(1).expand(3)),
+    "random numbers there": (lambda a, b: a.normal_(), lambda: torch.zeros(1).expand(3)),
+    "the same number there": (lambda a, b: a.fill_(1), lambda: torch.zeros(1).expand(3)),
+    "zeros there": (lambda a, b: a.zero_(), lambda: torch.zeros(1).expand(3)),
+    "a copy of more dims": (lambda a, b: a.copy_(b), lambda: torch.zeros(())),
+    "a copy of other sizes": (lambda a, b: a.copy_(b), lambda: torch.zeros(2)),
+    "a copy that is expanded": (lambda a, b: a.copy_(b), lambda: torch.zeros(2, 3)),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_refuses_the_writes_that_eager_refuses(name):
+    write, target = WRITES[name]
+    try:
+        write(target(), torch.ones(3))
+        refused = False
+    except RuntimeError:
+        refused = True
+    mode = FakeMode(SymbolTable())
+    fakes = mode.from_real(target()), mode.from_real(torch.ones(3))
+    with mode:
+        if refused:
+            with pytest.raises(RuntimeError):
+                write(*fakes)
+        else:
+            write(*fakes)
