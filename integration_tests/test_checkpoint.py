@@ -36,12 +36,20 @@ def selective(x):
     return checkpoint(block, x, use_reentrant=False, context_fn=contexts)
 
 
+def selective_by_a_function(x):
+    return checkpoint(
+        block, x, use_reentrant=False, context_fn=lambda: create_selective_checkpoint_contexts([torch.ops.aten.mm.default])
+    )
+
+
 def dropout(x):
     return checkpoint(lambda t: torch.nn.functional.dropout(block(t), 0.5), x, use_reentrant=False)
 
 
 @pytest.mark.filterwarnings("ignore:None of the inputs")
-@pytest.mark.parametrize("fn", [plain, reentrant, cut_off, sequential, selective, dropout], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "fn", [plain, reentrant, cut_off, sequential, selective, selective_by_a_function, dropout], ids=lambda f: f.__name__
+)
 @pytest.mark.parametrize("backend", BACKENDS[:2])
 def test_values_and_gradients(fn, backend):
     torch.manual_seed(1)

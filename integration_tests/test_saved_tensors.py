@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.autograd.forward_ad as forward_ad
+import torch.nn.functional as F
 import tracework
 from training import BACKENDS, same
 
@@ -25,18 +26,47 @@ def test_dual_numbers_keep_their_tangents(backend):
     same(torch.func.jvp(compiled, (x,), (tangent,)), torch.func.jvp(product, (x,), (tangent,)))
 
 
+weight = torch.linspace(-1, 1, 12).view(4, 3)
+
+
 def dual_numbers_inside(x, tangent):
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x * 2, tangent)
+        written = dual * 2 + 1
+        written.mul_(dual)
+        joined = forward_ad.unpack_dual(torch.cat([written, dual]).view(2, 3) / 3)
+        layer = F.softmax(F.layer_norm(F.linear(dual[None], weight), (4,)), -1)
+        found = forward_ad.unpack_dual(layer).tangent.clone(), forward_ad.unpack_dual(x.clone()).tangent is None
+    return joined.primal, joined.tangent + 1, dual * 1, found
+
+
+def broken_in_a_level(x, tangent):
     y = x * 2
     with forward_ad.dual_level():
-        made = forward_ad.make_dual(y, tangent).sin() * 2
-        found = forward_ad.unpack_dual(made)
-    return found.primal, found.tangent + 1
+        dual = forward_ad.make_dual(y, tangent)
+        torch._dynamo.graph_break()
+        return list(forward_ad.unpack_dual(dual.sin()))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_dual_numbers_inside(backend):
-    given = torch.arange(3.0), torch.ones(3)
-    same(tracework.compile(dual_numbers_inside, backend=backend)(*given), dual_numbers_inside(*given))
+@pytest.mark.parametrize("fn", [dual_numbers_inside, broken_in_a_level])
+def test_dual_numbers_inside(fn, backend):
+    compiled = tracework.compile(fn, backend=backend, fullgraph=fn is dual_numbers_inside)
+    for x in (torch.arange(3.0), torch.tensor([1.0, float("inf"), 2.0])):
+        torch.testing.assert_close(compiled(x, torch.ones(3)), fn(x, torch.ones(3)), equal_nan=True)
+
+
+def raises_in_a_level(x, index):
+    with forward_ad.dual_level():
+        return forward_ad.make_dual(x, x)[index]
+
+
+def test_no_level_stays_after_an_error():
+    compiled = tracework.compile(raises_in_a_level, backend="eager")
+    same(compiled(torch.ones(3), torch.tensor([1])), torch.ones(1))
+    with pytest.raises(IndexError):
+        compiled(torch.ones(3), torch.tensor([7]))
+    same(compiled(torch.ones(3), torch.tensor([1])), torch.ones(1))
 
 
 def hooks_inside(x, packed):

@@ -123,3 +123,36 @@ def test_gradients_of_complex_tensors(backend):
     module = torch.nn.Linear(3, 4, dtype=torch.complex64)
     x = torch.randn(2, 3, dtype=torch.complex64, requires_grad=True)
     check(lambda x: (module(x) * 2 + x.sum()).abs(), x, backend=backend, module=module)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("reduction", ["none", "mean"])
+def test_ctc_loss_with_lengths_in_tensors(reduction, backend):
+    torch.manual_seed(0)
+    targets, lengths = torch.randint(1, 5, (2, 4)), (torch.tensor([10, 8]), torch.tensor([4, 2]))
+
+    def fn(x):
+        return F.ctc_loss((x * 2).log_softmax(-1), targets, *lengths, reduction=reduction, zero_infinity=True).sqrt() + 1
+
+    check(fn, torch.randn(10, 2, 5, requires_grad=True), backend=backend)
+    module = torch.nn.CTCLoss(reduction=reduction)
+    check(lambda x: module(x.log_softmax(-1), targets[0], lengths[0][0], lengths[1][0]), torch.randn(10, 5), backend=backend)
+
+
+def test_ctc_loss_refuses_lengths_as_in_eager():
+    given = torch.randn(10, 2, 5).log_softmax(-1), torch.ones(2, 4, dtype=torch.long)
+    wrong = torch.tensor([11, 8]), torch.tensor([4, 2])
+    with pytest.raises(RuntimeError) as expected:
+        F.ctc_loss(*given, *wrong)
+    with pytest.raises(RuntimeError) as found:
+        tracework.compile(F.ctc_loss, backend="aot_eager")(*given, *wrong)
+    assert str(found.value) == str(expected.value)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_types_by_class(backend):
+    check(
+        lambda x: (x.type(torch.DoubleTensor) * 2, x.type("torch.IntTensor"), x.type(torch.FloatTensor)),
+        torch.randn(3),
+        backend=backend,
+    )

@@ -54,6 +54,11 @@ def switches_modes(node: torch.fx.Node) -> bool:
     return node.target in MODE_SWITCHES
 
 
+def dual_level_in(graph: torch.fx.Graph) -> torch.fx.Node | None:
+    """The first node that enters a level of forward-mode AD."""
+    return next((n for n in graph.nodes if n.target is torch.autograd.forward_ad.enter_dual_level), None)
+
+
 def graph_is_kept() -> bool:
     """Whether the backward running now was asked to retain the graph."""
     return bool(torch._C._autograd._get_current_graph_task_keep_graph())

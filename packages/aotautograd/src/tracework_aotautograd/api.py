@@ -58,6 +58,8 @@ def aot_compile(
     if not 0 <= options.memory_budget <= 1:
         raise UsageError(f"memory_budget is a number from 0 to 1, not {options.memory_budget}")
     try:
+        if (node := _torch.dual_level_in(gm.graph)) is not None:
+            raise Refusal("forward-mode AD inside of a graph", node.meta.get("stack") or "")
         if depends_on_data(gm):
 
             def compile_piece(piece: fx.GraphModule, examples: list[Any]) -> Callable[..., tuple[Any, ...]]:

@@ -33,6 +33,8 @@ __all__ = [
     "function_modes_aside",
     "hide_from_torch_compile",
     "leave_dispatch_modes",
+    "leave_dual_levels",
+    "leaving_dual_levels",
     "make_subclass",
     "mark_of_torch_compile",
     "neg_view",
@@ -210,6 +212,25 @@ FORWARD_AD = vars(torch.autograd.forward_ad)
 def forward_ad_is_on() -> bool:
     """Whether tensors may carry tangents, of which a compiled graph would lose track."""
     return FORWARD_AD["_current_level"] >= 0
+
+
+def leave_dual_levels(level: int) -> None:
+    """Leaves the levels of forward-mode AD above this one."""
+    while FORWARD_AD["_current_level"] > level:
+        torch.autograd.forward_ad.exit_dual_level()
+
+
+def leaving_dual_levels(function: Any) -> Any:
+    """The function, which leaves no level of forward-mode AD entered when it raises."""
+
+    def call(*args: Any) -> Any:
+        level = FORWARD_AD["_current_level"]
+        try:
+            return function(*args)
+        finally:
+            leave_dual_levels(level)
+
+    return call
 
 
 def transform_level() -> Any:

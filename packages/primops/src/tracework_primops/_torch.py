@@ -52,6 +52,11 @@ def set_bits(tensor: torch.Tensor, conjugate: bool, negative: bool) -> None:
 deny_data_pointer = torch._C._set_throw_on_mutable_data_ptr  # also for C++ code that asks, as the makers of DLPack capsules do
 
 
+def in_dual_level() -> bool:
+    """Whether the program is in a level of forward-mode AD of its own, and in no transform of torch.func."""
+    return torch.autograd.forward_ad._current_level >= 0 and not torch._C._are_functorch_transforms_active()
+
+
 def node_name(graph: torch.fx.Graph, target: Any) -> str:
     """What a node that calls this function is named after."""
     return graph._target_to_str(target)
@@ -125,6 +130,7 @@ __all__ = [
     "no_torch_function",
     "has_computed_kernel",
     "has_kernel",
+    "in_dual_level",
     "node_name",
     "onednn_convolves",
     "set_bits",

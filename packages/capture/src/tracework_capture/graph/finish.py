@@ -144,6 +144,8 @@ def graph_call(writer: CodeWriter, root: Any, captured: CapturedGraph, backend: 
         compiled = with_changed_inputs(compiled, tuple(changes.items()), boxed)
     if root.modes_at_start:
         compiled = _torch.under_no_function_modes(compiled)  # they were asked while tracing
+    if root.uses_dual_levels:
+        compiled = _torch.leaving_dual_levels(compiled)
     name = writer.const(root.services.call_disabled(compiled), "graph")
     return f"{name}(list(__tw_inputs))" if boxed else f"{name}(*__tw_inputs)"
 
@@ -263,7 +265,7 @@ def leave_contexts(frame: Any) -> list[Any]:
     """Managers of torch that the frame is inside of: the graph leaves them again, plain Python enters them before it goes on."""
     entered = [ref.owner for ref in frame.stack if getattr(ref, "name", None) == "__exit__" and hasattr(ref.owner, "leave")]
     for manager in reversed(entered):
-        manager.leave(frame)
+        manager.leave_at_break(frame)
     return entered
 
 

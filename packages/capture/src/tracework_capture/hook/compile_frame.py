@@ -277,6 +277,7 @@ class _StateKept:
         self.modes = _torch.dispatch_mode_count()
 
     def __exit__(self, *exc: object) -> None:
+        _torch.leave_dual_levels(-1)
         _torch.leave_dispatch_modes(self.modes)  # leaving them may have failed, when the stack is full
         if torch.is_grad_enabled() != self.grad:
             torch._C._set_grad_enabled(self.grad)

@@ -109,6 +109,7 @@ class CaptureRoot:
         self.autocast_at_start: tuple[Any, ...] = ()
         self.states_written: dict[str, Any] = {}  # name in guards.kinds.STATES -> what it was at the start
         self.inference: list[bool] = []  # modes of the inference_mode blocks entered, the innermost last
+        self.uses_dual_levels = False  # whether the graph enters a level of forward-mode AD
         self.uses_inference = False  # whether there was such a block
         self.storages: dict[Any, int | None] = {}  # of inference tensors -> the version that is allowed, of others -> None
         self.surely_changing: Any = None  # the source of what a call that broke the graph gave

@@ -12,6 +12,7 @@ from ..graph.outline import region
 from .constant import force_plain
 from .context import set_grad
 from .tensor import TensorValue
+from .value import Value
 
 OWN_OPTIONS = {"use_reentrant", "context_fn", "determinism_check", "debug", "preserve_rng_state", "early_stop"}
 
@@ -45,9 +46,21 @@ def recompute_mark(frame, context_fn):
         return "must"
     if python_function(context_fn) is torch_checkpoint.noop_context_fn:
         return "must"
-    if python_function(getattr(context_fn, "function", None)) is torch_checkpoint.create_selective_checkpoint_contexts:
+    if isinstance(context_fn.call(frame, [], {}), SelectiveContexts):
         return "prefer"
     return frame.break_graph("context_unknown", "context_fn of torch.utils.checkpoint")
+
+
+class SelectiveContexts(Value):
+    """What create_selective_checkpoint_contexts gives: for checkpoint alone."""
+
+    def python_type(self):
+        return tuple
+
+
+def selective_contexts_row(frame, args, kwargs):
+    """torch.utils.checkpoint.create_selective_checkpoint_contexts(policy, ...)"""
+    return SelectiveContexts()
 
 
 def python_function(value):
@@ -58,4 +71,7 @@ def python_function(value):
         return None
 
 
-CHECKPOINT_ROWS = {torch_checkpoint.checkpoint: checkpoint_row}
+CHECKPOINT_ROWS = {
+    torch_checkpoint.checkpoint: checkpoint_row,
+    torch_checkpoint.create_selective_checkpoint_contexts: selective_contexts_row,
+}

@@ -74,6 +74,10 @@ class ContextValue(Value):
     def leave(self, frame):
         """Records what leaving does."""
 
+    def leave_at_break(self, frame):
+        """The graph ends inside; plain Python enters the manager again."""
+        self.leave(frame)
+
     def reload(self, emit):
         parts = [emit.load(a) for a in self.args] + [f"{k}={emit.load(v)}" for k, v in self.kwargs.items()]
         return f"{emit.const(self.cls)}({', '.join(parts)})"

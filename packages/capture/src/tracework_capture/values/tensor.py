@@ -474,7 +474,16 @@ def number_of_data(frame, self, name):
 def type_method(frame, self, name, args, kwargs):
     if not args and not kwargs:
         return literal(frame, self.example.type() if self.example.device.type == "cpu" else tensor_type_name(self.example))
-    return frame.graph.call_method(frame, name, (self, *args), kwargs)
+    return frame.graph.call_method(frame, name, (self, *(named_type(frame, a) for a in args)), kwargs)
+
+
+def named_type(frame, value):
+    """torch.DoubleTensor and the like by name; other values as they are."""
+    try:
+        cls = value.real()
+    except LookupError:
+        return value
+    return ConstantValue(f"{cls.__module__}.{cls.__name__}") if type(cls) is type(torch.DoubleTensor) else value
 
 
 def tensor_type_name(example):

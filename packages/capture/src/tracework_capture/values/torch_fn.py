@@ -16,6 +16,8 @@ from ..stand_ins import STAND_INS
 from .cond import COND_ROWS
 from .constant import ConstantValue, fold, force_plain, literal
 from .context import CONTEXTS
+from .data_calls import DATA_CALL_ROWS
+from .dual_numbers import DUAL_CONTEXTS, DUAL_ROWS
 from .loops import LOOP_ROWS
 from .number_arguments import NUMBER_METHODS, number_functions
 from .numpy_functions import numpy_rows
@@ -433,8 +435,8 @@ for _reason, _functions in BREAKS.items():
 
 
 TORCH_ROWS.update(number_functions() | PARAMETER_ROWS | numpy_rows() | DATA_ROWS | COND_ROWS | LOOP_ROWS | MODE_ROWS | STATE_ROWS)
-TORCH_ROWS.update(CLASS_ROWS)
+TORCH_ROWS.update(CLASS_ROWS | DATA_CALL_ROWS | DUAL_ROWS)
 TORCH_ROWS[torch.Tensor._make_subclass] = make_subclass_row
 TENSOR_METHODS.update(NUMBER_METHODS | {"as_subclass": as_subclass_method, "new": new_method})
 TENSOR_METHODS["istft"] = lambda frame, self, name, args, kwargs: TORCH_ROWS[torch.istft](frame, [self, *args], kwargs)
-CONTEXTS.update(SUBCLASS_CONTEXTS)
+CONTEXTS.update(SUBCLASS_CONTEXTS | DUAL_CONTEXTS)

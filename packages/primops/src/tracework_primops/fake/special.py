@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from .. import _torch
 from ..errors import DataDependentError
 from ..spec import TensorSpec, storage_extent
 from .dispatch import SPECIAL, plan_of_rule
@@ -46,6 +47,14 @@ def lift_fresh(mode, func, args, kwargs):
     if tensor.ndim == 0 and tensor.device.type == "cpu":
         out.constant = tensor.item()
     return _record(mode, func, args, kwargs, out)
+
+
+@special("_efficientzerotensor.default")
+def efficient_zeros(mode, func, args, kwargs):
+    """The tangent of a number under forward-mode AD stays real: torch takes it for a number, too, and reads it."""
+    if not args[0] and _torch.in_dual_level():
+        return torch.zeros((), dtype=kwargs.get("dtype"))
+    return plan_of_rule(func)(mode, func, args, kwargs)
 
 
 @special("as_strided.default")
