@@ -6,7 +6,9 @@ import itertools
 import pytest
 import torch
 import tracework
+import tracework_capture
 from torch import nn
+from training import BACKENDS, check
 
 
 class Net(nn.Module):
@@ -79,3 +81,41 @@ def test_autocast(cls, exact, backend):
             assert mine.dtype is theirs.dtype
             # no further from the truth than twice what eager is, or a few roundings
             assert distance(mine, truth) <= 2 * distance(theirs, truth) + 8 * epsilon * float(truth.norm())
+
+
+def ends_after_a_break(x):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        with torch.autocast("cpu", enabled=False):
+            with torch.autocast("cpu", dtype=torch.float16, cache_enabled=False):
+                a = x @ x
+                torch._dynamo.graph_break()
+                b = x @ x
+            c = x @ x
+            asked = torch.is_autocast_cache_enabled(), torch.get_autocast_dtype("cpu")
+        d = x @ x
+        torch._dynamo.graph_break()
+        e = x @ x
+    return a, b, c, d, e, x @ x, asked, torch.is_autocast_enabled("cpu")
+
+
+def raises_after_a_break(x):
+    try:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            a = x @ x
+            torch._dynamo.graph_break()
+            raise ValueError(str(a.dtype))
+    except ValueError as error:
+        return x @ x, str(error)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("fn", [ends_after_a_break, raises_after_a_break])
+def test_blocks_that_end_after_a_break(fn, backend):
+    """They end in the graph that goes on, without a break of their own, and leave what held before them."""
+    numbers = torch.arange(9.0).view(3, 3)  # products and gradients that all dtypes hold exactly
+    before = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), torch.is_autocast_cache_enabled()
+    for _ in range(2):
+        check(fn, numbers.clone().requires_grad_(), backend=backend, fullgraph=False)
+        assert (torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), torch.is_autocast_cache_enabled()) == before
+    breaks = tracework_capture.explain(fn)(numbers).breaks
+    assert {stop.reason_id for stop in breaks} == {"explicit"}

@@ -25,6 +25,7 @@ from ..contracts import Break, CapturedGraph, Origin, Returned
 from ..errors import SkipFrame
 from ..sources import Const
 from ..values.constant import ATOM_TYPES
+from ..values.context import end_autocast
 from ..values.made_class import MadeClassValue
 from ..values.value import Deferred
 from .checks import check_conditions, guarded_call
@@ -61,6 +62,7 @@ def finish(frame: Any, stop: Returned | Break, backend: Any, execute: Callable[.
         writer.known_source(binding.source, f"__tw_inputs[{index}]")
     raising: list[types.CodeType] = []
     if isinstance(stop, Returned):
+        end_autocast(frame)
         replay(root, writer)
         keep_state(root, writer)
         writer.line(f"return {writer.load(frame.result)}")
@@ -203,6 +205,7 @@ def leave(
     """Replay side effects, run the breaking instruction, call the continuation; gives the codes that must run as plain Python."""
     instruction = frame.current
     entered = leave_contexts(frame)
+    end_autocast(frame)
     cells = sorted(frame.cells)  # the order in which the compiler puts free variables, also those of the replacement
     stack = [entry_text(frame, writer, value, null) for value in frame.stack]
     names, values, held = live_values(frame, writer, null)

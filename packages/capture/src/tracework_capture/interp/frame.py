@@ -107,6 +107,7 @@ class CaptureRoot:
         self.function_modes: list[Value] = []  # the TorchFunctionModes that are on, the innermost last
         self.modes_at_start: tuple[Value, ...] = ()
         self.autocast_at_start: tuple[Any, ...] = ()
+        self.autocast_ended: list[Any] = []  # nodes that enter what held before blocks that began before the frame
         self.states_written: dict[str, Any] = {}  # name in guards.kinds.STATES -> what it was at the start
         self.inference: list[bool] = []  # modes of the inference_mode blocks entered, the innermost last
         self.uses_dual_levels = False  # whether the graph enters a level of forward-mode AD

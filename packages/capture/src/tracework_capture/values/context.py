@@ -202,9 +202,37 @@ class AutocastContext(ContextValue):
     def leave(self, frame):
         from .wrap import record_plain
 
-        if not self.nodes:
-            frame.break_graph("context_unknown", "the end of an autocast block that began before a break")
-        record_plain(frame, torch.amp.autocast_mode._exit_autocast, (self.nodes.pop(),))
+        if self.nodes:
+            record_plain(frame, torch.amp.autocast_mode._exit_autocast, (self.nodes.pop(),))
+            return
+        if not all(hasattr(self.obj, name) for name in BEFORE_AUTOCAST):
+            frame.break_graph("context_unknown", "the end of an autocast block that this frame did not begin")
+        before = [force_plain(frame, frame.wrap(getattr(self.obj, n), InstanceAttr(self.source, n))) for n in BEFORE_AUTOCAST]
+        settings = (self.settings[0], *before)
+        frame.root.autocast_ended.append(record_plain(frame, torch.amp.autocast_mode._enter_autocast, settings))
+        frame.mutations.call(self.cls.__exit__, [self, NONE, NONE, NONE])
+
+
+BEFORE_AUTOCAST = ("prev_fastdtype", "prev", "prev_cache_enabled")
+"""Where a manager that was entered keeps what held before it."""
+
+
+def end_autocast(frame):
+    """At the end of a graph: blocks that began before it and ended in it are blocks of the graph in which what held before them does.
+    They really end after the graph."""
+    from .wrap import record_plain
+
+    for node in reversed(frame.root.autocast_ended):
+        record_plain(frame, torch.amp.autocast_mode._exit_autocast, (node,))
+    frame.root.autocast_ended.clear()
+
+
+def autocast_exit_row(frame, args, kwargs):
+    """torch.autocast.__exit__, as a bound method on the stack of a frame that goes on after a break"""
+    if not isinstance(args[0], AutocastContext):
+        return frame.break_graph("context_unknown", "autocast.__exit__")
+    args[0].leave(frame)
+    return ConstantValue(False)
 
 
 def autocast_row(cls, device=None):
