@@ -20,6 +20,7 @@ class CaptureOptions:
     a list of guards.filters.FilterEntry, returns one bool each (False drops the guard). observe: called with (stage, printable).
     dynamic_sources, static_sources: names of arguments and the like whose sizes and numbers are symbols from the
     start, or never; "x:0" means one dim. dynamic_values: sizes and numbers of these values are symbols.
+    unbacked_sources: names of tensors on whose sizes nothing may be decided.
     unbacked: item(), nonzero, masks and the like stay in the graph, with sizes that are symbols without a value; without it they break.
     None keeps sizes, not numbers, in frames that go into one graph without a decision on them; the backend must know such sizes.
     shapes: declared sizes of arguments (shapes.py); those that are not declared are fixed then, but for ones that tensors are marked with.
@@ -41,23 +42,29 @@ class CaptureOptions:
     keep_empty: bool = False
     dynamic_sources: frozenset[str] = frozenset()
     static_sources: frozenset[str] = frozenset()
+    unbacked_sources: frozenset[str] = frozenset()
     dynamic_values: frozenset[int] = frozenset()
 
     def chosen_dims(self, source: str, shape: tuple[int, ...]) -> frozenset[int]:
         """Dims of the tensor at `source` that these options make symbols."""
         if not (self.dynamic_sources or self.dynamic_values):
             return frozenset()
-        whole = source in self.dynamic_sources
-        named = {d for d in range(len(shape)) if whole or f"{source}:{d}" in self.dynamic_sources}
-        return frozenset(named | {d for d, size in enumerate(shape) if size in self.dynamic_values}) - self.fixed_dims(
-            source, shape
-        )
+        valued = {d for d, size in enumerate(shape) if size in self.dynamic_values}
+        return (_named(self.dynamic_sources, source, shape) | valued) - self.fixed_dims(source, shape)
 
     def fixed_dims(self, source: str, shape: tuple[int, ...]) -> frozenset[int]:
         """Dims of the tensor at `source` that are never symbols."""
-        whole = source in self.static_sources
-        return frozenset(d for d in range(len(shape)) if whole or f"{source}:{d}" in self.static_sources)
+        return _named(self.static_sources, source, shape)
+
+    def unbacked_dims(self, source: str, shape: tuple[int, ...]) -> frozenset[int]:
+        """Dims of the tensor at `source` that are symbols on which nothing may be decided."""
+        return _named(self.unbacked_sources, source, shape)
 
     def chosen_number(self, source: str, value: int) -> bool:
         """Whether the int at `source` is a symbol from the start."""
         return (source in self.dynamic_sources or value in self.dynamic_values) and source not in self.static_sources
+
+
+def _named(names: frozenset[str], source: str, shape: tuple[int, ...]) -> frozenset[int]:
+    """The dims of the tensor at `source` that are among `names`, all of them or one by one."""
+    return frozenset(d for d in range(len(shape)) if source in names or f"{source}:{d}" in names)

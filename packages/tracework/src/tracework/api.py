@@ -68,8 +68,8 @@ def _optimizer(
     """Checks every argument now, before anything is compiled, and gives the function that compiles a callable."""
     settings = config.current()
     options = build(arguments["mode"], arguments["options"], settings)
-    if settings.dynamism:
-        dynamism.keep(settings.dynamism)
+    if settings.dynamism or settings.job_id:
+        dynamism.keep(settings.dynamism or dynamism.file_of(settings.cache_dir, settings.job_id))
     if settings.logs:
         logs.enable(settings.logs)
         observe = both(observe, logs.log_product)
@@ -86,6 +86,7 @@ def _optimizer(
         observe=observe,
         dynamic_sources=_names(options.dynamic_sources),
         static_sources=_names(options.static_sources),
+        unbacked_sources=_names(options.unbacked_sources),
         dynamic_values=_numbers(options.dynamic_values),
         unbacked=_unbacked(options, arguments),
         shapes=shapes,
@@ -152,6 +153,7 @@ def compile(
     recompile_limit: int | None = None,
     isolate_recompiles: bool = False,
     shapes_spec: Any = None,
+    dynamic_shapes: Any = None,
     observe: Observe = nothing,
 ) -> Any:
     """Makes a callable faster; compiles at the first call and again when a guard fails.
@@ -171,6 +173,7 @@ def compile(
         shapes_spec: shapes by the names of parameters: for a tensor a list with an entry for each dim, which is None (fixed), an int
             (that size only), a name (any size; those of one name are equal) or a `compiler.DimRange(lower, upper, group)`; for an int
             the entry itself; lists and dicts of these for lists and dicts. Sizes and ints that it does not name are fixed.
+        dynamic_shapes: the same under its later name.
         observe: called with (stage name, printable product) as each stage finishes.
 
     Returns:
@@ -179,6 +182,9 @@ def compile(
     Raises:
         InvalidArgument, UnknownName, NotCallable, MixedDevices: before anything is compiled.
     """
+    if shapes_spec is not None and dynamic_shapes is not None:
+        raise InvalidArgument("shapes_spec= and dynamic_shapes= are two names of one argument. Leave one out.")
+    shapes_spec = dynamic_shapes if shapes_spec is None else shapes_spec
     arguments: dict[str, Any] = {
         "fullgraph": fullgraph,
         "dynamic": dynamic,

@@ -36,6 +36,7 @@ __all__ = [
     "mark_static_address",
     "mark_unbacked",
     "maybe_mark_dynamic",
+    "nested_compile_region",
     "nonstrict_trace",
     "register_backend",
     "reset",
@@ -90,6 +91,14 @@ skip_all_guards_unsafe = capture.skip_all_guards_unsafe
 skip_guard_on_all_nn_modules_unsafe = capture.skip_guard_on_all_nn_modules_unsafe
 skip_guard_on_globals_unsafe = capture.skip_guard_on_globals_unsafe
 skip_guard_on_inbuilt_nn_modules_unsafe = capture.skip_guard_on_inbuilt_nn_modules_unsafe
+
+
+def nested_compile_region(fn: Any = None, **unused: Any) -> Any:
+    """Gives the function back: it is part of the graphs that call it, and equal kernels are compiled once wherever they are.
+
+    A decorator with and without arguments; torch.compile's `options`, `max_reuse_entries` and `reuse_hash_fn` have nothing to steer here.
+    """
+    return (lambda inner: inner) if fn is None else fn
 
 
 def set_stance(

@@ -39,10 +39,12 @@ class Variable:
     parse: Callable[[str], Any]
     in_cache_key: bool
     doc: str
+    torchs: str = ""
+    """torch.compile's name of it, which counts where ours is not set."""
 
 
 ENVIRONMENT: Mapping[str, Variable] = {
-    "TRACEWORK_DISABLE": Variable("disable", _flag, False, "1: compile() gives back what it was given"),
+    "TRACEWORK_DISABLE": Variable("disable", _flag, False, "1: compile() gives back what it was given", "TORCH_COMPILE_DISABLE"),
     "TRACEWORK_SUPPRESS_ERRORS": Variable(
         "suppress_errors", _flag, False, "1: a graph whose compilation fails runs uncompiled, with a warning"
     ),
@@ -51,14 +53,38 @@ ENVIRONMENT: Mapping[str, Variable] = {
     "TRACEWORK_CACHE": Variable("cache", _flag, False, "0: neither read nor write the disk cache"),
     "TRACEWORK_CXX": Variable("cxx", str, True, "the C++ compiler to use for CPU kernels"),
     "TRACEWORK_DYNAMIC_SOURCES": Variable(
-        "dynamic_sources", str, False, 'comma-separated names whose sizes and numbers are symbols at once; "x:0" means one dim'
+        "dynamic_sources",
+        str,
+        False,
+        'comma-separated names whose sizes and numbers are symbols at once; "x:0" means one dim',
+        "TORCH_COMPILE_DYNAMIC_SOURCES",
     ),
     "TRACEWORK_DYNAMIC_VALUES": Variable(
-        "dynamic_values", str, False, "comma-separated sizes and numbers that are symbols at once"
+        "dynamic_values",
+        str,
+        False,
+        "comma-separated sizes and numbers that are symbols at once",
+        "TORCH_COMPILE_DYNAMIC_VALUES",
     ),
-    "TRACEWORK_STATIC_SOURCES": Variable("static_sources", str, False, "comma-separated names whose sizes are never symbols"),
+    "TRACEWORK_STATIC_SOURCES": Variable(
+        "static_sources", str, False, "comma-separated names whose sizes are never symbols", "TORCH_COMPILE_STATIC_SOURCES"
+    ),
+    "TRACEWORK_UNBACKED_SOURCES": Variable(
+        "unbacked_sources",
+        str,
+        False,
+        "comma-separated names on whose sizes nothing may be decided",
+        "TORCH_COMPILE_UNBACKED_SOURCES",
+    ),
     "TRACEWORK_DYNAMISM": Variable(
         "dynamism", str, False, "file that keeps, from run to run, which sizes and numbers were seen to change"
+    ),
+    "TRACEWORK_JOB_ID": Variable(
+        "job_id",
+        str,
+        False,
+        "name under which the cache folder keeps, from run to run, which sizes and numbers were seen to change",
+        "TORCH_COMPILE_JOB_ID",
     ),
     "TRACEWORK_DUMP": Variable("dump_dir", str, False, "folder that receives each stage's text"),
 }
@@ -77,7 +103,9 @@ class Config:
     dynamic_sources: str = ""
     dynamic_values: str = ""
     static_sources: str = ""
+    unbacked_sources: str = ""
     dynamism: str = ""
+    job_id: str = ""
     dump_dir: str = ""
 
 
@@ -85,7 +113,8 @@ def current(environ: Mapping[str, str] | None = None) -> Config:
     """Reads `ENVIRONMENT` now. Raises InvalidArgument for a value that does not parse, naming the variable."""
     source = os.environ if environ is None else environ
     values: dict[str, Any] = {}
-    for name, variable in ENVIRONMENT.items():
+    for own, variable in ENVIRONMENT.items():
+        name = own if own in source else variable.torchs
         if name not in source:
             continue
         try:

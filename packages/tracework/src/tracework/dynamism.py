@@ -6,11 +6,17 @@ import atexit
 import logging
 import os
 from pathlib import Path
+from urllib.parse import quote
 
 import tracework_capture as capture
 
 log = logging.getLogger("tracework.capture.recompiles")
 _kept: set[str] = set()
+
+
+def file_of(cache_dir: str, job_id: str) -> str:
+    """The file of a job, which is the same program from run to run."""
+    return str(Path(cache_dir) / "dynamism" / f"{quote(job_id, safe='')}.json")
 
 
 def keep(path: str) -> None:

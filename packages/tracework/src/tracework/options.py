@@ -31,6 +31,7 @@ class Options:
         dynamic_sources: comma-separated names (x, x:0, self.table) whose sizes and numbers are symbols from the first capture on.
         dynamic_values: comma-separated sizes and numbers that are symbols from the first capture on.
         static_sources: comma-separated names whose sizes are never symbols.
+        unbacked_sources: comma-separated names on whose sizes nothing may be decided, as with mark_unbacked.
         unbacked: keep item(), nonzero, masks and the like in the graph; None keeps both with fullgraph=True, else sizes where nothing decides on them.
         dump_dir: folder that receives each stage's text.
     """
@@ -50,6 +51,7 @@ class Options:
     dynamic_sources: str = field(default="", metadata={"code": False})
     dynamic_values: str = field(default="", metadata={"code": False})
     static_sources: str = field(default="", metadata={"code": False})
+    unbacked_sources: str = field(default="", metadata={"code": False})
     unbacked: bool | None = field(default=None, metadata={"code": False})
     dump_dir: str = field(default="", metadata={"code": False})
 
@@ -119,6 +121,7 @@ def build(mode: str | None, options: Mapping[str, Any] | None, config: Config) -
         "dynamic_sources": config.dynamic_sources,
         "dynamic_values": config.dynamic_values,
         "static_sources": config.static_sources,
+        "unbacked_sources": config.unbacked_sources,
         "dump_dir": config.dump_dir,
     }
     for name, value in given.items():

@@ -27,6 +27,8 @@ BAD = [
     (dict(disable=None), tracework.InvalidArgument, "disable="),
     (dict(recompile_limit=0), tracework.InvalidArgument, "recompile_limit="),
     (dict(shapes_spec={}, dynamic=True), tracework.InvalidArgument, "shapes_spec="),
+    (dict(dynamic_shapes={}, dynamic=False), tracework.InvalidArgument, "shapes_spec="),
+    (dict(dynamic_shapes={}, shapes_spec={}), tracework.InvalidArgument, "two names"),
 ]
 
 

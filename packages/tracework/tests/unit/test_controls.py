@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 import tracework
-from tracework import compiler
+from tracework import compiler, config
 
 # Not ours: saved caches and functions belong to torch's own runtime, the collective guards to process groups.
 ELSEWHERE = {
@@ -16,7 +16,6 @@ ELSEWHERE = {
     "cudagraph_mark_step_begin",
     "load_cache_artifacts",
     "load_compiled_function",
-    "nested_compile_region",
     "save_cache_artifacts",
     "set_enable_guard_collectives",
     "wrap_numpy",
@@ -68,6 +67,7 @@ def test_torchs_set_stance_is_ours_while_we_stand_in():
         ({"dynamic_sources": "x:1"}, 2),
         ({"dynamic_values": "3"}, 1),
         ({"static_sources": "x:0"}, 4),
+        ({"unbacked_sources": "x:0"}, 1),
     ],
     ids=str,
 )
@@ -108,7 +108,27 @@ def test_importing_the_front_door_imports_no_code_generator():
     assert done.stdout.strip() == "['tracework_capture']"
 
 
-def test_dynamism_is_kept_in_a_file(tmp_path):
+def test_torchs_variables_count_where_ours_are_not_set():
+    found = config.current({"TORCH_COMPILE_DYNAMIC_SOURCES": "x", "TORCH_COMPILE_JOB_ID": "a", "TRACEWORK_JOB_ID": "b"})
+    assert (found.dynamic_sources, found.job_id) == ("x", "b")
+
+
+@pytest.mark.parametrize("decorator", [torch.compiler.nested_compile_region, compiler.nested_compile_region])
+def test_nested_regions_are_part_of_the_graph(decorator):
+    graphs = []
+
+    def backend(gm, example_inputs):
+        graphs.append(gm)
+        return gm.forward
+
+    region = decorator(plus_one)
+    call = tracework.compile(lambda x: region(x) * region(x + 1), backend=backend, fullgraph=True)
+    assert torch.equal(call(torch.ones(2)), torch.full((2,), 6.0)) and len(graphs) == 1
+    assert compiler.nested_compile_region(max_reuse_entries=2)(plus_one) is plus_one
+
+
+@pytest.mark.parametrize("variable", ["TRACEWORK_DYNAMISM", "TRACEWORK_JOB_ID", "TORCH_COMPILE_JOB_ID"])
+def test_dynamism_is_kept_in_a_file(tmp_path, variable):
     """Two runs of one program: the second knows from the start which sizes change."""
     program = tmp_path / "program.py"
     program.write_text(
@@ -119,7 +139,7 @@ def test_dynamism_is_kept_in_a_file(tmp_path):
         "    call(torch.ones(n))\n"
         "print(len(graphs))\n"
     )
-    environment = dict(os.environ, TRACEWORK_DYNAMISM=str(tmp_path / "seen" / "dynamism.json"))
+    environment = {**os.environ, variable: str(tmp_path / "seen" / "dynamism.json"), "TRACEWORK_CACHE_DIR": str(tmp_path)}
     runs = [
         subprocess.run([sys.executable, str(program)], env=environment, capture_output=True, text=True, check=True).stdout.strip()
         for _ in range(2)

@@ -185,6 +185,8 @@ def dynamic_dims(root: Any, tensor: torch.Tensor, source: Source, role: str) -> 
 def marks_at(root: Any, tensor: torch.Tensor, source: Source) -> DimMarks:
     """The marks of a tensor, and what the compile call declared of its shape. Raises ControlMisuse for another shape."""
     marks = marks_of(tensor)
+    if root.options.unbacked_sources:
+        marks = replace(marks, unbacked=marks.unbacked | root.options.unbacked_dims(str(source), tuple(tensor.shape)))
     if root.shapes is None:
         return marks
     declared = root.shapes.get(path_of(source), (None,) * tensor.dim())

@@ -186,7 +186,8 @@ def at_limit(code: CodeType, scope: Scope, options: CaptureOptions, owner: Any, 
     log.info("recompiling %s (%s:%d): %s", code.co_qualname, code.co_filename, code.co_firstlineno, reasons[0])
     if count < options.recompile_limit:
         return False
-    text = _limit_text(code, options.recompile_limit, reasons, _cures(code, scope, owner))
+    outcome = "another call does not fit" if fails else "other calls of it run as plain Python from now on"
+    text = _limit_text(code, options.recompile_limit, outcome, reasons, _cures(code, scope, owner))
     if fails:
         raise RecompileLimitError(text)
     with _lock:
@@ -204,10 +205,10 @@ def _cures(code: CodeType, scope: Scope, owner: Any) -> list[str]:
     return list(dict.fromkeys(cure for cure in found if cure is not None))
 
 
-def _limit_text(code: CodeType, limit: int, reasons: list[str], cures: list[str]) -> str:
+def _limit_text(code: CodeType, limit: int, outcome: str, reasons: list[str], cures: list[str]) -> str:
     lines = [
         f"tracework compiled {code.co_qualname} ({code.co_filename}:{code.co_firstlineno}) {limit} times, its recompile_limit;"
-        " other calls of it run as plain Python from now on.",
+        f" {outcome}.",
         "what differed from each compiled version:",
     ]
     lines += [f"  {number}: {reason}" for number, reason in enumerate(reasons)]

@@ -312,13 +312,15 @@ def optimize(
     dynamic_sources: Iterable[str] = (),
     static_sources: Iterable[str] = (),
     dynamic_values: Iterable[int] = (),
+    unbacked_sources: Iterable[str] = (),
     unbacked: bool | None = False,
     shapes: DeclaredShapes | None = None,
 ) -> Callable[[Callable[..., Any]], Any]:
     """A decorator: the function runs with its frames captured and compiled by backend(gm, example_inputs)."""
     settings: dict[str, Any] = {"fullgraph": fullgraph, "dynamic": dynamic, "guard_filter_fn": guard_filter_fn, "name": name}
     settings.update(dynamic_sources=frozenset(dynamic_sources), static_sources=frozenset(static_sources))
-    settings.update(dynamic_values=frozenset(dynamic_values), unbacked=unbacked, shapes=shapes)
+    settings.update(dynamic_values=frozenset(dynamic_values), unbacked_sources=frozenset(unbacked_sources))
+    settings.update(unbacked=unbacked, shapes=shapes)
     if recompile_limit is not None:
         settings["recompile_limit"] = recompile_limit
     if observe is not None:

@@ -57,6 +57,11 @@ def _mark_static(frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     return NONE
 
 
+def _region(frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """What nested_compile_region of torch.compile calls: the function is part of the graph."""
+    return args[0].call(frame, args[1:], kwargs)
+
+
 def _text(args: list[Any], kwargs: dict[str, Any]) -> str:
     given = [*args, *kwargs.values()]
     return str(plain(given[0])) if given and given[0].is_constant() else ""
@@ -69,6 +74,7 @@ _CONTROLS = {
     "mark_static": _mark_static,
 }
 ROWS = {f"{module}.{name}": row for module in (__name__, "torch._dynamo.decorators") for name, row in _CONTROLS.items()}
+ROWS["torch._higher_order_ops.invoke_subgraph.invoke_subgraph_placeholder"] = _region
 
 
 # --- marked functions ------------------------------------------------------------------------------------------------------
