@@ -12,6 +12,7 @@ import torch
 
 from ..sources import Attr
 from .constant import ConstantValue, force_plain
+from .hooks import HookCall
 from .mapping import DictValue
 from .sequence import NONE
 from .tensor import TensorValue, known_values
@@ -108,6 +109,8 @@ def backward(frame, given):
     retaining = [v for v in distinct(frame) if v.retains_grad and v.node is not None]
     if given["inputs"] is not None and retaining or any(not t.example.is_leaf or has_hooks(frame, t) for t in leaves):
         return frame.break_graph("hook", "backward to a tensor that has hooks or is no leaf")
+    if any(isinstance(user.target, HookCall) for v in retaining for user in v.node.users):
+        return frame.break_graph("hook", "backward to a tensor that keeps its gradient, which hooks of the graph change")
     if not leaves:
         return frame.break_graph("call_unknown", "backward without a tensor that requires a gradient")
     create = flag(frame, given["create_graph"], False)
@@ -156,19 +159,26 @@ def has_hooks(frame, value):
 
 
 def accumulate(frame, leaves, gradients, create):
-    """leaf.grad = gradient, or leaf.grad += gradient; a gradient that is another's memory too, or laid out in another way, is copied."""
+    """leaf.grad = gradient, or leaf.grad += gradient; a gradient that is another's memory too, or laid out in another way, is copied.
+
+    What retain_grad keeps of a tensor that is no leaf is dense, and a second gradient makes a new sum.
+    """
     shared = {id(v.example.storage) for v in distinct(frame) if not any(v is g for g in gradients)}
     for leaf, gradient in zip(leaves, gradients):
         if not isinstance(gradient, TensorValue):
             continue
-        before = leaf.getattr(frame, "grad")
+        before, kept = leaf.getattr(frame, "grad"), not leaf.example.is_leaf
         if isinstance(before, TensorValue):
-            operation = operator.add if create else operator.iadd
+            operation = operator.add if create or kept else operator.iadd
             after = frame.graph.call(frame, operation, (before, gradient))
-            leaf.setattr(frame, "grad", after if create else before)
+            leaf.setattr(frame, "grad", after if create or kept else before)
             continue
         storage = id(gradient.example.storage)
-        if not create and (storage in shared or not laid_out_alike(gradient.example, leaf.example)):
+        if kept and (storage in shared or not gradient.example.is_contiguous()):
+            gradient = frame.graph.call_method(
+                frame, "clone", (gradient,), {"memory_format": ConstantValue(torch.contiguous_format)}
+            )
+        elif not kept and not create and (storage in shared or not laid_out_alike(gradient.example, leaf.example)):
             gradient = frame.graph.call(frame, copy_like, (gradient, leaf))
         shared.add(storage)
         leaf.setattr(frame, "grad", gradient)

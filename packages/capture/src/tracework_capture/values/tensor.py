@@ -154,9 +154,7 @@ class TensorOperations(Value):
         return True
 
     def iterate(self, frame):
-        from .generator import SequenceIterator
-
-        return SequenceIterator(self.unpack(frame))
+        return TupleValue(self.unpack(frame)).iterate(frame)
 
     def contains(self, frame, item):
         return frame.break_graph("tensor_to_python", "membership in a tensor")

@@ -365,10 +365,27 @@ def wrap_cached(frame, obj, source):
                 frame.mutations.call(obj, list(args), dict(kwargs))  # warning_once: said after the graph, or found said already
                 return ConstantValue(None)
             return frame.wrap(obj.__wrapped__, Const(obj.__wrapped__)).call(frame, args, kwargs)
+        if waits_for_writes(frame, obj.__wrapped__):
+            return frame.break_graph(
+                "call_unknown", f"{obj.__wrapped__.__name__}, which remembers results and reads what was written here"
+            )
         found = fold_plain(frame, obj, *plain_args, **plain_kwargs)
         return frame.wrap(found, Const(found))
 
     return RowValue(obj, call, source)
+
+
+def waits_for_writes(frame, function):
+    """Whether a function names a variable that the frame wrote, or a container that it may have written to: nothing is in place yet."""
+    pending = frame.mutations.entries
+    if not pending or not isinstance(function, types.FunctionType):
+        return False
+    cells, table = function.__closure__ or (), function.__globals__
+    if any(("cell", id(cell)) in pending for cell in cells):
+        return True
+    names = [name for name in function.__code__.co_names if name in table]
+    held = [table[name] for name in names] + [cell.cell_contents for cell in cells]
+    return any(("global", id(table), name) in pending for name in names) or any(isinstance(value, CONTAINERS) for value in held)
 
 
 def wrap_tensor(frame, obj, source):

@@ -5,17 +5,19 @@
 runs the seeds from --first on, until --count of them or --seconds are over. It prints a line for each seed that fails (after it, with
 --shrink SECONDS, the program cut down) and a total at the end; --save FILE keeps the programs that failed whole. pytest runs a fixed
 sample (test_random_programs.py); this is for looking further. --compiled runs the graphs through the whole compiler instead of their
-eager kernels. --program FILE runs one program (as --save writes it) and shows what it does. --write adds a row to FUZZ.md.
+eager kernels. --programs FILE runs what --save wrote instead of seeds. --write adds a row to FUZZ.md.
 The exit status is 1 when a seed fails.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import multiprocessing
 import os
 import random
+import re
 import signal
 import sys
 import time
@@ -51,10 +53,11 @@ def alone(function, backend):
         os.close(out)
         signal.alarm(PATIENCE)
         sys.unraisablehook = lambda unraisable: None  # generators that fail when they end: both runs print that
-        with os.fdopen(into, "w") as pipe:
+        with contextlib.suppress(BaseException), os.fdopen(into, "w") as pipe:
             pipe.write(failure(function, backend) or "")
             pipe.flush()
             os._exit(0)
+        os._exit(1)
     os.close(into)
     with os.fdopen(out) as pipe:
         text = pipe.read()
@@ -73,16 +76,21 @@ def compiled():
 
 
 def same_kind(text, other):
-    """Whether two failures look like one: the same error, in the same part."""
-    return other is not None and text.split()[0] == other.split()[0] and text.split()[3:4] == other.split()[3:4]
+    """Whether two failures look like one: the same error in the same part, with the same names of types in what differs."""
+
+    def features(text):
+        return text.split()[:1] + text.split()[3:4] + re.findall(r"'(\w+(?:Error|Oops|iterator))'", text)[:2]
+
+    return other is not None and features(text) == features(other)
 
 
 def one(seed, given, backend, end):
-    """(seed, what is wrong or None, the program, the program cut down); None when time is over."""
+    """(seed, what is wrong or None, the program, the program cut down) of a seed or (seed, program); None when time is over."""
     if time.monotonic() > end:
         return None
+    seed, function = seed if isinstance(seed, tuple) else (seed, None)
     try:
-        function = generate(random.Random(seed))
+        function = function or generate(random.Random(seed))
     except Exception as error:
         return seed, f"Generator: {error!r}", "", ""
     text = small = alone(function, backend)
@@ -90,6 +98,12 @@ def one(seed, given, backend, end):
         small = shrunk(function, lambda f: same_kind(text, alone(f, backend)), seconds=given.shrink)
         text = alone(small, backend) or text
     return seed, text, function, small
+
+
+def saved(text):
+    """(seed, program) of each program in the text of a file that --save wrote."""
+    parts = re.split(r"^# seed (\d+):.*\n", text, flags=re.MULTILINE)
+    return list(zip(map(int, parts[1::2]), parts[2::2])) or [(0, text)]
 
 
 def main() -> int:
@@ -102,19 +116,16 @@ def main() -> int:
     parser.add_argument("--compiled", action="store_true", help="through the whole compiler")
     parser.add_argument("--shrink", type=float, default=0.0, help="seconds to cut a program that fails down")
     parser.add_argument("--save", type=Path, help="file to add programs that fail to")
-    parser.add_argument("--program", type=Path, help="file of one program to run")
+    parser.add_argument("--programs", type=Path, help="file of programs to run")
     parser.add_argument("--write", action="store_true", help="add a row to FUZZ.md")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     backend = compiled() if given.compiled else eager
-    if given.program:
-        text = failure(given.program.read_text(), backend)
-        print(text or "captured and plain runs agree")
-        return 1 if text else 0
     failure(generate(random.Random(0)), backend)  # what is loaded at first use is loaded once
+    sys.unraisablehook = lambda unraisable: None  # generators that fail when they end
     failed, run, end = [], 0, time.monotonic() + given.seconds
-    seeds = range(given.first, given.first + given.count)
+    seeds = saved(given.programs.read_text()) if given.programs else range(given.first, given.first + given.count)
     call = functools.partial(one, given=given, backend=backend, end=end)
     with multiprocessing.get_context("fork").Pool(given.processes) as pool:
         for seed, text, function, small in filter(None, pool.imap_unordered(call, seeds)):

@@ -36,7 +36,7 @@ def _bodies(tree):
 
 def _cuts(tree):
     """Without some statements: halves of a block, quarters, single ones."""
-    size = max(len(body) for _, _, body in _bodies(tree))
+    size = max((len(body) for _, _, body in _bodies(tree)), default=0)
     while size := size // 2:
         for node, field, body in _bodies(tree):
             for start in range(0, len(body), size) if size < len(body) or size == 1 else ():

@@ -86,6 +86,25 @@ PROGRAMS = {
     "where a graph that only computes raises": (
         "    def f(p):\n        return p.index_select(0, torch.tensor([n]))\n    v = x * 2\n    return f(v)"
     ),
+    "a method that is computed before its arguments": (
+        "    class C:\n        def __getattribute__(self, name):\n            LOG.append(name)\n"
+        "            return super().__getattribute__(name)\n        def f(self, p):\n            return p * 2\n"
+        "        @property\n        def g(self):\n            LOG.append('g is read')\n            return self.f\n"
+        "    return C().f(brk(y)), C().g(peek(y))"
+    ),
+    "iterators over tensors": "    i = iter(y)\n    next(i)\n    return iter(x), i, [*i][:1]",
+    "what lru_cache wraps sees what was written before": (
+        "    @functools.lru_cache(maxsize=None)\n    def f(q):\n        LOG.append(q)\n        return q if q < 2 else f(q - 1) + f(q - 2)\n"
+        "    LOG.append((f(5), f(5), f.cache_info().misses))\n    return x + f(3)"
+    ),
+    "gradients that are kept, in another order": (
+        "    q = y.detach().clone().requires_grad_() * 2\n    q.retain_grad()\n    v = q * torch.nn.functional.pad(y, (1, -1))\n"
+        "    v.sum().backward(retain_graph=True)\n    first = q.grad\n    v.sum().backward()\n    return first, q.grad"
+    ),
+    "gradients that are kept after hooks": (
+        "    q = y.detach().clone().requires_grad_() * 2\n    q.register_hook(lambda g: g * 3)\n    q.retain_grad()\n"
+        "    (q * y).sum().backward()\n    return q.grad"
+    ),
     "gradients that a training step leaves": (
         "    (net(y).sum() * net.scale).backward()\n    with torch.no_grad():\n        net.scale -= 0.1 * net.scale.grad\n"
         "    return net.scale.grad.clone()"

@@ -1,7 +1,11 @@
 """Attribute access."""
 
+import types
+
 from ...bytecode.facts import VERSION
+from ...guards.classes import lookup_class
 from ...values.function import BoundMethodValue
+from ...values.user_object import ObjectValue
 from ...values.value import Value
 from ..frame import NULL
 from .table import opcode
@@ -54,10 +58,18 @@ def load_method(frame, instruction):
 
 def push_method(frame, owner, name):
     """The two stack entries of a method call."""
-    # what the type lacks is looked up now: an AttributeError comes before the arguments are computed
-    lazy = hasattr(owner.python_type(), name)
+    # what the type lacks or computes is looked up now: errors and effects come before those of the arguments
+    lazy = hasattr(owner.python_type(), name) and not (isinstance(owner, ObjectValue) and is_computed(owner.python_type(), name))
     pair = (MethodRef(owner, name) if lazy else owner.getattr(frame, name), NULL)
     frame.stack.extend(pair if VERSION >= (3, 13) else pair[::-1])
+
+
+def is_computed(cls, name):
+    """Whether reading the attribute of an instance runs code of the program."""
+    if isinstance(lookup_class(cls, "__getattribute__")[0], types.FunctionType):
+        return True
+    kind = type(lookup_class(cls, name)[0])
+    return issubclass(kind, property) or isinstance(lookup_class(kind, "__get__")[0], types.FunctionType)
 
 
 @opcode("STORE_ATTR")

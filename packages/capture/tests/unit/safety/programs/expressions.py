@@ -18,6 +18,7 @@ LITERALS = {
     "R": "Record('r')",
     "M": "[x, y]",
     "G": "lambda p, q=1: p",
+    "f": "lambda: None",
     "g": "lambda p, q=1: (p,)",
     "E": "iter([1, 2])",
     "Q": "collections.deque([1, 2], 4)",
