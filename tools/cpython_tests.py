@@ -34,13 +34,14 @@ MODULES = (
     "coroutines asyncgen contextlib_async array struct cmath copyreg shelve graphlib colorsys dis syntax eof"
 ).split()
 _EQUAL_TEXTS = "equal texts, and equal tuples of constants, may become one object over a break, which the language allows"
-_HELD = "a function or module that the compiled code refers to lives as long as that code"
+_HELD = "what compiled code refers to or looks things up in (a function, a class, a module, a key of a dict) lives as long as that code"
 _SPECIALISED = (
     "shows what the interpreter made of a function's own instructions when it ran them, and its replacement ran instead"
 )
 _TRACEBACK = (
     "a traceback of what captured code raised and caught shows the line where that code was left, not the calls and lines in it"
 )
+_FRAMES = "looks at the arguments of a frame that runs compiled code, which has them in one row, behind what the graph is given"
 _LIFETIME = "when an object dies is left to the interpreter: what a traced stretch deletes is let go at the stretch's end"
 _TIME = "measures how long a first call takes, in which the frames it runs are captured"
 _ASKED = "what functools.lru_cache wraps is asked while tracing, so a warning of its first call names another place"
@@ -74,6 +75,20 @@ KNOWN: dict[str, str] = {
     },
     "test.test_functools.TestLRUC.test_lru_cache_weakrefable": _HELD,
     "test.test_functools.TestLRUPy.test_lru_cache_weakrefable": _HELD,
+    **{
+        f"test.test_weakref.{test}": _HELD
+        for test in (
+            "FinalizeTestCase.test_all_freed",
+            "MappingTestCase.test_weak_keyed_union_operators",
+            "ReferencesTestCase.test_callback_in_cycle_resurrection",
+            "ReferencesTestCase.test_cfunction",
+            "ReferencesTestCase.test_classes",
+            "WeakMethodTestCase.test_callback_when_method_dead",
+            "WeakMethodTestCase.test_method_dead",
+        )
+    },
+    "test.test_descr.ClassPropertiesAndMethods.test_remove_subclass": _HELD,
+    "test.test_inspect.test_inspect.TestInterpreterStack.test_previous_frame": _FRAMES,
     "test.test_struct.StructTest.test__struct_reference_cycle_cleaned_up": _HELD,
     **{
         f"test.test_dis.{kind}.{test}": _SPECIALISED

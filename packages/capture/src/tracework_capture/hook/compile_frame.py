@@ -155,6 +155,7 @@ def let_go(root: CaptureRoot, frame: SymbolicFrame) -> None:
         held.clear()
     for held in (root.memo, root.keep, root.cells, root.generators, root.globals_written):
         held.clear()
+    root.arguments = {}
     root.mutations.entries.clear()
     root.mutations.keep.clear()
     root.fake_mode.forget_reals()
@@ -193,6 +194,7 @@ def start(
     root.sees_tensors = is_resume_code(given.code) or any(
         issubclass(type(obj), (torch.Tensor, torch.nn.Module)) for obj in given.slots.values()
     )
+    root.arguments = given.slots
     code = given.code
     closure = [root_cell(root, name, cell) for name, cell in zip(code.co_freevars, given.closure)]
     local_values = _LazyLocals(given.slots)

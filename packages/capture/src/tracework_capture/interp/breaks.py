@@ -140,6 +140,12 @@ def delete_attr(frame: Any, emit: Any, instruction: Any, stack: list[str | None]
     return Executed([f"del {stack[-1]}.{instruction.value}"], stack[:-1])
 
 
+@rule("DELETE_FAST")
+def delete_fast(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
+    """del x: what goes on does not get it, and nothing else holds it"""
+    return Executed([], stack)
+
+
 @rule("BINARY_SUBSCR")
 def binary_subscr(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
     """x[k]"""

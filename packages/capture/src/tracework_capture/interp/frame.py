@@ -113,6 +113,7 @@ class CaptureRoot:
         self.uses_dual_levels = False  # whether the graph enters a level of forward-mode AD
         self.uses_inference = False  # whether there was such a block
         self.storages: dict[Any, int | None] = {}  # of inference tensors -> the version that is allowed, of others -> None
+        self.arguments: dict[str, Any] = {}  # the objects in the slots of the captured frame when it began
         self.surely_changing: Any = None  # the source of what a call that broke the graph gave
 
     def changes(self, source: Any, value: Any) -> bool:

@@ -325,7 +325,9 @@ def new_object(frame, args, kwargs):
     from .sets import SetValue
     from .wrap import iterate_all
 
-    cls = args[0].real()
+    if not args or not isinstance(args[0], ClassValue):
+        return frame.break_graph("call_unknown", "__new__ of no class")
+    cls = args[0].cls
     refuse_class(frame, cls)
     native = native_base(cls)
     if native is object and (len(args) > 1 or kwargs) and takes_no_arguments(cls):

@@ -157,3 +157,39 @@ def test_go_on_wants_a_function_and_a_list():
     for wrong in ((nothing,), (nothing, ()), (nothing, [], 1)):
         with pytest.raises(TypeError):
             _C.go_on(*wrong)
+
+
+class Told:
+    """Tells when it dies."""
+
+    def __init__(self, log):
+        self.log = log
+
+    def __del__(self):
+        self.log.append("died")
+
+
+def deleted_before_more(x, log):
+    held = Told(log)
+    nothing()
+    y = x + 1
+    del held
+    log.append("after")
+    return y
+
+
+def deleted_and_asked_for(x):
+    held = Held()
+    reference = weakref.ref(held)
+    y = x + 1
+    del held
+    return y, reference() is None
+
+
+def test_what_is_deleted_dies_there_when_somebody_notices():
+    one, other = (capture.optimize(lambda gm, inputs: gm.forward)(f) for f in (deleted_before_more, deleted_and_asked_for))
+    for _ in range(2):
+        log = []
+        one(torch.ones(2), log)
+        assert log == ["died", "after"]
+        assert other(torch.ones(2))[1]

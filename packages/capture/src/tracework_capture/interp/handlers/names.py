@@ -1,10 +1,13 @@
 """Locals, globals, cells and constants."""
 
+import weakref
 from types import CellType
+
+import torch
 
 from ...bytecode.reload import builtins_of
 from ...bytecode.resume import original_code
-from ...sources import Const, DictItem, FrameGlobals, Global
+from ...sources import Const, DictItem, FrameGlobals, Global, Local
 from ...values.function import CellValue
 from ...values.mapping import MISSING, touched_name
 from ...values.value import Deferred, Value
@@ -84,7 +87,21 @@ def delete_fast(frame, instruction):
         frame.locals.take(name)
         return
     read_local(frame, name)
+    if ends_a_life(frame, name):
+        frame.break_graph("side_effect_unknown", f"del {name} may end the life of what weak references or a __del__ know of")
     del frame.locals[name]
+
+
+def ends_a_life(frame, name):
+    """Whether a local that goes may be the last that holds an argument, and somebody notices when that dies: now, and not when the
+    captured part is over. Tensors are let go of later, and classes die when the collector finds them."""
+    value = frame.locals[name]
+    if frame.parent is not None or type(value.source) is not Local or sum(v is value for v in frame.locals.values()) > 1:
+        return False
+    obj = frame.root.arguments.get(value.source.name)
+    if issubclass(type(obj), (type, torch.Tensor)):
+        return False
+    return weakref.getweakrefcount(obj) > 0 or hasattr(type(obj), "__del__")
 
 
 @opcode("LOAD_FAST_LOAD_FAST")
