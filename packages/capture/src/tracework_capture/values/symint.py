@@ -9,6 +9,8 @@ from ..graph.data_sizes import relation_node
 from .constant import COMPARE_FUNCTIONS, NUMPY_NUMBERS, ConstantValue, fold, literal
 from .value import Value
 
+MOST_DECISIONS = 100
+"""So much is decided on open numbers at most: sorting a list of them, say, would be right for one order only, and takes long to prove."""
 OTHER_NUMBERS = (float, complex, Fraction, *NUMPY_NUMBERS)
 """What an int is compared with as a number, beside ints."""
 
@@ -170,6 +172,10 @@ def compare_sizes(frame, op, left, right):
         return COMPARE_FUNCTIONS[op](difference, 0)
     if is_large(difference):
         return COMPARE_FUNCTIONS[op](SymNumber(difference, frame.graph).specialise(frame), 0)
+    if len(frame.symbols.conditions) >= MOST_DECISIONS and any(
+        frame.symbols.origins.get(symbol) in frame.root.numbers for symbol in difference.free_symbols
+    ):
+        frame.break_graph("long_loop", f"{MOST_DECISIONS} decisions on numbers that change from call to call")
     return frame.symbols.guard(Condition(op, difference), frame.user_location())
 
 
