@@ -177,6 +177,19 @@ def test_a_retained_gradient_of_a_backward_inside():
     check(fn, *inputs(), backend="aot_eager")
 
 
+def test_a_gradient_is_retained_after_the_hooks():
+    def fn(x):
+        weight = torch.ones(3).requires_grad_()
+        y = weight * 2
+        y.register_hook(lambda g: g * 3)
+        y.retain_grad()
+        (y * x).sum().backward()
+        return weight.grad, y.grad
+
+    x = torch.arange(3.0)
+    same(list(tracework.compile(fn, backend="eager")(x)), list(fn(x)))
+
+
 def test_a_hook_that_a_backward_inside_would_run_is_left_to_plain_python():
     def fn(x, w):
         x.register_hook(lambda g: g * 3)

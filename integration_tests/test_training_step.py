@@ -228,6 +228,40 @@ def test_operators_whose_number_is_a_tensor():
         check(fn, *inputs())
 
 
+def test_operators_without_dimensions_whose_number_is_a_tensor():
+    """The number takes no part in promotion."""
+
+    def fn(x, s):
+        y = x.add(x, alpha=s).addcdiv(x, x + 1, value=-s)
+        torch._foreach_add_([y], [x], alpha=s)
+        return y.sub(x, alpha=s).addcmul_(x, y, value=s)
+
+    for dtype in (torch.float32, torch.float64):
+        given = torch.tensor(1.5), torch.tensor(0.3, dtype=dtype)
+        same(tracework.compile(fn, backend="eager", fullgraph=True)(*given), fn(*given))
+
+
+@pytest.mark.parametrize("optimizer", ["Adam", "NAdam", "Adadelta", "Adamax", "RMSprop", "Adagrad"])
+def test_parameters_without_dimensions_are_trained_in_one_graph(optimizer):
+    """As the temperature of CLIP. The number of steps is a float, with which numbers stay of their dtype."""
+    found = []
+    for compiled in (False, True):
+        scale, shift = torch.nn.Parameter(torch.tensor(0.5)), torch.nn.Parameter(torch.tensor([0.25, 1.0]))
+        made = getattr(torch.optim, optimizer)([scale, shift], lr=0.1)
+
+        def step(x, scale=scale, shift=shift, made=made):
+            made.zero_grad()
+            ((x * scale.exp() + shift) ** 2).mean().backward()
+            made.step()
+
+        call = tracework.compile(step, backend="eager", fullgraph=True) if compiled else step
+        for value in (1.0, 2.0, 3.0):
+            call(torch.full((3, 2), value))
+        found.append([p.detach() for p in (scale, shift)])
+        assert all(p.dtype == torch.float32 for state in made.state.values() for p in state.values() if torch.is_tensor(p))
+    torch.testing.assert_close(found[1], found[0])
+
+
 def test_a_whole_training_step_where_torch_compile_was_used_before():
     """It marks parts of torch's optimizers as disabled when it is first used."""
     program = """

@@ -164,6 +164,33 @@ class DataFloat(LateFloat):
         return frame.break_graph("tensor_to_python", "the number in a tensor is needed while tracing")
 
 
+class StepCount(DataFloat):
+    """How many steps an optimizer has made, or a number computed from that, as corrections of bias are; where Python needs the number
+    itself, it is a tensor, as under torch.compile."""
+
+    def stays(self, op, other, reverse):
+        known = other.is_constant() and type(other.constant()) in (int, float)
+        return (op in ARITHMETIC or op in ("/", "**")) and (known or isinstance(other, FloatValue))
+
+    def computed(self, frame, op, other, reverse):
+        theirs = other.as_tensor(frame) if isinstance(other, FloatValue) else ConstantValue(float(other.constant()))
+        function = {"/": operator.truediv, "**": operator.pow}.get(op) or ARITHMETIC[op]
+        operands = (self.as_tensor(frame), theirs)
+        return StepCount(frame.graph.call(frame, function, operands[::-1] if reverse else operands).node)
+
+    def number(self, frame):
+        return self.as_tensor(frame)
+
+    def as_graph_arg(self, frame):
+        return self.as_tensor(frame).as_graph_arg(frame)
+
+    def compare(self, frame, op, other):
+        return self.as_tensor(frame).compare(frame, op, other)
+
+    def truth(self, frame):
+        return self.as_tensor(frame).truth(frame)
+
+
 def number_of_tensor(frame, tensor):
     """item() or float() of a tensor of one number, on the CPU, where computing in double precision is what Python does; else None."""
     example = tensor.example

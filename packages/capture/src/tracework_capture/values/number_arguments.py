@@ -20,8 +20,19 @@ def is_number_tensor(value):
     return isinstance(value, TensorValue)
 
 
-def fits(value):
-    return isinstance(value, TensorValue) and value.example.dtype in EXACT and value.example.ndim > 0
+def fits(tensors):
+    """Whether eager computes with as many digits as these store. Without dimensions they are of one dtype, as the number is then."""
+    if not all(isinstance(t, TensorValue) and t.example.dtype in EXACT for t in tensors):
+        return False
+    return all(t.example.ndim > 0 for t in tensors) or len({t.example.dtype for t in tensors}) == 1
+
+
+def of_kind(frame, number, tensors):
+    """The number as eager reads it: it takes no part in promotion, which among tensors without dimensions it would."""
+    dtype = tensors[0].example.dtype
+    if number.example.dtype == dtype or all(t.example.ndim > 0 for t in tensors) or number.example.dtype.is_complex:
+        return number
+    return frame.graph.call_method(frame, "to", (number, ConstantValue(dtype)))
 
 
 def product(frame, *factors):
@@ -79,8 +90,9 @@ def without_number(frame, name, args, kwargs):
         return None
     if name.startswith("_foreach_"):
         return each_without_number(frame, form, name, args, count, number)
-    if not all(fits(a) for a in args[: count + 1]) or number.example.numel() != 1:
+    if not fits(args[: count + 1]) or number.example.numel() != 1:
         return None
+    number = of_kind(frame, number, args[: count + 1])
     return form(frame, name.rstrip("_") + "_" * name.endswith("_"), args[0], args[1 : count + 1], number)
 
 
@@ -103,12 +115,12 @@ def with_operand(frame, name, args):
 def each_without_number(frame, form, name, args, count, number):
     """The same for lists of tensors; a tensor of one number for each of them is taken apart."""
     columns = [a.unpack(frame) for a in args[: count + 1]]
-    if not all(fits(t) for column in columns for t in column):
+    if not all(fits(row) for row in zip(*columns)):
         return None
     single = number.example.ndim == 0
     made = []
     for index, row in enumerate(zip(*columns)):
-        factor = number if single else number.getitem(frame, ConstantValue(index))
+        factor = of_kind(frame, number if single else number.getitem(frame, ConstantValue(index)), row)
         made.append(form(frame, name, row[0], list(row[1:]), factor))
     from .sequence import NONE, TupleValue
 

@@ -9,6 +9,7 @@ from torch.utils import _foreach_utils
 from ..sources import Const
 from .constant import ConstantValue, force_plain
 from .context import set_grad
+from .floats import StepCount
 from .mapping import dict_of
 from .sequence import ListValue, TupleValue
 from .tensor import TensorValue
@@ -31,7 +32,7 @@ def step_in_grad_mode(frame, function, args, kwargs):
 def step_count(frame, args, kwargs):
     """The number of steps, which plain Python computes with in double precision."""
     if isinstance(args[0], TensorValue):
-        return frame.graph.call_method(frame, "to", (args[0], torch.float64))
+        return StepCount(frame.graph.call_method(frame, "to", (args[0], torch.float64), {"copy": True}).node)
     return args[0]
 
 

@@ -478,6 +478,8 @@ class ObjectValue(Value):
     def call_native(self, frame, name, args, kwargs):
         """A method that C defines: on the built-in part, or object's own."""
         row = OBJECT_METHODS.get(name)
+        if name in NAMESPACE_METHODS and issubclass(self.cls, types.SimpleNamespace):
+            row = NAMESPACE_METHODS[name]
         if row is not None and (self.part is None or name in PART_LEAVES_TO_OBJECT):
             return row(frame, self, *args, **kwargs)
         if self.part is not None:
@@ -788,6 +790,18 @@ def identical_not(frame, self, other):
     return ConstantValue(False if self is other else NotImplemented)
 
 
+def namespace_comparison(op):
+    """types.SimpleNamespace.__eq__ and __ne__: with another namespace, of what they hold."""
+
+    def compare(frame, self, other):
+        if not issubclass(other.python_type(), types.SimpleNamespace):
+            return ConstantValue(NotImplemented)
+        return self.getattr(frame, "__dict__").compare(frame, op, other.getattr(frame, "__dict__"))
+
+    return compare
+
+
+NAMESPACE_METHODS = {"__eq__": namespace_comparison("=="), "__ne__": namespace_comparison("!=")}
 _OF_OBJECT = {"__eq__": identical, "__ne__": identical_not, "__repr__": default_repr}
 """What object does with instances of classes that do it otherwise."""
 PART_LEAVES_TO_OBJECT = {"__setattr__", "__delattr__", "__getattribute__", "__init_subclass__", "__class__"}

@@ -66,6 +66,16 @@ def namespaces(x):
     return spam.ham, spam.eggs, sorted(vars(spam)), type(spam).__name__
 
 
+GIVEN = types.SimpleNamespace(ham=8, eggs=[1])
+
+
+@case
+def namespaces_are_compared_by_what_they_hold(x):
+    spam, same = Spam(ham=8, eggs=[1]), types.SimpleNamespace(ham=8, eggs=[1])
+    found = spam == same, same == spam, spam != same, GIVEN == spam, spam == GIVEN, spam in [3, GIVEN]
+    return x + 1, found, spam == Spam(ham=8), spam != Spam(ham=8), spam == vars(spam), spam is same
+
+
 @case
 def a_namespace_that_refuses(x):
     y = x + 1
