@@ -137,6 +137,12 @@ class CodeWriter:
         plain = name.isidentifier() and not keyword.iskeyword(name)
         return name if plain and not taken else f"__tw_lookup_global({name!r})"
 
+    def free_name(self, name: str) -> str:
+        """The identifier for a free variable. Those of classes with type parameters have names like `.type_params`: then all get other
+        ones, since the compiler sorts free variables by name."""
+        names = self.code.co_freevars
+        return name if all(map(str.isidentifier, names)) else f"__tw_free{names.index(name):03}"
+
     def graph_output(self, node: Any) -> str:
         """Expression of an fx node's result."""
         index = self.outputs.setdefault(node, len(self.outputs))
@@ -184,9 +190,10 @@ class CodeWriter:
         if "__tw_lookup_global" in text_of_body:
             self.constants["__tw_lookup_global"] = _global_lookup(self.globals)
         header = [f"{name} = {_marker(name)!r}" for name in self.constants]
-        if code.co_freevars:
-            header.append(f"if 0: {', '.join(code.co_freevars)}")
-        source = _wrap(header + lines, parameters, code.co_freevars)
+        freevars = self._free_names()
+        if freevars:
+            header.append(f"if 0: {', '.join(freevars)}")
+        source = _wrap(header + lines, parameters, freevars)
         return self._compile(source, position)
 
     def _compile(self, source: str, position: tuple[int | None, ...]) -> types.CodeType:
@@ -194,7 +201,7 @@ class CodeWriter:
         if _FORGET in source:
             names = {*code.co_varnames, *code.co_cellvars} - {*self.constants}
             code = self._replacement_of(_forgotten(source, names))
-        if code.co_freevars != self.code.co_freevars:
+        if code.co_freevars != self._free_names():
             raise SkipFrame("free variables in an unusual order")
         by_marker = {_marker(name): obj for name, obj in self.constants.items()}
         consts = tuple(by_marker.get(c, c) if type(c) is str else c for c in code.co_consts)
@@ -202,9 +209,13 @@ class CodeWriter:
             co_consts=consts,
             co_name=self.code.co_name,
             co_qualname=self.code.co_qualname,
+            co_freevars=self.code.co_freevars,
             co_firstlineno=self.code.co_firstlineno,
         )
         return at_one_place(code, position)
+
+    def _free_names(self) -> tuple[str, ...]:
+        return tuple(map(self.free_name, self.code.co_freevars))
 
     def _replacement_of(self, source: str) -> types.CodeType:
         # no tree: making one is not re-entrant, and this may run in the middle of it, when the collector runs code of the user's

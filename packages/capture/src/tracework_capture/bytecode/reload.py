@@ -21,6 +21,7 @@ class _Names(Protocol):
     def const(self, obj: object, hint: str = "c") -> str: ...
     def literal(self, obj: object) -> str: ...
     def global_name(self, name: str) -> str: ...
+    def free_name(self, name: str) -> str: ...
 
 
 def builtins_of(globals_: dict[str, Any]) -> dict[str, Any]:
@@ -42,8 +43,8 @@ def _attribute(base: str, name: str) -> str:
 RELOAD: dict[type, Callable[[Any, str, _Names], str]] = {
     s.Local: lambda x, base, w: local_name(x.name),
     s.Global: lambda x, base, w: w.global_name(x.name),
-    s.Closure: lambda x, base, w: x.name,
-    s.ClosureCell: lambda x, base, w: f"(lambda: {x.name}).__closure__[0]",
+    s.Closure: lambda x, base, w: w.free_name(x.name),
+    s.ClosureCell: lambda x, base, w: f"(lambda: {w.free_name(x.name)}).__closure__[0]",
     s.Const: lambda x, base, w: w.const(x.value),
     s.Ambient: lambda x, base, w: f"{w.const(STATES[x.name], x.name)}()",
     s.Attr: lambda x, base, w: _attribute(base, x.name),

@@ -336,7 +336,7 @@ def plain_run(writer: CodeWriter, frame: Any) -> tuple[str, str]:
     disabled = frame.root.services.call_disabled
     if code.co_freevars:
         make, held = writer.const(types.FunctionType, "FunctionType"), writer.const(plain, "code")
-        cells = "".join(f"(lambda: {name}).__closure__[0], " for name in code.co_freevars)
+        cells = "".join(f"(lambda: {writer.free_name(name)}).__closure__[0], " for name in code.co_freevars)
         function = f"{make}({held}, {writer.const(frame.globals, 'globals')}, None, None, ({cells}))"
         function = f"{writer.const(disabled)}({function})"
     else:

@@ -60,6 +60,19 @@ BINARY_FUNCTIONS = {
     "&": operator.and_,
     "^": operator.xor,
     "|": operator.or_,
+    "+=": operator.iadd,
+    "-=": operator.isub,
+    "*=": operator.imul,
+    "/=": operator.itruediv,
+    "//=": operator.ifloordiv,
+    "%=": operator.imod,
+    "**=": operator.ipow,
+    "&=": operator.iand,
+    "|=": operator.ior,
+    "^=": operator.ixor,
+    "<<=": operator.ilshift,
+    ">>=": operator.irshift,
+    "@=": operator.imatmul,
 }
 COMPARE_FUNCTIONS = {
     "==": operator.eq,
@@ -161,7 +174,7 @@ class ConstantValue(Value):
                 return percent_text(frame, self.obj, other) or fold(frame, operator.mod, [self, other])
             return None
         left, right = (other.constant(), self.obj) if reverse else (self.obj, other.constant())
-        return fold_literal(frame, BINARY_FUNCTIONS[op.rstrip("=")], left, right)
+        return fold_literal(frame, BINARY_FUNCTIONS[op], left, right)
 
     def compare(self, frame, op, other):
         if type(self.obj) in NUMPY_DTYPES and issubclass(other.python_type(), type):

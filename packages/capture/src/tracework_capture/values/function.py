@@ -308,6 +308,8 @@ class BoundMethodValue(Value):
             return self.function
         if name == "__self__":
             return self.owner
+        if name == "__get__" and name in types.MethodType.__dict__:  # from 3.13 on; before, the function's is found
+            return _Binder(self)
         return self.function.getattr(frame, name)
 
     def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -330,6 +332,8 @@ class _Binder(Value):
     def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         owner = args[0]
         if owner.is_constant() and owner.constant() is None:
+            return self.function
+        if isinstance(self.function, BoundMethodValue):  # it stays bound to what it is bound to
             return self.function
         return BoundMethodValue(self.function, owner)
 

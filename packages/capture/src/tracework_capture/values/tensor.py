@@ -17,7 +17,7 @@ from .constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, NUMPY_NUMBERS, UNARY_
 from .inference_tensors import as_inference_tensor, is_for_inference, is_input_for_inference
 from .sequence import NONE, TupleValue
 from .symint import SymNumber, size_value
-from .torch_function import INPLACE_FUNCTIONS, Dispatching
+from .torch_function import Dispatching
 from .value import EXISTING, NEW, Value
 
 NUMBERS = (int, float, bool, complex, *NUMPY_NUMBERS)
@@ -168,7 +168,7 @@ class TensorOperations(Value):
         if not is_operand(other):
             return None
         if op.endswith("="):
-            frame.graph.call(frame, INPLACE_FUNCTIONS[op[:-1]], (self, other))
+            frame.graph.call(frame, BINARY_FUNCTIONS[op], (self, other))
             return self
         pair = (other, self) if reverse else (self, other)
         return frame.graph.call(frame, BINARY_FUNCTIONS[op], pair)

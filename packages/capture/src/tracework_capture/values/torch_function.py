@@ -21,21 +21,6 @@ from .symint import SymNumber
 from .value import Value
 
 Tensor = torch.Tensor
-INPLACE_FUNCTIONS = {
-    "+": operator.iadd,
-    "-": operator.isub,
-    "*": operator.imul,
-    "/": operator.itruediv,
-    "//": operator.ifloordiv,
-    "%": operator.imod,
-    "**": operator.ipow,
-    "&": operator.iand,
-    "|": operator.ior,
-    "^": operator.ixor,
-    "<<": operator.ilshift,
-    ">>": operator.irshift,
-    "@": operator.imatmul,
-}
 
 
 class Dispatching(Value):
@@ -109,8 +94,7 @@ class Dispatching(Value):
     def binary(self, frame, op, other, reverse=False):
         if not self.takes(frame, other):
             return super().binary(frame, op, other, reverse)
-        function = INPLACE_FUNCTIONS[op[:-1]] if op.endswith("=") else BINARY_FUNCTIONS[op]
-        return self.operate(frame, function, [other, self] if reverse else [self, other])
+        return self.operate(frame, BINARY_FUNCTIONS[op], [other, self] if reverse else [self, other])
 
     def compare(self, frame, op, other):
         if not self.takes(frame, other):

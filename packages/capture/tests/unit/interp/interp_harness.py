@@ -34,6 +34,9 @@ class Fetch:
 
     literal = const
 
+    def free_name(self, name):
+        return name
+
     def global_name(self, name):
         return f"__tw_lookup_global({name!r})"
 

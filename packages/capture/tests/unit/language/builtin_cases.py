@@ -4,6 +4,7 @@ import collections
 import functools
 import inspect
 import io
+import operator
 import sys
 import threading
 import types
@@ -283,4 +284,18 @@ def operators_name_types_as_c_does(x):
             value - 1
         except TypeError as error:
             seen.append(str(error))
+    for augmented in (lambda value: operator.ipow(value, 2), lambda value: value**2):
+        try:
+            augmented(None)
+        except TypeError as error:
+            seen.append(str(error))
+    try:
+        seen += 1
+    except TypeError as error:
+        seen.append(str(error))
+    try:
+        missing = None
+        missing **= 2
+    except TypeError as error:
+        seen.append(str(error))
     return x + 1, seen

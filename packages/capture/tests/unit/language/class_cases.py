@@ -1062,3 +1062,15 @@ def a_namedtuple_class_made_inside(x):
     except ValueError:
         x = x + 1
     return pair.first * pair.second, pair._replace(first=1).first, Pair.__module__, Pair._fields, x
+
+
+class Bound:
+    def itself(self):
+        return self
+
+
+@case
+def a_bound_method_is_bound_again(x):
+    first, second = Bound(), Bound()
+    first.itself_of_second = second.itself.__get__(first, Bound)
+    return x + 1, first.itself_of_second() is second

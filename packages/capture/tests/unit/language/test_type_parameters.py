@@ -6,6 +6,9 @@ import types
 import pytest
 import torch
 import tracework_capture as capture
+from tracework_capture import _C
+from tracework_capture.hook.context import FrameCallback
+from tracework_capture.options import CaptureOptions
 
 pytestmark = pytest.mark.skipif(sys.version_info < (3, 12), reason="the syntax is that of CPython 3.12")
 
@@ -102,3 +105,13 @@ def test_type_parameters_are_as_in_plain_python(name):
     for _ in range(2):
         assert facts(compiled(torch.ones(3))) == facts(scope["program"](torch.ones(3)))
     assert len(graphs) == GRAPHS[name]
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_what_makes_them_is_captured_too(name, caplog):
+    """It closes over names like `.type_params`, which are no identifiers."""
+    scope = {"__name__": __name__}
+    exec(globals()[name], scope)
+    callback = FrameCallback(lambda gm, inputs: gm.forward, CaptureOptions(keep_empty=True))
+    assert facts(_C.Scoped(scope["program"], callback)(torch.ones(3))) == facts(scope["program"](torch.ones(3)))
+    assert "failed" not in caplog.text

@@ -72,7 +72,8 @@ def unsupported(op, left, right):
         return f'can only concatenate {kind.__name__} (not "{_C.type_name(right)}") to {kind.__name__}'
     if op in ("*", "*=") and (kind is not None or issubclass(right, SEQUENCES)):
         return f"can't multiply sequence by non-int of type '{_C.type_name(right if kind is not None else left)}'"
-    return f"unsupported operand type(s) for {op}: '{_C.type_name(left)}' and '{_C.type_name(right)}'"
+    shown = "** or pow()" if op == "**" else op
+    return f"unsupported operand type(s) for {shown}: '{_C.type_name(left)}' and '{_C.type_name(right)}'"
 
 
 def compare(frame, op, left, right):
