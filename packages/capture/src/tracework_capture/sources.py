@@ -123,14 +123,16 @@ class Closure(Source):
         return self.name
 
 
-def text_of(value: Any) -> str:
-    """A text for an object, without running code of the user's."""
+def text_of(value: Any, depth: int = 4) -> str:
+    """A text for an object, without running code of the user's: of containers in containers so many levels, since they may be in
+    themselves."""
     kind = type(value)
     if kind in _SHOWN:
         return repr(value)
     if kind in _BRACKETS:
         left, right = _BRACKETS[kind]
-        return left + "".join(f"{text_of(item)}, " for item in value).removesuffix(", ") + right
+        inside = "".join(f"{text_of(item, depth - 1)}, " for item in value).removesuffix(", ") if depth else "..."
+        return left + inside + right
     if issubclass(kind, Enum):
         return f"{kind.__qualname__}.{_C.instance_dict(value).get('_name_')}"
     return type.__repr__(value) if issubclass(kind, type) else object.__repr__(value)

@@ -236,7 +236,9 @@ def construct(frame, class_val, args, kwargs):
     if not makes_tensor_subclass(cls):
         refuse_class(frame, cls)
     meta_call, owner = lookup_class(type(cls), "__call__")
-    if owner is not type and not isinstance(meta_call, C_METHODS):
+    if owner is not type and not isinstance(meta_call, types.WrapperDescriptorType):  # which binary classes have
+        if isinstance(meta_call, C_METHODS):
+            frame.break_graph("call_unknown", f"{type(cls).__name__}.__call__ is a {type(meta_call).__name__}")
         return bind_static(frame, class_val, type(cls), owner, meta_call, "__call__").call(frame, args, kwargs)
     return type_call(frame, class_val, args, kwargs)
 
@@ -281,6 +283,9 @@ def type_call(frame, class_val, args, kwargs):
     if new is not None:
         made = function_value(frame, new).call(frame, [class_val, *args], kwargs)
     else:
+        made_by, _ = lookup_class(cls, "__new__")
+        if not isinstance(made_by, types.BuiltinFunctionType) or made_by.__name__ != "__new__":
+            frame.break_graph("call_unknown", f"{cls.__name__}.__new__ is a {type(made_by).__name__}")
         made = new_object(frame, [class_val, *args], kwargs)
     if cls in made.python_type().__mro__:  # issubclass would ask the metaclass
         init, owner = lookup_class(made.python_type(), "__init__")

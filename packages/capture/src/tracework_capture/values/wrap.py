@@ -507,10 +507,10 @@ class RowValue(Value):
             return False
 
     def getattr(self, frame, name):
-        from .user_object import C_METHODS
+        from .user_object import C_METHODS, BoundBuiltin
 
         if name == "__call__":
-            return self
+            return BoundBuiltin(self, name)
         try:
             found = getattr(self.fn, name)
         except AttributeError as error:
@@ -518,6 +518,9 @@ class RowValue(Value):
         if isinstance(found, C_METHODS):
             return frame.break_graph("attribute_unknown", f"{self.describe()}.{name}")
         return wrap_constant(frame, found)
+
+    def call_method(self, frame, name, args, kwargs):
+        return self.call(frame, args, kwargs) if name == "__call__" else super().call_method(frame, name, args, kwargs)
 
     def as_graph_arg(self, frame):
         return self.fn

@@ -386,3 +386,9 @@ def test_an_instance_dict_that_was_not_made_yet_passes():
     assert outcomes(guards, fresh())[0] == ()
     program = build_program(guards, (), frame.__code__)
     assert program.run(Scope({"x": fresh()}, {})) == ()
+
+
+def test_a_container_in_itself_has_a_text():
+    loop = [1]
+    loop += [loop, (loop,)]
+    assert str(Const(loop)).startswith("[1, [1, [")

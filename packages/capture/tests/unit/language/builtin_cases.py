@@ -299,3 +299,18 @@ def operators_name_types_as_c_does(x):
     except TypeError as error:
         seen.append(str(error))
     return x + 1, seen
+
+
+@case
+def what_cannot_be_unpacked(x):
+    seen = []
+    for value in (None, 3, sys):
+        try:
+            first, *rest = value
+        except TypeError as error:
+            seen.append(str(error))
+        try:
+            first, second = value
+        except TypeError as error:
+            seen.append(str(error))
+    return x + 1, seen

@@ -1074,3 +1074,50 @@ def a_bound_method_is_bound_again(x):
     first, second = Bound(), Bound()
     first.itself_of_second = second.itself.__get__(first, Bound)
     return x + 1, first.itself_of_second() is second
+
+
+@case(graphs=2)  # what replace refuses breaks, and it says so itself
+def replaced_fields_that_are_refused(x):
+    @dataclasses.dataclass
+    class Scaled:
+        scale: float
+        shown: str = dataclasses.field(init=False, default="")
+        first: dataclasses.InitVar[int] = 0
+
+    y = x + 1
+    seen = [dataclasses.replace(Scaled(2.0), scale=3.0).scale]
+    try:
+        dataclasses.replace(Scaled(2.0), shown="s")
+    except (TypeError, ValueError) as error:
+        seen += [type(error), str(error)]
+    return y * 2, seen
+
+
+class Joins(type):
+    __call__ = ":".join
+
+
+class Joined(metaclass=Joins):
+    pass
+
+
+class Answers:
+    __new__ = str.__subclasscheck__
+
+
+class Doubled:
+    @classmethod
+    def __new__(cls, same, value):
+        return value * 2
+
+
+@case(graphs=2)  # each breaks
+def classes_that_make_something_else(x):
+    y = x + 1
+    made = Joined(["a", "b"]), Answers(), Doubled(3)
+    return y * 2, made
+
+
+@case
+def a_builtin_is_not_its_call(x):
+    return x + 1, min.__call__ is min, min.__call__(3, 2)

@@ -1,5 +1,7 @@
 """Building, indexing and unpacking containers; formatting."""
 
+from ... import _C
+from ...guards.classes import NO_ATTRIBUTE, lookup_class
 from ...values.text import joined_text, known_text
 from ...values.value import Value
 from .table import opcode
@@ -163,6 +165,7 @@ def unpack_sequence(frame, instruction):
 
 def first_items(frame, value, count):
     """All items of a container; one more than `count` of an iterator, which may go on for ever."""
+    check_unpackable(frame, value)
     if type(value).unpack is not Value.unpack:
         return value.unpack(frame)
     items = []
@@ -172,11 +175,20 @@ def first_items(frame, value, count):
     return items
 
 
+def check_unpackable(frame, value):
+    """Unpacking says in its own words that something cannot be iterated over."""
+    kind = value.python_type()
+    if all(lookup_class(kind, name)[0] is NO_ATTRIBUTE for name in ("__iter__", "__getitem__")):
+        frame.raise_new(TypeError, f"cannot unpack non-iterable {_C.type_name(kind)} object")
+
+
 @opcode("UNPACK_EX")
 def unpack_ex(frame, instruction):
     """a, *b, c = value"""
     before, after = instruction.arg & 255, instruction.arg >> 8
-    items = frame.stack.pop().unpack(frame)
+    value = frame.stack.pop()
+    check_unpackable(frame, value)
+    items = value.unpack(frame)
     if len(items) < before + after:
         frame.raise_new(ValueError, f"not enough values to unpack (expected at least {before + after}, got {len(items)})")
     middle = frame.make_list(items[before : len(items) - after])

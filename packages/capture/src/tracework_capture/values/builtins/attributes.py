@@ -254,10 +254,14 @@ def replace(frame, args, kwargs):
     value = args[0]
     if not hasattr(value.python_type(), "__dataclass_fields__"):
         return frame.break_graph("call_unknown", "dataclasses.replace of no dataclass")
-    changes = dict(kwargs)
-    for field in dataclasses.fields(value.python_type()):
-        if field.init and field.name not in changes:
-            changes[field.name] = value.getattr(frame, field.name)
+    declared = value.python_type().__dataclass_fields__.values()
+    given = [field for field in declared if field._field_type is not dataclasses._FIELD_CLASSVAR and field.name in kwargs]
+    kept = [f for f in declared if f._field_type is not dataclasses._FIELD_CLASSVAR and f.init and f.name not in kwargs]
+    if not all(f.init for f in given) or any(
+        f._field_type is dataclasses._FIELD_INITVAR and f.default is dataclasses.MISSING for f in kept
+    ):
+        return frame.break_graph("call_unknown", "dataclasses.replace with fields that it refuses, or without some that it needs")
+    changes = {**kwargs, **{f.name: value.getattr(frame, f.name) for f in kept}}
     return class_value(frame, value.python_type()).call(frame, [], changes)
 
 
