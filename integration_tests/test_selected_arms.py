@@ -64,7 +64,84 @@ def negated(x):
     return (x.sin() if not (x > 0).any() else x.cos()) * y
 
 
-SELECTED = [negated, assigned, returned, expression, several, drawn, in_a_callee, not_zero]
+def elif_chain(x):
+    total = x.sum()
+    if total > 2:
+        y, z = x + 1, x * 2
+    elif total > -2:
+        y, z = x * 3, x.cos()
+    elif (x > -1.5).any():
+        y, z = -x, x.abs()
+    else:
+        y, z = x.sin(), x
+        z = z + 2
+    return y * z, z
+
+
+def elif_returned(x):
+    total = x.sum()
+    if total > 2:
+        return x + 1
+    elif total > -2:
+        return x * 3
+    return x.sin()
+
+
+def nested_expression(x):
+    return (x + 1 if x.mean() < 0 else x * 2 if x.max() > 1 else x - 3) + 3
+
+
+def conjunction(x):
+    if (x > -1).all() and x.sum() > 0 and not x.max() > 5:
+        return x + 1
+    return x - 1
+
+
+def disjunction(x):
+    if x.sum() > 2 or (x == 1).any() or (x < -2).any():
+        y = x.sin()
+    else:
+        y = x.cos()
+    return y + x
+
+
+def squared(x, plus):
+    return x * x + plus
+
+
+class Scaled:
+    def __init__(self, factor):
+        self.factor = factor
+
+    def scaled(self, x):
+        return x * self.factor if self.factor > 1 else x + self.factor
+
+
+def in_functions(x):
+    double = Scaled(2)
+    if x.sum() > 0:
+        y = squared(x, 1)
+    else:
+        y = squared(double.scaled(x), plus=x)
+    return y * 2
+
+
+SELECTED = [
+    elif_chain,
+    elif_returned,
+    nested_expression,
+    conjunction,
+    disjunction,
+    in_functions,
+    negated,
+    assigned,
+    returned,
+    expression,
+    several,
+    drawn,
+    in_a_callee,
+    not_zero,
+]
 
 
 def the_same_object(x):
@@ -125,6 +202,56 @@ def appends(x):
     return y, seen
 
 
+def appends_in_a_function(x):
+    seen = []
+
+    def noted(x):
+        seen.append(1)
+        return x + 1
+
+    if x.sum() > 0:
+        y = noted(x)
+    else:
+        y = x - 1
+    return y, seen
+
+
+def counts_in_a_function(x):
+    count = 0
+
+    def counted(x):
+        nonlocal count
+        count += 1
+        return x + 1
+
+    if x.sum() > 0:
+        y = counted(x)
+    else:
+        y = x - 1
+    return y, count
+
+
+def stores_in_an_object(x):
+    kept = Scaled(1)
+
+    def stored(x):
+        kept.factor = 5
+        return x + 1
+
+    y = stored(x) if x.sum() > 0 else x - 1
+    return y, kept.factor
+
+
+def elif_of_other_kinds(x):
+    if x.sum() > 2:
+        y = x + 1
+    elif x.sum() > 0:
+        y = 3
+    else:
+        y = x - 1
+    return y
+
+
 def rebinds_an_argument(x):
     for step in range(3):
         if x.sum() > 0:
@@ -142,7 +269,20 @@ def raises(x):
     return y
 
 
-BROKEN = [the_same_object, a_view, without_else, other_shapes, writes, other_constants, appends, raises]
+BROKEN = [
+    appends_in_a_function,
+    counts_in_a_function,
+    stores_in_an_object,
+    elif_of_other_kinds,
+    the_same_object,
+    a_view,
+    without_else,
+    other_shapes,
+    writes,
+    other_constants,
+    appends,
+    raises,
+]
 INPUTS = [torch.arange(3.0), -torch.arange(3.0) - 1, torch.full((3,), float("nan")), torch.ones(3), torch.zeros(3)]
 
 

@@ -9,7 +9,7 @@ from .facts import PAIR_LOCALS
 if TYPE_CHECKING:
     from .code import CodeInfo, Instruction
 
-__all__ = ["live_locals", "reachable"]
+__all__ = ["live_locals", "reachable", "stored_locals"]
 
 _ENDS = frozenset(
     {"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"}
@@ -86,6 +86,11 @@ def _before(instruction: Instruction, live: list[frozenset[str]]) -> frozenset[s
     if instruction.handler is not None:
         result = result | live[instruction.handler.target]
     return result
+
+
+def stored_locals(instruction: Instruction) -> frozenset[str]:
+    """The locals that an instruction binds."""
+    return _effects(instruction)[1]
 
 
 def _effects(instruction: Instruction) -> tuple[frozenset[str], frozenset[str]]:

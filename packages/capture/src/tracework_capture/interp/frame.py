@@ -68,6 +68,7 @@ class CaptureRoot:
         self.numbers: dict[Any, Any] = {}
         self.checks: list[DataCheck] = []
         self.effects = Effects()
+        self.selecting = False  # whether an arm of a condition on data is traced (interp.select)
         fake_mode.recorder = self.effects.note
         self.strict_dims: list[tuple[Any, Any, int | None, bool]] = []
         self.shapes: DeclaredShapes | None = None
@@ -96,7 +97,6 @@ class CaptureRoot:
         self.unrolls = True  # whether the rounds left of a loop that was broken in are captured together
         self.unrolled = False
         self.depth = 0
-        self.selecting = False  # whether an arm of a condition on data is traced (interp.select)
         self.transforms = 0  # how many transforms of torch.func the function being traced is under
         self.current: SymbolicFrame | None = None
         self.grad_at_start = True

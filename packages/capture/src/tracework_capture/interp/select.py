@@ -1,45 +1,58 @@
 """`if <data>:` with two short arms that only compute tensors: both are traced, and an operator runs the one that the data asks for.
 
-The arms have no jumps of their own, call nothing but torch, write to nothing that was there before, and give new tensors of the same
-sizes, without history. Anything else restarts the capture without the selection, and breaks the graph at the condition.
+An arm may have such conditions in it, so elif chains, `and` and `or` are selections inside of selections. The arms have no loops, call
+nothing but torch and Python functions, write to nothing that was there before, and give new tensors of the same sizes, without history.
+Anything else restarts the capture without the selection, and breaks the graph at the condition.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..bytecode.liveness import live_locals
+from ..bytecode.code import CodeInfo
+from ..bytecode.facts import PAIR_LOCALS
+from ..bytecode.liveness import live_locals, stored_locals
 from ..errors import BreakGraph, RestartCapture
 from ..graph.opaque_operators import ResultFacts
 from ..graph.outline import outline, region
 from ..graph.region_checks import Unchanged
 from ..values.cond import fits, operator_result
+from ..values.function import BoundMethodValue, FunctionValue
 from ..values.sequence import TupleValue
 from ..values.tensor import TensorValue, forget_nodes
 from ..values.torch_fn import TorchFunctionValue
-from ..values.user_object import BoundBuiltin
+from ..values.user_object import BoundBuiltin, ObjectValue
 from ..values.value import SymbolicRaise, Value
 
-__all__ = ["selected"]
+if TYPE_CHECKING:
+    from types import CodeType
 
-LONGEST = 40  # instructions of an arm
+__all__ = ["may_be_called", "may_be_inlined", "selected"]
+
+LONGEST = 80  # instructions of both arms
 MOST_NODES = 8  # of an arm: larger ones are worth compiling, on either side of a break
 MOST_FAILURES = 3  # restarts that one function may cost
 
-_LOADS = "LOAD_FAST LOAD_CONST LOAD_GLOBAL LOAD_ATTR LOAD_METHOD LOAD_DEREF PUSH_NULL COPY SWAP NOP"
-_COMPUTES = "BINARY_OP UNARY_NEGATIVE UNARY_POSITIVE COMPARE_OP BINARY_SUBSCR BUILD_TUPLE STORE_FAST PRECALL KW_NAMES CALL"
-ALLOWED = frozenset([*_LOADS.split(), *_COMPUTES.split()])
+_LOADS = "LOAD_FAST LOAD_CONST LOAD_GLOBAL LOAD_ATTR LOAD_METHOD LOAD_DEREF PUSH_NULL COPY SWAP NOP TO_BOOL"
+_COMPUTES = (
+    "BINARY_OP UNARY_NEGATIVE UNARY_POSITIVE COMPARE_OP BINARY_SUBSCR BUILD_TUPLE STORE_FAST PRECALL KW_NAMES CALL CALL_KW"
+)
+CONDITIONS = frozenset("POP_JUMP_FORWARD_IF_TRUE POP_JUMP_FORWARD_IF_FALSE POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE".split())
+ALLOWED = frozenset([*_LOADS.split(), *_COMPUTES.split(), "JUMP_FORWARD", *CONDITIONS, *PAIR_LOCALS])
+_FUNCTION = frozenset("RESUME RETURN_VALUE COPY_FREE_VARS".split())
+RETURN = -1
 
 
 @dataclass(frozen=True)
-class Arm:
-    """Instructions from `start` up to `end`."""
+class Arms:
+    """Where two arms start, where they meet (RETURN: both return), and all that may run in between."""
 
-    start: int
-    end: int
+    starts: tuple[int, int]
+    meet: int
+    between: frozenset[int]
 
 
 class _Refused(Exception):
@@ -68,42 +81,67 @@ def selected(frame: Any, jump: Any, condition: Any, jumps_if: bool) -> bool:
     return True
 
 
-def _arms(info: Any, jump: Any) -> tuple[Arm, Arm] | None:
-    """The two arms, which both end where they meet or with a return; None for other code."""
-    if jump.target <= jump.index:
+def _arms(info: Any, jump: Any) -> Arms | None:
+    """The two arms; None for other code."""
+    starts = jump.index + 1, jump.target
+    known: dict[int, tuple[int, ...]] = {}
+    meet = _meeting(*(_passed(info, start, jump.index, known) for start in starts))[:1]
+    if not meet or meet[0] in starts:
         return None
-    first = _straight(info, jump.index + 1, jump.target)
-    if first is None or first == jump.target:
-        return None
-    last = info.instructions[first]
-    stop = last.target if last.opname == "JUMP_FORWARD" else len(info.instructions)
-    second = _straight(info, jump.target, stop)
-    if second is None or (second == stop) is not (last.opname == "JUMP_FORWARD"):
-        return None
-    return Arm(jump.index + 1, first), Arm(jump.target, second)
+    between = _between(info, starts, meet[0])
+    return None if between is None else Arms(starts, meet[0], between)
 
 
-def _straight(info: Any, start: int, stop: int) -> int | None:
-    """Where straight code ends: at `stop`, a jump forward or a return; None for code that is not straight, or long."""
-    for index in range(start, min(stop, start + LONGEST)):
-        opname = info.instructions[index].opname
-        if opname in ("JUMP_FORWARD", "RETURN_VALUE"):
-            return index
-        if opname not in ALLOWED:
+def _passed(info: Any, index: int, first: int, known: dict[int, tuple[int, ...]]) -> tuple[int, ...]:
+    """The instructions that every way on from `index` passes, up to a return or to one that no arm may have."""
+    if index in known:
+        return known[index]
+    instruction = info.instructions[index]
+    if instruction.opname == "RETURN_VALUE":
+        after: tuple[int, ...] = (RETURN,)
+    elif instruction.opname not in ALLOWED or index - first > LONGEST or 0 <= instruction.target <= index:
+        after = ()
+    elif instruction.opname == "JUMP_FORWARD":
+        after = _passed(info, instruction.target, first, known)
+    elif instruction.opname in CONDITIONS:
+        after = _meeting(*(_passed(info, i, first, known) for i in (index + 1, instruction.target)))
+    else:
+        after = _passed(info, index + 1, first, known)
+    known[index] = (index, *after)
+    return known[index]
+
+
+def _meeting(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
+    """What both ways pass."""
+    return next((first[at:] for at, index in enumerate(first) if index in second), ())
+
+
+def _between(info: Any, starts: tuple[int, int], meet: int) -> frozenset[int] | None:
+    """The instructions on all ways from the starts to where they meet; None when an arm may not have one of them."""
+    seen: set[int] = set()
+    ways = list(starts)
+    while ways:
+        index = ways.pop()
+        instruction = info.instructions[index]
+        if index == meet or index in seen or (meet == RETURN and instruction.opname == "RETURN_VALUE"):
+            continue
+        if instruction.opname not in ALLOWED or len(seen) == LONGEST:
             return None
-    return stop if stop - start <= LONGEST else None
+        seen.add(index)
+        if instruction.target >= 0:
+            ways.append(instruction.target)
+        if instruction.opname != "JUMP_FORWARD":
+            ways.append(index + 1)
+    return frozenset(seen)
 
 
-def _select(frame: Any, arms: tuple[Arm, Arm], condition: Any, jumps_if: bool) -> None:
-    end = frame.instructions[arms[0].end]
-    meet = arms[0].end if end.opname == "RETURN_VALUE" else end.target
-    stored = {i.value for arm in arms for i in frame.instructions[arm.start : arm.end] if i.opname == "STORE_FAST"}
-    kept = sorted(stored & live_locals(frame.info, meet))
+def _select(frame: Any, arms: Arms, condition: Any, jumps_if: bool) -> None:
+    stored = {name for index in arms.between for name in stored_locals(frame.instructions[index])}
     before = {name: frame.locals.get(name) for name in stored}
     stack = list(frame.stack)
     traced, given = [], []
-    for arm in arms:
-        values, part = _traced(frame, arm, kept, len(stack))
+    for start in arms.starts:
+        values, part = _traced(frame, start, arms.meet, stored, len(stack))
         traced.append(part)
         given.append(values)
         for name, value in before.items():
@@ -116,12 +154,17 @@ def _select(frame: Any, arms: tuple[Arm, Arm], condition: Any, jumps_if: bool) -
         traced.reverse()
     results = iter(operator_result(frame, condition, traced).unpack(frame))
     values = [_replaced(value, results) for value in given[0]]
+    kept = _kept(frame, stored)
     for name in stored:
         _bind(frame, name, None)
     for name, value in zip(kept, values):
         _bind(frame, name, value)
     frame.stack.extend(values[len(kept) :])
-    frame.position = meet
+
+
+def _kept(frame: Any, stored: set[str]) -> list[str]:
+    """The names of those that are read where an arm ended."""
+    return sorted(stored & live_locals(frame.info, frame.position))
 
 
 def _bind(frame: Any, name: str, value: Value | None) -> None:
@@ -131,13 +174,13 @@ def _bind(frame: Any, name: str, value: Value | None) -> None:
         frame.locals[name] = value
 
 
-def _traced(frame: Any, arm: Arm, kept: list[str], depth: int) -> tuple[list[Value], Any]:
+def _traced(frame: Any, first: int, meet: int, stored: set[str], depth: int) -> tuple[list[Value], Any]:
     """(what the arm leaves in the locals and on the stack, its graph as operator_result takes it)"""
     start, unchanged = region(frame.graph), Unchanged(frame)
-    _run(frame, arm)
+    _run(frame, first, meet)
     if unchanged.what_changed():
         raise _Refused(f"an arm {unchanged.what_changed()}")
-    values = [frame.locals.get(name) for name in kept] + frame.stack[depth:]
+    values = [frame.locals.get(name) for name in _kept(frame, stored)] + frame.stack[depth:]
     leaves = [leaf for value in values for leaf in _leaves(value)]
     nodes = start.nodes(frame.graph)
     inside = set(nodes)
@@ -152,34 +195,42 @@ def _traced(frame: Any, arm: Arm, kept: list[str], depth: int) -> tuple[list[Val
     return values, (tuple, tuple(ResultFacts.of(leaf.example) for leaf in leaves), made)
 
 
-def _run(frame: Any, arm: Arm) -> None:
-    frame.position = arm.start
-    frame.root.selecting = True
+def _run(frame: Any, first: int, meet: int) -> None:
+    root = frame.root
+    outer, root.selecting = root.selecting, True
     try:
-        _steps(frame, arm)
+        _steps(frame, first, meet)
     finally:
-        frame.root.selecting = False
+        root.selecting = outer
 
 
-def _steps(frame: Any, arm: Arm) -> None:
+def _steps(frame: Any, first: int, meet: int) -> None:
     from .machine import find_handler
 
-    while frame.position != arm.end:
-        instruction = frame.current = frame.instructions[frame.position]
+    frame.position = first
+    while frame.position != meet:
+        instruction = frame.instructions[frame.position]
+        if meet == RETURN and instruction.opname == "RETURN_VALUE":
+            return
+        frame.current = instruction
         frame.position += 1
-        if instruction.opname == "CALL" and not all(map(_is_of_torch, frame.stack[-instruction.arg - 2 :][:2])):
-            raise _Refused("an arm calls something else than torch")
         (instruction.run or find_handler(instruction.opname))(frame, instruction)
 
 
-def _is_of_torch(entry: Any) -> bool:
-    """Whether one of the two entries below the arguments is NULL, a tensor, or a function or method of torch."""
-    from .frame import NULL
+def may_be_called(frame: Any, function: Any) -> bool:
+    """Whether an arm may call this: a function or method of torch or of Python."""
     from .handlers.attributes import MethodRef
 
-    if entry is NULL or isinstance(entry, (TensorValue, TorchFunctionValue)):
-        return True
-    return isinstance(entry, (BoundBuiltin, MethodRef)) and isinstance(entry.owner, TensorValue)
+    if isinstance(function, MethodRef) and isinstance(function.owner, ObjectValue):
+        function = function.owner.getattr(frame, function.name)
+    if isinstance(function, (BoundBuiltin, MethodRef)):
+        return isinstance(function.owner, TensorValue)
+    return isinstance(function, (TorchFunctionValue, FunctionValue, BoundMethodValue))
+
+
+def may_be_inlined(code: CodeType) -> bool:
+    """Whether an arm may call a function of this code, which computes and does nothing else."""
+    return all(i.opname in ALLOWED or i.opname in _FUNCTION for i in CodeInfo(code).instructions)
 
 
 def _leaves(value: Value | None) -> list[TensorValue]:

@@ -12,6 +12,7 @@ from ..values import wrap as wrapping
 from ..values.function import BoundMethodValue, NewFunctionValue
 from ..values.value import Value
 from . import inline as inlining
+from .select import may_be_inlined
 
 if TYPE_CHECKING:
     from .frame import SymbolicFrame
@@ -127,7 +128,7 @@ class Services:
         """A Python function under the trace policy."""
         if isinstance(function, BoundMethodValue):
             return self.inline(frame, function.function, [function.owner, *args], kwargs)
-        if frame.root.selecting:
+        if frame.root.selecting and not may_be_inlined(function.code):
             frame.break_graph("call_unknown", f"{function.name} in an arm of a condition on data")
         real = None if isinstance(function, NewFunctionValue) else function.function
         decision, reason = self.call_policy(real, function.globals.get("__name__"))

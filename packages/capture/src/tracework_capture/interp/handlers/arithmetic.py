@@ -1,8 +1,9 @@
 """Operators."""
 
 from ...bytecode.facts import BINARY_OPERATORS, COMPARE_SHIFT, VERSION
+from ...graph.known import known_tensor
 from ...values.builtins.arithmetic import binary, compare, same
-from .jumps import branch_truth
+from ...values.tensor import TensorValue
 from .table import opcode
 
 _COMPARE = ("<", "<=", "==", "!=", ">", ">=")
@@ -43,8 +44,15 @@ def logical_not(frame, instruction):
 @opcode("TO_BOOL")
 def to_bool(frame, instruction):
     """bool(value) before a jump (3.13)."""
-    jump = frame.instructions[instruction.index + 1]
-    frame.stack.append(frame.constant(branch_truth(frame, jump, frame.stack.pop())))
+    frame.stack.append(as_bool(frame, instruction, frame.stack.pop()))
+
+
+def as_bool(frame, instruction, value):
+    """bool(value); a tensor whose truth is not known is left to the jump, which may select between its arms."""
+    following = frame.instructions[instruction.index + 1]
+    if following.opname.startswith("POP_JUMP") and type(value) is TensorValue and known_tensor(value.node) is None:
+        return value
+    return frame.constant(value.truth(frame))
 
 
 @opcode("COMPARE_OP")
@@ -54,7 +62,7 @@ def compare_op(frame, instruction):
     left = frame.stack.pop()
     result = compare(frame, _COMPARE[instruction.arg >> COMPARE_SHIFT], left, right)
     if VERSION >= (3, 13) and instruction.arg & 16:
-        result = frame.constant(branch_truth(frame, frame.instructions[instruction.index + 1], result))
+        result = as_bool(frame, instruction, result)
     frame.stack.append(result)
 
 

@@ -5,6 +5,7 @@ import builtins
 from ...bytecode.facts import VERSION
 from ...values.function import NewFunctionValue
 from ..frame import NULL
+from ..select import may_be_called
 from .table import RETURNED, opcode
 
 
@@ -45,6 +46,8 @@ def call_entries(frame, args, names):
     if names:
         kwargs = dict(zip(names, args[-len(names) :]))
         args = args[: -len(names)]
+    if frame.root.selecting and not may_be_called(frame, function):
+        frame.break_graph("call_unknown", f"{function.describe()} in an arm of a condition on data")
     return function.call(frame, args, kwargs)
 
 
