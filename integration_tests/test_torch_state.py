@@ -1,5 +1,7 @@
 """torch's own state inside a compiled function: inference mode, generators, layouts; as plain Python has it, in the graph or over a break."""
 
+import contextlib
+
 import pytest
 import torch
 import tracework
@@ -196,3 +198,119 @@ def asks_kernels(x, index):
 def test_kernels_run_under_the_setting_of_their_place(backend, settings_put_back):
     x = torch.zeros(2)
     same(tracework.compile(asks_kernels, backend=backend, fullgraph=True)(x, None), asks_kernels(x, None))
+
+
+def in_a_block_of_a_device(x):
+    with torch.device("meta"):
+        layer = torch.nn.Linear(2, 2)
+        made = (
+            torch.ones(2),
+            torch.zeros_like(x),
+            torch.tensor([1.5]),
+            torch.randn(2, device="cpu"),
+            torch.empty((2,), device=None),
+        )
+        where = torch.get_default_device().type
+    return layer.weight, made, where, torch.ones(2)
+
+
+def broken_in_a_block_of_a_device(x):
+    with torch.device("meta"):
+        a = torch.ones(2)
+        torch._dynamo.graph_break()
+        b = torch.ones(2)
+    return a, b, torch.ones(2), x * 2
+
+
+def nested_blocks_of_devices(x):
+    with torch.device("meta"):
+        with torch.device("cpu"):
+            a = torch.ones(2)
+        b = torch.ones(2)
+    return a, b, torch.ones(3)
+
+
+def left_by_an_error(x):
+    try:
+        with torch.device("meta"):
+            a = torch.ones(2)
+            raise ValueError
+    except ValueError:
+        return a, torch.ones(3) + x
+
+
+BLOCKS_OF_DEVICES = [in_a_block_of_a_device, broken_in_a_block_of_a_device, nested_blocks_of_devices]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("fn", [*BLOCKS_OF_DEVICES, left_by_an_error])
+def test_blocks_of_devices(fn, backend):
+    def kinds(found):
+        return [
+            (t.device.type, tuple(t.shape)) if isinstance(t, torch.Tensor) else t for t in torch.utils._pytree.tree_leaves(found)
+        ]
+
+    compiled = tracework.compile(fn, backend=backend, fullgraph=fn is in_a_block_of_a_device)
+    around = (None, "meta", "cpu") if fn in BLOCKS_OF_DEVICES[1:] else (None,)
+    for device in around:
+        with torch.device(device) if device else contextlib.nullcontext():
+            torch.manual_seed(0)
+            expected, state = kinds(fn(torch.ones(3, device="cpu"))), torch.get_rng_state()
+            torch.manual_seed(0)
+            assert kinds(compiled(torch.ones(3, device="cpu"))) == expected
+            assert torch.equal(torch.get_rng_state(), state)
+        assert torch.ones(1).device.type == "cpu"
+
+
+def seeded(x):
+    torch.manual_seed(3)
+    a = torch.rand(2)
+    state = torch.get_rng_state()
+    b = torch.rand(2)
+    torch.set_rng_state(state)
+    return (a + x[:2]).sin(), b, torch.rand(2) * 2, state
+
+
+@torch.random.fork_rng(devices=[])
+def forked(x):
+    return torch.rand(2) + x[:2]
+
+
+def forked_inside(x):
+    a = torch.rand(2)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(4)
+        b = torch.rand(2)
+    return a, b, torch.rand(2) + x[:2]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("fn", [seeded, forked, forked_inside])
+def test_state_of_random_numbers_inside(fn, backend):
+    compiled = tracework.compile(fn, backend=backend, fullgraph=fn is seeded)
+    found = []
+    for each in (fn, compiled, compiled):
+        torch.manual_seed(7)
+        x = torch.arange(3.0, requires_grad=True)
+        given = each(x)
+        given = list(given) if isinstance(given, tuple) else [given]
+        gradients = torch.autograd.grad(sum(t.sum() for t in given if t.requires_grad), x)
+        found.append([*given, *gradients, torch.get_rng_state(), torch.initial_seed()])
+    same(found[1], found[0])
+    same(found[2], found[0])
+
+
+def results_of_a_generator(x):
+    @torch.no_grad()
+    def twice():
+        yield x * 2
+        yield x * 3
+
+    return [*twice(), x * 4]
+
+
+def test_a_generator_under_a_manager():
+    x = torch.ones(3, requires_grad=True)
+    found, expected = tracework.compile(results_of_a_generator, backend="eager")(x), results_of_a_generator(x)
+    same(found, expected)
+    assert [t.requires_grad for t in found] == [t.requires_grad for t in expected] == [False, False, True]

@@ -60,6 +60,8 @@ def aot_compile(
     try:
         if (node := _torch.dual_level_in(gm.graph)) is not None:
             raise Refusal("forward-mode AD inside of a graph", node.meta.get("stack") or "")
+        if (other := _on_other_devices(gm)) is not None:
+            raise Refusal(f"a tensor on device {other.meta['example_value'].device}", other.meta.get("stack") or "")
         if depends_on_data(gm):
 
             def compile_piece(piece: fx.GraphModule, examples: list[Any]) -> Callable[..., tuple[Any, ...]]:
@@ -86,6 +88,15 @@ def aot_compile(
             raise
         fallbacks.warning("this graph runs uncompiled: %s", refusal)
         return gm.forward
+
+
+def _on_other_devices(gm: fx.GraphModule) -> fx.Node | None:
+    """The first node whose result is on a device that nothing is compiled for."""
+    made = ((n, n.meta.get("example_value")) for n in gm.graph.nodes)
+    return next((n for n, x in made if isinstance(x, torch.Tensor) and x.device.type not in DEVICES), None)
+
+
+DEVICES = ("cpu", "cuda")
 
 
 def _needs_backward(gm: fx.GraphModule, inputs: Sequence[Any]) -> bool:

@@ -21,6 +21,7 @@ __all__ = [
     "any_autocast",
     "as_subclass",
     "autocast_state",
+    "blocks_of_devices_aside",
     "cuda_device",
     "default_device",
     "deterministic_state",
@@ -32,6 +33,7 @@ __all__ = [
     "function_mode_count",
     "function_modes_aside",
     "hide_from_torch_compile",
+    "leave_blocks_of_devices",
     "leave_dispatch_modes",
     "leave_dual_levels",
     "leaving_dual_levels",
@@ -53,6 +55,7 @@ __all__ = [
     "under_onnx_export",
     "under_users_dispatch_mode",
     "users_function_modes",
+    "write_settings",
 ]
 
 DLPACK_DTYPES: dict[Any, tuple[int, int]] = {
@@ -145,7 +148,7 @@ def users_function_modes() -> tuple[Any, ...]:
 def default_device() -> Any:
     """The device of the mode that is the default device, and the one that a bare "cuda" means; None without such a mode."""
     stack = map(torch._C._get_function_stack_at, range(function_mode_count()))
-    device = next((mode.device for mode in stack if isinstance(mode, DeviceContext)), None)
+    device = next((mode.device for mode in reversed(list(stack)) if isinstance(mode, DeviceContext)), None)
     if device is None or device.index is not None or device.type != "cuda":
         return device
     return device, torch._C._cuda_getDevice()
@@ -170,6 +173,29 @@ def under_onnx_export() -> bool:
 def all_function_mode_count() -> int:
     """How many modes the program is under, those included that are set aside."""
     return len(_aside.modes) + function_mode_count()
+
+
+def leave_blocks_of_devices() -> list[Any]:
+    """Leaves `with torch.device(...)` blocks, and gives their modes; what torch.set_default_device left stays."""
+    held = getattr(getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None), "device_context", None)
+    left: list[Any] = []
+    while function_mode_count():
+        mode = torch._C._get_function_stack_at(function_mode_count() - 1)
+        if mode is held or not isinstance(mode, DeviceContext):
+            break
+        left.append(pop_function_mode())
+    return left[::-1]
+
+
+@contextlib.contextmanager
+def blocks_of_devices_aside() -> Iterator[None]:
+    """What is inside is done as if outside of `with torch.device(...)` blocks."""
+    left = leave_blocks_of_devices()
+    try:
+        yield
+    finally:
+        for mode in left:
+            push_function_mode(mode)
 
 
 def under_no_function_modes(function: Any) -> Any:
@@ -327,6 +353,14 @@ SETTINGS = FLAGS | {
     "default_device": (default_device, torch.set_default_device),
 }
 """Settings that captured code may change."""
+
+
+def write_settings(values: dict[str, Any]) -> None:
+    """Writes the settings that are not so already."""
+    for name, value in values.items():
+        read, write = SETTINGS[name]
+        if read() != value:
+            write(value)
 
 
 def device_is_set_for_good() -> bool:

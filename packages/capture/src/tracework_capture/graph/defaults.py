@@ -28,11 +28,12 @@ def with_defaults(frame: Any, target: Any, args: Any, kwargs: Any, example: Any,
     wanted = _kinds(example)
     if not changed or not wanted or id(example) in getattr(frame.graph, "tensor_values", {}):  # an argument, written in place
         return kwargs
-    with _as_at_start(changed):
+    with _torch.blocks_of_devices_aside(), _as_at_start(changed):
         if _kinds(frame.graph.run_on_fakes(frame, target, args, kwargs, kind)) == wanted:
             return kwargs
         explicit = dict(zip(("dtype", "device"), wanted[0]))
-        explicit = {k: v for k, v in explicit.items() if k in {DEFAULTS[name] for name in changed}} | kwargs
+        explicit = {k: v for k, v in explicit.items() if k in {DEFAULTS[name] for name in changed}}
+        explicit |= {k: v for k, v in kwargs.items() if v is not None or k not in explicit}
         try:
             found = frame.graph.run_on_fakes(frame, target, args, explicit, kind)
         except BreakGraph:
@@ -50,9 +51,7 @@ def _kinds(example: Any) -> list[Any]:
 def _as_at_start(changed: dict[str, Any]) -> Iterator[None]:
     now = {name: _torch.SETTINGS[name][0]() for name in changed}
     try:
-        for name, value in changed.items():
-            _torch.SETTINGS[name][1](value)
+        _torch.write_settings(changed)
         yield
     finally:
-        for name, value in now.items():
-            _torch.SETTINGS[name][1](value)
+        _torch.write_settings(now)

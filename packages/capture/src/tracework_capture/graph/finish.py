@@ -156,13 +156,11 @@ def graph_call(writer: CodeWriter, root: Any, captured: CapturedGraph, backend: 
 def settings_at_start(root: Any) -> Iterator[None]:
     """Settings as the graph will find them; those that it writes are as the program left them afterwards."""
     now = {name: _torch.SETTINGS[name][0]() for name in root.states_written}
-    for name, value in root.states_written.items():
-        _torch.SETTINGS[name][1](value)
+    _torch.write_settings(root.states_written)
     try:
         yield
     finally:
-        for name, value in now.items():
-            _torch.SETTINGS[name][1](value)
+        _torch.write_settings(now)
 
 
 def as_number_tensor(number: float) -> torch.Tensor:

@@ -277,6 +277,7 @@ class _StateKept:
         self.grad = torch.is_grad_enabled()
         self.autocast = _autocast_state()
         self.modes = _torch.dispatch_mode_count()
+        self.in_device_block = not _torch.device_is_set_for_good()
 
     def __exit__(self, *exc: object) -> None:
         _torch.leave_dual_levels(-1)
@@ -285,8 +286,9 @@ class _StateKept:
             torch._C._set_grad_enabled(self.grad)
         if _autocast_state() != self.autocast:
             _restore_autocast(self.autocast)
-        for name, value in self.flags.items():
-            _torch.SETTINGS[name][1](value)
+        if not self.in_device_block:
+            _torch.leave_blocks_of_devices()
+        _torch.write_settings(self.flags)
 
 
 def _autocast_state() -> tuple[Any, ...]:

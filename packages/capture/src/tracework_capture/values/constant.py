@@ -143,6 +143,8 @@ class ConstantValue(Value):
             from .wrap import iterate_all
 
             return fold_literal(frame, obj.join, [force_plain(frame, v) for v in iterate_all(frame, args[0])])
+        if isinstance(obj, torch.device) and name in ("__enter__", "__exit__"):
+            return frame.break_graph("context_unknown", "a torch.device that is entered, or left, by no with statement here")
         try:
             method = getattr(obj, name)
         except AttributeError as error:

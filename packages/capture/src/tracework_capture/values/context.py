@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import inspect
 
 import torch
 
@@ -59,6 +60,10 @@ class ContextValue(Value):
         from .function import FunctionValue
 
         if len(args) == 1 and isinstance(args[0], FunctionValue):
+            if args[0].code.co_flags & GENERATORS:
+                return frame.break_graph(
+                    "context_unknown", f"{self.cls.__name__} around a generator, which it is entered for at each step"
+                )
             return DecoratedValue(self, args[0])
         return frame.break_graph("context_unknown", f"call of {self.cls.__name__}")
 
@@ -81,6 +86,9 @@ class ContextValue(Value):
     def reload(self, emit):
         parts = [emit.load(a) for a in self.args] + [f"{k}={emit.load(v)}" for k, v in self.kwargs.items()]
         return f"{emit.const(self.cls)}({', '.join(parts)})"
+
+
+GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 class DecoratedValue(Value):

@@ -1,4 +1,5 @@
-"""Functions that read data for what they keep for their backward: nodes that later stages call as they are, autograd and all."""
+"""Functions that read data for what they keep for their backward, or that read and write the state of torch's random numbers: nodes
+that later stages call as they are, in their place among the others."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import torch.nn.functional as F
 
 from .._torch import any_autocast
 from ..graph.builder import graph_argument
+from ..sources import Const
 from .constant import force_plain
 from .tensor import TensorValue
 
@@ -20,7 +22,7 @@ def called_as_it_is(frame, fn, args, kwargs, example):
     node_args = tuple(graph_argument(frame, a) for a in args)
     node_kwargs = {name: graph_argument(frame, a) for name, a in kwargs.items()}
     found = frame.graph.record(frame, fn, node_args, node_kwargs, example)
-    found.node.meta["data_dependent"] = True
+    next(reversed(frame.graph.graph.nodes)).meta["data_dependent"] = True
     return found
 
 
@@ -47,4 +49,22 @@ def ctc_row(fn):
     return handler
 
 
+def random_state_row(fn):
+    """manual_seed, get_rng_state and set_rng_state of the CPU's generator"""
+
+    def handler(frame, args, kwargs):
+        if frame.root.transforms:
+            return frame.break_graph("random_state", f"torch.{fn.__name__} under a transform of torch.func")
+        example = None
+        if fn is torch.get_rng_state:
+            size, options = tuple(fn().shape), {"dtype": torch.uint8, "device": torch.device("cpu")}
+            example = frame.graph.run_on_fakes(frame, torch.empty, (size,), options, "call_function")
+        found = called_as_it_is(frame, fn, args, kwargs, example)
+        frame.root.effects.hidden = f"{fn.__name__} is about the state of random numbers"
+        return frame.wrap(torch.default_generator, Const(torch.default_generator)) if fn is torch.manual_seed else found
+
+    return handler
+
+
 DATA_CALL_ROWS = {fn: ctc_row(fn) for fn in (F.ctc_loss, torch.ctc_loss)}
+DATA_CALL_ROWS |= {fn: random_state_row(fn) for fn in (torch.manual_seed, torch.get_rng_state, torch.set_rng_state)}

@@ -403,14 +403,10 @@ def break_row(reason, name):
 
 BREAKS = {
     "random_state": [
-        torch.manual_seed,
         torch.seed,
         torch.initial_seed,
-        torch.random.fork_rng,
         torch.cuda.manual_seed,
         torch.cuda.manual_seed_all,
-        torch.get_rng_state,
-        torch.set_rng_state,
     ],
     "tensor_to_python": [torch.equal, torch.allclose, torch.is_nonzero],
     "call_unknown": [

@@ -118,6 +118,29 @@ def default_row(name, argument, made):
     return writes
 
 
+class DeviceBlock(ContextValue):
+    """`with torch.device(...):`, entered for real while tracing; nodes inside say themselves which device they mean."""
+
+    def __init__(self, device):
+        super().__init__(torch.device, [device], {})
+        self.device = device.constant()
+
+    def enter(self, frame):
+        if frame.root.function_modes or not device_is_set_for_good():
+            return frame.break_graph("context_unknown", "with torch.device(...) under another one, or under a mode")
+        guard_state(frame, "default_device")
+        read, _ = SETTINGS["default_device"]
+        frame.root.states_written.setdefault("default_device", read())
+        self.device.__enter__()
+        return self.args[0]
+
+    def leave(self, frame):
+        self.device.__exit__(None, None, None)
+
+    def reload(self, emit):
+        return emit.const(self.device)
+
+
 class AttentionKernels(ContextValue):
     """torch.nn.attention.sdpa_kernel(backends, set_priority); `wanted`: what it does when it is entered."""
 

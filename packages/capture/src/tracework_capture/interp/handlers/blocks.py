@@ -1,8 +1,11 @@
 """with, try, raise, match."""
 
+import torch
+
 from ...values.exception import ExistingException, TracebackValue
 from ...values.exception_group import is_none, match_group, raised_by_clauses
 from ...values.mapping import DictValue
+from ...values.torch_state import DeviceBlock
 from ...values.value import SymbolicRaise
 from ..frame import HandlerMark
 from .attributes import MethodRef
@@ -22,6 +25,8 @@ def before_with(frame, instruction):
             ):  # what the object itself has does not count
                 text = f"'{manager.python_type().__name__}' object does not support the context manager protocol{missed}"
                 frame.raise_new(TypeError, text)
+    if manager.is_constant() and isinstance(manager.constant(), torch.device):
+        manager = DeviceBlock(manager)
     exit_method = MethodRef(manager, "__exit__")
     entered = manager.call_method(frame, "__enter__", [], {})
     frame.stack.append(exit_method)
