@@ -318,7 +318,7 @@ def write_execution(leaving: _Leaving, executed: Any, instruction: Any, stack: l
             writer.line(line)
         return []
     writer.line("try:")
-    for line in executed.lines:
+    for line in executed.lines or ["pass"]:
         writer.line("    " + line)
     # the frame itself may be a continuation that was handed an exception as __tw_raised
     writer.line(f"except {writer.const(BaseException)} as __tw_error:")

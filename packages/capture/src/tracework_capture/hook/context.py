@@ -157,6 +157,11 @@ class FrameCallback:
             if isinstance(error, BackendFailed):
                 raise error.__cause__ from None
             raise
+        except RecursionError:
+            if self.options.fullgraph:
+                raise
+            log.info("%s runs as plain Python this time: Python's recursion limit is near", code.co_qualname)
+            return None
         except Exception as error:
             if self.options.fullgraph:
                 raise InternalCaptureError(

@@ -559,7 +559,10 @@ class SliceValue(Value):
 def sequence_index(frame, key):
     """A plain int or slice from a key value."""
     if isinstance(key, SliceValue):
-        return slice(*(force_plain(frame, p) for p in key.parts))
+        bounds = slice(*(force_plain(frame, p) for p in key.parts))
+        if bounds.step == 0:
+            frame.raise_new(ValueError, "slice step cannot be zero")
+        return bounds
     index = force_plain(frame, key)
     if hasattr(type(index), "__index__"):
         return operator.index(index)

@@ -23,6 +23,7 @@ from .. import _C
 from .._torch import patched_by_torch_compile, program_of_triton_operator, under_onnx_export
 from ..guards.access import iterated_list
 from ..guards.classes import lookup_class
+from ..guards.kinds import items_in_order
 from ..marks import mark_of
 from ..sources import Attr, CellContents, Closure, Const, DictItem, Global, InstanceAttr, Item, Local, PartItem
 from .backward import BACKWARD_ROWS
@@ -162,10 +163,19 @@ def wrap_dict(frame, obj, source):
     if any(table == id(obj) for table, _ in frame.root.globals_written):
         frame.break_graph("side_effect_unknown", "a dict is looked at after functions that have it as their globals wrote to it")
     guard_type(frame, obj, source)
+    has_an_order(frame, obj)
     factory = None
     if type(obj) is collections.defaultdict and obj.default_factory is not None:
         factory = frame.wrap(obj.default_factory, Attr(source, "default_factory"))
     return DictValue(source, type(obj), obj, factory)
+
+
+def has_an_order(frame, obj):
+    """Breaks where dict's own methods took keys out of an OrderedDict, whose order still has them."""
+    try:
+        items_in_order(obj)
+    except KeyError:
+        frame.break_graph("operation_unknown", "an OrderedDict that dict's own methods changed")
 
 
 def wrap_set(frame, obj, source, cls=None):
@@ -425,6 +435,7 @@ def wrap_container_subclass(frame, obj, source):
     guard_type(frame, obj, source)
     native = native_base(kind)
     if issubclass(native, dict):
+        has_an_order(frame, obj)
         part = DictValue(source, native, obj)
     elif native in (list, tuple, collections.deque):
         if native is tuple:

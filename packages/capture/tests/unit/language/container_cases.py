@@ -179,3 +179,34 @@ def aliases_of_classes_made_inside_hold_the_class(x):
     nothing()
     alias.other = 5
     return y * 2, Made.other
+
+
+def taken_out(kind, change):
+    made = kind(a=1, b=2)
+    change(made)
+    return made
+
+
+class Ordered(collections.OrderedDict):
+    pass
+
+
+TAKEN_OUT = [
+    taken_out(kind, change)
+    for kind in (collections.OrderedDict, Ordered)
+    for change in (dict.clear, lambda made: dict.__delitem__(made, "a"))
+]
+
+
+@case(graphs=2)
+def ordered_dicts_that_methods_of_dict_changed(x):
+    y = x + 1
+    found = [error_of(lambda: list(made.items())) for made in TAKEN_OUT]
+    return y * 2, found, [len(made) for made in TAKEN_OUT]
+
+
+@case
+def slices_without_a_step(x):
+    made = [1, 2]
+    slices = lambda sequence: error_of(lambda: sequence[::0])
+    return x + 1, slices(made), slices((1, 2)), error_of(made.__delitem__, slice(0, 1, 0))

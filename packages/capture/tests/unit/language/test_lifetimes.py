@@ -173,8 +173,10 @@ def deleted_before_more(x, log):
     held = Told(log)
     nothing()
     y = x + 1
-    del held
-    log.append("after")
+    try:
+        del held
+    finally:
+        log.append("after")
     return y
 
 
