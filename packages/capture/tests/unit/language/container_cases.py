@@ -210,3 +210,15 @@ def slices_without_a_step(x):
     made = [1, 2]
     slices = lambda sequence: error_of(lambda: sequence[::0])
     return x + 1, slices(made), slices((1, 2)), error_of(made.__delitem__, slice(0, 1, 0))
+
+
+@case
+def messages_of_operators_that_a_type_lacks(x):
+    def power(value):
+        value **= 2
+
+    def sum_of(value):
+        value += 2
+
+    functions = (power, sum_of, lambda value: value**2, lambda value: 2 + value)
+    return x + 1, [error_of(function, value) for value in (None, object(), [1]) for function in functions]
