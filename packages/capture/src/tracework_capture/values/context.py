@@ -159,7 +159,9 @@ def grad_row(cls, mode):
 
 def set_grad_enabled_row(frame, args, kwargs):
     mode = args[0] if args else kwargs["mode"]
-    wanted = bool(force_plain(frame, mode))
+    wanted = force_plain(frame, mode)
+    if type(wanted) is not bool:
+        return frame.break_graph("call_unknown", f"torch.set_grad_enabled of a {type(wanted).__name__}, which eager refuses")
     made = SetGradEnabled(torch.set_grad_enabled, [mode], {}, wanted)
     made.before.append(torch.is_grad_enabled())
     set_grad(frame, wanted)

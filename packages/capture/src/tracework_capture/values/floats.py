@@ -116,7 +116,13 @@ class FloatValue(Value):
         return False
 
     def compare(self, frame, op, other):
-        return None if isinstance(other, TensorValue) else self.number(frame).compare(frame, op, fixed(frame, other))
+        from .builtins.arithmetic import REFLECTED
+
+        if isinstance(other, TensorValue):
+            return None
+        if isinstance(other, SymNumber):
+            return other.compare(frame, REFLECTED[op], self.number(frame))
+        return self.number(frame).compare(frame, op, fixed(frame, other))
 
     def unary(self, frame, op):
         if op == "-" and not self.known:

@@ -148,8 +148,11 @@ class SequenceValue(Value):
         if op == "*":
             repeated = self.repeated(frame, other)
             return None if repeated is None else self.sliced(repeated)
-        if op == "+" and isinstance(other, SequenceValue) and other.kind == self.kind:
-            left, right = (other, self) if reverse else (self, other)
+        from .user_object import builtin_part
+
+        part = builtin_part(other)
+        if op == "+" and isinstance(part, SequenceValue) and part.kind == self.kind:
+            left, right = (part, self) if reverse else (self, part)
             return self.joined(left.all_items(frame) + right.all_items(frame), left, right)
         return None
 

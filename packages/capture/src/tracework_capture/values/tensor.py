@@ -496,6 +496,8 @@ def requires_grad_(frame, self, name, args, kwargs):
     wanted = args[0] if args else kwargs.get("requires_grad", ConstantValue(True))
     if self.of_inference:
         return frame.break_graph("fake_failed", "requires_grad_ of an inference tensor")
+    if type(force_plain(frame, wanted)) is not bool:
+        return frame.break_graph("fake_failed", f"requires_grad_ with a {wanted.python_type().__name__}, which eager refuses")
     if self.obj is None and bool(force_plain(frame, wanted)) != self.example.requires_grad:
         frame.graph.call_method(frame, name, (self, wanted))
         return self
@@ -523,6 +525,8 @@ def view_in_place(frame, self, name, args, kwargs):
 
 def detach_(frame, self, name, args, kwargs):
     """The tensor object goes on as the detached one; eager refuses it for views."""
+    if self.source is not None:
+        return frame.break_graph("side_effect_unknown", "Tensor.detach_ of an existing tensor, which may be a view")
     if self.example._base is not None:
         return frame.break_graph("fake_failed", "detach_: eager refuses to detach a view in place")
     return view_in_place(frame, self, name, args, kwargs) if self.example.requires_grad else self

@@ -14,7 +14,7 @@ from .constant import ConstantValue, fold_plain, plain
 from .symint import SymNumber
 from .value import Value
 
-__all__ = ["OpenText", "changing_text", "joined_text", "known_text", "percent_text", "text_of_size"]
+__all__ = ["OpenText", "changing_text", "joined_text", "known_text", "percent_text", "text_of_size", "text_of_sizes"]
 
 
 class OpenText(Value):
@@ -149,6 +149,19 @@ def percent_text(frame, pattern, value):
 
     found = fold_plain(frame, operator.mod, pattern, hints)
     return OpenText(found, settle, lambda emit: f"{emit.literal(pattern)} % ({''.join(emit.load(p) + ', ' for p in parts)})")
+
+
+def text_of_sizes(frame, fn, sizes):
+    """fn(sizes) as a text, of a tuple or torch.Size with symbols in it."""
+    items = sizes.items
+    hints = sizes.cls(frame.symbols.hint(i.expr) if isinstance(i, SymNumber) else i.constant() for i in items)
+
+    def settle():
+        for item in items:
+            if isinstance(item, SymNumber):
+                item.specialise(frame)
+
+    return OpenText(fn(hints), settle, lambda emit: f"{emit.const(fn)}({emit.load(sizes)})")
 
 
 def known_text(value):

@@ -363,13 +363,16 @@ def wrap_weakref(frame, obj, source):
 
 def wrap_cached(frame, obj, source):
     """functools.cache and lru_cache: with plain arguments it is asked now, which plain Python cannot tell from asking it later."""
-    from .constant import NotPlain, fold_plain, plain
+    from .constant import NotPlain, fold_plain, force_plain, plain
 
     frame.guard("IDENTITY", source, obj)
 
+    def key(frame, value):
+        return force_plain(frame, value) if value.python_type() in ATOM_TYPES else plain(value)
+
     def call(frame, args, kwargs):
         try:
-            plain_args, plain_kwargs = [plain(a) for a in args], {k: plain(v) for k, v in kwargs.items()}
+            plain_args, plain_kwargs = [key(frame, a) for a in args], {k: key(frame, v) for k, v in kwargs.items()}
         except NotPlain:
             if args and issubclass(args[0].python_type(), logging.Logger):
                 frame.mutations.call(obj, list(args), dict(kwargs))  # warning_once: said after the graph, or found said already

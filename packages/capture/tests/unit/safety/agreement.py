@@ -129,7 +129,7 @@ def consumed(result):
     if isinstance(result, types.FunctionType) and result.__code__.co_varnames[:2] == ("p", "q"):
         return result(torch.ones(2, 3), 1)
     if hasattr(type(result), "__next__"):
-        return type(result).__name__, list(itertools.islice(result, 12))
+        return list(itertools.islice(result, 12))
     return None
 
 
@@ -232,6 +232,10 @@ class _View:
             value, (types.FunctionType, types.BuiltinFunctionType, types.MethodType, property, classmethod, staticmethod)
         ):
             return "function", getattr(value, "__name__", "")
+        if isinstance(value, types.ModuleType):
+            return "module", value.__name__
+        if kind.__name__.endswith("iterator"):  # one that goes on after a break is over those items that are left
+            return "iterator"
         if isinstance(value, functools.partial):
             return "partial", self(value.func), self(value.args), self(value.keywords)
         held = getattr(value, "__dict__", None)
@@ -288,6 +292,9 @@ def difference(a, b):
         if not isinstance(a[inner], (list, tuple)) or not isinstance(b[inner], (list, tuple)):
             break
         path, a, b = f"{path}[{inner}]", a[inner], b[inner]
+    if isinstance(a, list) and isinstance(b, list) and len(a) != len(b):
+        common = next((i for i, (p, q) in enumerate(zip(a, b)) if not same(p, q)), min(len(a), len(b)))
+        path, a, b = f"{path}[{common}:]", a[common:], b[common:]
     return path, a, b
 
 

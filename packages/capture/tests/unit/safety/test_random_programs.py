@@ -93,6 +93,25 @@ PROGRAMS = {
         "    return C().f(brk(y)), C().g(peek(y))"
     ),
     "iterators over tensors": "    i = iter(y)\n    next(i)\n    return iter(x), i, [*i][:1]",
+    "numbers of two kinds that change": "    LOG.append(sorted(items))\n    return x + 1",
+    "lists and subclasses of list": "    return x + 1, [1] + items, [1] + Stack(items), Stack(items) + [1]",
+    "texts of open sizes and what is asked of them": (
+        "    s = str(x.shape)\n    return x + 1, s + 'k', s * 2, s[1:4], len(s), '2' in s, '-'.join([s]), max(word, s), [*map(abs, items[:1])]"
+    ),
+    "arguments that eager refuses": (
+        "    try:\n        with torch.set_grad_enabled(flag): LOG.append(torch.is_grad_enabled())\n"
+        "    except TypeError as error: LOG.append(error.args)\n"
+        "    try: (y * 1).requires_grad_(flag)\n    except (TypeError, RuntimeError) as error: LOG.append(error.args)\n"
+        "    try: LOG.append([*itertools.repeat(1, n)])\n    except TypeError as error: LOG.append(error.args)\n"
+        "    try: abs(word)\n    except TypeError as error: LOG.append(error.args)\n    return x + 1"
+    ),
+    "counting from a bool": "    return x + 1, [*itertools.islice(itertools.count(n), 2)], [*itertools.islice(itertools.count(n, 2), 2)]",
+    "a view that is detached in place": (
+        "    try: x.detach_()\n    except RuntimeError as error: LOG.append(error.args)\n    return x * 2"
+    ),
+    "what lru_cache wraps is asked with a number that changes": (
+        "    @functools.lru_cache(None)\n    def f(q):\n        LOG.append(q)\n        return q\n    return x * f(n) + f(n)"
+    ),
     "what lru_cache wraps sees what was written before": (
         "    @functools.lru_cache(maxsize=None)\n    def f(q):\n        LOG.append(q)\n        return q if q < 2 else f(q - 1) + f(q - 2)\n"
         "    LOG.append((f(5), f(5), f.cache_info().misses))\n    return x + f(3)"
@@ -114,7 +133,7 @@ PROGRAMS = {
 
 @pytest.mark.parametrize("body", PROGRAMS.values(), ids=PROGRAMS)
 def test_programs_that_once_failed(body):
-    check(module(f"{SIGNATURE}{body}\n"))
+    check(module(f"CALLS = (0, 0, 1, 5, 6, 7, 8, 9, 24, 4, 0)\n{SIGNATURE}{body}\n"))
 
 
 @pytest.mark.parametrize("seed", [996, 4549, 9565])

@@ -12,6 +12,7 @@ from ... import _C
 from ...bytecode.facts import VERSION
 from ...sources import Const
 from ..constant import ConstantValue, NotPlain, fold, fold_literal, force_plain, plain
+from ..text import OpenText
 
 REFLECTED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 SPECIAL = {
@@ -253,6 +254,7 @@ def abs_(frame, args, kwargs):
 
 def special_or_fold(frame, fn, name, args, kwargs):
     """fn on constants; else the special method of the first argument."""
+    args = [args[0].known() if isinstance(args[0], OpenText) else args[0], *args[1:]]
     if not numbers(frame, args):
         return fold(frame, fn, args, kwargs)
     from ..size_floats import SizeFloat

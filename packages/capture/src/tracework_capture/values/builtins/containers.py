@@ -22,7 +22,7 @@ from ..sequence import DequeValue, ListValue, RangeValue, SliceValue, TupleValue
 from ..sets import SetValue, real_key
 from ..symint import SymNumber
 from ..tensor import TensorValue
-from ..text import OpenText, text_of_size
+from ..text import OpenText, text_of_size, text_of_sizes
 from ..user_object import ObjectValue
 from ..value import Value
 from ..wrap import iterate_all
@@ -186,7 +186,8 @@ def shown(frame, value, name, fn):
     if is_open_number(value):
         return text_of_size(frame, fn, value)
     if isinstance(value, TupleValue) and value.cls in (tuple, torch.Size) and all_sizes(value):
-        return SizesText(fn, value)
+        known = all(frame.symbols.has_hint(item.expr) for item in value.items if isinstance(item, SymNumber))
+        return text_of_sizes(frame, fn, value) if known else SizesText(fn, value)
     try:
         return ConstantValue(fold_plain(frame, fn, value.real()))
     except LookupError:
@@ -204,7 +205,7 @@ def all_sizes(value):
 
 
 class SizesText(Value):
-    """The text of a shape with symbols, written when the graph has run: messages of checks that hold never ask for it."""
+    """The text of sizes that depend on data, written when the graph has run: messages of checks that hold never ask for it."""
 
     def __init__(self, fn, sizes):
         super().__init__(None)

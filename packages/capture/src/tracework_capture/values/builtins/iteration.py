@@ -245,13 +245,18 @@ def repeat_(frame, args, kwargs):
     given = dict(zip(("object", "times"), args), **kwargs)
     if "object" not in given:
         return frame.break_graph("call_unknown", "itertools.repeat() without an object")
-    times = given.get("times")
-    return RepeatIterator(given["object"], None if times is None else force_plain(frame, times))
+    if "times" not in given:
+        return RepeatIterator(given["object"], None)
+    times = force_plain(frame, given["times"])
+    fold_plain(frame, itertools.repeat, None, times)  # says what is wrong with the number
+    return RepeatIterator(given["object"], times)
 
 
 def count_(frame, args, kwargs):
     start = args[0] if args else kwargs.get("start", ConstantValue(0))
     step = args[1] if len(args) > 1 else kwargs.get("step", ConstantValue(1))
+    if start.python_type() is bool and step.is_constant() and step.python_type() is int and step.constant() == 1:
+        start = ConstantValue(int(start.truth(frame)))  # as CPython counts ints in steps of one
     return CountIterator(start, step)
 
 
