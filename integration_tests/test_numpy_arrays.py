@@ -274,3 +274,15 @@ def test_errors_that_raise_are_left_to_numpy():
     agree(compiled(numpy.ones(2)), numpy.ones(2))
     with numpy.errstate(divide="raise"), pytest.raises(FloatingPointError):
         compiled(numpy.zeros(2))
+
+
+def test_arrays_made_inside_index_tensors():
+    def fn(x, y):
+        order = numpy.arange(4)
+        x = x.clone()
+        x[order[:2]] = 0
+        return x[order[1:3]], x[order % 2 == 0], x[order[::2], order[:2]], x[:, order[1:]], y[order]
+
+    given = torch.arange(16.0).view(4, 4), torch.arange(5.0)
+    for found, expected in zip(tracework.compile(fn, backend="eager", fullgraph=True)(*given), fn(*given), strict=True):
+        assert torch.equal(found, expected)

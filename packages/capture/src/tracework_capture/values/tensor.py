@@ -208,7 +208,8 @@ class TensorValue(Dispatching, TensorOperations):
 
 
 def positions(frame, key):
-    """The key of an index with lists of ints, some of them symbols, as tensors."""
+    """The key of an index with lists of ints, some of them symbols, and arrays of NumPy as tensors."""
+    from .numpy_array import ArrayValue
     from .sequence import ListValue
     from .tensor_data import tensor_of_leaves
 
@@ -216,6 +217,8 @@ def positions(frame, key):
         items = key.all_items(frame)
         found = [positions(frame, item) for item in items]
         return key if all(a is b for a, b in zip(items, found)) else TupleValue(found)
+    if type(key) is ArrayValue and not key.scalar and key.example.dtype in (torch.int64, torch.bool):
+        return key.tensor
     if type(key) is not ListValue:
         return key
     items = key.all_items(frame)

@@ -337,6 +337,8 @@ class ObjectValue(Value):
             return static
         if static is NO_ATTRIBUTE or isinstance(static, C_METHODS) and static.__name__ == name:
             return None
+        if isinstance(static, (types.MethodDescriptorType, types.WrapperDescriptorType)):  # __getattr__ = dict.__getitem__
+            return static
         return frame.break_graph("attribute_unknown", f"{self.cls.__name__}.{name} is a {type(static).__name__}")
 
     def pretends(self, frame):

@@ -1,9 +1,11 @@
 """functools, itertools, operator, collections, contextlib, copy, math, inspect, strings and formatting, builtins."""
 
+import bisect
 import collections
 import contextlib
 import copy
 import functools
+import heapq
 import inspect
 import itertools
 import math
@@ -144,6 +146,44 @@ def counter(x):
     count = collections.Counter("abca")
     count.update("b")
     return x + 1, dict(count), count["a"], count["missing"], count.most_common(1)
+
+
+@functools.total_ordering
+class Ranked:
+    def __init__(self, rank):
+        self.rank = rank
+
+    def __eq__(self, other):
+        return self.rank == other.rank
+
+    def __lt__(self, other):
+        return self.rank < other.rank
+
+
+@case
+def heaps(x):
+    heap = [5, 1, 4]
+    heapq.heapify(heap)
+    heapq.heappush(heap, 2)
+    taken = heapq.heappop(heap), heapq.heapreplace(heap, 9), heapq.heappushpop(heap, 0)
+    try:
+        heapq.heappop([])
+    except IndexError as error:
+        taken += (str(error),)
+    extremes = heapq.nlargest(2, [3, 1, 2]), heapq.nsmallest(2, [3, 1, 2], key=lambda v: -v), list(heapq.merge([1, 4], [2]))
+    beams = [(1.5, 2, x)]
+    heapq.heappush(beams, (0.5, 1, x + 1))
+    return heapq.heappop(beams)[2], heap, taken, extremes, collections.Counter("abracadabra").most_common(2)
+
+
+@case
+def bisections(x):
+    found = [1, 3, 5]
+    bisect.insort(found, 4)
+    bisect.insort_left(found, 3, 1)
+    ranks = [Ranked(1), Ranked(2)]
+    places = bisect.bisect(found, 3), bisect.bisect_left(found, 3, lo=2), bisect.bisect([3, 2, 1], -2, key=lambda v: -v)
+    return x + 1, found, places, bisect.bisect_right(ranks, Ranked(1))
 
 
 @case

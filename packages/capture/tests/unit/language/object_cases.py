@@ -358,3 +358,35 @@ def a_dict_that_is_the_one_of_an_object(x):
     y = made.value + 1
     made.other = y
     return y, attributes["other"], sorted(attributes)
+
+
+class Settings(dict):
+    """The common dict with attributes."""
+
+    __getattr__ = dict.__getitem__
+    __setattr__ = dict.__setitem__
+    __delattr__ = dict.__delitem__
+
+
+class Lenient(dict):
+    __getattr__ = dict.get
+
+
+SETTINGS = Settings(scale=2, inner=Settings(sizes=[3]))
+
+
+@case
+def items_as_attributes(x):
+    SETTINGS.calls = SETTINGS.get("calls", 0) + 1
+    made = Settings(weight=x)
+    made.extra = 5
+    del made.extra
+    told = []
+    for ask in (lambda: made.missing, lambda: hasattr(made, "other")):
+        try:
+            told.append(ask())
+        except KeyError as error:
+            told.append(repr(error))
+    calls = SETTINGS.calls
+    del SETTINGS.calls
+    return x * SETTINGS.scale + SETTINGS.inner.sizes[0], calls, made.weight, list(made), told, Lenient(a=1).b, list(SETTINGS)
