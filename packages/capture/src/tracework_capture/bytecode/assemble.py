@@ -1,4 +1,4 @@
-"""Instructions back to a code object: arguments, jumps, and the tables of places and of exception handlers.
+"""Instructions back to a code object: arguments and jumps are laid out here, the bytecode package writes the tables.
 
 A part keeps the caches behind its instruction as the original had them, so that this knows nothing of single opcodes.
 """
@@ -8,8 +8,13 @@ from __future__ import annotations
 from dis import opmap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import bytecode as bc
+from bytecode.concrete import ExceptionTableEntry
+from bytecode.instr import InstrLocation, opcode_has_argument
+
 if TYPE_CHECKING:
     import types
+    from collections.abc import Iterator
 
 __all__ = ["Part", "assemble", "at_one_place"]
 
@@ -29,54 +34,49 @@ class Part(NamedTuple):
 def assemble(code: types.CodeType, parts: list[Part], **changes: Any) -> types.CodeType:
     """`code` with these instructions instead of its own, and with the `changes` that code.replace() takes."""
     starts, args, widths = _lay_out(parts)
-    written = bytearray()
+    written = bc.ConcreteBytecode()
+    written.first_lineno = code.co_firstlineno
+    # CPython looks whether locals and cells of instructions are there
+    written.varnames, written.freevars = list(changes["co_varnames"]), list(changes["co_freevars"])
     for part, arg, width in zip(parts, args, widths):
-        for shift in range(8 * (width - 1), 0, -8):
-            written += bytes((_EXTENDED_ARG, arg >> shift & 255))
-        written += bytes((opmap[part.opname], arg & 255)) + bytes(2 * part.caches)
-    table = _location_table([part.position for part in parts], starts, code.co_firstlineno)
-    return code.replace(co_code=bytes(written), co_linetable=table, co_exceptiontable=_exception_table(parts, starts), **changes)
+        place = InstrLocation(*part.position)
+        given = arg if opcode_has_argument(opmap[part.opname]) else bc.UNSET
+        written.append(bc.ConcreteInstr(part.opname, given, location=place, extended_args=width - 1))
+        written.extend([bc.ConcreteInstr("CACHE", location=place)] * part.caches)
+    written.exception_table = list(_exception_table(parts, starts))
+    made = written.to_code(stacksize=code.co_stacksize, compute_exception_stack_depths=False)
+    return code.replace(co_code=made.co_code, co_linetable=made.co_linetable, co_exceptiontable=made.co_exceptiontable, **changes)
 
 
 def at_one_place(code: types.CodeType, position: tuple[int | None, ...]) -> types.CodeType:
     """`code` with all its instructions at one position: (line, end line, column, end column), each may be None."""
-    return code.replace(co_linetable=_location_table([position], [0, len(code.co_code) // 2], code.co_firstlineno))
+    line, end_line, column, end_column = position
+    units = len(code.co_code) // 2
+    table, moved = bytearray(), (line or 0) - code.co_firstlineno
+    for first in range(0, units, _LONGEST_ENTRY):
+        count = min(_LONGEST_ENTRY, units - first)
+        kind = _NO_PLACE if line is None else _LINE if None in position else _LINES_AND_COLUMNS
+        table.append(0x80 | kind << 3 | count - 1)
+        if line is not None:
+            table += _varint(abs(moved) << 1 | (moved < 0))
+            moved = 0
+        if kind == _LINES_AND_COLUMNS:
+            table += _varint(end_line - line) + _varint(column + 1) + _varint(end_column + 1)
+    return code.replace(co_linetable=bytes(table))
 
 
-_EXTENDED_ARG = opmap["EXTENDED_ARG"]
 _LONGEST_ENTRY = 8
 _LINE, _LINES_AND_COLUMNS, _NO_PLACE = 13, 14, 15  # kinds of entries of the location table, see CPython's Objects/locations.md
 
 
-def _location_table(positions: list[tuple[int | None, ...]], starts: list[int], line_before: int) -> bytes:
-    """The table that says where instructions are in the source: one of `positions` from each of `starts` on."""
-    table = bytearray()
-    for index, position in enumerate(positions):
-        line, end_line, column, end_column = position
-        kind = _NO_PLACE if line is None else _LINE if None in position else _LINES_AND_COLUMNS
-        for first in range(starts[index], starts[index + 1], _LONGEST_ENTRY):
-            table.append(0x80 | kind << 3 | min(_LONGEST_ENTRY, starts[index + 1] - first) - 1)
-            if line is not None:
-                moved, line_before = line - line_before, line
-                table += _varint(abs(moved) << 1 | (moved < 0))
-            if kind == _LINES_AND_COLUMNS:
-                table += _varint(end_line - line) + _varint(column + 1) + _varint(end_column + 1)
-    return bytes(table)
-
-
 def _varint(number: int) -> bytes:
     """Six bits a byte, the lowest first; the seventh says that more follow."""
-    if number < 64:
-        return _ONE_BYTE[number]
     made = bytearray()
     while number >= 64:
         made.append(64 | number & 63)
         number >>= 6
     made.append(number)
     return bytes(made)
-
-
-_ONE_BYTE = [bytes((number,)) for number in range(64)]
 
 
 def _lay_out(parts: list[Part]) -> tuple[list[int], list[int], list[int]]:
@@ -102,29 +102,14 @@ def _width(arg: int) -> int:
     return max(1, (arg.bit_length() + 7) // 8)
 
 
-def _exception_table(parts: list[Part], starts: list[int]) -> bytes:
-    """One entry for each stretch with one handler: its start and length, the handler, how deep the stack is in it and whether the
-    raising offset is pushed; see CPython's Objects/exception_handling_notes.txt."""
-    table, first = bytearray(), 0
+def _exception_table(parts: list[Part], starts: list[int]) -> Iterator[ExceptionTableEntry]:
+    """The stretches with one handler."""
+    first = 0
     for index in range(1, len(parts) + 1):
         handler = parts[first].handler
         if index < len(parts) and parts[index].handler == handler:
             continue
         if handler is not None:
             target, depth, lasti = handler
-            entry = _entry_varint(starts[first])
-            entry[0] |= 0x80
-            for number in (starts[index] - starts[first], starts[target], depth << 1 | lasti):
-                entry += _entry_varint(number)
-            table += entry
+            yield ExceptionTableEntry(starts[first], starts[index] - 1, starts[target], depth, lasti)
         first = index
-    return bytes(table)
-
-
-def _entry_varint(number: int) -> bytearray:
-    """Six bits a byte, the highest first; the seventh says that more follow."""
-    made = bytearray((number & 63,))
-    while number >= 64:
-        number >>= 6
-        made.insert(0, 64 | number & 63)
-    return made
