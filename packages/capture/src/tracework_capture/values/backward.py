@@ -107,11 +107,11 @@ def backward(frame, given):
         return frame.break_graph("call_unknown", "backward through history from outside the captured part")
     leaves = tensors_of(frame, given["inputs"]) if given["inputs"] is not None else leaves_of(frame)
     retaining = [v for v in distinct(frame) if v.retains_grad and v.node is not None]
-    if any(v.has_traced_hooks for v in retaining):  # the engine gives what torch.autograd.grad asks for before they have run
-        return frame.break_graph("hook", "backward to a tensor that retains its gradient and has hooks")
     if given["inputs"] is not None and retaining or any(not t.example.is_leaf or has_hooks(frame, t) for t in leaves):
         return frame.break_graph("hook", "backward to a tensor that has hooks or is no leaf")
-    if any(isinstance(user.target, HookCall) for v in retaining for user in v.node.users):
+    if any(
+        isinstance(user.target, HookCall) for v in retaining for user in v.node.users
+    ):  # the engine would give what was there before
         return frame.break_graph("hook", "backward to a tensor that keeps its gradient, which hooks of the graph change")
     if not leaves:
         return frame.break_graph("call_unknown", "backward without a tensor that requires a gradient")

@@ -148,7 +148,6 @@ def register_hook(frame, tensor, name, args, kwargs):
     target = HookCall(made.module, tuple(order.index(n) for n in made.inputs))
     forget_nodes(frame, {*nodes, gradient.node})
     builder.graph.erase_node(order[0])
-    tensor.has_traced_hooks = True
     return HandleValue(builder.plain_node(frame, target, (tensor.node, *read)))
 
 

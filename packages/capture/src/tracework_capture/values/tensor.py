@@ -41,7 +41,7 @@ class TensorOperations(Value):
         self.may_be_freed = False
         self.of_inference = False  # an inference tensor that this graph makes
         self.hooks = frozenset()  # registered on it in this frame, to take effect after the graph
-        self.retains_grad = self.has_traced_hooks = False
+        self.retains_grad = False
 
     def python_type(self):
         return type(self.obj) if self.obj is not None else torch.Tensor
