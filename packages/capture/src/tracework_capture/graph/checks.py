@@ -3,9 +3,10 @@
 `if <data>: raise ...` is captured without the arm that raises. The condition becomes an output of the graph, looked at before any side
 effect is replayed: when it asks for the other arm, the frame runs as plain Python from its start, and eager raises by itself, with its
 own line, message and side effects. Where conditions fail often they break the graph instead. The same way out serves a graph that
-raises in the middle. It is open only where the graph can be run without a trace of it: no input written, no state of others changed,
-and random numbers drawn from a generator that is put back. A graph that writes to an input has no operator that may raise in a try
-block: there the graph breaks between the two, so that the program's handler is entered by plain Python.
+raises in the middle. It is open only where the graph can be run without a trace of it: no input written but small ones, which are put
+back where conditions are looked at, no state of others changed, and random numbers drawn from a generator that is put back. A graph
+that writes to an input has no operator that may raise in a try block: there the graph breaks between the two, so that the program's
+handler is entered by plain Python.
 """
 
 from __future__ import annotations
@@ -235,8 +236,13 @@ def keep_apart(frame: Any) -> None:
 
 def is_written(builder: Any) -> bool:
     """Whether the graph writes to an input."""
-    examples = (node.meta.get("example_value") for node in builder.graph.nodes if node.op == "placeholder")
-    return any(isinstance(example, torch.Tensor) and example.storage.version for example in examples)
+    return any(node.op == "placeholder" and is_written_to(node) for node in builder.graph.nodes)
+
+
+def is_written_to(node: fx.Node) -> bool:
+    """Whether the graph writes to the memory of this input."""
+    example = node.meta.get("example_value")
+    return isinstance(example, torch.Tensor) and bool(example.storage.version)
 
 
 _MODULES = frozenset(
@@ -269,9 +275,35 @@ def leaves_a_trace(root: Any, checked: bool) -> str:
         example = node.meta.get("example_value")
         if isinstance(example, torch.Tensor):
             on_devices = on_devices or example.device.type != "cpu"
-            if node.op == "placeholder" and example.storage.version:
+            if node.op == "placeholder" and example.storage.version and not (checked and can_be_put_back(node)):
                 return f"{node.name} is written"
     return "kernels of another device" if on_devices and (checked or root.effects.random) else ""
+
+
+MOST_KEPT = 1 << 16
+"""Bytes of an input that are copied before each call, for the case that a condition does not hold."""
+
+
+def can_be_put_back(node: fx.Node) -> bool:
+    """Whether what the graph writes to an input can be taken back: small, without history, each element in a place of its own."""
+    from tracework_primops.broadcasting import is_dense
+
+    example: Any = node.meta["example_value"]
+    spec = example.spec
+    small = not spec.is_symbolic and spec.numel() * spec.dtype.itemsize <= MOST_KEPT and is_dense(spec.sizes, spec.strides)
+    return small and not example.requires_grad and node.meta["binding"].role in ("tensor", "buffer")
+
+
+def contents_of(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Copies of what the tensors hold."""
+    return [tensor.clone() for tensor in tensors]
+
+
+def put_back(tensors: list[torch.Tensor], contents: list[torch.Tensor]) -> None:
+    """Gives the tensors what they held before."""
+    with torch.no_grad():
+        for tensor, content in zip(tensors, contents):
+            tensor.copy_(content)
 
 
 # --- the text around the call -------------------------------------------------------------------------------------------
@@ -311,6 +343,11 @@ def guarded_call(writer: CodeWriter, frame: Any, call: str, conditions: list[str
     if root.effects.random:
         before.append(f"__tw_random = {writer.const(torch.get_rng_state)}()")
         restore.append(f"{writer.const(torch.set_rng_state)}(__tw_random)")
+    if conditions and is_written(root.graph):
+        written = [n for n in root.graph.graph.nodes if n.op == "placeholder" and is_written_to(n)]
+        tensors = f"[{', '.join(writer.source(n.meta['binding'].source) for n in written)}]"
+        before.append(f"__tw_kept = {writer.const(contents_of)}({tensors})")
+        restore.append(f"{writer.const(put_back)}({tensors}, __tw_kept)")
     function, arguments = plain_run(writer, frame)
     lines = ["try:", f"    __tw_out = {call}", "    __tw_failure = None"]
     lines += [f"except {writer.const(Exception)} as __tw_error:", "    __tw_failure = __tw_error"]

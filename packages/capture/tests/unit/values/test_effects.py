@@ -234,3 +234,32 @@ def test_cell_that_changes_while_its_contents_do():
     x = torch.zeros(1)
     for _ in range(4):
         assert compiled(x) == plain(x)
+
+
+@pytest.mark.parametrize(
+    "show",
+    [
+        str,
+        repr,
+        format,
+        lambda x: f"{x}",
+        lambda x: f"{x!r:>20}",
+        lambda x: f"{x:.2f}",
+        lambda x: "%s".__mod__((x,)),
+        lambda x: str([x]),
+    ],
+    ids=["str", "repr", "format", "f-string", "with repr", "with places", "percent", "in a list"],
+)
+@pytest.mark.parametrize("held", [False, True], ids=["argument", "attribute"])
+def test_texts_of_tensors_are_those_of_each_call(show, held):
+    holder = torch.nn.Module()
+
+    def program(x):
+        y = holder.kept if held else x
+        return show(y), x + 1
+
+    compiled = optimize(lambda gm, _: gm.forward)(program)
+    for number in (1.0, 2.0, 3.0):
+        x = torch.tensor(number)
+        holder.kept = x
+        assert compiled(x)[0] == program(x)[0]
