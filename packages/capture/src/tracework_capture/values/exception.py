@@ -35,11 +35,10 @@ class ExceptionValue(Value):
 
     def passes(self):
         """It is raised, or comes out of a call: its traceback is another one from now on."""
-        self.trace = object()
+        self.raised, self.trace = True, object()
 
     def raise_during(self, handled):
-        """It is raised; what is being handled (None: nothing) becomes its context, unless it is behind that one already."""
-        self.raised = True
+        """What is being handled when it is raised (None: nothing) becomes its context, unless it is behind that one already."""
         if handled is None:
             return
         link, seen = handled, {id(handled)}

@@ -115,6 +115,19 @@ def of_a_single_exception(x):
     return y, seen
 
 
+def raises_the_group_of_a_single_one(x):
+    y, seen = x + 1, []
+    try:
+        try:
+            raise ValueError("alone")
+        except* ValueError as group:
+            seen.append(group)
+            raise group
+    except ExceptionGroup as group:
+        return y, group is seen[0], group
+    return None
+
+
 def raises_the_single_one_on(x):
     y = x + 1
     try:
@@ -229,6 +242,7 @@ ONE_GRAPH = (
     raises_anew,
     raises_again_in_a_call,
     of_a_single_exception,
+    raises_the_group_of_a_single_one,
     raises_the_single_one_on,
     without_an_exception,
     derives,
