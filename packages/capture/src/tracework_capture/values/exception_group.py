@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import types
 
+from ..bytecode.facts import VERSION
 from ..guards.classes import lookup_class
 from .constant import ConstantValue
 from .exception import NONE, ExceptionValue, matches
@@ -169,6 +170,8 @@ def match_group(frame, exception, kinds):
     if isinstance(lookup_class(exception.python_type(), "split")[0], types.FunctionType):
         frame.break_graph("exception", f"{exception.python_type().__name__} has a split of its own")
     handled, rest = split(frame, exception, lambda part: matches(part, kinds))
+    if handled is NONE and VERSION < (3, 12):  # which keeps the group itself then, 3.12 and newer one like it
+        return exception, NONE
     return rest, handled
 
 
@@ -191,6 +194,8 @@ def raised_by_clauses(frame, original, raised):
         return NONE
     if not is_group(original):
         return raised[0]
+    if not isinstance(original, GroupValue):
+        return frame.break_graph("exception", f"parts of {original.describe()} were raised")
     again = [exception for exception in raised if has_metadata_of(exception, original)]
     anew = [exception for exception in raised if exception not in again]
     if again:

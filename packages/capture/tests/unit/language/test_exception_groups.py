@@ -57,6 +57,17 @@ def leaves_some(x):
     return None
 
 
+def clauses_without_a_match(x):
+    y, group, seen = x + 1, nested(), []
+    try:
+        raise group
+    except* ArithmeticError:
+        y = y * 2
+    except* Exception as rest:
+        seen += [rest, rest is group, rest.exceptions[1] is group.exceptions[1]]
+    return y, seen
+
+
 def raises_again(x):
     y = x + 1
     try:
@@ -238,6 +249,7 @@ def changed_list(x):
 ONE_GRAPH = (
     handles_all,
     leaves_some,
+    clauses_without_a_match,
     raises_again,
     raises_anew,
     raises_again_in_a_call,
