@@ -156,3 +156,28 @@ def test_types_by_class(backend):
         torch.randn(3),
         backend=backend,
     )
+
+
+def gathered(weight, indices):
+    return torch.gather(weight, 0, indices[:, None].expand(3, 3), sparse_grad=True)
+
+
+SPARSE_GRADIENTS = [
+    lambda weight, indices: F.embedding(indices, weight, sparse=True) * 2,
+    lambda weight, indices: F.embedding_bag(indices, weight, torch.tensor([0, 2]), mode="sum", sparse=True),
+    gathered,
+]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("fn", SPARSE_GRADIENTS)
+def test_sparse_gradients(fn, backend):
+    indices, found = torch.tensor([0, 1, 1]), []
+    for each in (fn, tracework.compile(fn, backend=backend, fullgraph=True)):
+        weight = torch.arange(15.0).view(5, 3).requires_grad_()
+        each(weight, indices).sum().backward()
+        found.append((weight.grad.layout, weight.grad.to_dense()))
+    assert found[0][0] == found[1][0] == torch.sparse_coo
+    same(found[1][1], found[0][1])
+    with torch.no_grad():
+        same(each(weight, indices), fn(weight, indices))

@@ -219,7 +219,7 @@ def broken_in_a_block_of_a_device(x):
         a = torch.ones(2)
         torch._dynamo.graph_break()
         b = torch.ones(2)
-    return a, b, torch.ones(2), x * 2
+    return a, b, torch.ones(2)
 
 
 def nested_blocks_of_devices(x):
@@ -250,6 +250,10 @@ def test_blocks_of_devices(fn, backend):
             (t.device.type, tuple(t.shape)) if isinstance(t, torch.Tensor) else t for t in torch.utils._pytree.tree_leaves(found)
         ]
 
+    if fn is nested_blocks_of_devices and backend == "inductor":
+        with pytest.raises(tracework.MixedDevices):  # a graph over tensors on two devices is an error by design
+            tracework.compile(fn, backend=backend)(torch.ones(3))
+        return
     compiled = tracework.compile(fn, backend=backend, fullgraph=fn is in_a_block_of_a_device)
     around = (None, "meta", "cpu") if fn in BLOCKS_OF_DEVICES[1:] else (None,)
     for device in around:
@@ -314,3 +318,17 @@ def test_a_generator_under_a_manager():
     found, expected = tracework.compile(results_of_a_generator, backend="eager")(x), results_of_a_generator(x)
     same(found, expected)
     assert [t.requires_grad for t in found] == [t.requires_grad for t in expected] == [False, False, True]
+
+
+def uninitialized(x):
+    torch.use_deterministic_algorithms(True)
+    made = torch.empty(2), torch.empty_like(x, dtype=torch.int32), x.new_empty(3), torch.empty(2, dtype=torch.bool)
+    torch.use_deterministic_algorithms(False)
+    return made, x * 2
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_uninitialized_memory_is_filled_where_algorithms_are_deterministic(backend, settings_put_back):
+    x = torch.arange(3.0)
+    compiled = tracework.compile(uninitialized, backend=backend, fullgraph=True)
+    torch.testing.assert_close(compiled(x), uninitialized(x), equal_nan=True)

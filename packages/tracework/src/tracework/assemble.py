@@ -47,7 +47,7 @@ class Stage:
 
 def _check_devices(example_inputs: list[Any]) -> None:
     tensors = [x for x in example_inputs if isinstance(x, torch.Tensor)]
-    devices = {str(t.device) for t in tensors if (t.ndim or t.device.type != "cpu") and not t.is_meta}
+    devices = {str(t.device) for t in tensors if t.ndim or t.device.type != "cpu"}
     if len(devices) > 1:
         raise MixedDevices("the graph", devices)
 

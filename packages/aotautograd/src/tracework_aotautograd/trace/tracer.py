@@ -291,6 +291,24 @@ def _view(index: int) -> Any:
 
 
 def _kind_of(func: Any) -> Any:
+    names = [argument.name for argument in func._schema.arguments]
+    place = next((i for i, name in enumerate(names) if name in ("sparse", "sparse_grad")), None)
+    return _kind_of_dense(func) if place is None else _dense_gradients(_kind_of_dense(func), place, names[place])
+
+
+def _dense_gradients(kind: Any, place: int, name: str) -> Any:
+    """The kind of an op that gives sparse gradients where it is asked to: no graph computes such."""
+
+    def checked(self: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+        is_sparse = args[place] if place < len(args) else kwargs.get(name)
+        if is_sparse and torch.is_grad_enabled() and args[0].requires_grad:
+            raise Refusal("gradients that are sparse tensors", self.origin)
+        kind(self, func, args, kwargs, out)
+
+    return checked
+
+
+def _kind_of_dense(func: Any) -> Any:
     if func in FUNCTIONAL_FORMS:
         return FUNCTIONAL_FORMS[func]
     if _torch.written_arguments(func._schema):

@@ -42,10 +42,19 @@ def ones(sizes, *, dtype=None, layout=None, device=None, pin_memory=None):
     return _filled(sizes, 1, dtype, device)
 
 
+def _uninitialized(sizes: Any, dtype: Any, device: Any) -> PrimValue:
+    """Memory as it is, or what torch fills it with where algorithms are to be deterministic."""
+    if not (torch.are_deterministic_algorithms_enabled() and torch.utils.deterministic.fill_uninitialized_memory):
+        return prims.empty(tuple(sizes), dtype, device)
+    whole = not (dtype.is_floating_point or dtype.is_complex)
+    value = True if dtype == torch.bool else torch.iinfo(dtype).max if whole else float("nan")
+    return prims.full(tuple(sizes), value, dtype, device)
+
+
 @decomposition(aten.empty.memory_format)
 def empty(sizes, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
     dtype, device = _placed(dtype, device)
-    return prims.empty(tuple(sizes), dtype, device)
+    return _uninitialized(sizes, dtype, device)
 
 
 @decomposition(aten.empty_strided)
@@ -80,7 +89,7 @@ def ones_like(x, *, dtype=None, layout=None, device=None, pin_memory=None, memor
 
 @decomposition(aten.empty_like)
 def empty_like(x, *, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
-    return prims.empty(x.sizes, dtype or x.dtype, device or x.device)
+    return _uninitialized(x.sizes, dtype or x.dtype, device or x.device)
 
 
 @decomposition(aten.new_full)
@@ -100,7 +109,7 @@ def new_ones(x, sizes, *, dtype=None, layout=None, device=None, pin_memory=None)
 
 @decomposition(aten.new_empty)
 def new_empty(x, sizes, *, dtype=None, layout=None, device=None, pin_memory=None):
-    return prims.empty(tuple(sizes), dtype or x.dtype, device or x.device)
+    return _uninitialized(sizes, dtype or x.dtype, device or x.device)
 
 
 @decomposition(aten.fill.Scalar, aten.fill.Tensor)
