@@ -181,3 +181,13 @@ def test_sparse_gradients(fn, backend):
     same(found[1][1], found[0][1])
     with torch.no_grad():
         same(each(weight, indices), fn(weight, indices))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_linear_cross_entropy_in_chunks(backend):
+    options = getattr(torch.nn, "LinearCrossEntropyOptions", None)
+    if options is None:
+        pytest.skip("this torch has no chunked linear_cross_entropy")
+    chosen, target = options(), torch.tensor([0, 1, 2, 3, 4, 0])
+    given = [torch.randn(6, 4, requires_grad=True), torch.randn(5, 4, requires_grad=True)]
+    check(lambda x, weight: F.linear_cross_entropy(x, weight, target, options=chosen), *given, backend=backend)
