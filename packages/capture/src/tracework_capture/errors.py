@@ -125,6 +125,12 @@ BREAK_REASONS: dict[str, BreakReason] = {
         "a with-statement over a manager that capture does not model", "its enter and exit are unknown", "move it out"
     ),
     "import": BreakReason("an import that runs code", "the module is not loaded yet", "import it at the top of the file"),
+    "lock": BreakReason(
+        "a lock is taken or released",
+        "guards look at what it protects before the call, and a graph runs before what the program does to Python objects: it would be held at"
+        " another time",
+        "take the lock around the call of the compiled function",
+    ),
     "random_state": BreakReason(
         "Python's or NumPy's random state is used", "each call must draw anew", "use torch's random functions"
     ),

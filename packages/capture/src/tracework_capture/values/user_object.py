@@ -36,6 +36,7 @@ FIELD = type(collections.namedtuple("Record", "field").field)
 MADE_OF_SUBCLASS = (set, frozenset, collections.deque, collections.OrderedDict, collections.defaultdict)
 """Containers that make more of the class of the instance, not all of them in the same methods."""
 C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType, types.BuiltinFunctionType)
+LOCKS = (type(threading.Lock()), type(threading.RLock()))
 OWN_LOOKUP = (super, weakref.ProxyType, weakref.CallableProxyType, threading.local)
 """C types whose attributes are not looked up as object's are."""
 
@@ -177,7 +178,7 @@ def call_c_method(frame, descriptor, owner, name, args, kwargs):
             return _OF_OBJECT[name](frame, owner, *args)
         return owner.call_method(frame, name, args, kwargs)
     if owner.part is None and base is not object and base not in NATIVE_BASES:
-        return frame.break_graph("call_unknown", f"{base.__module__}.{base.__qualname__}.{name}")
+        return frame.break_graph("lock" if base in LOCKS else "call_unknown", f"{base.__module__}.{base.__qualname__}.{name}")
     return owner.call_native(frame, name, args, kwargs)
 
 

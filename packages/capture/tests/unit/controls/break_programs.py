@@ -3,6 +3,8 @@
 The golden texts have this file's line numbers: add programs at the end, before the table.
 """
 
+import threading
+
 import torch
 import tracework_capture as capture
 
@@ -82,6 +84,14 @@ def import_(x):
     return x + this_module_is_not_there.one
 
 
+LOCK = threading.Lock()
+
+
+def lock(x):
+    with LOCK:
+        return x + 1
+
+
 PROGRAMS = {
     "data_dependent_branch": data_dependent_branch,
     "tensor_to_python": tensor_to_python,
@@ -96,4 +106,5 @@ PROGRAMS = {
     "exception": exception,
     "generator": generator,
     "import": import_,
+    "lock": lock,
 }

@@ -1121,3 +1121,19 @@ def classes_that_make_something_else(x):
 @case
 def a_builtin_is_not_its_call(x):
     return x + 1, min.__call__ is min, min.__call__(3, 2)
+
+
+@dataclasses.dataclass(frozen=True)
+class Key:
+    size: int
+    name: str = "a"
+
+
+class Hashed:
+    def __hash__(self):
+        return -1
+
+
+@case
+def hashes_of_objects(x):
+    return x + hash(Hashed()), hash(Key(3)) == hash(Key(4)), hash(dataclasses.replace(Key(1), size=3)) == hash(Key(3))

@@ -167,6 +167,11 @@ def callable_(frame, args, kwargs):
 
 
 def hash_(frame, args, kwargs):
+    hasher, _ = lookup_class(args[0].python_type(), "__hash__")
+    if isinstance(hasher, types.FunctionType) and isinstance(args[0], ObjectValue):
+        found = args[0].call_method(frame, "__hash__", [], {})
+        if found.is_constant() and isinstance(found.constant(), int):
+            return ConstantValue(hash(found.constant()))
     try:
         known = plain(args[0])
     except NotPlain:
