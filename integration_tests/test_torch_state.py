@@ -285,7 +285,9 @@ def forked_inside(x):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(4)
         b = torch.rand(2)
-    return a, b, torch.rand(2) + x[:2]
+    with torch.random.fork_rng():
+        c = torch.rand(2)
+    return a, b, c, torch.rand(2) + x[:2]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

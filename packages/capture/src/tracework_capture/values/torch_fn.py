@@ -224,6 +224,7 @@ STATE_QUERIES = {  # query -> the state that guards it; None where that is alway
     torch._C._functorch.maybe_current_level: None,
     torch._C._functorch.peek_interpreter_stack: None,
     torch._C._len_torch_dispatch_stack: None,
+    getattr(torch._C, "_accelerator_getAccelerator", None): None,
 }
 for _fn, _state in STATE_QUERIES.items():
     if _fn is not None:
