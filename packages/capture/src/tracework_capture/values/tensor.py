@@ -513,42 +513,6 @@ def unary_row(fn):
     return lambda frame, self, name, args, kwargs: frame.graph.call(frame, fn, (self, *args), kwargs)
 
 
-def view_in_place(frame, self, name, args, kwargs):
-    """t_, squeeze_, ...: the tensor object goes on as the view; not for tensors that others hold already."""
-    if self.source is not None:
-        return frame.break_graph("side_effect_unknown", f"Tensor.{name} of an existing tensor")
-    viewed = self.example if self.example._base is None else self.example._base
-    if viewed.is_leaf and viewed.requires_grad and torch.is_grad_enabled():
-        return frame.break_graph("fake_failed", f"{name}: eager refuses to change a leaf that requires grad, or a view of it")
-    made = frame.graph.call_method(frame, name[:-1], (self, *args), kwargs)
-    self.node, self.example = made.node, made.example
-    remember(frame, self)
-    return self
-
-
-def detach_(frame, self, name, args, kwargs):
-    """The tensor object goes on as the detached one; eager refuses it for views."""
-    if self.source is not None:
-        return frame.break_graph("side_effect_unknown", "Tensor.detach_ of an existing tensor, which may be a view")
-    if self.example._base is not None:
-        return frame.break_graph("fake_failed", "detach_: eager refuses to detach a view in place")
-    return view_in_place(frame, self, name, args, kwargs) if self.example.requires_grad else self
-
-
-def set_method(frame, self, name, args, kwargs):
-    """Tensor.set_(source): a tensor that the program makes goes on as another one over the memory of the source."""
-    source = args[0] if len(args) == 1 and not kwargs else None
-    if self.source is not None or not isinstance(source, TensorValue) or self.example._is_view():
-        return frame.break_graph("side_effect_unknown", f"Tensor.{name} of an existing tensor, a view, or with these arguments")
-    old, new = self.example, source.example
-    if (old.dtype, old.device) != (new.dtype, new.device) or old.requires_grad or new.requires_grad or self.of_inference:
-        return frame.break_graph("side_effect_unknown", f"Tensor.{name} of tensors of another kind, or with history")
-    made = frame.graph.call(frame, getattr, (source, "data"))
-    self.node, self.example = made.node, made.example
-    remember(frame, self)
-    return self
-
-
 def copy_dunder(frame, self, name, args, kwargs):
     if name == "__copy__":
         return frame.break_graph("call_unknown", "copy.copy of a tensor")
@@ -593,14 +557,11 @@ TENSOR_METHODS = {
     "__len__": length_method,
     "type": type_method,
     "requires_grad_": requires_grad_,
-    "detach_": detach_,
-    "set_": set_method,
     "__abs__": unary_row(operator.abs),
     "__round__": unary_row(torch.round),
     "mode": unary_row(torch.mode),  # fakes have another attribute of that name
     "__copy__": copy_dunder,
     "__deepcopy__": break_row("call_unknown"),
-    **{n: view_in_place for n in ("t_", "transpose_", "squeeze_", "unsqueeze_", "swapaxes_", "swapdims_")},
     **{
         n: fact_method
         for n in (

@@ -28,6 +28,7 @@ from .symint import SizeRelation
 from .tensor import TENSOR_METHODS, TensorValue
 from .tensor_classes import CLASS_ROWS, new_method
 from .tensor_data import DATA_ROWS
+from .tensor_turns import TURNING_METHODS
 from .torch_function import MODE_ROWS, dispatch, dispatch_function, is_overridden
 from .torch_state import STATE_ROWS, read_row
 from .value import Value
@@ -435,6 +436,6 @@ for _reason, _functions in BREAKS.items():
 TORCH_ROWS.update(number_functions() | PARAMETER_ROWS | numpy_rows() | DATA_ROWS | COND_ROWS | LOOP_ROWS | MODE_ROWS | STATE_ROWS)
 TORCH_ROWS.update(CLASS_ROWS | DATA_CALL_ROWS | DUAL_ROWS)
 TORCH_ROWS[torch.Tensor._make_subclass] = make_subclass_row
-TENSOR_METHODS.update(NUMBER_METHODS | {"as_subclass": as_subclass_method, "new": new_method})
+TENSOR_METHODS.update(NUMBER_METHODS | TURNING_METHODS | {"as_subclass": as_subclass_method, "new": new_method})
 TENSOR_METHODS["istft"] = lambda frame, self, name, args, kwargs: TORCH_ROWS[torch.istft](frame, [self, *args], kwargs)
 CONTEXTS.update(SUBCLASS_CONTEXTS | DUAL_CONTEXTS)
