@@ -162,6 +162,7 @@ def _function(program: FunctionalProgram, forward: Call, backward: Call, again: 
     spread = _spread(signature.grad_inputs, len(signature.inputs))
     static = [info.sizes for info in tangent_infos]
     shapes_vary = _shapes_vary(program)
+    reaching = _reaching(program)
     run = _forward(program, forward, keeper.keep)
 
     class CompiledFunction(torch.autograd.Function):
@@ -171,6 +172,7 @@ def _function(program: FunctionalProgram, forward: Call, backward: Call, again: 
         def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
             shapes = ctx.shapes if shapes_vary else static
             tangents = [coerce(grads[i.slot], i, shape) for i, shape in zip(tangent_infos, shapes, strict=True)]
+            undefined = [n for n, i in enumerate(tangent_infos) if grads[i.slot] is None]
             saved = ctx.saved_tensors  # read in any case: it is what says that the graph has been freed
             if torch.is_grad_enabled():
                 if ctx.originals is None:
@@ -178,15 +180,36 @@ def _function(program: FunctionalProgram, forward: Call, backward: Call, again: 
                         "Trying to backward through the graph a second time; pass retain_graph=True the first time"
                     )
                 with drawing_again(ctx.originals[2]):
-                    return spread(again([*keeper.checked(ctx.originals), *constants], tangents))
+                    found = again([*keeper.checked(ctx.originals), *constants], tangents)
+                    return spread(_defined(found, reaching, undefined) if undefined else found)
             if not _torch.graph_is_kept():
                 ctx.originals = None
             given = [*(ctx.sizes if has_sizes else ()), *saved, *tangents]
             ctx.maybe_clear_saved_tensors()  # unless the graph is kept: the backward gives each one back after its last use
             del saved, tangents
-            return spread(backward(given))
+            found = backward(given)
+            return spread(_defined(found, reaching, undefined) if undefined else found)
 
     return CompiledFunction
+
+
+def _reaching(program: FunctionalProgram) -> list[int]:
+    """For each gradient the tangents that it is computed from, as the bits of a number."""
+    assert program.backward is not None
+    nodes = list(program.backward.graph.nodes)
+    placeholders = [node for node in nodes if node.op == "placeholder"]
+    count = len(program.signature.tangents)
+    found = {node: 1 << place for place, node in enumerate(placeholders[len(placeholders) - count :])}
+    for node in nodes:
+        for given in node.all_input_nodes:
+            found[node] = found.get(node, 0) | found.get(given, 0)
+    return [found.get(result, 0) for result in nodes[-1].args[0]]
+
+
+def _defined(gradients: Sequence[Any], reaching: Sequence[int], undefined: Sequence[int]) -> list[Any]:
+    """The gradients, None where all that a gradient would come from is undefined: an optimizer passes over such parameters."""
+    missing = sum(1 << place for place in undefined)
+    return [None if bits and not bits & ~missing else gradient for gradient, bits in zip(gradients, reaching, strict=True)]
 
 
 def _not_differentiable(program: FunctionalProgram) -> tuple[int, ...]:
