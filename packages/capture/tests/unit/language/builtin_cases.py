@@ -314,3 +314,15 @@ def what_cannot_be_unpacked(x):
         except TypeError as error:
             seen.append(str(error))
     return x + 1, seen
+
+
+@case(graphs=2)
+def numbers_out_of_tensors(x):
+    y = x + 1
+    place = operator.index((y[0, 0] * 0).long())
+    y = y * 2
+    try:
+        divmod(y, 2)
+    except TypeError as error:
+        return y, place, type(place), str(error)
+    return y

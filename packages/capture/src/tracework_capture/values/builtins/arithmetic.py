@@ -8,6 +8,8 @@ import collections
 import math
 import operator
 
+import torch
+
 from ... import _C
 from ...bytecode.facts import VERSION
 from ...sources import Const
@@ -235,10 +237,9 @@ def compare_row(symbol):
 
 def index_of(frame, args, kwargs):
     from ..symint import SymNumber
-    from ..tensor import TensorValue
 
     value = args[0]
-    if isinstance(value, (SymNumber, TensorValue)):
+    if isinstance(value, SymNumber):
         return value
     if value.is_constant() or not hasattr(value.python_type(), "__index__"):
         return fold(frame, operator.index, args)
@@ -370,6 +371,9 @@ def divmod_(frame, args, kwargs):
 
     if any(hasattr(a.python_type(), "__divmod__") and not a.is_constant() and a.python_type() is not int for a in args):
         return frame.break_graph("call_unknown", "divmod of objects")
+    if any(issubclass(a.python_type(), torch.Tensor) for a in args):
+        left, right = (a.python_type().__name__ for a in args)
+        frame.raise_new(TypeError, f"unsupported operand type(s) for divmod(): '{left}' and '{right}'")
     return TupleValue([binary(frame, "//", *args), binary(frame, "%", *args)])
 
 
