@@ -110,3 +110,23 @@ def test_hooks_around_a_compiled_function(backend):
     with torch.autograd.graph.save_on_cpu():
         y = compiled(x)
     same(torch.autograd.grad(y.sum(), x)[0], torch.autograd.grad(product(x).sum(), x)[0])
+
+
+def hooks_refused(x, used):
+    with torch.autograd.graph.disable_saved_tensors_hooks("no hooks here"):
+        y = x.sin() * x
+        if used:
+            with torch.autograd.graph.save_on_cpu():
+                y = y.exp()
+    return y * 2
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_hooks_that_are_disabled(backend):
+    x = torch.arange(3.0, requires_grad=True)
+    found = tracework.compile(hooks_refused, backend=backend, fullgraph=True)(x, False)
+    same(torch.autograd.grad(found.sum(), x)[0], torch.autograd.grad(hooks_refused(x, False).sum(), x)[0])
+    with pytest.raises(RuntimeError, match="no hooks here"):
+        tracework.compile(hooks_refused, backend=backend)(x, True)
+    with torch.autograd.graph.save_on_cpu():
+        assert hooks_refused is not None  # hooks are allowed again

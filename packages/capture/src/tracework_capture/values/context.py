@@ -281,6 +281,17 @@ def nullcontext_row(frame, args, kwargs):
     return NullContext(contextlib.nullcontext, args, kwargs, result)
 
 
+class HooksDisabled(NullContext):
+    """disable_saved_tensors_hooks(message): hooks of saved tensors break the graph, and are then refused by plain Python."""
+
+    def python_type(self):
+        return contextlib._GeneratorContextManager
+
+
+def hooks_disabled_row(frame, args, kwargs):
+    return HooksDisabled(torch.autograd.graph.disable_saved_tensors_hooks, args, kwargs)
+
+
 class ErrorRegion(ContextValue):
     """error_on_graph_break(value). One that a continuation finds entered is left at run time, too; `own`: it is ours, not torch's."""
 

@@ -16,7 +16,7 @@ import torch.nn.attention
 from .._torch import FLAGS, SETTINGS, device_is_set_for_good
 from ..guards.kinds import STATES
 from .constant import fold, force_plain
-from .context import ContextValue
+from .context import ContextValue, hooks_disabled_row
 from .mapping import dict_of
 from .sequence import NONE, SequenceValue
 
@@ -185,6 +185,7 @@ def sdpa_kernel_row(frame, args, kwargs):
 
 
 STATE_ROWS = {
+    torch.autograd.graph.disable_saved_tensors_hooks: hooks_disabled_row,
     torch.nn.attention.sdpa_kernel: sdpa_kernel_row,
     torch.get_float32_matmul_precision: read_row(torch.get_float32_matmul_precision, "float32_matmul_precision"),
     torch.is_deterministic_algorithms_warn_only_enabled: read_row(
