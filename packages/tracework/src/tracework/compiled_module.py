@@ -74,7 +74,8 @@ def entry_function(module: Any, *, in_place: bool) -> Callable[..., Any]:
         return module._call_impl(*args, **kwargs)
 
     function = call_in_place if in_place else call
-    code = function.__code__.replace(co_name=f"call_{type(module).__name__}")
+    kind = type(module)  # what messages name is the user's class
+    code = function.__code__.replace(co_name=f"call_{kind.__name__}", co_qualname=f"{kind.__qualname__}.__call__")
     fresh = types.FunctionType(code, function.__globals__, code.co_name, function.__defaults__, function.__closure__)
     fresh.__doc__ = getattr(type(module), "forward", module).__doc__
     return fresh
