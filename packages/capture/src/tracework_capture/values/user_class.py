@@ -296,9 +296,9 @@ def type_call(frame, class_val, args, kwargs):
                 return frame.raise_new(TypeError, f"__init__() should return None, not '{kind}'")
         elif not isinstance(init, C_METHODS):
             frame.break_graph("call_unknown", f"{cls.__name__}.__init__ is a {type(init).__name__}")
-        elif owner is object and (args or kwargs) and lookup_class(cls, "__new__")[1] is object:
+        elif init is object.__init__ and (args or kwargs) and lookup_class(cls, "__new__")[1] is object:
             return frame.raise_new(TypeError, f"{cls.__name__}() takes no arguments")
-        elif owner is not object and getattr(made, "part", None) is not None:
+        elif init is not object.__init__ and getattr(made, "part", None) is not None:
             init_part(frame, made, args, kwargs)
         elif owner is types.SimpleNamespace:
             init_namespace(frame, made, args, kwargs)
@@ -340,7 +340,7 @@ def new_object(frame, args, kwargs):
     if native is object or native is types.SimpleNamespace:
         return ObjectValue(cls)
     if native in (tuple, frozenset):
-        if kwargs and lookup_class(cls, "__init__")[1] is object:  # as tuple has it; another __init__ takes them
+        if kwargs and lookup_class(cls, "__init__")[0] is object.__init__:  # as tuple has it; another __init__ takes them
             return frame.raise_new(TypeError, f"{native.__name__}() takes no keyword arguments")
         items = iterate_all(frame, args[1]) if len(args) > 1 else []
         part = TupleValue(items) if native is tuple else SetValue(frame, items, cls=frozenset)
@@ -355,7 +355,7 @@ def new_object(frame, args, kwargs):
 
 def takes_no_arguments(cls):
     """Whether object.__new__ refuses arguments for cls: they are for an __init__ that takes them, and only if __new__ is its own."""
-    return python_new(cls) is not None or lookup_class(cls, "__init__")[1] is object
+    return python_new(cls) is not None or lookup_class(cls, "__init__")[0] is object.__init__
 
 
 def init_part(frame, made, args, kwargs):

@@ -772,7 +772,7 @@ def object_delattr(frame, self, name):
 
 
 def object_init(frame, self, *args, **kwargs):
-    if (args or kwargs) and (lookup_class(self.cls, "__init__")[1] is not object or python_new(self.cls) is None):
+    if (args or kwargs) and (lookup_class(self.cls, "__init__")[0] is not object.__init__ or python_new(self.cls) is None):
         frame.break_graph("call_unknown", f"object.__init__ of {self.cls.__name__} with arguments")
     return NONE
 

@@ -1137,3 +1137,22 @@ class Hashed:
 @case
 def hashes_of_objects(x):
     return x + hash(Hashed()), hash(Key(3)) == hash(Key(4)), hash(dataclasses.replace(Key(1), size=3)) == hash(Key(3))
+
+
+class TakesNothing:
+    def __init__(self, value):
+        self.value = value
+
+
+TakesNothing.__init__ = object.__init__  # as typing does with what derives from a Protocol
+
+
+@case
+def an_init_that_is_that_of_object(x):
+    y = x + 1
+    made = TakesNothing()
+    try:
+        TakesNothing(3)
+    except TypeError as error:
+        return y, type(made), str(error)
+    return y, None
