@@ -200,30 +200,30 @@ def copy_like(gradient, leaf):
 
 def history_is_gone(frame):
     """Tensors known by now, and what is computed from them later, may belong to a graph that was freed."""
-    frame.graph.history_freed = True
-    for value in known_values(frame).values():
-        value.may_be_freed = True
+    known = frame.graph.history_freed = known_values(frame)
+    for value in known.values():
+        value.may_be_freed = known
 
 
 class _Freed(torch.autograd.Function):
     """Gives its tensor, with a history that is gone."""
 
     @staticmethod
-    def forward(ctx, anchor, tensor):
+    def forward(ctx, tensor, anchor, *leaves):
         return tensor.view_as(tensor)
 
     @staticmethod
     def backward(ctx, gradient):
         raise RuntimeError(
-            "Trying to backward through the graph a second time: the compiled function ran a backward over it already; "
-            "pass retain_graph=True to that one"
+            "Trying to backward through the graph a second time (or directly access saved tensors after they have already been "
+            "freed): the compiled function ran a backward over it already; pass retain_graph=True to that one"
         )
 
 
-def with_freed_history(tensor):
-    """A result whose history a backward inside of the compiled function used up."""
+def with_freed_history(tensor, *leaves):
+    """A result whose history a backward inside of the compiled function used up; gradients of its leaves cannot be asked for."""
     with torch.enable_grad():
-        return _Freed.apply(torch.zeros((), requires_grad=True), tensor)
+        return _Freed.apply(tensor, torch.zeros((), requires_grad=True), *leaves)
 
 
 def is_freed(example):
@@ -259,7 +259,9 @@ def reload_freed(value, emit):
     node = graph.call_method("detach", (value.node,))
     with torch.no_grad():
         node.meta["example_value"] = node.meta["val"] = value.example.detach()
-    return f"{emit.const(with_freed_history, 'with_freed_history')}({emit.graph_output(node)})"
+    leaves = [value.may_be_freed[id(leaf)] for leaf in leaves_below(value.example.grad_fn) if id(leaf) in value.may_be_freed]
+    texts = [emit.graph_output(node), *(emit.load(leaf) for leaf in leaves)]
+    return f"{emit.const(with_freed_history, 'with_freed_history')}({', '.join(texts)})"
 
 
 # --- .grad ---------------------------------------------------------------------------------------------------------------

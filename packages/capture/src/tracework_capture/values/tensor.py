@@ -38,7 +38,7 @@ class TensorOperations(Value):
         self.obj = obj
         self.mutability = NEW if source is None else EXISTING
         self.attributes = {}
-        self.may_be_freed = False
+        self.may_be_freed = False  # or the values of the graph by their fakes, once a backward was run
         self.of_inference = False  # an inference tensor that this graph makes
         self.hooks = frozenset()  # registered on it in this frame, to take effect after the graph
         self.retains_grad = False

@@ -105,6 +105,7 @@ PROGRAMS = {
         "    try: LOG.append([*itertools.repeat(1, n)])\n    except TypeError as error: LOG.append(error.args)\n"
         "    try: abs(word)\n    except TypeError as error: LOG.append(error.args)\n    return x + 1"
     ),
+    "a history that a backward inside used up": "    v = x * y\n    if x.requires_grad: (v * v).sum().backward()\n    return v",
     "counting from a bool": "    return x + 1, [*itertools.islice(itertools.count(n), 2)], [*itertools.islice(itertools.count(n, 2), 2)]",
     "a view that is detached in place": (
         "    try: x.detach_()\n    except RuntimeError as error: LOG.append(error.args)\n    return x * 2"
