@@ -267,6 +267,7 @@ class SymbolicFrame:
         handled = self.handling()
         if hasattr(exception, "raise_during") and handled is not exception:
             exception.raise_during(handled)
+            exception.place = exception.place or (self.root.services.call_disabled, self.code, self.info.position(self.current))
         self.passes(exception)
 
     def passes(self, exception: Value) -> None:

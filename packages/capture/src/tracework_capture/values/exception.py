@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import builtins
 import types
 
+from ..bytecode.assemble import at_one_place
 from ..guards.classes import lookup_class
 from .constant import ConstantValue, NotPlain, literal, plain
 from .sequence import TupleValue
@@ -31,6 +33,9 @@ class ExceptionValue(Value):
         self.context = NONE
         self.suppress_context = False
         self.raised = False
+        self.place = (
+            None  # where it was raised first: what gives functions that are not captured, a code object, a position in it
+        )
         self.trace = None
 
     def passes(self):
@@ -165,15 +170,31 @@ class ExceptionValue(Value):
             emit.line(f"{name}.args = ({''.join(emit.load(a) + ', ' for a in self.args)})")
         for key, value in self.fields.items():
             emit.line(f"{name}.{key} = {emit.load(value)}")
-        if self.raised:  # so that it has a traceback
-            for line in ("try:", f"    raise {name}", f"except {emit.const(BaseException)}:", "    pass"):
-                emit.line(line)
+        if self.place is not None:  # so that it has a traceback
+            emit.line(f"{emit.const(raised_at(*self.place), 'raise')}({name})")
+        elif self.raised:
+            emit.line(f"{emit.const(raise_and_catch)}({name})")
         if self.cause is not NONE:
             emit.line(f"{name}.__cause__ = {emit.load(self.cause)}")
         if self.context is not NONE:
             emit.line(f"{name}.__context__ = {emit.load(self.context)}")
         if self.suppress_context:
             emit.line(f"{name}.__suppress_context__ = True")
+
+
+def raise_and_catch(error):
+    """Gives the error a traceback that ends here."""
+    try:
+        raise error
+    except BaseException:
+        del error  # the traceback holds this frame
+
+
+def raised_at(call_disabled, code, position):
+    """raise_and_catch, at another place."""
+    names = {"co_filename": code.co_filename, "co_name": code.co_name, "co_qualname": code.co_qualname}
+    moved = raise_and_catch.__code__.replace(**names, co_firstlineno=code.co_firstlineno)
+    return call_disabled(types.FunctionType(at_one_place(moved, position), vars(builtins)))
 
 
 class TracebackValue(Value):

@@ -9,6 +9,7 @@ import itertools
 import linecache
 import logging
 import math
+import operator
 import sys
 import traceback
 import types
@@ -21,6 +22,7 @@ from calls import CALLS, FIRST
 __all__ = ["Disagreement", "check"]
 
 REFUSED = "raised", "one of the variables needed for gradient computation has been modified by an inplace operation"[:60]
+IN_PLACE = {"setitem", "iand", "ior", *(name for name in vars(operator) if name.startswith("i") and name[1:] in vars(operator))}
 _numbers = itertools.count()
 
 
@@ -50,12 +52,23 @@ def check(source, backend=eager, compiled=False, **options):
 
     Graphs that are compiled may keep an input for the backward where eager keeps what it computes from it, so that a write to the input
     makes backward refuse; and their gradients have the strides of their own kernels.
+    A graph that writes in place and raises outside of a try block is not run again plainly, since what it wrote cannot be taken back:
+    the traceback ends where it is called, and effects that were to follow it are missing. A program is compared up to such a call.
     """
-    graphs = []
+    graphs, failed = [], []
 
     def counting(gm, example_inputs):
         graphs.append(gm)
-        return backend(gm, example_inputs)
+        run = backend(gm, example_inputs)
+
+        def running(*args):
+            try:
+                return run(*args)
+            except Exception as error:
+                failed.append(error)
+                raise
+
+        return running if writes(gm) else run
 
     plain = load(source)
     captured = load(source)
@@ -70,6 +83,8 @@ def check(source, backend=eager, compiled=False, **options):
             actual = observe(captured, main, make(captured), not compiled)
             if failures.seen:
                 raise Disagreement(f"call {number}: capture failed with {failures.seen[0]!r}") from failures.seen[0]
+            if failed:
+                break
             compare(expected, actual, number, compiled)
             state = torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")
             if state != (True, False):
@@ -80,6 +95,12 @@ def check(source, backend=eager, compiled=False, **options):
         torch.set_grad_enabled(True)
         tracework_capture.reset()
     return len(graphs)
+
+
+def writes(gm):
+    """Whether the graph has an operation in place."""
+    names = {getattr(node.target, "__name__", str(node.target)) for node in gm.graph.nodes if node.op.startswith("call")}
+    return any(name.endswith("_") and not name.endswith("__") or name in IN_PLACE for name in names)
 
 
 def load(source):

@@ -8,7 +8,7 @@ import pytest
 import torch
 import tracework_capture
 from agreement import check, eager
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from programs import SIGNATURE, generate, module
 
@@ -24,7 +24,9 @@ def test_fixed_sample(block):
 @settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(st.randoms(use_true_random=False))
 def test_drawn_programs(choices):
-    check(module(generate(choices)))
+    text = generate(choices)
+    note(text)
+    check(module(text))
 
 
 FAILED = sorted((Path(__file__).parent / "failed").glob("*.txt"))
@@ -106,6 +108,9 @@ PROGRAMS = {
         "    try: abs(word)\n    except TypeError as error: LOG.append(error.args)\n    return x + 1"
     ),
     "a history that a backward inside used up": "    v = x * y\n    if x.requires_grad: (v * v).sum().backward()\n    return v",
+    "where an exception was raised that leaves a block after a break": (
+        "    with threading.Lock():\n        v = x + 1\n        def f(p):\n            return p + missing\n        return f(v)"
+    ),
     "counting from a bool": "    return x + 1, [*itertools.islice(itertools.count(n), 2)], [*itertools.islice(itertools.count(n, 2), 2)]",
     "a view that is detached in place": (
         "    try: x.detach_()\n    except RuntimeError as error: LOG.append(error.args)\n    return x * 2"
