@@ -50,6 +50,9 @@ class MadeClassValue(ClassValue):
         if self.apart is not None:
             self.cls.__bases__ = (self.apart,)
 
+    def getitem(self, frame, key):
+        return frame.break_graph("class_building", f"{self.describe()}[...]")
+
     def as_plain(self):
         """What is computed from the template would go on holding it where the class is meant."""
         raise NotPlain(self)

@@ -11,6 +11,7 @@ import types
 
 import torch
 
+from ..bytecode.facts import VERSION
 from ..guards.classes import attributes_of
 from ..sources import Attr, Item
 from .constant import ConstantValue, NotPlain, fold_literal, force_plain, literal, plain
@@ -768,6 +769,10 @@ def numel(frame, self):
 
 @method(("tuple", "_replace"))
 def replace(frame, self, **fields):
+    unknown = [name for name in fields if name not in self.cls._fields]
+    if unknown:
+        error = TypeError if VERSION >= (3, 13) else ValueError
+        return frame.raise_new(error, f"Got unexpected field names: {unknown!r}")
     items = [fields.get(n, i) for n, i in zip(self.cls._fields, self.all_items(frame))]
     return TupleValue(items, cls=self.cls)
 

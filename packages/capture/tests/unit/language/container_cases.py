@@ -222,3 +222,25 @@ def messages_of_operators_that_a_type_lacks(x):
 
     functions = (power, sum_of, lambda value: value**2, lambda value: 2 + value)
     return x + 1, [error_of(function, value) for value in (None, object(), [1]) for function in functions]
+
+
+@case
+def namedtuple_classes_made_inside(x):
+    kind = collections.namedtuple("kind", "a b")
+    y, made = x + 1, kind(1, 2)
+    return y, error_of(lambda: made._replace(a=3, other=4)), kind[int].__origin__ is kind
+
+
+class Odd:
+    __match_args__ = (None,)
+
+
+def matched(value):
+    match value:
+        case Odd(first):
+            return first
+
+
+@case
+def match_args_that_are_no_texts(x):
+    return x + 1, error_of(matched, Odd())

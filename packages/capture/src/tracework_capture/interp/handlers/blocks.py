@@ -181,4 +181,7 @@ def match_arguments(frame, cls, subject, count):
         frame.raise_new(TypeError, f"{real.__name__}.__match_args__ must be a tuple (got {type(found).__name__})")
     if len(found) < count:
         frame.raise_new(TypeError, f"{real.__name__}() accepts {len(found)} positional sub-patterns ({count} given)")
+    for name in found[:count]:
+        if type(name) is not str:
+            frame.raise_new(TypeError, f"__match_args__ elements must be strings (got {type(name).__name__})")
     return list(found[:count])
