@@ -11,6 +11,7 @@ import types
 
 import torch
 
+from .. import _C
 from ..bytecode.facts import VERSION
 from ..guards.classes import attributes_of
 from ..sources import Attr, Item
@@ -112,7 +113,7 @@ class SequenceValue(Value):
         return ConstantValue(next(self.found_at(frame, item), None) is not None)
 
     def getitem(self, frame, key):
-        index = sequence_index(frame, key)
+        index = sequence_index(frame, key, self.kind)
         if isinstance(index, slice) or index < 0 or index >= len(self.items) or type(self.items[index]) is not Pending:
             self.look(frame)
         if isinstance(index, slice):
@@ -236,7 +237,7 @@ class MutableSequenceValue(SequenceValue):
         self.resized(frame, 0)
 
     def setitem(self, frame, key, value):
-        index = sequence_index(frame, key)
+        index = sequence_index(frame, key, self.kind)
         if isinstance(index, slice) or index >= 0 or -index > len(self.items):
             self.look(frame)
         if isinstance(index, slice):
@@ -254,7 +255,7 @@ class MutableSequenceValue(SequenceValue):
         return self.changed(frame, index % len(self.items))
 
     def delitem(self, frame, key):
-        index = sequence_index(frame, key)
+        index = sequence_index(frame, key, self.kind)
         self.look(frame)
         try:
             del self.items[index]
@@ -560,8 +561,8 @@ class SliceValue(Value):
         return f"{emit.const(slice)}({', '.join(emit.load(p) for p in self.parts)})"
 
 
-def sequence_index(frame, key):
-    """A plain int or slice from a key value."""
+def sequence_index(frame, key, kind=None):
+    """A plain int or slice from a key value; `kind` is that of the sequence whose item is asked for."""
     if isinstance(key, SliceValue):
         bounds = slice(*(force_plain(frame, p) for p in key.parts))
         if bounds.step == 0:
@@ -570,7 +571,12 @@ def sequence_index(frame, key):
     index = force_plain(frame, key)
     if hasattr(type(index), "__index__"):
         return operator.index(index)
-    return frame.raise_new(TypeError, f"indices must be integers or slices, not {type(index).__name__}")
+    name = _C.type_name(type(index))
+    if kind == "deque":
+        return frame.raise_new(TypeError, f"sequence index must be integer, not '{name}'")
+    if kind is not None:
+        return frame.raise_new(TypeError, f"{kind} indices must be integers or slices, not {name}")
+    return frame.raise_new(TypeError, f"'{name}' object cannot be interpreted as an integer")
 
 
 # --- methods: (kind, name) -> handler(frame, self, *args, **kwargs) ---------------------------------------------------

@@ -449,6 +449,10 @@ class ObjectValue(Value):
         if self.field(frame, name) is None:
             if static is NO_ATTRIBUTE and not self.cls.__dictoffset__:
                 self.no_place(frame, name)
+            if type(static) is SLOT:
+                frame.raise_new(AttributeError, name)
+            if not self.cls.__dictoffset__:
+                frame.raise_new(AttributeError, f"'{self.cls.__name__}' object attribute '{name}' is read-only")
             self.no_attribute(frame, name)
         if self.mutability is EXISTING:
             frame.mutations.deleted_attribute(self, name, stored_before=name in self.fields)

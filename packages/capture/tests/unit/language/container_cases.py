@@ -244,3 +244,18 @@ def matched(value):
 @case
 def match_args_that_are_no_texts(x):
     return x + 1, error_of(matched, Odd())
+
+
+class Slotted:
+    y = 0
+    __slots__ = ("z",)
+
+
+def without(name):
+    delattr(Slotted(), name)
+
+
+@case
+def messages_of_odd_indices_and_names(x):
+    indexed = [error_of(lambda s: s["a"], sequence) for sequence in ([1], (1,), collections.deque([1]))]
+    return x + 1, indexed, error_of([1].pop, "a"), [error_of(without, name)[1] for name in ("x", "y", "z")]
