@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import functools
 import multiprocessing
 import os
 import random
@@ -84,8 +83,19 @@ def same_kind(text, other):
     return other is not None and features(text) == features(other)
 
 
-def one(seed, given, backend, end):
+_run = ()
+"""(options, backend, time to end) of this process: a backend cannot be sent to it."""
+
+
+def begin(*run):
+    """Called in each process."""
+    global _run
+    _run = run
+
+
+def one(seed):
     """(seed, what is wrong or None, the program, the program cut down) of a seed or (seed, program); None when time is over."""
+    given, backend, end = _run
     if time.monotonic() > end:
         return None
     seed, function = seed if isinstance(seed, tuple) else (seed, None)
@@ -126,9 +136,8 @@ def main() -> int:
     sys.unraisablehook = lambda unraisable: None  # generators that fail when they end
     failed, run, end = [], 0, time.monotonic() + given.seconds
     seeds = saved(given.programs.read_text()) if given.programs else range(given.first, given.first + given.count)
-    call = functools.partial(one, given=given, backend=backend, end=end)
-    with multiprocessing.get_context("fork").Pool(given.processes) as pool:
-        for seed, text, function, small in filter(None, pool.imap_unordered(call, seeds)):
+    with multiprocessing.get_context("fork").Pool(given.processes, begin, (given, backend, end)) as pool:
+        for seed, text, function, small in filter(None, pool.imap_unordered(one, seeds)):
             run += 1
             if text is None:
                 continue
