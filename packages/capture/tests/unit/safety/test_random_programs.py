@@ -111,6 +111,10 @@ PROGRAMS = {
     "where an exception was raised that leaves a block after a break": (
         "    with threading.Lock():\n        v = x + 1\n        def f(p):\n            return p + missing\n        return f(v)"
     ),
+    "what a __hash__ of the program gives": (
+        "    class C:\n        def __init__(self, p): self.p = p\n        def __hash__(self): return self.p\n"
+        "    v = x + 1\n    return v, [hash(C(k)) for k in (-1, 0, 2**61, -2**63, 2**63, 2**63 - 1, True)], hash(Key(word, n)) == hash((word, n))"
+    ),
     "counting from a bool": "    return x + 1, [*itertools.islice(itertools.count(n), 2)], [*itertools.islice(itertools.count(n, 2), 2)]",
     "a view that is detached in place": (
         "    try: x.detach_()\n    except RuntimeError as error: LOG.append(error.args)\n    return x * 2"

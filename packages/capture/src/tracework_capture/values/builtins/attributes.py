@@ -171,7 +171,11 @@ def hash_(frame, args, kwargs):
     if isinstance(hasher, types.FunctionType) and isinstance(args[0], ObjectValue):
         found = args[0].call_method(frame, "__hash__", [], {})
         if found.is_constant() and isinstance(found.constant(), int):
-            return ConstantValue(hash(found.constant()))
+            number = int(found.constant())
+            fits = (
+                -sys.maxsize - 1 <= number <= sys.maxsize
+            )  # what __hash__ gives is taken as it is, but for -1, which means an error
+            return ConstantValue(hash(number) if not fits else -2 if number == -1 else number)
     try:
         known = plain(args[0])
     except NotPlain:
