@@ -8,6 +8,7 @@ import collections
 import math
 import operator
 import types
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -92,6 +93,9 @@ def _has_key(value: Any, key: Any) -> bool:
     return dict.__contains__(value, key) if isinstance(value, dict) else key in value
 
 
+KEPT_ALIVE = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, types.MethodType, types.CodeType)
+
+
 def _has_attribute(value: Any, name: str) -> bool:
     return hasattr(value, name)
 
@@ -100,8 +104,35 @@ def _code(value: Any, code: Any) -> bool:
     return isinstance(value, types.FunctionType) and value.__code__ is code
 
 
+class WeakMember(weakref.ref):  # type: ignore[type-arg]
+    """A member of a set that a guard does not keep alive."""
+
+    __slots__ = ()
+
+
+def members_of(value: Any) -> tuple[Any, ...]:
+    """The payload of SET_MEMBERS."""
+    return tuple(WeakMember(m) if may_die(m) else m for m in value)
+
+
+def may_die(obj: Any) -> bool:
+    """Whether a guard must not keep the object alive: instances may die, classes and functions are kept."""
+    if issubclass(type(obj), KEPT_ALIVE):
+        return False
+    try:
+        weakref.ref(obj)
+    except TypeError:
+        return False
+    return True
+
+
 def _members(value: Any, members: Any) -> bool:
-    return isinstance(value, (set, frozenset)) and set.__len__(set(value)) == len(members) and all(m in value for m in members)
+    if not isinstance(value, (set, frozenset)) or set.__len__(set(value)) != len(members):
+        return False
+    for member in members:
+        if type(member) is WeakMember and (member := member()) is None or member not in value:
+            return False
+    return True
 
 
 def _range(value: Any, bounds: tuple[int, int, int]) -> bool:

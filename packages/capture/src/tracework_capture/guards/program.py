@@ -4,7 +4,6 @@ The native program is a tree: guards with a common path share its accessors, val
 What fails most comes first: arguments of the frame, then torch's state, then the rest. Conditions and identities come after the walk.
 """
 
-import types
 import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -19,14 +18,13 @@ from ..sources import Ambient, Local, Source, TensorSize, root
 from . import shapes
 from .access import Scope, fetch, steps_of
 from .guard import Guard, GuardSet, TensorFacts, payload_key
-from .kinds import kind_of, tensor_sizes
+from .kinds import kind_of, may_die, tensor_sizes
 
 __all__ = ["Failure", "Program", "build_program", "dies_with", "lean_programs", "program_of"]
 
 ACCESSOR = {name: number for number, name in enumerate(_C.ACCESSORS)}
 LEAF = {name: number for number, name in enumerate(_C.LEAVES)}
 CONDITION, SAME, DISTINCT = range(3)
-KEPT_ALIVE = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, types.MethodType, types.CodeType)
 
 
 @dataclass(frozen=True)
@@ -85,14 +83,8 @@ def check_guard(guard: Guard, scope: Scope) -> Failure | None:
 
 
 def dies_with(guard: Guard) -> Any:
-    """The object an IDENTITY guard must not keep alive, or None: instances may die, classes and functions are kept."""
-    if guard.kind != "IDENTITY" or issubclass(type(guard.payload), KEPT_ALIVE):
-        return None
-    try:
-        weakref.ref(guard.payload)
-    except TypeError:
-        return None
-    return guard.payload
+    """The object an IDENTITY guard must not keep alive, or None."""
+    return guard.payload if guard.kind == "IDENTITY" and may_die(guard.payload) else None
 
 
 def build_program(

@@ -23,7 +23,7 @@ from .. import _C
 from .._torch import patched_by_torch_compile, program_of_triton_operator, under_onnx_export
 from ..guards.access import iterated_list
 from ..guards.classes import lookup_class
-from ..guards.kinds import items_in_order
+from ..guards.kinds import items_in_order, members_of
 from ..marks import mark_of
 from ..sources import Attr, CellContents, Closure, Const, DictItem, Global, InstanceAttr, Item, Local, PartItem
 from .backward import BACKWARD_ROWS
@@ -180,7 +180,7 @@ def has_an_order(frame, obj):
 
 def wrap_set(frame, obj, source, cls=None):
     guard_type(frame, obj, source)
-    frame.guard("SET_MEMBERS", source, frozenset(obj))
+    frame.guard("SET_MEMBERS", source, members_of(obj))
     from .sets import SetValue
 
     return SetValue(frame, [frame.wrap(m, Const(m)) for m in obj], source, cls or type(obj), order=obj)

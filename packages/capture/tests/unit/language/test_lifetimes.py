@@ -195,3 +195,21 @@ def test_what_is_deleted_dies_there_when_somebody_notices():
         one(torch.ones(2), log)
         assert log == ["died", "after"]
         assert other(torch.ones(2))[1]
+
+
+def test_guards_let_members_of_sets_die():
+    known = {Held(), 1}
+
+    def fn(x, member):
+        return x + (member in known)
+
+    member = next(m for m in known if m != 1)
+    compiled = capture.optimize(lambda graph, inputs: graph.forward)(fn)
+    assert compiled(torch.zeros(1), member) == 1 and compiled(torch.zeros(1), Held()) == 0
+    reference = weakref.ref(member)
+    known.clear()
+    del member
+    gc.collect()
+    assert reference() is None
+    known.update((Held(), 1))
+    assert compiled(torch.zeros(1), Held()) == 0
