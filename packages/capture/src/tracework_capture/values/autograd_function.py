@@ -10,8 +10,8 @@ from ..graph.autograd_call import INPUT, KEPT, SAVED, TANGENT, AutogradCall, Hal
 from ..graph.outline import outline, region
 from ..graph.region_checks import Unchanged
 from .constant import ConstantValue
-from .generator import PartialBuiltin
 from .hooks import gradient_of
+from .iterators import PartialBuiltin
 from .sequence import NONE, TupleValue
 from .tensor import TensorValue, forget_nodes
 from .value import Value

@@ -155,7 +155,7 @@ class ConstantValue(Value):
         return fold(frame, operator.getitem, [self, key])
 
     def iterate(self, frame):
-        from .generator import TextIterator
+        from .iterators import TextIterator
 
         if type(self.obj) in (str, bytes):
             return TextIterator(self.obj)

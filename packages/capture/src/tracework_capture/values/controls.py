@@ -82,7 +82,7 @@ ROWS["torch._higher_order_ops.invoke_subgraph.invoke_subgraph_placeholder"] = _r
 
 def marked_value(frame: Any, obj: Any, source: Any, mark: Mark) -> Value:
     """The Value of a marked function; its identity is guarded."""
-    from .wrap import RowValue
+    from .row_value import RowValue
 
     frame.guard("IDENTITY", source, obj)
     return RowValue(obj, functools.partial(MARKED[mark.kind], obj, mark), source)

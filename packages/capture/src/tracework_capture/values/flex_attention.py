@@ -70,7 +70,8 @@ def is_elementwise(node):
 
 def wrap_higher_order(frame, obj, source):
     """An operator that takes functions: those with a row are known by identity."""
-    from .wrap import RowValue, wrap_object
+    from .row_value import RowValue
+    from .wrap import wrap_object
 
     row = HIGHER_ORDER_ROWS.get(obj)
     if row is None:

@@ -15,7 +15,7 @@ import torch
 
 from .constant import NotPlain, fold_plain, plain
 from .function import CellValue, FunctionValue, NewFunctionValue
-from .generator import PartialBuiltin
+from .iterators import PartialBuiltin
 from .sequence import NONE
 from .user_class import ClassValue
 from .user_object import HEAP_TYPE

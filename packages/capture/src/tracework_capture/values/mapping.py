@@ -181,7 +181,7 @@ class DictValue(Value):
 
     def iterator(self, frame, kind):
         """An iterator over keys, values or items, which notices when keys come or go."""
-        from .generator import DictIterator
+        from .iterators import DictIterator
 
         self.guard_keys(frame)
         return DictIterator(self, kind, frame.root.step)

@@ -225,7 +225,7 @@ class ModuleValue(ObjectValue):
         return lookup_class(self.cls, "__iter__")[0] in ITERATES_MODULES
 
     def iterate(self, frame):
-        from .generator import SequenceIterator
+        from .iterators import SequenceIterator
 
         if lookup_class(self.cls, "__iter__")[0] in ITERATES_MODULES:
             return SequenceIterator(self.children(frame))
@@ -278,7 +278,7 @@ class ModuleSlice(Value):
         return True
 
     def iterate(self, frame):
-        from .generator import SequenceIterator
+        from .iterators import SequenceIterator
 
         return SequenceIterator(self.modules)
 
@@ -397,7 +397,7 @@ def members(table):
 
 
 def as_pairs(producer):
-    from .generator import SequenceIterator
+    from .iterators import SequenceIterator
 
     return lambda frame, args, kwargs: SequenceIterator(
         [TupleValue([ConstantValue(n), v]) for n, v in producer(frame, args, kwargs)]
@@ -406,7 +406,7 @@ def as_pairs(producer):
 
 def as_values(producer):
     """parameters(), buffers(), modules(): `recurse` comes first there."""
-    from .generator import SequenceIterator
+    from .iterators import SequenceIterator
 
     def handler(frame, args, kwargs):
         if len(args) > 1:

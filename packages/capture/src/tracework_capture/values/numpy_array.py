@@ -126,7 +126,7 @@ class ArrayValue(Value):
         return False
 
     def iterate(self, frame):
-        from .generator import SequenceIterator
+        from .iterators import SequenceIterator
 
         return SequenceIterator(self.unpack(frame))
 

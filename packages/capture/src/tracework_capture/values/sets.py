@@ -52,7 +52,7 @@ class SetValue(Value):
         return found
 
     def iterate(self, frame):
-        from .generator import SetIterator
+        from .iterators import SetIterator
 
         return SetIterator(self, self.unpack(frame))
 

@@ -248,7 +248,7 @@ for _fn in CONSTANT_FUNCTIONS:
 @row(torch.device)
 def device_class(frame, args, kwargs):
     if frame.root.function_modes:
-        from .wrap import RowValue
+        from .row_value import RowValue
 
         return dispatch(frame, RowValue(torch.device, device_class), args, kwargs)
     return fold(frame, torch.device, args, kwargs)

@@ -183,7 +183,7 @@ def operator_function(function, kinds):
 
 def method_function(name):
     """torch.Tensor.name, which acts on its first argument."""
-    from .wrap import RowValue
+    from .row_value import RowValue
 
     function = getattr(Tensor, name)
     return RowValue(function, lambda frame, args, kwargs: by_protocol(frame, function, args[0], name, list(args[1:]), kwargs))
@@ -202,7 +202,7 @@ def by_protocol(frame, function, owner, name, args, kwargs):
 
 def attribute_function(name):
     """torch.Tensor.name.__get__"""
-    from .wrap import RowValue
+    from .row_value import RowValue
 
     return RowValue(getattr(Tensor, name).__get__, lambda frame, args, kwargs: args[0].getattr(frame, name))
 

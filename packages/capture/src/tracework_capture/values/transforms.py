@@ -13,7 +13,7 @@ from ..graph.outline import outline, region
 from ..graph.transform_call import TransformCall
 from ..sources import Const
 from .constant import force_plain
-from .generator import PartialBuiltin
+from .iterators import PartialBuiltin
 from .sequence import TupleValue
 from .structure import leaves, rebuilt, spread
 from .tensor import TensorValue, forget_nodes, remember

@@ -17,7 +17,7 @@ from .constant import ConstantValue, fold, fold_plain, force_plain, literal
 from .controls import forbid
 from .exception import ExceptionValue, make_exception
 from .function import bind_arguments
-from .generator import PartialBuiltin
+from .iterators import PartialBuiltin
 from .rows import call_row
 from .sequence import NONE, ListValue, TupleValue, is_record
 from .user_object import (
@@ -187,7 +187,7 @@ class ClassValue(Value):
         return super().getitem(frame, key)
 
     def iterate(self, frame):
-        from .generator import SequenceIterator
+        from .iterators import SequenceIterator
 
         if has_members(frame, self.cls, "__iter__"):
             return SequenceIterator([literal(frame, m) for m in self.cls])

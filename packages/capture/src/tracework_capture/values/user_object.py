@@ -22,6 +22,8 @@ from ..bytecode.facts import VERSION
 from ..guards.classes import NO_ATTRIBUTE, lookup_class
 from ..sources import Attr, ClassAttr, Const, InstanceAttr, InstanceDict
 from .constant import ATOM_TYPES, ConstantValue, fold_literal, force_plain, literal
+from .instance_dict import InstanceDictValue
+from .iterators import ItemIterator
 from .value import EXISTING, NEW, SymbolicRaise, Value
 
 DELETED = object()
@@ -648,118 +650,6 @@ def store_field(emit, target, name, key, value):
         emit.line(f"{emit.const(object)}.__setattr__({name}, {key!r}, {text})")
     else:
         emit.line(f"{emit.const(_C.instance_dict)}({name})[{key!r}] = {text}")
-
-
-class ItemIterator(Value):
-    """Iteration by __getitem__ with 0, 1, ... until IndexError."""
-
-    def __init__(self, owner):
-        super().__init__(None)
-        self.owner = owner
-        self.position = 0
-
-    def python_type(self):
-        return type(iter([]))
-
-    def iterate(self, frame):
-        return self
-
-    def next_value(self, frame):
-        try:
-            item = self.owner.getitem(frame, ConstantValue(self.position))
-        except SymbolicRaise as raised:
-            if issubclass(raised.value.python_type(), (IndexError, StopIteration)):
-                return None
-            raise
-        self.position += 1
-        return item
-
-
-class InstanceDictValue(Value):
-    """object.__dict__ of an instance: a view of its fields."""
-
-    def __init__(self, owner):
-        super().__init__(None if owner.source is None else InstanceDict(owner.source))
-        self.owner = owner
-
-    def python_type(self):
-        return dict
-
-    def snapshot(self, frame):
-        """The fields as a dict value (a copy)."""
-        from .mapping import dict_of
-
-        owner = self.owner
-        names = list(owner.instance_dict() or ())
-        if owner.obj is not None:
-            frame.guard("DICT_KEYS", InstanceDict(owner.source), tuple(names))
-        names += [n for n in owner.fields if n not in names]
-        found = [(n, owner.field(frame, n)) for n in names]
-        return dict_of(frame, [(literal(frame, n), v) for n, v in found if v is not None])
-
-    def getitem(self, frame, key):
-        found = self.owner.field(frame, force_plain(frame, key))
-        return frame.raise_new(KeyError, force_plain(frame, key)) if found is None else found
-
-    def setitem(self, frame, key, value):
-        self.owner.set_field(frame, force_plain(frame, key), value)
-
-    def contains(self, frame, item):
-        return ConstantValue(self.owner.field(frame, force_plain(frame, item)) is not None)
-
-    def length(self, frame):
-        return self.snapshot(frame).length(frame)
-
-    def truth(self, frame):
-        return self.snapshot(frame).truth(frame)
-
-    def unpack(self, frame):
-        return self.snapshot(frame).unpack(frame)
-
-    def iterate(self, frame):
-        return self.snapshot(frame).iterate(frame)
-
-    def getattr(self, frame, name):
-        return BoundBuiltin(self, name)
-
-    def call_method(self, frame, name, args, kwargs):
-        if name == "get":
-            return self.owner.field(frame, force_plain(frame, args[0])) or (args[1] if len(args) > 1 else NONE)
-        if name in ("__getitem__", "__contains__", "__setitem__"):
-            from .builtins.arithmetic import call_dunder
-
-            return call_dunder(frame, self, name, args, kwargs)
-        if name == "update":
-            from .mapping import pairs_of
-
-            pairs = (pairs_of(frame, args[0]) if args else []) + [(ConstantValue(k), v) for k, v in kwargs.items()]
-            for key, value in pairs:
-                self.setitem(frame, key, value)
-            return NONE
-        if name == "pop":
-            key = force_plain(frame, args[0])
-            found = self.owner.field(frame, key)
-            if found is None:
-                return args[1] if len(args) > 1 else frame.raise_new(KeyError, key)
-            self.owner.delattr(frame, key)
-            return found
-        if name in ("keys", "values", "items", "copy"):
-            return self.snapshot(frame).call_method(frame, name, args, kwargs)
-        return frame.break_graph("call_unknown", f"__dict__.{name}")
-
-    def binary(self, frame, op, other, reverse=False):
-        if op == "|=":
-            self.call_method(frame, "update", [other], {})
-            return self
-        other = other.snapshot(frame) if isinstance(other, InstanceDictValue) else other
-        return self.snapshot(frame).binary(frame, op, other, reverse)
-
-    def compare(self, frame, op, other):
-        other = other.snapshot(frame) if isinstance(other, InstanceDictValue) else other
-        return self.snapshot(frame).compare(frame, op, other)
-
-    def reload(self, emit):
-        return f"{emit.const(_C.instance_dict)}({emit.load(self.owner)})"
 
 
 # --- object's own methods: name -> fn(frame, self, *args) ---------------------------------------------------------------

@@ -26,6 +26,7 @@ from ..guards.classes import lookup_class
 from ..guards.kinds import items_in_order, members_of
 from ..marks import mark_of
 from ..sources import Attr, CellContents, Closure, Const, DictItem, Global, InstanceAttr, Item, Local, PartItem
+from . import sequence_methods  # noqa: F401  # fills a table
 from .backward import BACKWARD_ROWS
 from .builtins import BUILTINS, fill
 from .checkpoint import CHECKPOINT_ROWS
@@ -39,15 +40,15 @@ from .flex_attention import wrap_higher_order
 from .floats import changing_float
 from .function import BoundMethodValue, FunctionValue
 from .functional_call import FUNCTIONAL_CALL_ROWS
-from .generator import NATIVE_ITERATORS, ExistingIterator, UnaskedIterator
 from .inference_tensors import refuse_misuse
+from .iterators import NATIVE_ITERATORS, ExistingIterator, UnaskedIterator
 from .libraries import LIBRARY_ROWS
 from .mapping import MISSING, DictValue, dict_of, touched_name
 from .numpy_array import constant_array, wrap_array
-from .opaque_call import opaque_call
 from .optimizer import CODE_ROWS, OPTIMIZER_ROWS
 from .proxy import wrap_proxy
 from .random_numbers import RANDOM_ROWS
+from .row_value import FOREIGN_FUNCTIONS, CFunctionValue, RowValue, function_name, is_bound
 from .sequence import (
     DequeValue,
     ListValue,
@@ -64,7 +65,6 @@ from .subclass import existing_subclass_tensor, is_traced
 from .symint import size_value
 from .tensor import existing_tensor, tensor_result
 from .text import changing_text
-from .torch_function import dispatch_function, is_overridable, is_overridden
 from .torch_state import read_row
 from .transforms import TRANSFORM_CODES, TRANSFORM_ROWS
 from .triton_kernel import TRITON_ROWS, existing_kernel
@@ -250,10 +250,6 @@ def function_row(obj, torch_rows):
     )
 
 
-def function_name(fn):
-    return f"{getattr(fn, '__module__', '')}.{getattr(fn, '__qualname__', '')}"
-
-
 def wrap_builtin(frame, obj, source):
     """C functions, method descriptors, and callables of torch."""
     from .torch_fn import TORCH_ROWS, TorchFunctionValue, is_graph_function
@@ -273,18 +269,6 @@ def wrap_builtin(frame, obj, source):
     if is_graph_function(obj):
         return triton_program(frame, obj) or TorchFunctionValue(obj, source)
     return CFunctionValue(obj, source)
-
-
-NO_OWNERS = (types.ModuleType, type, type(None))
-"""What a C function may be bound to without being a method: others are made anew by each look-up, and wait on the stack for their
-arguments, over a break."""
-
-
-def is_bound(obj):
-    """Whether it is a method of its owner; functions that pybind11 makes are bound to a record that has no such attribute."""
-    if not isinstance(obj, types.BuiltinMethodType) or isinstance(obj.__self__, NO_OWNERS):
-        return False
-    return hasattr(type(obj.__self__), obj.__name__)
 
 
 def wrap_builtin_method(frame, obj, source):
@@ -482,104 +466,6 @@ def wrap_object(frame, obj, source):
         return made
     guard_type(frame, obj, source)
     return ObjectValue(type(obj), obj, source)
-
-
-FOREIGN_FUNCTIONS = {"cython_function_or_method", "fused_cython_function", "nb_func"}
-"""Types of functions that Cython and nanobind make."""
-
-
-class RowValue(Value):
-    """A function that a table answers for."""
-
-    def __init__(self, fn, row, source=None):
-        super().__init__(source)
-        self.fn = fn
-        self.row = row
-
-    def python_type(self):
-        return type(self.fn)
-
-    def real(self):
-        return self.fn
-
-    def as_plain(self):
-        return self.fn
-
-    def describe(self):
-        return getattr(self.fn, "__qualname__", repr(self.fn))
-
-    def truth(self, frame):
-        return True
-
-    def hash_key(self, frame):
-        return self.fn
-
-    def same_object(self, other):
-        try:
-            return other.real() is self.fn
-        except LookupError:
-            return False
-
-    def getattr(self, frame, name):
-        from .user_object import C_METHODS, BoundBuiltin
-
-        if name == "__call__":
-            return BoundBuiltin(self, name)
-        try:
-            found = getattr(self.fn, name)
-        except AttributeError as error:
-            return frame.raise_new(AttributeError, *error.args)
-        if isinstance(found, C_METHODS):
-            return frame.break_graph("attribute_unknown", f"{self.describe()}.{name}")
-        return wrap_constant(frame, found)
-
-    def call_method(self, frame, name, args, kwargs):
-        return self.call(frame, args, kwargs) if name == "__call__" else super().call_method(frame, name, args, kwargs)
-
-    def as_graph_arg(self, frame):
-        return self.fn
-
-    def call(self, frame, args, kwargs):
-        if is_overridden(frame, args, kwargs) and is_overridable(frame, self.fn):
-            return dispatch_function(frame, self, args, kwargs)
-        return self.row(frame, args, kwargs)
-
-
-class CFunctionValue(RowValue):
-    """A C function without a row: methods act on their first argument, pure ones are folded, the rest breaks."""
-
-    def __init__(self, fn, source=None):
-        super().__init__(fn, None, source)
-
-    def compare(self, frame, op, other):
-        """Bound ones are equal where they are the same function of the same object."""
-        if isinstance(other, CFunctionValue) and op in ("==", "!="):
-            return ConstantValue((self.fn == other.fn) == (op == "=="))
-        return None
-
-    def call(self, frame, args, kwargs):
-        from .user_object import call_c_method
-
-        fn = self.fn
-        if isinstance(fn, types.MethodDescriptorType | types.WrapperDescriptorType) and args:
-            return call_c_method(frame, fn, args[0], fn.__name__, list(args[1:]), kwargs)
-        if isinstance(getattr(fn, "__self__", None), type) or is_bound(fn):
-            owner = fn.__self__
-            return frame.wrap(owner, Const(owner)).call_method(frame, fn.__name__, list(args), kwargs)
-        if is_pure(fn):
-            from .constant import fold
-
-            return fold(frame, fn, args, kwargs)
-        found = opaque_call(frame, fn, args, kwargs)
-        return found if found is not None else frame.break_graph("call_unknown", function_name(fn))
-
-
-PURE_MODULES = {"math", "_operator", "cmath", "_struct", "binascii"}
-
-
-def is_pure(fn):
-    """C functions that may be called while tracing when all arguments are constants."""
-    return getattr(fn, "__module__", None) in PURE_MODULES
 
 
 class NamespaceValue(Value):

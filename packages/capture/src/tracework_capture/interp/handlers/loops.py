@@ -1,7 +1,7 @@
 """Iteration and generators."""
 
 from ...bytecode.facts import VERSION
-from ...values.generator import ContinuedIterator, iterate_alone
+from ...values.iterators import ContinuedIterator, iterate_alone
 from ...values.user_object import ObjectValue
 from ...values.value import Deferred, SymbolicRaise
 from .table import SUSPENDED, opcode

@@ -410,7 +410,7 @@ def math_row(fn):
 
 
 def itemgetter_row(frame, args, kwargs):
-    from ..generator import PartialBuiltin
+    from ..iterators import PartialBuiltin
 
     keys = list(args)
 
@@ -424,7 +424,7 @@ def itemgetter_row(frame, args, kwargs):
 
 
 def attrgetter_row(frame, args, kwargs):
-    from ..generator import PartialBuiltin
+    from ..iterators import PartialBuiltin
 
     names = [force_plain(frame, a) for a in args]
 
@@ -443,7 +443,7 @@ def attrgetter_row(frame, args, kwargs):
 
 
 def methodcaller_row(frame, args, kwargs):
-    from ..generator import PartialBuiltin
+    from ..iterators import PartialBuiltin
 
     name, given = force_plain(frame, args[0]), list(args[1:])
 

@@ -343,9 +343,9 @@ def copy_(frame, args, kwargs):
     value = args[0]
     if value.is_constant() or isinstance(value, (TupleValue, ClassValue)):
         return value
+    from ..instance_dict import InstanceDictValue
     from ..mapping import DictValue
     from ..sets import SetValue
-    from ..user_object import InstanceDictValue
 
     if isinstance(value, InstanceDictValue):
         return value.snapshot(frame)
@@ -377,7 +377,8 @@ def copied_its_own_way(cls):
 
 def copy_object(frame, value, copy_field):
     """A new instance with the same fields."""
-    from ..user_object import InstanceDictValue, ObjectValue
+    from ..instance_dict import InstanceDictValue
+    from ..user_object import ObjectValue
 
     kind = type(value)
     if kind is not ObjectValue or value.part is not None or copied_its_own_way(value.cls):
@@ -411,9 +412,9 @@ def deep(frame, value, memo):
 def deep_unshared(frame, value, again):
     """One level; `again` copies a part."""
     from ..function import FunctionValue
+    from ..instance_dict import InstanceDictValue
     from ..mapping import DictValue, dict_of
     from ..tensor import TensorValue
-    from ..user_object import InstanceDictValue
 
     if value.is_constant() or isinstance(value, (ClassValue, FunctionValue)):
         return value

@@ -13,7 +13,7 @@ from ..constant import ConstantValue, NotPlain, fold, fold_plain, force_plain, p
 from ..enum_member import EnumMember
 from ..floats import FloatValue, float_of
 from ..function import BoundMethodValue, FunctionValue, NewFunctionValue
-from ..generator import PartialBuiltin
+from ..iterators import PartialBuiltin
 from ..mapping import METHODS as DICT_METHODS
 from ..mapping import DictValue
 from ..proxy import proxy_row

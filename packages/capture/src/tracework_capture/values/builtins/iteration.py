@@ -8,7 +8,8 @@ import operator
 
 from ..constant import ConstantValue, fold_plain, force_plain
 from ..exception import ExceptionValue
-from ..generator import (
+from ..iterators import ReverseIterator, SequenceIterator, iterate_alone
+from ..lazy_iterators import (
     CallIterator,
     ChainIterator,
     CountIterator,
@@ -19,12 +20,9 @@ from ..generator import (
     MapIterator,
     PlainIterator,
     RepeatIterator,
-    ReverseIterator,
-    SequenceIterator,
     StopMapIterator,
     TakeIterator,
     ZipIterator,
-    iterate_alone,
 )
 from ..sequence import ListValue, RangeValue, SequenceValue, TupleValue
 from ..wrap import iterate, iterate_all
