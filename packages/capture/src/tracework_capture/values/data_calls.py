@@ -22,7 +22,7 @@ def called_as_it_is(frame, fn, args, kwargs, example):
     node_args = tuple(graph_argument(frame, a) for a in args)
     node_kwargs = {name: graph_argument(frame, a) for name, a in kwargs.items()}
     found = frame.graph.record(frame, fn, node_args, node_kwargs, example)
-    next(reversed(frame.graph.graph.nodes)).meta["data_dependent"] = True
+    next(iter(reversed(frame.graph.graph.nodes))).meta["data_dependent"] = True
     return found
 
 

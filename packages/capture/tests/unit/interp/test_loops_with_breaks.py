@@ -324,3 +324,16 @@ def test_two_iterators_that_come_in_may_be_one(kind):
         expected = sum_of_two(plain, plain if same else given(X, kind, 0), X)
         torch.testing.assert_close(compiled(ours, ours if same else given(X, kind, 0), X), expected)
         assert len(list(ours)) == len(list(plain))
+
+
+def test_a_comprehension_after_one_that_had_the_name_of_a_cell():
+    """Both have `i` for themselves; in 3.12 they are part of the function, which has a cell of that name."""
+
+    def program(x, items):
+        items = items + [i for i in [j for i, j in enumerate(items)] if stop(i) != 2]
+        return x + 1, items, [each(0) for each in [lambda p: i for i in range(2)]]
+
+    stop = capture.disable(lambda value: value)
+    compiled = capture.optimize(lambda graph, inputs: graph.forward)(program)
+    for _ in range(3):
+        assert compiled(torch.ones(1), [7, 2, 5])[1:] == ([7, 2, 5, 7, 5], [1, 1])

@@ -54,6 +54,7 @@ def write_local(frame, name, value):
     if type(value) is Deferred:
         frame.locals.hold(name, value.obj, value.source)
     elif isinstance(value, CellValue) and (name in frame.code.co_cellvars or name in frame.code.co_freevars):
+        frame.locals.pop(name, None)  # what the comprehension had in the slot
         frame.cells[name] = value
     elif value is NULL:
         frame.locals.pop(name, None)
