@@ -82,6 +82,8 @@ class FloatValue(Value):
         op = op.rstrip("=")
         if isinstance(other, TensorValue) and not self.known:
             return None
+        if isinstance(other, StepCount) and not isinstance(self, StepCount) and not self.known:
+            return other.binary(frame, op, self, not reverse)
         number = float_of(frame, other) if isinstance(other, SymNumber) and not self.known else other
         if not self.known and self.stays(op, number, reverse):
             return self.computed(frame, op, number, reverse)

@@ -341,8 +341,19 @@ class _Binder(Value):
         return f"{emit.load(self.function)}.__get__"
 
 
+class _DoNotFit(Exception):
+    """The arguments of a call are none of the function's."""
+
+
 def bind_arguments(frame: Frame, function: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> dict[str, Value]:
     """Values of the parameters of `function`, by name, as CPython binds them; raises TypeError in the traced program."""
+    try:
+        return _bound(frame, function, args, kwargs)
+    except _DoNotFit:
+        return frame.raise_new(TypeError, _what_does_not_fit(frame, function, len(args), kwargs))
+
+
+def _bound(frame: Frame, function: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> dict[str, Value]:
     code = function.code
     count, positional_only = code.co_argcount, code.co_posonlyargcount
     names = code.co_varnames
@@ -352,25 +363,23 @@ def bind_arguments(frame: Frame, function: FunctionValue, args: list[Value], kwa
         bound[names[position]] = frame.make_tuple(list(args[count:]))
         position += 1
     elif len(args) > count:
-        _bad_call(frame, function, f"takes {count} positional argument{'s' * (count != 1)} but {len(args)} were given")
-    extra = _bind_keywords(frame, function, bound, kwargs, frozenset(names[positional_only : count + code.co_kwonlyargcount]))
+        raise _DoNotFit
+    extra = _bind_keywords(bound, kwargs, frozenset(names[positional_only : count + code.co_kwonlyargcount]))
     if code.co_flags & 8:
         bound[names[position]] = frame.make_dict([(frame.constant(k), v) for k, v in extra.items()])
     elif extra:
-        _bad_call(frame, function, f"got an unexpected keyword argument '{next(iter(extra))}'")
+        raise _DoNotFit
     _bind_defaults(frame, function, bound)
     return bound
 
 
-def _bind_keywords(
-    frame: Frame, function: FunctionValue, bound: dict[str, Value], kwargs: dict[str, Value], names: frozenset[str]
-) -> dict[str, Value]:
+def _bind_keywords(bound: dict[str, Value], kwargs: dict[str, Value], names: frozenset[str]) -> dict[str, Value]:
     extra = {}
     for name, value in kwargs.items():
         if name not in names:
             extra[name] = value
         elif name in bound:
-            _bad_call(frame, function, f"got multiple values for argument '{name}'")
+            raise _DoNotFit
         else:
             bound[name] = value
     return extra
@@ -380,30 +389,42 @@ def _bind_defaults(frame: Frame, function: FunctionValue, bound: dict[str, Value
     code = function.code
     count = code.co_argcount
     first_default = count - function.default_count()
-    _refuse_missing(frame, function, "positional", [n for n in code.co_varnames[:first_default] if n not in bound])
+    if any(name not in bound for name in code.co_varnames[:first_default]):
+        raise _DoNotFit
     for index in range(first_default, count):
         name = code.co_varnames[index]
         if name not in bound:
             bound[name] = function.default(frame, index - first_default)
-    without = []
     for name in code.co_varnames[count : count + code.co_kwonlyargcount]:
         if name not in bound:
             default = function.kwdefault(frame, name)
             if default is None:
-                without.append(name)
-            else:
-                bound[name] = default
-    _refuse_missing(frame, function, "keyword-only", without)
+                raise _DoNotFit
+            bound[name] = default
 
 
-def _refuse_missing(frame: Frame, function: FunctionValue, kind: str, names: list[str]) -> None:
-    """CPython's TypeError for arguments that were not given."""
-    if not names:
-        return
-    quoted = [f"'{n}'" for n in names]
-    listed = " and ".join(quoted) if len(quoted) < 3 else f"{', '.join(quoted[:-1])}, and {quoted[-1]}"
-    _bad_call(frame, function, f"missing {len(names)} required {kind} argument{'s' * (len(names) > 1)}: {listed}")
+def _nothing() -> None:
+    """The body of a function that only binds arguments."""
 
 
-def _bad_call(frame: Frame, function: FunctionValue, text: str) -> None:
-    frame.raise_new(TypeError, f"{function.name}() {text}")
+def _what_does_not_fit(frame: Frame, function: FunctionValue, count: int, kwargs: dict[str, Value]) -> str:
+    """What CPython says when it binds these arguments, asked of a function with the same parameters that does nothing."""
+    code, body = function.code, _nothing.__code__
+    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)]
+    only = body.replace(
+        co_argcount=code.co_argcount,
+        co_posonlyargcount=code.co_posonlyargcount,
+        co_kwonlyargcount=code.co_kwonlyargcount,
+        co_varnames=parameters,
+        co_nlocals=len(parameters),
+        co_flags=body.co_flags | code.co_flags & 12,
+    )
+    binds = types.FunctionType(only, {}, code.co_name, (None,) * function.default_count())
+    binds.__qualname__ = function.name
+    named = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    binds.__kwdefaults__ = {name: None for name in named if function.kwdefault(frame, name) is not None}
+    try:
+        binds(*[None] * count, **dict.fromkeys(kwargs))
+    except TypeError as error:
+        return str(error)
+    raise RuntimeError(f"{function.name}() takes arguments that tracing could not bind")
