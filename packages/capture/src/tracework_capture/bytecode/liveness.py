@@ -62,7 +62,8 @@ def reachable(info: CodeInfo, index: int) -> list[int]:
 def _solve(info: CodeInfo) -> list[frozenset[str]]:
     instructions = info.instructions
     if not _LOOKS_AT_LOCALS.isdisjoint(info.code.co_names):
-        return [frozenset(info.code.co_varnames)] * (len(instructions) + 1)
+        code = info.code  # a comprehension may have the name of a cell for itself (3.12)
+        return [frozenset((*code.co_varnames, *code.co_cellvars, *code.co_freevars))] * (len(instructions) + 1)
     live: list[frozenset[str]] = [frozenset()] * (len(instructions) + 1)
     changed = True
     while changed:

@@ -337,3 +337,21 @@ def test_a_comprehension_after_one_that_had_the_name_of_a_cell():
     compiled = capture.optimize(lambda graph, inputs: graph.forward)(program)
     for _ in range(3):
         assert compiled(torch.ones(1), [7, 2, 5])[1:] == ([7, 2, 5, 7, 5], [1, 1])
+
+
+class Noted:
+    pass
+
+
+def test_a_comprehension_that_has_the_name_of_a_cell_where_locals_may_be_looked_at():
+    def program(x, items):
+        Noted.items = items
+        each = [lambda p: i for i in range(2)]
+        [i for i in items if stop(i)]
+        vars
+        return x + 1, [e(0) for e in each]
+
+    stop = capture.disable(lambda value: value)
+    compiled = capture.optimize(lambda graph, inputs: graph.forward)(program)
+    for _ in range(3):
+        assert compiled(torch.ones(1), [7, 0, 3])[1] == [1, 1]
