@@ -181,6 +181,8 @@ def at_limit(code: CodeType, scope: Scope, options: CaptureOptions, owner: Any, 
     if count == 0 or (count >= options.recompile_limit and code in _announced and not fails):
         return count > 0
     reasons = recompile_reasons(code, scope, owner)
+    if not reasons:  # what the entries were for has died meanwhile
+        return False
     if record is not None:
         record.append(Recompile(code.co_qualname, code.co_filename, code.co_firstlineno, tuple(reasons)))
     log.info("recompiling %s (%s:%d): %s", code.co_qualname, code.co_filename, code.co_firstlineno, reasons[0])

@@ -48,3 +48,11 @@ def test_values_and_objects():
 @pytest.mark.parametrize("kind", CURES)
 def test_cures_are_for_guards_that_exist(kind):
     assert kind in {*GUARD_KINDS, "SAME", "DISTINCT"}
+
+
+def test_entries_that_die_while_their_reasons_are_asked_for(monkeypatch):
+    """As when the collector runs just then: the call makes an entry as a first one does."""
+    compiled = capture.optimize(lambda graph, inputs: graph.forward)(lambda x, scale: x * len(scale))
+    assert compiled(torch.ones(1), "ab") == 2
+    monkeypatch.setattr("tracework_capture.hook.cache.recompile_reasons", lambda *args: [])
+    assert compiled(torch.ones(1), "abc") == 3

@@ -348,8 +348,7 @@ def test_a_comprehension_that_has_the_name_of_a_cell_where_locals_may_be_looked_
         Noted.items = items
         each = [lambda p: i for i in range(2)]
         [i for i in items if stop(i)]
-        vars
-        return x + 1, [e(0) for e in each]
+        return x + 1, [e(0) for e in each], vars
 
     stop = capture.disable(lambda value: value)
     compiled = capture.optimize(lambda graph, inputs: graph.forward)(program)
