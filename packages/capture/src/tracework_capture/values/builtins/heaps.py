@@ -8,7 +8,7 @@ import importlib.util
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ...sources import Const
+from ..torch_fn import stand_in_row
 
 if TYPE_CHECKING:
     import types
@@ -34,12 +34,14 @@ def in_python(module: types.ModuleType, accelerator: str) -> types.ModuleType:
 def row(name: str, function: Any) -> Any:
     """Traces `function`. What is no list, and taking from one that is empty, is left to C, which has its own words for errors."""
 
+    traced = stand_in_row(function)
+
     def handler(frame: Any, args: Any, kwargs: Any) -> Any:
         if not args or not issubclass(args[0].python_type(), list) or (name in HEAP and kwargs):
             return frame.break_graph("call_unknown", f"{name} of something that is no list")
         if name in TAKES_FROM and not args[0].truth(frame):
             return frame.raise_new(IndexError, "index out of range")
-        return frame.wrap(function, Const(function, name)).call(frame, list(args), kwargs)
+        return traced(frame, args, kwargs)
 
     return handler
 

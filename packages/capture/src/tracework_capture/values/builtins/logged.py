@@ -6,10 +6,10 @@ import logging
 import types
 
 from ...bytecode.resume import original_code
-from ...sources import Const
 from ...stand_ins import effective_level, is_enabled_for
 from ..constant import ConstantValue, force_plain
 from ..sequence import NONE
+from ..torch_fn import stand_in_row
 from .attributes import call_later, shown_later
 
 LEVELS = {
@@ -76,14 +76,9 @@ def from_frame_of(frame, function):
     return types.FunctionType(place, frame.globals, code.co_name, None, call.__closure__)
 
 
-def traced(function):
-    """A row that traces `function`."""
-    return lambda frame, args, kwargs: frame.wrap(function, Const(function, function.__name__)).call(frame, args, kwargs)
-
-
 ROWS = {
     **{getattr(logging, name): log_row(getattr(logging, name)) for name in LEVELS},
     **{getattr(logging.Logger, name): method_row(name) for name in LEVELS},
-    logging.Logger.isEnabledFor: traced(is_enabled_for),
-    logging.Logger.getEffectiveLevel: traced(effective_level),
+    logging.Logger.isEnabledFor: stand_in_row(is_enabled_for),
+    logging.Logger.getEffectiveLevel: stand_in_row(effective_level),
 }
