@@ -10,6 +10,7 @@ import dis
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .facts import HAS_CONST, HAS_FREE, HAS_JUMP, HAS_LOCAL, HAS_NAME, NAME_SHIFTS, PAIR_LOCALS
+from .liveness import followers, reachable
 
 if TYPE_CHECKING:
     import types
@@ -112,10 +113,27 @@ class CodeInfo:
                     self.instructions[index].handler = handler
 
     def _mark_loops(self) -> None:
-        for instruction in self.instructions:
-            if 0 <= instruction.target < instruction.index:
-                for inside in self.instructions[instruction.target : instruction.index + 1]:
-                    inside.in_loop = True
+        """What lies on a cycle is in a loop. Not all that jumps back goes around: handlers lie behind all other code (3.12+)."""
+        instructions = self.instructions
+        backward: dict[int, list[int]] = {}
+        for jump in instructions:
+            if 0 <= jump.target < jump.index:
+                backward.setdefault(jump.target, []).append(jump.index)
+        for head in sorted(backward):
+            if instructions[head].in_loop:
+                continue
+            body = set(reachable(self, head))
+            open_ = [jump for jump in backward[head] if jump in body]
+            before: dict[int, list[int]] = {}
+            if open_:
+                for at in body:
+                    for after in followers(instructions[at]):
+                        before.setdefault(after, []).append(at)
+            while open_:
+                at = instructions[open_.pop()]
+                if not at.in_loop:
+                    at.in_loop = True
+                    open_ += before.get(at.index, ())
 
 
 def _resolve(code: types.CodeType, op: int, opname: str, arg: int) -> Any:

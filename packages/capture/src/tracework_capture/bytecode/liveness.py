@@ -9,7 +9,7 @@ from .facts import PAIR_LOCALS
 if TYPE_CHECKING:
     from .code import CodeInfo, Instruction
 
-__all__ = ["live_locals", "reachable", "stored_locals"]
+__all__ = ["followers", "live_locals", "reachable", "stored_locals"]
 
 _ENDS = frozenset(
     {"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"}
@@ -46,17 +46,20 @@ def reachable(info: CodeInfo, index: int) -> list[int]:
     found, open_ = set(), [index]
     while open_:
         at = open_.pop()
-        while at not in found:
+        if at not in found:
             found.add(at)
-            instruction = instructions[at]
-            if instruction.handler is not None:
-                open_.append(instruction.handler.target)
-            if instruction.target >= 0:
-                open_.append(instruction.target)
-            if instruction.opname in _ENDS:
-                break
-            at += 1
+            open_ += followers(instructions[at])
     return sorted(found)
+
+
+def followers(instruction: Instruction) -> list[int]:
+    """Indices of the instructions that may run next, when it raises, too."""
+    after = [] if instruction.opname in _ENDS else [instruction.index + 1]
+    if instruction.handler is not None:
+        after.append(instruction.handler.target)
+    if instruction.target >= 0:
+        after.append(instruction.target)
+    return after
 
 
 def _solve(info: CodeInfo) -> list[frozenset[str]]:

@@ -41,6 +41,34 @@ def test_instructions_agree_with_dis():
                 assert code_info(code).by_offset[other.argval] == mine.target
 
 
+def loop_after_blocks(xs):
+    try:
+        first = xs[0]
+    except IndexError:
+        first = 1
+    with xs:
+        first += 1
+    for x in xs:
+        with x:
+            first += x
+        try:
+            first -= x
+        except TypeError:
+            continue
+        x.look()
+    with xs:
+        first += 2
+    return first
+
+
+def test_handlers_that_jump_back_are_no_loops():
+    """They lie behind the code that goes on after them (3.12+)."""
+    info = code_info(loop_after_blocks.__code__)
+    first = loop_after_blocks.__code__.co_firstlineno
+    inside = {info.line(i) - first for i in info.instructions if i.in_loop}
+    assert inside - {0} == set(range(7, 15))
+
+
 def test_exception_tables_agree_with_dis():
     for code in CODES:
         theirs = [(e.start, e.end, e.target, e.depth, e.lasti) for e in dis._parse_exception_table(code)]

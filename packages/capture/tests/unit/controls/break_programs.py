@@ -84,12 +84,15 @@ def import_(x):
     return x + this_module_is_not_there.one
 
 
-LOCK = threading.Lock()
+LOCK = threading.Lock()  # a with block of it has other columns in 3.13
 
 
 def lock(x):
-    with LOCK:
+    LOCK.acquire()
+    try:
         return x + 1
+    finally:
+        LOCK.release()
 
 
 PROGRAMS = {

@@ -354,3 +354,18 @@ def test_a_comprehension_that_has_the_name_of_a_cell_where_locals_may_be_looked_
     compiled = capture.optimize(lambda graph, inputs: graph.forward)(program)
     for _ in range(3):
         assert compiled(torch.ones(1), [7, 0, 3])[1] == [1, 1]
+
+
+def test_breaks_after_blocks_are_in_no_loop():
+    """What handles the exceptions of a block lies behind the code after it, and jumps back to it (3.12+)."""
+
+    def f(x):
+        with torch.no_grad():
+            x = x + 1
+        capture.graph_break()
+        with torch.no_grad():
+            x = x * 2
+        capture.graph_break()
+        return x + 3
+
+    assert len(graphs_of(f, X)) == 3
