@@ -9,6 +9,7 @@
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <frameobject.h>
 #include <structmember.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -47,6 +48,22 @@ static inline PyFunctionObject *tw_frame_function(tw_frame *frame)
 #else
     return frame->f_func;
 #endif
+}
+
+/* A frame object that never runs, for a traceback: it is where it would be after the instruction at `unit` had raised, and has no locals. */
+static inline PyObject *tw_ended_frame(PyCodeObject *code, PyObject *globals, int unit)
+{
+    PyFrameObject *made = PyFrame_New(PyThreadState_Get(), code, globals, NULL);
+    if (made != NULL) {
+        tw_frame *frame = made->f_frame;
+        frame->stacktop = 0; /* or its cells would be looked for */
+#if PY_VERSION_HEX >= 0x030D0000
+        frame->instr_ptr = _PyCode_CODE(code) + unit;
+#else
+        frame->prev_instr = _PyCode_CODE(code) + unit;
+#endif
+    }
+    return (PyObject *)made;
 }
 
 /* True for the frame of a call that has not run its first instruction. */

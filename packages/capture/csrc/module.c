@@ -20,7 +20,23 @@ static PyObject *type_name(PyObject *module, PyObject *object)
     return PyUnicode_FromString(((PyTypeObject *)object)->tp_name);
 }
 
+static PyObject *ended_frame(PyObject *module, PyObject *args)
+{
+    (void)module;
+    PyObject *code, *globals;
+    int offset;
+    if (!PyArg_ParseTuple(args, "O!O!i", &PyCode_Type, &code, &PyDict_Type, &globals, &offset)) {
+        return NULL;
+    }
+    if (offset < 0 || offset / (int)sizeof(_Py_CODEUNIT) >= Py_SIZE(code)) {
+        return PyErr_Format(PyExc_ValueError, "ended_frame(): no instruction at %d", offset);
+    }
+    return tw_ended_frame((PyCodeObject *)code, globals, offset / (int)sizeof(_Py_CODEUNIT));
+}
+
 static PyMethodDef object_methods[] = {
+    {"ended_frame", ended_frame, METH_VARARGS,
+     "ended_frame(code, globals, offset) -> a frame that never runs, for a traceback: it ended at the instruction at that byte"},
     {"instance_dict", instance_dict, METH_O,
      "instance_dict(object) -> the dict of its own attributes, whatever its class has under __dict__; AttributeError where it has none"},
     {"type_name", type_name, METH_O, "type_name(class) -> its name in CPython's messages: with its module where C made it so"},

@@ -33,6 +33,7 @@ __all__ = [
     "is_inside_a_round",
     "is_resume_code",
     "original_code",
+    "original_place",
     "result_slot",
     "resume_code",
 ]
@@ -74,6 +75,14 @@ def original_code(code: types.CodeType) -> types.CodeType:
     """The code that a continuation goes on with; of other code, the code itself."""
     made = _RESUME_CODES.get(id(code))
     return code if made is None else made.code
+
+
+def original_place(code: types.CodeType, instruction: Instruction) -> tuple[types.CodeType, Instruction]:
+    """The code that a continuation goes on with, and the instruction there; of other code, what is given."""
+    made = _RESUME_CODES.get(id(code))
+    return (
+        (code, instruction) if made is None else (made.code, code_info(made.code).instructions[made.indices[instruction.index]])
+    )
 
 
 def result_slot(code: types.CodeType) -> str | None:

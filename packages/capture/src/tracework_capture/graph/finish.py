@@ -213,11 +213,17 @@ def leave(
     keep_state(frame.root, writer)
     for manager in entered:
         writer.line(f"{writer.load(manager)}.__enter__()")
+    leaving = _Leaving(frame, writer, names, local_texts, cells, cell_texts, held)
+    if (
+        frame.root.ends_in_raise and instruction.value not in cells
+    ):  # in the frame that goes on: tracebacks show it and its locals, where it is when it ends
+        writer.forget_unused()
+        writer.line("return " + leaving.continuation(start_of(frame, instruction), stack))
+        return leaving.codes
     executed = execute(frame, writer, instruction, stack)
     handled = [text for text in stack if isinstance(text, Handled)]
     if handled:
         executed.lines = while_handling(writer, handled[-1], executed.lines)
-    leaving = _Leaving(frame, writer, names, local_texts, cells, cell_texts, held)
     writer.forget_unused()
     raising = write_execution(leaving, executed, instruction, stack)
     if executed.leaves:
@@ -228,6 +234,14 @@ def leave(
         writer.line("    return " + leaving.continuation(taken, executed.taken))
     writer.line("return " + leaving.continuation(instruction.index + 1, executed.stack))
     return leaving.codes if plain_rest else raising
+
+
+def start_of(frame: Any, instruction: Any) -> int:
+    """The index from which an instruction can be run: that of a call, where what names its keywords is an instruction before it."""
+    index = instruction.index
+    while index and frame.instructions[index - 1].opname in ("KW_NAMES", "PRECALL"):
+        index -= 1
+    return index
 
 
 class Handled(str):
@@ -340,7 +354,8 @@ def live_values(frame: Any, writer: CodeWriter, null: Any) -> tuple[list[str], l
         live |= live_locals(frame.info, instruction.target) | live_locals(frame.info, instruction.target + 1)
     first = first_argument(frame)
     values = {name: value for name in (*first, *sorted(frame.locals)) if (value := frame.peek_local(name)) is not null}
-    held = {name for name, value in values.items() if name not in live and is_held(writer, value)}
+    stays = is_shown if frame.root.ends_in_raise else is_held
+    held = {name for name, value in values.items() if name not in live and stays(writer, value)}
     kept = [name for name in values if name in live or name in held or name in first]
     return kept, [values[name] for name in kept], held
 
@@ -354,6 +369,13 @@ def is_held(writer: CodeWriter, value: Any) -> bool:
         return False
     kind = type(value.obj) if type(value) is Deferred else value.python_type()
     return kind not in ATOM_TYPES and not issubclass(kind, torch.Tensor)
+
+
+def is_shown(writer: CodeWriter, value: Any) -> bool:
+    """Whether a local that nothing reads any more is handed to a frame that a traceback will hold: those that are there anyway."""
+    return (
+        is_held(writer, value) or value.source is not None or value.is_constant() or issubclass(value.python_type(), torch.Tensor)
+    )
 
 
 def looks_for_its_argument(code: types.CodeType) -> bool:

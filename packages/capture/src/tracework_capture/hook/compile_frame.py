@@ -88,7 +88,7 @@ def capture_in_attempts(
     while attempts:
         attempts -= 1
         root, frame = start(given, options, history, services, stop_before, keeps_sizes)
-        root.unrolls = unrolls
+        root.unrolls, root.ends_in_raise = unrolls, getattr(reason, "raises", False)
         try:
             with _StateKept(root):
                 return attempt(root, frame, reason, stack, backend, history)
@@ -118,6 +118,7 @@ def capture_in_attempts(
             forget_frames(raised, handled)
             step = getattr(raised.value, "root_step", root.step)  # where it was raised: handlers and exits run again, plainly
             stop_before, reason, stack = step, BreakGraph("exception", raised.value.describe()), frame.locations()
+            reason.raises = True
         except SkipFrame as skip:
             raise (skip if reason is None else not_continued(skip.detail, reason, stack)) from skip.__cause__
         except RecursionError as error:

@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..bytecode.code import code_info
+from ..bytecode.resume import original_place
 from ..errors import BreakGraph, UserLocation
 from ..graph.checks import DataCheck, Effects
 from ..graph.inputs import lift_number, lift_tensor
@@ -94,6 +95,7 @@ class CaptureRoot:
         self.turns = 0
         self.turns_until = (options.loop_limit, 0)  # (when to look, graph calls then)
         self.stop_before = -1
+        self.ends_in_raise = False  # whether the instruction to stop at raises
         self.unrolls = True  # whether the rounds left of a loop that was broken in are captured together
         self.unrolled = False
         self.depth = 0
@@ -267,13 +269,13 @@ class SymbolicFrame:
         handled = self.handling()
         if hasattr(exception, "raise_during") and handled is not exception:
             exception.raise_during(handled)
-            exception.place = exception.place or (self.root.services.call_disabled, self.code, self.info.position(self.current))
         self.passes(exception)
 
     def passes(self, exception: Value) -> None:
-        """An exception is raised here, or comes out of a call."""
-        if hasattr(exception, "passes"):
-            exception.passes()
+        """An exception is raised here, or comes out of a call. What is traced in the place of a function of C is no frame."""
+        if hasattr(exception, "passes") and not self.globals.get("__name__", "").startswith("tracework"):
+            code, instruction = original_place(self.code, self.current)
+            exception.passes(code, self.globals, instruction.offset, self.line())
 
     def make_tuple(self, items: list[Value]) -> Value:
         """A new tuple."""

@@ -111,10 +111,12 @@ class GeneratorValue(Value):
             self.finished = True
             self.rethrow(raised)
         self.started = self.running = True
-        if raised is not None and not raised.again:
-            raised.again = True
-            if self.frame.handled:  # what the caller handles is no context of what is thrown
+        if raised is not None:
+            if self.frame.handled and not raised.again:  # what the caller handles is no context of what is thrown
                 self.frame.chain(raised.value)
+            else:
+                self.frame.passes(raised.value)
+            raised.again = True
         try:
             thrown, raised = raised, None
             try:

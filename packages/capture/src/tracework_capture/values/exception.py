@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import builtins
+import sys
 import types
 
-from ..bytecode.assemble import at_one_place
+from .. import _C
 from ..guards.classes import lookup_class
 from .constant import ConstantValue, NotPlain, literal, plain
 from .sequence import TupleValue
@@ -17,6 +17,64 @@ _LINKS = {
     "__context__": (BaseException, "exception context must be None or derive from BaseException"),
     "__traceback__": (types.TracebackType, "__traceback__ must be a traceback or None"),
 }
+
+
+class TracebackValue(Value):
+    """A traceback: where an exception was raised, or came out of a call, and what is behind that: nearer to where it began."""
+
+    def __init__(self, code, globals_, offset, line, behind):
+        super().__init__(None)
+        self.place = (code, globals_, offset, line)
+        self.behind = behind
+
+    def python_type(self):
+        return types.TracebackType
+
+    def truth(self, frame):
+        return True
+
+    def getattr(self, frame, name):
+        if name == "tb_next":
+            return NONE if self.behind is None else self.behind
+        if name in ("tb_lasti", "tb_lineno"):
+            return ConstantValue(self.place[2 + (name == "tb_lineno")])
+        return super().getattr(frame, name)
+
+    def reload(self, emit):
+        places, link = [self.place], self.behind
+        while link is not None and not emit.is_built(link):
+            places.append(link.place)
+            link = link.behind
+        return f"{emit.const(maker_of(places), 'traceback')}({None if link is None else emit.load(link)})"
+
+
+def maker_of(places):
+    """A function that gives a traceback of these places, before another one. Its frames are not those that would have run: they have no
+    locals."""
+
+    def made(found):
+        for code, globals_, offset, line in reversed(places):
+            found = types.TracebackType(found, _C.ended_frame(code, globals_, offset), offset, line)
+        return found
+
+    return made
+
+
+class ExistingTraceback(Value):
+    """The traceback of an exception of plain Python."""
+
+    def __init__(self, exception):
+        super().__init__(None)
+        self.exception = exception
+
+    def python_type(self):
+        return types.TracebackType
+
+    def truth(self, frame):
+        return True
+
+    def reload(self, emit):
+        return f"{emit.load(self.exception)}.__traceback__"
 
 
 class ExceptionValue(Value):
@@ -32,19 +90,17 @@ class ExceptionValue(Value):
         self.cause = NONE
         self.context = NONE
         self.suppress_context = False
-        self.raised = False
-        self.place = (
-            None  # where it was raised first: what gives functions that are not captured, a code object, a position in it
-        )
+        self.context_is_callers = False  # its context is what the program handled when it called the captured code
         self.trace = None
 
-    def passes(self):
-        """It is raised, or comes out of a call: its traceback is another one from now on."""
-        self.raised, self.trace = True, object()
+    def passes(self, code, globals_, offset, line):
+        """It is raised there, or comes out of a call: its traceback is another one from now on."""
+        self.trace = TracebackValue(code, globals_, offset, line, self.trace)
 
     def raise_during(self, handled):
         """What is being handled when it is raised (None: nothing) becomes its context, unless it is behind that one already."""
         if handled is None:
+            self.context_is_callers = self.context is NONE
             return
         link, seen = handled, {id(handled)}
         while isinstance(behind := getattr(link, "context", None), ExceptionValue):
@@ -85,7 +141,7 @@ class ExceptionValue(Value):
     def getattr(self, frame, name):
         from .user_object import BoundBuiltin, bind_class_attribute
 
-        trace = TracebackValue() if self.raised else NONE
+        trace = NONE if self.trace is None else self.trace
         fixed = {"__cause__": self.cause, "__context__": self.context, "__traceback__": trace}
         if name in self.fields:
             return self.fields[name]
@@ -109,16 +165,26 @@ class ExceptionValue(Value):
         if name == "__cause__":
             self.cause, self.suppress_context = value, True
         elif name == "__context__":
-            self.context = value
+            self.context, self.context_is_callers = value, False
         elif name == "__suppress_context__":
             self.suppress_context = value.truth(frame)
         elif name == "args":
             self.args = value.unpack(frame)
-        elif name != "__traceback__":
+        elif name == "__traceback__":
+            self.take_trace(frame, value)
+        else:
             self.fields[name] = value
 
+    def take_trace(self, frame, value):
+        """It gets the traceback of another one, or none."""
+        if not isinstance(value, TracebackValue) and not value.is_constant():
+            frame.break_graph("exception", f"{self.describe()} gets {value.describe()}")
+        self.trace = None if value.is_constant() else value
+        return self
+
     def call_method(self, frame, name, args, kwargs):
-        if name == "with_traceback":
+        if name == "with_traceback" and len(args) == 1:
+            self.setattr(frame, "__traceback__", args[0])
             return self
         if name in ("__str__", "__repr__"):
             return self.shown(frame, str if name == "__str__" else repr)
@@ -131,8 +197,10 @@ class ExceptionValue(Value):
             return NONE
         if name in ("__str__", "__repr__"):
             return self.as_text(frame, str if name == "__str__" else repr)
-        if name in ("__setattr__", "with_traceback"):
-            return none_of(self.setattr(frame, plain(args[0]), args[1])) if name == "__setattr__" else self
+        if name == "with_traceback":
+            return self.take_trace(frame, args[0])
+        if name == "__setattr__":
+            return none_of(self.setattr(frame, plain(args[0]), args[1]))
         return frame.break_graph("call_unknown", f"{self.cls.__name__}.{name}")
 
     def shown(self, frame, fn):
@@ -170,41 +238,16 @@ class ExceptionValue(Value):
             emit.line(f"{name}.args = ({''.join(emit.load(a) + ', ' for a in self.args)})")
         for key, value in self.fields.items():
             emit.line(f"{name}.{key} = {emit.load(value)}")
-        if self.place is not None:  # so that it has a traceback
-            emit.line(f"{emit.const(raised_at(*self.place), 'raise')}({name})")
-        elif self.raised:
-            emit.line(f"{emit.const(raise_and_catch)}({name})")
+        if self.trace is not None:
+            emit.line(f"{name}.__traceback__ = {emit.load(self.trace)}")
+            if self.context_is_callers:
+                emit.line(f"{name}.__context__ = {emit.const(sys.exception)}()")
         if self.cause is not NONE:
             emit.line(f"{name}.__cause__ = {emit.load(self.cause)}")
         if self.context is not NONE:
             emit.line(f"{name}.__context__ = {emit.load(self.context)}")
         if self.suppress_context:
             emit.line(f"{name}.__suppress_context__ = True")
-
-
-def raise_and_catch(error):
-    """Gives the error a traceback that ends here."""
-    try:
-        raise error
-    except BaseException:
-        del error  # the traceback holds this frame
-
-
-def raised_at(call_disabled, code, position):
-    """raise_and_catch, at another place."""
-    names = {"co_filename": code.co_filename, "co_name": code.co_name, "co_qualname": code.co_qualname}
-    moved = raise_and_catch.__code__.replace(**names, co_firstlineno=code.co_firstlineno)
-    return call_disabled(types.FunctionType(at_one_place(moved, position), vars(builtins)))
-
-
-class TracebackValue(Value):
-    """The traceback of an exception raised in the traced program: there, but nothing of it is known."""
-
-    def python_type(self):
-        return types.TracebackType
-
-    def truth(self, frame):
-        return True
 
 
 class ExistingException(Value):

@@ -150,7 +150,7 @@ def part_of(frame, group, exceptions):
     if not isinstance(made, GroupValue):
         return frame.break_graph("exception", f"{group.cls.__name__}.derive gave {made.describe()}")
     made.cause, made.context, made.suppress_context = group.cause, group.context, True
-    made.raised, made.trace, made.part_of = group.raised, group.trace, group
+    made.trace, made.part_of = group.trace, group
     if "__notes__" in group.fields:
         made.fields["__notes__"] = frame.make_list(group.fields["__notes__"].unpack(frame))
     return made
@@ -164,7 +164,7 @@ def match_group(frame, exception, kinds):
     if is_none(exception):
         return NONE, NONE
     if frame.root.services.exception_matches(frame, exception, kinds):
-        return NONE, exception if is_group(exception) else of_one(exception)
+        return NONE, exception if is_group(exception) else of_one(frame, exception)
     if not is_group(exception):
         return exception, NONE
     if isinstance(lookup_class(exception.python_type(), "split")[0], types.FunctionType):
@@ -175,7 +175,7 @@ def match_group(frame, exception, kinds):
     return rest, handled
 
 
-def of_one(exception):
+def of_one(frame, exception):
     """The group that an `except*` clause gets of an exception that is none."""
     made = GroupValue(
         ExceptionGroup if issubclass(exception.python_type(), Exception) else BaseExceptionGroup,
@@ -183,7 +183,8 @@ def of_one(exception):
         TupleValue([exception]),
         [exception],
     )
-    made.raised = _MADE_OF_ONE_HAS_TRACEBACK
+    if _MADE_OF_ONE_HAS_TRACEBACK:
+        frame.passes(made)
     return made
 
 

@@ -11,6 +11,9 @@ from .value import Value
 
 MOST_DECISIONS = 100
 """So much is decided on open numbers at most: sorting a list of them, say, would be right for one order only, and takes long to prove."""
+MOST_WEIGHT = 48
+"""What is computed from open numbers is fixed where it is written with more symbols and numbers than this: conditions on it would take
+long to prove and to check, and hold for hardly any other numbers."""
 OTHER_NUMBERS = (float, complex, Fraction, *NUMPY_NUMBERS)
 """What an int is compared with as a number, beside ints."""
 
@@ -99,7 +102,13 @@ class SymNumber(Value):
         if op == "**" and (reverse or size < 0):
             return self.as_number(frame).binary(frame, op, known(frame, other), reverse)
         found = SIZE_OPERATIONS[op](left, right)
-        if is_large(found) or op in ("*", "**") and frame.symbols.has_hint(found) and is_large(frame.symbols.hint(found)):
+        if (
+            is_large(found)
+            or is_heavy(found)
+            or op in ("*", "**")
+            and frame.symbols.has_hint(found)
+            and is_large(frame.symbols.hint(found))
+        ):
             return self.as_number(frame).binary(frame, op, known(frame, other), reverse)
         return size_value(frame, found)
 
@@ -147,6 +156,11 @@ SIZE_OPERATIONS = {
 def is_large(size):
     """Whether it has a number that guards cannot compute with: they do so with int64."""
     return any(number.bit_length() > 63 for number in ((size,) if isinstance(size, int) else size.terms.values()))
+
+
+def is_heavy(size):
+    """Whether it takes too long to compute or prove anything with it."""
+    return not isinstance(size, int) and size.weight > MOST_WEIGHT
 
 
 def size_of(value):

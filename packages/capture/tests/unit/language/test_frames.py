@@ -167,3 +167,126 @@ def test_code_without_lines_stays_so():
     with pytest.raises(KeyError) as caught:
         compiled(without_lines())(torch.ones(2))
     assert traceback.extract_tb(caught.value.__traceback__)[-1].lineno is None
+
+
+def divided(number, by=1):
+    half = number / 2
+    return half / by
+
+
+def thrown_into():
+    try:
+        yield 1
+    except ValueError:
+        divided(3, by=0)
+
+
+def caught(x):
+    y = x + 1
+    try:
+        divided(2, by=0)
+    except ZeroDivisionError as error:
+        return y, error
+
+
+def caught_again(x):
+    y = x + 1
+    try:
+        try:
+            divided(2, by=0)
+        except ZeroDivisionError as error:
+            raise KeyError(1) from error
+    except KeyError as error:
+        found = error
+        try:
+            raise found
+        except KeyError:
+            return y, found
+
+
+def caught_from_a_generator(x):
+    y = x + 1
+    running = thrown_into()
+    next(running)
+    try:
+        running.throw(ValueError(1))
+    except ZeroDivisionError as error:
+        return y, error
+
+
+def without_its_traceback(x):
+    y = x + 1
+    try:
+        divided(2, by=0)
+    except ZeroDivisionError as error:
+        found = error
+    try:
+        raise found.with_traceback(None)
+    except ZeroDivisionError:
+        return y, found
+
+
+def places(error):
+    """Everything that a traceback says of where an exception, and those behind it, came from."""
+    found = []
+    while error is not None:
+        walked = [(frame.f_code, frame.f_lineno, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+        found.append((repr(error), walked, [(s.name, s.line, s.colno) for s in traceback.extract_tb(error.__traceback__)]))
+        error = error.__context__
+    return found
+
+
+def places_below_the_program(error):
+    return [(text, [place[::2] for place in walked], shown) for text, walked, shown in places(error)]
+
+
+@pytest.mark.parametrize("program", [caught, caught_again, caught_from_a_generator, without_its_traceback])
+def test_tracebacks_of_what_captured_code_caught(program):
+    run = compiled(program)
+    for _ in range(2):
+        try:
+            raise LookupError("handled by the caller")
+        except LookupError:
+            # a frame that went on has another line by now than one that ended where it raised
+            assert places_below_the_program(run(torch.ones(2))[1]) == places_below_the_program(program(torch.ones(2))[1])
+
+
+def test_exceptions_share_a_traceback():
+    def program(x):
+        y = x + 1
+        try:
+            divided(2, by=0)
+        except ZeroDivisionError as error:
+            other = ValueError(1).with_traceback(error.__traceback__)
+            return y, error, other, error.__traceback__, error.__traceback__.tb_next.tb_lineno
+
+    _, first, second, trace, line = compiled(program)(torch.ones(2))
+    assert first.__traceback__ is second.__traceback__ is trace
+    assert line == divided.__code__.co_firstlineno + 2
+
+
+def left_through_finally(x):
+    unread = 3
+    _y = x + 1
+    try:
+        divided(unread, by=0)
+    finally:
+        unread = 4
+
+
+def left_for_a_name(x):
+    missing = 1
+    _y = x + missing
+    return mising  # noqa: F821
+
+
+@pytest.mark.parametrize("program", [left_through_finally, left_for_a_name])
+def test_the_frame_that_raised_is_as_the_program_left_it(program):
+    seen = []
+    for run in (program, *[compiled(program)] * 2):
+        with pytest.raises((ZeroDivisionError, NameError)) as raised:
+            run(torch.ones(2))
+        frame = raised.value.__traceback__.tb_next.tb_frame
+        names = {name: held for name, held in frame.f_locals.items() if not isinstance(held, torch.Tensor)}
+        seen.append((frame.f_lineno, names, {*frame.f_locals}, traceback.format_exception(raised.value)[2:]))
+    assert seen[0] == seen[1] == seen[2]

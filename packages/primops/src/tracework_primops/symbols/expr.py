@@ -25,7 +25,7 @@ Monomial = tuple  # of atoms, sorted by text; () is the constant
 class Expr:
     """An integer expression that is not a constant. Make them with `symbol` and arithmetic."""
 
-    __slots__ = ("terms", "_text", "_free", "__weakref__")
+    __slots__ = ("terms", "_text", "_free", "_weight", "__weakref__")
     terms: dict[Monomial, int]
 
     # arithmetic ------------------------------------------------------------------------------
@@ -114,6 +114,14 @@ class Expr:
             self._free = frozenset(found)
         return self._free
 
+    @property
+    def weight(self) -> int:
+        """How many symbols and numbers its text has: what it takes to compute or to prove something of it grows with that, and may
+        double with each operation on one that holds an operand twice."""
+        if self._weight is None:
+            self._weight = sum(1 + sum(atom.weight for atom in monomial) for monomial in self.terms)
+        return self._weight
+
     def atoms(self) -> Iterable[Expr]:
         """The distinct atoms of the polynomial (not looking inside them)."""
         return dict.fromkeys(atom for monomial in self.terms for atom in monomial)
@@ -194,6 +202,12 @@ class Atom(Expr):
 
     def _own_symbols(self) -> frozenset[Symbol]:
         return frozenset().union(*(e.free_symbols for e in self.arguments() if isinstance(e, Expr)))
+
+    @property
+    def weight(self) -> int:
+        if self._weight is None:
+            self._weight = sum(e.weight if isinstance(e, Expr) else 1 for e in self.arguments()) or 1
+        return self._weight
 
     def arguments(self) -> tuple[Size, ...]:
         """The operands of the operation."""
@@ -276,7 +290,7 @@ def _atom(cls: type, key: tuple, fields: tuple) -> Atom:
     found = _INTERNED.get(key)
     if found is None:
         found = cls.__new__(cls)
-        found._text = found._free = None
+        found._text = found._free = found._weight = None
         for name, value in zip(cls.__slots__, fields):
             setattr(found, name, value)
         found.terms = {(found,): 1}
@@ -314,7 +328,7 @@ def _make(terms: dict[Monomial, int]) -> Size:
     if found is None:
         found = Poly.__new__(Poly)
         found.terms = terms
-        found._text = found._free = None
+        found._text = found._free = found._weight = None
         _INTERNED[key] = found
     return found
 

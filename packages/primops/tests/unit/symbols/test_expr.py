@@ -156,3 +156,13 @@ def test_rounding_to_the_nearest_whole_number():
             expected = round(Fraction(x, y))
             assert nearest_even(a, b).evaluate({a: x, b: y}) == expected, (x, y)
             assert nearest_even(a, y).evaluate({a: x}) == expected, (x, y)
+
+
+def test_the_weight_counts_shared_parts_each_time():
+    assert A.weight == 1
+    assert (A + 3).weight == 3
+    assert floordiv(A, N).weight == 2
+    size = A
+    for _ in range(8):
+        size = size * 3 + mod(size, 1000)
+    assert size.weight > 2**8

@@ -2,7 +2,7 @@
 
 import torch
 
-from ...values.exception import ExistingException, TracebackValue
+from ...values.exception import ExistingException, ExistingTraceback
 from ...values.exception_group import is_none, match_group, raised_by_clauses
 from ...values.mapping import DictValue
 from ...values.torch_state import DeviceBlock
@@ -39,7 +39,9 @@ def with_except_start(frame, instruction):
     exception = frame.stack[-1]
     exit_method = frame.stack[-4]
     kind = frame.root.services.exception_type(frame, exception)
-    frame.stack.append(exit_method.call(frame, [kind, exception, TracebackValue()], {}))
+    existing = isinstance(exception, ExistingException)
+    trace = ExistingTraceback(exception) if existing else exception.getattr(frame, "__traceback__")
+    frame.stack.append(exit_method.call(frame, [kind, exception, trace], {}))
 
 
 @opcode("PUSH_EXC_INFO")
