@@ -10,7 +10,7 @@ COLUMNS = {
     "meta": "sizes, strides, offset, dtype, device and lazy bits of every result on fakes",
     "aliasing": "which results are an input, share memory with an input or with each other",
     "variants": "the in-place form: both of the above",
-    "layouts": "the same for inputs with gaps, columns first, channels last and broadcast, in one dtype",
+    "layouts": "the same for inputs with gaps, columns first, channels last, broadcast and with dimensions of size one, in one dtype",
     "layout values": "`values` of those inputs",
     "out": "`out=` of the right sizes: contiguous, reversed, in float64 and in int32; the same outcome or the same exception",
     "values": "every ATen call of the samples, with float32 the backward's too, decomposed and run on prims",

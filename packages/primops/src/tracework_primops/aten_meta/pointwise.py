@@ -7,7 +7,7 @@ import torch
 from ..broadcasting import broadcast_sizes
 from ..promotion import complex_of, float_dtype, real_of, result_dtype
 from ..spec import TensorSpec
-from .rows import check_number, elementwise, fresh, row, same_layout, wrap_dim
+from .rows import check_number, elementwise, elementwise_with_number, fresh, row, same_layout, wrap_dim
 
 
 def _tensors(operands):
@@ -19,7 +19,7 @@ def _binary(dtype_of):
         if b.__class__ is TensorSpec and a.__class__ is TensorSpec:
             dtype = a.dtype if a.dtype is b.dtype and dtype_of is result_dtype else dtype_of(a, b)
             return elementwise(dtype, [a, b])
-        return elementwise(dtype_of(a, b), _tensors((a, b)))
+        return elementwise_with_number(dtype_of(a, b), a if a.__class__ is TensorSpec else b)
 
     return rule
 
@@ -40,8 +40,11 @@ def _names(text: str, *suffixes: str) -> list[str]:
     return [f"{name}.{suffix}" for name in text.split() for suffix in suffixes]
 
 
-ARITHMETIC = "add sub rsub mul remainder fmod bitwise_and bitwise_or bitwise_xor __and__ __or__ __xor__ bitwise_left_shift bitwise_right_shift"
+ARITHMETIC = (
+    "add sub mul remainder fmod bitwise_and bitwise_or bitwise_xor __and__ __or__ __xor__ bitwise_left_shift bitwise_right_shift"
+)
 row(*_names(ARITHMETIC, "Tensor", "Scalar", "Scalar_Tensor", "Tensor_Scalar"))(_binary(result_dtype))
+row("rsub.Tensor", "rsub.Scalar")(lambda a, b, **options: _binary(result_dtype)(b, a))  # iterates as the difference it is
 row(*_names("maximum minimum fmax fmin gcd lcm hypot nextafter", "default"), "floor_divide.default", "floor_divide.Scalar")(
     _binary(result_dtype)
 )
@@ -110,16 +113,22 @@ FLOAT_UNARY = (
 )
 SAME_UNARY = (
     "positive sign sgn floor ceil round trunc frac relu silu hardswish hardsigmoid elu selu celu leaky_relu softplus mish "
-    "hardtanh relu6 log_sigmoid threshold clamp_min clamp_max hardshrink nan_to_num bitwise_not square conj_physical"
+    "log_sigmoid threshold clamp_min clamp_max hardshrink bitwise_not square conj_physical"
 )
 row(*_names(FLOAT_UNARY, "default"))(_unary(float_dtype))
-row(*_names(SAME_UNARY, "default"), "round.decimals", "fill.Tensor")(_unary(_same))
+row(*_names(SAME_UNARY, "default"), "round.decimals")(_unary(_same))
+
+
+@row(*_names("hardtanh relu6 nan_to_num", "default"), "fill.Tensor")
+def into_empty_like(a, *rest, **options):
+    """Eager computes into a tensor that it allocated as `empty_like` does."""
+    return TensorSpec(a.dtype, a.device, a.sizes, same_layout(a))
 
 
 @row("fill.Scalar")
 def fill(x, value):
     check_number(value, x.dtype)
-    return elementwise(x.dtype, [x])
+    return into_empty_like(x)
 
 
 row(*_names("logical_not isnan isinf isfinite signbit isposinf isneginf", "default"))(_unary(_bool))

@@ -125,6 +125,19 @@ def elementwise(dtype: torch.dtype, specs: list[TensorSpec]) -> TensorSpec:
     return TensorSpec(dtype, common_device(specs), sizes, strides, 0)
 
 
+def elementwise_with_number(dtype: torch.dtype, x: TensorSpec) -> TensorSpec:
+    """The result of an elementwise op over a tensor and a number, which eager broadcasts as a tensor without dimensions.
+
+    Only the strides of dimensions of size one differ from those of an op of one operand.
+    """
+    return TensorSpec(dtype, x.device, x.sizes, _with_number(x.sizes, x.strides), 0)
+
+
+@lru_cache(maxsize=8192)
+def _with_number(sizes: tuple, strides: tuple) -> tuple:
+    return broadcasting.elementwise_strides([(sizes, strides), ((), ())], sizes)
+
+
 def _broadcast(layouts: Any) -> tuple:
     sizes = broadcasting.broadcast_sizes(*[sizes for sizes, _ in layouts])
     aligned = [(_known_as(s, sizes), t) for s, t in layouts]

@@ -311,6 +311,13 @@ def diag_embed(x, offset=0, dim1=-2, dim2=-1):
 @row("unfold.default")
 def unfold(x, dim, size, step):
     dim = wrap_dim(dim, x.ndim)
+    most = x.sizes[dim] if x.ndim else 1
+    if size.__class__ is int and size < 0:
+        raise RuntimeError(f"size is {size} but must be >= 0")
+    if _exceeds(size, most):
+        raise RuntimeError(f"maximum size for tensor at dimension {dim} is {most} but size is {size}")
+    if step.__class__ is int and step <= 0:
+        raise RuntimeError(f"step is {step} but must be > 0")
     if not x.ndim:
         return _view(x, (size,), (1,))
     count = floordiv(x.sizes[dim] - size, step) + 1

@@ -74,7 +74,7 @@ class Converter:
             strides = tensor.stride() if sizes == real_sizes else scaled_strides(real_sizes, tensor.stride(), sizes)
         spec = TensorSpec(tensor.dtype, tensor.device, sizes, tuple(strides), tensor.storage_offset())
         storage = self._storage_of(tensor)
-        storage.real_bytes = None if spec.is_symbolic else tensor.untyped_storage().nbytes()
+        storage.first = storage.first or spec
         fake = make_fake(self._mode, spec, storage, tensor.requires_grad and tensor.is_leaf)
         if tensor.requires_grad and not tensor.is_leaf:
             fake = self._as_result(fake)

@@ -172,6 +172,20 @@ def _carry_bits(func: Any, base: FakeTensor, out: Any) -> None:
         set_bits(fake, conjugate, negative)
 
 
+def check_within_memory(mode: Any, func: Any, args: Any, kwargs: dict) -> None:
+    """`as_strided` must not leave the memory of its tensor. Raises what FakeStorage.check_extent raises."""
+    if args[0].__class__ is FakeTensor:
+        x, sizes, strides, offset = (*_plain(mode, func, args), *_plain(mode, func, [kwargs.get("storage_offset")]))[:4]
+        offset = x.offset if offset is None else offset
+        negative = any(v.__class__ is int and v < 0 for v in (*sizes, *strides, offset))
+        if len(sizes) == len(strides) and not negative:  # else the rule raises
+            outer = active.swap(mode.table)
+            try:
+                args[0].storage.check_extent(x.dtype, sizes, strides, offset)
+            finally:
+                active.swap(outer)
+
+
 def _same_elements(x: Any, sizes: Any, strides: Any, offset: Any = None) -> bool:
     """Whether x.as_strided(sizes, strides, offset) has each element of x where it is."""
     if tuple(sizes) != tuple(x.sizes) or offset not in (None, x.offset):
@@ -200,6 +214,8 @@ def _in_place_plan(func: Any, rule: Rule, written: list[int]) -> Plan:
                 # as pooling to one element does for channels-last: only strides of dims of one element differ
                 take_layout(mode, args[0], _result(mode, func, rule, args, kwargs))
                 return args[0]
+            if func is torch.ops.aten.as_strided_.default:
+                check_within_memory(mode, func, args, kwargs)
             return _view_in_place(mode, func, rule, args, kwargs)
         targets = [args[i] if i < len(args) else kwargs.get(names[i]) for i in written]
         result = _result(mode, func, rule, args, kwargs)

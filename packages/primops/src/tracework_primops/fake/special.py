@@ -6,8 +6,8 @@ import torch
 
 from .. import _torch
 from ..errors import DataDependentError
-from ..spec import TensorSpec, storage_extent
-from .dispatch import SPECIAL, plan_of_rule
+from ..spec import TensorSpec
+from .dispatch import SPECIAL, check_within_memory, plan_of_rule
 from .storage import FakeStorage
 from .tensor import FakeTensor, make_fake, set_bits
 
@@ -60,16 +60,7 @@ def efficient_zeros(mode, func, args, kwargs):
 @special("as_strided.default")
 def as_strided(mode, func, args, kwargs):
     """A view of any part of the memory, as far as it goes. Raises RuntimeError as eager does."""
-    x, sizes, strides, offset = (*args, kwargs.get("storage_offset"))[:4]
-    if x.__class__ is FakeTensor and x.storage.bytes is not None and all(s.__class__ is int for s in (*sizes, *strides)):
-        offset = x.spec.offset if offset is None else offset
-        if offset.__class__ is int and len(sizes) == len(strides) and min((*strides, offset), default=0) >= 0:
-            needed = storage_extent(sizes, strides, offset) * x.spec.dtype.itemsize
-            if needed > x.storage.bytes:
-                raise RuntimeError(
-                    f"as_strided: sizes {list(sizes)}, strides {list(strides)} and offset {offset} need {needed} bytes of a storage "
-                    f"of {x.storage.bytes}"
-                )
+    check_within_memory(mode, func, args, kwargs)
     return plan_of_rule(func)(mode, func, args, kwargs)
 
 

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
+import torch
+
+from ..errors import FakeTensorError
 from ..spec import storage_extent
+from ..symbols import active
+from ..symbols.expr import Size
 
 _NUMBERS = itertools.count()
 
@@ -14,13 +20,13 @@ class FakeStorage:
     """The memory behind one or more fakes.
 
     `id` is unique in the process, `version` counts writes, `real` is true when it stands for the storage of a real
-    tensor (an input) rather than for memory allocated while tracing. `bytes` is how much memory it is, None when not known.
+    tensor (an input) rather than for memory allocated while tracing. `first` is the spec of the tensor that it was allocated for,
+    or of the first input that lies in it.
     """
 
     version = 0  # on the class, because most storages are made, read and dropped without ever being written or printed
     real = False
-    first: Any = None  # the spec of the tensor that it was allocated for
-    real_bytes: int | None = None
+    first: Any = None
     _id: int | None = None
 
     @property
@@ -30,13 +36,31 @@ class FakeStorage:
             self._id = next(_NUMBERS)
         return self._id
 
-    @property
-    def bytes(self) -> int | None:
-        """Of memory allocated while tracing: as much as its first tensor needs."""
+    def check_extent(self, dtype: torch.dtype, sizes: Sequence[Size], strides: Sequence[Size], offset: Size) -> None:
+        """A view must lie within what its tensor was allocated for: a kernel would read or write beyond.
+
+        Raises RuntimeError as eager does for memory allocated while tracing, and FakeTensorError beyond what is known of an input: how
+        much memory is behind it may be another matter in the next call.
+        """
         spec = self.first
-        if spec is None or spec.is_symbolic:
-            return self.real_bytes
-        return storage_extent(spec.sizes, spec.strides, spec.offset) * spec.dtype.itemsize
+        if spec is None:
+            return
+        needed = storage_extent(sizes, strides, offset) * dtype.itemsize
+        there = storage_extent(spec.sizes, spec.strides, spec.offset) * spec.dtype.itemsize
+        if needed.__class__ is int and there.__class__ is int:
+            fits = needed <= there
+        else:
+            fits = any(active.equal(size, 0) for size in sizes) or active.decide("<=", needed, there)
+        if not fits and self.real:
+            raise FakeTensorError(
+                f"as_strided: sizes {list(sizes)}, strides {list(strides)} and offset {offset} reach beyond the tensor that was passed in; "
+                "pass the tensor that it is a part of"
+            )
+        if not fits:
+            raise RuntimeError(
+                f"setStorage: sizes {list(sizes)}, strides {list(strides)}, storage offset {offset}, and itemsize {dtype.itemsize} "
+                f"requiring a storage size of {needed} are out of bounds for storage of size {there}"
+            )
 
     def __repr__(self) -> str:
         return f"FakeStorage({self.id}, version {self.version})"
