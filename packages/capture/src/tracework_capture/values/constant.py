@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import enum
 import operator
+import sys
 import types
+import typing
 from fractions import Fraction
 
 import numpy
@@ -83,6 +85,13 @@ COMPARE_FUNCTIONS = {
     ">=": operator.ge,
 }
 ORDERINGS = {"<": "__lt__", "<=": "__le__", ">": "__gt__", ">=": "__ge__"}
+_EVALUATED_LATE = {
+    getattr(typing, kind): ("__bound__", "__constraints__", "__default__", "__value__")
+    for kind in ("TypeVar", "ParamSpec", "TypeVarTuple", "TypeAliasType")
+    if sys.version_info >= (3, 12)
+}
+"""Attributes of type parameters and aliases that are expressions of the program, evaluated when somebody asks; those of a TypeVar that
+was made by a call, which infers no variance, are there already."""
 UNARY_FUNCTIONS = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
 
 
@@ -127,6 +136,8 @@ class ConstantValue(Value):
         from .user_object import BoundBuiltin
 
         obj = self.obj
+        if name in _EVALUATED_LATE.get(type(obj), ()) and getattr(obj, "__infer_variance__", True):
+            return frame.break_graph("attribute_unknown", f"{name} of {self.describe()} runs what the program wrote there")
         try:
             found = getattr(obj, name)
         except AttributeError as error:

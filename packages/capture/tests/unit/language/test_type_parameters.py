@@ -62,6 +62,16 @@ def program(x):
     bound = f.__type_params__[0].__bound__
     return f(y), bound
 """
+RAISES_LATE = """
+def program(x):
+    y = x + 1
+    class Twice[T: not_there]:
+        pass
+    try:
+        return y, Twice.__type_params__[0].__bound__
+    except NameError as error:
+        return y * 2, str(error)
+"""
 DEFAULT = """
 def program(x):
     def f[T = int, *Ts = *tuple[int, ...]](a: T) -> T:
@@ -69,7 +79,16 @@ def program(x):
     return f(x), f
 """
 # what plain Python makes at a break, a class or a list[int], is another object in each call, and its continuation compiled for both
-GRAPHS = {"FUNCTION": 1, "CONSTRAINTS": 1, "ALIAS": 1, "NAMES": 1, "CLASS": 3, "EVALUATED": 3, "LOOKS_AT_BOUND": 2}
+GRAPHS = {
+    "FUNCTION": 1,
+    "CONSTRAINTS": 1,
+    "ALIAS": 1,
+    "NAMES": 1,
+    "CLASS": 3,
+    "EVALUATED": 3,
+    "LOOKS_AT_BOUND": 2,
+    "RAISES_LATE": 1,
+}
 if sys.version_info >= (3, 13):
     GRAPHS["DEFAULT"] = 1
 FACTS = "__name__ __module__ __bound__ __constraints__ __default__ __infer_variance__ __value__ __type_params__".split()
