@@ -129,9 +129,21 @@ static inline bool tw_is_watched(const uint8_t *tools, int events)
     memcpy(&last, tools + events - 8, 8);
     return ((first | last) & 0x0101010101010101u * ((1 << PY_MONITORING_SYS_PROFILE_ID) - 1)) != 0;
 }
+
+/* Whether the user's program has a tool of sys.monitoring at all. */
+static inline bool tw_has_tools(PyInterpreterState *interpreter)
+{
+    uintptr_t any = 0;
+    for (int tool = 0; tool < PY_MONITORING_SYS_PROFILE_ID; tool++) {
+        any |= (uintptr_t)interpreter->monitoring_tool_names[tool];
+    }
+    return any != 0;
+}
 #endif
 
-/* Whether somebody watches the frame run: by sys.settrace or sys.setprofile in this thread, or by a tool of sys.monitoring (3.12). */
+/* Whether somebody watches the frame run: by sys.settrace or sys.setprofile in this thread, or by a tool of sys.monitoring (3.12). One
+ * that is in use may watch functions which this one calls, and whose lines an entry of this one would run; one that was freed goes on
+ * with its events. */
 static inline bool tw_is_traced(PyThreadState *tstate, PyCodeObject *code)
 {
     if (tstate->c_tracefunc != NULL || tstate->c_profilefunc != NULL) {
@@ -139,7 +151,7 @@ static inline bool tw_is_traced(PyThreadState *tstate, PyCodeObject *code)
     }
 #if PY_VERSION_HEX >= 0x030C0000
     const _PyCoMonitoringData *of_code = code->_co_monitoring;
-    return tw_is_watched(tstate->interp->monitors.tools, _PY_MONITORING_UNGROUPED_EVENTS)
+    return tw_has_tools(tstate->interp) || tw_is_watched(tstate->interp->monitors.tools, _PY_MONITORING_UNGROUPED_EVENTS)
         || (of_code != NULL && tw_is_watched(of_code->local_monitors.tools, _PY_MONITORING_LOCAL_EVENTS));
 #else
     (void)code;

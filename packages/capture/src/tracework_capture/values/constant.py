@@ -142,6 +142,8 @@ class ConstantValue(Value):
             found = getattr(obj, name)
         except AttributeError as error:
             return raise_python(frame, error)
+        except Exception as error:  # code of the program, which is to run when its turn comes
+            return frame.break_graph("attribute_unknown", f"{name} of {self.describe()} raised {type(error).__name__}")
         if isinstance(found, (types.BuiltinMethodType, types.MethodWrapperType)):
             return BoundBuiltin(self, name)
         if type(found) in (dict, list, set):  # the object itself, not another like it

@@ -24,6 +24,7 @@ from ..sources import Attr, ClassAttr, Const, InstanceAttr, InstanceDict
 from .constant import ATOM_TYPES, ConstantValue, fold_literal, force_plain, literal
 from .instance_dict import InstanceDictValue
 from .iterators import ItemIterator
+from .properties import is_property, use_property
 from .value import EXISTING, NEW, SymbolicRaise, Value
 
 DELETED = object()
@@ -89,9 +90,7 @@ def bind_static(frame, self, cls, owner, static, name):
     if kind is types.FunctionType or kind is functools._lru_cache_wrapper:
         return BoundMethodValue(function_value(frame, static), self)
     if kind is property:
-        if static.fget is None:
-            return frame.raise_new(AttributeError, f"property '{name}' has no getter")
-        return function_value(frame, static.fget).call(frame, [self], {})
+        return use_property(frame, static, "__get__", self, cls)
     if kind is classmethod and not isinstance(static.__func__, types.FunctionType):
         return frame.break_graph("attribute_unknown", f"{cls.__name__}.{name} is a class method of no function")
     if kind is classmethod:
@@ -423,11 +422,8 @@ class ObjectValue(Value):
 
     def set_through(self, frame, static, owner, name, value):
         """A property or another data descriptor takes the value."""
-        if isinstance(static, property):
-            if static.fset is None:
-                return frame.raise_new(AttributeError, f"property '{name}' of '{self.cls.__name__}' object has no setter")
-            function_value(frame, static.fset).call(frame, [self, value], {})
-            return None
+        if is_property(static, "__set__"):
+            return use_property(frame, static, "__set__", self, self.cls, value)
         setter, _ = lookup_class(type(static), "__set__")
         if not isinstance(setter, types.FunctionType):
             return frame.break_graph("side_effect_unknown", f"assignment to {self.cls.__name__}.{name}")
@@ -444,8 +440,8 @@ class ObjectValue(Value):
             return
         static, _ = lookup_class(self.cls, name)
         if static is not NO_ATTRIBUTE and is_data_descriptor(static) and type(static) is not SLOT:
-            if isinstance(static, property) and static.fdel is not None:
-                function_value(frame, static.fdel).call(frame, [self], {})
+            if is_property(static, "__delete__"):
+                use_property(frame, static, "__delete__", self, self.cls)
                 return
             frame.break_graph("side_effect_unknown", f"del {self.cls.__name__}.{name}")
         if self.field(frame, name) is None:

@@ -583,3 +583,51 @@ def what_closing_a_generator_gives(x):
         except RuntimeError as error:
             found.append((str(error), next(made)))
     return x + 1, found, log
+
+
+class Counting(property):
+    def __set__(self, owner, value):
+        owner.stored = value + 1
+
+    def __delete__(self, owner):
+        owner.stored = None
+
+
+class Refusing:
+    named = property()
+    half = property(lambda self: 1)
+    counting = Counting(lambda self: self.stored)
+
+    class Inner:
+        named = property()
+
+
+Refusing.nameless = Refusing.Inner.nameless = property()
+
+
+@case
+def properties_that_refuse(x):
+    messages = []
+    for owner in (Refusing(), Refusing.Inner()):
+        for name in ("named", "nameless"):
+            messages += [error_of(getattr, owner, name), error_of(setattr, owner, name, 1), error_of(delattr, owner, name)]
+    return x + 1, messages, error_of(setattr, Refusing(), "half", 1), error_of(delattr, Refusing(), "half")
+
+
+@case
+def properties_of_a_class_that_sets_and_deletes_by_itself(x):
+    owner = Refusing()
+    owner.counting = x
+    first = owner.counting
+    del owner.counting
+    return first, owner.stored
+
+
+class Failing:
+    def __getattr__(self, name):
+        raise RuntimeError("fail")
+
+
+@case
+def attributes_of_known_objects_that_raise(x):
+    return x + 1, error_of(lambda: property(Failing()).__name__)

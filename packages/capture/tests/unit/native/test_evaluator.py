@@ -7,6 +7,8 @@ import traceback
 import weakref
 
 import pytest
+import torch
+import tracework_capture as capture
 from tracework_capture import _C
 
 ACCESSOR = {name: number for number, name in enumerate(_C.ACCESSORS)}
@@ -316,6 +318,32 @@ def test_monitoring_runs_the_original(local):
         monitoring.free_tool_id(3)
     assert watched == "plain" and call(1) == "fast"
     assert ("plain", plain.__code__.co_firstlineno + 1) in lines
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="sys.monitoring is new in CPython 3.12")
+def test_monitoring_of_a_function_that_is_inlined():
+    """A breakpoint in it is met, whether its caller was compiled before or not."""
+
+    def helper(x):
+        return x * 2
+
+    def program(x):
+        return helper(x) + 1
+
+    x, lines, monitoring = torch.ones(2), [], sys.monitoring
+    compiled = capture.optimize(lambda gm, inputs: gm.forward)(program)
+    compiled(x)
+    monitoring.use_tool_id(3, "test")
+    try:
+        monitoring.register_callback(3, monitoring.events.LINE, lambda code, line: lines.append(code.co_name))
+        monitoring.set_local_events(3, helper.__code__, monitoring.events.LINE)
+        for function in (compiled, capture.optimize(lambda gm, inputs: gm.forward)(program)):
+            assert torch.equal(function(x), program(x))
+        monitoring.set_local_events(3, helper.__code__, 0)
+    finally:
+        monitoring.register_callback(3, monitoring.events.LINE, None)
+        monitoring.free_tool_id(3)
+    assert lines == ["helper"] * 4
 
 
 def test_calls_nest_as_deep_as_without_it():
