@@ -28,7 +28,7 @@ _READS = frozenset(
         "LOAD_CLASSDEREF",
     }
 )
-_LOOKS_AT_LOCALS = frozenset({"locals", "vars", "dir", "eval", "exec", "_getframe", "currentframe"})
+_LOOKS_AT_LOCALS = frozenset({"locals", "vars", "dir", "eval", "exec", "_getframe", "currentframe", "breakpoint", "set_trace"})
 """Names of functions that may read any local of the frame that calls them."""
 
 

@@ -1,6 +1,6 @@
 """TRACE_POLICY: what happens to a Python function when it is called in a traced program, and to a frame when it is run.
 
-INLINE runs its code on Values; BREAK leaves it to plain Python (a graph break in the caller). A frame that is CAPTUREd may
+INLINE runs its code on Values; BREAK leaves it to plain Python (a graph break in the caller), PLAIN its caller, too. A frame that is CAPTUREd may
 start a graph; one that is SKIPped runs plainly, while what it calls is still seen.
 """
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BREAK",
     "INLINE",
+    "PLAIN",
     "Outermost",
     "TRACE_POLICY",
     "call_policy",
@@ -37,7 +38,7 @@ __all__ = [
     "replaced_builtin",
 ]
 
-INLINE, BREAK = "inline", "break"
+INLINE, BREAK, PLAIN = "inline", "break", "plain"
 _BUILTINS_NOW = builtins.__dict__
 _BUILTINS = {
     name: _BUILTINS_NOW[name]
@@ -78,6 +79,8 @@ TRACE_POLICY: tuple[tuple[str, str, str], ...] = (
     ("traceback", BREAK, "reads frames"),
     ("linecache", BREAK, "reads files"),
     ("inspect", BREAK, "reads frames and sources"),
+    ("pdb", PLAIN, "a debugger"),
+    ("bdb", PLAIN, "a debugger"),
     ("random", BREAK, "Python's random state"),
     ("triton.runtime.interpreter", BREAK, "runs kernels"),
     ("triton.runtime.autotuner", BREAK, "runs kernels"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..bytecode.code import code_info
 from ..bytecode.resume import original_place
-from ..errors import BreakGraph, UserLocation
+from ..errors import BreakGraph, SkipFrame, Unsupported, UserLocation
 from ..graph.checks import DataCheck, Effects
 from ..graph.inputs import lift_number, lift_tensor
 from ..regions import regions
@@ -246,6 +246,15 @@ class SymbolicFrame:
     def break_graph(self, reason_id: str, detail: str = "") -> NoReturn:
         """Stop the graph before the current user instruction."""
         raise BreakGraph(reason_id, detail, self.location())
+
+    def leave_plain(self, reason_id: str, detail: str) -> NoReturn:
+        """What is called looks at the frame that calls it, which must be the program's own. Where this frame is inlined, the graph of
+        its caller breaks, and it is met by itself."""
+        if self.parent is not None:
+            self.break_graph(reason_id, detail)
+        if self.root.options.fullgraph:
+            raise Unsupported(reason_id, detail, (self.location(),))
+        raise SkipFrame(f"{detail} looks at the frame")
 
     def raise_user(self, exception: Value) -> NoReturn:
         """Raise an exception Value in the traced program."""

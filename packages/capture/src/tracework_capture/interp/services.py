@@ -132,6 +132,8 @@ class Services:
             frame.break_graph("call_unknown", f"{function.name} in an arm of a condition on data")
         real = None if isinstance(function, NewFunctionValue) else function.function
         decision, reason = self.call_policy(real, function.globals.get("__name__"))
+        if decision == "plain":
+            frame.leave_plain("call_skipped", f"{function.name}: {reason}")
         if decision == "break":
             disabled = reason.startswith("marked")
             frame.break_graph("call_disabled" if disabled else "call_skipped", f"{function.name}: {reason}")

@@ -1,5 +1,9 @@
 """What is around a compiled frame: other calls with other objects, errors and their places, exceptions being handled."""
 
+import inspect
+import io
+import pdb
+import sys
 import traceback
 
 import pytest
@@ -290,3 +294,88 @@ def test_the_frame_that_raised_is_as_the_program_left_it(program):
         names = {name: held for name, held in frame.f_locals.items() if not isinstance(held, torch.Tensor)}
         seen.append((frame.f_lineno, names, {*frame.f_locals}, traceback.format_exception(raised.value)[2:]))
     assert seen[0] == seen[1] == seen[2]
+
+
+SEEN = []
+
+
+def look(*anything):
+    caller = sys._getframe(1)
+    SEEN.append((caller.f_code.co_name, caller.f_lineno, sorted(caller.f_locals)))
+
+
+def look_back():
+    look_at = inspect.currentframe().f_back
+    SEEN.append((look_at.f_code.co_name, look_at.f_lineno, sorted(look_at.f_locals)))
+
+
+def stops_at_breakpoint(x):
+    y = x + 1
+    breakpoint()
+    return y * 2
+
+
+def is_looked_at(x):
+    y = x + 1
+    look()
+    z = y * 2
+    look_back()
+    return z
+
+
+def is_looked_at_inside(x):
+    return is_looked_at(x + 1) * 2
+
+
+@pytest.mark.parametrize("function", [stops_at_breakpoint, is_looked_at, is_looked_at_inside])
+def test_what_looks_at_the_frame_that_calls_it_sees_the_users(function, monkeypatch):
+    monkeypatch.setattr(sys, "breakpointhook", look)
+    seen = []
+    for call in (function, compiled(function)):
+        SEEN.clear()
+        call(torch.ones(2))
+        seen.append(list(SEEN))
+    assert seen[0] == seen[1] and SEEN
+
+
+def stops(x, debugger):
+    y = x + 1
+    debugger.set_trace()
+    z = y * 2
+    return z - 1
+
+
+def test_a_debugger_steps_over_the_users_lines():
+    shown = []
+    for call in (stops, compiled(stops)):
+        text = io.StringIO()
+        debugger = pdb.Pdb(
+            stdin=io.StringIO("next\nprint(y)\nnext\nprint(z)\ncontinue\n"), stdout=text, nosigint=True, readrc=False
+        )
+        old = sys.gettrace()
+        try:
+            call(torch.ones(2), debugger)
+        finally:
+            sys.settrace(old)
+        shown.append(text.getvalue())
+    assert shown[0] == shown[1] and "-> return z - 1" in shown[0]
+
+
+def lines_seen(x):
+    lines = []
+
+    def trace(frame, event, arg):
+        lines.append((frame.f_code.co_name, event))
+        return trace
+
+    old = sys.gettrace()
+    sys.settrace(trace)
+    nothing()
+    sys.settrace(old)
+    return x + 1, lines
+
+
+def test_tracing_that_starts_inside():
+    (result, lines), (expected, plain) = compiled(lines_seen)(torch.ones(2)), lines_seen(torch.ones(2))
+    assert torch.equal(result, expected)
+    assert lines == plain

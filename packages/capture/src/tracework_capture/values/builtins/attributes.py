@@ -12,7 +12,6 @@ import sys
 import types
 import typing
 
-from ...errors import SkipFrame, Unsupported
 from ...guards.classes import NO_ATTRIBUTE, find, lookup_class
 from ...hook.policy import is_installed
 from ..constant import ConstantValue, NotPlain, fold, fold_literal, fold_plain, force_plain, literal, plain
@@ -463,14 +462,24 @@ def exc_info(frame, args, kwargs):
 
 
 def own_frame(name, looks=lambda args: True):
-    """A builtin that looks at the frame that calls it: that frame must be the program's own."""
+    """A builtin that looks at the frame that calls it, or changes how it goes on."""
 
     def handler(frame, args, kwargs):
-        if not looks(args) or len(frame.locations()) > 1:  # inlined: the caller's graph breaks, and this frame is met by itself
+        if not looks(args):
             return frame.break_graph("builtin_unsupported", f"{name}()")
-        if frame.root.options.fullgraph:
-            raise Unsupported("builtin_unsupported", f"{name}()", (frame.location(),))
-        raise SkipFrame(f"{name}() looks at the frame")
+        return frame.leave_plain("builtin_unsupported", f"{name}()")
+
+    return handler
+
+
+def frame_above(name, default):
+    """What gives the frame that is so many calls up: the user's functions look at its names, libraries at its module."""
+
+    def handler(frame, args, kwargs):
+        above = args[0].constant() if args and args[0].is_constant() else default
+        while above > 0 and frame.parent is not None and not is_installed(frame.code):
+            frame, above = frame.parent, above - 1
+        return frame.leave_plain("builtin_unsupported", f"{name}()")
 
     return handler
 
@@ -510,8 +519,11 @@ ROWS = {
     locals: own_frame("locals"),
     eval: own_frame("eval", lambda args: len(args) < 3),
     exec: own_frame("exec", lambda args: len(args) < 3),
-    sys._getframe: own_frame("sys._getframe"),
-    inspect.currentframe: own_frame("inspect.currentframe"),
+    sys._getframe: frame_above("sys._getframe", 0),
+    inspect.currentframe: frame_above("inspect.currentframe", 1),  # and f_back of it
+    breakpoint: own_frame("breakpoint"),
+    sys.settrace: own_frame("sys.settrace"),
+    sys.setprofile: own_frame("sys.setprofile"),
     typing.cast: cast,
     type.__call__: lambda frame, args, kwargs: type_call(frame, args[0], list(args[1:]), kwargs),
     sys.exc_info: exc_info,
