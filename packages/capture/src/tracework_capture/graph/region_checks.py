@@ -8,18 +8,18 @@ __all__ = ["Unchanged"]
 
 
 class Unchanged:
-    """The state before: Python objects by the log of side effects, tensors by their versions."""
+    """The state before: Python objects by the log of side effects, tensors by the writes to their memory."""
 
     def __init__(self, frame: Any) -> None:
         self.frame = frame
         self.changes = frame.mutations.changes
         values = getattr(frame.graph, "tensor_values", {}).values()
-        self.versions = [(value.example, value.example._version) for value in values]
+        self.versions = [(storage, storage.version) for storage in {value.example.storage for value in values}]
 
     def what_changed(self) -> str:
         """Words for the break, or an empty text."""
         if self.frame.mutations.changes != self.changes:
             return "changes Python objects"
-        if any(example._version != version for example, version in self.versions):
+        if any(storage.version != version for storage, version in self.versions):
             return "writes to tensors that it did not make"
         return ""

@@ -73,7 +73,7 @@ class LaterHandle(Handle):
     def __init__(self, tensor, method, hook):
         super().__init__(None)
         self.tensor, self.method, self.hook = tensor, method, hook
-        self.version, self.removed = tensor.example._version, False
+        self.version, self.removed = tensor.example.storage.version, False
 
     def remove(self, frame):
         self.removed = True
@@ -81,7 +81,7 @@ class LaterHandle(Handle):
         frame.mutations.drop(("hook", self))
 
     def reload(self, emit):
-        if self.removed or self.tensor.example._version != self.version:
+        if self.removed or self.tensor.example.storage.version != self.version:
             raise BreakGraph("hook", "a hook that was removed again, or whose tensor was written to afterwards")
         return f"{emit.load(self.tensor)}.{self.method}({emit.load(self.hook)})"
 

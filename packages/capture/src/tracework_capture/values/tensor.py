@@ -316,6 +316,8 @@ def grad_fn(frame, self, name):
 
 def version(frame, self, name):
     """Tensor._version: of an input what it is before the graph runs, and what the graph adds."""
+    if self.example.is_inference():
+        return frame.break_graph("attribute_unknown", "Tensor._version in a frame that began in inference mode")
     if self.obj is None:
         if self.of_inference or getattr(self.example.storage, "real", False):
             return frame.break_graph(
