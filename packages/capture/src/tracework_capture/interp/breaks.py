@@ -282,7 +282,14 @@ def call_intrinsic(frame: Any, emit: Any, instruction: Any, stack: list[str | No
 @rule("RERAISE")
 def reraise(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
     """An except or finally block ends with its exception."""
-    return Executed([f"raise {stack[-1]}"], stack[:-1], leaves=True)
+    return Executed([_raise(emit, instruction, stack[-1:])], stack[:-1], leaves=True)
+
+
+def _raise(emit: Any, instruction: Any, texts: list[str | None]) -> str:
+    """raise e, or raise e from cause. Where the exception leaves the frame nothing in it holds it: it holds the frame, and with that
+    everything below would live until the collector comes."""
+    last = str(texts[-1]) if instruction.handler is not None else f"{emit.handed_over(texts[-1:])}.pop()"
+    return f"raise {last}" if len(texts) == 1 else f"raise {texts[0]} from {last}"
 
 
 @rule("IMPORT_NAME")
@@ -323,8 +330,7 @@ def raise_varargs(frame: Any, emit: Any, instruction: Any, stack: list[str | Non
     """raise"""
     if instruction.arg == 0:
         raise SkipFrame("a bare raise")
-    text = f"raise {stack[-1]}" if instruction.arg == 1 else f"raise {stack[-2]} from {stack[-1]}"
-    return Executed([text], stack[: -instruction.arg], leaves=True)
+    return Executed([_raise(emit, instruction, stack[-instruction.arg :])], stack[: -instruction.arg], leaves=True)
 
 
 def _enter_and_exit(manager: Any) -> list[Any]:
