@@ -80,13 +80,13 @@ def _is_pure(node: fx.Node) -> bool:
 
 
 def with_numbers(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any] | None:
-    """The arguments with known single numbers in the place of tensors, as torch itself takes them; None when there is none.
+    """The arguments with known numbers in the place of tensors without dims, as torch itself takes them; None when there is none.
     What the operation works on, its first argument, stays."""
     replaced: list[fx.Node] = []
 
     def number(node: fx.Node) -> Any:
         known = known_tensor(node)
-        if known is None or known.numel() != 1:
+        if known is None or known.ndim:
             return node
         replaced.append(node)
         return known.item()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from types import MemberDescriptorType
+
 from .. import _C
+from ..guards.classes import lookup_class
 from ..sources import InstanceDict
 from .constant import ConstantValue, force_plain, literal
 from .sequence import NONE
@@ -27,19 +30,30 @@ class InstanceDictValue(Value):
         names = list(owner.instance_dict() or ())
         if owner.obj is not None:
             frame.guard("DICT_KEYS", InstanceDict(owner.source), tuple(names))
-        names += [n for n in owner.fields if n not in names]
+        names += [n for n in owner.fields if n not in names and not self.is_slot(n)]
         found = [(n, owner.field(frame, n)) for n in names]
         return dict_of(frame, [(literal(frame, n), v) for n, v in found if v is not None])
 
+    def is_slot(self, name):
+        """Whether the fields have something under this name that is not in the dict."""
+        return type(lookup_class(self.owner.cls, name)[0]) is MemberDescriptorType
+
+    def key(self, frame, key):
+        """A key as a name of a field."""
+        name = force_plain(frame, key)
+        if self.is_slot(name):
+            return frame.break_graph("attribute_unknown", f"{name} in the __dict__ of {self.owner.describe()}, which has a slot of that name")
+        return name
+
     def getitem(self, frame, key):
-        found = self.owner.field(frame, force_plain(frame, key))
+        found = self.owner.field(frame, self.key(frame, key))
         return frame.raise_new(KeyError, force_plain(frame, key)) if found is None else found
 
     def setitem(self, frame, key, value):
-        self.owner.set_field(frame, force_plain(frame, key), value)
+        self.owner.set_field(frame, self.key(frame, key), value)
 
     def contains(self, frame, item):
-        return ConstantValue(self.owner.field(frame, force_plain(frame, item)) is not None)
+        return ConstantValue(self.owner.field(frame, self.key(frame, item)) is not None)
 
     def length(self, frame):
         return self.snapshot(frame).length(frame)
@@ -60,7 +74,7 @@ class InstanceDictValue(Value):
 
     def call_method(self, frame, name, args, kwargs):
         if name == "get":
-            return self.owner.field(frame, force_plain(frame, args[0])) or (args[1] if len(args) > 1 else NONE)
+            return self.owner.field(frame, self.key(frame, args[0])) or (args[1] if len(args) > 1 else NONE)
         if name in ("__getitem__", "__contains__", "__setitem__"):
             from .builtins.arithmetic import call_dunder
 
@@ -73,11 +87,11 @@ class InstanceDictValue(Value):
                 self.setitem(frame, key, value)
             return NONE
         if name == "pop":
-            key = force_plain(frame, args[0])
+            key = self.key(frame, args[0])
             found = self.owner.field(frame, key)
             if found is None:
                 return args[1] if len(args) > 1 else frame.raise_new(KeyError, key)
-            self.owner.delattr(frame, key)
+            self.owner.delete_field(frame, key)
             return found
         if name in ("keys", "values", "items", "copy"):
             return self.snapshot(frame).call_method(frame, name, args, kwargs)

@@ -248,7 +248,7 @@ class DictValue(Value):
         if not isinstance(other, DictValue) or op != "|":
             return None
         left, right = (other, self) if reverse else (self, other)
-        kind = right if left.cls is dict else left  # the relatives of dict go first
+        kind = left if left.cls is self.cls else self  # the class whose operator it is; a relative of dict goes before dict
         made = DictValue(cls=kind.cls, default_factory=kind.default_factory)
         METHODS["update"](frame, made, left)
         METHODS["update"](frame, made, right)
@@ -606,10 +606,12 @@ class DictView(Value):
         return SetValue(frame, self.unpack(frame))
 
     def binary(self, frame, op, other, reverse=False):
-        from .sets import as_set
+        from .sets import as_set, intersection_with_view
 
         if self.kind == "values" or op.endswith("="):
             return None
+        if op == "&":
+            return intersection_with_view(frame, self, other)
         return self.as_set(frame).binary(frame, op, as_set(frame, other), reverse)
 
     def compare(self, frame, op, other):

@@ -69,9 +69,7 @@ class ArrayValue(Value):
     def hash_key(self, frame):
         if self.scalar:
             return refuse(frame, "the hash of a number that is not known")
-        from .mapping import IdentityKey
-
-        return IdentityKey(self)
+        return frame.raise_new(TypeError, "unhashable type: 'numpy.ndarray'")
 
     def truth(self, frame):
         return self.tensor.truth(frame)

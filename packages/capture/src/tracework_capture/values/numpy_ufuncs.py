@@ -43,11 +43,19 @@ def apply(frame, name, values, out=None, dtype=None):
     operands = [as_operand(frame, v) for v in values]
     if not any(isinstance(v, ArrayValue) for v in (*operands, *([out] if out is not None else []))):
         return known_result(frame, getattr(numpy, name), [force_plain(frame, v) for v in values], {})
+    check_order(frame, name, [v.example for v in operands if isinstance(v, ArrayValue)])
     watch_errors(frame)
     *given, wanted = resolved(frame, name, operands, dtype)
     tensors = [computed_in(frame, prepared(frame, v, d)) for v, d in zip(operands, given, strict=True)]
     made = cast(frame, row(frame, tensors, given[0]), wanted)
     return ArrayValue(made, scalar=made.example.ndim == 0) if out is None else written(frame, name, out, made, wanted)
+
+
+def check_order(frame, name, examples):
+    """Results lie in memory as the operands do, in NumPy and torch alike but for the strides of dims of size 1."""
+    ones = any(example.ndim > 1 and any(type(size) is int and size == 1 for size in example.shape) for example in examples)
+    if ones and not all(example.is_contiguous() for example in examples):
+        refuse(frame, f"numpy.{name} of arrays with a dim of size 1 that are not in C order")
 
 
 def resolved(frame, name, operands, dtype=None):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .constant import ConstantValue, NotPlain, literal
-from .mapping import IdentityKey, by_identity, key_of_existing
+from .mapping import DictView, IdentityKey, by_identity, key_of_existing
 from .rows import call_row
 from .value import EXISTING, NEW, Value
 
@@ -89,6 +89,8 @@ class SetValue(Value):
         return call_dunder(frame, self, name, args, kwargs)
 
     def binary(self, frame, op, other, reverse=False):
+        if op == "&" and isinstance(other, DictView):
+            return other.binary(frame, op, self, not reverse)
         other_set = as_set(frame, other, strict=True)
         if other_set is None:
             return None
@@ -164,7 +166,6 @@ def member_key(frame, item):
 
 def as_set(frame, value, strict=False):
     """A SetValue of any iterable; with `strict` only of sets and dict views, else None."""
-    from .mapping import DictView
     from .wrap import iterate_all
 
     if isinstance(value, SetValue):
@@ -266,7 +267,7 @@ def combine(frame, self, other, name):
     left, right = self.members, given.members
     members = {
         "union": lambda: {**left, **{k: m for k, m in right.items() if k not in left}},
-        "intersection": lambda: {k: m for k, m in left.items() if k in right},
+        "intersection": lambda: intersection(left, right, isinstance(other, SetValue)),
         "difference": lambda: {k: m for k, m in left.items() if k not in right},
         "symmetric_difference": lambda: {
             **{k: m for k, m in left.items() if k not in right},
@@ -276,6 +277,21 @@ def combine(frame, self, other, name):
     operand = real_operand(other, given)
     order = None if self.order is None or operand is None else getattr(self.order, name)(operand)
     return members, order
+
+
+def intersection(left, right, of_sets):
+    """Of equal members those of the second; those of the first where both are sets and the second has more."""
+    walked, other = (left, right) if of_sets and len(right) > len(left) else (right, left)
+    return {k: m for k, m in walked.items() if k in other}
+
+
+def intersection_with_view(frame, view, other):
+    """view & other, or other & view: the smaller of two views comes second, and a set that is not smaller walks the view."""
+    mine, given = as_set(frame, view), as_set(frame, other)
+    sizes = len(mine.members), len(given.members)
+    if (sizes[0] < sizes[1]) if isinstance(other, DictView) else (given is other and other.cls is set and sizes[0] <= sizes[1]):
+        mine, given = given, mine
+    return SetValue(frame, intersection(mine.members, given.members, False).values())
 
 
 def combining(name):

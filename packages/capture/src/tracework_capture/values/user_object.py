@@ -318,6 +318,17 @@ class ObjectValue(Value):
             return frame.break_graph("attribute_unknown", f"{name} of {self.describe()}, which is another object each time")
         return frame.wrap(found, Attr(self.source, name))
 
+    def fills(self, frame, slot, name):
+        """Whether there is something in a slot."""
+        if name in self.fields or self.obj is None:
+            return self.fields.get(name, DELETED) is not DELETED
+        try:
+            frame.wrap(slot.__get__(self.obj, self.cls), Attr(self.source, name))
+        except AttributeError:
+            frame.guard("LACKS_ATTR", self.source, name)
+            return False
+        return True
+
     # --- attributes ---------------------------------------------------------------------------------------------
     def getattr(self, frame, name):
         if issubclass(self.cls, OWN_LOOKUP):
@@ -444,14 +455,19 @@ class ObjectValue(Value):
                 use_property(frame, static, "__delete__", self, self.cls)
                 return
             frame.break_graph("side_effect_unknown", f"del {self.cls.__name__}.{name}")
-        if self.field(frame, name) is None:
+        if type(static) is SLOT:
+            if not self.fills(frame, static, name):
+                frame.raise_new(AttributeError, name)
+        elif self.field(frame, name) is None:
             if static is NO_ATTRIBUTE and not self.cls.__dictoffset__:
                 self.no_place(frame, name)
-            if type(static) is SLOT:
-                frame.raise_new(AttributeError, name)
             if not self.cls.__dictoffset__:
                 frame.raise_new(AttributeError, f"'{self.cls.__name__}' object attribute '{name}' is read-only")
             self.no_attribute(frame, name)
+        self.delete_field(frame, name)
+
+    def delete_field(self, frame, name):
+        """Deletes from the instance, past every descriptor and __delattr__."""
         if self.mutability is EXISTING:
             frame.mutations.deleted_attribute(self, name, stored_before=name in self.fields)
             self.fields[name] = DELETED

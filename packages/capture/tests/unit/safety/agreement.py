@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import io
 import itertools
 import linecache
@@ -77,6 +78,7 @@ def check(source, backend=eager, compiled=False, **options):
     log = logging.getLogger("tracework.capture")
     log.addHandler(failures)
     propagate, log.propagate = log.propagate, False
+    gc.disable()  # what only the collector ends, ends at the same time in both: later
     try:
         for number, make in enumerate(CALLS[kind] for kind in plain.get("CALLS", FIRST)):
             expected = observe(plain, plain["main"], make(plain), not compiled)
@@ -90,6 +92,7 @@ def check(source, backend=eager, compiled=False, **options):
             if state != (True, False):
                 raise Disagreement(f"call {number}: modes left as {state}")
     finally:
+        gc.enable()
         log.removeHandler(failures)
         log.propagate = propagate
         torch.set_grad_enabled(True)
