@@ -42,7 +42,9 @@ class InstanceDictValue(Value):
         """A key as a name of a field."""
         name = force_plain(frame, key)
         if self.is_slot(name):
-            return frame.break_graph("attribute_unknown", f"{name} in the __dict__ of {self.owner.describe()}, which has a slot of that name")
+            return frame.break_graph(
+                "attribute_unknown", f"{name} in the __dict__ of {self.owner.describe()}, which has a slot of that name"
+            )
         return name
 
     def getitem(self, frame, key):
@@ -98,11 +100,14 @@ class InstanceDictValue(Value):
         return frame.break_graph("call_unknown", f"__dict__.{name}")
 
     def binary(self, frame, op, other, reverse=False):
+        from .builtins.arithmetic import binary
+
         if op == "|=":
             self.call_method(frame, "update", [other], {})
             return self
         other = other.snapshot(frame) if isinstance(other, InstanceDictValue) else other
-        return self.snapshot(frame).binary(frame, op, other, reverse)
+        left, right = (other, self.snapshot(frame)) if reverse else (self.snapshot(frame), other)
+        return binary(frame, op, left, right)  # a relative of dict goes before it
 
     def compare(self, frame, op, other):
         other = other.snapshot(frame) if isinstance(other, InstanceDictValue) else other

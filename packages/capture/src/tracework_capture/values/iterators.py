@@ -212,14 +212,17 @@ class TextIterator(IteratorValue):
         return f"{emit.const(iter)}({emit.literal(self.text[self.position :])})"
 
 
+PAST_THE_END = 1 << 62
+
+
 class LiveSequenceIterator(IteratorValue):
     """Over a list, tuple or deque; sees items appended to a list meanwhile, a deque must stay as long as it was."""
 
     KINDS = {list: type(iter([])), tuple: type(iter(())), collections.deque: type(iter(collections.deque()))}
 
-    def __init__(self, sequence):
+    def __init__(self, sequence, made_at=-1):
         super().__init__(None)
-        self.sequence = sequence
+        self.sequence, self.made_at = sequence, made_at
         self.position = 0
         self.state_at_start = sequence.state
         self.made_from = list(sequence.items) if sequence.kind == "deque" else None
@@ -230,7 +233,7 @@ class LiveSequenceIterator(IteratorValue):
         if self.sequence.kind == "deque" and self.sequence.state != self.state_at_start:
             return frame.raise_new(RuntimeError, "deque mutated during iteration")
         if self.position >= len(self.sequence.items):
-            self.position = 1 << 62
+            self.position = PAST_THE_END
             return None
         self.position += 1
         return self.sequence.item(frame, self.position - 1)
@@ -245,6 +248,7 @@ class LiveSequenceIterator(IteratorValue):
                 raise BreakGraph("cannot_rebuild", "an iterator over a deque that was changed")
         if self.position == 0:
             return f"{emit.const(iter)}({emit.load(self.sequence)})"
+        check_reach(self)
         made = emit.temp(f"{emit.const(iter)}({emit.load(self.sequence)})")
         self.move(emit, made)
         return made
@@ -260,6 +264,15 @@ class LiveSequenceIterator(IteratorValue):
             emit.line(f"{made}.__setstate__({position})")
 
 
+def check_reach(iterator):
+    """Breaks where an iterator over an existing list was made, when it stands where that has items only when changes are replayed."""
+    sequence = iterator.sequence
+    if sequence.kind == "list" and sequence.mutability is EXISTING and len(sequence.original) < iterator.position < PAST_THE_END:
+        stop = BreakGraph("cannot_rebuild", "an iterator over a list that got items before")
+        stop.made_at = iterator.made_at
+        raise stop
+
+
 class ReverseIterator(IteratorValue):
     """reversed(sequence); sees items that are exchanged meanwhile."""
 
@@ -267,7 +280,7 @@ class ReverseIterator(IteratorValue):
 
     def __init__(self, sequence, frame):
         super().__init__(None)
-        self.sequence = sequence
+        self.sequence, self.made_at = sequence, frame.root.step
         sequence.look(frame)
         self.kind = self.KINDS.get(sequence.cls, reversed)
         self.position = len(sequence.items)
@@ -282,6 +295,7 @@ class ReverseIterator(IteratorValue):
     def reload(self, emit):
         if self.sequence.kind == "deque":
             return super().reload(emit)
+        check_reach(self)
         made = emit.temp(f"{emit.const(reversed)}({emit.load(self.sequence)})")
         emit.line(f"{made}.__setstate__({self.position - 1})")
         return made

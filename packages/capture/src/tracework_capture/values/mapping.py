@@ -114,7 +114,7 @@ class DictValue(Value):
         else:
             self.may_drop(frame, entry[1])
             entry[1] = value
-        self.log(frame, hashed, "set")
+        self.log(frame, hashed, "add" if entry is None else "set")
 
     def remove(self, frame, hashed):
         """del self[key], for a key that is there."""
@@ -135,11 +135,10 @@ class DictValue(Value):
 
     def log(self, frame, hashed, what, key=None):
         if self.mutability is EXISTING:
-            deleted = self.changes.pop(hashed, None)
-            if what == "delete" or (deleted is not None and deleted is not True):
-                self.changes[hashed] = key if key is not None else deleted
-            else:
-                self.changes[hashed] = True
+            before = self.changes.get(hashed, True)
+            if what != "set":  # one that is set again stays where it is
+                self.changes.pop(hashed, None)
+            self.changes[hashed] = before if key is None else key
             frame.mutations.contents(self)
 
     def all_keys(self, frame):
@@ -312,7 +311,7 @@ class DictValue(Value):
             emit.line(f"{name}.__dict__[{key!r}] = {emit.load(value)}")
 
     def replay(self, emit):
-        """Brings the existing object to the traced state, key by key, in the order of the last change."""
+        """Brings the existing object to the traced state, key by key, in the order in which they came, or came back."""
         name = emit.temp(emit.source(self.source))
         own = self.cls if type(self.obj) is not self.cls else None  # a user's subclass: past its own __setitem__
         if self.cleared:

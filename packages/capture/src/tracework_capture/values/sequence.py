@@ -90,7 +90,7 @@ class SequenceValue(Value):
         from .iterators import LiveSequenceIterator
 
         self.look(frame)
-        return LiveSequenceIterator(self)
+        return LiveSequenceIterator(self, frame.root.step)
 
     state = 0  # how often items came or went
 

@@ -403,8 +403,15 @@ def size(frame, self, name, args, kwargs):
         return sizes
     index = force_plain(frame, dim)
     if not -len(sizes.items) <= index < len(sizes.items):
-        return frame.raise_new(IndexError, f"Dimension out of range (got {index})")
+        return frame.raise_new(IndexError, out_of_range(index, len(sizes.items)))
     return sizes.items[index]
+
+
+def out_of_range(dim, ndim):
+    """What eager says of a dim that a tensor does not have."""
+    if ndim == 0:
+        return f"Dimension specified as {dim} but tensor has no dimensions"
+    return f"Dimension out of range (expected to be in range of [{-ndim}, {ndim - 1}], but got {dim})"
 
 
 def stride(frame, self, name, args, kwargs):

@@ -16,6 +16,7 @@ import traceback
 import types
 import warnings
 
+import sympy  # noqa: F401  torch loads it at first use, which adds to the filters of warnings
 import torch
 import tracework_capture
 from calls import CALLS, FIRST
@@ -286,8 +287,8 @@ class _View:
             value.requires_grad,
             tuple(data.flatten().tolist()),
             self(sorted(vars(value).items())),
-            self(value.grad) if value.is_leaf else None,
-            (memory, value.storage_offset(), value.is_leaf) if self.exact else None,
+            self(tried(lambda: (value.is_leaf, value.grad if value.is_leaf else None))),  # torch refuses to say it of some views
+            (memory, value.storage_offset()) if self.exact else None,
         )
 
     def text(self, value):

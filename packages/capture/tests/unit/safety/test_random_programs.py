@@ -134,6 +134,56 @@ PROGRAMS = {
         "    q = y.detach().clone().requires_grad_() * 2\n    q.register_hook(lambda g: g * 3)\n    q.retain_grad()\n"
         "    (q * y).sum().backward()\n    return q.grad"
     ),
+    "an index of one number, in a dim": (
+        "    v = x[:1]\n    return v[torch.tensor([True] * v.shape[0])], v[torch.tensor([0])], v[torch.tensor(0)], "
+        "x.tensor_split(torch.tensor([1]))"
+    ),
+    "an exception that leaves at a break, and generators of the frames that it left": (
+        "    g = counter(2)\n    (next(g), g.send(int))\n    net.zero_grad()"
+    ),
+    "arrays as keys": (
+        "    a, b = x.detach().numpy()[:2]\n    for look in (lambda: {a: n, 'k': b}, lambda: {a, b}, lambda: a in table, lambda: hash(a)):\n"
+        "        try: look()\n        except TypeError as error: LOG.append(error.args)\n    return x + 1"
+    ),
+    "arrays with a dim of size 1 that are not in C order": (
+        "    a = np.asarray(y.t()[..., None].detach())\n    return torch.from_numpy(a * 2), torch.from_numpy(np.sqrt(abs(a)))"
+    ),
+    "slots beside a __dict__": (
+        "    class C:\n        __slots__ = ('a', 'b', '__dict__')\n    o = C()\n    o.a, o.b, o.c = x, 2, 3\n    kept = brk(o)\n"
+        "    LOG.append((sorted(vars(kept)), sorted(kept.__dict__)))\n    del kept.b\n    kept.a = y\n"
+        "    LOG.append((sorted(kept.__dict__), hasattr(kept, 'b')))\n    try: del kept.b\n"
+        "    except AttributeError as error: LOG.append(error.args)\n    return kept.a + 1"
+    ),
+    "a __dict__ goes past __delattr__": (
+        "    class C:\n        def __delattr__(self, name): LOG.append(name)\n    o = C()\n    o.a = 1\n"
+        "    return vars(o).pop('a'), vars(o), x + 1"
+    ),
+    "which of equal members an intersection has": (
+        "    a, b = {1, 2, 0}, frozenset([True, 7, 0.0, -0.0, n])\n"
+        "    LOG.append((a & b, b & a, a.intersection([True, 2.0]), a.intersection({True: 1})))\n"
+        "    v, w = {1: 2}.keys(), {True: 1, 3: 4}.keys()\n"
+        "    LOG.append((v & {True}, v & {True, 3}, w & {1}, v & w, w & v, {True} & v, {1, 2, 5} & w, v & [True, True]))\n"
+        "    a &= b\n    LOG.append(a)\n    return x + 1"
+    ),
+    "the class of a union of relatives of dict": (
+        "    made = collections.defaultdict(list, l=[1])\n    return [Bag(a=1) | made, made | Bag(a=1), {} | made, made | {}, "
+        "collections.OrderedDict(k=1) | made, {} | collections.OrderedDict(k=1), Bag(a=1) | {}], x + 1"
+    ),
+    "the order of keys that are set again": (
+        "    table |= {1: 1, 2: 2}\n    table |= {1: 1}\n    SHARED['late'] = 1\n    del SHARED['a']\n    SHARED['a'] = 1\n    SHARED['later'] = 1\n"
+        "    SHARED['a'] = 2\n    return x + 1"
+    ),
+    "iterators over a list that got items before": (
+        "    items.append(n)\n    LOG.append(reversed(items).__length_hint__())\n    for k in [*brk([1])]:\n        v = x + k\n        brk(k)\n"
+        "    return v"
+    ),
+    "a size of a tensor without dims": (
+        "    try: x.sum().size(-1)\n    except IndexError as error: LOG.append(error.args)\n    try: x.size(7)\n"
+        "    except IndexError as error: LOG.append(error.args)\n    return x + 1"
+    ),
+    "a comprehension with the name of a cell, which breaks": (
+        "    v = [brk(i) for i in items]\n    LOG.append([k for k in [1] if brk(k)])\n    i = k = n\n    return (lambda: i + k)(), x + 1, v"
+    ),
     "gradients that a training step leaves": (
         "    (net(y).sum() * net.scale).backward()\n    with torch.no_grad():\n        net.scale -= 0.1 * net.scale.grad\n"
         "    return net.scale.grad.clone()"

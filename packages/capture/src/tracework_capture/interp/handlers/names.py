@@ -53,7 +53,7 @@ def write_local(frame, name, value):
         value = frame.wrap(value.obj, value.source)
     if type(value) is Deferred:
         frame.locals.hold(name, value.obj, value.source)
-    elif isinstance(value, CellValue) and (name in frame.code.co_cellvars or name in frame.code.co_freevars):
+    elif isinstance(value, CellValue) and is_cell(original_code(frame.code), name):
         frame.locals.pop(name, None)  # what the comprehension had in the slot
         frame.cells[name] = value
     elif value is NULL:
@@ -62,6 +62,11 @@ def write_local(frame, name, value):
             frame.cells.pop(name, None)
     else:
         frame.locals[name] = value
+
+
+def is_cell(code, name):
+    """Whether it is the name of a cell."""
+    return name in code.co_cellvars or name in code.co_freevars
 
 
 @opcode("LOAD_FAST_AND_CLEAR")

@@ -16,7 +16,7 @@ SHARED = {"a": 1, "b": [1, 2]}
 
 @tracework_capture.disable
 def note(*values):
-    LOG.append([v.sum().item() if isinstance(v, torch.Tensor) else repr(v) for v in values])
+    LOG.append([v.sum().item() if isinstance(v, torch.Tensor) else re.sub(" at 0x[0-9a-f]+", "", repr(v)) for v in values])
 
 
 @tracework_capture.disable
