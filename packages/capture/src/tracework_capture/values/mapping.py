@@ -87,7 +87,7 @@ class DictValue(Value):
         """What `entries` has the key under."""
         if self.odd:
             frame.break_graph("unhashable_value", f"{self.describe()} has keys that define equality themselves")
-        return by_identity(key.hash_key(frame))
+        return hashed_here(frame, key) if self.mutability is EXISTING else by_identity(key.hash_key(frame))
 
     def find_hashed(self, frame, hashed):
         entry = self.entries.get(hashed)
@@ -346,6 +346,23 @@ def by_identity(hashed):
     if type(hashed) is tuple:
         return tuple(by_identity(part) for part in hashed)
     return IdentityKey(hashed) if isinstance(hashed, _BY_IDENTITY) else hashed
+
+
+def hashed_here(frame, key):
+    """The same where it is compared with objects that exist already, or orders them: which tensors are in it is guarded."""
+    guard_tensors(frame, key)
+    return by_identity(key.hash_key(frame))
+
+
+def guard_tensors(frame, key):
+    """Guards the identity of tensors in a key."""
+    from .tensor import TensorValue
+
+    if isinstance(key, TupleValue):
+        for part in key.all_items(frame):
+            guard_tensors(frame, part)
+    elif isinstance(key, TensorValue) and key.obj is not None:
+        frame.guard("IDENTITY", key.source, key.obj)
 
 
 def behind(hashed):

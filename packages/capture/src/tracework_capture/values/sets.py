@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .constant import ConstantValue, NotPlain, literal
-from .mapping import DictView, IdentityKey, by_identity, key_of_existing
+from .mapping import DictView, IdentityKey, hashed_here, key_of_existing
 from .rows import call_row
 from .value import EXISTING, NEW, Value
 
@@ -23,7 +23,7 @@ class SetValue(Value):
         self.members = {}
         self.structure = 0  # counts changes, for the iterators
         for member in members:
-            self.members.setdefault(by_identity(member.hash_key(frame)), member)
+            self.members.setdefault(hashed_here(frame, member), member)
         self.order = order if order is not None else real_set(cls, self.members)
         self.mutability = None if cls is frozenset else NEW if source is None else EXISTING
 
@@ -160,8 +160,8 @@ def member_key(frame, item):
 
     part = builtin_part(item)
     if part is not item and getattr(item.python_type(), "__hash__", None) not in (None, frozenset.__hash__):
-        return by_identity(item.hash_key(frame))
-    return frozenset(part.members) if isinstance(part, SetValue) else by_identity(item.hash_key(frame))
+        return hashed_here(frame, item)
+    return frozenset(part.members) if isinstance(part, SetValue) else hashed_here(frame, item)
 
 
 def as_set(frame, value, strict=False):
@@ -193,7 +193,7 @@ def method(name):
 
 @method("add")
 def add(frame, self, item):
-    hashed = by_identity(item.hash_key(frame))
+    hashed = hashed_here(frame, item)
     if hashed not in self.members:
         if self.order is not None and real_set(set, [hashed]) is None:
             self.order = None
