@@ -161,10 +161,13 @@ def has_hooks(frame, value):
 
 
 def accumulate(frame, leaves, gradients, create):
-    """leaf.grad = gradient, or leaf.grad += gradient; a gradient that is another's memory too, or laid out in another way, is copied.
+    """leaf.grad = gradient, or leaf.grad += gradient; a gradient that is another's memory too, or laid out in another way than the leaf
+    (in C order, where that has gaps), is copied.
 
     What retain_grad keeps of a tensor that is no leaf is dense, and a second gradient makes a new sum.
     """
+    from tracework_primops.broadcasting import is_dense  # primops is imported when the first graph is made
+
     shared = {id(v.example.storage) for v in distinct(frame) if not any(v is g for g in gradients)}
     for leaf, gradient in zip(leaves, gradients):
         if not isinstance(gradient, TensorValue):
@@ -176,18 +179,23 @@ def accumulate(frame, leaves, gradients, create):
             leaf.setattr(frame, "grad", after if create or kept else before)
             continue
         storage = id(gradient.example.storage)
-        if kept and (storage in shared or not gradient.example.is_contiguous()):
+        as_leaf = not kept and is_dense(leaf.example.spec.sizes, leaf.example.spec.strides)
+        alike = laid_out_alike(gradient.example, leaf.example) if as_leaf else gradient.example.is_contiguous()
+        if (storage in shared or not alike) and not as_leaf and (kept or not create):
             gradient = frame.graph.call_method(
                 frame, "clone", (gradient,), {"memory_format": ConstantValue(torch.contiguous_format)}
             )
-        elif not kept and not create and (storage in shared or not laid_out_alike(gradient.example, leaf.example)):
+        elif (storage in shared or not alike) and as_leaf and not create:
             gradient = frame.graph.call(frame, copy_like, (gradient, leaf))
         shared.add(storage)
         leaf.setattr(frame, "grad", gradient)
 
 
 def laid_out_alike(gradient, leaf):
-    return tuple(gradient.stride()) == tuple(leaf.stride())
+    """Whether all strides are equal that lead anywhere."""
+    return all(
+        a == b or type(size) is int and size == 1 and a != 0 for size, a, b in zip(leaf.shape, gradient.stride(), leaf.stride())
+    )
 
 
 def copy_like(gradient, leaf):

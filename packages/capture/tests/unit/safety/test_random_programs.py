@@ -184,6 +184,17 @@ PROGRAMS = {
     "a comprehension with the name of a cell, which breaks": (
         "    v = [brk(i) for i in items]\n    LOG.append([k for k in [1] if brk(k)])\n    i = k = n\n    return (lambda: i + k)(), x + 1, v"
     ),
+    "tensors as keys of dicts and sets that exist already": (
+        "    d, s = SHARED.setdefault('d', {}), SHARED.setdefault('s', set())\n    LOG.append((x in d, (x, 1) in d, len(d), x in s, len({x, y} | s)))\n"
+        "    made = {x: 1, y: 2}\n    brk(made)\n    for k in made:\n        made[k] = 1\n        LOG.append((k * 2).shape)\n        brk(1)\n"
+        "    d[x] = d[x, 1] = 1\n    s.add(x)\n    return x + 1"
+    ),
+    "how gradients lie in their memory": (
+        "    for p in (y.t(), y.t()[None].sort(-1).values.detach().clone(), torch.zeros(2, 3, 2)[..., :1], y.expand(2, *y.shape)):\n"
+        "        p = p.detach().requires_grad_()\n        q = y.detach().t()\n"
+        "        try: (p * q).sum().backward()\n        except RuntimeError: continue\n"
+        "        LOG.append((p.grad, p.grad.stride()))"
+    ),
     "gradients that a training step leaves": (
         "    (net(y).sum() * net.scale).backward()\n    with torch.no_grad():\n        net.scale -= 0.1 * net.scale.grad\n"
         "    return net.scale.grad.clone()"
