@@ -196,3 +196,12 @@ def test_higher_orders_draw_the_same_numbers_again(pair, real, order):
             value = gradient.square().sum()
         results.append((gradient.detach(), torch.rand(3)))
     torch.testing.assert_close(*results)
+
+
+def test_a_graph_that_keeps_nothing_can_run_backward_again(graph, eager_runner):
+    """Eager's views and sums keep no values either."""
+    x = torch.ones(2, 3, requires_grad=True)
+    found = aot.aot_compile(graph(lambda x: x.view(-1) + 1, 1), [x], forward_compiler=eager_runner)(x)[0]
+    for _ in range(2):
+        (grad,) = torch.autograd.grad(found.sum(), [x])
+        assert grad.equal(torch.ones(2, 3))

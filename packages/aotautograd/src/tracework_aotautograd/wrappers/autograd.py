@@ -157,7 +157,7 @@ def _shapes_vary(program: FunctionalProgram) -> bool:
 def _function(program: FunctionalProgram, forward: Call, backward: Call, again: Callable[..., Any], keeper: Keeper) -> Any:
     signature = program.signature
     constants = signature.constants
-    has_sizes = bool(program.saved[0])
+    has_sizes, saves = map(bool, program.saved)
     tangent_infos = signature.tangents
     spread = _spread(signature.grad_inputs, len(signature.inputs))
     static = [info.sizes for info in tangent_infos]
@@ -173,7 +173,7 @@ def _function(program: FunctionalProgram, forward: Call, backward: Call, again: 
             shapes = ctx.shapes if shapes_vary else static
             tangents = [coerce(grads[i.slot], i, shape) for i, shape in zip(tangent_infos, shapes, strict=True)]
             undefined = [n for n, i in enumerate(tangent_infos) if grads[i.slot] is None]
-            saved = ctx.saved_tensors  # read in any case: it is what says that the graph has been freed
+            saved = ctx.saved_tensors if saves else ()  # read even when not used: reading raises where the graph has been freed
             if torch.is_grad_enabled():
                 if ctx.originals is None:
                     raise RuntimeError(

@@ -191,9 +191,9 @@ class GraphBuilder:
         try:
             example = self.run_on_fakes(frame, target, node_args, node_kwargs, kind)
             if self.fake_mode.reads != self._reads:
-                taken = with_numbers(node_args, node_kwargs)
+                taken = with_numbers(target, node_args, node_kwargs)
         except BreakGraph as stop:
-            taken = with_numbers(node_args, node_kwargs) if stop.reason_id == "dynamic_output_shape" else None
+            taken = with_numbers(target, node_args, node_kwargs) if stop.reason_id == "dynamic_output_shape" else None
             if taken is None:
                 raise
         if taken is not None:
