@@ -261,7 +261,12 @@ def of_first_argument(x, *rest, generator=None):
 @row("repeat.default")
 def repeat(x, repeats):
     lead = len(repeats) - x.ndim
+    if lead < 0:
+        raise RuntimeError("Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor")
     sizes = tuple(r * (x.sizes[i - lead] if i >= lead else 1) for i, r in enumerate(repeats))
+    for size in sizes:
+        if size.__class__ is int and size < 0:
+            raise RuntimeError(f"Trying to create tensor with negative dimension {size}: {list(sizes)}")
     return TensorSpec(x.dtype, x.device, sizes, contiguous(sizes), 0)
 
 

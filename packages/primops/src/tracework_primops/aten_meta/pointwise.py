@@ -113,7 +113,7 @@ FLOAT_UNARY = (
 )
 SAME_UNARY = (
     "positive sign sgn floor ceil round trunc frac relu silu hardswish hardsigmoid elu selu celu leaky_relu softplus mish "
-    "log_sigmoid threshold clamp_min clamp_max hardshrink bitwise_not square conj_physical"
+    "log_sigmoid threshold hardshrink bitwise_not square conj_physical"
 )
 row(*_names(FLOAT_UNARY, "default"))(_unary(float_dtype))
 row(*_names(SAME_UNARY, "default"), "round.decimals")(_unary(_same))
@@ -216,6 +216,11 @@ def soft_margin_loss(a, b, reduction=1):
 @row("dist.default")
 def dist(a, b, p=2):
     return fresh(elementwise(real_of(result_dtype(a, b)), [a, b]), ())
+
+
+@row("clamp_min.default", "clamp_max.default")
+def clamp_one_side(a, bound):
+    return elementwise(result_dtype(a, bound), [a])
 
 
 @row("clamp.default")

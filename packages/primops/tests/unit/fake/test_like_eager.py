@@ -272,6 +272,26 @@ def test_as_strided_goes_as_far_as_the_memory(make, sizes, strides, offset):
     assert got == outcome(torch.ones(4))
 
 
+def test_bounds_of_another_kind_give_their_dtype():
+    for bound in (1, 1.5, float("inf"), True):
+        for clamp in (torch.clamp_min, torch.clamp_max, torch.clamp):
+            for x in (torch.arange(3), torch.ones(3)):
+                mode = FakeMode()
+                with mode:
+                    got = clamp(mode.from_real(x), bound)
+                assert got.dtype is clamp(x, bound).dtype
+
+
+def test_repeats_that_do_not_fit_are_refused():
+    x, mode = torch.ones(2, 3), FakeMode()
+    for repeats in ((2,), (2, -1)):
+        with pytest.raises(RuntimeError) as wanted:
+            x.repeat(*repeats)
+        with mode, pytest.raises(RuntimeError) as got:
+            mode.from_real(x).repeat(*repeats)
+        assert str(got.value) == str(wanted.value)
+
+
 def test_unfold_of_fewer_elements_is_refused():
     mode = FakeMode()
     for sizes, of in (((0, 3), (0, 1, 1)), ((3,), (-1, 4, 1)), ((3,), (0, 1, 0)), ((3,), (0, -1, 1)), ((), (0, 2, 1))):
