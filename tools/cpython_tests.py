@@ -38,13 +38,10 @@ _HELD = "what compiled code refers to or looks things up in (a function, a class
 _SPECIALISED = (
     "shows what the interpreter made of a function's own instructions when it ran them, and its replacement ran instead"
 )
-_TRACEBACK = (
-    "a traceback of what captured code raised and caught shows the line where that code was left, not the calls and lines in it"
-)
 _FRAMES = "looks at the arguments of a frame that runs compiled code, which has them in one row, behind what the graph is given"
 _LIFETIME = "when an object dies is left to the interpreter: what a traced stretch deletes is let go at the stretch's end"
 _TIME = "measures how long a first call takes, in which the frames it runs are captured"
-_ASKED = "what functools.lru_cache wraps is asked while tracing, so a warning of its first call names another place"
+_ASKED = "what is asked while tracing has no callers beyond the captured frame, so a warning that counts further up names another place"
 _REFERENCES = "counts the references to the int 10, of which the code that is captured meanwhile holds some"
 _INT_ARRAYS = "Byte Short UnsignedShort Int UnsignedInt Long UnsignedLong LongLong UnsignedLongLong"
 _VECTORCALL = "exchanges the C function behind the calls of a Python function by CPython's C interface; capture reads its code"
@@ -75,8 +72,6 @@ KNOWN: dict[str, str] = {
         for test in ("test_is", "test_is_not")
     },
     "test.test_inspect.test_inspect.TestGetattrStatic.test_cache_does_not_cause_classes_to_persist": _HELD,
-    "test.test_typing.InternalsTests.test_collect_parameters": "an attribute that a module's __getattr__ makes is asked for while tracing, so "
-    "its warning names another place",
     "test.test_functools.TestLRUC.test_lru_cache_weakrefable": _HELD,
     "test.test_functools.TestLRUPy.test_lru_cache_weakrefable": _HELD,
     **{
@@ -99,21 +94,6 @@ KNOWN: dict[str, str] = {
         for kind in ("DisTests", "DisWithFileTests")
         for test in ("test_loop_quicken", "test_show_caches", "test_super_instructions")
     },
-    "test.test_contextlib.TestExitStack.test_exit_exception_traceback": _TRACEBACK,
-    "test.test_contextlib_async.TestAsyncExitStack.test_exit_exception_traceback": _TRACEBACK,
-    "test.test_exception_group.ExceptionGroupFields.test_basics_ExceptionGroup_fields": _TRACEBACK,
-    "test.test_exception_group.NestedExceptionGroupBasicsTest.test_iteration_full_tracebacks": _TRACEBACK,
-    "test.test_exception_group.NestedExceptionGroupBasicsTest.test_nested_exception_group_tracebacks": _TRACEBACK,
-    **{
-        f"test.test_{kind}comps.{kind.capitalize()}ComprehensionTest.test_exception_locations": _TRACEBACK
-        for kind in ("list", "set", "dict")
-    },
-    "test.test_with.NestedWith.testExceptionLocation": _TRACEBACK,
-    "test.test_iter.TestCase.test_exception_locations": _TRACEBACK,
-    "test.test_exceptions.PEP626Tests.test_lineno_after_other_except": _TRACEBACK,
-    "test.test_exceptions.PEP626Tests.test_lineno_in_try": _TRACEBACK,
-    "test.test_exceptions.NameErrorTests.test_name_error_suggestions": "suggestions come from the locals of the frame that raised, "
-    "of which captured code keeps those that it still needs",
     "test.test_exceptions.ExceptionTests.testExceptionCleanupState": _LIFETIME,
     "test.test_iter.TestCase.test_ref_counting_behavior": _LIFETIME,
     "test.test_sort.TestBugs.test_undetected_mutation": "whether changes to a list that is being sorted are noticed is left to the "

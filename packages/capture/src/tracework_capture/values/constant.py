@@ -7,6 +7,7 @@ Also the two ways between plain Python objects and values: `literal` makes a val
 from __future__ import annotations
 
 import enum
+import functools
 import operator
 import sys
 import types
@@ -17,6 +18,7 @@ import numpy
 import torch
 import torch.nn.attention
 
+from ..bytecode.assemble import at_one_place
 from ..sources import Const
 from .value import Value
 
@@ -162,6 +164,8 @@ class ConstantValue(Value):
             method = getattr(obj, name)
         except AttributeError as error:
             return raise_python(frame, error)
+        if type(obj) not in ATOM_TYPES:  # Python code may be behind it
+            method = functools.partial(called_there, frame, method)
         return fold(frame, method, args, kwargs)
 
     def getitem(self, frame, key):
@@ -205,6 +209,8 @@ class ConstantValue(Value):
         return fold_literal(frame, UNARY_FUNCTIONS[op], self.obj)
 
     def call(self, frame, args, kwargs):
+        if callable(self.obj):
+            return frame.break_graph("call_unknown", self.describe())
         return frame.raise_new(TypeError, f"'{type(self.obj).__name__}' object is not callable")
 
     def as_graph_arg(self, frame):
@@ -265,9 +271,29 @@ def fold_plain(frame, fn, /, *args, **kwargs):
         return raise_python(frame, error)
 
 
+def called_there(frame, fn, /, *args, **kwargs):
+    """fn(*args, **kwargs) from frames with the globals and at the places of the traced ones, where what it warns of is said."""
+    while frame is not None:
+        code = frame.code
+        names = {"co_filename": code.co_filename, "co_name": code.co_name, "co_qualname": code.co_qualname}
+        moved = _calls.__code__.replace(**names, co_firstlineno=code.co_firstlineno)
+        place = at_one_place(moved, frame.info.position(frame.current))
+        args, kwargs = (fn, args, kwargs), {}
+        fn, frame = types.FunctionType(place, frame.globals), frame.parent
+    return fn(*args, **kwargs)
+
+
+def _calls(fn, args, kwargs):
+    return fn(*args, **kwargs)
+
+
 def raise_python(frame, error):
-    """Raises a Python exception in the traced program; never returns."""
-    return frame.raise_new(type(error), *error.args)
+    """Raises a Python exception in the traced program, with what it carries beside its arguments; never returns."""
+    raised = frame.root.services.new_exception(frame, type(error), error.args)
+    carried = {name: getattr(error, name, None) for name in ("name", "path", "filename", "filename2")}
+    carried = {name: held for name, held in carried.items() if held is not None} | vars(error)
+    raised.fields.update({name: literal(frame, held) for name, held in carried.items()})
+    return frame.raise_user(raised)
 
 
 def literal(frame, obj):

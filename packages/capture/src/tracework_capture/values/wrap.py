@@ -30,7 +30,7 @@ from . import sequence_methods  # noqa: F401  # fills a table
 from .backward import BACKWARD_ROWS
 from .builtins import BUILTINS, fill
 from .checkpoint import CHECKPOINT_ROWS
-from .constant import ATOM_TYPES, ConstantValue
+from .constant import ATOM_TYPES, ConstantValue, called_there
 from .context import ErrorRegion, autocast_exit_row, error_region_row, null_row
 from .controls import ROWS as CONTROL_ROWS
 from .controls import marked_value
@@ -366,7 +366,7 @@ def wrap_cached(frame, obj, source):
             return frame.break_graph(
                 "call_unknown", f"{obj.__wrapped__.__name__}, which remembers results and reads what was written here"
             )
-        found = fold_plain(frame, obj, *plain_args, **plain_kwargs)
+        found = fold_plain(frame, called_there, frame, obj, *plain_args, **plain_kwargs)
         return frame.wrap(found, Const(found))
 
     return RowValue(obj, call, source)
@@ -482,7 +482,11 @@ class NamespaceValue(Value):
         return self.obj
 
     def describe(self):
-        return f"module {_C.instance_dict(self.obj).get('__name__')}"
+        return f"module {self.name()}"
+
+    def name(self):
+        """As it is in messages; a module need not have one."""
+        return _C.instance_dict(self.obj).get("__name__")
 
     def truth(self, frame):
         return True
@@ -501,11 +505,11 @@ class NamespaceValue(Value):
         if found is not MISSING:
             return found if found is not None else self.no_attribute(frame, name)
         if name in self.obj.__dict__:
-            return frame.wrap(self.obj.__dict__[name], DictItem(Const(self.obj.__dict__, f"{self.obj.__name__}"), name))
+            return frame.wrap(self.obj.__dict__[name], DictItem(Const(self.obj.__dict__, str(self.name())), name))
         try:
-            found = getattr(self.obj, name)
+            found = called_there(frame, getattr, self.obj, name)
         except AttributeError:
-            frame.guard("DICT_LACKS", Const(self.obj.__dict__, f"{self.obj.__name__}"), name)
+            frame.guard("DICT_LACKS", Const(self.obj.__dict__, str(self.name())), name)
             return self.no_attribute(frame, name)
         return frame.wrap(found, Attr(self.source, name))
 
@@ -516,7 +520,8 @@ class NamespaceValue(Value):
         return frame.wrap(static, Const(static, name)).call_method(frame, "__set__", [self, value], {})
 
     def no_attribute(self, frame, name):
-        return frame.raise_new(AttributeError, f"module '{self.obj.__name__}' has no attribute '{name}'")
+        called = "module" if self.name() is None else f"module '{self.name()}'"
+        return frame.raise_new(AttributeError, f"{called} has no attribute '{name}'")
 
 
 # --- objects that the traced program makes -----------------------------------------------------------------------------

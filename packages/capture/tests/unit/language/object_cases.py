@@ -390,3 +390,35 @@ def items_as_attributes(x):
     calls = SETTINGS.calls
     del SETTINGS.calls
     return x * SETTINGS.scale + SETTINGS.inner.sizes[0], calls, made.weight, list(made), told, Lenient(a=1).b, list(SETTINGS)
+
+
+class Bare:
+    unreachable = property()
+
+
+@case
+def properties_without_functions(x):
+    bare, told = Bare(), []
+
+    def read():
+        return bare.unreachable
+
+    def write():
+        bare.unreachable = 1
+
+    def delete():
+        del bare.unreachable
+
+    for use in (read, write, delete):
+        try:
+            use()
+        except AttributeError as error:
+            told.append(str(error))
+    return x + 1, told
+
+
+@case(graphs=2)
+def an_alias_that_is_called(x):
+    y = x + 1
+    made = list[int]((1, 2))
+    return y * 2, made

@@ -1,5 +1,6 @@
 """Warnings of captured code: the same texts, categories, files and lines as of plain Python, and errors where filters make them ones."""
 
+import functools
 import warnings
 
 import pytest
@@ -116,3 +117,44 @@ def test_once_for_each_place():
         compiled(torch.ones(2))
         compiled(torch.ones(2))
     assert sorted({(w.filename, w.lineno) for w in caught}) == sorted((w.filename, w.lineno) for w in caught)
+
+
+class Odd(ValueError):
+    def __init__(self, number):
+        super().__init__("odd")
+        self.number = number
+
+
+@functools.lru_cache
+def halved(number):
+    warnings.warn("halved", stacklevel=3)
+    if number % 2:
+        raise Odd(number)
+    return number // 2
+
+
+def halved_inside(number):
+    return halved(number)
+
+
+def remembered(x):
+    return x * halved_inside(8)
+
+
+def test_what_remembers_its_results_warns_where_it_is_called():
+    wanted, _ = ran(remembered)
+    halved.cache_clear()
+    assert ran(capture.optimize(plainly)(remembered))[0] == wanted
+
+
+def test_what_a_remembering_function_raises_keeps_its_attributes():
+    def program(x):
+        y = x + 1
+        try:
+            halved(3)
+        except Odd as error:
+            return y, error.number, error
+
+    _, number, error = ran(capture.optimize(plainly)(program))[1]
+    assert number == error.number == 3
+    assert error.args == ("odd",)
