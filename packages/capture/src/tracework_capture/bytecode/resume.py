@@ -34,6 +34,7 @@ __all__ = [
     "is_resume_code",
     "original_code",
     "original_place",
+    "raising_code",
     "result_slot",
     "resume_code",
 ]
@@ -83,6 +84,14 @@ def original_place(code: types.CodeType, instruction: Instruction) -> tuple[type
     return (
         (code, instruction) if made is None else (made.code, code_info(made.code).instructions[made.indices[instruction.index]])
     )
+
+
+def raising_code(code: types.CodeType) -> types.CodeType | None:
+    """The continuation of the same point that raises its last argument there; None where no block of the frame would see it."""
+    made = _RESUME_CODES.get(id(code))
+    if made is None or code_info(made.code).instructions[made.point.index].handler is None:
+        return None
+    return resume_code(made.code, replace(made.point, raising=True))
 
 
 def result_slot(code: types.CodeType) -> str | None:

@@ -20,7 +20,8 @@ from .. import _C, _torch
 from ..bytecode.code import CodeInfo
 from ..bytecode.emit import CodeWriter
 from ..bytecode.liveness import live_locals
-from ..bytecode.resume import ResumePoint, original_code, resume_code
+from ..bytecode.reload import local_name
+from ..bytecode.resume import ResumePoint, original_code, raising_code, resume_code
 from ..contracts import Break, CapturedGraph, Origin, Returned
 from ..errors import SkipFrame
 from ..sources import Const
@@ -242,6 +243,22 @@ def start_of(frame: Any, instruction: Any) -> int:
     while index and frame.instructions[index - 1].opname in ("KW_NAMES", "PRECALL"):
         index -= 1
     return index
+
+
+def code_that_raises(
+    code: types.CodeType, globals_: dict[str, Any], closure: tuple[types.CellType, ...] | None, error: BaseException
+) -> types.CodeType | None:
+    """The replacement of a continuation that raises `error` where it would go on, inside of the blocks that the frame is in, as plain
+    Python; None where it is in none."""
+    raising = raising_code(code)
+    if raising is None:
+        return None
+    _C.set_mark(raising, _C.MARK_SKIP)
+    writer = CodeWriter(code, globals_, {})
+    function = writer.const(types.FunctionType(raising, globals_, code.co_name, None, closure), "resume")
+    args = [*map(local_name, code.co_varnames[: code.co_argcount]), writer.const(error, "error")]
+    writer.line(f"return {writer.const(_C.go_on)}({function}, {writer.handed_over(args)})")
+    return writer.finish([], (code.co_firstlineno, None, None, None))
 
 
 class Handled(str):

@@ -28,7 +28,7 @@ from ..errors import (
     SkipFrame,
     Unsupported,
 )
-from ..graph.finish import BackendFailed
+from ..graph.finish import BackendFailed, code_that_raises
 from ..graph.inputs import SizeHistory
 from ..guards import store
 from ..guards.access import Scope
@@ -87,7 +87,23 @@ class FrameCallback:
         self, code: types.CodeType, names: dict[str, Any], globals_: dict[str, Any], builtins: Any, closure: Any, function: Any
     ) -> Any:
         with _torch.function_modes_aside():
-            return self.answer(code, names, globals_, closure, function)
+            try:
+                return self.answer(code, names, globals_, closure, function)
+            except Exception as error:
+                entry = self.failing_entry(code, globals_, closure, error)
+                if entry is None:
+                    raise
+                return entry
+
+    def failing_entry(self, code: types.CodeType, globals_: dict[str, Any], closure: Any, error: Exception) -> Any:
+        """For a continuation inside of blocks that plain Python has entered: an entry for this call only, which raises the error there, so
+        that the blocks end. None for other frames."""
+        replacement = code_that_raises(code, globals_, closure, error)
+        if replacement is None:
+            return None
+        entry = cache.make_entry(code, (), (), None, replacement, self)
+        entry.dead = True
+        return entry
 
     def answer(self, code: types.CodeType, names: dict[str, Any], globals_: dict[str, Any], closure: Any, function: Any) -> Any:
         """An entry for this frame, or what to do instead."""

@@ -127,3 +127,70 @@ def test_a_break_inside_of_a_torch_manager_is_compiled_once(function, count):
         assert torch.equal(found, wanted) and found.requires_grad == wanted.requires_grad
         assert torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
     assert len(graphs) == count
+
+
+class Noted:
+    """A manager of the program's."""
+
+    def __init__(self, notes):
+        self.notes = notes
+
+    def __enter__(self):
+        self.notes.append("in")
+
+    def __exit__(self, kind, error, traceback):
+        self.notes.append(kind.__name__)
+
+
+def fails_late_in_blocks(x, notes):
+    with torch.no_grad(), Noted(notes), capture.error_on_graph_break(False):
+        x = x * 2
+        capture.graph_break()
+        with capture.error_on_graph_break(True):
+            x = x + notes.count("in")
+            capture.graph_break()
+    return x
+
+
+def test_blocks_that_plain_python_entered_end_where_the_rest_cannot_be_captured():
+    call, _ = compiled(fails_late_in_blocks)
+    for _ in range(2):
+        notes = []
+        with pytest.raises(errors.Unsupported, match="error_on_graph_break"):
+            call(X, notes)
+        assert notes == ["in", "Unsupported"] and torch.is_grad_enabled() and regions() == ()
+
+
+def test_blocks_end_where_a_backend_fails():
+    def function(x):
+        y = x * 2
+        capture.graph_break()
+        with torch.no_grad():
+            z = y * 2
+            capture.graph_break()
+            return (z + 1) * x
+
+    def late(graph_module, example_inputs):
+        made.append(graph_module)
+        if len(made) == 3:
+            raise OSError("no room")
+        return graph_module.forward
+
+    made = []
+    with pytest.raises(OSError, match="no room"):
+        capture.optimize(late)(function)(X)
+    assert torch.is_grad_enabled()
+
+
+def test_blocks_end_where_the_stance_refuses():
+    def function(x, scale):
+        with torch.no_grad():
+            x = x * 2
+            capture.graph_break()
+            return (x + 1) * scale
+
+    call, _ = compiled(function)
+    call(X, 2.0)
+    with capture.set_stance("fail_on_recompile"), pytest.raises(errors.RecompileError):
+        call(X, W)
+    assert torch.is_grad_enabled()
