@@ -109,3 +109,27 @@ def test_declarations_of_torch():
     assert len(graphs) == 1
     with pytest.raises(ControlMisuse, match="from any to 64, but it is 65"):
         call(torch.ones(65, 4), torch.ones(65, 4), 2)
+
+
+def test_declarations_of_further_arguments():
+    def further(x, *rest, **named):
+        return x * rest[0].sum() + named["y"] * named["n"]
+
+    spec = {"x": ["b"], "*args": [["a"]], "**kwargs": {"y": ["b"], "n": "n"}}
+    specs = pytest.importorskip("torch.fx.experimental.dynamic_spec")
+    b = specs.ShapeVar("b")
+    theirs = specs.ParamsSpec(
+        {
+            "x": specs.TensorSpec([b]),
+            "*args": [specs.TensorSpec([specs.ShapeVar("a")])],
+            "**kwargs": {"y": specs.TensorSpec([b]), "n": specs.IntVar("n")},
+        }
+    )
+    for declared in (spec, theirs):
+        call, graphs = compiled(further, declared)
+        for size, n in ((3, 2), (5, 7), (6, 9)):
+            x = torch.randn(size)
+            torch.testing.assert_close(call(x, torch.ones(n), y=x, n=n), further(x, torch.ones(n), y=x, n=n))
+        assert len(graphs) == 1
+    with pytest.raises(tracework.InvalidArgument, match="is computed from other sizes"):
+        compiled(scaled, {"x": specs.TensorSpec([b * 2, None])})

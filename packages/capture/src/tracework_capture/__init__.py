@@ -1,6 +1,7 @@
 """Watches Python frames, records a graph of torch calls, writes guards and the code that calls the graph."""
 
 from ._version import __version__
+from .array_functions import wrap_numpy
 from .contracts import Backend, Break, CapturedGraph, InputBinding, Returned
 from .dims import DimRange, mark_dynamic, mark_static, mark_static_address, mark_unbacked, maybe_mark_dynamic
 from .errors import (
@@ -99,4 +100,5 @@ __all__ = [
     "skip_guard_on_inbuilt_nn_modules_unsafe",
     "step_unsupported",
     "substitute_in_graph",
+    "wrap_numpy",
 ]

@@ -3,6 +3,7 @@
 import contextlib
 import sys
 import threading
+import typing
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,7 @@ __all__ = [
     "SETTINGS",
     "all_function_mode_count",
     "any_autocast",
+    "breaks_are_errors_in_torch_compile",
     "as_subclass",
     "autocast_state",
     "blocks_of_devices_aside",
@@ -47,6 +49,7 @@ __all__ = [
     "pytree_flatten",
     "pytree_row",
     "saved_tensor_hooks_aside",
+    "substitute_of_torch_compile",
     "torch_functions_are_on",
     "torch_functions_off",
     "transform_level",
@@ -272,8 +275,8 @@ def hide_from_torch_compile(code: Any) -> None:
 
 
 _TORCH_COMPILE_SETS = {
+    "_nonstrict_trace_callable_ids": "nonstrict_trace",  # before the next one, which has these, too
     "_allowed_callable_ids": "allow_in_graph",
-    "_nonstrict_trace_callable_ids": "nonstrict_trace",
     "_disallowed_callable_ids": "disallow_in_graph",
 }
 
@@ -288,6 +291,25 @@ def mark_of_torch_compile(function: Any) -> str | None:
         if numbers and id(function) in numbers:
             return kind
     return None
+
+
+def substitute_of_torch_compile(function: Any) -> tuple[Any, bool] | None:
+    """(what torch.compile was told to trace instead of this function, whether it may be run on constants). Its own substitutes, for
+    functions that are modelled here, do not count."""
+    functions = sys.modules.get("torch._dynamo.variables.functions")
+    if functions is None or not isinstance(function, typing.Hashable):
+        return None
+    known = functions.PolyfilledFunctionVariable._get_polyfill_handlers().get(function)
+    traceable = getattr(known, "__torch_dynamo_polyfill__", None)
+    if traceable is None or (traceable.__module__ or "").startswith("torch."):
+        return None
+    return traceable, known.__torch_dynamo_can_constant_fold_through__
+
+
+def breaks_are_errors_in_torch_compile() -> bool:
+    """Whether the program is in a region of torch.compile's error_on_graph_break(True)."""
+    found = sys.modules.get("torch._dynamo.utils")
+    return found is not None and getattr(found, "_error_on_graph_break", False) is True
 
 
 def patched_by_torch_compile(function: Any) -> Any:

@@ -70,8 +70,9 @@ def mark_of(function: Any) -> Mark | None:
         for name, mark in _ATTRIBUTES.items():
             if name in attributes:
                 return mark
-        if "__torch_dynamo_polyfill__" in attributes:
-            return Mark("substitute_in_graph", attributes["__torch_dynamo_polyfill__"])
+    substitute = _torch.substitute_of_torch_compile(function)
+    if substitute is not None:
+        return Mark("substitute_in_graph", *substitute)
     kind = _torch.mark_of_torch_compile(function)
     return None if kind is None else Mark(kind)
 
@@ -102,6 +103,8 @@ def _marker(control: str, doc: str) -> Callable[[Any], Any]:
     def mark(fn: Any) -> Any:
         if isinstance(fn, (list, tuple)):
             return type(fn)(mark(each) for each in fn)
+        if control == "allow_in_graph" and isinstance(fn, type):
+            return fn
         known = mark_of(_checked(fn, control))
         if known is not None and known.kind != control:
             raise ControlMisuse(
@@ -119,7 +122,8 @@ allow_in_graph = _marker(
     "allow_in_graph",
     """Calls of `fn` become nodes of the graph without being traced into; later stages trace through it. Gives `fn` back.
 
-    Arguments and results are tensors, numbers, dtypes, devices, None, and lists and tuples of them. Takes a list of functions, too.
+    Arguments and results are tensors, numbers, dtypes, devices, None, and lists and tuples of them. Takes a list of functions, too,
+    and classes, for which it changes nothing: an autograd.Function is a part of the graph, what makes other objects is traced.
     """,
 )
 assume_constant_result = _marker(

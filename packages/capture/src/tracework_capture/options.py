@@ -1,5 +1,7 @@
 """Options of capture: a frozen value handed to everything below; the environment is never read here."""
 
+import functools
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,13 +15,14 @@ def _ignore(stage: str, printable: Any) -> None:
 
 @dataclass(frozen=True)
 class CaptureOptions:
-    """How to capture.
+    r"""How to capture.
 
     fullgraph: a graph break raises Unsupported. dynamic: None makes a size a symbol when it changed between calls, True at once,
     False never. recompile_limit: entries per code object before plain Python runs, with one warning. guard_filter_fn: called with
     a list of guards.filters.FilterEntry, returns one bool each (False drops the guard). observe: called with (stage, printable).
-    dynamic_sources, static_sources: names of arguments and the like whose sizes and numbers are symbols from the
-    start, or never; "x:0" means one dim. dynamic_values: sizes and numbers of these values are symbols.
+    dynamic_sources, static_sources: names of arguments and the like, or regular expressions for whole names, whose sizes and numbers are
+    symbols from the start, or never; "x:0" means one dim, and what starts as torch.compile spells names, L\['x.*'\], is matched as
+    there. dynamic_values: sizes and numbers of these values are symbols.
     unbacked_sources: names of tensors on whose sizes nothing may be decided.
     unbacked: item(), nonzero, masks and the like stay in the graph, with sizes that are symbols without a value; without it they break.
     None keeps sizes, not numbers, in frames that go into one graph without a decision on them; the backend must know such sizes.
@@ -62,9 +65,28 @@ class CaptureOptions:
 
     def chosen_number(self, source: str, value: int) -> bool:
         """Whether the int at `source` is a symbol from the start."""
-        return (source in self.dynamic_sources or value in self.dynamic_values) and source not in self.static_sources
+        chosen = value in self.dynamic_values or _is_named(self.dynamic_sources, source)
+        return chosen and not _is_named(self.static_sources, source)
 
 
 def _named(names: frozenset[str], source: str, shape: tuple[int, ...]) -> frozenset[int]:
     """The dims of the tensor at `source` that are among `names`, all of them or one by one."""
-    return frozenset(d for d in range(len(shape)) if source in names or f"{source}:{d}" in names)
+    return frozenset(d for d in range(len(shape)) if _is_named(names, source, d)) if names else frozenset()
+
+
+@functools.lru_cache(4096)
+def _is_named(names: frozenset[str], source: str, dim: int | None = None) -> bool:
+    """Whether one of the names means this dim of what is at `source`; without a dim: anything of it."""
+    return any(_means(name, source) and (dim is None or only is None or dim == only) for name, only in map(_split, names))
+
+
+def _split(name: str) -> tuple[str, int | None]:
+    start, colon, dim = name.rpartition(":")
+    return (start, int(dim)) if colon and dim.isdecimal() else (name, None)
+
+
+def _means(name: str, source: str) -> bool:
+    if name == source or re.fullmatch(name, source):
+        return True
+    root = re.split(r"[.\[]", source, maxsplit=1)[0]
+    return any(re.match(name, f"{scope}['{root}']{source[len(root) :]}") for scope in "LG")

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from ._torch import breaks_are_errors_in_torch_compile
 from .errors import ControlMisuse
 
 __all__ = ["error_on_graph_break", "leave_region", "regions"]
@@ -22,8 +23,8 @@ _thread = _Thread()
 
 
 def regions() -> tuple[bool, ...]:
-    """The regions that this thread is in now, outermost first."""
-    return tuple(_thread.regions)
+    """The regions that this thread is in now, outermost first; ours go before torch's."""
+    return (True,) * breaks_are_errors_in_torch_compile() + tuple(_thread.regions)
 
 
 def leave_region() -> None:

@@ -30,30 +30,45 @@ def declared_shapes(declaration: Any, function: Callable[..., Any], through: boo
     parameters = inspect.signature(function).parameters
     places = {name: number for number, name in enumerate(parameters)}
     found: dict[tuple[Any, ...], Any] = {}
-    for name, spec in _parameters_of(declaration):
+    for name, spec in _parameters_of(declaration, parameters):
         taken = parameters.get(name)
         if taken is None:
             raise ControlMisuse(f"shapes_spec names {name!r}, which is no parameter: they are {', '.join(parameters)}.")
-        starts: list[tuple[Any, ...]] = [(name,)]
-        if through:
-            starts = [("kwargs", name)]
-            if taken.kind is not taken.KEYWORD_ONLY:
-                starts.append(("args", places[name]))
-        for start in starts:
-            found.update(_flat(start, spec, name))
+        for start, part, where in _starts(taken, places[name], spec, through):
+            found.update(_flat(start, part, where))
     return found
 
 
-def _parameters_of(declaration: Any) -> Iterator[tuple[str, Any]]:
+def _starts(taken: inspect.Parameter, place: int, spec: Any, through: bool) -> Iterator[tuple[tuple[Any, ...], Any, str]]:
+    """(path, declaration, text for messages) of what a parameter takes."""
+    name = taken.name
+    if taken.kind is taken.VAR_POSITIONAL:
+        for index, part in enumerate(spec):
+            yield ("args", place + index) if through else (name, index), part, f"{name}[{index}]"
+    elif taken.kind is taken.VAR_KEYWORD:
+        for key, part in spec.items():
+            yield ("kwargs" if through else name, key), part, f"{name}[{key!r}]"
+    else:
+        yield ("kwargs", name) if through else (name,), spec, name
+        if through and taken.kind is not taken.KEYWORD_ONLY:
+            yield ("args", place), spec, name
+
+
+def _parameters_of(declaration: Any, parameters: Mapping[str, inspect.Parameter]) -> Iterator[tuple[str, Any]]:
+    """(name of a parameter, what is declared of it); "*args" and "**kwargs" mean those of the function, whatever their names."""
     if getattr(declaration, "_assumptions", None):
         raise ControlMisuse("shapes_spec: assumptions are not supported; say them in the function with torch._check(...).")
     params = getattr(declaration, "_params", declaration)
     named = getattr(params, "_named_args", params)
-    if getattr(params, "_varargs", None) or getattr(params, "_varkw", None) or not isinstance(named, Mapping):
+    if not isinstance(named, Mapping):
         raise ControlMisuse(
             f"shapes_spec takes shapes by the names of parameters, not {declaration!r}. Write {{'x': ['batch', None]}}."
         )
-    yield from named.items()
+    others = {"*args": getattr(params, "_varargs", None), "**kwargs": getattr(params, "_varkw", None)}
+    kinds = {"*args": inspect.Parameter.VAR_POSITIONAL, "**kwargs": inspect.Parameter.VAR_KEYWORD}
+    for name, spec in {**{key: part for key, part in others.items() if part}, **named}.items():
+        own = next((p.name for p in parameters.values() if p.kind is kinds.get(name)), name)
+        yield own, spec
 
 
 def _flat(path: tuple[Any, ...], spec: Any, where: str) -> Iterator[tuple[tuple[Any, ...], Any]]:
@@ -83,6 +98,11 @@ def _entry(entry: Any, where: str) -> Any:
         return DimRange(group=entry)
     if hasattr(entry, "sympy_sym"):  # torch.compile's variable; two of one name are two
         return DimRange(entry.min or None, entry.max, f"{entry.name}#{id(entry)}")
+    if hasattr(entry, "node"):
+        raise ControlMisuse(
+            f"shapes_spec of {where}: {entry!r} is computed from other sizes. Give it a name of its own, and say in the function how it"
+            " follows from them, with torch._check(...)."
+        )
     raise ControlMisuse(f"shapes_spec of {where}: {entry!r} is no name, int, DimRange or None.")
 
 

@@ -20,6 +20,18 @@ from .observe import Observe, nothing
 from .options import Options, build
 
 _told: set[str] = set()
+DECLARED = "__tracework_shapes__"
+"""Where dynamic_spec leaves shapes on a function."""
+
+
+def dynamic_spec(shapes: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A decorator that declares shapes where a function, or a module's forward, is written: compile() takes them as its shapes_spec=."""
+
+    def declare(function: Callable[..., Any]) -> Callable[..., Any]:
+        setattr(function, DECLARED, shapes)
+        return function
+
+    return declare
 
 
 def _check_flags(fullgraph: Any, dynamic: Any, disable: Any, recompile_limit: Any) -> None:
@@ -53,11 +65,17 @@ def _say_what_is_missing(options: Options) -> None:
 
 
 def _shapes(arguments: Mapping[str, Any], function: Callable[..., Any], through: bool = False) -> Any:
-    """The declared shapes by where arguments are found. Raises InvalidArgument."""
-    if arguments["shapes_spec"] is None:
+    """The declared shapes by where arguments are found: those of the call, or those that dynamic_spec left. Raises InvalidArgument."""
+    given, attached = arguments["shapes_spec"], getattr(function, DECLARED, None)
+    if given is not None and attached is not None:
+        raise InvalidArgument(f"shapes_spec= is given, and {function.__qualname__} has a dynamic_spec. Leave one out.")
+    if attached is not None and arguments["dynamic"] is not None:
+        raise InvalidArgument(f"dynamic= is given, and {function.__qualname__} has a dynamic_spec. Leave one out.")
+    declared = given if attached is None else attached
+    if declared is None:
         return None
     try:
-        return capture.declared_shapes(arguments["shapes_spec"], function, through)
+        return capture.declared_shapes(declared, function, through)
     except capture.ControlMisuse as error:
         raise InvalidArgument(str(error)) from error
 
@@ -103,8 +121,14 @@ def _unbacked(options: Options, arguments: Mapping[str, Any]) -> bool | None:
 
 
 def _names(text: str) -> list[str]:
-    """The names in a comma-separated list; torch.compile's spelling `L['x'].y` is ours `x.y`."""
-    return [re.sub(r"^[LG]\['(\w+)'\]", r"\1", name.strip()) for name in text.split(",") if name.strip()]
+    """The names, or regular expressions, in a comma-separated list; torch.compile's spelling `L['x'].y` is ours `x.y`."""
+    names = [re.sub(r"^[LG]\['(\w+)'\]", r"\1", name.strip()) for name in text.split(",") if name.strip()]
+    for name in names:
+        try:
+            re.compile(name)
+        except re.error as error:
+            raise InvalidArgument(f"{name!r} in {text!r} is neither a name nor a regular expression: {error}.") from error
+    return names
 
 
 def _numbers(text: str) -> list[int]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
 import torch
 import tracework_capture as capture
 
 from . import backends, config
+from .api import dynamic_spec
 from .backends import Backend, get_default_backend, list_backends, register_backend, set_default_backend
+from .compiled_module import CompiledModule
 from .errors import NotCallable
 from .observe import nothing
 from .options import build, list_mode_options, list_options
@@ -19,6 +22,7 @@ __all__ = [
     "assume_constant_result",
     "disable",
     "disallow_in_graph",
+    "dynamic_spec",
     "error_on_graph_break",
     "forbid_in_graph",
     "get_default_backend",
@@ -49,6 +53,7 @@ __all__ = [
     "skip_guard_on_inbuilt_nn_modules_unsafe",
     "step_unsupported",
     "substitute_in_graph",
+    "wrap_numpy",
 ]
 
 
@@ -75,6 +80,7 @@ disallow_in_graph = capture.disallow_in_graph
 forbid_in_graph = capture.forbid_in_graph
 nonstrict_trace = capture.nonstrict_trace
 substitute_in_graph = capture.substitute_in_graph
+wrap_numpy = capture.wrap_numpy
 
 error_on_graph_break = capture.error_on_graph_break
 
@@ -124,16 +130,25 @@ set_stance._dynamo_forbidden = True  # type: ignore[attr-defined]
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
     """Marks a function, an nn.Module or a class to run uncompiled; with `recursive` also what it calls.
 
-    A decorator with and without arguments. A module or class is changed in place and given back: its calls run uncompiled.
+    A decorator with and without arguments. A module or class is changed in place and given back: its calls, and the making of a
+    class's instances, run uncompiled. Of what was compiled before, the uncompiled one is meant.
     """
     if fn is None:
         return lambda inner: disable(inner, recursive, reason=reason)
+    if isinstance(fn, CompiledModule):
+        fn = fn._orig_mod
     if isinstance(fn, torch.nn.Module):
-        fn.forward = capture.disable(fn.forward, recursive=recursive, reason=reason)  # type: ignore[method-assign]
+        forward: Any = fn.forward
+        bound = isinstance(forward, types.MethodType) and forward.__self__ is fn
+        disabled = capture.disable(forward.__func__ if bound else forward, recursive=recursive, reason=reason)
+        # a copy of the module gets a method of its own
+        fn.forward = types.MethodType(disabled, fn) if bound else disabled  # type: ignore[method-assign]
         return fn
     if isinstance(fn, type):
-        method = "forward" if issubclass(fn, torch.nn.Module) else "__call__"
-        setattr(fn, method, capture.disable(getattr(fn, method), recursive=recursive, reason=reason))
+        for name in ("__init__", "forward" if issubclass(fn, torch.nn.Module) else "__call__"):
+            method = getattr(fn, name, None)
+            if isinstance(method, types.FunctionType):
+                setattr(fn, name, capture.disable(method, recursive=recursive, reason=reason))
         return fn
     if not callable(fn):
         raise NotCallable(f"disable() takes a function, nn.Module or class, not {type(fn).__name__}: {fn!r}.")

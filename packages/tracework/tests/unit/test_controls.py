@@ -1,11 +1,17 @@
 """tracework.compiler's controls: the names of torch.compiler are there, and those with a front end of their own take names."""
 
+import contextlib
+import copy
+import operator
 import os
+import pickle
 import subprocess
 import sys
 
+import numpy
 import pytest
 import torch
+import torch._dynamo as dynamo
 import tracework
 from tracework import compiler, config
 
@@ -18,7 +24,6 @@ ELSEWHERE = {
     "load_compiled_function",
     "save_cache_artifacts",
     "set_enable_guard_collectives",
-    "wrap_numpy",
 }
 
 
@@ -68,6 +73,12 @@ def test_torchs_set_stance_is_ours_while_we_stand_in():
         ({"dynamic_values": "3"}, 1),
         ({"static_sources": "x:0"}, 4),
         ({"unbacked_sources": "x:0"}, 1),
+        ({"dynamic_sources": ".*:0"}, 1),
+        ({"dynamic_sources": "[xyz]:0"}, 1),
+        ({"dynamic_sources": r"L\['x.*'\]:0"}, 1),
+        ({"dynamic_sources": "y.*"}, 2),
+        ({"static_sources": ".*"}, 4),
+        ({"unbacked_sources": r"L\['.'\]:0"}, 1),
     ],
     ids=str,
 )
@@ -99,6 +110,8 @@ def test_a_number_may_be_chosen_by_name(monkeypatch):
     assert len(graphs) == 1
     with pytest.raises(tracework.InvalidArgument, match="comma-separated integers"):
         tracework.compile(plus_one, options={"dynamic_values": "three"})
+    with pytest.raises(tracework.InvalidArgument, match="neither a name nor a regular expression"):
+        tracework.compile(plus_one, options={"dynamic_sources": "x["})
 
 
 def test_importing_the_front_door_imports_no_code_generator():
@@ -162,3 +175,160 @@ def test_cuts_are_kept_on_disk(tmp_path):
         for _ in range(2)
     ]
     assert [done.stdout.strip() for done in runs] == ["True", "False"]
+
+
+def test_shapes_may_be_declared_where_the_function_is():
+    graphs = []
+
+    def backend(gm, example_inputs):
+        graphs.append(gm)
+        return gm.forward
+
+    class Scaled(torch.nn.Module):
+        @compiler.dynamic_spec({"x": ["batch", None]})
+        def forward(self, x):
+            return x * 2
+
+    declared = compiler.dynamic_spec({"x": ["batch", None]})(plus_one)
+    for call in (tracework.compile(declared, backend=backend), tracework.compile(Scaled(), backend=backend)):
+        graphs.clear()
+        for n in (3, 4, 1, 0):
+            call(torch.ones(n, 2))
+        assert len(graphs) == 3  # sizes 0 and 1 are compiled by themselves
+    for other in ({"shapes_spec": {}}, {"dynamic": True}):
+        with pytest.raises(tracework.InvalidArgument, match="has a dynamic_spec"):
+            tracework.compile(declared, **other)
+
+
+def count_graphs():
+    graphs = []
+
+    def backend(gm, example_inputs):
+        graphs.append(gm)
+        return gm.forward
+
+    return backend, graphs
+
+
+def test_a_disabled_module_is_copied_with_its_own_parameters():
+    module = compiler.disable(torch.nn.Linear(2, 2))
+    copies = [copy.deepcopy(module), pickle.loads(pickle.dumps(module))]
+    with torch.no_grad():
+        module.weight.zero_()
+        module.bias.zero_()
+    assert not module(torch.ones(2)).any() and all(made(torch.ones(2)).any() for made in copies)
+
+
+class Doubling:
+    def __init__(self, x):
+        self.x = x * 2
+
+    def __call__(self, x):
+        return self.x + x
+
+
+class Silent:
+    pass
+
+
+def test_a_disabled_class_makes_and_calls_instances_as_plain_python():
+    backend, graphs = count_graphs()
+    kind = compiler.disable(type("Copy", (Doubling,), {}))
+    call = tracework.compile(lambda x: kind(x + 1)(x) + 1, backend=backend)
+    assert torch.equal(call(torch.ones(2)), torch.full((2,), 6.0))
+    assert [len(g.graph.find_nodes(op="call_function", target=operator.add)) for g in graphs] == [1, 1]
+    assert not callable(compiler.disable(type("Copy", (Silent,), {}))())
+
+
+@pytest.mark.parametrize("thing", [plus_one, torch.nn.ReLU()], ids=["function", "module"])
+def test_disabling_what_is_compiled_leaves_it_uncompiled(thing):
+    backend, graphs = count_graphs()
+    call = compiler.disable(tracework.compile(thing, backend=backend))
+    assert torch.equal(call(torch.ones(2)), thing(torch.ones(2))) and not graphs
+
+
+def in_torchs_region(x):
+    compiler.graph_break()
+    return x + 1
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_torchs_regions_count_around_calls_and_functions(inside):
+    backend, _ = count_graphs()
+    strict = dynamo.error_on_graph_break(True)
+    call = tracework.compile(strict(in_torchs_region) if inside else in_torchs_region, backend=backend)
+    with pytest.raises(Exception, match="error_on_graph_break"), contextlib.nullcontext() if inside else strict:
+        call(torch.ones(2))
+    assert torch.equal(tracework.compile(in_torchs_region, backend=backend)(torch.ones(2)), torch.full((2,), 2.0))
+
+
+def test_what_torch_compiled_is_part_of_the_graph():
+    backend, graphs = count_graphs()
+    inner = torch.compile(lambda x: x * 2, backend="eager")
+    assert torch.equal(
+        tracework.compile(lambda x: inner(x + 1) + 1, backend=backend, fullgraph=True)(torch.ones(2)), torch.full((2,), 5.0)
+    )
+    assert len(graphs) == 1
+
+
+@pytest.mark.parametrize("decorator", [dynamo.dont_skip_tracing, dynamo.disable_nested_graph_breaks])
+def test_options_of_torch_compile_around_a_function_change_nothing(decorator):
+    inner = decorator(lambda x: x * 2)
+    backend, graphs = count_graphs()
+    call = tracework.compile(lambda x: inner(x + 1) + 1, backend=backend, fullgraph=True)
+    assert torch.equal(call(torch.ones(2)), torch.full((2,), 5.0)) and len(graphs) == 1
+
+
+def test_a_step_of_torchs_cuda_graphs_begins_after_the_graph(monkeypatch):
+    steps = []
+    monkeypatch.setattr(torch.compiler, "cudagraph_mark_step_begin", torch.compiler.cudagraph_mark_step_begin)
+    trees = pytest.importorskip("torch._inductor.cudagraph_trees")
+    monkeypatch.setattr(trees, "mark_step_begin", lambda: steps.append(1))
+    backend, graphs = count_graphs()
+
+    def step(x):
+        torch.compiler.cudagraph_mark_step_begin()
+        return x * 2 + 1
+
+    call = tracework.compile(step, backend=backend, fullgraph=True)
+    for count in (1, 2):
+        assert torch.equal(call(torch.ones(2)), torch.full((2,), 3.0)) and len(steps) == count
+    assert len(graphs) == 1
+
+
+def test_functions_of_arrays_compile_with_gradients():
+    @compiler.wrap_numpy
+    def energy(pair, scale):
+        return {"sum": numpy.sum(pair[0] * pair[1] * scale), "parts": [numpy.sin(pair[0])]}
+
+    x = torch.arange(3.0)
+    plain = energy((x, x), 2.0)
+    assert type(plain["sum"]) is torch.Tensor and type(plain["parts"][0]) is torch.Tensor
+    leaf = x.clone().requires_grad_()
+    found = tracework.compile(energy, backend="aot_eager", fullgraph=True)((leaf, x), 2.0)
+    torch.testing.assert_close(found["sum"], plain["sum"])
+    torch.testing.assert_close(found["parts"][0], plain["parts"][0])
+    (found["sum"] + found["parts"][0].sum()).backward()
+    torch.testing.assert_close(leaf.grad, 2 * x + x.cos())
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_nonstrict_functions_reach_tensors_by_themselves(backend):
+    """They are inputs of the graph: backends that trace see what they hold at each call, and gradients reach them."""
+    model, weight = torch.nn.Linear(3, 3), torch.nn.Parameter(torch.full((3,), 2.0))
+
+    @compiler.nonstrict_trace
+    def loose(x):
+        return model(x) * weight
+
+    call = tracework.compile(lambda x: loose(x + 1) * 2, backend=backend, fullgraph=True)
+    x = torch.arange(3.0)
+    for change in (0.0, 1.5):
+        with torch.no_grad():
+            weight.add_(change)
+        found, wanted = call(x), loose(x + 1) * 2
+        torch.testing.assert_close(found, wanted)
+        reached = [weight, *model.parameters()]
+        pairs = zip(torch.autograd.grad(found.sum(), reached), torch.autograd.grad(wanted.sum(), reached), strict=True)
+        for mine, theirs in pairs:
+            torch.testing.assert_close(mine, theirs)

@@ -362,6 +362,8 @@ def optimize(
 
 def disable(function: Callable[..., Any], *, recursive: bool = True, reason: str | None = None) -> Any:
     """The function as plain Python; what it calls, too, unless recursive is false. In traced code a call of it breaks the graph."""
+    if type(function) is _C.Scoped and function.callback is not None:
+        function = function.__wrapped__
     if recursive:
         target: Any = _C.Scoped(function, None)
     else:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .. import array_functions
 from ..bytecode.resume import original_code
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ TRACE_POLICY: tuple[tuple[str, str, str], ...] = (
     # module prefix, decision for calls, reason
     ("tracework.compiled_module", INLINE, "a compiled module inside of a compiled one"),
     ("tracework_capture.regions", INLINE, "a function in a region"),
+    ("tracework_capture.array_functions", INLINE, "a function of arrays as one of tensors"),
     ("tracework_capture.attention", INLINE, "flex_attention in calls of torch"),
     ("tracework_capture.stand_ins", INLINE, "traced for functions of torch"),
     ("tracework_capture", BREAK, "the compiler itself"),
@@ -62,6 +64,7 @@ TRACE_POLICY: tuple[tuple[str, str, str], ...] = (
     ("tracework_runtime", BREAK, "the compiler itself"),
     ("tracework", BREAK, "the compiler itself"),
     ("torch._dynamo._trace_wrapped_higher_order_op", INLINE, "the mode in which masks index tensors"),
+    ("torch._dynamo.external_utils", INLINE, "what torch.compile's decorators put around a function"),
     ("torch._dynamo", BREAK, "another compiler"),
     ("torch._inductor", BREAK, "another compiler"),
     ("torch.fx", BREAK, "graph tooling"),
@@ -102,12 +105,16 @@ _COMPILED = (
     os.path.join(os.path.dirname(torch.__file__), "_dynamo") + os.sep,
     *(folder + os.sep for name in ("tracework_aotautograd", "tracework_runtime") for folder in _folders(name)),
     "<tracework",
+    "<frozen importlib",
 )
-"""Where code starts that runs what is compiled already; the last is what this stack generates."""
+"""Where code starts that runs what is compiled already, what this stack generates, and imports, whose code runs once."""
+
 _TORCH_CAPTURED = tuple(_TORCH + part for part in ("nn" + os.sep, "optim" + os.sep))
 _LIBRARIES = tuple(os.path.realpath(folder) + os.sep for name in ("numpy", "triton") for folder in _folders(name))
 """Packages whose Python code does not compute with tensors, wherever they are installed."""
 _HERE = os.path.dirname(os.path.dirname(os.path.realpath(__file__))) + os.sep
+_AROUND = frozenset((os.path.join(os.path.dirname(torch.__file__), "_dynamo", "external_utils.py"), array_functions.__file__))
+"""Files of what decorators put around functions of the program."""
 _COMPREHENSIONS = frozenset(("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"))
 _FRAMES: dict[str, bool] = {}
 
@@ -208,15 +215,17 @@ def is_installed(code: types.CodeType) -> bool:
 
 
 def runs_what_is_compiled(code: types.CodeType) -> bool:
-    """Whether the frame is torch.compile's own, or a backward of this stack, which the engine calls below any program: it and all
-    below it are left alone.
+    """Whether the frame is torch.compile's own, an import, or a backward of this stack, which the engine calls below any program: it
+    and all below it are left alone.
     """
-    return code.co_filename.startswith(_COMPILED)
+    return code.co_filename.startswith(_COMPILED) and code.co_filename not in _AROUND
 
 
 def _file_is_captured(filename: str) -> bool:
     if filename.startswith(("<frozen", "<__array_function__")):
         return False
+    if filename in _AROUND:
+        return True
     path = os.path.realpath(filename)
     if path.startswith(_TORCH):
         return path.startswith(_TORCH_CAPTURED)

@@ -313,6 +313,7 @@ class ErrorRegion(ContextValue):
 
     def leave(self, frame):
         if not self.entered and not self.own:
+            del frame.root.regions[-1:]  # a break here is none in the region
             frame.break_graph("context_unknown", "the end of a region that plain Python entered")
         frame.root.regions.pop()
         if self.entered:
@@ -339,6 +340,11 @@ def existing_context(frame, obj, source):
         frame.guard("TYPE", source, type(obj))
         made = ErrorRegion([wanted], obj.error_on_graph_break, type(obj) is error_on_graph_break)
         made.source = source
+        return made
+    if (type(obj).__module__, type(obj).__name__) == ("torch._dynamo.decorators", "DynamoConfigPatchProxy"):
+        frame.guard("TYPE", source, type(obj))
+        made = NullContext(type(obj), [], {})  # options of torch.compile
+        made.source, made.obj = source, obj
         return made
     if type(obj) in (torch.no_grad, torch.enable_grad, torch.set_grad_enabled):
         return existing_grad_mode(frame, obj, source)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ForbiddenCall, SkipFrame, Unsupported
 from ..sources import Const
 from .constant import NotPlain, fold_plain, plain
+from .user_object import ObjectValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,7 +111,12 @@ def real_argument(frame: Any, value: Value, function: Any) -> Any:
     try:
         return value.real()
     except LookupError:
-        frame.break_graph("argument_not_real", f"{getattr(function, '__qualname__', function)} of {value.describe()}")
+        pass
+    what = f"{getattr(function, '__qualname__', function)} of {value.describe()}"
+    if frame.mutations.keep:
+        frame.break_graph("argument_not_real", f"{what}, after a change of objects that has not been made yet")
+    found = value.identity(frame) if isinstance(value, ObjectValue) else None
+    return found if found is not None else frame.break_graph("argument_not_real", what)
 
 
 def _disallow(obj: Any, mark: Mark, frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:

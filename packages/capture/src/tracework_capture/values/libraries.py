@@ -8,6 +8,7 @@ import torch
 
 from ..sources import Const
 from .function import FunctionValue
+from .sequence import NONE
 from .tensor import TensorValue
 
 STAND_INS = {torch.Tensor: lambda: torch.empty(0), torch.nn.Parameter: lambda: torch.nn.Parameter(torch.empty(0))}
@@ -31,7 +32,14 @@ def module_init(frame, args, kwargs):
     return FunctionValue(init, Const(init, "Module.__init__")).call(frame, list(args), kwargs)
 
 
+def begin_step(frame, args, kwargs):
+    """Tells graphs that torch.compile made, before or after this one, where a step begins."""
+    frame.mutations.call(torch.compiler.cudagraph_mark_step_begin, [])
+    return NONE
+
+
 LIBRARY_ROWS = {
+    "torch.compiler.cudagraph_mark_step_begin": begin_step,
     "einops._backends.get_backend": einops_backend,
     "torch._dynamo.mutation_guard.install_generation_tagging_init.<locals>.patched_init": module_init,
 }

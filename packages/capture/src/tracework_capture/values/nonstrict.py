@@ -1,8 +1,9 @@
 """Calls of functions marked with nonstrict_trace: one node of the graph, whatever the structure of arguments and results.
 
 Arguments are taken apart into tensors and sizes, which the node gets, and a template, which the node's target holds; the target puts
-them together again and calls the function. Modules give their parameters and buffers, so that gradients reach them. Results are taken
-apart by torch.utils._pytree and put together as Values.
+them together again and calls the function. Modules give their parameters and buffers, so that gradients reach them, and so do tensors
+that the function reaches by itself: a call on fakes shows which these are, and the target puts the node's inputs in their places.
+Results are taken apart by torch.utils._pytree and put together as Values.
 """
 
 from __future__ import annotations
@@ -10,8 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils._pytree import tree_map_only
+from tracework_primops import FakeTensor
 
 from .. import _torch
+from ..graph.builder import graph_argument
 from .constant import ConstantValue, NotPlain, plain
 from .mapping import DictValue, dict_of
 from .module import ModuleValue
@@ -35,6 +39,9 @@ def call_nonstrict(frame: Any, function: Any, args: list[Value], kwargs: dict[st
     positional = [parts.take(a) for a in args]
     keywords = {k: parts.take(v) for k, v in kwargs.items()}
     target = _Target(function, positional, keywords, parts.modules)
+    for tensor in target.tensors_reached(frame, parts.leaves):
+        target.reached[id(tensor)] = len(parts.leaves)
+        parts.leaves.append(frame.wrap(tensor, _const(tensor, "reached")))
     flat = frame.graph.call(frame, target.as_function(), tuple(parts.leaves))
     return _together(frame, target.result, iter(flat.all_items(frame)))
 
@@ -107,10 +114,10 @@ class _Parts:
         return lambda leaves: self.modules[position][0]
 
 
-def _const(obj: Any) -> Any:
+def _const(obj: Any, name: str = "pytree") -> Any:
     from ..sources import Const
 
-    return Const(obj, getattr(obj, "__qualname__", "pytree"))
+    return Const(obj, getattr(obj, "__qualname__", name))
 
 
 class _Holder(torch.nn.Module):
@@ -120,12 +127,43 @@ class _Holder(torch.nn.Module):
         return function()
 
 
+class _Replacing(torch.overrides.TorchFunctionMode):
+    """Functions of torch get other tensors than they are called with."""
+
+    def __init__(self, other: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.other = other
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        args, kwargs = tree_map_only(torch.Tensor, self.other, (args, kwargs or {}))
+        return func(*args, **kwargs)
+
+
 class _Target:
     """What the node calls. `result` is the structure of the last result."""
 
     def __init__(self, function: Any, args: list[Build], kwargs: dict[str, Build], modules: Any) -> None:
         self.function, self.args, self.kwargs, self.modules = function, args, kwargs, modules
         self.result: Any = None
+        self.reached: dict[int, int] = {}  # ids of tensors that the function reaches by itself -> places of the node's inputs
+
+    def tensors_reached(self, frame: Any, leaves: list[Value]) -> list[torch.Tensor]:
+        """Existing tensors among the arguments of what the function calls on fakes."""
+        found: dict[int, torch.Tensor] = {}
+
+        def run(*given: Any) -> None:
+            def see(tensor: torch.Tensor) -> torch.Tensor:
+                if isinstance(tensor, FakeTensor):
+                    return tensor
+                found[id(tensor)] = tensor
+                return frame.fake_mode.from_real(tensor)
+
+            with _Replacing(see):
+                self.run(given)
+
+        args = tuple(graph_argument(frame, leaf) for leaf in leaves)
+        frame.graph.run_on_fakes(frame, run, args, {}, "call_function")
+        return list(found.values())
 
     def as_function(self) -> Callable[..., Any]:
         """A function of its own, named for the graph's text."""
@@ -137,6 +175,12 @@ class _Target:
         return nonstrict
 
     def run(self, leaves: tuple[Any, ...]) -> tuple[Any, ...]:
+        if not self.reached:
+            return self.run_with_modules(leaves)
+        with _Replacing(lambda tensor: leaves[self.reached[id(tensor)]] if id(tensor) in self.reached else tensor):
+            return self.run_with_modules(leaves)
+
+    def run_with_modules(self, leaves: tuple[Any, ...]) -> tuple[Any, ...]:
         holder, tensors = _Holder(), {}
         for i, (module, numbers) in enumerate(self.modules):
             setattr(holder, f"m{i}", module)

@@ -228,6 +228,21 @@ def array_from_tensor(frame, tensor):
     return ArrayValue(frame.graph.call(frame, getattr, (tensor, "data")))
 
 
+def across(frame, args, kwargs):
+    """What wrap_numpy does with its arguments and results: nothing, but for what they are called."""
+    value = args[0]
+    if isinstance(value, ArrayValue):
+        return value.tensor
+    if not isinstance(value, TensorValue) or value.example.dtype not in NUMPY_DTYPES:
+        return frame.break_graph("tensor_to_numpy", f"wrap_numpy of a function with a {value.describe()}")
+    return ArrayValue(value)
+
+
+ACROSS_ROWS = {
+    "tracework_capture.array_functions.across": across,
+}
+
+
 def as_operand(frame, value, refusing=True):
     """The array, the Python or NumPy number, or the array made of a list of numbers, that a function of NumPy works on; None else."""
     if isinstance(value, (ArrayValue, SymNumber)):

@@ -44,7 +44,7 @@ from .inference_tensors import refuse_misuse
 from .iterators import NATIVE_ITERATORS, ExistingIterator, UnaskedIterator
 from .libraries import LIBRARY_ROWS
 from .mapping import MISSING, DictValue, dict_of, touched_name
-from .numpy_array import constant_array, wrap_array
+from .numpy_array import ACROSS_ROWS, constant_array, wrap_array
 from .optimizer import CODE_ROWS, OPTIMIZER_ROWS
 from .proxy import wrap_proxy
 from .random_numbers import RANDOM_ROWS
@@ -214,6 +214,8 @@ def wrap_function(frame, obj, source):
     patched = patched_by_torch_compile(obj)
     if patched is not None:
         return frame.wrap(patched, Attr(source, "__wrapped__"))
+    if COMPILED_OF in obj.__dict__ and source is not None:
+        return frame.wrap(obj.__dict__[COMPILED_OF], Attr(source, COMPILED_OF))
     mark = mark_of(obj)
     if mark is not None and function_name(obj) not in FUNCTION_ROWS:
         return marked_value(frame, obj, source, mark)
@@ -230,6 +232,10 @@ def wrap_function(frame, obj, source):
         return FunctionValue(obj, source, by_identity=False)
     frame.guard("IDENTITY", source, obj)
     return FunctionValue(obj, source)
+
+
+COMPILED_OF = "_torchdynamo_inline"
+"""Where what torch.compile, or torch.jit, made of a function keeps the function."""
 
 
 def function_row(obj, torch_rows):
@@ -572,6 +578,12 @@ def wrap_result(frame, node, example):
         return TupleValue(items, cls=type(example))
     if isinstance(example, torch.SymInt):
         return size_value(frame, example)
+    if isinstance(example, dict):
+        name = getattr(node.target, "__qualname__", node.target)
+        return frame.break_graph(
+            "call_unknown",
+            f"{name} gives a {type(example).__name__}; results of a function that nonstrict_trace marks may be one",
+        )
     if isinstance(example, (torch.SymBool, torch.SymFloat)):
         return ConstantValue(bool(example) if isinstance(example, torch.SymBool) else float(example))
     return wrap_constant(frame, example)
@@ -687,6 +699,7 @@ SUBCLASS_ROWS = (
 )
 DISABLED = torch._disable_dynamo(lambda: None).__code__
 FUNCTION_ROWS = {
+    **ACROSS_ROWS,
     **CONTROL_ROWS,
     **LIBRARY_ROWS,
     "torch._dynamo.decorators.error_on_graph_break": error_region_row,

@@ -1,6 +1,7 @@
 """Marked functions: what a call of one does in captured code, and which marks are refused."""
 
 import operator
+import zlib
 from dataclasses import dataclass
 
 import pytest
@@ -42,6 +43,23 @@ def test_allow_in_graph_makes_one_node():
     assert opaque in targets(graphs[0])
 
 
+@pytest.mark.parametrize("control", [marks.allow_in_graph, dynamo.allow_in_graph])
+def test_allow_in_graph_of_an_autograd_function(control):
+    @control
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * 5
+
+    x = X.clone().requires_grad_()
+    compiled(lambda x: Doubled.apply(x) + 1, fullgraph=True)(x).sum().backward()
+    assert torch.equal(x.grad, torch.full((3,), 5.0))
+
+
 def test_assume_constant_result_calls_once():
     calls = []
 
@@ -53,6 +71,42 @@ def test_assume_constant_result_calls_once():
     call = compiled(lambda x: x * scale(2), fullgraph=True)
     assert torch.equal(call(X), X * 3) and torch.equal(call(X), X * 3)
     assert calls == [2]
+
+
+def test_assume_constant_result_of_methods_and_modules():
+    class Scaled(torch.nn.Module):
+        factors = {"a": 3}
+
+        @marks.assume_constant_result
+        def factor(self, name):
+            return self.factors[name] + self.training
+
+        def forward(self, x):
+            return x * self.factor("a")
+
+    @marks.assume_constant_result
+    def width(module):
+        return module.in_features
+
+    linear = torch.nn.Linear(3, 3)
+    assert torch.equal(compiled(Scaled(), fullgraph=True)(X), X * 4)
+    call = compiled(lambda m, x: x * width(m), fullgraph=True)
+    assert torch.equal(call(linear, X), X * 3) and torch.equal(call(torch.nn.Linear(5, 3), X), X * 5)
+
+
+def test_assume_constant_result_after_a_change_breaks():
+    class Counter:
+        count = 1
+
+        @marks.assume_constant_result
+        def read(self):
+            return self.count
+
+    def f(counter, x):
+        counter.count = 5
+        return x * counter.read() + 1
+
+    assert torch.equal(compiled(f)(Counter(), X), X * 5 + 1)
 
 
 def test_assume_constant_result_of_a_new_tensor_breaks():
@@ -147,6 +201,28 @@ def test_nonstrict_trace_takes_structures_and_modules():
     assert any(getattr(t, "__name__", "") == "structured" for t in targets(graphs[0]))
     gradients = torch.autograd.grad(result.sum(), model.weight)[0], torch.autograd.grad(expected.sum(), model.weight)[0]
     assert torch.equal(*gradients)
+
+
+WEIGHT = torch.nn.Parameter(torch.full((3,), 2.0))
+
+
+def test_nonstrict_trace_of_a_function_that_reaches_tensors_by_itself():
+    """They are inputs of the node: gradients reach them, and what they hold may change."""
+    model = torch.nn.Linear(3, 3)
+
+    @marks.nonstrict_trace
+    def loose(x):
+        return model(x) * WEIGHT
+
+    call = compiled(lambda x: loose(x + 1) * 2, fullgraph=True)
+    reached = [WEIGHT, *model.parameters()]
+    for change in (0.0, 1.5):
+        with torch.no_grad():
+            WEIGHT.add_(change)
+        found, wanted = call(X), loose(X + 1) * 2
+        assert torch.equal(found, wanted)
+        for a, b in zip(torch.autograd.grad(found.sum(), reached), torch.autograd.grad(wanted.sum(), reached), strict=True):
+            assert torch.equal(a, b)
 
 
 def test_nonstrict_trace_notices_the_mode_of_a_module():
@@ -249,6 +325,23 @@ class TestMarksOfTorchCompile:
 
         assert torch.equal(compiled(lambda x: x + index_of([1, 2, 3], 3), fullgraph=True)(X), X + 2)
 
+    def test_substitutes_of_third_parties_are_traced_for_the_original(self):
+        def original(a, b=2):
+            raise AssertionError("not traced")
+
+        @torch.compiler.substitute_in_graph(original)
+        def traceable(a, b=2):
+            return a * b
+
+        @torch.compiler.substitute_in_graph(zlib.crc32, can_constant_fold_through=True, skip_signature_check=True)
+        def crc32(data):
+            raise AssertionError("not traced")
+
+        call = compiled(lambda x: original(x, 5) + zlib.crc32(b"a") % 7, fullgraph=True)
+        assert torch.equal(call(X), X * 5 + zlib.crc32(b"a") % 7)
+        with pytest.raises(AssertionError, match="not traced"):
+            traceable(X)
+
 
 class TestMisuse:
     """Errors say what to do instead."""
@@ -259,6 +352,14 @@ class TestMisuse:
             control(3)
         with pytest.raises(errors.ControlMisuse, match="on the function in the class"):
             control(torch.nn.Linear(1, 1).forward)
+
+    def test_results_of_allow_in_graph(self):
+        @marks.allow_in_graph
+        def named(x):
+            return {"x": x * 2}
+
+        with pytest.raises(errors.Unsupported, match="gives a dict; .*nonstrict_trace"):
+            compiled(lambda x: named(x)["x"] + 1, fullgraph=True)(X)
 
     def test_two_marks(self):
         @marks.allow_in_graph
