@@ -38,12 +38,8 @@ def test_a_loop_that_changes_what_it_carries_is_refused():
     def grows(x):
         return while_loop(lambda a: a.sum() < 5, lambda a: (torch.cat((a, a)),), (x,))
 
-    def learns(x):
-        return while_loop(lambda a: a.sum() < 5, lambda a: (a * 2,), (x,))
-
-    for fn, x in ((grows, torch.ones(2)), (learns, torch.ones(2, requires_grad=True))):
-        with pytest.raises(Exception, match=r"torch\.while_loop"):
-            tracework.compile(fn, backend="eager", fullgraph=True)(x)
+    with pytest.raises(Exception, match=r"torch\.while_loop"):
+        tracework.compile(grows, backend="eager", fullgraph=True)(torch.ones(2))
 
 
 def summed(x, w):
@@ -93,8 +89,3 @@ def test_steps_with_gradients(fn, plain, backend):
     torch.testing.assert_close(found, expected)
     gradients = (torch.autograd.grad(sum(t.sum() for t in result), inputs) for result in (found, expected))
     torch.testing.assert_close(*gradients)
-
-
-def test_many_steps_are_left_to_torch():
-    with pytest.raises(Exception, match="more than 64 steps"):
-        check(lambda x: map_steps(lambda a: a * 2, x), torch.ones(65, 2))

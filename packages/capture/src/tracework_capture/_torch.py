@@ -20,6 +20,7 @@ __all__ = [
     "SETTINGS",
     "all_function_mode_count",
     "any_autocast",
+    "autograd_on",
     "breaks_are_errors_in_torch_compile",
     "as_subclass",
     "autocast_state",
@@ -304,6 +305,16 @@ def substitute_of_torch_compile(function: Any) -> tuple[Any, bool] | None:
     if traceable is None or (traceable.__module__ or "").startswith("torch."):
         return None
     return traceable, known.__torch_dynamo_can_constant_fold_through__
+
+
+@contextlib.contextmanager
+def autograd_on() -> Iterator[None]:
+    """Autograd follows what is computed, also inside of an operator's kernel, which runs below it."""
+    excluded = torch._C._dispatch_tls_local_exclude_set()
+    for key in ("AutogradFunctionality", "AutogradOther", "AutogradNestedTensor"):
+        excluded = excluded.remove(getattr(torch._C.DispatchKey, key))
+    with torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), excluded), torch.enable_grad():
+        yield
 
 
 def breaks_are_errors_in_torch_compile() -> bool:

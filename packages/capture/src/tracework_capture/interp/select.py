@@ -19,7 +19,7 @@ from ..errors import BreakGraph, RestartCapture
 from ..graph.opaque_operators import ResultFacts
 from ..graph.outline import outline, region
 from ..graph.region_checks import Unchanged
-from ..values.cond import fits, operator_result
+from ..values.cond import fits, operator_results
 from ..values.function import BoundMethodValue, FunctionValue
 from ..values.sequence import TupleValue
 from ..values.tensor import TensorValue, forget_nodes
@@ -152,7 +152,7 @@ def _select(frame: Any, arms: Arms, condition: Any, jumps_if: bool) -> None:
     _check_others(*given)
     if jumps_if:
         traced.reverse()
-    results = iter(operator_result(frame, condition, traced).unpack(frame))
+    results = iter(operator_results(frame, condition, traced))
     values = [_replaced(value, results) for value in given[0]]
     kept = _kept(frame, stored)
     for name in stored:
@@ -175,7 +175,7 @@ def _bind(frame: Any, name: str, value: Value | None) -> None:
 
 
 def _traced(frame: Any, first: int, meet: int, stored: set[str], depth: int) -> tuple[list[Value], Any]:
-    """(what the arm leaves in the locals and on the stack, its graph as operator_result takes it)"""
+    """(what the arm leaves in the locals and on the stack, its graph as operator_results takes it)"""
     start, unchanged = region(frame.graph), Unchanged(frame)
     _run(frame, first, meet)
     if unchanged.what_changed():
@@ -192,7 +192,9 @@ def _traced(frame: Any, first: int, meet: int, stored: set[str], depth: int) -> 
     if len({*map(id, memory)}) < len(memory) or {*map(id, memory)} & {*map(id, read)}:
         raise _Refused("results of an arm share memory")
     forget_nodes(frame, inside)
-    return values, (tuple, tuple(ResultFacts.of(leaf.example) for leaf in leaves), made)
+    if not all(isinstance(n.meta["example_value"], torch.Tensor) and fits(n.meta["example_value"]) for n in made.inputs):
+        raise _Refused("an arm reads tensors with history or sizes that are symbols")
+    return values, (tuple(ResultFacts.of(leaf.example) for leaf in leaves), made)
 
 
 def _run(frame: Any, first: int, meet: int) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 
 from ..graph.known import known_tensor
-from ..graph.opaque_operators import ResultFacts, operator_of
+from ..graph.opaque_operators import ResultFacts
 from ..graph.outline import outline, region
 from ..graph.region_checks import Unchanged
-from .opaque_call import call_of_kind
-from .sequence import ListValue, TupleValue
+from ..graph.traced_operators import traced_operator
+from .structure import leaves, rebuilt, same_structure
 from .tensor import TensorValue, forget_nodes
 
 NAMES = ("pred", "true_fn", "false_fn", "operands")
@@ -18,20 +18,14 @@ NAMES = ("pred", "true_fn", "false_fn", "operands")
 class Arms:
     """Two graphs, of which a tensor chooses one; `places` says which of the operator's tensors each takes."""
 
-    __qualname__ = "cond"
+    name = "cond"
 
-    def __init__(self, graphs, places, facts):
-        self.graphs, self.places, self.facts = graphs, places, facts
+    def __init__(self, graphs, places):
+        self.graphs, self.places = graphs, places
 
     def __call__(self, condition, *tensors):
         chosen = 0 if bool(condition) else 1
-        found = self.graphs[chosen](*[tensors[i] for i in self.places[chosen]])
-        return tuple(map(self.own, found, self.facts))
-
-    @staticmethod
-    def own(tensor, facts):
-        """The tensor in memory of its own, as an operator gives it."""
-        return torch.empty_strided(facts.sizes, facts.strides, dtype=facts.dtype, device=facts.device).copy_(tensor)
+        return self.graphs[chosen](*[tensors[i] for i in self.places[chosen]])
 
 
 def cond_row(frame, args, kwargs):
@@ -43,47 +37,68 @@ def cond_row(frame, args, kwargs):
         return arms[0 if condition.truth(frame) else 1].call(frame, operands, {})
     if condition.example.numel() != 1 or frame.root.transforms:
         return frame.break_graph("call_unknown", "torch.cond of several conditions, or under a transform")
-    traced = [traced_arm(frame, arm, operands) for arm in arms]
-    return operator_result(frame, condition, traced)
+    (found, *first), (other, *second) = [traced_part(frame, arm, operands, "torch.cond") for arm in arms]
+    if not same_structure(frame, found, other):
+        return frame.break_graph("call_unknown", "torch.cond whose arms give results that are nested in different ways")
+    return rebuilt(frame, found, iter(operator_results(frame, condition, [first, second])))
 
 
-def traced_arm(frame, arm, operands, name="torch.cond"):
-    """(kind of the result, facts of its tensors, the arm as a graph of its own)"""
-    start, unchanged = region(frame.graph), Unchanged(frame)
-    found = arm.call(frame, operands, {})
+def traced_part(frame, function, args, name):
+    """(what a function gives, facts of its tensors, the function as a graph of its own)"""
+    start, unchanged, random = region(frame.graph), Unchanged(frame), frame.root.effects.random
+    frame.root.effects.random = False
+    found = function.call(frame, args, {})
     changed = unchanged.what_changed()
     if changed:
         return frame.break_graph("call_unknown", f"{name}: a function of it {changed}")
-    leaves = [found] if isinstance(found, TensorValue) else found.unpack(frame) if type(found) in (TupleValue, ListValue) else []
-    if not leaves or not all(type(leaf) is TensorValue and fits(leaf.example) for leaf in leaves):
-        return frame.break_graph(
-            "call_unknown", f"{name}: a function of it gives something else than tensors of known sizes without history"
-        )
-    facts = tuple(ResultFacts.of(leaf.example) for leaf in leaves)
+    results = leaves(frame, found)
+    if not results or not all(type(leaf) is TensorValue and is_fixed(leaf.example) for leaf in results):
+        return frame.break_graph("call_unknown", f"{name}: a function of it gives something else than tensors of known sizes")
     nodes = start.nodes(frame.graph)
-    made = outline(frame.graph, nodes, [leaf.node for leaf in leaves], "Arm")
+    made = outline(frame.graph, nodes, [leaf.node for leaf in results], "Arm")
     forget_nodes(frame, set(nodes))
-    return found.python_type(), facts, made
+    if frame.root.effects.random and any(is_followed(n) for n in made.inputs):
+        return frame.break_graph(
+            "call_unknown", f"{name}: a function of it draws random numbers, and its gradient would draw again"
+        )
+    frame.root.effects.random |= random
+    return found, tuple(ResultFacts.of(leaf.example) for leaf in results), made
+
+
+def is_followed(node):
+    """Whether autograd follows what a node gives."""
+    return torch.is_grad_enabled() and getattr(node.meta["example_value"], "requires_grad", False)
+
+
+def is_fixed(example):
+    """Whether sizes and strides are known."""
+    return all(type(n) is int for n in (*example.shape, *example.stride()))
 
 
 def fits(example):
-    followed = torch.is_grad_enabled() and example.requires_grad
-    return not followed and all(type(n) is int for n in (*example.shape, *example.stride()))
+    """Whether a tensor has known sizes and no history."""
+    return is_fixed(example) and not (torch.is_grad_enabled() and example.requires_grad)
 
 
-def operator_result(frame, condition, traced):
-    """The node, and what it gives."""
-    (kind, facts, _), (other_kind, other_facts, _) = traced
-    if kind is not other_kind or facts != other_facts:
+def operator_results(frame, condition, traced):
+    """What the operator gives, tensor by tensor, for the facts and the graph of each arm."""
+    (facts, _), (other_facts, _) = traced
+    if facts != other_facts:
         return frame.break_graph("call_unknown", "torch.cond whose arms give different kinds of tensors")
-    inputs = list(dict.fromkeys(node for *_, made in traced for node in made.inputs))
-    if not all(isinstance(node.meta["example_value"], torch.Tensor) and fits(node.meta["example_value"]) for node in inputs):
-        return frame.break_graph("call_unknown", "torch.cond whose arms read tensors with history or sizes that are symbols")
-    places = [tuple(inputs.index(node) for node in made.inputs) for *_, made in traced]
-    arms = Arms([made.module for *_, made in traced], places, facts)
-    text = tuple(made.module.code for *_, made in traced), tuple(places)
-    operator = operator_of(arms, arms, text, len(inputs) + 1, facts)
-    return call_of_kind(frame, operator, (condition, *inputs), kind, len(facts))
+    inputs = list(dict.fromkeys(node for _, made in traced for node in made.inputs))
+    places = [tuple(inputs.index(node) for node in made.inputs) for _, made in traced]
+    arms = Arms([made.module for _, made in traced], places)
+    text = tuple(made.module.code for _, made in traced), tuple(places)
+    return call_traced(frame, arms, text, [condition.node, *inputs], facts, "torch.cond")
+
+
+def call_traced(frame, function, text, nodes, facts, name):
+    """What the operator of a function of traced graphs gives, tensor by tensor."""
+    examples = [node.meta["example_value"] for node in nodes]
+    if not all(isinstance(e, torch.Tensor) and is_fixed(e) for e in examples):
+        return frame.break_graph("call_unknown", f"{name} that reads sizes that are symbols")
+    found = frame.graph.call(frame, traced_operator(function, text, len(nodes), facts), tuple(nodes))
+    return found.unpack(frame) if len(facts) > 1 else [found]
 
 
 COND_ROWS = {torch.cond: cond_row}

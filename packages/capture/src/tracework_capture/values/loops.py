@@ -1,4 +1,5 @@
-"""torch.while_loop as an operator that runs traced graphs as often as the data asks for; scan and map of known lengths step by step."""
+"""torch.while_loop as an operator that runs traced graphs as often as the data asks for; scan and map step by step, long ones as an
+operator, too."""
 
 from __future__ import annotations
 
@@ -7,11 +8,11 @@ from torch._higher_order_ops.map import map as map_steps
 from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
 
-from ..graph.opaque_operators import operator_of
-from .cond import Arms, fits, traced_arm
+from ..graph.opaque_operators import ResultFacts
+from .cond import call_traced, is_fixed, traced_part
 from .constant import ConstantValue
 from .sequence import ListValue, TupleValue
-from .structure import leaves, rebuilt
+from .structure import leaves, rebuilt, same_structure
 from .tensor import TensorValue
 
 LONGEST = 64
@@ -19,60 +20,134 @@ LONGEST = 64
 
 
 class Loop:
-    """A graph that asks whether to go on and one that makes a step; both take the carried tensors and others that they read."""
+    """A graph that asks whether to go on and one that makes a round; both take the carried tensors and others that they read."""
 
-    __qualname__ = "while_loop"
+    name = "while_loop"
 
-    def __init__(self, condition, body, places, facts):
-        self.condition, self.body, self.places, self.facts = condition, body, places, facts
+    def __init__(self, condition, body, places, count):
+        self.condition, self.body, self.places, self.count = condition, body, places, count
 
     def __call__(self, *tensors):
-        carried, others = list(tensors[: len(self.facts)]), tensors[len(self.facts) :]
+        carried, others = tensors[: self.count], tensors[self.count :]
         while True:
             given = (*carried, *others)
             if not bool(self.condition(*[given[i] for i in self.places[0]])[0]):
-                return tuple(map(Arms.own, carried, self.facts))
-            carried = list(self.body(*[given[i] for i in self.places[1]]))
+                return carried
+            carried = self.body(*[given[i] for i in self.places[1]])
 
 
 def while_row(frame, args, kwargs):
-    """torch.while_loop(cond_fn, body_fn, carried_inputs, additional_inputs=())"""
+    """torch.while_loop(cond_fn, body_fn, carried_inputs)"""
     given = dict(zip(("cond_fn", "body_fn", "carried_inputs"), args)) | kwargs
-    carried = given["carried_inputs"].unpack(frame)
     if len(args) > 3 or set(given) - {"cond_fn", "body_fn", "carried_inputs"} or frame.root.transforms:
         return frame.break_graph("call_unknown", "torch.while_loop with other arguments, or under a transform")
-    if not carried or not all(type(v) is TensorValue and fits(v.example) for v in carried):
-        return frame.break_graph(
-            "call_unknown", "torch.while_loop that carries something else than tensors of known sizes without history"
-        )
-    started = [frame.graph.call_method(frame, "clone", (v,)) for v in carried]  # what a step gets, for the trace
-    _, wanted, asked = traced_arm(frame, given["cond_fn"], started, "torch.while_loop")
-    kind, facts, made = traced_arm(frame, given["body_fn"], started, "torch.while_loop")
-    same = facts == tuple(map(type(facts[0]).of, (v.example for v in started)))
+    carried = TupleValue(given["carried_inputs"].unpack(frame))
+    started, nodes = first_round(frame, carried, "torch.while_loop")
+    items = started.unpack(frame)
+    _, wanted, asked = traced_part(frame, given["cond_fn"], items, "torch.while_loop")
+    found, facts, made = traced_part(frame, given["body_fn"], items, "torch.while_loop")
+    same = same_structure(frame, TupleValue(found.unpack(frame)), started) and facts == facts_of(nodes)
     if not same or len(wanted) != 1 or wanted[0].sizes not in ((), (1,)):
         return frame.break_graph("call_unknown", "torch.while_loop whose body gives other kinds of tensors than it takes")
-    nodes = list(dict.fromkeys([v.node for v in started] + [*asked.inputs, *made.inputs]))
-    if not all(isinstance(n.meta["example_value"], torch.Tensor) and fits(n.meta["example_value"]) for n in nodes):
-        return frame.break_graph("call_unknown", "torch.while_loop that reads tensors with history or sizes that are symbols")
+    count = len(nodes)
+    nodes = list(dict.fromkeys([*nodes, *asked.inputs, *made.inputs]))
     places = tuple(tuple(nodes.index(n) for n in part.inputs) for part in (asked, made))
-    loop = Loop(asked.module, made.module, places, facts)
-    operation = operator_of(loop, loop, (asked.module.code, made.module.code, places), len(nodes), facts)
-    found = frame.graph.call(frame, operation, tuple(nodes))
-    items = found.unpack(frame) if len(facts) > 1 else [found]
-    return ListValue(items) if kind is list else TupleValue(items)
+    loop = Loop(asked.module, made.module, places, count)
+    results = call_traced(frame, loop, (asked.module.code, made.module.code, places), nodes, facts, "torch.while_loop")
+    return rebuilt(frame, found, iter(results))
+
+
+def first_round(frame, carried, name):
+    """What the first round gets: copies, which stand for no other tensors in its graph; and their nodes."""
+    over = leaves(frame, carried)
+    if not over or not all(type(v) is TensorValue and is_fixed(v.example) for v in over):
+        return frame.break_graph("call_unknown", f"{name} that carries something else than tensors of known sizes")
+    copies = [frame.graph.call_method(frame, "clone", (v,)) for v in over]
+    return rebuilt(frame, carried, iter(copies)), [v.node for v in copies]
+
+
+def facts_of(nodes):
+    return tuple(ResultFacts.of(node.meta["example_value"]) for node in nodes)
+
+
+# --- steps as an operator --------------------------------------------------------------------------------------------------
+
+
+class Steps:
+    """A graph that makes a step, for each item of tensors along a dim. It takes items, what the step before carries, and others."""
+
+    name = "scan"
+
+    def __init__(self, body, places, counts, dim, backwards):
+        self.body, self.places, self.counts, self.dim, self.backwards = body, places, counts, dim, backwards
+
+    def __call__(self, *tensors):
+        over, carries = self.counts
+        xs, carried, others = tensors[:over], tensors[over : over + carries], tensors[over + carries :]
+        rows = []
+        steps = range(xs[0].shape[self.dim])
+        for step in reversed(steps) if self.backwards else steps:
+            given = (*[x.select(self.dim, step) for x in xs], *carried, *others)
+            found = self.body(*[given[i] for i in self.places])
+            carried = found[:carries]
+            rows.append(found[carries:])
+        columns = zip(*(rows[::-1] if self.backwards else rows), strict=True)
+        return (*carried, *[stacked_along(torch.stack(column), self.dim) for column in columns])
+
+
+def stacked_along(stack, dim):
+    """Results of steps, which lie along the first dim, along another where they have it."""
+    return stack.movedim(0, dim) if 0 < dim < stack.ndim else stack
+
+
+def steps_operator(frame, name, function, init, xs, dim, backwards):
+    """(carried value or None, results) of a long scan, or map where `init` is None."""
+    over = leaves(frame, xs)
+    firsts = [frame.graph.call_method(frame, "select", (leaf, dim, 0)) for leaf in over]
+    x = rebuilt(frame, xs, iter(firsts))
+    started, nodes = (None, []) if init is None else first_round(frame, init, name)
+    found, facts, made = traced_part(frame, function, [x] if init is None else [started, x], name)
+    pair = [None, found] if init is None else found.unpack(frame)
+    if len(pair) != 2:
+        return frame.break_graph("call_unknown", f"{name} whose function gives no pair")
+    if init is not None and not (same_structure(frame, pair[0], started) and facts[: len(nodes)] == facts_of(nodes)):
+        return frame.break_graph("call_unknown", f"{name} whose function gives another kind of tensors to carry than it takes")
+    count, length = len(nodes), over[0].example.shape[dim]
+    own = {v.node: at for at, v in enumerate(firsts)} | {node: len(over) + at for at, node in enumerate(nodes)}
+    others = [n for n in made.inputs if n not in own]
+    own |= {node: len(over) + count + at for at, node in enumerate(others)}
+    places = tuple(own[n] for n in made.inputs)
+    steps = Steps(made.module, places, (len(over), count), dim, backwards)
+    results = [along(f, length, dim) for f in facts[count:]]
+    text = made.module.code, places, steps.counts, dim, backwards
+    values = call_traced(frame, steps, text, [*(v.node for v in over), *nodes, *others], [*facts[:count], *results], name)
+    carried = None if init is None else rebuilt(frame, init, iter(values[:count]))
+    return carried, rebuilt(frame, pair[1], iter(values[count:]))
+
+
+def along(facts, length, dim):
+    """The facts of the results of all steps."""
+    made = stacked_along(torch.empty((length, *facts.sizes), device="meta"), dim)
+    return ResultFacts(facts.dtype, facts.device, tuple(made.shape), tuple(made.stride()))
 
 
 # --- steps one by one ------------------------------------------------------------------------------------------------------
 
 
-def steps_of(frame, name, xs, dim):
-    """The items of each step; how many there are is what the graph is made for."""
+def number_of_steps(frame, name, xs, dim):
+    """How many there are is what the graph is made for."""
     over = leaves(frame, xs)
     if not over or dim < 0 or not all(type(v) is TensorValue and v.example.ndim > dim for v in over):
         return frame.break_graph("call_unknown", f"{name} over something else than tensors, or over a dim counted from the end")
     lengths = {v.example.shape[dim] for v in over}
-    if len(lengths) != 1 or type(length := lengths.pop()) is not int or not 0 < length <= LONGEST:
-        return frame.break_graph("call_unknown", f"{name} over more than {LONGEST} steps, none, or a number of them that changes")
+    if len(lengths) != 1 or type(length := lengths.pop()) is not int or length == 0:
+        return frame.break_graph("call_unknown", f"{name} over no steps, or a number of them that changes")
+    return length
+
+
+def steps_of(frame, xs, dim, length):
+    """The items of each step."""
+    over = leaves(frame, xs)
     parts = [[frame.graph.call_method(frame, "select", (leaf, dim, step)) for leaf in over] for step in range(length)]
     return [rebuilt(frame, xs, iter(part)) for part in parts]
 
@@ -87,8 +162,19 @@ def stacked(frame, results, dim):
 
 
 def stack(frame, row, dim):
+    """stacked_along, traced."""
     found = frame.graph.call(frame, torch.stack, (TupleValue(list(row)),))
     return frame.graph.call(frame, torch.movedim, (found, 0, dim)) if 0 < dim < found.example.ndim else found
+
+
+class With:
+    """A function with further arguments."""
+
+    def __init__(self, function, others):
+        self.function, self.others = function, others
+
+    def call(self, frame, args, kwargs):
+        return self.function.call(frame, [*args, *self.others], kwargs)
 
 
 def map_row(frame, args, kwargs):
@@ -96,7 +182,10 @@ def map_row(frame, args, kwargs):
     if kwargs or len(args) < 2:
         return frame.break_graph("call_unknown", "map with these arguments")
     function, xs, *others = args
-    return stacked(frame, [function.call(frame, [x, *others], {}) for x in steps_of(frame, "map", xs, 0)], 0)
+    length = number_of_steps(frame, "map", xs, 0)
+    if length > LONGEST and not frame.root.transforms:
+        return steps_operator(frame, "map", With(function, others), None, xs, 0, False)[1]
+    return stacked(frame, [function.call(frame, [x, *others], {}) for x in steps_of(frame, xs, 0, length)], 0)
 
 
 def scan_row(frame, args, kwargs):
@@ -105,7 +194,13 @@ def scan_row(frame, args, kwargs):
     dim, backwards = (given.pop(name, ConstantValue(default)) for name, default in (("dim", 0), ("reverse", False)))
     if set(given) != {"combine_fn", "init", "xs"} or not dim.is_constant() or not backwards.is_constant():
         return frame.break_graph("call_unknown", "scan with these arguments")
-    steps = steps_of(frame, "scan", given["xs"], dim.constant())
+    length = number_of_steps(frame, "scan", given["xs"], dim.constant())
+    if length > LONGEST and not frame.root.transforms:
+        parts = steps_operator(
+            frame, "scan", given["combine_fn"], given["init"], given["xs"], dim.constant(), backwards.constant()
+        )
+        return TupleValue(list(parts))
+    steps = steps_of(frame, given["xs"], dim.constant(), length)
     carry, results = given["init"], []
     for x in reversed(steps) if backwards.constant() else steps:
         pair = given["combine_fn"].call(frame, [carry, x], {}).unpack(frame)

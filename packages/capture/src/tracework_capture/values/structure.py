@@ -32,6 +32,20 @@ def rebuilt(frame, value, replacements):
     return make([rebuilt(frame, item, replacements) for item in items])
 
 
+def same_structure(frame, value, other):
+    """Whether two values are nested in the same way."""
+    first, second = children(frame, value), children(frame, other)
+    if first is None or second is None:
+        return first is second
+    if value.python_type() is not other.python_type() or len(first[0]) != len(second[0]):
+        return False
+    if isinstance(value, DictValue) and [k.hash_key(frame) for k, _ in value.all_items(frame)] != [
+        k.hash_key(frame) for k, _ in other.all_items(frame)
+    ]:
+        return False
+    return all(same_structure(frame, a, b) for a, b in zip(first[0], second[0]))
+
+
 def spread(frame, value, option):
     """An option for each leaf: `option` is one for all, or nested as the value is."""
     found = children(frame, value)
