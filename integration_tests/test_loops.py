@@ -6,7 +6,7 @@ import tracework
 from torch._higher_order_ops.map import map as map_steps
 from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
-from training import BACKENDS, check, same
+from training import BACKENDS, same
 
 
 def doubled(count, x, w):

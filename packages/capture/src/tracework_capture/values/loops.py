@@ -11,7 +11,7 @@ from torch._higher_order_ops.while_loop import while_loop
 from ..graph.opaque_operators import ResultFacts
 from .cond import call_traced, is_fixed, traced_part
 from .constant import ConstantValue
-from .sequence import ListValue, TupleValue
+from .sequence import TupleValue
 from .structure import leaves, rebuilt, same_structure
 from .tensor import TensorValue
 
