@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 import tracework
-from torch.nn.attention.flex_attention import AuxRequest, create_block_mask, flex_attention
+from torch.nn.attention.flex_attention import AuxRequest, and_masks, create_block_mask, create_mask, flex_attention
 from training import BACKENDS
 
 HEADS, LENGTH, WIDTH = 4, 128, 8
@@ -83,6 +83,18 @@ def test_a_mask_made_inside():
     torch.testing.assert_close(out, reference(*inputs, mask=causal)[0])
     blocks = create_block_mask(causal, None, None, LENGTH, LENGTH, device="cpu")
     assert torch.equal(count, blocks.kv_num_blocks) and torch.equal(dense, blocks.to_dense())
+
+
+def test_masks_of_functions_that_are_made_inside_are_part_of_the_graph():
+    def attend(q, k, v):
+        near = and_masks(causal, lambda b, h, i, j: i - j < 9)
+        blocks = create_block_mask(near, None, None, q.shape[2], k.shape[2], device="cpu")
+        return flex_attention(q, k, v, block_mask=blocks), create_mask(near, 1, 1, 4, 4, device="cpu")
+
+    inputs = tensors()
+    out, dense = tracework.compile(attend, backend="aot_eager", fullgraph=True)(*inputs)
+    torch.testing.assert_close(out, reference(*inputs, mask=lambda b, h, i, j: (i >= j) & (i - j < 9))[0])
+    assert torch.equal(dense[0, 0], torch.ones(4, 4, dtype=torch.bool).tril())
 
 
 def rows_summed(score, b, h, i, j):

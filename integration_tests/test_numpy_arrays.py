@@ -123,6 +123,7 @@ a[0, 0, ...] | a[None] | a[[0, 1]] | a[numpy.array([0, 1]), 1] | a[0, numpy.arra
 torch.tensor(a.max()), torch.tensor(a, dtype=torch.float64) | torch.ones(3) * a.mean() | numpy.asarray(torch.ones(2)), numpy.array(torch.ones(2))
 numpy.round(a, 1), a.round() | numpy.add(a, 1, dtype="float64") | abs(a), -a | a.tolist() | a[::-1] | numpy.flip(a) | numpy.unique(a)
 a[a > 0] | numpy.argsort(a) | a.base is None | a[9] | a.reshape(5, 5) | numpy.max(a, initial=0) | numpy.linalg.norm(a, 2) | a[0, 0] * [1, 2]
+numpy.argsort(a, kind="stable") | numpy.argsort(a, axis=0, stable=True) | a.argsort(kind="stable") | numpy.argsort(a % 2, kind="mergesort")
 a[True] | numpy.array([1, 2.5]).max() | torch.tensor([1, numpy.float32(2)]) | numpy.einsum("ij->", a)"""
 
 

@@ -91,6 +91,7 @@ class FunctionValue(Value):
         self.function = function
         self.code = function.__code__
         self.globals = function.__globals__
+        self.by_identity = by_identity
         self.base = Const(function, function.__qualname__) if by_identity else self.source
         self._cells: tuple[CellValue, ...] | None = None
 
@@ -106,8 +107,7 @@ class FunctionValue(Value):
         if isinstance(other, FunctionValue) and self is not other:
             if self.mutability is NEW or other.mutability is NEW:
                 return False
-            both = isinstance(self.base, Const) and isinstance(other.base, Const)
-            return self.function is other.function if both else None
+            return self.function is other.function
         return super().same_object(other)
 
     def hash_key(self, frame: Frame) -> Any:
@@ -180,6 +180,7 @@ class NewFunctionValue(FunctionValue):
         self._defaults, self._kwdefaults, self._closure = defaults, kwdefaults, closure
         self.attributes: dict[str, Value] = {}
         self.annotations: Value | None = None
+        self.defaults_read: Value | None = None
 
     name = property(lambda self: self.code.co_qualname)
 
@@ -229,9 +230,12 @@ class NewFunctionValue(FunctionValue):
             return frame.constant(plain[name])
         if name == "__doc__":
             return frame.constant(types.FunctionType(self.code, {}, closure=_empty_cells(self.code)).__doc__)
+        if name == "__defaults__":
+            if self.defaults_read is None:
+                self.defaults_read = frame.make_tuple(list(self._defaults)) if self._defaults else frame.constant(None)
+            return self.defaults_read
         if name in (
             "__dict__",
-            "__defaults__",
             "__kwdefaults__",
             "__closure__",
             "__globals__",

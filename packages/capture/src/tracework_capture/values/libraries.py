@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 
 import torch
@@ -38,6 +39,18 @@ def begin_step(frame, args, kwargs):
     return NONE
 
 
+def implementation(frame, function, args, kwargs):
+    """What functools.singledispatch calls for a class: it keeps what it found in a dict of its own. What is registered is guarded."""
+    registry = function.__closure__[function.__code__.co_freevars.index("registry")].cell_contents
+    table = frame.wrap(registry, Const(registry, "registry"))
+    kinds = [key.real() for key in table.all_keys(frame)]
+    if any(hasattr(kind, "__abstractmethods__") for kind in kinds):
+        return frame.break_graph("call_unknown", "functools.singledispatch over abstract classes")
+    found = next(kind for kind in args[0].real().__mro__ if kind in kinds)
+    return table.getitem(frame, frame.wrap(found, Const(found, found.__name__)))
+
+
+LIBRARY_CODES = {functools.singledispatch(len).dispatch.__code__: implementation}
 LIBRARY_ROWS = {
     "torch.compiler.cudagraph_mark_step_begin": begin_step,
     "einops._backends.get_backend": einops_backend,

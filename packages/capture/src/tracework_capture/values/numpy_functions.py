@@ -262,6 +262,19 @@ def sort(frame, a, axis=-1):
     return ArrayValue(call(frame, torch.sort, a.tensor, dim=one_axis(frame, axis, a.example.ndim)).unpack(frame)[0])
 
 
+@function("argsort")
+def argsort(frame, a, axis=-1, kind=None, order=None, *, stable=None):
+    """Where it is stable, there is one answer; else the order of equal items is NumPy's own."""
+    a = as_array(frame, a)
+    if known(frame, kind) not in ("stable", "mergesort") and not known(frame, stable) or known(frame, order) is not None:
+        return refuse(frame, "numpy.argsort that is not stable")
+    in_c_order(frame, "argsort", [a], a.example.ndim)
+    return ArrayValue(call(frame, torch.argsort, a.tensor, dim=one_axis(frame, axis, a.example.ndim), stable=True))
+
+
+ARRAY_METHODS["argsort"] = function_row(argsort, None, "argsort")
+
+
 def sort_in_place(frame, a, axis=-1):
     call(frame, torch.Tensor.copy_, a.tensor, sort(frame, a, axis).tensor)
     return NONE

@@ -42,7 +42,7 @@ from .function import BoundMethodValue, FunctionValue
 from .functional_call import FUNCTIONAL_CALL_ROWS
 from .inference_tensors import refuse_misuse
 from .iterators import NATIVE_ITERATORS, ExistingIterator, UnaskedIterator
-from .libraries import LIBRARY_ROWS
+from .libraries import LIBRARY_CODES, LIBRARY_ROWS
 from .mapping import MISSING, DictValue, dict_of, touched_name
 from .numpy_array import ACROSS_ROWS, constant_array, wrap_array
 from .optimizer import CODE_ROWS, OPTIMIZER_ROWS
@@ -718,4 +718,5 @@ TRAINING_ROWS = {
     **TENSOR_SUBCLASS_ROWS,
 }
 CODE_ROWS.update(TRANSFORM_CODES)
+CODE_ROWS.update(LIBRARY_CODES)
 fill()

@@ -1,10 +1,14 @@
 """What is known of other libraries, shown on stand-ins of theirs."""
 
+import abc
+import functools
 import sys
 import types
 
+import pytest
 import torch
 import tracework_capture as capture
+from tracework_capture.errors import Unsupported
 
 CODE = """
 class Backend:
@@ -37,3 +41,79 @@ def test_the_backend_of_einops_is_found_while_tracing(monkeypatch):
     for _ in range(2):
         torch.testing.assert_close(compiled(torch.ones(3)), torch.full((3,), 2.0))
     assert list(module.found) == [torch.Tensor]
+
+
+def whole(function):
+    return capture.optimize(lambda graph, example_inputs: graph.forward, fullgraph=True)(function)
+
+
+def test_functions_by_the_class_of_their_argument_are_found_while_tracing():
+    class Base:
+        by = 2
+
+    class Derived(Base):
+        by = 3
+
+    @functools.singledispatch
+    def scaled(kind, x):
+        return x
+
+    @scaled.register(Base)
+    def _(kind, x):
+        return x * kind.by
+
+    def program(x):
+        return scaled(Derived(), x) + scaled(Base(), x) * 10 + scaled(x, 100)
+
+    call, x = whole(program), torch.ones(3)
+    assert torch.equal(call(x), x * 123)
+    scaled.register(Derived, lambda kind, x: x * 4)
+    assert torch.equal(call(x), x * 124)
+    scaled.register(Derived, lambda kind, x: x * 5)
+    assert torch.equal(call(x), x * 125)
+    scaled.register(abc.ABC, lambda kind, x: x)
+    with pytest.raises(Unsupported, match="over abstract classes"):
+        call(x)
+
+
+def test_functions_are_told_apart():
+    """Which of two functions an argument is decides; a later call need not have different ones."""
+
+    def made():
+        return lambda: None
+
+    first, second = made(), made()
+    call, x = whole(lambda x, f, g, known: x * 2 + 1 if f is g else x * 3 + 1 if f in known else x * 4 + 1), torch.ones(3)
+    for f, g, known, by in (
+        (first, second, [], 4),
+        (first, first, [], 2),
+        (first, second, [first], 3),
+        (second, first, [first], 4),
+    ):
+        assert torch.equal(call(x, f, g, known), x * by + 1)
+
+
+def test_defaults_of_functions_that_are_made_inside():
+    def program(x):
+        def scaled(y, by=x, *more, last=3):
+            return y * by
+
+        def plain(y):
+            return y
+
+        return scaled.__defaults__[0] + 1, len(scaled.__defaults__), plain.__defaults__
+
+    x = torch.ones(3)
+    found, count, nothing = whole(program)(x)
+    assert torch.equal(found, x + 1) and count == 1 and nothing is None
+
+
+def test_modules_of_torch_are_imported_as_the_program_would(monkeypatch):
+    monkeypatch.delitem(sys.modules, "torch.utils.throughput_benchmark", raising=False)
+
+    def program(x):
+        from torch.utils.throughput_benchmark import format_time
+
+        return x * len(format_time(time_us=3)) + 1
+
+    assert torch.equal(whole(program)(torch.ones(3)), torch.full((3,), len("3.000us") + 1.0))

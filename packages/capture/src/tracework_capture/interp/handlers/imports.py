@@ -1,5 +1,7 @@
-"""Imports of modules that are loaded already; others break the graph."""
+"""Imports of modules that are loaded already, and of torch's; others break the graph."""
 
+import contextlib
+import importlib
 import importlib.util
 import sys
 
@@ -20,11 +22,19 @@ def import_name(frame, instruction):
         except ImportError as error:
             frame.raise_new(ImportError, *error.args)
     wanted = name if names or level else name.partition(".")[0]
+    if name.startswith("torch."):
+        load(name)
     module = sys.modules.get(name)
     if module is None or wanted not in sys.modules:
         frame.break_graph("import", name)
     found = sys.modules[wanted]
     frame.stack.append(frame.wrap(found, Const(found, wanted)))
+
+
+def load(name):
+    """Imports a module of torch, as the program is about to: that does nothing which the program sees but that it is loaded."""
+    with contextlib.suppress(ImportError):
+        importlib.import_module(name)
 
 
 @opcode("IMPORT_FROM")

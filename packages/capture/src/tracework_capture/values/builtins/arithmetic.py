@@ -109,6 +109,8 @@ def same(frame, left, right):
 
 def is_known(value):
     """Whether it is guarded which object a value is."""
+    if not getattr(value, "by_identity", True):
+        return False
     try:
         value.real()
     except LookupError:
