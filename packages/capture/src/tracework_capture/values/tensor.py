@@ -324,9 +324,11 @@ def version(frame, self, name):
                 "attribute_unknown", "Tensor._version of an inference tensor, or of another view of an input"
             )
         return ConstantValue(self.example._version)
-    others = [v for v in known_values(frame).values() if v.obj is not None and v.example.storage is self.example.storage]
-    if self.obj.is_inference() or any(v is not self for v in others):
+    others = [v.example.storage for v in known_values(frame).values() if v.obj is not None and v is not self]
+    if self.obj.is_inference() or any(storage is self.example.storage for storage in others):
         return frame.break_graph("attribute_unknown", "Tensor._version of an inference tensor, or of one that shares its memory")
+    if any(storage.version for storage in others):  # in a later call they may be one memory
+        return frame.break_graph("attribute_unknown", "Tensor._version after a write to another input")
     before = frame.wrap(self.obj._version, Attr(self.source, name))
     return binary_number(frame, "+", before, ConstantValue(self.example._version))
 

@@ -134,6 +134,13 @@ PROGRAMS = {
         "    q = y.detach().clone().requires_grad_() * 2\n    q.register_hook(lambda g: g * 3)\n    q.retain_grad()\n"
         "    (q * y).sum().backward()\n    return q.grad"
     ),
+    "an index that is a known mask": "    return x[torch.tensor([i > 0 for i in range(x.shape[0])])], x[..., torch.tensor([True] * x.shape[-1])]",
+    "items are added, and their keys asked for, before the next is fetched": (
+        "    def g():\n        for i in (3, 1, 2):\n            LOG.append(i)\n            yield i\n"
+        "    LOG.append((max(g(), key=lambda i: LOG.append(-i) or -i), math.prod(g())))\n"
+        "    def h():\n        yield x\n        raise KeyError\n"
+        "    try: sum(h(), torch.ones(9, 8, 7))\n    except Exception as error: LOG.append(type(error).__name__)\n    return x + 1"
+    ),
     "an index of one number, in a dim": (
         "    v = x[:1]\n    return v[torch.tensor([True] * v.shape[0])], v[torch.tensor([0])], v[torch.tensor(0)], "
         "x.tensor_split(torch.tensor([1]))"

@@ -276,27 +276,32 @@ def extremum(op, fn):
     """min or max."""
 
     def handler(frame, args, kwargs):
-        from ..wrap import iterate_all
+        from ..wrap import iterate, iterate_all
 
         if not args:
             return frame.raise_new(TypeError, f"{fn.__name__} expected at least 1 argument, got 0")
         kwargs = dict(kwargs)
         key, default = kwargs.pop("key", None), kwargs.pop("default", None)
-        items = iterate_all(frame, args[0]) if len(args) == 1 else list(args)
+        use_key = key is not None and not (key.is_constant() and key.constant() is None)
+        if use_key and len(args) == 1:  # the key of each item is asked for before the next one
+            iterator, items, keys = iterate(frame, args[0]), [], []
+            while (item := iterator.next_value(frame)) is not None:
+                items.append(item)
+                keys.append(key.call(frame, [item], {}))
+        else:
+            items = iterate_all(frame, args[0]) if len(args) == 1 else list(args)
+            keys = [key.call(frame, [item], {}) for item in items] if use_key else items
         if not items:
             return default if default is not None else frame.raise_new(ValueError, f"{fn.__name__}() arg is an empty sequence")
         from ..size_floats import SizeFloat, extremum_of_floats
         from ..symint import SymNumber, extremum_of_sizes
 
-        if key is None and any(isinstance(i, (SymNumber, SizeFloat)) for i in items):
+        if not use_key and any(isinstance(i, (SymNumber, SizeFloat)) for i in items):
             found = extremum_of_floats(frame, fn, items) or extremum_of_sizes(frame, fn, items)
             if found is not None:
                 return found
-        best, best_key = items[0], None
-        use_key = key is not None and not (key.is_constant() and key.constant() is None)
-        best_key = key.call(frame, [best], {}) if use_key else best
-        for item in items[1:]:
-            item_key = key.call(frame, [item], {}) if use_key else item
+        best, best_key = items[0], keys[0]
+        for item, item_key in zip(items[1:], keys[1:]):
             if compare(frame, op, item_key, best_key).truth(frame):
                 best, best_key = item, item_key
         return best
@@ -309,28 +314,29 @@ JOINED = {str: ("strings", "''"), bytes: ("bytes", "b''"), bytearray: ("bytearra
 
 def sum_(frame, args, kwargs):
     """sum(iterable, start): numbers first, as C adds them, then whatever comes, by its own addition."""
-    from ..wrap import iterate_all
+    from ..wrap import iterate
 
     total = args[1] if len(args) > 1 else kwargs.get("start", ConstantValue(0))
     for kind, (name, empty) in JOINED.items():
         if issubclass(total.python_type(), kind):
             return frame.raise_new(TypeError, f"sum() can't sum {name} [use {empty}.join(seq) instead]")
-    items = iter(iterate_all(frame, args[0]))
-    item = next(items, None)
+    items = iterate(frame, args[0])
+    item = items.next_value(frame)
     if total.python_type() is int:
         while item is not None:
             kind = item.python_type()
-            total, item = binary(frame, "+", total, item), next(items, None)
+            total, item = binary(frame, "+", total, item), items.next_value(frame)
             if kind is not int and kind is not bool:
                 break
     if total.python_type() is float and VERSION >= (3, 12):
         numbers = []
         while item is not None and item.python_type() in (float, int, bool):
             numbers.append(item)
-            item = next(items, None)
+            item = items.next_value(frame)
         total = sum_of_floats(frame, total, numbers)
     while item is not None:
-        total, item = binary(frame, "+", total, item), next(items, None)
+        total, item = binary(frame, "+", total, item), items.next_value(frame)
+        frame.root.turn(frame)
     return total
 
 
@@ -384,11 +390,12 @@ def not_(frame, args, kwargs):
 
 
 def prod(frame, args, kwargs):
-    from ..wrap import iterate_all
+    from ..wrap import iterate
 
-    total = kwargs.get("start", ConstantValue(1))
-    for item in iterate_all(frame, args[0]):
+    total, items = kwargs.get("start", ConstantValue(1)), iterate(frame, args[0])
+    while (item := items.next_value(frame)) is not None:
         total = binary(frame, "*", total, item)
+        frame.root.turn(frame)
     return total
 
 
