@@ -80,19 +80,19 @@ def _is_pure(node: fx.Node) -> bool:
 
 
 def with_numbers(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any] | None:
-    """The arguments with known single numbers in the place of tensors, as torch itself takes them; None when there is none.
+    """The arguments with known numbers in the place of tensors without dims, as torch itself takes them; None when there is none.
 
-    What the operation works on, its first argument, stays. As an index a tensor with a dimension is no number: masks become their positions.
+    What the operation works on, its first argument, stays. Masks that are an index become their positions.
     """
     replaced: list[fx.Node] = []
     indexed = target is operator.getitem
 
     def number(node: fx.Node) -> Any:
         known = known_tensor(node)
-        if known is None or not indexed and known.numel() != 1 or indexed and known.ndim and known.dtype is not torch.bool:
+        if known is None or known.ndim and not (indexed and known.dtype is torch.bool):
             return node
         replaced.append(node)
-        return known.nonzero()[:, 0].tolist() if known.ndim and indexed else known.item()
+        return known.nonzero()[:, 0].tolist() if known.ndim else known.item()
 
     made = fx.node.map_arg((args[1:], kwargs), number)
     return ((*args[:1], *made[0]), made[1]) if replaced else None
