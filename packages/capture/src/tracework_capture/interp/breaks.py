@@ -220,6 +220,21 @@ for _name, _text in {
     _unary(_name, _text)
 
 
+@rule("BUILD_MAP")
+def build_map(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
+    """{k: v}: a key says how it is hashed"""
+    below = len(stack) - 2 * instruction.arg
+    pairs = zip(stack[below::2], stack[below + 1 :: 2])
+    return _result(f"{{{', '.join(f'{key}: {value}' for key, value in pairs)}}}", stack[:below])
+
+
+@rule("BUILD_SET")
+def build_set(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
+    """{a, b}"""
+    below = len(stack) - instruction.arg
+    return _result(f"{{{', '.join(str(text) for text in stack[below:])}}}", stack[:below])
+
+
 @rule("UNPACK_SEQUENCE")
 def unpack_sequence(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
     """a, b = x"""

@@ -72,6 +72,8 @@ class ClassValue(Value):
         return f"class {self.cls.__name__}"
 
     def hash_key(self, frame):
+        if lookup_class(type(self.cls), "__hash__")[0] is not object.__hash__:
+            return frame.break_graph("unhashable_value", f"{self.describe()}, whose metaclass says how it is hashed")
         return self.cls
 
     def truth(self, frame):

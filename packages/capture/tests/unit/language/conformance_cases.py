@@ -631,3 +631,32 @@ class Failing:
 @case
 def attributes_of_known_objects_that_raise(x):
     return x + 1, error_of(lambda: property(Failing()).__name__)
+
+
+class ByName(type):
+    def __eq__(self, other):
+        return self.__name__ == other.__name__
+
+    def __hash__(self):
+        return hash(self.__name__)
+
+
+class Unhashable(type):
+    __hash__ = None
+
+
+NAMESAKES = [ByName("Namesake", (), {}) for _ in range(2)]
+NOT_A_KEY = Unhashable("NOT_A_KEY", (), {})
+
+
+@case(graphs=2)
+def classes_whose_metaclass_hashes_them(x):
+    first, second = NAMESAKES
+    y = x + 1
+    found = {first: 1}.get(second)
+    return y * 2, found, len({second, first})
+
+
+@case
+def classes_that_cannot_be_hashed(x):
+    return x + 1, error_of(lambda: {NOT_A_KEY}), error_of(lambda: {NOT_A_KEY: 1}), error_of(lambda: hash(NOT_A_KEY))
