@@ -214,6 +214,11 @@ def is_installed(code: types.CodeType) -> bool:
     return os.path.realpath(code.co_filename).startswith((*_SITE, *_STDLIB))
 
 
+def is_of_a_package(code: types.CodeType) -> bool:
+    """Whether the code is of an installed package: its `__getattr__` of a module, as a rule, imports and keeps what it gives."""
+    return os.path.realpath(code.co_filename).startswith(_SITE)
+
+
 def runs_what_is_compiled(code: types.CodeType) -> bool:
     """Whether the frame is torch.compile's own, an import, or a backward of this stack, which the engine calls below any program: it
     and all below it are left alone.

@@ -9,9 +9,7 @@ from __future__ import annotations
 import enum
 import functools
 import operator
-import sys
 import types
-import typing
 from fractions import Fraction
 
 import numpy
@@ -20,6 +18,7 @@ import torch.nn.attention
 
 from ..bytecode.assemble import at_one_place
 from ..sources import Const
+from .type_parameter import is_evaluated_late
 from .value import Value
 
 _NUMPY_KINDS = "bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128"
@@ -87,13 +86,6 @@ COMPARE_FUNCTIONS = {
     ">=": operator.ge,
 }
 ORDERINGS = {"<": "__lt__", "<=": "__le__", ">": "__gt__", ">=": "__ge__"}
-_EVALUATED_LATE = {
-    getattr(typing, kind): ("__bound__", "__constraints__", "__default__", "__value__")
-    for kind in ("TypeVar", "ParamSpec", "TypeVarTuple", "TypeAliasType")
-    if sys.version_info >= (3, 12)
-}
-"""Attributes of type parameters and aliases that are expressions of the program, evaluated when somebody asks; those of a TypeVar that
-was made by a call, which infers no variance, are there already."""
 UNARY_FUNCTIONS = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
 
 
@@ -138,7 +130,7 @@ class ConstantValue(Value):
         from .user_object import BoundBuiltin
 
         obj = self.obj
-        if name in _EVALUATED_LATE.get(type(obj), ()) and getattr(obj, "__infer_variance__", True):
+        if is_evaluated_late(obj, name):
             return frame.break_graph("attribute_unknown", f"{name} of {self.describe()} runs what the program wrote there")
         try:
             found = getattr(obj, name)

@@ -151,6 +151,8 @@ class FunctionValue(Value):
             found = getattr(self.function, name)
         except AttributeError as error:
             frame.raise_new(AttributeError, *error.args)
+        if type(found) is types.MethodWrapperType:
+            frame.break_graph("attribute_unknown", f"{name} of function {self.name}, which is another object each time")
         return frame.wrap(found, Attr(self.base, name))
 
     def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -234,19 +236,15 @@ class NewFunctionValue(FunctionValue):
             if self.defaults_read is None:
                 self.defaults_read = frame.make_tuple(list(self._defaults)) if self._defaults else frame.constant(None)
             return self.defaults_read
-        if name in (
-            "__dict__",
-            "__kwdefaults__",
-            "__closure__",
-            "__globals__",
-            "__type_params__",
-        ):
-            frame.break_graph("attribute_unknown", f"{name} of a function made in the traced program")
         if name == "__annotations__":
             flat = [] if self.annotations is None else self.annotations.items
             self.annotations = None
             self.attributes[name] = frame.make_dict(list(zip(flat[::2], flat[1::2])))
             return self.attributes[name]
+        if name == "__class__":
+            return frame.wrap(types.FunctionType, Const(types.FunctionType, "FunctionType"))
+        if hasattr(types.FunctionType, name):
+            frame.break_graph("attribute_unknown", f"{name} of a function made in the traced program")
         frame.raise_new(AttributeError, f"'function' object has no attribute '{name}'")
 
     def setattr(self, frame: Frame, name: str, value: Value) -> None:

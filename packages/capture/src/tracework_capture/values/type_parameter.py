@@ -3,6 +3,7 @@ for is evaluated when somebody asks, by functions that the program made."""
 
 from __future__ import annotations
 
+import sys
 import typing
 
 from ..bytecode.intrinsics import intrinsic_function, intrinsic_names
@@ -18,6 +19,19 @@ TYPES = {
     (2, "TYPEVAR_WITH_CONSTRAINTS"): "TypeVar",
 }
 """(Number of operands, intrinsic) that makes one -> its type in typing."""
+
+_EVALUATED_LATE = {
+    getattr(typing, kind): ("__bound__", "__constraints__", "__default__", "__value__")
+    for kind in ("TypeVar", "ParamSpec", "TypeVarTuple", "TypeAliasType")
+    if sys.version_info >= (3, 12)
+}
+"""Attributes of type parameters and aliases that are expressions of the program, evaluated when somebody asks; those of a TypeVar that
+was made by a call, which infers no variance, are there already."""
+
+
+def is_evaluated_late(obj, name):
+    """Whether reading the attribute runs an expression of the program."""
+    return name in _EVALUATED_LATE.get(type(obj), ()) and getattr(obj, "__infer_variance__", True)
 
 
 class TypeParameterValue(Value):

@@ -25,6 +25,7 @@ from .constant import ATOM_TYPES, ConstantValue, fold_literal, force_plain, lite
 from .instance_dict import InstanceDictValue
 from .iterators import ItemIterator
 from .properties import is_property, use_property
+from .type_parameter import is_evaluated_late
 from .value import EXISTING, NEW, SymbolicRaise, Value
 
 DELETED = object()
@@ -305,6 +306,8 @@ class ObjectValue(Value):
             return InstanceDictValue(self)
         if self.obj is None:
             return frame.raise_new(AttributeError, f"'{_C.type_name(self.cls)}' object has no attribute '{name}'")
+        if is_evaluated_late(self.obj, name):
+            return frame.break_graph("attribute_unknown", f"{name} of {self.describe()} runs what the program wrote there")
         try:
             found = static.__get__(self.obj, self.cls)
         except AttributeError as error:

@@ -24,13 +24,14 @@ from .._torch import patched_by_torch_compile, program_of_triton_operator, under
 from ..guards.access import iterated_list
 from ..guards.classes import lookup_class
 from ..guards.kinds import items_in_order, members_of
+from ..hook.policy import is_of_a_package
 from ..marks import mark_of
 from ..sources import Attr, CellContents, Closure, Const, DictItem, Global, InstanceAttr, Item, Local, PartItem
 from . import sequence_methods  # noqa: F401  # fills a table
 from .backward import BACKWARD_ROWS
 from .builtins import BUILTINS, fill
 from .checkpoint import CHECKPOINT_ROWS
-from .constant import ATOM_TYPES, ConstantValue, called_there
+from .constant import ATOM_TYPES, ConstantValue, called_there, raise_python
 from .context import ErrorRegion, autocast_exit_row, error_region_row, null_row
 from .controls import ROWS as CONTROL_ROWS
 from .controls import marked_value
@@ -510,13 +511,18 @@ class NamespaceValue(Value):
         found = touched_name(frame, self.obj.__dict__, name)
         if found is not MISSING:
             return found if found is not None else self.no_attribute(frame, name)
+        names = Const(self.obj.__dict__, str(self.name()))
         if name in self.obj.__dict__:
-            return frame.wrap(self.obj.__dict__[name], DictItem(Const(self.obj.__dict__, str(self.name())), name))
+            return frame.wrap(self.obj.__dict__[name], DictItem(names, name))
+        hook = self.obj.__dict__.get("__getattr__")
+        if isinstance(hook, types.FunctionType) and not is_of_a_package(hook.__code__) and not hasattr(types.ModuleType, name):
+            frame.guard("DICT_LACKS", names, name)
+            return frame.wrap(hook, DictItem(names, "__getattr__")).call(frame, [ConstantValue(name)], {})
         try:
             found = called_there(frame, getattr, self.obj, name)
-        except AttributeError:
-            frame.guard("DICT_LACKS", Const(self.obj.__dict__, str(self.name())), name)
-            return self.no_attribute(frame, name)
+        except AttributeError as error:
+            frame.guard("DICT_LACKS", names, name)
+            return raise_python(frame, error)
         return frame.wrap(found, Attr(self.source, name))
 
     def setattr(self, frame, name, value):

@@ -9,6 +9,7 @@ import operator
 import random
 import sys
 import types
+import typing
 import weakref
 
 import tracework_capture as capture
@@ -660,3 +661,60 @@ def classes_whose_metaclass_hashes_them(x):
 @case
 def classes_that_cannot_be_hashed(x):
     return x + 1, error_of(lambda: {NOT_A_KEY}), error_of(lambda: {NOT_A_KEY: 1}), error_of(lambda: hash(NOT_A_KEY))
+
+
+@case
+def aliases_of_classes_are_called(x):
+    made = []
+    for alias in (list[int], typing.List[int], dict[str, int]):  # noqa: UP006
+        try:
+            made.append(alias())
+        except TypeError:
+            made.append("none")
+    return x + 1, made
+
+
+async def nothing_to_await():
+    pass
+
+
+def delegates(to):
+    yield from to
+
+
+@case
+def coroutines_are_not_yielded_from(x):
+    to = nothing_to_await()
+    refused = error_of(list, delegates(to))
+    to.close()
+    return x + 1, refused
+
+
+LAZY = types.ModuleType("LAZY")
+LAZY.ASKED = []
+
+
+def made_when_asked(name):
+    LAZY.ASKED.append(name)
+    if name == "absent":
+        raise AttributeError("there is none")
+    return name * 2
+
+
+LAZY.__getattr__ = made_when_asked
+
+
+@case
+def attributes_that_a_module_makes(x):
+    LAZY.ASKED.clear()
+    return x + 1, LAZY.one, error_of(lambda: LAZY.absent), LAZY.__class__ is types.ModuleType, list(LAZY.ASKED)
+
+
+@case(graphs=2)
+def what_all_functions_have(x):
+    def made():
+        """Doc."""
+
+    kind = made.__class__
+    found = [made.__doc__, made.__closure__, made.__repr__.__name__, callable(made.__call__), error_of(lambda: made.absent)]
+    return x + 1, kind is types.FunctionType, found

@@ -1,5 +1,8 @@
 """Iteration and generators."""
 
+import inspect
+import types
+
 from ...bytecode.facts import VERSION
 from ...values.iterators import ContinuedIterator, iterate_alone
 from ...values.user_object import ObjectValue
@@ -30,6 +33,9 @@ def is_continued(frame, instruction):
 @opcode("GET_YIELD_FROM_ITER")
 def get_yield_from_iter(frame, instruction):
     """The iterator of `yield from`."""
+    allows = inspect.CO_COROUTINE | inspect.CO_ITERABLE_COROUTINE
+    if frame.stack[-1].python_type() is types.CoroutineType and not frame.code.co_flags & allows:
+        frame.raise_new(TypeError, "cannot 'yield from' a coroutine object in a non-coroutine generator")
     frame.stack.append(frame.stack.pop().iterate(frame))
 
 
