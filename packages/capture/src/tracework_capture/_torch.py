@@ -36,6 +36,7 @@ __all__ = [
     "function_mode_count",
     "function_modes_aside",
     "hide_from_torch_compile",
+    "keeping_version",
     "leave_blocks_of_devices",
     "leave_dispatch_modes",
     "leave_dual_levels",
@@ -95,6 +96,7 @@ dispatch_mode_count = torch._C._len_torch_dispatch_stack
 under_jit_trace = torch._C._is_tracing
 make_subclass = torch.Tensor._make_subclass
 neg_view = torch._neg_view
+keeping_version = torch.autograd.grad_mode._unsafe_preserve_version_counter
 
 
 torch_functions_off = torch._C.DisableTorchFunctionSubclass

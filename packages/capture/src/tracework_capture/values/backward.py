@@ -10,6 +10,7 @@ import operator
 
 import torch
 
+from .._torch import keeping_version
 from ..sources import Attr
 from .constant import ConstantValue, force_plain
 from .hooks import HookCall
@@ -218,7 +219,8 @@ class _Freed(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, tensor, anchor, *leaves):
-        return tensor.view_as(tensor)
+        ctx.mark_dirty(tensor)  # a view, which it would be otherwise, could not be written to
+        return tensor
 
     @staticmethod
     def backward(ctx, gradient):
@@ -230,7 +232,7 @@ class _Freed(torch.autograd.Function):
 
 def with_freed_history(tensor, *leaves):
     """A result whose history a backward inside of the compiled function used up; gradients of its leaves cannot be asked for."""
-    with torch.enable_grad():
+    with torch.enable_grad(), keeping_version(tensor):
         return _Freed.apply(tensor, torch.zeros((), requires_grad=True), *leaves)
 
 

@@ -202,6 +202,10 @@ PROGRAMS = {
         "        try: (p * q).sum().backward()\n        except RuntimeError: continue\n"
         "        LOG.append((p.grad, p.grad.stride()))"
     ),
+    "a write to what a backward inside used up": (
+        "    a = x.real.clone()\n    b, c = a.view(-1), a.t()\n    b[5:] += 1\n    if a.requires_grad: (a * a).sum().backward()\n    brk(1)\n"
+        "    LOG.append(c._version)\n    c += 1\n    a.mul_(2)\n    c.t().add_(1)\n    return a, b, c"
+    ),
     "gradients that a training step leaves": (
         "    (net(y).sum() * net.scale).backward()\n    with torch.no_grad():\n        net.scale -= 0.1 * net.scale.grad\n"
         "    return net.scale.grad.clone()"

@@ -69,7 +69,8 @@ def generate(choices):
             break
         before = writer.state()
         writer.statement()
-        if not trial.runs(head + SIGNATURE + "\n".join(writer.lines) + "\n") and choices.random() > KEPT:
+        runs = compiles(writer.lines) and trial.runs(head + SIGNATURE + "\n".join(writer.lines) + "\n")
+        if not runs and (not compiles(writer.lines) or choices.random() > KEPT):
             writer.go_back(before)
     kept = [n for n in writer.scope if n != "obj" and not n.startswith("h")][-8:]
     text = head + SIGNATURE + "\n".join([*writer.lines, f"    return ({', '.join(kept)},)"]) + "\n"
@@ -104,9 +105,9 @@ def helper(writer, name, kind):
 
 
 def compiles(lines):
-    """Whether they are the body of a function."""
+    """Whether they are the body of a function with these parameters."""
     try:
-        compile("def f():\n" + "\n".join(lines) + "\n", "", "exec")
+        compile(SIGNATURE + "\n".join(lines) + "\n", "", "exec")
     except SyntaxError:
         return False
     return True

@@ -139,7 +139,7 @@ def match_(w):
 
 
 def return_(w):
-    if w.depth == 0:
+    if w.depth == 0 or not w.returns:
         return assign(w)
     w.put(f"if {w.expr('B')}: return {w.expr(w.c.choice('TILMR'))}")
 

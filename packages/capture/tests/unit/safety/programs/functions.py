@@ -13,7 +13,7 @@ def function(w):
     if w.in_function > 1:
         return assign(w)
     name = w.name("f")
-    known, loops, nested = dict(w.scope), w.loops, w.in_function
+    known, place = dict(w.scope), w.place()
     form = w.c.choice(["def", "def", "nonlocal", "gen", "lambda", "recursive", "wraps"])
     if form == "lambda":
         w.scope["p"] = "T"
@@ -42,7 +42,8 @@ def function(w):
         w.put("LOG.append('resumed')")
         w.put("yield p")
     w.depth -= 1
-    w.scope, w.loops, w.in_function = known | {name: "g" if form == "gen" else "G"}, loops, nested
+    w.scope = known | {name: "g" if form == "gen" else "G"}
+    w.loops, w.in_function, w.returns = place
 
 
 def call(w):

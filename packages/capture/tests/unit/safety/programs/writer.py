@@ -35,14 +35,20 @@ class Writer:
         self.depth = depth
         self.loops = 0
         self.in_function = 0
+        self.returns = True  # whether a return may stand here
         self.scope = PARAMETERS | self.helpers  # name -> kind, of the variables in sight
 
     def state(self):
-        return len(self.lines), self.budget, dict(self.scope), self.depth, self.loops, self.in_function
+        return len(self.lines), self.budget, dict(self.scope), self.depth, self.place()
+
+    def place(self):
+        """What may stand here."""
+        return self.loops, self.in_function, self.returns
 
     def go_back(self, state):
         """Drop what was written since the state."""
-        length, self.budget, self.scope, self.depth, self.loops, self.in_function = state
+        length, self.budget, self.scope, self.depth, place = state
+        self.loops, self.in_function, self.returns = place
         del self.lines[length:]
 
     def pick(self, kind):
@@ -120,7 +126,7 @@ class Writer:
     def inside(self, names, loops=0):
         """The scope of a nested function: its parameters, and of what is outside only what no block assigns."""
         self.scope = {k: v for k, v in self.scope.items() if k[0] not in "vw"} | names
-        self.loops, self.in_function = loops, self.in_function + 1
+        self.loops, self.in_function, self.returns = loops, self.in_function + 1, True
 
     def write(self, text):
         """A template: `@f` is a new name that begins with f, `@@f` decorates with it; BLOCK is a block, `=> @r T` names what it leaves."""
@@ -128,7 +134,7 @@ class Writer:
         for line in text.strip("\n").splitlines():
             indent, body = (len(line) - len(line.lstrip())) // 4, line.strip()
             while outer and indent <= outer[-1][0]:
-                _, self.scope, self.loops, self.in_function = outer.pop()
+                _, self.scope, (self.loops, self.in_function, self.returns) = outer.pop()
             for name in re.findall(r"@([a-zA-Z])\b", body):
                 if name not in names:
                     names[name] = self.name(name[0])
@@ -145,14 +151,17 @@ class Writer:
                 self.put(self.fill(body))
                 self.depth -= indent
             if body.startswith(("def ", "async def ")):
-                outer.append((indent, self.scope, self.loops, self.in_function))
+                outer.append((indent, self.scope, self.place()))
                 parameters = re.findall(r"[(,] ?([pq])\b", body)
                 self.inside({p: "T" if p == "p" else "I" for p in parameters})
             elif body.startswith(("for ", "while ")):
-                outer.append((indent, dict(self.scope), self.loops, self.in_function))
+                outer.append((indent, dict(self.scope), self.place()))
                 self.loops += 1
+            elif body.startswith(("class ", "except* ")):
+                outer.append((indent, dict(self.scope), self.place()))
+                self.loops, self.returns = 0, False
         while outer:
-            _, self.scope, self.loops, self.in_function = outer.pop()
+            _, self.scope, (self.loops, self.in_function, self.returns) = outer.pop()
 
 
 def template(text):
