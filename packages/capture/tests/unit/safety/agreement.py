@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
+import decimal
+import fractions
 import functools
 import gc
 import io
@@ -20,12 +23,14 @@ import sympy  # noqa: F401  torch loads it at first use, which adds to the filte
 import torch
 import tracework_capture
 from calls import CALLS, FIRST
+from torch.utils.hooks import RemovableHandle
 
 __all__ = ["Disagreement", "check"]
 
 REFUSED = "raised", "one of the variables needed for gradient computation has been modified by an inplace operation"[:60]
 FREED = "raised", "Trying to backward through the graph a second time (or directly access saved tensors"[:60]
 IN_PLACE = {"setitem", "iand", "ior", *(name for name in vars(operator) if name.startswith("i") and name[1:] in vars(operator))}
+VALUES = (tuple, torch.Size, range, fractions.Fraction, decimal.Decimal, datetime.date, datetime.timedelta)
 _numbers = itertools.count()
 
 
@@ -114,7 +119,7 @@ def load(source):
     filename = f"<program {next(_numbers)}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
     module = sys.modules["program"] = types.ModuleType("program")  # dataclass looks its module up
-    vars(module).update(tracework_capture=tracework_capture, __file__=filename)
+    vars(module).update(tracework_capture=tracework_capture, __file__=filename, __module=module, __handles=0)
     exec(compile(source, filename, "exec"), vars(module))
     return vars(module)
 
@@ -123,12 +128,14 @@ def observe(namespace, function, args, exact):
     """What a call gives and leaves; `exact`: also where tensors lie in their memory, and how often they were written to."""
     out = io.StringIO()
     torch.manual_seed(0)
+    sys.modules["program"], RemovableHandle.next_id = namespace["__module"], namespace["__handles"]
     with contextlib.redirect_stdout(out), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             outcome = ["value", used(function(*args))]
         except Exception as error:
             outcome = ["raised", error, line(error, namespace)]
+    namespace["__handles"] = RemovableHandle.next_id
     if outcome[0] == "raised":
         end_frames(outcome[1], set())
     view = _View(exact)
@@ -222,7 +229,7 @@ class _View:
             return "float", "nan" if math.isnan(value) else value
         if isinstance(value, type):
             return "type", value.__name__
-        if kind not in (tuple, torch.Size, range):  # equal tuples of constants may be one object
+        if kind not in VALUES:  # equal constants may be one object
             if id(value) in self.met:
                 return "again", self.met[id(value)]
             self.met[id(value)] = len(self.met)

@@ -23,6 +23,7 @@ from . import (
     managers,
     objects,
     places,
+    practice,
     tensors,
 )
 from .prelude import PRELUDE
@@ -46,6 +47,7 @@ KINDS = (
     objects,
     library,
     places,
+    practice,
 )
 SIMPLE = [form for kind in KINDS for weight, form in kind.SIMPLE for _ in range(weight)]
 COMPOUND = [form for kind in KINDS for weight, form in kind.COMPOUND for _ in range(weight)]

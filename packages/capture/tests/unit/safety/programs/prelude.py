@@ -3,8 +3,8 @@
 __all__ = ["PRELUDE"]
 
 PRELUDE = """\
-import abc, array, bisect, collections, contextlib, copy, dataclasses, enum, fractions, functools, heapq, inspect, io, itertools
-import json, math, operator, re, sys, textwrap, threading, types, typing, warnings, weakref
+import abc, array, bisect, collections, contextlib, copy, dataclasses, datetime, decimal, enum, fractions, functools, heapq, inspect, io
+import itertools, json, math, operator, pickle, re, struct, sys, textwrap, threading, types, typing, warnings, weakref
 from dataclasses import dataclass
 import numpy as np
 import torch
