@@ -107,6 +107,8 @@ def index_select(x, dim, index):
         if not active.equal(index.numel(), 1):
             raise RuntimeError(f"index_select(): Index to scalar can have only 1 value, got {index.numel()} value(s)")
         return fresh(x, ())
+    if x.device.type == "cpu" and x.sizes[dim] == 0 and index.numel().__class__ is int and index.numel():
+        raise RuntimeError("index_select(): self indexing axis dim should be positive")  # also where nobody needs the result
     return fresh(x, (*x.sizes[:dim], index.numel(), *x.sizes[dim + 1 :]))
 
 

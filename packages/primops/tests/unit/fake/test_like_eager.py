@@ -292,6 +292,21 @@ def test_repeats_that_do_not_fit_are_refused():
         assert str(got.value) == str(wanted.value)
 
 
+def test_nothing_is_selected_from_nothing():
+    mode = FakeMode()
+    for x, index in ((torch.ones(0, 3), torch.tensor([0])), (torch.ones(0, 3), torch.empty(0, dtype=torch.int64))):
+        try:
+            wanted = x.index_select(0, index).shape
+        except RuntimeError as error:
+            wanted = str(error)
+        try:
+            with mode:
+                got = mode.from_real(x).index_select(0, mode.from_real(index)).shape
+        except RuntimeError as error:
+            got = str(error)
+        assert got == wanted
+
+
 def test_unfold_of_fewer_elements_is_refused():
     mode = FakeMode()
     for sizes, of in (((0, 3), (0, 1, 1)), ((3,), (-1, 4, 1)), ((3,), (0, 1, 0)), ((3,), (0, -1, 1)), ((), (0, 2, 1))):
