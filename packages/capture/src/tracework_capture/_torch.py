@@ -23,6 +23,7 @@ __all__ = [
     "autograd_on",
     "breaks_are_errors_in_torch_compile",
     "as_subclass",
+    "autocast_and_nesting",
     "autocast_state",
     "blocks_of_devices_aside",
     "cuda_device",
@@ -50,7 +51,9 @@ __all__ = [
     "push_function_mode",
     "pytree_flatten",
     "pytree_row",
+    "restore_autocast",
     "saved_tensor_hooks_aside",
+    "set_version",
     "substitute_of_torch_compile",
     "torch_functions_are_on",
     "torch_functions_off",
@@ -414,6 +417,33 @@ def autocast_state() -> tuple[Any, ...]:
     for device in ("cpu", "cuda"):
         rows.append((device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)))
     return tuple(rows)
+
+
+def autocast_and_nesting() -> tuple[Any, ...]:
+    """How many blocks of autocast are entered, and its state."""
+    nesting = torch.autocast_increment_nesting() - 1
+    torch.autocast_decrement_nesting()
+    return nesting, autocast_state()
+
+
+def restore_autocast(state: tuple[Any, ...]) -> None:
+    """As autocast_and_nesting found it."""
+    nesting, (cache, *devices) = state
+    now = torch.autocast_increment_nesting() - 1
+    torch.autocast_decrement_nesting()
+    for _ in range(now - nesting):
+        torch.autocast_decrement_nesting()
+    if not nesting:
+        torch.clear_autocast_cache()
+    torch.set_autocast_cache_enabled(cache)
+    for device, enabled, dtype in devices:
+        torch.set_autocast_enabled(device, enabled)
+        torch.set_autocast_dtype(device, dtype)
+
+
+def set_version(tensor: torch.Tensor, version: int) -> None:
+    """How often it counts as written to."""
+    torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
 
 
 def _connect() -> bool:

@@ -4,9 +4,10 @@
 effect is replayed: when it asks for the other arm, the frame runs as plain Python from its start, and eager raises by itself, with its
 own line, message and side effects. Where conditions fail often they break the graph instead. The same way out serves a graph that
 raises in the middle. It is open only where the graph can be run without a trace of it: no input written but small ones, which are put
-back where conditions are looked at, no state of others changed, and random numbers drawn from a generator that is put back. A graph
-that writes to an input has no operator that may raise in a try block: there the graph breaks between the two, so that the program's
-handler is entered by plain Python.
+back (graph.undo), no state of others changed, and random numbers drawn from a generator that is put back. A graph without that way out
+has no operator that may raise in a try block or under a manager of the program, nor where an input gets a history: there the graph
+breaks between the write and that operator, so that plain Python enters the program's handler. What is left are large inputs outside of
+such blocks: the exception of the graph is the program's, effects that were to be replayed after it are missing.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from .. import _torch
 from ..bytecode.reload import local_name
 from ..errors import RestartApart, RestartWithoutChecks
 from .data_sizes import holds
+from .undo import can_be_put_back, contents_of, put_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -132,6 +134,7 @@ class Effects:
     def __init__(self) -> None:
         self.random = False
         self.hidden = ""
+        self.statistics: set[Any] = set()  # storages that are written without a new version
         self.raising = 0  # operators that may raise, which depends on data
 
     def note(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
@@ -182,8 +185,9 @@ def _draws(effects: Effects, func: Any, args: Any, kwargs: Any) -> None:
 
 def _normalizes(effects: Effects, func: Any, args: Any, kwargs: Any) -> None:
     named = dict(zip((a.name for a in func._schema.arguments), args)) | kwargs
-    if named.get("training", True) and named.get("running_mean") is not None:
-        effects.hidden = f"{func} updates running statistics"
+    if named.get("training", True):
+        statistics = (named.get("running_mean"), named.get("running_var"))
+        effects.statistics.update(tensor.storage for tensor in statistics if isinstance(tensor, torch.Tensor))
 
 
 def _unknown(effects: Effects, func: Any, args: Any, kwargs: Any) -> None:
@@ -229,30 +233,47 @@ def may_raise(func: Any, out: Any) -> bool:
 
 
 def keep_apart(frame: Any) -> None:
-    """Breaks the graph where an operator that may raise and a write to an input, of which one was recorded just now, meet in it."""
-    if frame.root.effects.raising and is_written(frame.root.graph):
-        frame.break_graph("exception", "an operator may raise in a try block, and its graph writes to an input")
+    """Breaks the graph where an operator that may raise and something that cannot be taken back, of which one was recorded just now,
+    meet in it."""
+    if frame.root.effects.raising and (frame.root.effects.hidden or written_inputs(frame.root)):
+        frame.break_graph("exception", "an operator may raise in a graph that writes to an input, and the program sees how far it came")
 
 
-def is_written(builder: Any) -> bool:
-    """Whether the graph writes to an input."""
-    return any(node.op == "placeholder" and is_written_to(node) for node in builder.graph.nodes)
+def written_inputs(root: Any) -> list[fx.Node]:
+    """The inputs whose memory the graph writes to."""
+    return [node for node in root.graph.graph.nodes if node.op == "placeholder" and is_written_to(root, node)]
 
 
-def is_written_to(node: fx.Node) -> bool:
+def is_written_to(root: Any, node: fx.Node) -> bool:
     """Whether the graph writes to the memory of this input."""
     example = node.meta.get("example_value")
-    return isinstance(example, torch.Tensor) and bool(example.storage.version)
+    return isinstance(example, torch.Tensor) and bool(example.storage.version or example.storage in root.effects.statistics)
 
 
+def is_managed(frame: Any) -> bool:
+    """Whether an exception raised here passes a with block of a manager that is none of torch's: it may do anything then."""
+    while frame is not None:
+        handler, blocks = frame.current.handler, 0
+        while handler is not None:
+            starts = frame.info.instructions[handler.target : handler.target + 2]
+            blocks += [i.opname for i in starts] == ["PUSH_EXC_INFO", "WITH_EXCEPT_START"]
+            handler = starts[-1].handler
+        of_torch = (getattr(entry, "name", None) == "__exit__" and hasattr(entry.owner, "leave") for entry in frame.stack)
+        if blocks > sum(of_torch):
+            return True
+        frame = frame.parent
+    return False
+
+
+AUTOCAST = frozenset({torch.amp.autocast_mode._enter_autocast, torch.amp.autocast_mode._exit_autocast})
 _MODULES = frozenset(
     {"torch", "torch._C", "torch.functional", "torch.nn.functional", "torch._tensor", "torch._ops.aten", "_operator", "builtins"}
 )
 
 
 def is_plain_call(node: fx.Node) -> bool:
-    """Whether a node calls operators and no more; a graph that raises may leave autocast as it is in the middle."""
-    if node.op != "call_function":
+    """Whether a node calls operators and no more."""
+    if node.op != "call_function" or node.target in AUTOCAST:
         return True
     target: Any = node.target
     if hasattr(target, "runs"):
@@ -273,37 +294,11 @@ def leaves_a_trace(root: Any, checked: bool) -> str:
         if not is_plain_call(node) and node.target is not holds:
             return f"{node.target} is no operator"
         example = node.meta.get("example_value")
-        if isinstance(example, torch.Tensor):
-            on_devices = on_devices or example.device.type != "cpu"
-            if node.op == "placeholder" and example.storage.version and not (checked and can_be_put_back(node)):
-                return f"{node.name} is written"
+        on_devices = on_devices or isinstance(example, torch.Tensor) and example.device.type != "cpu"
+    for node in written_inputs(root):
+        if not (checked or root.effects.raising) or not can_be_put_back(node, checked):
+            return f"{node.name} is written"
     return "kernels of another device" if on_devices and (checked or root.effects.random) else ""
-
-
-MOST_KEPT = 1 << 16
-"""Bytes of an input that are copied before each call, for the case that a condition does not hold."""
-
-
-def can_be_put_back(node: fx.Node) -> bool:
-    """Whether what the graph writes to an input can be taken back: small, without history, each element in a place of its own."""
-    from tracework_primops.broadcasting import is_dense
-
-    example: Any = node.meta["example_value"]
-    spec = example.spec
-    small = not spec.is_symbolic and spec.numel() * spec.dtype.itemsize <= MOST_KEPT and is_dense(spec.sizes, spec.strides)
-    return small and not example.requires_grad and node.meta["binding"].role in ("tensor", "buffer")
-
-
-def contents_of(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Copies of what the tensors hold."""
-    return [tensor.clone() for tensor in tensors]
-
-
-def put_back(tensors: list[torch.Tensor], contents: list[torch.Tensor]) -> None:
-    """Gives the tensors what they held before."""
-    with torch.no_grad():
-        for tensor, content in zip(tensors, contents):
-            tensor.copy_(content)
 
 
 # --- the text around the call -------------------------------------------------------------------------------------------
@@ -331,10 +326,10 @@ def guarded_call(writer: CodeWriter, frame: Any, call: str, conditions: list[str
     """
     root = frame.root
     lines = [f"__tw_out = {call}"]
-    if root.graph.raises_in_try and not root.history.apart and is_written(root.graph):
-        root.history.apart = True
-        raise RestartApart("an operator may raise in a try block, and the graph writes to an input")
-    if not conditions and leaves_a_trace(root, checked=False):
+    if not conditions and (why := leaves_a_trace(root, checked=False)):
+        if root.effects.raising and not root.history.apart and must_be_apart(root):
+            root.history.apart = True
+            raise RestartApart(f"an operator may raise, and the frame could not run again: {why}")
         return lines
     restore = [f"{writer.const(torch._C._set_grad_enabled, 'set_grad')}({root.grad_at_start})"]
     for name, value in root.states_written.items():
@@ -343,15 +338,21 @@ def guarded_call(writer: CodeWriter, frame: Any, call: str, conditions: list[str
     if root.effects.random:
         before.append(f"__tw_random = {writer.const(torch.get_rng_state)}()")
         restore.append(f"{writer.const(torch.set_rng_state)}(__tw_random)")
-    if conditions and is_written(root.graph):
-        written = [n for n in root.graph.graph.nodes if n.op == "placeholder" and is_written_to(n)]
+    if any(node.target in AUTOCAST for node in root.graph.graph.nodes):
+        before.append(f"__tw_autocast = {writer.const(_torch.autocast_and_nesting)}()")
+        restore.append(f"{writer.const(_torch.restore_autocast)}(__tw_autocast)")
+    written = written_inputs(root)
+    if written:
         tensors = f"[{', '.join(writer.source(n.meta['binding'].source) for n in written)}]"
         before.append(f"__tw_kept = {writer.const(contents_of)}({tensors})")
-        restore.append(f"{writer.const(put_back)}({tensors}, __tw_kept)")
+        restore.append(f"{writer.const(put_back)}(__tw_kept)")
     function, arguments = plain_run(writer, frame)
     lines = ["try:", f"    __tw_out = {call}", "    __tw_failure = None"]
     lines += [f"except {writer.const(Exception)} as __tw_error:", "    __tw_failure = __tw_error"]
-    lines += ["if __tw_failure is not None:", *("    " + line for line in restore)]  # outside of the handler: no context
+    lines += ["if __tw_failure is not None:"]  # outside of the handler: no context
+    if written:
+        lines += ["    if __tw_kept is None:", "        raise __tw_failure"]
+    lines += ["    " + line for line in restore]
     again = run_with_handlers if root.graph.raises_in_block else run_again
     lines += [f"    return {writer.const(again)}(__tw_failure, {function}, {arguments})"]
     if conditions:
@@ -359,6 +360,14 @@ def guarded_call(writer: CodeWriter, frame: Any, call: str, conditions: list[str
             restore = [f"{writer.const(root.history.check_failed, 'check_failed')}()", *restore]
         lines += [f"if {' or '.join(conditions)}:", *("    " + line for line in restore), f"    return {function}({arguments})"]
     return before + lines
+
+
+def must_be_apart(root: Any) -> bool:
+    """Whether the program would see that its frame does not run again: in a handler or a manager, or by a history that is there."""
+    if root.graph.raises_in_try:
+        return True
+    gets_history = (not node.meta["example_value"].is_leaf for node in written_inputs(root))
+    return not root.options.fullgraph and any(gets_history)
 
 
 _COLLECTING = (inspect.CO_VARARGS, inspect.CO_VARKEYWORDS)

@@ -276,7 +276,7 @@ class _StateKept:
 
     def __enter__(self) -> None:
         self.grad = torch.is_grad_enabled()
-        self.autocast = _autocast_state()
+        self.autocast = _torch.autocast_and_nesting()
         self.modes = _torch.dispatch_mode_count()
         self.in_device_block = not _torch.device_is_set_for_good()
 
@@ -285,31 +285,11 @@ class _StateKept:
         _torch.leave_dispatch_modes(self.modes)  # leaving them may have failed, when the stack is full
         if torch.is_grad_enabled() != self.grad:
             torch._C._set_grad_enabled(self.grad)
-        if _autocast_state() != self.autocast:
-            _restore_autocast(self.autocast)
+        if _torch.autocast_and_nesting() != self.autocast:
+            _torch.restore_autocast(self.autocast)
         if not self.in_device_block:
             _torch.leave_blocks_of_devices()
         _torch.write_settings(self.flags)
-
-
-def _autocast_state() -> tuple[Any, ...]:
-    nesting = torch.autocast_increment_nesting() - 1
-    torch.autocast_decrement_nesting()
-    return nesting, _torch.autocast_state()
-
-
-def _restore_autocast(state: tuple[Any, ...]) -> None:
-    nesting, (cache, *devices) = state
-    now = torch.autocast_increment_nesting() - 1
-    torch.autocast_decrement_nesting()
-    for _ in range(now - nesting):
-        torch.autocast_decrement_nesting()
-    if not nesting:
-        torch.clear_autocast_cache()
-    torch.set_autocast_cache_enabled(cache)
-    for device, enabled, dtype in devices:
-        torch.set_autocast_enabled(device, enabled)
-        torch.set_autocast_dtype(device, dtype)
 
 
 def attempt(

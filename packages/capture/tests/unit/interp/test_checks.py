@@ -177,21 +177,23 @@ def test_writes_that_cannot_be_put_back_break(make):
     assert len(compiled.graphs) > 1
 
 
-def test_running_statistics_break():
-    norm = torch.nn.BatchNorm1d(2)
+def test_running_statistics_are_put_back():
+    norm, other = torch.nn.BatchNorm1d(2), torch.nn.BatchNorm1d(2)
 
-    def program(x):
+    def program(x, norm):
         y = norm(x)
         if (x < 0).any():
             raise ValueError("bad")
         return y * 2
 
     compiled = Compiled(program)
-    compiled.call(torch.ones(4, 2))
-    with pytest.raises(ValueError, match="bad"):
-        compiled.call(-torch.ones(4, 2))
-    assert norm.num_batches_tracked == 2
-    assert len(compiled.graphs) == 2
+    for function, module in ((compiled.call, norm), (program, other)):
+        function(torch.ones(4, 2), module)
+        with pytest.raises(ValueError, match="bad"):
+            function(-torch.ones(4, 2), module)
+    for buffer, expected in zip(norm.buffers(), other.buffers()):
+        assert torch.equal(buffer, expected)
+    assert len(compiled.graphs) == 1
 
 
 def test_an_exception_that_the_program_catches_is_no_check():

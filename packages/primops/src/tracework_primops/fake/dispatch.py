@@ -196,7 +196,7 @@ def _same_elements(x: Any, sizes: Any, strides: Any, offset: Any = None) -> bool
 SPREADING = frozenset(
     f"aten::{n}_" for n in ("fill", "zero", "index_fill", "index_put", "masked_fill", "conj_physical", "threshold")
 )
-"""Ops that write to tensors of which several elements are one place in memory."""
+"""Ops that write to tensors of which several elements are one place in memory; fill_ does for numbers alone."""
 
 
 def _in_place_plan(func: Any, rule: Rule, written: list[int]) -> Plan:
@@ -206,7 +206,7 @@ def _in_place_plan(func: Any, rule: Rule, written: list[int]) -> Plan:
     returns = len(func._schema.returns)
     name = func._schema.name
     by_item = name.startswith("aten::_foreach_")  # eager's kernel is an in-place op on each, which counts
-    spreads = by_item or name in SPREADING or func.namespace != "aten"
+    spreads = by_item or name in SPREADING and func is not torch.ops.aten.fill_.Tensor or func.namespace != "aten"
 
     def in_place(mode, func, args, kwargs):
         if metadata:

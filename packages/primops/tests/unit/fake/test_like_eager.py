@@ -1,6 +1,7 @@
 """What programs do to tensors beside calling ops: writes, views, versions, copies, printing, and mixtures that must not happen."""
 
 import copy
+import operator
 import pickle
 
 import pytest
@@ -360,3 +361,30 @@ def test_refuses_the_writes_that_eager_refuses(name):
                 write(*fakes)
         else:
             write(*fakes)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda t, one: t.copy_(one),
+        lambda t, one: t.fill_(one),
+        lambda t, one: t.fill_(1),
+        lambda t, one: t.zero_(),
+        lambda t, one: t.add_(1),
+        lambda t, one: operator.setitem(t, (..., 0), one),
+        lambda t, one: operator.setitem(t, (..., 0), 1),
+        lambda t, one: operator.setitem(t, 0, 1),
+    ],
+)
+def test_writes_to_expanded_tensors_are_refused_where_eager_refuses_them(write):
+    def outcome(made):
+        try:
+            write(made(torch.ones(1, 3)).expand(2, 3), made(torch.tensor(2.0)))
+        except RuntimeError:
+            return "refused"
+        return "written"
+
+    expected = outcome(lambda t: t)
+    mode = FakeMode()
+    with mode:
+        assert outcome(mode.from_real) == expected

@@ -1,0 +1,180 @@
+"""A graph that writes in place and raises: effects before the raise, data, versions, layouts and the line are plain Python's."""
+
+import contextlib
+import traceback
+
+import pytest
+import torch
+import tracework_capture
+
+LOG = []
+NORM = torch.nn.BatchNorm1d(3)
+
+
+class Counter:
+    """An object of the program."""
+
+    def __init__(self, weight):
+        self.count = 0
+        self.weight = weight
+
+
+class Swallowing:
+    """A manager that counts, and lets an error end the block."""
+
+    def __init__(self, counter):
+        self.counter = counter
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, tb):
+        self.counter.count += 10
+        return kind is IndexError
+
+
+@contextlib.contextmanager
+def counting(counter):
+    try:
+        yield
+    except IndexError:
+        counter.count += 5
+
+
+def effects_around(x, index, counter):
+    LOG.append("start")
+    x.add_(1)
+    counter.count = 1
+    y = x[index]
+    LOG.append("after")
+    return y
+
+
+def suppressed(x, index, counter):
+    y = 0
+    with contextlib.suppress(IndexError):
+        x.add_(1)
+        counter.count = 1
+        y = x[index]
+        counter.count = 2
+    return y + x
+
+
+def swallowed(x, index, counter):
+    with Swallowing(counter):
+        x.mul_(counter.weight)
+        x = x[index]
+    return x * 2
+
+
+def managed_by_a_generator(x, index, counter):
+    with counting(counter), torch.no_grad():
+        x.mul_(2)
+        x = x[index]
+    return x * 2
+
+
+def without_gradients(x, index, counter):
+    counter.count = 1
+    with torch.no_grad():
+        x.mul_(2)
+    return x[index]
+
+
+def gets_a_history(x, index, counter):
+    counter.count = 1
+    x.mul_(counter.weight)
+    counter.count = 2
+    return x[index]
+
+
+def under_autocast(x, index, counter):
+    x.add_(1)
+    with torch.autocast("cpu", torch.bfloat16):
+        counter.count = 3
+        y = x[index]
+    return y
+
+
+def in_another_layout(x, index, counter):
+    counter.count = 1
+    x.unsqueeze_(0)
+    y = x[0][index]
+    x.t_()
+    return y
+
+
+def with_statistics(x, index, counter):
+    counter.count = 1
+    y = NORM(x.reshape(1, 3).repeat(2, 1))
+    return y[:, index]
+
+
+def expanded(x, index, counter):
+    counter.count = 1
+    y = x.reshape(1, 3).expand(2, 3)
+    y.zero_()
+    return x[index]
+
+
+FUNCTIONS = [
+    effects_around,
+    suppressed,
+    swallowed,
+    managed_by_a_generator,
+    without_gradients,
+    gets_a_history,
+    under_autocast,
+    in_another_layout,
+    with_statistics,
+    expanded,
+]
+
+
+def inputs(kind, size):
+    x = torch.arange(float(size))
+    if kind == "leaf":
+        x.requires_grad_()
+    if kind == "history":
+        x = x.requires_grad_() * 1
+    return x, Counter(torch.ones(size, requires_grad=kind == "weight"))
+
+
+def seen(function, plain, kind, size, index):
+    LOG.clear()
+    NORM.reset_running_stats()
+    x, counter = inputs(kind, size)
+    try:
+        outcome = function(x, torch.tensor([index]), counter).tolist()
+    except Exception as error:
+        lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.name == plain.__name__]
+        outcome = type(error), lines[-1:]
+    state = x.tolist(), x._version, x.stride(), x.requires_grad, x.is_leaf
+    return outcome, state, LOG[:], counter.count, torch.is_autocast_enabled("cpu"), NORM.running_mean.tolist()
+
+
+@pytest.mark.parametrize("kind", ["plain", "leaf", "history", "weight"])
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+def test_what_is_seen_after_a_raise(function, kind):
+    graphs = []
+    compiled = tracework_capture.optimize(lambda gm, given: graphs.append(gm) or gm.forward)(function)
+    for size in (3,) if function is with_statistics else (3, 3, 5):  # the third opens the size
+        for index in (1, 9, 0, 9):
+            assert seen(compiled, function, kind, size, index) == seen(function, function, kind, size, index)
+    if kind == "plain":
+        assert len(graphs) == (1 if function in (with_statistics, expanded) else 2)
+
+
+def test_a_large_input_is_not_copied():
+    """Its graph raises what the program raises; what was written stays."""
+
+    def function(x, index):
+        x.add_(1)
+        return x[index]
+
+    compiled = tracework_capture.optimize(lambda gm, given: gm.forward)(function)
+    x = torch.zeros(1 << 15)
+    for _ in range(2):
+        with pytest.raises(IndexError):
+            compiled(x, torch.tensor([1 << 20]))
+    assert compiled(x, torch.tensor([0])).item() == 3
