@@ -333,3 +333,87 @@ def test_what_the_stack_generated_is_not_captured_when_the_engine_runs_it_below_
     compiled = tracework.compile(step)
     for _ in range(3):
         torch.testing.assert_close(compiled(x), expected)
+
+
+def penalised(wrap):
+    """A critic with a penalty on the gradient of what is mixed inside: two backwards, the second through the first."""
+    torch.manual_seed(0)
+    critic = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.LeakyReLU(0.2), torch.nn.Linear(8, 1))
+    optimizer = torch.optim.Adam(critic.parameters(), 1e-2)
+
+    def step(real, fake, mix):
+        between = (mix * real + (1 - mix) * fake).requires_grad_(True)
+        score = critic(between)
+        (slope,) = torch.autograd.grad(score, between, torch.ones_like(score), create_graph=True)
+        penalty = ((slope.norm(2, dim=1) - 1) ** 2).mean()
+        loss = critic(fake).mean() - critic(real).mean() + 10 * penalty
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss.detach(), penalty.detach()
+
+    call = wrap(step)
+    losses = [call(torch.randn(5, 6), torch.randn(5, 6), torch.rand(5, 1)) for _ in range(3)]
+    return losses, [p.detach() for p in critic.parameters()]
+
+
+def equation_solved(wrap):
+    """A network whose derivatives by its inputs, up to the second, are the loss."""
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+    optimizer = torch.optim.Adam(net.parameters(), 1e-2)
+
+    def step(x, t):
+        x, t = x.clone().requires_grad_(), t.clone().requires_grad_()
+        u = net(torch.cat([x, t], 1))
+        by_x, by_t = torch.autograd.grad(u, (x, t), torch.ones_like(u), create_graph=True)
+        (twice,) = torch.autograd.grad(by_x, x, torch.ones_like(by_x), create_graph=True)
+        loss = ((by_t + u * by_x - 0.01 * twice) ** 2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    call = wrap(step)
+    losses = [call(torch.randn(5, 1), torch.rand(5, 1)) for _ in range(3)]
+    return losses, [p.detach() for p in net.parameters()]
+
+
+def resilient(wrap):
+    """Rprop masks what it knows of a parameter without dimensions."""
+    torch.manual_seed(0)
+    scale, weight = torch.nn.Parameter(torch.tensor(1.5)), torch.nn.Parameter(torch.randn(3))
+    optimizer = torch.optim.Rprop([scale, weight], lr=0.1)
+
+    def step(x):
+        optimizer.zero_grad()
+        ((weight * x).sum() * scale).pow(2).backward()
+        optimizer.step()
+
+    call = wrap(step)
+    for _ in range(4):
+        call(torch.randn(3))
+    return scale.detach(), weight.detach()
+
+
+@pytest.mark.parametrize("training", [penalised, equation_solved, resilient])
+def test_whole_steps_are_compiled(training, caplog):
+    found = training(lambda f: tracework.compile(f, fullgraph=True))
+    torch.testing.assert_close(found, training(lambda f: f), rtol=1e-3, atol=1e-5)
+    assert not [r for r in caplog.records if "uncompiled" in r.getMessage()]
+
+
+def test_what_a_backward_leaves_in_tensors_of_the_program():
+    """A leaf made inside has its gradient where somebody gets it."""
+
+    def step(x, out):
+        made, other = (x * 2).requires_grad_(), (x * 3).requires_grad_()
+        (made * other).sum().backward()
+        out.append(made.detach())
+        return made, other.grad
+
+    for function in (step, tracework.compile(step)):
+        kept = []
+        made, gradient = function(torch.ones(2), kept)
+        assert made.requires_grad and made.is_leaf and made.grad.tolist() == [3.0, 3.0]
+        assert gradient.tolist() == [2.0, 2.0] and kept[0].tolist() == [2.0, 2.0]

@@ -6,7 +6,7 @@ autograd engine over the fakes, and the graph's outputs are put in order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -159,13 +159,14 @@ class Trace:
         return self.recorder.memory.find(value) if isinstance(value, FakeTensor) else None
 
     def _check_leaves(self, outputs: tuple[Any, ...]) -> None:
-        """A leaf made inside that an output depends on asks for gradients that would have to come out of the graph.
+        """A leaf made inside that the caller gets asks for gradients that would have to come out of the graph.
 
-        Other fakes are not asked: a view whose base was written to in another grad mode raises when it is.
+        One that outputs only depend on is out of everybody's reach: nobody sees what would accumulate there.
         """
         inputs = {id(v) for v in (*self.values, *self.leaves)}
-        made = (v for v in _leaves_of(outputs) if isinstance(v, FakeTensor) and v.requires_grad and not v._is_view())
-        if any(id(leaf) not in inputs for leaf in made):
+        given = [o for o in outputs if isinstance(o, FakeTensor)]
+        given += [o._base for o in given if o._is_view()]
+        if any(o.is_leaf and o.requires_grad and not o._is_view() and id(o) not in inputs for o in given):
             raise Refusal("a tensor made in the graph is asked for its gradient", self.recorder.origin)
 
     def _written_inputs(self) -> dict[int, Cell]:
@@ -281,21 +282,6 @@ class Trace:
         if dense_order(grad) is None:
             node = self.recorder.emit(aten.clone.default, node, memory_format=torch.contiguous_format)
         return node
-
-
-def _leaves_of(outputs: tuple[Any, ...]) -> Iterator[torch.Tensor]:
-    """Outputs that are leaves, and the leaves in the history of the others."""
-    yield from (o for o in outputs if isinstance(o, torch.Tensor) and o.is_leaf)
-    seen: set[Any] = set()
-    waiting = [o.grad_fn for o in outputs if isinstance(o, torch.Tensor) and o.grad_fn is not None]
-    while waiting:
-        node = waiting.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        if hasattr(node, "variable"):
-            yield node.variable
-        waiting.extend(n for n, _ in node.next_functions if n is not None)
 
 
 def _has_history(fake: torch.Tensor) -> bool:

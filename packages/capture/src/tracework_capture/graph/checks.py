@@ -236,7 +236,9 @@ def keep_apart(frame: Any) -> None:
     """Breaks the graph where an operator that may raise and something that cannot be taken back, of which one was recorded just now,
     meet in it."""
     if frame.root.effects.raising and (frame.root.effects.hidden or written_inputs(frame.root)):
-        frame.break_graph("exception", "an operator may raise in a graph that writes to an input, and the program sees how far it came")
+        frame.break_graph(
+            "exception", "an operator may raise in a graph that writes to an input, and the program sees how far it came"
+        )
 
 
 def written_inputs(root: Any) -> list[fx.Node]:

@@ -66,7 +66,9 @@ def finish(frame: Any, stop: Returned | Break, backend: Any, execute: Callable[.
         end_autocast(frame)
         replay(root, writer)
         keep_state(root, writer)
-        writer.line(f"return {writer.load(frame.result)}")
+        result = writer.load(frame.result)
+        root.mutations.replay_on_results(writer)
+        writer.line(f"return {result}")
     else:
         raising = leave(frame, writer, execute, null, stop.reason_id == "explicit_step")
     conditions = check_conditions(root, writer)
@@ -211,6 +213,7 @@ def leave(
     local_texts = [writer.load(value) for value in values]
     cell_texts = [cell_text(frame, writer, name) for name in cells]
     replay(frame.root, writer)
+    frame.root.mutations.replay_on_results(writer)
     keep_state(frame.root, writer)
     for manager in entered:
         writer.line(f"{writer.load(manager)}.__enter__()")

@@ -21,6 +21,7 @@ class MutationLog:
     def __init__(self):
         self.entries = {}
         self.keep = []
+        self.results = {}
         self.calls = 0
         self.changes = 0  # how often anything was added
 
@@ -52,6 +53,11 @@ class MutationLog:
             write_attribute(emit, target, emit.load(target), name, value)
 
         self.effect(("attribute", id(target), name), write)
+
+    def attribute_of_result(self, target, name, value):
+        """target.name = value on what the graph gives: done where somebody gets it."""
+        self.attribute(target, name, value)
+        self.results[id(target)] = target
 
     def deleted_attribute(self, target, name, stored_before):
         """del target.name on an existing object; stored_before: after a store, so that it may not be there when this is replayed."""
@@ -85,9 +91,21 @@ class MutationLog:
         self.effect(("call", self.calls), write)
 
     def replay(self, emit):
-        """Emits all entries."""
-        for write in list(self.entries.values()):
-            write(emit)
+        """Emits all entries but those on results."""
+        for key, write in list(self.entries.items()):
+            if not self._is_on_result(key):
+                write(emit)
+
+    def replay_on_results(self, emit):
+        """Emits what is set on results of the graph that somebody gets; nobody sees the others (gradients, say)."""
+        left = [(self.results[key[1]], write) for key, write in self.entries.items() if self._is_on_result(key)]
+        while ready := [entry for entry in left if emit.is_built(entry[0])]:
+            left = [entry for entry in left if entry not in ready]
+            for _, write in ready:
+                write(emit)
+
+    def _is_on_result(self, key):
+        return key[0] == "attribute" and key[1] in self.results
 
 
 def write_attribute(emit, target, owner, name, value):

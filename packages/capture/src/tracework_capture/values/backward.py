@@ -293,7 +293,7 @@ def write_grad(frame, tensor, value):
     elif not is_none(value):
         return frame.break_graph("side_effect_unknown", "assignment to grad of a tensor")
     tensor.attributes["grad"] = value
-    return frame.mutations.attribute(tensor, "grad", value)
+    return tensor.log_attribute(frame, "grad", value)
 
 
 BACKWARD_ROWS = {torch.autograd.grad: grad_row, torch.autograd.backward: backward_row}

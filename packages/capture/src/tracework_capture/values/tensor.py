@@ -130,14 +130,23 @@ class TensorOperations(Value):
                 return assign_data(frame, self, value)
             return frame.break_graph("side_effect_unknown", f"assignment to {name} of a tensor")
         self.attributes[name] = value
-        return frame.mutations.attribute(self, name, value)
+        return self.log_attribute(frame, name, value)
+
+    def log_attribute(self, frame, name, value):
+        """An attribute that is set when the graph has run."""
+        log = frame.mutations.attribute if self.obj is not None else frame.mutations.attribute_of_result
+        return log(self, name, value)
 
     # --- items --------------------------------------------------------------------------------------------------
     def getitem(self, frame, key):
         return frame.graph.call(frame, operator.getitem, (self, positions(frame, key)))
 
     def setitem(self, frame, key, value):
-        frame.graph.call(frame, operator.setitem, (self, positions(frame, key), value))
+        target = self
+        if isinstance(key, TensorValue) and key.example.ndim == 0 and key.example.dtype is torch.bool:
+            # torch would look at its data; a mask over one more dim says the same
+            target, key = (frame.graph.call_method(frame, "unsqueeze", (t, ConstantValue(0))) for t in (self, key))
+        frame.graph.call(frame, operator.setitem, (target, positions(frame, key), value))
 
     def length(self, frame):
         if self.example.ndim == 0:

@@ -8,7 +8,7 @@ was refused. Kernels on a GPU refuse the same `INTEGRAL` ones, other than `ONLY_
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -34,13 +34,45 @@ STATISTICS = frozenset(("dist", "linalg_vector_norm", "renorm", "std", "std_mean
 """The same with RuntimeError."""
 BOOL = frozenset(
     """
-    abs addbmm addcmul addmv baddbmm bmm bucketize ceil dot floor kthvalue linalg_cross max_pool2d_with_indices
+    abs addbmm addcmul addmm addmv baddbmm avg_pool2d bmm bucketize ceil convolution dot floor kthvalue linalg_cross max_pool2d_with_indices
     max_pool3d_with_indices median mv nanmedian reflection_pad1d round threshold trace trunc vdot
     """.split()
 )
 """NotImplementedError when all tensors are bool."""
 BOOL_NEVER = frozenset(("argmax", "argmin", "hardtanh", "neg", "relu", "topk"))
 """The same with RuntimeError."""
+COMPLEX = frozenset(
+    """
+    _adaptive_avg_pool2d _adaptive_avg_pool3d _batch_norm_with_update _ctc_loss _histogramdd_bin_edges _log_softmax
+    _native_batch_norm_legit _prelu_kernel _safe_softmax _softmax _softmax_backward_data _upsample_bilinear2d_aa
+    _upsample_nearest_exact1d _upsample_nearest_exact2d adaptive_max_pool2d adaptive_max_pool3d amax amin aminmax atan2 avg_pool2d
+    avg_pool3d binary_cross_entropy binary_cross_entropy_with_logits bitwise_and bitwise_left_shift bitwise_not bitwise_or
+    bitwise_right_shift bitwise_xor ceil celu clamp clamp_max clamp_min copysign cummax cummin digamma elu erf erfc erfinv floor
+    floor_divide fmod frac fractional_max_pool2d fractional_max_pool3d gcd ge gelu glu grid_sampler_2d grid_sampler_3d gt hardshrink
+    hardsigmoid hardswish hardtanh histc histogram huber_loss hypot i0 igamma igammac kthvalue lcm le leaky_relu lgamma logaddexp2
+    logit lt max max_pool2d_with_indices max_pool3d_with_indices max_unpool2d max_unpool3d median min mish mse_loss
+    multi_margin_loss multilabel_margin_loss_forward mvlgamma nanmedian native_batch_norm native_group_norm native_layer_norm
+    nextafter nll_loss_forward polygamma relu remainder round rrelu_with_noise segment_reduce sign signbit smooth_l1_loss softplus
+    softshrink special_airy_ai special_bessel_j0 special_bessel_j1 special_bessel_y0 special_bessel_y1
+    special_chebyshev_polynomial_t special_chebyshev_polynomial_u special_chebyshev_polynomial_v special_chebyshev_polynomial_w
+    special_entr special_erfcx special_hermite_polynomial_h special_hermite_polynomial_he special_i0e special_i1 special_i1e
+    special_laguerre_polynomial_l special_legendre_polynomial_p special_log_ndtr special_modified_bessel_i0
+    special_modified_bessel_i1 special_modified_bessel_k0 special_modified_bessel_k1 special_ndtri special_scaled_modified_bessel_k0
+    special_scaled_modified_bessel_k1 special_shifted_chebyshev_polynomial_t special_shifted_chebyshev_polynomial_u
+    special_shifted_chebyshev_polynomial_v special_shifted_chebyshev_polynomial_w special_spherical_bessel_j0 special_xlog1py
+    special_zeta threshold trunc upsample_bicubic2d upsample_bilinear2d upsample_linear1d upsample_nearest1d upsample_nearest2d
+    upsample_trilinear3d xlogy
+    """.split()
+)
+"""NotImplementedError when some tensor is complex."""
+COMPLEX_NEVER = frozenset(
+    """
+    _fft_r2c argmax argmin deg2rad exponential fmax fmin isneginf isposinf maximum minimum rad2deg sort topk
+    """.split()
+)
+"""The same with RuntimeError."""
+FLOATING = frozenset("bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor gcd lcm".split())
+"""NotImplementedError when some tensor is floating or complex."""
 ONLY_CPU = BOOL | BOOL_NEVER | {"histc", "uniform", "normal"}
 KERNEL_DTYPES = {
     torch.int64: "Long",
@@ -52,20 +84,43 @@ KERNEL_DTYPES = {
 }
 
 
+Dtypes = frozenset[torch.dtype]
+
+
+def _none_fractional(dtypes: Dtypes) -> bool:
+    return not any(d.is_floating_point or d.is_complex for d in dtypes)
+
+
+def _only_bool(dtypes: Dtypes) -> bool:
+    return dtypes == {torch.bool}
+
+
+def _some_complex(dtypes: Dtypes) -> bool:
+    return any(d.is_complex for d in dtypes)
+
+
+def _some_fractional(dtypes: Dtypes) -> bool:
+    return not _none_fractional(dtypes)
+
+
+TABLES: tuple[tuple[frozenset[str], type[Exception], Callable[[Dtypes], bool]], ...] = (
+    (INTEGRAL, NotImplementedError, _none_fractional),
+    (STATISTICS, RuntimeError, _none_fractional),
+    (BOOL, NotImplementedError, _only_bool),
+    (BOOL_NEVER, RuntimeError, _only_bool),
+    (COMPLEX, NotImplementedError, _some_complex),
+    (COMPLEX_NEVER, RuntimeError, _some_complex),
+    (FLOATING, NotImplementedError, _some_fractional),
+)
+
+
 @functools.cache
-def _refused(func: Any) -> tuple[str, type[Exception], bool, bool] | None:
-    """(name, what is raised, whether bools alone are refused, whether on the CPU alone) for an overload in the tables."""
+def _refused(func: Any) -> tuple[str, list[tuple[type[Exception], Callable[[Dtypes], bool]]]] | None:
+    """The name of an overload that is in the tables, and what is raised for which dtypes."""
     name = func._schema.name.partition("::")[2]
     name = name if name.startswith("_") else name.rstrip("_")
-    for table, error, only_bool in (
-        (INTEGRAL, NotImplementedError, False),
-        (STATISTICS, RuntimeError, False),
-        (BOOL, NotImplementedError, True),
-        (BOOL_NEVER, RuntimeError, True),
-    ):
-        if func.namespace == "aten" and name in table:
-            return name, error, only_bool, name in ONLY_CPU
-    return None
+    rules = [(error, refuses) for table, error, refuses in TABLES if name in table]
+    return (name, rules) if rules and func.namespace == "aten" else None
 
 
 def check_dtypes(func: Any, args: Sequence[Any]) -> None:
@@ -77,14 +132,15 @@ def check_dtypes(func: Any, args: Sequence[Any]) -> None:
     refused = _refused(func)
     if refused is None:
         return
-    name, error, only_bool, only_cpu = refused
+    name, rules = refused
     specs = list(_specs(args))
-    dtypes = {s.dtype for s in specs}
-    if not specs or any(d.is_floating_point or d.is_complex for d in dtypes) or only_bool and dtypes != {torch.bool}:
-        return
-    if only_cpu and specs[0].device.type != "cpu" or any(size.__class__ is int and size == 0 for s in specs for size in s.sizes):
-        return
-    raise error(f"\"{name}\" not implemented for '{KERNEL_DTYPES.get(specs[0].dtype, specs[0].dtype)}'")
+    dtypes = frozenset(s.dtype for s in specs)
+    for error, refuses in rules:
+        if not specs or not refuses(dtypes) or any(size.__class__ is int and size == 0 for s in specs for size in s.sizes):
+            continue
+        if name in ONLY_CPU and refuses in (_none_fractional, _only_bool) and specs[0].device.type != "cpu":
+            continue
+        raise error(f"\"{name}\" not implemented for '{KERNEL_DTYPES.get(specs[0].dtype, specs[0].dtype)}'")
 
 
 def _specs(args: Sequence[Any]) -> Iterator[TensorSpec]:

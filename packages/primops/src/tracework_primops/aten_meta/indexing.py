@@ -311,6 +311,8 @@ def tril(x, diagonal=0):
 
 @row("flip.default")
 def flip(x, dims):
+    if len({wrap_dim(dim, x.ndim) for dim in dims}) < len(dims):
+        raise RuntimeError(f"flip: a dim appears multiple times in the list of dims {list(dims)}")
     return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0)
 
 
@@ -329,6 +331,7 @@ def roll(x, shifts, dims=()):
 
 @row("cumsum.default", "cumprod.default")
 def cumsum(x, dim, *, dtype=None):
+    wrap_dim(dim, x.ndim)
     out = dtype or (torch.int64 if not x.dtype.is_floating_point and not x.dtype.is_complex else x.dtype)
     return fresh(x, x.sizes, out)
 
@@ -338,6 +341,8 @@ def constant_pad_nd(x, pad, value=0):
     sizes = list(x.sizes)
     for i in range(len(pad) // 2):
         sizes[x.ndim - 1 - i] = sizes[x.ndim - 1 - i] + pad[2 * i] + pad[2 * i + 1]
+    if any(size.__class__ is int and size < 0 for size in sizes):
+        raise RuntimeError(f"The input size {list(x.sizes)}, plus padding {list(pad)}, resulted in a negative output size")
     sizes = tuple(sizes)
     last = not x.is_contiguous and broadcasting.is_channels_last(x.sizes, x.strides)
     return TensorSpec(x.dtype, x.device, sizes, broadcasting.channels_last(sizes) if last else contiguous(sizes), 0)

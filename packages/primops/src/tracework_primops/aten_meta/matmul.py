@@ -6,7 +6,7 @@ import torch
 
 from .. import broadcasting
 from ..errors import DataDependentError
-from ..promotion import complex_of, real_of, result_dtype
+from ..promotion import complex_of, real_of
 from ..spec import TensorSpec
 from ..symbols import active, minimum
 from .rows import contiguous, elementwise, fresh, row, same_layout, symbolic
@@ -20,6 +20,21 @@ def _match(a, b, what):
 def _same_dtype(op, a, b):
     if a.dtype is not b.dtype:
         raise RuntimeError(f"{op}: expected both tensors to have the same dtype, but got {a.dtype} and {b.dtype}")
+
+
+def _added(op, bias, out):
+    """What is added to a product has its dtype, and is broadcast to its sizes."""
+    _same_dtype(op, bias, out)
+    if bias.sizes == out.sizes:
+        return out
+    whole = elementwise(out.dtype, [out, bias]).sizes
+    if len(whole) != out.ndim or not all(map(active.equal, whole, out.sizes)):
+        raise RuntimeError(f"{op}: sizes {list(bias.sizes)} cannot be expanded to those of the product, {list(out.sizes)}")
+    return out
+
+
+def _same_kind(op, a, b):
+    _same_dtype(op, a, b)
     if a.device != b.device:
         raise RuntimeError(
             f"Expected all tensors to be on the same device, but found at least two devices, {a.device} and {b.device}!"
@@ -30,23 +45,21 @@ def _same_dtype(op, a, b):
 def mm(a, b):
     if a.ndim != 2 or b.ndim != 2:
         raise RuntimeError("mat1 and mat2 must be matrices")
-    _same_dtype("mm", a, b)
+    _same_kind("mm", a, b)
     _match(a.sizes[1], b.sizes[0], "mm")
     return fresh(a, (a.sizes[0], b.sizes[1]))
 
 
 @row("addmm.default")
 def addmm(bias, a, b, *, beta=1, alpha=1):
-    out = mm(a, b)
-    elementwise(out.dtype, [out, bias]) if bias.sizes != out.sizes else None
-    return out
+    return _added("addmm", bias, mm(a, b))
 
 
 @row("bmm.default")
 def bmm(a, b):
     if a.ndim != 3 or b.ndim != 3:
         raise RuntimeError("batch1 and batch2 must be 3D tensors")
-    _same_dtype("bmm", a, b)
+    _same_kind("bmm", a, b)
     _match(a.sizes[0], b.sizes[0], "bmm")
     _match(a.sizes[2], b.sizes[1], "bmm")
     return fresh(a, (a.sizes[0], a.sizes[1], b.sizes[2]))
@@ -54,14 +67,14 @@ def bmm(a, b):
 
 @row("baddbmm.default")
 def baddbmm(bias, a, b, *, beta=1, alpha=1):
-    return bmm(a, b)
+    return _added("baddbmm", bias, bmm(a, b))
 
 
 @row("dot.default", "vdot.default")
 def dot(a, b):
     if a.ndim != 1 or b.ndim != 1:
         raise RuntimeError(f"1D tensors expected, but got {a.ndim}D and {b.ndim}D tensors")
-    _same_dtype("dot", a, b)
+    _same_kind("dot", a, b)
     _match(a.sizes[0], b.sizes[0], "dot")
     return fresh(a, ())
 
@@ -70,14 +83,14 @@ def dot(a, b):
 def mv(a, b):
     if a.ndim != 2 or b.ndim != 1:
         raise RuntimeError(f"vector + matrix @ vector expected, got {a.ndim}, {b.ndim}")
-    _same_dtype("mv", a, b)
+    _same_kind("mv", a, b)
     _match(a.sizes[1], b.sizes[0], "mv")
     return fresh(a, (a.sizes[0],))
 
 
 @row("addmv.default")
 def addmv(bias, a, b, *, beta=1, alpha=1):
-    return mv(a, b).replace(dtype=result_dtype(bias, a))
+    return _added("addmv", bias, mv(a, b))
 
 
 def _heads_inside(q, sizes, dtype=None):
@@ -157,7 +170,7 @@ def linalg_svd(x, full_matrices=False, compute_uv=True, *, driver=None):
 def linalg_solve_triangular(a, b, *, upper, left=True, unitriangular=False):
     _matrices("linalg.solve_triangular", a, square=True)
     _matrices("linalg.solve_triangular", b)
-    _same_dtype("linalg.solve_triangular", a, b)
+    _same_kind("linalg.solve_triangular", a, b)
     if not active.equal(a.sizes[-1], b.sizes[-2 if left else -1]):
         raise RuntimeError(f"linalg.solve_triangular: Incompatible shapes of A and B for the equation: {a} and {b}")
     return _by_columns(b, (*broadcasting.broadcast_sizes(a.sizes[:-2], b.sizes[:-2]), *b.sizes[-2:]))

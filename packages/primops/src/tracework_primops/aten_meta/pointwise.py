@@ -40,14 +40,27 @@ def _names(text: str, *suffixes: str) -> list[str]:
     return [f"{name}.{suffix}" for name in text.split() for suffix in suffixes]
 
 
-ARITHMETIC = (
-    "add sub mul remainder fmod bitwise_and bitwise_or bitwise_xor __and__ __or__ __xor__ bitwise_left_shift bitwise_right_shift"
-)
+def _not_of_bools(a, b):
+    dtype = result_dtype(a, b)
+    if dtype is torch.bool:
+        raise NotImplementedError("not implemented for 'Bool'")
+    return dtype
+
+
+def _difference(a, b):
+    if any(x.__class__ is bool or getattr(x, "dtype", None) is torch.bool for x in (a, b)):
+        raise RuntimeError("Subtraction, the `-` operator, with a bool tensor is not supported; use `^` or `logical_xor()`.")
+    return result_dtype(a, b)
+
+
+ARITHMETIC = "add mul bitwise_and bitwise_or bitwise_xor __and__ __or__ __xor__"
 row(*_names(ARITHMETIC, "Tensor", "Scalar", "Scalar_Tensor", "Tensor_Scalar"))(_binary(result_dtype))
-row("rsub.Tensor", "rsub.Scalar")(lambda a, b, **options: _binary(result_dtype)(b, a))  # iterates as the difference it is
-row(*_names("maximum minimum fmax fmin gcd lcm hypot nextafter", "default"), "floor_divide.default", "floor_divide.Scalar")(
-    _binary(result_dtype)
-)
+row("sub.Tensor", "sub.Scalar")(_binary(_difference))
+row("rsub.Tensor", "rsub.Scalar")(lambda a, b, **options: _binary(_difference)(b, a))  # iterates as the difference it is
+UNLESS_BOOL = "remainder fmod bitwise_left_shift bitwise_right_shift"
+row(*_names(UNLESS_BOOL, "Tensor", "Scalar", "Scalar_Tensor", "Tensor_Scalar"))(_binary(_not_of_bools))
+row(*_names("gcd lcm floor_divide", "default"), "floor_divide.Scalar")(_binary(_not_of_bools))
+row(*_names("maximum minimum fmax fmin hypot nextafter", "default"))(_binary(result_dtype))
 row("pow.Tensor_Tensor", "pow.Tensor_Scalar", "pow_.Scalar")(_binary(result_dtype))  # `pow.Scalar` has a number as base
 
 
@@ -103,7 +116,10 @@ row(*_names("eq ne lt le gt ge", "Tensor", "Scalar"), *_names("logical_and logic
 
 @row("div.Tensor_mode", "div.Scalar_mode")
 def div_mode(a, b, *, rounding_mode=None):
-    return elementwise(float_dtype(a, b) if rounding_mode is None else result_dtype(a, b), _tensors((a, b)))
+    dtype = float_dtype(a, b) if rounding_mode is None else _not_of_bools(a, b)
+    if rounding_mode is not None and dtype.is_complex:
+        raise NotImplementedError(f"rounded division is not implemented for {dtype}")
+    return elementwise(dtype, _tensors((a, b)))
 
 
 FLOAT_UNARY = (
@@ -250,7 +266,14 @@ def masked_fill(a, mask, value):
     return fresh(a, elementwise(a.dtype, [a, mask]).sizes)
 
 
-@row("addcmul.default", "addcdiv.default")
+@row("addcdiv.default")
+def addcdiv(a, b, c, *, value=1):
+    if not any(x.dtype.is_floating_point or x.dtype.is_complex for x in (b, c)):
+        raise RuntimeError("Integer division with addcdiv is no longer supported; divide first, with the rounding that is meant.")
+    return addcmul(a, b, c, value=value)
+
+
+@row("addcmul.default")
 def addcmul(a, b, c, *, value=1):
     return elementwise(result_dtype(a, b, c), [a, b, c])
 

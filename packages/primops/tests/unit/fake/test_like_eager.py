@@ -388,3 +388,28 @@ def test_writes_to_expanded_tensors_are_refused_where_eager_refuses_them(write):
     mode = FakeMode()
     with mode:
         assert outcome(mode.from_real) == expected
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        lambda t: t.repeat(2),
+        lambda t: t.repeat(2, -1),
+        lambda t: t.cumsum(7),
+        lambda t: t.cumprod(-3),
+        lambda t: t.flip(2),
+        lambda t: t.flip(0, -2),
+        lambda t: torch.nn.functional.pad(t, (-2, -2)),
+        lambda t: torch.addmm(t[None], t, t.t()),
+        lambda t: torch.addmv(t[:, :1], t, t[0]),
+        lambda t: torch.addmv(t[0], t, t[0]),
+        lambda t: torch.baddbmm(t[None, None], t[None], t.t()[None]),
+        lambda t: torch.baddbmm(t[0], t[None], t.t()[None]),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(refused):
+    with pytest.raises((RuntimeError, IndexError)) as expected:
+        refused(torch.ones(2, 3))
+    mode = FakeMode()
+    with mode, pytest.raises(expected.type):
+        refused(mode.from_real(torch.ones(2, 3)))

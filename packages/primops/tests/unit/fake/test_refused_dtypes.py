@@ -38,6 +38,35 @@ OPS = {
     "topk": lambda t: t.topk(2),
     "max_pool2d": lambda t: F.max_pool2d(t[None, None], 2),
     "adaptive_avg_pool2d": lambda t: F.adaptive_avg_pool2d(t[None], 1),
+    "sub": lambda t: t - t,
+    "sub of a number": lambda t: t - 1,
+    "sub of a bool": lambda t: t - True,
+    "rsub": lambda t: 1 - t,
+    "sub in place": lambda t: t.clone().sub_(t),
+    "remainder": lambda t: t % (t * 0 + 3),
+    "remainder of a number": lambda t: t % 3,
+    "floor_divide": lambda t: t // (t + t),
+    "div with a mode": lambda t: torch.div(t, t, rounding_mode="trunc"),
+    "shift": lambda t: torch.bitwise_left_shift(t, t),
+    "shift by a number": lambda t: torch.bitwise_left_shift(t, 1),
+    "bitwise_and": lambda t: t & t,
+    "bitwise_not": lambda t: ~t,
+    "gcd": lambda t: torch.gcd(t, t),
+    "comparison": lambda t: t > 0,
+    "equality": lambda t: t == 0,
+    "maximum": lambda t: torch.maximum(t, t),
+    "amax": lambda t: t.amax(),
+    "sort": lambda t: t.sort(),
+    "clamp": lambda t: t.clamp(min=0),
+    "trunc": torch.trunc,
+    "sign": torch.sign,
+    "erf": torch.erf,
+    "atan2": lambda t: torch.atan2(t, t),
+    "addcdiv": lambda t: torch.addcdiv(t, t, t),
+    "addmm": lambda t: torch.addmm(t[:, 0], t, t.t()[:, :3]),
+    "addmm of two dtypes": lambda t: torch.addmm(t[:, 0].float(), t, t.t()[:, :3]),
+    "baddbmm": lambda t: torch.baddbmm(t[:, 0].float(), t[None], t.t()[None]),
+    "addmv": lambda t: torch.addmv(t[:, 0].float(), t, t[0]),
     "sigmoid": torch.sigmoid,
     "sum": torch.sum,
     "cumsum": lambda t: t.cumsum(0),
@@ -52,7 +81,7 @@ def outcome(op, value):
     return None
 
 
-@pytest.mark.parametrize("dtype", [torch.int64, torch.int8, torch.bool, torch.float32], ids=str)
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int8, torch.bool, torch.float32, torch.complex64], ids=str)
 @pytest.mark.parametrize("sizes", [(3, 4), (0, 4)], ids=["full", "empty"])
 @pytest.mark.parametrize("name", OPS)
 def test_raises_what_eager_raises(name, sizes, dtype):
