@@ -16,8 +16,10 @@ import inspect
 import logging
 import types
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from .. import _torch
@@ -152,7 +154,8 @@ def _nothing(effects: Effects, func: Any, args: Any, kwargs: Any) -> None:
 
 
 def _writes_by_element(effects: Effects, func: Any, args: Any, kwargs: Any) -> None:
-    """Eager refuses to write elements of memory that others of its inputs share in part; such a call is left to it."""
+    """What writes elements of memory that another of its inputs shares in part is left to eager, which refuses it or gives what the
+    order of its loops gives."""
     named = dict(zip((a.name for a in func._schema.arguments), args)) | kwargs
     written = [named[a.name] for a in func._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
     for value in named.values():
@@ -161,19 +164,34 @@ def _writes_by_element(effects: Effects, func: Any, args: Any, kwargs: Any) -> N
 
 
 def _overlaps_in_part(target: Any, source: Any) -> bool:
-    """Dense memory that is shared, but not element by element; where sizes are open, what may be is taken to be."""
+    """Memory that is shared, but not element by element; where sizes are open, dense memory that may be is taken to be."""
     from tracework_primops.broadcasting import is_dense  # primops is imported when the first graph is made
 
     a, b = target.spec, source.spec
-    if target.storage is not source.storage or not (is_dense(a.sizes, a.strides) and is_dense(b.sizes, b.strides)):
-        return False
-    if (a.sizes, a.strides, a.offset) == (b.sizes, b.strides, b.offset):
+    if target.storage is not source.storage or (a.sizes, a.strides, a.offset) == (b.sizes, b.strides, b.offset):
         return False
     if a.is_symbolic or b.is_symbolic:
+        return is_dense(a.sizes, a.strides) and is_dense(b.sizes, b.strides)
+    try:
+        return np.shares_memory(_places(a), _places(b), max_work=1 << 16)
+    except np.exceptions.TooHardError:
         return True
-    a_range, b_range = ((s.offset * s.dtype.itemsize, (s.offset + s.numel()) * s.dtype.itemsize) for s in (a, b))
-    meet = max(a_range[0], b_range[0]) < min(a_range[1], b_range[1])
-    return meet and (a_range, a.strides) != (b_range, b.strides)
+
+
+def _places(spec: Any) -> Any:
+    """An array over the bytes of a tensor's elements, counted from the start of its memory; nobody reads them."""
+    size = spec.dtype.itemsize
+    interface = {
+        "version": 3,
+        "data": (_ANYWHERE + spec.offset * size, False),
+        "shape": tuple(spec.sizes),
+        "strides": tuple(stride * size for stride in spec.strides),
+        "typestr": f"|V{size}",
+    }
+    return np.asarray(SimpleNamespace(__array_interface__=interface))
+
+
+_ANYWHERE = 1 << 20
 
 
 def _draws(effects: Effects, func: Any, args: Any, kwargs: Any) -> None:

@@ -178,3 +178,29 @@ def test_a_large_input_is_not_copied():
         with pytest.raises(IndexError):
             compiled(x, torch.tensor([1 << 20]))
     assert compiled(x, torch.tensor([0])).item() == 3
+
+
+def outcome(write, x):
+    try:
+        return write(x).tolist(), x.tolist()
+    except RuntimeError as error:
+        return str(error)[:40], x.tolist()
+
+
+@pytest.mark.parametrize(
+    ("write", "fullgraph"),
+    [
+        (lambda x: x.mul_(x.diagonal()), False),
+        (lambda x: x[:, 0].add_(x[:, 1]), True),
+        (lambda x: x[:, ::2].add_(x[:, 1::2]), True),
+        (lambda x: x.view(4, 2, 2)[..., 1].mul_(x.view(4, 2, 2)[..., 0]), True),
+        (lambda x: x[:, :3].add_(x[:, 1:]), False),
+        (lambda x: x.unsqueeze(0).mul_(x), False),
+        (lambda x: x.t().copy_(x), False),
+        (lambda x: x.add_(x), True),
+    ],
+)
+def test_writes_to_memory_that_is_read_in_part_are_left_to_eager(write, fullgraph):
+    compiled = tracework_capture.optimize(lambda gm, given: gm.forward, fullgraph=fullgraph)(write)
+    x, y = torch.arange(16.0).reshape(4, 4), torch.arange(16.0).reshape(4, 4)
+    assert outcome(compiled, x) == outcome(write, y)

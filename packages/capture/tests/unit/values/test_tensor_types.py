@@ -19,7 +19,7 @@ PROGRAMS = {
     "new of a size": lambda x: x.new(x.size()).zero_() + x,
     "new data": lambda x: x.double().new([1, 2]),
     "on the same device": lambda x: x.new(2, device="cpu").zero_(),
-    "a kind of tensor": lambda x: x + isinstance(x, torch.FloatTensor) - isinstance(x, torch.LongTensor),
+    "a kind of tensor": lambda x: x + isinstance(x, torch.FloatTensor) - 2 * isinstance(x, torch.LongTensor),
 }
 
 
