@@ -205,6 +205,7 @@ PROGRAMS = {
     "a write to what a backward inside used up": (
         "    a = x.real.clone()\n    b, c = a.view(-1), a.t()\n    b[5:] += 1\n    if a.requires_grad: (a * a).sum().backward()\n    brk(1)\n"
         "    LOG.append(c._version)\n    c += 1\n    a.mul_(2)\n    c.t().add_(1)\n    return a, b, c"
+    ),
     "writes that read what they wrote": (
         "    y[...] *= y.diagonal(0, -2, -1)[:1] + y.diagonal(0, -2, -1)\n    y.t().add_(y.diagonal(0, -2, -1)[:1])\n    return y"
     ),
