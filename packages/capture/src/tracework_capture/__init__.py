@@ -36,6 +36,7 @@ from .marks import (
     assume_constant_result,
     disallow_in_graph,
     forbid_in_graph,
+    leaf_function,
     nonstrict_trace,
     substitute_in_graph,
 )
@@ -78,6 +79,7 @@ __all__ = [
     "explain",
     "forbid_in_graph",
     "graph_break",
+    "leaf_function",
     "keep_portable_guards_unsafe",
     "keep_tensor_guards_unsafe",
     "load_dynamism",

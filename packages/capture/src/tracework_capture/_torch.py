@@ -281,7 +281,8 @@ def hide_from_torch_compile(code: Any) -> None:
 
 
 _TORCH_COMPILE_SETS = {
-    "_nonstrict_trace_callable_ids": "nonstrict_trace",  # before the next one, which has these, too
+    "_leaf_function_ids": "leaf_function",
+    "_nonstrict_trace_callable_ids": "nonstrict_trace",  # before the next one, which has all of these
     "_allowed_callable_ids": "allow_in_graph",
     "_disallowed_callable_ids": "disallow_in_graph",
 }

@@ -18,12 +18,14 @@ from . import _torch
 from .errors import ControlMisuse
 
 __all__ = [
+    "Leaf",
     "MARKS",
     "Mark",
     "allow_in_graph",
     "assume_constant_result",
     "disallow_in_graph",
     "forbid_in_graph",
+    "leaf_function",
     "mark_of",
     "nonstrict_trace",
     "substitute_in_graph",
@@ -34,14 +36,26 @@ MARKS = (
     "assume_constant_result",
     "disallow_in_graph",
     "forbid_in_graph",
+    "leaf_function",
     "nonstrict_trace",
     "substitute_in_graph",
 )
 
 
 @dataclass(frozen=True)
+class Leaf:
+    """A leaf function, what says which tensors it gives, and whether it writes to its arguments."""
+
+    real: Any
+    fake: Any
+    writes: bool
+
+
+@dataclass(frozen=True)
 class Mark:
-    """kind: one of MARKS. For substitute_in_graph: the function to trace, and whether the original may be run on constants."""
+    """kind: one of MARKS. For substitute_in_graph: the function to trace, and whether the original may be run on constants; for
+    leaf_function: a Leaf.
+    """
 
     kind: str
     traceable: Any = None
@@ -74,7 +88,46 @@ def mark_of(function: Any) -> Mark | None:
     if substitute is not None:
         return Mark("substitute_in_graph", *substitute)
     kind = _torch.mark_of_torch_compile(function)
+    if kind == "leaf_function":
+        return Mark(kind, _leaf_of_torch_compile(function.__dict__))
     return None if kind is None else Mark(kind)
+
+
+def _leaf_of_torch_compile(attributes: dict[str, Any]) -> Leaf:
+    """Hooks on the gradients are left to plain Python, as writes are."""
+    hooked = attributes.get("_torchdynamo_leaf_hook_fn") is not None
+    writes = hooked or bool(attributes.get("_torchdynamo_leaf_mutates_args"))
+    return Leaf(attributes["_torchdynamo_leaf_real_fn"], attributes["_torchdynamo_leaf_fake_fn"], writes)
+
+
+def leaf_function(fn: Any = None, *, mutates_args: set[str] | None = None) -> Any:
+    """A decorator: no backend traces `fn`, which runs itself, once for each call, and gives tensors; gradients flow through it.
+
+    `@fn.register_fake` decorates the function that says, on tensors without data, which tensors `fn` gives, in which containers; what else
+    it gives is what the fake gives. Arguments are those of nonstrict_trace. mutates_args: names of parameters that `fn` writes to: its
+    calls break the graph then.
+    """
+    if fn is None:
+        return functools.partial(leaf_function, mutates_args=mutates_args)
+    parameters = inspect.signature(_checked(fn, "leaf_function")).parameters
+    unknown = sorted({name.replace("[", ".").partition(".")[0] for name in mutates_args or ()} - set(parameters))
+    if unknown:
+        raise ControlMisuse(
+            f"leaf_function(mutates_args=...) names {', '.join(unknown)}, no parameter of {fn.__qualname__}. Give some of"
+            f" {', '.join(parameters)}."
+        )
+
+    @functools.wraps(fn)
+    def leaf(*args: Any, **kwargs: Any) -> Any:
+        return fn(*args, **kwargs)
+
+    def register_fake(fake: Any) -> Any:
+        _keep(leaf, Mark("leaf_function", Leaf(fn, fake, bool(mutates_args))))
+        return leaf
+
+    _keep(leaf, Mark("leaf_function", Leaf(fn, None, bool(mutates_args))))
+    leaf.register_fake = register_fake  # type: ignore[attr-defined]
+    return leaf
 
 
 def _keep(function: Any, mark: Mark) -> None:

@@ -32,6 +32,7 @@ __all__ = [
     "is_exporting",
     "keep_portable_guards_unsafe",
     "keep_tensor_guards_unsafe",
+    "leaf_function",
     "list_backends",
     "list_mode_options",
     "list_options",
@@ -78,6 +79,7 @@ allow_in_graph = capture.allow_in_graph
 assume_constant_result = capture.assume_constant_result
 disallow_in_graph = capture.disallow_in_graph
 forbid_in_graph = capture.forbid_in_graph
+leaf_function = capture.leaf_function
 nonstrict_trace = capture.nonstrict_trace
 substitute_in_graph = capture.substitute_in_graph
 wrap_numpy = capture.wrap_numpy

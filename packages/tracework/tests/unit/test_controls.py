@@ -2,6 +2,8 @@
 
 import contextlib
 import copy
+import functools
+import gc
 import operator
 import os
 import pickle
@@ -14,6 +16,7 @@ import torch
 import torch._dynamo as dynamo
 import tracework
 from tracework import compiler, config
+from tracework_capture.errors import ControlMisuse
 
 # Not ours: saved caches and functions belong to torch's own runtime, the collective guards to process groups.
 ELSEWHERE = {
@@ -271,6 +274,14 @@ def test_what_torch_compiled_is_part_of_the_graph():
     assert len(graphs) == 1
 
 
+def test_wrappers_around_what_torch_compiled_are_traced():
+    @functools.wraps(inner := torch.compile(lambda x: x * 2, backend="eager"))
+    def around(x):
+        return inner(x) + 10
+
+    assert torch.equal(tracework.compile(lambda x: around(x) + 1, backend="eager")(torch.ones(2)), torch.full((2,), 13.0))
+
+
 @pytest.mark.parametrize("decorator", [dynamo.dont_skip_tracing, dynamo.disable_nested_graph_breaks])
 def test_options_of_torch_compile_around_a_function_change_nothing(decorator):
     inner = decorator(lambda x: x * 2)
@@ -332,3 +343,90 @@ def test_nonstrict_functions_reach_tensors_by_themselves(backend):
         pairs = zip(torch.autograd.grad(found.sum(), reached), torch.autograd.grad(wanted.sum(), reached), strict=True)
         for mine, theirs in pairs:
             torch.testing.assert_close(mine, theirs)
+
+
+SEEN = []
+LEAVES = [compiler.leaf_function, pytest.param(getattr(dynamo.decorators, "leaf_function", None), id="torch")]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("mark", LEAVES)
+def test_leaf_functions_run_themselves_with_gradients(mark, backend):
+    if mark is None:
+        pytest.skip("this version of torch has no leaf_function")
+
+    @mark
+    def measured(module, pair, scale):
+        SEEN.append(pair["x"].sum().item())  # data, and an effect
+        if SEEN[-1] > 0:
+            return [module(pair["x"]) * scale, pair["y"].argmax()], 7
+        return [module(-pair["x"]), pair["y"].argmin()], 7
+
+    @measured.register_fake
+    def _(module, pair, scale):
+        return [module(pair["x"]), pair["y"].argmax()], 7
+
+    def program(module, x, y):
+        (found, place), number = measured(module, {"x": x + 1, "y": y * 2}, 3.0)
+        return found * number + place + 1
+
+    module, y = torch.nn.Linear(3, 3), torch.tensor([1.0, 3.0, 2.0])
+    call = tracework.compile(program, backend=backend, fullgraph=True)
+    for x in (torch.ones(3), torch.full((3,), -4.0)):
+        results = []
+        for run in (call, program):
+            SEEN.clear()
+            leaf = x.clone().requires_grad_()
+            result = run(module, leaf, y)
+            assert SEEN == [(x + 1).sum().item()]
+            results.append((result, torch.autograd.grad(result.sum(), [leaf, *module.parameters()], retain_graph=True)))
+            if run is call:
+                assert torch.equal(torch.autograd.grad(result.sum(), leaf)[0], results[0][1][0]) and len(SEEN) == 1
+        torch.testing.assert_close(*results)
+        with torch.no_grad():
+            torch.testing.assert_close(call(module, x, y), program(module, x, y))
+
+
+def test_leaf_functions_keep_nothing_and_say_what_is_wrong():
+    @compiler.leaf_function
+    def doubled(x):
+        return x * 2 if len(SEEN) < 100 else x[0]
+
+    call = tracework.compile(lambda x: doubled(x) + 1, backend="eager", fullgraph=True)
+    x = torch.ones(3, requires_grad=True)
+    with pytest.raises(ControlMisuse, match="register_fake"):
+        call(x)
+    assert torch.equal(doubled(x), x * 2)
+    doubled.register_fake(lambda x: x * 2)
+
+    def recorded():
+        gc.collect()
+        return sum(len(leaf.kept) for leaf in gc.get_objects() if type(leaf).__qualname__ == "_Leaf")
+
+    result = call(x)
+    before = recorded()
+    del result
+    assert recorded() == before - 1
+    (first,) = torch.autograd.grad(call(x).sum(), x, create_graph=True)
+    assert not first.requires_grad
+    SEEN[:] = range(100)
+    with pytest.raises(RuntimeError, match="other tensors than its fake says"):
+        call(x)
+    SEEN.clear()
+    with pytest.raises(ControlMisuse, match="no parameter of"):
+        compiler.leaf_function(lambda x: x, mutates_args={"y"})
+
+
+def test_leaf_functions_that_write_run_as_plain_python():
+    @compiler.leaf_function(mutates_args={"total"})
+    def added(x, total):
+        total.add_(x)
+        return (x * 2,)
+
+    added.register_fake(lambda x, total: (x * 2,))
+    total = torch.zeros(2)
+    call = tracework.compile(lambda x, total: added(x + 1, total)[0] + 1, backend="eager")
+    for count in (1, 2):
+        assert torch.equal(call(torch.ones(2), total), torch.full((2,), 5.0)) and torch.equal(
+            total, torch.full((2,), 2.0 * count)
+        )

@@ -17,7 +17,7 @@ from .opaque_operators import ResultFacts, operator_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["traced_operator"]
+__all__ = ["own", "traced_operator"]
 
 
 def traced_operator(function: Any, text: Any, count: int, facts: Sequence[ResultFacts]) -> Any:
@@ -25,7 +25,7 @@ def traced_operator(function: Any, text: Any, count: int, facts: Sequence[Result
 
     def call(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         found = function(*[t.detach() for t in tensors])  # the kernel gets them with the program's history
-        return tuple(map(_own, found, facts))
+        return tuple(map(own, found, facts))
 
     call.__name__ = call.__qualname__ = function.name
     operator = operator_of(function, call, text, count, tuple(facts))
@@ -48,7 +48,7 @@ def traced_operator(function: Any, text: Any, count: int, facts: Sequence[Result
     return operator
 
 
-def _own(tensor: torch.Tensor, facts: ResultFacts) -> torch.Tensor:
+def own(tensor: torch.Tensor, facts: ResultFacts) -> torch.Tensor:
     """The tensor in memory of its own, as an operator gives it."""
     return torch.empty_strided(facts.sizes, facts.strides, dtype=facts.dtype, device=facts.device).copy_(tensor)
 

@@ -146,11 +146,18 @@ def _nonstrict(obj: Any, mark: Mark, frame: Any, args: list[Any], kwargs: dict[s
     return call_nonstrict(frame, obj, args, kwargs)
 
 
+def _leaf(obj: Any, mark: Mark, frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    from .leaf import call_leaf
+
+    return call_leaf(frame, mark.traceable, args, kwargs)
+
+
 MARKED: dict[str, Callable[..., Any]] = {
     "allow_in_graph": _allow,
     "assume_constant_result": _constant_result,
     "disallow_in_graph": _disallow,
     "forbid_in_graph": forbid,
+    "leaf_function": _leaf,
     "nonstrict_trace": _nonstrict,
     "substitute_in_graph": _substitute,
 }

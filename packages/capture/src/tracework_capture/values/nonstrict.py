@@ -28,25 +28,25 @@ if TYPE_CHECKING:
 
     from .value import Value
 
-__all__ = ["call_nonstrict"]
+__all__ = ["Parts", "Target", "call_nonstrict", "together"]
 
 Build = Any  # Callable[[tuple[Any, ...]], Any]; what makes one argument from the node's inputs
 
 
 def call_nonstrict(frame: Any, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """One node for function(*args, **kwargs)."""
-    parts = _Parts(frame, function)
+    parts = Parts(frame, function)
     positional = [parts.take(a) for a in args]
     keywords = {k: parts.take(v) for k, v in kwargs.items()}
-    target = _Target(function, positional, keywords, parts.modules)
+    target = Target(function, positional, keywords, parts.modules)
     for tensor in target.tensors_reached(frame, parts.leaves):
         target.reached[id(tensor)] = len(parts.leaves)
         parts.leaves.append(frame.wrap(tensor, _const(tensor, "reached")))
     flat = frame.graph.call(frame, target.as_function(), tuple(parts.leaves))
-    return _together(frame, target.result, iter(flat.all_items(frame)))
+    return together(frame, target.result, iter(flat.all_items(frame)))
 
 
-class _Parts:
+class Parts:
     """Tensors and sizes of the arguments, in order, and the modules among them."""
 
     def __init__(self, frame: Any, function: Any) -> None:
@@ -139,7 +139,7 @@ class _Replacing(torch.overrides.TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-class _Target:
+class Target:
     """What the node calls. `result` is the structure of the last result."""
 
     def __init__(self, function: Any, args: list[Build], kwargs: dict[str, Build], modules: Any) -> None:
@@ -193,11 +193,11 @@ class _Target:
         return self.function(*[build(leaves) for build in self.args], **{k: build(leaves) for k, build in self.kwargs.items()})
 
 
-def _together(frame: Any, spec: Any, leaves: Any) -> Value:
+def together(frame: Any, spec: Any, leaves: Any) -> Value:
     """A Value of the structure, with these leaves."""
     if spec.is_leaf():
         return next(leaves)
-    children = [_together(frame, child, leaves) for child in spec.children()]
+    children = [together(frame, child, leaves) for child in spec.children()]
     if spec.type is list:
         return ListValue(children)
     if spec.type is tuple:

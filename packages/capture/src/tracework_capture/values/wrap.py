@@ -215,7 +215,7 @@ def wrap_function(frame, obj, source):
     patched = patched_by_torch_compile(obj)
     if patched is not None:
         return frame.wrap(patched, Attr(source, "__wrapped__"))
-    if COMPILED_OF in obj.__dict__ and source is not None:
+    if source is not None and COMPILED_OF in obj.__dict__ and obj.__dict__.get("_torchdynamo_wrapper_id") == id(obj):
         return frame.wrap(obj.__dict__[COMPILED_OF], Attr(source, COMPILED_OF))
     mark = mark_of(obj)
     if mark is not None and function_name(obj) not in FUNCTION_ROWS:
@@ -236,7 +236,7 @@ def wrap_function(frame, obj, source):
 
 
 COMPILED_OF = "_torchdynamo_inline"
-"""Where what torch.compile, or torch.jit, made of a function keeps the function."""
+"""Where what torch.compile made of a function keeps the function; wrappers around it have the attribute, too, but another id."""
 
 
 def function_row(obj, torch_rows):
