@@ -718,3 +718,15 @@ def what_all_functions_have(x):
     kind = made.__class__
     found = [made.__doc__, made.__closure__, made.__repr__.__name__, callable(made.__call__), error_of(lambda: made.absent)]
     return x + 1, kind is types.FunctionType, found
+
+
+@case
+def what_max_and_round_refuse(x):
+    refused = [
+        error_of(max),
+        error_of(min, []),
+        error_of(lambda: max(1, 2, default=3)),
+        error_of(lambda: max([1], kee=3)),
+        error_of(round),
+    ]
+    return x + 1, refused, round(number=-8.0, ndigits=-1), max((), default=2)

@@ -257,6 +257,8 @@ def abs_(frame, args, kwargs):
 
 def special_or_fold(frame, fn, name, args, kwargs):
     """fn on constants; else the special method of the first argument."""
+    if not args:
+        return fold(frame, fn, args, kwargs)
     args = [args[0].known() if isinstance(args[0], OpenText) else args[0], *args[1:]]
     if not numbers(frame, args):
         return fold(frame, fn, args, kwargs)
@@ -276,12 +278,12 @@ def extremum(op, fn):
     """min or max."""
 
     def handler(frame, args, kwargs):
+        from ..sequence import TupleValue
         from ..wrap import iterate, iterate_all
 
-        if not args:
-            return frame.raise_new(TypeError, f"{fn.__name__} expected at least 1 argument, got 0")
-        kwargs = dict(kwargs)
-        key, default = kwargs.pop("key", None), kwargs.pop("default", None)
+        key, default = kwargs.get("key"), kwargs.get("default")
+        if not args or not {"key", "default"}.issuperset(kwargs) or default is not None and len(args) > 1:
+            return fold(frame, fn, args, kwargs)  # an error
         use_key = key is not None and not (key.is_constant() and key.constant() is None)
         if use_key and len(args) == 1:  # the key of each item is asked for before the next one
             iterator, items, keys = iterate(frame, args[0]), [], []
@@ -292,7 +294,7 @@ def extremum(op, fn):
             items = iterate_all(frame, args[0]) if len(args) == 1 else list(args)
             keys = [key.call(frame, [item], {}) for item in items] if use_key else items
         if not items:
-            return default if default is not None else frame.raise_new(ValueError, f"{fn.__name__}() arg is an empty sequence")
+            return default if default is not None else fold(frame, fn, [TupleValue([])], {})
         from ..size_floats import SizeFloat, extremum_of_floats
         from ..symint import SymNumber, extremum_of_sizes
 
