@@ -4,12 +4,13 @@ import argparse
 import dis
 import inspect
 import json.encoder
+import sys
 import textwrap
 import types
 
 import pytest
 from tracework_capture.bytecode import resume
-from tracework_capture.bytecode.code import code_info, exception_table
+from tracework_capture.bytecode.code import CodeInfo, code_info, exception_table
 from tracework_capture.bytecode.emit import CodeWriter
 from tracework_capture.bytecode.liveness import live_locals, reachable
 from tracework_capture.bytecode.resume import ResumePoint, resume_code
@@ -156,3 +157,30 @@ def test_long_texts_are_held_and_not_written_into_the_generated_source():
     text = "x" * 100_000
     assert writer.const(text) == writer.literal(text)
     assert writer.literal("name") == "'name'"
+
+
+def decoded(code):
+    return [(i.opname, i.arg, i.offset, i.target, i.handler) for i in CodeInfo(code).instructions]
+
+
+def test_specialised_and_instrumented_code_is_decoded_as_it_was_written():
+    """Up to the instructions that stand for others while somebody watches them (3.12+)."""
+    function = types.FunctionType(loop_after_blocks.__code__.replace(co_name="watched"), {})
+    written = decoded(function.__code__)
+    for _ in range(100):  # specialised
+        with pytest.raises((TypeError, AttributeError)):
+            function([1, 2])
+    assert decoded(function.__code__) == written
+    if sys.version_info >= (3, 12):
+        monitoring = sys.monitoring
+        events = monitoring.events.LINE | monitoring.events.INSTRUCTION | monitoring.events.CALL | monitoring.events.JUMP
+        monitoring.use_tool_id(3, "test")
+        try:
+            monitoring.set_local_events(3, function.__code__, events)
+            with pytest.raises((TypeError, AttributeError)):
+                function([1, 2])
+            assert decoded(function.__code__) == written
+        finally:
+            monitoring.set_local_events(3, function.__code__, 0)
+            monitoring.free_tool_id(3)
+    assert decoded(function.__code__) == written
