@@ -43,6 +43,7 @@ _LIFETIME = "when an object dies is left to the interpreter: what a traced stret
 _TIME = "measures how long a first call takes, in which the frames it runs are captured"
 _ASKED = "what is asked while tracing has no callers beyond the captured frame, so a warning that counts further up names another place"
 _REFERENCES = "counts the references to the int 10, of which the code that is captured meanwhile holds some"
+_COUNTED = "asks how many references an object has, of which compiled code holds one while it asks"
 _INT_ARRAYS = "Byte Short UnsignedShort Int UnsignedInt Long UnsignedLong LongLong UnsignedLongLong"
 _VECTORCALL = "exchanges the C function behind the calls of a Python function by CPython's C interface; capture reads its code"
 KNOWN: dict[str, str] = {
@@ -56,6 +57,7 @@ KNOWN: dict[str, str] = {
         f"test.test_array.{kind}Test.test_bug_782369": _REFERENCES
         for kind in (*_INT_ARRAYS.split(), "Float", "Double", "Unicode")
     },
+    "test.test_coroutines.CoroutineTest.test_for_4": _COUNTED,
     "test.test_re.ReTests.test_search_anchor_at_beginning": _TIME,
     "test.test_re.ReTests.test_symbolic_refs_errors": _ASKED,
     "test.test_unicode.UnicodeTest.test_getnewargs": _EQUAL_TEXTS,

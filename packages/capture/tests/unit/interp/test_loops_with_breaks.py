@@ -369,3 +369,22 @@ def test_breaks_after_blocks_are_in_no_loop():
         return x + 3
 
     assert len(graphs_of(f, X)) == 3
+
+
+def test_shared_variables_that_a_round_unbinds():
+    def f(x):
+        shared, read = 1, lambda: shared
+        for i in range(3):
+            capture.graph_break()
+            if i == 1:
+                del shared
+            capture.graph_break()
+            try:
+                x = x + shared
+            except UnboundLocalError as error:
+                x = x * len(str(error))
+                shared = 1
+            capture.graph_break()
+        return x * read()
+
+    assert graphs_of(f, X)
