@@ -44,6 +44,7 @@ class InputInfo:
     mutation: Mutation = Mutation.NONE
     constant: Any = None
     quiet: bool = False  # written in the graph behind autograd's back, as by `x.data.add_(1)`: keeps its version
+    newer: bool = False  # not written, but has a new version: a view of it changed its sizes in place
 
 
 @dataclass(frozen=True)
@@ -112,8 +113,9 @@ class Signature:
 
     @property
     def newer_versions(self) -> tuple[int, ...]:
-        """Input slots that the graph writes to and that have a new version afterwards."""
-        return tuple(i for i in sorted(self.mutated_in_graph) if not self.inputs[i].quiet)
+        """Input slots that have a new version afterwards, which autograd does not give them."""
+        mutated = self.mutated_in_graph
+        return tuple(i for i, info in enumerate(self.inputs) if info.newer or i in mutated and not info.quiet)
 
     @property
     def quiet(self) -> tuple[int, ...]:

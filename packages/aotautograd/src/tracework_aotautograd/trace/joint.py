@@ -248,6 +248,9 @@ class Trace:
             placeholder = [n for n in self.recorder.graph.nodes if n.op == "placeholder"][slot]
             node = self.recorder.node(aten.copy_.default, (placeholder, value), {}, placeholder.meta["val"])
             node.meta["write_back"] = slot
+        for slot, value in enumerate(self.values):
+            if slot not in written and getattr(value, "_version", 0) != self.versions[slot]:
+                self.infos[slot] = replace(self.infos[slot], newer=True)
         return tuple(pairs)
 
     # --- the backward -------------------------------------------------------------------------------------------------

@@ -293,7 +293,7 @@ _MODULES = frozenset(
 
 def is_plain_call(node: fx.Node) -> bool:
     """Whether a node calls operators and no more."""
-    if node.op != "call_function" or node.target in AUTOCAST:
+    if node.op != "call_function" or node.target in AUTOCAST or node.target is torch.autograd.graph.increment_version:
         return True
     target: Any = node.target
     if hasattr(target, "runs"):

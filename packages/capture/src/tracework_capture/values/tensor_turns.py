@@ -10,7 +10,10 @@ __all__ = ["TURNING_METHODS"]
 
 
 def view_in_place(frame, self, name, args, kwargs):
-    """t_, squeeze_, ...: the tensor object goes on as the view; not for tensors that others hold already."""
+    """t_, squeeze_, ...: the tensor object goes on as the view; not for tensors that others hold already.
+
+    It counts as written to: a backward that needs what it was refuses.
+    """
     if self.source is not None:
         return frame.break_graph("side_effect_unknown", f"Tensor.{name} of an existing tensor")
     viewed = self.example if self.example._base is None else self.example._base
@@ -19,6 +22,8 @@ def view_in_place(frame, self, name, args, kwargs):
     made = frame.graph.call_method(frame, name[:-1], (self, *args), kwargs)
     self.node, self.example = made.node, made.example
     remember(frame, self)
+    if name != "detach_" and not self.example.is_inference():
+        frame.graph.plain_node(frame, torch.autograd.graph.increment_version, (self.node,))
     return self
 
 

@@ -206,6 +206,10 @@ PROGRAMS = {
         "    a = x.real.clone()\n    b, c = a.view(-1), a.t()\n    b[5:] += 1\n    if a.requires_grad: (a * a).sum().backward()\n    brk(1)\n"
         "    LOG.append(c._version)\n    c += 1\n    a.mul_(2)\n    c.t().add_(1)\n    return a, b, c"
     ),
+    "views in place count as writes": (
+        "    a = y.exp()\n    a.unsqueeze_(0)\n    b, c = (x * 2).amin(-1, keepdim=True), (x * y).detach()\n    b.squeeze_()\n"
+        "    c.t_()\n    LOG.append((a._version, b._version, c._version))\n    return a * 1, b * 1, c"
+    ),
     "writes that read what they wrote": (
         "    y[...] *= y.diagonal(0, -2, -1)[:1] + y.diagonal(0, -2, -1)\n    y.t().add_(y.diagonal(0, -2, -1)[:1])\n    return y"
     ),
