@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 import torch.fx
 
+from ..broadcasting import is_dense
 from ..graph import PrimGraph
 from ..op import OPS, Kind, Op
 from ..spec import TensorSpec
@@ -48,4 +49,5 @@ def _fold(node: torch.fx.Node) -> None:
         value = node.target(scalar, *node.args[1:]).item()
     node.target = OPS["full"]
     node.args = (spec.sizes, value, spec.dtype, spec.device)
-    node.meta["spec"] = TensorSpec(spec.dtype, spec.device, spec.sizes)
+    strides = spec.strides if is_dense(spec.sizes, spec.strides) else None  # those of a view may show one place several times
+    node.meta["spec"] = TensorSpec(spec.dtype, spec.device, spec.sizes, strides)
