@@ -61,10 +61,7 @@ KNOWN: dict[str, str] = {
     "test.test_re.ReTests.test_search_anchor_at_beginning": _TIME,
     "test.test_re.ReTests.test_symbolic_refs_errors": _ASKED,
     "test.test_unicode.UnicodeTest.test_getnewargs": _EQUAL_TEXTS,
-    **{
-        f"test.test_code.{test}": _LIFETIME
-        for test in ("CoExtra.test_free_called", "CoExtra.test_free_different_thread", "CodeWeakRefTest.test_basic")
-    },
+    **{f"test.test_code.{test}": _LIFETIME for test in ("CoExtra.test_free_called", "CoExtra.test_free_different_thread")},
     "test.test_class.ClassTests.testSetattrWrapperNameIntern": _EQUAL_TEXTS,
     "test.test_dataclasses.TestCase.test_helper_astuple": _EQUAL_TEXTS,
     "test.test_dataclasses.TestCase.test_helper_astuple_nested": _EQUAL_TEXTS,
@@ -74,23 +71,15 @@ KNOWN: dict[str, str] = {
         for test in ("test_is", "test_is_not")
     },
     "test.test_inspect.test_inspect.TestGetattrStatic.test_cache_does_not_cause_classes_to_persist": _HELD,
-    "test.test_functools.TestLRUC.test_lru_cache_weakrefable": _HELD,
-    "test.test_functools.TestLRUPy.test_lru_cache_weakrefable": _HELD,
     **{
         f"test.test_weakref.{test}": _HELD
         for test in (
             "FinalizeTestCase.test_all_freed",
             "MappingTestCase.test_weak_keyed_union_operators",
-            "ReferencesTestCase.test_callback_in_cycle_resurrection",
             "ReferencesTestCase.test_cfunction",
-            "ReferencesTestCase.test_classes",
-            "WeakMethodTestCase.test_callback_when_method_dead",
-            "WeakMethodTestCase.test_method_dead",
         )
     },
-    "test.test_descr.ClassPropertiesAndMethods.test_remove_subclass": _HELD,
     "test.test_inspect.test_inspect.TestInterpreterStack.test_previous_frame": _FRAMES,
-    "test.test_struct.StructTest.test__struct_reference_cycle_cleaned_up": _HELD,
     **{
         f"test.test_dis.{kind}.{test}": _SPECIALISED
         for kind in ("DisTests", "DisWithFileTests")

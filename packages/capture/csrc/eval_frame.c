@@ -177,7 +177,8 @@ static PyObject *continue_frame(tw_onward *onward)
     return result;
 }
 
-/* Calls the entry's code with (inputs, *argument slots), which it takes from the frame, and ends the frame. Takes the reference to inputs.
+/* Calls the entry's code with (inputs, *argument slots), which it takes from the frame, and ends the frame. Takes the references to inputs
+ * and to the entry, which may die while its code runs.
  * Continuations are called when the frame before has ended, by the run_entry of the frame that the program called: breaks do not nest. */
 static PyObject *run_entry(PyThreadState *tstate, tw_frame *frame, tw_entry *entry, PyObject *inputs)
 {
@@ -187,9 +188,12 @@ static PyObject *run_entry(PyThreadState *tstate, tw_frame *frame, tw_entry *ent
     PyObject *result = NULL, *function = NULL;
     if (arguments == NULL) {
         PyErr_NoMemory();
-        Py_DECREF(inputs);
     }
-    else if ((function = tw_entry_function(entry, tw_frame_function(frame))) == NULL) {
+    else {
+        function = tw_entry_function(entry, tw_frame_function(frame));
+    }
+    Py_DECREF(entry);
+    if (function == NULL) {
         Py_DECREF(inputs);
     }
     else {
@@ -288,6 +292,7 @@ static PyObject *ask(PyObject *callback, tw_frame *frame)
     return answer;
 }
 
+/* Takes the reference to the entry. */
 static PyObject *run_fresh_entry(PyThreadState *tstate, tw_frame *frame, tw_entry *entry)
 {
     tw_scope scope = frame_scope(frame);
@@ -298,9 +303,11 @@ static PyObject *run_fresh_entry(PyThreadState *tstate, tw_frame *frame, tw_entr
         return run_entry(tstate, frame, entry, inputs);
     }
     if (PyErr_Occurred()) {
+        Py_DECREF(entry);
         return fail_frame(tstate, frame);
     }
     entry->dead = true;
+    Py_DECREF(entry);
     PyObject *callback = tw_swap_callback(NULL);
     int raised = PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "tracework: guard %d of a new entry for %U does not hold; the call runs as "
                                   "plain Python", (int)failed, tw_frame_code(frame)->co_qualname);
@@ -320,10 +327,11 @@ static PyObject *compile_frame(PyThreadState *tstate, tw_frame *frame)
     }
     PyCodeObject *code = tw_frame_code(frame);
     if (Py_IS_TYPE(answer, &tw_entry_type)) {
-        PyObject *result = tw_cache_add(code, (tw_entry *)answer) < 0 ? fail_frame(tstate, frame)
-            : run_fresh_entry(tstate, frame, (tw_entry *)answer);
-        Py_DECREF(answer);
-        return result;
+        if (tw_cache_add(code, (tw_entry *)answer) < 0) {
+            Py_DECREF(answer);
+            return fail_frame(tstate, frame);
+        }
+        return run_fresh_entry(tstate, frame, (tw_entry *)answer);
     }
     bool skip = answer == skip_marker, plain = answer == Py_None;
     if (!skip && !plain) {
@@ -369,7 +377,6 @@ static int try_entries(PyThreadState *tstate, tw_frame *frame, tw_cache *cache, 
             Py_INCREF(entry);
             Py_DECREF(entries);
             *result = run_entry(tstate, frame, entry, inputs);
-            Py_DECREF(entry);
             return 1;
         }
         if (PyErr_Occurred()) {

@@ -7,6 +7,7 @@ lies inside a loop; specialised and cache instructions never appear (co_code is 
 from __future__ import annotations
 
 import dis
+import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .facts import HAS_CONST, HAS_FREE, HAS_JUMP, HAS_LOCAL, HAS_NAME, NAME_SHIFTS, PAIR_LOCALS
@@ -15,7 +16,7 @@ from .liveness import followers, reachable
 if TYPE_CHECKING:
     import types
 
-__all__ = ["CodeInfo", "Handler", "Instruction", "cleans_up", "code_info", "forget_info"]
+__all__ = ["CodeInfo", "Handler", "Instruction", "cleans_up", "code_info"]
 
 _OPNAME = dis.opname
 _EXTENDED_ARG = dis.opmap["EXTENDED_ARG"]
@@ -52,7 +53,7 @@ class CodeInfo:
     """Decoded instructions of a code object."""
 
     def __init__(self, code: types.CodeType) -> None:
-        self.code = code
+        self._code = weakref.ref(code)
         self.instructions: list[Instruction] = []
         self.by_offset: dict[int, int] = {}
         self.live: list[frozenset[str]] | None = None  # liveness.py keeps its solution here
@@ -60,6 +61,13 @@ class CodeInfo:
         self._decode()
         self._attach_handlers()
         self._mark_loops()
+
+    @property
+    def code(self) -> types.CodeType:
+        """The code object, which whoever asks holds."""
+        code = self._code()
+        assert code is not None
+        return code
 
     def line(self, instruction: Instruction) -> int:
         """User's line of an instruction."""
@@ -182,17 +190,13 @@ def _varint(data: Any) -> int:
     return value
 
 
-_INFOS: dict[int, tuple[types.CodeType, CodeInfo]] = {}
+_INFOS: dict[int, tuple[weakref.ref[types.CodeType], CodeInfo]] = {}
 
 
 def code_info(code: types.CodeType) -> CodeInfo:
-    """The decoded form of a code object; the table is by identity and keeps the code alive until forget_info."""
-    found = _INFOS.get(id(code))
+    """The decoded form of a code object; the table is by identity, since equal code may be of several functions, and holds no code."""
+    key = id(code)
+    found = _INFOS.get(key)
     if found is None:
-        found = _INFOS[id(code)] = (code, CodeInfo(code))
+        found = _INFOS[key] = (weakref.ref(code, lambda dead: _INFOS.pop(key, None)), CodeInfo(code))
     return found[1]
-
-
-def forget_info(code: types.CodeType) -> None:
-    """Lets go of a code object: one that gets an entry must be able to die with its function."""
-    _INFOS.pop(id(code), None)

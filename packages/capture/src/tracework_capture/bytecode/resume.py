@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import inspect
 import types
+import weakref
 from dataclasses import dataclass, replace
 from dis import opmap
 from typing import TYPE_CHECKING, Any
@@ -58,12 +59,20 @@ class ResumePoint:
 class _Made:
     """A continuation: the code it goes on with, where, and for each of its instructions the index of the original one."""
 
-    code: types.CodeType
+    held: weakref.ref[types.CodeType]
     point: ResumePoint
     indices: list[int]
 
+    @property
+    def code(self) -> types.CodeType:
+        """The code it goes on with, which lives as long as the continuation does."""
+        code = self.held()
+        assert code is not None
+        return code
 
-_CODES: dict[tuple[int, ResumePoint], types.CodeType] = {}
+
+# By identity, since equal code may be of several functions; what nothing else holds any more dies.
+_CODES: weakref.WeakValueDictionary[tuple[int, ResumePoint], types.CodeType] = weakref.WeakValueDictionary()
 _RESUME_CODES: dict[int, _Made] = {}
 
 
@@ -78,12 +87,10 @@ def original_code(code: types.CodeType) -> types.CodeType:
     return code if made is None else made.code
 
 
-def original_place(code: types.CodeType, instruction: Instruction) -> tuple[types.CodeType, Instruction]:
-    """The code that a continuation goes on with, and the instruction there; of other code, what is given."""
+def original_place(code: types.CodeType, instruction: Instruction) -> Instruction:
+    """The instruction of the original code behind one of a continuation; of other code, what is given."""
     made = _RESUME_CODES.get(id(code))
-    return (
-        (code, instruction) if made is None else (made.code, code_info(made.code).instructions[made.indices[instruction.index]])
-    )
+    return instruction if made is None else code_info(made.code).instructions[made.indices[instruction.index]]
 
 
 def raising_code(code: types.CodeType) -> types.CodeType | None:
@@ -126,7 +133,8 @@ def resume_code(code: types.CodeType, point: ResumePoint) -> types.CodeType:
         made, indices = _make(code, point)
         _C.mark_continuation(made)
         _CODES[key] = made
-        _RESUME_CODES[id(made)] = _Made(code, point, indices)  # keeps `code` alive: its id is a key
+        _RESUME_CODES[id(made)] = _Made(weakref.ref(code), point, indices)
+        weakref.finalize(made, _RESUME_CODES.pop, id(made), None).atexit = False
     return made
 
 
@@ -175,6 +183,7 @@ def _make(code: types.CodeType, point: ResumePoint) -> tuple[types.CodeType, lis
         co_freevars=point.cells,
         co_flags=code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS) | inspect.CO_OPTIMIZED | inspect.CO_NEWLOCALS,
         co_stacksize=code.co_stacksize + 2,
+        co_consts=(*code.co_consts, code),  # lives as long as its continuations: its id is a key
     )
     return made, indices
 

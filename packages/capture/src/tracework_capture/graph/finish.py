@@ -373,7 +373,9 @@ def live_values(frame: Any, writer: CodeWriter, null: Any) -> tuple[list[str], l
     if instruction.target >= 0:
         live |= live_locals(frame.info, instruction.target) | live_locals(frame.info, instruction.target + 1)
     first = first_argument(frame)
-    values = {name: value for name in (*first, *sorted(frame.locals)) if (value := frame.peek_local(name)) is not null}
+    slots = frame.code.co_varnames  # in the order in which plain Python has them
+    ordered = sorted(frame.locals, key=lambda name: (slots.index(name) if name in slots else len(slots), name))
+    values = {name: value for name in (*first, *ordered) if (value := frame.peek_local(name)) is not null}
     stays = is_shown if frame.root.ends_in_raise else is_held
     held = {name for name, value in values.items() if name not in live and stays(writer, value)}
     kept = [name for name in values if name in live or name in held or name in first]

@@ -4,6 +4,7 @@ An entry's guard program keeps no instance alive: objects guarded by identity ar
 first of them. The limit of entries is announced once, loudly, with reasons and cure.
 """
 
+import gc
 import logging
 import threading
 import warnings
@@ -52,12 +53,14 @@ class EntryInfo:
 
     program: Program
     detail: Any = None
+    has_graph: bool = True
     watchers: list[Any] = field(default_factory=list)
 
 
 _touched: "weakref.WeakSet[CodeType]" = weakref.WeakSet()
 _announced: "weakref.WeakSet[CodeType]" = weakref.WeakSet()
-_lock = threading.Lock()
+_lock = threading.RLock()  # a destructor of the program may run while it is held, and be captured
+_graphless: dict[int, weakref.ref[CodeType]] = {}  # by identity, since equal code may be of several functions
 
 
 def _touch(code: CodeType) -> None:
@@ -74,21 +77,25 @@ def make_entry(
     owner: Any,
     detail: Any = None,
     conditions: bool = True,
+    has_graph: bool = True,
 ) -> _C.Entry:
     """An entry for frames of `code`: `replacement` takes (__tw_inputs, *argument slots), the inputs are those of `collect`.
 
-    owner: the callback the entry belongs to. detail: kept as entry.info.detail. conditions: whether those on sizes are checked.
+    owner: the callback the entry belongs to. detail: kept as entry.info.detail. conditions: whether those on sizes are checked. has_graph:
+    whether a compiled graph is called.
     Raises GuardBuildError.
     """
     program = build_program(guards, collect, code, table, conditions)
     mortal, program.mortal = program.mortal, ()
     program.guards = tuple(guard_set(program.guards))
     program.labels = ()
-    info = EntryInfo(program, detail)
+    info = EntryInfo(program, detail, has_graph)
     entry = _C.Entry(program.native, replacement, owner, info)
     hide_from_torch_compile(replacement)
     _touch(code)
     remember = weakref.ref(code)
+    if not has_graph:
+        _graphless[id(code)] = remember
     for target in mortal:
         # Entry is not weakly referenceable on purpose: the watcher finds it by identity of its info among the code's entries.
         info.watchers.append(weakref.ref(target, _Invalidate(remember, weakref.ref(info))))
@@ -119,6 +126,32 @@ class _Invalidate:
         info = self.info()
         if info is not None and remove is not None:  # None: Python ends and has emptied this module
             remove(self.code(), lambda entry: entry.info is info)
+
+
+def let_go_of_unused(phase: str, info: dict[str, int]) -> None:
+    """Before a full collection: entries without a graph that served once, and are cheap to make anew, go. They hold functions and
+    classes that nothing else may hold, and the collector does not see into code objects."""
+    if phase != "start" or info["generation"] < 2:
+        return
+    for key, ref in list(_graphless.items()):
+        code = ref()
+        entries = () if code is None else _C.get_entries(code)
+        kept = tuple(entry for entry in entries if not _is_unused(entry))
+        if code is not None and len(kept) < len(entries):
+            _C.set_entries(code, kept)
+        if all(map(_has_graph, kept)):
+            _graphless.pop(key, None)
+
+
+def _has_graph(entry: _C.Entry) -> bool:
+    return not isinstance(entry.info, EntryInfo) or entry.info.has_graph
+
+
+def _is_unused(entry: _C.Entry) -> bool:
+    return entry.hits <= 1 and not entry.full and not _has_graph(entry)
+
+
+gc.callbacks.append(let_go_of_unused)
 
 
 def build_lean_programs() -> None:

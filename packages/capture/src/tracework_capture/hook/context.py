@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .. import _C, _torch
-from ..bytecode.code import forget_info
 from ..contracts import PlainFrame, Recompile
 from ..errors import (
     CaptureError,
@@ -250,10 +249,7 @@ class FrameCallback:
         count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
         slots = {name: names[name] for name in code.co_varnames[:count] if name in names}
         given = FrameInput(code, slots, globals_, closure, outermost)
-        try:
-            captured = capture_frame(given, backend or self.backend, self.options, self.history(code), disabled_call)
-        finally:
-            forget_info(code)
+        captured = capture_frame(given, backend or self.backend, self.options, self.history(code), disabled_call)
         for raising in captured.raising_codes:
             cache.skip(raising)
         guards, conditions = list(captured.guards), True
@@ -262,7 +258,15 @@ class FrameCallback:
             guards, conditions = filter_guards(self.options.guard_filter_fn, guards, scope)
         detail = CHECKED if captured.checked else None
         return cache.make_entry(
-            code, guards, captured.collect, captured.symbols, captured.code, self, detail, conditions=conditions
+            code,
+            guards,
+            captured.collect,
+            captured.symbols,
+            captured.code,
+            self,
+            detail,
+            conditions=conditions,
+            has_graph=captured.graph is not None,
         )
 
     def history(self, code: types.CodeType) -> SizeHistory:

@@ -167,6 +167,7 @@ class SymbolicFrame:
         self.handled: list[Any] = []
         self.keyword_names: tuple[str, ...] = ()
         self.result: Value | None = None
+        self.raised_at: int | None = None  # the byte where what is being raised again was raised first
         self.deferred = False
         self.function: FunctionValue | None = None
         self.graph = root.graph
@@ -283,8 +284,7 @@ class SymbolicFrame:
     def passes(self, exception: Value) -> None:
         """An exception is raised here, or comes out of a call. What is traced in the place of a function of C is no frame."""
         if hasattr(exception, "passes") and not self.globals.get("__name__", "").startswith("tracework"):
-            code, instruction = original_place(self.code, self.current)
-            exception.passes(code, self.globals, instruction.offset, self.line())
+            exception.passes(self)
 
     def make_tuple(self, items: list[Value]) -> Value:
         """A new tuple."""
@@ -322,6 +322,12 @@ class SymbolicFrame:
     def line(self) -> int:
         """Line of the current instruction."""
         return self.info.line(self.current)
+
+    def offset(self) -> int:
+        """The byte in the program's own code at which this frame is."""
+        if self.raised_at is not None and self.parent is not None:  # no continuation has parents
+            return self.raised_at
+        return original_place(self.code, self.current).offset
 
     def location(self) -> UserLocation:
         """Where this frame is."""

@@ -111,6 +111,8 @@ def unwind(frame: SymbolicFrame, raised: SymbolicRaise) -> None:
             del raised  # no cycle of this frame and its own traceback: it holds the user's objects
     del frame.stack[handler.depth :]
     if handler.push_lasti:
-        frame.push(frame.constant(frame.current.offset // 2))
+        offset = frame.current.offset if frame.raised_at is None else frame.raised_at
+        frame.push(frame.constant(offset // 2))
+    frame.raised_at = None
     frame.push(raised.value)
     frame.position = handler.target

@@ -6,6 +6,8 @@ import sys
 import types
 
 from .. import _C
+from ..bytecode.resume import original_code
+from ..errors import BreakGraph
 from ..guards.classes import lookup_class
 from .constant import ConstantValue, NotPlain, literal, plain
 from .sequence import TupleValue
@@ -20,12 +22,13 @@ _LINKS = {
 
 
 class TracebackValue(Value):
-    """A traceback: where an exception was raised, or came out of a call, and what is behind that: nearer to where it began."""
+    """A traceback: where an exception was raised in a traced frame, or came out of a call, and what is behind that: nearer to where it
+    began."""
 
-    def __init__(self, code, globals_, offset, line, behind):
+    def __init__(self, frame, behind):
         super().__init__(None)
-        self.place = (code, globals_, offset, line)
-        self.behind = behind
+        self.frame, self.behind = frame, behind
+        self.offset, self.line = frame.offset(), frame.line()
 
     def python_type(self):
         return types.TracebackType
@@ -37,27 +40,30 @@ class TracebackValue(Value):
         if name == "tb_next":
             return NONE if self.behind is None else self.behind
         if name in ("tb_lasti", "tb_lineno"):
-            return ConstantValue(self.place[2 + (name == "tb_lineno")])
+            return ConstantValue(self.line if name == "tb_lineno" else self.offset)
         return super().getattr(frame, name)
 
     def reload(self, emit):
-        places, link = [self.place], self.behind
-        while link is not None and not emit.is_built(link):
-            places.append(link.place)
-            link = link.behind
-        return f"{emit.const(maker_of(places), 'traceback')}({None if link is None else emit.load(link)})"
+        if self.frame.parent is None:
+            raise BreakGraph("cannot_rebuild", "a traceback with the captured frame, which the program may compare with itself")
+        return self.text(emit)
+
+    def text(self, emit):
+        """What makes it, where only its exception refers to it."""
+        behind = None if self.behind is None else self.behind.shown(emit)
+        code = original_code(self.frame.code)
+        maker = maker_of(code, self.frame.globals, self.frame.offset(), self.offset, self.line)
+        return f"{emit.const(maker, 'traceback')}({behind})"
+
+    def shown(self, emit):
+        """The same object where the program refers to it, too."""
+        return self.text(emit) if self.frame.parent is None else emit.load(self)
 
 
-def maker_of(places):
-    """A function that gives a traceback of these places, before another one. Its frames are not those that would have run: they have no
-    locals."""
-
-    def made(found):
-        for code, globals_, offset, line in reversed(places):
-            found = types.TracebackType(found, _C.ended_frame(code, globals_, offset), offset, line)
-        return found
-
-    return made
+def maker_of(code, globals_, ended, offset, line):
+    """A function that gives a traceback of a place, before another one. The frame is not the one that would have run: it is where that
+    ended, and has no locals."""
+    return lambda behind: types.TracebackType(behind, _C.ended_frame(code, globals_, ended), offset, line)
 
 
 class ExistingTraceback(Value):
@@ -93,9 +99,9 @@ class ExceptionValue(Value):
         self.context_is_callers = False  # its context is what the program handled when it called the captured code
         self.trace = None
 
-    def passes(self, code, globals_, offset, line):
-        """It is raised there, or comes out of a call: its traceback is another one from now on."""
-        self.trace = TracebackValue(code, globals_, offset, line, self.trace)
+    def passes(self, frame):
+        """It is raised in the frame, or comes out of a call there: its traceback is another one from now on."""
+        self.trace = TracebackValue(frame, self.trace)
 
     def raise_during(self, handled):
         """What is being handled when it is raised (None: nothing) becomes its context, unless it is behind that one already."""
@@ -239,7 +245,7 @@ class ExceptionValue(Value):
         for key, value in self.fields.items():
             emit.line(f"{name}.{key} = {emit.load(value)}")
         if self.trace is not None:
-            emit.line(f"{name}.__traceback__ = {emit.load(self.trace)}")
+            emit.line(f"{name}.__traceback__ = {self.trace.shown(emit)}")
             if self.context_is_callers:
                 emit.line(f"{name}.__context__ = {emit.const(sys.exception)}()")
         if self.cause is not NONE:

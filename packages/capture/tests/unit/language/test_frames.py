@@ -240,6 +240,30 @@ def places(error):
     return found
 
 
+def left_through_except(by):
+    try:
+        divided(2, by)
+    except TypeError:
+        pass
+
+
+def lines_where_frames_ended(x):
+    y = x + 1
+    try:
+        left_through_except(0)
+    except ZeroDivisionError as error:
+        found = error.__traceback__.tb_next
+    lines = []
+    while found:
+        lines.append((found.tb_lineno, found.tb_frame.f_lineno, found.tb_frame.f_code.co_name))
+        found = found.tb_next
+    return y, lines
+
+
+def test_frames_of_tracebacks_are_where_they_ended():
+    assert compiled(lines_where_frames_ended)(torch.ones(2))[1] == lines_where_frames_ended(torch.ones(2))[1]
+
+
 def places_below_the_program(error):
     return [(text, [place[::2] for place in walked], shown) for text, walked, shown in places(error)]
 
@@ -279,8 +303,8 @@ def left_through_finally(x):
 
 
 def left_for_a_name(x):
-    missing = 1
-    _y = x + missing
+    misings = missing = 1
+    _y = x + missing + misings
     return mising  # noqa: F821
 
 

@@ -6,6 +6,9 @@ import weakref
 import pytest
 import torch
 import tracework_capture as capture
+from tracework_capture.hook.cache import entries_of
+from tracework_capture.hook.context import FrameCallback
+from tracework_capture.options import CaptureOptions
 
 
 class Held:
@@ -23,7 +26,7 @@ def without_the_collector():
 
 
 @capture.disable
-def nothing():
+def nothing(*anything):
     pass
 
 
@@ -213,3 +216,52 @@ def test_guards_let_members_of_sets_die():
     assert reference() is None
     known.update((Held(), 1))
     assert compiled(torch.zeros(1), Held()) == 0
+
+
+def makes_a_class(x):
+    y = x + 1
+
+    class Local:
+        pass
+
+    nothing(Local)
+    reference = weakref.ref(Local)
+    found = nothing(Local())
+    del Local
+    return y, found, alive_after_a_collection(reference)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_classes_made_in_captured_code_are_garbage_when_dropped(times):
+    compiled = capture.optimize(lambda gm, example_inputs: gm.forward)(makes_a_class)
+    for _ in range(times):
+        assert compiled(torch.ones(2))[2] is False
+
+
+def test_code_dies_with_its_function():
+    space = {"nothing": nothing}
+    exec("def inner(x):\n    return x * 2\ndef program(x):\n    y = inner(x)\n    nothing()\n    return y + 1\n", space)
+    compiled = capture.optimize(lambda gm, example_inputs: gm.forward)(space["program"])
+    compiled(torch.ones(2))
+    codes = [weakref.ref(space.pop(name).__code__) for name in ("inner", "program")]
+    del compiled
+    gc.collect()
+    assert [code() for code in codes] == [None, None]
+
+
+def test_what_served_again_is_kept_at_a_collection():
+    @capture.disable
+    def told(text):
+        return text
+
+    def program(given):
+        text = told(f"{given} is no tensor")
+        return told(text + "!")
+
+    callback = FrameCallback(lambda gm, example_inputs: gm.forward, CaptureOptions(keep_empty=True), program)
+    compiled = callback.wrap(program)
+    for times, kept in ((1, 0), (2, 1)):
+        for _ in range(times):
+            assert compiled("one") == "one is no tensor!"
+        gc.collect()
+        assert len(entries_of(program.__code__, callback)) == kept

@@ -105,6 +105,8 @@ def raise_varargs(frame, instruction):
 def reraise(frame, instruction):
     """Raise the exception on top again."""
     exception = frame.stack.pop()
+    if instruction.arg:  # the frame is where it was raised first
+        frame.raised_at = 2 * frame.stack[-instruction.arg].constant()
     raise SymbolicRaise(exception, again=True)
 
 
