@@ -12,7 +12,7 @@ from torch import fx
 from ..contracts import InputBinding
 from ..errors import BreakGraph
 from ..sources import Const
-from .checks import is_caught, is_managed, keep_apart
+from .checks import is_swallowed, is_managed, keep_apart
 from .data_sizes import bind_sizes
 from .defaults import with_defaults
 from .known import learn, numbers_alone, with_numbers
@@ -59,7 +59,7 @@ class GraphBuilder:
         self.aliased_inputs: set[str] = set()  # names of placeholders that stand for tensors of a subclass
         self.calls = 0
         self.raises_in_block = False  # whether an operator may raise inside of a try or with block of the program
-        self.raises_in_try = False  # whether its exception meets an except or finally block, or a manager of the program
+        self.raises_in_try = False  # whether its exception meets an except block that may go on, or a manager of the program
         self._reads = self._raising = 0
         self._by_tensor: dict[int, fx.Node] = {}
         self._by_symbol: dict[Any, fx.Node] = {}
@@ -231,7 +231,7 @@ class GraphBuilder:
         if frame.root.effects.raising != self._raising:
             self._raising = frame.root.effects.raising
             self.raises_in_block = self.raises_in_block or frame.in_block or frame.current.handler is not None
-            self.raises_in_try = self.raises_in_try or is_caught(frame) or is_managed(frame)
+            self.raises_in_try = self.raises_in_try or is_swallowed(frame) or is_managed(frame)
         if frame.root.history.apart:
             keep_apart(frame)
         learn(node, example)

@@ -5,9 +5,10 @@ effect is replayed: when it asks for the other arm, the frame runs as plain Pyth
 own line, message and side effects. Where conditions fail often they break the graph instead. The same way out serves a graph that
 raises in the middle. It is open only where the graph can be run without a trace of it: no input written but small ones, which are put
 back (graph.undo), no state of others changed, and random numbers drawn from a generator that is put back. A graph without that way out
-has no operator that may raise in a try block or under a manager of the program, nor where an input gets a history: there the graph
-breaks between the write and that operator, so that plain Python enters the program's handler. What is left are large inputs outside of
-such blocks: the exception of the graph is the program's, effects that were to be replayed after it are missing.
+has no operator that may raise in a try block whose handler may go on, or under a manager of the program, nor where an input gets a
+history: there the graph breaks between the write and that operator, so that plain Python enters the program's handler. What is left are
+large inputs outside of such blocks: the exception of the graph is the program's, effects that were to be replayed after it, those of
+finally blocks among them, are missing (to break there would cost models that write to a cache a graph for each layer).
 """
 
 from __future__ import annotations
@@ -93,11 +94,14 @@ def only_raises(info: CodeInfo, index: int) -> bool:
             continue
         if instruction.opname in _LEAVING:
             return False
-        if instruction.target >= 0:
-            ways.append(instruction.target)
-        if not instruction.opname.startswith(("JUMP_FORWARD", "JUMP_BACKWARD")):
-            ways.append(at + 1)
+        ways += _next(instruction, at)
     return True
+
+
+def _next(instruction: Any, at: int) -> list[int]:
+    """Where execution goes on after an instruction that neither leaves the function nor raises."""
+    jump = [instruction.target] if instruction.target >= 0 else []
+    return jump if instruction.opname.startswith(("JUMP_FORWARD", "JUMP_BACKWARD")) else [*jump, at + 1]
 
 
 _LEAVING = frozenset({"RETURN_VALUE", "RETURN_CONST", "YIELD_VALUE", "SEND", "RERAISE"})
@@ -109,6 +113,35 @@ def is_caught(frame: Any) -> bool:
         if _handler_of(frame.info, frame.current) is not None:
             return True
         frame = frame.parent
+    return False
+
+
+def is_swallowed(frame: Any) -> bool:
+    """Whether an exception raised here may meet an except block that goes on; finally blocks, and others that raise again, do not."""
+    while frame is not None:
+        handler = _handler_of(frame.info, frame.current)
+        if handler is not None and _goes_on(frame.info, handler.target):
+            return True
+        frame = frame.parent
+    return False
+
+
+def _goes_on(info: CodeInfo, index: int) -> bool:
+    """Whether some way on from the start of a handler leaves the function other than by an exception."""
+    seen: set[int] = set()
+    ways = [index]
+    while ways:
+        at = ways.pop()
+        if at in seen:
+            continue
+        seen.add(at)
+        instruction = info.instructions[at]
+        if instruction.opname in ("RERAISE", "RAISE_VARARGS"):
+            ways += [] if instruction.handler is None else [instruction.handler.target]
+        elif instruction.opname in _LEAVING:
+            return True
+        else:
+            ways += _next(instruction, at)
     return False
 
 

@@ -204,3 +204,46 @@ def test_writes_to_memory_that_is_read_in_part_are_left_to_eager(write, fullgrap
     compiled = tracework_capture.optimize(lambda gm, given: gm.forward, fullgraph=fullgraph)(write)
     x, y = torch.arange(16.0).reshape(4, 4), torch.arange(16.0).reshape(4, 4)
     assert outcome(compiled, x) == outcome(write, y)
+
+
+def cleaned_up(cache, index, log):
+    try:
+        for _ in range(3):
+            cache.index_copy_(0, index, torch.ones(1, 3))
+        return cache.sum()
+    finally:
+        log.append("cleaned up")
+
+
+def reported(cache, index, log):
+    try:
+        for _ in range(3):
+            cache.index_copy_(0, index, torch.ones(1, 3))
+        return cache.sum()
+    except IndexError:
+        try:
+            log.append("reported")
+        finally:
+            raise
+
+
+def answered(cache, index, log):
+    try:
+        for _ in range(3):
+            cache.index_copy_(0, index, torch.ones(1, 3))
+        return cache.sum()
+    except IndexError:
+        return None
+
+
+@pytest.mark.parametrize("program, apart", [(cleaned_up, False), (reported, False), (answered, True)])
+def test_large_inputs_are_written_in_one_graph_unless_a_handler_goes_on(program, apart):
+    """As a model does that writes to the caches of its layers, under a finally block."""
+    graphs = []
+    compiled = tracework_capture.optimize(lambda gm, inputs: graphs.append(gm) or gm.forward)(program)
+    results = []
+    for call in (program, compiled):
+        cache, log = torch.zeros(1 << 16, 3), []
+        results.append((call(cache, torch.tensor([1]), log), cache.sum(), log))
+    assert results[0] == results[1]
+    assert (len(graphs) > 1) == apart
