@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import types
 
@@ -153,6 +154,8 @@ class ExceptionValue(Value):
             return self.fields[name]
         if name == "args":
             return TupleValue(self.args)
+        if name == "__context__" and self.context_is_callers and frame.globals is not contextlib.__dict__:
+            return frame.break_graph("exception", "the context of one that was raised where none of the traced program was handled")
         if name in fixed:
             return fixed[name]
         if name == "__suppress_context__":

@@ -213,6 +213,12 @@ PROGRAMS = {
     "writes that read what they wrote": (
         "    y[...] *= y.diagonal(0, -2, -1)[:1] + y.diagonal(0, -2, -1)\n    y.t().add_(y.diagonal(0, -2, -1)[:1])\n    return y"
     ),
+    "the context of an exception whose caller handles another": (
+        "    def f(p):\n        try: raise KeyError(n)\n        except Exception as error:\n"
+        "            LOG.append(type(error.__context__).__name__)\n            kept = error\n        return p + 1, kept\n    brk(1)\n"
+        "    r = f(x)\n    try: [][1]\n    except IndexError as outer:\n        brk(2)\n        s = f(x)\n"
+        "        LOG.append(s[1].__context__ is outer)\n    return r, s"
+    ),
     "gradients that a training step leaves": (
         "    (net(y).sum() * net.scale).backward()\n    with torch.no_grad():\n        net.scale -= 0.1 * net.scale.grad\n"
         "    return net.scale.grad.clone()"
