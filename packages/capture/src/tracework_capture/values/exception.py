@@ -155,7 +155,9 @@ class ExceptionValue(Value):
         if name == "args":
             return TupleValue(self.args)
         if name == "__context__" and self.context_is_callers and frame.globals is not contextlib.__dict__:
-            return frame.break_graph("exception", "the context of one that was raised where none of the traced program was handled")
+            return frame.break_graph(
+                "exception", "the context of one that was raised where none of the traced program was handled"
+            )
         if name in fixed:
             return fixed[name]
         if name == "__suppress_context__":

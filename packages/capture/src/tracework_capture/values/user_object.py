@@ -10,6 +10,7 @@ import collections
 import enum
 import functools
 import operator
+import sys
 import threading
 import types
 import typing
@@ -530,10 +531,27 @@ class ObjectValue(Value):
         found = self.special(frame, "__bool__", [])
         if found is None:
             found = self.special(frame, "__len__", [])
-        return True if found is None else found.truth(frame)
+            return True if found is None else self.as_length(frame, found).truth(frame)
+        return self.given(frame, "__bool__", found, bool).truth(frame)
+
+    def given(self, frame, name, found, *kinds):
+        """What a special method gives, when it is of a type that Python takes from it as it is; refusing others is left to Python."""
+        if found.python_type() not in kinds:
+            frame.break_graph("operation_unknown", f"{self.cls.__name__}.{name} gives a {found.python_type().__name__}")
+        return found
 
     def length(self, frame):
-        return self.required(frame, "__len__", [], "has no len()")
+        return self.as_length(frame, self.required(frame, "__len__", [], "has no len()"))
+
+    def as_length(self, frame, found):
+        """What __len__ gives, which Python takes when it is a size."""
+        from .builtins.arithmetic import compare
+
+        self.given(frame, "__len__", found, int)
+        for op, limit in (("<", 0), (">", sys.maxsize)):
+            if compare(frame, op, found, ConstantValue(limit)).truth(frame):
+                frame.break_graph("operation_unknown", f"{self.cls.__name__}.__len__ gives no size")
+        return found
 
     def getitem(self, frame, key):
         if isinstance(self.obj, ALIASES):  # a type annotation in a body: List[Tensor]
@@ -557,6 +575,8 @@ class ObjectValue(Value):
 
     def iterate(self, frame):
         found = self.special(frame, "__iter__", [])
+        if found is not None and not hasattr(found.python_type(), "__next__"):
+            frame.break_graph("operation_unknown", f"{self.cls.__name__}.__iter__ gives no iterator")
         if found is None:
             if lookup_class(self.cls, "__getitem__")[0] is not NO_ATTRIBUTE:
                 return ItemIterator(self)

@@ -219,6 +219,14 @@ PROGRAMS = {
         "    r = f(x)\n    try: [][1]\n    except IndexError as outer:\n        brk(2)\n        s = f(x)\n"
         "        LOG.append(s[1].__context__ is outer)\n    return r, s"
     ),
+    "special methods that give what Python refuses": (
+        "    class C:\n        def __init__(self, p): self.p = p\n"
+        "        __len__ = __bool__ = __index__ = __str__ = __repr__ = __iter__ = lambda self: self.p\n"
+        "    for p in (n, 2, True, -1, 2.5, 'a', None, 1 << 70):\n"
+        "        for f in (len, bool, str, repr, iter, lambda o: 'a' * o, lambda o: o * [1], lambda o: not o):\n"
+        "            try: LOG.append((p, f(C(p))))\n"
+        "            except (TypeError, ValueError, OverflowError) as error: LOG.append((type(error).__name__, error.args))\n    return x + 1"
+    ),
     "gradients that a training step leaves": (
         "    (net(y).sum() * net.scale).backward()\n    with torch.no_grad():\n        net.scale -= 0.1 * net.scale.grad\n"
         "    return net.scale.grad.clone()"

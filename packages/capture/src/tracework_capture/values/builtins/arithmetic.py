@@ -61,6 +61,9 @@ def binary(frame, op, left, right):
         found = value.binary(frame, symbol, other, reverse)
         if found is not None:
             return found
+    for sequence, count in ((left, right), (right, left)) if symbol == "*" else ():
+        if issubclass(sequence.python_type(), (str, bytes, bytearray, *SEQUENCES)) and hasattr(count.python_type(), "__index__"):
+            return binary(frame, op, sequence, index_of(frame, [count], {}))
     return frame.raise_new(TypeError, unsupported(op, left_type, right_type))
 
 

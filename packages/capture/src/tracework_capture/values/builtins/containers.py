@@ -176,7 +176,10 @@ def shown(frame, value, name, fn):
             static, _ = lookup_class(value.python_type(), "__repr__")
             name = "__repr__"
         if isinstance(static, types.FunctionType):
-            return value.call_method(frame, name, [], {})
+            found = value.call_method(frame, name, [], {})
+            if not issubclass(found.python_type(), str):
+                frame.break_graph("operation_unknown", f"{name} of {value.describe()} gives no text")
+            return found
         if value.part is not None and lookup_class(value.python_type(), "__repr__")[0] is not object.__repr__:
             return frame.break_graph("value_not_known", f"text of {value.describe()}")
     try:
