@@ -232,6 +232,8 @@ def plus_lost(frame, total, lost):
         if not number or not math.isfinite(number):
             return total
         return ConstantValue(total.constant() + number) if total.is_constant() else total.binary(frame, "+", lost)
+    if total.is_constant():
+        return plus_lost(frame, total, fixed(frame, lost))
     alone, rest = total.as_tensor(frame), lost.as_tensor(frame)
     call = frame.graph.call
     counts = call(
