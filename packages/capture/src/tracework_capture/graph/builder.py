@@ -12,7 +12,7 @@ from torch import fx
 from ..contracts import InputBinding
 from ..errors import BreakGraph
 from ..sources import Const
-from .checks import is_swallowed, is_managed, keep_apart
+from .checks import is_managed, is_swallowed, keep_apart
 from .data_sizes import bind_sizes
 from .defaults import with_defaults
 from .known import learn, numbers_alone, with_numbers
