@@ -79,8 +79,9 @@ def fit_outputs(mode: FakeMode, func: Any, args: Sequence[Any], targets: Sequenc
                 raise FakeTensorError(
                     f"{func}: an output of sizes {sizes} would be resized; give one of sizes {template.spec.sizes}"
                 )
-            take_layout(mode, target, template)
-            target.storage.first = template.spec
+            resized = Template(template.spec.replace(dtype=target.spec.dtype), mode.table)
+            take_layout(mode, target, resized)
+            target.storage.first = resized.spec
 
 
 def take_layout(mode: FakeMode, target: FakeTensor, template: Template) -> None:

@@ -308,6 +308,19 @@ def test_nothing_is_selected_from_nothing():
         assert got == wanted
 
 
+def test_outputs_that_are_resized_keep_their_dtype():
+    def joined(x):
+        out = torch.empty(0)
+        torch.cat([x, x], out=out)
+        return out.dtype, out.shape, (out * 2).dtype
+
+    for dtype in (torch.float64, torch.int64, torch.float32):
+        mode = FakeMode()
+        with mode:
+            got = joined(mode.from_real(torch.ones(3, dtype=dtype)))
+        assert got == joined(torch.ones(3, dtype=dtype))
+
+
 def test_unfold_of_fewer_elements_is_refused():
     mode = FakeMode()
     for sizes, of in (((0, 3), (0, 1, 1)), ((3,), (-1, 4, 1)), ((3,), (0, 1, 0)), ((3,), (0, -1, 1)), ((), (0, 2, 1))):
