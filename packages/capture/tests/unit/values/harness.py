@@ -5,6 +5,7 @@ import enum
 import types
 
 import torch
+from tracework_capture import _C
 from tracework_capture import sources as s
 from tracework_capture.graph.inputs import SizeHistory
 from tracework_capture.guards.access import Scope
@@ -50,6 +51,11 @@ def slots_of(function, args, kwargs):
     return dict(bound.arguments)
 
 
+def call(function, arguments):
+    """What the evaluator does where generated code goes on in a continuation."""
+    return function(*arguments)
+
+
 def eager(gm, example_inputs):
     """The backend of the tests: run the captured graph as it is."""
     return gm.forward
@@ -63,7 +69,8 @@ def capture(function, *args, fullgraph=True, backend=eager, **kwargs):
     given = FrameInput(function.__code__, slots, function.__globals__, function.__closure__)
     captured = capture_frame(given, backend, CaptureOptions(fullgraph=fullgraph), SizeHistory(), lambda fn: fn)
     assert_guards_hold(captured, slots, function)
-    replacement = types.FunctionType(captured.code, function.__globals__, function.__name__, None, function.__closure__)
+    code = captured.code.replace(co_consts=tuple(call if c is _C.go_on else c for c in captured.code.co_consts))
+    replacement = types.FunctionType(code, function.__globals__, function.__name__, None, function.__closure__)
 
     def run():
         inputs = tuple(fetch(source, slots, function) for source in captured.collect)
