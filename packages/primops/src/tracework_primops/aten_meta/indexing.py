@@ -93,7 +93,8 @@ def _check_index(op, x, dim, index, skip_dim=False):
 
 
 def _is_larger(a, b):
-    return a is not b and not (a.__class__ is int and a <= 1) and active.decide(">", a, b)
+    fits = 0 if b.__class__ is int and b == 0 else 1  # sizes that are open are not zero
+    return a is not b and not (a.__class__ is int and a <= fits) and active.decide(">", a, b)
 
 
 @row("index_select.default")
@@ -236,9 +237,14 @@ def index(x, indices):
 
 
 def _indexed(x, indices):
-    """The dims with an index, those without, the sizes of the indices together, whether these stay in place, the sizes of the result."""
+    """The dims with an index, those without, the sizes of the indices together, whether these stay in place, the sizes of the result.
+
+    Raises IndexError where a dim of no elements is indexed, also where nobody needs the result.
+    """
     given = [d for d, i in enumerate(indices) if i is not None]
     block = _together([indices[d].sizes for d in given])
+    if all(s.__class__ is int and s for s in block) and any(x.sizes[d].__class__ is int and x.sizes[d] == 0 for d in given):
+        raise IndexError("index is out of bounds for dimension with size 0")
     kept = [d for d in range(x.ndim) if d not in given]
     adjacent = given == list(range(given[0], given[-1] + 1))
     before = [x.sizes[d] for d in kept if adjacent and d < given[0]]

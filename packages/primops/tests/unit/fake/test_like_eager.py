@@ -321,6 +321,36 @@ def test_outputs_that_are_resized_keep_their_dtype():
         assert got == joined(torch.ones(3, dtype=dtype))
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x[torch.tensor([0])],
+        lambda x: x[torch.tensor(0)],
+        lambda x: x[:, torch.tensor([0])],
+        lambda x: x[torch.empty(0, dtype=torch.int64)],
+        lambda x: x[torch.tensor([0]), torch.tensor([0])],
+        lambda x: x.index_put((torch.tensor([0]),), torch.tensor(1.0)),
+        lambda x: torch.ops.aten.index_put(x, (None, torch.tensor([0])), torch.tensor(1.0)),
+        lambda x: x.gather(-1, torch.zeros(1, x.size(1), dtype=torch.int64)),
+        lambda x: x.gather(0, torch.zeros(0, 3, dtype=torch.int64)),
+        lambda x: x.scatter(0, torch.zeros(0, 1, dtype=torch.int64), 1.0),
+    ],
+)
+@pytest.mark.parametrize("sizes", [(0, 3), (3, 0), (1, 3)])
+def test_positions_in_nothing_are_refused(function, sizes):
+    x = torch.ones(sizes)
+    try:
+        wanted = function(x).shape
+    except (IndexError, RuntimeError) as error:
+        wanted = type(error)
+    try:
+        with FakeMode() as mode:
+            got = function(mode.from_real(x)).shape
+    except (IndexError, RuntimeError) as error:
+        got = type(error)
+    assert got == wanted
+
+
 def test_unfold_of_fewer_elements_is_refused():
     mode = FakeMode()
     for sizes, of in (((0, 3), (0, 1, 1)), ((3,), (-1, 4, 1)), ((3,), (0, 1, 0)), ((3,), (0, -1, 1)), ((), (0, 2, 1))):
