@@ -102,6 +102,11 @@ def lift_tensor(frame: Any, tensor: torch.Tensor, source: Source, role: str) -> 
         return node
     if tensor.layout is not torch.strided:
         frame.break_graph("tensor_layout", f"{source} has layout {tensor.layout}")
+    if tensor.requires_grad and tensor._is_view():
+        try:
+            _ = tensor.grad_fn
+        except RuntimeError as error:  # one of several views of memory that was written to since
+            frame.break_graph("fake_failed", f"{source}: {error}")
     if marks_of(tensor).static_address == "guarded":
         frame.guard("DATA_PTR", source, tensor.data_ptr())
     dims = dynamic_dims(root, tensor, source, role)

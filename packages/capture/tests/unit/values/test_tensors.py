@@ -250,3 +250,20 @@ def test_python_types_as_dtypes_are_written_as_dtypes():
     found = optimize(lambda gm, inputs: gm.forward, fullgraph=True)(fn)(x)
     for mine, plain in zip(found, fn(x), strict=True):
         assert mine.dtype is plain.dtype and torch.equal(mine, plain)
+
+
+def test_one_of_several_views_of_memory_that_was_written_to(caplog):
+    """Eager refuses whatever is done with it; so does the plain Python that the graph breaks for."""
+
+    def program(part, other):
+        return part * 2 + other
+
+    captured = optimize(lambda gm, inputs: gm.forward)(program)
+    for call in (program, captured):
+        whole = torch.ones(2, 3, requires_grad=True) * 1
+        parts = whole.unbind(0)
+        with torch.no_grad():
+            whole.mul_(2)
+        with pytest.raises(RuntimeError, match="multiple views"):
+            call(*parts)
+    assert "please report" not in caplog.text
