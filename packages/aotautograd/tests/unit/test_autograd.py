@@ -97,6 +97,17 @@ def test_version_of_saved_input(compiled):
         z.sum().backward()
 
 
+@pytest.mark.parametrize("other", [lambda w: w.detach().double(), lambda w: torch.ones(1), lambda w: w.detach() * 2])
+def test_saved_input_that_is_given_other_data(graph, eager_runner, other):
+    call = aot.aot_compile(
+        graph(lambda x, w: (x @ w,), 2), [torch.ones(2, 3, requires_grad=True), torch.ones(3, 4)], forward_compiler=eager_runner
+    )
+    x, w = torch.ones(2, 3, requires_grad=True), torch.nn.Parameter(torch.arange(12.0).reshape(3, 4))
+    (y,) = call(x, w)
+    w.data = other(w)
+    assert torch.autograd.grad(y.sum(), x)[0].tolist() == [[6.0, 22.0, 38.0]] * 2
+
+
 def test_saved_values_die_with_the_backward(graph, eager_runner, real):
     x = real(5)
     call = aot.aot_compile(graph(lambda x: (x.exp().sum(),), 1), [x], forward_compiler=eager_runner)

@@ -141,7 +141,10 @@ def _forward(program: FunctionalProgram, forward: Call, keep: Callable[[Any], Ke
     if sizes:
         lines.append(f"ctx.sizes = values[{count}:{split}]")
     if saves:
-        lines.append(f"ctx.save_for_backward(*values[{split}:])")
+        # an input that is a leaf would be read back with what `.data = other` gave it meanwhile, of other sizes or another dtype
+        outputs = next(iter(reversed(program.forward.graph.nodes))).args[0][split:]
+        given = [f"values[{i}]{'.detach()' if n.op == 'placeholder' else ''}" for i, n in enumerate(outputs, split)]
+        lines.append(f"ctx.save_for_backward({', '.join(given)})")
     if constant:
         lines.append(f"ctx.mark_non_differentiable({', '.join(f'values[{i}]' for i in constant)})")
     lines.append(f"return tuple(values[:{count}])" if sizes or saves else "return tuple(values)")
