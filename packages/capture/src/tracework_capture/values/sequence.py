@@ -564,6 +564,8 @@ def sequence_index(frame, key, kind=None):
     """A plain int or slice from a key value; `kind` is that of the sequence whose item is asked for."""
     if isinstance(key, SliceValue):
         bounds = slice(*(force_plain(frame, p) for p in key.parts))
+        if not all(part is None or hasattr(type(part), "__index__") for part in (bounds.start, bounds.stop, bounds.step)):
+            frame.raise_new(TypeError, "slice indices must be integers or None or have an __index__ method")
         if bounds.step == 0:
             frame.raise_new(ValueError, "slice step cannot be zero")
         return bounds

@@ -248,7 +248,18 @@ def missing_index(x, items):
     return x
 
 
+def bounds_that_are_no_indices(x, items, n):
+    seen = []
+    for act in (lambda: items[n:], lambda: items.__setitem__(slice(n), [1]), lambda: items.__delitem__(slice(None, None, n))):
+        try:
+            act()
+        except TypeError as error:
+            seen.append(str(error))
+    return x + 1, seen
+
+
 def test_errors_are_python_s():
+    check(bounds_that_are_no_indices, torch.randn(2), [1, 2], 1.5)
     check(missing_key, torch.randn(2), {"a": 1}, fullgraph=False)
     check(missing_index, torch.randn(2), [1])
 
