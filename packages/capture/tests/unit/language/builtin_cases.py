@@ -326,3 +326,18 @@ def numbers_out_of_tensors(x):
     except TypeError as error:
         return y, place, type(place), str(error)
     return y
+
+
+@case
+def a_stream_to_the_right_of_print(x):
+    texts = []
+    for function in (print, max):
+        try:
+            function >> sys.stderr
+        except TypeError as error:
+            texts.append(str(error))
+    try:
+        print << sys.stderr
+    except TypeError as error:
+        texts.append(str(error))
+    return x + 1, texts

@@ -64,9 +64,12 @@ def binary(frame, op, left, right):
     for sequence, count in ((left, right), (right, left)) if symbol == "*" else ():
         if issubclass(sequence.python_type(), (str, bytes, bytearray, *SEQUENCES)) and hasattr(count.python_type(), "__index__"):
             return binary(frame, op, sequence, index_of(frame, [count], {}))
-    return frame.raise_new(TypeError, unsupported(op, left_type, right_type))
+    hint = HINT if op == ">>" and is_known(left) and left.real() is print else ""
+    return frame.raise_new(TypeError, unsupported(op, left_type, right_type) + hint)
 
 
+HINT = '. Did you mean "print(<message>, file=<output_stream>)"?'
+"""What CPython says where print is written to a stream as in Python 2."""
 SEQUENCES = (list, tuple, collections.deque)
 """Types that C joins and repeats when no number can."""
 
