@@ -64,18 +64,28 @@ def graph_is_kept() -> bool:
     return bool(torch._C._autograd._get_current_graph_task_keep_graph())
 
 
-def new_version(tensor: torch.Tensor) -> None:
-    """Tells autograd that the tensor was written to; tensors of inference mode have no versions."""
-    if not tensor.is_inference():
-        torch.autograd.graph.increment_version(tensor)
+def set_versions(tensors: Sequence[torch.Tensor], versions: Sequence[int]) -> None:
+    """Tells autograd how often the tensors were written to; those of inference mode have no versions."""
+    pairs = [(t, version) for t, version in zip(tensors, versions, strict=True) if not t.is_inference()]
+    torch._C._autograd._unsafe_set_version_counter(tuple(t for t, _ in pairs), tuple(version for _, version in pairs))
+
+
+def add_versions(args: Sequence[Any], written: Sequence[tuple[int, int]]) -> None:
+    """As many new versions for the tensors at these places."""
+    for slot, count in written:
+        if not args[slot].is_inference():
+            set_versions((args[slot],), (args[slot]._version + count,))
 
 
 def keeping_versions(call: Any, slots: Sequence[int]) -> Any:
     """`call(inputs)` after which the inputs in these slots have the versions that they had."""
 
     def run(inputs: list[Any]) -> Any:
-        with torch.autograd._unsafe_preserve_version_counter(tuple([inputs[i] for i in slots])):
-            return call(inputs)
+        tensors = [inputs[i] for i in slots if not inputs[i].is_inference()]
+        versions = [t._version for t in tensors]
+        found = call(inputs)
+        set_versions(tensors, versions)
+        return found
 
     return run
 

@@ -43,8 +43,7 @@ class InputInfo:
     requires_grad: bool = False
     mutation: Mutation = Mutation.NONE
     constant: Any = None
-    quiet: bool = False  # written in the graph behind autograd's back, as by `x.data.add_(1)`: keeps its version
-    newer: bool = False  # not written, but has a new version: a view of it changed its sizes in place
+    newer: int = 0  # versions that a call adds: none where it is written behind autograd's back, as by `x.data.add_(1)`
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ class Signature:
 
     graph_outputs of the forward (before saved values): fresh outputs and bases, then values written back by the wrapper,
     then sizes. `write_backs` pairs (input slot, graph output slot). `grad_inputs`: input slots that get gradients.
-    `constants`: tensors appended to the caller's inputs.
+    `constants`: tensors appended to the caller's inputs. `output_versions` pairs (graph output slot, how often the program wrote to it).
     """
 
     inputs: tuple[InputInfo, ...]
@@ -105,6 +104,7 @@ class Signature:
     tangents: tuple[TangentInfo, ...] = ()
     grad_inputs: tuple[int, ...] = ()
     constants: tuple[Any, ...] = ()
+    output_versions: tuple[tuple[int, int], ...] = ()
 
     @property
     def mutated_in_graph(self) -> frozenset[int]:
@@ -112,15 +112,9 @@ class Signature:
         return frozenset(i for i, info in enumerate(self.inputs) if info.mutation is Mutation.IN_GRAPH)
 
     @property
-    def newer_versions(self) -> tuple[int, ...]:
-        """Input slots that have a new version afterwards, which autograd does not give them."""
-        mutated = self.mutated_in_graph
-        return tuple(i for i, info in enumerate(self.inputs) if info.newer or i in mutated and not info.quiet)
-
-    @property
-    def quiet(self) -> tuple[int, ...]:
-        """Input slots that the graph writes to and that keep their version."""
-        return tuple(i for i in sorted(self.mutated_in_graph) if self.inputs[i].quiet)
+    def newer_versions(self) -> tuple[tuple[int, int], ...]:
+        """(input slot, versions) of inputs that have new ones afterwards, which autograd does not give them."""
+        return tuple((i, info.newer) for i, info in enumerate(self.inputs) if info.newer)
 
     @property
     def static_inputs(self) -> frozenset[int]:

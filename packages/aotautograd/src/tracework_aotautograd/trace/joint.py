@@ -139,6 +139,7 @@ class Trace:
         seen: dict[int, int] = {}
         for position, output in enumerate(outputs):
             infos.append(self._classify(output, position, seen, shared, written))
+        versions = self._output_versions()
         write_backs = self._write_backs(written)
         tangents, grads = self._backward(infos) if self.with_backward else ((), ())
         forward_nodes = [o.node for o in self.graph_outputs]
@@ -151,6 +152,7 @@ class Trace:
             tangents,
             tuple(i for i, info in enumerate(self.infos) if info.requires_grad),
             tuple(recorder.constants),
+            versions,
         )
         gm = _torch.graph_module(recorder.graph)
         return JointProgram(gm, signature, self.mode, self.symbols)
@@ -205,7 +207,9 @@ class Trace:
         if cell.root.slot is not None:
             return OutputInfo(OutputKind.INPUT_VIEW, cell.root.slot, self._steps(cell), needs_grad)
         is_view = cell.parent is not None
-        if is_view and (id(cell.root) in shared or dense_order(output) is None):
+        # of one out of several that an op gives, autograd refuses writes
+        is_piece = is_view and needs_grad and any(step.index is not None for step in self.recorder.memory.steps(cell))
+        if is_view and (id(cell.root) in shared or dense_order(output) is None or is_piece):
             return OutputInfo(OutputKind.BASE_VIEW, self._base(cell), self._steps(cell), needs_grad)
         if id(cell.root) in shared:
             return OutputInfo(OutputKind.BASE_VIEW, self._base(cell), (), needs_grad)
@@ -234,6 +238,10 @@ class Trace:
         self.graph_outputs.append(_GraphOutput(fake, node))
         return len(self.graph_outputs) - 1
 
+    def _output_versions(self) -> tuple[tuple[int, int], ...]:
+        fakes = [(slot, o.fake) for slot, o in enumerate(self.graph_outputs) if isinstance(o.fake, FakeTensor)]
+        return tuple((slot, fake._version) for slot, fake in fakes if not fake.is_inference() and fake._version)
+
     def _write_backs(self, written: dict[int, Cell]) -> tuple[tuple[int, int], ...]:
         """Inputs written to: a copy_ at the end of the graph, or an output copied back where autograd has to see it."""
         pairs = []
@@ -243,14 +251,15 @@ class Trace:
                 pairs.append((slot, self._add(self.values[slot], value)))
                 self.infos[slot] = replace(self.infos[slot], mutation=Mutation.BY_WRAPPER)
                 continue
-            quiet = self.values[slot]._version == self.versions[slot]
-            self.infos[slot] = replace(self.infos[slot], mutation=Mutation.IN_GRAPH, quiet=quiet)
+            self.infos[slot] = replace(self.infos[slot], mutation=Mutation.IN_GRAPH)
             placeholder = [n for n in self.recorder.graph.nodes if n.op == "placeholder"][slot]
             node = self.recorder.node(aten.copy_.default, (placeholder, value), {}, placeholder.meta["val"])
             node.meta["write_back"] = slot
         for slot, value in enumerate(self.values):
-            if slot not in written and getattr(value, "_version", 0) != self.versions[slot]:
-                self.infos[slot] = replace(self.infos[slot], newer=True)
+            newer = getattr(value, "_version", 0) - self.versions[slot]
+            if self.infos[slot].mutation is Mutation.BY_WRAPPER:
+                newer = max(newer - 1, 0)  # its copy_ is one
+            self.infos[slot] = replace(self.infos[slot], newer=newer)
         return tuple(pairs)
 
     # --- the backward -------------------------------------------------------------------------------------------------

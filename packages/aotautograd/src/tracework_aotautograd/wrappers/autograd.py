@@ -90,8 +90,8 @@ def wrap_autograd(
     read_again: input slots that `again` reads.
     """
     signature = program.signature
-    written, quiet = signature.newer_versions, signature.quiet
-    forward = _torch.keeping_versions(forward, quiet) if quiet else forward
+    written, mutated = signature.newer_versions, sorted(signature.mutated_in_graph)
+    forward = _torch.keeping_versions(forward, mutated) if mutated else forward
     function = _function(program, forward, backward, again, Keeper(program, read_again))
     apply = _torch.direct_apply(function, _apart(signature.tangents))
     make = output_maker(signature)
@@ -113,8 +113,7 @@ def wrap_autograd(
             graph_outputs = apply(*given)
             for slot, output in write_backs:
                 args[slot].copy_(graph_outputs[output])
-        for slot in written:
-            _torch.new_version(args[slot])
+        _torch.add_versions(args, written)
         return make(args, graph_outputs)
 
     return full if write_backs or written or not records else plain
@@ -136,6 +135,9 @@ def _forward(program: FunctionalProgram, forward: Call, keep: Callable[[Any], Ke
     if views := " or ".join(f"values[{info.slot}]._is_view()" for info in signature.tangents):
         # memory taken over from another value, say; autograd refuses writes to a view that comes out of a Function
         lines.append(f"if {views}: values = [v.detach() if i in results and v._is_view() else v for i, v in enumerate(values)]")
+    if signature.output_versions:
+        slots, versions = zip(*signature.output_versions, strict=True)
+        lines.append(f"set_versions([{', '.join(f'values[{slot}]' for slot in slots)}], {versions})")
     if _shapes_vary(program):
         lines.append(f"ctx.shapes = [{', '.join(f'values[{info.slot}].shape' for info in signature.tangents)}]")
     if sizes:
@@ -150,6 +152,7 @@ def _forward(program: FunctionalProgram, forward: Call, keep: Callable[[Any], Ke
     lines.append(f"return tuple(values[:{count}])" if sizes or saves else "return tuple(values)")
     results = frozenset(info.slot for info in signature.tangents)
     scope = {"keep": keep, "run": forward, "constants": signature.constants, "results": results}
+    scope["set_versions"] = _torch.set_versions
     return compile_function("forward", "ctx, *args", [f"    {line}" for line in lines], scope)
 
 

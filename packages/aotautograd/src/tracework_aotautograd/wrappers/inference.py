@@ -15,12 +15,13 @@ from .outputs import is_plain, output_maker
 def wrap_inference(call: Callable[[list[Any]], Any], signature: Signature) -> Callable[..., tuple[Any, ...]]:
     """args -> the caller's outputs. Inputs that the graph wrote to get a new version, as autograd expects of a write."""
     constants = signature.constants
-    written, quiet = signature.newer_versions, signature.quiet
+    written, versions = signature.newer_versions, signature.output_versions
+    mutated = sorted(signature.mutated_in_graph)
     make = output_maker(signature)
     records = torch.is_grad_enabled() and any(info.requires_grad for info in signature.inputs)
     run = _without_history(call) if records else call
-    run = _torch.keeping_versions(run, quiet) if quiet else run
-    if is_plain(signature) and not written and not constants:
+    run = _torch.keeping_versions(run, mutated) if mutated else run
+    if is_plain(signature) and not written and not constants and not versions:
 
         def plain(*args: Any) -> tuple[Any, ...]:
             return run(list(args))  # type: ignore[no-any-return]
@@ -31,8 +32,8 @@ def wrap_inference(call: Callable[[list[Any]], Any], signature: Signature) -> Ca
 
     def full(*args: Any) -> tuple[Any, ...]:
         graph_outputs = run([*args, *constants])
-        for slot in written:
-            _torch.new_version(args[slot])
+        _torch.set_versions([graph_outputs[slot] for slot, _ in versions], [version for _, version in versions])
+        _torch.add_versions(args, written)
         return make(args, graph_outputs)
 
     return full

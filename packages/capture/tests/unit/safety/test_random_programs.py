@@ -226,6 +226,14 @@ PROGRAMS = {
         "            try: LOG.append((p, f(C(p))))\n"
         "            except (TypeError, ValueError, OverflowError) as error: LOG.append((type(error).__name__, error.args))\n    return x + 1"
     ),
+    "lists that hold memory of overlapping elements": (
+        "    for tensors in [y, x], [x, y]:\n        try: torch._foreach_mul_(tensors, 2.0)\n"
+        "        except RuntimeError as error: LOG.append(str(error))\n    return x + 1"
+    ),
+    "what is chosen where there is nothing": (
+        "    for choose in torch.argmax, torch.max, lambda t: t.argmin(0), lambda t: t.max(0):\n        try: LOG.append(choose(x[:0]))\n"
+        "        except (IndexError, RuntimeError) as error: LOG.append((type(error), str(error)))\n    return x + 1"
+    ),
     "gradients that a training step leaves": (
         "    (net(y).sum() * net.scale).backward()\n    with torch.no_grad():\n        net.scale -= 0.1 * net.scale.grad\n"
         "    return net.scale.grad.clone()"

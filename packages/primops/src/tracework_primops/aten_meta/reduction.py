@@ -59,30 +59,41 @@ def _few_dims(x):
 @row("amax.default", "amin.default")
 def extremum_dims(x, dim=(), keepdim=False):
     _few_dims(x)
-    if 0 in x.sizes:
-        if not len(dim):
-            raise RuntimeError("amax(): Expected reduction dim to be specified for input.numel() == 0.")
-        if any(x.sizes[wrap_dim(d, x.ndim)] == 0 for d in dim):
-            raise IndexError("amax(): Expected reduction dim to have non-zero size.")
+    _has_elements("amax", x, dim)
     reduced_dims = [wrap_dim(d, x.ndim) for d in dim]
     if len(set(reduced_dims)) != len(reduced_dims):
         raise RuntimeError("a dim appears multiple times in the list of dims")
     return fresh(x, reduced(x.sizes, dim, keepdim))
 
 
+def _has_elements(name, x, dims, error=RuntimeError):
+    """Raises what eager raises where there is no element to choose; no dims means all of them, for which eager raises `error`."""
+    if 0 in x.sizes:
+        if not len(dims):
+            raise error(f"{name}(): Expected reduction dim to be specified for input.numel() == 0.")
+        for dim in dims:
+            if x.sizes[wrap_dim(dim, x.ndim)] == 0:
+                raise IndexError(f"{name}(): Expected reduction dim {dim} to have non-zero size.")
+
+
 @row("max.default", "min.default")
 def extremum_all(x):
+    _has_elements("max", x, ())
     return fresh(x, ())
 
 
 @row("max.dim", "min.dim")
 def extremum_dim(x, dim, keepdim=False):
+    _has_elements("max", x, (dim,))
     sizes = reduced(x.sizes, dim, keepdim)
     return fresh(x, sizes), fresh(x, sizes, torch.int64)
 
 
 @row("argmax.default", "argmin.default")
 def argmax(x, dim=None, keepdim=False):
+    if x.dtype is torch.bool or x.dtype.is_complex:  # which eager asks of tensors without elements, too
+        raise RuntimeError(f"argmax(): does not support {x.dtype} input")
+    _has_elements("argmax", x, () if dim is None else (dim,), IndexError)
     return fresh(x, reduced(x.sizes, dim, keepdim), torch.int64)
 
 

@@ -199,6 +199,20 @@ SPREADING = frozenset(
 """Ops that write to tensors of which several elements are one place in memory; fill_ does for numbers alone."""
 
 
+def _check_written(name: str, target: Any) -> None:
+    """Eager's demand on memory that is written to; of a list, eager has written to the tensors before the one that it refuses."""
+    if target.__class__ is FakeTensor:
+        check_memory(name, target)
+    elif isinstance(target, (list, tuple)):
+        for position, item in enumerate(target):
+            try:
+                _check_written(name, item)
+            except RuntimeError as error:
+                if position:
+                    raise FakeTensorError(f"{error}, after writes to others") from error
+                raise
+
+
 def _in_place_plan(func: Any, rule: Rule, written: list[int]) -> Plan:
     names = [a.name for a in func._schema.arguments]
     metadata = torch.Tag.inplace_view in func.tags
@@ -206,7 +220,7 @@ def _in_place_plan(func: Any, rule: Rule, written: list[int]) -> Plan:
     returns = len(func._schema.returns)
     name = func._schema.name
     by_item = name.startswith("aten::_foreach_")  # eager's kernel is an in-place op on each, which counts
-    spreads = by_item or name in SPREADING and func is not torch.ops.aten.fill_.Tensor or func.namespace != "aten"
+    spreads = name.replace("_foreach", "") in SPREADING and func is not torch.ops.aten.fill_.Tensor or func.namespace != "aten"
 
     def in_place(mode, func, args, kwargs):
         if metadata:
@@ -220,8 +234,8 @@ def _in_place_plan(func: Any, rule: Rule, written: list[int]) -> Plan:
         targets = [args[i] if i < len(args) else kwargs.get(names[i]) for i in written]
         result = _result(mode, func, rule, args, kwargs)
         for target in targets:
-            if not spreads and target.__class__ is FakeTensor:
-                check_memory(name, target)
+            if not spreads:
+                _check_written(name, target)
             _mark_written(target)
             if by_item:
                 torch.autograd.graph.increment_version([t for t in target if not t.is_inference()])

@@ -217,7 +217,8 @@ class PythonWrapper:
                 continue
             a, b = self.program.buffers[new].layout, self.program.buffers[old].layout
             equal = same_all(a.sizes, b.sizes) and same_all(a.strides, b.strides)
-            view = "" if equal else f".as_strided({_tuple(a.sizes)}, {_tuple(a.strides)}, 0)"
+            # an output is nobody's view: its own views have it as their base
+            view = "" if equal else f".as_strided({_tuple(a.sizes)}, {_tuple(a.strides)}, 0).detach()"
             self.lines.append(f"{new} = {self._name(old)}{view}")
             if old in self.pointers:
                 self.pointers[new] = self.pointers[old]
