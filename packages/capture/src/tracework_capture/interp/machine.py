@@ -81,7 +81,10 @@ def run(frame: SymbolicFrame, raised: SymbolicRaise | None = None) -> Any:
                 if not hasattr(stop, "stack"):
                     stop.stack = frame.locations()
                     stop.is_error = bool(root.regions) and root.regions[-1]
-                raise stop from stopped.__cause__
+                try:
+                    raise stop from stopped.__cause__
+                finally:
+                    del stop  # no cycle of this frame and its own traceback
             if signal is RETURNED or signal is SUSPENDED:
                 return signal
     finally:

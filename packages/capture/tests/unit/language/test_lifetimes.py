@@ -238,6 +238,21 @@ def test_classes_made_in_captured_code_are_garbage_when_dropped(times):
         assert compiled(torch.ones(2))[2] is False
 
 
+def test_callers_die_where_capture_starts_over():
+    def program(x):
+        for row in x:
+            found = (row > 0).nonzero()
+        return found
+
+    def caller(held):
+        compiled(torch.ones(2, 3))
+        return weakref.ref(held)
+
+    compiled = capture.optimize(lambda gm, example_inputs: gm.forward)(program)
+    found = caller(Held())
+    assert not alive(found)
+
+
 def test_code_dies_with_its_function():
     space = {"nothing": nothing}
     exec("def inner(x):\n    return x * 2\ndef program(x):\n    y = inner(x)\n    nothing()\n    return y + 1\n", space)
