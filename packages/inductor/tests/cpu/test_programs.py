@@ -148,6 +148,18 @@ def test_inputs_are_overwritten_after_they_are_read() -> None:
     torch.testing.assert_close(doubled, before * 2)
 
 
+def test_results_that_take_memory_over_are_no_views() -> None:
+    import tracework_runtime as runtime
+    from tracework_inductor import compile_graph
+
+    inputs = [data(4, 5), data(5, 6, seed=1)]
+    artifact = compile_graph(build(lambda a, b: (p.mul(p.reshape(p.mm(a, b), (2, 12)), 2.0),), inputs))
+    assert ".as_strided((2, 12, )" in artifact.host_source
+    (result,) = runtime.load(artifact)(list(inputs))
+    torch.testing.assert_close(result, (inputs[0] @ inputs[1]).reshape(2, 12) * 2)
+    assert not result._is_view()
+
+
 def test_layer_norm_and_softmax_are_one_kernel_each() -> None:
     def norm(x, r, w):
         h = p.add(x, r)
