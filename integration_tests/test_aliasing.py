@@ -430,6 +430,8 @@ def test_results_are_bases_of_their_views_and_pieces_that_autograd_guards():
     """The memory of a result may have been that of another value in other strides; a piece of several is refused writes."""
     whole, part = tracework.compile(lambda x: ((a := torch.nn.functional.gelu(x).T.clone()), a[1:]))(torch.randn(4, 3))
     assert not whole._is_view() and part._base is whole
+    whole, part = tracework.compile(lambda rows: ((a := torch.tensor(rows)), a[1:]))([[float(i), i + 0.5] for i in range(9)])
+    assert not whole._is_view() and part._base is whole
     piece = tracework.compile(lambda x: x.cumsum(0).unbind(0)[1])(torch.ones(4, 2, requires_grad=True))
     with pytest.raises(RuntimeError, match="output of a function that returns multiple views"):
         piece[0] = 5

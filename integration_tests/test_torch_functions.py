@@ -191,3 +191,12 @@ def test_linear_cross_entropy_in_chunks(backend):
     chosen, target = options(), torch.tensor([0, 1, 2, 3, 4, 0])
     given = [torch.randn(6, 4, requires_grad=True), torch.randn(5, 4, requires_grad=True)]
     check(lambda x, weight: F.linear_cross_entropy(x, weight, target, options=chosen), *given, backend=backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_no_positions_of_another_number_of_dims(backend):
+    def fn(x, positions):
+        return x.gather(-1, positions).var(-1, keepdim=True)
+
+    given = torch.ones(2), torch.zeros(0, 3, dtype=torch.int64)
+    same(tracework.compile(fn, backend=backend)(*given), fn(*given))

@@ -124,7 +124,10 @@ def tensor_of_leaves(frame, data, args, kwargs):
     if not all(is_exact(leaf, dtype) for leaf in leaves):
         return None
     flat = call_torch(frame, torch.stack, [TupleValue([single(frame, leaf, dtype) for leaf in leaves])], {})
-    return frame.graph.call_method(frame, "reshape", (flat, tuple(shape)))
+    if len(shape) == 1:
+        return flat
+    shaped = frame.graph.call_method(frame, "reshape", (flat, tuple(shape)))
+    return frame.graph.call_method(frame, "clone", (shaped,))  # nobody's view, as what torch.tensor gives
 
 
 def single(frame, leaf, dtype):

@@ -54,6 +54,8 @@ def _shaped(result: PrimValue, x: PrimValue) -> PrimValue:
 
 @decomposition(aten.gather)
 def gather(x, dim, index, *, sparse_grad=False):
+    if any(size.__class__ is int and size == 0 for size in index.sizes):  # of as many dims as it likes
+        return prims.full(tuple(index.sizes), 0, x.dtype, x.device)
     found = prims.gather(_vector(x), dim_of(x, dim), _vector(to(index, torch.int64)))
     return found if index.ndim else prims.reshape(found, ())
 

@@ -159,7 +159,7 @@ class PythonWrapper:
         name = self._name(o.buffer)
         if same_all(o.sizes, layout.sizes) and same_all(o.strides, layout.strides) and same(o.offset, 0):
             return name
-        return f"{name}.as_strided({_tuple(o.sizes)}, {_tuple(o.strides)}, {self._offset(o.buffer, o.offset)})"
+        return f"{name}.as_strided({_tuple(o.sizes)}, {_tuple(o.strides)}, {self._offset(o.buffer, o.offset)}).detach()"
 
     def _offset(self, buffer: str, offset: Size) -> str:
         root = self.program.buffers[alias_root(self.program.buffers, buffer)]
