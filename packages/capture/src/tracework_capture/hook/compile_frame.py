@@ -165,7 +165,7 @@ def let_go(root: CaptureRoot, frame: SymbolicFrame) -> None:
         held.clear()
     for held in (root.memo, root.keep, root.cells, root.generators, root.globals_written):
         held.clear()
-    root.arguments = {}
+    root.arguments, frame.result = {}, None
     root.mutations.entries.clear()
     root.mutations.keep.clear()
     root.fake_mode.forget_reals()

@@ -138,6 +138,19 @@ def test_dropped_arguments_die():
         assert compiled(torch.ones(2), [Held()])[1] is False
 
 
+def test_what_was_returned_dies_with_no_collection():
+    compiled = capture.optimize(lambda gm, example_inputs: gm.forward)(lambda x, held: (x + 1, held))
+    held = Held()
+    reference = weakref.ref(held)
+    gc.disable()
+    try:
+        compiled(torch.ones(2), held)
+        del held
+        assert reference() is None
+    finally:
+        gc.enable()
+
+
 def test_tensors_of_a_graph_die_after_a_break():
     def program(x):
         y = x * 2
