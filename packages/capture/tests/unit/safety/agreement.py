@@ -13,6 +13,7 @@ import itertools
 import linecache
 import logging
 import math
+import re
 import sys
 import traceback
 import types
@@ -202,6 +203,8 @@ class _View:
 
     def __call__(self, value):
         kind = type(value)
+        if kind is str and not self.exact:  # a compiled graph is one node of autograd, with a name of its own
+            value = re.sub(r"grad_fn=<\w+>", "grad_fn", value)
         if value is None or kind in (int, bool, str, bytes, range, complex, torch.dtype):
             return kind.__name__, value
         if kind is float:
