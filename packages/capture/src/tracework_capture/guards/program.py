@@ -29,10 +29,11 @@ CONDITION, SAME, DISTINCT = range(3)
 
 @dataclass(frozen=True)
 class Failure:
-    """The first guard that does not hold: a Guard, or a RecordedCondition; `value` is what was found, or the exception."""
+    """The first guard that does not hold: a Guard, or a RecordedCondition; `value` is what was found, `error` why nothing was."""
 
     guard: Any
     value: Any = None
+    error: Exception | None = None
 
 
 @dataclass
@@ -59,7 +60,7 @@ class Program:
                 return Failure(*failed)
             return tuple(fetch(source, scope) for source in self.collect)
         except Exception as error:
-            return Failure(None, error)
+            return Failure(None, error=error)
 
     def text(self) -> str:
         """Guards, conditions and inputs, one a line."""
@@ -79,7 +80,7 @@ def check_guard(guard: Guard, scope: Scope) -> Failure | None:
         payload = guard.payload() if type(guard.payload) is weakref.ref else guard.payload
         return None if kind_of(guard.kind).check(value, payload) else Failure(guard, value)
     except Exception as error:
-        return Failure(guard, error)
+        return Failure(guard, error=error)
 
 
 def dies_with(guard: Guard) -> Any:

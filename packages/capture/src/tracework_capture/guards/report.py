@@ -12,21 +12,16 @@ from .program import Failure, Program
 __all__ = ["CURES", "cure_of", "explain_failure", "recompile_reason"]
 
 
-def failed_to_read(failure: Failure) -> bool:
-    """Whether the value is what reading the source raised; isinstance would ask the user's object for its __class__."""
-    return issubclass(type(failure.value), BaseException)
-
-
 def explain_failure(failure: Failure) -> str:
     """One line."""
     guard = failure.guard
     if guard is None:
-        return f"an input could not be read: {type(failure.value).__name__}: {failure.value}"
+        return f"an input could not be read: {type(failure.error).__name__}: {failure.error}"
     if not isinstance(guard, Guard):
         return f"sizes {short(failure.value)} do not satisfy {guard}"
     where = f"  ({guard.origin})" if guard.origin else ""
-    if failed_to_read(failure):
-        return f"{guard.source} cannot be read: {type(failure.value).__name__}: {failure.value}{where}"
+    if failure.error is not None:
+        return f"{guard.source} cannot be read: {type(failure.error).__name__}: {failure.error}{where}"
     if guard.kind == "SAME":
         return f"{guard.source} is no longer the same object as {guard.payload}{where}"
     if guard.kind == "DISTINCT":
@@ -68,7 +63,7 @@ CURES: dict[str, Callable[[Guard, Any], str]] = {
 def cure_of(program: Program, scope: Scope) -> str | None:
     """What would have made the program accept this frame; None when there is no advice, or it does."""
     outcome = program.run(scope)
-    if not isinstance(outcome, Failure) or not isinstance(outcome.guard, Guard) or failed_to_read(outcome):
+    if not isinstance(outcome, Failure) or not isinstance(outcome.guard, Guard) or outcome.error is not None:
         return None
     advice = CURES.get(outcome.guard.kind)
     return None if advice is None else advice(outcome.guard, outcome.value)

@@ -243,7 +243,7 @@ class StoredGuards:
         try:
             failed_condition = shapes.first_failure(self.conditions, self.symbols, scope)
         except Exception as error:  # a size that cannot be read
-            return explain_failure(Failure(None, error))
+            return explain_failure(Failure(None, error=error))
         return None if failed_condition is None else explain_failure(Failure(*failed_condition))
 
 
