@@ -6,10 +6,10 @@ import types
 
 from ..sources import Const
 from .constant import ConstantValue
+from .known_function import KnownFunction
 from .opaque_call import opaque_call
 from .torch_function import dispatch_function, is_overridable, is_overridden
 from .user_object import BoundBuiltin
-from .value import Value
 
 
 def function_name(fn):
@@ -32,37 +32,15 @@ FOREIGN_FUNCTIONS = {"cython_function_or_method", "fused_cython_function", "nb_f
 """Types of functions that Cython and nanobind make."""
 
 
-class RowValue(Value):
+class RowValue(KnownFunction):
     """A function that a table answers for."""
 
     def __init__(self, fn, row, source=None):
-        super().__init__(source)
-        self.fn = fn
+        super().__init__(fn, source)
         self.row = row
-
-    def python_type(self):
-        return type(self.fn)
-
-    def real(self):
-        return self.fn
-
-    def as_plain(self):
-        return self.fn
 
     def describe(self):
         return getattr(self.fn, "__qualname__", repr(self.fn))
-
-    def truth(self, frame):
-        return True
-
-    def hash_key(self, frame):
-        return self.fn
-
-    def same_object(self, other):
-        try:
-            return other.real() is self.fn
-        except LookupError:
-            return False
 
     def getattr(self, frame, name):
         from .user_object import C_METHODS
@@ -81,9 +59,6 @@ class RowValue(Value):
 
     def call_method(self, frame, name, args, kwargs):
         return self.call(frame, args, kwargs) if name == "__call__" else super().call_method(frame, name, args, kwargs)
-
-    def as_graph_arg(self, frame):
-        return self.fn
 
     def call(self, frame, args, kwargs):
         if is_overridden(frame, args, kwargs) and is_overridable(frame, self.fn):

@@ -18,6 +18,7 @@ from .constant import ConstantValue, fold, force_plain, literal
 from .context import CONTEXTS
 from .data_calls import DATA_CALL_ROWS
 from .dual_numbers import DUAL_CONTEXTS, DUAL_ROWS
+from .known_function import KnownFunction
 from .loops import LOOP_ROWS
 from .number_arguments import NUMBER_METHODS, number_functions
 from .numpy_functions import numpy_rows
@@ -31,42 +32,16 @@ from .tensor_data import DATA_ROWS
 from .tensor_turns import TURNING_METHODS
 from .torch_function import MODE_ROWS, dispatch, dispatch_function, is_overridden
 from .torch_state import STATE_ROWS, read_row
-from .value import Value
 
 
-class TorchFunctionValue(Value):
+class TorchFunctionValue(KnownFunction):
     """A function whose calls are nodes of the graph."""
 
     def __init__(self, fn, source=None):
-        super().__init__(source if source is not None else Const(fn, torch_name(fn)))
-        self.fn = fn
-
-    def python_type(self):
-        return type(self.fn)
-
-    def real(self):
-        return self.fn
+        super().__init__(fn, source if source is not None else Const(fn, torch_name(fn)))
 
     def describe(self):
         return torch_name(self.fn)
-
-    def truth(self, frame):
-        return True
-
-    def hash_key(self, frame):
-        return self.fn
-
-    def same_object(self, other):
-        try:
-            return other.real() is self.fn
-        except LookupError:
-            return False
-
-    def as_plain(self):
-        return self.fn
-
-    def as_graph_arg(self, frame):
-        return self.fn
 
     def getattr(self, frame, name):
         if isinstance(self.fn, (torch._ops.OpOverloadPacket, torch._ops.OpOverload)):
