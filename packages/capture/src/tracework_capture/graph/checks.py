@@ -30,7 +30,7 @@ from .data_sizes import holds
 from .undo import can_be_put_back, contents_of, put_back
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from torch import fx
 
@@ -80,6 +80,17 @@ def take_for_granted(frame: Any, tensor: Any, expected: bool) -> None:
 
 def only_raises(info: CodeInfo, index: int) -> bool:
     """Whether every way on from an instruction ends with a raise that leaves the function."""
+    for instruction in _reached(info, index, into_handlers=False):
+        if instruction.opname in _LEAVING:
+            return False
+        if instruction.opname == "RAISE_VARARGS" and _handler_of(info, instruction) is not None:
+            return False
+    return True
+
+
+def _reached(info: CodeInfo, index: int, into_handlers: bool) -> Iterator[Any]:
+    """The instructions on all ways on from one, each once; ways end where the function is left, and at what raises or, `into_handlers`,
+    go on in the block that handles it."""
     seen: set[int] = set()
     ways = [index]
     while ways:
@@ -88,20 +99,15 @@ def only_raises(info: CodeInfo, index: int) -> bool:
             continue
         seen.add(at)
         instruction = info.instructions[at]
-        if instruction.opname == "RAISE_VARARGS":
-            if _handler_of(info, instruction) is not None:
-                return False
-            continue
-        if instruction.opname in _LEAVING:
-            return False
-        ways += _next(instruction, at)
-    return True
-
-
-def _next(instruction: Any, at: int) -> list[int]:
-    """Where execution goes on after an instruction that neither leaves the function nor raises."""
-    jump = [instruction.target] if instruction.target >= 0 else []
-    return jump if instruction.opname.startswith(("JUMP_FORWARD", "JUMP_BACKWARD")) else [*jump, at + 1]
+        yield instruction
+        if instruction.opname in ("RERAISE", "RAISE_VARARGS"):
+            if into_handlers and instruction.handler is not None:
+                ways.append(instruction.handler.target)
+        elif instruction.opname not in _LEAVING:
+            if instruction.target >= 0:
+                ways.append(instruction.target)
+            if not instruction.opname.startswith(("JUMP_FORWARD", "JUMP_BACKWARD")):
+                ways.append(at + 1)
 
 
 _LEAVING = frozenset({"RETURN_VALUE", "RETURN_CONST", "YIELD_VALUE", "SEND", "RERAISE"})
@@ -109,40 +115,25 @@ _LEAVING = frozenset({"RETURN_VALUE", "RETURN_CONST", "YIELD_VALUE", "SEND", "RE
 
 def is_caught(frame: Any) -> bool:
     """Whether an exception raised here meets an except or finally block on its way out: the arm may be an ordinary one then."""
-    while frame is not None:
-        if _handler_of(frame.info, frame.current) is not None:
-            return True
-        frame = frame.parent
-    return False
+    return any(True for _ in _handlers(frame))
 
 
 def is_swallowed(frame: Any) -> bool:
     """Whether an exception raised here may meet an except block that goes on; finally blocks, and others that raise again, do not."""
+    return any(
+        instruction.opname in _LEAVING and instruction.opname != "RERAISE"
+        for info, handler in _handlers(frame)
+        for instruction in _reached(info, handler.target, into_handlers=True)
+    )
+
+
+def _handlers(frame: Any) -> Iterator[tuple[CodeInfo, Any]]:
+    """The first except or finally block of each frame that an exception raised here passes on its way out."""
     while frame is not None:
         handler = _handler_of(frame.info, frame.current)
-        if handler is not None and _goes_on(frame.info, handler.target):
-            return True
+        if handler is not None:
+            yield frame.info, handler
         frame = frame.parent
-    return False
-
-
-def _goes_on(info: CodeInfo, index: int) -> bool:
-    """Whether some way on from the start of a handler leaves the function other than by an exception."""
-    seen: set[int] = set()
-    ways = [index]
-    while ways:
-        at = ways.pop()
-        if at in seen:
-            continue
-        seen.add(at)
-        instruction = info.instructions[at]
-        if instruction.opname in ("RERAISE", "RAISE_VARARGS"):
-            ways += [] if instruction.handler is None else [instruction.handler.target]
-        elif instruction.opname in _LEAVING:
-            return True
-        else:
-            ways += _next(instruction, at)
-    return False
 
 
 def _handler_of(info: CodeInfo, instruction: Any) -> Any:
