@@ -161,6 +161,67 @@ def data_assigned(x, y):
     return x * 2
 
 
+@case(lambda: (leaf(4, 4), data(4, 4)))
+def data_of_a_leaf_assigned(x, y):
+    x.data = y * 2
+    with torch.no_grad():
+        x.mul_(3)
+    return x * x, x.is_leaf and x
+
+
+@case(lambda: (leaf(4, 4), leaf(4, 4)))
+def data_of_leaves_exchanged(x, y):
+    before = (x.detach() * y.detach()).sum()
+    x.data, y.data = y.data, x.data
+    return before, x * 2 + y * 3
+
+
+@case(lambda: (data(4), data(4), data(4), data(4)))
+def data_handed_on(x, y, z, other):
+    x.data = y
+    z.data = x
+    x.data = other
+    x.add_(1)
+    return x + z, y * 2
+
+
+@case(lambda: (leaf(4, 4), data(4, 4)))
+def data_shared_with_a_result(x, y):
+    made = y * 2
+    x.data = made
+    made.add_(1)
+    return made, x * 1
+
+
+@case(lambda: (leaf(4, 4), data(4, 4)))
+def data_assigned_after_use(x, y):
+    used = (x * x).sum()
+    x.data = y
+    return used + (x * 3).sum()
+
+
+@case(lambda: (leaf(4, 4), data(2, 3)))
+def data_of_another_shape(x, y):
+    x.data = y
+    with torch.no_grad():
+        z = x * 2
+    return z, x.shape[0] * (x * 3)
+
+
+@case(lambda: (leaf(4, 4),))
+def data_of_another_dtype(x):
+    x.data = x.data.double()
+    return x * 2
+
+
+@case(lambda: (data(4, 4), data(4, 4)))
+def data_of_a_view_assigned(x, y):
+    v = x[0]
+    v.data = y[1]
+    v.add_(1)
+    return v, x * 2
+
+
 @case(lambda: (data(4, 4),))
 def asked_for_gradients(x):
     x.requires_grad_()

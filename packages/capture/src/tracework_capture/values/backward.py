@@ -108,7 +108,7 @@ def backward(frame, given):
         return frame.break_graph("call_unknown", "backward through history from outside the captured part")
     leaves = tensors_of(frame, given["inputs"]) if given["inputs"] is not None else leaves_of(frame)
     retaining = [v for v in distinct(frame) if v.retains_grad and v.node is not None]
-    if given["inputs"] is not None and retaining or any(not t.example.is_leaf or has_hooks(frame, t) for t in leaves):
+    if given["inputs"] is not None and retaining or any(not t.is_leaf() or has_hooks(frame, t) for t in leaves):
         return frame.break_graph("hook", "backward to a tensor that has hooks or is no leaf")
     if any(
         isinstance(user.target, HookCall) for v in retaining for user in v.node.users
@@ -129,7 +129,7 @@ def backward(frame, given):
 
 def leaves_of(frame):
     """Every tensor that a gradient may accumulate into."""
-    return [v for v in distinct(frame) if v.example.requires_grad and v.example.is_leaf and v.node is not None]
+    return [v for v in distinct(frame) if v.example.requires_grad and v.is_leaf() and v.node is not None]
 
 
 def distinct(frame):
@@ -173,7 +173,7 @@ def accumulate(frame, leaves, gradients, create):
     for leaf, gradient in zip(leaves, gradients):
         if not isinstance(gradient, TensorValue):
             continue
-        before, kept = leaf.getattr(frame, "grad"), not leaf.example.is_leaf
+        before, kept = leaf.getattr(frame, "grad"), not leaf.is_leaf()
         if isinstance(before, TensorValue):
             operation = operator.add if create or kept else operator.iadd
             after = frame.graph.call(frame, operation, (before, gradient))

@@ -96,7 +96,7 @@ def register_later(frame, tensor, method, hook):
 
 def register_post_accumulate_grad_hook(frame, tensor, name, args, kwargs):
     """Tensor.register_post_accumulate_grad_hook(hook), of leaves only"""
-    if frame.root.transforms or not tensor.example.requires_grad or not tensor.example.is_leaf:
+    if frame.root.transforms or not tensor.example.requires_grad or not tensor.is_leaf():
         return frame.break_graph("hook", f"{name} of a tensor that is no leaf with a gradient")
     return register_later(frame, tensor, name, args[0] if args else kwargs["hook"])
 
@@ -105,7 +105,7 @@ def retain_grad(frame, tensor, name, args, kwargs):
     """Tensor.retain_grad(): a backward of this frame gives the tensor its gradient; others, when it has left the graph."""
     if frame.root.transforms or not tensor.example.requires_grad:
         return frame.break_graph("hook", "retain_grad of a tensor without history")
-    if tensor.example.is_leaf:
+    if tensor.is_leaf():
         return NONE
     if tensor.source is not None:
         frame.mutations.call(torch.Tensor.retain_grad, [tensor])
@@ -129,7 +129,7 @@ def register_hook(frame, tensor, name, args, kwargs):
     hook = args[0] if args else kwargs["hook"]
     if frame.root.transforms or not tensor.example.requires_grad:
         return frame.break_graph("hook", "register_hook of a tensor without history")
-    if tensor.source is not None or tensor.example.is_leaf:
+    if tensor.source is not None or tensor.is_leaf():
         return register_later(frame, tensor, name, hook)
     builder = frame.graph
     gradient = gradient_of(frame, tensor)

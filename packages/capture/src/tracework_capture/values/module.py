@@ -437,18 +437,27 @@ def register_row(frame, args, kwargs):
 
 
 def to_row(frame, args, kwargs):
-    """module.to(dtype or device) where everything is so already."""
-    wanted = [force_plain(frame, a) for a in args[1:]] + [force_plain(frame, v) for v in kwargs.values()]
-    kinds = [(type(w), torch.device(w) if type(w) is str else w) for w in wanted]
-    if not all(kind in (torch.dtype, torch.device, str) for kind, _ in kinds) or not isinstance(args[0], ModuleValue):
-        return register_row(frame, args, kwargs)
-    tensors = [t for table in ("_parameters", "_buffers") for _, t in members(table)(frame, args[:1], {})]
-    for example in (tensor.example for tensor in tensors):
-        for _, target in kinds:
-            same = example.device == target if isinstance(target, torch.device) else example.dtype == target
-            if not same and (isinstance(target, torch.device) or example.is_floating_point() or example.is_complex()):
-                return register_row(frame, args, kwargs)
-    return args[0]
+    """module.to(dtype or device): the module where everything is so already, else its own code."""
+    if all(w.is_constant() for w in (*args[1:], *kwargs.values())):
+        wanted = [a.constant() for a in args[1:]], {k: v.constant() for k, v in kwargs.items()}
+        tensors = [t for table in ("_parameters", "_buffers") for _, t in members(table)(frame, args[:1], {})]
+        if is_so([t.example for t in tensors], *wanted):
+            return args[0]
+    return own_code(frame, Module.to, args, kwargs)
+
+
+def is_so(examples, args, kwargs):
+    """Whether Module.to with these arguments leaves the tensors as they are: dtypes are meant for those of floating point."""
+    try:
+        device, dtype, _, memory_format = torch._C._nn._parse_to(*args, **kwargs)
+    except (RuntimeError, TypeError):
+        return False
+    others = [e for e in examples if device not in (None, e.device) or dtype not in (None, e.dtype) and is_converted(e)]
+    return memory_format is None and not others
+
+
+def is_converted(example):
+    return example.is_floating_point() or example.is_complex()
 
 
 MODULE_ROWS = {
@@ -472,7 +481,6 @@ MODULE_ROWS = {
             "register_forward_pre_hook",
             "register_full_backward_hook",
             "cuda",
-            "cpu",
         )
     },
 }

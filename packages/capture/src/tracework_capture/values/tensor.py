@@ -42,6 +42,12 @@ class TensorOperations(Value):
         self.of_inference = False  # an inference tensor that this graph makes
         self.hooks = frozenset()  # registered on it in this frame, to take effect after the graph
         self.retains_grad = False
+        self.keeps_leaf = False  # a leaf whose data is another node now
+        self.is_another_kind = False  # it requires a gradient, and its data became another kind of tensor
+        self.versions = []  # fakes of what its data became
+
+    def is_leaf(self):
+        return self.keeps_leaf or self.example.is_leaf
 
     def python_type(self):
         return type(self.obj) if self.obj is not None else torch.Tensor
@@ -64,6 +70,8 @@ class TensorOperations(Value):
         return self is other
 
     def as_graph_arg(self, frame):
+        if self.is_another_kind and torch.is_grad_enabled():
+            return frame.break_graph("side_effect_unknown", "a gradient of a tensor whose data became another kind of tensor")
         if self.node is None:
             return frame.break_graph("autograd_function", f"a {self.describe()} made inside is used outside")
         return self.node
@@ -125,7 +133,7 @@ class TensorOperations(Value):
 
                 return write_grad(frame, self, value)
             if name == "data":
-                from .tensor_data import assign_data
+                from .data_assignment import assign_data
 
                 return assign_data(frame, self, value)
             return frame.break_graph("side_effect_unknown", f"assignment to {name} of a tensor")
@@ -318,7 +326,7 @@ def grad(frame, self, name):
 
 
 def grad_fn(frame, self, name):
-    if not self.example.requires_grad or self.example.is_leaf:
+    if not self.example.requires_grad or self.is_leaf():
         return NONE
     return frame.break_graph("attribute_unknown", "grad_fn of a tensor")
 
@@ -334,8 +342,10 @@ def version(frame, self, name):
             )
         return ConstantValue(self.example._version)
     others = [v.example.storage for v in known_values(frame).values() if v.obj is not None and v is not self]
-    if self.obj.is_inference() or any(storage is self.example.storage for storage in others):
-        return frame.break_graph("attribute_unknown", "Tensor._version of an inference tensor, or of one that shares its memory")
+    if self.versions or self.obj.is_inference() or any(storage is self.example.storage for storage in others):
+        return frame.break_graph(
+            "attribute_unknown", "Tensor._version of an inference tensor, or of one that shares its memory, or got other data"
+        )
     if any(storage.version for storage in others):  # in a later call they may be one memory
         return frame.break_graph("attribute_unknown", "Tensor._version after a write to another input")
     before = frame.wrap(self.obj._version, Attr(self.source, name))
@@ -373,7 +383,7 @@ TENSOR_ATTRIBUTES = {
     "device": fact,
     "layout": fact,
     "requires_grad": fact,
-    "is_leaf": fact,
+    "is_leaf": lambda frame, self, name: ConstantValue(self.is_leaf()),
     "itemsize": fact,
     "nbytes": nbytes,
     "T": view_attribute,

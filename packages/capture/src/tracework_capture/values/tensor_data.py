@@ -184,26 +184,4 @@ def is_exact(leaf, dtype):
     return dtype.is_floating_point or leaf.python_type() is not float
 
 
-# --- tensor.data = other --------------------------------------------------------------------------------------------------
-
-
-def assign_data(frame, tensor, value):
-    """tensor.data = value. A graph with it runs as it is, so where a break is no error it is left to plain Python."""
-    if not isinstance(value, TensorValue) or not frame.root.options.fullgraph or frame.root.transforms:
-        return frame.break_graph("side_effect_unknown", "assignment to data of a tensor")
-    builder = frame.graph
-    builder.run_on_fakes(frame, setattr, (tensor.as_graph_arg(frame), "data", value.as_graph_arg(frame)), {}, "call_function")
-    node = builder.graph.call_function(set_data, (tensor.node, value.node))
-    node.meta.update(example_value=None, val=None, stack=frame.user_location(), stack_trace=frame.user_location())
-    builder.calls += 1
-    return None
-
-
-def set_data(tensor, value):
-    """Target of a node. Raises RuntimeError while such a graph is compiled: its inputs would be other tensors afterwards."""
-    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
-        raise RuntimeError("assignment to data of a tensor")
-    tensor.data = value
-
-
 DATA_ROWS = {fn: factory_row(fn) for fn in (torch.tensor, torch.as_tensor, torch.asarray)} | {torch.from_numpy: from_numpy}

@@ -14,7 +14,7 @@ from ..graph.data_sizes import state
 from ..sources import Const
 from ..stand_ins import STAND_INS
 from .cond import COND_ROWS
-from .constant import ConstantValue, fold, force_plain, literal
+from .constant import ConstantValue, fold, fold_literal, force_plain, literal
 from .context import CONTEXTS
 from .data_calls import DATA_CALL_ROWS
 from .dual_numbers import DUAL_CONTEXTS, DUAL_ROWS
@@ -234,6 +234,18 @@ def default_device(frame, args, kwargs):
     if frame.root.function_modes:
         return frame.break_graph("function_mode", "torch.get_default_device, which makes a torch.device")
     return fold(frame, torch.get_default_device, args, kwargs)
+
+
+@row(torch._C._nn._parse_to)
+def parse_to(frame, args, kwargs):
+    """What Module.to's arguments mean; of a tensor only its dtype and its device count."""
+
+    def like(value):
+        example = value.example if isinstance(value, TensorValue) else None
+        return force_plain(frame, value) if example is None else torch.empty(0, dtype=example.dtype, device=example.device)
+
+    given = [like(a) for a in args]
+    return fold_literal(frame, torch._C._nn._parse_to, *given, **{k: like(v) for k, v in kwargs.items()})
 
 
 def stand_in_row(function):

@@ -1,0 +1,106 @@
+"""tensor.data = other, and Module.to, in one graph; what a later backward would read differently breaks it. Values are compared in
+integration_tests/test_aliasing.py, too."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from tracework_capture import explain
+
+
+def compared(function, *args):
+    """The Explanation of a call whose result, arguments and gradients are those of the plain one."""
+    plain = copy.deepcopy(args)
+    expected = function(*plain)
+    found = explain(function)(*args)
+    torch.testing.assert_close(found.result, expected)
+    for mine, theirs in zip(args, plain, strict=True):
+        if isinstance(mine, nn.Module):
+            torch.testing.assert_close(dict(mine.named_parameters()), dict(theirs.named_parameters()))
+            mine, theirs = ([p.grad for p in m.parameters()] for m in (mine, theirs))
+        torch.testing.assert_close(mine, theirs)
+    return found
+
+
+def weights_for_a_while(module, other, x):
+    """As code that evaluates averaged weights does."""
+    kept = {name: p.data for name, p in module.named_parameters()}
+    for p, q in zip(module.parameters(), other.parameters()):
+        p.data = q.data
+    with torch.no_grad():
+        y = module(x)
+    for name, p in module.named_parameters():
+        p.data = kept[name]
+    return y, module(x).sum()
+
+
+def step(module, other, x):
+    module(x).square().sum().backward()
+    for p in module.parameters():
+        p.data = p.data - 0.1 * p.grad
+    return module(x).detach()
+
+
+@pytest.mark.parametrize("function", [step, weights_for_a_while])
+def test_weights_are_exchanged_in_one_graph(function):
+    found = compared(function, nn.Linear(3, 3), nn.Linear(3, 3), torch.randn(2, 3))
+    assert len(found.graphs) == 1 and not found.breaks
+
+
+def test_what_a_backward_may_read_breaks_the_graph():
+    def used_before(p, x):
+        y = (p * x).sum()
+        p.data = x
+        return y
+
+    p, x = nn.Parameter(torch.randn(3)), torch.randn(3)
+    found = explain(used_before)(p, x)
+    assert "a later backward reads" in found.breaks[0].detail
+    found.result.backward()
+    torch.testing.assert_close(p.grad, x)
+
+
+def test_history_goes_on_to_the_tensor_itself():
+    def assigned(p, x):
+        p.data = x * 2
+        return (p * p).sum()
+
+    p, x = nn.Parameter(torch.randn(3)), torch.randn(3)
+    found = explain(assigned)(p, x)
+    assert not found.breaks
+    found.result.backward()
+    torch.testing.assert_close(p.grad, x * 4)
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [
+        lambda m, x: m.to(torch.float64)(x.double()),
+        lambda m, x: m.to(x.double())(x.double()),
+        lambda m, x: m.to(device="cpu", dtype=torch.float64, non_blocking=True)(x.double()),
+        lambda m, x: m.double()(x.double()),
+        lambda m, x: m.cpu().float()(x),
+    ],
+)
+def test_modules_are_converted(convert):
+    def converted(module, x):
+        with torch.no_grad():
+            return convert(module, x)
+
+    found = compared(converted, nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)), torch.randn(4, 3))
+    assert len(found.graphs) == 1 and not found.breaks
+
+
+def test_a_gradient_of_another_dtype_is_left_to_the_next_graph():
+    found = compared(lambda m, x: (m.double()(x.double()).sum().backward(), m.weight.grad)[1], nn.Linear(3, 3), torch.randn(4, 3))
+    assert "another kind of tensor" in found.breaks[0].detail
+
+
+@pytest.mark.parametrize("target", ["no device", torch.int32])
+def test_what_module_to_refuses(target):
+    with pytest.raises((RuntimeError, TypeError)) as plain:
+        nn.Linear(3, 3).to(target)
+    with pytest.raises(type(plain.value)) as found:
+        explain(lambda m, x: m.to(target)(x))(nn.Linear(3, 3), torch.randn(2, 3))
+    assert str(found.value) == str(plain.value)
