@@ -33,7 +33,6 @@ MODULES = (
     "weakset dynamicclassattribute genericclass genericalias type_comments type_aliases type_params typechecks except_star "
     "coroutines asyncgen contextlib_async array struct cmath copyreg shelve graphlib colorsys dis syntax eof"
 ).split()
-_EQUAL_TEXTS = "equal texts, and equal tuples of constants, may become one object over a break, which the language allows"
 _HELD = "what compiled code refers to or looks things up in (a function, a class, a module, a key of a dict) lives as long as that code"
 _SPECIALISED = (
     "shows what the interpreter made of a function's own instructions when it ran them, and its replacement ran instead"
@@ -60,16 +59,7 @@ KNOWN: dict[str, str] = {
     "test.test_coroutines.CoroutineTest.test_for_4": _COUNTED,
     "test.test_re.ReTests.test_search_anchor_at_beginning": _TIME,
     "test.test_re.ReTests.test_symbolic_refs_errors": _ASKED,
-    "test.test_unicode.UnicodeTest.test_getnewargs": _EQUAL_TEXTS,
     **{f"test.test_code.{test}": _LIFETIME for test in ("CoExtra.test_free_called", "CoExtra.test_free_different_thread")},
-    "test.test_class.ClassTests.testSetattrWrapperNameIntern": _EQUAL_TEXTS,
-    "test.test_dataclasses.TestCase.test_helper_astuple": _EQUAL_TEXTS,
-    "test.test_dataclasses.TestCase.test_helper_astuple_nested": _EQUAL_TEXTS,
-    **{
-        f"test.test_operator.{kind}OperatorTestCase.{test}": _EQUAL_TEXTS
-        for kind in ("C", "Py")
-        for test in ("test_is", "test_is_not")
-    },
     "test.test_inspect.test_inspect.TestGetattrStatic.test_cache_does_not_cause_classes_to_persist": _HELD,
     **{
         f"test.test_weakref.{test}": _HELD

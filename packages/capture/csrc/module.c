@@ -34,11 +34,18 @@ static PyObject *ended_frame(PyObject *module, PyObject *args)
     return tw_ended_frame((PyCodeObject *)code, globals, offset / (int)sizeof(_Py_CODEUNIT));
 }
 
+static PyObject *is_interned(PyObject *module, PyObject *object)
+{
+    (void)module;
+    return PyBool_FromLong(PyUnicode_CheckExact(object) && PyUnicode_CHECK_INTERNED(object));
+}
+
 static PyMethodDef object_methods[] = {
     {"ended_frame", ended_frame, METH_VARARGS,
      "ended_frame(code, globals, offset) -> a frame that never runs, for a traceback: it ended at the instruction at that byte"},
     {"instance_dict", instance_dict, METH_O,
      "instance_dict(object) -> the dict of its own attributes, whatever its class has under __dict__; AttributeError where it has none"},
+    {"is_interned", is_interned, METH_O, "is_interned(object) -> whether it is the one str of its text that names and constants share"},
     {"type_name", type_name, METH_O, "type_name(class) -> its name in CPython's messages: with its module where C made it so"},
     {NULL, NULL, 0, NULL},
 };

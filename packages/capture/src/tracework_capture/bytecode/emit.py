@@ -63,8 +63,9 @@ class CodeWriter:
     # --- the Emitter protocol ------------------------------------------------------------------------------------
     def load(self, value: Value) -> str:
         """Expression of a value."""
-        if value.source is None and value.is_constant():
-            return self.literal(value.constant())
+        if value.source is None and value.is_constant() and not value.made_anew:
+            argument = value.argument
+            return self.literal(value.constant()) if argument is None else self.source(argument)
         name = self._built.get(id(value))
         if name is not None:
             return name
@@ -91,18 +92,20 @@ class CodeWriter:
         """Name of a constant of the generated code, or of what the program makes where that is meant."""
         if id(obj) in self.made:
             return self.load(self.made[id(obj)])
-        name = self.constant_names.get(id(obj))
-        if name is None:
-            name = f"__tw_{hint}{len(self.constants)}"
+        text = self.constant_names.get(id(obj))
+        if text is None:
+            text = name = f"__tw_{hint}{len(self.constants)}"
             self.constants[name] = obj
-            self.constant_names[id(obj)] = name
-        return name
+            if _is_exchanged(obj):
+                self.constants[name], text = [obj], f"{name}[0]"
+            self.constant_names[id(obj)] = text
+        return text
 
     def literal(self, obj: Any) -> str:
         """Expression of a constant: its repr where a code object cannot hold this very object, else a constant of the code."""
         if type(obj) is int and _SMALL[0] <= obj <= _SMALL[1]:
             return f"({obj!r})"  # 1.name and -1 ** 2 mean something else
-        if type(obj) in _PLAIN or (type(obj) is str and _is_interned(obj)):
+        if type(obj) in _PLAIN or (type(obj) is str and _C.is_interned(obj) and _is_name(obj) and len(obj) <= _LONGEST_NAME):
             return repr(obj)
         if type(obj) is tuple:
             return "(" + "".join(self.literal(item) + ", " for item in obj) + ")"
@@ -241,13 +244,20 @@ _NAMES = re.compile(r"(?<![\w.'])[^\W\d]\w*")
 """Names in generated text, but for those of attributes."""
 
 
-def _is_interned(text: str) -> bool:
-    """Whether code objects exchange the text for an equal one: they intern what looks like a name. One that is long is better held
-    than written into the generated source."""
-    return len(text) <= _LONGEST_NAME and text.isascii() and text.replace("_", "a").isalnum()
+def _is_name(text: str) -> bool:
+    """Whether code objects intern the text: they do so with what looks like a name."""
+    return text.isascii() and text.replace("_", "a").isalnum()
+
+
+def _is_exchanged(obj: object) -> bool:
+    """Whether a code object would exchange the constant for an equal one: a name that was computed, and is not the interned one."""
+    if type(obj) is tuple:
+        return any(map(_is_exchanged, obj))
+    return type(obj) is str and _is_name(obj) and not _C.is_interned(obj)
 
 
 _LONGEST_NAME = 1000
+"""One that is longer is better held than written into the generated source."""
 
 
 def _marker(name: str) -> str:

@@ -25,6 +25,7 @@ from ..guards.program import Program, build_program, guard_set, lean_programs
 from ..guards.report import cure_of, recompile_reason
 from ..options import CaptureOptions
 from ..sources import Source
+from .code_set import CodeSet
 
 __all__ = [
     "EntryInfo",
@@ -57,10 +58,10 @@ class EntryInfo:
     watchers: list[Any] = field(default_factory=list)
 
 
-_touched: "weakref.WeakSet[CodeType]" = weakref.WeakSet()
-_announced: "weakref.WeakSet[CodeType]" = weakref.WeakSet()
+_touched = CodeSet()
+_announced = CodeSet()
 _lock = threading.RLock()  # a destructor of the program may run while it is held, and be captured
-_graphless: dict[int, weakref.ref[CodeType]] = {}  # by identity, since equal code may be of several functions
+_graphless = CodeSet()
 
 
 def _touch(code: CodeType) -> None:
@@ -95,7 +96,7 @@ def make_entry(
     _touch(code)
     remember = weakref.ref(code)
     if not has_graph:
-        _graphless[id(code)] = remember
+        _graphless.add(code)
     for target in mortal:
         # Entry is not weakly referenceable on purpose: the watcher finds it by identity of its info among the code's entries.
         info.watchers.append(weakref.ref(target, _Invalidate(remember, weakref.ref(info))))
@@ -133,14 +134,13 @@ def let_go_of_unused(phase: str, info: dict[str, int]) -> None:
     classes that nothing else may hold, and the collector does not see into code objects."""
     if phase != "start" or info["generation"] < 2:
         return
-    for key, ref in list(_graphless.items()):
-        code = ref()
-        entries = () if code is None else _C.get_entries(code)
+    for code in _graphless:
+        entries = _C.get_entries(code)
         kept = tuple(entry for entry in entries if not _is_unused(entry))
-        if code is not None and len(kept) < len(entries):
+        if len(kept) < len(entries):
             _C.set_entries(code, kept)
         if all(map(_has_graph, kept)):
-            _graphless.pop(key, None)
+            _graphless.discard(code)
 
 
 def _has_graph(entry: _C.Entry) -> bool:

@@ -163,7 +163,7 @@ def let_go(root: CaptureRoot, frame: SymbolicFrame) -> None:
         made.end()
     for held in (frame.locals, frame.locals.slots, frame.cells, frame.stack, frame.handled):
         held.clear()
-    for held in (root.memo, root.keep, root.cells, root.generators, root.globals_written):
+    for held in (root.memo, root.tuples, root.keep, root.cells, root.generators, root.globals_written):
         held.clear()
     root.arguments, frame.result = {}, None
     root.mutations.entries.clear()

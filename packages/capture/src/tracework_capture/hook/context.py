@@ -35,6 +35,7 @@ from ..guards.filters import filter_guards
 from ..options import CaptureOptions
 from . import cache, dynamism
 from . import stance as stances
+from .code_set import CodeSet
 from .compile_frame import NOTHING, ONE_OPERATION, FrameInput, capture_frame
 from .policy import (
     Outermost,
@@ -74,7 +75,7 @@ class FrameCallback:
         # Codes are held weakly: an entry of a code holds this callback, and the collector does not see into code objects.
         self.histories: dict[int, tuple[weakref.ref[types.CodeType], SizeHistory]] = {}
         self.empty: dict[int, int] = {}
-        self.small: weakref.WeakSet[types.CodeType] = weakref.WeakSet()
+        self.small = CodeSet()
         self.siblings: dict[int, FrameCallback] = {}
         self.wrappers: weakref.WeakSet[Any] = weakref.WeakSet()
         self.skipped: collections.deque[PlainFrame] = collections.deque(maxlen=_REMEMBERED)

@@ -84,6 +84,7 @@ class CaptureRoot:
         self.fake_mode = fake_mode
         self.options = options
         self.memo: dict[int, Value] = {}
+        self.tuples: dict[int, Value] = {}  # constants of code objects
         self.made: dict[int, Value] = {}  # templates of classes and functions that the program makes -> their values
         self.keep: list[Any] = []
         self.cells: dict[int, CellValue] = {}

@@ -17,7 +17,7 @@ import torch
 import torch.nn.attention
 
 from ..bytecode.assemble import at_one_place
-from ..sources import Const
+from ..sources import Const, Local
 from .type_parameter import is_evaluated_late
 from .value import Value
 
@@ -48,6 +48,20 @@ ATOM_TYPES = (NUMPY_NUMBERS | NUMPY_DTYPES) | frozenset(
     }
 )
 """Types whose instances are constants; enum members are, too."""
+
+SINGLE_TYPES = frozenset(
+    {
+        bool,
+        type(None),
+        type(Ellipsis),
+        type(NotImplemented),
+        torch.dtype,
+        torch.layout,
+        torch.memory_format,
+        torch.nn.attention.SDPBackend,
+    }
+)
+"""Those of which equal instances are one object."""
 
 BINARY_FUNCTIONS = {
     "+": operator.add,
@@ -101,9 +115,19 @@ def is_atom(obj) -> bool:
 class ConstantValue(Value):
     """A Python object that is known, immutable and compared by value."""
 
-    def __init__(self, obj, source=None):
+    def __init__(self, obj, source=None, place=None):
         super().__init__(source)
         self.obj = obj
+        self.place = place  # where it was found: a guard there says what it equals, not which object it is
+
+    @property
+    def argument(self):
+        return self.place if type(self.place) is Local else None
+
+    def is_single(self):
+        """Whether no other object equals it."""
+        obj = self.obj
+        return type(obj) in SINGLE_TYPES or isinstance(obj, enum.Enum) or type(obj) is int and -5 <= obj <= 256
 
     def __repr__(self):
         return f"ConstantValue({self.obj!r})"

@@ -282,6 +282,8 @@ class MutableSequenceValue(SequenceValue):
             self.replay_all(emit, name, self.loaded_items(emit))
         elif added := self.loaded_items(emit, self.kept):  # the others may not be there: the length need not be guarded
             emit.line(f"{emit.const(self.cls)}.extend({name}, ({', '.join(added)},))")
+        elif self.state:
+            self.replay_nothing(emit, name)
 
     two_phase = True
 
@@ -305,6 +307,11 @@ class ListValue(MutableSequenceValue):
 
     def replay_all(self, emit, name, items):
         emit.line(f"{emit.const(list)}.__setitem__({name}, {emit.const(slice(None))}, [{', '.join(items)}])")
+
+    def replay_nothing(self, emit, name):
+        """What came has gone: whoever sorts the list notices."""
+        emit.line(f"{emit.const(list)}.append({name}, None)")
+        emit.line(f"{emit.const(list)}.pop({name})")
 
 
 class DequeValue(MutableSequenceValue):
@@ -350,6 +357,15 @@ class DequeValue(MutableSequenceValue):
     def reload(self, emit):
         return f"{emit.const(collections.deque)}((), {self.maxlen})"
 
+    def replay_nothing(self, emit, name):
+        """What came has gone: whoever goes over the deque notices. A full one would lose an item to what comes."""
+        if self.items and self.maxlen is not None:
+            emit.line(f"{name}.append({name}.pop())")
+        else:
+            emit.line(f"{name}.append(None)")
+            if self.maxlen != 0:
+                emit.line(f"{name}.pop()")
+
     def replay_all(self, emit, name, items):
         emit.line(f"{name}.clear()")
         emit.line(f"{name}.extend([{', '.join(items)}])")
@@ -359,10 +375,12 @@ class TupleValue(SequenceValue):
     """A tuple, a namedtuple, a torch.Size, or a structure that torch functions return."""
 
     kind = "tuple"
+    made_anew = True
 
-    def __init__(self, items, source=None, cls=tuple):
+    def __init__(self, items, source=None, cls=tuple, obj=None):
         super().__init__(items, source, cls)
         self.mutability = None
+        self.obj = obj  # the tuple itself, where it exists
 
     def is_fixed(self):
         return True
@@ -382,7 +400,7 @@ class TupleValue(SequenceValue):
             return True
         if isinstance(other, TupleValue) and (self.source is None and other.source is None) and not (self.items or other.items):
             return True
-        return False
+        return isinstance(other, TupleValue) and self.obj is not None and self.obj is other.obj
 
     def make(self, items):
         if hasattr(self.cls, "_make"):
@@ -428,13 +446,27 @@ class TupleValue(SequenceValue):
         return self.cls._make(items) if hasattr(self.cls, "_make") else tuple(items)
 
     def reload(self, emit):
+        if self.obj is not None:
+            return emit.const(self.obj)
         items = self.loaded_items(emit)
+        if items and self.is_constant():
+            return f"(*[{', '.join(items)}],)"  # a display of constants would be one constant
         display = "(" + "".join(f"{i}, " for i in items) + ")"
         if self.cls is tuple:
             return display
         if hasattr(self.cls, "_make"):
             return f"{emit.const(tuple)}.__new__({emit.const(self.cls, self.cls.__name__)}, {display})"
         return f"{emit.const(self.cls, self.cls.__name__)}({display})"
+
+
+def constant_of_code(frame, obj):
+    """The value of a constant of a code object. A tuple is the same one each time."""
+    if type(obj) is not tuple:
+        return literal(frame, obj)
+    found = frame.root.tuples.get(id(obj))
+    if found is None:
+        found = frame.root.tuples[id(obj)] = TupleValue([constant_of_code(frame, item) for item in obj], obj=obj)
+    return found
 
 
 _OF_RECORDS = frozenset({"__new__", "__repr__", "__str__", "__format__", "__getnewargs__", "__reduce__"})
@@ -467,6 +499,8 @@ def result_fields(cls):
 
 class RangeValue(Value):
     """A range; its bounds are plain ints (symbols were specialised when it was made) unless it ends at a symbol."""
+
+    made_anew = True
 
     def __init__(self, value, source=None):
         super().__init__(source)

@@ -106,6 +106,12 @@ class Value:
     """One object of the traced program. Subclasses say what its type can do; what is left breaks the graph."""
 
     mutability: str | None = None
+    made_anew = False
+    """Whether each run of the program makes another object, though all that is in it is known."""
+    argument: Any = None
+    """The source of the argument that a constant without a source is."""
+    place: Any = None
+    """Where a constant without a source was found, if it was."""
 
     def __init__(self, source: Any = None) -> None:
         self.source = source

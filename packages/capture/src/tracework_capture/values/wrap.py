@@ -93,8 +93,9 @@ def wrap(frame, obj, source):
 
 
 def wrap_atom(frame, obj, source):
-    """Constants, guarded by value. They are rebuilt as constants, so they keep no source."""
-    if source is not None and type(source) is not Const:
+    """Constants, guarded by value. They are rebuilt as constants, so they keep no source, but know where they were found."""
+    found = source is not None and type(source) is not Const
+    if found:
         if obj is None:
             frame.guard("IS_NONE", source)
         elif type(obj) not in COMPARED_BY_VALUE:
@@ -105,7 +106,7 @@ def wrap_atom(frame, obj, source):
             if changed is not None:
                 return changed
             frame.guard("CONSTANT", source, obj)
-    return ConstantValue(obj)
+    return ConstantValue(obj, place=source if found else None)
 
 
 COMPARED_BY_VALUE = (int, str, bytes, bool, float, complex)
@@ -150,7 +151,7 @@ def wrap_list(frame, obj, source):
 def wrap_tuple(frame, obj, source):
     guard_type(frame, obj, source)
     frame.guard("LENGTH", source, len(obj))
-    return TupleValue(pending_items(obj, source), source, type(obj))
+    return TupleValue(pending_items(obj, source), source, type(obj), obj)
 
 
 def wrap_deque(frame, obj, source):

@@ -730,3 +730,12 @@ def what_max_and_round_refuse(x):
         error_of(round),
     ]
     return x + 1, refused, round(number=-8.0, ndigits=-1), max((), default=2)
+
+
+@case(graphs=0)
+def references_are_counted_from_the_programs_own_frame(x):
+    held = [object()]
+    first = sys.getrefcount(held[0])
+    other = held[0]
+    y = x + 1
+    return y, first, sys.getrefcount(other)

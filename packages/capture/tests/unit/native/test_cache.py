@@ -132,3 +132,22 @@ def test_models_and_inputs_are_not_kept_alive():
     del model, compiled, x
     gc.collect()
     assert [each() for each in gone] == [None, None]
+
+
+def test_equal_code_of_several_functions_is_forgotten_one_by_one():
+    def equal_function():
+        names = {}
+        exec(compile("def plain(x):\n    return 'plain'\n", "equal.py", "exec"), names)
+        return names["plain"]
+
+    first, second = equal_function(), equal_function()
+    assert first.__code__ == second.__code__ and first.__code__ is not second.__code__
+    options = CaptureOptions(recompile_limit=1)
+    calls = [compiled(function, lambda inputs, x: "fast", options) for function in (first, second)]
+    assert [call(1) for call in calls] == ["fast", "fast"]
+    with pytest.warns(cache.RecompileLimitWarning) as caught:
+        assert [call(2) for call in calls] == ["plain", "plain"]
+    assert len(caught) == 2
+    cache.reset()
+    assert cache.entries_of(first.__code__) == cache.entries_of(second.__code__) == ()
+    assert [call(2) for call in calls] == ["fast", "fast"]

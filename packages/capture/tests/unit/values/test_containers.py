@@ -279,3 +279,28 @@ def test_an_iterator_that_only_passes_through_is_guarded():
         expected = None if items is None else list(items)
         given = items if expected is None else iter(expected)
         assert compiled(torch.ones(2), given)[1] == (expected or [])
+
+
+def test_whoever_sorts_a_list_or_goes_over_a_deque_notices_what_came_and_went():
+    x = torch.ones(2)
+
+    def comes_and_goes(items, item):
+        items.append(x + 1)
+        items.pop()
+        return item
+
+    def outcomes(function):
+        found = []
+        for items in ([2, 1], collections.deque([1, 2]), collections.deque([1, 2], 2), collections.deque([1], 1)):
+            try:
+                if isinstance(items, list):
+                    items.sort(key=lambda item: function(items, item))
+                else:
+                    found.append([function(items, item) for item in items])
+            except (ValueError, RuntimeError) as error:
+                found.append(str(error))
+            found.append(list(items))
+        function(none := collections.deque((), 1), 0)
+        return found, list(none)
+
+    assert outcomes(capture.optimize(lambda gm, inputs: gm.forward)(comes_and_goes)) == outcomes(comes_and_goes)

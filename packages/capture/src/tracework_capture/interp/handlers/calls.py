@@ -4,6 +4,7 @@ import builtins
 
 from ...bytecode.facts import VERSION
 from ...values.function import NewFunctionValue
+from ...values.sequence import constant_of_code
 from ..frame import NULL
 from ..select import may_be_called
 from .table import RETURNED, opcode
@@ -131,5 +132,5 @@ def return_value(frame, instruction):
 @opcode("RETURN_CONST")
 def return_const(frame, instruction):
     """Leave the frame with a constant (3.12+)."""
-    frame.result = frame.constant(instruction.value)
+    frame.result = constant_of_code(frame, instruction.value)
     return RETURNED

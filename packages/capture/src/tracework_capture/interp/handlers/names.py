@@ -10,6 +10,7 @@ from ...bytecode.resume import original_code
 from ...sources import Const, DictItem, FrameGlobals, Global, Local
 from ...values.function import CellValue
 from ...values.mapping import MISSING, touched_name
+from ...values.sequence import constant_of_code
 from ...values.value import Deferred, Value
 from ..frame import NULL
 from .table import opcode
@@ -18,7 +19,7 @@ from .table import opcode
 @opcode("LOAD_CONST")
 def load_const(frame, instruction):
     """A constant of the code object."""
-    frame.stack.append(frame.constant(instruction.value))
+    frame.stack.append(constant_of_code(frame, instruction.value))
 
 
 @opcode("LOAD_FAST", "LOAD_FAST_CHECK")

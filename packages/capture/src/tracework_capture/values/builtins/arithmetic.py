@@ -14,6 +14,7 @@ from ... import _C
 from ...bytecode.facts import VERSION
 from ...sources import Const
 from ..constant import ConstantValue, NotPlain, fold, fold_literal, force_plain, plain
+from ..sequence import TupleValue
 from ..text import OpenText
 
 REFLECTED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -110,7 +111,25 @@ def same(frame, left, right):
         return frame.break_graph("operation_unknown", f"identity of {left.describe()} and {right.describe()}")
     if not answer:
         tell_apart(frame, left, right)
+    elif left is not right:
+        hold_as_one(frame, left, right)
     return answer
+
+
+def place_of(value):
+    """Where an existing object was found."""
+    return value.place if value.source is None else value.source
+
+
+def hold_as_one(frame, left, right):
+    """Two constants, or tuples, are one object, which the guards of their values do not say: a guard."""
+    places = [place for place in map(place_of, (left, right)) if place is not None]
+    if not isinstance(left, (ConstantValue, TupleValue)) or isinstance(left, ConstantValue) and left.is_single():
+        return
+    if len(places) == 2:
+        frame.guard("SAME", *places)
+    elif places:
+        frame.guard("IDENTITY", places[0], left.obj)
 
 
 def is_known(value):
@@ -126,12 +145,21 @@ def is_known(value):
 
 def tell_apart(frame, left, right):
     """Two existing objects are different ones, which a later call need not have: a guard, where their types do not say so."""
-    pair = frozenset((left.source, right.source))
-    if None in pair or left.python_type() is not right.python_type() or pair in frame.root.told_apart:
+    first, second = places = place_of(left), place_of(right)
+    pair = frozenset(places)
+    if left.python_type() is not right.python_type() or pair in frame.root.told_apart:
+        return
+    are_constants = isinstance(left, ConstantValue) and isinstance(right, ConstantValue)
+    if are_constants and (left.is_single() or left.obj == left.obj and left.obj != right.obj):
+        return
+    if None in pair:
+        if are_constants and first is not second:
+            place, other = (first, right) if second is None else (second, left)
+            frame.guard("NOT_IDENTITY", place, other.obj)
         return
     frame.root.told_apart.add(pair)
-    if not all(type(value.source) is Const or is_known(value) for value in (left, right)):
-        frame.guard("DISTINCT", left.source, (left.source, right.source))
+    if are_constants or not all(type(place) is Const or is_known(value) for place, value in zip(places, (left, right))):
+        frame.guard("DISTINCT", first, places)
 
 
 def equal(frame, left, right):

@@ -519,6 +519,8 @@ ROWS = {
     locals: own_frame("locals"),
     eval: own_frame("eval", lambda args: len(args) < 3),
     exec: own_frame("exec", lambda args: len(args) < 3),
+    sys.getrefcount: own_frame("sys.getrefcount"),  # the frame is one of those that it counts
+    sys.getsizeof: own_frame("sys.getsizeof"),  # how an object lies in memory depends on the steps in which it was made
     sys._getframe: frame_above("sys._getframe", 0),
     inspect.currentframe: frame_above("inspect.currentframe", 1),  # and f_back of it
     breakpoint: own_frame("breakpoint"),
