@@ -41,9 +41,6 @@ _FRAMES = "looks at the arguments of a frame that runs compiled code, which has 
 _LIFETIME = "when an object dies is left to the interpreter: what a traced stretch deletes is let go at the stretch's end"
 _TIME = "measures how long a first call takes, in which the frames it runs are captured"
 _ASKED = "what is asked while tracing has no callers beyond the captured frame, so a warning that counts further up names another place"
-_REFERENCES = "counts the references to the int 10, of which the code that is captured meanwhile holds some"
-_COUNTED = "asks how many references an object has, of which compiled code holds one while it asks"
-_INT_ARRAYS = "Byte Short UnsignedShort Int UnsignedInt Long UnsignedLong LongLong UnsignedLongLong"
 _VECTORCALL = "exchanges the C function behind the calls of a Python function by CPython's C interface; capture reads its code"
 KNOWN: dict[str, str] = {
     **{
@@ -52,11 +49,6 @@ KNOWN: dict[str, str] = {
     },
     "test.test_int.IntSubclassStrDigitLimitsTests.test_denial_of_service_prevented_str_to_int": _TIME,
     "test.test_int.IntSubclassStrDigitLimitsTests.test_denial_of_service_prevented_int_to_str": _TIME,
-    **{
-        f"test.test_array.{kind}Test.test_bug_782369": _REFERENCES
-        for kind in (*_INT_ARRAYS.split(), "Float", "Double", "Unicode")
-    },
-    "test.test_coroutines.CoroutineTest.test_for_4": _COUNTED,
     "test.test_re.ReTests.test_search_anchor_at_beginning": _TIME,
     "test.test_re.ReTests.test_symbolic_refs_errors": _ASKED,
     **{f"test.test_code.{test}": _LIFETIME for test in ("CoExtra.test_free_called", "CoExtra.test_free_different_thread")},
@@ -77,9 +69,6 @@ KNOWN: dict[str, str] = {
     },
     "test.test_exceptions.ExceptionTests.testExceptionCleanupState": _LIFETIME,
     "test.test_iter.TestCase.test_ref_counting_behavior": _LIFETIME,
-    "test.test_sort.TestBugs.test_undetected_mutation": "whether changes to a list that is being sorted are noticed is left to the "
-    "interpreter; an append and a pop in one traced stretch are none",
-    "test.test_dict.DictTest.test_splittable_popitem": "asks for the memory layout of a dict, which replayed changes do not keep",
     "test.test_descr.SharedKeyTests.test_subclasses": "asks for the memory layout of instances' dicts, which depends on how many were made; "
     "objects that nobody can see are not made",
     "test.test_descr.ClassPropertiesAndMethods.test_slots": "counts all objects of the process before and after a loop, and with them what "

@@ -739,3 +739,17 @@ def references_are_counted_from_the_programs_own_frame(x):
     other = held[0]
     y = x + 1
     return y, first, sys.getrefcount(other)
+
+
+async def coroutine():
+    pass
+
+
+COROUTINE = coroutine()
+COROUTINE.close()
+
+
+@case(graphs=1)
+def what_has_no_attributes_is_copied_by_plain_python(x):
+    y = x + 1
+    return y * 2, error_of(copy.copy, COROUTINE)

@@ -368,7 +368,7 @@ LIKE_OBJECT = ("__reduce__", "__reduce_ex__", *(("__getstate__",) if hasattr(obj
 
 def copied_its_own_way(cls):
     """Whether a copy of an instance is more than a new one with the same fields."""
-    if cls in copyreg.dispatch_table or python_new(cls) is not None:
+    if cls in copyreg.dispatch_table or python_new(cls) is not None or not cls.__dictoffset__:
         return True
     own = [n for n in OWN_COPIES if hasattr(cls, n)] + [n for n in LIKE_OBJECT if getattr(cls, n) is not getattr(object, n)]
     return bool(own) or hasattr(cls, "__getattr__") or not hasattr(object, "__getstate__") and hasattr(cls, "__getstate__")
