@@ -496,3 +496,27 @@ def test_results_are_bases_of_their_views_and_pieces_that_autograd_guards():
     piece = tracework.compile(lambda x: x.cumsum(0).unbind(0)[1])(torch.ones(4, 2, requires_grad=True))
     with pytest.raises(RuntimeError, match="output of a function that returns multiple views"):
         piece[0] = 5
+
+
+def test_one_of_many_tensors_is_suddenly_another():
+    """Once calls have passed a few times only what moved is compared; here 30 gradients move, then one is a parameter, or two are one."""
+
+    def step(parameters, gradients):
+        for p, g in zip(parameters, gradients):
+            p.add_(g, alpha=-1.0)
+        return parameters[0] * 2
+
+    compiled = tracework.compile(step)
+    mine, theirs = ([data(i + 1) for i in range(30)] for _ in range(2))
+    for call in range(8):
+        given = [data(i + 1) + call for i in range(30)]
+        pairs = [(list(given), mine), ([g.clone() for g in given], theirs)]
+        for gradients, parameters in pairs:
+            if call == 6:
+                gradients[9] = parameters[9]
+            if call == 7:
+                parameters[20] = gradients[20]
+        results = [function(parameters, gradients) for (gradients, parameters), function in zip(pairs, (compiled, step))]
+        torch.testing.assert_close(*results)
+        torch.testing.assert_close(mine, theirs)
+        torch.testing.assert_close(pairs[0][0], pairs[1][0])

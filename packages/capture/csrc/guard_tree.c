@@ -6,6 +6,8 @@
 #include "guard_tree.h"
 
 #define SMALL 48
+#define TABLE 128 /* a power of two */
+#define FEW 8
 
 /* ---- fetching ---- */
 
@@ -442,39 +444,45 @@ static int condition_holds(const int64_t *code, int32_t count, const int64_t *sl
     return stack[0] != 0;
 }
 
-static int compare_pointers(const void *a, const void *b)
-{
-    uintptr_t x = *(const uintptr_t *)a, y = *(const uintptr_t *)b;
-    return (x > y) - (x < y);
-}
-
+/* Whether no two registers hold the same object, by a hash table of open addresses: a guard over all tensors of a model has thousands. */
 static int all_distinct(const int64_t *numbers, int32_t count, PyObject **regs)
 {
-    uintptr_t small[SMALL];
-    uintptr_t *values = count <= SMALL ? small : PyMem_Malloc(sizeof(uintptr_t) * (size_t)count);
-    if (values == NULL) {
+    size_t room = TABLE;
+    while (room < 2 * (size_t)count) {
+        room *= 2;
+    }
+    PyObject *small[TABLE];
+    PyObject **table = room == TABLE ? memset(small, 0, sizeof(small)) : PyMem_Calloc(room, sizeof(PyObject *));
+    if (table == NULL) {
         return 0;
     }
-    for (int32_t i = 0; i < count; i++) {
-        values[i] = (uintptr_t)regs[numbers[i]];
-    }
     int distinct = 1;
-    if (count > 2) {
-        qsort(values, (size_t)count, sizeof(uintptr_t), compare_pointers);
+    for (int32_t i = 0; i < count && distinct; i++) {
+        PyObject *value = regs[numbers[i]];
+        size_t at = (((uintptr_t)value >> 4) * 0x9E3779B97F4A7C15u >> 20) & (room - 1);
+        while (table[at] != NULL && table[at] != value) {
+            at = (at + 1) & (room - 1);
+        }
+        distinct = table[at] == NULL;
+        table[at] = value;
     }
-    for (int32_t i = 1; i < count; i++) {
-        distinct &= values[i] != values[i - 1];
-    }
-    if (values != small) {
-        PyMem_Free(values);
+    if (table != small) {
+        PyMem_Free(table);
     }
     return distinct;
 }
 
-/* The same when those registers that are `fixed` are known to be distinct: only the others are compared with all. */
+/* The same when those registers that are `fixed` are known to be distinct: a few others are compared with all of them. */
 static int others_distinct(const int64_t *numbers, int32_t count, PyObject **regs, const bool *fixed)
 {
+    int32_t others = 0;
     for (int32_t i = 0; i < count; i++) {
+        others += !fixed[numbers[i]];
+    }
+    if (others > FEW) {
+        return all_distinct(numbers, count, regs);
+    }
+    for (int32_t i = 0; others && i < count; i++) {
         if (fixed[numbers[i]]) {
             continue;
         }

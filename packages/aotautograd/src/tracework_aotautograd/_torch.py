@@ -1,6 +1,6 @@
 """The only file of this package that touches private torch names; each is wrapped under our own name."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -67,27 +67,39 @@ def graph_is_kept() -> bool:
 def set_versions(tensors: Sequence[torch.Tensor], versions: Sequence[int]) -> None:
     """Tells autograd how often the tensors were written to; those of inference mode have no versions."""
     pairs = [(t, version) for t, version in zip(tensors, versions, strict=True) if not t.is_inference()]
-    torch._C._autograd._unsafe_set_version_counter(tuple(t for t, _ in pairs), tuple(version for _, version in pairs))
+    _set_version_counters(tuple(t for t, _ in pairs), tuple(version for _, version in pairs))
+
+
+_set_version_counters = torch._C._autograd._unsafe_set_version_counter
 
 
 def add_versions(args: Sequence[Any], written: Sequence[tuple[int, int]]) -> None:
-    """As many new versions for the tensors at these places."""
+    """As many new versions for the tensors at these places, one at a time: views of one tensor count together."""
     for slot, count in written:
         if not args[slot].is_inference():
             set_versions((args[slot],), (args[slot]._version + count,))
 
 
-def keeping_versions(call: Any, slots: Sequence[int]) -> Any:
-    """`call(inputs)` after which the inputs in these slots have the versions that they had."""
+def counting_writes(call: Any, newer: Mapping[int, int]) -> Any:
+    """`call(inputs)` after which the inputs in these slots have as many new versions, whatever the graph's kernels and copies count."""
+    slots, counts = tuple(newer), tuple(newer.values())
+    places, is_view, is_inference = tuple(enumerate(counts)), torch.Tensor._is_view, torch.Tensor.is_inference
 
     def run(inputs: list[Any]) -> Any:
-        tensors = [inputs[i] for i in slots if not inputs[i].is_inference()]
-        versions = [t._version for t in tensors]
+        tensors = [inputs[i] for i in slots]
+        if any(map(is_view, tensors)) or any(map(is_inference, tensors)):
+            counted = [t for t in tensors if not t.is_inference()]
+            versions = [t._version for t in counted]
+            found = call(inputs)
+            set_versions(counted, versions)
+            add_versions(tensors, places)
+            return found
+        versions = [t._version + count for t, count in zip(tensors, counts, strict=True)]
         found = call(inputs)
-        set_versions(tensors, versions)
+        _set_version_counters(tensors, versions)
         return found
 
-    return run
+    return run if slots else call
 
 
 def direct_apply(function: Any, apart: Sequence[int]) -> Any:

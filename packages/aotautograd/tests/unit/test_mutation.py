@@ -213,3 +213,29 @@ def test_duplicates(check, data, real, eager_runner, graph):
     compiled = aot.aot_compile(graph(fn, 2), [x, x], forward_compiler=eager_runner)
     mine, theirs = (torch.autograd.grad(f(x, x)[0].sum(), x)[0] for f in (compiled, fn))
     torch.testing.assert_close(mine, theirs)
+
+
+@pytest.mark.parametrize("inference", [False, True])
+def test_versions_of_written_inputs(graph, eager_runner, data, inference):
+    """Views of one tensor count their writes together; tensors of inference mode have no versions."""
+    import tracework_aotautograd as aot
+
+    def fn(a, b, c):
+        a.add_(1).mul_(2)
+        b.sub_(c)
+        return (c + 1,)
+
+    compiled = aot.aot_compile(graph(fn, 3), [data(2), data(2), data(2)], forward_compiler=eager_runner)
+    with torch.inference_mode(inference):
+        c = torch.ones(2, dtype=torch.float64)
+    results = []
+    for function in (fn, compiled):
+        base, alone = torch.zeros(4, dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
+        counts = []
+        for a, b in ((base[:2], base[2:]), (alone, base[:2]), (c.clone(), alone)):
+            with torch.inference_mode(inference):
+                function(a, b, c)
+            counts += [base._version, alone._version]
+        results.append((base, alone, counts))
+    assert results[0][2] == results[1][2]
+    torch.testing.assert_close(results[0][:2], results[1][:2])

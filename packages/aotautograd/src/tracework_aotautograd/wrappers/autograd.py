@@ -90,8 +90,9 @@ def wrap_autograd(
     read_again: input slots that `again` reads.
     """
     signature = program.signature
-    written, mutated = signature.newer_versions, sorted(signature.mutated_in_graph)
-    forward = _torch.keeping_versions(forward, mutated) if mutated else forward
+    written = signature.newer_versions
+    # counted once the Function has saved what it needs: what it saves of an input that is written is then refused, as eager does
+    forward = _torch.counting_writes(forward, dict.fromkeys(sorted(signature.mutated_in_graph), 0))
     function = _function(program, forward, backward, again, Keeper(program, read_again))
     apply = _torch.direct_apply(function, _apart(signature.tangents))
     make = output_maker(signature)

@@ -15,13 +15,13 @@ from .outputs import is_plain, output_maker
 def wrap_inference(call: Callable[[list[Any]], Any], signature: Signature) -> Callable[..., tuple[Any, ...]]:
     """args -> the caller's outputs. Inputs that the graph wrote to get a new version, as autograd expects of a write."""
     constants = signature.constants
-    written, versions = signature.newer_versions, signature.output_versions
-    mutated = sorted(signature.mutated_in_graph)
+    versions = signature.output_versions
+    newer = dict.fromkeys(sorted(signature.mutated_in_graph), 0) | dict(signature.newer_versions)
     make = output_maker(signature)
     records = torch.is_grad_enabled() and any(info.requires_grad for info in signature.inputs)
     run = _without_history(call) if records else call
-    run = _torch.keeping_versions(run, mutated) if mutated else run
-    if is_plain(signature) and not written and not constants and not versions:
+    run = _torch.counting_writes(run, newer)
+    if is_plain(signature) and not constants and not versions:
 
         def plain(*args: Any) -> tuple[Any, ...]:
             return run(list(args))  # type: ignore[no-any-return]
@@ -33,7 +33,6 @@ def wrap_inference(call: Callable[[list[Any]], Any], signature: Signature) -> Ca
     def full(*args: Any) -> tuple[Any, ...]:
         graph_outputs = run([*args, *constants])
         _torch.set_versions([graph_outputs[slot] for slot, _ in versions], [version for _, version in versions])
-        _torch.add_versions(args, written)
         return make(args, graph_outputs)
 
     return full

@@ -1,8 +1,9 @@
 """Calls whose written inputs share memory with other inputs run uncompiled.
 
 The trace refuses a graph whose example inputs overlap where one is written to; a later call may pass tensors that newly do, and no guard of
-sizes sees it. Static inputs, and what is lifted into the graph, are compared again only when one of their addresses changes; the others
-at each call, by the bounds of their storages. Storages that meet are looked at closely: tensors in separate parts of one storage are fine.
+sizes sees it. Static inputs, and what is lifted into the graph, are compared again only when one of their addresses changes, the others,
+too, where no size is symbolic: how far a tensor reaches from its address is then the same at each call. Storages of static inputs, and of all
+where sizes are symbolic, are compared first; where these meet the elements are: tensors in separate parts of one storage are fine.
 """
 
 from __future__ import annotations
@@ -65,16 +66,17 @@ class OverlapCheck:
         self._starts: list[int] = []
         self._ends: list[int] = []  # the furthest end so far
         self._static_pair: tuple[int, int] | None = None
+        self._sizes_are_known = all(info.kind is not InputKind.SIZE for info in infos)
+        self._reach: list[int] | None = None  # bytes from the first element of each moving input to its last one's end
+        self._moving_addresses: list[int] | None = None
+        self._moving_pair: tuple[int, int] | None = None
 
     def __call__(self, args: Sequence[Any]) -> tuple[int, int] | None:
         static = [args[i] for i in self._static]
-        try:
-            addresses = list(map(data_ptr, static))
-        except RuntimeError:  # no memory of its own, as a sparse tensor
-            addresses = None
+        addresses = addresses_of(static)
         if addresses is None or addresses != self._addresses:
             self._look_at_static(static, args)
-            self._addresses = addresses
+            self._addresses, self._moving_addresses = addresses, None
         return self._static_pair or (self._look_at_moving(args) if self._moving else None)
 
     def _look_at_static(self, static: Sequence[torch.Tensor], args: Sequence[Any]) -> None:
@@ -89,7 +91,21 @@ class OverlapCheck:
         self._ends = list(accumulate((end for _, end, _ in self._apart), max))
 
     def _look_at_moving(self, args: Sequence[Any]) -> tuple[int, int] | None:
-        moving = [(*bounds, slot) for slot in self._moving if (bounds := storage_bounds(args[slot]))]
+        tensors = [args[i] for i in self._moving]
+        addresses = addresses_of(tensors) if self._sizes_are_known else None
+        if addresses is None:
+            return self._pair_of(
+                [(*b, slot) for slot, t in zip(self._moving, tensors, strict=True) if (b := storage_bounds(t))], args
+            )
+        if addresses != self._moving_addresses:
+            if self._reach is None:
+                self._reach = [end - start for start, end in map(tensor_bounds, tensors)]
+            found = zip(addresses, self._reach, self._moving, strict=True)
+            self._moving_pair = self._pair_of([(start, start + reach, slot) for start, reach, slot in found if reach], args)
+            self._moving_addresses = addresses
+        return self._moving_pair
+
+    def _pair_of(self, moving: list[tuple[int, int, int]], args: Sequence[Any]) -> tuple[int, int] | None:
         for start, end, _ in moving:
             before = bisect_left(self._starts, end)  # how many start before this one ends
             if before and self._ends[before - 1] > start:
@@ -116,6 +132,14 @@ class OverlapCheck:
     def _meet(self, a: int, b: int, args: Sequence[Any]) -> bool:
         first, second = (tensor_bounds(args[i] if i < self._count else self._constants[i - self._count]) for i in (a, b))
         return first[0] < second[1] and second[0] < first[1]
+
+
+def addresses_of(tensors: Sequence[torch.Tensor]) -> list[int] | None:
+    """Where the elements begin; None when one has no memory of its own, as a sparse tensor."""
+    try:
+        return list(map(data_ptr, tensors))
+    except RuntimeError:
+        return None
 
 
 def storage_bounds(tensor: torch.Tensor) -> Bounds | None:

@@ -29,7 +29,10 @@ CONDITION, SAME, DISTINCT = range(3)
 
 @dataclass(frozen=True)
 class Failure:
-    """The first guard that does not hold: a Guard, or a RecordedCondition; `value` is what was found, `error` why nothing was."""
+    """The first guard that does not hold: a Guard, or a RecordedCondition; `value` is what was found, `error` why nothing was.
+
+    Of a DISTINCT guard the value is the two sources that are the same object.
+    """
 
     guard: Any
     value: Any = None
@@ -76,7 +79,11 @@ def check_guard(guard: Guard, scope: Scope) -> Failure | None:
             return None if value is fetch(guard.payload, scope) else Failure(guard, value)
         if guard.kind == "DISTINCT":
             values = [fetch(source, scope) for source in guard.payload]
-            return None if len({id(v) for v in values}) == len(values) else Failure(guard, value)
+            seen: dict[int, Source] = {}
+            for found, source in zip(values, guard.payload):
+                if (first := seen.setdefault(id(found), source)) is not source:
+                    return Failure(guard, (first, source))
+            return None
         payload = guard.payload() if type(guard.payload) is weakref.ref else guard.payload
         return None if kind_of(guard.kind).check(value, payload) else Failure(guard, value)
     except Exception as error:

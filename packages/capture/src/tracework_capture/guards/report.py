@@ -25,7 +25,7 @@ def explain_failure(failure: Failure) -> str:
     if guard.kind == "SAME":
         return f"{guard.source} is no longer the same object as {guard.payload}{where}"
     if guard.kind == "DISTINCT":
-        return f"two of {', '.join(map(str, guard.payload))} are now the same object{where}"
+        return f"{failure.value[0]} and {failure.value[1]} are now the same object{where}"
     payload = guard.payload
     if type(payload) is weakref.ref:
         payload = payload()

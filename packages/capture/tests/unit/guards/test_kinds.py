@@ -14,7 +14,7 @@ from tracework_capture.guards.classes import ClassLookups, lookup_class, recorde
 from tracework_capture.guards.guard import Guard, GuardSet, TensorFacts
 from tracework_capture.guards.kinds import GUARD_KINDS, STATES, record_ambient
 from tracework_capture.guards.program import Failure, build_program
-from tracework_capture.guards.report import recompile_reason
+from tracework_capture.guards.report import explain_failure, recompile_reason
 from tracework_capture.sources import (
     ArrayTensor,
     Attr,
@@ -333,10 +333,13 @@ def test_same_and_distinct_objects():
         native, python, _ = outcomes([Guard(kind, a, payload)], value)
         assert isinstance(native, tuple) is expected
         assert (not isinstance(python, Failure)) is expected
-    many = [torch.ones(1) for _ in range(60)]
-    sources = tuple(Item(X, i) for i in range(60))
-    assert outcomes([Guard("DISTINCT", sources[0], sources)], many)[0] == ()
-    assert outcomes([Guard("DISTINCT", sources[0], sources)], many[:-1] + many[:1])[0] == 0
+    for count in (60, 2000):
+        many = [torch.ones(1) for _ in range(count)]
+        sources = tuple(Item(X, i) for i in range(count))
+        assert outcomes([Guard("DISTINCT", sources[0], sources)], many)[0] == ()
+        native, python, _ = outcomes([Guard("DISTINCT", sources[0], sources)], many[:-1] + many[7:8])
+        assert native == 0
+        assert explain_failure(python) == f"x[7] and x[{count - 1}] are now the same object"
 
 
 def test_function_code_change_is_seen():
