@@ -45,7 +45,7 @@ MACHINERY = (
     os.path.join("test", "support"),
     "site-packages",
 )
-LOOP_LIMIT = 2000  # a forced run interprets every loop
+IDLE_LIMIT = 20_000  # a forced run interprets every loop
 
 
 class Result(unittest.TestResult):
@@ -116,7 +116,7 @@ def hooked(counts, forced):
     log = logging.getLogger("tracework.capture")
     log.addHandler(Failures(counts))
     log.propagate = False
-    options = CaptureOptions(keep_empty=True, loop_limit=LOOP_LIMIT) if forced else CaptureOptions()
+    options = CaptureOptions(keep_empty=True, idle_limit=IDLE_LIMIT) if forced else CaptureOptions()
     return _C.Scoped(run, Counting(lambda gm, inputs: gm.forward, options))
 
 

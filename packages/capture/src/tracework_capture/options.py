@@ -27,7 +27,7 @@ class CaptureOptions:
     unbacked: item(), nonzero, masks and the like stay in the graph, with sizes that are symbols without a value; without it they break.
     None keeps sizes, not numbers, in frames that go into one graph without a decision on them; the backend must know such sizes.
     shapes: declared sizes of arguments (shapes.py); those that are not declared are fixed then, but for ones that tensors are marked with.
-    loop_limit: turns of loops without a tensor operation after which the frame is left to plain Python.
+    idle_limit: instructions and turns of loops in a row that are traced without meeting a tensor; then the graph breaks.
     keep_empty: frames without tensor operations are replaced, too, instead of left alone; for tests of capture itself.
     """
 
@@ -41,7 +41,7 @@ class CaptureOptions:
     name: str | None = None
     unbacked: bool | None = False
     shapes: Mapping[tuple[Any, ...], Any] | None = None
-    loop_limit: int = 30_000
+    idle_limit: int = 50_000
     keep_empty: bool = False
     dynamic_sources: frozenset[str] = frozenset()
     static_sources: frozenset[str] = frozenset()

@@ -57,7 +57,8 @@ class GraphBuilder:
         self.inputs: list[InputBinding] = []
         self.example_inputs: list[Any] = []
         self.aliased_inputs: set[str] = set()  # names of placeholders that stand for tensors of a subclass
-        self.calls = 0
+        self.calls = 0  # operations on tensors: what makes the graph worth its call
+        self.draws = False  # whether an input is drawn, also if nobody uses it
         self.raises_in_block = False  # whether an operator may raise inside of a try or with block of the program
         self.raises_in_try = False  # whether its exception meets an except block that may go on, or a manager of the program
         self._reads = self._raising = 0
@@ -67,6 +68,10 @@ class GraphBuilder:
         self.open_numbers = OpenNumbers(self)
         self._names: dict[str, int] = {}
         self._last_placeholder: fx.Node | None = None
+
+    def met(self) -> int:
+        """How many tensors and operations on tensors the traced program came to so far."""
+        return self.calls + len(self._by_tensor)
 
     # --- inputs --------------------------------------------------------------------------------------------------
     def tensor_input(
@@ -123,7 +128,7 @@ class GraphBuilder:
     def drawn_input(self, source: Source) -> fx.Node:
         """The placeholder of a number that a function, held by `source`, draws for each run."""
         real = torch.scalar_tensor(0.0, dtype=torch.float64, device="cpu")
-        self.calls += 1  # it is drawn even if nobody uses it
+        self.draws = True
         return self._placeholder(source, "rng", self.fake_mode.from_real(real), real)
 
     def _placeholder(self, source: Source, role: str, example: Any, real: Any) -> fx.Node:
@@ -212,6 +217,14 @@ class GraphBuilder:
         node.meta["stack"] = node.meta["stack_trace"] = frame.user_location()
         self.calls += 1
         return node
+
+    def compute(self, frame: Any, target: Any, args: Any) -> Value:
+        """As call, for floats that change, which the graph has as tensors of one number: Python computes with them as fast, or faster, so
+        no graph is worth its call for it."""
+        calls = self.calls
+        made = self.call(frame, target, args)
+        self.calls = calls
+        return made
 
     def call_method(self, frame: Any, name: str, args: Any, kwargs: Any = None) -> Value:
         """Record args[0].name(*args[1:], **kwargs)."""

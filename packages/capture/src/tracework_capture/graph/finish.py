@@ -119,7 +119,7 @@ def make_graph(root: Any, frame: Any, stop: Returned | Break, writer: CodeWriter
     """The GraphModule with the outputs that the writer asked for; None when there is nothing to run."""
     builder = root.graph
     outputs = tuple(writer.outputs)
-    if not outputs and not builder.calls:
+    if not outputs and not builder.calls and not builder.draws:
         return None
     builder.graph.output(outputs)
     output = next(iter(reversed(builder.graph.nodes)))

@@ -329,9 +329,9 @@ def attempt(
     if (
         not root.graph.calls
         and not root.options.keep_empty
-        and (isinstance(stop, Returned) or not (root.graph.inputs or root.sees_tensors))
+        and (isinstance(stop, Returned) or not (root.graph.met() or root.sees_tensors))
     ):
-        raise SkipFrame(NOTHING)
+        raise SkipFrame(str(reason) if getattr(reason, "reason_id", None) == "long_loop" else NOTHING)
     if root.graph.calls == 1 and isinstance(stop, Returned) and root.may_be_small and not root.options.keep_empty:
         raise SkipFrame(ONE_OPERATION)
     distinct_guards(root)

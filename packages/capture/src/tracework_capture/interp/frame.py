@@ -94,7 +94,8 @@ class CaptureRoot:
         self.told_apart: set[frozenset[Any]] = set()  # pairs of sources whose objects were found to be different ones
         self.step = 0
         self.turns = 0
-        self.turns_until = (options.loop_limit, 0)  # (when to look, graph calls then)
+        self.idle = 0  # instructions and turns of loops since the graph was last seen to have grown
+        self.grown = 0  # how much it had then
         self.stop_before = -1
         self.ends_in_raise = False  # whether the instruction to stop at raises
         self.unrolls = True  # whether the rounds left of a loop that was broken in are captured together
@@ -124,12 +125,17 @@ class CaptureRoot:
         return self.history.number_changed(str(source), value) or source == self.surely_changing
 
     def turn(self, frame: SymbolicFrame) -> None:
-        """A loop goes round: one that computes nothing of a graph for long is faster in plain Python."""
+        """A loop goes round."""
         self.turns += 1
-        if self.turns > self.turns_until[0]:
-            if self.graph.calls == self.turns_until[1]:
-                frame.break_graph("long_loop", f"{self.options.loop_limit} turns")
-            self.turns_until = (self.turns + self.options.loop_limit, self.graph.calls)
+        self.idle += 1
+        self.expect_growth(frame)
+
+    def expect_growth(self, frame: SymbolicFrame) -> None:
+        """Where a loop goes round or a function is called: what adds nothing to the graph for long is faster in plain Python."""
+        if self.idle > self.options.idle_limit:
+            if self.graph.met() == self.grown:
+                frame.break_graph("long_loop", f"{self.options.idle_limit} instructions")
+            self.idle, self.grown = 0, self.graph.met()
 
     def dynamic_number(self, frame: SymbolicFrame, value: int, source: Any) -> Value | None:
         """The size Value of an int argument that changed between calls; None keeps it a constant."""

@@ -35,6 +35,7 @@ def inline(frame: SymbolicFrame, function: FunctionValue, args: list[Value], kwa
         frame.break_graph("generator", f"coroutine {code.co_qualname}")
     if root.depth >= root.options.inline_depth_limit:
         frame.break_graph("recursion", code.co_qualname)
+    root.expect_growth(frame)
     bound = bind_arguments(frame, function, args, kwargs)
     child = SymbolicFrame(root, code, function.globals, bound, function.closure(frame), frame)
     child.function = function

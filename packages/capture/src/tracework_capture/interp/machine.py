@@ -55,6 +55,7 @@ def run(frame: SymbolicFrame, raised: SymbolicRaise | None = None) -> Any:
         while True:
             instruction = frame.current = instructions[frame.position]
             frame.position += 1
+            root.idle += 1
             if is_root:
                 root.step += 1
                 if frame.deferred and instruction.opname not in _LEAVE_DEFERRED:

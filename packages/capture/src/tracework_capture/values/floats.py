@@ -104,7 +104,7 @@ class FloatValue(Value):
         theirs = other.as_tensor(frame) if isinstance(other, FloatValue) else ConstantValue(float(other.constant()))
         number = other.hint if isinstance(other, FloatValue) else other.constant()
         function = ARITHMETIC.get(op, operator.truediv)
-        made = frame.graph.call(frame, function, (theirs, mine) if reverse else (mine, theirs))
+        made = frame.graph.compute(frame, function, (theirs, mine) if reverse else (mine, theirs))
         hint = function(number, self.hint) if reverse else function(self.hint, number)
         roots = self.roots | (other.roots if isinstance(other, FloatValue) else frozenset())
         return self.like(other)(made.node, hint, roots)
@@ -128,7 +128,7 @@ class FloatValue(Value):
 
     def unary(self, frame, op):
         if op == "-" and not self.known:
-            return self.like(None)(frame.graph.call(frame, torch.neg, (self.as_tensor(frame),)).node, -self.hint, self.roots)
+            return self.like(None)(frame.graph.compute(frame, torch.neg, (self.as_tensor(frame),)).node, -self.hint, self.roots)
         return self if op == "+" else self.number(frame).unary(frame, op)
 
     def truth(self, frame):
@@ -235,7 +235,7 @@ def plus_lost(frame, total, lost):
     if total.is_constant():
         return plus_lost(frame, total, fixed(frame, lost))
     alone, rest = total.as_tensor(frame), lost.as_tensor(frame)
-    call = frame.graph.call
+    call = frame.graph.compute
     counts = call(
         frame, torch.logical_and, (call(frame, torch.isfinite, (rest,)), call(frame, torch.ne, (rest, ConstantValue(0.0))))
     )

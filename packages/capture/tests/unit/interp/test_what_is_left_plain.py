@@ -2,6 +2,7 @@
 
 import builtins
 import functools
+import random
 import sys
 
 import torch
@@ -138,3 +139,58 @@ def test_nothing_is_captured_while_the_program_has_replaced_a_builtin_that_the_c
         result = compiled(torch.ones(2))
     assert not graphs and torch.equal(result, torch.full((2,), 4.0))
     assert torch.equal(compiled(torch.ones(2)), result) and len(graphs) == 1
+
+
+def slope(start, factor):
+    total = start
+    for step in range(20):
+        total = total * factor - step / 2.0
+    return total
+
+
+def test_floats_that_change_are_no_reason_for_a_graph():
+    graphs = []
+
+    def backend(module, example_inputs):
+        graphs.append(module)
+        return module.forward
+
+    compiled = capture.optimize(backend)(slope)
+    for factor in (0.5, 0.25, 1.5, 2.5, 3.5):
+        assert compiled(factor, 1.0 / factor) == slope(factor, 1.0 / factor)
+    assert not graphs
+
+    drawing = capture.optimize(backend)(lambda scale: random.random() * scale)
+    for scale in (0.5, 0.25, 1.5):
+        random.seed(5)
+        expected = random.random() * scale
+        random.seed(5)
+        assert drawing(scale) == expected
+    assert not graphs
+
+    learning = capture.optimize(backend)(lambda x, rate: x * (rate * 0.5 + 1.0))
+    for rate in (0.5, 0.25, 1.5):
+        torch.testing.assert_close(learning(X, rate), X * (rate * 0.5 + 1.0))
+    assert len(graphs) == 2
+
+
+def busy(rounds):
+    total = 0
+    for i in range(rounds):
+        total = (total + i) % 1009
+    return total
+
+
+def test_a_long_loop_without_tensors_runs_plainly_for_good():
+    traced = []
+    callback_of = capture.optimize(lambda module, example_inputs: module.forward)
+    compiled = callback_of(lambda rounds: busy(rounds) + busy(rounds // 2))
+    for _ in range(3):
+        assert compiled(100_000) == busy(100_000) + busy(50_000)
+    for frame in compiled.callback.skipped:
+        traced.append(frame.why)
+    assert traced == ["a long loop without tensor operations: 50000 instructions"] * 2  # the program, and busy
+
+
+def test_tensors_behind_a_long_loop_are_captured():
+    assert graphs_of(lambda x: ((x * 2 + 1) + busy(100_000)).exp() - 1, X) == [["mul", "add"], ["add", "exp", "sub"]]
