@@ -14,6 +14,8 @@ import argparse
 import importlib.util
 import json
 import os
+import resource
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -76,18 +78,30 @@ KNOWN: dict[str, str] = {
 }
 
 
-def run_module(name: str, mode: str, limit: int = 600) -> dict[str, object]:
+LIMIT = 900
+"""Seconds of processor time for one run of a module; other work on the machine does not count."""
+
+
+def run_module(name: str, mode: str) -> dict[str, object]:
     """Results of one module in a fresh process; {"crash": text} when it did not come to its end."""
     command = [sys.executable, "-X", "faulthandler", str(CHILD), f"test_{name}", mode]
     env = {**os.environ, "PYTHONHASHSEED": "0"}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=limit, env=env, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=8 * LIMIT, env=env, check=False, preexec_fn=_limit_processor_time
+        )
     except subprocess.TimeoutExpired:
-        return {"crash": f"no end after {limit} s"}
+        return {"crash": f"no end after {8 * LIMIT} s"}
+    if done.returncode == -signal.SIGXCPU:
+        return {"crash": f"no end after {LIMIT} s of processor time"}
     for line in done.stdout.splitlines():
         if line.startswith("RESULT"):
             return {**json.loads(line[6:]), "stderr": done.stderr[-2000:]}
     return {"crash": f"exit {done.returncode}: {done.stderr[-1500:]}"}
+
+
+def _limit_processor_time() -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT + 5))
 
 
 def compare(name: str, mode: str, verbose: bool) -> tuple[bool, str]:

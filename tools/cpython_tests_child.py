@@ -45,7 +45,7 @@ MACHINERY = (
     os.path.join("test", "support"),
     "site-packages",
 )
-IDLE_LIMIT = 20_000  # a forced run interprets every loop
+IDLE_LIMIT = 5_000  # a forced run interprets every loop
 
 
 class Result(unittest.TestResult):

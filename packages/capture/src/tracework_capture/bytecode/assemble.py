@@ -5,6 +5,7 @@ A part keeps the caches behind its instruction as the original had them, so that
 
 from __future__ import annotations
 
+import functools
 from dis import opmap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -39,13 +40,19 @@ def assemble(code: types.CodeType, parts: list[Part], **changes: Any) -> types.C
     # CPython looks whether locals and cells of instructions are there
     written.varnames, written.freevars = list(changes["co_varnames"]), list(changes["co_freevars"])
     for part, arg, width in zip(parts, args, widths):
-        place = InstrLocation(*part.position)
-        given = arg if opcode_has_argument(opmap[part.opname]) else bc.UNSET
-        written.append(bc.ConcreteInstr(part.opname, given, location=place, extended_args=width - 1))
-        written.extend([bc.ConcreteInstr("CACHE", location=place)] * part.caches)
+        written.append(_instruction(part.opname, arg, part.position, width))
+        if part.caches:
+            written.extend([_instruction("CACHE", 0, part.position, 1)] * part.caches)
     written.exception_table = list(_exception_table(parts, starts))
     made = written.to_code(stacksize=code.co_stacksize, compute_exception_stack_depths=False)
     return code.replace(co_code=made.co_code, co_linetable=made.co_linetable, co_exceptiontable=made.co_exceptiontable, **changes)
+
+
+@functools.lru_cache(8192)  # the continuations of one function consist of the same instructions, which are only read
+def _instruction(opname: str, arg: int, position: tuple[int | None, ...], width: int) -> bc.ConcreteInstr:
+    """An instruction, its argument in so many bytes."""
+    given = arg if opcode_has_argument(opmap[opname]) else bc.UNSET
+    return bc.ConcreteInstr(opname, given, location=InstrLocation(*position), extended_args=width - 1)
 
 
 def at_one_place(code: types.CodeType, position: tuple[int | None, ...]) -> types.CodeType:

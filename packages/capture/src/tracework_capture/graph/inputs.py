@@ -51,6 +51,7 @@ class SizeHistory:
         self.numbers: dict[Any, Any] = {}
         self.fixed_dims: set[tuple[Any, int]] = set()  # opened on a guess, and fixed by the program
         self.delayed = False
+        self.traced_in_vain = 0  # instructions of captures that met no tensor
 
     def check_failed(self) -> None:
         """A condition that was left to a check does not hold in this call; after the last time that is borne none is left to one."""

@@ -331,6 +331,8 @@ def attempt(
         and not root.options.keep_empty
         and (isinstance(stop, Returned) or not (root.graph.met() or root.sees_tensors))
     ):
+        if not (root.graph.met() or root.sees_tensors):
+            history.traced_in_vain += root.idle
         raise SkipFrame(str(reason) if getattr(reason, "reason_id", None) == "long_loop" else NOTHING)
     if root.graph.calls == 1 and isinstance(stop, Returned) and root.may_be_small and not root.options.keep_empty:
         raise SkipFrame(ONE_OPERATION)

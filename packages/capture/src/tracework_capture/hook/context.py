@@ -57,7 +57,8 @@ __all__ = ["FrameCallback", "capture", "disable", "dump_dynamism", "dump_guards"
 
 log = logging.getLogger("tracework.capture")
 _GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-_EMPTY_LIMIT = 4
+_EMPTY_LIMIT = 4  # captures of a frame in which nothing was found to compile, after which it is left alone
+_WORK_LIMIT = 20_000  # instructions traced in such captures, after which it is
 _REMEMBERED = 1000
 _PATIENCE = 60.0
 _callbacks: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -290,7 +291,7 @@ class FrameCallback:
         if why not in (NOTHING, ONE_OPERATION):
             return _C.SKIP
         seen = self.empty[id(code)] = self.empty.get(id(code), 0) + 1
-        if seen < _EMPTY_LIMIT:
+        if seen < _EMPTY_LIMIT and self.history(code).traced_in_vain < _WORK_LIMIT:
             return None
         if why == NOTHING:
             return _C.SKIP

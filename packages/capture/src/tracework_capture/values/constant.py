@@ -314,6 +314,8 @@ def raise_python(frame, error):
 
 def literal(frame, obj):
     """A value for an object that tracing itself made: nothing to guard, nothing to reload."""
+    if type(obj) in ATOM_TYPES:
+        return ConstantValue(obj)
     from .wrap import wrap_constant
 
     return wrap_constant(frame, obj)

@@ -221,6 +221,8 @@ def overloaded(args, kwargs):
 
 
 def has_function(value):
+    if type(value) is ConstantValue:
+        return False
     from .user_object import ObjectValue
 
     if isinstance(value, Dispatching):

@@ -5,6 +5,7 @@ from types import CellType
 
 import torch
 
+from ...bytecode.facts import VERSION
 from ...bytecode.reload import builtins_of
 from ...bytecode.resume import original_code
 from ...sources import Const, DictItem, FrameGlobals, Global, Local
@@ -138,8 +139,6 @@ def store_two(frame, instruction):
 @opcode("LOAD_GLOBAL")
 def load_global(frame, instruction):
     """A global or builtin; the lowest bit asks for a NULL (before it up to 3.12, after it in 3.13)."""
-    from ...bytecode.facts import VERSION
-
     value = read_global(frame, instruction.value)
     if instruction.arg & 1 and VERSION < (3, 13):
         frame.stack.append(NULL)
