@@ -111,3 +111,8 @@ def test_a_write_through_a_conjugate(check):
         return y, torch.view_as_real(y.conj().resolve_conj())
 
     check(fn, torch.randn(3, dtype=torch.complex128, requires_grad=True))
+
+
+def test_a_history_that_begins_in_the_graph_is_refused_where_no_input_has_one(pair, data):
+    with pytest.raises(Refusal, match="asked for its gradient"):
+        pair(lambda x: (x.clone().requires_grad_() * 2,), data(3, 4))

@@ -163,12 +163,14 @@ class Trace:
     def _check_leaves(self, outputs: tuple[Any, ...]) -> None:
         """A leaf made inside that the caller gets asks for gradients that would have to come out of the graph.
 
-        One that outputs only depend on is out of everybody's reach: nobody sees what would accumulate there.
+        One that outputs only depend on is out of everybody's reach: nobody sees what would accumulate there. But where no input asks for
+        gradients, the compiled graph is no node of autograd, and its outputs have no history.
         """
         inputs = {id(v) for v in (*self.values, *self.leaves)}
         given = [o for o in outputs if isinstance(o, FakeTensor)]
         given += [o._base for o in given if o._is_view()]
-        if any(o.is_leaf and o.requires_grad and not o._is_view() and id(o) not in inputs for o in given):
+        history = any(_has_history(o) for o in given) and not any(info.requires_grad for info in self.infos)
+        if history or any(o.is_leaf and o.requires_grad and not o._is_view() and id(o) not in inputs for o in given):
             raise Refusal("a tensor made in the graph is asked for its gradient", self.recorder.origin)
 
     def _written_inputs(self) -> dict[int, Cell]:

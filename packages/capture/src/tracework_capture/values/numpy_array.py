@@ -338,9 +338,16 @@ def transposed(frame, self):
     return ArrayValue(frame.graph.call_method(frame, "permute", (self.tensor, dims)), self.scalar)
 
 
+def array_strides(array):
+    """In elements; NumPy gives 0 to what it makes without elements, and slices and transposes keep that."""
+    made = array.example.storage.first
+    empty = made is not None and 0 in made.sizes and len(made.sizes) == array.example.ndim
+    return (0,) * array.example.ndim if empty else tuple(array.example.stride())
+
+
 def strides(frame, self):
     size = self.dtype.itemsize
-    return TupleValue([size_value(frame, s * size) for s in self.example.stride()])
+    return TupleValue([size_value(frame, s * size) for s in array_strides(self)])
 
 
 def nbytes(frame, self):

@@ -133,13 +133,14 @@ def rotate(frame, self, steps=ConstantValue(1)):  # noqa: B008
 
 @method(("list", "sort"))
 def sort(frame, self, *, key=None, reverse=None):
-    from .builtins.iteration import sort_values
+    from .builtins.iteration import is_descending, sort_values
 
+    descending = is_descending(frame, reverse)
     items = list(self.all_items(frame))
     self.items[:] = []  # as the program sees the list meanwhile
     self.filled = False
     try:
-        sort_values(frame, items, key, reverse)
+        sort_values(frame, items, key, descending)
     finally:
         modified = self.filled
         self.items[:] = items

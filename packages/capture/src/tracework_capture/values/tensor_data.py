@@ -8,7 +8,7 @@ import torch
 
 from .constant import NUMPY_NUMBERS, ConstantValue, NotPlain, fold_plain, plain
 from .floats import FloatValue
-from .numpy_array import ArrayValue
+from .numpy_array import ArrayValue, array_strides
 from .sequence import SequenceValue, TupleValue
 from .symint import SymNumber
 from .tensor import TensorValue
@@ -48,14 +48,22 @@ def tensor_of_array(frame, fn, array, args, kwargs):
     wanted = dtype.constant() or array.example.dtype
     if fn is torch.tensor or array.scalar or wanted is not array.example.dtype:
         return frame.graph.call_method(frame, "to", (array.tensor, wanted), {"copy": True})
-    return frame.graph.call(frame, getattr, (array.tensor, "data"))
+    return over_memory(frame, array)
+
+
+def over_memory(frame, array):
+    """A tensor without a history over the memory of an array."""
+    tensor = frame.graph.call(frame, getattr, (array.tensor, "data"))
+    if 0 not in tensor.example.shape:
+        return tensor
+    return frame.graph.call_method(frame, "as_strided", (tensor, tuple(tensor.example.shape), array_strides(array)))
 
 
 def from_numpy(frame, args, kwargs):
     """torch.from_numpy(array): a tensor over its memory"""
     if len(args) != 1 or kwargs or not isinstance(args[0], ArrayValue) or args[0].scalar:
         return frame.break_graph("tensor_to_numpy", "torch.from_numpy with these arguments")
-    return frame.graph.call(frame, getattr, (args[0].tensor, "data"))
+    return over_memory(frame, args[0])
 
 
 def factory_of_plain(frame, fn, data, args, kwargs):

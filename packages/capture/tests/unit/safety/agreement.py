@@ -268,8 +268,8 @@ class _View:
 
     def tensor(self, kind, value):
         data = torch.nan_to_num(value.detach().double() if not value.is_complex() else torch.view_as_real(value.detach()), 77.0)
-        pointer = value.untyped_storage().data_ptr()
-        memory = self.memory.setdefault(pointer, len(self.memory)) if pointer and self.exact else None
+        storage = value.untyped_storage()
+        memory = self.memory.setdefault(storage.data_ptr(), len(self.memory)) if storage.nbytes() and self.exact else None
         return (
             kind.__name__,
             str(value.dtype),

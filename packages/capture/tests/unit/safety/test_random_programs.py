@@ -234,6 +234,15 @@ PROGRAMS = {
         "    for choose in torch.argmax, torch.max, lambda t: t.argmin(0), lambda t: t.max(0):\n        try: LOG.append(choose(x[:0]))\n"
         "        except (IndexError, RuntimeError) as error: LOG.append((type(error), str(error)))\n    return x + 1"
     ),
+    "sorted in an order that is no bool": (
+        "    for p in (items, None, 1.5, 0, '', n, 1 << 40):\n        l = [1, 3, 2]\n"
+        "        for f in (lambda: l.sort(reverse=p), lambda: sorted(l, reverse=p)):\n            try: LOG.append((f(), l))\n            except (TypeError, OverflowError) as error: LOG.append(error.args)\n    return x + 1"
+    ),
+    "strides of arrays without elements": (
+        "    a = x.detach().numpy()\n    for b in (a, a[:0], a[:0] * 2, np.zeros((0, 3)).T):\n"
+        "        LOG.append((b.strides, torch.from_numpy(b).stride(), torch.as_tensor(b).stride()))\n    return x + 1"
+    ),
+    "a copy that does not fit, of sizes that change": "    torch.empty_like(y[:, :0]).copy_(y)\n    torch.manual_seed(-1)\n    return n",
     "gradients that a training step leaves": (
         "    (net(y).sum() * net.scale).backward()\n    with torch.no_grad():\n        net.scale -= 0.1 * net.scale.grad\n"
         "    return net.scale.grad.clone()"

@@ -168,11 +168,8 @@ def to_copy(x, *, dtype=None, layout=None, device=None, pin_memory=None, non_blo
 
 @row("copy.default")
 def copy(x, source, non_blocking=False):
-    sizes = source.sizes
-    if len(sizes) > len(x.sizes) or any(
-        type(n) is int and n != 1 and type(m) is int and m != n for n, m in zip(sizes[::-1], x.sizes[::-1])
-    ):
-        shape = broadcast_sizes(x.sizes, sizes)
+    shape = broadcast_sizes(x.sizes, source.sizes)
+    if len(shape) > len(x.sizes) or any(m.__class__ is int and m == 1 != n for m, n in zip(x.sizes, shape)):
         raise RuntimeError(f"copy_: output with shape {list(x.sizes)} doesn't match the broadcast shape {list(shape)}")
     return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0)
 

@@ -2,7 +2,7 @@
 
 Found by running the samples of op_db in every dtype on the CPU: an op is listed when every sample without a floating or complex tensor
 was refused. Kernels on a GPU refuse the same `INTEGRAL` ones, other than `ONLY_CPU`; what they do with bools differs, so
-`BOOL` holds for the CPU. Empty tensors are never refused here: most kernels return before they look at the dtype.
+`BOOL` holds for the CPU.
 """
 
 from __future__ import annotations
@@ -73,7 +73,23 @@ COMPLEX_NEVER = frozenset(
 """The same with RuntimeError."""
 FLOATING = frozenset("bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor gcd lcm".split())
 """NotImplementedError when some tensor is floating or complex."""
+BYTES = frozenset(
+    """
+    _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d upsample_bicubic2d upsample_bilinear2d
+    upsample_nearest1d upsample_nearest2d upsample_nearest3d
+    """.split()
+)
+"""NotImplementedError unless some tensor is floating or complex, or of bytes."""
 ONLY_CPU = BOOL | BOOL_NEVER | {"histc", "uniform", "normal"}
+EMPTY = frozenset(
+    """
+    _adaptive_avg_pool2d _histogramdd_bin_edges _log_softmax _softmax _softmax_backward_data addmm addmv amax amin baddbmm bmm bucketize
+    cholesky cummax cummin exponential fractional_max_pool2d fractional_max_pool3d grid_sampler_2d linalg_lu linalg_lu_factor_ex max
+    max_pool2d_with_indices max_pool3d_with_indices max_unpool2d max_unpool3d median min multi_margin_loss
+    multilabel_margin_loss_forward mv nanmedian normal
+    """.split()
+)
+"""Kernels that may return, or refuse the sizes, before they look at the dtype where a tensor is empty."""
 KERNEL_DTYPES = {
     torch.int64: "Long",
     torch.int32: "Int",
@@ -91,6 +107,10 @@ def _none_fractional(dtypes: Dtypes) -> bool:
     return not any(d.is_floating_point or d.is_complex for d in dtypes)
 
 
+def _other_than_bytes(dtypes: Dtypes) -> bool:
+    return _none_fractional(dtypes) and torch.uint8 not in dtypes
+
+
 def _only_bool(dtypes: Dtypes) -> bool:
     return dtypes == {torch.bool}
 
@@ -106,6 +126,7 @@ def _some_fractional(dtypes: Dtypes) -> bool:
 TABLES: tuple[tuple[frozenset[str], type[Exception], Callable[[Dtypes], bool]], ...] = (
     (INTEGRAL, NotImplementedError, _none_fractional),
     (STATISTICS, RuntimeError, _none_fractional),
+    (BYTES, NotImplementedError, _other_than_bytes),
     (BOOL, NotImplementedError, _only_bool),
     (BOOL_NEVER, RuntimeError, _only_bool),
     (COMPLEX, NotImplementedError, _some_complex),
@@ -136,7 +157,7 @@ def check_dtypes(func: Any, args: Sequence[Any]) -> None:
     specs = list(_specs(args))
     dtypes = frozenset(s.dtype for s in specs)
     for error, refuses in rules:
-        if not specs or not refuses(dtypes) or any(size.__class__ is int and size == 0 for s in specs for size in s.sizes):
+        if not specs or not refuses(dtypes) or (name in EMPTY and any(0 in s.sizes for s in specs)):
             continue
         if name in ONLY_CPU and refuses in (_none_fractional, _only_bool) and specs[0].device.type != "cpu":
             continue

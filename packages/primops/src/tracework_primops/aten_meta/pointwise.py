@@ -53,10 +53,28 @@ def _difference(a, b):
     return result_dtype(a, b)
 
 
-ARITHMETIC = "add mul bitwise_and bitwise_or bitwise_xor __and__ __or__ __xor__"
+def _with_multiple(dtype_of):
+    """The rule of a sum of one operand and a multiple of the other."""
+    rule = _binary(dtype_of)
+
+    def checked(a, b, alpha=1):
+        spec = rule(a, b)
+        if alpha.__class__ is complex and not spec.dtype.is_complex:
+            raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex number.")
+        if alpha.__class__ is float and not (spec.dtype.is_floating_point or spec.dtype.is_complex):
+            raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
+        return spec
+
+    return checked
+
+
+ARITHMETIC = "mul bitwise_and bitwise_or bitwise_xor __and__ __or__ __xor__"
 row(*_names(ARITHMETIC, "Tensor", "Scalar", "Scalar_Tensor", "Tensor_Scalar"))(_binary(result_dtype))
-row("sub.Tensor", "sub.Scalar")(_binary(_difference))
-row("rsub.Tensor", "rsub.Scalar")(lambda a, b, **options: _binary(_difference)(b, a))  # iterates as the difference it is
+row("add.Tensor", "add.Scalar")(_with_multiple(result_dtype))
+row("sub.Tensor", "sub.Scalar")(_with_multiple(_difference))
+row("rsub.Tensor", "rsub.Scalar")(
+    lambda a, b, alpha=1: _with_multiple(_difference)(b, a, alpha)
+)  # iterates as the difference it is
 UNLESS_BOOL = "remainder fmod bitwise_left_shift bitwise_right_shift"
 row(*_names(UNLESS_BOOL, "Tensor", "Scalar", "Scalar_Tensor", "Tensor_Scalar"))(_binary(_not_of_bools))
 row(*_names("gcd lcm floor_divide", "default"), "floor_divide.Scalar")(_binary(_not_of_bools))
@@ -132,10 +150,24 @@ SAME_UNARY = (
     "log_sigmoid threshold hardshrink bitwise_not square conj_physical"
 )
 row(*_names(FLOAT_UNARY, "default"))(_unary(float_dtype))
-row(*_names(SAME_UNARY, "default"), "round.decimals")(_unary(_same))
+row(*_names(SAME_UNARY, "default"))(_unary(_same))
 
 
-@row(*_names("hardtanh relu6 nan_to_num", "default"), "fill.Tensor")
+@row("round.decimals")
+def round_decimals(x, *, decimals):
+    if not x.dtype.is_floating_point:
+        raise NotImplementedError(f"rounding to decimals is not implemented for {x.dtype}")
+    return elementwise(x.dtype, [x])
+
+
+@row("hardtanh.default")
+def hardtanh(x, min_val=-1, max_val=1):
+    if x.dtype is torch.uint8 and (min_val < 0 or max_val < 0):
+        raise RuntimeError("cannot do hardtanh on an unsigned type with negative limits")
+    return into_empty_like(x)
+
+
+@row(*_names("relu6 nan_to_num", "default"), "fill.Tensor")
 def into_empty_like(a, *rest, **options):
     """Eager computes into a tensor that it allocated as `empty_like` does."""
     return TensorSpec(a.dtype, a.device, a.sizes, same_layout(a))
@@ -251,6 +283,8 @@ def clamp_tensor(a, min=None, max=None):
 
 @row("where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")
 def where(condition, a, b):
+    if condition.dtype not in (torch.bool, torch.uint8):
+        raise RuntimeError(f"where expected condition to be a boolean tensor, but got a tensor with dtype {condition.dtype}")
     return elementwise(result_dtype(a, b), _tensors((condition, a, b)))
 
 

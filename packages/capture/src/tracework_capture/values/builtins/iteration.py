@@ -6,6 +6,7 @@ import functools
 import itertools
 import operator
 
+from ...bytecode.facts import VERSION
 from ..constant import ConstantValue, fold_plain, force_plain
 from ..exception import ExceptionValue
 from ..iterators import ReverseIterator, SequenceIterator, iterate_alone
@@ -26,7 +27,7 @@ from ..lazy_iterators import (
 )
 from ..sequence import ListValue, RangeValue, SequenceValue, TupleValue
 from ..wrap import iterate, iterate_all
-from .arithmetic import binary, compare
+from .arithmetic import binary, compare, index_of
 
 NONE = ConstantValue(None)
 
@@ -105,10 +106,20 @@ def reversed_(frame, args, kwargs):
     return SequenceIterator(iterate_all(frame, value)[::-1])
 
 
-def sort_values(frame, items, key=None, reverse=None):
+def is_descending(frame, reverse):
+    """What sort's `reverse` asks for: CPython 3.11 takes a C int, later ones take any truth."""
+    if reverse is None:
+        return False
+    if VERSION < (3, 12):
+        reverse = index_of(frame, [reverse], {})
+        if reverse.is_constant() and not -(1 << 31) <= reverse.constant() < 1 << 31:
+            frame.raise_new(OverflowError, "Python int too large to convert to C int")
+    return reverse.truth(frame)
+
+
+def sort_values(frame, items, key, descending):
     """Sorts the list of values; when a comparison raises, it is left as CPython leaves it."""
     keys = list(items) if is_none(key) else [key.call(frame, [i], {}) for i in items]
-    descending = reverse is not None and reverse.truth(frame)
 
     class Sorted:
         """An item as Python's own sort asks it, so that the program's comparisons come in its order."""
@@ -129,7 +140,7 @@ def sort_values(frame, items, key=None, reverse=None):
 
 def sorted_(frame, args, kwargs):
     items = list(iterate_all(frame, args[0]))
-    sort_values(frame, items, kwargs.get("key"), kwargs.get("reverse"))
+    sort_values(frame, items, kwargs.get("key"), is_descending(frame, kwargs.get("reverse")))
     return ListValue(items)
 
 
