@@ -27,6 +27,7 @@ from .. import _torch
 from ..bytecode.reload import local_name
 from ..errors import RestartApart, RestartWithoutChecks
 from .data_sizes import holds
+from .leaves import copy_like, leaf, with_data
 from .undo import can_be_put_back, contents_of, put_back
 
 if TYPE_CHECKING:
@@ -313,13 +314,17 @@ AUTOCAST = frozenset({torch.amp.autocast_mode._enter_autocast, torch.amp.autocas
 _MODULES = frozenset(
     {"torch", "torch._C", "torch.functional", "torch.nn.functional", "torch._tensor", "torch._ops.aten", "_operator", "builtins"}
 )
+_AUTOGRAD = frozenset({torch.autograd.grad, copy_like, with_data, leaf})
+"""Functions of operators; the history that gradients are asked of is the graph's own."""
 
 
 def is_plain_call(node: fx.Node) -> bool:
     """Whether a node calls operators and no more."""
-    if node.op != "call_function" or node.target in AUTOCAST or node.target is torch.autograd.graph.increment_version:
-        return True
     target: Any = node.target
+    if node.op != "call_function" or target in AUTOCAST or target is torch.autograd.graph.increment_version:
+        return True
+    if target in _AUTOGRAD:
+        return True
     if hasattr(target, "runs"):
         return all(is_plain_call(inner) for inner in target.runs.graph.nodes)
     module = getattr(target, "__module__", None) or getattr(getattr(target, "__objclass__", None), "__module__", "")

@@ -32,7 +32,7 @@ def can_be_put_back(node: fx.Node, surely: bool) -> bool:
         return False
     if spec.is_symbolic:
         return not surely
-    dense = is_dense(spec.sizes, spec.strides) and not example.requires_grad
+    dense = is_dense(spec.sizes, spec.strides)
     return spec.numel() * spec.dtype.itemsize <= MOST_KEPT and (dense or not surely)
 
 

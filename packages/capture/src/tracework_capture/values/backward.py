@@ -11,12 +11,13 @@ import operator
 import torch
 
 from .._torch import keeping_version
+from ..graph.leaves import copy_like
 from ..sources import Attr
 from .constant import ConstantValue, force_plain
 from .hooks import HookCall
 from .mapping import DictValue
 from .sequence import NONE
-from .tensor import TensorValue, known_values
+from .tensor import TensorValue, is_made_leaf, known_values
 
 
 def arguments(frame, args, kwargs, names):
@@ -129,7 +130,8 @@ def backward(frame, given):
 
 def leaves_of(frame):
     """Every tensor that a gradient may accumulate into."""
-    return [v for v in distinct(frame) if v.example.requires_grad and v.is_leaf() and v.node is not None]
+    known = [v for v in distinct(frame) if v.node is not None and v.example.requires_grad]
+    return [v for v in known if (is_made_leaf(v.example) if v.obj is None else v.is_leaf())]
 
 
 def distinct(frame):
@@ -197,11 +199,6 @@ def laid_out_alike(gradient, leaf):
     return all(
         a == b or type(size) is int and size == 1 and a != 0 for size, a, b in zip(leaf.shape, gradient.stride(), leaf.stride())
     )
-
-
-def copy_like(gradient, leaf):
-    """A copy of a gradient, laid out as its leaf."""
-    return torch.empty_like(leaf, requires_grad=False).copy_(gradient)
 
 
 # --- history that is gone ------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from .._torch import make_subclass
+from ..graph.leaves import leaf
 from ..sources import Const
 from .constant import ConstantValue
 from .function import FunctionValue
@@ -20,14 +21,6 @@ class NewParameterValue(TensorValue):
     def reload(self, emit):
         text = super().reload(emit).removesuffix(".requires_grad_()")
         return f"{emit.const(as_parameter, 'as_parameter')}({text}, {self.example.requires_grad})"
-
-
-def leaf(data, requires_grad):
-    """The tensor that a parameter is: the parameter itself where the graph runs as it is, since history leads to it."""
-    made = data.detach()
-    if type(made) is torch.Tensor:
-        return make_subclass(torch.nn.Parameter, made, requires_grad)
-    return made.requires_grad_(requires_grad)
 
 
 def as_parameter(made, requires_grad):

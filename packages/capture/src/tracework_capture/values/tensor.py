@@ -25,7 +25,7 @@ NUMBERS = (int, float, bool, complex, *NUMPY_NUMBERS)
 
 def is_made_leaf(example):
     """Whether the program asked this tensor for its gradient; a view made under no_grad only says what its base says."""
-    return example.requires_grad and example.is_leaf and not (example._is_view() and example._base.requires_grad)
+    return example.requires_grad and not (example._is_view() and example._base.requires_grad) and example.is_leaf
 
 
 class TensorOperations(Value):
@@ -45,6 +45,7 @@ class TensorOperations(Value):
         self.keeps_leaf = False  # a leaf whose data is another node now
         self.is_another_kind = False  # it requires a gradient, and its data became another kind of tensor
         self.versions = []  # fakes of what its data became
+        self.asking = None  # its node and fake that ask for a gradient, while it does not
 
     def is_leaf(self):
         return self.keeps_leaf or self.example.is_leaf
@@ -133,9 +134,11 @@ class TensorOperations(Value):
 
                 return write_grad(frame, self, value)
             if name == "data":
-                from .data_assignment import assign_data
+                from .leaf_changes import assign_data
 
                 return assign_data(frame, self, value)
+            if name == "requires_grad":
+                return requires_grad_(frame, self, name, [value], {}) and None
             return frame.break_graph("side_effect_unknown", f"assignment to {name} of a tensor")
         self.attributes[name] = value
         return self.log_attribute(frame, name, value)
@@ -531,12 +534,14 @@ def requires_grad_(frame, self, name, args, kwargs):
         return frame.break_graph("fake_failed", "requires_grad_ of an inference tensor")
     if type(force_plain(frame, wanted)) is not bool:
         return frame.break_graph("fake_failed", f"requires_grad_ with a {wanted.python_type().__name__}, which eager refuses")
-    if self.obj is None and bool(force_plain(frame, wanted)) != self.example.requires_grad:
-        frame.graph.call_method(frame, name, (self, wanted))
+    if force_plain(frame, wanted) == self.example.requires_grad:
         return self
-    if bool(force_plain(frame, wanted)) == self.example.requires_grad:
+    if self.obj is None:
+        frame.graph.call_method(frame, "requires_grad_", (self, wanted))
         return self
-    return frame.break_graph("side_effect_unknown", "requires_grad_ of an existing tensor")
+    from .leaf_changes import change_requires_grad
+
+    return change_requires_grad(frame, self, force_plain(frame, wanted))
 
 
 def unary_row(fn):

@@ -398,3 +398,26 @@ def test_lines_count_from_the_first_of_the_function():
         expected = lines_of(function, GOOD)
         assert [entry for entry in lines_of(compiled, GOOD) if entry[0] == function.__name__] == expected
         assert lines_of(compiled, GOOD)[-1] == expected[-1]
+
+
+def trains(w, x):
+    loss = (w * x).square().sum()
+    loss.backward()
+    with torch.no_grad():
+        w.sub_(0.1 * w.grad)
+    w.grad = None
+    if not (loss < 1000).all():
+        raise ValueError("the loss is too large")
+    return loss.detach()
+
+
+def test_a_training_step_is_one_graph_and_is_taken_back():
+    compiled = Compiled(trains)
+    w, plain = (GOOD.clone().requires_grad_() for _ in range(2))
+    for x in (GOOD, GOOD * 100, GOOD):
+        expected, found = outcome(trains, plain, x), outcome(compiled.call, w, x)
+        assert found[1] == expected[1]
+        torch.testing.assert_close((found[0], w), (expected[0], plain))
+        assert w._version == plain._version and (w.grad is None) == (plain.grad is None)
+        w.grad = plain.grad = None
+    assert len(compiled.graphs) == 1

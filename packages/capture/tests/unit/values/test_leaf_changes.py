@@ -1,4 +1,4 @@
-"""tensor.data = other, and Module.to, in one graph; what a later backward would read differently breaks it. Values are compared in
+"""tensor.data = other, Module.to and requires_grad_(False) in one graph; what a later backward would read differently breaks it. Values are compared in
 integration_tests/test_aliasing.py, too."""
 
 import copy
@@ -104,3 +104,41 @@ def test_what_module_to_refuses(target):
     with pytest.raises(type(plain.value)) as found:
         explain(lambda m, x: m.to(target)(x))(nn.Linear(3, 3), torch.randn(2, 3))
     assert str(found.value) == str(plain.value)
+
+
+def frozen_for_a_while(module, x):
+    for p in module.parameters():
+        p.requires_grad_(False)
+    fixed = module(x.clone().requires_grad_())
+    for p in module.parameters():
+        p.requires_grad = True
+    (fixed.sum() + module(x).square().sum()).backward()
+    return fixed.detach(), module.weight.requires_grad
+
+
+def frozen(module, x):
+    before = module(x).sum()
+    module.requires_grad_(False)
+    module.weight.mul_(2)
+    return before, module(x).requires_grad, module.weight.is_leaf
+
+
+@pytest.mark.parametrize("function", [frozen_for_a_while, frozen])
+def test_leaves_stop_to_ask_for_gradients(function):
+    module, x = nn.Linear(3, 3), torch.randn(2, 3)
+    plain, module = copy.deepcopy(module), copy.deepcopy(module)
+    expected = function(plain, x)
+    found = explain(function)(module, x)
+    assert len(found.graphs) == 1 and not found.breaks
+    torch.testing.assert_close(found.result, expected)
+    for mine, theirs in zip(module.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close((mine.detach(), mine.grad), (theirs.detach(), theirs.grad))
+        assert (mine.requires_grad, mine._version) == (theirs.requires_grad, theirs._version)
+
+
+def test_a_leaf_that_begins_to_ask_breaks_the_graph():
+    x = torch.randn(3)
+    found = explain(lambda x: (x.cos(), (x.requires_grad_() * 2).sum())[1])(x)
+    assert "requires_grad_ of an existing tensor" in found.breaks[0].detail
+    found.result.backward()
+    torch.testing.assert_close(x.grad, torch.full((3,), 2.0))

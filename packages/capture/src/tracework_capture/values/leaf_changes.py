@@ -1,29 +1,17 @@
-"""tensor.data = other in the traced program: from there on the tensor is another node, over the memory of `other`, and the tensor of the
-program is given it when the graph has run."""
+"""What the traced program makes of existing leaves, which the tensors of the program become when the graph has run.
+
+tensor.data = other: from there on the tensor is another node, over the memory of `other`. requires_grad_(False): it is a node that is
+detached, until requires_grad_() follows.
+"""
 
 from __future__ import annotations
 
 import torch
 
+from ..graph.leaves import with_data
 from .tensor import TensorValue, known_values, remember
 
-
-class _WithData(torch.autograd.Function):
-    """The data, with the history of the tensor."""
-
-    @staticmethod
-    def forward(ctx, tensor, data):
-        return data.data  # which is no view of it
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient, None
-
-
-def with_data(tensor, data):
-    """What the tensor is once it was given other data of its kind, in whatever grad mode; target of a node."""
-    with torch.enable_grad():
-        return _WithData.apply(tensor, data)
+PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def assign_data(frame, tensor, value):
@@ -60,6 +48,25 @@ def assign_data(frame, tensor, value):
     return None
 
 
+def change_requires_grad(frame, tensor, wanted):
+    """tensor.requires_grad_(wanted) of one that asks for a gradient before the graph runs; a gradient that is asked for in the graph alone
+    would not come to the tensor of the program."""
+    real, key = tensor.obj, ("requires_grad", id(tensor))
+    plain = type(real) in PLAIN and real.requires_grad and real.is_leaf and not real._is_view() and not real.is_inference()
+    if not plain or tensor.versions or tensor.hooks or frame.root.transforms or frame.root.uses_inference:
+        return frame.break_graph("side_effect_unknown", "requires_grad_ of an existing tensor")
+    if wanted:
+        (tensor.node, tensor.example), tensor.asking = tensor.asking, None
+        frame.mutations.drop(key)
+        return tensor
+    made = frame.graph.call_method(frame, "detach", (tensor,))
+    tensor.asking, tensor.node, tensor.example = (tensor.node, tensor.example), made.node, made.example
+    remember(frame, tensor)
+    frame.mutations.keep.append(tensor)
+    frame.mutations.effect(key, lambda emit: emit.line(f"{emit.load(tensor)}.requires_grad_(False)"))
+    return tensor
+
+
 def kind_of(example):
     return tuple(example.shape), example.dtype, example.device
 
@@ -73,13 +80,14 @@ def count_writes(tensor, writes):
 def why_not(frame, tensor, value):
     """What keeps the assignment out of the graph, or None. A backward that comes later reads the new data where autograd saved the tensor
     itself, which a graph, whose nodes keep what they were given, would not know."""
-    plain = (torch.Tensor, torch.nn.Parameter)
-    if not isinstance(value, TensorValue) or value.python_type() not in plain or tensor.python_type() not in plain:
+    if not isinstance(value, TensorValue) or value.python_type() not in PLAIN or tensor.python_type() not in PLAIN:
         return "a tensor, or of a value, that is no plain tensor"
     if tensor.obj is None:
         return "a tensor that the graph makes"
     if frame.root.transforms or frame.root.uses_inference or tensor.obj.is_inference():
         return "a tensor under a transform or in inference mode"
+    if tensor.asking is not None:
+        return "a tensor that has stopped to ask for a gradient"
     if tensor.is_another_kind or tensor.obj._is_view() or not tensor.obj.is_leaf or tensor.hooks:
         return "a view, a result of operations, a tensor with a hook, or one that has become another kind of tensor"
     example = value.example
@@ -87,7 +95,8 @@ def why_not(frame, tensor, value):
         return "a tensor on another device"
     if tensor.example.requires_grad and not (example.dtype.is_floating_point or example.dtype.is_complex):
         return "a tensor that requires a gradient, of a dtype that has none"
-    if any(is_in_history(user.meta.get("example_value")) for user in tensor.node.users):
+    users = [user for user in tensor.node.users if user.target is not with_data and user.args[1:] != ("data",)]
+    if any(is_in_history(user.meta.get("example_value")) for user in users):
         return "a tensor that a later backward reads"
     return None
 
