@@ -234,6 +234,18 @@ def made_here_asked_for_gradients(x):
     return x * w, w
 
 
+@case(lambda: (data(4, 4),))
+def made_here_and_given(x):
+    w = torch.ones(4, requires_grad=True)
+    return x * 2, w, torch.nn.Parameter(x * 3)
+
+
+@case(lambda: (data(4, 4),))
+def a_history_that_begins_here(x):
+    w = x.exp().requires_grad_()
+    return x * w, (w * 2).sum()
+
+
 @case(lambda: (leaf(4, 4),))
 def made_here_beside_an_input(x):
     w = x.detach().exp().requires_grad_()
@@ -520,3 +532,10 @@ def test_one_of_many_tensors_is_suddenly_another():
         torch.testing.assert_close(*results)
         torch.testing.assert_close(mine, theirs)
         torch.testing.assert_close(pairs[0][0], pairs[1][0])
+
+
+def test_a_leaf_that_the_graph_only_makes_is_compiled(caplog):
+    fn, (make,) = CASES["made_here_and_given"]
+    given = tracework.compile(fn)(*make())
+    assert [t.requires_grad for t in given] == [False, True, True] and type(given[2]) is torch.nn.Parameter
+    assert "uncompiled" not in caplog.text

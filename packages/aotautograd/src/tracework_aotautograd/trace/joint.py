@@ -161,7 +161,8 @@ class Trace:
         return self.recorder.memory.find(value) if isinstance(value, FakeTensor) else None
 
     def _check_leaves(self, outputs: tuple[Any, ...]) -> None:
-        """A leaf made inside that the caller gets asks for gradients that would have to come out of the graph.
+        """A leaf made inside that the caller gets, with another output that depends on it, asks for gradients that would have to come
+        out of the graph.
 
         One that outputs only depend on is out of everybody's reach: nobody sees what would accumulate there. But where no input asks for
         gradients, the compiled graph is no node of autograd, and its outputs have no history.
@@ -169,8 +170,10 @@ class Trace:
         inputs = {id(v) for v in (*self.values, *self.leaves)}
         given = [o for o in outputs if isinstance(o, FakeTensor)]
         given += [o._base for o in given if o._is_view()]
+        made = {id(o) for o in given if o.is_leaf and o.requires_grad and not o._is_view() and id(o) not in inputs}
+        shown = any(o._is_view() and id(o._base) in made for o in given)
         history = any(_has_history(o) for o in given) and not any(info.requires_grad for info in self.infos)
-        if history or any(o.is_leaf and o.requires_grad and not o._is_view() and id(o) not in inputs for o in given):
+        if history or made and (shown or not made.isdisjoint(map(id, _leaves_below(given)))):
             raise Refusal("a tensor made in the graph is asked for its gradient", self.recorder.origin)
 
     def _written_inputs(self) -> dict[int, Cell]:
@@ -296,6 +299,21 @@ class Trace:
         if dense_order(grad) is None:
             node = self.recorder.emit(aten.clone.default, node, memory_format=torch.contiguous_format)
         return node
+
+
+def _leaves_below(fakes: list[FakeTensor]) -> list[torch.Tensor]:
+    """What a backward from these would accumulate gradients into."""
+    waiting: list[Any] = [fake.grad_fn for fake in fakes if _has_history(fake)]
+    seen, leaves = set(), []
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            leaves.append(node.variable)
+        waiting.extend(following for following, _ in node.next_functions)
+    return leaves
 
 
 def _has_history(fake: torch.Tensor) -> bool:
