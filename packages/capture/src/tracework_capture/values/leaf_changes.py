@@ -19,8 +19,10 @@ def assign_data(frame, tensor, value):
     if value is tensor:
         return None
     reason = why_not(frame, tensor, value)
+    if reason is None and frame.root.options.fullgraph and tensor.example.requires_grad:
+        reason = None if kind_of(value.example) == kind_of(tensor.example) else "a tensor that becomes another kind of tensor"
     if reason is not None:
-        return frame.break_graph("side_effect_unknown", f"assignment to data of {reason}")
+        return assign_in_graph(frame, tensor, value, reason)
     before, is_leaf = tensor.example, tensor.is_leaf()
     made = data = frame.graph.call(frame, getattr, (value, "data"))
     tensor.is_another_kind = before.requires_grad and kind_of(data.example) != kind_of(before)
@@ -65,6 +67,25 @@ def change_requires_grad(frame, tensor, wanted):
     frame.mutations.keep.append(tensor)
     frame.mutations.effect(key, lambda emit: emit.line(f"{emit.load(tensor)}.requires_grad_(False)"))
     return tensor
+
+
+def assign_in_graph(frame, tensor, value, reason):
+    """A graph that assigns to data runs as it is, so where a break is no error it is left to plain Python."""
+    if not frame.root.options.fullgraph or not isinstance(value, TensorValue) or frame.root.transforms or tensor.asking:
+        return frame.break_graph("side_effect_unknown", f"assignment to data of {reason}")
+    builder = frame.graph
+    builder.run_on_fakes(frame, setattr, (tensor.as_graph_arg(frame), "data", value.as_graph_arg(frame)), {}, "call_function")
+    node = builder.graph.call_function(set_data, (tensor.node, value.node))
+    node.meta.update(example_value=None, val=None, stack=frame.user_location(), stack_trace=frame.user_location())
+    builder.calls += 1
+    return None
+
+
+def set_data(tensor, value):
+    """Target of a node. Raises RuntimeError while such a graph is compiled: its inputs would be other tensors afterwards."""
+    if type(tensor) not in PLAIN:
+        raise RuntimeError("assignment to data of a tensor")
+    tensor.data = value
 
 
 def kind_of(example):

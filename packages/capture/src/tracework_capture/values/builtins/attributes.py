@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
-import copyreg
 import dataclasses
 import inspect
 import operator
@@ -12,13 +10,15 @@ import sys
 import types
 import typing
 
+import torch
+
 from ...guards.classes import NO_ATTRIBUTE, find, lookup_class
 from ...hook.policy import is_installed
 from ..constant import ConstantValue, NotPlain, fold, fold_literal, fold_plain, force_plain, literal, plain
 from ..module import ModuleValue
-from ..sequence import NONE, SequenceValue, TupleValue
+from ..sequence import NONE, TupleValue
 from ..user_class import ClassValue, class_value, super_, type_call
-from ..user_object import HEAP_TYPE, ObjectValue, function_value, python_new
+from ..user_object import HEAP_TYPE, ObjectValue, function_value
 from ..value import NEW, SymbolicRaise
 
 
@@ -74,7 +74,6 @@ def known_relation(frame, ask, value, classes):
 
 def is_instance(value, classes):
     """isinstance by type; metaclass hooks of torch's tensor classes are answered by their own rule."""
-    import torch
 
     from ..parameter import is_buffer
     from ..tensor import TensorValue
@@ -338,101 +337,6 @@ def plain_function(frame, value):
         return types.FunctionType(value.code, value.globals, value.code.co_name, None, cells)
 
 
-def copy_(frame, args, kwargs):
-    value = args[0]
-    if value.is_constant() or isinstance(value, (TupleValue, ClassValue)):
-        return value
-    from ..instance_dict import InstanceDictValue
-    from ..mapping import DictValue
-    from ..sets import SetValue
-
-    if isinstance(value, InstanceDictValue):
-        return value.snapshot(frame)
-    hook = getattr(value.python_type(), "__copy__", None)
-    if isinstance(hook, types.FunctionType):
-        return value.call_method(frame, "__copy__", [], {})
-    if value.python_type() in copyreg.dispatch_table:
-        return frame.break_graph("builtin_unsupported", f"copy of {value.describe()}")
-    if isinstance(value, DictValue) and (
-        value.attributes or getattr(value.obj, "__dict__", None)
-    ):  # an OrderedDict has attributes, too
-        return frame.break_graph("builtin_unsupported", f"copy of {value.describe()} with attributes")
-    if isinstance(value, (SequenceValue, DictValue, SetValue)):
-        return value.call_method(frame, "copy", [], {})
-    return copy_object(frame, value, lambda v: v)
-
-
-OWN_COPIES = ("__copy__", "__deepcopy__", "__getnewargs__", "__getnewargs_ex__", "__setstate__", "__slots__")
-LIKE_OBJECT = ("__reduce__", "__reduce_ex__", *(("__getstate__",) if hasattr(object, "__getstate__") else ()))
-
-
-def copied_its_own_way(cls):
-    """Whether a copy of an instance is more than a new one with the same fields."""
-    if cls in copyreg.dispatch_table or python_new(cls) is not None or not cls.__dictoffset__:
-        return True
-    own = [n for n in OWN_COPIES if hasattr(cls, n)] + [n for n in LIKE_OBJECT if getattr(cls, n) is not getattr(object, n)]
-    return bool(own) or hasattr(cls, "__getattr__") or not hasattr(object, "__getstate__") and hasattr(cls, "__getstate__")
-
-
-def copy_object(frame, value, copy_field):
-    """A new instance with the same fields."""
-    from ..instance_dict import InstanceDictValue
-    from ..user_object import ObjectValue
-
-    kind = type(value)
-    if kind is not ObjectValue or value.part is not None or copied_its_own_way(value.cls):
-        return frame.break_graph("builtin_unsupported", f"copy of {value.describe()}")
-    made = ObjectValue(value.cls)
-    fields = InstanceDictValue(value)
-    if value.cls.__getattribute__ is not object.__getattribute__:  # copy asks it for both dicts
-        fields = value.getattr(frame, "__dict__")
-        own = isinstance(fields, InstanceDictValue) and fields.owner is value
-        if not own or not isinstance(made.getattr(frame, "__dict__"), InstanceDictValue):
-            return frame.break_graph("builtin_unsupported", f"copy of {value.describe()}, whose __dict__ is not its own")
-    for key, found in fields.snapshot(frame).all_items(frame):
-        made.set_field(frame, key.constant(), copy_field(found))
-    return made
-
-
-def deepcopy_(frame, args, kwargs):
-    if len(args) > 1 or kwargs:
-        return frame.break_graph("builtin_unsupported", "copy.deepcopy with a memo")
-    return deep(frame, args[0], {})
-
-
-def deep(frame, value, memo):
-    """copy.deepcopy of simple structures; `memo` keeps what was shared shared."""
-    found = memo.get(id(value))
-    if found is None:
-        found = memo[id(value)] = deep_unshared(frame, value, lambda v: deep(frame, v, memo))
-    return found
-
-
-def deep_unshared(frame, value, again):
-    """One level; `again` copies a part."""
-    from ..function import FunctionValue
-    from ..instance_dict import InstanceDictValue
-    from ..mapping import DictValue, dict_of
-    from ..tensor import TensorValue
-
-    if value.is_constant() or isinstance(value, (ClassValue, FunctionValue)):
-        return value
-    if value.python_type() in copyreg.dispatch_table:
-        return frame.break_graph("builtin_unsupported", f"copy.deepcopy of {value.describe()}")
-    if isinstance(value, TensorValue):
-        return frame.break_graph("builtin_unsupported", "copy.deepcopy of a tensor")
-    if isinstance(value, SequenceValue):
-        return value.sliced([again(i) for i in value.all_items(frame)])
-    if isinstance(value, InstanceDictValue):
-        value = value.snapshot(frame)
-    if isinstance(value, DictValue) and value.cls is dict:
-        return dict_of(frame, [(k, again(v)) for k, v in value.all_items(frame)])
-    hook = getattr(value.python_type(), "__deepcopy__", None)
-    if isinstance(hook, types.FunctionType):
-        return value.call_method(frame, "__deepcopy__", [dict_of(frame, [])], {})
-    return copy_object(frame, value, again)
-
-
 def object_new(frame, args, kwargs):
     from ..user_class import new_object
 
@@ -511,8 +415,6 @@ ROWS = {
     dataclasses.fields: fields,
     dataclasses.replace: replace,
     inspect.signature: signature,
-    copy.copy: copy_,
-    copy.deepcopy: deepcopy_,
     object: object_class,
     object.__new__: object_new,
     globals: globals_,

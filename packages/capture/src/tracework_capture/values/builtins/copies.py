@@ -1,0 +1,157 @@
+"""copy.copy and copy.deepcopy: new containers, instances, modules and tensors from those that are there."""
+
+from __future__ import annotations
+
+import collections
+import copy
+import copyreg
+import types
+
+import torch
+
+from ..constant import ConstantValue
+from ..function import FunctionValue
+from ..instance_dict import InstanceDictValue
+from ..leaf_changes import PLAIN
+from ..mapping import DictValue, dict_of
+from ..module import ModuleValue, is_none
+from ..parameter import parameter_row
+from ..sequence import NONE, SequenceValue, TupleValue
+from ..sets import SetValue
+from ..tensor import TensorValue
+from ..user_class import ClassValue
+from ..user_object import ObjectValue, python_new
+
+
+def copy_(frame, args, kwargs):
+    value = args[0]
+    if value.is_constant() or isinstance(value, (TupleValue, ClassValue)):
+        return value
+
+    if isinstance(value, InstanceDictValue):
+        return value.snapshot(frame)
+    hook = getattr(value.python_type(), "__copy__", None)
+    if isinstance(hook, types.FunctionType):
+        return value.call_method(frame, "__copy__", [], {})
+    if value.python_type() in copyreg.dispatch_table:
+        return frame.break_graph("builtin_unsupported", f"copy of {value.describe()}")
+    if isinstance(value, DictValue) and has_attributes(value):  # an OrderedDict has some, too
+        return frame.break_graph("builtin_unsupported", f"copy of {value.describe()} with attributes")
+    if isinstance(value, (SequenceValue, DictValue, SetValue)):
+        return value.call_method(frame, "copy", [], {})
+    return copy_object(frame, value, lambda v: v)
+
+
+OWN_COPIES = ("__copy__", "__deepcopy__", "__getnewargs__", "__getnewargs_ex__", "__setstate__", "__slots__")
+LIKE_OBJECT = ("__reduce__", "__reduce_ex__", *(("__getstate__",) if hasattr(object, "__getstate__") else ()))
+
+
+def copied_its_own_way(cls):
+    """Whether a copy of an instance is more than a new one with the same fields."""
+    if cls in copyreg.dispatch_table or python_new(cls) is not None or not cls.__dictoffset__:
+        return True
+    own = [n for n in OWN_COPIES if hasattr(cls, n)] + [n for n in LIKE_OBJECT if getattr(cls, n) is not getattr(object, n)]
+    return bool(own) or hasattr(cls, "__getattr__") or not hasattr(object, "__getstate__") and hasattr(cls, "__getstate__")
+
+
+def has_a_state(cls):
+    """Whether an instance is copied by __getstate__ and __setstate__ of Python, in the way of nn.Module."""
+    own = set(OWN_COPIES) - {"__setstate__"}
+    others = [n for n in own if hasattr(cls, n)] + [
+        n for n in ("__reduce__", "__reduce_ex__") if getattr(cls, n) is not getattr(object, n)
+    ]
+    found = getattr(cls, "__getattr__", torch.nn.Module.__getattr__) is not torch.nn.Module.__getattr__
+    states = (getattr(cls, n, None) for n in ("__getstate__", "__setstate__"))
+    if others or found or cls in copyreg.dispatch_table or python_new(cls) is not None:
+        return False
+    return all(isinstance(state, types.FunctionType) for state in states)
+
+
+def copy_object(frame, value, copy_field):
+    """A new instance with the same fields."""
+    kind = type(value)
+    if kind in (ObjectValue, ModuleValue) and value.part is None and has_a_state(value.cls):
+        state, made = value.call_method(frame, "__getstate__", [], {}), ObjectValue(value.cls)
+        made.call_method(frame, "__setstate__", [copy_field(state)], {})
+        return made
+    if kind is not ObjectValue or value.part is not None or copied_its_own_way(value.cls):
+        return frame.break_graph("builtin_unsupported", f"copy of {value.describe()}")
+    made = ObjectValue(value.cls)
+    fields = InstanceDictValue(value)
+    if value.cls.__getattribute__ is not object.__getattribute__:  # copy asks it for both dicts
+        fields = value.getattr(frame, "__dict__")
+        own = isinstance(fields, InstanceDictValue) and fields.owner is value
+        if not own or not isinstance(made.getattr(frame, "__dict__"), InstanceDictValue):
+            return frame.break_graph("builtin_unsupported", f"copy of {value.describe()}, whose __dict__ is not its own")
+    for key, found in fields.snapshot(frame).all_items(frame):
+        made.set_field(frame, key.constant(), copy_field(found))
+    return made
+
+
+def deepcopy_(frame, args, kwargs):
+    if len(args) > 1 or kwargs:
+        return frame.break_graph("builtin_unsupported", "copy.deepcopy with a memo")
+    return deep(frame, args[0], {})
+
+
+def deep(frame, value, memo):
+    """copy.deepcopy of simple structures; `memo` keeps what was shared shared."""
+    found = memo.get(id(value))
+    if found is None:
+        if isinstance(value, TensorValue) and value.python_type() is torch.Tensor:
+            if id(value.example.storage) in memo:
+                return frame.break_graph("builtin_unsupported", "copy.deepcopy of tensors that share memory")
+            memo[id(value.example.storage)] = NONE
+        found = memo[id(value)] = deep_unshared(frame, value, lambda v: deep(frame, v, memo))
+    return found
+
+
+def deep_unshared(frame, value, again):
+    """One level; `again` copies a part."""
+    if value.is_constant() or isinstance(value, (ClassValue, FunctionValue)):
+        return value
+    if value.python_type() in copyreg.dispatch_table:
+        return frame.break_graph("builtin_unsupported", f"copy.deepcopy of {value.describe()}")
+    if isinstance(value, TensorValue):
+        return deep_tensor(frame, value)
+    if isinstance(value, SequenceValue):
+        return value.sliced([again(i) for i in value.all_items(frame)])
+    if isinstance(value, InstanceDictValue):
+        value = value.snapshot(frame)
+    if isinstance(value, DictValue) and value.cls is dict:
+        return dict_of(frame, [(k, again(v)) for k, v in value.all_items(frame)])
+    if isinstance(value, SetValue) and value.python_type() is set and all(v.is_constant() for v in value.unpack(frame)):
+        return value.call_method(frame, "copy", [], {})
+    if isinstance(value, DictValue) and value.cls is collections.OrderedDict and not has_attributes(value):
+        made = value.call_method(frame, "copy", [], {})
+        for key, found in value.all_items(frame):
+            made.store(frame, key, again(found))
+        return made
+    hook = getattr(value.python_type(), "__deepcopy__", None)
+    if isinstance(hook, types.FunctionType):
+        return value.call_method(frame, "__deepcopy__", [dict_of(frame, [])], {})
+    return copy_object(frame, value, again)
+
+
+def has_attributes(value):
+    return bool(value.attributes or getattr(value.obj, "__dict__", None))
+
+
+def deep_tensor(frame, value):
+    """copy.deepcopy of a parameter, or of another leaf that fills its memory and has nothing else to it."""
+    from tracework_primops.broadcasting import is_dense  # primops is imported when the first graph is made
+
+    example, kind = value.example, value.python_type()
+    spec, asks = example.spec, example.requires_grad
+    if kind not in PLAIN or asks and not value.is_leaf() or frame.root.transforms or value.hooks or value.versions:
+        return frame.break_graph("builtin_unsupported", f"copy.deepcopy of {value.describe()}, which is no plain leaf")
+    made = frame.graph.call_method(frame, "clone", (frame.graph.call(frame, getattr, (value, "data")),))
+    if kind is torch.nn.Parameter:
+        return parameter_row(frame, [made, ConstantValue(asks)], {})
+    whole = is_dense(spec.sizes, spec.strides) and not example._is_view() and not (type(spec.offset) is int and spec.offset)
+    if has_attributes(value) or not whole or not is_none(value.getattr(frame, "grad")):
+        return frame.break_graph("builtin_unsupported", f"copy.deepcopy of {value.describe()}, with more than its data")
+    return made.call_method(frame, "requires_grad_", [], {}) if asks else made
+
+
+ROWS = {copy.copy: copy_, copy.deepcopy: deepcopy_}
