@@ -82,6 +82,43 @@ def test_copies_are_compiled_and_independent(duplicate):
     assert compiled.linear.weight.abs().sum() > 0
 
 
+class Chain(torch.nn.Sequential):
+    """Makes others of its class, as copies and slices do."""
+
+    def first(self):
+        return self.__class__(self[0]), type(self)(self[0])
+
+
+def test_what_a_compiled_module_makes_of_its_class_is_the_users():
+    chain = Chain(torch.nn.Linear(4, 4), torch.nn.Linear(4, 2))
+    compiled = tracework.compile(chain, backend="eager")
+    x = torch.randn(2, 4)
+    assert compiled(x).shape == (2, 2) and compiled.__class__ is Chain
+    for part in (*compiled.first(), compiled[:1]):
+        assert type(part) is Chain
+        torch.testing.assert_close(part(x), chain[0](x))
+    replica = compiled._replicate_for_data_parallel()
+    assert type(replica) is Chain
+
+
+class Doubled(torch.nn.Module):
+    def forward(self, weight):
+        return weight * 2
+
+
+def test_a_compiled_module_is_parametrized():
+    linear = torch.nn.Linear(4, 4)
+    compiled = tracework.compile(linear, backend="eager")
+    x = torch.randn(2, 4)
+    before = compiled(x)
+    torch.nn.utils.parametrize.register_parametrization(compiled, "weight", Doubled())
+    torch.testing.assert_close(compiled.weight, linear.parametrizations.weight.original * 2)
+    torch.testing.assert_close(compiled(x), torch.nn.functional.linear(x, compiled.weight, compiled.bias))
+    assert not torch.equal(compiled(x), before) and type(copy.deepcopy(compiled)) is not type(linear)
+    torch.nn.utils.parametrize.remove_parametrizations(compiled, "weight")
+    torch.testing.assert_close(compiled(x), torch.nn.functional.linear(x, linear.weight, linear.bias))
+
+
 def test_in_place():
     net = Net()
     x = torch.randn(2, 4)

@@ -40,8 +40,27 @@ class CompiledModule:
 
     _tracework: Compiled
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Another module, that the user's code makes with `type(self)(...)`: it is not compiled, and of the user's class."""
+        _set_type(self, type(self._tracework.original))
+        self.__init__(*args, **kwargs)  # type: ignore[misc]
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._tracework.call(*args, **kwargs)
+
+    def _replicate_for_data_parallel(self) -> Any:
+        return self._tracework.original._replicate_for_data_parallel()
+
+    @property
+    def __class__(self) -> Any:
+        """The user's class: what the module's code makes of its own class, or a parametrization puts in its place, is the user's."""
+        return type(self._tracework.original)
+
+    @__class__.setter
+    def __class__(self, kind: type) -> None:
+        state = self._tracework
+        state.original.__class__ = kind
+        _set_type(self, _twin_type(state))
 
     @property
     def _orig_mod(self) -> torch.nn.Module:
@@ -95,15 +114,23 @@ def wrap_module(
     module: torch.nn.Module, call: Callable[..., Any], arguments: dict[str, Any], recompile: Recompile
 ) -> torch.nn.Module:
     """The compiled twin of `module` (see the file's head); `call` runs it, `recompile(module, arguments)` makes another."""
-    kind: Any = type(module)
     state = Compiled(module, call, arguments, recompile)
+    twin = object.__new__(_twin_type(state))
+    object.__setattr__(twin, "__dict__", module.__dict__)
+    return twin
+
+
+def _set_type(obj: Any, kind: type) -> None:
+    """Past `CompiledModule.__class__`."""
+    object.__dict__["__class__"].__set__(obj, kind)
+
+
+def _twin_type(state: Compiled) -> Any:
+    kind: Any = type(state.original)
     body = {"_tracework": state, "__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
     if isinstance(getattr(kind, "forward", None), types.FunctionType):
         body["forward"] = _compiled_forward(kind.forward)
-    twin_type = type(kind)(kind.__name__, (CompiledModule, kind), body)
-    twin = object.__new__(twin_type)
-    object.__setattr__(twin, "__dict__", module.__dict__)
-    return twin
+    return type(kind)(kind.__name__, (CompiledModule, kind), body)
 
 
 def check_one_device(module: torch.nn.Module) -> None:

@@ -111,34 +111,37 @@ class DecoratedValue(Value):
 
 
 class GradModeContext(ContextValue):
-    """no_grad, enable_grad, set_grad_enabled(mode). `mode` is what holds inside."""
+    """no_grad, enable_grad, set_grad_enabled(mode). `mode` is what holds inside, `before` what the last leaving brings back: the
+    object has one place for that, so one that is entered twice at once stays in force."""
 
     def __init__(self, cls, args, kwargs, mode):
         super().__init__(cls, args, kwargs)
         self.mode = mode
-        self.before = []
+        self.before = None
 
     def copied(self):
         made = super().copied()
-        made.before = []
+        made.before = None
         return made
 
     def enter(self, frame):
-        self.before.append(torch.is_grad_enabled())
+        self.before = torch.is_grad_enabled()
+        if self.obj is not None:
+            frame.log_effect(("entered", id(self.obj)), lambda emit: emit.line(f"{emit.load(self)}.prev = {self.before}"))
         set_grad(frame, self.mode)
 
     def leave(self, frame):
-        if self.before:
-            set_grad(frame, self.before.pop())
+        if self.before is not None:
+            set_grad(frame, self.before)
         elif self.obj is not None:
             set_grad(frame, force_plain(frame, self.getattr(frame, "prev")))
 
 
 class SetGradEnabled(GradModeContext):
-    """torch.set_grad_enabled(mode) takes effect when it is made."""
+    """torch.set_grad_enabled(mode) takes effect when it is made, and remembers what held then."""
 
     def enter(self, frame):
-        return None
+        set_grad(frame, self.mode)
 
 
 def set_grad(frame, mode):
@@ -163,7 +166,7 @@ def set_grad_enabled_row(frame, args, kwargs):
     if type(wanted) is not bool:
         return frame.break_graph("call_unknown", f"torch.set_grad_enabled of a {type(wanted).__name__}, which eager refuses")
     made = SetGradEnabled(torch.set_grad_enabled, [mode], {}, wanted)
-    made.before.append(torch.is_grad_enabled())
+    made.before = torch.is_grad_enabled()
     set_grad(frame, wanted)
     return made
 
@@ -173,18 +176,20 @@ class InferenceMode(GradModeContext):
 
     def __init__(self, args, wanted):
         super().__init__(torch.inference_mode, args, {}, not wanted)
+        self.entered = []
 
     def enter(self, frame):
         if self.mode and torch.is_inference_mode_enabled():
             return frame.break_graph("context_unknown", "the end of an inference mode that began outside")
         begin_block(frame)
         frame.root.inference.append(not self.mode)
-        return super().enter(frame)
+        self.entered.append(torch.is_grad_enabled())
+        set_grad(frame, self.mode)
 
     def leave(self, frame):
         end_block(frame)
         frame.root.inference.pop()
-        return super().leave(frame)
+        set_grad(frame, self.entered.pop())
 
 
 def inference_mode_row(frame, args, kwargs):
@@ -376,7 +381,7 @@ def existing_grad_mode(frame, obj, source):
     mode = type(obj) is torch.enable_grad
     if type(obj) is torch.set_grad_enabled:
         mode = force_plain(frame, frame.wrap(obj.mode, InstanceAttr(source, "mode")))
-    made = GradModeContext(type(obj), [], {}, mode)
+    made = (SetGradEnabled if type(obj) is torch.set_grad_enabled else GradModeContext)(type(obj), [], {}, mode)
     made.source, made.obj = source, obj
     return made
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..hook.policy import is_of_torch
 from ..sources import Attr, CellContents, Const, DefaultArg, Item, KwDefaultArg
@@ -147,13 +147,33 @@ class FunctionValue(Value):
     def getattr(self, frame: Frame, name: str) -> Value:
         if name == "__get__":
             return _Binder(self)
-        try:
-            found = getattr(self.function, name)
-        except AttributeError as error:
-            frame.raise_new(AttributeError, *error.args)
+        if not hasattr(types.FunctionType, name):
+            given: Value | None = self._table(frame).find(frame, frame.constant(name))
+            return self._no_attribute(frame, name) if given is None else given
+        found = getattr(self.function, name)
         if type(found) is types.MethodWrapperType:
             frame.break_graph("attribute_unknown", f"{name} of function {self.name}, which is another object each time")
         return frame.wrap(found, Attr(self.base, name))
+
+    def setattr(self, frame: Frame, name: str, value: Value) -> None:
+        if hasattr(types.FunctionType, name):
+            frame.break_graph("side_effect_unknown", f"{name} of a function")
+        self._table(frame).setitem(frame, frame.constant(name), value)
+
+    def delattr(self, frame: Frame, name: str) -> None:
+        if hasattr(types.FunctionType, name):
+            frame.break_graph("side_effect_unknown", f"{name} of a function")
+        self.getattr(frame, name)
+        self._table(frame).delitem(frame, frame.constant(name))
+
+    def _table(self, frame: Frame) -> Any:
+        """The dict of the attributes that the program gave it."""
+        return frame.wrap(self.function.__dict__, Attr(self.base, "__dict__"))
+
+    def _no_attribute(self, frame: Frame, name: str) -> NoReturn:
+        error = frame.root.services.new_exception(frame, AttributeError, (f"'function' object has no attribute '{name}'",))
+        error.fields.update(name=frame.constant(name), obj=self)
+        frame.raise_user(error)
 
     def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if not is_of_torch(self.code):
@@ -245,12 +265,17 @@ class NewFunctionValue(FunctionValue):
             return frame.wrap(types.FunctionType, Const(types.FunctionType, "FunctionType"))
         if hasattr(types.FunctionType, name):
             frame.break_graph("attribute_unknown", f"{name} of a function made in the traced program")
-        frame.raise_new(AttributeError, f"'function' object has no attribute '{name}'")
+        self._no_attribute(frame, name)
 
     def setattr(self, frame: Frame, name: str, value: Value) -> None:
         if name in ("__code__", "__defaults__", "__kwdefaults__"):
             frame.break_graph("side_effect_unknown", f"{name} of a function")
         self.attributes[name] = value
+
+    def delattr(self, frame: Frame, name: str) -> None:
+        if name not in self.attributes:
+            frame.break_graph("side_effect_unknown", f"deleting {name} of a function")
+        del self.attributes[name]
 
     def as_graph_arg(self, frame: Frame) -> Any:
         frame.break_graph("call_unknown", f"function {self.name} as an argument of a graph operation")

@@ -34,6 +34,24 @@ def touched_name(frame, table, name):
     return frame.root.globals_written.get((id(table), name), MISSING)
 
 
+def write_name(frame, table, name, value):
+    """Writes at a name of a table of globals (None: deletes it); replayed after the graph."""
+    known = frame.root.memo.get(id(table))
+    if known is not None:  # the program has the dict itself, too
+        key = frame.constant(name)
+        known.delitem(frame, key) if value is None else known.setitem(frame, key, value)
+        return
+    frame.root.globals_written[id(table), name] = value
+    frame.root.keep.append(table)
+
+    def write(emit):
+        place = emit.const(table, "globals")
+        gone = f"{place}.pop({name!r}, None)"  # the program may have made it itself
+        emit.line(gone if value is None else f"{place}[{name!r}] = {emit.load(value)}")
+
+    frame.log_effect(("global", id(table), name), write)
+
+
 def plain_key(key):
     """True when a key of an existing dict can be used as it is."""
     from .constant import is_atom

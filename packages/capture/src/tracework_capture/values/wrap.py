@@ -44,7 +44,7 @@ from .functional_call import FUNCTIONAL_CALL_ROWS
 from .inference_tensors import refuse_misuse
 from .iterators import NATIVE_ITERATORS, ExistingIterator, UnaskedIterator
 from .libraries import LIBRARY_CODES, LIBRARY_ROWS
-from .mapping import MISSING, DictValue, dict_of, touched_name
+from .mapping import MISSING, DictValue, dict_of, touched_name, write_name
 from .numpy_array import ACROSS_ROWS, constant_array, wrap_array
 from .optimizer import CODE_ROWS, OPTIMIZER_ROWS
 from .proxy import wrap_proxy
@@ -528,9 +528,29 @@ class NamespaceValue(Value):
 
     def setattr(self, frame, name, value):
         static, _ = lookup_class(type(self.obj), name)
-        if not hasattr(type(static), "__set__"):
+        if hasattr(type(static), "__set__"):
+            return frame.wrap(static, Const(static, name)).call_method(frame, "__set__", [self, value], {})
+        if self.writes_itself("__setattr__", name):
             return super().setattr(frame, name, value)
-        return frame.wrap(static, Const(static, name)).call_method(frame, "__set__", [self, value], {})
+        return write_name(frame, self.obj.__dict__, name, value)
+
+    def delattr(self, frame, name):
+        static, _ = lookup_class(type(self.obj), name)
+        if hasattr(type(static), "__delete__") or self.writes_itself("__delattr__", name):
+            return super().delattr(frame, name)
+        found = touched_name(frame, self.obj.__dict__, name)
+        if found is MISSING:
+            there = name in self.obj.__dict__
+            frame.guard("DICT_HAS" if there else "DICT_LACKS", Const(self.obj.__dict__, str(self.name())), name)
+        else:
+            there = found is not None
+        if not there:
+            return frame.raise_new(AttributeError, f"'{type(self.obj).__name__}' object has no attribute '{name}'")
+        return write_name(frame, self.obj.__dict__, name, None)
+
+    def writes_itself(self, hook, name):
+        """Whether something else than the dict of the module takes an attribute."""
+        return name == "__dict__" or lookup_class(type(self.obj), hook)[0] is not lookup_class(types.ModuleType, hook)[0]
 
     def no_attribute(self, frame, name):
         called = "module" if self.name() is None else f"module '{self.name()}'"

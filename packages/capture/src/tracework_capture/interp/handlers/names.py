@@ -10,7 +10,7 @@ from ...bytecode.reload import builtins_of
 from ...bytecode.resume import original_code
 from ...sources import Const, DictItem, FrameGlobals, Global, Local
 from ...values.function import CellValue
-from ...values.mapping import MISSING, touched_name
+from ...values.mapping import MISSING, touched_name, write_name
 from ...values.sequence import constant_of_code
 from ...values.value import Deferred, Value
 from ..frame import NULL
@@ -196,33 +196,14 @@ def global_source(frame, name):
 @opcode("STORE_GLOBAL")
 def store_global(frame, instruction):
     """Store a global; replayed after the graph."""
-    set_global(frame, instruction.value, frame.stack.pop())
+    write_name(frame, frame.globals, instruction.value, frame.stack.pop())
 
 
 @opcode("DELETE_GLOBAL")
 def delete_global(frame, instruction):
     """Delete a global; replayed after the graph."""
     read_global(frame, instruction.value)
-    set_global(frame, instruction.value, None)
-
-
-def set_global(frame, name, value):
-    """Record a write to a global (None: deletion)."""
-    globals_ = frame.globals
-    known = frame.root.memo.get(id(globals_))
-    if known is not None:  # the program has the dict itself, too
-        key = frame.constant(name)
-        known.delitem(frame, key) if value is None else known.setitem(frame, key, value)
-        return
-    frame.root.globals_written[id(globals_), name] = value
-    frame.root.keep.append(globals_)
-
-    def write(emit):
-        table = emit.const(globals_, "globals")
-        gone = f"{table}.pop({name!r}, None)"  # the program may have made it itself
-        emit.line(gone if value is None else f"{table}[{name!r}] = {emit.load(value)}")
-
-    frame.log_effect(("global", id(globals_), name), write)
+    write_name(frame, frame.globals, instruction.value, None)
 
 
 @opcode("LOAD_NAME")
