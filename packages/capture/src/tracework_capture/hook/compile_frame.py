@@ -166,6 +166,7 @@ def let_go(root: CaptureRoot, frame: SymbolicFrame) -> None:
     for held in (root.memo, root.tuples, root.keep, root.cells, root.generators, root.globals_written):
         held.clear()
     root.arguments, frame.result = {}, None
+    root.graph.example_inputs, root.graph.tensor_values = [], {}
     root.mutations.entries.clear()
     root.mutations.keep.clear()
     root.fake_mode.forget_reals()

@@ -17,7 +17,7 @@ from .constant import ConstantValue, force_plain
 from .hooks import HookCall
 from .mapping import DictValue
 from .sequence import NONE
-from .tensor import TensorValue, is_made_leaf, known_values
+from .tensor import TensorValue, is_made_leaf, known_values, leaf_of
 
 
 def arguments(frame, args, kwargs, names):
@@ -140,7 +140,7 @@ def distinct(frame):
 
 def histories_outside(frame):
     """Inputs that are results of operations outside: history goes on behind them."""
-    return [v for v in distinct(frame) if v.obj is not None and v.obj.requires_grad and not v.obj.is_leaf]
+    return [v for v in distinct(frame) if v.obj is not None and v.obj.requires_grad and not leaf_of(frame, v)]
 
 
 HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")

@@ -147,7 +147,7 @@ class FunctionValue(Value):
     def getattr(self, frame: Frame, name: str) -> Value:
         if name == "__get__":
             return _Binder(self)
-        if not hasattr(types.FunctionType, name):
+        if not _is_of_functions(name):
             given: Value | None = self._table(frame).find(frame, frame.constant(name))
             return self._no_attribute(frame, name) if given is None else given
         found = getattr(self.function, name)
@@ -156,12 +156,12 @@ class FunctionValue(Value):
         return frame.wrap(found, Attr(self.base, name))
 
     def setattr(self, frame: Frame, name: str, value: Value) -> None:
-        if hasattr(types.FunctionType, name):
+        if _is_of_functions(name):
             frame.break_graph("side_effect_unknown", f"{name} of a function")
         self._table(frame).setitem(frame, frame.constant(name), value)
 
     def delattr(self, frame: Frame, name: str) -> None:
-        if hasattr(types.FunctionType, name):
+        if _is_of_functions(name):
             frame.break_graph("side_effect_unknown", f"{name} of a function")
         self.getattr(frame, name)
         self._table(frame).delitem(frame, frame.constant(name))
@@ -182,6 +182,11 @@ class FunctionValue(Value):
 
     def as_graph_arg(self, frame: Frame) -> Any:
         return self.function
+
+
+def _is_of_functions(name: str) -> bool:
+    """Whether it is an attribute of all functions. The type is not asked: what `type` has comes before what functions have."""
+    return any(name in kind.__dict__ for kind in types.FunctionType.__mro__)
 
 
 class NewFunctionValue(FunctionValue):
@@ -263,7 +268,7 @@ class NewFunctionValue(FunctionValue):
             return self.attributes[name]
         if name == "__class__":
             return frame.wrap(types.FunctionType, Const(types.FunctionType, "FunctionType"))
-        if hasattr(types.FunctionType, name):
+        if _is_of_functions(name):
             frame.break_graph("attribute_unknown", f"{name} of a function made in the traced program")
         self._no_attribute(frame, name)
 

@@ -10,7 +10,7 @@ from ..errors import BreakGraph
 from ..graph.outline import outline, region
 from ..graph.region_checks import Unchanged
 from .sequence import NONE
-from .tensor import TensorValue, forget_nodes, remember
+from .tensor import TensorValue, forget_nodes, leaf_of, remember
 from .value import Value
 
 
@@ -105,7 +105,7 @@ def retain_grad(frame, tensor, name, args, kwargs):
     """Tensor.retain_grad(): a backward of this frame gives the tensor its gradient; others, when it has left the graph."""
     if frame.root.transforms or not tensor.example.requires_grad:
         return frame.break_graph("hook", "retain_grad of a tensor without history")
-    if tensor.is_leaf():
+    if leaf_of(frame, tensor):
         return NONE
     if tensor.source is not None:
         frame.mutations.call(torch.Tensor.retain_grad, [tensor])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 
 from ..graph.leaves import with_data
-from .tensor import TensorValue, known_values, remember
+from .tensor import TensorValue, known_values, leaf_of, remember
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 
@@ -23,7 +23,7 @@ def assign_data(frame, tensor, value):
         reason = None if kind_of(value.example) == kind_of(tensor.example) else "a tensor that becomes another kind of tensor"
     if reason is not None:
         return assign_in_graph(frame, tensor, value, reason)
-    before, is_leaf = tensor.example, tensor.is_leaf()
+    before, is_leaf = tensor.example, leaf_of(frame, tensor)
     made = data = frame.graph.call(frame, getattr, (value, "data"))
     tensor.is_another_kind = before.requires_grad and kind_of(data.example) != kind_of(before)
     if before.requires_grad and not tensor.is_another_kind:
@@ -54,7 +54,9 @@ def change_requires_grad(frame, tensor, wanted):
     """tensor.requires_grad_(wanted) of one that asks for a gradient before the graph runs; a gradient that is asked for in the graph alone
     would not come to the tensor of the program."""
     real, key = tensor.obj, ("requires_grad", id(tensor))
-    plain = type(real) in PLAIN and real.requires_grad and real.is_leaf and not real._is_view() and not real.is_inference()
+    plain = (
+        type(real) in PLAIN and real.requires_grad and leaf_of(frame, tensor) and not real._is_view() and not real.is_inference()
+    )
     if not plain or tensor.versions or tensor.hooks or frame.root.transforms or frame.root.uses_inference:
         return frame.break_graph("side_effect_unknown", "requires_grad_ of an existing tensor")
     if wanted:
@@ -109,7 +111,7 @@ def why_not(frame, tensor, value):
         return "a tensor under a transform or in inference mode"
     if tensor.asking is not None:
         return "a tensor that has stopped to ask for a gradient"
-    if tensor.is_another_kind or tensor.obj._is_view() or not tensor.obj.is_leaf or tensor.hooks:
+    if tensor.is_another_kind or tensor.obj._is_view() or not leaf_of(frame, tensor) or tensor.hooks:
         return "a view, a result of operations, a tensor with a hook, or one that has become another kind of tensor"
     example = value.example
     if example.device != tensor.example.device:

@@ -328,8 +328,19 @@ def grad(frame, self, name):
     return read_grad(frame, self, name)
 
 
+def leaf_of(frame, tensor):
+    """Whether a tensor is a leaf. Of an input that requires a gradient the program says so, and it is guarded."""
+    if tensor.obj is None or not tensor.obj.requires_grad or not tensor.example.requires_grad:
+        return tensor.is_leaf()
+    return frame.wrap(tensor.obj.is_leaf, Attr(tensor.source, "is_leaf")).constant()
+
+
+def is_leaf(frame, self, name):
+    return ConstantValue(leaf_of(frame, self))
+
+
 def grad_fn(frame, self, name):
-    if not self.example.requires_grad or self.is_leaf():
+    if leaf_of(frame, self):
         return NONE
     return frame.break_graph("attribute_unknown", "grad_fn of a tensor")
 
@@ -386,7 +397,7 @@ TENSOR_ATTRIBUTES = {
     "device": fact,
     "layout": fact,
     "requires_grad": fact,
-    "is_leaf": lambda frame, self, name: ConstantValue(self.is_leaf()),
+    "is_leaf": is_leaf,
     "itemsize": fact,
     "nbytes": nbytes,
     "T": view_attribute,

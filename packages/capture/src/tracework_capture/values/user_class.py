@@ -30,6 +30,7 @@ from .user_object import (
     bind_static,
     class_attribute,
     function_value,
+    implemented,
     is_data_descriptor,
     lookup_class,
     native_base,
@@ -76,7 +77,24 @@ class ClassValue(Value):
             return frame.break_graph("unhashable_value", f"{self.describe()}, whose metaclass says how it is hashed")
         return self.cls
 
+    def special(self, frame, name, args):
+        """type(cls).__name__(cls, *args) for what a metaclass defines in Python; None when only `type` has it, or nobody."""
+        static, owner = lookup_class(type(self.cls), name)
+        if owner in (type, object) or static is NO_ATTRIBUTE:
+            return None
+        if isinstance(static, types.FunctionType):
+            return function_value(frame, static).call(frame, [self, *args], {})
+        return frame.break_graph("operation_unknown", f"{name} of {self.describe()}, which is a {type(static).__name__}")
+
     def truth(self, frame):
+        if has_members(frame, self.cls, "__bool__"):
+            return True
+        for name, kind in (("__bool__", bool), ("__len__", int)):
+            found = self.special(frame, name, [])
+            if found is not None and found.python_type() is not kind:
+                frame.break_graph("operation_unknown", f"{name} of {self.describe()} gives a {found.python_type().__name__}")
+            if found is not None:
+                return found.truth(frame)
         return True
 
     def same_object(self, other):
@@ -184,32 +202,58 @@ class ClassValue(Value):
         return super().call_method(frame, name, args, kwargs)
 
     def getitem(self, frame, key):
-        if has_members(frame, self.cls, "__getitem__") or hasattr(self.cls, "__class_getitem__"):
+        alias = lookup_class(type(self.cls), "__getitem__")[0] is NO_ATTRIBUTE and hasattr(self.cls, "__class_getitem__")
+        if alias or has_members(frame, self.cls, "__getitem__"):
             return fold(frame, lambda k: self.cls[k], [key])
-        return super().getitem(frame, key)
+        return self.special(frame, "__getitem__", [key]) or super().getitem(frame, key)
+
+    def setitem(self, frame, key, value):
+        if self.special(frame, "__setitem__", [key, value]) is None:
+            super().setitem(frame, key, value)
 
     def iterate(self, frame):
         from .iterators import SequenceIterator
 
         if has_members(frame, self.cls, "__iter__"):
             return SequenceIterator([literal(frame, m) for m in self.cls])
-        return super().iterate(frame)
+        return self.special(frame, "__iter__", []) or super().iterate(frame)
 
     def contains(self, frame, item):
         if has_members(frame, self.cls, "__contains__"):
             return fold(frame, lambda i: i in self.cls, [item])
-        return super().contains(frame, item)
+        found = self.special(frame, "__contains__", [item])
+        return super().contains(frame, item) if found is None else ConstantValue(found.truth(frame))
 
     def length(self, frame):
-        return ConstantValue(len(self.cls)) if has_members(frame, self.cls, "__len__") else super().length(frame)
+        if has_members(frame, self.cls, "__len__"):
+            return ConstantValue(len(self.cls))
+        found = self.special(frame, "__len__", [])
+        if found is None or found.python_type() is not int:
+            return super().length(frame)
+        return found
 
     def binary(self, frame, op, other, reverse=False):
-        if op == "|":
+        from .builtins.arithmetic import SPECIAL
+
+        prefix = "__r" if reverse else "__i" if op.endswith("=") else "__"
+        found = self.special(frame, f"{prefix}{SPECIAL[op.rstrip('=')]}__", [other])
+        if found is None and op == "|":
             return fold(frame, (lambda a, b: b | a) if reverse else (lambda a, b: a | b), [self, other])
-        return None
+        return implemented(found)
 
     def compare(self, frame, op, other):
-        return None
+        from .builtins.arithmetic import COMPARE_SPECIAL
+
+        found = implemented(self.special(frame, COMPARE_SPECIAL[op], [other]))
+        if found is None and op == "!=":
+            equal = implemented(self.special(frame, "__eq__", [other]))
+            return None if equal is None else ConstantValue(not equal.truth(frame))
+        return found
+
+    def unary(self, frame, op):
+        from .builtins.arithmetic import UNARY_SPECIAL
+
+        return self.special(frame, UNARY_SPECIAL[op], []) or super().unary(frame, op)
 
     def call(self, frame, args, kwargs):
         return construct(frame, self, args, kwargs)

@@ -1156,3 +1156,70 @@ def an_init_that_is_that_of_object(x):
     except TypeError as error:
         return y, type(made), str(error)
     return y, None
+
+
+class Sized(type):
+    """Its classes are containers and numbers."""
+
+    def __len__(cls):
+        return cls.size
+
+    def __getitem__(cls, index):
+        return cls.size * index
+
+    def __setitem__(cls, index, value):
+        cls.kept = [index, value]
+
+    def __iter__(cls):
+        return iter(range(cls.size))
+
+    def __reversed__(cls):
+        return iter("ba")
+
+    def __contains__(cls, value):
+        return value == cls.size
+
+    def __eq__(cls, other):
+        return isinstance(other, Sized) and cls.size == other.size
+
+    def __hash__(cls):
+        return cls.size
+
+    def __lt__(cls, other):
+        return cls.size < other.size
+
+    def __add__(cls, other):
+        return cls.size + (other.size if isinstance(other, Sized) else other)
+
+    def __radd__(cls, other):
+        return other - cls.size
+
+    def __or__(cls, other):
+        return "or", cls.size
+
+    def __neg__(cls):
+        return -cls.size
+
+
+class Empty(metaclass=Sized):
+    size = 0
+
+
+class Two(Empty):
+    size = 2
+
+
+class Also(Empty):
+    size = 2
+
+
+@case
+def classes_whose_metaclass_makes_them_containers(x):
+    y = x * len(Two) + Two[3] + sum(Two)
+    return y, list(Two), list(reversed(Two)), 2 in Two, 3 in Two, [*Also], bool(Empty), 1 if Two else 2, not Empty
+
+
+@case
+def classes_whose_metaclass_has_operators(x):
+    same = Two == Also, Two == Empty, Two != Also, Two != 3, Empty < Two, Empty > Two
+    return x * (Two + Also), Two + 1, 1 + Two, Two | int, -Two, same

@@ -92,11 +92,16 @@ def filter_(frame, args, kwargs):
 
 
 def reversed_(frame, args, kwargs):
+    from ..user_class import ClassValue, has_members
     from ..user_object import ObjectValue
 
     value = args[0]
     if isinstance(value, ObjectValue) and hasattr(value.python_type(), "__reversed__"):
         return value.call_method(frame, "__reversed__", [], {})
+    if isinstance(value, ClassValue) and not has_members(frame, value.cls, "__reversed__"):
+        found = value.special(frame, "__reversed__", [])
+        if found is not None:
+            return found
     if not hasattr(value.python_type(), "__reversed__") and not hasattr(value.python_type(), "__getitem__"):
         return frame.raise_new(TypeError, f"'{value.python_type().__name__}' object is not reversible")
     if isinstance(value, SequenceValue):
