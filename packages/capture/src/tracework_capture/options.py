@@ -27,7 +27,8 @@ class CaptureOptions:
     unbacked: item(), nonzero, masks and the like stay in the graph, with sizes that are symbols without a value; without it they break.
     None keeps sizes, not numbers, in frames that go into one graph without a decision on them; the backend must know such sizes.
     shapes: declared sizes of arguments (shapes.py); those that are not declared are fixed then, but for ones that tensors are marked with.
-    idle_limit: instructions and turns of loops in a row that are traced without meeting a tensor; then the graph breaks.
+    idle_limit: instructions and turns of loops in a row that are traced without meeting a tensor; then the graph breaks. Where there
+    are tensors, six times as many are.
     keep_empty: frames without tensor operations are replaced, too, instead of left alone; for tests of capture itself.
     """
 

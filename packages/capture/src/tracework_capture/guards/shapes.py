@@ -106,8 +106,10 @@ def first_failure(conditions: Iterable[Any], symbols: dict[str, Source], scope: 
 def names_in(conditions: Iterable[Any]) -> set[str]:
     """The symbol names that occur in the conditions."""
     found: set[str] = set()
-    for recorded in conditions:
-        found |= {
-            node.id for node in ast.walk(ast.parse(str(recorded.condition.expr), mode="eval")) if isinstance(node, ast.Name)
-        }
+    left: list[ast.AST] = [ast.parse(str(recorded.condition.expr), mode="eval") for recorded in conditions]
+    while left:  # ast.walk imports at each call, and a program may have exchanged the module
+        node = left.pop()
+        left += ast.iter_child_nodes(node)
+        if isinstance(node, ast.Name):
+            found.add(node.id)
     return found - CALLS.keys()

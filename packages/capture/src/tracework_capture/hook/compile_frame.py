@@ -202,7 +202,7 @@ def start(
     root.may_be_small = not given.outermost and (is_resume_code(given.code) or is_of_torch(given.code))
     slot = result_slot(given.code)
     root.surely_changing = None if slot is None else Local(slot)
-    root.sees_tensors = is_resume_code(given.code) or any(
+    root.sees_tensors = (is_resume_code(given.code) and not options.keep_empty) or any(
         issubclass(type(obj), (torch.Tensor, torch.nn.Module)) for obj in given.slots.values()
     )
     root.arguments = given.slots

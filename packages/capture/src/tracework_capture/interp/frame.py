@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NULL", "CaptureRoot", "HandlerMark", "SymbolicFrame"]
 
+WITH_TENSORS = 6  # times options.idle_limit is allowed where there are tensors: more may follow
 _NEVER_CHANGING = frozenset({MappingProxyType, tuple, frozenset, range})
 _ALWAYS_TRUE_ON_CONST = frozenset({"TYPE", "IDENTITY", "CONSTANT", "IS_NONE", "NOT_NONE"})
 
@@ -132,10 +133,14 @@ class CaptureRoot:
 
     def expect_growth(self, frame: SymbolicFrame) -> None:
         """Where a loop goes round or a function is called: what adds nothing to the graph for long is faster in plain Python."""
-        if self.idle > self.options.idle_limit:
-            if self.graph.met() == self.grown:
-                frame.break_graph("long_loop", f"{self.options.idle_limit} instructions")
-            self.idle, self.grown = 0, self.graph.met()
+        limit = self.options.idle_limit
+        if self.idle > limit:
+            met = self.graph.met()
+            if met != self.grown:
+                self.idle, self.grown = 0, met
+            limit *= WITH_TENSORS if met or self.sees_tensors else 1
+            if self.idle > limit:
+                frame.break_graph("long_loop", f"{limit} instructions")
 
     def dynamic_number(self, frame: SymbolicFrame, value: int, source: Any) -> Value | None:
         """The size Value of an int argument that changed between calls; None keeps it a constant."""

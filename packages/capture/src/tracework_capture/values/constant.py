@@ -207,7 +207,7 @@ class ConstantValue(Value):
                 from .text import percent_text
 
                 return percent_text(frame, self.obj, other) or fold(frame, operator.mod, [self, other])
-            return None
+            return self.asked(frame, op, other, reverse)
         left, right = (other.constant(), self.obj) if reverse else (self.obj, other.constant())
         return fold_literal(frame, BINARY_FUNCTIONS[op], left, right)
 
@@ -215,11 +215,24 @@ class ConstantValue(Value):
         if type(self.obj) in NUMPY_DTYPES and issubclass(other.python_type(), type):
             return fold_literal(frame, COMPARE_FUNCTIONS[op], self.obj, other.real())  # a dtype is compared with what names it
         if not other.is_constant():
-            return None
+            return self.asked(frame, op, other)
         if op not in ORDERINGS:
             return fold_literal(frame, COMPARE_FUNCTIONS[op], self.obj, other.constant())
         found = getattr(type(self.obj), ORDERINGS[op])(self.obj, other.constant())
         return None if found is NotImplemented else ConstantValue(found)
+
+    def asked(self, frame, op, other, reverse=False):
+        """self op other for an object of the program, where the method is Python code, as those of Fraction are; else None, for
+        NotImplemented."""
+        from .builtins.arithmetic import COMPARE_SPECIAL, SPECIAL
+        from .user_object import ObjectValue, implemented
+
+        prefix = "__r" if reverse else "__i" if op.endswith("=") else "__"
+        name = COMPARE_SPECIAL.get(op) or f"{prefix}{SPECIAL[op.rstrip('=')]}__"
+        method = getattr(type(self.obj), name, None)
+        if not isinstance(method, types.FunctionType) or not isinstance(other, ObjectValue):
+            return None
+        return implemented(frame.wrap(method, Const(method, name)).call(frame, [self, other], {}))
 
     def unary(self, frame, op):
         return fold_literal(frame, UNARY_FUNCTIONS[op], self.obj)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import types
+from itertools import zip_longest
 
 from .. import _C
 from ..bytecode.resume import original_code
@@ -15,6 +16,7 @@ from .sequence import TupleValue
 from .value import NEW, Value
 
 NONE = ConstantValue(None)
+_CHECK_ARGUMENTS = (OSError, SyntaxError, UnicodeError)  # classes whose __init__ may raise
 _LINKS = {
     "__cause__": (BaseException, "exception cause must be None or derive from BaseException"),
     "__context__": (BaseException, "exception context must be None or derive from BaseException"),
@@ -94,6 +96,7 @@ class ExceptionValue(Value):
         self.cls = cls
         self.args = list(args)
         self.fields = dict(fields or {})
+        self.given = None  # what the __init__ of the built-in class got, which may keep it in fields of its own
         self.cause = NONE
         self.context = NONE
         self.suppress_context = False
@@ -137,7 +140,7 @@ class ExceptionValue(Value):
     def text(self):
         """Message for people."""
         try:
-            native = next(c for c in self.cls.__mro__ if c.__module__ == "builtins")
+            native = native_class(self.cls)
             return str(native(*[plain(a) for a in self.args]))
         except Exception:
             return ", ".join(a.describe() for a in self.args)
@@ -204,7 +207,9 @@ class ExceptionValue(Value):
     def call_native(self, frame, name, args, kwargs):
         """A method that BaseException and its built-in subclasses define."""
         if name == "__init__":
-            self.args = list(args)
+            if kwargs or issubclass(self.cls, _CHECK_ARGUMENTS):
+                return frame.break_graph("call_unknown", f"{native_class(self.cls).__name__}.__init__")
+            self.args, self.given = list(args), list(args)
             return NONE
         if name in ("__str__", "__repr__"):
             return self.as_text(frame, str if name == "__str__" else repr)
@@ -230,7 +235,7 @@ class ExceptionValue(Value):
         """str(e) or repr(e) of a built-in class"""
         try:
             args = [plain(a) for a in self.args]
-            native = next(c for c in self.cls.__mro__ if c.__module__ == "builtins")
+            native = native_class(self.cls)
             return ConstantValue(fn(native(*args)) if fn is str else f"{self.cls.__name__}({', '.join(map(repr, args))})")
         except NotPlain:
             return frame.break_graph("value_not_known", "text of an exception")
@@ -246,7 +251,11 @@ class ExceptionValue(Value):
 
     def fill(self, emit, name):
         if self.cls.__init__ not in BUILTIN_INITS:
-            emit.line(f"{name}.args = ({''.join(emit.load(a) + ', ' for a in self.args)})")
+            if self.given is not None:
+                init = emit.const(native_class(self.cls).__init__, "init")
+                emit.line(f"{init}({', '.join([name, *map(emit.load, self.given)])})")
+            if self.given is None or any(a is not b for a, b in zip_longest(self.args, self.given)):
+                emit.line(f"{name}.args = ({''.join(emit.load(a) + ', ' for a in self.args)})")
         for key, value in self.fields.items():
             emit.line(f"{name}.{key} = {emit.load(value)}")
         if self.trace is not None:
@@ -259,6 +268,11 @@ class ExceptionValue(Value):
             emit.line(f"{name}.__context__ = {emit.load(self.context)}")
         if self.suppress_context:
             emit.line(f"{name}.__suppress_context__ = True")
+
+
+def native_class(cls):
+    """The built-in exception that a class derives from."""
+    return next(c for c in cls.__mro__ if c.__module__ == "builtins")
 
 
 class ExistingException(Value):

@@ -177,8 +177,11 @@ def call_c_method(frame, descriptor, owner, name, args, kwargs):
     if base is dict is not native and name in native.__dict__ and issubclass(native, dict):
         return frame.break_graph("call_unknown", f"dict.{name} of a {native.__name__}, which has its own")
     if not isinstance(owner, ObjectValue):
-        if base is object and name in _OF_OBJECT and lookup_class(owner.python_type(), name)[0] is not descriptor:
-            return _OF_OBJECT[name](frame, owner, *args)
+        if lookup_class(owner.python_type(), name)[0] is not descriptor:
+            if base is object and name in _OF_OBJECT:
+                return _OF_OBJECT[name](frame, owner, *args)
+            if issubclass(base, BaseException) and hasattr(owner, "call_native"):  # ValueError.__init__(self, text)
+                return owner.call_native(frame, name, args, kwargs)
         return owner.call_method(frame, name, args, kwargs)
     if owner.part is None and base is not object and base not in NATIVE_BASES:
         return frame.break_graph("lock" if base in LOCKS else "call_unknown", f"{base.__module__}.{base.__qualname__}.{name}")

@@ -1223,3 +1223,37 @@ def classes_whose_metaclass_makes_them_containers(x):
 def classes_whose_metaclass_has_operators(x):
     same = Two == Also, Two == Empty, Two != Also, Two != 3, Empty < Two, Empty > Two
     return x * (Two + Also), Two + 1, 1 + Two, Two | int, -Two, same
+
+
+class Placed(ValueError):
+    def __init__(self, text, place):
+        ValueError.__init__(self, f"{text} at {place}")
+        self.place = place
+
+
+class Leaving(SystemExit):
+    def __init__(self, code, why):
+        super().__init__(code)
+        self.why = why
+
+
+class LeavingSilently(SystemExit):
+    def __init__(self, code):
+        pass
+
+
+@case
+def init_of_a_builtin_exception_by_its_class(x):
+    try:
+        raise Placed("wrong", 3)
+    except TypeError:
+        return x - 1
+    except Placed as error:
+        return x + 1, error.args, error.place
+
+
+@case
+def exceptions_whose_builtin_class_keeps_fields(x):
+    y, leaving, silently = x + 1, Leaving(3, "done"), LeavingSilently(4)
+    capture.graph_break()
+    return y, leaving.code, leaving.args, leaving.why, silently.code, silently.args

@@ -4,6 +4,7 @@ import bisect
 import collections
 import contextlib
 import copy
+import fractions
 import functools
 import heapq
 import inspect
@@ -538,3 +539,24 @@ def iterator_over_a_deque_that_is_changed_before_a_break(x):
         next(left)
     except RuntimeError as error:
         return y * 2, str(error)
+
+
+class Turn(complex):
+    def __rpow__(self, other):
+        return "turn", other
+
+    def __radd__(self, other):
+        return "sum", other
+
+
+THREE_HALVES, TURN = fractions.Fraction(3, 2), Turn(2)
+
+
+@case
+def fractions_and_objects(x):
+    """The methods of a Fraction are Python code, and are asked before those of the other number."""
+    try:
+        divmod(THREE_HALVES, 1j)
+    except TypeError as error:
+        said = str(error)
+    return x + 1, THREE_HALVES**TURN, THREE_HALVES + TURN, THREE_HALVES == TURN, divmod(7, THREE_HALVES), said

@@ -413,6 +413,8 @@ def all_of(frame, value):
 def divmod_(frame, args, kwargs):
     from ..sequence import TupleValue
 
+    if all(a.is_constant() for a in args):
+        return fold(frame, divmod, args)
     if any(hasattr(a.python_type(), "__divmod__") and not a.is_constant() and a.python_type() is not int for a in args):
         return frame.break_graph("call_unknown", "divmod of objects")
     if any(issubclass(a.python_type(), torch.Tensor) for a in args):
