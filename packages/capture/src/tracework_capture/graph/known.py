@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import fx
 
-__all__ = ["known_tensor", "learn", "numbers_alone", "with_numbers"]
+__all__ = ["LARGEST", "is_pure", "known_tensor", "learn", "numbers_alone", "with_numbers"]
 
-_LARGEST = 16
+LARGEST = 16
 _ARITHMETIC = (
     "add sub mul div true_divide floor_divide remainder fmod pow neg abs floor ceil round trunc sqrt square minimum maximum clamp"
     " eq ne lt le gt ge logical_and logical_or logical_not logical_xor sum prod any all amax amin min max"
@@ -51,7 +51,7 @@ def learn(node: fx.Node, example: Any) -> None:
     """Keep the data of a node's result, when its operands are known."""
     if not isinstance(example, torch.Tensor) or example.device.type != "cpu" or example.ndim > 1:
         return
-    if not _is_pure(node) or type(example.numel()) is not int or example.numel() > _LARGEST:
+    if not is_pure(node) or type(example.numel()) is not int or example.numel() > LARGEST:
         return
     operands: list[torch.Tensor | None] = [known_tensor(n) for n in node.all_input_nodes]
     if any(operand is None for operand in operands) or not (operands or node.target in _FACTORIES):
@@ -73,7 +73,8 @@ def learn(node: fx.Node, example: Any) -> None:
         node.meta["known"] = real, example.storage.version
 
 
-def _is_pure(node: fx.Node) -> bool:
+def is_pure(node: fx.Node) -> bool:
+    """Whether a node computes with numbers, and does nothing else."""
     if node.op == "call_method":
         return node.target in _METHODS
     return node.op == "call_function" and (node.target in _FUNCTIONS or node.target in _FACTORIES)

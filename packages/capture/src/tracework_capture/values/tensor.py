@@ -12,6 +12,7 @@ import torch
 from .. import _C
 from ..errors import BreakGraph
 from ..graph.known import known_tensor
+from ..graph.state_conditions import truth_of_state
 from ..sources import Attr, ModuleEntry
 from .constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, NUMPY_NUMBERS, UNARY_FUNCTIONS, ConstantValue, force_plain, literal
 from .inference_tensors import as_inference_tensor, is_for_inference, is_input_for_inference
@@ -103,6 +104,9 @@ class TensorOperations(Value):
         known = known_tensor(self.node)
         if known is not None and known.numel() == 1:
             return bool(known)
+        decided = None if self.node is None else truth_of_state(frame, self.node)
+        if decided is not None:
+            return decided
         return frame.break_graph("data_dependent_branch", f"truth of a {self.describe()}")
 
     # --- attributes ---------------------------------------------------------------------------------------------
