@@ -236,13 +236,19 @@ PROGRAMS = {
     ),
     "sorted in an order that is no bool": (
         "    for p in (items, None, 1.5, 0, '', n, 1 << 40):\n        l = [1, 3, 2]\n"
-        "        for f in (lambda: l.sort(reverse=p), lambda: sorted(l, reverse=p)):\n            try: LOG.append((f(), l))\n            except (TypeError, OverflowError) as error: LOG.append(error.args)\n    return x + 1"
+        "        for f in (lambda: l.sort(reverse=p), lambda: sorted(l, reverse=p)):\n            try: LOG.append((f(), l))\n"
+        "            except (TypeError, OverflowError) as error: LOG.append(error.args)\n    return x + 1"
     ),
     "strides of arrays without elements": (
         "    a = x.detach().numpy()\n    for b in (a, a[:0], a[:0] * 2, np.zeros((0, 3)).T):\n"
         "        LOG.append((b.strides, torch.from_numpy(b).stride(), torch.as_tensor(b).stride()))\n    return x + 1"
     ),
     "a copy that does not fit, of sizes that change": "    torch.empty_like(y[:, :0]).copy_(y)\n    torch.manual_seed(-1)\n    return n",
+    "exceptions from several places that cross a break": (
+        "    def f(p):\n        try:\n            if n == 3: raise KeyError(n)\n            if flag: raise ValueError(n)\n            raise Oops(n)\n"
+        "        finally: brk(p)\n    try: f(x)\n    except Exception as error: LOG.append((type(error), error.__traceback__.tb_next.tb_lineno))\n"
+        "    with Guarded(LOG, True):\n        if n == 3: raise KeyError(n)\n        if flag: raise ValueError(n)\n        raise Oops(n)"
+    ),
     "gradients that a training step leaves": (
         "    (net(y).sum() * net.scale).backward()\n    with torch.no_grad():\n        net.scale -= 0.1 * net.scale.grad\n"
         "    return net.scale.grad.clone()"

@@ -2,6 +2,7 @@
 
 import torch
 
+from ...values.constant import force_plain
 from ...values.exception import ExistingException, ExistingTraceback
 from ...values.exception_group import is_none, match_group, raised_by_clauses
 from ...values.mapping import DictValue
@@ -105,8 +106,8 @@ def raise_varargs(frame, instruction):
 def reraise(frame, instruction):
     """Raise the exception on top again."""
     exception = frame.stack.pop()
-    if instruction.arg:  # the frame is where it was raised first
-        frame.raised_at = 2 * frame.stack[-instruction.arg].constant()
+    if instruction.arg:  # the frame is where it was raised first; continuations may be given more than one such number
+        frame.raised_at = 2 * force_plain(frame, frame.stack[-instruction.arg])
     raise SymbolicRaise(exception, again=True)
 
 
