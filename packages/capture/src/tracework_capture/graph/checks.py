@@ -4,11 +4,13 @@
 effect is replayed: when it asks for the other arm, the frame runs as plain Python from its start, and eager raises by itself, with its
 own line, message and side effects. Where conditions fail often they break the graph instead. The same way out serves a graph that
 raises in the middle. It is open only where the graph can be run without a trace of it: no input written but small ones, which are put
-back (graph.undo), no state of others changed, and random numbers drawn from a generator that is put back. A graph without that way out
-has no operator that may raise in a try block whose handler may go on, or under a manager of the program, nor where an input gets a
-history: there the graph breaks between the write and that operator, so that plain Python enters the program's handler. What is left are
-large inputs outside of such blocks: the exception of the graph is the program's, effects that were to be replayed after it, those of
-finally blocks among them, are missing (to break there would cost models that write to a cache a graph for each layer).
+back (graph.undo), no state of others changed, and random numbers drawn from a generator that is put back. Where the graph raised, an
+input of any size and device may also have been overwritten: the plain run writes the same again, as to the caches of a model's layers.
+A graph without that way out has no operator that may raise in a try block whose handler may go on, or under a manager of the program, nor
+where an input gets a history: there the graph breaks between the write and that operator, so that plain Python enters the program's
+handler. What is left are large inputs that are read and then written, outside of such blocks: the exception of the graph is the program's,
+effects that were to be replayed after it, those of finally blocks among them, are missing (to break there would cost models that shift
+their caches a graph for each layer, and training steps one for the optimizer).
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from ..bytecode.reload import local_name
 from ..errors import RestartApart, RestartWithoutChecks
 from .data_sizes import holds
 from .leaves import copy_like, leaf, with_data
-from .undo import can_be_put_back, contents_of, put_back
+from .undo import can_be_put_back, contents_of, is_written_the_same_again, put_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -310,6 +312,11 @@ def is_managed(frame: Any) -> bool:
     return False
 
 
+def written_again(root: Any, node: fx.Node) -> bool:
+    """Whether a plain run of the frame gives this input what the graph gave it, or would have given it."""
+    return node.meta["example_value"].storage not in root.effects.statistics and is_written_the_same_again(node)
+
+
 AUTOCAST = frozenset({torch.amp.autocast_mode._enter_autocast, torch.amp.autocast_mode._exit_autocast})
 _MODULES = frozenset(
     {"torch", "torch._C", "torch.functional", "torch.nn.functional", "torch._tensor", "torch._ops.aten", "_operator", "builtins"}
@@ -345,7 +352,9 @@ def leaves_a_trace(root: Any, checked: bool) -> str:
         example = node.meta.get("example_value")
         on_devices = on_devices or isinstance(example, torch.Tensor) and example.device.type != "cpu"
     for node in written_inputs(root):
-        if not (checked or root.effects.raising) or not can_be_put_back(node, checked):
+        if not (checked or root.effects.raising) or not (
+            can_be_put_back(node, checked) or not checked and written_again(root, node)
+        ):
             return f"{node.name} is written"
     return "kernels of another device" if on_devices and (checked or root.effects.random) else ""
 
@@ -392,8 +401,10 @@ def guarded_call(writer: CodeWriter, frame: Any, call: str, conditions: list[str
         restore.append(f"{writer.const(_torch.restore_autocast)}(__tw_autocast)")
     written = written_inputs(root)
     if written:
-        tensors = f"[{', '.join(writer.source(n.meta['binding'].source) for n in written)}]"
-        before.append(f"__tw_kept = {writer.const(contents_of)}({tensors})")
+        again = [n for n in written if not conditions and not can_be_put_back(n, surely=True) and written_again(root, n)]
+        copied = [n for n in written if n not in again]
+        tensors, others = (f"[{', '.join(writer.source(n.meta['binding'].source) for n in nodes)}]" for nodes in (copied, again))
+        before.append(f"__tw_kept = {writer.const(contents_of)}({tensors}, {others})")
         restore.append(f"{writer.const(put_back)}(__tw_kept)")
     function, arguments = plain_run(writer, frame)
     lines = ["try:", f"    __tw_out = {call}", "    __tw_failure = None"]
@@ -402,8 +413,8 @@ def guarded_call(writer: CodeWriter, frame: Any, call: str, conditions: list[str
     if written:
         lines += ["    if __tw_kept is None:", "        raise __tw_failure"]
     lines += ["    " + line for line in restore]
-    again = run_with_handlers if root.graph.raises_in_block else run_again
-    lines += [f"    return {writer.const(again)}(__tw_failure, {function}, {arguments})"]
+    run = run_with_handlers if root.graph.raises_in_block else run_again
+    lines += [f"    return {writer.const(run)}(__tw_failure, {function}, {arguments})"]
     if conditions:
         if not root.options.fullgraph:  # where a break is an error
             restore = [f"{writer.const(root.history.check_failed, 'check_failed')}()", *restore]

@@ -180,6 +180,56 @@ def test_a_large_input_is_not_copied():
     assert compiled(x, torch.tensor([0])).item() == 3
 
 
+def filled(cache, index, counter):
+    counter.count = 1
+    cache[0] = 5.0
+    cache[1:3].copy_(counter.weight)
+    counter.count = 2
+    y = cache.sum(0) + cache[index]
+    counter.count = 3
+    return y
+
+
+def filled_under_a_handler(cache, index, counter):
+    counter.count = 1
+    try:
+        cache.index_copy_(0, index.remainder(4), torch.ones(1, 3))
+        return cache[index].sum()
+    except IndexError:
+        counter.count += 10
+        return cache[:2] * 2
+
+
+def moved(cache, index, counter):
+    """Read before it is written: one of several graphs where the program enters a handler."""
+    counter.count = 1
+    try:
+        cache.copy_(cache.roll(1, 0) + 1)
+        return cache[index]
+    except IndexError:
+        counter.count += 10
+        return cache[:2] * 2
+
+
+@pytest.mark.parametrize("size", [1 << 15, 8])
+@pytest.mark.parametrize("function, graphs", [(filled, 1), (filled_under_a_handler, 1), (moved, 2)])
+def test_large_inputs_that_are_overwritten(function, graphs, size):
+    """They need no copy: the plain run writes the same once more."""
+    made = []
+    compiled = tracework_capture.optimize(lambda gm, given: made.append(gm) or gm.forward)(function)
+    for index in (1, 1 << 20, 0, 1 << 20):
+        seen = []
+        for run in (function, compiled):
+            cache, counter = torch.arange(3.0 * size).reshape(size, 3), Counter(torch.full((2, 3), 7.0))
+            try:
+                outcome = run(cache, torch.tensor([index]), counter).tolist()
+            except IndexError as error:
+                outcome = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.name == function.__name__][-1:]
+            seen.append((outcome, cache.tolist(), cache._version, counter.count))
+        assert seen[0] == seen[1]
+    assert len(made) == (graphs if size > 8 else 1)
+
+
 def outcome(write, x):
     try:
         return write(x).tolist(), x.tolist()
@@ -236,9 +286,18 @@ def answered(cache, index, log):
         return None
 
 
-@pytest.mark.parametrize("program, apart", [(cleaned_up, False), (reported, False), (answered, True)])
+def added(cache, index, log):
+    try:
+        for _ in range(3):
+            cache.index_add_(0, index, torch.ones(1, 3))
+        return cache.sum()
+    except IndexError:
+        return None
+
+
+@pytest.mark.parametrize("program, apart", [(cleaned_up, False), (reported, False), (answered, False), (added, True)])
 def test_large_inputs_are_written_in_one_graph_unless_a_handler_goes_on(program, apart):
-    """As a model does that writes to the caches of its layers, under a finally block."""
+    """As a model does that writes to the caches of its layers, under a finally block. What is overwritten may be so once more."""
     graphs = []
     compiled = tracework_capture.optimize(lambda gm, inputs: graphs.append(gm) or gm.forward)(program)
     results = []
