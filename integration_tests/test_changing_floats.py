@@ -69,21 +69,105 @@ def test_the_value_where_it_is_needed():
         assert found[1:] == expected[1:]
 
 
-@pytest.mark.parametrize("make", [torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW])
-@pytest.mark.parametrize("foreach", [False, True])
-def test_learning_rates(make, foreach):
+def halves(x, y, s):
+    return (
+        torch.add(x, x, alpha=s), torch.add(x, y, alpha=s), y.clone().sub_(x, alpha=s), torch.addcmul(x, x, y, value=s),
+        x.clone().addcdiv_(x, y, value=s), *torch._foreach_add([x, y], [y, x], alpha=s), x * s,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "kinds", [(torch.bfloat16, torch.bfloat16), (torch.float16, torch.float32), (torch.float32, torch.float64)], ids=str
+)
+def test_numbers_of_other_dtypes(kinds):
+    """Halves are computed with in float32 and rounded once (what that loses shows near zero); two dtypes meet in their common one."""
+    counting = Counting()
+    compiled = tracework.compile(halves, backend=counting, fullgraph=True)
+    torch.manual_seed(0)
+    for step in range(5):
+        x, y = (torch.randn(64).to(kind) for kind in kinds)
+        s = 0.7 / (step + 1)
+        results = zip(compiled(x, y, s), halves(x, y, s), halves(x.double(), y.double(), s), strict=True)
+        for found, expected, exact in results:
+            if step and found.dtype in (torch.float16, torch.bfloat16):  # eager's kernels round the number, too, in some sizes
+                torch.testing.assert_close(found.double(), exact, rtol=torch.finfo(found.dtype).eps / 2 * 1.01, atol=1e-5)
+            else:
+                torch.testing.assert_close(found, expected)
+    assert counting.graphs == 2
+
+
+def stored(x, s):
+    y = x.clone()
+    y[0] = s
+    y[1:, [0, 2]] = -s
+    y[y > 3] = s * 2
+    return (
+        y, torch.full((2, 3), s), torch.full_like(x, s, dtype=torch.float64), x.new_full((2,), s), torch.fill(x, s), y.clone().fill_(s),
+        x.masked_fill(x > 0, s), y.clone().masked_fill_(y > 0, s), torch.where(x > 0, x, s), torch.where(x > 0, s, 0.0),
+        torch.where(x > 0, 1, s),
+    )  # fmt: skip
+
+
+def bounds_and_curves(x, s):
+    high = abs(s) + 0.125
+    return (
+        x.clamp(max=s), x.clamp(-high, high), torch.clamp(x, 0.1, max=high), torch.clamp(x, high, 0.1), x.clone().clamp_(s), x.clamp_min(s),
+        torch.nn.functional.leaky_relu(x, s), torch.pow(x.abs(), s), x.abs().pow(s), torch.pow(s, x) if s > 0 else x, x.lerp(x * 2, s),
+        torch.lerp(x, x + 1, 1 - s), x.clone().lerp_(x + 1, s), x[0, 0].clamp(max=s), x.double().clamp(max=s), x.long().clamp(max=s),
+        x.half().clamp(max=s), x.half().masked_fill(x > 0, s), x.bfloat16().lerp(x.bfloat16() * 2, 0.25),
+    )  # fmt: skip
+
+
+def sides(x, s):
+    y = x * max(s, 0.001) + min(s, 4.0)
+    if s > 0.3:
+        y = y * s
+    return y * abs(s - 0.0), (y if s else x), s == 0.5, 0.0 < s <= 1
+
+
+@pytest.mark.parametrize("fn", [stored, bounds_and_curves, sides], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_operators_with_numbers(fn, backend):
+    """Each value is computed with; what Python decides by a float splits the values in two."""
+    counting = Counting()
+    for chosen in (counting, backend):
+        compiled = tracework.compile(fn, backend=chosen, fullgraph=True)
+        for s in (0.75, 0.625, 1.25, -0.5, -0.25, 0.875, 0.1, 0.375):
+            x = (torch.arange(-2.0, 4.0) + 0.25).reshape(2, 3).requires_grad_()
+            found, expected = list(compiled(x, s)), list(fn(x, s))
+            same([v for v in found if isinstance(v, torch.Tensor)], [v for v in expected if isinstance(v, torch.Tensor)])
+            assert [v for v in found if not isinstance(v, torch.Tensor)] == [
+                v for v in expected if not isinstance(v, torch.Tensor)
+            ]
+            floating = [(a, b) for a, b in zip(found, expected) if isinstance(b, torch.Tensor) and b.requires_grad]
+            gradients = [torch.autograd.grad(sum(t.double().sum() for t in side), x)[0] for side in zip(*floating)]
+            same(*([g] for g in gradients))
+    assert counting.graphs <= (8 if fn is sides else 4)
+
+
+@pytest.mark.parametrize(
+    "make, foreach, dtype",
+    [
+        (make, foreach, torch.float32)
+        for make in (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)
+        for foreach in (False, True)
+    ]
+    + [(torch.optim.SGD, True, torch.bfloat16), (torch.optim.Muon, None, torch.float32)],
+)
+def test_learning_rates(make, foreach, dtype):
     """Any number of learning rates takes two graphs: the first call's, and one with the learning rate as an input."""
     counting, results = Counting(), []
     for compiled in (False, True):
         torch.manual_seed(0)
-        model = torch.nn.Linear(4, 2)
-        optimizer = make(model.parameters(), lr=1.0, weight_decay=0.1, foreach=foreach)
+        model = torch.nn.Linear(4, 2, bias=make is not torch.optim.Muon).to(dtype)
+        options = {} if foreach is None else {"foreach": foreach}
+        optimizer = make(model.parameters(), lr=1.0, weight_decay=0.1, **options)
         call = tracework.compile(lambda o=optimizer: o.step(), backend=counting, fullgraph=True) if compiled else optimizer.step
         for step in range(1000):
             optimizer.param_groups[0]["lr"] = 1e-2 / (step + 1)
             if step < 3:
                 optimizer.zero_grad()
-                model(torch.ones(3, 4)).square().sum().backward()
+                model(torch.ones(3, 4, dtype=dtype)).square().sum().backward()
             call()
         results.append([p.detach() for p in model.parameters()])
     same(*results)

@@ -153,6 +153,21 @@ def _text(value: Any, test: tuple[str, str, bool]) -> bool:
     return type(value) is str and TEXT_TESTS[test[0]](value, test[1]) is test[2]
 
 
+ORDERS: dict[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+"""What an ORDER guard may ask of a float; its payload is (name, number, answer)."""
+
+
+def _order(value: Any, test: tuple[str, float, bool]) -> bool:
+    return type(value) is float and ORDERS[test[0]](value, test[1]) is test[2]
+
+
 def short(value: Any) -> str:
     """Text of a value of the program, of which no code runs."""
     if type(value) in (torch.Tensor, torch.nn.Parameter):
@@ -218,6 +233,7 @@ GUARD_KINDS: dict[str, GuardKind] = {
     "CODE": GuardKind("FUNCTION_CODE", _code, lambda v, p: f"runs other code than {p.co_qualname}"),
     "SET_MEMBERS": GuardKind("PYTHON", _members, native=_python_leaf(_members)),
     "TEXT": GuardKind("PYTHON", _text, lambda v, p: f"is {short(v)}: {p[0]} {p[1]!r} was {p[2]}", _python_leaf(_text)),
+    "ORDER": GuardKind("PYTHON", _order, lambda v, p: f"is {short(v)}: {p[0]} {p[1]!r} was {p[2]}", _python_leaf(_order)),
     "DATA_PTR": GuardKind(
         "PYTHON",
         lambda v, p: v.data_ptr() == p,

@@ -48,6 +48,7 @@ def _size_cure(guard: Guard, value: Any) -> str:
 CURES: dict[str, Callable[[Guard, Any], str]] = {
     "TENSOR": _size_cure,
     "CONSTANT": lambda g, v: f"keep {g.source} the same, or pass it as a tensor when only tensors are computed with it",
+    "ORDER": lambda g, v: f"keep {g.source} on one side of {g.payload[1]!r}; each side is compiled by itself",
     "STATE": lambda g, v: f"call it in one setting of torch's {g.source}, or compile one function for each",
     "LENGTH": lambda g, v: f"keep the length of {g.source} the same",
     "TYPE": lambda g, v: f"pass one type of object as {g.source}",

@@ -10,7 +10,7 @@ import operator
 import torch
 
 from ..sources import Source
-from .constant import ConstantValue
+from .constant import COMPARE_FUNCTIONS, ConstantValue, fold
 from .symint import SymNumber
 from .tensor import TensorValue, remember
 from .value import Value
@@ -124,7 +124,27 @@ class FloatValue(Value):
             return None
         if isinstance(other, SymNumber):
             return other.compare(frame, REFLECTED[op], self.number(frame))
+        if self.is_input() and other.is_constant() and type(other.constant()) in (int, float):
+            return ConstantValue(self.ordered(frame, op, other.constant()))
         return self.number(frame).compare(frame, op, fixed(frame, other))
+
+    def is_input(self):
+        """Whether the program was given it as it is."""
+        return not self.known and self.source is not None and self.roots == {(self.source, self.hint)}
+
+    def ordered(self, frame, op, number):
+        """On which side of a number it is, which holds of the calls of this entry."""
+        answer = COMPARE_FUNCTIONS[op](self.hint, number)
+        frame.guard("ORDER", self.source, (op, number, answer))
+        return answer
+
+    def special(self, frame, fn, name, args):
+        """abs, round, ceil, floor, trunc."""
+        if fn is abs and self.is_input():
+            for op, found in ((">", self), ("<", self.unary(frame, "-"))):
+                if self.ordered(frame, op, 0):
+                    return found
+        return fold(frame, fn, [self, *args])
 
     def unary(self, frame, op):
         if op == "-" and not self.known:
@@ -132,7 +152,7 @@ class FloatValue(Value):
         return self if op == "+" else self.number(frame).unary(frame, op)
 
     def truth(self, frame):
-        return bool(self.specialise(frame))
+        return self.ordered(frame, "!=", 0) if self.is_input() else bool(self.specialise(frame))
 
     def hash_key(self, frame):
         return self.specialise(frame)

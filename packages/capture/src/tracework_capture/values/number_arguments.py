@@ -1,10 +1,13 @@
 """Operators whose number argument (alpha, value) is a tensor: eager reads the number out of it, which a graph cannot.
 
-NUMBER_FORMS: operator -> the same arithmetic without that argument, in eager's order of operations. Used for the dtypes in which
-eager computes with as many digits as it stores; others break the graph, as reading the number does.
+NUMBER_FORMS: operator -> the same arithmetic without that argument, in eager's order of operations and in the dtype that eager
+computes in: the tensors' common one, float32 for the halves, which are rounded once at the end. What else is given breaks the graph, as
+reading the number does.
 """
 
 from __future__ import annotations
+
+import functools
 
 import torch
 
@@ -13,6 +16,9 @@ from .floats import FloatValue
 from .tensor import TensorValue
 
 EXACT = frozenset((torch.float32, torch.float64, torch.complex64, torch.complex128))
+"""Dtypes in which eager computes with as many digits as they store."""
+
+WIDE = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
 
 
 def is_number_tensor(value):
@@ -20,11 +26,16 @@ def is_number_tensor(value):
     return isinstance(value, TensorValue)
 
 
-def fits(tensors):
-    """Whether eager computes with as many digits as these store. Without dimensions they are of one dtype, as the number is then."""
-    if not all(isinstance(t, TensorValue) and t.example.dtype in EXACT for t in tensors):
-        return False
-    return all(t.example.ndim > 0 for t in tensors) or len({t.example.dtype for t in tensors}) == 1
+def computed_in(tensors):
+    """The dtype in which eager computes with these, or None. Without dimensions they are of one dtype, as the number is then."""
+    if not all(isinstance(t, TensorValue) for t in tensors):
+        return None
+    dtypes = {t.example.dtype for t in tensors}
+    if len(dtypes) > 1 and not all(t.example.ndim > 0 for t in tensors):
+        return None
+    common = functools.reduce(torch.promote_types, dtypes)
+    wide = WIDE.get(common, common)
+    return wide if wide in EXACT else None
 
 
 def of_kind(frame, number, tensors):
@@ -48,6 +59,22 @@ def changed(frame, name, target, change):
     inplace = name.endswith("_")
     found = frame.graph.call_method(frame, "add_" if inplace else "add", (target, change))
     return target if inplace else found
+
+
+def apply_form(frame, form, name, tensors, number, wide):
+    """The form on tensors of the dtype that eager computes in; a result in half precision is rounded once."""
+    target, *others = tensors
+    common = functools.reduce(torch.promote_types, (t.example.dtype for t in tensors))
+    number = of_kind(frame, number, tensors)
+    if common in WIDE and not name.endswith("_"):
+        found = form(frame, name, as_kind(frame, target, wide), [as_kind(frame, t, wide) for t in others], number)
+        return as_kind(frame, found, common)
+    return form(frame, name, target, [as_kind(frame, t, wide) for t in others], number)
+
+
+def as_kind(frame, tensor, dtype):
+    """The tensor in this dtype; itself when it has it."""
+    return tensor if tensor.example.dtype == dtype else frame.graph.call_method(frame, "to", (tensor, ConstantValue(dtype)))
 
 
 def add(frame, name, target, tensors, number):
@@ -84,22 +111,22 @@ def without_number(frame, name, args, kwargs):
         number = args[count + 1]
     if "scalars" in kwargs:
         number = kwargs["scalars"]
-    if isinstance(number, FloatValue) and not number.known and torch_kinds(frame, args[0]) <= EXACT:
+    if isinstance(number, FloatValue) and not number.known and may_be_tensor(frame, args[: count + 1]):
         number = number.as_tensor(frame)
     if not is_number_tensor(number) or "out" in kwargs or len(args) < count + 1:
         return None
     if name.startswith("_foreach_"):
         return each_without_number(frame, form, name, args, count, number)
-    if not fits(args[: count + 1]) or number.example.numel() != 1:
+    wide = computed_in(args[: count + 1])
+    if wide is None or number.example.numel() != 1:
         return None
-    number = of_kind(frame, number, args[: count + 1])
-    return form(frame, name.rstrip("_") + "_" * name.endswith("_"), args[0], args[1 : count + 1], number)
+    return apply_form(frame, form, name, args[: count + 1], number, wide)
 
 
-def torch_kinds(frame, value):
-    """The dtypes of a tensor or a list of tensors."""
-    found = [value] if isinstance(value, TensorValue) else value.unpack(frame)
-    return {t.example.dtype for t in found if isinstance(t, TensorValue)}
+def may_be_tensor(frame, operands):
+    """Whether a tensor can stand for the number: eager computes with these tensors, or rows of lists of them, in a dtype that is known."""
+    rows = [operands] if isinstance(operands[0], TensorValue) else zip(*(column.unpack(frame) for column in operands))
+    return all(computed_in(row) for row in rows)
 
 
 def with_operand(frame, name, args):
@@ -115,13 +142,14 @@ def with_operand(frame, name, args):
 def each_without_number(frame, form, name, args, count, number):
     """The same for lists of tensors; a tensor of one number for each of them is taken apart."""
     columns = [a.unpack(frame) for a in args[: count + 1]]
-    if not all(fits(row) for row in zip(*columns)):
+    dtypes = [computed_in(row) for row in zip(*columns)]
+    if not all(dtypes):
         return None
     single = number.example.ndim == 0
     made = []
-    for index, row in enumerate(zip(*columns)):
-        factor = of_kind(frame, number if single else number.getitem(frame, ConstantValue(index)), row)
-        made.append(form(frame, name, row[0], list(row[1:]), factor))
+    for index, (row, wide) in enumerate(zip(zip(*columns), dtypes)):
+        factor = number if single else number.getitem(frame, ConstantValue(index))
+        made.append(apply_form(frame, form, name, row, factor, wide))
     from .sequence import NONE, TupleValue
 
     return NONE if name.endswith("_") else TupleValue(made)

@@ -157,11 +157,13 @@ class TensorOperations(Value):
         return frame.graph.call(frame, operator.getitem, (self, positions(frame, key)))
 
     def setitem(self, frame, key, value):
+        from .float_operands import element
+
         target = self
         if isinstance(key, TensorValue) and key.example.ndim == 0 and key.example.dtype is torch.bool:
             # torch would look at its data; a mask over one more dim says the same
             target, key = (frame.graph.call_method(frame, "unsqueeze", (t, ConstantValue(0))) for t in (self, key))
-        frame.graph.call(frame, operator.setitem, (target, positions(frame, key), value))
+        frame.graph.call(frame, operator.setitem, (target, positions(frame, key), element(frame, value, target)))
 
     def length(self, frame):
         if self.example.ndim == 0:
@@ -220,7 +222,11 @@ class TensorOperations(Value):
             return call_dunder(frame, self, name, args, kwargs)
         if name in PLAIN_METHODS:
             return frame.break_graph("call_unknown", f"Tensor.{name}")
-        result = frame.graph.call_method(frame, name, (self, *args), kwargs)
+        from .float_operands import tensor_form
+
+        result = tensor_form(frame, name, (self, *args), kwargs)
+        if result is None:
+            result = frame.graph.call_method(frame, name, (self, *args), kwargs)
         return self if is_inplace(name) else result
 
     def call(self, frame, args, kwargs):

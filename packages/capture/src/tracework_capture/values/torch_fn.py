@@ -18,6 +18,7 @@ from .constant import ConstantValue, fold, fold_literal, force_plain, literal
 from .context import CONTEXTS
 from .data_calls import DATA_CALL_ROWS
 from .dual_numbers import DUAL_CONTEXTS, DUAL_ROWS
+from .float_operands import tensor_form
 from .known_function import KnownFunction
 from .loops import LOOP_ROWS
 from .number_arguments import NUMBER_METHODS, number_functions
@@ -70,8 +71,10 @@ def torch_function(fn):
 
 def call_torch(frame, fn, args, kwargs):
     """A node, unless an argument says that the call is plain Python; `out=` tensors are given back themselves."""
-    result = frame.graph.call(frame, fn, tuple(args), kwargs)
     name = getattr(fn, "__name__", "")
+    result = tensor_form(frame, name, args, kwargs)
+    if result is None:
+        result = frame.graph.call(frame, fn, tuple(args), kwargs)
     if isinstance(kwargs.get("out"), TensorValue):
         return kwargs["out"]
     if (

@@ -183,6 +183,12 @@ CASES = {
         (("==", "a", True), 3, False),
     ],
     "DATA_PTR": [(PLACED.data_ptr(), PLACED, True), (PLACED.data_ptr(), PLACED[1:], False), (PLACED.data_ptr(), 3, False)],
+    "ORDER": [
+        ((">", 0.5, True), 0.75, True),
+        ((">", 0.5, True), 0.25, False),
+        (("!=", 0, False), 0.0, True),
+        (("<", 1, True), 0, False),
+    ],
     "CONSTANT_RANGE": [((0, 4, 1), range(4), True), ((0, 4, 1), range(5), False)],
     "CLASSES": [
         (looked_up((Near, "label"), (Near, "__init__"), (Near, "zz")), 0, True),

@@ -296,10 +296,11 @@ def special_or_fold(frame, fn, name, args, kwargs):
     args = [args[0].known() if isinstance(args[0], OpenText) else args[0], *args[1:]]
     if not numbers(frame, args):
         return fold(frame, fn, args, kwargs)
+    from ..floats import FloatValue
     from ..size_floats import SizeFloat
     from ..symint import SymNumber
 
-    if isinstance(args[0], (SymNumber, SizeFloat)):
+    if isinstance(args[0], (SymNumber, SizeFloat)) or type(args[0]) is FloatValue:
         return args[0].special(frame, fn, name, args[1:])
     return args[0].call_method(frame, name, list(args[1:]), kwargs)
 

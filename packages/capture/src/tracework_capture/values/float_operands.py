@@ -1,0 +1,156 @@
+"""Operators that take a number, for floats that change from call to call: the same arithmetic on a tensor of one number.
+
+TENSOR_FORMS: name of a function or method -> form(frame, fn, operands, kwargs), which gives the result, or None where a tensor would round
+otherwise than eager does with a number, or another operator's gradient would differ; the float is fixed then.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from .constant import ConstantValue
+from .floats import FloatValue, StepCount
+from .number_arguments import EXACT, as_kind
+from .sequence import NONE
+from .tensor import TensorValue
+
+
+def changes(value):
+    """A float without a number that is known while tracing."""
+    return isinstance(value, FloatValue) and not value.known and not isinstance(value, StepCount)
+
+
+def tensor_form(frame, name, args, kwargs):
+    """The result of a function or method of torch by this name where one of its arguments is a float that changes; else None."""
+    form = TENSOR_FORMS.get(name)
+    if form is None or "out" in kwargs or not (any(map(changes, args)) or any(map(changes, kwargs.values()))):
+        return None
+    return form(frame, name, list(args), dict(kwargs))
+
+
+def call(frame, name, *args, **kwargs):
+    return frame.graph.call_method(frame, name, args, kwargs)
+
+
+def operand(frame, value, tensor):
+    """A number, changing or not, as what stands for it in arithmetic with a tensor; a tensor and None are themselves."""
+    return value.as_operand(frame, [tensor]) if changes(value) else value
+
+
+def element(frame, value, tensor):
+    """A number that is stored in a tensor."""
+    return as_kind(frame, value.as_tensor(frame), tensor.example.dtype) if changes(value) and is_real(tensor) else value
+
+
+def is_real(value):
+    return isinstance(value, TensorValue) and value.example.dtype.is_floating_point
+
+
+def named(args, kwargs, *names):
+    """The arguments by name, None for what is not given; nothing where more is given."""
+    given = dict(zip(names, args)) | kwargs
+    return [given.get(n) for n in names] if len(args) <= len(names) and given.keys() <= set(names) else None
+
+
+def bounded(frame, name, args, kwargs):
+    """clamp: the lower bound first, so that the upper one wins as in eager."""
+    ends = {"clamp_min": ("min",), "clamp_max": ("max",)}.get(name.rstrip("_"), ("min", "max"))
+    given = named(args, kwargs, "input", *ends)
+    if given is None or not isinstance(given[0], TensorValue) or given[0].example.dtype.is_complex:
+        return None
+    found = given[0]
+    for end, bound in zip(ends, given[1:]):
+        if bound is not None and bound is not NONE:
+            found = call(frame, f"clamp_{end}" + "_" * name.endswith("_"), found, operand(frame, bound, found))
+    return given[0] if name.endswith("_") else found
+
+
+def chosen(frame, name, args, kwargs):
+    """where(condition, input, other)"""
+    given = named(args, kwargs, "condition", "input", "other")
+    if given is None or any(v is None for v in given):
+        return None
+    tensors = [v for v in given[1:] if isinstance(v, TensorValue)]
+    if not tensors:  # two numbers, one of them a float, make a tensor of the default dtype
+        kind = ConstantValue(torch.get_default_dtype())
+        made = [v.as_tensor(frame) if changes(v) else frame.graph.call(frame, torch.full, ((), v)) for v in given[1:]]
+        return frame.graph.call(frame, torch.where, (given[0], *(call(frame, "to", m, kind) for m in made)))
+    if not is_real(tensors[0]):
+        return None
+    return frame.graph.call(frame, torch.where, (given[0], *(operand(frame, v, tensors[0]) for v in given[1:])))
+
+
+def filled(frame, name, args, kwargs):
+    """fill and masked_fill take the number as a tensor of any floating dtype."""
+    names = ("input", "mask", "value") if name.startswith("masked") else ("input", "value")
+    given = named(args, kwargs, *names)
+    if given is None or not is_real(given[0]) or not changes(given[-1]):
+        return None
+    value = element(frame, given[-1], given[0])
+    if names[1] == "mask" or name == "fill_":
+        found = call(frame, name, *given[:-1], value)
+        return given[0] if name.endswith("_") else found
+    return frame.graph.call(frame, torch.fill, (given[0], value))
+
+
+def made(empty, count):
+    """full, full_like and new_full: memory, then the number in it. The number is argument number `count`."""
+
+    def form(frame, name, args, kwargs):
+        value = args.pop(count) if len(args) > count else kwargs.pop("fill_value", None)
+        known = {"size", "dtype", "device", "input", "memory_format"}
+        if value is None or not changes(value) or len(args) > count or not kwargs.keys() <= known:
+            return None
+        memory = (
+            call(frame, empty, *args, **kwargs)
+            if empty == "new_empty"
+            else frame.graph.call(frame, getattr(torch, empty), args, kwargs)
+        )
+        return filled(frame, "fill_", [memory, value], {})
+
+    return form
+
+
+def leaky(frame, name, args, kwargs):
+    """leaky_relu(x, slope)"""
+    given = named(args, kwargs, "input", "negative_slope", "inplace")
+    if given is None or not is_real(given[0]) or (given[2] is not None and given[2].truth(frame)):
+        return None
+    x = given[0]
+    positive, scaled = call(frame, "gt", x, ConstantValue(0)), call(frame, "mul", x, operand(frame, given[1], x))
+    return frame.graph.call(frame, torch.where, (positive, x, scaled))
+
+
+def between(frame, name, args, kwargs):
+    """lerp(start, end, weight), whose tensors are of one dtype, the weight's too."""
+    given = named(args, kwargs, "input", "end", "weight")
+    if given is None or not isinstance(given[0], TensorValue) or given[0].example.dtype not in EXACT or not changes(given[2]):
+        return None
+    x = given[0]
+    found = call(frame, name, x, given[1], as_kind(frame, given[2].as_tensor(frame), x.example.dtype))
+    return x if name.endswith("_") else found
+
+
+def power(frame, name, args, kwargs):
+    """pow(x, exponent)"""
+    given = named(args, kwargs, "input", "exponent")
+    if given is None or not all(isinstance(v, TensorValue) or changes(v) for v in given):
+        return None
+    tensor = next((v for v in given if isinstance(v, TensorValue)), None)
+    if tensor is None or tensor.example.dtype not in EXACT:
+        return None
+    return frame.graph.call(frame, torch.pow, tuple(operand(frame, v, tensor) for v in given))
+
+
+TENSOR_FORMS = {
+    **dict.fromkeys([n + end for n in ("clamp", "clip", "clamp_min", "clamp_max") for end in ("", "_")], bounded),
+    **dict.fromkeys(("fill", "fill_", "masked_fill", "masked_fill_"), filled),
+    "where": chosen,
+    "full": made("empty", 1),
+    "full_like": made("empty_like", 1),
+    "new_full": made("new_empty", 2),
+    "leaky_relu": leaky,
+    "lerp": between,
+    "lerp_": between,
+    "pow": power,
+}
