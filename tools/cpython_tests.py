@@ -30,7 +30,7 @@ MODULES = (
     "typing inspect bool slice range enumerate operator augassign binop compare decorators extcall funcattrs keywordonlyarg "
     "positional_only_arg named_expressions opcodes property raise richcmp userdict userlist userstring weakref yield_from contains deque "
     "defaultdict ordered_dict metaclass subclassinit abc bisect heapq textwrap types global exception_variations baseexception "
-    "exception_hierarchy exception_group pow bytes unicode call builtin print index long hash json re random statistics "
+    "exception_hierarchy exception_group pow bytes unicode str call builtin print index long hash json re random statistics "
     "fractions decimal datetime argparse code string_literals int_literal pprint reprlib keyword numeric_tower "
     "weakset dynamicclassattribute genericclass genericalias type_comments type_aliases type_params typechecks except_star "
     "coroutines asyncgen contextlib_async array struct cmath copyreg shelve graphlib colorsys dis syntax eof"

@@ -341,3 +341,21 @@ def a_stream_to_the_right_of_print(x):
     except TypeError as error:
         texts.append(str(error))
     return x + 1, texts
+
+
+class Slotted:
+    __slots__ = ("held",)
+
+
+SLOTTED = Slotted()
+
+
+@case
+def vars_of_what_has_none(x):
+    said = []
+    for value in (SLOTTED, 3, [1], (1, x)):
+        try:
+            vars(value)
+        except TypeError as error:
+            said.append(str(error))
+    return x + 1, said

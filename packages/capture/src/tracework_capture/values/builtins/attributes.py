@@ -184,7 +184,8 @@ def hash_(frame, args, kwargs):
 def vars_(frame, args, kwargs):
     if not args:
         return own_frame("vars")(frame, args, kwargs)
-    return args[0].getattr(frame, "__dict__")
+    found = getattr_(frame, [args[0], ConstantValue("__dict__"), None], {})
+    return frame.raise_new(TypeError, "vars() argument must have __dict__ attribute") if found is None else found
 
 
 def dir_(frame, args, kwargs):
