@@ -154,12 +154,18 @@ class TensorOperations(Value):
 
     # --- items --------------------------------------------------------------------------------------------------
     def getitem(self, frame, key):
-        return frame.graph.call(frame, operator.getitem, (self, positions(frame, key)))
+        from .open_indices import select_open
+
+        target, key = select_open(frame, self, key)
+        return target if key is None else frame.graph.call(frame, operator.getitem, (target, positions(frame, key)))
 
     def setitem(self, frame, key, value):
         from .float_operands import element
+        from .open_indices import select_open
 
-        target = self
+        target, key = select_open(frame, self, key)
+        if key is None:
+            key = ConstantValue(Ellipsis)
         if isinstance(key, TensorValue) and key.example.ndim == 0 and key.example.dtype is torch.bool:
             # torch would look at its data; a mask over one more dim says the same
             target, key = (frame.graph.call_method(frame, "unsqueeze", (t, ConstantValue(0))) for t in (self, key))

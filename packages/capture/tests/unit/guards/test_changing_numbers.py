@@ -74,6 +74,35 @@ def test_sizes_and_indices_of_any_value_give_eagers_result(function, order):
     graphs_of(function, [(X, n) for n in order])
 
 
+def written(x, n):
+    y = x.clone()
+    y[n] = 1
+    y[:, n % 4] += torch.ones(9)
+    y[n, ..., None] = torch.zeros(1, 4, 1)
+    return y
+
+
+POSITIONS = {
+    "row": lambda x, n: x[n] * 2,
+    "column": lambda x, n: x[:, n % 4],
+    "element": lambda x, n: x[n, n % 4],
+    "counted from the end": lambda x, n: x[None, ..., n // 3, None],
+    "two steps": lambda x, n: x[n][n % 4],
+    "beside tensors": lambda x, n: x.reshape(9, 2, 2)[n, :, torch.tensor([1, 0])],
+    "between tensors": lambda x, n: x.reshape(9, 2, 2)[torch.tensor([1, 0]), n % 2, torch.tensor([1, 0])],
+    "beside a mask": lambda x, n: x[x[:, 0] > n, n % 4],
+    "written": written,
+    "too many": lambda x, n: x[n, 0, 0],
+}
+
+
+@pytest.mark.parametrize("function", POSITIONS.values(), ids=POSITIONS)
+def test_positions_share_a_graph(function):
+    x = torch.arange(36.0).reshape(9, 4)
+    calls = [(x, n) for n in (2, 6, 7, 3, 8, 5, 9)]
+    assert graphs_of(function, calls) <= 4  # remainders and positions of 0 and 1 are by themselves
+
+
 def test_sizes_of_two_and_more_share_a_graph():
     assert graphs_of(lambda x, n: torch.zeros(n, 4) + x[0], [(X, n) for n in (9, 5, 2, 30, 3)]) == 2
 
