@@ -31,6 +31,10 @@ def mapped_in_chunks(x, w):
     return torch.vmap(lambda a: a.sin(), chunk_size=2)(x)
 
 
+def mapped_numbers(x, w):
+    return torch.vmap(lambda a, b: (a * 2.5 + b).sin() * 3 - 1, in_dims=(0, None))(x[0], 2)
+
+
 def gradient_of_a_dict(x, w):
     return grad(loss)({"w": w, "b": w[0]}, x)["w"]
 
@@ -85,6 +89,7 @@ PROGRAMS = (
     mapped_dims,
     mapped_twice,
     mapped_in_chunks,
+    mapped_numbers,
     gradient_of_a_dict,
     value_and_aux,
     per_sample,
@@ -108,7 +113,7 @@ def test_values_and_gradients(fn, backend):
 def test_the_whole_stack():
     torch.manual_seed(1)
     inputs = torch.randn(3, 4), torch.randn(4, 4)
-    check(lambda x, w: (*per_sample(x, w), *jacobians(x, w), *pull_back(x, w)), *inputs, backend="inductor")
+    check(lambda x, w: (*per_sample(x, w), *jacobians(x, w), *pull_back(x, w), mapped_numbers(x, w)), *inputs, backend="inductor")
 
 
 def test_a_transformed_function_leaves():

@@ -162,6 +162,10 @@ def contiguous_copy(x, *, memory_format=torch.contiguous_format):
 
 @row("_to_copy.default")
 def to_copy(x, *, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False, memory_format=None):
+    if x.__class__ is not TensorSpec:  # a number, which vmap makes a tensor of the dtype that it is computed with
+        if dtype is None:
+            raise TypeError("_to_copy of a number without a dtype")
+        return _new((), dtype, device)
     where = _device(device, x)
     return TensorSpec(dtype or x.dtype, where, x.sizes, with_format(x.sizes, memory_format, x), 0)
 

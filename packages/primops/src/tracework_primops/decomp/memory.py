@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch
+
 from ..op import prims
 from .table import aten, decomposition, to
 
@@ -18,6 +20,8 @@ def contiguous(x, *, memory_format=None):
 
 @decomposition(aten._to_copy)
 def _to_copy(x, *, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False, memory_format=None):
+    if isinstance(x, (int, float, complex)):  # under vmap
+        return prims.full((), x, dtype, device or torch.device("cpu"))
     moved = device is not None and device != x.device
     y = prims.device_put(x, device) if moved else x
     if dtype is not None and dtype is not y.dtype:
