@@ -235,6 +235,21 @@ def made_here_asked_for_gradients(x):
 
 
 @case(lambda: (data(4, 4),))
+def result_in_an_empty_tensor(x):
+    made = torch.empty(0)
+    same = torch.add(x, 1, out=made)
+    same.mul_(2)
+    return same, made, made.t()
+
+
+@case(lambda: (data(4, 4),))
+def result_in_an_empty_tensor_of_another_dtype(x):
+    made = torch.empty(0, dtype=torch.float64)
+    torch.sum(x, 0, out=made)
+    return made
+
+
+@case(lambda: (data(4, 4),))
 def made_here_and_given(x):
     w = torch.ones(4, requires_grad=True)
     return x * 2, w, torch.nn.Parameter(x * 3)
@@ -538,4 +553,15 @@ def test_a_leaf_that_the_graph_only_makes_is_compiled(caplog):
     fn, (make,) = CASES["made_here_and_given"]
     given = tracework.compile(fn)(*make())
     assert [t.requires_grad for t in given] == [False, True, True] and type(given[2]) is torch.nn.Parameter
+    assert "uncompiled" not in caplog.text
+
+
+def test_a_result_in_an_empty_tensor_is_compiled(caplog):
+    def fn(x):
+        made = torch.empty(0)
+        torch.matmul(x, x.t(), out=made)
+        return made
+
+    x = data(4, 4)
+    torch.testing.assert_close(tracework.compile(fn)(x), fn(x))
     assert "uncompiled" not in caplog.text

@@ -27,7 +27,7 @@ from .parameter import PARAMETER_ROWS
 from .sequence import NONE, TupleValue
 from .subclass import SUBCLASS_CONTEXTS, as_subclass_method, make_subclass_row
 from .symint import SizeRelation
-from .tensor import TENSOR_METHODS, TensorValue
+from .tensor import TENSOR_METHODS, TensorValue, remember
 from .tensor_classes import CLASS_ROWS, new_method
 from .tensor_data import DATA_ROWS
 from .tensor_turns import TURNING_METHODS
@@ -71,12 +71,14 @@ def torch_function(fn):
 
 def call_torch(frame, fn, args, kwargs):
     """A node, unless an argument says that the call is plain Python; `out=` tensors are given back themselves."""
-    name = getattr(fn, "__name__", "")
+    out, name = kwargs.get("out"), getattr(fn, "__name__", "")
+    if isinstance(out, TensorValue) and is_only_made(out) and into_empty(frame, fn, args, kwargs, out):
+        return out
     result = tensor_form(frame, name, args, kwargs)
     if result is None:
         result = frame.graph.call(frame, fn, tuple(args), kwargs)
-    if isinstance(kwargs.get("out"), TensorValue):
-        return kwargs["out"]
+    if isinstance(out, TensorValue):
+        return out
     if (
         args
         and isinstance(args[0], TensorValue)
@@ -86,6 +88,33 @@ def call_torch(frame, fn, args, kwargs):
     ):
         return args[0]
     return result
+
+
+def is_only_made(out):
+    """Whether out= is an empty tensor that the graph has just made: then it becomes the result."""
+    example = out.example
+    alone = out.obj is None and not out.node.users and not example._is_view() and not example.requires_grad
+    return alone and type(example.numel()) is int and not example.numel()
+
+
+def into_empty(frame, fn, args, kwargs, out):
+    """The call without out=, whose result the empty tensor becomes; False where it is not what eager makes of it."""
+    given = [a.example for a in args if isinstance(a, TensorValue)]
+    if not given or any(example.requires_grad for example in given):
+        return False
+    result = frame.graph.call(frame, fn, tuple(args), {k: v for k, v in kwargs.items() if k != "out"})
+    if not isinstance(result, TensorValue) or result.node is not next(iter(reversed(frame.graph.graph.nodes))):
+        return False
+    made = result.example
+    is_new = all(made.storage is not example.storage for example in given)
+    if made.dtype != out.example.dtype or not made.is_contiguous() or not is_new:
+        frame.graph.graph.erase_node(result.node)
+        return False
+    out.node, out.example = result.node, made
+    remember(frame, out)
+    if not made.is_inference():
+        frame.graph.plain_node(frame, torch.autograd.graph.increment_version, (out.node,))
+    return True
 
 
 # --- what goes into the graph ------------------------------------------------------------------------------------------
