@@ -6,7 +6,7 @@ from typing import Any
 
 from .access import Scope
 from .guard import Guard
-from .kinds import kind_of, short
+from .kinds import kind_of
 from .program import Failure, Program
 
 __all__ = ["CURES", "cure_of", "explain_failure", "recompile_reason"]
@@ -18,7 +18,7 @@ def explain_failure(failure: Failure) -> str:
     if guard is None:
         return f"an input could not be read: {type(failure.error).__name__}: {failure.error}"
     if not isinstance(guard, Guard):
-        return f"sizes {short(failure.value)} do not satisfy {guard}"
+        return f"{failure.value}  ({guard.origin})" if guard.origin else str(failure.value)
     where = f"  ({guard.origin})" if guard.origin else ""
     if failure.error is not None:
         return f"{guard.source} cannot be read: {type(failure.error).__name__}: {failure.error}{where}"

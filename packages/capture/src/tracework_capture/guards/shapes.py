@@ -4,6 +4,7 @@ Expressions print as Python text, so the program is made from that text's syntax
 """
 
 import ast
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -94,13 +95,23 @@ def evaluate(condition: Any, values: dict[str, int]) -> bool:
         return False
 
 
-def first_failure(conditions: Iterable[Any], symbols: dict[str, Source], scope: Scope) -> tuple[Any, dict[str, int]] | None:
-    """(the first condition that does not hold, the values of the symbols), None when all hold. Raises what reading a size raises."""
+def first_failure(conditions: Iterable[Any], symbols: dict[str, Source], scope: Scope) -> tuple[Any, str] | None:
+    """(the first condition that does not hold, how it reads with the sizes of the program), None when all hold.
+
+    Raises what reading a size raises.
+    """
     values = {name: fetch(source, scope) for name, source in symbols.items()}
     for recorded in conditions:
         if not evaluate(recorded.condition, values):
-            return recorded, values
+            return recorded, _failure_text(recorded.condition, symbols, values)
     return None
+
+
+def _failure_text(condition: Any, symbols: dict[str, Source], values: dict[str, int]) -> str:
+    """x.shape[0] < 40 does not hold: x.shape[0] is 41"""
+    said = re.sub(r"\b[a-z_]\w*\b", lambda found: str(symbols.get(found[0], found[0])), str(condition))
+    names = [name for name in dict.fromkeys(re.findall(r"\b[a-z_]\w*\b", str(condition))) if name in symbols]
+    return f"{said} does not hold: {', '.join(f'{symbols[name]} is {values[name]}' for name in names)}"
 
 
 def names_in(conditions: Iterable[Any]) -> set[str]:

@@ -107,6 +107,43 @@ def test_sizes_of_two_and_more_share_a_graph():
     assert graphs_of(lambda x, n: torch.zeros(n, 4) + x[0], [(X, n) for n in (9, 5, 2, 30, 3)]) == 2
 
 
+def written_at(x, n):
+    x = x.clone()
+    x[n] = x[0] * 2
+    x[:, n] += 1
+    x[n - 1, ..., n] = 5
+    x[None, n, 1] = 2.5
+    x[n, n:] *= 3
+    x[[0, n]] = x[n]
+    return x
+
+
+INDICES = {
+    "item": lambda x, n: x[n] * 2,
+    "of columns": lambda x, n: x[:, n],
+    "among others": lambda x, n: torch.cat(
+        [t.flatten() for t in (x[None, n], x[..., n, None], x[1, n], x[n, -1], x[n, n - 1], x[n][2:])]
+    ),
+    "written": written_at,
+}
+
+
+@pytest.mark.parametrize("function", INDICES.values(), ids=INDICES)
+def test_positions_share_a_graph(function):
+    """torch itself asks a symbolic int in a key for its value."""
+    x = torch.randn(30, 30)
+    assert graphs_of(function, [(x, n) for n in (7, 3, 5, 20, 11)]) == 2
+    graphs_of(function, [(x, n) for n in (7, 3, -2, 40, -5, 29, 30, 0, 1, -30, -31)])
+
+
+def test_reasons_of_recompiles_name_the_size(caplog):
+    caplog.set_level("INFO", "tracework.capture.recompiles")
+    x = torch.randn(30, 30)
+    graphs_of(lambda x, rows, n: x[:rows][n], [(x, rows, n) for rows, n in ((20, 7), (21, 3), (9, 8), (9, 10))])
+    assert "rows > n does not hold: " in caplog.text or "n < rows does not hold: " in caplog.text, caplog.text
+    assert "n is 10" in caplog.text and "rows is 9" in caplog.text
+
+
 def number_of_a_tensor(x):
     scale = (x > 2).sum().item()
     return x * scale
