@@ -97,7 +97,7 @@ def instance_dict_with_a_number(x):
     return x + 1, made.__dict__ == {1: 1, "name": 2}
 
 
-@case
+@case(graphs=0)  # sys.getsizeof asks how the object lies in memory, so the frame runs plainly
 def clear_gives_the_memory_back(x):
     filled = dict.fromkeys(range(1000))
     aside(filled)
