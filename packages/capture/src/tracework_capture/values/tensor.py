@@ -124,6 +124,8 @@ class TensorOperations(Value):
             return BoundBuiltin(self, name)
         if hasattr(self.python_type(), name):
             return frame.break_graph("attribute_unknown", f"Tensor.{name}")
+        if self.obj is not None:
+            frame.guard("LACKS_ATTR", self.source, name)
         return frame.raise_new(AttributeError, f"'{_C.type_name(self.python_type())}' object has no attribute '{name}'")
 
     def own_attribute(self, frame, name):

@@ -470,8 +470,9 @@ class SuperValue(Value):
             return class_value(frame, super)
         cls, order = self.mro()
         for base in order:
-            if name in attributes_of(base):
-                return self.bind(frame, cls, base, attributes_of(base)[name], name)
+            static, owner = lookup_class(base, name)  # which guards what the class has, or that it has nothing
+            if owner is base:
+                return self.bind(frame, cls, base, static, name)
         if name in ("__thisclass__", "__self_class__"):
             return class_value(frame, self.start if name == "__thisclass__" else cls)
         if name == "__self__":
