@@ -60,7 +60,6 @@ KNOWN: dict[str, str] = {
         for test in (
             "FinalizeTestCase.test_all_freed",
             "MappingTestCase.test_weak_keyed_union_operators",
-            "ReferencesTestCase.test_cfunction",
         )
     },
     "test.test_inspect.test_inspect.TestInterpreterStack.test_previous_frame": _FRAMES,
@@ -69,10 +68,7 @@ KNOWN: dict[str, str] = {
         for kind in ("DisTests", "DisWithFileTests")
         for test in ("test_loop_quicken", "test_show_caches", "test_super_instructions")
     },
-    "test.test_exceptions.ExceptionTests.testExceptionCleanupState": _LIFETIME,
     "test.test_iter.TestCase.test_ref_counting_behavior": _LIFETIME,
-    "test.test_descr.SharedKeyTests.test_subclasses": "asks for the memory layout of instances' dicts, which depends on how many were made; "
-    "objects that nobody can see are not made",
     "test.test_descr.ClassPropertiesAndMethods.test_slots": "counts all objects of the process before and after a loop, and with them what "
     "capture keeps of that loop",
 }

@@ -116,7 +116,10 @@ def members_of(value: Any) -> tuple[Any, ...]:
 
 
 def may_die(obj: Any) -> bool:
-    """Whether a guard must not keep the object alive: instances may die, classes and functions are kept."""
+    """Whether a guard must not keep the object alive: instances may die, and functions of C that their module does not have; classes
+    and other functions are kept."""
+    if type(obj) is types.BuiltinFunctionType and type(obj.__self__) is types.ModuleType:
+        return vars(obj.__self__).get(obj.__name__) is not obj
     if issubclass(type(obj), KEPT_ALIVE):
         return False
     try:

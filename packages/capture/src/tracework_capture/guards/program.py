@@ -14,7 +14,7 @@ import torch
 
 from .. import _C, _torch
 from ..errors import GuardBuildError
-from ..sources import Ambient, Local, Source, TensorSize, root
+from ..sources import Ambient, Local, Referent, Source, TensorSize, root
 from . import shapes
 from .access import Scope, fetch, steps_of
 from .guard import Guard, GuardSet, TensorFacts, payload_key
@@ -91,8 +91,10 @@ def check_guard(guard: Guard, scope: Scope) -> Failure | None:
 
 
 def dies_with(guard: Guard) -> Any:
-    """The object an IDENTITY guard must not keep alive, or None."""
-    return guard.payload if guard.kind == "IDENTITY" and may_die(guard.payload) else None
+    """The object an IDENTITY guard must not keep alive, or None: what a weak reference gives, and instances."""
+    if guard.kind != "IDENTITY" or guard.payload is None:
+        return None
+    return guard.payload if type(guard.source) is Referent or may_die(guard.payload) else None
 
 
 def build_program(

@@ -11,7 +11,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 from .. import _C
@@ -130,8 +130,8 @@ class _Invalidate:
 
 
 def let_go_of_unused(phase: str, info: dict[str, int]) -> None:
-    """Before a full collection: entries without a graph that served once, and are cheap to make anew, go. They hold functions and
-    classes that nothing else may hold, and the collector does not see into code objects."""
+    """Before a full collection: entries that served once and lead to no graph, which are cheap to make anew, go. They hold functions
+    and classes that nothing else may hold, and the collector does not see into code objects."""
     if phase != "start" or info["generation"] < 2:
         return
     for code in _graphless:
@@ -148,7 +148,21 @@ def _has_graph(entry: _C.Entry) -> bool:
 
 
 def _is_unused(entry: _C.Entry) -> bool:
-    return entry.hits <= 1 and not entry.full and not _has_graph(entry)
+    return entry.hits <= 1 and not entry.full and not _leads_to_graph(entry)
+
+
+def _leads_to_graph(entry: _C.Entry) -> bool:
+    """Whether the entry, or one of a function that its code goes on in, calls a graph."""
+    open_, seen = [entry], set()
+    while open_:
+        entry = open_.pop()
+        if _has_graph(entry):
+            return True
+        held = [c.__code__ if type(c) is FunctionType else c for c in entry.code.co_consts]
+        codes = {id(code): code for code in held if type(code) is CodeType}
+        open_ += [further for key, code in codes.items() if key not in seen for further in _C.get_entries(code)]
+        seen |= codes.keys()
+    return False
 
 
 gc.callbacks.append(let_go_of_unused)

@@ -165,7 +165,7 @@ def let_go(root: CaptureRoot, frame: SymbolicFrame) -> None:
         held.clear()
     for held in (root.memo, root.tuples, root.keep, root.cells, root.generators, root.globals_written):
         held.clear()
-    root.arguments, frame.result = {}, None
+    root.arguments, frame.result, frame.locals.frame = {}, None, None
     root.graph.example_inputs, root.graph.tensor_values = [], {}
     root.mutations.entries.clear()
     root.mutations.keep.clear()

@@ -33,4 +33,20 @@ class WeakReference(Value):
     def call(self, frame, args, kwargs):
         if args or kwargs:
             return frame.break_graph("call_unknown", f"{self.describe()} with arguments")
-        return frame.wrap(self.obj(), Referent(self.source))
+        obj = self.obj()
+        if obj is not None and may_have_died(frame, obj):
+            return frame.break_graph("side_effect_unknown", f"{self.describe()} is asked for an object that may have died")
+        return frame.wrap(obj, Referent(self.source))
+
+
+def may_have_died(frame, obj):
+    """Whether the traced program let go of an object that lives as long as that is not done: an argument that no local of the frame is
+    any more, or what a variable held that functions share and that was written to."""
+    root = frame.root
+    while frame.parent is not None:
+        frame = frame.parent
+    value = root.memo.get(id(obj))
+    if value is not None and all(v is not value for v in (*dict.values(frame.locals), *frame.stack)):
+        if any(argument is obj for argument in root.arguments.values()):
+            return True
+    return any(cell.lets_go_of(obj) for cell in root.cells.values())

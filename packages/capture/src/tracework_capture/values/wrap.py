@@ -244,7 +244,7 @@ def function_row(obj, torch_rows):
     """The row of a Python function that is modelled."""
     from .module import module_row
 
-    by_code = CODE_ROWS.get(obj.__code__)
+    by_code = hashable_get(CODE_ROWS, obj.__code__)
     if by_code is not None:
         return lambda frame, args, kwargs: by_code(frame, obj, args, kwargs)
     wrapped = obj.__wrapped__ if obj.__code__ is DISABLED else None  # torch.compile replaces torch.manual_seed when it is loaded

@@ -97,14 +97,19 @@ def instance_dict_with_a_number(x):
     return x + 1, made.__dict__ == {1: 1, "name": 2}
 
 
-@case(graphs=0)  # sys.getsizeof asks how the object lies in memory, so the frame runs plainly
+@capture.disable
+def size_of(thing):
+    return sys.getsizeof(thing)
+
+
+@case
 def clear_gives_the_memory_back(x):
     filled = dict.fromkeys(range(1000))
     aside(filled)
     filled.clear()
     filled["a"] = 1
     aside(filled)
-    return x + 1, sys.getsizeof(filled) < 1000, filled
+    return x + 1, size_of(filled) < 1000, filled
 
 
 class Clears:

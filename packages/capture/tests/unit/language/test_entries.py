@@ -1,6 +1,7 @@
 """An entry is not used for a call that differs in what it was made for."""
 
 import collections
+import gc
 
 import builtin_cases
 import pytest
@@ -71,3 +72,23 @@ def test_the_text_of_an_empty_container_is_not_that_of_another():
     compiled = optimized(shown)
     for given in ([], [1], {}, {1: 2}, collections.deque(), collections.deque(maxlen=3)):
         assert compiled(torch.ones(2), given)[1] == repr(given)
+
+
+def test_a_full_collection_leaves_what_leads_to_a_graph():
+    counted = []
+
+    def backend(gm, example_inputs):
+        counted.append(gm)
+        return gm.forward
+
+    def breaks_first(x):
+        number = nothing()
+        number = [nothing() for _ in (lambda: (number,))()]
+        return x + 1
+
+    nothing = capture.disable(lambda: None)
+    compiled = capture.optimize(backend)(breaks_first)
+    for _ in range(3):
+        compiled(torch.ones(2))
+        gc.collect()
+    assert len(counted) == 1

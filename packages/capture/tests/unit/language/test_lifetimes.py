@@ -6,8 +6,10 @@ import weakref
 import pytest
 import torch
 import tracework_capture as capture
+from tracework_capture import _C
 from tracework_capture.hook.cache import entries_of
 from tracework_capture.hook.context import FrameCallback
+from tracework_capture.interp.frame import CaptureRoot, SymbolicFrame
 from tracework_capture.options import CaptureOptions
 
 
@@ -293,3 +295,86 @@ def test_what_served_again_is_kept_at_a_collection():
             assert compiled("one") == "one is no tensor!"
         gc.collect()
         assert len(entries_of(program.__code__, callback)) == kept
+
+
+class Counted:
+    alive = 0
+
+    def __init__(self):
+        Counted.alive += 1
+
+    def __del__(self):
+        Counted.alive -= 1
+
+
+def dropped_with_a_list(x):
+    held = [Counted(), Counted()]
+    x = x + 1
+    try:
+        first, second, third = iter(held)
+    except ValueError:
+        pass
+    del held
+    return x + 1, Counted.alive
+
+
+def dropped_cell_that_an_exception_held(x):
+    def fails():
+        raise LookupError(held)
+
+    held = Held()
+    reference = weakref.ref(held)
+    x = x + 1
+    try:
+        fails()
+    except LookupError:
+        pass
+    held = None
+    return x + 1, reference() is None
+
+
+def overwritten_local(x):
+    held = Held()
+    reference = weakref.ref(held)
+    before = reference() is held
+    x = x + 1
+    held = None
+    return x + 1, before, reference() is None
+
+
+def dropped_function(x):
+    def function():
+        pass
+
+    reference = weakref.ref(function)
+    before = reference() is function
+    x = x + 1
+    del function
+    return x + 1, before, reference() is None
+
+
+@pytest.mark.parametrize(
+    "function", [dropped_with_a_list, dropped_cell_that_an_exception_held, overwritten_local, dropped_function]
+)
+@pytest.mark.parametrize("keep_empty", [False, True])
+def test_what_was_let_go_of_is_dead_when_somebody_asks(function, keep_empty):
+    expected = function(torch.ones(2))
+    compiled = capture.optimize(lambda gm, inputs: gm.forward)(function)
+    if keep_empty:
+        compiled = _C.Scoped(function, FrameCallback(lambda gm, inputs: gm.forward, CaptureOptions(keep_empty=True)))
+    for _ in range(2):
+        assert compiled(torch.ones(2))[1:] == expected[1:]
+    assert Counted.alive == 0
+
+
+def test_an_attempt_that_is_over_leaves_no_frames_to_the_collector():
+    with_a_break = capture.optimize(lambda gm, inputs: gm.forward)(dropped_local)
+    gc.collect()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        with_a_break(torch.ones(2))
+        gc.collect()
+        assert not [obj for obj in gc.garbage if isinstance(obj, (SymbolicFrame, CaptureRoot))]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()

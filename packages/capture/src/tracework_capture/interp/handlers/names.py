@@ -8,10 +8,10 @@ import torch
 from ...bytecode.facts import VERSION
 from ...bytecode.reload import builtins_of
 from ...bytecode.resume import original_code
-from ...sources import Const, DictItem, FrameGlobals, Global, Local
+from ...sources import Const, DictItem, FrameGlobals, Global
 from ...values.function import CellValue
 from ...values.mapping import MISSING, touched_name, write_name
-from ...values.sequence import constant_of_code
+from ...values.sequence import SequenceValue, constant_of_code
 from ...values.value import Deferred, Value
 from ..frame import NULL
 from .table import opcode
@@ -101,12 +101,28 @@ def delete_fast(frame, instruction):
 
 
 def ends_a_life(frame, name):
-    """Whether a local that goes may be the last that holds an argument, and somebody notices when that dies: now, and not when the
-    captured part is over. Tensors are let go of later, and classes die when the collector finds them."""
+    """Whether a local that goes may be the last that holds an argument, itself or in what was made of it, and somebody notices when that
+    dies: now, and not when the captured part is over. Tensors are let go of later, and classes die when the collector finds them."""
     value = frame.locals[name]
-    if frame.parent is not None or type(value.source) is not Local or sum(v is value for v in frame.locals.values()) > 1:
+    if frame.parent is not None or sum(v is value for v in frame.locals.values()) > 1:
         return False
-    obj = frame.root.arguments.get(value.source.name)
+    root, held = frame.root, parts_of(value)
+    return any(is_noticed(obj) for obj in root.arguments.values() if id(root.memo.get(id(obj))) in held)
+
+
+def parts_of(value):
+    """The identities of a value and of what sequences of the traced program in it hold."""
+    open_, found = [value], set()
+    while open_:
+        value = open_.pop()
+        if id(value) not in found and value.source is None and isinstance(value, SequenceValue):
+            open_ += value.items
+        found.add(id(value))
+    return found
+
+
+def is_noticed(obj):
+    """Whether somebody notices when the object dies."""
     if issubclass(type(obj), (type, torch.Tensor)):
         return False
     return weakref.getweakrefcount(obj) > 0 or hasattr(type(obj), "__del__")
