@@ -243,6 +243,7 @@ class GraphBuilder:
         self.calls += 1
         if frame.root.effects.raising != self._raising:
             self._raising = frame.root.effects.raising
+            node.meta["may_raise"] = True
             self.raises_in_block = self.raises_in_block or frame.in_block or frame.current.handler is not None
             self.raises_in_try = self.raises_in_try or is_swallowed(frame) or is_managed(frame)
         if frame.root.history.apart:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import operator
 import types
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -30,17 +31,26 @@ from ..bytecode.reload import local_name
 from ..errors import RestartApart, RestartWithoutChecks
 from .data_sizes import holds
 from .leaves import copy_like, leaf, with_data
-from .undo import can_be_put_back, contents_of, is_written_the_same_again, put_back
+from .undo import can_be_put_back, contents_of, is_written_the_same_again, put_back, storages_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from torch import fx
 
     from ..bytecode.code import CodeInfo
     from ..bytecode.emit import CodeWriter
 
-__all__ = ["DataCheck", "Effects", "can_be_checked", "check_conditions", "guarded_call", "only_raises", "take_for_granted"]
+__all__ = [
+    "DataCheck",
+    "Effects",
+    "can_be_checked",
+    "check_conditions",
+    "guarded_call",
+    "only_raises",
+    "take_for_granted",
+    "unused_that_may_raise",
+]
 
 log = logging.getLogger("tracework.capture.checks")
 
@@ -275,6 +285,25 @@ def may_raise(func: Any, out: Any) -> bool:
         return False
     returns = [each.alias_info for each in func._schema.returns]
     return not returns or any(info is None or info.is_write for info in returns)
+
+
+def unused_that_may_raise(graph: fx.Graph, outputs: Iterable[fx.Node]) -> list[fx.Node]:
+    """Nodes that may raise for some data, and that nothing depends on: a compiler leaves them out unless they are outputs."""
+    needed: set[fx.Node] = set()
+    ways = [*outputs, *(node for node in graph.nodes if node.op == "placeholder")]
+    while ways:
+        node = ways.pop()
+        if node not in needed:
+            needed.add(node)
+            ways.extend(node.all_input_nodes)
+    memory = {id(storage) for node in needed for storage in storages_of(node)}
+    unused = [node for node in graph.nodes if node.meta.get("may_raise") and node not in needed]
+    results = [node.args[0] if node.target is operator.setitem else node for node in unused]
+    return [
+        n
+        for n in results
+        if isinstance(n.meta["example_value"], torch.Tensor) and id(n.meta["example_value"].storage) not in memory
+    ]
 
 
 def keep_apart(frame: Any) -> None:

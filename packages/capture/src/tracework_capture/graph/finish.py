@@ -29,7 +29,7 @@ from ..values.constant import ATOM_TYPES
 from ..values.context import end_autocast
 from ..values.made_class import MadeClassValue
 from ..values.value import Deferred
-from .checks import check_conditions, guarded_call
+from .checks import check_conditions, guarded_call, unused_that_may_raise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -121,6 +121,12 @@ def make_graph(root: Any, frame: Any, stop: Returned | Break, writer: CodeWriter
     outputs = tuple(writer.outputs)
     if not outputs and not builder.calls and not builder.draws:
         return None
+    for node in unused_that_may_raise(builder.graph, outputs):
+        example = node.meta["example_value"]
+        if example.requires_grad:
+            node, example = builder.graph.call_method("detach", (node,)), example.detach()
+            node.meta["example_value"] = node.meta["val"] = example
+        outputs += (node,)
     builder.graph.output(outputs)
     output = next(iter(reversed(builder.graph.nodes)))
     output.meta["example_value"] = tuple(node.meta["example_value"] for node in outputs)

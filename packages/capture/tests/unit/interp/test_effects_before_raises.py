@@ -230,6 +230,35 @@ def test_large_inputs_that_are_overwritten(function, graphs, size):
     assert len(made) == (graphs if size > 8 else 1)
 
 
+def looked_up(x, index):
+    x[index].mul(2)
+    return x + 1
+
+
+def stored(x, index):
+    y = x.clone()
+    y[index] = 2.0
+    return x + 1
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+@pytest.mark.parametrize("function", [looked_up, stored])
+def test_results_that_nobody_uses_are_outputs_where_they_may_raise(function, gradients):
+    """A compiler leaves out what no output depends on, and with it the exception."""
+    outputs = []
+
+    def backend(gm, given):
+        outputs.append(len(gm.graph.find_nodes(op="output")[0].args[0]))
+        return gm.forward
+
+    compiled = tracework_capture.optimize(backend)(function)
+    x = torch.ones(3, 2, requires_grad=gradients)
+    assert torch.equal(compiled(x, torch.tensor([1])), x + 1)
+    with pytest.raises(IndexError):
+        compiled(x, torch.tensor([9]))
+    assert outputs == [2]
+
+
 def outcome(write, x):
     try:
         return write(x).tolist(), x.tolist()
