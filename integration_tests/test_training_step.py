@@ -417,3 +417,19 @@ def test_what_a_backward_leaves_in_tensors_of_the_program():
         made, gradient = function(torch.ones(2), kept)
         assert made.requires_grad and made.is_leaf and made.grad.tolist() == [3.0, 3.0]
         assert gradient.tolist() == [2.0, 2.0] and kept[0].tolist() == [2.0, 2.0]
+
+
+def test_a_loss_that_is_logged_and_given_is_compiled(caplog):
+    def step(model, log, x):
+        loss = model(x).square().sum()
+        log["loss"] = loss.detach()
+        loss.backward()
+        return loss
+
+    model, x = torch.nn.Linear(3, 3), torch.randn(2, 3)
+    plain, log = copy.deepcopy(model), {}
+    loss, expected = tracework.compile(step)(model, log, x), step(plain, {}, x)
+    torch.testing.assert_close((loss, log["loss"]), (expected, expected.detach()))
+    torch.testing.assert_close(model.weight.grad, plain.weight.grad)
+    assert loss.requires_grad and not log["loss"].requires_grad and log["loss"].data_ptr() == loss.data_ptr()
+    assert "uncompiled" not in caplog.text

@@ -141,7 +141,9 @@ class Trace:
             infos.append(self._classify(output, position, seen, shared, written))
         versions = self._output_versions()
         write_backs = self._write_backs(written)
-        tangents, grads = self._backward(infos) if self.with_backward else ((), ())
+        shown = {info.slot for info in infos if info.requires_grad and info.kind in (OutputKind.FRESH, OutputKind.BASE_VIEW)}
+        shown |= {slot for _, slot in write_backs}
+        tangents, grads = self._backward(shown) if self.with_backward else ((), ())
         forward_nodes = [o.node for o in self.graph_outputs]
         recorder.graph.output((*forward_nodes, *grads))
         signature = Signature(
@@ -268,11 +270,11 @@ class Trace:
         return tuple(pairs)
 
     # --- the backward -------------------------------------------------------------------------------------------------
-    def _backward(self, infos: list[OutputInfo]) -> tuple[tuple[TangentInfo, ...], tuple[Any, ...]]:
+    def _backward(self, shown: set[int]) -> tuple[tuple[TangentInfo, ...], tuple[Any, ...]]:
+        """Of the graph outputs whose history somebody gets: of others (a base of detached views) it may be gone."""
         recorder = self.recorder
-        differentiable = [
-            (slot, o) for slot, o in enumerate(self.graph_outputs) if isinstance(o.fake, FakeTensor) and _has_history(o.fake)
-        ]
+        outputs = [(slot, self.graph_outputs[slot]) for slot in sorted(shown)]
+        differentiable = [(slot, o) for slot, o in outputs if isinstance(o.fake, FakeTensor) and _has_history(o.fake)]
         wanted = [leaf for leaf, info in zip(self.leaves, self.infos, strict=True) if info.requires_grad]
         if not differentiable or not wanted:
             return (), ()
