@@ -433,3 +433,17 @@ def test_a_loss_that_is_logged_and_given_is_compiled(caplog):
     torch.testing.assert_close(model.weight.grad, plain.weight.grad)
     assert loss.requires_grad and not log["loss"].requires_grad and log["loss"].data_ptr() == loss.data_ptr()
     assert "uncompiled" not in caplog.text
+
+
+def test_a_loss_that_reads_data_gives_gradients():
+    def step(model, x, targets, lengths, sizes):
+        scores = model(x).log_softmax(-1)
+        loss = torch.nn.functional.ctc_loss(scores, targets, lengths, sizes)
+        loss.backward()
+        return loss.detach()
+
+    given = torch.randn(8, 2, 4), torch.randint(1, 6, (2, 3)), torch.tensor([8, 7]), torch.tensor([3, 2])
+    model = torch.nn.Linear(4, 6)
+    plain = copy.deepcopy(model)
+    torch.testing.assert_close(tracework.compile(step)(model, *given), step(plain, *given))
+    torch.testing.assert_close([p.grad for p in model.parameters()], [p.grad for p in plain.parameters()])

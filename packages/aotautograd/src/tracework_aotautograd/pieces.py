@@ -47,10 +47,12 @@ class _Step:
 def in_pieces(
     gm: fx.GraphModule, example_inputs: Sequence[Any], compile_piece: Callable[[fx.GraphModule, list[Any]], Call]
 ) -> Callable[..., tuple[Any, ...]]:
-    """The graph as a callable of the same inputs. Raises Refusal where modes are switched inside, which pieces would not keep."""
+    """The graph as a callable of the same inputs. Raises Refusal where modes are switched or gradients asked for inside, which pieces would not know."""
     for node in gm.graph.nodes:
         if node.op == "call_function" and _torch.switches_modes(node):
             raise Refusal("sizes depend on data in a graph that switches grad mode or autocast", _origin(node))
+        if node.target is torch.autograd.grad:  # a piece would see the history of its own operators alone
+            raise Refusal("gradients are asked for in a graph that operators which read data cut into pieces", _origin(node))
     examples = dict(zip((n for n in gm.graph.nodes if n.op == "placeholder"), example_inputs, strict=True))
     with _settings_kept(gm.graph):
         steps = _steps(gm, examples, compile_piece)
