@@ -12,6 +12,7 @@ import functools
 import inspect
 import logging
 import re
+import sys
 import types
 import typing
 import weakref
@@ -549,8 +550,12 @@ class NamespaceValue(Value):
         return write_name(frame, self.obj.__dict__, name, None)
 
     def writes_itself(self, hook, name):
-        """Whether something else than the dict of the module takes an attribute."""
-        return name == "__dict__" or lookup_class(type(self.obj), hook)[0] is not lookup_class(types.ModuleType, hook)[0]
+        """Whether something else than the dict of the module takes an attribute, or what is replayed later (a print) looks at it."""
+        return (
+            self.obj is sys
+            or name == "__dict__"
+            or lookup_class(type(self.obj), hook)[0] is not lookup_class(types.ModuleType, hook)[0]
+        )
 
     def no_attribute(self, frame, name):
         called = "module" if self.name() is None else f"module '{self.name()}'"

@@ -249,6 +249,10 @@ PROGRAMS = {
         "        finally: brk(p)\n    try: f(x)\n    except Exception as error: LOG.append((type(error), error.__traceback__.tb_next.tb_lineno))\n"
         "    with Guarded(LOG, True):\n        if n == 3: raise KeyError(n)\n        if flag: raise ValueError(n)\n        raise Oops(n)"
     ),
+    "what is printed to another stream": (
+        "    with contextlib.redirect_stdout(io.StringIO()) as o:\n        print(word, n)\n        v = torch.topk(x, 1).values\n"
+        "    LOG.append(o.getvalue())\n    return v"
+    ),
     "gradients that a training step leaves": (
         "    (net(y).sum() * net.scale).backward()\n    with torch.no_grad():\n        net.scale -= 0.1 * net.scale.grad\n"
         "    return net.scale.grad.clone()"
