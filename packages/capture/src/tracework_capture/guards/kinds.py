@@ -4,6 +4,7 @@ A kind's native leaf is a name in _C.LEAVES; `native` turns the payload into wha
 native leaf must agree with it.
 """
 
+import abc
 import collections
 import math
 import operator
@@ -217,6 +218,20 @@ def _python_leaf(check: Callable[[Any, Any], bool]) -> Callable[[Any], Any]:
     return lambda payload: lambda value: check(value, payload)
 
 
+def _not_subclass(kind: Any) -> Callable[[Any], bool]:
+    """The check in native programs: asks again only when some class was registered with an abstract one."""
+    asked: Any = None
+
+    def holds(cls: Any) -> bool:
+        nonlocal asked
+        now = abc.get_cache_token()
+        if now != asked and not issubclass(kind, cls):
+            asked = now
+        return now == asked
+
+    return holds
+
+
 GUARD_KINDS: dict[str, GuardKind] = {
     "TYPE": GuardKind("TYPE", lambda v, p: type(v) is p, lambda v, p: f"has type {type(v).__qualname__}, had {p.__qualname__}"),
     "IDENTITY": GuardKind("IDENTITY", lambda v, p: v is p, lambda v, p: f"is another object: {short(v)}, was {short(p)}"),
@@ -237,6 +252,12 @@ GUARD_KINDS: dict[str, GuardKind] = {
     "SET_MEMBERS": GuardKind("PYTHON", _members, native=_python_leaf(_members)),
     "TEXT": GuardKind("PYTHON", _text, lambda v, p: f"is {short(v)}: {p[0]} {p[1]!r} was {p[2]}", _python_leaf(_text)),
     "ORDER": GuardKind("PYTHON", _order, lambda v, p: f"is {short(v)}: {p[0]} {p[1]!r} was {p[2]}", _python_leaf(_order)),
+    "NOT_SUBCLASS": GuardKind(
+        "PYTHON",
+        lambda v, p: not issubclass(p, v),
+        lambda v, p: f"has {p.__qualname__} among its subclasses now",
+        _not_subclass,
+    ),
     "DATA_PTR": GuardKind(
         "PYTHON",
         lambda v, p: v.data_ptr() == p,

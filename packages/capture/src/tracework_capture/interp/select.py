@@ -19,12 +19,13 @@ from ..errors import BreakGraph, RestartCapture
 from ..graph.opaque_operators import ResultFacts
 from ..graph.outline import outline, region
 from ..graph.region_checks import Unchanged
+from ..values.binding import BoundBuiltin
 from ..values.cond import fits, operator_results
 from ..values.function import BoundMethodValue, FunctionValue
 from ..values.sequence import TupleValue
 from ..values.tensor import TensorValue, forget_nodes
 from ..values.torch_fn import TorchFunctionValue
-from ..values.user_object import BoundBuiltin, ObjectValue
+from ..values.user_object import ObjectValue
 from ..values.value import SymbolicRaise, Value
 
 if TYPE_CHECKING:

@@ -88,7 +88,8 @@ CONTEXT_METHODS = {
 
 def static_function(frame, cls, name):
     """The Value of a static method of the class."""
-    from .user_object import function_value, lookup_class
+    from .binding import function_value
+    from .user_object import lookup_class
 
     static, _ = lookup_class(cls, name)
     if not isinstance(static, staticmethod):

@@ -17,7 +17,8 @@ from .constant import ConstantValue, force_plain
 from .hooks import HookCall
 from .mapping import DictValue
 from .sequence import NONE
-from .tensor import TensorValue, is_made_leaf, known_values, leaf_of
+from .tensor import TensorValue, is_made_leaf, known_values
+from .tensor_attributes import leaf_of
 
 
 def arguments(frame, args, kwargs, names):

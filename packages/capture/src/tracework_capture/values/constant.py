@@ -151,7 +151,7 @@ class ConstantValue(Value):
         return self.obj
 
     def getattr(self, frame, name):
-        from .user_object import BoundBuiltin
+        from .binding import BoundBuiltin
 
         obj = self.obj
         if is_evaluated_late(obj, name):

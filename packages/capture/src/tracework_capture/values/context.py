@@ -33,7 +33,7 @@ class ContextValue(Value):
         return True
 
     def getattr(self, frame, name):
-        from .user_object import BoundBuiltin
+        from .binding import BoundBuiltin
 
         if name in ("__enter__", "__exit__", "clone"):
             return BoundBuiltin(self, name)

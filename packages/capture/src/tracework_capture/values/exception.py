@@ -149,7 +149,7 @@ class ExceptionValue(Value):
         return f"{self.cls.__name__}: {self.text()}"
 
     def getattr(self, frame, name):
-        from .user_object import BoundBuiltin, bind_class_attribute
+        from .binding import BoundBuiltin, bind_class_attribute
 
         trace = NONE if self.trace is None else self.trace
         fixed = {"__cause__": self.cause, "__context__": self.context, "__traceback__": trace}
@@ -221,7 +221,7 @@ class ExceptionValue(Value):
 
     def shown(self, frame, fn):
         """str(e) or repr(e), by the class's own method if it has one"""
-        from .user_object import function_value
+        from .binding import function_value
 
         for name in ("__str__", "__repr__")[fn is repr :]:
             static, owner = lookup_class(self.cls, name)
@@ -341,7 +341,7 @@ def make_exception(frame, cls, args, kwargs):
     if not hasattr(init, "__code__"):
         return frame.break_graph("call_unknown", f"construction of {cls.__name__}")
     made = ExceptionValue(cls, args)
-    from .user_object import function_value
+    from .binding import function_value
 
     function = function_value(frame, init, None)
     assert isinstance(function, FunctionValue)

@@ -10,7 +10,8 @@ from ..errors import BreakGraph
 from ..graph.outline import outline, region
 from ..graph.region_checks import Unchanged
 from .sequence import NONE
-from .tensor import TensorValue, forget_nodes, leaf_of, remember
+from .tensor import TensorValue, forget_nodes, remember
+from .tensor_attributes import leaf_of
 from .value import Value
 
 
@@ -45,7 +46,7 @@ class Handle(Value):
         return True
 
     def getattr(self, frame, name):
-        from .user_object import BoundBuiltin
+        from .binding import BoundBuiltin
 
         return BoundBuiltin(self, name)
 

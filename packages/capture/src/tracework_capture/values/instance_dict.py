@@ -70,7 +70,7 @@ class InstanceDictValue(Value):
         return self.snapshot(frame).iterate(frame)
 
     def getattr(self, frame, name):
-        from .user_object import BoundBuiltin
+        from .binding import BoundBuiltin
 
         return BoundBuiltin(self, name)
 

@@ -35,7 +35,7 @@ class IteratorValue(Value):
         return self is other
 
     def getattr(self, frame, name):
-        from .user_object import attribute_of_builtin
+        from .binding import attribute_of_builtin
 
         return attribute_of_builtin(frame, self, name)
 

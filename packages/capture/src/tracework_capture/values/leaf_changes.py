@@ -9,7 +9,8 @@ from __future__ import annotations
 import torch
 
 from ..graph.leaves import with_data
-from .tensor import TensorValue, known_values, leaf_of, remember
+from .tensor import TensorValue, known_values, remember
+from .tensor_attributes import leaf_of
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 

@@ -233,7 +233,7 @@ class DictValue(Value):
         return self.remove(frame, hashed)
 
     def getattr(self, frame, name):
-        from .user_object import attribute_of_builtin
+        from .binding import attribute_of_builtin
 
         if name == "default_factory" and self.cls is collections.defaultdict:
             return self.default_factory or NONE
@@ -620,7 +620,7 @@ class DictView(Value):
         return ConstantValue(any(equal(frame, i, item) for i in self.unpack(frame)))
 
     def getattr(self, frame, name):
-        from .user_object import attribute_of_builtin
+        from .binding import attribute_of_builtin
 
         return attribute_of_builtin(frame, self, name)
 

@@ -90,7 +90,7 @@ class ArrayValue(Value):
 
     # --- what arrays do ------------------------------------------------------------------------------------------
     def getattr(self, frame, name):
-        from .user_object import BoundBuiltin
+        from .binding import BoundBuiltin
 
         row = ARRAY_ATTRIBUTES.get(name)
         if row is not None:

@@ -14,7 +14,7 @@ def is_property(static, operation):
 
 def use_property(frame, static, operation, self, cls, *args):
     """Reads, writes or deletes an attribute of a value of the class `cls` through the property."""
-    from .user_object import function_value
+    from .binding import function_value
 
     function = getattr(static, _FUNCTIONS[operation])
     if function is not None:

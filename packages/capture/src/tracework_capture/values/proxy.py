@@ -50,7 +50,7 @@ class ProxyValue(Value):
         return frame.raise_new(TypeError, "'mappingproxy' object does not support item deletion")
 
     def getattr(self, frame, name):
-        from .user_object import attribute_of_builtin
+        from .binding import attribute_of_builtin
 
         return attribute_of_builtin(frame, self, name)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import types
 
 from ..sources import Const
+from .binding import BoundBuiltin
 from .constant import ConstantValue
 from .known_function import KnownFunction
 from .opaque_call import opaque_call
 from .torch_function import dispatch_function, is_overridable, is_overridden
-from .user_object import BoundBuiltin
 
 
 def function_name(fn):
@@ -43,7 +43,7 @@ class RowValue(KnownFunction):
         return getattr(self.fn, "__qualname__", repr(self.fn))
 
     def getattr(self, frame, name):
-        from .user_object import C_METHODS
+        from .binding import C_METHODS
 
         if name == "__call__":
             return BoundBuiltin(self, name)
@@ -79,7 +79,7 @@ class CFunctionValue(RowValue):
         return None
 
     def call(self, frame, args, kwargs):
-        from .user_object import call_c_method
+        from .binding import call_c_method
 
         fn = self.fn
         if isinstance(fn, types.MethodDescriptorType | types.WrapperDescriptorType) and args:

@@ -133,7 +133,7 @@ class SequenceValue(Value):
         return type(self)(items, cls=self.cls)
 
     def getattr(self, frame, name):
-        from .user_object import attribute_of_builtin
+        from .binding import attribute_of_builtin
 
         return attribute_of_builtin(frame, self, name)
 
@@ -424,7 +424,7 @@ class TupleValue(SequenceValue):
         if name in ("_fields", "_field_defaults") and hasattr(self.cls, "_fields"):
             return literal(frame, getattr(self.cls, name))
         if self.user_defined(name):
-            from .user_object import bind_class_attribute
+            from .binding import bind_class_attribute
 
             return bind_class_attribute(frame, self, self.cls, name)
         return super().getattr(frame, name)
@@ -539,7 +539,7 @@ class RangeValue(Value):
         return fold_literal(frame, operator.getitem, self.value, force_plain(frame, key))
 
     def getattr(self, frame, name):
-        from .user_object import attribute_of_builtin
+        from .binding import attribute_of_builtin
 
         if name in ("start", "stop", "step"):
             return ConstantValue(getattr(self.value, name))
@@ -575,7 +575,7 @@ class SliceValue(Value):
         return slice(*(plain(p) for p in self.parts))
 
     def getattr(self, frame, name):
-        from .user_object import attribute_of_builtin
+        from .binding import attribute_of_builtin
 
         if name in ("start", "stop", "step"):
             return self.parts[("start", "stop", "step").index(name)]

@@ -76,7 +76,7 @@ class SetValue(Value):
             change(self.order)
 
     def getattr(self, frame, name):
-        from .user_object import attribute_of_builtin
+        from .binding import attribute_of_builtin
 
         return attribute_of_builtin(frame, self, name)
 

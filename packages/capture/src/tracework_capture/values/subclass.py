@@ -15,11 +15,11 @@ from ..guards.classes import NO_ATTRIBUTE, lookup_class
 from ..guards.guard import TensorFacts
 from ..guards.kinds import tensor_sizes
 from ..sources import InstanceAttr
+from .binding import bind_static, is_data_descriptor
 from .constant import ConstantValue, force_plain
 from .context import ContextValue
 from .sequence import ListValue, SequenceValue, TupleValue
 from .tensor import TensorValue, remember
-from .user_object import bind_static, is_data_descriptor
 
 Tensor = torch.Tensor
 

@@ -59,7 +59,7 @@ class SymNumber(Value):
         return True if self is other else None
 
     def getattr(self, frame, name):
-        from .user_object import attribute_of_builtin
+        from .binding import attribute_of_builtin
 
         if name in ("real", "numerator"):
             return self

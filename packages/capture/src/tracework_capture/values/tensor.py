@@ -1,6 +1,6 @@
 """Tensors: every operation is a node of the graph, what describes the tensor (shape, dtype, device) is read from its fake.
 
-TENSOR_ATTRIBUTES and TENSOR_METHODS hold what is not simply a node.
+TENSOR_ATTRIBUTES (tensor_attributes.py) and TENSOR_METHODS hold what is not simply a node.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .. import _C
 from ..errors import BreakGraph
 from ..graph.known import known_tensor
 from ..graph.state_conditions import truth_of_state
-from ..sources import Attr, ModuleEntry
+from ..sources import ModuleEntry
 from .constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, NUMPY_NUMBERS, UNARY_FUNCTIONS, ConstantValue, force_plain, literal
 from .inference_tensors import as_inference_tensor, is_for_inference, is_input_for_inference
 from .sequence import NONE, TupleValue
@@ -111,7 +111,8 @@ class TensorOperations(Value):
 
     # --- attributes ---------------------------------------------------------------------------------------------
     def getattr(self, frame, name):
-        from .user_object import BoundBuiltin
+        from .binding import BoundBuiltin
+        from .tensor_attributes import TENSOR_ATTRIBUTES
 
         if name in self.attributes:
             return self.attributes[name]
@@ -134,6 +135,8 @@ class TensorOperations(Value):
         return frame.wrap(self.obj.__dict__[name], InstanceAttr(self.source, name))
 
     def setattr(self, frame, name, value):
+        from .tensor_attributes import TENSOR_ATTRIBUTES
+
         if name in ("data", "requires_grad", "grad", "names", "real", "imag") or (name in TENSOR_ATTRIBUTES):
             if name == "grad":
                 from .backward import write_grad
@@ -325,125 +328,8 @@ def tensor_result(frame, node, example):
     return value
 
 
-# --- attributes: name -> fn(frame, tensor, name) -----------------------------------------------------------------------
-
-
 def shape(frame, self, name):
     return TupleValue([size_value(frame, s) for s in self.example.shape], cls=torch.Size)
-
-
-def fact(frame, self, name):
-    return literal(frame, getattr(self.example, name))
-
-
-def view_attribute(frame, self, name):
-    return frame.graph.call(frame, getattr, (self, name))
-
-
-def grad(frame, self, name):
-    from .backward import read_grad
-
-    return read_grad(frame, self, name)
-
-
-def leaf_of(frame, tensor):
-    """Whether a tensor is a leaf. Of an input that requires a gradient the program says so, and it is guarded."""
-    if tensor.obj is None or not tensor.obj.requires_grad or not tensor.example.requires_grad:
-        return tensor.is_leaf()
-    return frame.wrap(tensor.obj.is_leaf, Attr(tensor.source, "is_leaf")).constant()
-
-
-def is_leaf(frame, self, name):
-    return ConstantValue(leaf_of(frame, self))
-
-
-def grad_fn(frame, self, name):
-    if leaf_of(frame, self):
-        return NONE
-    return frame.break_graph("attribute_unknown", "grad_fn of a tensor")
-
-
-def version(frame, self, name):
-    """Tensor._version: of an input what it is before the graph runs, and what the graph adds."""
-    if self.example.is_inference():
-        return frame.break_graph("attribute_unknown", "Tensor._version in a frame that began in inference mode")
-    if self.obj is None:
-        if self.of_inference or getattr(self.example.storage, "real", False):
-            return frame.break_graph(
-                "attribute_unknown", "Tensor._version of an inference tensor, or of another view of an input"
-            )
-        return ConstantValue(self.example._version)
-    others = [v.example.storage for v in known_values(frame).values() if v.obj is not None and v is not self]
-    if self.versions or self.obj.is_inference() or any(storage is self.example.storage for storage in others):
-        return frame.break_graph(
-            "attribute_unknown", "Tensor._version of an inference tensor, or of one that shares its memory, or got other data"
-        )
-    if any(storage.version for storage in others):  # in a later call they may be one memory
-        return frame.break_graph("attribute_unknown", "Tensor._version after a write to another input")
-    before = frame.wrap(self.obj._version, Attr(self.source, name))
-    return binary_number(frame, "+", before, ConstantValue(self.example._version))
-
-
-def is_kind(kinds):
-    return lambda frame, self, name: literal(frame, self.example.device.type in kinds)
-
-
-def always(obj):
-    return lambda frame, self, name: ConstantValue(obj)
-
-
-def nbytes(frame, self, name):
-    return binary_number(frame, "*", numel(frame, self, name, [], {}), ConstantValue(self.example.element_size()))
-
-
-def binary_number(frame, op, left, right):
-    from .builtins.arithmetic import binary
-
-    return binary(frame, op, left, right)
-
-
-def class_of(frame, self, name):
-    from .user_class import class_value
-
-    return class_value(frame, self.python_type())
-
-
-TENSOR_ATTRIBUTES = {
-    "shape": shape,
-    "ndim": fact,
-    "dtype": fact,
-    "device": fact,
-    "layout": fact,
-    "requires_grad": fact,
-    "is_leaf": is_leaf,
-    "itemsize": fact,
-    "nbytes": nbytes,
-    "T": view_attribute,
-    "mT": view_attribute,
-    "H": view_attribute,
-    "mH": view_attribute,
-    "real": view_attribute,
-    "imag": view_attribute,
-    "data": view_attribute,  # not detach(), whose result shares the version: a write to it must not upset what autograd has saved
-    "grad": grad,
-    "grad_fn": grad_fn,
-    "is_cuda": is_kind(("cuda",)),
-    "is_cpu": is_kind(("cpu",)),
-    "is_meta": is_kind(("meta",)),
-    "is_mps": is_kind(("mps",)),
-    "is_xpu": is_kind(("xpu",)),
-    "is_xla": is_kind(("xla",)),
-    "is_hpu": is_kind(("hpu",)),
-    "is_mkldnn": always(False),
-    "is_quantized": always(False),
-    "is_sparse": always(False),
-    "is_sparse_csr": always(False),
-    "is_nested": always(False),
-    "is_vulkan": always(False),
-    "__class__": class_of,
-    "_version": version,
-    "names": lambda frame, self, name: TupleValue([NONE] * self.example.ndim),
-}
 
 
 # --- methods: name -> fn(frame, tensor, name, args, kwargs) ------------------------------------------------------------

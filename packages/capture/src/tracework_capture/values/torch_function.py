@@ -47,8 +47,8 @@ class Dispatching(Value):
         found = self.users_attribute(frame, name)
         if found is not None or name == "__class__" or not self.is_on(frame):
             return found if found is not None else super().getattr(frame, name)
-        from .tensor import TENSOR_ATTRIBUTES
-        from .user_object import BoundBuiltin
+        from .binding import BoundBuiltin
+        from .tensor_attributes import TENSOR_ATTRIBUTES
 
         if name in TENSOR_ATTRIBUTES:
             return dispatch(frame, attribute_function(name), [self], {})

@@ -12,6 +12,17 @@ import torch
 from ..bytecode.resume import original_code
 from ..guards.classes import attributes_of
 from ..sources import Attr, Const
+from .binding import (
+    C_METHODS,
+    NATIVE_BASES,
+    BoundBuiltin,
+    bind_static,
+    class_attribute,
+    function_value,
+    is_data_descriptor,
+    native_base,
+    python_new,
+)
 from .builtins import BUILTINS
 from .constant import ConstantValue, fold, fold_plain, force_plain, literal
 from .controls import forbid
@@ -20,22 +31,7 @@ from .function import bind_arguments
 from .iterators import PartialBuiltin
 from .rows import call_row
 from .sequence import NONE, ListValue, TupleValue, is_record
-from .user_object import (
-    C_METHODS,
-    HEAP_TYPE,
-    NATIVE_BASES,
-    NO_ATTRIBUTE,
-    BoundBuiltin,
-    ObjectValue,
-    bind_static,
-    class_attribute,
-    function_value,
-    implemented,
-    is_data_descriptor,
-    lookup_class,
-    native_base,
-    python_new,
-)
+from .user_object import HEAP_TYPE, NO_ATTRIBUTE, ObjectValue, implemented, lookup_class
 from .value import NEW, Value
 
 PLAIN_CLASS_ATTRIBUTES = (

@@ -7,14 +7,9 @@ container as its `part`; methods defined by the container act on that.
 from __future__ import annotations
 
 import collections
-import enum
-import functools
 import operator
 import sys
-import threading
 import types
-import typing
-import weakref
 
 import torch
 
@@ -22,186 +17,30 @@ from .. import _C
 from ..bytecode.facts import VERSION
 from ..guards.classes import NO_ATTRIBUTE, lookup_class
 from ..sources import Attr, ClassAttr, Const, InstanceAttr, InstanceDict
-from .constant import ATOM_TYPES, ConstantValue, fold_literal, force_plain, literal
+from .binding import (
+    ALIASES,
+    C_METHODS,
+    DELETED,
+    LOOKUP_HOOKS,
+    NATIVE_BASES,
+    OWN_LOOKUP,
+    SLOT,
+    bind_static,
+    function_value,
+    is_data_descriptor,
+    native_base,
+    python_new,
+)
+from .constant import ATOM_TYPES, ConstantValue, fold_literal, force_plain
 from .instance_dict import InstanceDictValue
 from .iterators import ItemIterator
 from .properties import is_property, use_property
 from .type_parameter import is_evaluated_late
 from .value import EXISTING, NEW, SymbolicRaise, Value
 
-DELETED = object()
 NONE = ConstantValue(None)
-CONTAINERS = (collections.OrderedDict, collections.defaultdict, dict, list, set, frozenset, tuple, collections.deque)
-NATIVE_BASES = (*CONTAINERS, types.SimpleNamespace)
-ALIASES = tuple({type(alias) for alias in (typing.List, typing.Tuple, typing.Callable, typing.Optional, typing.List[int])})  # noqa: UP006
-SLOT = types.MemberDescriptorType
-LOOKUP_HOOKS = ("__getattr__", "__getattribute__")
-GETSET = types.GetSetDescriptorType
-FIELD = type(collections.namedtuple("Record", "field").field)
 MADE_OF_SUBCLASS = (set, frozenset, collections.deque, collections.OrderedDict, collections.defaultdict)
 """Containers that make more of the class of the instance, not all of them in the same methods."""
-C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType, types.BuiltinFunctionType)
-LOCKS = (type(threading.Lock()), type(threading.RLock()))
-OWN_LOOKUP = (super, weakref.ProxyType, weakref.CallableProxyType, threading.local)
-"""C types whose attributes are not looked up as object's are."""
-
-
-def function_value(frame, function, source=None):
-    """The value of a function found on a class: classes are known, so it is, too."""
-    return frame.wrap(
-        function, source if source is not None else Const(function, getattr(function, "__qualname__", repr(function)))
-    )
-
-
-def python_new(cls):
-    """The Python function that makes the instances of a class, None where C does."""
-    static, _ = lookup_class(cls, "__new__")
-    if isinstance(static, staticmethod):
-        return static.__func__
-    return static if isinstance(static, types.FunctionType) else None  # set when the class was there
-
-
-def is_data_descriptor(static):
-    """Whether a class attribute goes before the instance dict."""
-    return hasattr(type(static), "__set__") or hasattr(type(static), "__delete__")
-
-
-def bind_class_attribute(frame, self, cls, name):
-    """self.name where the class says what it is."""
-    static, owner = lookup_class(cls, name)
-    if static is NO_ATTRIBUTE:
-        return frame.raise_new(AttributeError, f"'{_C.type_name(cls)}' object has no attribute '{name}'")
-    return bind_static(frame, self, cls, owner, static, name)
-
-
-def binding_kind(static):
-    """The type that says how a class attribute binds: a subclass of property that does not change how it is read is a property."""
-    kind = type(static)
-    for base in (property, classmethod, staticmethod):
-        if issubclass(kind, base) and kind.__get__ is base.__get__:
-            return base
-    return kind
-
-
-def bind_static(frame, self, cls, owner, static, name):
-    """The descriptor protocol, on a class attribute that is known."""
-    from .function import BoundMethodValue
-    from .user_class import class_value
-
-    kind = binding_kind(static)
-    if kind is types.FunctionType or kind is functools._lru_cache_wrapper:
-        return BoundMethodValue(function_value(frame, static), self)
-    if kind is property:
-        return use_property(frame, static, "__get__", self, cls)
-    if kind is classmethod and not isinstance(static.__func__, types.FunctionType):
-        return frame.break_graph("attribute_unknown", f"{cls.__name__}.{name} is a class method of no function")
-    if kind is classmethod:
-        return BoundMethodValue(function_value(frame, static.__func__), class_value(frame, cls))
-    if kind is staticmethod:
-        return function_value(frame, static.__func__)
-    if isinstance(static, functools.cached_property):
-        found = function_value(frame, static.func).call(frame, [self], {})
-        self.set_field(frame, name, found)
-        return found
-    if isinstance(static, types.ClassMethodDescriptorType):
-        return BoundBuiltin(class_value(frame, cls), name)
-    if isinstance(static, C_METHODS):
-        return BoundBuiltin(self, name, static)
-    if kind is SLOT or kind is GETSET:
-        if not hasattr(self, "native_attribute"):
-            return frame.break_graph("attribute_unknown", f"{cls.__name__}.{name}")
-        return self.native_attribute(frame, static, name)
-    if kind is FIELD and getattr(self, "part", None) is not None:
-        index, _ = static.__reduce__()[1]
-        return self.part.item(frame, index)
-    if isinstance(static, enum.Enum):
-        return literal(frame, static)
-    if hasattr(kind, "__get__"):
-        getter, _ = lookup_class(kind, "__get__")
-        if isinstance(getter, types.FunctionType):
-            descriptor = frame.wrap(static, ClassAttr(Const(owner, owner.__name__), name))
-            return function_value(frame, getter).call(frame, [descriptor, self, class_value(frame, cls)], {})
-        return frame.break_graph("attribute_unknown", f"{cls.__name__}.{name} is a {kind.__name__}")
-    return class_attribute(frame, static, owner, name)
-
-
-def class_attribute(frame, static, owner, name):
-    """An attribute of a class that binds to nothing."""
-    made = frame.root.made.get(id(owner))
-    if made is not None:
-        return made.namespace[name] if name in made.namespace else literal(frame, static)
-    return frame.wrap(static, ClassAttr(Const(owner, owner.__name__), name))
-
-
-class BoundBuiltin(Value):
-    """A method implemented in C, bound to its owner."""
-
-    def __init__(self, owner, name, descriptor=None):
-        super().__init__(None)
-        self.owner = owner
-        self.name = name
-        self.descriptor = descriptor
-
-    def python_type(self):
-        return types.BuiltinMethodType
-
-    def describe(self):
-        return f"{self.owner.describe()}.{self.name}"
-
-    def truth(self, frame):
-        return True
-
-    def hash_key(self, frame):
-        return (id(self.owner), self.name)
-
-    def getattr(self, frame, name):
-        if name == "__self__":
-            return self.owner
-        if name == "__name__":
-            return ConstantValue(self.name)
-        return frame.break_graph("attribute_unknown", f"{name} of {self.describe()}")
-
-    def call(self, frame, args, kwargs):
-        if self.descriptor is not None:
-            return call_c_method(frame, self.descriptor, self.owner, self.name, args, kwargs)
-        return self.owner.call_method(frame, self.name, args, kwargs)
-
-    def reload(self, emit):
-        return f"{emit.load(self.owner)}.{self.name}"
-
-
-def call_c_method(frame, descriptor, owner, name, args, kwargs):
-    """Calls a method that C defines, such as dict.get or object.__setattr__, on a value."""
-    base = getattr(descriptor, "__objclass__", object)
-    native = native_base(owner.python_type())
-    if base is dict is not native and name in native.__dict__ and issubclass(native, dict):
-        return frame.break_graph("call_unknown", f"dict.{name} of a {native.__name__}, which has its own")
-    if not isinstance(owner, ObjectValue):
-        if lookup_class(owner.python_type(), name)[0] is not descriptor:
-            if base is object and name in _OF_OBJECT:
-                return _OF_OBJECT[name](frame, owner, *args)
-            if issubclass(base, BaseException) and hasattr(owner, "call_native"):  # ValueError.__init__(self, text)
-                return owner.call_native(frame, name, args, kwargs)
-        return owner.call_method(frame, name, args, kwargs)
-    if owner.part is None and base is not object and base not in NATIVE_BASES:
-        return frame.break_graph("lock" if base in LOCKS else "call_unknown", f"{base.__module__}.{base.__qualname__}.{name}")
-    return owner.call_native(frame, name, args, kwargs)
-
-
-def attribute_of_builtin(frame, value, name):
-    """An attribute of a value whose type is a built-in container: its methods."""
-    from .user_class import class_value
-
-    if name == "__class__":
-        return class_value(frame, value.python_type())
-    static, _ = lookup_class(value.python_type(), name)
-    if isinstance(static, C_METHODS):
-        return BoundBuiltin(value, name)
-    if static is not NO_ATTRIBUTE:
-        if name in ("__doc__", "__module__"):
-            return literal(frame, static)
-        return bind_class_attribute(frame, value, value.python_type(), name)
-    return frame.raise_new(AttributeError, f"'{_C.type_name(value.python_type())}' object has no attribute '{name}'")
 
 
 HEAP_TYPE = 1 << 9  # a flag of type objects: made at run time
@@ -657,14 +496,6 @@ def implemented(found):
     return None if found is not None and found.is_constant() and found.constant() is NotImplemented else found
 
 
-def native_base(cls):
-    """The built-in class whose __new__ makes instances of cls."""
-    for base in cls.__mro__:
-        if base in NATIVE_BASES or base is object:
-            return base
-    return object
-
-
 def fill_part(emit, part, native, name):
     """Fills the built-in part of a new object past overridden methods."""
     from .mapping import DictValue
@@ -737,7 +568,7 @@ def namespace_comparison(op):
 
 
 NAMESPACE_METHODS = {"__eq__": namespace_comparison("=="), "__ne__": namespace_comparison("!=")}
-_OF_OBJECT = {"__eq__": identical, "__ne__": identical_not, "__repr__": default_repr}
+OF_OBJECT = {"__eq__": identical, "__ne__": identical_not, "__repr__": default_repr}
 """What object does with instances of classes that do it otherwise."""
 PART_LEAVES_TO_OBJECT = {"__setattr__", "__delattr__", "__getattribute__", "__init_subclass__", "__class__"}
 OBJECT_METHODS = {
@@ -746,6 +577,6 @@ OBJECT_METHODS = {
     "__init__": object_init,
     "__getattribute__": lambda frame, self, name: self.plain_getattr(frame, force_plain(frame, name), use_hook=False),
     "__init_subclass__": object_init_subclass,
-    **_OF_OBJECT,
+    **OF_OBJECT,
     "__str__": default_repr,
 }

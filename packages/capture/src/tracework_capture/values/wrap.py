@@ -12,7 +12,6 @@ import functools
 import inspect
 import logging
 import re
-import sys
 import types
 import typing
 import weakref
@@ -20,19 +19,17 @@ import weakref
 import numpy
 import torch
 
-from .. import _C
 from .._torch import patched_by_torch_compile, program_of_triton_operator, under_onnx_export
 from ..guards.access import iterated_list
-from ..guards.classes import lookup_class
 from ..guards.kinds import items_in_order, members_of
-from ..hook.policy import is_of_a_package
 from ..marks import mark_of
 from ..sources import Attr, CellContents, Closure, Const, DictItem, Global, InstanceAttr, Item, Local, PartItem
 from . import sequence_methods  # noqa: F401  # fills a table
 from .backward import BACKWARD_ROWS
+from .binding import CONTAINERS, BoundBuiltin, native_base
 from .builtins import BUILTINS, fill
 from .checkpoint import CHECKPOINT_ROWS
-from .constant import ATOM_TYPES, ConstantValue, called_there, raise_python
+from .constant import ATOM_TYPES, ConstantValue, called_there
 from .context import ErrorRegion, autocast_exit_row, error_region_row, null_row
 from .controls import ROWS as CONTROL_ROWS
 from .controls import marked_value
@@ -45,7 +42,8 @@ from .functional_call import FUNCTIONAL_CALL_ROWS
 from .inference_tensors import refuse_misuse
 from .iterators import NATIVE_ITERATORS, ExistingIterator, UnaskedIterator
 from .libraries import LIBRARY_CODES, LIBRARY_ROWS
-from .mapping import MISSING, DictValue, dict_of, touched_name, write_name
+from .mapping import DictValue, dict_of
+from .namespace import NamespaceValue
 from .numpy_array import ACROSS_ROWS, constant_array, wrap_array
 from .optimizer import CODE_ROWS, OPTIMIZER_ROWS
 from .proxy import wrap_proxy
@@ -70,8 +68,7 @@ from .text import changing_text
 from .torch_state import read_row
 from .transforms import TRANSFORM_CODES, TRANSFORM_ROWS
 from .triton_kernel import TRITON_ROWS, existing_kernel
-from .user_object import CONTAINERS, BoundBuiltin, ObjectValue, native_base
-from .value import Value
+from .user_object import ObjectValue
 from .weak_reference import WeakReference
 
 # --- existing objects --------------------------------------------------------------------------------------------------
@@ -284,7 +281,7 @@ def wrap_builtin_method(frame, obj, source):
     """x.view, out.append: known by its name, on an owner that is known as any other object."""
     guard_type(frame, obj, source)
     frame.guard("CONSTANT", Attr(source, "__name__"), obj.__name__)
-    from .user_object import BoundBuiltin
+    from .binding import BoundBuiltin
 
     method = BoundBuiltin(frame.wrap(obj.__self__, Attr(source, "__self__")), obj.__name__)
     method.source = source
@@ -475,91 +472,6 @@ def wrap_object(frame, obj, source):
         return made
     guard_type(frame, obj, source)
     return ObjectValue(type(obj), obj, source)
-
-
-class NamespaceValue(Value):
-    """A Python module."""
-
-    def __init__(self, obj, source):
-        super().__init__(source)
-        self.obj = obj
-
-    def python_type(self):
-        return type(self.obj)
-
-    def real(self):
-        return self.obj
-
-    def describe(self):
-        return f"module {self.name()}"
-
-    def name(self):
-        """As it is in messages; a module need not have one."""
-        return _C.instance_dict(self.obj).get("__name__")
-
-    def truth(self, frame):
-        return True
-
-    def hash_key(self, frame):
-        return self.obj
-
-    def same_object(self, other):
-        return self is other
-
-    def as_graph_arg(self, frame):
-        return self.obj
-
-    def getattr(self, frame, name):
-        found = touched_name(frame, self.obj.__dict__, name)
-        if found is not MISSING:
-            return found if found is not None else self.no_attribute(frame, name)
-        names = Const(self.obj.__dict__, str(self.name()))
-        if name in self.obj.__dict__:
-            return frame.wrap(self.obj.__dict__[name], DictItem(names, name))
-        hook = self.obj.__dict__.get("__getattr__")
-        if isinstance(hook, types.FunctionType) and not is_of_a_package(hook.__code__) and not hasattr(types.ModuleType, name):
-            frame.guard("DICT_LACKS", names, name)
-            return frame.wrap(hook, DictItem(names, "__getattr__")).call(frame, [ConstantValue(name)], {})
-        try:
-            found = called_there(frame, getattr, self.obj, name)
-        except AttributeError as error:
-            frame.guard("DICT_LACKS", names, name)
-            return raise_python(frame, error)
-        return frame.wrap(found, Attr(self.source, name))
-
-    def setattr(self, frame, name, value):
-        static, _ = lookup_class(type(self.obj), name)
-        if hasattr(type(static), "__set__"):
-            return frame.wrap(static, Const(static, name)).call_method(frame, "__set__", [self, value], {})
-        if self.writes_itself("__setattr__", name):
-            return super().setattr(frame, name, value)
-        return write_name(frame, self.obj.__dict__, name, value)
-
-    def delattr(self, frame, name):
-        static, _ = lookup_class(type(self.obj), name)
-        if hasattr(type(static), "__delete__") or self.writes_itself("__delattr__", name):
-            return super().delattr(frame, name)
-        found = touched_name(frame, self.obj.__dict__, name)
-        if found is MISSING:
-            there = name in self.obj.__dict__
-            frame.guard("DICT_HAS" if there else "DICT_LACKS", Const(self.obj.__dict__, str(self.name())), name)
-        else:
-            there = found is not None
-        if not there:
-            return frame.raise_new(AttributeError, f"'{type(self.obj).__name__}' object has no attribute '{name}'")
-        return write_name(frame, self.obj.__dict__, name, None)
-
-    def writes_itself(self, hook, name):
-        """Whether something else than the dict of the module takes an attribute, or what is replayed later (a print) looks at it."""
-        return (
-            self.obj is sys
-            or name == "__dict__"
-            or lookup_class(type(self.obj), hook)[0] is not lookup_class(types.ModuleType, hook)[0]
-        )
-
-    def no_attribute(self, frame, name):
-        called = "module" if self.name() is None else f"module '{self.name()}'"
-        return frame.raise_new(AttributeError, f"{called} has no attribute '{name}'")
 
 
 # --- objects that the traced program makes -----------------------------------------------------------------------------

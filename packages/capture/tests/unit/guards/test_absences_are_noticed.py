@@ -1,5 +1,7 @@
 """What was not there when a graph was made, or was found past the class that could have had it, and comes later."""
 
+import abc
+
 import pytest
 import torch
 from tracework_capture import optimize
@@ -23,6 +25,8 @@ def programs():
         def scaled(self, x):
             return super().scaled(x) * 2
 
+    shape, square = abc.ABCMeta("Shape", (), {}), type("Square", (), {})
+    one = square()
     last, parameter = Last(), torch.nn.Parameter(torch.ones(2))
 
     def patched(kind, by):
@@ -35,6 +39,14 @@ def programs():
         "super": (
             lambda x: last.scaled(x),
             [lambda: patched(base, 10), lambda: patched(middle, 20), lambda: delattr(middle, "scaled"), lambda: patched(base, 5)],
+        ),
+        "registered with an abstract class": (
+            lambda x: x * (3 if isinstance(one, shape) else 2),
+            [lambda: shape.register(square)],
+        ),
+        "registered subclass": (
+            lambda x: x * (3 if issubclass(square, (int, shape)) else 2),
+            [lambda: shape.register(square)],
         ),
         "attribute of a parameter": (
             lambda x: x * (2 if getattr(parameter, "skipped", False) else 3) + hasattr(parameter, "other"),

@@ -189,6 +189,7 @@ CASES = {
         (("!=", 0, False), 0.0, True),
         (("<", 1, True), 0, False),
     ],
+    "NOT_SUBCLASS": [(int, collections.abc.Sequence, True), (list, collections.abc.Sequence, False)],
     "CONSTANT_RANGE": [((0, 4, 1), range(4), True), ((0, 4, 1), range(5), False)],
     "CLASSES": [
         (looked_up((Near, "label"), (Near, "__init__"), (Near, "zz")), 0, True),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import dataclasses
 import inspect
@@ -14,11 +15,13 @@ import torch
 
 from ...guards.classes import NO_ATTRIBUTE, find, lookup_class
 from ...hook.policy import is_installed
+from ...sources import Const
+from ..binding import function_value
 from ..constant import ConstantValue, NotPlain, fold, fold_literal, fold_plain, force_plain, literal, plain
 from ..module import ModuleValue
 from ..sequence import NONE, TupleValue
 from ..user_class import ClassValue, class_value, super_, type_call
-from ..user_object import HEAP_TYPE, ObjectValue, function_value
+from ..user_object import HEAP_TYPE, ObjectValue
 from ..value import NEW, SymbolicRaise
 
 
@@ -45,7 +48,19 @@ def isinstance_(frame, args, kwargs):
         return ConstantValue(True)  # the hook is not asked
     if hook is not None:
         return ConstantValue(function_value(frame, hook).call(frame, [args[1], args[0]], {}).truth(frame))
-    return known_relation(frame, is_instance, args[0], classes_of(frame, args[1]))
+    classes = classes_of(frame, args[1])
+    found = known_relation(frame, is_instance, args[0], classes)
+    if not found.constant():
+        guard_unrelated(frame, args[0].python_type(), classes)
+    return found
+
+
+def guard_unrelated(frame, kind, classes):
+    """A class may be registered with an abstract one later; what is a subclass by its bases, or is registered, stays one."""
+    for cls in typing.get_args(classes) if isinstance(classes, types.UnionType) else (classes,):
+        asks_registry = getattr(type(cls), "__subclasscheck__", None) is abc.ABCMeta.__subclasscheck__
+        if asks_registry and not any("<locals>" in c.__qualname__ for c in (kind, cls)):
+            frame.guard("NOT_SUBCLASS", Const(cls, cls.__qualname__), kind)
 
 
 PURE_HOOKS = ("abc", "typing", "typing_extensions", "enum", "torch")
@@ -103,7 +118,11 @@ def issubclass_(frame, args, kwargs):
     hook = hook_of(args[1], "__subclasscheck__")
     if hook is not None:
         return ConstantValue(function_value(frame, hook).call(frame, [args[1], args[0]], {}).truth(frame))
-    return known_relation(frame, issubclass, classes_of(frame, args[0]), classes_of(frame, args[1]))
+    kind, classes = classes_of(frame, args[0]), classes_of(frame, args[1])
+    found = known_relation(frame, issubclass, kind, classes)
+    if not found.constant():
+        guard_unrelated(frame, kind, classes)
+    return found
 
 
 def getattr_(frame, args, kwargs):

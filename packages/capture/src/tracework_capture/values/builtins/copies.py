@@ -9,6 +9,7 @@ import types
 
 import torch
 
+from ..binding import python_new
 from ..constant import ConstantValue
 from ..function import FunctionValue
 from ..instance_dict import InstanceDictValue
@@ -20,7 +21,7 @@ from ..sequence import NONE, SequenceValue, TupleValue
 from ..sets import SetValue
 from ..tensor import TensorValue
 from ..user_class import ClassValue
-from ..user_object import ObjectValue, python_new
+from ..user_object import ObjectValue
 
 
 def copy_(frame, args, kwargs):
