@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
+from torch import fx
 
 from .. import _torch
 from ..contracts import FunctionalProgram
@@ -125,7 +126,7 @@ def _apart(tangents: Sequence[TangentInfo]) -> list[int]:
     return [info.slot for info in tangents if not info.dtype.is_complex] if len(tangents) > 1 else []
 
 
-def _forward(program: FunctionalProgram, forward: Call, keep: Callable[[Any], Kept]) -> Callable[..., Any]:
+def _forward(program: FunctionalProgram, forward: Call, keep: Callable[[Any], Kept], keeps_saved: bool) -> Callable[..., Any]:
     """CompiledFunction.forward: only the steps that this program needs."""
     signature = program.signature
     count, sizes = signature.number_of_graph_outputs, program.saved[0]
@@ -143,6 +144,8 @@ def _forward(program: FunctionalProgram, forward: Call, keep: Callable[[Any], Ke
         lines.append(f"ctx.shapes = [{', '.join(f'values[{info.slot}].shape' for info in signature.tangents)}]")
     if sizes:
         lines.append(f"ctx.sizes = values[{count}:{split}]")
+    if keeps_saved:
+        lines.append("ctx.kept = None")
     if saves:
         # an input that is a leaf would be read back with what `.data = other` gave it meanwhile, of other sizes or another dtype
         outputs = next(iter(reversed(program.forward.graph.nodes))).args[0][split:]
@@ -170,7 +173,8 @@ def _function(program: FunctionalProgram, forward: Call, backward: Call, again: 
     static = [info.sizes for info in tangent_infos]
     shapes_vary = _shapes_vary(program)
     reaching = _reaching(program)
-    run = _forward(program, forward, keeper.keep)
+    later = LaterBackwards(program)
+    run = _forward(program, forward, keeper.keep, later.possible)
 
     class CompiledFunction(torch.autograd.Function):
         forward = staticmethod(run)
@@ -180,7 +184,8 @@ def _function(program: FunctionalProgram, forward: Call, backward: Call, again: 
             shapes = ctx.shapes if shapes_vary else static
             tangents = [coerce(grads[i.slot], i, shape) for i, shape in zip(tangent_infos, shapes, strict=True)]
             undefined = [n for n, i in enumerate(tangent_infos) if grads[i.slot] is None]
-            saved = ctx.saved_tensors if saves else ()  # read even when not used: reading raises where the graph has been freed
+            # read even when not used: reading raises where the graph has been freed
+            saved = later.saved(ctx, undefined) if later.possible else ctx.saved_tensors if saves else ()
             if torch.is_grad_enabled():
                 if ctx.originals is None:
                     raise RuntimeError(
@@ -191,6 +196,8 @@ def _function(program: FunctionalProgram, forward: Call, backward: Call, again: 
                     return spread(_defined(found, reaching, undefined) if undefined else found)
             if not _torch.graph_is_kept():
                 ctx.originals = None
+                if undefined and later.possible:
+                    later.keep(ctx, saved, undefined)
             given = [*(ctx.sizes if has_sizes else ()), *saved, *tangents]
             ctx.maybe_clear_saved_tensors()  # unless the graph is kept: the backward gives each one back after its last use
             del saved, tangents
@@ -200,17 +207,91 @@ def _function(program: FunctionalProgram, forward: Call, backward: Call, again: 
     return CompiledFunction
 
 
-def _reaching(program: FunctionalProgram) -> list[int]:
-    """For each gradient the tangents that it is computed from, as the bits of a number."""
+def _tangents_of(program: FunctionalProgram) -> dict[fx.Node, int]:
+    """For each node of the backward the tangents that it is computed from, as the bits of a number."""
     assert program.backward is not None
     nodes = list(program.backward.graph.nodes)
     placeholders = [node for node in nodes if node.op == "placeholder"]
     count = len(program.signature.tangents)
     found = {node: 1 << place for place, node in enumerate(placeholders[len(placeholders) - count :])}
     for node in nodes:
+        found[node] = found.get(node, 0)
         for given in node.all_input_nodes:
-            found[node] = found.get(node, 0) | found.get(given, 0)
-    return [found.get(result, 0) for result in nodes[-1].args[0]]
+            found[node] |= found.get(given, 0)
+    return found
+
+
+def _reaching(program: FunctionalProgram) -> list[int]:
+    """For each gradient the tangents that it is computed from."""
+    found = _tangents_of(program)
+    assert program.backward is not None
+    return [found.get(result, 0) for result in next(iter(reversed(program.backward.graph.nodes))).args[0]]
+
+
+class LaterBackwards:
+    """Results of one graph whose histories are apart, as two losses: the backward of one leaves the other's in place, as in eager.
+
+    They are apart where the backward does nothing with both tangents but add up the gradients of inputs. What was saved is kept then
+    until the others had their turn; a result that had it, or shares history with one, raises as a graph that was freed does.
+    """
+
+    def __init__(self, program: FunctionalProgram) -> None:
+        found = _tangents_of(program)
+        assert program.backward is not None
+        nodes = list(program.backward.graph.nodes)
+        count = len(program.signature.tangents)
+        shared = [0] * count  # for each tangent those that share history with it
+        adds_up: set[fx.Node] = set()
+        for node in reversed(nodes):
+            if node.op == "output" or node.target is torch.ops.aten.add.Tensor and adds_up.issuperset(node.users):
+                adds_up.add(node)
+            mask = 0 if node in adds_up else found[node]
+            for place in range(count):
+                shared[place] |= mask if mask >> place & 1 else 0
+        self._shared = shared
+        self._all = (1 << count) - 1
+        self.possible = any(mask != self._all for mask in shared)
+        self._readers = self._readers_of_saved(program, nodes, found) if self.possible else []
+
+    @staticmethod
+    def _readers_of_saved(program: FunctionalProgram, nodes: Sequence[fx.Node], found: dict[fx.Node, int]) -> list[int]:
+        """For each saved tensor the tangents whose gradients read it."""
+        readers = dict.fromkeys(nodes, 0)
+        for node in reversed(nodes):
+            mask = found[node] if node.op != "output" else 0
+            for given in node.all_input_nodes:
+                if not found[given]:
+                    readers[given] |= mask or readers[node]
+        sizes, saved = program.saved
+        return [readers[n] for n in nodes if n.op == "placeholder"][sizes : sizes + saved]
+
+    def _given(self, undefined: Sequence[int]) -> int:
+        return self._all & ~sum(1 << place for place in undefined)
+
+    def saved(self, ctx: Any, undefined: Sequence[int]) -> tuple[Any, ...]:
+        """What the forward saved. Raises as autograd does where it is gone, or was written to."""
+        if ctx.kept is None:
+            return ctx.saved_tensors  # type: ignore[no-any-return]
+        tensors, versions, freed = ctx.kept
+        given = self._given(undefined)
+        if given & freed:
+            raise RuntimeError("Trying to backward through the graph a second time; pass retain_graph=True the first time")
+        for tensor, version, readers in zip(tensors, versions, self._readers, strict=True):
+            if readers & given and tensor._version != version:
+                raise RuntimeError(
+                    "one of the variables needed for gradient computation has been modified by an inplace operation: "
+                    f"a {tensor.dtype} tensor of shape {tuple(tensor.shape)} that a compiled graph saved"
+                )
+        return tensors  # type: ignore[no-any-return]
+
+    def keep(self, ctx: Any, saved: tuple[Any, ...], undefined: Sequence[int]) -> None:
+        """Keeps what was saved while a result that is apart from all that had their turn has not had it."""
+        freed = ctx.kept[2] if ctx.kept is not None else 0
+        given = self._given(undefined)
+        for place, mask in enumerate(self._shared):
+            freed |= mask if given >> place & 1 else 0
+        versions = ctx.kept[1] if ctx.kept is not None else tuple(t._version for t in saved)
+        ctx.kept = None if freed == self._all else (saved, versions, freed)
 
 
 def _defined(gradients: Sequence[Any], reaching: Sequence[int], undefined: Sequence[int]) -> list[Any]:

@@ -1,0 +1,56 @@
+"""Several results of one compiled function, each with a backward of its own: what eager allows is allowed, what it refuses is refused."""
+
+import pytest
+import torch
+import tracework
+from training import BACKENDS
+
+
+def apart(x, a, b):
+    return (x @ a).sin(), (x @ b).cos() * b
+
+
+def of_one_value(x, a, b):
+    h = (x @ a).sin()
+    return h * b, h.cos()
+
+
+def of_one_leaf(x, a, b):
+    return (x @ a).sin() * b, (a * x).cos()
+
+
+def of_a_detached_value(x, a, b):
+    made = (x @ a).tanh()
+    return (made.detach() @ b).sigmoid(), (made @ b.detach()).sigmoid()
+
+
+# 0 and 1: backward of that result; r: the graph is retained; w: the first leaf is written to
+STEPS = ("0 1", "1 0", "0 0", "0 1 0", "0 w 1", "0r 1 0", "0 1r 1", "0r 1r 0 1", "w 0")
+
+
+def outcome(fn, steps):
+    """Whether each step was allowed, and the gradients where all were."""
+    torch.manual_seed(0)
+    a, b = (torch.randn(4, 4, requires_grad=True) for _ in range(2))
+    results, allowed = fn(torch.randn(4, 4), a, b), []
+    for step in steps.split():
+        try:
+            if step == "w":
+                with torch.no_grad():
+                    a.add_(1)
+            else:
+                results[int(step[0])].sum().backward(retain_graph=step.endswith("r"))
+            allowed.append(True)
+        except RuntimeError as error:
+            allowed.append("second time" if "second time" in str(error) else "written" if "inplace" in str(error) else str(error))
+    return allowed, [a.grad, b.grad] if all(x is True for x in allowed) else None
+
+
+@pytest.mark.parametrize("backend", BACKENDS[1:])
+@pytest.mark.parametrize("fn", [apart, of_one_value, of_one_leaf, of_a_detached_value], ids=lambda f: f.__name__)
+def test_backwards(fn, backend):
+    compiled = tracework.compile(fn, backend=backend, fullgraph=True)
+    for steps in STEPS:
+        found, expected = outcome(compiled, steps), outcome(fn, steps)
+        assert found[0] == expected[0], steps
+        torch.testing.assert_close(found[1], expected[1])
