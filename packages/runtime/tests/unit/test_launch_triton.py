@@ -7,6 +7,7 @@ import pytest
 import torch
 from tracework_runtime import KernelSource, LaunchError, RuntimeOptions, Store
 from tracework_runtime.build import triton as build
+from tracework_runtime.device.driver import LaunchConfig
 from tracework_runtime.launch import triton as launch
 
 
@@ -36,10 +37,11 @@ class PaperDriver:
     def make_current(self, device):
         self.status = 0
 
-    def launch(self, function, blocks, gy, gz, threads, ty, tz, shared, stream, parameters, extra):
+    def launch(self, config, function, parameters, extra):
+        size = LaunchConfig.from_address(config)
         pointers = (ctypes.c_void_p * len(self.layout)).from_address(parameters)
         values = [struct.unpack("@" + c, ctypes.string_at(p, struct.calcsize(c)))[0] for c, p in zip(self.layout, pointers)]
-        self.launches.append((function, blocks, threads, stream, values))
+        self.launches.append((function, size.grid_x, size.block_x, size.stream, values))
         return self.status
 
 

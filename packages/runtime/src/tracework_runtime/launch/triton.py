@@ -23,7 +23,7 @@ from tracework_runtime.build import triton as build
 from tracework_runtime.build.triton import Cubin, Variant
 from tracework_runtime.cache.store import Store
 from tracework_runtime.device import cuda
-from tracework_runtime.device.driver import NO_CONTEXT
+from tracework_runtime.device.driver import NO_CONTEXT, LaunchConfig
 from tracework_runtime.errors import LaunchError
 from tracework_runtime.options import RuntimeOptions
 
@@ -35,26 +35,34 @@ _MEASURE_REPEAT = 10
 _SCRATCH_ALIGNMENT = 128
 
 
-class Slots:
-    """Argument buffers of one function: packed values and the array of pointers to them that the driver wants.
+Slot = tuple[
+    Any, int, int, Any
+]  # buffer, addresses of the launch's configuration and of the pointer array, what keeps both alive
 
-    A buffer is taken for a launch and put back after it, so that threads do not write into each other's.
+
+class Slots:
+    """Argument buffers of one function: packed values, the array of pointers to them and the configuration that the driver wants.
+
+    A buffer is taken for a launch on a stream and put back after it, so that threads do not write into each other's.
     """
 
-    def __init__(self, layout: str) -> None:
+    def __init__(self, layout: str, blocks: int, threads: int, shared: int) -> None:
         self.layout = struct.Struct("@" + layout)
         self.offsets = [struct.calcsize("@" + layout[: n + 1]) - struct.calcsize(c) for n, c in enumerate(layout)]
-        self.free: list[tuple[Any, int, Any]] = []
+        self.size = blocks, 1, 1, threads, 1, 1, shared
+        self.free: dict[int, list[Slot]] = {}
 
-    def take(self) -> tuple[Any, int, Any]:
-        """(buffer, address of the pointer array, what keeps the array alive)."""
+    def take(self, stream: int) -> Slot:
+        """One that nobody uses."""
         try:
-            return self.free.pop()
-        except IndexError:
+            return self.free[stream].pop()
+        except (KeyError, IndexError):
+            self.free.setdefault(stream, [])
             buffer = ctypes.create_string_buffer(max(8, self.layout.size))
             base = ctypes.addressof(buffer)
             pointers = (ctypes.c_void_p * max(1, len(self.offsets)))(*(base + o for o in self.offsets))
-            return buffer, ctypes.addressof(pointers), pointers
+            config = LaunchConfig(*self.size, stream, None, 0)
+            return buffer, ctypes.addressof(config), ctypes.addressof(pointers), (config, pointers)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,8 +71,6 @@ class Stage:
 
     function: int
     blocks: int
-    threads: int
-    shared: int
     slots: Slots
     zeros: tuple[int, ...]
 
@@ -162,7 +168,8 @@ class TritonKernel:
         if hidden < 0:
             raise LaunchError(f"kernel {self.kernel.name}: {entry} takes {cubin.params} parameters, not {len(arguments)}")
         # Triton adds pointers to scratch memory that these kernels do not use.
-        return Stage(handle, blocks, cubin.num_warps * 32, cubin.shared, Slots(layout + "P" * hidden), (0,) * hidden)
+        slots = Slots(layout + "P" * hidden, blocks, cubin.num_warps * 32, cubin.shared)
+        return Stage(handle, blocks, slots, (0,) * hidden)
 
     # choosing a config
 
@@ -203,23 +210,18 @@ class TritonKernel:
         for stage in plan.stages:
             if stage.blocks == 0:
                 continue
-            slot = stage.slots.take()
+            slot = stage.slots.take(stream)
             stage.slots.layout.pack_into(slot[0], 0, *values, *stage.zeros)
-            status = self.driver.launch(
-                stage.function, stage.blocks, 1, 1, stage.threads, 1, 1, stage.shared, stream, slot[1], None
-            )
+            status = self.driver.launch(slot[1], stage.function, slot[2], None)
             if status:
                 self.launch_again(stage, slot, status)
-            stage.slots.free.append(slot)
+            stage.slots.free[stream].append(slot)
 
-    def launch_again(self, stage: Stage, slot: tuple[Any, int, Any], status: int) -> None:
+    def launch_again(self, stage: Stage, slot: Slot, status: int) -> None:
         """After a launch that failed: once more where the thread only had no context yet; else LaunchError."""
         if status == NO_CONTEXT:
             self.driver.make_current(self.device)
-            status = self.driver.launch(
-                stage.function, stage.blocks, 1, 1, stage.threads, 1, 1, stage.shared,
-                self.driver.current_stream(self.device), slot[1], None,
-            )  # fmt: skip
+            status = self.driver.launch(slot[1], stage.function, slot[2], None)
         self.driver.check(status, f"launching kernel {self.kernel.name}")
 
     def slow(self, pointers: tuple[int, ...], sizes: tuple[Any, ...], aligned: bool) -> None:
@@ -245,14 +247,13 @@ def make(kernel, plans, driver, device):
             return run(plan, ({pointers}), ({sizes}))
         if not stage.blocks:
             return
-        slots = stage.slots
-        slot = slots.take()
+        slots, stream = stage.slots, current_stream(device)
+        slot = slots.take(stream)
         slots.layout.pack_into(slot[0], 0, {pointers}{sizes}*stage.zeros)
-        status = launch(stage.function, stage.blocks, 1, 1, stage.threads, 1, 1, stage.shared,
-                        current_stream(device), slot[1], None)
+        status = launch(slot[1], stage.function, slot[2], None)
         if status:
             again(stage, slot, status)
-        slots.free.append(slot)
+        slots.free[stream].append(slot)
     return call
 """
 
