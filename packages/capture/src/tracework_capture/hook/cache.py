@@ -4,6 +4,7 @@ An entry's guard program keeps no instance alive: objects guarded by identity ar
 first of them. The limit of entries is announced once, loudly, with reasons and cure.
 """
 
+import contextlib
 import gc
 import logging
 import threading
@@ -243,8 +244,11 @@ def at_limit(code: CodeType, scope: Scope, options: CaptureOptions, owner: Any, 
         is_new = code not in _announced
         _announced.add(code)
     if is_new and not continues_a_loop(code):  # a loop whose rounds differ goes on as plain Python
-        warnings.warn(text, RecompileLimitWarning, stacklevel=3)
         log.warning("%s", text)
+        with contextlib.suppress(
+            RecompileLimitWarning
+        ):  # a program that makes errors of warnings has not asked for its call to fail
+            warnings.warn(text, RecompileLimitWarning, stacklevel=3)
     return True
 
 

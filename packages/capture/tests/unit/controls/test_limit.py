@@ -45,6 +45,15 @@ def test_values_and_objects():
     assert "cure: pass the same function as f" in text
 
 
+def test_a_program_that_makes_errors_of_warnings(caplog):
+    call = capture.optimize(eager, recompile_limit=2, dynamic=False)(lambda x: x + 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for n in (2, 3, 4, 5):
+            assert torch.equal(call(torch.ones(n)), torch.ones(n) + 1)
+    assert caplog.text.count("its recompile_limit") == 1
+
+
 @pytest.mark.parametrize("kind", CURES)
 def test_cures_are_for_guards_that_exist(kind):
     assert kind in {*GUARD_KINDS, "SAME", "DISTINCT"}
