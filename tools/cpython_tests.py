@@ -62,6 +62,7 @@ KNOWN: dict[str, str] = {
             "MappingTestCase.test_weak_keyed_union_operators",
         )
     },
+    "test.test_functools.TestLRUPy.test_lru_cache_weakrefable": _HELD,
     "test.test_inspect.test_inspect.TestInterpreterStack.test_previous_frame": _FRAMES,
     **{
         f"test.test_dis.{kind}.{test}": _SPECIALISED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import weakref
 
 import torch
 
@@ -41,7 +42,10 @@ def begin_step(frame, args, kwargs):
 
 def implementation(frame, function, args, kwargs):
     """What functools.singledispatch calls for a class: it keeps what it found in a dict of its own. What is registered is guarded."""
-    registry = function.__closure__[function.__code__.co_freevars.index("registry")].cell_contents
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__))
+    registry, cache = cells["registry"].cell_contents, cells["dispatch_cache"].cell_contents
+    if type(cache) is not weakref.WeakKeyDictionary:
+        return frame.break_graph("call_unknown", "functools.singledispatch with another dict for what it found")
     table = frame.wrap(registry, Const(registry, "registry"))
     kinds = [key.real() for key in table.all_keys(frame)]
     if any(hasattr(kind, "__abstractmethods__") for kind in kinds):

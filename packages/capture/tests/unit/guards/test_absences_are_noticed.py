@@ -27,6 +27,10 @@ def programs():
 
     shape, square = abc.ABCMeta("Shape", (), {}), type("Square", (), {})
     one = square()
+
+    class local:
+        pass
+
     last, parameter = Last(), torch.nn.Parameter(torch.ones(2))
 
     def patched(kind, by):
@@ -47,6 +51,10 @@ def programs():
         "registered subclass": (
             lambda x: x * (3 if issubclass(square, (int, shape)) else 2),
             [lambda: shape.register(square)],
+        ),
+        "registered class of a function": (
+            lambda x: x * (3 if issubclass(local, shape) else 2),
+            [lambda: shape.register(local)],
         ),
         "attribute of a parameter": (
             lambda x: x * (2 if getattr(parameter, "skipped", False) else 3) + hasattr(parameter, "other"),

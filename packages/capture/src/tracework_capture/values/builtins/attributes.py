@@ -51,16 +51,21 @@ def isinstance_(frame, args, kwargs):
     classes = classes_of(frame, args[1])
     found = known_relation(frame, is_instance, args[0], classes)
     if not found.constant():
-        guard_unrelated(frame, args[0].python_type(), classes)
+        guard_unrelated(frame, args, args[0].python_type(), classes)
     return found
 
 
-def guard_unrelated(frame, kind, classes):
+def guard_unrelated(frame, args, kind, classes):
     """A class may be registered with an abstract one later; what is a subclass by its bases, or is registered, stays one."""
     for cls in typing.get_args(classes) if isinstance(classes, types.UnionType) else (classes,):
         asks_registry = getattr(type(cls), "__subclasscheck__", None) is abc.ABCMeta.__subclasscheck__
-        if asks_registry and not any("<locals>" in c.__qualname__ for c in (kind, cls)):
+        if asks_registry and not any(may_be_made(a, c) for a, c in zip(args, (kind, cls))):
             frame.guard("NOT_SUBCLASS", Const(cls, cls.__qualname__), kind)
+
+
+def may_be_made(value, cls):
+    """Whether a class of this value may be one that the traced program defines, which each call has anew."""
+    return value.source is None and "<locals>" in cls.__qualname__
 
 
 PURE_HOOKS = ("abc", "typing", "typing_extensions", "enum", "torch")
@@ -121,7 +126,7 @@ def issubclass_(frame, args, kwargs):
     kind, classes = classes_of(frame, args[0]), classes_of(frame, args[1])
     found = known_relation(frame, issubclass, kind, classes)
     if not found.constant():
-        guard_unrelated(frame, kind, classes)
+        guard_unrelated(frame, args, kind, classes)
     return found
 
 
