@@ -188,7 +188,7 @@ def wrap_set(frame, obj, source, cls=None):
 
 def wrap_range(frame, obj, source):
     frame.guard("CONSTANT_RANGE", source, (obj.start, obj.stop, obj.step))
-    return RangeValue(obj, None)
+    return RangeValue(obj, source)
 
 
 def wrap_slice(frame, obj, source):

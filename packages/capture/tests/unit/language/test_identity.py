@@ -1,5 +1,6 @@
 """`is` of texts, numbers and tuples: objects that exist are told apart as plain Python does, in every call."""
 
+import copy
 import sys
 
 import pytest
@@ -100,3 +101,15 @@ def test_tuples_of_the_code_are_its_own_and_others_are_made_each_time():
     compiled = capture.optimize(backend)(made)
     assert compiled(x, 0)[1] == (0, 1)
     assert compiled(x, 0)[1] is not compiled(x, 0)[1]
+
+
+def test_a_range_that_was_given_comes_back_itself():
+    def given(x, steps):
+        nothing(steps)
+        return x + len(steps), copy.copy(steps) is steps, steps
+
+    call = capture.optimize(backend)(given)
+    for count in (3, 3, 4):
+        steps = range(count)
+        found, same, back = call(torch.ones(2), steps)
+        assert torch.equal(found, torch.ones(2) + count) and same and back is steps
