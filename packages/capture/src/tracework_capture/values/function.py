@@ -162,15 +162,18 @@ class FunctionValue(Value):
         return frame.wrap(found, Attr(self.base, name))
 
     def setattr(self, frame: Frame, name: str, value: Value) -> None:
-        if _is_of_functions(name):
-            frame.break_graph("side_effect_unknown", f"{name} of a function")
+        self._check_written(frame, name)
         self._table(frame).setitem(frame, frame.constant(name), value)
 
     def delattr(self, frame: Frame, name: str) -> None:
-        if _is_of_functions(name):
-            frame.break_graph("side_effect_unknown", f"{name} of a function")
+        self._check_written(frame, name)
         self.getattr(frame, name)
         self._table(frame).delitem(frame, frame.constant(name))
+
+    def _check_written(self, frame: Frame, name: str) -> None:
+        """What inspect and functools ask of the function itself, as __signature__, is written by plain Python."""
+        if _is_of_functions(name) or name.startswith("__"):
+            frame.break_graph("side_effect_unknown", f"{name} of a function")
 
     def _table(self, frame: Frame) -> Any:
         """The dict of the attributes that the program gave it."""

@@ -1,5 +1,6 @@
 """State that a program keeps where it is easily overlooked: attributes of functions and of modules, managers of grad mode that are used again."""
 
+import inspect
 import types
 
 import pytest
@@ -104,3 +105,18 @@ def test_a_manager_that_is_in_force_is_entered_again():
             function(torch.ones(2))
         assert not torch.is_grad_enabled()  # the manager has one place for what it brings back
         torch.set_grad_enabled(True)
+
+
+def test_a_signature_that_is_given_is_the_functions():
+    given = inspect.Signature([inspect.Parameter("spam", inspect.Parameter.POSITIONAL_ONLY)])
+
+    def helper():
+        pass
+
+    def fn(x):
+        helper.__signature__ = given
+        return x + 1, str(inspect.signature(helper))
+
+    found, text = optimize(lambda gm, inputs: gm.forward)(fn)(torch.ones(2))
+    assert torch.equal(found, torch.ones(2) + 1)
+    assert text == "(spam, /)"
