@@ -172,8 +172,9 @@ def _function(program: FunctionalProgram, forward: Call, backward: Call, again: 
     spread = _spread(signature.grad_inputs, len(signature.inputs))
     static = [info.sizes for info in tangent_infos]
     shapes_vary = _shapes_vary(program)
-    reaching = _reaching(program)
-    later = LaterBackwards(program)
+    tangents_of = _tangents_of(program)
+    reaching = _reaching(program, tangents_of)
+    later = LaterBackwards(program, tangents_of)
     run = _forward(program, forward, keeper.keep, later.possible)
 
     class CompiledFunction(torch.autograd.Function):
@@ -221,9 +222,8 @@ def _tangents_of(program: FunctionalProgram) -> dict[fx.Node, int]:
     return found
 
 
-def _reaching(program: FunctionalProgram) -> list[int]:
+def _reaching(program: FunctionalProgram, found: dict[fx.Node, int]) -> list[int]:
     """For each gradient the tangents that it is computed from."""
-    found = _tangents_of(program)
     assert program.backward is not None
     return [found.get(result, 0) for result in next(iter(reversed(program.backward.graph.nodes))).args[0]]
 
@@ -235,8 +235,7 @@ class LaterBackwards:
     until the others had their turn; a result that had it, or shares history with one, raises as a graph that was freed does.
     """
 
-    def __init__(self, program: FunctionalProgram) -> None:
-        found = _tangents_of(program)
+    def __init__(self, program: FunctionalProgram, found: dict[fx.Node, int]) -> None:
         assert program.backward is not None
         nodes = list(program.backward.graph.nodes)
         count = len(program.signature.tangents)

@@ -157,7 +157,7 @@ def _text(value: Any, test: tuple[str, str, bool]) -> bool:
     return type(value) is str and TEXT_TESTS[test[0]](value, test[1]) is test[2]
 
 
-ORDERS: dict[str, Callable[[Any, Any], bool]] = {
+COMPARE_FUNCTIONS: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
     "<": operator.lt,
@@ -165,11 +165,11 @@ ORDERS: dict[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-"""What an ORDER guard may ask of a float; its payload is (name, number, answer)."""
+"""Comparison -> its function. An ORDER guard asks one of a float; its payload is (name, number, answer)."""
 
 
 def _order(value: Any, test: tuple[str, float, bool]) -> bool:
-    return type(value) is float and ORDERS[test[0]](value, test[1]) is test[2]
+    return type(value) is float and COMPARE_FUNCTIONS[test[0]](value, test[1]) is test[2]
 
 
 def short(value: Any) -> str:

@@ -245,9 +245,8 @@ def at_limit(code: CodeType, scope: Scope, options: CaptureOptions, owner: Any, 
         _announced.add(code)
     if is_new and not continues_a_loop(code):  # a loop whose rounds differ goes on as plain Python
         log.warning("%s", text)
-        with contextlib.suppress(
-            RecompileLimitWarning
-        ):  # a program that makes errors of warnings has not asked for its call to fail
+        # a program that makes errors of warnings has not asked for its call to fail
+        with contextlib.suppress(RecompileLimitWarning):
             warnings.warn(text, RecompileLimitWarning, stacklevel=3)
     return True
 

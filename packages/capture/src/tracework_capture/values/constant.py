@@ -17,6 +17,7 @@ import torch
 import torch.nn.attention
 
 from ..bytecode.assemble import at_one_place
+from ..guards.kinds import COMPARE_FUNCTIONS
 from ..sources import Const, Local
 from .type_parameter import is_evaluated_late
 from .value import Value
@@ -90,14 +91,6 @@ BINARY_FUNCTIONS = {
     "<<=": operator.ilshift,
     ">>=": operator.irshift,
     "@=": operator.imatmul,
-}
-COMPARE_FUNCTIONS = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
 }
 ORDERINGS = {"<": "__lt__", "<=": "__le__", ">": "__gt__", ">=": "__ge__"}
 UNARY_FUNCTIONS = {"-": operator.neg, "+": operator.pos, "~": operator.invert}

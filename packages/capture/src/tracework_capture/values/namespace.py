@@ -9,7 +9,6 @@ from .. import _C
 from ..guards.classes import lookup_class
 from ..hook.policy import is_of_a_package
 from ..sources import Attr, Const, DictItem
-from . import sequence_methods  # noqa: F401  # fills a table
 from .constant import ConstantValue, called_there, raise_python
 from .mapping import MISSING, touched_name, write_name
 from .value import Value
