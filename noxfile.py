@@ -14,7 +14,7 @@ nox.options.tags = ["ci"]
 
 PYTHON = "3.11"
 CONSTRAINTS = ("-c", "constraints.txt")
-TEST_TOOLS = ("pytest", "hypothesis", "expecttest")
+TEST_TOOLS = ("pytest", "pytest-xdist", "hypothesis", "expecttest")
 MODEL_TOOLS = ("transformers", "numpy", "pillow")
 
 
@@ -62,8 +62,8 @@ def share_torch(session: nox.Session) -> None:
 
 
 def run_tests(session: nox.Session, *folders: str) -> None:
-    """pytest; exit 5 (no test found) is a failure here too."""
-    session.run("python", "-m", "pytest", "-q", "--durations=5", *folders, *session.posargs)
+    """pytest on two cores; exit 5 (no test found) is a failure here too."""
+    session.run("python", "-m", "pytest", "-q", "-n", "2", "--dist", "worksteal", "--durations=5", *folders, *session.posargs)
 
 
 @nox.session(python=PYTHON, tags=["ci"])

@@ -211,7 +211,7 @@ def test_leaves_and_kinds_are_complete():
 @pytest.mark.parametrize(
     "kind,payload,value,expected",
     [(k, *row) for k, rows in CASES.items() for row in rows],
-    ids=lambda v: v if isinstance(v, str) else None,
+    ids=lambda v: v if isinstance(v, str) else type(v).__name__,
 )
 def test_native_and_python_agree(kind, payload, value, expected):
     assert agree(kind, payload, value) is expected

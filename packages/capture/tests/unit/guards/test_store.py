@@ -45,7 +45,7 @@ HERE = Path(__file__).parent
         Local("x"),
         DictItem(Global("table"), "a"),
     ],
-    ids=repr,
+    ids=lambda value: getattr(value, "__name__", repr(value)),
 )
 def test_values_come_back(value):
     found = store.decode(json.loads(json.dumps(store.encode(value))))

@@ -102,7 +102,7 @@ def test_the_table_is_current():
         (torch.cond, MODELLED),
         (torch.pca_lowrank, TRACED),
     ],
-    ids=str,
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_some_policies(fn, policy):
     assert torch_policy(fn) == policy
