@@ -157,9 +157,13 @@ def tried(function):
 
 
 def line(error, namespace):
-    """Where in the program it was raised, as a traceback's last line of the program says."""
+    """Where in the program it was raised, as a traceback's last line of the program says.
+
+    For an unbound local that is the function alone: CPython's warm code joins a store with the load after it, and gives the store's line.
+    """
     lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == namespace["__file__"]]
-    return (lines[-1].name, lines[-1].lineno) if lines else None
+    unbound = isinstance(error, NameError) and str(error).startswith("cannot access")
+    return (lines[-1].name, None if unbound else lines[-1].lineno) if lines else None
 
 
 def gradients(objects):

@@ -225,6 +225,28 @@ LOG.append((@G[int], @F[1:2], vars(@o).keys(), @e.A | @e.B, @e(3) & @e.A, getatt
 @v = @o.a + @o.b
 => @v T
 """,
+    """
+@k = contextvars.ContextVar('k', default=$I)
+@r = @k.set(@k.get() + 1)
+def @f(p):
+    return p * @k.get()
+@c = contextvars.copy_context()
+@k.reset(@r)
+@v = @c.run(@f, $T)
+BLOCK
+LOG.append((@k.get(), @f(2)))
+=> @v T
+""",
+    """
+@f = operator.itemgetter(0)
+@a = array.array('f', [1.5, 2.5, $I % 7])
+@t = textwrap.dedent('  a\\n  b').splitlines()
+@z = [*itertools.zip_longest(@a, $L[:2], fillvalue=0)]
+@y = {k: [*g] for k, g in itertools.groupby(sorted(word), key=lambda s: s < 'c')}
+LOG.append((@z, @y, @f(@a), @t, @a.tolist(), collections.ChainMap({'q': 1}, table).get('q'), dict(enumerate('ab'))))
+@v = torch.tensor(@a.tolist()) * $F
+=> @v T
+""",
 ]
 TORCH = [
     """
@@ -355,6 +377,162 @@ BLOCK
 LOG.append(@p.grad)
 @v = @p.grad
 => @v T
+""",
+    """
+@c = torch.zeros(9000, 2)
+@b = $T.detach().flatten()[:2].sum()
+SHARED['cache'] = @c
+def @f(p, q=1):
+    LOG.append('fill')
+    @c[q] = @b
+    @c[2:4].copy_(torch.ones(2, 2))
+    LOG.append('filled')
+    return @c[torch.tensor([q, abs($I) * 4000])]
+try:
+    @v = @f(x, abs($I))
+    BLOCK
+except IndexError as error:
+    LOG.append(('missed', @c[:4].clone()))
+    @v = @c.sum(0) + 1
+=> @v T
+""",
+    """
+@t = torch.nn.Embedding(4, 3)
+with torch.no_grad(): @t.weight.copy_(torch.arange(12.0).reshape(4, 3) / 4)
+@i = torch.tensor([abs($I) % 5, 0, 3])
+try:
+    LOG.append('look up')
+    @v = @t(@i)
+    @v = torch.nn.functional.layer_norm(@v + @t.weight[:1], (3,))
+    LOG.append(@v.argmax(-1))
+except IndexError as error:
+    LOG.append('beyond')
+    @v = @t.weight.detach() * 2
+=> @v T
+""",
+    """
+@g = torch.func.grad(lambda p, q: (p * p * q).sum())
+@v = @g($T.detach().float(), $F)
+@j = torch.func.vmap(lambda t: (t * 2).sum())(torch.ones(3, 2) * $F)
+@w, @h = torch.func.grad_and_value(lambda p: p.sin().mean())(@v)
+BLOCK
+LOG.append((@j, @h))
+=> @w T
+""",
+    """
+@m = torch.nn.Linear(2, 2)
+@p = {k: torch.full_like(t, 0.5) for k, t in @m.named_parameters()}
+@v = torch.func.functional_call(@m, @p, (torch.ones(1, 2) * $F,))
+@p['bias'] = @p['bias'] + $I
+BLOCK
+LOG.append((torch.func.functional_call(@m, @p, torch.ones(1, 2)), @m.weight.shape))
+=> @v T
+""",
+    """
+def @f(p, q=$I):
+    return (p * q).sin() * p
+@p = $T.detach().clone().float().requires_grad_()
+@v = torch.utils.checkpoint.checkpoint(@f, @p, use_reentrant=False)
+BLOCK
+@v.sum().backward()
+@w = @p.grad + 1
+=> @w T
+""",
+    """
+torch.manual_seed(3)
+@m = torch.nn.GRU(2, 3, batch_first=True) if $B else torch.nn.LSTM(2, 3)
+@o, @h = @m(torch.ones(2, 4, 2) * $F)
+BLOCK
+@h = @h[0] if isinstance(@h, tuple) else @h
+LOG.append((@o.shape, @h.shape, len(list(@m.parameters()))))
+@v = @o[:, -1].detach() + 1
+=> @v T
+""",
+    """
+class @S(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        LOG.append(getattr(func, '__name__', 'get'))
+        return super().__torch_function__(func, types, args, kwargs or {})
+@a = $T.detach().clone().as_subclass(@S)
+@b = torch.add(@a, 1) * $I
+LOG.append((type(@b).__name__[0], type(@b.sum()).__name__[0], @b.shape))
+@v = @b.as_subclass(torch.Tensor) + 1
+=> @v T
+""",
+    """
+@a, @b = (torch.nn.Parameter(torch.full((2,), k)) for k in (0.5, 1.5))
+@o = [torch.optim.SGD([p], lr=0.1) for p in (@a, @b)]
+for @k in range(2):
+    @o[0].zero_grad(set_to_none=$B)
+    ((@b * @a).sum() * $F).backward()
+    torch.nn.utils.clip_grad_norm_([@a], 1.0)
+    @o[0].step()
+    @a.requires_grad_(False)
+    @b.grad = None
+    (@b * @a.detach() + $I).square().sum().backward()
+    BLOCK
+    @o[1].step()
+    @a.requires_grad_(True)
+LOG.append((@a, @b, @a.grad, @b.grad))
+@v = (@a * @b).detach()
+=> @v T
+""",
+    """
+@m = {k: torch.zeros_like(t) for k, t in net.state_dict().items()}
+@d = 0.5
+with torch.no_grad():
+    for @k, @t in net.state_dict().items():
+        @m[@k].mul_(@d).add_(@t, alpha=1 - @d)
+    BLOCK
+    for @k, @t in @m.items():
+        if @t.ndim: net.state_dict()[@k].copy_(@t)
+LOG.append(sorted((k, t.sum()) for k, t in @m.items() if t.numel() == 1)[0][0])
+@v = net($T)
+=> @v T
+""",
+    """
+@r = [torch.ones(k % 3 + 1) * k for k in $L[:3] if isinstance(k, int) and k > 0] or [torch.ones(2)]
+@p = torch.nn.utils.rnn.pad_sequence(@r, batch_first=True, padding_value=$F)
+@l = torch.tensor([len(k) for k in @r])
+@m = torch.arange(@p.size(1))[None] < @l[:, None]
+@v = (@p * @m).sum(1) / @l.clamp(min=1)
+BLOCK
+LOG.append((@p.shape, @m.sum().item(), @p[@m].tolist(), torch.where(@m)[0].shape, @m.nonzero().shape))
+=> @v T
+""",
+    """
+@x = torch.arange(4)[None] % 3
+@s = []
+for @k in range(3):
+    @l = torch.nn.functional.one_hot(@x[:, -1], 4).float() * $F + torch.arange(4.0)
+    @t = torch.topk(@l, 2, -1)
+    @n = @t.indices[:, :1] if $B else @l.argmax(-1, keepdim=True)
+    @x = torch.cat([@x, @n], -1)
+    @s.append(@t.values)
+    BLOCK
+    if (@n == 3).all(): break
+LOG.append((@x.tolist(), torch.unique(@x), torch.bincount(@x[0]), len(@s)))
+@v = torch.stack(@s).mean(0)
+=> @v T
+""",
+    """
+@i = (torch.arange(32.0).reshape(1, 2, 4, 4) % 5 - 2) * $F
+@v = torch.nn.functional.conv2d(@i, torch.full((3, 2, 2, 2), 0.25), stride=2)
+@v = torch.nn.functional.max_pool2d(torch.nn.functional.relu(@v), 2)
+@w = torch.nn.functional.interpolate(@i, scale_factor=0.5)
+BLOCK
+LOG.append((@v.flatten(1).shape, @w.mean(), torch.einsum('bchw,bkhw->bck', @i, @i).shape))
+=> @v T
+""",
+    """
+@h = torch.autograd.functional.jacobian(lambda p: p * p * $I, torch.ones(2) * $F)
+@p = torch.ones(2, requires_grad=True)
+@g = torch.autograd.grad((@p ** 3).sum() * $F, @p, create_graph=True)[0]
+@w = torch.autograd.grad(@g.sum(), @p)[0]
+BLOCK
+LOG.append((@h, @g))
+=> @w T
 """,
 ]
 

@@ -3,11 +3,11 @@
 __all__ = ["PRELUDE"]
 
 PRELUDE = """\
-import abc, array, bisect, collections, contextlib, copy, dataclasses, datetime, decimal, enum, fractions, functools, heapq, inspect, io
+import abc, array, bisect, collections, contextlib, contextvars, copy, dataclasses, datetime, decimal, enum, fractions, functools, heapq, inspect, io
 import itertools, json, math, operator, pickle, re, struct, sys, textwrap, threading, types, typing, warnings, weakref
 from dataclasses import dataclass
 import numpy as np
-import torch
+import torch, torch.utils.checkpoint
 
 LOG = []
 COUNT = 0
