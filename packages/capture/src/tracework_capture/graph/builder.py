@@ -115,11 +115,11 @@ class GraphBuilder:
         real = torch.scalar_tensor(number, dtype=torch.float64, device="cpu")
         return self._placeholder(source, "float", self.fake_mode.from_real(real), real)
 
-    def computed_input(self, text: str, symbols: list[Any], function: Callable[..., float], number: float) -> fx.Node:
-        """The placeholder of function(*values of the symbols), a float, made once for each `text`."""
+    def computed_input(self, text: str, nodes: list[fx.Node], function: Callable[..., float], number: float) -> fx.Node:
+        """The placeholder of function(*what these inputs are), a float, made once for each `text`."""
         node = self._by_expr.get(text)
         if node is None:
-            places = tuple(self.inputs.index(self._by_symbol[symbol].meta["binding"]) for symbol in symbols)
+            places = tuple(self.inputs.index(node.meta["binding"]) for node in nodes)
             real = torch.scalar_tensor(number, dtype=torch.float64, device="cpu")
             source = Const(ComputedNumber(function, places), text)
             node = self._by_expr[text] = self._placeholder(source, "computed", self.fake_mode.from_real(real), real)

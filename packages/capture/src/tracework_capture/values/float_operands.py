@@ -9,32 +9,36 @@ from __future__ import annotations
 import torch
 
 from .constant import ConstantValue
-from .floats import FloatValue, StepCount
+from .float_curves import FLOAT_CURVES, call, operand
+from .float_formulas import answer
+from .floats import changes
 from .number_arguments import EXACT, as_kind
 from .sequence import NONE
 from .tensor import TensorValue
 
 
-def changes(value):
-    """A float without a number that is known while tracing."""
-    return isinstance(value, FloatValue) and not value.known and not isinstance(value, StepCount)
-
-
 def tensor_form(frame, name, args, kwargs):
     """The result of a function or method of torch by this name where one of its arguments is a float that changes; else None."""
     form = TENSOR_FORMS.get(name)
-    if form is None or "out" in kwargs or not (any(map(changes, args)) or any(map(changes, kwargs.values()))):
+    given = [*args, *kwargs.values()]
+    if form is None or "out" in kwargs or not any(map(changes, given)):
+        return None
+    largest = largest_number(given)
+    if not all(fits(frame, value, largest) for value in given if changes(value)):
         return None
     return form(frame, name, list(args), dict(kwargs))
 
 
-def call(frame, name, *args, **kwargs):
-    return frame.graph.call_method(frame, name, args, kwargs)
+def largest_number(given):
+    """The largest that the tensors, or the dtype, among the arguments hold; eager refuses to store a larger one in them."""
+    dtypes = {v.example.dtype if isinstance(v, TensorValue) else v.is_constant() and v.constant() for v in given}
+    found = {d for d in dtypes if isinstance(d, torch.dtype) and d.is_floating_point} or {torch.get_default_dtype()}
+    return min(torch.finfo(dtype).max for dtype in found)
 
 
-def operand(frame, value, tensor):
-    """A number, changing or not, as what stands for it in arithmetic with a tensor; a tensor and None are themselves."""
-    return value.as_operand(frame, [tensor]) if changes(value) else value
+def fits(frame, number, largest):
+    """Whether a float is as large at most, infinite or no number."""
+    return answer(frame, f"not {largest!r} < abs({{0}}) < inf", number) is not False
 
 
 def element(frame, value, tensor):
@@ -153,4 +157,5 @@ TENSOR_FORMS = {
     "lerp": between,
     "lerp_": between,
     "pow": power,
+    **FLOAT_CURVES,
 }

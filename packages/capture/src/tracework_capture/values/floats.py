@@ -11,23 +11,26 @@ import torch
 
 from ..sources import Source
 from .constant import COMPARE_FUNCTIONS, ConstantValue, fold
+from .float_formulas import Formula, answer, called, computed_by_python, formula_of
 from .symint import SymNumber
 from .tensor import TensorValue, remember
 from .value import Value
 
+PURE_METHODS = frozenset("is_integer __int__ __trunc__ __round__ __floor__ __ceil__ __abs__ __float__".split())
 ARITHMETIC = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 
 
 class FloatValue(Value):
     """A float. `node` gives it as a tensor; `hint` is its value now; `roots` are the inputs and sizes that it was computed from, with
-    their values."""
+    their values; `input_formula` is what it is of one input, where it is computed from that alone."""
 
-    def __init__(self, node, hint, roots, source=None):
+    def __init__(self, node, hint, roots, source=None, formula=None):
         super().__init__(source)
         self.node = node
         self.hint = hint
         self.roots = roots
         self.known = False
+        self.input_formula = formula
 
     def python_type(self):
         return float
@@ -87,6 +90,9 @@ class FloatValue(Value):
         number = float_of(frame, other) if isinstance(other, SymNumber) and not self.known else other
         if not self.known and self.stays(op, number, reverse):
             return self.computed(frame, op, number, reverse)
+        made = computed_by_python(frame, f"({{}} {op} {{}})", *((other, self) if reverse else (self, other)))
+        if made is not None:
+            return made
         if isinstance(other, FloatValue):
             other = other.number(frame)
         return self.number(frame).binary(frame, op, other, reverse)
@@ -107,7 +113,9 @@ class FloatValue(Value):
         made = frame.graph.compute(frame, function, (theirs, mine) if reverse else (mine, theirs))
         hint = function(number, self.hint) if reverse else function(self.hint, number)
         roots = self.roots | (other.roots if isinstance(other, FloatValue) else frozenset())
-        return self.like(other)(made.node, hint, roots)
+        value = self.like(other)(made.node, hint, roots)
+        value.input_formula = formula_of(f"({{}} {op} {{}})", *((other, self) if reverse else (self, other)))
+        return value
 
     def like(self, other):
         """The class of what is computed from this and another value."""
@@ -126,6 +134,9 @@ class FloatValue(Value):
             return other.compare(frame, REFLECTED[op], self.number(frame))
         if self.is_input() and other.is_constant() and type(other.constant()) in (int, float):
             return ConstantValue(self.ordered(frame, op, other.constant()))
+        found = answer(frame, f"({{}} {op} {{}})", self, other)
+        if found is not None:
+            return ConstantValue(found)
         return self.number(frame).compare(frame, op, fixed(frame, other))
 
     def is_input(self):
@@ -140,19 +151,22 @@ class FloatValue(Value):
 
     def special(self, frame, fn, name, args):
         """abs, round, ceil, floor, trunc."""
-        if fn is abs and self.is_input():
-            for op, found in ((">", self), ("<", self.unary(frame, "-"))):
-                if self.ordered(frame, op, 0):
-                    return found
-        return fold(frame, fn, [self, *args])
+        found = called(frame, fn.__name__, [self, *args])
+        return fold(frame, fn, [self, *args]) if found is None else found
 
     def unary(self, frame, op):
         if op == "-" and not self.known:
-            return self.like(None)(frame.graph.compute(frame, torch.neg, (self.as_tensor(frame),)).node, -self.hint, self.roots)
+            made = frame.graph.compute(frame, torch.neg, (self.as_tensor(frame),))
+            value = self.like(None)(made.node, -self.hint, self.roots)
+            value.input_formula = formula_of("(-{})", self)
+            return value
         return self if op == "+" else self.number(frame).unary(frame, op)
 
     def truth(self, frame):
-        return self.ordered(frame, "!=", 0) if self.is_input() else bool(self.specialise(frame))
+        if self.is_input():
+            return self.ordered(frame, "!=", 0)
+        found = answer(frame, "bool({})", self)
+        return bool(self.specialise(frame)) if found is None else found
 
     def hash_key(self, frame):
         return self.specialise(frame)
@@ -164,6 +178,9 @@ class FloatValue(Value):
         return self.number(frame).getattr(frame, name)
 
     def call_method(self, frame, name, args, kwargs):
+        found = called(frame, f"float.{name}", [self, *args]) if name in PURE_METHODS and not kwargs else None
+        if found is not None:
+            return found
         return self.number(frame).call_method(frame, name, args, kwargs)
 
     def as_graph_arg(self, frame):
@@ -217,6 +234,11 @@ class StepCount(DataFloat):
 
     def truth(self, frame):
         return self.as_tensor(frame).truth(frame)
+
+
+def changes(value):
+    """A float without a number that is known while tracing."""
+    return isinstance(value, FloatValue) and not value.known and not isinstance(value, StepCount)
 
 
 def number_of_tensor(frame, tensor):
@@ -280,5 +302,6 @@ def changing_float(frame, number, source):
     if found is None:
         frame.guard("TYPE", source, float)
         node = root.graph.float_input(source, number)
-        found = root.numbers[source] = FloatValue(node, number, frozenset(((source, number),)), source)
+        formula = Formula(node.name, node, source, number)
+        found = root.numbers[source] = FloatValue(node, number, frozenset(((source, number),)), source, formula)
     return found

@@ -12,6 +12,7 @@ import math
 from tracework_primops.symbols import Condition, Expr, FloatExpr, FloatNode, Symbol, as_quotient, bounds
 
 from .constant import COMPARE_FUNCTIONS, ConstantValue, fold
+from .float_formulas import called
 from .floats import FloatValue
 from .symint import SymNumber, size_value
 
@@ -35,7 +36,8 @@ class SizeFloat(FloatValue):
     def node(self):
         symbols = sorted({s for size, _ in self.roots for s in size.free_symbols}, key=str)
         text = python_text(self.formula)
-        return self.graph.computed_input(text, symbols, function_of_text(text, symbols), self.hint)
+        nodes = [self.graph.size_node(symbol) for symbol in symbols]
+        return self.graph.computed_input(text, nodes, function_of_text(text, symbols), self.hint)
 
     @node.setter
     def node(self, node):
@@ -135,8 +137,10 @@ def extremum_of_floats(frame, fn, items):
 
 
 def function_of(frame, fn, args):
-    """math.fn or round of sizes and formulas, as a formula; None for others."""
+    """math.fn or round of sizes, floats and formulas, as a formula; None for others."""
     name = fn.__name__
+    if any(getattr(a, "input_formula", None) for a in args):
+        return called(frame, name, args)
     if name not in FUNCTIONS or not any(isinstance(a, (SizeFloat, SymNumber)) for a in args):
         return None
     if name in ("round", "abs") and not isinstance(args[0], SizeFloat):

@@ -1,0 +1,116 @@
+"""Formulas of a float that the program was given: what Python computes from it alone, as text.
+
+What a tensor would compute otherwise than Python, `s ** 2`, `round(s, 2)`, `math.exp(-s)`, Python computes for each call, and the graph gets
+it as it gets the float itself. What Python decides by a formula, and the ints that it makes of one, are guarded: the entry holds for the
+floats of which the answer is the same.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .constant import ConstantValue
+
+MOST_TEXT = 300  # characters: longer formulas take longer to check than they save
+NAMES = {name: getattr(math, name) for name in dir(math) if not name.startswith("_")}
+NAMES |= {fn.__name__: fn for fn in (abs, round, int, float, bool, type)}
+
+
+@dataclass(frozen=True)
+class Formula:
+    """`text` over the name of `node`, the input of the graph that is the float at `source`; `number` is that float now."""
+
+    text: str
+    node: Any
+    source: Any
+    number: float
+
+    def value(self):
+        """Its value now, or the exception that Python would raise."""
+        try:
+            return _function(self.text, self.node.name)(self.number)
+        except ERRORS as error:
+            return error
+
+
+ERRORS = (ArithmeticError, ValueError, TypeError)
+
+
+def _function(text, name):
+    return eval(f"lambda {name}: {text}", {"__builtins__": {}, **NAMES})
+
+
+class Answer:
+    """A guard's predicate: a formula has the value that it had while tracing."""
+
+    def __init__(self, text, name, expected):
+        self.function, self.expected = _function(text, name), expected
+        self.__doc__ = f"{text} is {expected}"
+
+    def __call__(self, number):
+        try:
+            return type(number) is float and self.function(number) == self.expected
+        except ERRORS:
+            return False
+
+
+_answer = functools.lru_cache(maxsize=1000, typed=True)(Answer)  # one object for each, so that a guard is recorded once
+
+
+def formula_of(template, *operands):
+    """The formula of `template`, in which each {} is an operand: formulas of one float, and numbers; None for others."""
+    parts = [_text_of(operand) for operand in operands]
+    formulas = [operand.input_formula for operand in operands if not operand.is_constant() and None not in parts]
+    if not formulas or any(f.source != formulas[0].source for f in formulas):
+        return None
+    text = template.format(*parts)
+    return replace(formulas[0], text=text) if len(text) <= MOST_TEXT else None
+
+
+def _text_of(value):
+    if not value.is_constant():
+        formula = getattr(value, "input_formula", None)
+        return None if formula is None else formula.text
+    number = value.constant()
+    is_number = type(number) in (float, bool) or type(number) is int and number.bit_length() < 64
+    return f"({number!r})" if is_number else None
+
+
+def answer(frame, template, *operands):
+    """The bool or int that Python computes now, which holds of the calls of this entry; None where it is none."""
+    formula = formula_of(template, *operands)
+    found = None if formula is None else formula.value()
+    if type(found) not in (bool, int):
+        return None
+    frame.guard("PREDICATE", formula.source, _answer(formula.text, formula.node.name, found))
+    return found
+
+
+def computed_by_python(frame, template, *operands):
+    """The float of this formula, which Python computes anew for each call; None where it raises now, or is no float."""
+    from .floats import FloatValue
+
+    formula = formula_of(template, *operands)
+    number = None if formula is None else formula.value()
+    if type(number) is not float:
+        return None
+    answer(frame, f"type({template}) is float", *operands)
+    node = frame.graph.computed_input(formula.text, [formula.node], _function(formula.text, formula.node.name), number)
+    return FloatValue(node, number, frozenset(((formula.source, formula.number),)), formula=formula)
+
+
+def number_of(frame, template, *operands):
+    """A float, computed for each call, an int or a bool, guarded, as a value; None where the number itself is needed."""
+    made = computed_by_python(frame, template, *operands)
+    if made is not None:
+        return made
+    found = answer(frame, template, *operands)
+    return None if found is None else ConstantValue(found)
+
+
+def called(frame, name, args):
+    """name(*args) of numbers, some of them formulas; None where the numbers themselves are needed."""
+    return number_of(frame, f"{name}({', '.join(['{}'] * len(args))})", *args)
