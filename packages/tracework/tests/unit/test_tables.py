@@ -40,10 +40,11 @@ def test_where_of_an_unknown_name_fails():
     assert CliRunner().invoke(cli.app, ["where", "no_such_thing"]).exit_code == 1
 
 
-def test_doctor_and_options_print_what_they_know():
+def test_doctor_and_options_print_what_they_know(monkeypatch):
+    monkeypatch.setattr(cli.console, "width", 300)  # a narrow table breaks the names over lines
     doctor = CliRunner().invoke(cli.app, ["doctor"])
     assert doctor.exit_code == 0 and tracework.__version__ in doctor.stdout and "C++ compiler" in doctor.stdout
-    shown = CliRunner().invoke(cli.app, ["options"], env={"COLUMNS": "300"})
+    shown = CliRunner().invoke(cli.app, ["options"])
     assert shown.exit_code == 0
     assert all(name in shown.stdout for name in [*options.OPTION_NAMES, *config.ENVIRONMENT])
 
