@@ -43,3 +43,21 @@ def test_functional_batch_norm_gives_new_statistics():
         found = aten._batch_norm_with_update_functional(*fakes, 0.1, 1e-5)
     expected = aten._batch_norm_with_update_functional(x, c, c, c.clone(), c.clone(), 0.1, 1e-5)
     assert [tuple(f.shape) for f in found] == [tuple(e.shape) for e in expected]
+
+
+def test_eigenvectors_are_row_major_on_a_gpu():
+    for device, strides in ((CUDA, (25, 5, 1)), (torch.device("cpu"), (25, 1, 5))):
+        assert ATEN_META[aten.linalg_eig.default](specs(2, 5, 5, device=device))[1].strides == strides
+
+
+def test_the_gradient_of_an_attention_bias_has_padded_rows():
+    rule = ATEN_META[aten._efficient_attention_backward.default]
+    x, lse, state = specs(2, 6, 4, 8), specs(2, 4, 32), specs(dtype=torch.int64)
+    for bias, wanted, strides in (
+        (None, True, None),
+        (specs(2, 4, 6, 6), False, None),
+        (specs(2, 4, 6, 6), True, (384, 96, 16, 1)),
+    ):
+        *found, of_bias = rule(x, x, x, x, bias, x, None, None, 6, 6, lse, 0.0, state, state, 0, wanted, scale=0.5)
+        assert found == [x, x, x]
+        assert (of_bias and of_bias.strides) == strides

@@ -1,4 +1,8 @@
-"""Rules for the attention kernels of GPUs with symbolic sizes; with plain ones torch's meta kernels answer, which differ between versions."""
+"""Rules for the attention kernels of GPUs.
+
+Most are for symbolic sizes only: with plain ones torch's meta kernels answer, which differ between versions. The row is for an
+overload whose meta kernel takes other arguments than the operator.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ import torch
 
 from ..spec import TensorSpec
 from ..symbols.expr import floordiv
-from .rows import contiguous, same_layout, symbolic
+from .rows import contiguous, row, same_layout, symbolic
 
 
 def _new(like: TensorSpec, sizes: Any, dtype: torch.dtype | None = None) -> TensorSpec:
@@ -61,6 +65,19 @@ def efficient_backward(grad, q, k, v, attn_bias, out, lse, seed, offset, dropout
     if attn_bias is not None and wanted[3]:
         raise NotImplementedError
     return _heads_inside(q, q.sizes), _heads_inside(k, k.sizes), _heads_inside(v, (*k.sizes[:3], v.sizes[3])), None
+
+
+@row("_efficient_attention_backward.default")
+def efficient_backward_of_parts(
+    grad, q, k, v, bias, out, starts_q, starts_k, most_q, most_k, lse, dropout_p, seed, offset, mask, bias_requires_grad, **others
+):
+    if others.get("shared_storage_dqdkdv"):
+        return NotImplemented
+    if bias is None or not bias_requires_grad:
+        return _like(q), _like(k), _like(v), None
+    *rows, last = bias.sizes
+    padded = contiguous((*rows, floordiv(last + 15, 16) * 16))
+    return _like(q), _like(k), _like(v), TensorSpec(bias.dtype, bias.device, bias.sizes, padded, 0)
 
 
 def _cudnn(lse_sizes: Callable[[TensorSpec], Any]) -> Callable[..., Any]:
