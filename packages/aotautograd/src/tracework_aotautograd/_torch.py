@@ -1,6 +1,6 @@
 """The only file of this package that touches private torch names; each is wrapped under our own name."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -36,7 +36,7 @@ def autocast_is_on() -> bool:
 
 def turns_grad_on(node: torch.fx.Node) -> bool:
     """Whether a captured node switches gradients on."""
-    return node.target in (torch._C._set_grad_enabled, torch.set_grad_enabled) and bool(node.args[0])
+    return switches_grad_mode(node) and bool(node.args[0])
 
 
 MODE_SWITCHES = frozenset(
@@ -52,6 +52,28 @@ MODE_SWITCHES = frozenset(
 def switches_modes(node: torch.fx.Node) -> bool:
     """Whether what follows a captured node runs in another mode than what is before it."""
     return node.target in MODE_SWITCHES
+
+
+def switches_grad_mode(node: torch.fx.Node) -> bool:
+    """Whether a captured node switches gradients on or off."""
+    return node.target in (torch._C._set_grad_enabled, torch.set_grad_enabled)
+
+
+def enters_autocast(node: torch.fx.Node) -> bool:
+    """Whether a captured node begins a block of autocast; the node that ends it gets what this one gives."""
+    return node.target is torch.amp.autocast_mode._enter_autocast
+
+
+def leaves_autocast(node: torch.fx.Node) -> bool:
+    """Whether a captured node ends a block of autocast."""
+    return node.target is torch.amp.autocast_mode._exit_autocast
+
+
+def leave_modes(records: bool, entered: Iterable[Any]) -> None:
+    """Ends blocks of autocast, the last one first, and sets grad mode."""
+    for block in reversed([*entered]):
+        torch.amp.autocast_mode._exit_autocast(block)
+    torch._C._set_grad_enabled(records)
 
 
 def dual_level_in(graph: torch.fx.Graph) -> torch.fx.Node | None:

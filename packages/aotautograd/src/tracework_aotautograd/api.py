@@ -78,7 +78,7 @@ def aot_compile(
             return in_pieces(gm, example_inputs, compile_piece)
         program = (trace_joint if _needs_backward(gm, example_inputs) else trace_inference)(gm, example_inputs)
         if program.signature.tangents:
-            call = _training(program, forward_compiler, backward_compiler or forward_compiler, options, observe)
+            call = _training(gm, program, forward_compiler, backward_compiler or forward_compiler, options, observe)
             call = guard_saved_hooks(call, gm.forward)
         else:
             call = _inference(program, inference_compiler or forward_compiler, observe)
@@ -163,6 +163,7 @@ def _static_saved(parts: JointParts, saved: Any, static: frozenset[int], offset:
 
 
 def _training(
+    gm: fx.GraphModule,
     joint: JointProgram,
     forward_compiler: GraphCompiler,
     backward_compiler: GraphCompiler,
@@ -180,7 +181,7 @@ def _training(
     backward = LazyBackward(program, backward_compiler)
     if options.eager_backward or program.saved[0]:
         backward.compile()  # with symbolic sizes: what compiling finds out about them has to be known when guards are made
-    again = SecondOrder(joint, forward_compiler, options)
+    again = SecondOrder(joint, forward_compiler, options, is_compiled=not gm.meta.get("hooks_behind"))
     return wrap_autograd(program, forward, backward, again, _read_by_gradients(joint))
 
 
@@ -222,15 +223,17 @@ class SecondOrder:
 
     Compiled at the first call under `create_graph=True` for each combination of inputs that require grad; its own backward is the next
     order. Guards exist by then, so with symbolic sizes what compiling finds out is checked here, and otherwise the graph runs as it is.
+    So it does where hooks are behind its inputs: the engine has to know which of them a gradient comes to.
     """
 
-    def __init__(self, joint: JointProgram, compiler: GraphCompiler, options: AotOptions) -> None:
+    def __init__(self, joint: JointProgram, compiler: GraphCompiler, options: AotOptions, is_compiled: bool) -> None:
         self._joint = joint
         self._compiler = compiler
         self._options = options
         self._graph: fx.GraphModule | None = None
         self._read: tuple[int, ...] = ()  # inputs and tangents that the gradients depend on
         self._compiled: dict[tuple[bool, ...], tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...]]] = {}
+        self._is_compiled = is_compiled
         self._guarded: int | None = None  # conditions that were there when guards were made
 
     def __call__(self, inputs: list[Any], tangents: list[Any]) -> Sequence[Any]:
@@ -238,6 +241,8 @@ class SecondOrder:
         if self._graph is None:
             self._graph, self._read = self._gradients()
         args = [given[i] for i in self._read]
+        if not self._is_compiled:
+            return self._graph.forward(*args)  # type: ignore[no-any-return]
         key = tuple([getattr(x, "requires_grad", False) for x in args])
         found = self._compiled.get(key)
         if found is None:

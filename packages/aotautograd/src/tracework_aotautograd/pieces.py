@@ -1,9 +1,13 @@
-"""Graphs with operators that read data (item, nonzero, masks): such operators run as they are, what is between them is compiled.
+"""Graphs with nodes that run as they are, which meta["data_dependent"] marks; what is between them is compiled.
 
-So do nodes that write settings of torch which kernels look at when they run; meta["undo"] says how such a setting is read and written,
-and what follows is compiled under it. The graph is cut in program order. A piece takes sizes that depend on data as inputs, and
-compiled code takes them to be 2 or more, as it does all sizes that are symbols; where one is smaller, or something has to be decided
-on it, the piece runs eager kernels.
+Such nodes read data (item, nonzero, masks), set up hooks that run at backward time, or write settings of torch which kernels look at when
+they run; meta["undo"] says how such a setting is read and written, and what follows is compiled under it. The graph is cut in program
+order. Grad mode and autocast that a piece would not leave as it found them are switched between pieces. meta["of_history"] marks nodes
+of hooks: in a graph that is cut they all run as they are, and a piece ends where the first argument of one is made, whose history has to
+be whole.
+
+A piece takes sizes that depend on data as inputs, and compiled code takes them to be 2 or more, as it does all sizes that are symbols;
+where one is smaller, or something has to be decided on it, the piece runs eager kernels.
 """
 
 from __future__ import annotations
@@ -30,7 +34,7 @@ Call = Callable[..., Sequence[Any]]
 
 
 def depends_on_data(gm: fx.GraphModule) -> bool:
-    """Whether some operator reads data for a size or a number."""
+    """Whether some node runs as it is."""
     return any(node.meta.get("data_dependent") for node in gm.graph.nodes)
 
 
@@ -47,24 +51,32 @@ class _Step:
 def in_pieces(
     gm: fx.GraphModule, example_inputs: Sequence[Any], compile_piece: Callable[[fx.GraphModule, list[Any]], Call]
 ) -> Callable[..., tuple[Any, ...]]:
-    """The graph as a callable of the same inputs. Raises Refusal where modes are switched or gradients asked for inside, which pieces would not know."""
+    """The graph as a callable of the same inputs. Raises Refusal where gradients are asked for inside, which pieces would not know."""
     for node in gm.graph.nodes:
-        if node.op == "call_function" and _torch.switches_modes(node):
-            raise Refusal("sizes depend on data in a graph that switches grad mode or autocast", _origin(node))
         if node.target is torch.autograd.grad:  # a piece would see the history of its own operators alone
-            raise Refusal("gradients are asked for in a graph that operators which read data cut into pieces", _origin(node))
+            raise Refusal("gradients are asked for in a graph that is cut into pieces", _origin(node))
     examples = dict(zip((n for n in gm.graph.nodes if n.op == "placeholder"), example_inputs, strict=True))
+    entered: dict[fx.Node, Any] = {}
+    records = torch.is_grad_enabled()
     with _settings_kept(gm.graph):
-        steps = _steps(gm, examples, compile_piece)
+        try:
+            steps = _steps(gm, examples, compile_piece, entered)
+        finally:
+            _torch.leave_modes(records, entered.values())
     inputs = tuple(examples)
     output = next(iter(reversed(gm.graph.nodes))).args[0]
+    entering = [node for node in gm.graph.nodes if _torch.enters_autocast(node)]
 
     def call(*args: Any) -> tuple[Any, ...]:
-        values = dict(zip(inputs, args))
-        for step in steps:
-            values.update(zip(step.made, step.call(*[values[n] for n in step.needed])))
-            for node in step.ended:
-                del values[node]
+        values, records = dict(zip(inputs, args)), torch.is_grad_enabled()
+        try:
+            for step in steps:
+                values.update(zip(step.made, step.call(*[values[n] for n in step.needed])))
+                for node in step.ended:
+                    del values[node]
+        except BaseException:
+            _torch.leave_modes(records, [values[n] for n in entering if n in values])
+            raise
         return tuple(fx.node.map_arg(output, values.__getitem__))
 
     return call
@@ -81,19 +93,95 @@ def _settings_kept(graph: fx.Graph) -> Iterator[None]:
             write(value)
 
 
-def _runs(graph: fx.Graph) -> list[list[fx.Node]]:
-    """The nodes in order, cut where operators that read data begin and end."""
+def _runs(graph: fx.Graph, behind: dict[fx.Node, frozenset[fx.Node]]) -> list[list[fx.Node]]:
+    """The nodes in order, cut where those that run as they are begin and end, and the modes that a piece would leave changed."""
+    apart: set[fx.Node] = set()
+    records = _grad_modes(graph)
+    while True:
+        runs = _cut_by_history(_cut(graph, apart), behind)
+        left = {node for run in runs if not _is_eager(run) for node in _switches_left(run, records)}
+        if not left:
+            return runs
+        apart |= left
+
+
+def _cut(graph: fx.Graph, apart: set[fx.Node]) -> list[list[fx.Node]]:
+    """The runs, with a run of its own for each node of `apart`."""
+    ends = {node.args[0] for node in graph.nodes if node.meta.get("of_history") and node.args}
     runs: list[list[fx.Node]] = []
-    kind = None
+    kind: Any = None
     for node in graph.nodes:
         if node.op in ("placeholder", "output"):
             continue
-        mine = bool(node.meta.get("data_dependent")) or (kind is True and not _computes(node))
+        mine = node if node in apart else _runs_as_it_is(node) or (kind is True and not _computes(node))
         if mine is not kind:
             runs.append([])
-        kind = mine
+        kind = None if node in ends else mine
         runs[-1].append(node)
     return runs
+
+
+def _runs_as_it_is(node: fx.Node) -> bool:
+    return bool(node.meta.get("data_dependent") or node.meta.get("of_history"))
+
+
+def _switches_left(run: list[fx.Node], records: dict[fx.Node, bool]) -> list[fx.Node]:
+    """The nodes that switch modes to something that holds after the run, or held before it. `records`: grad mode before each switch."""
+    inside = set(run)
+    left = [n for n in run if _torch.enters_autocast(n) and not inside.issuperset(n.users)]
+    left += [n for n in run if _torch.leaves_autocast(n) and n.args[0] not in inside]
+    switches = [n for n in run if n in records]
+    if switches and records[switches[0]] is not switches[-1].args[0]:
+        left += switches
+    return left
+
+
+def _behind(graph: fx.Graph) -> dict[fx.Node, frozenset[fx.Node]]:
+    """For each node whose result has a history the nodes behind it whose gradients hooks see."""
+    hooks = [node for node in graph.nodes if node.meta.get("of_history")]
+    seen = {*hooks, *(node.args[0] for node in hooks if node.args)}
+    found: dict[fx.Node, frozenset[fx.Node]] = {}
+    for node in graph.nodes:
+        if _has_history(node):
+            own = (node,) if node in seen else ()
+            found[node] = frozenset(own).union(*(found.get(n, ()) for n in node.all_input_nodes))
+    return found
+
+
+def _cut_by_history(runs: list[list[fx.Node]], behind: dict[fx.Node, frozenset[fx.Node]]) -> list[list[fx.Node]]:
+    """The runs, cut where the history of one result leads to other hooks than that of another.
+
+    A piece is one node of autograd: the engine goes on to all that is behind it, whichever result a gradient comes to, and hooks there
+    would see gradients that eager does not have.
+    """
+    found: list[list[fx.Node]] = []
+    for run in runs:
+        inside = set(run)
+        made = {behind[n] for n in run if n in behind and not inside.issuperset(n.users)}
+        if _is_eager(run) or len(made) < 2:
+            found.append(run)
+            continue
+        last = None
+        for node in run:
+            if last is None or behind.get(node, last) != last:
+                found.append([])
+            last = behind.get(node, last)
+            found[-1].append(node)
+    return found
+
+
+def _has_history(node: fx.Node) -> bool:
+    val = node.meta.get("example_value")
+    return any(isinstance(t, torch.Tensor) and t.requires_grad for t in (val if isinstance(val, (tuple, list)) else (val,)))
+
+
+def _grad_modes(graph: fx.Graph) -> dict[fx.Node, bool]:
+    """Grad mode before each node that switches it."""
+    found, mode = {}, torch.is_grad_enabled()
+    for node in graph.nodes:
+        if _torch.switches_grad_mode(node):
+            found[node], mode = mode, bool(node.args[0])
+    return found
 
 
 def _computes(node: fx.Node) -> bool:
@@ -104,9 +192,14 @@ def _computes(node: fx.Node) -> bool:
 
 
 def _steps(
-    gm: fx.GraphModule, examples: dict[fx.Node, Any], compile_piece: Callable[[fx.GraphModule, list[Any]], Call]
+    gm: fx.GraphModule,
+    examples: dict[fx.Node, Any],
+    compile_piece: Callable[[fx.GraphModule, list[Any]], Call],
+    entered: dict[fx.Node, Any],
 ) -> list[_Step]:
-    runs = _runs(gm.graph)
+    """The pieces, each compiled in the modes and under the settings that it will run in. `entered`: blocks of autocast that are open."""
+    behind = _behind(gm.graph)
+    runs = _runs(gm.graph, behind)
     needed, before = [], list(examples)
     for run in runs:
         inside = frozenset(run)
@@ -122,9 +215,14 @@ def _steps(
     for number, run in enumerate(runs):
         made = tuple(n for n in run if last.get(n, -1) > number)
         piece = _piece(gm, run, needed[number], made)
+        piece.meta["hooks_behind"] = any(behind.get(n) for n in needed[number])
         for node in run:
             if "undo" in node.meta:
                 node.target(*node.args)
+        if _is_switch(run):
+            entered[run[0]] = run[0].target(*fx.node.map_arg(run[0].args, entered.pop))
+            if not _torch.enters_autocast(run[0]):
+                del entered[run[0]]
         call = piece.forward if _is_eager(run) else _compiled(piece, needed[number], examples, compile_piece)
         ended = tuple(n for n in needed[number] if last[n] == number)
         steps.append(_Step(call, needed[number], made, ended))
@@ -132,8 +230,13 @@ def _steps(
 
 
 def _is_eager(run: list[fx.Node]) -> bool:
-    """Whether the nodes run as they are: operators that read data, or nothing but sizes."""
-    return any(n.meta.get("data_dependent") for n in run) or not any(map(_computes, run))
+    """Whether the nodes run as they are: those that are marked, one that switches a mode, or nothing but sizes."""
+    return any(map(_runs_as_it_is, run)) or not any(map(_computes, run)) or _is_switch(run)
+
+
+def _is_switch(run: list[fx.Node]) -> bool:
+    """Whether the run is one that switches a mode for those after it."""
+    return len(run) == 1 and _torch.switches_modes(run[0])
 
 
 def _sizes_of(nodes: Sequence[fx.Node], known: list[fx.Node]) -> list[fx.Node]:

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch.nn.modules._functions import BackwardHookFunction
 from torch.utils._device import DeviceContext
+from torch.utils.hooks import BackwardHook
 
 from . import _C
 
@@ -25,6 +27,7 @@ __all__ = [
     "as_subclass",
     "autocast_and_nesting",
     "autocast_state",
+    "backward_hook",
     "blocks_of_devices_aside",
     "cuda_device",
     "default_device",
@@ -55,6 +58,7 @@ __all__ = [
     "saved_tensor_hooks_aside",
     "set_version",
     "substitute_of_torch_compile",
+    "through_backward_hook",
     "torch_functions_are_on",
     "torch_functions_off",
     "transform_level",
@@ -136,6 +140,17 @@ def function_modes_aside() -> Iterator[None]:
         _aside.modes = before
         for mode in stack:
             push_function_mode(mode)
+
+
+def backward_hook(module: torch.nn.Module) -> BackwardHook:
+    """What Module.__call__ makes of the full backward hooks and pre-hooks that the module has now, with those of all modules."""
+    full, _ = module._get_backward_hooks()
+    return BackwardHook(module, full, module._get_backward_pre_hooks())
+
+
+def through_backward_hook(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """What a BackwardHook makes of these."""
+    return tuple(BackwardHookFunction.apply(*tensors))
 
 
 @contextlib.contextmanager

@@ -223,7 +223,7 @@ BREAK_REASONS: dict[str, BreakReason] = {
     "hook": BreakReason(
         "a hook is registered or would run",
         "hooks run arbitrary code; those of a backward see gradients, in an order, that a compiled backward does not have",
-        "register hooks outside, and leave modules with backward hooks outside",
+        "register hooks outside, those of modules with register_full_backward_hook",
     ),
     "other": BreakReason("something capture does not model", "see the detail", "move it out of the compiled function"),
 }

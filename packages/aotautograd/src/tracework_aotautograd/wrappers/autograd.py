@@ -99,17 +99,20 @@ def wrap_autograd(
     make = output_maker(signature)
     write_backs = signature.write_backs
     cloned = [slot for slot, _ in write_backs if slot in read_again]
+    unreached = _unreached(program)
     records = torch.is_grad_enabled()
 
     def plain(*args: Any) -> tuple[Any, ...]:
         return make(args, apply(*args))
 
-    if is_plain(signature) and not write_backs and not written and records:
+    if is_plain(signature) and not write_backs and not written and not unreached and records:
         return apply  # type: ignore[no-any-return]
 
     def full(*args: Any) -> tuple[Any, ...]:
         given = list(args)
         with torch.enable_grad():
+            for slot in unreached:
+                given[slot] = args[slot].detach()
             for slot in cloned:
                 given[slot] = args[slot].clone()
             graph_outputs = apply(*given)
@@ -118,7 +121,15 @@ def wrap_autograd(
         _torch.add_versions(args, written)
         return make(args, graph_outputs)
 
-    return full if write_backs or written or not records else plain
+    return full if write_backs or written or unreached or not records else plain
+
+
+def _unreached(program: FunctionalProgram) -> list[int]:
+    """Input slots that no result's history leads to: the engine would go on behind them, to hooks that see no gradient in eager."""
+    assert program.backward is not None
+    gradients = next(iter(reversed(program.backward.graph.nodes))).args[0]
+    slots = [slot for slot, node in zip(program.signature.grad_inputs, gradients, strict=True) if node is None]
+    return slots if len(slots) < len(gradients) else []
 
 
 def _apart(tangents: Sequence[TangentInfo]) -> list[int]:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import fx
 
+from ..errors import BreakGraph
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -51,7 +53,12 @@ def region(builder: GraphBuilder) -> Region:
 
 
 def outline(builder: GraphBuilder, nodes: Sequence[fx.Node], outputs: Sequence[fx.Node | None], name: str) -> Outlined:
-    """Moves `nodes` out of the outer graph into a module that gives `outputs`, which may also be nodes from outside, as a tuple."""
+    """Moves `nodes` out of the outer graph into a module that gives `outputs`, which may also be nodes from outside, as a tuple.
+
+    Raises BreakGraph where hooks that run at backward time are set up inside: only the outer graph is cut there.
+    """
+    if any(n.meta.get("of_history") and n.meta.get("data_dependent") for n in nodes):
+        raise BreakGraph("hook", f"a module with backward hooks in {name}, which is a graph of its own")
     inside = set(nodes)
     read = dict.fromkeys(a for n in nodes for a in n.all_input_nodes)
     read.update(dict.fromkeys(o for o in outputs if o is not None))

@@ -16,6 +16,7 @@ from ..sources import Attr
 from .constant import ConstantValue, force_plain
 from .hooks import HookCall
 from .mapping import DictValue
+from .module_hooks import PassThrough
 from .sequence import NONE
 from .tensor import TensorValue, is_made_leaf, known_values
 from .tensor_attributes import leaf_of
@@ -53,7 +54,7 @@ GRAD_NAMES = (
 
 def grad_row(frame, args, kwargs):
     """torch.autograd.grad"""
-    outside_transforms(frame)
+    refuse_what_is_unseen(frame)
     given = arguments(frame, args, kwargs, GRAD_NAMES)
     if given["outputs"] is None or given["inputs"] is None:
         return frame.break_graph("call_unknown", "torch.autograd.grad")
@@ -70,10 +71,13 @@ def grad_row(frame, args, kwargs):
     return found
 
 
-def outside_transforms(frame):
-    """Functions under a transform of torch.func are traced without it, and so without its gradients."""
+def refuse_what_is_unseen(frame):
+    """Functions under a transform of torch.func are traced without it, and so without its gradients. Hooks that are not traced change
+    Python objects, which is seen in plain Python alone."""
     if frame.root.transforms:
         frame.break_graph("call_unknown", "the autograd engine under a transform of torch.func")
+    if any(isinstance(node.target, PassThrough) for node in frame.graph.graph.nodes):
+        frame.break_graph("hook", "a backward in the function that calls a module with backward hooks")
 
 
 def options(given):
@@ -102,7 +106,7 @@ def backward_method(frame, self, name, args, kwargs):
 
 def backward(frame, given):
     """Gradients of the leaves, which they accumulate."""
-    outside_transforms(frame)
+    refuse_what_is_unseen(frame)
     if given.get("grad_variables") is not None:
         return frame.break_graph("call_unknown", "torch.autograd.backward with grad_variables")
     outputs = tensors_of(frame, given["tensors"])

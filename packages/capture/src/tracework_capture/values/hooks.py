@@ -65,7 +65,7 @@ class HandleValue(Handle):
         self.node = node
 
     def remove(self, frame):
-        frame.graph.call(frame, remove_hook, (self.node,))
+        frame.graph.plain_node(frame, remove_hook, (self.node,)).meta["of_history"] = True
 
 
 class LaterHandle(Handle):
@@ -117,10 +117,7 @@ def retain_grad(frame, tensor, name, args, kwargs):
 
 
 def keeps_gradient(tensor):
-    """The tensor, which keeps its gradient; target of a node. Raises RuntimeError while such a graph is compiled: what a compiled graph
-    computes from a tensor gives it no gradient."""
-    if type(tensor) is not torch.Tensor:
-        raise RuntimeError("Tensor.retain_grad of a tensor that the graph makes")
+    """The tensor, which keeps its gradient; target of a node that later stages call as it is."""
     tensor.retain_grad()
     return tensor
 
@@ -149,7 +146,9 @@ def register_hook(frame, tensor, name, args, kwargs):
     target = HookCall(made.module, tuple(order.index(n) for n in made.inputs))
     forget_nodes(frame, {*nodes, gradient.node})
     builder.graph.erase_node(order[0])
-    return HandleValue(builder.plain_node(frame, target, (tensor.node, *read)))
+    node = builder.plain_node(frame, target, (tensor.node, *read))
+    node.meta["of_history"] = True
+    return HandleValue(node)
 
 
 def gradient_of(frame, tensor):

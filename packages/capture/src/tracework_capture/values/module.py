@@ -9,14 +9,15 @@ from ..sources import Attr, Const, InstanceAttr, ModuleEntry
 from .constant import ConstantValue, force_plain
 from .function import FunctionValue
 from .lazy_module import initialise
+from .module_hooks import GLOBAL_TABLES, OWN_TABLES, TORCH_MODULE, ModuleHooks, has_hooks
 from .sequence import NONE, TupleValue, sequence_index
 from .user_object import NO_ATTRIBUTE, ObjectValue, lookup_class
 from .value import Value
 
 Module = torch.nn.Module
 TABLES = ("_parameters", "_buffers", "_modules")
-OWN_HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
-GLOBAL_HOOKS = ("_global_backward_pre_hooks", "_global_backward_hooks", "_global_forward_hooks", "_global_forward_pre_hooks")
+OWN_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+GLOBAL_HOOKS = ("_global_forward_hooks", "_global_forward_pre_hooks")
 ITERATES_MODULES = {torch.nn.ModuleList.__iter__, torch.nn.Sequential.__iter__}
 
 INDEXES_MODULES = {torch.nn.ModuleList.__getitem__, torch.nn.Sequential.__getitem__}
@@ -153,44 +154,44 @@ class ModuleValue(ObjectValue):
     def call_impl(self, frame, args, kwargs):
         """Module.__call__"""
         initialise(frame, self, args, kwargs)
-        hooks = self.active_hooks(frame)
+        around, backward = self.active_hooks(frame)
         forward = self.getattr(frame, "forward")
-        if not hooks:
+        if not around and not backward:
             return forward.call(frame, args, kwargs)
-        return self.call_with_hooks(frame, hooks, forward, args, kwargs)
+        return self.call_with_hooks(frame, backward, forward, args, kwargs)
 
     def active_hooks(self, frame):
-        """The names of hook tables that are not empty; guards what it looked at."""
-        shared = [getattr(torch_module, n) for n in GLOBAL_HOOKS]
-        if any(self.written(frame, n) is not None for n in OWN_HOOKS) or any(written_dict(frame, t) is not None for t in shared):
+        """(names of the tables of forward hooks that are not empty, whether there are backward hooks); guards what it looked at."""
+        shared = [getattr(torch_module, n) for n in (*GLOBAL_HOOKS, *GLOBAL_TABLES)]
+        own = [self.written(frame, n) for n in (*OWN_HOOKS, *OWN_TABLES)]
+        if any(table is not None for table in (*own, *(written_dict(frame, t) for t in shared))):
             return frame.break_graph("hook", f"the hooks of {self.cls.__name__} were changed before in the traced program")
         if self.hooks_guarded is None:
             attributes = self.obj.__dict__
             for name in OWN_HOOKS:
                 frame.guard("DICT_KEYS", InstanceAttr(self.source, name), tuple(self.existing(frame, name)))
             for name in GLOBAL_HOOKS:
-                frame.guard(
-                    "DICT_KEYS", Attr(Const(torch_module, "torch.nn.modules.module"), name), tuple(getattr(torch_module, name))
-                )
+                frame.guard("DICT_KEYS", Attr(TORCH_MODULE, name), tuple(getattr(torch_module, name)))
             active = [n for n in OWN_HOOKS if attributes[n]]
             active += [n for n in GLOBAL_HOOKS if getattr(torch_module, n)]
-            self.hooks_guarded = active
+            self.hooks_guarded = active, has_hooks(frame, self)
         return self.hooks_guarded
 
-    def call_with_hooks(self, frame, hooks, forward, args, kwargs):
-        """Forward hooks before and after; backward hooks are not for the graph, and without gradients they are none."""
-        for name in hooks:
-            if "backward" in name and (torch.is_grad_enabled() or not is_full(self.obj)):
-                frame.break_graph("hook", f"{name} of {self.cls.__name__}")
+    def call_with_hooks(self, frame, backward, forward, args, kwargs):
+        """Forward hooks before and after; those of a backward see what is between."""
+        around = ModuleHooks(frame, self) if backward else None
         args, kwargs = self.run_pre_hooks(frame, list(args), dict(kwargs))
+        if around is not None:
+            args = around.enter(frame, args)
         result = forward.call(frame, args, kwargs)
-        for table, hook_id, hook in self.hook_functions(frame, "_global_forward_hooks", "_forward_hooks"):
-            with_kwargs = table == "_forward_hooks" and hook_id in self.obj.__dict__["_forward_hooks_with_kwargs"]
+        for _, hook_id, hook in self.hook_functions(frame, "_global_forward_hooks", "_forward_hooks"):
+            with_kwargs = hook_id in self.obj.__dict__["_forward_hooks_with_kwargs"]
+            with_kwargs = with_kwargs or hook_id in torch_module._global_forward_hooks_with_kwargs
             parts = [self, TupleValue(args), *([dict_value(frame, kwargs)] if with_kwargs else []), result]
             found = hook.call(frame, parts, {})
             if not is_none(found):
                 result = found
-        return result
+        return result if around is None else around.leave(frame, result)
 
     def run_pre_hooks(self, frame, args, kwargs):
         for table, hook_id, hook in self.hook_functions(frame, "_global_forward_pre_hooks", "_forward_pre_hooks"):
@@ -214,7 +215,7 @@ class ModuleValue(ObjectValue):
 
         found = []
         for hook_id, hook in getattr(torch_module, global_name).items():
-            base = Attr(Const(torch_module, "torch.nn.modules.module"), global_name)
+            base = Attr(TORCH_MODULE, global_name)
             found.append((global_name, hook_id, frame.wrap(hook, DictItem(base, hook_id))))
         for hook_id, hook in self.obj.__dict__[own_name].items():
             found.append((own_name, hook_id, frame.wrap(hook, DictItem(InstanceAttr(self.source, own_name), hook_id))))
@@ -304,11 +305,6 @@ def written_dict(frame, obj):
     """The value of an existing dict that the traced program wrote to, None for others."""
     found = frame.root.memo.get(id(obj))
     return found if found is not None and (found.changes or found.cleared) else None
-
-
-def is_full(module):
-    """Whether backward hooks are full ones, which Module.__call__ sets up only where gradients are wanted when it is entered and left."""
-    return module._is_full_backward_hook is not False and torch_module._global_is_full_backward_hook is not False
 
 
 def is_none(value):

@@ -90,7 +90,7 @@ class TensorOperations(Value):
             from .hooks import keeps_gradient
 
             node = node.graph.call_function(keeps_gradient, (node,))
-            node.meta["example_value"] = node.meta["val"] = self.example
+            node.meta.update(example_value=self.example, val=self.example, data_dependent=True, of_history=True)
         text = emit.graph_output(node)
         if self.of_inference:
             return f"{emit.const(as_inference_tensor, 'as_inference_tensor')}({text})"

@@ -1,8 +1,13 @@
-"""Hooks of modules and tensors around captured code: their order, what they get and give, and which of them break the graph."""
+"""Hooks of modules and tensors around captured code: their order, what they get and give, and which of them break the graph. Backward hooks in
+compiled graphs: integration_tests/test_module_hooks.py."""
+
+import warnings
 
 import pytest
 import torch
 from harness import assert_same
+from torch.nn.modules import module as torch_module
+from tracework_capture import Unsupported
 from tracework_capture.hook.context import optimize
 
 
@@ -56,7 +61,18 @@ def of_parameters(net):
     net.b.weight.register_post_accumulate_grad_hook(lambda p: LOG.append(tuple(p.grad.shape)))
 
 
+def backward_of_all(net):
+    """Hooks of all modules: `step` removes them."""
+    torch_module.register_module_full_backward_hook(lambda module, given, wanted: LOG.append((type(module).__name__, given)))
+    torch_module.register_module_full_backward_pre_hook(lambda module, wanted: LOG.append((type(module).__name__, wanted)))
+
+
+def forward_of_all(net):
+    torch_module.register_module_forward_hook(lambda module, args, kwargs, out: out * (1 + len(kwargs)), with_kwargs=True)
+
+
 HOOKS = [prepended, with_kwargs, always_called, backward_scales, backward_logs, backward_before, of_parameters]
+HOOKS += [backward_of_all, forward_of_all]
 
 
 def step(function, net, gradients):
@@ -83,13 +99,78 @@ def test_hooks(hook, gradients):
     def whole(net):
         return lambda x: net(x).sin()
 
-    fast = optimize(backend, fullgraph=not gradients)(whole(net))
+    fast = optimize(backend, fullgraph=True)(whole(net))
     assert_same(step(fast, net, gradients), step(whole(plain), plain, gradients))
-    hook(plain), hook(net)
-    for _ in range(3):
-        assert_same(step(fast, net, gradients), step(whole(plain), plain, gradients))
-    if "backward" not in hook.__name__ or not gradients:
-        assert len(graphs) <= 2
+    hook(plain)
+    if not hook.__name__.endswith("of_all"):
+        hook(net)
+    try:
+        for _ in range(3):
+            assert_same(step(fast, net, gradients), step(whole(plain), plain, gradients))
+    finally:
+        for name in ("forward_hooks", "backward_hooks", "backward_pre_hooks"):
+            getattr(torch_module, f"_global_{name}").clear()
+        torch_module._global_is_full_backward_hook = None
+    assert len(graphs) == (1 if hook is of_parameters else 2)
+    assert_same(step(fast, net, gradients), step(whole(plain), plain, gradients))
+
+
+def test_backward_hooks_may_come_and_go_without_new_graphs():
+    net, graphs = Net(), []
+
+    def backend(gm, example_inputs):
+        graphs.append(gm)
+        return gm.forward
+
+    fast = optimize(backend, fullgraph=True)(lambda x: net(x))
+    for count in (1, 2, 3):
+        LOG.clear()
+        handle = net.a.register_full_backward_hook(lambda module, given, wanted, count=count: LOG.append(count))
+        out = fast(torch.ones(2, 3))
+        handle.remove()
+        out.sum().backward()
+        assert LOG == [count] and len(graphs) == 1
+
+
+def test_a_backward_hook_of_the_old_kind_breaks_the_graph():
+    net = Net()
+    net.a.register_backward_hook(lambda module, given, wanted: None)
+    with pytest.raises(Unsupported, match="register_full_backward_hook replaces it"):
+        optimize(lambda gm, inputs: gm.forward, fullgraph=True)(lambda x: net(x))(torch.ones(2, 3))
+
+
+class Named(torch.nn.Module):
+    def forward(self, x):
+        return {"out": x * 2}
+
+
+def test_a_module_with_backward_hooks_that_gives_a_dict_warns():
+    net, messages = Named(), []
+    net.register_full_backward_hook(lambda module, given, wanted: LOG.append(1))
+    x = torch.ones(2, requires_grad=True)
+    for call in (net, optimize(lambda gm, inputs: gm.forward, fullgraph=True)(lambda x: net(x))):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found = call(x)
+        messages.append([(str(w.message), w.category, w.filename, w.lineno) for w in caught])
+        LOG.clear()
+        assert torch.autograd.grad(found["out"].sum(), x)[0].tolist() == [2, 2] and not LOG
+    assert messages[0] == messages[1] and len(messages[0]) == 1
+
+
+def test_a_backward_in_the_same_function_runs_the_hooks_in_place():
+    net, seen = Net(), []
+    net.a.register_full_backward_hook(lambda module, given, wanted: seen.append(1))
+
+    def fn(x):
+        out = net(x)
+        out.sum().backward()
+        return out.detach() * len(seen)
+
+    x = torch.ones(2, 3)
+    fast = optimize(lambda gm, inputs: gm.forward)(fn)
+    for count in (1, 2):
+        torch.testing.assert_close(fast(x), net(x).detach() * count)
 
 
 def test_a_pre_hook_that_gives_no_arguments_raises_as_plainly():
