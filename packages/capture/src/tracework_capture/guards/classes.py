@@ -11,25 +11,48 @@ from .. import _C
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-__all__ = ["NO_ATTRIBUTE", "ClassLookups", "attributes_of", "class_attribute", "find", "lookup_class", "recorded_lookups"]
+__all__ = [
+    "NO_ATTRIBUTE",
+    "ClassLookups",
+    "attributes_of",
+    "class_attribute",
+    "find",
+    "lookup_class",
+    "recorded_lookups",
+    "resolution_order",
+]
 
 NO_ATTRIBUTE = object()
+_BINDS_TO_NOTHING = object()
 _IMMUTABLE = 1 << 8
+_DESCRIPTOR_METHODS = ("__get__", "__set__", "__delete__")
 _current = threading.local()
 _mro_of, attributes_of = (type.__dict__[name].__get__ for name in ("__mro__", "__dict__"))  # a metaclass may say something else
 
 
 class ClassLookups:
-    """Names looked up on classes and what was found; a function or descriptor by identity, another value by the class that has it
-    (the value itself is guarded where it is used)."""
+    """Names looked up on classes and what was found; a function or descriptor by identity, another value by the class that has it and
+    by being no descriptor (the value itself is guarded where it is used). `orders`: the resolution orders that were walked."""
 
     def __init__(self) -> None:
         self.found: dict[tuple[type, str], tuple[type | None, Any]] = {}
+        self.orders: dict[type, tuple[type, ...]] = {}
 
     def add(self, cls: type, name: str, owner: type | None, static: Any) -> None:
         """Remember one lookup."""
+        if cls.__flags__ & _IMMUTABLE:
+            return
+        self.found.setdefault((cls, name), (owner, static if is_descriptor(static) else _BINDS_TO_NOTHING))
+        kind = type(static)
+        if owner is not None and not kind.__flags__ & _IMMUTABLE:  # which may come to bind, or in another way
+            for method in _DESCRIPTOR_METHODS:
+                found, has = find(kind, method)
+                self.found.setdefault((kind, method), (has, found if is_descriptor(found) else _BINDS_TO_NOTHING))
+
+    def add_order(self, cls: type) -> None:
+        """Remember the bases of a class."""
         if not cls.__flags__ & _IMMUTABLE:
-            self.found.setdefault((cls, name), (owner, static if hasattr(type(static), "__get__") else NO_ATTRIBUTE))
+            self.orders[cls] = _mro_of(cls)
 
     def without(self, made: Collection[type]) -> ClassLookups:
         """The same, with what was looked up on classes that only the trace has told of the existing classes behind them."""
@@ -44,15 +67,22 @@ class ClassLookups:
                     kept.add(base, name, has, found)
                 if base is owner:
                     break
+        for cls in self.orders:
+            if cls not in made:
+                kept.orders[cls] = self.orders[cls]
+                continue
+            for base in _mro_of(cls):
+                if base not in made:
+                    kept.add_order(base)
         return kept
 
     def changed(self) -> str | None:
         """The first lookup that would give something else now."""
         for (cls, name), (owner, static) in self.found.items():
             now, has = find(cls, name)
-            if has is not owner or static is not NO_ATTRIBUTE and now is not static:
+            if has is not owner or (is_descriptor(now) if static is _BINDS_TO_NOTHING else now is not static):
                 return f"{cls.__qualname__}.{name}"
-        return None
+        return next((f"{cls.__qualname__}.__bases__" for cls, order in self.orders.items() if _mro_of(cls) != order), None)
 
     def hold(self) -> bool:
         """Whether all lookups give the same."""
@@ -60,11 +90,19 @@ class ClassLookups:
 
     def native(self) -> Any:
         """The check for the native program."""
-        classes = tuple(dict.fromkeys(cls for cls, _ in self.found))
+        classes = tuple(dict.fromkeys([*(cls for cls, _ in self.found), *self.orders]))
         return _C.ClassVersions(classes, self.hold)
 
     def __repr__(self) -> str:
-        return ", ".join(f"{cls.__qualname__}.{name}" for cls, name in self.found)
+        return ", ".join(
+            [*(f"{cls.__qualname__}.{name}" for cls, name in self.found), *(cls.__qualname__ for cls in self.orders)]
+        )
+
+
+def is_descriptor(static: Any) -> bool:
+    """Whether a class attribute says itself what it is on an instance."""
+    kind = type(static)
+    return any(hasattr(kind, method) for method in _DESCRIPTOR_METHODS)
 
 
 def find(cls: type, name: str) -> tuple[Any, type | None]:
@@ -91,6 +129,14 @@ def lookup_class(cls: type, name: str) -> tuple[Any, type | None]:
     if seen is not None:
         seen.add(cls, name, owner, static)
     return static, owner
+
+
+def resolution_order(cls: type) -> tuple[type, ...]:
+    """The MRO of a class, empty while its metaclass computes it. Guarded."""
+    seen = getattr(_current, "lookups", None)
+    if seen is not None:
+        seen.add_order(cls)
+    return _mro_of(cls) or ()
 
 
 @contextlib.contextmanager

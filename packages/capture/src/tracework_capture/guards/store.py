@@ -56,9 +56,11 @@ class LookupsAre:
     """the methods of the classes are those that were stored"""
 
     found: tuple[tuple[type, str, type | None, str], ...]
+    orders: tuple[tuple[type, ...], ...]
 
     def __call__(self, value: Any) -> bool:
-        return all(_lookup_facts(cls, name) == (owner, facts) for cls, name, owner, facts in self.found)
+        looked_up = all(_lookup_facts(cls, name) == (owner, facts) for cls, name, owner, facts in self.found)
+        return looked_up and all(order[0].__mro__ == order for order in self.orders)
 
 
 def code_digest(code: types.CodeType) -> str:
@@ -90,6 +92,9 @@ def _named(obj: Any) -> str:
                     return f"{module}:{name}"
             except (ImportError, AttributeError):
                 continue
+    for attribute, known in vars(types).items():  # the types of Python have other names there
+        if known is obj:
+            return f"types:{attribute}"
     raise NotPortable(f"{obj!r} has no importable name")
 
 
@@ -113,7 +118,9 @@ def _code_guard(payload: Any) -> Any:
 
 
 def _class_guard(payload: ClassLookups) -> Any:
-    return LookupsAre(tuple((cls, name, *_lookup_facts(cls, name)) for cls, name in payload.found))
+    return LookupsAre(
+        tuple((cls, name, *_lookup_facts(cls, name)) for cls, name in payload.found), tuple(payload.orders.values())
+    )
 
 
 _STORED_AS: dict[str, tuple[str, Callable[[Any], Any]]] = {

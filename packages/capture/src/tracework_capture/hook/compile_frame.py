@@ -339,7 +339,7 @@ def attempt(
         raise SkipFrame(ONE_OPERATION)
     distinct_guards(root)
     lookups = lookups.without([value.cls for value in made_classes(root)])
-    if lookups.found:
+    if lookups.found or lookups.orders:
         root.guards.record("CLASSES", Const(None, "classes"), lookups)
     unfinished_generators(root, stop)
     captured = finish(frame, stop, backend, execute_text, NULL)

@@ -92,6 +92,7 @@ class CaptureRoot:
         self.generators: list[Any] = []
         self.globals_written: dict[tuple[int, str], Value | None] = {}
         self.builtins_read: set[tuple[int, str]] = set()
+        self.remembered: dict[Any, Any] = {}  # calls of functions that remember results -> what they gave (values.remembered)
         self.told_apart: set[frozenset[Any]] = set()  # pairs of sources whose objects were found to be different ones
         self.step = 0
         self.turns = 0

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from .. import _C
 from ..bytecode.resume import original_code
 from ..errors import BreakGraph
-from ..guards.classes import lookup_class
+from ..guards.classes import lookup_class, resolution_order
 from .constant import ConstantValue, NotPlain, literal, plain
 from .sequence import TupleValue
 from .value import NEW, Value
@@ -356,4 +356,4 @@ def matches(exception, handler):
     kind = handler.real()
     if not (isinstance(kind, type) and issubclass(kind, BaseException)):
         raise TypeError("catching classes that do not inherit from BaseException is not allowed")
-    return kind in exception.python_type().__mro__
+    return kind in resolution_order(exception.python_type())

@@ -10,7 +10,7 @@ import types
 import torch
 
 from ..bytecode.resume import original_code
-from ..guards.classes import attributes_of
+from ..guards.classes import attributes_of, resolution_order
 from ..sources import Attr, Const
 from .binding import (
     C_METHODS,
@@ -437,7 +437,7 @@ def make_namedtuple(frame, cls, args, kwargs):
 
 def is_among_bases(base, cls):
     """Whether `base` is in the method resolution order of `cls`, which a class whose metaclass is computing it has not got yet."""
-    return base in (cls.__mro__ or ())
+    return base in resolution_order(cls)
 
 
 class SuperValue(Value):
@@ -458,7 +458,7 @@ class SuperValue(Value):
             if isinstance(self.owner, ClassValue) and is_among_bases(self.start, self.owner.cls)
             else self.owner.python_type()
         )
-        order = cls.__mro__
+        order = resolution_order(cls)
         return cls, order[order.index(self.start) + 1 :]
 
     def getattr(self, frame, name):

@@ -10,7 +10,6 @@ import dataclasses
 import enum
 import functools
 import inspect
-import logging
 import re
 import types
 import typing
@@ -29,7 +28,7 @@ from .backward import BACKWARD_ROWS
 from .binding import CONTAINERS, BoundBuiltin, native_base
 from .builtins import BUILTINS, fill
 from .checkpoint import CHECKPOINT_ROWS
-from .constant import ATOM_TYPES, ConstantValue, called_there
+from .constant import ATOM_TYPES, ConstantValue
 from .context import ErrorRegion, autocast_exit_row, error_region_row, null_row
 from .controls import ROWS as CONTROL_ROWS
 from .controls import marked_value
@@ -48,6 +47,7 @@ from .numpy_array import ACROSS_ROWS, constant_array, wrap_array
 from .optimizer import CODE_ROWS, OPTIMIZER_ROWS
 from .proxy import wrap_proxy
 from .random_numbers import RANDOM_ROWS
+from .remembered import RememberingFunction
 from .row_value import FOREIGN_FUNCTIONS, CFunctionValue, RowValue, function_name, is_bound
 from .sequence import (
     DequeValue,
@@ -352,43 +352,8 @@ def wrap_weakref(frame, obj, source):
 
 
 def wrap_cached(frame, obj, source):
-    """functools.cache and lru_cache: with plain arguments it is asked now, which plain Python cannot tell from asking it later."""
-    from .constant import NotPlain, fold_plain, force_plain, plain
-
     frame.guard("IDENTITY", source, obj)
-
-    def key(frame, value):
-        return force_plain(frame, value) if value.python_type() in ATOM_TYPES else plain(value)
-
-    def call(frame, args, kwargs):
-        try:
-            plain_args, plain_kwargs = [key(frame, a) for a in args], {k: key(frame, v) for k, v in kwargs.items()}
-        except NotPlain:
-            if args and issubclass(args[0].python_type(), logging.Logger):
-                frame.mutations.call(obj, list(args), dict(kwargs))  # warning_once: said after the graph, or found said already
-                return ConstantValue(None)
-            return frame.wrap(obj.__wrapped__, Const(obj.__wrapped__)).call(frame, args, kwargs)
-        if waits_for_writes(frame, obj.__wrapped__):
-            return frame.break_graph(
-                "call_unknown", f"{obj.__wrapped__.__name__}, which remembers results and reads what was written here"
-            )
-        found = fold_plain(frame, called_there, frame, obj, *plain_args, **plain_kwargs)
-        return frame.wrap(found, Const(found))
-
-    return RowValue(obj, call, source)
-
-
-def waits_for_writes(frame, function):
-    """Whether a function names a variable that the frame wrote, or a container that it may have written to: nothing is in place yet."""
-    pending = frame.mutations.entries
-    if not pending or not isinstance(function, types.FunctionType):
-        return False
-    cells, table = function.__closure__ or (), function.__globals__
-    if any(("cell", id(cell)) in pending for cell in cells):
-        return True
-    names = [name for name in function.__code__.co_names if name in table]
-    held = [table[name] for name in names] + [cell.cell_contents for cell in cells]
-    return any(("global", id(table), name) in pending for name in names) or any(isinstance(value, CONTAINERS) for value in held)
+    return RememberingFunction(obj, source)
 
 
 def wrap_tensor(frame, obj, source):
@@ -417,6 +382,7 @@ def wrap_namespace(frame, obj, source):
     if type(obj).__getattribute__ is not types.ModuleType.__getattribute__:  # looking into it runs code of the user
         return wrap_object(frame, obj, source)
     frame.guard("IDENTITY", source, obj)
+    guard_type(frame, obj, source)
     return NamespaceValue(obj, source)
 
 

@@ -5,7 +5,7 @@ import importlib
 import importlib.util
 import sys
 
-from ...sources import Const
+from ...sources import Const, DictItem
 from .table import opcode
 
 
@@ -27,8 +27,12 @@ def import_name(frame, instruction):
     module = sys.modules.get(name)
     if module is None or wanted not in sys.modules:
         frame.break_graph("import", name)
-    found = sys.modules[wanted]
-    frame.stack.append(frame.wrap(found, Const(found, wanted)))
+    frame.stack.append(module_value(frame, wanted))
+
+
+def module_value(frame, name):
+    """A module that is loaded; another may be put in its place."""
+    return frame.wrap(sys.modules[name], DictItem(Const(sys.modules, "sys.modules"), name))
 
 
 def load(name):
@@ -43,10 +47,10 @@ def import_from(frame, instruction):
     module = frame.stack[-1]
     real, name = module.real(), instruction.value
     if not hasattr(real, name):
-        submodule = sys.modules.get(f"{real.__name__}.{name}")
-        if submodule is None:
-            frame.break_graph("import", f"{real.__name__}.{name}")
-        frame.stack.append(frame.wrap(submodule, Const(submodule, submodule.__name__)))
+        submodule = f"{real.__name__}.{name}"
+        if submodule not in sys.modules:
+            frame.break_graph("import", submodule)
+        frame.stack.append(module_value(frame, submodule))
         return
     frame.stack.append(module.getattr(frame, name))
 

@@ -12,6 +12,7 @@ import torch
 
 from ... import _C
 from ...bytecode.facts import VERSION
+from ...guards.classes import lookup_class, resolution_order
 from ...sources import Const
 from ..constant import ConstantValue, NotPlain, fold, fold_literal, force_plain, plain
 from ..sequence import TupleValue
@@ -54,8 +55,8 @@ def binary(frame, op, left, right):
     reflected = f"__r{SPECIAL[symbol]}__"
     right_first = (
         right_type is not left_type
-        and left_type in right_type.__mro__  # registering with an ABC does not count
-        and getattr(left_type, reflected, None) is not getattr(right_type, reflected, None)
+        and left_type in resolution_order(right_type)  # registering with an ABC does not count
+        and lookup_class(left_type, reflected)[0] is not lookup_class(right_type, reflected)[0]
     )
     order = [(right, left, True), (left, right, False)] if right_first else [(left, right, False), (right, left, True)]
     for value, other, reverse in order:
@@ -90,7 +91,7 @@ def compare(frame, op, left, right):
     """left op right for the six comparisons."""
     left_type, right_type = left.python_type(), right.python_type()
     tries = [(left, op, right), (right, REFLECTED[op], left)]
-    if right_type is not left_type and left_type in right_type.__mro__:
+    if right_type is not left_type and left_type in resolution_order(right_type):
         tries.reverse()
     for value, symbol, other in tries:
         found = value.compare(frame, symbol, other)

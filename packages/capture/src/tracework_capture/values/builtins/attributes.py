@@ -13,7 +13,7 @@ import typing
 
 import torch
 
-from ...guards.classes import NO_ATTRIBUTE, find, lookup_class
+from ...guards.classes import NO_ATTRIBUTE, find, lookup_class, resolution_order
 from ...hook.policy import is_installed
 from ...sources import Const
 from ..binding import function_value
@@ -50,6 +50,7 @@ def isinstance_(frame, args, kwargs):
         return ConstantValue(function_value(frame, hook).call(frame, [args[1], args[0]], {}).truth(frame))
     classes = classes_of(frame, args[1])
     found = known_relation(frame, is_instance, args[0], classes)
+    resolution_order(args[0].python_type())
     if not found.constant():
         guard_unrelated(frame, args, args[0].python_type(), classes)
     return found
@@ -125,6 +126,8 @@ def issubclass_(frame, args, kwargs):
         return ConstantValue(function_value(frame, hook).call(frame, [args[1], args[0]], {}).truth(frame))
     kind, classes = classes_of(frame, args[0]), classes_of(frame, args[1])
     found = known_relation(frame, issubclass, kind, classes)
+    if isinstance(kind, type):
+        resolution_order(kind)
     if not found.constant():
         guard_unrelated(frame, args, kind, classes)
     return found
