@@ -50,7 +50,8 @@ def aot_compile(
         partitioner: a name in PARTITIONERS.
 
     Returns:
-        A callable of the same inputs that returns the tuple of outputs and takes part in autograd.
+        A callable of the same inputs that returns the tuple of outputs and takes part in autograd. One with the attribute
+        `__tracework_writes_last__` has written to an input that raises only where the input has a new version.
     """
     options = options or AotOptions(partitioner=partitioner)
     if options.partitioner not in PARTITIONERS:
@@ -82,7 +83,9 @@ def aot_compile(
             call = guard_saved_hooks(call, gm.forward)
         else:
             call = _inference(program, inference_compiler or forward_compiler, observe)
-        return guard_overlaps(call, gm.forward, program.signature)
+        call = guard_overlaps(call, gm.forward, program.signature)
+        call.__tracework_writes_last__ = True  # type: ignore[attr-defined]
+        return call
     except Refusal as refusal:
         if not options.fallback:
             raise

@@ -27,7 +27,10 @@ class GraphSpec:
 
 
 class GraphCompiler(Protocol):
-    """Compiles one functional ATen graph; the result takes one list, which it may empty, and returns a tuple."""
+    """Compiles one functional ATen graph; the result takes one list, which it may empty, and returns a tuple.
+
+    What raises in it does so before the trailing writes to inputs: a caller may then do the same in another way.
+    """
 
     def __call__(self, gm: fx.GraphModule, spec: GraphSpec) -> Compiled: ...
 

@@ -61,7 +61,7 @@ class GraphBuilder:
         self.draws = False  # whether an input is drawn, also if nobody uses it
         self.raises_in_block = False  # whether an operator may raise inside of a try or with block of the program
         self.raises_in_try = False  # whether its exception meets an except block that may go on, or a manager of the program
-        self._reads = self._raising = 0
+        self._reads = self._raising = self._writing = 0
         self._by_tensor: dict[int, fx.Node] = {}
         self._by_symbol: dict[Any, fx.Node] = {}
         self._by_expr: dict[Any, fx.Node] = {}
@@ -246,6 +246,9 @@ class GraphBuilder:
             node.meta["may_raise"] = True
             self.raises_in_block = self.raises_in_block or frame.in_block or frame.current.handler is not None
             self.raises_in_try = self.raises_in_try or is_swallowed(frame) or is_managed(frame)
+        if frame.root.effects.writing != self._writing:
+            self._writing = frame.root.effects.writing
+            node.meta["may_write"] = True
         if frame.root.history.apart:
             keep_apart(frame)
         learn(node, example)

@@ -2,15 +2,18 @@
 
 `if <data>: raise ...` is captured without the arm that raises. The condition becomes an output of the graph, looked at before any side
 effect is replayed: when it asks for the other arm, the frame runs as plain Python from its start, and eager raises by itself, with its
-own line, message and side effects. Where conditions fail often they break the graph instead. The same way out serves a graph that
-raises in the middle. It is open only where the graph can be run without a trace of it: no input written but small ones, which are put
-back (graph.undo), no state of others changed, and random numbers drawn from a generator that is put back. Where the graph raised, an
-input of any size and device may also have been overwritten: the plain run writes the same again, as to the caches of a model's layers.
-A graph without that way out has no operator that may raise in a try block whose handler may go on, or under a manager of the program, nor
-where an input gets a history: there the graph breaks between the write and that operator, so that plain Python enters the program's
-handler. What is left are large inputs that are read and then written, outside of such blocks: the exception of the graph is the program's,
-effects that were to be replayed after it, those of finally blocks among them, are missing (to break there would cost models that shift
-their caches a graph for each layer, and training steps one for the optimizer).
+own line, message and side effects. Where conditions fail often they break the graph instead. It is open only where the graph can be run
+without a trace of it: no input written but small ones, which are put back (graph.undo), no state of others changed, and random numbers
+drawn from a generator that is put back.
+
+The same way out serves a graph that raises in the middle, with inputs of any size and device. Those that it had not written to by then
+are as they were: all of them where the backend writes last (`__tracework_writes_last__`), and what the graph writes after the operators
+that may raise where it runs as it is; their versions tell whether that was so. What is overwritten, as the caches of a model's layers,
+the plain run writes again. Of others there are copies, which are made before each call.
+
+There is no way out where an operator is none of torch's, or draws from a generator of its own, and where an input gets a history before
+an operator that may raise. Then the graph breaks between the write and that operator where a handler or a manager of the program would
+see how far it came; elsewhere the exception of the graph is the program's, and effects before it are missing.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from ..bytecode.reload import local_name
 from ..errors import RestartApart, RestartWithoutChecks
 from .data_sizes import holds
 from .leaves import copy_like, leaf, with_data
-from .undo import can_be_put_back, contents_of, is_written_the_same_again, put_back, storages_of
+from .undo import can_be_copied, can_be_put_back, can_run_again, contents_of, is_written_the_same_again, put_back, storages_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -175,6 +178,7 @@ class Effects:
         self.hidden = ""
         self.statistics: set[Any] = set()  # storages that are written without a new version
         self.raising = 0  # operators that may raise, which depends on data
+        self.writing = 0  # operators that write to what they are given
 
     def note(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
         """FakeMode.recorder"""
@@ -184,6 +188,7 @@ class Effects:
         if kind is not _PURE:
             kind(self, func, args, kwargs)
         self.raising += may_raise(func, out)
+        self.writing += func._schema.is_mutable or kind is _normalizes
 
 
 def _nothing(effects: Effects, func: Any, args: Any, kwargs: Any) -> None:
@@ -367,7 +372,19 @@ def is_plain_call(node: fx.Node) -> bool:
     return module in _MODULES or module.startswith("torch._C._")
 
 
-def leaves_a_trace(root: Any, checked: bool) -> str:
+def is_untouched(node: fx.Node) -> bool:
+    """Whether a graph that runs as it is has not written to an input when an operator raises."""
+    storage = node.meta["example_value"].storage
+    written = False
+    for user in node.graph.nodes:
+        if user.meta.get("may_write"):
+            written = written or any(s is storage for given in user.all_input_nodes for s in storages_of(given))
+        if written and user.meta.get("may_raise"):
+            return False
+    return True
+
+
+def leaves_a_trace(root: Any, checked: bool, writes_last: bool = False) -> str:
     """Why the frame cannot simply run again after its graph ran, wholly (`checked`) or not; empty when it can."""
     builder = root.graph
     if root.effects.hidden:
@@ -381,9 +398,11 @@ def leaves_a_trace(root: Any, checked: bool) -> str:
         example = node.meta.get("example_value")
         on_devices = on_devices or isinstance(example, torch.Tensor) and example.device.type != "cpu"
     for node in written_inputs(root):
-        if not (checked or root.effects.raising) or not (
-            can_be_put_back(node, checked) or not checked and written_again(root, node)
-        ):
+        if checked:
+            lasts = not can_be_put_back(node)
+        else:
+            lasts = not root.effects.raising or not (writes_last or is_untouched(node) or can_be_copied(node))
+        if lasts:
             return f"{node.name} is written"
     return "kernels of another device" if on_devices and (checked or root.effects.random) else ""
 
@@ -406,14 +425,15 @@ def check_conditions(root: Any, writer: CodeWriter) -> list[str]:
     return list(texts)
 
 
-def guarded_call(writer: CodeWriter, frame: Any, call: str, conditions: list[str]) -> list[str]:
+def guarded_call(writer: CodeWriter, frame: Any, call: str, conditions: list[str], writes_last: bool) -> list[str]:
     """The statements that call the graph, and run the frame plainly when a check fails or the graph raises.
 
-    The plain run gives the traceback the program's own line, and does what comes before it. Raises RestartApart.
+    The plain run gives the traceback the program's own line, and does what comes before it. writes_last: the graph writes to inputs
+    after all that may raise. Raises RestartApart.
     """
     root = frame.root
     lines = [f"__tw_out = {call}"]
-    if not conditions and (why := leaves_a_trace(root, checked=False)):
+    if not conditions and (why := leaves_a_trace(root, False, writes_last)):
         if root.effects.raising and not root.history.apart and must_be_apart(root):
             root.history.apart = True
             raise RestartApart(f"an operator may raise, and the frame could not run again: {why}")
@@ -430,17 +450,23 @@ def guarded_call(writer: CodeWriter, frame: Any, call: str, conditions: list[str
         restore.append(f"{writer.const(_torch.restore_autocast)}(__tw_autocast)")
     written = written_inputs(root)
     if written:
-        again = [n for n in written if not conditions and not can_be_put_back(n, surely=True) and written_again(root, n)]
-        copied = [n for n in written if n not in again]
-        tensors, others = (f"[{', '.join(writer.source(n.meta['binding'].source) for n in nodes)}]" for nodes in (copied, again))
-        before.append(f"__tw_kept = {writer.const(contents_of)}({tensors}, {others})")
+        whole, again, copied = [], [], []
+        for node in written:
+            if not conditions and (writes_last or is_untouched(node)):
+                whole.append(node)
+            elif not conditions and not can_be_put_back(node) and written_again(root, node):
+                again.append(node)
+            else:
+                copied.append(node)
+        tensors = (f"[{', '.join(writer.source(n.meta['binding'].source) for n in nodes)}]" for nodes in (copied, again, whole))
+        before.append(f"__tw_kept = {writer.const(contents_of)}({', '.join(tensors)})")
         restore.append(f"{writer.const(put_back)}(__tw_kept)")
     function, arguments = plain_run(writer, frame)
     lines = ["try:", f"    __tw_out = {call}", "    __tw_failure = None"]
     lines += [f"except {writer.const(Exception)} as __tw_error:", "    __tw_failure = __tw_error"]
     lines += ["if __tw_failure is not None:"]  # outside of the handler: no context
     if written:
-        lines += ["    if __tw_kept is None:", "        raise __tw_failure"]
+        lines += [f"    if not {writer.const(can_run_again)}(__tw_kept):", "        raise __tw_failure"]
     lines += ["    " + line for line in restore]
     run = run_with_handlers if root.graph.raises_in_block else run_again
     lines += [f"    return {writer.const(run)}(__tw_failure, {function}, {arguments})"]

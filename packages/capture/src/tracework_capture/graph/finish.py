@@ -77,7 +77,8 @@ def finish(frame: Any, stop: Returned | Break, backend: Any, execute: Callable[.
     started = time.perf_counter()
     call: list[str] = []
     if captured is not None:
-        call = guarded_call(writer, frame, graph_call(writer, root, captured, backend), conditions)
+        text, writes_last = graph_call(writer, root, captured, backend)
+        call = guarded_call(writer, frame, text, conditions, writes_last)
     seconds = {"backend": time.perf_counter() - started}
     code = writer.finish(call, frame.info.position(frame.current))
     collect = tuple(binding.source for binding in root.graph.inputs)
@@ -138,13 +139,15 @@ def make_graph(root: Any, frame: Any, stop: Returned | Break, writer: CodeWriter
     return CapturedGraph(module, tuple(builder.inputs), root.guards, root.symbols, origin, stop, tuple(builder.example_inputs))
 
 
-def graph_call(writer: CodeWriter, root: Any, captured: CapturedGraph, backend: Any) -> str:
-    """Compile the graph, in the mode in which it will be entered; the text that calls it."""
+def graph_call(writer: CodeWriter, root: Any, captured: CapturedGraph, backend: Any) -> tuple[str, bool]:
+    """Compile the graph, in the mode in which it will be entered; the text that calls it, and whether what it compiled to writes to
+    inputs after all that may raise."""
     try:
         with torch.set_grad_enabled(root.grad_at_start), settings_at_start(root):
             compiled = backend(captured.graph, list(captured.example_inputs))
     except Exception as error:
         raise BackendFailed(str(error)) from error
+    writes_last = getattr(compiled, "__tracework_writes_last__", False)
     boxed = getattr(compiled, "__tracework_boxed__", False)
     takes_list = getattr(compiled, "__tracework_list_call__", None)
     if takes_list is not None:
@@ -158,7 +161,7 @@ def graph_call(writer: CodeWriter, root: Any, captured: CapturedGraph, backend: 
     if root.uses_dual_levels:
         compiled = _torch.leaving_dual_levels(compiled)
     name = writer.const(root.services.call_disabled(compiled), "graph")
-    return f"{name}(list(__tw_inputs))" if boxed else f"{name}(*__tw_inputs)"
+    return (f"{name}(list(__tw_inputs))" if boxed else f"{name}(*__tw_inputs)"), writes_last
 
 
 @contextlib.contextmanager

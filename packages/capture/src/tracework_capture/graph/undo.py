@@ -12,12 +12,22 @@ from .. import _torch
 if TYPE_CHECKING:
     from torch import fx
 
-__all__ = ["MOST_KEPT", "can_be_put_back", "contents_of", "is_written_the_same_again", "put_back"]
+__all__ = [
+    "MOST_KEPT",
+    "can_be_copied",
+    "can_be_put_back",
+    "can_run_again",
+    "contents_of",
+    "is_written_the_same_again",
+    "put_back",
+    "storages_of",
+]
 
 MOST_KEPT = 1 << 16
-"""Bytes of an input that are copied before each call, for the case that the graph raises or a condition does not hold."""
+"""Bytes of an input that are copied before each call for the case that a condition does not hold."""
 
-Kept = list[tuple[torch.Tensor, torch.Tensor | None, int | None, tuple[Any, ...]]]
+Kept = list[tuple[torch.Tensor, torch.Tensor | None, int | None, tuple[Any, ...] | None]]
+"""Tensor, copy, version, layout; no layout where nothing is written before the graph raises."""
 
 OVERWRITES: frozenset[Any] = frozenset(
     {operator.setitem, "copy_", "fill_", "index_copy_", "index_fill_", "masked_fill_", "scatter_", "zero_"}
@@ -25,28 +35,28 @@ OVERWRITES: frozenset[Any] = frozenset(
 """What gives elements of its first argument values that do not depend on what was there."""
 
 
-def can_be_put_back(node: fx.Node, surely: bool) -> bool:
-    """Whether what the graph writes to an input can be taken back: small, on the CPU, and without a history that is written along.
+def can_be_copied(node: fx.Node) -> bool:
+    """Whether what the graph writes to an input can be taken back at all: without a history that is written along."""
+    example: Any = node.meta["example_value"]
+    return example.is_leaf and node.meta["binding"].role in ("tensor", "buffer", "parameter")
 
-    surely: not only where open sizes turn out to be small, and each element has a place of its own.
-    """
+
+def can_be_put_back(node: fx.Node) -> bool:
+    """Whether that costs next to nothing, so that it is done where conditions on data are checked: small, on the CPU, with a place of its
+    own for each element."""
     from tracework_primops.broadcasting import is_dense  # primops is imported when the first graph is made
 
-    example: Any = node.meta["example_value"]
-    spec = example.spec
-    if spec.device.type != "cpu" or not example.is_leaf or node.meta["binding"].role not in ("tensor", "buffer", "parameter"):
+    spec: Any = node.meta["example_value"].spec
+    if not can_be_copied(node) or spec.device.type != "cpu" or spec.is_symbolic:
         return False
-    if spec.is_symbolic:
-        return not surely
-    dense = is_dense(spec.sizes, spec.strides)
-    return spec.numel() * spec.dtype.itemsize <= MOST_KEPT and (dense or not surely)
+    return spec.numel() * spec.dtype.itemsize <= MOST_KEPT and is_dense(spec.sizes, spec.strides)
 
 
 def is_written_the_same_again(node: fx.Node) -> bool:
     """Whether a plain run after the graph gives an input what it would have had without the graph: what writes to it overwrites, and its
     memory is read only after the last write, as the caches of a model's layers are."""
     example: Any = node.meta["example_value"]
-    if not example.is_leaf or node.meta["binding"].role not in ("tensor", "buffer", "parameter"):
+    if not can_be_copied(node):
         return False
     written, was_read = 0, False
     for user in node.graph.nodes:
@@ -74,26 +84,36 @@ def storages_of(node: fx.Node) -> list[Any]:
     return [part.storage for part in parts if isinstance(part, torch.Tensor)]
 
 
-def contents_of(tensors: list[torch.Tensor], written_again: list[torch.Tensor]) -> Kept | None:
-    """Copies of what the tensors hold, with their versions and layouts; None when one is large, or shows an element twice.
+def contents_of(tensors: list[torch.Tensor], written_again: list[torch.Tensor], whole: list[torch.Tensor]) -> Kept | None:
+    """Copies of what the tensors hold, with their versions and layouts; None when one shows an element twice.
 
-    Of what the plain run writes again, as the graph did, there is no copy.
+    There is no copy of what the plain run writes again, as the graph did, and of what is whole when the graph raises.
     """
-    kept: Kept = [(t, None, None if t.is_inference() else t._version, ()) for t in written_again]
+    kept: Kept = [(t, None, version_of(t), ()) for t in written_again]
     for tensor in tensors:
         places = once_each(tensor.detach())
-        if tensor.numel() * tensor.element_size() > MOST_KEPT or torch._debug_has_internal_overlap(places) == 1:
+        if torch._debug_has_internal_overlap(places) == 1:
             return None
         layout = tensor.size(), tensor.stride(), tensor.storage_offset()
-        kept.append((tensor, places.clone(), None if tensor.is_inference() else tensor._version, layout))
-    return kept
+        kept.append((tensor, places.clone(), version_of(tensor), layout))
+    return kept + [(t, None, version_of(t), None) for t in whole]
+
+
+def version_of(tensor: torch.Tensor) -> int | None:
+    """How often autograd saw the tensor written to; it does not count for those of inference mode."""
+    return None if tensor.is_inference() else tensor._version
+
+
+def can_run_again(kept: Kept | None) -> bool:
+    """Whether there is a copy of all that was not whole when the graph raised."""
+    return kept is not None and all(version == version_of(tensor) for tensor, _, version, layout in kept if layout is None)
 
 
 def put_back(kept: Kept) -> None:
     """Gives the tensors what they held before, as if nobody had written to them."""
     with torch.no_grad():
         for tensor, content, version, layout in kept:
-            if content is not None:
+            if content is not None and layout is not None:
                 if (tensor.size(), tensor.stride(), tensor.storage_offset()) != layout:
                     tensor.as_strided_(*layout)
                 once_each(tensor).copy_(content)

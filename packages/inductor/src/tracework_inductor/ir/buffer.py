@@ -69,6 +69,11 @@ class LoopNode:
     origins: tuple[str, ...] = ()
     mutates: str | None = None
 
+    @property
+    def may_raise(self) -> bool:
+        """Whether an index that it reads may be out of range, which kernels for the CPU say."""
+        return self.device.type == "cpu" and any(i.op == "indirect" for i in self.body.instructions)
+
 
 @dataclasses.dataclass(frozen=True)
 class BufferView:
@@ -103,6 +108,11 @@ class ExternNode:
     origins: tuple[str, ...] = ()
     mutates: str | None = None
     reason: str = ""
+
+    @property
+    def may_raise(self) -> bool:
+        """Whether an eager kernel may refuse data; those that are called by design are products, convolutions and random numbers."""
+        return bool(self.reason) and self.mutates is None
 
 
 SchedulerNode = LoopNode | ExternNode

@@ -8,6 +8,7 @@ from ..ir.buffer import LoopNode
 from ..ir.index import Size, dot, same_all, simplify, variables_ranges
 from ..options import InductorOptions
 from ..target import Capabilities
+from .graph import writes_to_input
 from .group import Candidate, Group, Member, axis_sizes, mapped_index, mapping, variables
 
 
@@ -104,6 +105,13 @@ def _overwrites(p: Proposal) -> str | None:
     return None
 
 
+def _raises(p: Proposal) -> str | None:
+    """What may raise does so before anything is written to an input."""
+    if writes_to_input(p.buffers, p.node) and any(m.node.may_raise for m in p.group.members):
+        return f"it writes to {p.node.mutates} after what may raise"
+    return None
+
+
 def _affine(p: Proposal) -> str | None:
     """Refined axes must not bring divisions into loops that had none."""
     for m in p.members():
@@ -127,6 +135,7 @@ FUSION_RULES: tuple[tuple[str, Callable[[Proposal], str | None]], ...] = (
     ("neighbours", _neighbours),
     ("elements", _elements),
     ("overwrites", _overwrites),
+    ("raises", _raises),
 )
 
 

@@ -1,4 +1,8 @@
-"""Dependency order between nodes: who writes what, who must come first, what nobody needs."""
+"""Dependency order between nodes: who writes what, who must come first, what nobody needs.
+
+What may raise comes before all writes to the graph's inputs: a graph that raises leaves them as they were, so that its caller can do
+the same in another way.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,8 +19,11 @@ class Dependencies:
         self.writer: dict[str, int] = {}
         self.readers: dict[str, list[int]] = {}
         self.predecessors: list[set[int]] = []
+        raising: set[int] = set()
         for k, node in enumerate(nodes):
-            before: set[int] = set()
+            before = set(raising) if writes_to_input(program.buffers, node) else set()
+            if node.may_raise:
+                raising.add(k)
             for name in node.reads:
                 if name in self.writer:
                     before.add(self.writer[name])
@@ -46,8 +53,32 @@ def alias_root(buffers: Mapping[str, Any], name: str) -> str:
     return name
 
 
+def writes_to_input(buffers: Mapping[str, Any], node: Any) -> bool:
+    """Whether the memory that a node overwrites is an input's."""
+    return node.mutates is not None and buffers[alias_root(buffers, node.mutates)].kind == "input"
+
+
+def raising_first(program: Program, nodes: list[Any]) -> list[Any]:
+    """The nodes with the writes to inputs that no other node waits for at the end, where a node that may raise comes after one."""
+    writes = [writes_to_input(program.buffers, node) for node in nodes]
+    first = writes.index(True) if any(writes) else len(nodes)
+    if not any(node.may_raise for node in nodes[first:]):
+        return nodes
+    last: list[Any] = []
+    rest: list[Any] = []
+    read: set[str] = set()
+    for node, writes_input in zip(reversed(nodes), reversed(writes), strict=True):
+        waited_for = bool(read & (node.writes | {node.mutates}))
+        if writes_input and not waited_for:
+            last.append(node)
+        else:
+            rest.append(node)
+            read |= node.reads
+    return [*rest[::-1], *last[::-1]]
+
+
 def live_nodes(program: Program) -> list[Any]:
-    """Nodes somebody needs: those that lead to an output, a mutation or an effect with an order."""
+    """Nodes somebody needs: those that lead to an output, a mutation or an effect with an order; what may raise before writes."""
     needed = output_buffers(program)
     kept: list[Any] = []
     for node in reversed(program.nodes):
@@ -58,4 +89,4 @@ def live_nodes(program: Program) -> list[Any]:
         needed |= node.reads
         if node.mutates is not None:
             needed.add(node.mutates)
-    return kept[::-1]
+    return raising_first(program, kept[::-1])
