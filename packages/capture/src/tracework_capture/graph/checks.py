@@ -304,11 +304,7 @@ def unused_that_may_raise(graph: fx.Graph, outputs: Iterable[fx.Node]) -> list[f
     memory = {id(storage) for node in needed for storage in storages_of(node)}
     unused = [node for node in graph.nodes if node.meta.get("may_raise") and node not in needed]
     results = [node.args[0] if node.target is operator.setitem else node for node in unused]
-    return [
-        n
-        for n in results
-        if isinstance(n.meta["example_value"], torch.Tensor) and id(n.meta["example_value"].storage) not in memory
-    ]
+    return [n for n in results if (found := storages_of(n)) and not any(id(storage) in memory for storage in found)]
 
 
 def keep_apart(frame: Any) -> None:

@@ -8,6 +8,7 @@ continuation function with the live stack and locals.
 from __future__ import annotations
 
 import contextlib
+import operator
 import time
 import types
 from dataclasses import dataclass, field
@@ -124,6 +125,10 @@ def make_graph(root: Any, frame: Any, stop: Returned | Break, writer: CodeWriter
         return None
     for node in unused_that_may_raise(builder.graph, outputs):
         example = node.meta["example_value"]
+        if not isinstance(example, torch.Tensor):  # one of several results will do
+            place = next(i for i, part in enumerate(example) if isinstance(part, torch.Tensor))
+            node, example = builder.graph.call_function(operator.getitem, (node, place)), example[place]
+            node.meta["example_value"] = node.meta["val"] = example
         if example.requires_grad:
             node, example = builder.graph.call_method("detach", (node,)), example.detach()
             node.meta["example_value"] = node.meta["val"] = example

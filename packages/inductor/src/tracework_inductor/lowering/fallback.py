@@ -87,7 +87,7 @@ def call(low: Any, target: Any, args: Any, kwargs: Any, why: str) -> Any:
     text = overload_text(target)
     if _torch.is_view(target):  # values share no memory here, and a write or a reuse of what is viewed would show
         text = f"(lambda *args, **kwargs: {text}(*args, **kwargs).clone())"
-    return low.extern(text, args, kwargs, reason=why, ordered=_is_random(target))
+    return low.extern(text, args, kwargs, reason=why, ordered=_has_effect(target))
 
 
 def _write_input(low: Any, target: Any, args: Any, why: str) -> Any:
@@ -108,5 +108,7 @@ def overload_text(target: Any) -> str:
     return f"torch.ops.{namespace}.{name}.{_torch.overload_name(target)}"
 
 
-def _is_random(target: Any) -> bool:
-    return torch.Tag.nondeterministic_seeded in getattr(target, "tags", ())
+def _has_effect(target: Any) -> bool:
+    """Whether it matters though nobody reads it: it draws random numbers, or only checks data and returns nothing."""
+    schema = getattr(target, "_schema", None)
+    return torch.Tag.nondeterministic_seeded in getattr(target, "tags", ()) or schema is not None and not schema.returns

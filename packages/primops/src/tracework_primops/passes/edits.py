@@ -14,12 +14,14 @@ Rewrite = Callable[[torch.fx.Node], Any]
 
 
 def is_pure(node: torch.fx.Node) -> bool:
-    """Whether the node only computes: no random numbers, no writes."""
+    """Whether the node only computes: no random numbers, no writes, and no check of data, which returns nothing."""
     target = node.target
     if isinstance(target, Op):
         return Tag.RANDOM not in target.tags and Tag.MUTATES not in target.tags and target.family != "rng"
     schema = getattr(target, "_schema", None)
-    return schema is None or not schema.is_mutable and torch.Tag.nondeterministic_seeded not in target.tags
+    if schema is None:
+        return True
+    return bool(schema.returns) and not schema.is_mutable and torch.Tag.nondeterministic_seeded not in target.tags
 
 
 def is_prim(node: Any, *names: str) -> bool:
