@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .. import _C, _torch
+from ..bytecode.resume import original_code
 from ..contracts import PlainFrame, Recompile
 from ..errors import (
     CaptureError,
@@ -59,6 +60,7 @@ log = logging.getLogger("tracework.capture")
 _GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _EMPTY_LIMIT = 4  # captures of a frame in which nothing was found to compile, after which it is left alone
 _WORK_LIMIT = 20_000  # instructions traced in such captures, after which it is
+_WRAPPED_LIMIT = 32  # functions that are left alone under one wrapper, after which the wrapper is
 _REMEMBERED = 1000
 _PATIENCE = 60.0
 _callbacks: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -75,7 +77,10 @@ class FrameCallback:
         self.options = options
         # Codes are held weakly: an entry of a code holds this callback, and the collector does not see into code objects.
         self.histories: dict[int, tuple[weakref.ref[types.CodeType], SizeHistory]] = {}
-        self.empty: dict[int, int] = {}
+        self.empty: dict[tuple[Any, ...], int] = {}
+        self.left: dict[
+            int, dict[tuple[Any, ...], str]
+        ] = {}  # wrappers by their code: the functions they hold -> why they run plainly
         self.small = CodeSet()
         self.siblings: dict[int, FrameCallback] = {}
         self.wrappers: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -124,6 +129,9 @@ class FrameCallback:
         outermost = self.outermost.is_frame(code, names)
         if not outermost and (is_module_call(code) or code in self.small):
             return None  # not for good: they are captured where they are outermost
+        why = self.left[id(code)].get(wrapped_functions(code, closure)) if id(code) in self.left else None
+        if why is not None and not (outermost and why == ONE_OPERATION):
+            return None  # not for good: others share the code
         if _torch.transform_level() is not None or _torch.under_users_dispatch_mode() or _torch.under_jit_trace():
             return None  # inside a running vmap or grad, whose tensors have no storage to look at; what sees each operator
         if _torch.forward_ad_is_on():
@@ -169,7 +177,7 @@ class FrameCallback:
                 return entry
             return self.entry(code, names, globals_, closure, outermost)
         except SkipFrame as skipped:
-            return self.plain(code, skipped.detail, skipped.stop)
+            return self.plain(code, skipped.detail, skipped.stop, held=wrapped_functions(code, closure))
         except (Unsupported, ForbiddenCall, ControlMisuse, DynamicDimError, BackendFailed) as error:
             if isinstance(error, BackendFailed):
                 raise error.__cause__ from None
@@ -191,7 +199,7 @@ class FrameCallback:
                 code.co_firstlineno,
                 exc_info=True,
             )
-            return self.plain(code, f"{type(error).__name__}: {error}")
+            return self.plain(code, f"{type(error).__name__}: {error}", held=wrapped_functions(code, closure))
 
     def wrap(self, function: Callable[..., Any], run_only: bool = False) -> Any:
         """The function with its frames going through this callback; when the last such wrapper dies, so do the entries."""
@@ -282,29 +290,44 @@ class FrameCallback:
             known = self.histories[id(code)] = (ref, history)
         return known[1]
 
-    def plain(self, code: types.CodeType, why: str, stop: Break | None = None, for_good: bool = True) -> Any:
-        """Run this frame plainly; for good, unless there was merely nothing to capture in it this time."""
+    def plain(
+        self, code: types.CodeType, why: str, stop: Break | None = None, for_good: bool = True, held: tuple[Any, ...] = ()
+    ) -> Any:
+        """Run this frame plainly; for good, unless there was merely nothing to capture in it this time. A wrapper's code only where it
+        holds the same functions, as long as these are few."""
         log.info("%s runs as plain Python: %s", code.co_qualname, why)
         self.skipped.append(PlainFrame(code.co_qualname, why, stop, code.co_filename, code.co_firstlineno))
         if not for_good:
             return None
-        if why not in (NOTHING, ONE_OPERATION):
+        if why in (NOTHING, ONE_OPERATION):
+            key = (id(code), *held)
+            seen = self.empty[key] = self.empty.get(key, 0) + 1
+            if seen < _EMPTY_LIMIT and self.history(code).traced_in_vain < _WORK_LIMIT:
+                return None
+            if why == ONE_OPERATION and not held:
+                self.small.add(code)
+                return None
+        if not held or len(self.left.get(id(code), ())) == _WRAPPED_LIMIT:
             return _C.SKIP
-        seen = self.empty[id(code)] = self.empty.get(id(code), 0) + 1
-        if seen < _EMPTY_LIMIT and self.history(code).traced_in_vain < _WORK_LIMIT:
-            return None
-        if why == NOTHING:
-            return _C.SKIP
-        self.small.add(code)
+        self.left.setdefault(id(code), {})[held] = why
         return None
 
     def forget(self) -> None:
         """Start over."""
         self.histories.clear()
         self.empty.clear()
+        self.left.clear()
         self.small.clear()
         self.skipped.clear()
         self.recompiles.clear()
+
+
+def wrapped_functions(code: types.CodeType, closure: tuple[types.CellType, ...] | None) -> tuple[Any, ...]:
+    """The functions that a wrapper holds, as a decorator makes it for each of them from the same code; none for other code."""
+    if not closure or not original_code(code).co_flags & inspect.CO_VARARGS:
+        return ()
+    held = [cell.cell_contents for cell in closure if cell != types.CellType()]
+    return tuple([weakref.ref(function) for function in held if type(function) is types.FunctionType])
 
 
 def _let_go_of_entries(callback: weakref.ref[FrameCallback]) -> None:

@@ -325,12 +325,23 @@ def load_global(frame: Any, emit: Any, instruction: Any, stack: list[str | None]
 
 @rule("LOAD_DEREF")
 def load_deref(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
-    """A cell that may be empty: the error says whose variable it is, which a continuation has as a free one."""
-    name, empty = instruction.value, emit.const(CellType())
-    cell = emit.load(frame.cells[name])
+    """A cell that may be empty."""
+    cell, check = checked_cell(frame, emit, instruction.value)
+    return Executed([check, f"{R} = {cell}.cell_contents"], [*stack, R])
+
+
+@rule("DELETE_DEREF")
+def delete_deref(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
+    """A cell that may be empty."""
+    cell, check = checked_cell(frame, emit, instruction.value)
+    return Executed([check, f"del {cell}.cell_contents"], stack)
+
+
+def checked_cell(frame: Any, emit: Any, name: str) -> tuple[str, str]:
+    """Text of a cell, and of what raises where it is empty: the error says whose variable it is, which a continuation has as a free one."""
+    cell, empty = emit.load(frame.cells[name]), emit.const(CellType())
     error, text = unbound(frame, name)
-    lines = [f"if {cell} == {empty}: raise {emit.const(error)}({text!r})"]
-    return Executed([*lines, f"{R} = {cell}.cell_contents"], [*stack, R])
+    return cell, f"if {cell} == {empty}: raise {emit.const(error)}({text!r})"
 
 
 @rule("WITH_EXCEPT_START")

@@ -194,3 +194,30 @@ def test_a_long_loop_without_tensors_runs_plainly_for_good():
 
 def test_tensors_behind_a_long_loop_are_captured():
     assert graphs_of(lambda x: ((x * 2 + 1) + busy(60_000)).exp() - 1, X) == [["mul", "add"], ["add", "exp", "sub"]]
+
+
+def decorated(function):
+    @functools.wraps(function)
+    def wrapper(*args):
+        return function(*args)
+
+    return wrapper
+
+
+def test_a_wrapper_is_left_plain_for_the_functions_that_break_in_it():
+    """As Optimizer.step is wrapped, by the same code for all optimizers."""
+
+    @decorated
+    def fails(x):
+        capture.graph_break()
+        return x.tolist()
+
+    @decorated
+    def works(x):
+        return (x * 2 + 1).sin()
+
+    for _ in range(2):
+        compiled = capture.optimize(lambda gm, inputs: gm.forward)(fails)
+        for _ in range(6):
+            assert compiled(X) == X.tolist()
+        assert graphs_of(works, X) == [["mul", "add", "sin"]]

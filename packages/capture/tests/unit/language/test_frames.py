@@ -99,11 +99,24 @@ def left_with_an_empty_cell(x):
     return read, value  # noqa: F821
 
 
+def emptied_twice(x):
+    def read():
+        return value
+
+    y = x + 1
+    nothing(x)
+    y = y * 2
+    del value  # noqa: F821
+    value = 1
+    return y, read
+
+
 def test_empty_cells_are_named_as_the_program_has_them():
     x = torch.ones(2)
     assert compiled(emptied_cell)(x)[1] == emptied_cell(x)[1]
-    with pytest.raises(UnboundLocalError, match="local variable 'value'"):
-        compiled(left_with_an_empty_cell)(x)
+    for function in (left_with_an_empty_cell, emptied_twice):
+        with pytest.raises(UnboundLocalError, match="local variable 'value'"):
+            compiled(function)(x)
 
 
 class Leaving:

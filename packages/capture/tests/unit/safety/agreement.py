@@ -226,12 +226,10 @@ class _View:
         if isinstance(value, torch.Tensor):
             return self.tensor(kind, value)
         if isinstance(value, BaseException):
-            # in a continuation the cells of a function are those of a closure: CPython then raises the base class
-            name = "NameError" if kind is UnboundLocalError else kind.__name__
             held = [getattr(value, "__notes__", None), value.__suppress_context__]
             return (
                 "error",
-                name,
+                kind.__name__,
                 [self.text(a) for a in value.args],
                 self(vars(value)),
                 self(value.__cause__),
