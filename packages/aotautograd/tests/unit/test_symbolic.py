@@ -58,6 +58,14 @@ def test_one_program_for_all_sizes(name, gradients, eager_runner, compare):
             compare[1](torch.autograd.grad(first[0].square().sum(), x), torch.autograd.grad(expected[0].square().sum(), x))
 
 
+def test_a_number_that_a_kernel_computes_from_sizes_fixes_them(eager_runner):
+    example = torch.eye(5, 4, dtype=torch.float64)
+    gm, table = dynamic_graph(lambda x: (torch.linalg.matrix_rank(x),), example)
+    call = aot.aot_compile(gm, [5, example], forward_compiler=eager_runner, options=aot.AotOptions(fallback=False))
+    assert [int(o) for o in call(5, example)] == [4]
+    assert ["s0 == 5"] == [str(condition) for condition in table.conditions if "==" in str(condition)]
+
+
 def test_backward_is_compiled_before_guards_are_made():
     roles = []
 

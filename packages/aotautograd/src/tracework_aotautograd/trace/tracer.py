@@ -166,8 +166,10 @@ class Recorder:
             return {k: self.to_node(v) for k, v in value.items()}
         if isinstance(value, torch.Tensor):
             return self._real(value)
-        if isinstance(value, (torch.SymFloat, torch.SymBool)):
-            raise Refusal("a symbolic float or bool would have to be baked into the graph", self.origin)
+        if isinstance(value, torch.SymFloat):
+            return float(value)  # the operator's rule was given its number, so the sizes behind it are fixed by a condition
+        if isinstance(value, torch.SymBool):
+            return bool(value)
         return value
 
     def _unknown(self, fake: FakeTensor) -> Any:
