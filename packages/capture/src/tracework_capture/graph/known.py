@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import fx
 
-__all__ = ["LARGEST", "is_pure", "known_tensor", "learn", "numbers_alone", "with_numbers"]
+__all__ = ["LARGEST", "is_pure", "is_pure_write", "known_tensor", "learn", "numbers_alone", "with_numbers"]
 
 LARGEST = 16
 _ARITHMETIC = (
@@ -78,6 +78,13 @@ def is_pure(node: fx.Node) -> bool:
     if node.op == "call_method":
         return node.target in _METHODS
     return node.op == "call_function" and (node.target in _FUNCTIONS or node.target in _FACTORIES)
+
+
+def is_pure_write(node: fx.Node) -> bool:
+    """Whether a node computes with numbers and writes the result to its first argument."""
+    if node.op == "call_method":
+        return node.target.endswith("_") and node.target[:-1] in _ARITHMETIC
+    return node.target in (operator.iadd, operator.isub, operator.imul)
 
 
 def with_numbers(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any] | None:

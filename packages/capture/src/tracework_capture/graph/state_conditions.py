@@ -1,5 +1,6 @@
 """Conditions on what a module counts or switches in a small buffer (`if self.n_averaged == 0`): they are decided by the buffer's data as
-it is while tracing, which a guard asks for before each call. A buffer that the graph has written to is none of them.
+it is while tracing, which a guard asks for before each call. What the graph has written to the buffer by plain arithmetic (a count that
+goes up) is done again to a copy; other writes are left to the graph.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import torch
 from torch import fx
 
 from .. import _torch
-from .known import LARGEST, is_pure
+from .known import LARGEST, is_pure, is_pure_write
 
 __all__ = ["truth_of_state"]
 
@@ -24,6 +25,7 @@ class StateCondition:
     def __init__(self, buffer: fx.Node, steps: list[fx.Node]) -> None:
         places = {node: place for place, node in enumerate([buffer, *steps])}
         self.steps = [(n.op, n.target, *fx.node.map_arg((n.args, n.kwargs), lambda m: _Place(places[m]))) for n in steps]
+        self.writes = any(map(is_pure_write, steps))
         self.expected: bool | None = None
         names = ", ".join(n.target if isinstance(n.target, str) else n.target.__name__ for n in steps)
         self.__doc__ = f"the condition of {names}"
@@ -35,6 +37,8 @@ class StateCondition:
         """What the program would find now."""
         found: list[Any] = [tensor]
         with torch.no_grad(), _torch.function_modes_aside():
+            if self.writes:
+                found = [tensor.clone()]
             for op, target, args, kwargs in self.steps:
                 given, named = _filled(args, found), _filled(kwargs, found)
                 found.append(getattr(given[0], target)(*given[1:], **named) if op == "call_method" else target(*given, **named))
@@ -81,14 +85,24 @@ def _from_one_buffer(root: Any, node: fx.Node) -> tuple[fx.Node | None, list[fx.
         if at in seen:
             continue
         seen.add(at)
-        if not isinstance(example, torch.Tensor) or example.storage.version or example.storage in root.effects.statistics:
+        if not isinstance(example, torch.Tensor) or example.storage in root.effects.statistics:
             return None, []
+        if example.storage.version:
+            writes = [n for n in root.graph.graph.nodes if is_pure_write(n) and _is_over(n.args[0], example.storage)]
+            if len(writes) != example.storage.version:
+                return None, []
+            waiting.extend(writes)
         if at.op == "placeholder":
             buffers.add(at)
-        elif not is_pure(at) or len(seen) > MOST_STEPS:
+        elif not (is_pure(at) or is_pure_write(at)) or len(seen) > MOST_STEPS:
             return None, []
         waiting.extend(at.all_input_nodes)
     buffer = buffers.pop() if len(buffers) == 1 else None
     if buffer is None or buffer.meta["binding"].role != "buffer":
         return None, []
     return buffer, [n for n in root.graph.graph.nodes if n in seen and n is not buffer]
+
+
+def _is_over(node: Any, storage: Any) -> bool:
+    """Whether a node's result lies in this memory."""
+    return isinstance(node, fx.Node) and getattr(node.meta.get("example_value"), "storage", None) is storage

@@ -7,6 +7,7 @@ otherwise than eager does with a number, or another operator's gradient would di
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 
 from .constant import ConstantValue
 from .float_curves import FLOAT_CURVES, call, operand
@@ -146,7 +147,28 @@ def power(frame, name, args, kwargs):
     return frame.graph.call(frame, torch.pow, tuple(operand(frame, v, tensor) for v in given))
 
 
+def normalized(frame, name, args, kwargs):
+    """F.batch_norm(input, ..., momentum): the operator gives the batch's own statistics, which are averaged with the running ones here, in
+    double precision as its kernel on the CPU does."""
+    given = named(args, kwargs, "input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps")
+    if given is None or not changes(given[6]) or sum(map(changes, given)) > 1:
+        return None
+    running, share = given[1:3], given[6].as_tensor(frame)
+    eps = {"eps": given[7]} if given[7] is not None else {}
+    training = given[5] is not None and given[5].truth(frame)
+    if not training or not all(isinstance(t, TensorValue) for t in running):
+        return frame.graph.call(frame, F.batch_norm, (*given[:5], ConstantValue(training), ConstantValue(0.0)), eps)
+    own = [frame.graph.call(frame, torch.zeros_like, (t,)) for t in running]
+    found = frame.graph.call(frame, F.batch_norm, (given[0], *own, *given[3:6], ConstantValue(1.0)), eps)
+    rest = frame.graph.call(frame, torch.rsub, (share, ConstantValue(1.0)))
+    for new, old in zip(own, running):
+        new, before = (call(frame, "mul", as_kind(frame, t, torch.float64), n) for t, n in ((new, share), (old, rest)))
+        call(frame, "copy_", old, call(frame, "add", new, before))
+    return found
+
+
 TENSOR_FORMS = {
+    "batch_norm": normalized,
     **dict.fromkeys([n + end for n in ("clamp", "clip", "clamp_min", "clamp_max") for end in ("", "_")], bounded),
     **dict.fromkeys(("fill", "fill_", "masked_fill", "masked_fill_"), filled),
     "where": chosen,

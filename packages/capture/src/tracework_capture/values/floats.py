@@ -9,6 +9,7 @@ import operator
 
 import torch
 
+from ..graph.state_conditions import truth_of_state
 from ..sources import Source
 from .constant import COMPARE_FUNCTIONS, ConstantValue, fold
 from .float_formulas import Formula, answer, called, computed_by_python, formula_of
@@ -111,7 +112,8 @@ class FloatValue(Value):
         number = other.hint if isinstance(other, FloatValue) else other.constant()
         function = ARITHMETIC.get(op, operator.truediv)
         made = frame.graph.compute(frame, function, (theirs, mine) if reverse else (mine, theirs))
-        hint = function(number, self.hint) if reverse else function(self.hint, number)
+        late = isinstance(self, LateFloat) or isinstance(other, LateFloat)
+        hint = 0.0 if late else function(number, self.hint) if reverse else function(self.hint, number)
         roots = self.roots | (other.roots if isinstance(other, FloatValue) else frozenset())
         value = self.like(other)(made.node, hint, roots)
         value.input_formula = formula_of(f"({{}} {op} {{}})", *((other, self) if reverse else (self, other)))
@@ -205,6 +207,21 @@ class LateFloat(FloatValue):
 class DataFloat(LateFloat):
     """The number of a tensor: what needs it while tracing breaks the graph, and Python gets it when the graph has run."""
 
+    never_zero = False
+
+    def is_never_zero(self):
+        return self.never_zero
+
+    def binary(self, frame, op, other, reverse=False):
+        divisor = self if reverse else other
+        if op.rstrip("=") == "/" and isinstance(divisor, DataFloat) and not isinstance(other, TensorValue):
+            divisor.never_zero = divisor.never_zero or truth_of_state(frame, divisor.node) is True
+        return super().binary(frame, op, other, reverse)
+
+    def stays(self, op, other, reverse):
+        number = other.is_constant() and type(other.constant()) in (int, float)
+        return super().stays(op, other, reverse) or (number and op == "/" and reverse and self.never_zero)
+
     def specialise(self, frame):
         return frame.break_graph("tensor_to_python", "the number in a tensor is needed while tracing")
 
@@ -241,10 +258,11 @@ def changes(value):
     return isinstance(value, FloatValue) and not value.known and not isinstance(value, StepCount)
 
 
-def number_of_tensor(frame, tensor):
+def number_of_tensor(frame, tensor, name):
     """item() or float() of a tensor of one number, on the CPU, where computing in double precision is what Python does; else None."""
     example = tensor.example
-    fits = example.dtype.is_floating_point and example.device.type == "cpu" and not frame.root.transforms
+    real = example.dtype.is_floating_point or (name == "__float__" and not example.dtype.is_complex)
+    fits = real and example.device.type == "cpu" and not frame.root.transforms
     if type(tensor) is not TensorValue or not fits or type(example.numel()) is not int or example.numel() != 1:
         return None
     alone = frame.graph.call_method(frame, "reshape", (frame.graph.call_method(frame, "detach", (tensor,)), ()))

@@ -394,7 +394,7 @@ def number_row(frame, self, name, args, kwargs):
 
     known = known_tensor(self.node)
     if known is None and name in ("item", "__float__") and not args and not kwargs:
-        found = number_of_tensor(frame, self)
+        found = number_of_tensor(frame, self, name)
         if found is not None:
             return found
     if known is None and frame.root.options.unbacked and not args and not kwargs:

@@ -42,7 +42,11 @@ def vmap_over_nothing(x):
     return torch.vmap(lambda a, b: a * b + 1)(x.view(2, 3)[2:], x.view(2, 3)[:0])
 
 
-@pytest.mark.parametrize("function", [Cast(), annotated_list, classes_as_keys, trees, vmap_over_nothing], ids=lambda f: getattr(f, "__name__", "module"))
+@pytest.mark.parametrize(
+    "function",
+    [Cast(), annotated_list, classes_as_keys, trees, vmap_over_nothing],
+    ids=lambda f: getattr(f, "__name__", "module"),
+)
 def test_one_graph(function):
     capture.reset()
     compiled = capture.optimize(lambda gm, example_inputs: gm.forward, fullgraph=True)(function)
