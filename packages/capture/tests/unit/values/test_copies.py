@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 from torch import nn
-from tracework_capture import explain
+from tracework_capture import explain, optimize
 
 
 class Tied(nn.Module):
@@ -83,3 +83,16 @@ def test_tensors_that_share_memory_are_left_to_plain_python():
 
     x = torch.zeros(4)
     torch.testing.assert_close(explain(copied)(x, x[1:]).result, copied(torch.zeros(4), x[1:]) * 0 + 1)
+
+
+def test_the_states_of_modules_are_not_taken_for_one_another():
+    """A state that `__getstate__` makes dies when it is copied; the next one may get its address."""
+
+    def copied(module, x, n):
+        return copy.deepcopy(module), x * n
+
+    module = nn.ModuleList([nn.PReLU() if number % 2 else nn.Dropout() for number in range(6)])
+    call = optimize(lambda graph, inputs: graph.forward, dynamic=False)(copied)
+    for n in range(2, 6):
+        for made, part in zip(call(module, torch.ones(2), n)[0], module):
+            assert vars(made).keys() == vars(part).keys() and made._parameters.keys() == part._parameters.keys()

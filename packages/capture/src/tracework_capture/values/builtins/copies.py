@@ -96,15 +96,15 @@ def deepcopy_(frame, args, kwargs):
 
 
 def deep(frame, value, memo):
-    """copy.deepcopy of simple structures; `memo` keeps what was shared shared."""
-    found = memo.get(id(value))
-    if found is None:
+    """copy.deepcopy of simple structures; `memo` keeps what was shared shared, and alive what its keys are the ids of."""
+    if id(value) not in memo:
         if isinstance(value, TensorValue) and value.python_type() is torch.Tensor:
-            if id(value.example.storage) in memo:
+            storage = value.example.storage
+            if id(storage) in memo:
                 return frame.break_graph("builtin_unsupported", "copy.deepcopy of tensors that share memory")
-            memo[id(value.example.storage)] = NONE
-        found = memo[id(value)] = deep_unshared(frame, value, lambda v: deep(frame, v, memo))
-    return found
+            memo[id(storage)] = storage, NONE
+        memo[id(value)] = value, deep_unshared(frame, value, lambda v: deep(frame, v, memo))
+    return memo[id(value)][1]
 
 
 def deep_unshared(frame, value, again):
