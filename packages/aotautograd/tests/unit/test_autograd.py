@@ -216,3 +216,20 @@ def test_a_graph_that_keeps_nothing_can_run_backward_again(graph, eager_runner):
     for _ in range(2):
         (grad,) = torch.autograd.grad(found.sum(), [x])
         assert grad.equal(torch.ones(2, 3))
+
+
+def test_history_that_no_result_depends_on_is_left_alone(graph, eager_runner, real):
+    """Its hooks are not called, and it is not freed."""
+
+    def fn(x, y):
+        return (x * 2).sin(), y.detach() * 3
+
+    x, y = real(3), real(3)
+    before, seen = y * y, []
+    before.register_hook(seen.append)
+    result, _ = aot.aot_compile(graph(fn, 2), [x, before], forward_compiler=eager_runner)(x, before)
+    result.sum().backward()
+    assert not seen
+    before.sum().backward()
+    torch.testing.assert_close(y.grad, 2 * y.detach())
+    torch.testing.assert_close(x.grad, 2 * (x.detach() * 2).cos())
