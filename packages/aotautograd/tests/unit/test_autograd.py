@@ -233,3 +233,17 @@ def test_history_that_no_result_depends_on_is_left_alone(graph, eager_runner, re
     before.sum().backward()
     torch.testing.assert_close(y.grad, 2 * y.detach())
     torch.testing.assert_close(x.grad, 2 * (x.detach() * 2).cos())
+
+
+def test_a_graph_that_begins_without_gradients_keeps_the_history_of_its_inputs(eager_runner, real):
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    graph.call_function(torch._C._set_grad_enabled, (True,))
+    graph.output((graph.call_function(torch.sin, (x,)),))
+    leaf = real(3)
+    given = leaf * 2
+    with torch.no_grad():
+        call = aot.aot_compile(torch.fx.GraphModule({}, graph), [given], forward_compiler=eager_runner)
+        (result,) = call(given)
+    result.sum().backward()
+    torch.testing.assert_close(leaf.grad, 2 * given.detach().cos())

@@ -113,7 +113,8 @@ class Trace:
         leaf = self._fake(example, known, storages, requires_grad)
         value = leaf
         if requires_grad and not example.is_leaf:
-            value = aten.clone.default(leaf)  # so that the program may write to it, as it may in eager
+            with torch.enable_grad():  # the graph may begin where gradients are off, and switch them on
+                value = aten.clone.default(leaf)  # so that the program may write to it, as it may in eager
             value.storage, value.spec = leaf.storage, leaf.spec
         self.recorder.placeholder(node.name, value, slot)
         self.leaves.append(leaf)
