@@ -166,6 +166,8 @@ class ArrayValue(Value):
         if isinstance(other, TensorValue):
             return self.as_operand(frame, [other]) and refuse(frame, f"arithmetic of a {self.describe()} and a tensor")
         in_place = op.endswith("=")
+        if op == "@=":
+            return refuse(frame, "matrix multiplication in place")
         if self.scalar and isinstance(other, SequenceValue):
             return refuse(frame, "a number of NumPy and a sequence")
         if as_operand(frame, other, refusing=False) is None:

@@ -202,7 +202,7 @@ class TensorOperations(Value):
             return other.binary(frame, op, self, not reverse)
         if hasattr(other, "as_operand"):
             other = other.as_operand(frame, [self])
-        if not is_operand(other):
+        if not is_operand(other) or op == "@=":  # tensors have no __imatmul__: a new one takes the name
             return None
         if op.endswith("="):
             frame.graph.call(frame, BINARY_FUNCTIONS[op], (self, other))

@@ -253,6 +253,11 @@ PROGRAMS = {
         "    with contextlib.redirect_stdout(io.StringIO()) as o:\n        print(word, n)\n        v = torch.topk(x, 1).values\n"
         "    LOG.append(o.getvalue())\n    return v"
     ),
+    "operators that tensors have not, or of their own": (
+        "    a = b = y.detach().t() @ y.detach()\n    a @= a + 1\n    c = np.ones((2, 2))\n    d = c\n    c @= c\n"
+        "    try: round(x)\n    except TypeError as error: LOG.append(error.args)\n"
+        "    return a, b, a is b, c is d, c, reversed(x), [*reversed(x)], reversed(x.sum())"
+    ),
     "gradients that a training step leaves": (
         "    (net(y).sum() * net.scale).backward()\n    with torch.no_grad():\n        net.scale -= 0.1 * net.scale.grad\n"
         "    return net.scale.grad.clone()"

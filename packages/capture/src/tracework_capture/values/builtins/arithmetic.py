@@ -307,6 +307,9 @@ def special_or_fold(frame, fn, name, args, kwargs):
 
 
 def round_(frame, args, kwargs):
+    kind = args[0].python_type() if args else float
+    if not hasattr(kind, "__round__"):
+        return frame.raise_new(TypeError, f"type {_C.type_name(kind)} doesn't define __round__ method")
     return special_or_fold(frame, round, "__round__", args, kwargs)
 
 

@@ -92,10 +92,13 @@ def filter_(frame, args, kwargs):
 
 
 def reversed_(frame, args, kwargs):
+    from ..tensor import TensorValue
     from ..user_class import ClassValue, has_members
     from ..user_object import ObjectValue
 
     value = args[0]
+    if isinstance(value, TensorValue) and hasattr(value.python_type(), "__reversed__"):
+        return value.call_method(frame, "flip", [ConstantValue(0)], {}) if value.example.dim() else value
     if isinstance(value, ObjectValue) and hasattr(value.python_type(), "__reversed__"):
         return value.call_method(frame, "__reversed__", [], {})
     if isinstance(value, ClassValue) and not has_members(frame, value.cls, "__reversed__"):
