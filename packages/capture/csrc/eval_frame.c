@@ -177,6 +177,22 @@ static PyObject *continue_frame(tw_onward *onward)
     return result;
 }
 
+/* The code of the continuation stays while the frame runs: what is compiled for it serves the next round of a loop that comes back to it,
+ * even if the entries that led there are let go of meanwhile. */
+static int hold_continuation(PyObject **held, tw_onward *onward)
+{
+    PyObject *code = PyFunction_GET_CODE(onward->function);
+    if (*held == NULL && (*held = PyList_New(0)) == NULL) {
+        return -1;
+    }
+    for (Py_ssize_t i = PyList_GET_SIZE(*held); i-- > 0;) {
+        if (PyList_GET_ITEM(*held, i) == code) {
+            return 0;
+        }
+    }
+    return PyList_Append(*held, code);
+}
+
 /* Calls the entry's code with (inputs, *argument slots), which it takes from the frame, and ends the frame. Takes the references to inputs
  * and to the entry, which may die while its code runs.
  * Continuations are called when the frame before has ended, by the run_entry of the frame that the program called: breaks do not nest. */
@@ -208,10 +224,16 @@ static PyObject *run_entry(PyThreadState *tstate, tw_frame *frame, tw_entry *ent
     }
     bool goes_on = result != NULL && Py_IS_TYPE(result, &onward_type) && !tw_is_continuation(tw_frame_code(frame));
     tw_frame_discard(tstate, frame);
+    PyObject *held = NULL;
     while (goes_on) {
+        if (hold_continuation(&held, (tw_onward *)result) < 0) {
+            Py_CLEAR(result);
+            break;
+        }
         result = continue_frame((tw_onward *)result);
         goes_on = result != NULL && Py_IS_TYPE(result, &onward_type);
     }
+    Py_XDECREF(held);
     return result;
 }
 

@@ -63,6 +63,8 @@ _touched = CodeSet()
 _announced = CodeSet()
 _lock = threading.RLock()  # a destructor of the program may run while it is held, and be captured
 _graphless = CodeSet()
+_lost = CodeSet()
+"""Codes that go on in a loop and whose entries a collection has taken."""
 
 
 def _touch(code: CodeType) -> None:
@@ -132,13 +134,16 @@ class _Invalidate:
 
 def let_go_of_unused(phase: str, info: dict[str, int]) -> None:
     """Before a full collection: entries that served once and lead to no graph, which are cheap to make anew, go. They hold functions
-    and classes that nothing else may hold, and the collector does not see into code objects."""
+    and classes that nothing else may hold, and the collector does not see into code objects. A round of a loop that is collected in
+    loses what it goes on in once."""
     if phase != "start" or info["generation"] < 2:
         return
     for code in _graphless:
         entries = _C.get_entries(code)
-        kept = tuple(entry for entry in entries if not _is_unused(entry))
+        kept = entries if code in _lost else tuple(entry for entry in entries if not _is_unused(entry))
         if len(kept) < len(entries):
+            if continues_a_loop(code):
+                _lost.add(code)
             _C.set_entries(code, kept)
         if all(map(_has_graph, kept)):
             _graphless.discard(code)

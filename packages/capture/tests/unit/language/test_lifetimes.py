@@ -1,5 +1,6 @@
 """Objects die when plain Python would let them: after a break nothing but the program holds what the program dropped."""
 
+import collections
 import gc
 import weakref
 
@@ -7,6 +8,7 @@ import pytest
 import torch
 import tracework_capture as capture
 from tracework_capture import _C
+from tracework_capture.bytecode.resume import original_code
 from tracework_capture.hook.cache import entries_of
 from tracework_capture.hook.context import FrameCallback
 from tracework_capture.interp.frame import CaptureRoot, SymbolicFrame
@@ -295,6 +297,32 @@ def test_what_served_again_is_kept_at_a_collection():
             assert compiled("one") == "one is no tensor!"
         gc.collect()
         assert len(entries_of(program.__code__, callback)) == kept
+
+
+def test_a_running_loop_keeps_what_it_goes_on_in_at_a_collection():
+    @capture.disable
+    def told(given):
+        gc.collect()
+        return given
+
+    def pair(number):
+        return (number, number)
+
+    def program(count):
+        told("a collection in which the way to the loop is let go of")
+        for number in range(count):
+            both = pair(number)
+            told(both)
+
+    asked = collections.Counter()
+
+    class Counting(FrameCallback):
+        def answer(self, code, *rest):
+            asked[original_code(code)] += 1
+            return super().answer(code, *rest)
+
+    Counting(lambda gm, inputs: gm.forward, CaptureOptions(keep_empty=True), program).wrap(program)(20)
+    assert asked[program.__code__] < 10
 
 
 class Counted:
