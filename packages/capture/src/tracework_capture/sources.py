@@ -25,6 +25,7 @@ __all__ = [
     "DefaultArg",
     "DictItem",
     "DictKeyAt",
+    "DictValueAt",
     "FrameGlobals",
     "FunctionGlobals",
     "GeneratorLocal",
@@ -368,6 +369,17 @@ class DictKeyAt(Source):
 
     def __str__(self) -> str:
         return f"list({self.base})[{self.index}]"
+
+
+@_source
+class DictValueAt(Source):
+    """list(base.values())[index]: a value of a dict, by position."""
+
+    base: Source
+    index: int
+
+    def __str__(self) -> str:
+        return f"list({self.base}.values())[{self.index}]"
 
 
 @_source

@@ -61,6 +61,7 @@ RELOAD: dict[type, Callable[[Any, str, _Names], str]] = {
     s.PartItem: lambda x, base, w: f"{w.const(part_item)}({base}, {x.index})",
     s.DictItem: lambda x, base, w: f"__tw_dict_get({base}, {w.literal(x.key)})",
     s.DictKeyAt: lambda x, base, w: f"__tw_list({base})[{x.index}]",
+    s.DictValueAt: lambda x, base, w: f"__tw_list({base}.values())[{x.index}]",
     s.FunctionGlobals: lambda x, base, w: f"{base}.__globals__",
     s.CellContents: lambda x, base, w: f"{base}.__closure__[{x.index}].cell_contents",
     s.DefaultArg: lambda x, base, w: f"{base}.__defaults__[{x.index}]",

@@ -25,6 +25,7 @@ from ..sources import (
     DefaultArg,
     DictItem,
     DictKeyAt,
+    DictValueAt,
     FrameGlobals,
     FunctionGlobals,
     GeneratorLocal,
@@ -137,6 +138,11 @@ def part_item(container: Any, index: int) -> Any:
     return native.__getitem__(container, index)
 
 
+def _value_at(s: DictValueAt, code: CodeType) -> tuple[Step, ...]:
+    """In Python: an OrderedDict keeps its order beside the table of the dict."""
+    return (("APPLY", lambda held: list(held.values())[s.index], 0),)
+
+
 def _part_item(source: PartItem, code: CodeType) -> tuple[Step, ...]:
     index = source.index
     return (("APPLY", lambda container: part_item(container, index), 0),)
@@ -177,6 +183,7 @@ ACCESS: dict[type, Access] = {
     PartItem: Access(_part_item, lambda s, v, scope: part_item(v, s.index)),
     DictItem: Access(lambda s, c: (("DICT_ITEM", s.key, 0),), lambda s, v, scope: _dict_item(v, s.key)),
     DictKeyAt: Access(lambda s, c: (("DICT_KEY_AT", None, s.index),), lambda s, v, scope: list(v)[s.index]),
+    DictValueAt: Access(_value_at, lambda s, v, scope: list(v.values())[s.index]),
     FunctionGlobals: Access(lambda s, c: (("FUNCTION_GLOBALS", None, 0),), lambda s, v, scope: v.__globals__),
     CellContents: Access(
         lambda s, c: (("CELL_CONTENTS", None, s.index),), lambda s, v, scope: v.__closure__[s.index].cell_contents

@@ -5,18 +5,20 @@ from __future__ import annotations
 import torch
 from torch.nn.modules import module as torch_module
 
-from ..sources import Attr, Const, InstanceAttr, ModuleEntry
+from ..sources import Attr, Const, DictValueAt, InstanceAttr, ModuleEntry
 from .constant import ConstantValue, force_plain
 from .function import FunctionValue
 from .lazy_module import initialise
 from .module_hooks import GLOBAL_TABLES, OWN_TABLES, TORCH_MODULE, ModuleHooks, has_hooks
 from .sequence import NONE, TupleValue, sequence_index
 from .user_object import NO_ATTRIBUTE, ObjectValue, lookup_class
-from .value import Value
+from .value import SymbolicRaise, Value
 
 Module = torch.nn.Module
 TABLES = ("_parameters", "_buffers", "_modules")
 OWN_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+OPTIONS = ("with_kwargs", "always_called")
+"""Tables of options of forward hooks: numbers of the hooks that have them."""
 GLOBAL_HOOKS = ("_global_forward_hooks", "_global_forward_pre_hooks")
 ITERATES_MODULES = {torch.nn.ModuleList.__iter__, torch.nn.Sequential.__iter__}
 
@@ -169,9 +171,9 @@ class ModuleValue(ObjectValue):
         if self.hooks_guarded is None:
             attributes = self.obj.__dict__
             for name in OWN_HOOKS:
-                frame.guard("DICT_KEYS", InstanceAttr(self.source, name), tuple(self.existing(frame, name)))
+                guard_table(frame, table_source(self.source, name), self.existing(frame, name))
             for name in GLOBAL_HOOKS:
-                frame.guard("DICT_KEYS", Attr(TORCH_MODULE, name), tuple(getattr(torch_module, name)))
+                guard_table(frame, table_source(TORCH_MODULE, name), getattr(torch_module, name))
             active = [n for n in OWN_HOOKS if attributes[n]]
             active += [n for n in GLOBAL_HOOKS if getattr(torch_module, n)]
             self.hooks_guarded = active, has_hooks(frame, self)
@@ -179,14 +181,20 @@ class ModuleValue(ObjectValue):
 
     def call_with_hooks(self, frame, backward, forward, args, kwargs):
         """Forward hooks before and after; those of a backward see what is between."""
+        try:
+            return self.call_between_hooks(frame, backward, forward, args, kwargs)
+        except SymbolicRaise:
+            if self.obj.__dict__["_forward_hooks_always_called"] or torch_module._global_forward_hooks_always_called:
+                frame.break_graph("hook", f"{self.cls.__name__} has a hook that is called in spite of an exception")
+            raise
+
+    def call_between_hooks(self, frame, backward, forward, args, kwargs):
         around = ModuleHooks(frame, self) if backward else None
         args, kwargs = self.run_pre_hooks(frame, list(args), dict(kwargs))
         if around is not None:
             args = around.enter(frame, args)
         result = forward.call(frame, args, kwargs)
-        for _, hook_id, hook in self.hook_functions(frame, "_global_forward_hooks", "_forward_hooks"):
-            with_kwargs = hook_id in self.obj.__dict__["_forward_hooks_with_kwargs"]
-            with_kwargs = with_kwargs or hook_id in torch_module._global_forward_hooks_with_kwargs
+        for hook, with_kwargs in self.hook_functions(frame, "_forward_hooks"):
             parts = [self, TupleValue(args), *([dict_value(frame, kwargs)] if with_kwargs else []), result]
             found = hook.call(frame, parts, {})
             if not is_none(found):
@@ -194,8 +202,8 @@ class ModuleValue(ObjectValue):
         return result if around is None else around.leave(frame, result)
 
     def run_pre_hooks(self, frame, args, kwargs):
-        for table, hook_id, hook in self.hook_functions(frame, "_global_forward_pre_hooks", "_forward_pre_hooks"):
-            if table == "_forward_pre_hooks" and hook_id in self.obj.__dict__["_forward_pre_hooks_with_kwargs"]:
+        for hook, with_kwargs in self.hook_functions(frame, "_forward_pre_hooks"):
+            if with_kwargs:
                 found = hook.call(frame, [self, TupleValue(args), dict_value(frame, kwargs)], {})
                 if not is_none(found):
                     if not isinstance(found, TupleValue) or len(found.items) != 2:
@@ -209,16 +217,22 @@ class ModuleValue(ObjectValue):
                 args = found.unpack(frame) if isinstance(found, TupleValue) else [found]
         return args, kwargs
 
-    def hook_functions(self, frame, global_name, own_name):
-        """(table, id, hook value) in the order in which they run."""
-        from ..sources import DictItem
-
+    def hook_functions(self, frame, name):
+        """(hook value, whether it gets keyword arguments), in the order in which they run."""
         found = []
-        for hook_id, hook in getattr(torch_module, global_name).items():
-            base = Attr(TORCH_MODULE, global_name)
-            found.append((global_name, hook_id, frame.wrap(hook, DictItem(base, hook_id))))
-        for hook_id, hook in self.obj.__dict__[own_name].items():
-            found.append((own_name, hook_id, frame.wrap(hook, DictItem(InstanceAttr(self.source, own_name), hook_id))))
+        for source, tables in ((TORCH_MODULE, vars(torch_module)), (self.source, self.obj.__dict__)):
+            prefix = "_global" if source is TORCH_MODULE else ""
+            hooks, options = tables[prefix + name], [tables.get(f"{prefix}{name}_{o}") for o in OPTIONS]
+            held = table_source(source, prefix + name)
+            for table, option in zip(options, OPTIONS) if hooks else ():
+                if table is not None:
+                    frame.guard("DICT_KEYS", table_source(source, f"{prefix}{name}_{option}"), tuple(table))
+            if any(options):
+                frame.guard("DICT_KEYS", held, tuple(hooks))
+            found += [
+                (frame.wrap(hook, DictValueAt(held, place)), bool(options[0]) and number in options[0])
+                for place, (number, hook) in enumerate(hooks.items())
+            ]
         return found
 
     # --- containers ---------------------------------------------------------------------------------------------
@@ -299,6 +313,16 @@ class ModuleSlice(Value):
         items = ", ".join(emit.load(m) for m in self.modules)
         cls = emit.const(self.cls, self.cls.__name__)
         return f"{cls}({items})" if self.cls is torch.nn.Sequential else f"{cls}([{items}])"
+
+
+def table_source(source, name):
+    """Where a table of hooks of a module, or of all modules, is."""
+    return Attr(source, name) if source is TORCH_MODULE else InstanceAttr(source, name)
+
+
+def guard_table(frame, source, hooks):
+    """How many hooks there are: each is guarded where it is called, their numbers change whenever a hook is registered again."""
+    frame.guard("LENGTH" if hooks else "TRUTH", source, len(hooks) if hooks else False)
 
 
 def written_dict(frame, obj):

@@ -22,7 +22,7 @@ from .._torch import patched_by_torch_compile, program_of_triton_operator, under
 from ..guards.access import iterated_list
 from ..guards.kinds import items_in_order, members_of
 from ..marks import mark_of
-from ..sources import Attr, CellContents, Closure, Const, DictItem, Global, InstanceAttr, Item, Local, PartItem
+from ..sources import Attr, CellContents, Closure, Const, DictItem, DictValueAt, Global, InstanceAttr, Item, Local, PartItem
 from . import sequence_methods  # noqa: F401  # fills a table
 from .backward import BACKWARD_ROWS
 from .binding import CONTAINERS, BoundBuiltin, native_base
@@ -226,7 +226,7 @@ def wrap_function(frame, obj, source):
     if is_graph_function(obj):
         frame.guard("IDENTITY", source, obj)
         return TorchFunctionValue(obj, source)
-    if isinstance(source, (Local, Closure)):
+    if isinstance(source, (Local, Closure, DictValueAt)):
         frame.guard("TYPE", source, types.FunctionType)
         frame.guard("CODE", source, obj.__code__)
         return FunctionValue(obj, source, by_identity=False)

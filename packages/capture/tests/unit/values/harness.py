@@ -21,6 +21,7 @@ FETCH = {
     s.TypeOf: lambda x, base: type(base),
     s.Item: lambda x, base: base[x.index],
     s.DictItem: lambda x, base: dict.__getitem__(base, x.key),
+    s.DictValueAt: lambda x, base: list(base.values())[x.index],
     s.CellContents: lambda x, base: base.__closure__[x.index].cell_contents,
     s.DefaultArg: lambda x, base: base.__defaults__[x.index],
     s.KwDefaultArg: lambda x, base: base.__kwdefaults__[x.name],

@@ -132,6 +132,80 @@ def test_backward_hooks_may_come_and_go_without_new_graphs():
         assert LOG == [count] and len(graphs) == 1
 
 
+def calls(kind, keep):
+    """The hook that a step registers, which keeps what it is given."""
+    if kind == "closure":
+        return lambda module, args, out: keep.append(out)
+    if kind == "method":
+        return Keeper(keep).hook
+    return lambda module, args, kwargs, out: keep.append(len(kwargs))
+
+
+class Keeper:
+    def __init__(self, keep):
+        self.keep = keep
+
+    def hook(self, module, args, out):
+        self.keep.append(out)
+
+
+@pytest.mark.parametrize("kind", ["closure", "method", "with_kwargs"])
+def test_forward_hooks_that_are_registered_for_one_call(kind):
+    net, graphs = Net(), []
+
+    def backend(gm, example_inputs):
+        graphs.append(gm)
+        return gm.forward
+
+    fast = optimize(backend, fullgraph=True)(lambda x: net(x).sin())
+    for count in range(4):
+        found = []
+        for run in (fast, lambda x: net(x).sin()):
+            keep = []
+            handle = net.a.register_forward_hook(calls(kind, keep), with_kwargs=kind == "with_kwargs")
+            run(torch.ones(2, 3) * count)
+            handle.remove()
+            found.append(keep)
+        assert_same(*found)
+        assert len(found[0]) == 1
+    assert len(graphs) == (4 if kind == "with_kwargs" else 1)  # hooks with options are guarded by their numbers
+
+
+def test_hooks_in_another_order():
+    net = Net()
+    fast = optimize(lambda gm, inputs: gm.forward, fullgraph=True)(lambda x: net(x))
+    first = net.register_forward_hook(lambda module, args, out: out + 1)
+    net.register_forward_hook(lambda module, args, out: out * 3)
+    for _ in range(2):
+        torch.testing.assert_close(fast(torch.ones(2, 3)), net(torch.ones(2, 3)))
+        first.remove()
+        first = net.register_forward_hook(lambda module, args, out: out + 1, prepend=True)
+        torch.testing.assert_close(fast(torch.ones(2, 3)), net(torch.ones(2, 3)))
+        first.remove()
+        first = net.register_forward_hook(lambda module, args, out: out + 1)
+
+
+def test_a_hook_that_is_called_in_spite_of_an_exception():
+    net, seen = Net(), []
+    net.a.register_forward_hook(lambda module, args, out: seen.append(out), always_call=True)
+
+    def refuse(x):
+        raise ValueError("refused")
+
+    net.a.forward = refuse
+
+    def fn(x):
+        try:
+            return net(x)
+        except ValueError:
+            return x * 2
+
+    fast = optimize(lambda gm, inputs: gm.forward)(fn)
+    for count in (1, 2):
+        assert_same(fast(torch.ones(2, 3)), torch.full((2, 3), 2.0))
+        assert seen == [None] * count
+
+
 def test_a_backward_hook_of_the_old_kind_breaks_the_graph():
     net = Net()
     net.a.register_backward_hook(lambda module, given, wanted: None)
