@@ -24,6 +24,7 @@ from tracework_capture.sources import (
     DefaultArg,
     DictItem,
     DictKeyAt,
+    DictValueAt,
     FrameGlobals,
     FunctionGlobals,
     GeneratorLocal,
@@ -255,6 +256,15 @@ def generator_of(value):
 
 MODULE = torch.nn.Linear(2, 2)
 ITEMS = [4, 5]
+
+
+def reordered():
+    """An OrderedDict in another order than the dict below it."""
+    made = collections.OrderedDict(a=1, b=2)
+    made.move_to_end("b", last=False)
+    return made
+
+
 SOURCES = [
     (Attr(X, "a"), LEFT, 1),
     (InstanceDict(X), LEFT, LEFT.__dict__),
@@ -272,6 +282,7 @@ SOURCES = [
     (DictItem(X, "k"), {"k": 7}, 7),
     (DictItem(X, int), {int: 7}, 7),
     (DictKeyAt(X, 1), {"a": 1, "b": 2}, "b"),
+    (DictValueAt(X, 1), reordered(), 1),
     (ModuleEntry(X, "_parameters", "weight"), MODULE, MODULE.weight),
     (DefaultArg(X, 0), other, 3),
     (KwDefaultArg(X, "c"), other, 4),
