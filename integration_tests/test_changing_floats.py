@@ -146,15 +146,23 @@ def test_operators_with_numbers(fn, backend):
 
 
 @pytest.mark.parametrize(
-    "make, foreach, dtype",
+    "make, foreach, dtype, steps",
     [
-        (make, foreach, torch.float32)
-        for make in (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)
+        (make, foreach, torch.float32, steps)
+        for make, steps in (
+            (torch.optim.SGD, 1000),
+            (torch.optim.Adam, 1000),
+            (torch.optim.AdamW, 1000),
+            (torch.optim.RAdam, 100),  # its arms of a condition on the step take turns
+            (torch.optim.ASGD, 30),
+            (torch.optim.Adafactor, 30),
+            (torch.optim.Adamax, 30),
+        )
         for foreach in (False, True)
     ]
-    + [(torch.optim.SGD, True, torch.bfloat16), (torch.optim.Muon, None, torch.float32)],
+    + [(torch.optim.SGD, True, torch.bfloat16, 1000), (torch.optim.Muon, None, torch.float32, 100)],
 )
-def test_learning_rates(make, foreach, dtype):
+def test_learning_rates(make, foreach, dtype, steps):
     """Any number of learning rates takes two graphs: the first call's, and one with the learning rate as an input."""
     counting, results = Counting(), []
     for compiled in (False, True):
@@ -163,8 +171,9 @@ def test_learning_rates(make, foreach, dtype):
         options = {} if foreach is None else {"foreach": foreach}
         optimizer = make(model.parameters(), lr=1.0, weight_decay=0.1, **options)
         call = tracework.compile(lambda o=optimizer: o.step(), backend=counting, fullgraph=True) if compiled else optimizer.step
-        for step in range(1000):
+        for step in range(steps):
             optimizer.param_groups[0]["lr"] = 1e-2 / (step + 1)
+            optimizer.param_groups[0]["weight_decay"] = 0.1 / (step + 1)
             if step < 3:
                 optimizer.zero_grad()
                 model(torch.ones(3, 4, dtype=dtype)).square().sum().backward()

@@ -126,7 +126,72 @@ def in_functions(x):
     return y * 2
 
 
+def other_constants(x):
+    if x.sum() > 0:
+        y, sign = x + 1, 0.0
+    else:
+        y, sign = x - 1, -0.0
+    return y, str(sign)
+
+
+def written_in_place(x):
+    y = x + 1
+    z = y[1:]
+    for step in range(2):
+        if x.sum() > step:
+            y.mul_(2).add_(x)
+        else:
+            y.copy_(x * step)
+    return y, z + 1, x
+
+
+def writes_to_an_input(x):
+    if x.sum() > 0:
+        x.cumsum_(0)
+    else:
+        x.fill_(7)
+    with torch.no_grad():
+        if x.sum() > 7:
+            x.sub_(1)
+        else:
+            x.mul_(2)
+    return x * 2, x
+
+
+def written_to_a_part(x):
+    y = x.repeat(2)
+    if x.max() > 1:
+        y[::2].mul_(3)
+    else:
+        y[1:].zero_()
+    return y
+
+
+def numbers(x):
+    total = x.sum().item()
+    scale = 0.5 if total > 2 else 2.0
+    high = min(max(total, -1.0), scale)
+    rest = total * 2 if total != 3 else high
+    return x * scale + high, rest, scale, total > 2
+
+
+def closed_over(x):
+    total = x.sum().item()
+
+    def half():
+        return x * 0.5 + total
+
+    y = half() if total > 0 else x - total
+    return y
+
+
 SELECTED = [
+    written_in_place,
+    writes_to_an_input,
+    written_to_a_part,
+    numbers,
+    closed_over,
+    other_constants,
     elif_chain,
     elif_returned,
     nested_expression,
@@ -184,12 +249,34 @@ def writes(x):
     return y, z
 
 
-def other_constants(x):
+def other_ints(x):
     if x.sum() > 0:
-        y, sign = x + 1, 0.0
+        y, count = x + 1, 1
     else:
-        y, sign = x - 1, -0.0
-    return y, str(sign)
+        y, count = x - 1, 2
+    return y, count
+
+
+def writes_to_an_alias(x):
+    y = x + 1
+    z = y[:2]
+    if x.sum() > 0:
+        y.add_(1)
+        w = z + 1
+    else:
+        y.sub_(1)
+        w = z - 1
+    return y, z, w
+
+
+def writes_and_appends(x):
+    y, seen = x + 1, []
+    if x.sum() > 0:
+        y.add_(1)
+        seen.append(y)
+    else:
+        y.sub_(1)
+    return y, len(seen)
 
 
 def appends(x):
@@ -279,7 +366,9 @@ BROKEN = [
     without_else,
     other_shapes,
     writes,
-    other_constants,
+    writes_to_an_alias,
+    writes_and_appends,
+    other_ints,
     appends,
     raises,
 ]

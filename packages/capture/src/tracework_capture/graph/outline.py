@@ -46,6 +46,22 @@ class Outlined:
     module: fx.GraphModule
     inputs: tuple[fx.Node, ...]
 
+    def giving(self, written: Sequence[fx.Node]) -> Outlined:
+        """The same graph working on copies of these inputs, which it gives after its results, in the place of writing to them."""
+        graph = self.module.graph
+        places = [node for node in graph.nodes if node.op == "placeholder"]
+        first = next(node for node in graph.nodes if node.op != "placeholder")
+        output = next(iter(reversed(graph.nodes)))
+        copies = []
+        for place in (places[self.inputs.index(node)] for node in written):
+            with graph.inserting_before(first):
+                copy = graph.call_method("clone", (place,))
+            place.replace_all_uses_with(copy, delete_user_cb=lambda user, copy=copy: user is not copy)
+            copies.append(copy)
+        output.args = ((*output.args[0], *copies),)
+        self.module.recompile()
+        return self
+
 
 def region(builder: GraphBuilder) -> Region:
     """A region that starts here."""

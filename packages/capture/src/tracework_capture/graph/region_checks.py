@@ -13,13 +13,25 @@ class Unchanged:
     def __init__(self, frame: Any) -> None:
         self.frame = frame
         self.changes = frame.mutations.changes
-        values = getattr(frame.graph, "tensor_values", {}).values()
-        self.versions = [(storage, storage.version) for storage in {value.example.storage for value in values}]
+        self.versions = {storage: storage.version for storage, _ in self._memory()}
+
+    def _memory(self) -> Any:
+        values = getattr(self.frame.graph, "tensor_values", {}).values()
+        return [(value.example.storage, value.node) for value in values]
 
     def what_changed(self) -> str:
         """Words for the break, or an empty text."""
-        if self.frame.mutations.changes != self.changes:
+        if self.changes_objects():
             return "changes Python objects"
-        if any(storage.version != version for storage, version in self.versions):
+        if self.written():
             return "writes to tensors that it did not make"
         return ""
+
+    def changes_objects(self) -> bool:
+        """Whether a Python object was changed."""
+        return bool(self.frame.mutations.changes != self.changes)
+
+    def written(self) -> set[Any]:
+        """The memory that was there before, or is that of an input first read since, and was written to."""
+        made = {storage for storage, node in self._memory() if node is not None and node.op == "placeholder"}
+        return {storage for storage in {*self.versions, *made} if storage.version != self.versions.get(storage, 0)}

@@ -1,8 +1,9 @@
 """`if <data>:` with two short arms that only compute tensors: both are traced, and an operator runs the one that the data asks for.
 
 An arm may have such conditions in it, so elif chains, `and` and `or` are selections inside of selections. The arms have no loops, call
-nothing but torch and Python functions, write to nothing that was there before, and give new tensors of the same sizes, without history.
-Anything else restarts the capture without the selection, and breaks the graph at the condition.
+nothing but torch and Python functions, and give new tensors of the same sizes, without history, or numbers known when the graph has run.
+What both write to is copied first, and written to with what the arm gives. Arms of elementwise arithmetic are both computed, and the
+data chooses between their results. Anything else restarts the capture without the selection, and breaks the graph at the condition.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from ..bytecode.code import CodeInfo
 from ..bytecode.facts import PAIR_LOCALS
 from ..bytecode.liveness import live_locals, stored_locals
 from ..errors import BreakGraph, RestartCapture
-from ..graph.opaque_operators import ResultFacts
-from ..graph.outline import outline, region
+from ..graph.outline import region
 from ..graph.region_checks import Unchanged
 from ..values.binding import BoundBuiltin
-from ..values.cond import fits, operator_results
+from ..values.cond import fits
+from ..values.floats import DataBool
 from ..values.function import BoundMethodValue, FunctionValue
-from ..values.sequence import TupleValue
-from ..values.tensor import TensorValue, forget_nodes
+from ..values.tensor import TensorValue
 from ..values.torch_fn import TorchFunctionValue
 from ..values.user_object import ObjectValue
 from ..values.value import SymbolicRaise, Value
+from .arm_results import Refused, Traced, merged, traced_arm
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -34,13 +35,10 @@ if TYPE_CHECKING:
 __all__ = ["may_be_called", "may_be_inlined", "selected"]
 
 LONGEST = 80  # instructions of both arms
-MOST_NODES = 8  # of an arm: larger ones are worth compiling, on either side of a break
 MOST_FAILURES = 3  # restarts that one function may cost
 
-_LOADS = "LOAD_FAST LOAD_CONST LOAD_GLOBAL LOAD_ATTR LOAD_METHOD LOAD_DEREF PUSH_NULL COPY SWAP NOP TO_BOOL"
-_COMPUTES = (
-    "BINARY_OP UNARY_NEGATIVE UNARY_POSITIVE COMPARE_OP BINARY_SUBSCR BUILD_TUPLE STORE_FAST PRECALL KW_NAMES CALL CALL_KW"
-)
+_LOADS = "POP_TOP LOAD_FAST LOAD_CONST LOAD_GLOBAL LOAD_ATTR LOAD_METHOD LOAD_DEREF PUSH_NULL COPY SWAP NOP TO_BOOL"
+_COMPUTES = "BINARY_OP UNARY_NEGATIVE UNARY_POSITIVE COMPARE_OP BINARY_SUBSCR BUILD_SLICE BINARY_SLICE BUILD_TUPLE STORE_FAST PRECALL KW_NAMES CALL CALL_KW"
 CONDITIONS = frozenset("POP_JUMP_FORWARD_IF_TRUE POP_JUMP_FORWARD_IF_FALSE POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE".split())
 ALLOWED = frozenset([*_LOADS.split(), *_COMPUTES.split(), "JUMP_FORWARD", *CONDITIONS, *PAIR_LOCALS])
 _FUNCTION = frozenset("RESUME RETURN_VALUE COPY_FREE_VARS".split())
@@ -56,18 +54,15 @@ class Arms:
     between: frozenset[int]
 
 
-class _Refused(Exception):
-    """These arms are not selected."""
-
-
 def selected(frame: Any, jump: Any, condition: Any, jumps_if: bool) -> bool:
     """Whether the conditional jump, taken when the condition is `jumps_if`, was replaced by a selection; the frame goes on where the
     arms meet. Raises RestartCapture."""
     root = frame.root
     key = frame.code.co_filename, frame.code.co_firstlineno, frame.code.co_name, jump.index
-    if jump.handler is not None or frame.in_block or root.transforms or root.function_modes or root.subclass_functions_off:
+    if root.transforms or root.function_modes or root.subclass_functions_off or root.inference:
         return False
-    if root.inference or torch._C._is_any_autocast_enabled() or not fits(condition.example) or condition.example.numel() != 1:
+    tensor = condition.as_tensor(frame) if isinstance(condition, DataBool) else condition
+    if torch._C._is_any_autocast_enabled() or not fits(tensor.example) or tensor.example.numel() != 1:
         return False
     if key in root.history.not_selected or len(root.history.not_selected) >= MOST_FAILURES:
         return False
@@ -75,8 +70,8 @@ def selected(frame: Any, jump: Any, condition: Any, jumps_if: bool) -> bool:
     if arms is None:
         return False
     try:
-        _select(frame, arms, condition, jumps_if)
-    except (_Refused, BreakGraph, SymbolicRaise) as refused:
+        _select(frame, arms, condition, tensor, jumps_if, frame.in_block or jump.handler is not None)
+    except (Refused, BreakGraph, SymbolicRaise) as refused:
         root.history.not_selected.add(key)
         raise RestartCapture(f"the arms of a condition on data are not selected: {refused}") from None
     return True
@@ -100,6 +95,8 @@ def _passed(info: Any, index: int, first: int, known: dict[int, tuple[int, ...]]
     instruction = info.instructions[index]
     if instruction.opname == "RETURN_VALUE":
         after: tuple[int, ...] = (RETURN,)
+    elif instruction.opname == "JUMP_BACKWARD" and instruction.target < first:
+        after = (instruction.target,)  # the next turn of the loop that both arms are in
     elif instruction.opname not in ALLOWED or index - first > LONGEST or 0 <= instruction.target <= index:
         after = ()
     elif instruction.opname == "JUMP_FORWARD":
@@ -126,35 +123,32 @@ def _between(info: Any, starts: tuple[int, int], meet: int) -> frozenset[int] | 
         instruction = info.instructions[index]
         if index == meet or index in seen or (meet == RETURN and instruction.opname == "RETURN_VALUE"):
             continue
-        if instruction.opname not in ALLOWED or len(seen) == LONGEST:
+        goes_on = instruction.opname not in ("JUMP_FORWARD", "JUMP_BACKWARD")
+        if instruction.opname not in ALLOWED and instruction.opname != "JUMP_BACKWARD" or len(seen) == LONGEST:
             return None
         seen.add(index)
         if instruction.target >= 0:
             ways.append(instruction.target)
-        if instruction.opname != "JUMP_FORWARD":
+        if goes_on:
             ways.append(index + 1)
     return frozenset(seen)
 
 
-def _select(frame: Any, arms: Arms, condition: Any, jumps_if: bool) -> None:
+def _select(frame: Any, arms: Arms, condition: Any, tensor: TensorValue, jumps_if: bool, in_block: bool) -> None:
     stored = {name for index in arms.between for name in stored_locals(frame.instructions[index])}
     before = {name: frame.locals.get(name) for name in stored}
     stack = list(frame.stack)
-    traced, given = [], []
+    traced: list[Traced] = []
     for start in arms.starts:
-        values, part = _traced(frame, start, arms.meet, stored, len(stack))
-        traced.append(part)
-        given.append(values)
+        traced.append(_traced(frame, start, arms.meet, stored, len(stack)))
         for name, value in before.items():
             _bind(frame, name, value)
         if any(a is not b for a, b in zip(stack, frame.stack)):
-            raise _Refused("they change what was on the stack")
+            raise Refused("they change what was on the stack")
         frame.stack[:] = stack
-    _check_others(*given)
     if jumps_if:
         traced.reverse()
-    results = iter(operator_results(frame, condition, traced))
-    values = [_replaced(value, results) for value in given[0]]
+    values = merged(frame, condition, tensor, traced, in_block)
     kept = _kept(frame, stored)
     for name in stored:
         _bind(frame, name, None)
@@ -175,27 +169,14 @@ def _bind(frame: Any, name: str, value: Value | None) -> None:
         frame.locals[name] = value
 
 
-def _traced(frame: Any, first: int, meet: int, stored: set[str], depth: int) -> tuple[list[Value], Any]:
-    """(what the arm leaves in the locals and on the stack, its graph as operator_results takes it)"""
+def _traced(frame: Any, first: int, meet: int, stored: set[str], depth: int) -> Traced:
+    """What the arm leaves in the locals and on the stack, its graph, and the tensors that it writes to."""
     start, unchanged = region(frame.graph), Unchanged(frame)
     _run(frame, first, meet)
-    if unchanged.what_changed():
-        raise _Refused(f"an arm {unchanged.what_changed()}")
+    if unchanged.changes_objects():
+        raise Refused("an arm changes Python objects")
     values = [frame.locals.get(name) for name in _kept(frame, stored)] + frame.stack[depth:]
-    leaves = [leaf for value in values for leaf in _leaves(value)]
-    nodes = start.nodes(frame.graph)
-    inside = set(nodes)
-    if len(nodes) > MOST_NODES or not leaves or not all(leaf.node in inside and fits(leaf.example) for leaf in leaves):
-        raise _Refused("an arm is long, or gives something else than new tensors of known sizes without history")
-    made = outline(frame.graph, nodes, [leaf.node for leaf in leaves], "Arm")
-    memory = [leaf.example.storage for leaf in leaves]
-    read = [n.meta["example_value"].storage for n in made.inputs if hasattr(n.meta["example_value"], "storage")]
-    if len({*map(id, memory)}) < len(memory) or {*map(id, memory)} & {*map(id, read)}:
-        raise _Refused("results of an arm share memory")
-    forget_nodes(frame, inside)
-    if not all(isinstance(n.meta["example_value"], torch.Tensor) and fits(n.meta["example_value"]) for n in made.inputs):
-        raise _Refused("an arm reads tensors with history or sizes that are symbols")
-    return values, (tuple(ResultFacts.of(leaf.example) for leaf in leaves), made)
+    return traced_arm(frame, values, start.nodes(frame.graph), unchanged.written())
 
 
 def _run(frame: Any, first: int, meet: int) -> None:
@@ -234,38 +215,3 @@ def may_be_called(frame: Any, function: Any) -> bool:
 def may_be_inlined(code: CodeType) -> bool:
     """Whether an arm may call a function of this code, which computes and does nothing else."""
     return all(i.opname in ALLOWED or i.opname in _FUNCTION for i in CodeInfo(code).instructions)
-
-
-def _leaves(value: Value | None) -> list[TensorValue]:
-    """The tensors of a value that an arm gives."""
-    if type(value) is TensorValue:
-        return [value]
-    if type(value) is TupleValue and value.cls is tuple:
-        return [leaf for item in value.items for leaf in _leaves(item)]
-    if value is not None and value.is_constant():
-        return []
-    raise _Refused("an arm gives something else than tensors and constants")
-
-
-def _check_others(first: list[Value], second: list[Value]) -> None:
-    """What is no tensor is the same constant in both arms."""
-    if len(first) != len(second):
-        raise _Refused("the arms leave different numbers of values")
-    for a, b in zip(first, second):
-        if type(a) is not type(b):
-            raise _Refused("the arms give different kinds of values")
-        if type(a) is TupleValue:
-            _check_others(a.items, b.items)
-        elif type(a) is not TensorValue and (a.python_type() is not b.python_type() or not _is_one(a.constant(), b.constant())):
-            raise _Refused("the arms give different constants")
-
-
-def _is_one(a: Any, b: Any) -> bool:
-    """Whether two constants are the same in every respect; 0.0 and -0.0 are not."""
-    return a is b or (type(a) in (int, bool, str) and a == b)
-
-
-def _replaced(value: Value, results: Any) -> Value:
-    if type(value) is TensorValue:
-        return next(results)
-    return TupleValue([_replaced(item, results) for item in value.items]) if type(value) is TupleValue else value

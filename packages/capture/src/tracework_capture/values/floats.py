@@ -225,13 +225,51 @@ class DataFloat(LateFloat):
     def specialise(self, frame):
         return frame.break_graph("tensor_to_python", "the number in a tensor is needed while tracing")
 
+    def compare(self, frame, op, other):
+        if isinstance(other, FloatValue) and not other.known:
+            theirs = other.as_tensor(frame)
+        elif is_exact_number(other):
+            theirs = ConstantValue(float(other.constant()))
+        else:
+            return super().compare(frame, op, other)
+        return DataBool(frame.graph.compute(frame, COMPARE_FUNCTIONS[op], (self.as_tensor(frame), theirs)).node, self)
+
+
+class DataBool(Value):
+    """What a comparison of the number of a tensor gives: known when the graph has run; what steers by it breaks the graph, or both arms
+    are traced."""
+
+    def __init__(self, node, number):
+        super().__init__(None)
+        self.node, self.number = node, number
+
+    def python_type(self):
+        return bool
+
+    def describe(self):
+        return "a comparison of data"
+
+    def as_tensor(self, frame):
+        return FloatValue.as_tensor(self, frame)
+
+    def truth(self, frame):
+        return self.as_tensor(frame).truth(frame)
+
+    def same_object(self, other):
+        return True if self is other else None
+
+    def reload(self, emit):
+        return f"{emit.graph_output(self.node)}.item()"
+
 
 class StepCount(DataFloat):
-    """How many steps an optimizer has made, or a number computed from that, as corrections of bias are; where Python needs the number
-    itself, it is a tensor, as under torch.compile."""
+    """How many steps an optimizer has made, another number that an update rule of torch.optim reads from its tensors (a norm), or what is
+    computed from them, as corrections of bias are; where Python needs the number itself, it is a tensor, as under torch.compile."""
 
     def stays(self, op, other, reverse):
         known = other.is_constant() and type(other.constant()) in (int, float)
+        if known and op == "/" and not reverse and not other.constant():
+            return False
         return (op in ARITHMETIC or op in ("/", "**")) and (known or isinstance(other, FloatValue))
 
     def computed(self, frame, op, other, reverse):
@@ -246,11 +284,48 @@ class StepCount(DataFloat):
     def as_graph_arg(self, frame):
         return self.as_tensor(frame).as_graph_arg(frame)
 
-    def compare(self, frame, op, other):
-        return self.as_tensor(frame).compare(frame, op, other)
-
     def truth(self, frame):
         return self.as_tensor(frame).truth(frame)
+
+
+def is_exact_number(value):
+    """Whether it is a float, or an int that one stands for."""
+    number = value.constant() if value.is_constant() else None
+    return type(number) is float or (type(number) is int and abs(number) <= 2**53)
+
+
+def kind_of_choice(condition, first, second):
+    """The class of the number that is one of two when the graph has run; None where it is no float for all data."""
+    values = (first, second)
+    if not all(isinstance(v, FloatValue) or is_exact_number(v) for v in values):
+        return None
+    asked = condition.number if isinstance(condition, DataBool) else None
+    if any(isinstance(v, StepCount) for v in (asked, *values)):
+        return StepCount
+    return DataFloat if all(v.python_type() is float for v in values) else None
+
+
+def either(frame, condition, kind, first, second):
+    """first or second, two numbers, as a tensor of one truth tells, as a value of this class."""
+    if first.is_constant() and second.is_constant():
+        first = frame.graph.call(frame, torch.full, ((), float(first.constant())), {"dtype": torch.float64})
+    operands = (v.as_tensor(frame) if isinstance(v, FloatValue) else v for v in (first, second))
+    return kind(frame.graph.compute(frame, torch.where, (condition, *operands)).node)
+
+
+def extremum_of_data(frame, compare, op, items):
+    """min or max of numbers of which some are known when the graph has run; None for others."""
+    best = items[0]
+    for item in items[1:]:
+        found = compare(frame, op, item, best)
+        kind = kind_of_choice(found, item, best) if isinstance(found, DataBool) else None
+        if kind is not None:
+            best = either(frame, found.as_tensor(frame), kind, item, best)
+        elif found.is_constant():
+            best = item if found.constant() else best
+        else:
+            return None
+    return best
 
 
 def changes(value):
@@ -266,7 +341,17 @@ def number_of_tensor(frame, tensor, name):
     if type(tensor) is not TensorValue or not fits or type(example.numel()) is not int or example.numel() != 1:
         return None
     alone = frame.graph.call_method(frame, "reshape", (frame.graph.call_method(frame, "detach", (tensor,)), ()))
-    return DataFloat(frame.graph.call_method(frame, "to", (alone,), {"dtype": torch.float64, "copy": True}).node)
+    kind = StepCount if is_update_rule(frame) else DataFloat
+    return kind(frame.graph.call_method(frame, "to", (alone,), {"dtype": torch.float64, "copy": True}).node)
+
+
+def is_update_rule(frame):
+    """Whether this is the code of an update rule of torch.optim."""
+    module = frame.globals.get("__name__")
+    return type(module) is str and module.startswith("torch.optim.") and frame.code.co_qualname.startswith(UPDATE_RULES)
+
+
+UPDATE_RULES = ("_single_tensor_", "_multi_tensor_")
 
 
 def float_of(frame, size):

@@ -113,10 +113,16 @@ def without_number(frame, name, args, kwargs):
         number = kwargs["scalars"]
     if isinstance(number, FloatValue) and not number.known and may_be_tensor(frame, args[: count + 1]):
         number = number.as_tensor(frame)
+    factors = open_numbers(frame, number) if name.startswith("_foreach_") and len(args) >= count + 1 else None
+    if factors is not None:
+        return each_without_number(frame, form, name, args, count, factors)
     if not is_number_tensor(number) or "out" in kwargs or len(args) < count + 1:
         return None
     if name.startswith("_foreach_"):
-        return each_without_number(frame, form, name, args, count, number)
+        rows = len(args[0].unpack(frame))
+        single = number.example.ndim == 0
+        factors = [number if single else number.getitem(frame, ConstantValue(index)) for index in range(rows)]
+        return each_without_number(frame, form, name, args, count, factors)
     wide = computed_in(args[: count + 1])
     if wide is None or number.example.numel() != 1:
         return None
@@ -139,17 +145,28 @@ def with_operand(frame, name, args):
     return [args[0], args[1].as_operand(frame, tensors), *args[2:]]
 
 
-def each_without_number(frame, form, name, args, count, number):
-    """The same for lists of tensors; a tensor of one number for each of them is taken apart."""
+def open_numbers(frame, numbers):
+    """A list of numbers, some of them floats that change, as tensors and numbers; None for anything else."""
+    from .sequence import SequenceValue
+
+    items = numbers.unpack(frame) if isinstance(numbers, SequenceValue) else []
+    if not any(isinstance(i, FloatValue) and not i.known for i in items) or not all(i.python_type() is float for i in items):
+        return None
+    return [i.as_tensor(frame) if isinstance(i, FloatValue) else scalar(frame, i) for i in items]
+
+
+def scalar(frame, number):
+    """A number as a tensor without dims."""
+    return frame.graph.call(frame, torch.full, ((), number), {"dtype": torch.float64})
+
+
+def each_without_number(frame, form, name, args, count, factors):
+    """The same for lists of tensors, with a number for each of them."""
     columns = [a.unpack(frame) for a in args[: count + 1]]
     dtypes = [computed_in(row) for row in zip(*columns)]
-    if not all(dtypes):
+    if not all(dtypes) or any(len(column) != len(factors) for column in columns):
         return None
-    single = number.example.ndim == 0
-    made = []
-    for index, (row, wide) in enumerate(zip(zip(*columns), dtypes)):
-        factor = number if single else number.getitem(frame, ConstantValue(index))
-        made.append(apply_form(frame, form, name, row, factor, wide))
+    made = [apply_form(frame, form, name, row, factor, wide) for row, factor, wide in zip(zip(*columns), factors, dtypes)]
     from .sequence import NONE, TupleValue
 
     return NONE if name.endswith("_") else TupleValue(made)

@@ -2,6 +2,7 @@
 
 from ...graph.checks import can_be_checked, only_raises, take_for_granted
 from ...graph.known import known_tensor
+from ...values.floats import DataBool
 from ...values.tensor import TensorValue
 from ..select import selected
 from .table import opcode
@@ -10,6 +11,8 @@ from .table import opcode
 def branch_truth(frame, jump, value):
     """The truth of what a conditional jump looks at. One that depends on data, where one of the two arms can only raise, is taken to
     be the other one, and checked when the program runs."""
+    if type(value) is DataBool:
+        value = value.as_tensor(frame)
     if type(value) is not TensorValue or known_tensor(value.node) is not None or not jump.opname.startswith("POP_JUMP"):
         return value.truth(frame)
     target_raises, next_raises = only_raises(frame.info, jump.target), only_raises(frame.info, jump.index + 1)
@@ -23,7 +26,7 @@ def branch_truth(frame, jump, value):
 def branch(frame, jump, jumps_if):
     """A conditional jump, which jumps when the top of the stack is true, or false; or both arms, where data decides and they are pure."""
     value = frame.stack.pop()
-    if type(value) is TensorValue and known_tensor(value.node) is None and selected(frame, jump, value, jumps_if):
+    if type(value) in (TensorValue, DataBool) and known_tensor(value.node) is None and selected(frame, jump, value, jumps_if):
         return
     if branch_truth(frame, jump, value) is jumps_if:
         frame.position = jump.target

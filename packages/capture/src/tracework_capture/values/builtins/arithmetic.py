@@ -334,9 +334,14 @@ def extremum(op, fn):
             keys = [key.call(frame, [item], {}) for item in items] if use_key else items
         if not items:
             return default if default is not None else fold(frame, fn, [TupleValue([])], {})
+        from ..floats import DataFloat, extremum_of_data
         from ..size_floats import SizeFloat, extremum_of_floats
         from ..symint import SymNumber, extremum_of_sizes
 
+        if not use_key and any(isinstance(i, DataFloat) for i in items):
+            found = extremum_of_data(frame, compare, op, items)
+            if found is not None:
+                return found
         if not use_key and any(isinstance(i, (SymNumber, SizeFloat)) for i in items):
             found = extremum_of_floats(frame, fn, items) or extremum_of_sizes(frame, fn, items)
             if found is not None:

@@ -1,0 +1,231 @@
+"""The arms of a condition on data as graphs, and what the selection between them gives.
+
+Arms of elementwise arithmetic, which cannot raise, are both computed, and torch.where takes the results of one; others are run by an
+operator, as the data asks for. What both write to they work on copies of, of which one is written back.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+from ..graph.opaque_operators import ResultFacts
+from ..graph.outline import Outlined, outline
+from ..values.cond import fits, operator_results
+from ..values.floats import LateFloat, either, kind_of_choice
+from ..values.sequence import TupleValue
+from ..values.tensor import TensorValue, forget_nodes, known_values
+from ..values.value import Value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["Refused", "Traced", "merged", "traced_arm"]
+
+MOST_NODES = 8  # of an arm that an operator runs: larger ones are worth compiling, on either side of a break
+MOST_ELEMENTWISE = 32  # of an arm that is computed in any case
+
+_ARITHMETIC = (
+    "add sub rsub mul truediv div true_divide neg abs pow sqrt rsqrt reciprocal square exp expm1 log log1p sin cos tanh sigmoid relu"
+    " addcmul addcdiv lerp maximum minimum clamp clamp_min clamp_max eq ne lt le gt ge logical_and logical_or logical_not where"
+    " masked_fill fill zero copy clone detach to float double bool full iadd isub imul itruediv"
+).split()
+ELEMENTWISE = frozenset([*_ARITHMETIC, *(f"{name}_" for name in _ARITHMETIC)])
+"""Functions and methods that compute each number by itself, and raise for none, of floats and truths."""
+
+
+class Refused(Exception):
+    """These arms are not selected."""
+
+
+@dataclass(frozen=True)
+class Traced:
+    """One arm: what it leaves, its graph, which gives the tensors and numbers among that, facts of those, and the nodes it writes to."""
+
+    values: list[Value | None]
+    made: Outlined
+    facts: tuple[ResultFacts, ...]
+    written: tuple[fx.Node, ...]
+    count: int
+    is_elementwise: bool
+
+
+def traced_arm(frame: Any, values: list[Value | None], nodes: Sequence[fx.Node], written: set[Any]) -> Traced:
+    """The arm that leaves these values, whose nodes become a graph of its own. Raises Refused."""
+    inside = set(nodes)
+    leaves = [leaf.as_tensor(frame) if isinstance(leaf, LateFloat) else leaf for value in values for leaf in _leaves(value)]
+    new = [leaf for value in values for leaf in _leaves(value) if type(leaf) is TensorValue]
+    if not all(leaf.node in inside and fits(leaf.example) for leaf in new):
+        raise Refused("an arm gives something else than new tensors of known sizes without history")
+    memory = [leaf.example.storage for leaf in new]
+    made = outline(frame.graph, nodes, [leaf.node for leaf in leaves], "Arm")
+    read = [n for n in made.inputs if isinstance(n.meta["example_value"], torch.Tensor)]
+    if len({*map(id, memory)}) < len(memory) or any(n.meta["example_value"].storage in memory for n in read):
+        raise Refused("results of an arm share memory")
+    targets = tuple(n for n in read if n.meta["example_value"].storage in written)
+    if len({n.meta["example_value"].storage for n in targets}) < len(targets) or len(targets) < len(written):
+        raise Refused("an arm writes to tensors that share memory, or to one that it did not read")
+    facts = tuple(ResultFacts.of(leaf.example) for leaf in leaves)
+    forget_nodes(frame, inside)
+    if len(read) < len(made.inputs) or not all(fits(n.meta["example_value"]) for n in read):
+        raise Refused("an arm reads tensors with history or sizes that are symbols")
+    return Traced(values, made, facts, targets, len(nodes), len(nodes) <= MOST_ELEMENTWISE and all(map(_is_elementwise, nodes)))
+
+
+def _is_elementwise(node: fx.Node) -> bool:
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    examples = [n.meta["example_value"] for n in (node, *node.all_input_nodes)]
+    return name in ELEMENTWISE and all(
+        isinstance(e, torch.Tensor) and (e.is_floating_point() or e.dtype is torch.bool) for e in examples
+    )
+
+
+def _leaves(value: Value | None) -> list[Any]:
+    """The tensors, and the numbers of tensors, in a value that an arm gives."""
+    if type(value) is TensorValue or isinstance(value, LateFloat):
+        return [value]
+    if type(value) is TupleValue and value.cls is tuple:
+        return [leaf for item in value.items for leaf in _leaves(item)]
+    if value is not None and value.is_constant():
+        return []
+    raise Refused("an arm gives something else than tensors, numbers of them and constants")
+
+
+def merged(frame: Any, condition: Any, tensor: TensorValue, arms: list[Traced], in_block: bool) -> list[Value]:
+    """What both arms leave, once the data has chosen: the first arm's where the condition is true. Raises Refused."""
+    first, second = arms
+    written = first.written
+    if {*written} != {*second.written}:  # in a later backward, a tensor that eager had not written to would count as written
+        raise Refused("one arm writes to a tensor to which the other does not")
+    if not written and not first.facts and not second.facts and not _differ(first, second):
+        raise Refused("the arms give nothing that the data could choose")
+    graphs = [arm.made.giving(written) if written else arm.made for arm in arms]
+    facts = tuple(ResultFacts.of(node.meta["example_value"]) for node in written)
+    if first.is_elementwise and second.is_elementwise:
+        choice: _Choice = _Computed(frame, condition, _truth(frame, tensor), [_inlined(frame, made) for made in graphs])
+    else:
+        if in_block or max(first.count, second.count) > MOST_NODES:
+            raise Refused("an arm is long, or may raise inside of a block")
+        if first.facts != second.facts:
+            raise Refused("the arms give different kinds of tensors")
+        choice = _Run(operator_results(frame, tensor, [(a.facts + facts, made) for a, made in zip(arms, graphs)]))
+    if len(first.values) != len(second.values):
+        raise Refused("the arms leave different numbers of values")
+    values = [choice.of(a, b) for a, b in zip(first.values, second.values)]
+    known = {value.node: value for value in known_values(frame).values()}
+    for node in written:
+        target = known.get(node)
+        if target is None:
+            raise Refused("an arm writes to a tensor that is no value of the program")
+        frame.graph.call_method(frame, "copy_", (target, choice.of_written()))
+    return values
+
+
+def _differ(first: Traced, second: Traced) -> bool:
+    return any(a is not b for a, b in zip(first.values, second.values))
+
+
+def _truth(frame: Any, tensor: TensorValue) -> TensorValue:
+    """The condition as one truth without dims."""
+    found = tensor
+    if found.example.ndim:
+        found = frame.graph.call_method(frame, "reshape", (found, ()))
+    return found if found.example.dtype is torch.bool else frame.graph.call_method(frame, "bool", (found,))
+
+
+def _inlined(frame: Any, made: Outlined) -> list[Any]:
+    """The results of an arm's graph, recorded in the outer one."""
+    places = iter(made.inputs)
+    nodes: dict[fx.Node, fx.Node] = {}
+    known: dict[fx.Node, Any] = {}
+    for node in made.module.graph.nodes:
+        if node.op == "placeholder":
+            nodes[node] = next(places)
+        elif node.op != "output":
+            args, kwargs = fx.node.map_arg((node.args, node.kwargs), nodes.__getitem__)
+            value = frame.graph.call(frame, node.target, args, kwargs, node.op)
+            nodes[node] = value.node
+            known[value.node] = value
+    output = next(iter(reversed(made.module.graph.nodes)))
+    return [known.get(n) or TensorValue(n, n.meta["example_value"]) for n in map(nodes.__getitem__, output.args[0])]
+
+
+class _Choice:
+    """Gives the values of a selection, one after the other: those that the arms leave, then those that are written back."""
+
+    def of(self, a: Value | None, b: Value | None) -> Value:
+        if type(a) is TupleValue and type(b) is TupleValue:
+            if len(a.items) != len(b.items):
+                raise Refused("the arms give tuples of different lengths")
+            return TupleValue([self.of(x, y) for x, y in zip(a.items, b.items)])
+        if type(a) is TensorValue and type(b) is TensorValue:
+            return self.tensor()
+        if a is not None and b is not None and a.is_constant() and b.is_constant() and _is_one(a, b):
+            return a
+        return self.number(a, b)
+
+    def tensor(self) -> TensorValue:
+        raise NotImplementedError
+
+    def number(self, a: Any, b: Any) -> Value:
+        raise NotImplementedError
+
+    def of_written(self) -> TensorValue:
+        return self.tensor()
+
+
+class _Run(_Choice):
+    """The results of an operator."""
+
+    def __init__(self, results: Sequence[TensorValue]) -> None:
+        self.results = iter(results)
+
+    def tensor(self) -> TensorValue:
+        return next(self.results)
+
+    def number(self, a: Any, b: Any) -> Value:
+        if not isinstance(a, LateFloat) or type(a) is not type(b):
+            raise Refused("the arms give different constants, or kinds of values")
+        return type(a)(next(self.results).node)
+
+
+class _Computed(_Choice):
+    """Results of both arms, of which torch.where takes one."""
+
+    def __init__(self, frame: Any, condition: Any, truth: TensorValue, results: list[list[Any]]) -> None:
+        self.frame, self.condition, self.truth = frame, condition, truth
+        self.first, self.second = map(iter, results)
+
+    def tensor(self) -> TensorValue:
+        pair = next(self.first), next(self.second)
+        truth = self.truth
+        if pair[0].example.device != truth.example.device:
+            truth = self.frame.graph.call_method(self.frame, "to", (truth, pair[0].example.device))
+        found = self.frame.graph.call(self.frame, torch.where, (truth, *pair))
+        kinds = {ResultFacts.of(value.example) for value in (*pair, found)}
+        if len(kinds) > 1:
+            raise Refused("the arms give different kinds of tensors")
+        return found
+
+    def number(self, a: Any, b: Any) -> Value:
+        kind = kind_of_choice(self.condition, a, b) if a is not None and b is not None else None
+        if kind is None:
+            raise Refused("the arms give different constants, or kinds of values")
+        operands = (self.taken(a, self.first), self.taken(b, self.second))
+        return either(self.frame, self.truth, kind, *operands)
+
+    def taken(self, value: Any, results: Iterator[Any]) -> Any:
+        return LateFloat(next(results).node) if isinstance(value, LateFloat) else value
+
+
+def _is_one(a: Value, b: Value) -> bool:
+    """Whether two constants are the same in every respect; 0.0 and -0.0 are not."""
+    x, y = a.constant(), b.constant()
+    if a.python_type() is not b.python_type():
+        return False
+    same_float = type(x) is float and x == y and math.copysign(1, x) == math.copysign(1, y)
+    return x is y or (type(x) in (int, bool, str) and x == y) or same_float
