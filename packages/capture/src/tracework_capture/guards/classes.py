@@ -1,4 +1,8 @@
-"""What a capture looked up on classes: one guard for all of them, which compares a version tag a class while nothing changed."""
+"""What a capture asked of classes: one guard for all of them, which compares a version tag a class while nothing changed.
+
+Names that were looked up give what they gave. Of each class that was met, beside that, the bases are the same, and so are the special
+names (`__copy__`, `__match_args__`, ...) of all that it derives from, since Python asks for those without saying so.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,7 @@ __all__ = [
     "class_attribute",
     "find",
     "lookup_class",
+    "meet",
     "recorded_lookups",
     "resolution_order",
 ]
@@ -26,33 +31,41 @@ NO_ATTRIBUTE = object()
 _BINDS_TO_NOTHING = object()
 _IMMUTABLE = 1 << 8
 _DESCRIPTOR_METHODS = ("__get__", "__set__", "__delete__")
+_WRITTEN_BY_PYTHON = frozenset(
+    {"__dict__", "__weakref__", "__doc__", "__annotations__", "__annotations_cache__", "__slotnames__"}
+)
+"""Special names that are no methods, of which some are set when they are first asked for."""
 _current = threading.local()
 _mro_of, attributes_of = (type.__dict__[name].__get__ for name in ("__mro__", "__dict__"))  # a metaclass may say something else
 
 
 class ClassLookups:
     """Names looked up on classes and what was found; a function or descriptor by identity, another value by the class that has it and
-    by being no descriptor (the value itself is guarded where it is used). `orders`: the resolution orders that were walked."""
+    by being no descriptor (the value itself is guarded where it is used). `orders`: the resolution order of each class that was met;
+    `special`: the special names of each class in those."""
 
     def __init__(self) -> None:
         self.found: dict[tuple[type, str], tuple[type | None, Any]] = {}
         self.orders: dict[type, tuple[type, ...]] = {}
+        self.special: dict[type, dict[str, Any]] = {}
 
     def add(self, cls: type, name: str, owner: type | None, static: Any) -> None:
         """Remember one lookup."""
         if cls.__flags__ & _IMMUTABLE:
             return
+        self.meet(cls)
         self.found.setdefault((cls, name), (owner, static if is_descriptor(static) else _BINDS_TO_NOTHING))
-        kind = type(static)
-        if owner is not None and not kind.__flags__ & _IMMUTABLE:  # which may come to bind, or in another way
-            for method in _DESCRIPTOR_METHODS:
-                found, has = find(kind, method)
-                self.found.setdefault((kind, method), (has, found if is_descriptor(found) else _BINDS_TO_NOTHING))
+        if owner is not None:
+            self.meet(type(static))  # which may come to bind, or in another way
 
-    def add_order(self, cls: type) -> None:
-        """Remember the bases of a class."""
-        if not cls.__flags__ & _IMMUTABLE:
-            self.orders[cls] = _mro_of(cls)
+    def meet(self, cls: type) -> None:
+        """Remember the bases of a class, and its special names."""
+        if cls.__flags__ & _IMMUTABLE or cls in self.orders:
+            return
+        self.orders[cls] = _mro_of(cls)
+        for base in _mro_of(cls) or ():
+            if not base.__flags__ & _IMMUTABLE and base not in self.special:
+                self.special[base] = special_names(base)
 
     def without(self, made: Collection[type]) -> ClassLookups:
         """The same, with what was looked up on classes that only the trace has told of the existing classes behind them."""
@@ -68,12 +81,9 @@ class ClassLookups:
                 if base is owner:
                     break
         for cls in self.orders:
-            if cls not in made:
-                kept.orders[cls] = self.orders[cls]
-                continue
-            for base in _mro_of(cls):
+            for base in _mro_of(cls) if cls in made else (cls,):
                 if base not in made:
-                    kept.add_order(base)
+                    kept.meet(base)
         return kept
 
     def changed(self) -> str | None:
@@ -82,7 +92,13 @@ class ClassLookups:
             now, has = find(cls, name)
             if has is not owner or (is_descriptor(now) if static is _BINDS_TO_NOTHING else now is not static):
                 return f"{cls.__qualname__}.{name}"
-        return next((f"{cls.__qualname__}.__bases__" for cls, order in self.orders.items() if _mro_of(cls) != order), None)
+        for cls, order in self.orders.items():
+            if _mro_of(cls) != order:
+                return f"{cls.__qualname__}.__bases__"
+        for cls, names in self.special.items():
+            if differ(special_names(cls), names):
+                return f"a special method of {cls.__qualname__}"
+        return None
 
     def hold(self) -> bool:
         """Whether all lookups give the same."""
@@ -103,6 +119,18 @@ def is_descriptor(static: Any) -> bool:
     """Whether a class attribute says itself what it is on an instance."""
     kind = type(static)
     return any(hasattr(kind, method) for method in _DESCRIPTOR_METHODS)
+
+
+def special_names(cls: type) -> dict[str, Any]:
+    """What a class itself has under names such as `__init__`."""
+    attributes = attributes_of(cls)
+    names = [n for n in attributes if n[:2] == "__" == n[-2:] and n not in _WRITTEN_BY_PYTHON]
+    return {name: attributes[name] for name in names}
+
+
+def differ(now: dict[str, Any], then: dict[str, Any]) -> bool:
+    """Whether two tables hold other names, or other objects."""
+    return now.keys() != then.keys() or any(now[name] is not then[name] for name in then)
 
 
 def find(cls: type, name: str) -> tuple[Any, type | None]:
@@ -133,10 +161,15 @@ def lookup_class(cls: type, name: str) -> tuple[Any, type | None]:
 
 def resolution_order(cls: type) -> tuple[type, ...]:
     """The MRO of a class, empty while its metaclass computes it. Guarded."""
+    meet(cls)
+    return _mro_of(cls) or ()
+
+
+def meet(cls: type) -> None:
+    """The bases and special names of a class are guarded from here on."""
     seen = getattr(_current, "lookups", None)
     if seen is not None:
-        seen.add_order(cls)
-    return _mro_of(cls) or ()
+        seen.meet(cls)
 
 
 @contextlib.contextmanager

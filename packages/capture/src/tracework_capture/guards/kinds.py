@@ -8,6 +8,7 @@ import abc
 import collections
 import math
 import operator
+import sys
 import types
 import weakref
 from collections.abc import Callable
@@ -296,6 +297,7 @@ STATES: dict[str, Callable[[], Any]] = {
     "onnx_export": _torch.under_onnx_export,
     **{name: read for name, (read, _) in _torch.FLAGS.items()},
     "numpy_errors": array_errors,
+    "recursion_limit": sys.getrecursionlimit,
 }
 """Interpreter-wide torch state: name -> how to read it."""
 

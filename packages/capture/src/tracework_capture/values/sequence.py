@@ -12,7 +12,7 @@ import types
 import torch
 
 from .. import _C
-from ..guards.classes import attributes_of
+from ..guards.classes import attributes_of, lookup_class
 from ..sources import Attr, Item
 from .constant import ConstantValue, NotPlain, fold_literal, force_plain, literal, plain
 from .rows import call_row
@@ -419,11 +419,12 @@ class TupleValue(SequenceValue):
 
     def getattr(self, frame, name):
         fields = getattr(self.cls, "_fields", None) or result_fields(self.cls)
-        if name in fields:
+        own = self.user_defined(name)
+        if name in fields and not own:
             return self.item(frame, fields.index(name))
         if name in ("_fields", "_field_defaults") and hasattr(self.cls, "_fields"):
             return literal(frame, getattr(self.cls, name))
-        if self.user_defined(name):
+        if own:
             from .binding import bind_class_attribute
 
             return bind_class_attribute(frame, self, self.cls, name)
@@ -433,7 +434,7 @@ class TupleValue(SequenceValue):
         """Whether the class of a namedtuple has a Python method or property of that name, beside those that namedtuple makes."""
         if not hasattr(self.cls, "_fields") or ("tuple", name) in METHODS:
             return False
-        static = next((c.__dict__[name] for c in self.cls.__mro__ if name in c.__dict__), None)
+        static, _ = lookup_class(self.cls, name)
         return isinstance(static, (types.FunctionType, property, classmethod, staticmethod))
 
     def call_method(self, frame, name, args, kwargs):

@@ -20,6 +20,7 @@ import torch
 
 from .._torch import patched_by_torch_compile, program_of_triton_operator, under_onnx_export
 from ..guards.access import iterated_list
+from ..guards.classes import meet
 from ..guards.kinds import items_in_order, members_of
 from ..marks import mark_of
 from ..sources import Attr, CellContents, Closure, Const, DictItem, DictValueAt, Global, InstanceAttr, Item, Local, PartItem
@@ -200,6 +201,7 @@ def wrap_class(frame, obj, source):
     from .user_class import ClassValue
 
     frame.guard("IDENTITY", source, obj)
+    meet(obj)
     return ClassValue(obj, source)
 
 
@@ -437,6 +439,7 @@ def wrap_object(frame, obj, source):
     if made is not None:
         return made
     guard_type(frame, obj, source)
+    meet(type(obj))
     return ObjectValue(type(obj), obj, source)
 
 

@@ -99,6 +99,54 @@ c = C()
 def main(x): return x * c.d.number""",
         ["D.__get__ = lambda self, instance, owner: types.SimpleNamespace(number=4)"],
     ),
+    "special names that Python asks for itself": (
+        """
+import copy
+class C:
+    __match_args__ = ("a", "b")
+    def __init__(self): self.a, self.b = 1, [2]
+    def __class_getitem__(cls, key): return key + 1
+class E(Exception): pass
+c = C()
+def main(x):
+    match c:
+        case C(first, _): x = x * (first if type(first) is int else 20)
+    try:
+        raise E("text")
+    except E as error:
+        x = x + len(error.args) + getattr(error, "code", 0)
+    return x * C[3] + len(copy.deepcopy(c).b) + len(copy.copy(c).b)""",
+        [
+            "C.__match_args__ = ('b', 'a')",
+            "C.__class_getitem__ = classmethod(lambda cls, key: 9)",
+            "C.__deepcopy__ = lambda self, memo: types.SimpleNamespace(b=[0] * 5)",
+            "C.__copy__ = lambda self: types.SimpleNamespace(b=[0] * 7)",
+            "E.__init__ = lambda self, *args: setattr(self, 'code', 11)",
+        ],
+    ),
+    "members of a protocol": (
+        """
+import typing
+@typing.runtime_checkable
+class Sized(typing.Protocol):
+    def measured(self): ...
+class C: pass
+c = C()
+def main(x): return x * (2 if isinstance(c, Sized) else 3)""",
+        ["C.measured = lambda self: 1", "del C.measured", "c.measured = 1"],
+    ),
+    "field of a namedtuple": (
+        """
+import collections
+N = collections.namedtuple("N", "a b")
+n = N(1, 2)
+def main(x): return x * n.b""",
+        ["N.b = property(lambda self: 7)"],
+    ),
+    "limit of recursion": (
+        "def main(x): return x * sys.getrecursionlimit()",
+        ["LIMIT = sys.getrecursionlimit(); sys.setrecursionlimit(LIMIT + 1000)", "sys.setrecursionlimit(LIMIT)"],
+    ),
     "class of a module": (
         """
 other = types.ModuleType("other")

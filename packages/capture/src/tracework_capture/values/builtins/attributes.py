@@ -53,7 +53,17 @@ def isinstance_(frame, args, kwargs):
     resolution_order(args[0].python_type())
     if not found.constant():
         guard_unrelated(frame, args, args[0].python_type(), classes)
+    guard_members(frame, args[0], classes)
     return found
+
+
+def guard_members(frame, value, classes):
+    """A protocol asks an object for the names of its members, wherever it has them."""
+    for cls in typing.get_args(classes) if isinstance(classes, types.UnionType) else (classes,):
+        if getattr(cls, "_is_protocol", False) and isinstance(value, (ObjectValue, ModuleValue)) and value.source is not None:
+            protocols = [base for base in cls.__mro__ if vars(base).get("_is_protocol")]
+            for name in {n: None for p in protocols for n in (*vars(p), *p.__annotations__) if not n.startswith("_")}:
+                frame.guard("HAS_ATTR" if hasattr(value.obj, name) else "LACKS_ATTR", value.source, name)
 
 
 def guard_unrelated(frame, args, kind, classes):
@@ -131,6 +141,11 @@ def issubclass_(frame, args, kwargs):
     if not found.constant():
         guard_unrelated(frame, args, kind, classes)
     return found
+
+
+def recursion_limit(frame, args, kwargs):
+    frame.root.guards.state("recursion_limit", sys.getrecursionlimit(), frame.user_location())
+    return ConstantValue(sys.getrecursionlimit())
 
 
 def getattr_(frame, args, kwargs):
@@ -461,6 +476,6 @@ ROWS = {
     sys.exc_info: exc_info,
     sys.exception: exception,
     inspect.isclass: lambda frame, args, kwargs: ConstantValue(isinstance(args[0], ClassValue)),
-    sys.getrecursionlimit: lambda frame, args, kwargs: fold(frame, sys.getrecursionlimit, []),
+    sys.getrecursionlimit: recursion_limit,
     **{c.__new__: object_new for c in (tuple, list, dict, set, frozenset)},
 }
