@@ -46,8 +46,8 @@ class ClassLookups:
 
     def __init__(self) -> None:
         self.found: dict[tuple[type, str], tuple[type | None, Any]] = {}
-        self.orders: dict[type, tuple[type, ...]] = {}
-        self.special: dict[type, dict[str, Any]] = {}
+        self.orders: dict[int, tuple[type, tuple[type, ...]]] = {}  # by id, as a metaclass may refuse to hash
+        self.special: dict[int, tuple[type, dict[str, Any]]] = {}
 
     def add(self, cls: type, name: str, owner: type | None, static: Any) -> None:
         """Remember one lookup."""
@@ -60,12 +60,12 @@ class ClassLookups:
 
     def meet(self, cls: type) -> None:
         """Remember the bases of a class, and its special names."""
-        if cls.__flags__ & _IMMUTABLE or cls in self.orders:
+        if cls.__flags__ & _IMMUTABLE or id(cls) in self.orders:
             return
-        self.orders[cls] = _mro_of(cls)
+        self.orders[id(cls)] = cls, _mro_of(cls)
         for base in _mro_of(cls) or ():
-            if not base.__flags__ & _IMMUTABLE and base not in self.special:
-                self.special[base] = special_names(base)
+            if not base.__flags__ & _IMMUTABLE and id(base) not in self.special:
+                self.special[id(base)] = base, special_names(base)
 
     def without(self, made: Collection[type]) -> ClassLookups:
         """The same, with what was looked up on classes that only the trace has told of the existing classes behind them."""
@@ -80,9 +80,11 @@ class ClassLookups:
                     kept.add(base, name, has, found)
                 if base is owner:
                     break
-        for cls in self.orders:
-            for base in _mro_of(cls) if cls in made else (cls,):
-                if base not in made:
+        templates = set(map(id, made))
+        kept.special = {key: met for key, met in self.special.items() if key not in templates}
+        for cls, _ in self.orders.values():
+            for base in _mro_of(cls) or () if id(cls) in templates else (cls,):
+                if id(base) not in templates:
                     kept.meet(base)
         return kept
 
@@ -92,10 +94,10 @@ class ClassLookups:
             now, has = find(cls, name)
             if has is not owner or (is_descriptor(now) if static is _BINDS_TO_NOTHING else now is not static):
                 return f"{cls.__qualname__}.{name}"
-        for cls, order in self.orders.items():
+        for cls, order in self.orders.values():
             if _mro_of(cls) != order:
                 return f"{cls.__qualname__}.__bases__"
-        for cls, names in self.special.items():
+        for cls, names in self.special.values():
             if differ(special_names(cls), names):
                 return f"a special method of {cls.__qualname__}"
         return None
@@ -106,12 +108,12 @@ class ClassLookups:
 
     def native(self) -> Any:
         """The check for the native program."""
-        classes = tuple(dict.fromkeys([*(cls for cls, _ in self.found), *self.orders]))
-        return _C.ClassVersions(classes, self.hold)
+        classes = {id(cls): cls for cls in [*(cls for cls, _ in self.found), *(cls for cls, _ in self.orders.values())]}
+        return _C.ClassVersions(tuple(classes.values()), self.hold)
 
     def __repr__(self) -> str:
         return ", ".join(
-            [*(f"{cls.__qualname__}.{name}" for cls, name in self.found), *(cls.__qualname__ for cls in self.orders)]
+            [*(f"{cls.__qualname__}.{name}" for cls, name in self.found), *(cls.__qualname__ for cls, _ in self.orders.values())]
         )
 
 

@@ -119,7 +119,8 @@ def _code_guard(payload: Any) -> Any:
 
 def _class_guard(payload: ClassLookups) -> Any:
     return LookupsAre(
-        tuple((cls, name, *_lookup_facts(cls, name)) for cls, name in payload.found), tuple(payload.orders.values())
+        tuple((cls, name, *_lookup_facts(cls, name)) for cls, name in payload.found),
+        tuple(order for _, order in payload.orders.values()),
     )
 
 

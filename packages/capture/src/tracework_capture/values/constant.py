@@ -178,7 +178,9 @@ class ConstantValue(Value):
         return fold(frame, method, args, kwargs)
 
     def getitem(self, frame, key):
-        return fold(frame, operator.getitem, [self, key])
+        from .sequence import as_index
+
+        return fold(frame, operator.getitem, [self, as_index(frame, key)])
 
     def iterate(self, frame):
         from .iterators import TextIterator

@@ -123,16 +123,14 @@ def as_it_is(frame, target, args, example):
 
 def has_hooks(frame, module):
     """Whether a call of the module has backward hooks; guarded is whether there are some, since they are looked up when the graph runs."""
-    found = []
-    for name in OWN_TABLES:
-        table = module.existing(frame, name)
-        frame.guard("TRUTH", InstanceAttr(module.source, name), bool(table))
-        found.append(table)
-    for name in GLOBAL_TABLES:
-        table = getattr(torch_module, name)
-        frame.guard("TRUTH", Attr(TORCH_MODULE, name), bool(table))
-        found.append(table)
-    return any(found)
+    own = [(InstanceAttr(module.source, name), module.existing(frame, name)) for name in OWN_TABLES]
+    shared = [(Attr(TORCH_MODULE, name), getattr(torch_module, name)) for name in GLOBAL_TABLES]
+    for source, table in own + shared:
+        if table:
+            frame.guard("TRUTH", source, True)
+        else:
+            frame.guard("DICT_KEYS", source, ())  # what is checked again by the version of the dict
+    return any(table for _, table in own + shared)
 
 
 def break_at_old_hooks(frame, module):

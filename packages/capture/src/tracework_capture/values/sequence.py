@@ -12,7 +12,7 @@ import types
 import torch
 
 from .. import _C
-from ..guards.classes import attributes_of, lookup_class
+from ..guards.classes import NO_ATTRIBUTE, attributes_of, lookup_class
 from ..sources import Attr, Item
 from .constant import ConstantValue, NotPlain, fold_literal, force_plain, literal, plain
 from .rows import call_row
@@ -537,7 +537,10 @@ class RangeValue(Value):
         return ConstantValue(force_plain(frame, item) in self.value)
 
     def getitem(self, frame, key):
-        return fold_literal(frame, operator.getitem, self.value, force_plain(frame, key))
+        if not isinstance(key, SliceValue):
+            return fold_literal(frame, operator.getitem, self.value, force_plain(frame, as_index(frame, key)))
+        bounds = slice(*(force_plain(frame, as_index(frame, p)) for p in key.parts))
+        return fold_literal(frame, operator.getitem, self.value, bounds)
 
     def getattr(self, frame, name):
         from .binding import attribute_of_builtin
@@ -595,16 +598,26 @@ class SliceValue(Value):
         return f"{emit.const(slice)}({', '.join(emit.load(p) for p in self.parts)})"
 
 
+def as_index(frame, value):
+    """What an object of the program says in __index__; other values as they are."""
+    from .builtins.arithmetic import index_of
+    from .user_object import ObjectValue
+
+    if isinstance(value, ObjectValue) and lookup_class(value.python_type(), "__index__")[0] is not NO_ATTRIBUTE:
+        return index_of(frame, [value], {})
+    return value
+
+
 def sequence_index(frame, key, kind=None):
     """A plain int or slice from a key value; `kind` is that of the sequence whose item is asked for."""
     if isinstance(key, SliceValue):
-        bounds = slice(*(force_plain(frame, p) for p in key.parts))
+        bounds = slice(*(force_plain(frame, as_index(frame, p)) for p in key.parts))
         if not all(part is None or hasattr(type(part), "__index__") for part in (bounds.start, bounds.stop, bounds.step)):
             frame.raise_new(TypeError, "slice indices must be integers or None or have an __index__ method")
         if bounds.step == 0:
             frame.raise_new(ValueError, "slice step cannot be zero")
         return bounds
-    index = force_plain(frame, key)
+    index = force_plain(frame, as_index(frame, key))
     if hasattr(type(index), "__index__"):
         return operator.index(index)
     name = _C.type_name(type(index))

@@ -16,7 +16,7 @@ from ..graph.state_conditions import truth_of_state
 from ..sources import ModuleEntry
 from .constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, NUMPY_NUMBERS, UNARY_FUNCTIONS, ConstantValue, force_plain, literal
 from .inference_tensors import as_inference_tensor, is_for_inference, is_input_for_inference
-from .sequence import NONE, TupleValue
+from .sequence import NONE, TupleValue, as_index
 from .symint import SymNumber, size_value
 from .torch_function import Dispatching
 from .value import EXISTING, NEW, Value
@@ -161,14 +161,14 @@ class TensorOperations(Value):
     def getitem(self, frame, key):
         from .open_indices import select_open
 
-        target, key = select_open(frame, self, key)
+        target, key = select_open(frame, self, as_index(frame, key))
         return target if key is None else frame.graph.call(frame, operator.getitem, (target, positions(frame, key)))
 
     def setitem(self, frame, key, value):
         from .float_operands import element
         from .open_indices import select_open
 
-        target, key = select_open(frame, self, key)
+        target, key = select_open(frame, self, as_index(frame, key))
         if key is None:
             key = ConstantValue(Ellipsis)
         if isinstance(key, TensorValue) and key.example.ndim == 0 and key.example.dtype is torch.bool:

@@ -653,3 +653,28 @@ def test_id_of_existing_objects_and_modules():
 
 class Plain:
     """An object."""
+
+
+class Place:
+    def __init__(self, number):
+        self.number = number
+
+    def __index__(self):
+        return self.number
+
+    def __hash__(self):
+        return hash((Place, (self.number, "text")))
+
+
+def test_objects_are_indices():
+    def program(x, n):
+        items, one = [2, 3, 4], Place(n)
+        items[Place(0)] = 9
+        del items[Place(2)]
+        x = x * items[one] + items[one:][0] + range(10)[Place(4)] + (5, 6)[one] + len("abc"[one]) + sum(range(Place(3)))
+        x[Place(0)] = 7.0
+        return x[one], hash(one) == hash(Place(n))
+
+    compiled = optimize(lambda gm, inputs: gm.forward, fullgraph=True)(program)
+    for n in (1, 1, -1, 0):
+        assert str(compiled(torch.arange(3.0), n)) == str(program(torch.arange(3.0), n))

@@ -18,7 +18,7 @@ from ..mapping import METHODS as DICT_METHODS
 from ..mapping import DictValue
 from ..proxy import proxy_row
 from ..rows import call_row
-from ..sequence import DequeValue, ListValue, RangeValue, SliceValue, TupleValue
+from ..sequence import DequeValue, ListValue, RangeValue, SliceValue, TupleValue, as_index
 from ..sets import SetValue, real_key
 from ..symint import SymNumber
 from ..tensor import TensorValue
@@ -107,7 +107,7 @@ def frozenset_(frame, args, kwargs):
 
 
 def range_(frame, args, kwargs):
-    bounds = [force_plain(frame, a) for a in args]
+    bounds = [force_plain(frame, as_index(frame, a)) for a in args]
     try:
         return RangeValue(range(*bounds))
     except (TypeError, ValueError) as error:
