@@ -351,6 +351,7 @@ AUTOCAST = frozenset({torch.amp.autocast_mode._enter_autocast, torch.amp.autocas
 _MODULES = frozenset(
     {"torch", "torch._C", "torch.functional", "torch.nn.functional", "torch._tensor", "torch._ops.aten", "_operator", "builtins"}
 )
+RANDOM_STATE = frozenset({torch.manual_seed, torch.get_rng_state, torch.set_rng_state})
 _AUTOGRAD = frozenset({torch.autograd.grad, copy_like, with_data, leaf})
 """Functions of operators; the history that gradients are asked of is the graph's own."""
 
@@ -360,7 +361,7 @@ def is_plain_call(node: fx.Node) -> bool:
     target: Any = node.target
     if node.op != "call_function" or target in AUTOCAST or target is torch.autograd.graph.increment_version:
         return True
-    if target in _AUTOGRAD:
+    if target in _AUTOGRAD or target in RANDOM_STATE:
         return True
     if hasattr(target, "runs"):
         return all(is_plain_call(inner) for inner in target.runs.graph.nodes)

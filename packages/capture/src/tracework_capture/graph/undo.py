@@ -111,8 +111,8 @@ def can_run_again(kept: Kept | None) -> bool:
 
 def put_back(kept: Kept) -> None:
     """Gives the tensors what they held before, as if nobody had written to them."""
-    with torch.no_grad():
-        for tensor, content, version, layout in kept:
+    for tensor, content, version, layout in kept:
+        with torch.inference_mode() if tensor.is_inference() else torch.no_grad():
             if content is not None and layout is not None:
                 if (tensor.size(), tensor.stride(), tensor.storage_offset()) != layout:
                     tensor.as_strided_(*layout)

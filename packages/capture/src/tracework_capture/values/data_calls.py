@@ -10,6 +10,7 @@ import torch.nn.functional as F
 
 from .._torch import any_autocast
 from ..graph.builder import graph_argument
+from ..graph.checks import RANDOM_STATE
 from ..sources import Const
 from .constant import force_plain
 from .tensor import TensorValue
@@ -60,11 +61,11 @@ def random_state_row(fn):
             size, options = tuple(fn().shape), {"dtype": torch.uint8, "device": torch.device("cpu")}
             example = frame.graph.run_on_fakes(frame, torch.empty, (size,), options, "call_function")
         found = called_as_it_is(frame, fn, args, kwargs, example)
-        frame.root.effects.hidden = f"{fn.__name__} is about the state of random numbers"
+        frame.root.effects.random = True
         return frame.wrap(torch.default_generator, Const(torch.default_generator)) if fn is torch.manual_seed else found
 
     return handler
 
 
 DATA_CALL_ROWS = {fn: ctc_row(fn) for fn in (F.ctc_loss, torch.ctc_loss)}
-DATA_CALL_ROWS |= {fn: random_state_row(fn) for fn in (torch.manual_seed, torch.get_rng_state, torch.set_rng_state)}
+DATA_CALL_ROWS |= {fn: random_state_row(fn) for fn in RANDOM_STATE}

@@ -119,7 +119,16 @@ def expanded(x, index, counter):
     return x[index]
 
 
+def seeded(x, index, counter):
+    counter.count = 1
+    torch.manual_seed(3)
+    x.add_(torch.rand(1))
+    counter.count = 2
+    return x[index] + torch.rand(1)
+
+
 FUNCTIONS = [
+    seeded,
     effects_around,
     suppressed,
     swallowed,
@@ -201,6 +210,27 @@ def test_large_inputs_that_are_read_and_written(backend):
     else:
         good, bad = [run[0] for run in runs[:2]], runs[2:]
         assert good[0] == good[1] and bad[0] == bad[1]
+
+
+def test_tensors_of_inference_mode():
+    @torch.inference_mode()
+    def function(x, index, counter):
+        counter.count = 1
+        x.add_(1)
+        counter.count = 2
+        return x[index]
+
+    compiled = tracework_capture.optimize(lambda gm, given: gm.forward)(function)
+    for index in (1, LARGE):
+        runs = []
+        for run in (function, compiled):
+            counter = Counter(None)
+            with torch.inference_mode():
+                x = torch.arange(float(LARGE))
+            with contextlib.suppress(IndexError):
+                run(x, torch.tensor([index]), counter)
+            runs.append((x.tolist(), counter.count))
+        assert runs[0] == runs[1]
 
 
 def looked_up_before(x, index, counter):
