@@ -460,7 +460,11 @@ def guarded_call(writer: CodeWriter, frame: Any, call: str, conditions: list[str
         restore.append(f"{writer.const(put_back)}(__tw_kept)")
     function, arguments = plain_run(writer, frame)
     lines = ["try:", f"    __tw_out = {call}", "    __tw_failure = None"]
-    lines += [f"except {writer.const(Exception)} as __tw_error:", "    __tw_failure = __tw_error"]
+    lines += [
+        f"except {writer.const(Exception)} as __tw_error:",
+        f"    if not {writer.const(is_of_operators)}(__tw_error): raise",
+    ]
+    lines += ["    __tw_failure = __tw_error"]
     lines += ["if __tw_failure is not None:"]  # outside of the handler: no context
     if written:
         lines += [f"    if not {writer.const(can_run_again)}(__tw_kept):", "        raise __tw_failure"]
@@ -500,6 +504,16 @@ def plain_run(writer: CodeWriter, frame: Any) -> tuple[str, str]:
     else:
         function = writer.const(disabled(types.FunctionType(plain, frame.globals, code.co_name)), "plain")
     return function, ", ".join(local_name(name) for name in code.co_varnames[:slots])
+
+
+_LIBRARIES = frozenset({"builtins", "torch", "numpy", "triton"})
+
+
+def is_of_operators(error: BaseException) -> bool:
+    """Whether an operator may have raised it, so that plain Python would, too: a signal's handler may end the graph with another."""
+    kind = type(error)
+    library = kind.__module__.partition(".")[0]
+    return (library in _LIBRARIES or library.startswith("tracework")) and not issubclass(kind, (OSError, MemoryError))
 
 
 def run_with_handlers(failure: BaseException, function: Any, *args: Any) -> Any:

@@ -212,6 +212,19 @@ def test_large_inputs_that_are_read_and_written(backend):
         assert good[0] == good[1] and bad[0] == bad[1]
 
 
+class Stopped(Exception):
+    """As the handler of a signal raises it."""
+
+
+@pytest.mark.parametrize("kind", [Stopped, TimeoutError])
+def test_what_stops_a_graph_from_outside_is_not_lost(kind):
+    def stopped(*args):
+        raise kind
+
+    with pytest.raises(kind):
+        tracework_capture.optimize(lambda gm, given: stopped)(lambda x: x[torch.tensor([1])] + 1)(torch.ones(2))
+
+
 def test_tensors_of_inference_mode():
     @torch.inference_mode()
     def function(x, index, counter):
