@@ -93,6 +93,113 @@ def test_hooks_inside(fn, backend):
     same(found[1], found[0])
 
 
+def halved(t):
+    return t.dtype, t.to(torch.bfloat16) if t.is_floating_point() else t
+
+
+def whole(packed):
+    unpacked.append(packed[0])
+    return packed[1].to(packed[0])
+
+
+unpacked = []
+
+
+def packed_by_functions(x):
+    a = x * 2
+    with torch.autograd.graph.saved_tensors_hooks(halved, whole):
+        with torch.no_grad():
+            c = a.mean()
+        y = (a / 3).sin() * x * c
+    return y.exp() / 3
+
+
+def nested_and_twice(x):
+    for scale in (2, 3):
+        with torch.autograd.graph.saved_tensors_hooks(halved, whole):
+            x = x.sin() * scale
+            with torch.autograd.graph.save_on_cpu(pin_memory=False):
+                x = (x * x).tanh()
+            x = x * (x / 3)
+        x = x.cos()
+    return x
+
+
+def packed_by_a_lambda(x):
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t.double(), lambda t: t.float() * 2):
+        y = (x * x).sin()
+    return y * y
+
+
+def mode_left_changed(x):
+    with torch.autograd.graph.saved_tensors_hooks(halved, whole):
+        y = x.sin() * x
+        torch.set_grad_enabled(False)
+    z = y.cos()
+    torch.set_grad_enabled(True)
+    return y * z
+
+
+@pytest.mark.parametrize("fn", [packed_by_functions, nested_and_twice, packed_by_a_lambda, mode_left_changed, moved_inside])
+def test_hooks_in_one_graph(fn):
+    fn = fn if fn is not moved_inside else lambda x: moved_inside(x, [])
+    found = []
+    for each in (fn, tracework.compile(fn, backend="aot_eager", fullgraph=True)):
+        for _ in range(2):
+            x = torch.linspace(-1, 1, 7).requires_grad_()
+            unpacked.clear()
+            y = each(x)
+            assert not unpacked
+            found.append([y.detach(), torch.autograd.grad(y.sum(), x)[0], [*unpacked], y.requires_grad])
+    same(found[2:], found[:2])
+
+
+sizes = []
+
+
+def noted(t):
+    sizes.append(t.numel())
+    return t
+
+
+def counted(x):
+    """The program reads what its pack hook writes."""
+    with torch.autograd.graph.saved_tensors_hooks(noted, lambda t: t):
+        y = x.sin() * x
+    return y * len(sizes)
+
+
+def differentiated_inside(x):
+    with torch.autograd.graph.saved_tensors_hooks(halved, whole):
+        y = x.sin() * x
+    (given,) = torch.autograd.grad(y.sum(), x)
+    return given * len(unpacked)
+
+
+@pytest.mark.parametrize("fn", [counted, differentiated_inside])
+def test_hooks_whose_effects_are_seen(fn):
+    found = []
+    for each in (fn, tracework.compile(fn, backend="eager")):
+        sizes.clear(), unpacked.clear()
+        found.append([each(torch.ones(3, requires_grad=True)).detach() for _ in range(2)])
+    same(found[1], found[0])
+
+
+def test_no_hooks_stay_after_an_error():
+    def fn(x, index):
+        with torch.autograd.graph.saved_tensors_hooks(halved, whole):
+            return (x * x)[index].sin()
+
+    compiled = tracework.compile(fn, backend="eager", fullgraph=True)
+    x = torch.ones(3, requires_grad=True)
+    same(compiled(x, torch.tensor([1])).detach(), fn(x, torch.tensor([1])).detach())
+    with pytest.raises(IndexError):
+        compiled(x, torch.tensor([7]))
+    unpacked.clear()
+    (x * x).sum().backward()
+    assert not unpacked
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_hooks_around_a_compiled_function(backend):
     compiled = tracework.compile(product, backend=backend)

@@ -219,10 +219,10 @@ def _steps(
         for node in run:
             if "undo" in node.meta:
                 node.target(*node.args)
-        if _is_switch(run):
-            entered[run[0]] = run[0].target(*fx.node.map_arg(run[0].args, entered.pop))
-            if not _torch.enters_autocast(run[0]):
-                del entered[run[0]]
+        for node in filter(_torch.switches_modes, run if _is_eager(run) else ()):
+            entered[node] = node.target(*fx.node.map_arg(node.args, entered.pop))
+            if not _torch.enters_autocast(node):
+                del entered[node]
         call = piece.forward if _is_eager(run) else _compiled(piece, needed[number], examples, compile_piece)
         ended = tuple(n for n in needed[number] if last[n] == number)
         steps.append(_Step(call, needed[number], made, ended))

@@ -36,6 +36,7 @@ __all__ = [
     "dispatch_keys",
     "dispatch_mode_count",
     "distributed_is_initialized",
+    "enter_saved_hooks",
     "forward_ad_is_on",
     "function_mode_count",
     "function_modes_aside",
@@ -44,7 +45,9 @@ __all__ = [
     "leave_blocks_of_devices",
     "leave_dispatch_modes",
     "leave_dual_levels",
+    "leave_saved_hooks",
     "leaving_dual_levels",
+    "leaving_saved_hooks",
     "make_subclass",
     "mark_of_torch_compile",
     "neg_view",
@@ -279,6 +282,41 @@ def leaving_dual_levels(function: Any) -> Any:
             return function(*args)
         finally:
             leave_dual_levels(level)
+
+    return call
+
+
+class _SavedHooks(threading.local):
+    def __init__(self) -> None:
+        self.entered: list[Any] = []
+
+
+_saved_hooks = _SavedHooks()
+
+
+def enter_saved_hooks(manager: Any) -> Any:
+    """Enters a manager of hooks of saved tensors, and gives it."""
+    manager.__enter__()
+    _saved_hooks.entered.append(manager)
+    return manager
+
+
+def leave_saved_hooks(manager: Any) -> None:
+    """Leaves one that enter_saved_hooks entered."""
+    _saved_hooks.entered.remove(manager)
+    manager.__exit__(None, None, None)
+
+
+def leaving_saved_hooks(function: Any) -> Any:
+    """The function, which leaves no hooks of saved tensors entered when it raises."""
+
+    def call(*args: Any) -> Any:
+        count = len(_saved_hooks.entered)
+        try:
+            return function(*args)
+        finally:
+            while len(_saved_hooks.entered) > count:
+                leave_saved_hooks(_saved_hooks.entered[-1])
 
     return call
 

@@ -165,6 +165,8 @@ def graph_call(writer: CodeWriter, root: Any, captured: CapturedGraph, backend: 
         compiled = _torch.under_no_function_modes(compiled)  # they were asked while tracing
     if root.uses_dual_levels:
         compiled = _torch.leaving_dual_levels(compiled)
+    if root.uses_saved_hooks:
+        compiled = _torch.leaving_saved_hooks(compiled)
     name = writer.const(root.services.call_disabled(compiled), "graph")
     return (f"{name}(list(__tw_inputs))" if boxed else f"{name}(*__tw_inputs)"), writes_last
 

@@ -116,6 +116,8 @@ class CaptureRoot:
         self.autocast_ended: list[Any] = []  # nodes that enter what held before blocks that began before the frame
         self.states_written: dict[str, Any] = {}  # name in guards.kinds.STATES -> what it was at the start
         self.inference: list[bool] = []  # modes of the inference_mode blocks entered, the innermost last
+        self.saved_hooks_refused = 0  # how many blocks that disable hooks of saved tensors are entered
+        self.uses_saved_hooks = False  # whether the graph enters such hooks
         self.uses_dual_levels = False  # whether the graph enters a level of forward-mode AD
         self.uses_inference = False  # whether there was such a block
         self.storages: dict[Any, int | None] = {}  # of inference tensors -> the version that is allowed, of others -> None

@@ -17,6 +17,7 @@ from .constant import ConstantValue, force_plain
 from .hooks import HookCall
 from .mapping import DictValue
 from .module_hooks import PassThrough
+from .saved_hooks import EnterSavedHooks
 from .sequence import NONE
 from .tensor import TensorValue, is_made_leaf, known_values
 from .tensor_attributes import leaf_of
@@ -76,8 +77,10 @@ def refuse_what_is_unseen(frame):
     Python objects, which is seen in plain Python alone."""
     if frame.root.transforms:
         frame.break_graph("call_unknown", "the autograd engine under a transform of torch.func")
-    if any(isinstance(node.target, PassThrough) for node in frame.graph.graph.nodes):
-        frame.break_graph("hook", "a backward in the function that calls a module with backward hooks")
+    if any(isinstance(node.target, (PassThrough, EnterSavedHooks)) for node in frame.graph.graph.nodes):
+        frame.break_graph(
+            "hook", "a backward in the function that calls a module with backward hooks, or has hooks of saved tensors"
+        )
 
 
 def options(given):

@@ -292,6 +292,13 @@ class HooksDisabled(NullContext):
     def python_type(self):
         return contextlib._GeneratorContextManager
 
+    def enter(self, frame):
+        frame.root.saved_hooks_refused += 1
+        return super().enter(frame)
+
+    def leave(self, frame):
+        frame.root.saved_hooks_refused -= 1
+
 
 def hooks_disabled_row(frame, args, kwargs):
     return HooksDisabled(torch.autograd.graph.disable_saved_tensors_hooks, args, kwargs)

@@ -24,6 +24,7 @@ from .loops import LOOP_ROWS
 from .number_arguments import NUMBER_METHODS, number_functions
 from .numpy_functions import numpy_rows
 from .parameter import PARAMETER_ROWS
+from .saved_hooks import SAVED_HOOK_CONTEXTS
 from .sequence import NONE, TupleValue
 from .subclass import SUBCLASS_CONTEXTS, as_subclass_method, make_subclass_row
 from .symint import SizeRelation
@@ -457,4 +458,4 @@ TORCH_ROWS.update(CLASS_ROWS | DATA_CALL_ROWS | DUAL_ROWS)
 TORCH_ROWS[torch.Tensor._make_subclass] = make_subclass_row
 TENSOR_METHODS.update(NUMBER_METHODS | TURNING_METHODS | {"as_subclass": as_subclass_method, "new": new_method})
 TENSOR_METHODS["istft"] = lambda frame, self, name, args, kwargs: TORCH_ROWS[torch.istft](frame, [self, *args], kwargs)
-CONTEXTS.update(SUBCLASS_CONTEXTS | DUAL_CONTEXTS)
+CONTEXTS.update(SUBCLASS_CONTEXTS | DUAL_CONTEXTS | SAVED_HOOK_CONTEXTS)
