@@ -39,6 +39,20 @@ class MutationLog:
         self.changes += 1
         self.entries.pop(key, None)
 
+    def changed(self):
+        """The values whose contents or attributes entries change, or that calls are made with, and the objects that are called; None where
+        one is not known."""
+        if not {key[0] for key in self.entries} <= {"attribute", "contents", "call", "cell", "global"}:
+            return None
+        found = []
+        for kept in self.keep:
+            if isinstance(kept, tuple):
+                function, args, kwargs = kept
+                found += [function, getattr(function, "__self__", None), *args, *(kwargs or {}).values()]
+            else:
+                found.append(kept)
+        return found
+
     def contents(self, value):
         """The contents of an existing container changed; the value knows how to replay them."""
         self.changes += 1

@@ -40,7 +40,7 @@ class CellValue(Value):
             try:
                 contents = self.cell.cell_contents
             except ValueError:
-                frame.guard("PREDICATE", self.source, _is_empty)
+                frame.guard("PREDICATE", self.source, is_empty)
                 return None
             self._contents = frame.wrap(contents, self.contents_source)
         return self._contents
@@ -81,7 +81,7 @@ class CellValue(Value):
         return super().getattr(frame, name)
 
 
-def _is_empty(cell: types.CellType) -> bool:
+def is_empty(cell: types.CellType) -> bool:
     """the cell is empty"""
     return type(cell) is types.CellType and cell == types.CellType()
 

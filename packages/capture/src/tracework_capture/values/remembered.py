@@ -10,16 +10,22 @@ import types
 
 import torch
 
+from .. import _C
 from ..graph.checks import written_inputs
 from ..guards.classes import lookup_class
 from ..guards.guard import payload_key
 from ..sources import Const
 from .binding import CONTAINERS
 from .constant import ATOM_TYPES, ConstantValue, NotPlain, called_there, force_plain, plain
+from .function import is_empty
 from .module import ModuleValue
 from .row_value import RowValue
 from .user_object import ObjectValue
 from .value import EXISTING
+
+NOT_FOLLOWED = (types.ModuleType, types.FunctionType, *ATOM_TYPES)
+REACHED = 10_000
+"""Objects that are looked at for what a function may read."""
 
 _BY_IDENTITY = {
     "__hash__": (object.__hash__, torch.nn.Module.__dict__.get("__hash__")),
@@ -53,14 +59,14 @@ class RememberingFunction(RowValue):
     def ask(self, frame, args, kwargs):
         """What the function remembers, or what it computes now."""
         name = self.fn.__wrapped__.__name__
+        if args and issubclass(
+            args[0].python_type(), logging.Logger
+        ):  # warning_once: said after the graph, or found said already
+            frame.mutations.call(self.fn, list(args), dict(kwargs))
+            return ConstantValue(None)
         try:
             known, by_name = [key_of(frame, a) for a in args], {k: key_of(frame, v) for k, v in kwargs.items()}
         except NotPlain:
-            if args and issubclass(args[0].python_type(), logging.Logger):
-                frame.mutations.call(
-                    self.fn, list(args), dict(kwargs)
-                )  # warning_once: said after the graph, or found said already
-                return ConstantValue(None)
             return frame.wrap(self.fn.__wrapped__, Const(self.fn.__wrapped__)).call(frame, args, kwargs)
         if waits_for_writes(frame, self.fn.__wrapped__, [*args, *kwargs.values()]):
             return frame.break_graph("call_unknown", f"{name}, which remembers results and reads what was written here")
@@ -90,17 +96,42 @@ def key_of(frame, value):
 
 
 def waits_for_writes(frame, function, args):
-    """Whether a function names a variable that the frame wrote, or a container or object that it may have written to: nothing is in
-    place yet."""
+    """Whether a function may read what the frame wrote, which is not in place yet: a variable that it names, or an object that is reached
+    from its variables and arguments."""
     pending = frame.mutations.entries
-    takes_objects = any(isinstance(value, (ObjectValue, ModuleValue)) for value in args)
-    if takes_objects and (pending or written_inputs(frame.root)):
-        return True
-    if not pending or not isinstance(function, types.FunctionType):
+    objects = [value.obj for value in args if isinstance(value, (ObjectValue, ModuleValue))]
+    written = written_inputs(frame.root)
+    if not pending and not written:
         return False
-    cells, table = function.__closure__ or (), function.__globals__
-    if any(("cell", id(cell)) in pending for cell in cells):
+    if isinstance(function, types.FunctionType):
+        cells, table = function.__closure__ or (), function.__globals__
+        names = [name for name in function.__code__.co_names if name in table]
+        if any(("cell", id(cell)) in pending for cell in cells) or any(("global", id(table), name) in pending for name in names):
+            return True
+        objects += [table[name] for name in names] + [cell.cell_contents for cell in cells if not is_empty(cell)]
+    changed, seen = frame.mutations.changed(), reached(objects)
+    if changed is None or seen is None:
+        return bool(objects)
+    if written and any(isinstance(each, torch.Tensor) for each in seen):
         return True
-    names = [name for name in function.__code__.co_names if name in table]
-    held = [table[name] for name in names] + [cell.cell_contents for cell in cells]
-    return any(("global", id(table), name) in pending for name in names) or any(isinstance(value, CONTAINERS) for value in held)
+    values, memo = {id(each) for each in changed if each is not None}, frame.root.memo
+    return any(id(each) in values or id(memo.get(id(each))) in values for each in seen if each is not None)
+
+
+def reached(objects):
+    """The objects and what they hold, though not what classes, modules and functions hold; None where they are more than REACHED."""
+    seen, left = {}, [*objects]
+    while left:
+        found = left.pop()
+        if id(found) in seen:
+            continue
+        if len(seen) == REACHED:
+            return None
+        seen[id(found)] = found
+        if isinstance(found, dict):
+            left += [*found.keys(), *found.values()]
+        elif isinstance(found, CONTAINERS):
+            left += found
+        elif not isinstance(found, (type, *NOT_FOLLOWED)):
+            left += [*(_C.instance_dict(found) or {}).values()]
+    return seen.values()

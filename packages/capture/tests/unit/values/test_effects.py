@@ -263,3 +263,46 @@ def test_texts_of_tensors_are_those_of_each_call(show, held):
         x = torch.tensor(number)
         holder.kept = x
         assert compiled(x)[0] == program(x)[0]
+
+
+TABLE = {"factor": 2}
+HELD = [[1]]
+
+
+@functools.lru_cache
+def with_table(n):
+    return n * TABLE["factor"] + len(HELD[0])
+
+
+class OnceLogger(logging.Logger):
+    said = []
+
+    @functools.lru_cache(None)  # noqa: B019
+    def once(self, text):
+        OnceLogger.said.append(text)
+
+
+@pytest.mark.parametrize(("change", "graphs"), [("nothing it reads", 1), ("its table", 2), ("what its list holds", 2)])
+def test_remembering_functions_see_what_was_written_before_them(change, graphs):
+    compiles, history, logger = [], [], OnceLogger("once")
+
+    def program(x, n):
+        y = x + 1
+        history.append(n)
+        if change == "its table":
+            TABLE["factor"] += 1
+        elif change == "what its list holds":
+            HELD[0].append(n)
+        logger.once(change)
+        return y * with_table(n)
+
+    def results(program):
+        TABLE["factor"] = 2
+        HELD[0][:] = [1]
+        with_table.cache_clear()
+        return program(torch.ones(()), 7), TABLE["factor"], len(HELD[0])
+
+    compiled = optimize(lambda gm, _: compiles.append(gm) or gm.forward)(program)
+    expected = results(program)
+    assert results(compiled) == expected
+    assert (len(compiles), history, OnceLogger.said.count(change)) == (graphs, [7, 7], 1)
