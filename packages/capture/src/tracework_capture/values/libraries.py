@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import re
 import sys
 import weakref
 
 import torch
 
 from ..sources import Const
+from .constant import NotPlain, called_there, literal, plain, raise_python
 from .function import FunctionValue
 from .sequence import NONE
 from .tensor import TensorValue
@@ -54,9 +56,30 @@ def implementation(frame, function, args, kwargs):
     return table.getitem(frame, frame.wrap(found, Const(found, found.__name__)))
 
 
+def of_texts(function):
+    """A function of re, which keeps what it compiles in a dict of its own."""
+
+    def row(frame, args, kwargs):
+        try:
+            known, by_name = [plain(a) for a in args], {name: plain(a) for name, a in kwargs.items()}
+        except NotPlain:  # a function that makes replacements, say
+            return FunctionValue(function, Const(function, function.__name__)).call(frame, args, kwargs)
+        try:
+            found = called_there(frame, function, *known, **by_name)
+        except Exception as error:
+            return raise_python(frame, error)
+        return literal(frame, found)
+
+    return row
+
+
 LIBRARY_CODES = {functools.singledispatch(len).dispatch.__code__: implementation}
 LIBRARY_ROWS = {
     "torch.compiler.cudagraph_mark_step_begin": begin_step,
     "einops._backends.get_backend": einops_backend,
+    **{
+        f"re.{function.__name__}": of_texts(function)
+        for function in (re.search, re.match, re.fullmatch, re.sub, re.subn, re.split, re.findall, re.compile, re.escape)
+    },
     "torch._dynamo.mutation_guard.install_generation_tagging_init.<locals>.patched_init": module_init,
 }

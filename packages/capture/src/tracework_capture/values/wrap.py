@@ -348,6 +348,11 @@ def wrap_known(frame, obj, source):
     return ConstantValue(obj, source)
 
 
+def wrap_match(frame, obj, source):
+    """What a pattern found while tracing is a constant; one that the program brings is another object in each call."""
+    return ConstantValue(obj, source) if type(source) is Const else wrap_object(frame, obj, source)
+
+
 def wrap_weakref(frame, obj, source):
     frame.guard("TYPE", source, weakref.ref)
     return WeakReference(obj, source)
@@ -553,6 +558,7 @@ WRAP = {
     frozenset: wrap_set,
     range: wrap_range,
     slice: wrap_slice,
+    re.Match: wrap_match,
     weakref.ref: wrap_weakref,
     functools._lru_cache_wrapper: wrap_cached,
     types.FunctionType: wrap_function,
