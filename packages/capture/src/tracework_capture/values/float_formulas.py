@@ -1,8 +1,9 @@
-"""Formulas of a float that the program was given: what Python computes from it alone, as text.
+"""Formulas of a number that the program was given: what Python computes from it alone, as text.
 
 What a tensor would compute otherwise than Python, `s ** 2`, `round(s, 2)`, `math.exp(-s)`, Python computes for each call, and the graph gets
 it as it gets the float itself. What Python decides by a formula, and the ints that it makes of one, are guarded: the entry holds for the
-floats of which the answer is the same.
+numbers of which the answer is the same. Floats that are formulas of an int are here where their range alone does not tell that Python
+can compute them (values/size_floats.py).
 """
 
 from __future__ import annotations
@@ -12,26 +13,28 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..sources import Source, TensorSize, TensorStride
 from .constant import ConstantValue
 
 MOST_TEXT = 300  # characters: longer formulas take longer to check than they save
 NAMES = {name: getattr(math, name) for name in dir(math) if not name.startswith("_")}
-NAMES |= {fn.__name__: fn for fn in (abs, round, int, float, bool, type)}
+NAMES |= {fn.__name__: fn for fn in (abs, round, int, float, bool, type, min, max)}
 
 
 @dataclass(frozen=True)
 class Formula:
-    """`text` over the name of `node`, the input of the graph that is the float at `source`; `number` is that float now."""
+    """`text` over `name`, which is the number at `source`, an input of the graph with this node; it is `number` now."""
 
     text: str
+    name: str
     node: Any
     source: Any
-    number: float
+    number: Any
 
     def value(self):
         """Its value now, or the exception that Python would raise."""
         try:
-            return _function(self.text, self.node.name)(self.number)
+            return _function(self.text, self.name)(self.number)
         except ERRORS as error:
             return error
 
@@ -46,13 +49,13 @@ def _function(text, name):
 class Answer:
     """A guard's predicate: a formula has the value that it had while tracing."""
 
-    def __init__(self, text, name, expected):
-        self.function, self.expected = _function(text, name), expected
+    def __init__(self, text, name, kind, expected):
+        self.function, self.kind, self.expected = _function(text, name), kind, expected
         self.__doc__ = f"{text} is {expected}"
 
     def __call__(self, number):
         try:
-            return type(number) is float and self.function(number) == self.expected
+            return type(number) is self.kind and self.function(number) == self.expected
         except ERRORS:
             return False
 
@@ -70,6 +73,16 @@ def formula_of(template, *operands):
     return replace(formulas[0], text=text) if len(text) <= MOST_TEXT else None
 
 
+def formula_of_size(graph, text, sizes):
+    """The formula of a number that is computed from these sizes, where they all are of one int that the program was given; else None."""
+    symbols = {symbol for size in sizes for symbol in size.free_symbols}
+    source = graph.symbols.origins.get(next(iter(symbols))) if len(symbols) == 1 else None
+    if not isinstance(source, Source) or isinstance(source, (TensorSize, TensorStride)) or len(text) > MOST_TEXT:
+        return None
+    symbol = symbols.pop()
+    return Formula(text, str(symbol), graph.size_node(symbol), source, graph.symbols.hint(symbol))
+
+
 def _text_of(value):
     if not value.is_constant():
         formula = getattr(value, "input_formula", None)
@@ -85,7 +98,7 @@ def answer(frame, template, *operands):
     found = None if formula is None else formula.value()
     if type(found) not in (bool, int):
         return None
-    frame.guard("PREDICATE", formula.source, _answer(formula.text, formula.node.name, found))
+    frame.guard("PREDICATE", formula.source, _answer(formula.text, formula.name, type(formula.number), found))
     return found
 
 
@@ -98,8 +111,8 @@ def computed_by_python(frame, template, *operands):
     if type(number) is not float:
         return None
     answer(frame, f"type({template}) is float", *operands)
-    node = frame.graph.computed_input(formula.text, [formula.node], _function(formula.text, formula.node.name), number)
-    return FloatValue(node, number, frozenset(((formula.source, formula.number),)), formula=formula)
+    node = frame.graph.computed_input(formula.text, [formula.node], _function(formula.text, formula.name), number)
+    return FloatValue(node, number, next(v.roots for v in operands if not v.is_constant()), formula=formula)
 
 
 def number_of(frame, template, *operands):

@@ -405,6 +405,6 @@ def changing_float(frame, number, source):
     if found is None:
         frame.guard("TYPE", source, float)
         node = root.graph.float_input(source, number)
-        formula = Formula(node.name, node, source, number)
+        formula = Formula(node.name, node.name, node, source, number)
         found = root.numbers[source] = FloatValue(node, number, frozenset(((source, number),)), source, formula)
     return found

@@ -12,7 +12,7 @@ import math
 from tracework_primops.symbols import Condition, Expr, FloatExpr, FloatNode, Symbol, as_quotient, bounds
 
 from .constant import COMPARE_FUNCTIONS, ConstantValue, fold
-from .float_formulas import called
+from .float_formulas import answer, called, formula_of_size
 from .floats import FloatValue
 from .symint import SymNumber, size_value
 
@@ -28,6 +28,14 @@ class SizeFloat(FloatValue):
         self.graph = graph
         self.formula = formula
         self.span = span
+
+    @property
+    def input_formula(self):
+        return formula_of_size(self.graph, python_text(self.formula), sizes_in(self.formula))
+
+    @input_formula.setter
+    def input_formula(self, formula):
+        """Made when it is asked for."""
 
     def is_never_zero(self):
         return self.span[0] > 0 or self.span[1] < 0
@@ -67,8 +75,15 @@ class SizeFloat(FloatValue):
 
     def whole(self, frame, how):
         """floor, ceil, trunc or round of it, an int that may stay a symbol."""
+        if as_quotient(self.formula, below=how == "floor") is None:
+            found = answer(frame, f"{WHOLE_FUNCTIONS[how]}({{}})", self)
+            if found is not None:
+                return ConstantValue(found)
         keep_positive(frame, self.formula)
         return size_value(frame, node_of(frame, self.formula, how))
+
+
+WHOLE_FUNCTIONS = {"floor": "floor", "ceil": "ceil", "trunc": "int", "round": "round"}
 
 
 def node_of(frame, formula, how):
@@ -138,9 +153,14 @@ def extremum_of_floats(frame, fn, items):
 
 def function_of(frame, fn, args):
     """math.fn or round of sizes, floats and formulas, as a formula; None for others."""
-    name = fn.__name__
-    if any(getattr(a, "input_formula", None) for a in args):
-        return called(frame, name, args)
+    made = of_range(frame, fn.__name__, args)
+    if made is not None or fn in (math.floor, math.ceil, math.trunc) and isinstance(args[0], (SizeFloat, SymNumber)):
+        return made
+    return called(frame, fn.__name__, args)
+
+
+def of_range(frame, name, args):
+    """The same where the range of the sizes tells that Python can compute it for all of them."""
     if name not in FUNCTIONS or not any(isinstance(a, (SizeFloat, SymNumber)) for a in args):
         return None
     if name in ("round", "abs") and not isinstance(args[0], SizeFloat):

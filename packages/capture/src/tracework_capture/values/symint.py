@@ -26,6 +26,17 @@ class SymNumber(Value):
         self.expr = expr
         self.graph = graph
 
+    @property
+    def roots(self):
+        """The sizes that it is computed from, with their values, as a float has them."""
+        return frozenset((symbol, self.graph.symbols.hint(symbol)) for symbol in self.expr.free_symbols)
+
+    @property
+    def input_formula(self):
+        from .float_formulas import formula_of_size
+
+        return formula_of_size(self.graph, f"({self.expr})", [self.expr])
+
     def python_type(self):
         return int
 
@@ -81,6 +92,7 @@ class SymNumber(Value):
 
         if isinstance(other, TensorValue):
             return None
+        from .float_formulas import computed_by_python
         from .floats import FloatValue
         from .size_floats import combined
 
@@ -88,6 +100,9 @@ class SymNumber(Value):
         if isinstance(other, FloatValue) and not other.known:
             return None
         made = combined(frame, op, self, other, reverse)
+        if made is not None:
+            return made
+        made = computed_by_python(frame, f"({{}} {op} {{}})", *((other, self) if reverse else (self, other)))
         if made is not None:
             return made
         size = size_of(other)

@@ -28,6 +28,9 @@ OPEN = {
     "floor of a factor": lambda x, n: x.repeat(4, 1)[: math.floor(n * 0.75)],
     "ceiling": lambda x, n: x.repeat(4, 1)[: math.ceil(n / 3)],
     "nearest": lambda x, n: x.repeat(4, 1)[: round(n / 2) + 1],
+    "schedule": lambda x, n: x * (1 - n / 13) ** 0.9,
+    "saturation": lambda x, n: x * (1 - math.exp(-n / 4)),
+    "epochs": lambda x, n: x * 0.1 ** (n // 4) + math.pow(n, 0.5),
     "always true": lambda x, n: x + (1 if n / 2 > 0 else 2),
 }
 
@@ -40,6 +43,12 @@ def test_all_ints_share_a_graph(function):
 def test_a_condition_splits_the_ints_in_two():
     assert graphs_of(lambda x, n: x * 2 if n / 2 >= 3 else x * 3, [(X, n) for n in (3, 4, 5, 8, 9, 2, 30)]) == 3
     assert graphs_of(lambda x, n: x * 2 if n > 4.5 else x * 3, [(X, n) for n in (3, 4, 5, 8, 9, 2, 30)]) == 3
+
+
+def test_the_whole_number_of_a_root_splits_the_ints():
+    """One graph for each answer, not for each int."""
+    calls = [(X.repeat(4, 1), n) for n in (1, 2, 5, 4, 6, 9, 3, 8, 10, 12)]
+    assert graphs_of(lambda x, n: x[: int(math.sqrt(n)) + math.gcd(n, 1)], calls) == 4
 
 
 def test_with_a_learning_rate():
@@ -55,6 +64,7 @@ RAISE = {
     "overflow": lambda x, n: x * 1e30 ** (n * 1.0),
     "exponential": lambda x, n: x * math.exp(n * 100.0),
     "two": lambda x, n: x * (1 / (n / 2 - 1)),
+    "base": lambda x, n: x * (3 - n) ** 0.5 if n < 5 else x * math.log(n - 5),
 }
 
 
