@@ -201,6 +201,92 @@ def test_a_hook_that_a_backward_inside_would_run_is_left_to_plain_python():
     same(tracework.compile(fn, backend="eager")(*inputs()), expected)
 
 
+class Saliency(torch.nn.Module):
+    """Keeps gradients of its activations, as programs that explain a model do."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+        self.gradients = []
+
+    def keep(self, gradient):
+        self.gradients.append(gradient)
+
+    def forward(self, x):
+        h = self.first(x)
+        other = h.sin()
+        h.register_hook(self.keep)
+        return self.second(h.relu()) + other
+
+
+norms = []
+
+
+def notes_norms(x):
+    h = x * 2
+    h.register_hook(lambda g: norms.append(g.norm().item()))
+    handle = h.register_hook(lambda g: norms.append(0))
+    handle.remove()
+    return (h * h).tanh()
+
+
+def refuses(x):
+    def hook(g):
+        raise ValueError("no gradient here")
+
+    y = x * 2
+    y.register_hook(hook)
+    return y.sin()
+
+
+def outer(x):
+    seen = norms
+
+    def inner(x):
+        y = x.cos()
+        y.register_hook(lambda g: seen.append(tuple(g.shape)) or g * 2)
+        return y * x
+
+    return inner
+
+
+inner = outer(None)
+
+
+@pytest.mark.parametrize("fn", [Saliency, notes_norms, inner, refuses])
+@pytest.mark.parametrize("backend", BACKENDS[:2])
+def test_hooks_as_they_are(fn, backend):
+    results = []
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        made = fn() if isinstance(fn, type) else fn
+        call = tracework.compile(made, backend=backend, fullgraph=True) if compiled else made
+        norms.clear()
+        for _ in range(2):
+            x = torch.linspace(-1, 1, 4).requires_grad_()
+            out = call(x)
+            assert not norms or _
+            try:
+                out.sum().backward()
+            except ValueError as error:
+                results.append(str(error))
+            results.append([out.detach(), x.grad, [*norms], getattr(made, "gradients", None)])
+    same(results[len(results) // 2 :], results[: len(results) // 2])
+
+
+def test_a_backward_runs_hooks_that_change_objects_in_place():
+    def fn(x):
+        h = x * 2
+        h.register_hook(lambda g: norms.append(1))
+        h.sum().backward()
+        return x.detach() * len(norms)
+
+    norms.clear()
+    compiled = tracework.compile(fn, backend="eager")
+    for count in (1, 2, 3):
+        same(compiled(torch.ones(2, requires_grad=True)), torch.full((2,), float(count)))
+
+
 @pytest.mark.parametrize("with_effect", [False, True])
 def test_hooks_that_run_plainly(with_effect):
     seen = []

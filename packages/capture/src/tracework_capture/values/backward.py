@@ -14,7 +14,7 @@ from .._torch import keeping_version
 from ..graph.leaves import copy_like
 from ..sources import Attr
 from .constant import ConstantValue, force_plain
-from .hooks import HookCall
+from .hooks import HookCall, RegisterHook
 from .mapping import DictValue
 from .module_hooks import PassThrough
 from .saved_hooks import EnterSavedHooks
@@ -77,10 +77,8 @@ def refuse_what_is_unseen(frame):
     Python objects, which is seen in plain Python alone."""
     if frame.root.transforms:
         frame.break_graph("call_unknown", "the autograd engine under a transform of torch.func")
-    if any(isinstance(node.target, (PassThrough, EnterSavedHooks)) for node in frame.graph.graph.nodes):
-        frame.break_graph(
-            "hook", "a backward in the function that calls a module with backward hooks, or has hooks of saved tensors"
-        )
+    if any(isinstance(node.target, (PassThrough, RegisterHook, EnterSavedHooks)) for node in frame.graph.graph.nodes):
+        frame.break_graph("hook", "a backward in the function whose hooks it would run as they are")
 
 
 def options(given):

@@ -1,18 +1,24 @@
-"""Hooks of tensors. Of a tensor made in the traced program the hook is traced, and becomes a graph that a node registers; leaves and
-tensors that were there before get theirs when the graph has run, as any other object that is changed."""
+"""Hooks of tensors. Of a tensor made in the traced program the hook is traced, and becomes a graph that a node registers; one that cannot
+be traced, or changes Python objects, is registered as it is where it is the same function at each call. Leaves and tensors that were there
+before get theirs when the graph has run, as any other object that is changed."""
 
 from __future__ import annotations
+
+import types
+import weakref
 
 import torch
 from torch.utils.hooks import RemovableHandle
 
-from ..errors import BreakGraph
+from ..errors import BreakGraph, RestartCapture
 from ..graph.outline import outline, region
 from ..graph.region_checks import Unchanged
+from .function import BoundMethodValue, FunctionValue, NewFunctionValue
+from .module_hooks import as_it_is
 from .sequence import NONE
 from .tensor import TensorValue, forget_nodes, remember
 from .tensor_attributes import leaf_of
-from .value import Value
+from .value import SymbolicRaise, Value
 
 
 class HookCall:
@@ -29,6 +35,49 @@ class HookCall:
             return self.module(*[given[place] for place in self.places])[0]
 
         return tensor.register_hook(hook)
+
+
+class RegisterHook:
+    """Registers a hook that the program has, which runs at backward time as it is; target of a node. `make` gives the hook."""
+
+    def __init__(self, make):
+        self.__name__ = self.__qualname__ = "register_hook"
+        self.__module__ = __name__
+        self.make = make
+
+    def __call__(self, tensor):
+        return tensor.register_hook(self.make())
+
+
+def real_function(frame, value):
+    """What gives the function that a value stands for, guarded, where it is the same one at each call; None for others."""
+    if isinstance(value, NewFunctionValue):
+        cells = value.closure(frame)
+        if value.default_count() or value.has_more() or any(cell.cell is None or cell.source is None for cell in cells):
+            return None
+        for cell in cells:
+            frame.guard("IDENTITY", cell.source, cell.cell)
+        made = types.FunctionType(value.code, value.globals, None, None, tuple(cell.cell for cell in cells))
+        return lambda: made
+    if isinstance(value, BoundMethodValue):
+        return real_method(frame, value)
+    if not isinstance(value, FunctionValue) or value.source is None:
+        return None
+    made = value.real()
+    frame.guard("IDENTITY", value.source, made)
+    return lambda: made
+
+
+def real_method(frame, value):
+    """The same of a method, whose owner the graph does not keep alive."""
+    owner, make = value.owner, real_function(frame, value.function)
+    if getattr(owner, "obj", None) is None or owner.source is None or make is None:
+        return None
+    frame.guard("IDENTITY", owner.source, owner.obj)
+    try:
+        return weakref.WeakMethod(types.MethodType(make(), owner.obj))
+    except TypeError:
+        return None
 
 
 def remove_hook(handle):
@@ -65,7 +114,10 @@ class HandleValue(Handle):
         self.node = node
 
     def remove(self, frame):
-        frame.graph.plain_node(frame, remove_hook, (self.node,)).meta["of_history"] = True
+        if isinstance(self.node.target, RegisterHook):
+            as_it_is(frame, remove_hook, (self.node,), None)
+        else:
+            frame.graph.plain_node(frame, remove_hook, (self.node,)).meta["of_history"] = True
 
 
 class LaterHandle(Handle):
@@ -129,16 +181,26 @@ def register_hook(frame, tensor, name, args, kwargs):
         return frame.break_graph("hook", "register_hook of a tensor without history")
     if tensor.source is not None or tensor.is_leaf():
         return register_later(frame, tensor, name, hook)
+    place = frame.code, frame.current.index
+    if place in frame.root.history.untraced_hooks:
+        make = real_function(frame, hook)
+        if make is None:
+            return frame.break_graph("hook", "a hook of a tensor that is made in the function, and cannot be traced")
+        return HandleValue(as_it_is(frame, RegisterHook(make), (tensor.as_graph_arg(frame),), None))
     builder = frame.graph
     gradient = gradient_of(frame, tensor)
     start, unchanged = region(builder), Unchanged(frame)
-    with torch.no_grad():
-        found = hook.call(frame, [gradient], {})
-    changed = unchanged.what_changed()
-    if changed:
-        return frame.break_graph("hook", f"a hook of a tensor {changed}")
-    if not isinstance(found, TensorValue) and not (found.is_constant() and found.constant() is None):
-        return frame.break_graph("hook", f"a hook of a tensor gives a {found.describe()}")
+    try:
+        with torch.no_grad():
+            found = hook.call(frame, [gradient], {})
+        why = unchanged.what_changed()
+        if not why and not isinstance(found, TensorValue) and not (found.is_constant() and found.constant() is None):
+            why = f"gives a {found.describe()}"
+    except (BreakGraph, SymbolicRaise) as stop:
+        why = f"cannot be traced: {stop}"
+    if why:
+        frame.root.history.untraced_hooks.add(place)
+        raise RestartCapture(f"a hook of a tensor {why}")
     nodes = start.nodes(builder)
     made = outline(builder, nodes, [found.node if isinstance(found, TensorValue) else None], "Hook")
     read = [n for n in made.inputs if n is not gradient.node]

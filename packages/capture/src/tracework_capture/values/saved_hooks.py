@@ -16,7 +16,7 @@ from .. import _torch
 from ..graph.outline import region
 from .constant import force_plain
 from .context import ContextValue
-from .function import FunctionValue, NewFunctionValue
+from .hooks import real_function
 from .module_hooks import as_it_is
 from .sequence import NONE
 
@@ -30,13 +30,13 @@ OTHER_OPCODES = ("STORE_ATTR", "STORE_SUBSCR", "STORE_GLOBAL", "DELETE_", "IMPOR
 class EnterSavedHooks:
     """Makes and enters a manager; target of a node."""
 
-    def __init__(self, cls, args, kwargs):
-        self.__name__ = self.__qualname__ = cls.__name__
+    def __init__(self, make, name):
+        self.__name__ = self.__qualname__ = name
         self.__module__ = __name__
-        self.cls, self.args, self.kwargs = cls, args, kwargs
+        self.make = make
 
     def __call__(self):
-        return _torch.enter_saved_hooks(self.cls(*self.args, **self.kwargs))
+        return _torch.enter_saved_hooks(self.make())
 
 
 class SavedHooks(ContextValue):
@@ -66,28 +66,17 @@ def saved_hooks_row(frame, args, kwargs):
     given = dict(zip(("pack_hook", "unpack_hook"), args)) | kwargs
     if len(args) > 2 or set(given) != {"pack_hook", "unpack_hook"}:
         return frame.break_graph("context_unknown", "saved_tensors_hooks with these arguments")
-    pack, unpack = (real_function(frame, given[name]) for name in ("pack_hook", "unpack_hook"))
-    if pack is None or unpack is None or not is_apart(pack):
+    hooks = [real_function(frame, given[name]) for name in ("pack_hook", "unpack_hook")]
+    if None in hooks or type(hooks[0]()) is not types.FunctionType or not is_apart(hooks[0]()):
         return frame.break_graph("hook", "saved_tensors_hooks whose pack hook may see or change what is outside of it")
-    return SavedHooks(cls, args, kwargs, EnterSavedHooks(cls, (pack, unpack), {}))
+    return SavedHooks(cls, args, kwargs, EnterSavedHooks(lambda: cls(*(hook() for hook in hooks)), cls.__name__))
 
 
 def save_on_cpu_row(frame, args, kwargs):
     """save_on_cpu(pin_memory, device_type)"""
     cls = torch.autograd.graph.save_on_cpu
     plain = [force_plain(frame, a) for a in args], {name: force_plain(frame, a) for name, a in kwargs.items()}
-    return SavedHooks(cls, args, kwargs, EnterSavedHooks(cls, *plain))
-
-
-def real_function(frame, value):
-    """The function that a value stands for, guarded, where it is the same one at each call; None for others."""
-    if isinstance(value, NewFunctionValue):
-        alone = not (value.code.co_freevars or value.default_count() or value.has_more())
-        return types.FunctionType(value.code, value.globals) if alone else None
-    if isinstance(value, FunctionValue) and value.source is not None:
-        frame.guard("IDENTITY", value.source, value.real())
-        return value.real()
-    return None
+    return SavedHooks(cls, args, kwargs, EnterSavedHooks(lambda: cls(*plain[0], **plain[1]), cls.__name__))
 
 
 def is_apart(function):
