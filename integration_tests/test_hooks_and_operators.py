@@ -239,6 +239,23 @@ def refuses(x):
     return y.sin()
 
 
+def many(x):
+    """Several, of which one could be traced."""
+    for _ in range(3):
+        x = (x * 2).sin()
+        x.register_hook(lambda g: norms.append(1))
+        x.register_hook(lambda g: norms.append(2))
+        x.register_hook(lambda g: g * 2)
+    return x
+
+
+def made_in_the_function(x):
+    seen = []
+    y = x * 2
+    y.register_hook(lambda g: seen.append(1))
+    return y.sin()
+
+
 def outer(x):
     seen = norms
 
@@ -253,14 +270,14 @@ def outer(x):
 inner = outer(None)
 
 
-@pytest.mark.parametrize("fn", [Saliency, notes_norms, inner, refuses])
+@pytest.mark.parametrize("fn", [Saliency, notes_norms, inner, refuses, many, made_in_the_function])
 @pytest.mark.parametrize("backend", BACKENDS[:2])
 def test_hooks_as_they_are(fn, backend):
     results = []
     for compiled in (False, True):
         torch.manual_seed(0)
         made = fn() if isinstance(fn, type) else fn
-        call = tracework.compile(made, backend=backend, fullgraph=True) if compiled else made
+        call = tracework.compile(made, backend=backend, fullgraph=fn is not made_in_the_function) if compiled else made
         norms.clear()
         for _ in range(2):
             x = torch.linspace(-1, 1, 4).requires_grad_()

@@ -46,7 +46,7 @@ class SizeHistory:
         self.forget_checked = forget_checked
         self.failures = 0
         self.apart = False  # whether writes to inputs and operators that may raise go into graphs of their own
-        self.untraced_hooks: set[Any] = set()  # where hooks of tensors are registered that were traced in vain
+        self.traces_hooks = True  # until a hook of a tensor was traced in vain; those that can be are then registered as they are
         self.not_selected: set[Any] = set()  # conditions on data whose arms were tried in vain (interp.select)
         self.sizes: dict[Any, list[Any]] = {}
         self.numbers: dict[Any, Any] = {}

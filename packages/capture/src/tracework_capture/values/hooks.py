@@ -181,11 +181,9 @@ def register_hook(frame, tensor, name, args, kwargs):
         return frame.break_graph("hook", "register_hook of a tensor without history")
     if tensor.source is not None or tensor.is_leaf():
         return register_later(frame, tensor, name, hook)
-    place = frame.code, frame.current.index
-    if place in frame.root.history.untraced_hooks:
-        make = real_function(frame, hook)
-        if make is None:
-            return frame.break_graph("hook", "a hook of a tensor that is made in the function, and cannot be traced")
+    history = frame.root.history
+    make = None if history.traces_hooks else real_function(frame, hook)
+    if make is not None:
         return HandleValue(as_it_is(frame, RegisterHook(make), (tensor.as_graph_arg(frame),), None))
     builder = frame.graph
     gradient = gradient_of(frame, tensor)
@@ -198,9 +196,11 @@ def register_hook(frame, tensor, name, args, kwargs):
             why = f"gives a {found.describe()}"
     except (BreakGraph, SymbolicRaise) as stop:
         why = f"cannot be traced: {stop}"
-    if why:
-        frame.root.history.untraced_hooks.add(place)
+    if why and history.traces_hooks:
+        history.traces_hooks = False
         raise RestartCapture(f"a hook of a tensor {why}")
+    if why:
+        return frame.break_graph("hook", f"a hook of a tensor {why}, and is another function at each call")
     nodes = start.nodes(builder)
     made = outline(builder, nodes, [found.node if isinstance(found, TensorValue) else None], "Hook")
     read = [n for n in made.inputs if n is not gradient.node]
