@@ -483,7 +483,7 @@ WRITES = [
     "$F.requires_grad_()",
     "torch._foreach_add_([$F, $F], #)",
     "torch._foreach_mul_([$F], 2.0)",
-    "$F.resize_(2)",
+    "$F.resize_(1)",
     "$F.swapdims_(0, -1)",
     "$F.set_($F)",
     "$F.where($B, 0).add_(#)",

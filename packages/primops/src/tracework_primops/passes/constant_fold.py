@@ -16,6 +16,7 @@ from ..symbols import Expr
 from .edits import is_prim
 
 VIEWS = frozenset(("expand", "reshape", "permute", "squeeze", "unsqueeze"))
+DIVISIONS = frozenset(("floor_divide", "trunc_divide", "remainder", "fmod"))
 EXACT = frozenset((torch.float64, torch.float32, torch.int64, torch.int32, torch.bool))
 
 
@@ -38,6 +39,8 @@ def _is_known(node: torch.fx.Node) -> bool:
         return False
     if target.name not in VIEWS and any(isinstance(arg, Expr) for arg in node.args[1:]):
         return False
+    if target.name in DIVISIONS and 0 in node.args[1:] and not spec.dtype.is_floating_point:
+        return False  # it raises where it has elements
     return node.args[0] is operands[0] and operands[0] not in node.args[1:] and type(operands[0].args[1]) in (int, float, bool)
 
 

@@ -49,6 +49,10 @@ CASES = {
         "%a: f32[] = full((), 3.0, dtype.f32, device('cpu'))\n%b: f32[4] = expand(%a, (4,))\n%c: f32[4] = mul(%x, %b)\nreturn %c",
         ["full", "mul"],
     ),
+    "division_by_zero_stays": (
+        "%a: i64[4] = full((4,), 1, dtype.i64, device('cpu'))\n%b: i64[4] = remainder(%a, 0)\nreturn %b",
+        ["full", "remainder"],
+    ),
     "minus_zero_is_not_zero": (
         "%a: f32[4] = mul(%x, 0.0)\n%b: f32[4] = mul(%x, -0.0)\n%c: f32[4] = div(%a, %b)\nreturn %c",
         ["mul", "mul", "div"],
