@@ -320,3 +320,18 @@ def test_hooks_that_run_plainly(with_effect):
         call(x).backward()
         results.append([x.grad, list(seen)])
     same(*results)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_hook_behind_a_leaf_that_is_made_inside(backend):
+    """A piece of the graph before the hook makes the leaf."""
+
+    def fn(x):
+        leaf = x.detach().clone().requires_grad_()
+        made = leaf * 2
+        made.register_hook(lambda g: g * 3)
+        made.retain_grad()
+        (made * x).sum().backward()
+        return leaf.grad, made.grad
+
+    same(tracework.compile(fn, backend=backend)(torch.ones(3)), fn(torch.ones(3)))

@@ -223,7 +223,9 @@ def _steps(
             entered[node] = node.target(*fx.node.map_arg(node.args, entered.pop))
             if not _torch.enters_autocast(node):
                 del entered[node]
-        call = piece.forward if _is_eager(run) else _compiled(piece, needed[number], examples, compile_piece)
+        call = piece.forward
+        if not _is_eager(run):
+            call = _with_leaves(_compiled(piece, needed[number], examples, compile_piece), made)
         ended = tuple(n for n in needed[number] if last[n] == number)
         steps.append(_Step(call, needed[number], made, ended))
     return steps
@@ -296,6 +298,20 @@ def _compiled(
         return call(*args) if all(args[i] >= SMALLEST for i in places) else piece.forward(*args)
 
     return run if places else call
+
+
+def _with_leaves(call: Call, made: Sequence[fx.Node]) -> Call:
+    """The compiled piece, whose results that are leaves ask for their gradients: the next pieces make history from them."""
+    values = [n.meta.get("example_value") for n in made]
+    leaves = [i for i, t in enumerate(values) if isinstance(t, torch.Tensor) and t.requires_grad and t.is_leaf]
+
+    def run(*args: Any) -> Sequence[Any]:
+        results = call(*args)
+        for place in leaves:
+            results[place].requires_grad_()
+        return results
+
+    return run if leaves else call
 
 
 def _question_about_data(error: BaseException | None) -> GuardOnUnbackedError | None:

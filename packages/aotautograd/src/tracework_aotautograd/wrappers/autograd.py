@@ -95,7 +95,7 @@ def wrap_autograd(
     # counted once the Function has saved what it needs: what it saves of an input that is written is then refused, as eager does
     forward = _torch.counting_writes(forward, dict.fromkeys(sorted(signature.mutated_in_graph), 0))
     function = _function(program, forward, backward, again, Keeper(program, read_again))
-    apply = _reached(program, _torch.direct_apply(function, _apart(signature.tangents)))
+    apply = _torch.direct_apply(function, _apart(signature.tangents))
     make = output_maker(signature)
     write_backs = signature.write_backs
     cloned = [slot for slot, _ in write_backs if slot in read_again]
@@ -130,19 +130,6 @@ def _unreached(program: FunctionalProgram) -> list[int]:
     gradients = next(iter(reversed(program.backward.graph.nodes))).args[0]
     slots = [slot for slot, node in zip(program.signature.grad_inputs, gradients, strict=True) if node is None]
     return slots if len(slots) < len(gradients) else []
-
-
-def _reached(program: FunctionalProgram, apply: Call) -> Any:
-    """`apply` in which inputs that no result depends on have no history: the engine would go through it with undefined gradients,
-    call its hooks and free it."""
-    assert program.backward is not None
-    signature = program.signature
-    gradients = next(iter(reversed(program.backward.graph.nodes))).args[0]
-    apart = {slot for slot, gradient in zip(signature.grad_inputs, gradients, strict=True) if gradient is None}
-    if not apart:
-        return apply
-    items = "".join(f"a[{i}].detach(), " if i in apart else f"a[{i}], " for i in range(len(signature.inputs)))
-    return compile_function("reached", "*a", [f"    return apply({items})"], {"apply": apply})
 
 
 def _apart(tangents: Sequence[TangentInfo]) -> list[int]:
