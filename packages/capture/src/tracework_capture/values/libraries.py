@@ -36,6 +36,14 @@ def module_init(frame, args, kwargs):
     return FunctionValue(init, Const(init, "Module.__init__")).call(frame, list(args), kwargs)
 
 
+def graph_module_call(frame, args, kwargs):
+    """A torch.fx.GraphModule inside of the program: what its class puts around the call only says where an error was."""
+    module = args[0]
+    if module.python_type()._wrapped_call.cls_call is not None:
+        return frame.break_graph("call_unknown", f"{module.describe()}, whose class had a __call__ before it was recompiled")
+    return module.call_impl(frame, args[1:], kwargs)
+
+
 def begin_step(frame, args, kwargs):
     """Tells graphs that torch.compile made, before or after this one, where a step begins."""
     frame.mutations.call(torch.compiler.cudagraph_mark_step_begin, [])
@@ -81,5 +89,6 @@ LIBRARY_ROWS = {
         f"re.{function.__name__}": of_texts(function)
         for function in (re.search, re.match, re.fullmatch, re.sub, re.subn, re.split, re.findall, re.compile, re.escape)
     },
+    "torch.fx.graph_module.GraphModule.recompile.<locals>.call_wrapped": graph_module_call,
     "torch._dynamo.mutation_guard.install_generation_tagging_init.<locals>.patched_init": module_init,
 }
