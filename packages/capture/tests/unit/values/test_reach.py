@@ -1,5 +1,6 @@
 """What models of the zoo broke on: each runs as one graph now."""
 
+import re
 from typing import List  # noqa: UP035
 
 import pytest
@@ -42,9 +43,23 @@ def vmap_over_nothing(x):
     return torch.vmap(lambda a, b: a * b + 1)(x.view(2, 3)[2:], x.view(2, 3)[:0])
 
 
+LAYER = re.compile(r"(?P<kind>\w+)\.(\d+)")
+TRACED = torch.fx.symbolic_trace(torch.nn.Sequential(torch.nn.Linear(6, 2), torch.nn.ReLU()))
+
+
+def numbers_in_names(x):
+    found = LAYER.match("layer.12")
+    also = re.search(r"(\d+)$", "block3")
+    return x * int(found[2]) + int(also.group(1)) + len(found["kind"]) + len(re.sub(r"\d", "", "a1b2")) + found.start(2)
+
+
+def graph_module_inside(x):
+    return TRACED(x) * 2
+
+
 @pytest.mark.parametrize(
     "function",
-    [Cast(), annotated_list, classes_as_keys, trees, vmap_over_nothing],
+    [Cast(), annotated_list, classes_as_keys, trees, vmap_over_nothing, numbers_in_names, graph_module_inside],
     ids=lambda f: getattr(f, "__name__", "module"),
 )
 def test_one_graph(function):
