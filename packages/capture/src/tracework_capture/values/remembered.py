@@ -27,10 +27,7 @@ NOT_FOLLOWED = (types.ModuleType, types.FunctionType, *ATOM_TYPES)
 REACHED = 10_000
 """Objects that are looked at for what a function may read."""
 
-_BY_IDENTITY = {
-    "__hash__": (object.__hash__, torch.nn.Module.__dict__.get("__hash__")),
-    "__eq__": (object.__eq__,),
-}
+_BY_IDENTITY = {"__hash__": object.__hash__, "__eq__": object.__eq__}
 
 
 class Remembered:
@@ -89,7 +86,7 @@ def key_of(frame, value):
         return force_plain(frame, value)
     if isinstance(value, (ObjectValue, ModuleValue)) and value.mutability is EXISTING and value.source is not None:
         kind = value.python_type()
-        if all(lookup_class(kind, name)[0] in own for name, own in _BY_IDENTITY.items()):
+        if all(lookup_class(kind, name)[0] is own for name, own in _BY_IDENTITY.items()):
             frame.guard("IDENTITY", value.source, value.obj)
             return value.obj
     return plain(value)

@@ -82,9 +82,11 @@ class ObjectValue(Value):
         from .mapping import IdentityKey
 
         hasher, _ = lookup_class(self.cls, "__hash__")
-        if hasher is object.__hash__ or hasher is torch.nn.Module.__dict__.get("__hash__"):
+        if hasher is object.__hash__:
             return IdentityKey(self.identity(frame) if self.obj is not None else self)
-        if self.part is not None and not isinstance(hasher, types.FunctionType) and hasher is not None:
+        if hasher is None:
+            return frame.raise_new(TypeError, f"unhashable type: '{_C.type_name(self.cls)}'")
+        if self.part is not None and not isinstance(hasher, types.FunctionType):
             return self.part.hash_key(frame)
         return frame.break_graph("operation_unknown", f"hash of {self.describe()}")
 

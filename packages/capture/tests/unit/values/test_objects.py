@@ -678,3 +678,19 @@ def test_objects_are_indices():
     compiled = optimize(lambda gm, inputs: gm.forward, fullgraph=True)(program)
     for n in (1, 1, -1, 0):
         assert str(compiled(torch.arange(3.0), n)) == str(program(torch.arange(3.0), n))
+
+
+class Unhashable:
+    def __eq__(self, other):
+        return True
+
+
+def test_objects_without_a_hash_are_no_keys():
+    def program(x):
+        try:
+            return x * len({Unhashable(): 1})
+        except TypeError as error:
+            return x, str(error)
+
+    compiled = optimize(lambda gm, inputs: gm.forward)(program)
+    assert str(compiled(torch.ones(2))) == str(program(torch.ones(2)))
