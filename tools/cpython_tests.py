@@ -33,7 +33,7 @@ MODULES = (
     "exception_hierarchy exception_group pow bytes unicode str call builtin print index long hash json re random statistics "
     "fractions decimal datetime argparse code string_literals int_literal pprint reprlib keyword numeric_tower "
     "weakset dynamicclassattribute genericclass genericalias type_comments type_aliases type_params typechecks except_star "
-    "coroutines asyncgen contextlib_async array struct cmath copyreg shelve graphlib colorsys dis syntax eof"
+    "coroutines asyncgen contextlib_async array struct cmath copyreg shelve graphlib colorsys dis syntax eof csv"
 ).split()
 _HELD = "what compiled code refers to or looks things up in (a function, a class, a module, a key of a dict) lives as long as that code"
 _SPECIALISED = (
