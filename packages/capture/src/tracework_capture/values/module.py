@@ -322,7 +322,7 @@ def table_source(source, name):
 
 def guard_table(frame, source, hooks):
     """How many hooks there are: each is guarded where it is called, their numbers change whenever a hook is registered again."""
-    frame.guard("LENGTH" if hooks else "TRUTH", source, len(hooks) if hooks else False)
+    frame.guard("LENGTH" if hooks else "DICT_KEYS", source, len(hooks) if hooks else ())  # of an empty one by its version
 
 
 def written_dict(frame, obj):
