@@ -1,7 +1,6 @@
-"""Instructions back to a code object: arguments, jumps, locations and exception handlers are laid out here.
+"""Instructions back to a code object: arguments and jumps are laid out here, the bytecode package writes the tables.
 
-A part keeps the caches behind its instruction as the original had them, so that this knows nothing of single opcodes. The two tables
-are written as CPython's Objects/locations.md and Objects/exception_handling_notes.txt describe them.
+A part keeps the caches behind its instruction as the original had them, so that this knows nothing of single opcodes.
 """
 
 from __future__ import annotations
@@ -10,14 +9,15 @@ import functools
 from dis import opmap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import bytecode as bc
+from bytecode.concrete import ExceptionTableEntry
+from bytecode.instr import InstrLocation, opcode_has_argument
+
 if TYPE_CHECKING:
     import types
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
 __all__ = ["Part", "assemble", "at_one_place"]
-
-_EXTENDED_ARG = opmap["EXTENDED_ARG"]
-_Position = tuple["int | None", ...]
 
 
 class Part(NamedTuple):
@@ -26,7 +26,7 @@ class Part(NamedTuple):
 
     opname: str
     arg: int
-    position: _Position
+    position: tuple[int | None, ...]
     caches: int = 0
     target: int = -1
     handler: tuple[int, int, bool] | None = None
@@ -35,52 +35,45 @@ class Part(NamedTuple):
 def assemble(code: types.CodeType, parts: list[Part], **changes: Any) -> types.CodeType:
     """`code` with these instructions instead of its own, and with the `changes` that code.replace() takes."""
     starts, args, widths = _lay_out(parts)
-    written = bytearray()
+    written = bc.ConcreteBytecode()
+    written.first_lineno = code.co_firstlineno
+    # CPython looks whether locals and cells of instructions are there
+    written.varnames, written.freevars = list(changes["co_varnames"]), list(changes["co_freevars"])
     for part, arg, width in zip(parts, args, widths):
-        for shift in range(8 * (width - 1), 0, -8):
-            written += bytes((_EXTENDED_ARG, arg >> shift & 255))
-        written += bytes((opmap[part.opname], arg & 255)) + bytes(2 * part.caches)
-    stretches = ((after - start, part.position) for part, start, after in zip(parts, starts, starts[1:]))
-    return code.replace(
-        co_code=bytes(written),
-        co_linetable=_location_table(code.co_firstlineno, stretches),
-        co_exceptiontable=_exception_table(parts, starts),
-        **changes,
-    )
+        written.append(_instruction(part.opname, arg, part.position, width))
+        if part.caches:
+            written.extend([_instruction("CACHE", 0, part.position, 1)] * part.caches)
+    written.exception_table = list(_exception_table(parts, starts))
+    made = written.to_code(stacksize=code.co_stacksize, compute_exception_stack_depths=False)
+    return code.replace(co_code=made.co_code, co_linetable=made.co_linetable, co_exceptiontable=made.co_exceptiontable, **changes)
 
 
-def at_one_place(code: types.CodeType, position: _Position) -> types.CodeType:
+@functools.lru_cache(8192)  # the continuations of one function consist of the same instructions, which are only read
+def _instruction(opname: str, arg: int, position: tuple[int | None, ...], width: int) -> bc.ConcreteInstr:
+    """An instruction, its argument in so many bytes."""
+    given = arg if opcode_has_argument(opmap[opname]) else bc.UNSET
+    return bc.ConcreteInstr(opname, given, location=InstrLocation(*position), extended_args=width - 1)
+
+
+def at_one_place(code: types.CodeType, position: tuple[int | None, ...]) -> types.CodeType:
     """`code` with all its instructions at one position: (line, end line, column, end column), each may be None."""
-    return code.replace(co_linetable=_location_table(code.co_firstlineno, [(len(code.co_code) // 2, position)]))
-
-
-def _location_table(line_before: int, stretches: Iterable[tuple[int, _Position]]) -> bytes:
-    """The table of stretches: (code units, position)."""
-    table = bytearray()
-    for units, position in stretches:
-        line = position[0]
-        moved = 0 if line is None else line - line_before
-        line_before += moved
-        for first in range(0, units, _LONGEST_ENTRY):
-            table += _location(min(_LONGEST_ENTRY, units - first), 0 if first else moved, position)
-    return bytes(table)
+    line, end_line, column, end_column = position
+    units = len(code.co_code) // 2
+    table, moved = bytearray(), (line or 0) - code.co_firstlineno
+    for first in range(0, units, _LONGEST_ENTRY):
+        count = min(_LONGEST_ENTRY, units - first)
+        kind = _NO_PLACE if line is None else _LINE if None in position else _LINES_AND_COLUMNS
+        table.append(0x80 | kind << 3 | count - 1)
+        if line is not None:
+            table += _varint(abs(moved) << 1 | (moved < 0))
+            moved = 0
+        if kind == _LINES_AND_COLUMNS:
+            table += _varint(end_line - line) + _varint(column + 1) + _varint(end_column + 1)
+    return code.replace(co_linetable=bytes(table))
 
 
 _LONGEST_ENTRY = 8
-_LINE, _LINES_AND_COLUMNS, _NO_PLACE = 13, 14, 15  # kinds of entries of the location table
-
-
-@functools.lru_cache(8192)  # the continuations of one function consist of the same instructions
-def _location(units: int, moved: int, position: _Position) -> bytes:
-    """One entry of the location table; `moved` counts the lines from the one before."""
-    line, end_line, column, end_column = position
-    kind = _NO_PLACE if line is None else _LINE if None in position else _LINES_AND_COLUMNS
-    entry = bytes((0x80 | kind << 3 | units - 1,))
-    if kind != _NO_PLACE:
-        entry += _varint(abs(moved) << 1 | (moved < 0))
-    if kind == _LINES_AND_COLUMNS:
-        entry += _varint(end_line - line) + _varint(column + 1) + _varint(end_column + 1)
-    return entry
+_LINE, _LINES_AND_COLUMNS, _NO_PLACE = 13, 14, 15  # kinds of entries of the location table, see CPython's Objects/locations.md
 
 
 def _varint(number: int) -> bytes:
@@ -116,21 +109,8 @@ def _width(arg: int) -> int:
     return max(1, (arg.bit_length() + 7) // 8)
 
 
-def _exception_table(parts: list[Part], starts: list[int]) -> bytes:
-    """The stretches with one handler: start, length, handler, and the depth of its stack with a bit for the offset, each in groups of
-    six bits, the highest first; a bit says that more groups follow, another one that a row starts."""
-    table = bytearray()
-    for row in _covered(parts, starts):
-        begun = 0x80
-        for number in row:
-            for shift in range(6 * (max(0, number.bit_length() - 1) // 6), -1, -6):
-                table.append(begun | (64 if shift else 0) | number >> shift & 63)
-                begun = 0
-    return bytes(table)
-
-
-def _covered(parts: list[Part], starts: list[int]) -> Iterator[tuple[int, int, int, int]]:
-    """The rows of the exception table."""
+def _exception_table(parts: list[Part], starts: list[int]) -> Iterator[ExceptionTableEntry]:
+    """The stretches with one handler."""
     first = 0
     for index in range(1, len(parts) + 1):
         handler = parts[first].handler
@@ -138,5 +118,5 @@ def _covered(parts: list[Part], starts: list[int]) -> Iterator[tuple[int, int, i
             continue
         if handler is not None:
             target, depth, lasti = handler
-            yield starts[first], starts[index] - starts[first], starts[target], depth << 1 | lasti
+            yield ExceptionTableEntry(starts[first], starts[index] - 1, starts[target], depth, lasti)
         first = index
