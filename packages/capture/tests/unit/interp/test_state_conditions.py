@@ -58,21 +58,37 @@ def test_another_tensor_as_the_buffer_is_asked():
     torch.testing.assert_close(call(x), x)
 
 
-def test_a_buffer_that_the_graph_writes_breaks_it():
-    class Counts(Switched):
-        def forward(self, x):
-            self.calls += 1
-            if self.calls % 2 == 0:
-                return self.linear(x)
-            return x * 2
+class Counts(Switched):
+    def forward(self, x):
+        self.calls += 1
+        if self.calls % 2 == 0:
+            return self.linear(x)
+        return x * 2
 
+
+def test_a_count_that_the_graph_writes_is_asked_as_it_will_be():
     module, x = Counts(), torch.randn(2, 3)
+    plain = copy.deepcopy(module)
+    call, graphs = compiled(module, fullgraph=True)
+    for _ in range(6):
+        torch.testing.assert_close(call(x), plain(x))
+        assert module.calls == plain.calls
+    assert len(graphs) == 2
+
+
+def test_a_buffer_that_the_graph_writes_results_to_breaks_it():
+    class Keeps(Counts):
+        def forward(self, x):
+            self.calls.copy_(x.argmax())
+            return super().forward(x)
+
+    module, x = Keeps(), torch.randn(2, 3)
     plain = copy.deepcopy(module)
     call, _ = compiled(module)
     for _ in range(4):
         torch.testing.assert_close(call(x), plain(x))
     with pytest.raises(Unsupported, match="a branch depends on a tensor's data"):
-        compiled(Counts(), fullgraph=True)[0](x)
+        compiled(Keeps(), fullgraph=True)[0](x)
 
 
 def test_what_is_no_single_number_raises_as_in_plain_python():
