@@ -167,6 +167,15 @@ def written_to_a_part(x):
     return y
 
 
+def returned_by_each(x):
+    y, z = x + 1, x * 2
+    if x.max() > 1:
+        y.mul_(z)
+        return y, z
+    y.zero_()
+    return y, z
+
+
 def numbers(x):
     total = x.sum().item()
     scale = 0.5 if total > 2 else 2.0
@@ -189,6 +198,7 @@ SELECTED = [
     written_in_place,
     writes_to_an_input,
     written_to_a_part,
+    returned_by_each,
     numbers,
     closed_over,
     other_constants,

@@ -44,9 +44,11 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Traced:
-    """One arm: what it leaves, its graph, which gives the tensors and numbers among that, facts of those, and the nodes it writes to."""
+    """One arm: what it leaves, which of that was there before, its graph, which gives the new tensors and numbers, facts of those, and the
+    nodes it writes to."""
 
     values: list[Value | None]
+    old: list[Value]
     made: Outlined
     facts: tuple[ResultFacts, ...]
     written: tuple[fx.Node, ...]
@@ -57,8 +59,11 @@ class Traced:
 def traced_arm(frame: Any, values: list[Value | None], nodes: Sequence[fx.Node], written: set[Any]) -> Traced:
     """The arm that leaves these values, whose nodes become a graph of its own. Raises Refused."""
     inside = set(nodes)
-    leaves = [leaf.as_tensor(frame) if isinstance(leaf, LateFloat) else leaf for value in values for leaf in _leaves(value)]
-    new = [leaf for value in values for leaf in _leaves(value) if type(leaf) is TensorValue]
+    found = [leaf for value in values for leaf in _leaves(value)]
+    old = [leaf for leaf in found if type(leaf) is TensorValue and leaf.node not in inside]
+    given = [leaf for leaf in found if leaf not in old]
+    leaves = [leaf.as_tensor(frame) if isinstance(leaf, LateFloat) else leaf for leaf in given]
+    new = [leaf for leaf in given if type(leaf) is TensorValue]
     if not all(leaf.node in inside and fits(leaf.example) for leaf in new):
         raise Refused("an arm gives something else than new tensors of known sizes without history")
     memory = [leaf.example.storage for leaf in new]
@@ -73,7 +78,9 @@ def traced_arm(frame: Any, values: list[Value | None], nodes: Sequence[fx.Node],
     forget_nodes(frame, inside)
     if len(read) < len(made.inputs) or not all(fits(n.meta["example_value"]) for n in read):
         raise Refused("an arm reads tensors with history or sizes that are symbols")
-    return Traced(values, made, facts, targets, len(nodes), len(nodes) <= MOST_ELEMENTWISE and all(map(_is_elementwise, nodes)))
+    return Traced(
+        values, old, made, facts, targets, len(nodes), len(nodes) <= MOST_ELEMENTWISE and all(map(_is_elementwise, nodes))
+    )
 
 
 def _is_elementwise(node: fx.Node) -> bool:
@@ -115,6 +122,7 @@ def merged(frame: Any, condition: Any, tensor: TensorValue, arms: list[Traced], 
         choice = _Run(operator_results(frame, tensor, [(a.facts + facts, made) for a, made in zip(arms, graphs)]))
     if len(first.values) != len(second.values):
         raise Refused("the arms leave different numbers of values")
+    choice.old = first.old + second.old
     values = [choice.of(a, b) for a, b in zip(first.values, second.values)]
     known = {value.node: value for value in known_values(frame).values()}
     for node in written:
@@ -155,13 +163,22 @@ def _inlined(frame: Any, made: Outlined) -> list[Any]:
 
 
 class _Choice:
-    """Gives the values of a selection, one after the other: those that the arms leave, then those that are written back."""
+    """Gives the values of a selection, one after the other: those that the arms leave, then those that are written back.
 
-    def of(self, a: Value | None, b: Value | None) -> Value:
+    old: tensors that arms leave and that were there before.
+    """
+
+    old: Sequence[Value] = ()
+
+    def of(self, a: Any, b: Any) -> Value:
         if type(a) is TupleValue and type(b) is TupleValue:
             if len(a.items) != len(b.items):
                 raise Refused("the arms give tuples of different lengths")
             return TupleValue([self.of(x, y) for x, y in zip(a.items, b.items)])
+        if a in self.old or b in self.old:
+            if a is not b:
+                raise Refused("an arm leaves a tensor that was there before")
+            return a
         if type(a) is TensorValue and type(b) is TensorValue:
             return self.tensor()
         if a is not None and b is not None and a.is_constant() and b.is_constant() and _is_one(a, b):
