@@ -10,7 +10,6 @@ import types
 
 import torch
 
-from .. import _C
 from ..graph.checks import written_inputs
 from ..guards.classes import lookup_class
 from ..guards.guard import payload_key
@@ -20,7 +19,7 @@ from .constant import ATOM_TYPES, ConstantValue, NotPlain, called_there, force_p
 from .function import is_empty
 from .module import ModuleValue
 from .row_value import RowValue
-from .user_object import ObjectValue
+from .user_object import ObjectValue, own_dict
 from .value import EXISTING
 
 NOT_FOLLOWED = (types.ModuleType, types.FunctionType, *ATOM_TYPES)
@@ -116,7 +115,8 @@ def waits_for_writes(frame, function, args):
 
 
 def reached(objects):
-    """The objects and what they hold, though not what classes, modules and functions hold; None where they are more than REACHED."""
+    """The objects and what they hold, though not what classes, modules and functions hold; None where they are more than REACHED, or one
+    has slots."""
     seen, left = {}, [*objects]
     while left:
         found = left.pop()
@@ -130,5 +130,7 @@ def reached(objects):
         elif isinstance(found, CONTAINERS):
             left += found
         elif not isinstance(found, (type, *NOT_FOLLOWED)):
-            left += [*(_C.instance_dict(found) or {}).values()]
+            if any(vars(kind).get("__slots__") for kind in type(found).__mro__):
+                return None
+            left += (own_dict(found) or {}).values()
     return seen.values()

@@ -52,6 +52,14 @@ def builtin_part(value):
     return value if part is None else part
 
 
+def own_dict(obj):
+    """The __dict__ of an object, past what its class makes of it; None where it has none."""
+    try:
+        return _C.instance_dict(obj)
+    except AttributeError:
+        return None
+
+
 class ObjectValue(Value):
     """An instance of a class that has no Value class of its own."""
 
@@ -93,10 +101,7 @@ class ObjectValue(Value):
     # --- fields -------------------------------------------------------------------------------------------------
     def instance_dict(self):
         """The __dict__ of the existing object, or None."""
-        try:
-            return _C.instance_dict(self.obj) if self.obj is not None else None
-        except AttributeError:
-            return None
+        return own_dict(self.obj) if self.obj is not None else None
 
     def has_hidden_dict(self):
         """Whether the object has attributes of its own that its class shows no __dict__ of, as a ParamSpec of 3.12 and newer has."""

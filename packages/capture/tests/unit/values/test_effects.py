@@ -267,11 +267,28 @@ def test_texts_of_tensors_are_those_of_each_call(show, held):
 
 TABLE = {"factor": 2}
 HELD = [[1]]
+MARK = object()
+
+
+class Slotted:
+    __slots__ = ("numbers",)
+
+    def __init__(self):
+        self.numbers = [1]
+
+
+SLOTTED = Slotted()
 
 
 @functools.lru_cache
 def with_table(n):
+    assert MARK is not HELD
     return n * TABLE["factor"] + len(HELD[0])
+
+
+@functools.lru_cache
+def with_slots(n):
+    return n + len(SLOTTED.numbers)
 
 
 class OnceLogger(logging.Logger):
@@ -306,3 +323,15 @@ def test_remembering_functions_see_what_was_written_before_them(change, graphs):
     expected = results(program)
     assert results(compiled) == expected
     assert (len(compiles), history, OnceLogger.said.count(change)) == (graphs, [7, 7], 1)
+
+
+def test_what_slots_hold_is_not_looked_at():
+    def program(x, n):
+        SLOTTED.numbers.append(n)
+        return x + with_slots(n)
+
+    expected = [program(torch.ones(()), n) for n in (1, 2)]
+    SLOTTED.numbers[:] = [1]
+    with_slots.cache_clear()
+    compiled = optimize(lambda gm, _: gm.forward)(program)
+    assert [compiled(torch.ones(()), n) for n in (1, 2)] == expected
