@@ -4,7 +4,7 @@ import contextlib
 import sys
 import threading
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -275,13 +275,18 @@ def leave_dual_levels(level: int) -> None:
 
 def leaving_dual_levels(function: Any) -> Any:
     """The function, which leaves no level of forward-mode AD entered when it raises."""
+    return _leaving(function, lambda: FORWARD_AD["_current_level"], leave_dual_levels)
+
+
+def _leaving(function: Any, depth: Callable[[], int], leave: Callable[[int], None]) -> Any:
+    """The function, after which `leave` gets the depth that there was before."""
 
     def call(*args: Any) -> Any:
-        level = FORWARD_AD["_current_level"]
+        before = depth()
         try:
             return function(*args)
         finally:
-            leave_dual_levels(level)
+            leave(before)
 
     return call
 
@@ -310,15 +315,11 @@ def leave_saved_hooks(manager: Any) -> None:
 def leaving_saved_hooks(function: Any) -> Any:
     """The function, which leaves no hooks of saved tensors entered when it raises."""
 
-    def call(*args: Any) -> Any:
-        count = len(_saved_hooks.entered)
-        try:
-            return function(*args)
-        finally:
-            while len(_saved_hooks.entered) > count:
-                leave_saved_hooks(_saved_hooks.entered[-1])
+    def leave(count: int) -> None:
+        while len(_saved_hooks.entered) > count:
+            leave_saved_hooks(_saved_hooks.entered[-1])
 
-    return call
+    return _leaving(function, lambda: len(_saved_hooks.entered), leave)
 
 
 def transform_level() -> Any:

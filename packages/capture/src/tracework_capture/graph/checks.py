@@ -369,16 +369,17 @@ def is_plain_call(node: fx.Node) -> bool:
     return module in _MODULES or module.startswith("torch._C._")
 
 
-def is_untouched(node: fx.Node) -> bool:
-    """Whether a graph that runs as it is has not written to an input when an operator raises."""
-    storage = node.meta["example_value"].storage
-    written = False
-    for user in node.graph.nodes:
-        if user.meta.get("may_write"):
-            written = written or any(s is storage for given in user.all_input_nodes for s in storages_of(given))
-        if written and user.meta.get("may_raise"):
-            return False
-    return True
+def touched(graph: fx.Graph) -> set[Any]:
+    """The memory that a graph which runs as it is may have written to when one of its operators raises."""
+    written: set[Any] = set()
+    found: set[Any] = set()
+    for node in graph.nodes:
+        if node.meta.get("may_write"):
+            written.update(storage for given in node.all_input_nodes for storage in storages_of(given))
+        if node.meta.get("may_raise"):
+            found |= written
+            written.clear()
+    return found
 
 
 def leaves_a_trace(root: Any, checked: bool, writes_last: bool = False) -> str:
@@ -394,11 +395,12 @@ def leaves_a_trace(root: Any, checked: bool, writes_last: bool = False) -> str:
             return f"{node.target} is no operator"
         example = node.meta.get("example_value")
         on_devices = on_devices or isinstance(example, torch.Tensor) and example.device.type != "cpu"
+    touches = set() if checked or writes_last else touched(builder.graph)
     for node in written_inputs(root):
         if checked:
             lasts = not can_be_put_back(node)
         else:
-            lasts = not root.effects.raising or not (writes_last or is_untouched(node) or can_be_copied(node))
+            lasts = not root.effects.raising or node.meta["example_value"].storage in touches and not can_be_copied(node)
         if lasts:
             return f"{node.name} is written"
     return "kernels of another device" if on_devices and (checked or root.effects.random) else ""
@@ -448,8 +450,9 @@ def guarded_call(writer: CodeWriter, frame: Any, call: str, conditions: list[str
     written = written_inputs(root)
     if written:
         whole, again, copied = [], [], []
+        touches = set() if conditions or writes_last else touched(root.graph.graph)
         for node in written:
-            if not conditions and (writes_last or is_untouched(node)):
+            if not conditions and node.meta["example_value"].storage not in touches:
                 whole.append(node)
             elif not conditions and not can_be_put_back(node) and written_again(root, node):
                 again.append(node)

@@ -78,9 +78,8 @@ class FrameCallback:
         # Codes are held weakly: an entry of a code holds this callback, and the collector does not see into code objects.
         self.histories: dict[int, tuple[weakref.ref[types.CodeType], SizeHistory]] = {}
         self.empty: dict[tuple[Any, ...], int] = {}
-        self.left: dict[
-            int, dict[tuple[Any, ...], str]
-        ] = {}  # wrappers by their code: the functions they hold -> why they run plainly
+        # wrappers by their code: the functions they hold -> why they run plainly
+        self.left: dict[int, dict[tuple[Any, ...], str]] = {}
         self.small = CodeSet()
         self.siblings: dict[int, FrameCallback] = {}
         self.wrappers: weakref.WeakSet[Any] = weakref.WeakSet()

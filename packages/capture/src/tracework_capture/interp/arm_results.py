@@ -64,7 +64,7 @@ def traced_arm(frame: Any, values: list[Value | None], nodes: Sequence[fx.Node],
     given = [leaf for leaf in found if leaf not in old]
     leaves = [leaf.as_tensor(frame) if isinstance(leaf, LateFloat) else leaf for leaf in given]
     new = [leaf for leaf in given if type(leaf) is TensorValue]
-    if not all(leaf.node in inside and fits(leaf.example) for leaf in new):
+    if not all(fits(leaf.example) for leaf in new):
         raise Refused("an arm gives something else than new tensors of known sizes without history")
     memory = [leaf.example.storage for leaf in new]
     made = outline(frame.graph, nodes, [leaf.node for leaf in leaves], "Arm")
@@ -129,7 +129,7 @@ def merged(frame: Any, condition: Any, tensor: TensorValue, arms: list[Traced], 
         target = known.get(node)
         if target is None:
             raise Refused("an arm writes to a tensor that is no value of the program")
-        frame.graph.call_method(frame, "copy_", (target, choice.of_written()))
+        frame.graph.call_method(frame, "copy_", (target, choice.tensor()))
     return values
 
 
@@ -190,9 +190,6 @@ class _Choice:
 
     def number(self, a: Any, b: Any) -> Value:
         raise NotImplementedError
-
-    def of_written(self) -> TensorValue:
-        return self.tensor()
 
 
 class _Run(_Choice):

@@ -10,7 +10,7 @@ import weakref
 import torch
 
 from ..sources import Const
-from .constant import NotPlain, called_there, literal, plain, raise_python
+from .constant import NotPlain, called_there, fold_literal, plain
 from .function import FunctionValue
 from .sequence import NONE
 from .tensor import TensorValue
@@ -72,11 +72,7 @@ def of_texts(function):
             known, by_name = [plain(a) for a in args], {name: plain(a) for name, a in kwargs.items()}
         except NotPlain:  # a function that makes replacements, say
             return FunctionValue(function, Const(function, function.__name__)).call(frame, args, kwargs)
-        try:
-            found = called_there(frame, function, *known, **by_name)
-        except Exception as error:
-            return raise_python(frame, error)
-        return literal(frame, found)
+        return fold_literal(frame, functools.partial(called_there, frame, function), *known, **by_name)
 
     return row
 

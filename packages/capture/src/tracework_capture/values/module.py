@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch.nn.modules import module as torch_module
 
-from ..sources import Attr, Const, DictValueAt, InstanceAttr, ModuleEntry
+from ..sources import Const, DictValueAt, InstanceAttr, ModuleEntry
 from .constant import ConstantValue, force_plain
 from .function import FunctionValue
 from .lazy_module import initialise
-from .module_hooks import GLOBAL_TABLES, OWN_TABLES, TORCH_MODULE, ModuleHooks, has_hooks
+from .module_hooks import GLOBAL_TABLES, OWN_TABLES, TORCH_MODULE, ModuleHooks, guard_table, has_hooks, table_source
 from .sequence import NONE, TupleValue, sequence_index
 from .user_object import NO_ATTRIBUTE, ObjectValue, lookup_class
 from .value import SymbolicRaise, Value
@@ -169,13 +169,12 @@ class ModuleValue(ObjectValue):
         if any(table is not None for table in (*own, *(written_dict(frame, t) for t in shared))):
             return frame.break_graph("hook", f"the hooks of {self.cls.__name__} were changed before in the traced program")
         if self.hooks_guarded is None:
-            attributes = self.obj.__dict__
-            for name in OWN_HOOKS:
-                guard_table(frame, table_source(self.source, name), self.existing(frame, name))
-            for name in GLOBAL_HOOKS:
-                guard_table(frame, table_source(TORCH_MODULE, name), getattr(torch_module, name))
-            active = [n for n in OWN_HOOKS if attributes[n]]
-            active += [n for n in GLOBAL_HOOKS if getattr(torch_module, n)]
+            tables = [(self.source, n, self.existing(frame, n)) for n in OWN_HOOKS]
+            tables += [(TORCH_MODULE, n, getattr(torch_module, n)) for n in GLOBAL_HOOKS]
+            # each hook is guarded where it is called, and its number changes when it is registered again
+            for source, name, hooks in tables:
+                guard_table(frame, table_source(source, name), hooks, "LENGTH", len(hooks))
+            active = [name for _, name, hooks in tables if hooks]
             self.hooks_guarded = active, has_hooks(frame, self)
         return self.hooks_guarded
 
@@ -313,16 +312,6 @@ class ModuleSlice(Value):
         items = ", ".join(emit.load(m) for m in self.modules)
         cls = emit.const(self.cls, self.cls.__name__)
         return f"{cls}({items})" if self.cls is torch.nn.Sequential else f"{cls}([{items}])"
-
-
-def table_source(source, name):
-    """Where a table of hooks of a module, or of all modules, is."""
-    return Attr(source, name) if source is TORCH_MODULE else InstanceAttr(source, name)
-
-
-def guard_table(frame, source, hooks):
-    """How many hooks there are: each is guarded where it is called, their numbers change whenever a hook is registered again."""
-    frame.guard("LENGTH" if hooks else "DICT_KEYS", source, len(hooks) if hooks else ())  # of an empty one by its version
 
 
 def written_dict(frame, obj):

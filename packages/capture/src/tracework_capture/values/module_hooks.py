@@ -123,14 +123,24 @@ def as_it_is(frame, target, args, example):
 
 def has_hooks(frame, module):
     """Whether a call of the module has backward hooks; guarded is whether there are some, since they are looked up when the graph runs."""
-    own = [(InstanceAttr(module.source, name), module.existing(frame, name)) for name in OWN_TABLES]
-    shared = [(Attr(TORCH_MODULE, name), getattr(torch_module, name)) for name in GLOBAL_TABLES]
+    own = [(table_source(module.source, name), module.existing(frame, name)) for name in OWN_TABLES]
+    shared = [(table_source(TORCH_MODULE, name), getattr(torch_module, name)) for name in GLOBAL_TABLES]
     for source, table in own + shared:
-        if table:
-            frame.guard("TRUTH", source, True)
-        else:
-            frame.guard("DICT_KEYS", source, ())  # what is checked again by the version of the dict
+        guard_table(frame, source, table, "TRUTH", True)
     return any(table for _, table in own + shared)
+
+
+def table_source(source, name):
+    """Where a table of hooks of a module, or of all modules, is."""
+    return Attr(source, name) if source is TORCH_MODULE else InstanceAttr(source, name)
+
+
+def guard_table(frame, source, table, kind, payload):
+    """The guard of a table that holds hooks; that there are none is checked by the version of the dict."""
+    if table:
+        frame.guard(kind, source, payload)
+    else:
+        frame.guard("DICT_KEYS", source, ())
 
 
 def break_at_old_hooks(frame, module):

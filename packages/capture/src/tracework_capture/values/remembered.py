@@ -55,10 +55,8 @@ class RememberingFunction(RowValue):
     def ask(self, frame, args, kwargs):
         """What the function remembers, or what it computes now."""
         name = self.fn.__wrapped__.__name__
-        if args and issubclass(
-            args[0].python_type(), logging.Logger
-        ):  # warning_once: said after the graph, or found said already
-            frame.mutations.call(self.fn, list(args), dict(kwargs))
+        if args and issubclass(args[0].python_type(), logging.Logger):
+            frame.mutations.call(self.fn, list(args), dict(kwargs))  # warning_once: said after the graph, or found said already
             return ConstantValue(None)
         try:
             known, by_name = [key_of(frame, a) for a in args], {k: key_of(frame, v) for k, v in kwargs.items()}
@@ -96,20 +94,20 @@ def waits_for_writes(frame, function, args):
     from its variables and arguments."""
     pending = frame.mutations.entries
     objects = [value.obj for value in args if isinstance(value, (ObjectValue, ModuleValue))]
-    written = written_inputs(frame.root)
-    if not pending and not written:
-        return False
     if isinstance(function, types.FunctionType):
         cells, table = function.__closure__ or (), function.__globals__
         names = [name for name in function.__code__.co_names if name in table]
         if any(("cell", id(cell)) in pending for cell in cells) or any(("global", id(table), name) in pending for name in names):
             return True
         objects += [table[name] for name in names] + [cell.cell_contents for cell in cells if not is_empty(cell)]
-    changed, seen = frame.mutations.changed(), reached(objects)
-    if changed is None or seen is None:
-        return bool(objects)
-    if written and any(isinstance(each, torch.Tensor) for each in seen):
+    seen = reached(objects)
+    if (seen is None or any(isinstance(each, torch.Tensor) for each in seen)) and written_inputs(frame.root):
         return True
+    if not pending:
+        return False
+    changed = frame.mutations.changed()
+    if seen is None or changed is None:
+        return bool(objects)
     values, memo = {id(each) for each in changed if each is not None}, frame.root.memo
     return any(id(each) in values or id(memo.get(id(each))) in values for each in seen if each is not None)
 
