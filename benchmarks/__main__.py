@@ -102,7 +102,7 @@ def main(
     models: Annotated[str, typer.Option(help="comma-separated names, or all")] = "all",
     device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
     dtype: Annotated[str, typer.Option(help="fp32, bf16 or fp16")] = "fp32",
-    scale: Annotated[str, typer.Option(help="small or full; full is meant for a GPU")] = "small",
+    scale: Annotated[str, typer.Option(help="small, full (meant for a GPU) or single (full with a batch of one)")] = "small",
     steps: Annotated[str, typer.Option(help="infer, train or both")] = "both",
     systems: Annotated[str, typer.Option(help="which of torch.compile,tracework")] = ",".join(SYSTEMS),
     mode: Annotated[str | None, typer.Option(help="compile mode")] = None,

@@ -6,7 +6,7 @@ Weights are random and dropout is off, so that every system computes the same fu
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -101,10 +101,13 @@ MODELS: Mapping[str, Model] = {
 
 
 def build(name: str, scale: str, device: str, dtype: torch.dtype, training: bool) -> Built:
-    """Model and keyword inputs of MODELS[name], seeded, on `device`; floating inputs and weights in `dtype`."""
+    """Model and keyword inputs of MODELS[name], seeded, on `device`; floating inputs and weights in `dtype`.
+
+    `scale` is "small", "full", or "single": the full model on a batch of one.
+    """
     torch.manual_seed(0)
     row = MODELS[name]
-    model, inputs = row.build(row.full if scale == "full" else row.small)
+    model, inputs = row.build({"small": row.small, "full": row.full, "single": replace(row.full, batch=1)}[scale])
     model = model.to(device=device, dtype=dtype).train(training)
     moved = {k: v.to(device=device, dtype=dtype if v.is_floating_point() else v.dtype) for k, v in inputs.items()}
     return model, moved
