@@ -43,12 +43,7 @@ _FRAMES = "looks at the arguments of a frame that runs compiled code, which has 
 _LIFETIME = "when an object dies is left to the interpreter: what a traced stretch deletes is let go at the stretch's end"
 _TIME = "measures how long a first call takes, in which the frames it runs are captured"
 _ASKED = "what is asked while tracing has no callers beyond the captured frame, so a warning that counts further up names another place"
-_VECTORCALL = "exchanges the C function behind the calls of a Python function by CPython's C interface; capture reads its code"
 KNOWN: dict[str, str] = {
-    **{
-        f"test.test_call.TestPEP590.test_setvectorcall{rest}": _VECTORCALL
-        for rest in ("", "_load_attr_specialization_deopt", "_load_attr_specialization_skip")
-    },
     "test.test_int.IntSubclassStrDigitLimitsTests.test_denial_of_service_prevented_str_to_int": _TIME,
     "test.test_int.IntSubclassStrDigitLimitsTests.test_denial_of_service_prevented_int_to_str": _TIME,
     "test.test_re.ReTests.test_search_anchor_at_beginning": _TIME,

@@ -50,6 +50,14 @@ static inline PyFunctionObject *tw_frame_function(tw_frame *frame)
 #endif
 }
 
+/* What calls of Python functions go through, unless an extension has put something else there (PyFunction_SetVectorcall). */
+extern vectorcallfunc tw_function_vectorcall;
+
+static inline bool tw_function_runs_its_code(PyObject *function)
+{
+    return ((PyFunctionObject *)function)->vectorcall == tw_function_vectorcall;
+}
+
 /* A frame object that never runs, for a traceback: it is where it would be after the instruction at `unit` had raised, and has no locals. */
 static inline PyObject *tw_ended_frame(PyCodeObject *code, PyObject *globals, int unit)
 {

@@ -414,6 +414,7 @@ static int try_entries(PyThreadState *tstate, tw_frame *frame, tw_cache *cache, 
 #define PLAIN_FLAGS (CO_OPTIMIZED | CO_NEWLOCALS)
 #define OTHER_FLAGS (CO_GENERATOR | CO_COROUTINE | CO_ITERABLE_COROUTINE | CO_ASYNC_GENERATOR)
 
+/* A destructor that C code calls may run Python with an exception set, which guards would take for theirs: such frames run plainly. */
 static PyObject *evaluate(PyThreadState *tstate, tw_frame *frame, int throwflag)
 {
     if (thread.handover != NULL) {
@@ -425,7 +426,7 @@ static PyObject *evaluate(PyThreadState *tstate, tw_frame *frame, int throwflag)
     if (thread.callback != NULL && tw_is_deep(tstate)) {
         return run_below_disabled(tstate, frame, throwflag);
     }
-    if (thread.callback == NULL || thread.guarding > 0 || throwflag || !tw_frame_is_fresh_call(frame)) {
+    if (thread.callback == NULL || thread.guarding > 0 || throwflag || !tw_frame_is_fresh_call(frame) || PyErr_Occurred()) {
         return run_below(tstate, frame, throwflag);
     }
     PyCodeObject *code = tw_frame_code(frame);

@@ -34,6 +34,30 @@ static PyObject *ended_frame(PyObject *module, PyObject *args)
     return tw_ended_frame((PyCodeObject *)code, globals, offset / (int)sizeof(_Py_CODEUNIT));
 }
 
+vectorcallfunc tw_function_vectorcall;
+
+static int find_function_vectorcall(void)
+{
+    PyCodeObject *code = PyCode_NewEmpty("<tracework>", "empty", 1);
+    PyObject *globals = PyDict_New();
+    PyObject *function = code == NULL || globals == NULL ? NULL : PyFunction_New((PyObject *)code, globals);
+    if (function != NULL) {
+        tw_function_vectorcall = ((PyFunctionObject *)function)->vectorcall;
+    }
+    Py_XDECREF(code);
+    Py_XDECREF(globals);
+    Py_XDECREF(function);
+    return function == NULL ? -1 : 0;
+}
+
+static PyObject *runs_its_code(PyObject *module, PyObject *function)
+{
+    if (!PyFunction_Check(function)) {
+        return PyErr_Format(PyExc_TypeError, "a Python function is wanted, not %R", function);
+    }
+    return PyBool_FromLong(tw_function_runs_its_code(function));
+}
+
 static PyObject *is_interned(PyObject *module, PyObject *object)
 {
     (void)module;
@@ -45,6 +69,7 @@ static PyMethodDef object_methods[] = {
      "ended_frame(code, globals, offset) -> a frame that never runs, for a traceback: it ended at the instruction at that byte"},
     {"instance_dict", instance_dict, METH_O,
      "instance_dict(object) -> the dict of its own attributes, whatever its class has under __dict__; AttributeError where it has none"},
+    {"runs_its_code", runs_its_code, METH_O, "runs_its_code(function) -> whether calls run its code, and no extension has put something else there"},
     {"is_interned", is_interned, METH_O, "is_interned(object) -> whether it is the one str of its text that names and constants share"},
     {"type_name", type_name, METH_O, "type_name(class) -> its name in CPython's messages: with its module where C made it so"},
     {NULL, NULL, 0, NULL},
@@ -86,7 +111,7 @@ static int add_names(PyObject *module, const char *attribute, const char *const 
 
 static int fill_module(PyObject *module)
 {
-    if (PyType_Ready(&tw_program_type) < 0 || PyType_Ready(&tw_class_versions_type) < 0 || tw_cache_setup() < 0 || tw_eval_setup(module) < 0 ||
+    if (find_function_vectorcall() < 0 || PyType_Ready(&tw_program_type) < 0 || PyType_Ready(&tw_class_versions_type) < 0 || tw_cache_setup() < 0 || tw_eval_setup(module) < 0 ||
         PyModule_AddFunctions(module, object_methods) < 0 || PyModule_AddFunctions(module, tensor_methods) < 0 || PyModule_AddFunctions(module, tw_cache_methods) < 0 ||
         PyModule_AddFunctions(module, tw_eval_methods) < 0) {
         return -1;

@@ -10,6 +10,7 @@ import dis
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..errors import SkipFrame
 from .facts import HAS_CONST, HAS_FREE, HAS_JUMP, HAS_LOCAL, HAS_NAME, NAME_SHIFTS, PAIR_LOCALS
 from .liveness import followers, reachable
 
@@ -85,6 +86,8 @@ class CodeInfo:
         for offset in range(0, len(data), 2):
             op, arg = data[offset], data[offset + 1] | extended
             if op == _CACHE:
+                if not self.instructions:  # as which CPython gives an opcode that it does not know
+                    raise SkipFrame(f"{code.co_qualname} has bytecode that CPython does not run")
                 self.instructions[-1].caches += 1
                 continue
             if start is None:

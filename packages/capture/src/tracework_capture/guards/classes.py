@@ -11,6 +11,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from .. import _C
+from ..errors import BreakGraph
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -126,6 +127,10 @@ def is_descriptor(static: Any) -> bool:
 def special_names(cls: type) -> dict[str, Any]:
     """What a class itself has under names such as `__init__`."""
     attributes = attributes_of(cls)
+    if not all(type(n) is str for n in attributes):
+        raise BreakGraph(
+            "attribute_unknown", f"{cls.__qualname__} has attributes under what is no str, and asks those at each lookup"
+        )
     names = [n for n in attributes if n[:2] == "__" == n[-2:] and n not in _WRITTEN_BY_PYTHON]
     return {name: attributes[name] for name in names}
 
@@ -154,6 +159,7 @@ def class_attribute(cls: type, name: str) -> Any:
 
 def lookup_class(cls: type, name: str) -> tuple[Any, type | None]:
     """(what the MRO of cls holds under name, the class that has it); NO_ATTRIBUTE when there is none. Guarded."""
+    meet(cls)
     static, owner = find(cls, name)
     seen = getattr(_current, "lookups", None)
     if seen is not None:

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from .. import _torch
+from .. import _C, _torch
 from ..arrays import array_errors
 from ..errors import GuardBuildError
 from ..sources import Const, DictItem, text_of
@@ -103,7 +103,7 @@ def _has_attribute(value: Any, name: str) -> bool:
 
 
 def _code(value: Any, code: Any) -> bool:
-    return isinstance(value, types.FunctionType) and value.__code__ is code
+    return isinstance(value, types.FunctionType) and value.__code__ is code and _C.runs_its_code(value)
 
 
 class WeakMember(weakref.ref):  # type: ignore[type-arg]

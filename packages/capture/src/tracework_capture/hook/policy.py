@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .. import array_functions
+from .. import _C, array_functions
 from ..bytecode.resume import original_code
 
 if TYPE_CHECKING:
@@ -141,6 +141,8 @@ def call_policy(function: Any, module: str | None) -> tuple[str, str]:
     """(decision, reason) for a call of a Python function."""
     if function is not None and is_disabled(function):
         return BREAK, _disable_reason(function)
+    if function is not None and not _C.runs_its_code(function):
+        return BREAK, "an extension has put something else behind its calls"
     for prefix, decision, reason in TRACE_POLICY:
         if module is not None and module.startswith(prefix) and (len(module) == len(prefix) or module[len(prefix)] == "."):
             return decision, f"{module}: {reason}"

@@ -18,6 +18,7 @@ import weakref
 import numpy
 import torch
 
+from .. import _C
 from .._torch import patched_by_torch_compile, program_of_triton_operator, under_onnx_export
 from ..guards.access import iterated_list
 from ..guards.classes import meet
@@ -228,7 +229,7 @@ def wrap_function(frame, obj, source):
     if is_graph_function(obj):
         frame.guard("IDENTITY", source, obj)
         return TorchFunctionValue(obj, source)
-    if isinstance(source, (Local, Closure, DictValueAt)):
+    if isinstance(source, (Local, Closure, DictValueAt)) and _C.runs_its_code(obj):
         frame.guard("TYPE", source, types.FunctionType)
         frame.guard("CODE", source, obj.__code__)
         return FunctionValue(obj, source, by_identity=False)

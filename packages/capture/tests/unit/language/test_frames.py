@@ -1,5 +1,7 @@
 """What is around a compiled frame: other calls with other objects, errors and their places, exceptions being handled."""
 
+import ctypes
+import dis
 import inspect
 import io
 import pdb
@@ -416,3 +418,65 @@ def test_tracing_that_starts_inside():
     (result, lines), (expected, plain) = compiled(lines_seen)(torch.ones(2)), lines_seen(torch.ones(2))
     assert torch.equal(result, expected)
     assert lines == plain
+
+
+@pytest.mark.skipif(not hasattr(ctypes.pythonapi, "PyFunction_SetVectorcall"), reason="CPython 3.12 is the first to have it")
+def test_a_function_whose_calls_an_extension_took_over():
+    def helper(x):
+        return x + 1
+
+    class Asked:
+        def __getattribute__(self, name):
+            return name
+
+    def uses(x, function, asked):
+        return x * 2, function(x), asked.a
+
+    taken = ctypes.PYFUNCTYPE(ctypes.py_object, *[ctypes.c_void_p] * 4)(lambda *pointers: "taken over")
+    function, x, asked = compiled(uses), torch.ones(2), Asked()
+    assert [repr(v) for v in function(x, helper, asked)] == [repr(v) for v in (x * 2, x + 1, "a")]
+    for other in (helper, Asked.__getattribute__):
+        ctypes.pythonapi.PyFunction_SetVectorcall(ctypes.py_object(other), taken)
+    for _ in range(2):
+        assert function(x, helper, asked)[1:] == ("taken over", "taken over")
+
+
+def test_bytecode_that_cpython_refuses(caplog):
+    def refused():
+        return 1
+
+    assert dis.opname[229] == "<229>"
+    refused.__code__ = refused.__code__.replace(co_code=bytes([229]) + refused.__code__.co_code[1:])
+
+    def uses(x):
+        y = x + 1
+        try:
+            refused()
+        except SystemError as error:
+            return y, "opcode" in str(error)
+
+    assert compiled(uses)(torch.ones(2))[1]
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+def test_a_class_with_attributes_under_what_is_no_str(caplog):
+    asked = []
+
+    class Key:
+        def __hash__(self):
+            return hash("value")
+
+        def __eq__(self, other):
+            asked.append(other)
+            return False
+
+    def uses(x, cls, instance):
+        return x + 1, cls.value, instance.value
+
+    for run in (uses, compiled(uses)):
+        made = type("Made", (), {Key(): 5, "value": 1})
+        instance = made()
+        del asked[:]
+        assert run(torch.ones(2), made, instance)[1:] == (1, 1)
+        assert set(asked) == {"value"}
+    assert not [record for record in caplog.records if record.exc_info]
