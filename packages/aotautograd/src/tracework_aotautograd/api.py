@@ -12,14 +12,15 @@ from torch import fx
 from tracework_primops import copy_node
 
 from . import _torch
-from .contracts import Compiled, FunctionalProgram, GraphCompiler, GraphSpec, JointProgram
+from .contracts import Backward, Compiled, FunctionalProgram, GraphCompiler, GraphSpec, JointProgram
 from .errors import Refusal, UsageError
 from .options import AotOptions
 from .partition import PARTITIONERS, JointParts, has_effect, needed_for, split
 from .pieces import depends_on_data, in_pieces
+from .signature import Component
 from .trace.image_layouts import spread_channels_last
 from .trace.joint import trace_inference, trace_joint
-from .wrappers.autograd import wrap_autograd
+from .wrappers.autograd import Gradients, wrap_autograd
 from .wrappers.inference import wrap_inference
 from .wrappers.overlap import guard_overlaps
 from .wrappers.saved_hooks import guard_saved_hooks
@@ -153,10 +154,13 @@ def partition(joint: JointProgram, options: AotOptions) -> FunctionalProgram:
     halves = split(joint, parts, saved)
     signature = joint.signature
     forward_spec = GraphSpec("forward", signature.static_inputs, signature.mutated_in_graph, joint.symbols, joint.fake_mode)
-    static = _static_saved(parts, halves.saved_tensors, signature.static_inputs, len(halves.saved_sizes))
-    backward_spec = GraphSpec("backward", static, frozenset(), joint.symbols, joint.fake_mode)
     counts = len(halves.saved_sizes), len(halves.saved_tensors)
-    return FunctionalProgram(halves.forward, halves.backward, signature, counts, forward_spec, backward_spec)
+    backwards = []
+    for component, (graph, saved_places) in zip(signature.components, halves.backwards, strict=True):
+        static = _static_saved(parts, [halves.saved_tensors[place] for place in saved_places], signature.static_inputs, counts[0])
+        spec = GraphSpec("backward", static, frozenset(), joint.symbols, joint.fake_mode)
+        backwards.append(Backward(graph, spec, component, saved_places))
+    return FunctionalProgram(halves.forward, tuple(backwards), signature, counts, forward_spec)
 
 
 def _static_saved(parts: JointParts, saved: Any, static: frozenset[int], offset: int) -> frozenset[int]:
@@ -181,36 +185,36 @@ def _training(
         observe("functional", program)
     forward = _apart_from_autocast(forward_compiler(program.forward, program.forward_spec))
     forward = _keeping(program.forward, forward)
-    backward = LazyBackward(program, backward_compiler)
-    if options.eager_backward or program.saved[0]:
-        backward.compile()  # with symbolic sizes: what compiling finds out about them has to be known when guards are made
-    again = SecondOrder(joint, forward_compiler, options, is_compiled=not gm.meta.get("hooks_behind"))
-    return wrap_autograd(program, forward, backward, again, _read_by_gradients(joint))
-
-
-def _read_by_gradients(joint: JointProgram) -> frozenset[int]:
-    """Input slots that the gradients depend on."""
     parts = JointParts.of(joint)
-    needed = needed_for(parts.gradients, set())
-    return frozenset(i for i, n in enumerate(parts.inputs) if n in needed)
+    gradients = []
+    for backward in program.backwards:
+        first = LazyBackward(backward, backward_compiler)
+        if options.eager_backward or program.saved[0]:
+            first.compile()  # with symbolic sizes: what compiling finds out about them has to be known when guards are made
+        is_compiled = not gm.meta.get("hooks_behind")
+        again = SecondOrder(joint, backward.component, forward_compiler, options, is_compiled)
+        needed = needed_for(parts.gradients[backward.component], set())
+        read_again = frozenset(i for i, n in enumerate(parts.inputs) if n in needed)
+        gradients.append(Gradients(backward, first, again, read_again))
+    return wrap_autograd(program, forward, gradients)
 
 
 class LazyBackward:
-    """The backward, compiled when it is first called."""
+    """A backward, compiled when it is first called."""
 
-    def __init__(self, program: FunctionalProgram, compiler: GraphCompiler) -> None:
-        self._program: FunctionalProgram | None = program
+    def __init__(self, backward: Backward, compiler: GraphCompiler) -> None:
+        self._backward: Backward | None = backward
         self._compiler = compiler
         self._call: Compiled | None = None
 
     def compile(self) -> Compiled:
         """The compiled backward."""
         if self._call is None:
-            program = self._program
-            assert program is not None and program.backward is not None and program.backward_spec is not None
+            backward = self._backward
+            assert backward is not None
             with torch.no_grad(), _torch.without_autocast():
-                self._call = _keeping(program.backward, self._compiler(program.backward, program.backward_spec))
-            self._program = None
+                self._call = _keeping(backward.graph, self._compiler(backward.graph, backward.spec))
+            self._backward = None
         return self._call
 
     def __call__(self, inputs: list[Any]) -> Sequence[Any]:
@@ -222,15 +226,18 @@ class LazyBackward:
 
 
 class SecondOrder:
-    """Gradients as differentiable functions of inputs and tangents: the joint graph, compiled as a program of its own.
+    """A component's gradients as differentiable functions of inputs and tangents: the joint graph, compiled as a program of its own.
 
     Compiled at the first call under `create_graph=True` for each combination of inputs that require grad; its own backward is the next
     order. Guards exist by then, so with symbolic sizes what compiling finds out is checked here, and otherwise the graph runs as it is.
     So it does where hooks are behind its inputs: the engine has to know which of them a gradient comes to.
     """
 
-    def __init__(self, joint: JointProgram, compiler: GraphCompiler, options: AotOptions, is_compiled: bool) -> None:
+    def __init__(
+        self, joint: JointProgram, component: Component, compiler: GraphCompiler, options: AotOptions, is_compiled: bool
+    ) -> None:
         self._joint = joint
+        self._component = component
         self._compiler = compiler
         self._options = options
         self._graph: fx.GraphModule | None = None
@@ -264,21 +271,22 @@ class SecondOrder:
         return call, gradients.forward, () if symbols is None else tuple(c.condition for c in symbols.conditions[self._guarded :])
 
     def _hold(self, conditions: tuple[Any, ...], given: list[Any]) -> bool:
-        nodes = [n for n in self._joint.graph.graph.nodes if n.op == "placeholder"]
-        values = {
-            n.meta["val"].node.expr: x for n, x in zip(nodes, given, strict=True) if isinstance(n.meta["val"], torch.SymInt)
-        }
+        values = {n.meta["val"].node.expr: x for n, x in zip(self._placeholders(), given, strict=True) if _is_size(n.meta["val"])}
         return all(condition.evaluate(values) for condition in conditions)
 
+    def _placeholders(self) -> list[fx.Node]:
+        """Those of the joint graph's inputs and of the component's tangents."""
+        parts = JointParts.of(self._joint)
+        return [*parts.inputs, *(parts.tangents[place] for place in self._component.tangents)]
+
     def _gradients(self) -> tuple[fx.GraphModule, tuple[int, ...]]:
-        """The joint graph returning gradients alone, and the places of the inputs that it reads."""
+        """The joint graph returning the component's gradients alone, and the places of what it reads."""
         source = self._joint.graph.graph
         graph = fx.Graph()
         made: dict[fx.Node, fx.Node] = {}
         for node in source.nodes:
             if node.op == "output":
-                outputs = node.args[0][self._joint.signature.number_of_graph_outputs :]
-                graph.output(tuple(made[o] if isinstance(o, fx.Node) else None for o in outputs))
+                graph.output(tuple(made[o] for o in JointParts.of(self._joint).gradients[self._component]))
             elif node.meta.get("write_back") is None:
                 made[node] = copy_node(graph, node, made.__getitem__)
                 made[node].meta.pop("val", None)
@@ -287,12 +295,16 @@ class SecondOrder:
         gm = _torch.graph_module(graph)
         _clean(gm)  # random numbers stay: each has to be drawn in its turn
         gm.meta["symbols"] = self._joint.symbols
-        placeholders = [n for n in graph.nodes if n.op == "placeholder"]
-        read = tuple(i for i, n in enumerate(placeholders) if n.users or isinstance(n.meta["example_value"], torch.SymInt))
-        for node in placeholders:
-            if not node.users and not isinstance(node.meta["example_value"], torch.SymInt):
+        given = [made[n] for n in self._placeholders()]
+        read = tuple(i for i, n in enumerate(given) if n.users or _is_size(n.meta["example_value"]))
+        for node in list(graph.nodes):
+            if node.op == "placeholder" and not node.users and not _is_size(node.meta["example_value"]):
                 graph.erase_node(node)
         return gm, read
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, torch.SymInt)
 
 
 def _clean(gm: fx.GraphModule) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import torch.fx as fx
 
-from .signature import Signature
+from .signature import Component, Signature
 
 Compiled = Callable[[list[Any]], Sequence[Any]]
 
@@ -39,8 +39,8 @@ class GraphCompiler(Protocol):
 class JointProgram:
     """Forward and backward in one graph.
 
-    Placeholders: the captured inputs, lifted constants, then tangents. Outputs: the forward's graph outputs, then one
-    gradient (or None) per signature.grad_inputs. Nodes carry meta["phase"] "forward" or "backward".
+    Placeholders: the captured inputs, lifted constants, then tangents. Outputs: the forward's graph outputs, then for each
+    of signature.components one gradient for each of its inputs. Nodes carry meta["phase"] "forward" or "backward".
 
     Checkpoints: a captured node may carry meta["recompute"] = "must" or "prefer" and meta["recompute_region"] = any hashable
     value that the nodes of one checkpoint share; the nodes made from it carry both. The min_cut partitioner keeps no value
@@ -55,23 +55,31 @@ class JointProgram:
 
 
 @dataclass(frozen=True)
-class FunctionalProgram:
-    """Forward and backward apart.
+class Backward:
+    """The backward of one component: takes saved sizes, the saved tensors in these places, the component's tangents; gives gradients."""
 
-    The forward returns its graph outputs, then saved sizes, then saved tensors; the backward takes saved sizes, saved
-    tensors, then tangents. `saved` counts them as (sizes, tensors).
+    graph: fx.GraphModule
+    spec: GraphSpec
+    component: Component
+    saved: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class FunctionalProgram:
+    """Forward and backwards apart, one backward for each component of the signature.
+
+    The forward returns its graph outputs, then saved sizes, then saved tensors. `saved` counts them as (sizes, tensors).
     """
 
     forward: fx.GraphModule
-    backward: fx.GraphModule | None
+    backwards: tuple[Backward, ...]
     signature: Signature
     saved: tuple[int, int]
     forward_spec: GraphSpec
-    backward_spec: GraphSpec | None
 
     def text(self) -> str:
-        """Signature, forward and backward as text."""
+        """Signature, forward and backwards as text."""
         parts = ["# signature", self.signature.text(), "# forward", str(self.forward.graph)]
-        if self.backward is not None:
-            parts += ["# backward", str(self.backward.graph)]
+        for backward in self.backwards:
+            parts += ["# backward", str(backward.graph.graph)]
         return "\n".join(parts)

@@ -89,11 +89,19 @@ class TangentInfo:
 
 
 @dataclass(frozen=True)
+class Component:
+    """Results and inputs that one autograd node ties together: places in `Signature.tangents`, slots of the inputs that get gradients."""
+
+    tangents: tuple[int, ...]
+    inputs: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Signature:
     """The whole calling convention.
 
     graph_outputs of the forward (before saved values): fresh outputs and bases, then values written back by the wrapper,
-    then sizes. `write_backs` pairs (input slot, graph output slot). `grad_inputs`: input slots that get gradients.
+    then sizes. `write_backs` pairs (input slot, graph output slot). `components`: there are several where results have nothing in common.
     `constants`: tensors appended to the caller's inputs. `output_versions` pairs (graph output slot, how often the program wrote to it).
     """
 
@@ -102,7 +110,7 @@ class Signature:
     number_of_graph_outputs: int
     write_backs: tuple[tuple[int, int], ...] = ()
     tangents: tuple[TangentInfo, ...] = ()
-    grad_inputs: tuple[int, ...] = ()
+    components: tuple[Component, ...] = ()
     constants: tuple[Any, ...] = ()
     output_versions: tuple[tuple[int, int], ...] = ()
 
@@ -127,4 +135,5 @@ class Signature:
         rows = [f"in  {i}: {x.name} {x.kind.value} {x.mutation.value}" for i, x in enumerate(self.inputs)]
         rows += [f"out {i}: {x.kind.value} {x.slot}" for i, x in enumerate(self.outputs)]
         rows += [f"tangent of {t.slot}: {t.order or 'row-major'}" for t in self.tangents]
+        rows += [f"component: tangents {c.tangents}, inputs {c.inputs}" for c in self.components]
         return "\n".join(rows)

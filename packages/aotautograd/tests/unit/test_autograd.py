@@ -247,3 +247,95 @@ def test_a_graph_that_begins_without_gradients_keeps_the_history_of_its_inputs(e
         (result,) = call(given)
     result.sum().backward()
     torch.testing.assert_close(leaf.grad, 2 * given.detach().cos())
+
+
+def apart(a, b, w):
+    return (a * w).sin().sum(), (b * w).exp().sum()
+
+
+def with_sum(a, b, w):
+    first, second = apart(a, b, w)
+    return first, first + second, second
+
+
+def chained(a, b, w):
+    first, second = apart(a, b, w)
+    return first * second.detach(), second
+
+
+def one_order(call, fn_order, make):
+    """What hooks of the inputs' history see, and the gradients, for backwards of these results one after the other."""
+    leaves = make()
+    middles = [leaf * leaf for leaf in leaves[:2]]
+    seen = []
+    for name, t in zip("abw", (*middles, leaves[2]), strict=True):
+        t.register_hook(lambda g, name=name: seen.append((name, g is None)))
+    results = call(*middles, leaves[2])
+    failed = []
+    for place in fn_order:
+        try:
+            results[place].backward()
+        except RuntimeError as error:
+            failed.append("second time" in str(error) or "freed" in str(error))
+        seen.append(place)
+    return seen, failed, [leaf.grad for leaf in leaves]
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0), (0, 0), (1, 1, 0)])
+@pytest.mark.parametrize("fn", [apart, chained])
+def test_backwards_of_results_with_nothing_in_common(fn, order, graph, eager_runner, real):
+    def make():
+        torch.manual_seed(0)
+        return [torch.randn(3, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+
+    mine = one_order(aot.aot_compile(graph(fn, 3), make(), forward_compiler=eager_runner), order, make)
+    theirs = one_order(fn, order, make)
+    assert mine[:2] == theirs[:2]
+    torch.testing.assert_close(mine[2], theirs[2])
+
+
+@pytest.mark.parametrize("order", [(0, 2), (2, 0), (1, 2)])
+def test_backwards_of_results_that_are_returned_with_their_sum(order, graph, eager_runner, real):
+    leaves = [real(3) for _ in range(3)]
+    call = aot.aot_compile(graph(with_sum, 3), leaves, forward_compiler=eager_runner)
+    found = []
+    for run in (call, with_sum):
+        for leaf in leaves:
+            leaf.grad = None
+        results, failed = run(*leaves), []
+        for place in order:
+            try:
+                results[place].backward()
+            except RuntimeError:
+                failed.append(place)
+        found.append((failed, [leaf.grad for leaf in leaves]))
+    assert found[0][0] == found[1][0]
+    torch.testing.assert_close(found[0][1], found[1][1])
+
+
+def test_each_backward_frees_what_was_saved_for_it(graph, eager_runner):
+    def fn(a, b):
+        return a.exp().sum(), b.exp().sum()
+
+    a, b = (torch.ones(3, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    call = aot.aot_compile(graph(fn, 2), [a, b], forward_compiler=eager_runner)
+    middles = [a * 2, b * 2]
+    seen = [weakref.ref(m) for m in middles]
+    first, second = call(*middles)
+    del middles
+    first.backward()
+    assert seen[0]() is None and seen[1]() is not None
+    second.backward()
+    assert seen[1]() is None
+
+
+def test_second_order_of_results_with_nothing_in_common(graph, eager_runner, real):
+    leaves = [real(3) for _ in range(3)]
+    call = aot.aot_compile(graph(apart, 3), leaves, forward_compiler=eager_runner)
+    found = []
+    for run in (call, apart):
+        first, second = run(*leaves)
+        ga = torch.autograd.grad(first, [leaves[0], leaves[2]], create_graph=True)
+        gb = torch.autograd.grad(second, [leaves[1], leaves[2]], create_graph=True)
+        found.append(torch.autograd.grad(sum(g.square().sum() for g in (*ga, *gb)), leaves))
+    torch.testing.assert_close(*found)

@@ -36,7 +36,9 @@ def test_images_and_what_is_computed_from_them_get_channels_last(graph, monkeypa
     assert [n.meta["val"].stride() for n in next(iter(reversed(gm.graph.nodes))).all_input_nodes] == before
     halves = aot.partition(joint, aot.AotOptions())
     assert {
-        n.meta["val"].stride() for n in halves.backward.graph.nodes if n.op == "placeholder" and n.name.startswith("relu")
+        n.meta["val"].stride()
+        for n in halves.backwards[0].graph.graph.nodes
+        if n.op == "placeholder" and n.name.startswith("relu")
     } == {(144, 1, 24, 4)}
 
 

@@ -75,7 +75,7 @@ def test_backward_is_compiled_before_guards_are_made():
 
     example = torch.randn(5, 4, dtype=torch.float64, requires_grad=True)
     aot.aot_compile(dynamic_graph(FUNCTIONS["softmax"], example)[0], [5, example], forward_compiler=compiler)
-    assert roles == ["forward", "backward"]
+    assert roles == ["forward", "backward", "backward"]  # two results that have only an input in common
 
 
 def test_what_one_second_order_found_out_holds_for_all_of_them():

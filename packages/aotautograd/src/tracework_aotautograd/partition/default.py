@@ -18,7 +18,7 @@ def frontier(parts: JointParts) -> list[fx.Node]:
     found: dict[fx.Node, None] = {}
     readers = sorted(n for n in parts.needs_tangent if n.op == "call_function")  # a set has no order, and cache keys see it
     reads = [a for n in readers for a in n.all_input_nodes]
-    reads += [g for g in parts.gradients if isinstance(g, fx.Node)]
+    reads += [gradient for gradients in parts.gradients.values() for gradient in gradients]
     for node in reads:
         if node not in parts.needs_tangent and not parts.is_size(node):
             found[node] = None

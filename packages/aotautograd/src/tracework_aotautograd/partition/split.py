@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from tracework_primops import copy_node
 from .. import _torch
 from ..contracts import JointProgram
 from ..errors import PartitionError
+from ..signature import Component
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,7 @@ class JointParts:
     inputs: tuple[fx.Node, ...]
     tangents: tuple[fx.Node, ...]
     forward_outputs: tuple[Any, ...]
-    gradients: tuple[Any, ...]
+    gradients: dict[Component, list[fx.Node]]
     needs_tangent: frozenset[fx.Node]
 
     @classmethod
@@ -36,7 +38,9 @@ class JointParts:
         for node in nodes:
             if any(a in late for a in node.all_input_nodes) and node.op != "output":
                 late.add(node)
-        parts = cls(tuple(placeholders[:split]), tuple(placeholders[split:]), outputs[:count], outputs[count:], frozenset(late))
+        rest = iter(outputs[count:])
+        gradients = {component: list(islice(rest, len(component.inputs))) for component in joint.signature.components}
+        parts = cls(tuple(placeholders[:split]), tuple(placeholders[split:]), outputs[:count], gradients, frozenset(late))
         if any(isinstance(o, fx.Node) and o in late for o in parts.forward_outputs):
             raise PartitionError("an output of the forward depends on a tangent")
         return parts
@@ -71,32 +75,43 @@ def needed_for(targets: Any, stop: frozenset[fx.Node] | set[fx.Node]) -> set[fx.
 
 @dataclass(frozen=True)
 class Split:
-    """Forward and backward graphs; saved sizes are input positions, saved tensors are extra forward outputs."""
+    """Forward and backward graphs; saved sizes are input positions, saved tensors are extra forward outputs.
+
+    Each backward, one for a component, comes with the places of the saved tensors that it takes.
+    """
 
     forward: fx.GraphModule
-    backward: fx.GraphModule
+    backwards: tuple[tuple[fx.GraphModule, tuple[int, ...]], ...]
     saved_sizes: tuple[fx.Node, ...]
     saved_tensors: tuple[fx.Node, ...]
 
 
 def split(joint: JointProgram, parts: JointParts, saved: list[fx.Node]) -> Split:
-    """The forward returns its outputs, the symbolic size inputs and the saved tensors; the backward starts from those."""
+    """The forward returns its outputs, the symbolic size inputs and the saved tensors; the backwards start from those."""
     sizes = tuple(n for n in parts.inputs if isinstance(n.meta["val"], torch.SymInt))
     tensors = tuple(_unwritten(joint, n) for n in saved if n not in sizes)
     kept = {n for n in joint.graph.graph.nodes if n.op == "placeholder" or (has_effect(n) and n not in parts.needs_tangent)}
     forward_targets = [*parts.forward_outputs, *sizes, *tensors]
     forward_nodes = needed_for([*forward_targets, *kept], set()) - parts.needs_tangent
     forward = _copy(joint, parts.inputs, forward_nodes, forward_targets, {})
+    rename = dict(zip((n for n in saved if n not in sizes), tensors, strict=True))
+    backwards = tuple(_backward(joint, parts, component, sizes, rename) for component in joint.signature.components)
+    return Split(forward, backwards, sizes, tensors)
+
+
+def _backward(
+    joint: JointProgram, parts: JointParts, component: Component, sizes: tuple[fx.Node, ...], saved: dict[fx.Node, fx.Node]
+) -> tuple[fx.GraphModule, tuple[int, ...]]:
+    gradients = parts.gradients[component]
     stop = {*sizes, *saved}
-    backward_nodes = needed_for(parts.gradients, stop)
-    stray = [n for n in backward_nodes if n.op == "placeholder" and n not in stop and n not in parts.tangents]
+    nodes = needed_for(gradients, stop)
+    stray = [n for n in nodes if n.op == "placeholder" and n not in stop and n not in parts.tangents]
     if stray:
         raise PartitionError(f"the backward needs {stray[0]} and it was not saved")
-    rename = dict(zip((n for n in saved if n not in sizes), tensors, strict=True))
-    backward = _copy(
-        joint, (*sizes, *rename, *parts.tangents), backward_nodes - stop, list(parts.gradients), rename, parts.needs_tangent
-    )
-    return Split(forward, backward, sizes, tensors)
+    read = {n: made for n, made in saved.items() if n in nodes}
+    tangents = [parts.tangents[place] for place in component.tangents]
+    graph = _copy(joint, (*sizes, *read, *tangents), nodes - stop, gradients, read, parts.needs_tangent)
+    return graph, tuple(place for place, n in enumerate(saved) if n in read)
 
 
 def _unwritten(joint: JointProgram, node: fx.Node) -> fx.Node:

@@ -18,6 +18,7 @@ from .. import _torch
 from ..contracts import JointProgram
 from ..errors import Refusal
 from ..signature import (
+    Component,
     InputInfo,
     InputKind,
     Mutation,
@@ -28,6 +29,7 @@ from ..signature import (
     TangentInfo,
     ViewStep,
 )
+from .components import components
 from .masks import without_constant_masks
 from .memory import Cell, dense_order
 from .run import run_captured
@@ -144,16 +146,16 @@ class Trace:
         write_backs = self._write_backs(written)
         shown = {info.slot for info in infos if info.requires_grad and info.kind in (OutputKind.FRESH, OutputKind.BASE_VIEW)}
         shown |= {slot for _, slot in write_backs}
-        tangents, grads = self._backward(shown) if self.with_backward else ((), ())
+        tangents, parts = self._backward(shown) if self.with_backward else ((), [])
         forward_nodes = [o.node for o in self.graph_outputs]
-        recorder.graph.output((*forward_nodes, *grads))
+        recorder.graph.output((*forward_nodes, *(gradient for _, gradients in parts for gradient in gradients)))
         signature = Signature(
             tuple(self.infos),
             tuple(infos),
             len(forward_nodes),
             write_backs,
             tangents,
-            tuple(i for i, info in enumerate(self.infos) if info.requires_grad),
+            tuple(component for component, _ in parts),
             tuple(recorder.constants),
             versions,
         )
@@ -271,29 +273,30 @@ class Trace:
         return tuple(pairs)
 
     # --- the backward -------------------------------------------------------------------------------------------------
-    def _backward(self, shown: set[int]) -> tuple[tuple[TangentInfo, ...], tuple[Any, ...]]:
+    def _backward(self, shown: set[int]) -> tuple[tuple[TangentInfo, ...], list[tuple[Component, list[fx.Node]]]]:
         """Of the graph outputs whose history somebody gets: of others (a base of detached views) it may be gone."""
         recorder = self.recorder
         outputs = [(slot, self.graph_outputs[slot]) for slot in sorted(shown)]
         differentiable = [(slot, o) for slot, o in outputs if isinstance(o.fake, FakeTensor) and _has_history(o.fake)]
-        wanted = [leaf for leaf, info in zip(self.leaves, self.infos, strict=True) if info.requires_grad]
+        wanted = {slot: self.leaves[slot] for slot, info in enumerate(self.infos) if info.requires_grad}
         if not differentiable or not wanted:
-            return (), ()
+            return (), []
         recorder.phase = BACKWARD
-        tangents, fakes = [], []
+        tangents, fakes, nodes = [], [], []
         for slot, output in differentiable:
             spec = output.fake.spec
             spec = spec if dense_order(output.fake) is not None else spec.replace(strides=None)
             fake = self.mode.make(spec.replace(offset=0))
-            recorder.tangent(f"tangent_{slot}", fake)
+            nodes.append(recorder.tangent(f"tangent_{slot}", fake))
             fakes.append(fake)
             tangents.append(TangentInfo(slot, spec.dtype, spec.device, spec.sizes, _order(fake)))
         try:
             with _torch.without_autocast():
-                grads = torch.autograd.grad([o.fake for _, o in differentiable], wanted, fakes, allow_unused=True)
+                grads = torch.autograd.grad([o.fake for _, o in differentiable], [*wanted.values()], fakes, allow_unused=True)
         except RuntimeError as error:  # eager raises this when its backward runs, if it ever does
             raise Refusal(f"the backward of this graph fails: {error}", recorder.origin) from error
-        return tuple(tangents), tuple(self._gradient(g) for g in grads)
+        gradients = {slot: self._gradient(gradient) for slot, gradient in zip(wanted, grads, strict=True)}
+        return tuple(tangents), components(recorder.graph, nodes, gradients)
 
     def _gradient(self, grad: Any) -> Any:
         if grad is None:

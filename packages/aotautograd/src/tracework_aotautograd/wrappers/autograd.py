@@ -8,15 +8,17 @@ partition chose, by save_for_backward; and, for gradients of gradients, those in
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx
 
 from .. import _torch
-from ..contracts import FunctionalProgram
+from ..contracts import Backward, FunctionalProgram
 from ..errors import UsageError
-from ..signature import TangentInfo
+from ..signature import Signature, TangentInfo
+from ..trace.components import sources_of, together
 from .outputs import compile_function, is_plain, output_maker
 from .random_state import States, drawing_again, random_devices, states_of
 
@@ -38,7 +40,7 @@ def coerce(tangent: Any, info: TangentInfo, like: tuple[int, ...]) -> torch.Tens
     return ordered.contiguous().permute(back)
 
 
-Kept = tuple[tuple[Any, ...], tuple[int, ...], States]  # inputs, versions of the checked ones, random number generators
+Kept = tuple[tuple[Any, ...], tuple[int, ...], States]  # inputs read again, versions of the checked ones, random generators
 
 
 class Keeper:
@@ -54,21 +56,23 @@ class Keeper:
         self._checked = tuple(
             i for i in tensors if not infos[i].is_static and i not in cloned and infos[i].kind.value == "tensor"
         )
-        kept = {*tensors, *(i for i, info in enumerate(infos) if info.kind.value != "tensor")}
-        self.keep = self._function(kept, cloned, random_devices(program.forward.graph))
+        self._kept = sorted({*tensors, *(i for i, info in enumerate(infos) if info.kind.value != "tensor")})
+        self.keep = self._function(cloned, random_devices(program.forward.graph))
 
-    def _function(self, kept: set[int], cloned: Collection[int], devices: Any) -> Callable[[Any], Kept]:
-        count = len(self._names)
-        items = (f"a[{i}].clone()" if i in cloned else f"a[{i}]" if i in kept else "None" for i in range(count))
-        inputs = "a" if len(kept) == count and not cloned else f"({''.join(f'{x}, ' for x in items)})"
+    def _function(self, cloned: Collection[int], devices: Any) -> Callable[[Any], Kept]:
+        items = "".join(f"a[{i}].clone(), " if i in cloned else f"a[{i}], " for i in self._kept)
+        inputs = "a" if len(self._kept) == len(self._names) and not cloned else f"({items})"
         versions = f"({''.join(f'a[{i}]._version, ' for i in self._checked)})"
         states = "states_of(devices)" if devices else "()"
         scope = {"states_of": states_of, "devices": devices}
         return compile_function("keep", "a", [f"    return {inputs}, {versions}, {states}"], scope)
 
-    def checked(self, kept: Kept) -> tuple[Any, ...]:
-        """The inputs, when nobody wrote to them since."""
-        inputs, versions, _ = kept
+    def checked(self, kept: Kept) -> list[Any]:
+        """The inputs that are read again in their slots, when nobody wrote to them since."""
+        values, versions, _ = kept
+        inputs: list[Any] = [None] * len(self._names)
+        for slot, value in zip(self._kept, values, strict=True):
+            inputs[slot] = value
         for slot, version in zip(self._checked, versions, strict=True):
             if inputs[slot]._version != version:
                 raise RuntimeError(
@@ -82,24 +86,30 @@ class Keeper:
         return inputs
 
 
-def wrap_autograd(
-    program: FunctionalProgram, forward: Call, backward: Call, again: Callable[..., Any], read_again: frozenset[int]
-) -> Callable[..., tuple[Any, ...]]:
-    """args -> the caller's outputs, differentiable to any order.
+@dataclass(frozen=True)
+class Gradients:
+    """A component's backward: as graph, compiled, and as `again(inputs, tangents)`, a function of both that is differentiable itself.
 
-    again(inputs, tangents): the gradients as differentiable functions of both; used when the backward is itself recorded.
     read_again: input slots that `again` reads.
     """
+
+    backward: Backward
+    run: Call
+    again: Callable[..., Any]
+    read_again: frozenset[int]
+
+
+def wrap_autograd(program: FunctionalProgram, forward: Call, gradients: Sequence[Gradients]) -> Callable[..., tuple[Any, ...]]:
+    """args -> the caller's outputs, differentiable to any order."""
     signature = program.signature
     written = signature.newer_versions
-    # counted once the Function has saved what it needs: what it saves of an input that is written is then refused, as eager does
+    # counted once the Functions have saved what they need: what they save of an input that is written is then refused, as eager does
     forward = _torch.counting_writes(forward, dict.fromkeys(sorted(signature.mutated_in_graph), 0))
-    function = _function(program, forward, backward, again, Keeper(program, read_again))
-    apply = _torch.direct_apply(function, _apart(signature.tangents))
+    apply = _one_node(program, forward, *gradients) if len(gradients) == 1 else _several_nodes(program, forward, gradients)
     make = output_maker(signature)
     write_backs = signature.write_backs
-    cloned = [slot for slot, _ in write_backs if slot in read_again]
-    unreached = _unreached(program)
+    cloned = [slot for slot, _ in write_backs if any(slot in g.read_again for g in gradients)]
+    unreached = _unreached(signature) if len(gradients) == 1 else []
     records = torch.is_grad_enabled()
 
     def plain(*args: Any) -> tuple[Any, ...]:
@@ -124,156 +134,196 @@ def wrap_autograd(
     return full if write_backs or written or unreached or not records else plain
 
 
-def _unreached(program: FunctionalProgram) -> list[int]:
+def _unreached(signature: Signature) -> list[int]:
     """Input slots that no result's history leads to: the engine would go on behind them, to hooks that see no gradient in eager."""
-    assert program.backward is not None
-    gradients = next(iter(reversed(program.backward.graph.nodes))).args[0]
-    slots = [slot for slot, node in zip(program.signature.grad_inputs, gradients, strict=True) if node is None]
-    return slots if len(slots) < len(gradients) else []
+    reached = signature.components[0].inputs
+    return [i for i, info in enumerate(signature.inputs) if info.requires_grad and i not in reached] if reached else []
 
 
 def _apart(tangents: Sequence[TangentInfo]) -> list[int]:
-    """Results that get an autograd node of their own: all of several; torch's operator for it does not take complex ones."""
-    return [info.slot for info in tangents if not info.dtype.is_complex] if len(tangents) > 1 else []
+    """Which of a node's results get a node of their own: all of several; torch's operator for it does not take complex ones."""
+    return [place for place, info in enumerate(tangents) if not info.dtype.is_complex] if len(tangents) > 1 else []
 
 
-def _forward(program: FunctionalProgram, forward: Call, keep: Callable[[Any], Kept], keeps_saved: bool) -> Callable[..., Any]:
-    """CompiledFunction.forward: only the steps that this program needs."""
+def _one_node(program: FunctionalProgram, forward: Call, gradients: Gradients) -> Callable[..., Sequence[Any]]:
+    """The forward inside of the Function whose backward the component has; all results are the Function's."""
     signature = program.signature
-    count, sizes = signature.number_of_graph_outputs, program.saved[0]
-    split, saves = count + sizes, bool(program.saved[1])
-    constant = _not_differentiable(program)
-    inputs = "[*args, *constants]" if signature.constants else "list(args)"
-    lines = ["ctx.originals = keep(args)", f"values = run({inputs})", "ctx.set_materialize_grads(False)"]
+    keeper = Keeper(program, gradients.read_again)
+    part = _Part(program, gradients, keeper)
+    lines = ["ctx.originals = keep(args)", *_values(signature), *part.saving()]
+    if constant := _not_differentiable(program):
+        lines.append(f"ctx.mark_non_differentiable({', '.join(f'values[{i}]' for i in constant)})")
+    count = signature.number_of_graph_outputs
+    lines.append(f"return tuple(values[:{count}])" if any(program.saved) else "return tuple(values)")
+    scope = {"keep": keeper.keep, **_scope(signature, forward)}
+    run = compile_function("forward", "ctx, *args", [f"    {line}" for line in lines], scope)
+    slots = [info.slot for info in part.tangents]
+    function = part.function(run, slots, _spread(part.component.inputs, len(signature.inputs)))
+    return _torch.direct_apply(function, [slots[place] for place in _apart(part.tangents)])  # type: ignore[no-any-return]
+
+
+def _several_nodes(program: FunctionalProgram, forward: Call, gradients: Sequence[Gradients]) -> Callable[..., Sequence[Any]]:
+    """The forward first, then for each component a Function from its inputs to its results."""
+    signature = program.signature
+    lines = [*_values(signature), "return values"]
+    run = compile_function("forward", "args", [f"    {line}" for line in lines], _scope(signature, forward))
+    nodes = []
+    for one in gradients:
+        keeper = Keeper(program, one.read_again)
+        part = _Part(program, one, keeper)
+        results = "".join(f"values[{info.slot}], " for info in part.tangents)
+        lines = ["ctx.originals = originals", *part.saving(), f"return ({results})"]
+        made = compile_function("forward", "ctx, values, originals, *args", [f"    {line}" for line in lines], {})
+        inputs, slots = part.component.inputs, [info.slot for info in part.tangents]
+        function = part.function(made, range(len(slots)), lambda found: (None, None, *found))
+        nodes.append((keeper.keep, _torch.direct_apply(function, _apart(part.tangents)), inputs, slots))
+    count = signature.number_of_graph_outputs
+
+    def apply(*args: Any) -> Sequence[Any]:
+        originals = [keep(args) for keep, _, _, _ in nodes]
+        with torch.no_grad():
+            values = run(args)
+        graph_outputs = list(values[:count])
+        for original, (_, node, inputs, slots) in zip(originals, nodes, strict=True):
+            for slot, result in zip(slots, node(values, original, *[args[i] for i in inputs]), strict=True):
+                graph_outputs[slot] = result
+        return tuple(graph_outputs)
+
+    return apply
+
+
+def _values(signature: Signature) -> list[str]:
+    """Lines that run the forward on `args`: only the steps that this signature needs."""
+    lines = [f"values = run({'[*args, *constants]' if signature.constants else 'list(args)'})"]
     if views := " or ".join(f"values[{info.slot}]._is_view()" for info in signature.tangents):
         # memory taken over from another value, say; autograd refuses writes to a view that comes out of a Function
         lines.append(f"if {views}: values = [v.detach() if i in results and v._is_view() else v for i, v in enumerate(values)]")
     if signature.output_versions:
         slots, versions = zip(*signature.output_versions, strict=True)
         lines.append(f"set_versions([{', '.join(f'values[{slot}]' for slot in slots)}], {versions})")
-    if _shapes_vary(program):
-        lines.append(f"ctx.shapes = [{', '.join(f'values[{info.slot}].shape' for info in signature.tangents)}]")
-    if sizes:
-        lines.append(f"ctx.sizes = values[{count}:{split}]")
-    if keeps_saved:
-        lines.append("ctx.kept = None")
-    if saves:
-        # an input that is a leaf would be read back with what `.data = other` gave it meanwhile, of other sizes or another dtype
-        outputs = next(iter(reversed(program.forward.graph.nodes))).args[0][split:]
-        given = [f"values[{i}]{'.detach()' if n.op == 'placeholder' else ''}" for i, n in enumerate(outputs, split)]
-        lines.append(f"ctx.save_for_backward({', '.join(given)})")
-    if constant:
-        lines.append(f"ctx.mark_non_differentiable({', '.join(f'values[{i}]' for i in constant)})")
-    lines.append(f"return tuple(values[:{count}])" if sizes or saves else "return tuple(values)")
+    return lines
+
+
+def _scope(signature: Signature, forward: Call) -> dict[str, Any]:
     results = frozenset(info.slot for info in signature.tangents)
-    scope = {"keep": keep, "run": forward, "constants": signature.constants, "results": results}
-    scope["set_versions"] = _torch.set_versions
-    return compile_function("forward", "ctx, *args", [f"    {line}" for line in lines], scope)
+    return {"run": forward, "constants": signature.constants, "results": results, "set_versions": _torch.set_versions}
 
 
-def _shapes_vary(program: FunctionalProgram) -> bool:
-    return not all(isinstance(n, int) for info in program.signature.tangents for n in info.sizes)
+class _Part:
+    """A component: what its Function keeps, and the Function."""
+
+    def __init__(self, program: FunctionalProgram, gradients: Gradients, keeper: Keeper) -> None:
+        self.component = gradients.backward.component
+        self.tangents = [program.signature.tangents[place] for place in self.component.tangents]
+        self._program = program
+        self._gradients = gradients
+        self._keeper = keeper
+        self._static = [info.sizes for info in self.tangents]
+        self._shapes_vary = not all(isinstance(n, int) for sizes in self._static for n in sizes)
+        self._sources = _sources(gradients.backward)
+        self._later = LaterBackwards(gradients.backward, program.saved[0], self._sources)
+
+    def saving(self) -> list[str]:
+        """Lines that keep for the backward what it needs of `values`, which the forward gave."""
+        program, tangents = self._program, self.tangents
+        count, sizes = program.signature.number_of_graph_outputs, program.saved[0]
+        lines = ["ctx.set_materialize_grads(False)"]
+        if self._shapes_vary:
+            lines.append(f"ctx.shapes = [{', '.join(f'values[{info.slot}].shape' for info in tangents)}]")
+        if sizes:
+            lines.append(f"ctx.sizes = values[{count}:{count + sizes}]")
+        if self._later.possible:
+            lines.append("ctx.kept = None")
+        if self._gradients.backward.saved:
+            # an input that is a leaf would be read back with what `.data = other` gave it meanwhile, of other sizes or another dtype;
+            # what is another component's result has a history there
+            outputs = next(iter(reversed(program.forward.graph.nodes))).args[0]
+            others = {outputs[i.slot] for i in program.signature.tangents if i not in tangents}
+            places = [count + sizes + place for place in self._gradients.backward.saved]
+            apart = ".detach()"
+            given = [f"values[{i}]{apart if outputs[i].op == 'placeholder' or outputs[i] in others else ''}" for i in places]
+            lines.append(f"ctx.save_for_backward({', '.join(given)})")
+        return lines
+
+    def function(self, run: Callable[..., Any], places: Sequence[int], spread: Callable[[Any], tuple[Any, ...]]) -> Any:
+        """The Function that `run` is the forward of. places: those of the component's results among the Function's; spread: gradients
+        to the places of its arguments."""
+        constants = self._program.signature.constants
+        has_sizes, saves = bool(self._program.saved[0]), bool(self._gradients.backward.saved)
+        tangent_infos, shapes_vary, static = self.tangents, self._shapes_vary, self._static
+        backward_run, again, keeper, later = self._gradients.run, self._gradients.again, self._keeper, self._later
+        results = next(iter(reversed(self._gradients.backward.graph.graph.nodes))).args[0]
+        reaching = [self._sources[result] for result in results]
+
+        class CompiledFunction(torch.autograd.Function):
+            forward = staticmethod(run)
+
+            @staticmethod
+            def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+                shapes = ctx.shapes if shapes_vary else static
+                given = [grads[place] for place in places]
+                tangents = [coerce(g, i, shape) for g, i, shape in zip(given, tangent_infos, shapes, strict=True)]
+                undefined = [n for n, g in enumerate(given) if g is None]
+                # read even when not used: reading raises where the graph has been freed
+                saved = later.saved(ctx, undefined) if later.possible else ctx.saved_tensors if saves else ()
+                if torch.is_grad_enabled():
+                    if ctx.originals is None:
+                        raise RuntimeError(
+                            "Trying to backward through the graph a second time; pass retain_graph=True the first time"
+                        )
+                    with drawing_again(ctx.originals[2]):
+                        found = again([*keeper.checked(ctx.originals), *constants], tangents)
+                        return spread(_defined(found, reaching, undefined) if undefined else found)
+                if not _torch.graph_is_kept():
+                    ctx.originals = None
+                    if undefined and later.possible:
+                        later.keep(ctx, saved, undefined)
+                given = [*(ctx.sizes if has_sizes else ()), *saved, *tangents]
+                ctx.maybe_clear_saved_tensors()  # unless the graph is kept: the backward gives each one back after its last use
+                del saved, tangents
+                found = backward_run(given)
+                return spread(_defined(found, reaching, undefined) if undefined else found)
+
+        return CompiledFunction
 
 
-def _function(program: FunctionalProgram, forward: Call, backward: Call, again: Callable[..., Any], keeper: Keeper) -> Any:
-    signature = program.signature
-    constants = signature.constants
-    has_sizes, saves = map(bool, program.saved)
-    tangent_infos = signature.tangents
-    spread = _spread(signature.grad_inputs, len(signature.inputs))
-    static = [info.sizes for info in tangent_infos]
-    shapes_vary = _shapes_vary(program)
-    tangents_of = _tangents_of(program)
-    reaching = _reaching(program, tangents_of)
-    later = LaterBackwards(program, tangents_of)
-    run = _forward(program, forward, keeper.keep, later.possible)
-
-    class CompiledFunction(torch.autograd.Function):
-        forward = staticmethod(run)
-
-        @staticmethod
-        def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
-            shapes = ctx.shapes if shapes_vary else static
-            tangents = [coerce(grads[i.slot], i, shape) for i, shape in zip(tangent_infos, shapes, strict=True)]
-            undefined = [n for n, i in enumerate(tangent_infos) if grads[i.slot] is None]
-            # read even when not used: reading raises where the graph has been freed
-            saved = later.saved(ctx, undefined) if later.possible else ctx.saved_tensors if saves else ()
-            if torch.is_grad_enabled():
-                if ctx.originals is None:
-                    raise RuntimeError(
-                        "Trying to backward through the graph a second time; pass retain_graph=True the first time"
-                    )
-                with drawing_again(ctx.originals[2]):
-                    found = again([*keeper.checked(ctx.originals), *constants], tangents)
-                    return spread(_defined(found, reaching, undefined) if undefined else found)
-            if not _torch.graph_is_kept():
-                ctx.originals = None
-                if undefined and later.possible:
-                    later.keep(ctx, saved, undefined)
-            given = [*(ctx.sizes if has_sizes else ()), *saved, *tangents]
-            ctx.maybe_clear_saved_tensors()  # unless the graph is kept: the backward gives each one back after its last use
-            del saved, tangents
-            found = backward(given)
-            return spread(_defined(found, reaching, undefined) if undefined else found)
-
-    return CompiledFunction
-
-
-def _tangents_of(program: FunctionalProgram) -> dict[fx.Node, int]:
+def _sources(backward: Backward) -> dict[fx.Node, int]:
     """For each node of the backward the tangents that it is computed from, as the bits of a number."""
-    assert program.backward is not None
-    nodes = list(program.backward.graph.nodes)
+    nodes = list(backward.graph.graph.nodes)
     placeholders = [node for node in nodes if node.op == "placeholder"]
-    count = len(program.signature.tangents)
-    found = {node: 1 << place for place, node in enumerate(placeholders[len(placeholders) - count :])}
-    for node in nodes:
-        found[node] = found.get(node, 0)
-        for given in node.all_input_nodes:
-            found[node] |= found.get(given, 0)
-    return found
-
-
-def _reaching(program: FunctionalProgram, found: dict[fx.Node, int]) -> list[int]:
-    """For each gradient the tangents that it is computed from."""
-    assert program.backward is not None
-    return [found.get(result, 0) for result in next(iter(reversed(program.backward.graph.nodes))).args[0]]
+    return sources_of(nodes, placeholders[len(placeholders) - len(backward.component.tangents) :])
 
 
 class LaterBackwards:
-    """Results of one graph whose histories are apart, as two losses: the backward of one leaves the other's in place, as in eager.
+    """Results of one component whose histories are apart, as two losses that are returned with their sum: the backward of one leaves
+    the other's in place, as in eager.
 
     They are apart where the backward does nothing with both tangents but add up the gradients of inputs. What was saved is kept then
     until the others had their turn; a result that had it, or shares history with one, raises as a graph that was freed does.
     """
 
-    def __init__(self, program: FunctionalProgram, found: dict[fx.Node, int]) -> None:
-        assert program.backward is not None
-        nodes = list(program.backward.graph.nodes)
-        count = len(program.signature.tangents)
-        shared = [0] * count  # for each tangent those that share history with it
-        adds_up: set[fx.Node] = set()
-        for node in reversed(nodes):
-            if node.op == "output" or node.target is torch.ops.aten.add.Tensor and adds_up.issuperset(node.users):
-                adds_up.add(node)
-            mask = 0 if node in adds_up else found[node]
-            for place in range(count):
+    def __init__(self, backward: Backward, sizes: int, sources: dict[fx.Node, int]) -> None:
+        *nodes, output = backward.graph.graph.nodes
+        count = len(backward.component.tangents)
+        masks = together(nodes, output.args[0], sources)
+        self._shared = shared = [0] * count  # for each tangent those that share history with it
+        for place in range(count):
+            for mask in masks:
                 shared[place] |= mask if mask >> place & 1 else 0
-        self._shared = shared
         self._all = (1 << count) - 1
         self.possible = any(mask != self._all for mask in shared)
-        self._readers = self._readers_of_saved(program, nodes, found) if self.possible else []
+        self._readers = self._readers_of_saved(backward, sizes, sources) if self.possible else []
 
     @staticmethod
-    def _readers_of_saved(program: FunctionalProgram, nodes: Sequence[fx.Node], found: dict[fx.Node, int]) -> list[int]:
+    def _readers_of_saved(backward: Backward, sizes: int, sources: dict[fx.Node, int]) -> list[int]:
         """For each saved tensor the tangents whose gradients read it."""
+        nodes = [n for n in backward.graph.graph.nodes if n.op != "output"]
         readers = dict.fromkeys(nodes, 0)
         for node in reversed(nodes):
-            mask = found[node] if node.op != "output" else 0
             for given in node.all_input_nodes:
-                if not found[given]:
-                    readers[given] |= mask or readers[node]
-        sizes, saved = program.saved
-        return [readers[n] for n in nodes if n.op == "placeholder"][sizes : sizes + saved]
+                if not sources[given]:
+                    readers[given] |= sources[node] or readers[node]
+        return [readers[n] for n in nodes if n.op == "placeholder"][sizes : sizes + len(backward.saved)]
 
     def _given(self, undefined: Sequence[int]) -> int:
         return self._all & ~sum(1 << place for place in undefined)

@@ -1,0 +1,110 @@
+"""Which results and inputs have a history that hangs together, and the gradients of each such component by themselves.
+
+Eager's backward of a loss walks, and frees, the history of that loss alone. So results whose gradients have nothing in common get
+autograd nodes of their own. Where an input's gradient adds up what comes from several, the engine does that instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from ..signature import Component
+
+aten = torch.ops.aten
+
+
+def components(
+    graph: fx.Graph, tangents: Sequence[fx.Node], gradients: Mapping[int, Any]
+) -> list[tuple[Component, list[fx.Node]]]:
+    """The components, each with one gradient for each of its inputs; new sums go to the end of the graph.
+
+    tangents: the placeholders of the results' tangents. gradients: input slot -> node, or None where no result's history leads.
+    """
+    reached = {slot: node for slot, node in gradients.items() if node is not None}
+    sources = sources_of(graph.nodes, tangents)
+    found = []
+    for group in _groups(graph, len(tangents), set(reached.values()), sources):
+        shares = {slot: _share(graph, node, group, sources) for slot, node in reached.items()}
+        shares = {slot: node for slot, node in shares.items() if node is not None}
+        places = tuple(place for place in range(len(tangents)) if group >> place & 1)
+        found.append((Component(places, tuple(shares)), [*shares.values()]))
+    return found
+
+
+def sources_of(nodes: Collection[fx.Node], tangents: Sequence[fx.Node]) -> dict[fx.Node, int]:
+    """For each node the tangents that it is computed from, as the bits of a number."""
+    found = {node: 1 << place for place, node in enumerate(tangents)}
+    for node in nodes:
+        bits = found.get(node, 0)
+        for given in node.all_input_nodes:
+            bits |= found[given]
+        found[node] = bits
+    return found
+
+
+def together(nodes: Sequence[fx.Node], results: Collection[Any], sources: Mapping[fx.Node, int]) -> set[int]:
+    """Sets of tangents that one node is computed from, of those that do more than add up gradients of inputs."""
+    needed = set(results)
+    sums: set[fx.Node] = set()
+    found = set()
+    for node in reversed(nodes):
+        if node not in needed:
+            continue
+        needed.update(node.all_input_nodes)
+        if _is_sum(node) and all(user in sums or user not in needed or user.op == "output" for user in node.users):
+            sums.add(node)
+        else:
+            found.add(sources[node])
+    return found
+
+
+def _is_sum(node: fx.Node) -> bool:
+    """Whether a node adds up two tensors of one size and dtype, as the engine does with gradients."""
+    if node.target is not aten.add.Tensor or node.kwargs or not all(isinstance(a, fx.Node) for a in node.args):
+        return False
+    kinds = [(n.meta["val"].spec.sizes, n.meta["val"].dtype) for n in (node, *node.args)]
+    return kinds.count(kinds[0]) == len(kinds)
+
+
+def _groups(graph: fx.Graph, count: int, results: set[fx.Node], sources: Mapping[fx.Node, int]) -> list[int]:
+    everything = (1 << count) - 1
+    if count < 2 or any(not sources[node] for node in results) or _draws_in_backward(graph, sources):
+        return [everything]
+    groups: list[int] = []
+    for mask in together(list(graph.nodes), results, sources) - {0}:
+        joined = [group for group in groups if group & mask]
+        for group in joined:
+            mask |= group
+        groups = [group for group in groups if group not in joined] + [mask]
+    if not groups:
+        return [everything]
+    groups.sort(key=lambda group: group & -group)
+    groups[0] |= everything & ~sum(groups)  # results whose history leads to no input
+    return groups
+
+
+def _draws_in_backward(graph: fx.Graph, sources: Mapping[fx.Node, int]) -> bool:
+    """Whether gradients are computed from random numbers of the backward, which are drawn once."""
+    random = torch.Tag.nondeterministic_seeded
+    nodes = (n for n in graph.nodes if isinstance(n.target, torch._ops.OpOverload) and random in n.target.tags)
+    return any(n.meta["phase"] == "backward" for n in nodes)
+
+
+def _share(graph: fx.Graph, node: fx.Node, group: int, sources: Mapping[fx.Node, int]) -> fx.Node | None:
+    """What of a gradient comes from the tangents of a group."""
+    bits = sources.get(node, group)
+    if not bits & ~group:
+        return node
+    if not bits & group:
+        return None
+    shares = [_share(graph, operand, group, sources) for operand in node.all_input_nodes]
+    given = [share for share in shares if share is not None]
+    if len(given) == 1:
+        return given[0]
+    made = graph.call_function(node.target, tuple(given))
+    made.meta.update(node.meta)
+    return made
