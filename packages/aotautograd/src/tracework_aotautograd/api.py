@@ -22,6 +22,7 @@ from .trace.image_layouts import spread_channels_last
 from .trace.joint import trace_inference, trace_joint
 from .wrappers.autograd import Gradients, wrap_autograd
 from .wrappers.inference import wrap_inference
+from .wrappers.other_data import OtherData
 from .wrappers.overlap import guard_overlaps
 from .wrappers.saved_hooks import guard_saved_hooks
 
@@ -195,7 +196,7 @@ def _training(
         again = SecondOrder(joint, backward.component, forward_compiler, options, is_compiled)
         needed = needed_for(parts.gradients[backward.component], set())
         read_again = frozenset(i for i, n in enumerate(parts.inputs) if n in needed)
-        gradients.append(Gradients(backward, first, again, read_again))
+        gradients.append(Gradients(backward, first, again, read_again, OtherData(joint, backward)))
     return wrap_autograd(program, forward, gradients)
 
 
