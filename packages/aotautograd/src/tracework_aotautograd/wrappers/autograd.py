@@ -71,6 +71,10 @@ class Keeper:
         scope = {"states_of": states_of, "devices": devices}
         return compile_function("keep", "a", [f"    return {inputs}, {versions}, {states}"], scope)
 
+    def places(self, slots: Sequence[int]) -> list[int]:
+        """Where what is kept of these inputs is."""
+        return [self._kept.index(slot) for slot in slots]
+
     def checked(self, kept: Kept) -> list[Any]:
         """The inputs that are read again in their slots, when nobody wrote to them since."""
         values, versions, _ = kept
@@ -224,6 +228,7 @@ class _Part:
         self._program = program
         self._gradients = gradients
         self._keeper = keeper
+        self._watched = keeper.places(gradients.other_data.watched)
         self._static = [info.sizes for info in self.tangents]
         self._shapes_vary = not all(isinstance(n, int) for sizes in self._static for n in sizes)
         self._sources = _sources(gradients.backward)
@@ -249,9 +254,9 @@ class _Part:
             apart = ".detach()"
             given = [f"values[{i}]{apart if outputs[i].op == 'placeholder' or outputs[i] in others else ''}" for i in places]
             lines.append(f"ctx.save_for_backward({', '.join(given)})")
-        if watched := self._gradients.other_data.watched:  # under hooks, backward reads what they give back
+        if self._watched:  # under hooks, backward reads what they give back
             lines.append("inputs = ctx.originals[0]")
-            lines.append(f"ctx.places = None if hooks() else ({''.join(f'inputs[{i}].data_ptr(), ' for i in watched)})")
+            lines.append(f"ctx.places = None if hooks() else [{', '.join(f'inputs[{i}].data_ptr()' for i in self._watched)}]")
         return lines
 
     def function(self, run: Callable[..., Any], places: Sequence[int], spread: Callable[[Any], tuple[Any, ...]]) -> Any:
@@ -261,8 +266,7 @@ class _Part:
         has_sizes, saves = bool(self._program.saved[0]), bool(self._gradients.backward.saved)
         tangent_infos, shapes_vary, static = self.tangents, self._shapes_vary, self._static
         backward_run, again, keeper, later = self._gradients.run, self._gradients.again, self._keeper, self._later
-        other_data = self._gradients.other_data
-        watched = other_data.watched
+        watched, with_other_data = self._watched, self._gradients.other_data.gradients
         results = next(iter(reversed(self._gradients.backward.graph.graph.nodes))).args[0]
         reaching = [self._sources[result] for result in results]
 
@@ -287,9 +291,9 @@ class _Part:
                         return spread(_defined(found, reaching, undefined) if undefined else found)
                 compute = backward_run
                 if watched and ctx.originals is not None and ctx.places:
-                    inputs = ctx.originals[0]
-                    if tuple([inputs[slot].data_ptr() for slot in watched]) != ctx.places:
-                        compute = functools.partial(other_data.gradients, inputs)
+                    inputs = [ctx.originals[0][place] for place in watched]
+                    if [tensor.data_ptr() for tensor in inputs] != ctx.places:
+                        compute = functools.partial(with_other_data, inputs)
                     del inputs
                 if not _torch.graph_is_kept():
                     ctx.originals = None

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import fx
 
 from ..contracts import Backward, JointProgram
@@ -37,10 +38,10 @@ class OtherData:
             and any(user in read and _is_formula(user) for user in node.users)
         )
 
-    def gradients(self, inputs: Sequence[Any], given: Sequence[Any]) -> list[Any]:
-        """The gradients; `given` is what the backward is called with. Raises what the operators do on the other data."""
+    def gradients(self, watched: Sequence[torch.Tensor], given: Sequence[Any]) -> list[Any]:
+        """The gradients: of the watched inputs and what the backward is called with. Raises what the operators do on the other data."""
         values = dict(zip(self._known, given, strict=True))
-        now = {self._inputs[slot]: inputs[slot].detach() for slot in self.watched}
+        now = {self._inputs[slot]: tensor.detach() for slot, tensor in zip(self.watched, watched, strict=True)}
         for node in self._order or self._plan(set(now)):
             read = values | now if _is_formula(node) else values
             args, kwargs = fx.map_arg((node.args, node.kwargs), read.__getitem__)
