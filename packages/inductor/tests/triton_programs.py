@@ -9,7 +9,7 @@ import torch
 from tracework_inductor import InductorOptions, lower, schedule
 from tracework_inductor.codegen.triton import TritonRenderer
 from tracework_inductor.codegen.wrapper.python import PythonWrapper
-from tracework_inductor.schedule.plan import LoopKernel
+from tracework_inductor.schedule.plan import ExternKernel
 from tracework_primops import GraphBuilder, PrimValue, TensorSpec, prims
 from tracework_primops.graph import PrimGraph
 
@@ -46,7 +46,7 @@ def rendered(graph: PrimGraph) -> tuple[str, dict[str, Any]]:
     """Host program, and rendered kernels by the name under which it calls them."""
     options, renderer = InductorOptions(), TritonRenderer()
     plan = schedule(lower(graph, options), options, renderer.capabilities)
-    kernels = {k.name: renderer.render(k) for k in plan.kernels if isinstance(k, LoopKernel)}
+    kernels = {k.name: renderer.render(k) for k in plan.kernels if not isinstance(k, ExternKernel)}
     return TensorWrapper(plan, {name: name for name in kernels}).render(), kernels
 
 
@@ -117,6 +117,12 @@ def scans(x: Any) -> Any:
     return prims.cumsum(x, 1), prims.argmax(x, 1, False)
 
 
+def small_ones(x: Any, y: Any, count: Any) -> Any:
+    """Several launches' worth of little work: other sizes, a transpose, a number, and two of the same form."""
+    turned = prims.clone(prims.permute(x, (1, 0)))
+    return prims.mul(x, 2.0), prims.add(y, 1.0), prims.add(count, 1), turned, prims.exp(prims.reshape(y, (70,))), prims.neg(count)
+
+
 PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[torch.Tensor, ...]]]] = {
     "softmax": (softmax, lambda: (torch.randn(9, 33),)),
     "layer norm": (
@@ -131,4 +137,5 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[torch.Tensor, .
     "half chain": (half_chain, lambda: (torch.randn(7, 64).bfloat16(), torch.randn(7, 64).bfloat16())),
     "max pool": (max_pool, lambda: (torch.randn(2, 3, 9, 10).contiguous(memory_format=torch.channels_last),)),
     "scans": (scans, lambda: (torch.randn(3, 40),)),
+    "small ones": (small_ones, lambda: (torch.randn(300, 20), torch.randn(7, 10), torch.tensor(3))),
 }  # fmt: skip

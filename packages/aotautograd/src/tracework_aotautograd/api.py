@@ -15,14 +15,13 @@ from . import _torch
 from .contracts import Backward, Compiled, FunctionalProgram, GraphCompiler, GraphSpec, JointProgram
 from .errors import Refusal, UsageError
 from .options import AotOptions
-from .partition import PARTITIONERS, JointParts, has_effect, needed_for, split
+from .partition import PARTITIONERS, JointParts, has_effect, needed_for, split, value_inputs
 from .pieces import depends_on_data, in_pieces
 from .signature import Component
 from .trace.image_layouts import spread_channels_last
 from .trace.joint import trace_inference, trace_joint
 from .wrappers.autograd import Gradients, wrap_autograd
 from .wrappers.inference import wrap_inference
-from .wrappers.other_data import OtherData
 from .wrappers.overlap import guard_overlaps
 from .wrappers.saved_hooks import guard_saved_hooks
 
@@ -194,10 +193,16 @@ def _training(
             first.compile()  # with symbolic sizes: what compiling finds out about them has to be known when guards are made
         is_compiled = not gm.meta.get("hooks_behind")
         again = SecondOrder(joint, backward.component, forward_compiler, options, is_compiled)
-        needed = needed_for(parts.gradients[backward.component], set())
-        read_again = frozenset(i for i, n in enumerate(parts.inputs) if n in needed)
-        gradients.append(Gradients(backward, first, again, read_again, OtherData(joint, backward)))
+        gradients.append(Gradients(backward, first, again, *_read_by_gradients(parts, backward.component)))
     return wrap_autograd(program, forward, gradients)
+
+
+def _read_by_gradients(parts: JointParts, component: Component) -> tuple[frozenset[int], frozenset[int]]:
+    """Input slots that computing the gradients of a component takes, and those of them whose values the gradients depend on."""
+    gradients = parts.gradients[component]
+    taken, needed = needed_for(gradients, set()), needed_for(gradients, set(), value_inputs)
+    first, second = (frozenset(i for i, n in enumerate(parts.inputs) if n in found) for found in (taken, needed))
+    return first, second
 
 
 class LazyBackward:

@@ -239,3 +239,33 @@ def test_versions_of_written_inputs(graph, eager_runner, data, inference):
         results.append((base, alone, counts))
     assert results[0][2] == results[1][2]
     torch.testing.assert_close(results[0][:2], results[1][:2])
+
+
+def test_running_statistics_are_not_copied(pair, real, data):
+    """No gradient depends on them, nor does a gradient of a gradient."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    def program(x, w, b, mean, variance):
+        return (torch.nn.functional.batch_norm(x, mean, variance, w, b, training=True, momentum=0.5),)
+
+    both = pair(program, real(6, 3), real(3), real(3), data(3), data(3).abs())
+
+    class Counted(TorchDispatchMode):
+        clones = 0
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            self.clones += func is torch.ops.aten.clone.default
+            return func(*args, **(kwargs or {}))
+
+    with Counted() as counted:
+        mine = both.compiled(*both.mine)
+    assert counted.clones == 0
+    theirs = both.fn(*both.theirs)
+    both.same_inputs()
+    for statistics in (*both.mine[3:], *both.theirs[3:]):
+        statistics.data.zero_()
+    found = []
+    for outputs, inputs in ((mine, both.mine), (theirs, both.theirs)):
+        first = torch.autograd.grad((outputs[0] ** 3).sum(), inputs[:3], create_graph=True)
+        found.append([*first, *torch.autograd.grad(sum((g**2).sum() for g in first), inputs[:3])])
+    torch.testing.assert_close(found[0], found[1])

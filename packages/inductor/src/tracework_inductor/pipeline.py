@@ -17,7 +17,7 @@ from .lowering.cpu_products import GEMM
 from .options import InductorOptions
 from .passes import GRAPH_PASSES
 from .schedule.pipeline import schedule
-from .schedule.plan import ExternKernel, KernelPlan, LoopKernel
+from .schedule.plan import ExternKernel, KernelPlan
 
 Observe = Callable[[str, Any], None]
 
@@ -52,7 +52,7 @@ def render(plan: KernelPlan, options: InductorOptions) -> tuple[str, list[Any]]:
     functions: dict[str, str] = {}
     by_device: dict[str, dict[tuple[Any, ...], tuple[str, RenderedKernel]]] = {}
     for kernel in plan.kernels:
-        if isinstance(kernel, LoopKernel):
+        if not isinstance(kernel, ExternKernel):
             device_type = kernel.device.type
             rendered = renderer_for(device_type, options).render(kernel)
             known = by_device.setdefault(device_type, {})

@@ -8,9 +8,11 @@ class Capabilities:
     """What the schedule may ask of a renderer.
 
     row_scratch: values of one row may stay in kernel-local memory between passes, up to this many bytes of a row.
+    batches: it renders a KernelBatch.
     """
 
     row_scratch: int = 0
+    batches: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

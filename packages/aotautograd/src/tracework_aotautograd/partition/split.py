@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -59,7 +61,22 @@ def has_effect(node: fx.Node) -> bool:
     return torch.Tag.nondeterministic_seeded in node.target.tags or not node.target._schema.returns
 
 
-def needed_for(targets: Any, stop: frozenset[fx.Node] | set[fx.Node]) -> set[fx.Node]:
+def _all_inputs(node: fx.Node) -> list[fx.Node]:
+    return node.all_input_nodes
+
+
+def value_inputs(node: fx.Node) -> list[fx.Node]:
+    """The nodes that a node's value depends on: statistics of a batch do not depend on the running ones, which the same op updates."""
+    if node.target is operator.getitem and node.args[1] in (0, 1, 2):
+        made = node.args[0]
+        if isinstance(made, fx.Node) and made.target is torch.ops.aten._native_batch_norm_legit_functional.default:
+            return [a for a in (*made.args[:3], *made.args[5:]) if isinstance(a, fx.Node)]
+    return node.all_input_nodes
+
+
+def needed_for(
+    targets: Any, stop: frozenset[fx.Node] | set[fx.Node], inputs_of: Callable[[fx.Node], list[fx.Node]] = _all_inputs
+) -> set[fx.Node]:
     """Nodes that computing `targets` takes, not going past `stop`."""
     found: set[fx.Node] = set()
     waiting = [t for t in targets if isinstance(t, fx.Node)]
@@ -69,7 +86,7 @@ def needed_for(targets: Any, stop: frozenset[fx.Node] | set[fx.Node]) -> set[fx.
             continue
         found.add(node)
         if node not in stop:
-            waiting.extend(node.all_input_nodes)
+            waiting.extend(inputs_of(node))
     return found
 
 

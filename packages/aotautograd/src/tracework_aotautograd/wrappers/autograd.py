@@ -7,10 +7,9 @@ partition chose, by save_for_backward; and, for gradients of gradients, those in
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import fx
@@ -22,9 +21,6 @@ from ..signature import Signature, TangentInfo
 from ..trace.components import sources_of, together
 from .outputs import compile_function, is_plain, output_maker
 from .random_state import States, drawing_again, random_devices, states_of
-
-if TYPE_CHECKING:
-    from .other_data import OtherData
 
 Call = Callable[[list[Any]], Any]
 
@@ -50,15 +46,15 @@ Kept = tuple[tuple[Any, ...], tuple[int, ...], States]  # inputs read again, ver
 class Keeper:
     """What a call keeps for gradients of gradients, in as few steps as can be: `keep(args)` gives a Kept."""
 
-    def __init__(self, program: FunctionalProgram, read_again: frozenset[int]) -> None:
+    def __init__(self, program: FunctionalProgram, read_again: frozenset[int], needed_again: frozenset[int]) -> None:
         infos = program.signature.inputs
         self._names = [info.name for info in infos]
         tensors = [i for i in sorted(read_again) if i < len(infos)]
         mutated = program.signature.mutated_in_graph
-        cloned = dict.fromkeys(i for i in tensors if i in mutated)
+        cloned = dict.fromkeys(i for i in tensors if i in mutated and i in needed_again)
         self._unlinked = tuple(i for i in cloned if infos[i].requires_grad)  # a clone has lost their history
         self._checked = tuple(
-            i for i in tensors if not infos[i].is_static and i not in cloned and infos[i].kind.value == "tensor"
+            i for i in tensors if not infos[i].is_static and i not in mutated and infos[i].kind.value == "tensor"
         )
         self._kept = sorted({*tensors, *(i for i, info in enumerate(infos) if info.kind.value != "tensor")})
         self.keep = self._function(cloned, random_devices(program.forward.graph))
@@ -70,10 +66,6 @@ class Keeper:
         states = "states_of(devices)" if devices else "()"
         scope = {"states_of": states_of, "devices": devices}
         return compile_function("keep", "a", [f"    return {inputs}, {versions}, {states}"], scope)
-
-    def places(self, slots: Sequence[int]) -> list[int]:
-        """Where what is kept of these inputs is."""
-        return [self._kept.index(slot) for slot in slots]
 
     def checked(self, kept: Kept) -> list[Any]:
         """The inputs that are read again in their slots, when nobody wrote to them since."""
@@ -98,14 +90,14 @@ class Keeper:
 class Gradients:
     """A component's backward: as graph, compiled, and as `again(inputs, tangents)`, a function of both that is differentiable itself.
 
-    read_again: input slots that `again` reads. other_data: the gradients where `.data = other` gave an input other memory since.
+    read_again: input slots that `again` takes; needed_again: those of them whose values its results depend on.
     """
 
     backward: Backward
     run: Call
     again: Callable[..., Any]
     read_again: frozenset[int]
-    other_data: OtherData
+    needed_again: frozenset[int]
 
 
 def wrap_autograd(program: FunctionalProgram, forward: Call, gradients: Sequence[Gradients]) -> Callable[..., tuple[Any, ...]]:
@@ -117,7 +109,7 @@ def wrap_autograd(program: FunctionalProgram, forward: Call, gradients: Sequence
     apply = _one_node(program, forward, *gradients) if len(gradients) == 1 else _several_nodes(program, forward, gradients)
     make = output_maker(signature)
     write_backs = signature.write_backs
-    cloned = [slot for slot, _ in write_backs if any(slot in g.read_again for g in gradients)]
+    cloned = [slot for slot, _ in write_backs if any(slot in g.needed_again for g in gradients)]
     unreached = _unreached(signature) if len(gradients) == 1 else []
     records = torch.is_grad_enabled()
 
@@ -157,14 +149,14 @@ def _apart(tangents: Sequence[TangentInfo]) -> list[int]:
 def _one_node(program: FunctionalProgram, forward: Call, gradients: Gradients) -> Callable[..., Sequence[Any]]:
     """The forward inside of the Function whose backward the component has; all results are the Function's."""
     signature = program.signature
-    keeper = Keeper(program, gradients.read_again)
+    keeper = Keeper(program, gradients.read_again, gradients.needed_again)
     part = _Part(program, gradients, keeper)
     lines = ["ctx.originals = keep(args)", *_values(signature), *part.saving()]
     if constant := _not_differentiable(program):
         lines.append(f"ctx.mark_non_differentiable({', '.join(f'values[{i}]' for i in constant)})")
     count = signature.number_of_graph_outputs
     lines.append(f"return tuple(values[:{count}])" if any(program.saved) else "return tuple(values)")
-    scope = {"keep": keeper.keep, "hooks": _torch.saved_tensor_hooks, **_scope(signature, forward)}
+    scope = {"keep": keeper.keep, **_scope(signature, forward)}
     run = compile_function("forward", "ctx, *args", [f"    {line}" for line in lines], scope)
     slots = [info.slot for info in part.tangents]
     function = part.function(run, slots, _spread(part.component.inputs, len(signature.inputs)))
@@ -178,12 +170,11 @@ def _several_nodes(program: FunctionalProgram, forward: Call, gradients: Sequenc
     run = compile_function("forward", "args", [f"    {line}" for line in lines], _scope(signature, forward))
     nodes = []
     for one in gradients:
-        keeper = Keeper(program, one.read_again)
+        keeper = Keeper(program, one.read_again, one.needed_again)
         part = _Part(program, one, keeper)
         results = "".join(f"values[{info.slot}], " for info in part.tangents)
         lines = ["ctx.originals = originals", *part.saving(), f"return ({results})"]
-        scope = {"hooks": _torch.saved_tensor_hooks}
-        made = compile_function("forward", "ctx, values, originals, *args", [f"    {line}" for line in lines], scope)
+        made = compile_function("forward", "ctx, values, originals, *args", [f"    {line}" for line in lines], {})
         inputs, slots = part.component.inputs, [info.slot for info in part.tangents]
         function = part.function(made, range(len(slots)), lambda found: (None, None, *found))
         nodes.append((keeper.keep, _torch.direct_apply(function, _apart(part.tangents)), inputs, slots))
@@ -228,7 +219,6 @@ class _Part:
         self._program = program
         self._gradients = gradients
         self._keeper = keeper
-        self._watched = keeper.places(gradients.other_data.watched)
         self._static = [info.sizes for info in self.tangents]
         self._shapes_vary = not all(isinstance(n, int) for sizes in self._static for n in sizes)
         self._sources = _sources(gradients.backward)
@@ -246,7 +236,7 @@ class _Part:
         if self._later.possible:
             lines.append("ctx.kept = None")
         if self._gradients.backward.saved:
-            # an input would be read back with what `.data = other` gave it meanwhile, of other sizes or another dtype;
+            # an input that is a leaf would be read back with what `.data = other` gave it meanwhile, of other sizes or another dtype;
             # what is another component's result has a history there
             outputs = next(iter(reversed(program.forward.graph.nodes))).args[0]
             others = {outputs[i.slot] for i in program.signature.tangents if i not in tangents}
@@ -254,9 +244,6 @@ class _Part:
             apart = ".detach()"
             given = [f"values[{i}]{apart if outputs[i].op == 'placeholder' or outputs[i] in others else ''}" for i in places]
             lines.append(f"ctx.save_for_backward({', '.join(given)})")
-        if self._watched:  # under hooks, backward reads what they give back
-            lines.append("inputs = ctx.originals[0]")
-            lines.append(f"ctx.places = None if hooks() else [{', '.join(f'inputs[{i}].data_ptr()' for i in self._watched)}]")
         return lines
 
     def function(self, run: Callable[..., Any], places: Sequence[int], spread: Callable[[Any], tuple[Any, ...]]) -> Any:
@@ -266,7 +253,6 @@ class _Part:
         has_sizes, saves = bool(self._program.saved[0]), bool(self._gradients.backward.saved)
         tangent_infos, shapes_vary, static = self.tangents, self._shapes_vary, self._static
         backward_run, again, keeper, later = self._gradients.run, self._gradients.again, self._keeper, self._later
-        watched, with_other_data = self._watched, self._gradients.other_data.gradients
         results = next(iter(reversed(self._gradients.backward.graph.graph.nodes))).args[0]
         reaching = [self._sources[result] for result in results]
 
@@ -289,12 +275,6 @@ class _Part:
                     with drawing_again(ctx.originals[2]):
                         found = again([*keeper.checked(ctx.originals), *constants], tangents)
                         return spread(_defined(found, reaching, undefined) if undefined else found)
-                compute = backward_run
-                if watched and ctx.originals is not None and ctx.places:
-                    inputs = [ctx.originals[0][place] for place in watched]
-                    if [tensor.data_ptr() for tensor in inputs] != ctx.places:
-                        compute = functools.partial(with_other_data, inputs)
-                    del inputs
                 if not _torch.graph_is_kept():
                     ctx.originals = None
                     if undefined and later.possible:
@@ -302,7 +282,7 @@ class _Part:
                 given = [*(ctx.sizes if has_sizes else ()), *saved, *tangents]
                 ctx.maybe_clear_saved_tensors()  # unless the graph is kept: the backward gives each one back after its last use
                 del saved, tangents
-                found = compute(given)
+                found = backward_run(given)
                 return spread(_defined(found, reaching, undefined) if undefined else found)
 
         return CompiledFunction

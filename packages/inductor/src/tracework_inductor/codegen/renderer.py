@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from ..schedule.plan import LoopKernel
+from ..schedule.plan import KernelBatch, LoopKernel
 from ..target import Capabilities
 
 
@@ -34,8 +34,8 @@ class Renderer(Protocol):
     language: str
     capabilities: Capabilities
 
-    def render(self, kernel: LoopKernel) -> RenderedKernel:
-        """The kernel as text."""
+    def render(self, kernel: LoopKernel | KernelBatch) -> RenderedKernel:
+        """The kernel as text; a batch where `capabilities.batches` says so."""
 
     def pack(self, kernels: Sequence[tuple[str, RenderedKernel]]) -> Sequence[Any]:
         """(name, rendered) pairs -> runtime.KernelSource records: one a kernel, or one for all."""

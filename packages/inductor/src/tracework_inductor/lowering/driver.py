@@ -56,7 +56,9 @@ class Lowering:
         self.gapped_bases = gapped_bases(graph.graph)
         self.origin: str | None = None
         self.token: str | None = None
-        self._lazies: list[Lazy] = []
+        self._lazies: list[tuple[Any, Lazy]] = []
+        self._values: dict[Any, Any] = {}
+        """Node -> what it was lowered to."""
         self.padded: dict[Any, Strided] = {}
         """Copies with padded rows (matmul.py): (buffer, offset, sizes, strides) -> the copy."""
         self._recent: dict[str, str] = {}
@@ -269,7 +271,7 @@ class Lowering:
     def run(self) -> Program:
         """The whole graph."""
         users = effective_users(self.graph.graph)
-        values: dict[Any, Any] = {}
+        values = self._values
         outputs: tuple[Output, ...] = ()
         number = 0
         for node in self.graph.graph.nodes:
@@ -323,7 +325,7 @@ class Lowering:
             value = self._give_strides(value)
         value = settled(value)
         if isinstance(value, Lazy):
-            self._lazies.append(value)
+            self._lazies.append((node, value))
             if node in self.row_padding.bases:
                 return self.realize_in(value, self.row_padding.bases[node])
             if node in self.gapped_bases:
@@ -394,10 +396,25 @@ class Lowering:
         return result
 
     def settle_readers(self, buffer: str) -> None:
-        """Realises every live lazy value that reads `buffer`, which is about to be overwritten."""
-        for value in self._lazies:
-            if value.realized is None and buffer in value.reads:
+        """Realises every lazy value that reads `buffer`, which the current node overwrites, and that a later node needs."""
+        known: dict[Any, bool] = {self.node: False}
+        for node, value in self._lazies:
+            if value.realized is None and buffer in value.reads and self._needed_later(node, known):
                 self.realize(value)
+
+    def _needed_later(self, node: Any, known: dict[Any, bool]) -> bool:
+        """Whether a node that is still to come reads the lazy value of `node`, itself or through other lazy values."""
+        if node not in known:
+            known[node] = any(
+                user not in self._values or (not _in_memory(self._values[user]) and self._needed_later(user, known))
+                for user in node.users
+                if user is not self.node
+            )
+        return known[node]
+
+
+def _in_memory(value: Any) -> bool:
+    return isinstance(settled(value), Strided)
 
 
 class _Spec:

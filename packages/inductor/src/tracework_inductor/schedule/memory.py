@@ -5,7 +5,7 @@ from typing import Any
 
 from ..ir.index import Size, constant_product, same, same_all
 from .graph import alias_root, output_buffers
-from .plan import ExternKernel, Kernel, LoopKernel, MemoryPlan, MemoryStep, Program, Workspace
+from .plan import ExternKernel, Kernel, KernelBatch, LoopKernel, MemoryPlan, MemoryStep, Program, Workspace
 from .workspace import has_workspace, place, placeable
 
 HELD_FOR_LATER = 1 << 20
@@ -84,12 +84,18 @@ class MemoryPlanner:
         if not self.reuse:
             return None
         freed = [] if self.placed and placeable(self.program, name) else self.free_list
-        for pool in (dying if isinstance(kernel, LoopKernel) else [], freed):
+        for pool in (dying if not isinstance(kernel, ExternKernel) else [], freed):
             for old in pool:
-                if self._fits(name, old) and (pool is freed or in_place(kernel, name, old)):
+                if self._fits(name, old) and (pool is freed or self._in_place(kernel, name, old)):
                     pool.remove(old)
                     return old
         return None
+
+    def _in_place(self, kernel: Kernel, new: str, old: str) -> bool:
+        if not isinstance(kernel, KernelBatch):
+            return in_place(kernel, new, old)
+        users = [p for p in kernel.parts if any(alias_root(self.buffers, b) == old for b in p.buffers)]
+        return len(users) == 1 and in_place(users[0], new, old)
 
     def _give_back(self, made: str) -> None:
         """Large free memory of a GPU is not held over an allocation, which torch's allocator can serve from it."""
@@ -106,7 +112,7 @@ class MemoryPlanner:
 
 
 def _may_reuse(kernel: Kernel) -> bool:
-    return isinstance(kernel, LoopKernel) or kernel.node.out_form is not None
+    return not isinstance(kernel, ExternKernel) or kernel.node.out_form is not None
 
 
 def in_place(kernel: Kernel, new: str, old: str) -> bool:

@@ -3,6 +3,7 @@
 from ..ir.buffer import LoopNode
 from ..options import InductorOptions
 from ..target import Capabilities
+from .batch import batched
 from .fuse import Fuser
 from .graph import output_buffers
 from .memory import plan_memory
@@ -12,7 +13,7 @@ from .plan import ExternKernel, Kernel, KernelPlan, Program
 
 
 def schedule(program: Program, options: InductorOptions, capabilities: Capabilities) -> KernelPlan:
-    """Fuse, order, build kernels, plan memory."""
+    """Fuse, order, build kernels, put small ones together, plan memory."""
     fuser = Fuser(program, options, capabilities)
     groups = launch_order(fuser.run(), fuser.dependencies.predecessors, fuser.group_of)
     wanted = output_buffers(program) | {n.mutates for n in fuser.nodes if n.mutates is not None}
@@ -29,5 +30,7 @@ def schedule(program: Program, options: InductorOptions, capabilities: Capabilit
 
         name = f"kernel{len(kernels)}"
         kernels.append(KernelBuilder(group, program.buffers, needed, capabilities).build(name))
+    if capabilities.batches:
+        kernels = batched(kernels, program.buffers)
     memory = plan_memory(program, kernels, options.memory_reuse)
     return KernelPlan(program, tuple(kernels), memory, tuple(fuser.refusals))

@@ -80,6 +80,11 @@ class ExternKernel:
         return self.node.name
 
     @property
+    def device(self) -> torch.device:
+        """Of the node."""
+        return self.node.device
+
+    @property
     def reads(self) -> frozenset[str]:
         """Of the node."""
         return self.node.reads
@@ -96,7 +101,51 @@ class ExternKernel:
         return f"{self.name}: {outputs} = {self.node.target}({', '.join(map(str, self.node.args))}){note}"
 
 
-Kernel = LoopKernel | ExternKernel
+@dataclasses.dataclass(frozen=True)
+class KernelBatch:
+    """Loop kernels without sizes, none of which writes what another touches, in one launch. Takes the buffers of each, one after the other."""
+
+    name: str
+    parts: tuple[LoopKernel, ...]
+    sizes: tuple[Any, ...] = ()
+
+    @property
+    def device(self) -> torch.device:
+        """Of all parts."""
+        return self.parts[0].device
+
+    @property
+    def buffers(self) -> tuple[str, ...]:
+        """In argument order; what several parts read is there several times."""
+        return tuple(b for p in self.parts for b in p.buffers)
+
+    @property
+    def passes(self) -> tuple[Pass, ...]:
+        """Of all parts."""
+        return tuple(one for p in self.parts for one in p.passes)
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """Of all parts."""
+        return frozenset().union(*(p.reads for p in self.parts))
+
+    @property
+    def writes(self) -> frozenset[str]:
+        """Of all parts."""
+        return frozenset().union(*(p.writes for p in self.parts))
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """Of all parts."""
+        return tuple(dict.fromkeys(o for p in self.parts for o in p.origins))
+
+    def text(self) -> str:
+        """The parts' texts."""
+        parts = "\n".join(p.text() for p in self.parts)
+        return f"{self.name}: one launch of {len(self.parts)}\n" + "\n".join("  " + line for line in parts.splitlines())
+
+
+Kernel = LoopKernel | KernelBatch | ExternKernel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,6 +248,7 @@ __all__ = [
     "Axis",
     "ExternKernel",
     "Kernel",
+    "KernelBatch",
     "KernelPlan",
     "LoopBody",
     "LoopKernel",

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 from tracework_runtime import KernelSource
 
-from ...schedule.plan import LoopKernel
+from ...schedule.plan import KernelBatch, LoopKernel
 from ...target import Capabilities
 from ..renderer import KERNEL_NAME, RenderedKernel
+from . import batch as _batch
 from . import kernel as _kernel
 
 __all__ = ["TritonRenderer"]
@@ -17,14 +18,14 @@ class TritonRenderer:
 
     language = "triton"
     # A row's values stay in registers, are computed again, or go through a workspace, as the renderer sees fit.
-    capabilities = Capabilities(row_scratch=1 << 40)
+    capabilities = Capabilities(row_scratch=1 << 40, batches=True)
 
     def __init__(self, rounds: bool = False) -> None:
         self.rounds = rounds
 
-    def render(self, kernel: LoopKernel) -> RenderedKernel:
+    def render(self, kernel: LoopKernel | KernelBatch) -> RenderedKernel:
         """The kernel as text."""
-        return _kernel.render(kernel)
+        return _batch.render(kernel) if isinstance(kernel, KernelBatch) else _kernel.render(kernel)
 
     def pack(self, kernels: Sequence[tuple[str, RenderedKernel]]) -> Sequence[KernelSource]:
         """One record a kernel; equal kernels have equal text, and are compiled once."""

@@ -8,6 +8,7 @@ results in a workspace, each stage combining those of the stages before it.
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from typing import Any
 
@@ -27,7 +28,7 @@ from .reduction import reduction_text, scan_text
 from .text_rules import POINTER
 from .tiling import Group, Tiling, tile
 
-__all__ = ["render"]
+__all__ = ["Part", "part", "render"]
 
 INT32_LIMIT = 2**31 - 1
 _LOADS_TO_COMPUTE_AGAIN = 2
@@ -74,6 +75,24 @@ def render(kernel: LoopKernel) -> RenderedKernel:
         kind=shape.kind + (f" split {parts}" if parts > 1 else ""),
     )
     return RenderedKernel(source_text(functions, entries), signature, record)
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A kernel without a launch of its own: its function, which is told the number of its block, and how many blocks there are."""
+
+    function: str
+    config: config_table.Config
+    blocks: int
+
+
+def part(kernel: LoopKernel) -> Part:
+    """A pointwise kernel of known sizes as part of a batch."""
+    tiling = tile(kernel)
+    shape = _shape(kernel, tiling)
+    chosen = config_table.configs(shape)[0]
+    counts = [-(-int(g.numel) // chosen.constants[f"{g.prefix.upper()}BLOCK"]) for g in tiling.groups]
+    return Part(_Function(kernel, tiling, shape, {}, True, told=True).write(), chosen, math.prod(counts))
 
 
 def _shape(kernel: LoopKernel, tiling: Tiling) -> config_table.Shape:
@@ -234,8 +253,9 @@ class _Function:
         combined: int = 1,
         partials: list[Partial] | None = None,
         split: bool = False,
+        told: bool = False,
     ) -> None:
-        self.combined, self.split = combined, split
+        self.combined, self.split, self.told = combined, split, told
         self.kernel, self.tiling, self.shape, self.narrow, self.parts = kernel, tiling, shape, narrow, parts
         self.partials = partials or []
         self.made: list[Partial] = []
@@ -275,7 +295,7 @@ class _Function:
         blocks = [f"{g.prefix.upper()}BLOCK" for g in self.tiling.groups]
         header = function_header(
             [f"p{n}" for n in range(len(self.kernel.buffers))],
-            [f"ks{n}" for n in range(len(self.kernel.sizes))],
+            ["pid"] if self.told else [f"ks{n}" for n in range(len(self.kernel.sizes))],
             blocks,
             workspace=self.split,
         )
@@ -284,7 +304,7 @@ class _Function:
     # the tile
 
     def _prologue(self) -> list[str]:
-        lines = ["pid = tl.program_id(0)"]
+        lines = [] if self.told else ["pid = tl.program_id(0)"]
         if not self.narrow:
             lines += ["if WIDE:", "    pid = pid.to(tl.int64)"]
         outer = [g for g in self.tiling.groups if g.prefix != "r"]

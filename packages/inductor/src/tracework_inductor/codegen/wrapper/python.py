@@ -14,7 +14,7 @@ from ...ir.index import Expr, Size, same, same_all
 from ...lowering.conv import PACKED_CALL
 from ...lowering.cpu_products import GEMM
 from ...schedule.graph import alias_root
-from ...schedule.plan import ExternKernel, KernelPlan, LoopKernel, MemoryStep, Output
+from ...schedule.plan import ExternKernel, KernelBatch, KernelPlan, LoopKernel, MemoryStep, Output
 
 HEADER = '''import torch
 from torch import device, empty, empty_strided
@@ -79,10 +79,10 @@ class PythonWrapper:
             self.lines += [f"work = take({self.workspace.size})", "work_at, views = work.address, work.windows(windows)"]
         ended = self._ended_inputs()
         for n, (kernel, step) in enumerate(zip(self.plan.kernels, self.plan.memory.steps, strict=True)):
-            if isinstance(kernel, LoopKernel):
-                self._loop_kernel(kernel, step)
-            else:
+            if isinstance(kernel, ExternKernel):
                 self._extern(kernel, step)
+            else:
+                self._loop_kernel(kernel, step)
             self._free(step)
             if n in ended:
                 self.lines.append(f"del {', '.join(ended[n])}")
@@ -184,7 +184,7 @@ class PythonWrapper:
 
     # kernels
 
-    def _loop_kernel(self, kernel: LoopKernel, step: MemoryStep) -> None:
+    def _loop_kernel(self, kernel: LoopKernel | KernelBatch, step: MemoryStep) -> None:
         self._allocate(step)
         pointers = [self._pointer(b) for b in kernel.buffers]
         function = self.functions[kernel.name]
