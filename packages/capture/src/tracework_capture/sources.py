@@ -6,6 +6,7 @@ emit code that fetches it. Every source is either a root (no `base`) or one step
 
 from dataclasses import dataclass, field
 from enum import Enum
+from re import Pattern
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -52,7 +53,9 @@ __all__ = [
 
 _BY_VALUE = (int, str, bytes, bool, float, complex, type(None))
 _OF_TORCH = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size)
-_SHOWN = frozenset({*_BY_VALUE, *_OF_TORCH, range, type(Ellipsis), CodeType, FunctionType, BuiltinFunctionType, ModuleType})
+_SHOWN = frozenset(
+    {*_BY_VALUE, *_OF_TORCH, range, type(Ellipsis), Pattern, CodeType, FunctionType, BuiltinFunctionType, ModuleType}
+)
 """Types whose repr runs no code of the user's."""
 _BRACKETS = {tuple: ("(", ")"), list: ("[", "]"), set: ("{", "}"), frozenset: ("frozenset({", "})")}
 

@@ -52,6 +52,7 @@ class SizeHistory:
         self.numbers: dict[Any, Any] = {}
         self.fixed_dims: set[tuple[Any, int]] = set()  # opened on a guess, and fixed by the program
         self.delayed = False
+        self.gone: list[str] = []  # where the objects were whose death has ended entries
         self.traced_in_vain = 0  # instructions of captures that met no tensor
 
     def check_failed(self) -> None:

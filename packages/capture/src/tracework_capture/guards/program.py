@@ -49,7 +49,7 @@ class Program:
     conditions: tuple[Any, ...]
     symbols: dict[str, Source]
     labels: tuple[Any, ...]
-    mortal: tuple[Any, ...] = field(default=())
+    mortal: tuple[tuple[Any, Source], ...] = field(default=())
 
     def run(self, scope: Scope) -> tuple[Any, ...] | Failure:
         """The same check in Python: the inputs, or the first failure."""
@@ -169,7 +169,7 @@ class _Builder:
         self.slot_of: dict[Source, int] = {}
         self.tensor_slots: dict[Source, dict[int, int]] = {}
         self.reg_count = 0
-        self.mortal: list[Any] = []
+        self.mortal: list[tuple[Any, Source]] = []
 
     def build(self) -> Program:
         self.plan_slots()
@@ -272,7 +272,7 @@ class _Builder:
             return "TENSOR", tensor_payload(guard.payload, self.tensor_slots.get(guard.source))
         mortal = dies_with(guard)
         if mortal is not None:
-            self.mortal.append(mortal)
+            self.mortal.append((mortal, guard.source))
             return "ADDRESS", id(mortal)
         if guard.kind == "CONSTANT" and isinstance(guard.payload, torch.Tensor):
             raise GuardBuildError(f"a tensor is no constant: {guard}")

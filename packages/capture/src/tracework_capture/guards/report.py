@@ -9,7 +9,7 @@ from .guard import Guard
 from .kinds import kind_of
 from .program import Failure, Program
 
-__all__ = ["CURES", "cure_of", "explain_failure", "recompile_reason"]
+__all__ = ["CURES", "cure_of", "explain_failure", "recompile_reason", "same_object_cure"]
 
 
 def explain_failure(failure: Failure) -> str:
@@ -45,6 +45,11 @@ def _size_cure(guard: Guard, value: Any) -> str:
     return f"mark_dynamic({guard.source}, {changed[0] if len(changed) == 1 else changed}) before the first call, or dynamic=True"
 
 
+def same_object_cure(place: Any) -> str:
+    """For a place where each call has another object."""
+    return f"pass the same object as {place}; make it once, outside of the calls"
+
+
 CURES: dict[str, Callable[[Guard, Any], str]] = {
     "TENSOR": _size_cure,
     "CONSTANT": lambda g, v: f"keep {g.source} the same, or pass it as a tensor when only tensors are computed with it",
@@ -52,7 +57,7 @@ CURES: dict[str, Callable[[Guard, Any], str]] = {
     "STATE": lambda g, v: f"call it in one setting of torch's {g.source}, or compile one function for each",
     "LENGTH": lambda g, v: f"keep the length of {g.source} the same",
     "TYPE": lambda g, v: f"pass one type of object as {g.source}",
-    "IDENTITY": lambda g, v: f"pass the same object as {g.source}; make it once, outside of the calls",
+    "IDENTITY": lambda g, v: same_object_cure(g.source),
     "CODE": lambda g, v: f"pass the same function as {g.source}; define it once, outside of the calls",
     "DISTINCT": lambda g, v: "pass different tensors, or always the same one twice",
     "SAME": lambda g, v: "pass different tensors, or always the same one twice",

@@ -23,7 +23,7 @@ from ..errors import RecompileLimitError
 from ..guards.access import Scope
 from ..guards.guard import Guard
 from ..guards.program import Program, build_program, guard_set, lean_programs
-from ..guards.report import cure_of, recompile_reason
+from ..guards.report import cure_of, recompile_reason, same_object_cure
 from ..options import CaptureOptions
 from ..sources import Source
 from .code_set import CodeSet
@@ -82,11 +82,12 @@ def make_entry(
     detail: Any = None,
     conditions: bool = True,
     has_graph: bool = True,
+    gone: list[str] | None = None,
 ) -> _C.Entry:
     """An entry for frames of `code`: `replacement` takes (__tw_inputs, *argument slots), the inputs are those of `collect`.
 
     owner: the callback the entry belongs to. detail: kept as entry.info.detail. conditions: whether those on sizes are checked. has_graph:
-    whether a compiled graph is called.
+    whether a compiled graph is called. gone: takes where the object was whose death ends the entry.
     Raises GuardBuildError.
     """
     program = build_program(guards, collect, code, table, conditions)
@@ -100,36 +101,40 @@ def make_entry(
     remember = weakref.ref(code)
     if not has_graph:
         _graphless.add(code)
-    for target in mortal:
+    for target, source in mortal:
         # Entry is not weakly referenceable on purpose: the watcher finds it by identity of its info among the code's entries.
-        info.watchers.append(weakref.ref(target, _Invalidate(remember, weakref.ref(info))))
+        info.watchers.append(weakref.ref(target, _Invalidate(remember, weakref.ref(info), str(source), gone)))
     return entry
 
 
-def remove(code: CodeType | None, chosen: Callable[[_C.Entry], bool]) -> None:
-    """Takes the chosen entries out of a code object, if that still lives."""
+def remove(code: CodeType | None, chosen: Callable[[_C.Entry], bool]) -> bool:
+    """Takes the chosen entries out of a code object, if that still lives; gives whether there were any."""
     if code is None or getattr(_C, "get_entries", None) is None:  # emptied modules: Python ends
-        return
+        return False
+    entries = _C.get_entries(code)
     kept = []
-    for entry in _C.get_entries(code):
+    for entry in entries:
         if chosen(entry):
             entry.dead = True
         else:
             entry.full = False
             kept.append(entry)
     _C.set_entries(code, tuple(kept))
+    return len(kept) < len(entries)
 
 
 class _Invalidate:
-    """Called when a guarded object dies: drops its entry."""
+    """Called when a guarded object dies: drops its entry, and says where the object was."""
 
-    def __init__(self, code: Any, info: Any) -> None:
-        self.code, self.info = code, info
+    def __init__(self, code: Any, info: Any, place: str = "", gone: list[str] | None = None) -> None:
+        self.code, self.info, self.place, self.gone = code, info, place, gone
 
-    def __call__(self, dead: Any, remove: Callable[..., None] = remove) -> None:  # at Python's end the module is empty
+    def __call__(self, dead: Any, remove: Callable[..., bool] = remove) -> None:  # at Python's end the module is empty
         info = self.info()
-        if info is not None and remove is not None:  # None: Python ends and has emptied this module
-            remove(self.code(), lambda entry: entry.info is info)
+        if info is None or remove is None:  # None: Python ends and has emptied this module
+            return
+        if remove(self.code(), lambda entry: entry.info is info) and self.gone is not None:
+            self.gone.append(self.place)
 
 
 def let_go_of_unused(phase: str, info: dict[str, int]) -> None:
@@ -220,20 +225,23 @@ def fitting(code: CodeType, scope: Scope, owner: Any) -> _C.Entry | None:
     return None
 
 
-def at_limit(code: CodeType, scope: Scope, options: CaptureOptions, owner: Any, record: Any = None) -> bool:
+def at_limit(
+    code: CodeType, scope: Scope, options: CaptureOptions, owner: Any, record: Any = None, gone: Sequence[str] = ()
+) -> bool:
     """Whether no further entry may be made. The first time this is so it is said aloud; later calls run entries or plain Python.
 
+    gone: where the objects were whose death has ended entries; these count, too.
     Raises RecompileLimitError when options.fail_on_limit or options.fullgraph is set. Logs the reasons of any recompile, and
     appends a Recompile to `record`.
     """
     entries = entries_of(code, owner)
-    count, fails = len(entries), options.fail_on_limit or options.fullgraph
+    count, fails = len(entries) + len(gone), options.fail_on_limit or options.fullgraph
     if count >= options.recompile_limit and not fails:
         for entry in entries:
             entry.full = True
     if count == 0 or (count >= options.recompile_limit and code in _announced and not fails):
         return count > 0
-    reasons = recompile_reasons(code, scope, owner)
+    reasons = recompile_reasons(code, scope, owner) + [f"{place} was an object that is gone" for place in gone]
     if not reasons:  # what the entries were for has died meanwhile
         return False
     if record is not None:
@@ -242,7 +250,7 @@ def at_limit(code: CodeType, scope: Scope, options: CaptureOptions, owner: Any, 
     if count < options.recompile_limit:
         return False
     outcome = "another call does not fit" if fails else "other calls of it run as plain Python from now on"
-    text = _limit_text(code, options.recompile_limit, outcome, reasons, _cures(code, scope, owner))
+    text = _limit_text(code, options.recompile_limit, outcome, reasons, _cures(code, scope, owner, gone))
     if fails:
         raise RecompileLimitError(text)
     with _lock:
@@ -256,10 +264,10 @@ def at_limit(code: CodeType, scope: Scope, options: CaptureOptions, owner: Any, 
     return True
 
 
-def _cures(code: CodeType, scope: Scope, owner: Any) -> list[str]:
+def _cures(code: CodeType, scope: Scope, owner: Any, gone: Sequence[str]) -> list[str]:
     """What would have made the entries fit, without repetition."""
-    found = (cure_of(e.info.program, scope) for e in entries_of(code, owner) if isinstance(e.info, EntryInfo))
-    return list(dict.fromkeys(cure for cure in found if cure is not None))
+    found = [cure_of(e.info.program, scope) for e in entries_of(code, owner) if isinstance(e.info, EntryInfo)]
+    return list(dict.fromkeys(cure for cure in [*found, *map(same_object_cure, gone)] if cure is not None))
 
 
 def _limit_text(code: CodeType, limit: int, outcome: str, reasons: list[str], cures: list[str]) -> str:

@@ -167,7 +167,7 @@ class FrameCallback:
         if replaced is not None:
             return self.plain(code, f"the program has replaced builtins.{replaced}, which the compiler relies on", for_good=False)
         scope = Scope.of_frame(code, names, globals_, closure)
-        if cache.at_limit(code, scope, self.options, self, self.recompiles):
+        if cache.at_limit(code, scope, self.options, self, self.recompiles, self.history(code).gone):
             return None
         try:
             if stance.name == "aot_eager_then_compile" and self.is_first(code):
@@ -276,6 +276,7 @@ class FrameCallback:
             detail,
             conditions=conditions,
             has_graph=captured.graph is not None,
+            gone=self.history(code).gone,
         )
 
     def history(self, code: types.CodeType) -> SizeHistory:

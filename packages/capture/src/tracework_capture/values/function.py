@@ -7,7 +7,7 @@ import types
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..hook.policy import is_of_torch
-from ..sources import Attr, CellContents, Const, DefaultArg, Item, KwDefaultArg
+from ..sources import Attr, CellContents, Const, DefaultArg, FunctionGlobals, Item, KwDefaultArg
 from .value import EXISTING, NEW, Value
 
 if TYPE_CHECKING:
@@ -117,6 +117,8 @@ class FunctionValue(Value):
         return super().same_object(other)
 
     def hash_key(self, frame: Frame) -> Any:
+        if not self.by_identity:
+            frame.guard("IDENTITY", self.source, self.function)
         return self.function
 
     def truth(self, frame: Frame) -> bool:
@@ -187,9 +189,13 @@ class FunctionValue(Value):
     def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if not is_of_torch(self.code):
             frame.guard("CODE", self.base, self.code)
+        if not self.by_identity and self.code.co_names:
+            frame.guard("IDENTITY", FunctionGlobals(self.base), self.globals)
         return frame.inline(self, args, kwargs)
 
     def as_graph_arg(self, frame: Frame) -> Any:
+        if not self.by_identity:
+            frame.guard("IDENTITY", self.source, self.function)
         return self.function
 
 

@@ -24,7 +24,21 @@ from ..guards.access import iterated_list
 from ..guards.classes import meet
 from ..guards.kinds import items_in_order, members_of
 from ..marks import mark_of
-from ..sources import Attr, CellContents, Closure, Const, DictItem, DictValueAt, Global, InstanceAttr, Item, Local, PartItem
+from ..sources import (
+    Attr,
+    CellContents,
+    Closure,
+    Const,
+    DefaultArg,
+    DictItem,
+    DictValueAt,
+    Global,
+    InstanceAttr,
+    Item,
+    KwDefaultArg,
+    Local,
+    PartItem,
+)
 from . import sequence_methods  # noqa: F401  # fills a table
 from .backward import BACKWARD_ROWS
 from .binding import CONTAINERS, BoundBuiltin, native_base
@@ -229,14 +243,15 @@ def wrap_function(frame, obj, source):
     if is_graph_function(obj):
         frame.guard("IDENTITY", source, obj)
         return TorchFunctionValue(obj, source)
-    if isinstance(source, (Local, Closure, DictValueAt)) and _C.runs_its_code(obj):
-        frame.guard("TYPE", source, types.FunctionType)
+    if isinstance(source, MADE_ANEW) and type(source.base) is not Const and _C.runs_its_code(obj):
         frame.guard("CODE", source, obj.__code__)
         return FunctionValue(obj, source, by_identity=False)
     frame.guard("IDENTITY", source, obj)
     return FunctionValue(obj, source)
 
 
+MADE_ANEW = (Local, Closure, Attr, InstanceAttr, DictItem, DictValueAt, Item, PartItem, CellContents, DefaultArg, KwDefaultArg)
+"""Where a program may put a function that it makes for each call; not in classes, globals and functions that are known by identity."""
 COMPILED_OF = "_torchdynamo_inline"
 """Where what torch.compile made of a function keeps the function; wrappers around it have the attribute, too, but another id."""
 
@@ -344,8 +359,14 @@ def wrap_partial(frame, obj, source):
 
 
 def wrap_known(frame, obj, source):
-    """Immutable objects that are known by identity (code objects, patterns, generic aliases, signatures)."""
+    """Immutable objects that are known by identity (code objects, properties, signatures)."""
     frame.guard("IDENTITY", source, obj)
+    return ConstantValue(obj, source)
+
+
+def wrap_equal(frame, obj, source):
+    """Immutable objects of which equal ones do the same (patterns, generic aliases, the limits of a dtype)."""
+    frame.guard("CONSTANT", source, obj)
     return ConstantValue(obj, source)
 
 
@@ -579,17 +600,13 @@ WRAP = {
     numpy.ndarray: wrap_array,
     torch._ops.OpOverload: wrap_builtin,
     torch._ops.OpOverloadPacket: wrap_builtin,
+    **dict.fromkeys((re.Pattern, types.GenericAlias, types.UnionType, torch.finfo, torch.iinfo), wrap_equal),
     **{
         t: wrap_known
         for t in (
             types.CodeType,
-            types.GenericAlias,
-            types.UnionType,
-            re.Pattern,
             inspect.Signature,
             inspect.Parameter,
-            torch.finfo,
-            torch.iinfo,
             dataclasses.Field,
             property,
             types.GetSetDescriptorType,

@@ -1,5 +1,8 @@
 """The limit of entries: said aloud once, with what differed and what would have kept each entry."""
 
+import functools
+import re
+import types
 import warnings
 
 import pytest
@@ -21,6 +24,7 @@ def warning_of(function, calls, **options):
         warnings.simplefilter("always")
         for args in calls:
             assert torch.equal(call(*args), function(*args))
+            del args
     (warning,) = [w for w in said if w.category is RecompileLimitWarning]
     return str(warning.message)
 
@@ -65,3 +69,72 @@ def test_entries_that_die_while_their_reasons_are_asked_for(monkeypatch):
     assert compiled(torch.ones(1), "ab") == 2
     monkeypatch.setattr("tracework_capture.hook.cache.recompile_reasons", lambda *args: [])
     assert compiled(torch.ones(1), "abc") == 3
+
+
+def test_entries_that_died_with_an_object_count():
+    """They would be compiled for each call, and nobody would hear of it."""
+    calls = ((torch.ones(2), Holder(None)) for _ in range(5))
+    text = warning_of(lambda x, key: {key: x}[key] * 2, calls)
+    assert text.count("key was an object that is gone") == 2 and "cure: pass the same object as key" in text
+
+
+def scaled(x, factor=2.0):
+    return x * factor
+
+
+def scaling(factor):
+    return lambda x: x * factor
+
+
+class Holder:
+    def __init__(self, function):
+        self.function = function
+
+
+@pytest.mark.parametrize(
+    "function, make",
+    [
+        (lambda x, p: x + len(p.match("aab")[0]) + p.flags, lambda: re.compile("a+b?", re.IGNORECASE)),
+        (lambda x, f: f(x), lambda: scaling(3)),
+        (lambda x, f: f(x), lambda: functools.partial(scaling(3))),
+        (lambda x, fs: fs[1](fs[0](x)), lambda: [scaling(2), scaling(3)]),
+        (lambda x, fs: fs["a"](x), lambda: {"a": scaling(2)}),
+        (lambda x, holder: holder.function(x), lambda: Holder(scaling(2))),
+        (lambda x, f: f(x), lambda: lambda x, inner=scaling(2): inner(x)),
+        (lambda x, f: f(x), lambda: functools.wraps(scaled)(scaling(2))),
+        (lambda x, limits: x * limits.eps, lambda: torch.finfo(torch.float32)),
+    ],
+)
+def test_new_objects_that_do_the_same(function, make):
+    """Patterns, functions made from the same code, and what holds them, are made for each call in many programs."""
+    graphs = []
+    call = capture.optimize(lambda gm, inputs: (graphs.append(gm), gm.forward)[1])(function)
+    for _ in range(5):
+        given = make()
+        re.purge()
+        assert torch.equal(call(torch.ones(2), given), function(torch.ones(2), given))
+    assert len(graphs) == 1
+
+
+def test_functions_of_the_same_code_that_differ():
+    """In what they close over, in defaults, in globals and in which object they are."""
+    call = capture.optimize(eager)(lambda x, holder: holder.function(x))
+    other = types.FunctionType(uses_a_global.__code__, {"OFFSET": 7.0})
+    marked, same_code = scaling(5), scaling(5)
+    for function in (scaling(3), scaling(4), scaled, types.FunctionType(scaled.__code__, {}, argdefs=(5.0,)), uses_a_global, other):
+        holder = Holder(function)
+        assert torch.equal(call(torch.ones(2), holder), function(torch.ones(2)))
+    known = {marked: 2.0}
+    asks = capture.optimize(eager)(lambda x, holder: x * known.get(holder.function, 1.0))
+    for function in (marked, same_code, marked):
+        assert asks(torch.ones(1), Holder(function)) == known.get(function, 1.0)
+    compares = capture.optimize(eager)(lambda x, holder: x * 2 if holder.function is marked else x)
+    for function in (same_code, marked, same_code):
+        assert compares(torch.ones(1), Holder(function)) == (2 if function is marked else 1)
+
+
+OFFSET = 1.0
+
+
+def uses_a_global(x):
+    return x + OFFSET
