@@ -4,6 +4,7 @@ Sources know nothing of guards or bytecode: guards.access.ACCESS says how to fet
 emit code that fetches it. Every source is either a root (no `base`) or one step away from its `base`.
 """
 
+import re
 from dataclasses import dataclass, field
 from enum import Enum
 from re import Pattern
@@ -22,6 +23,7 @@ __all__ = [
     "ClassAttr",
     "Closure",
     "ClosureCell",
+    "ComputedInt",
     "Const",
     "DefaultArg",
     "DictItem",
@@ -448,6 +450,18 @@ class TensorStride(Source):
 
     def __str__(self) -> str:
         return f"{self.base}.stride({self.dim})"
+
+
+@_source
+class ComputedInt(Source):
+    """The int that Python computes from the number at base: `text` over `name`. There is none where that is no int of 62 bits."""
+
+    base: Source
+    text: str
+    name: str
+
+    def __str__(self) -> str:
+        return re.sub(rf"\b{self.name}\b", lambda _: str(self.base), self.text)
 
 
 def ancestors(source: Source) -> list[Source]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import sources as s
 from ..arrays import tensor_of_array
+from ..formulas import int_of_formula
 from ..guards.access import part_item
 from ..guards.kinds import STATES
 
@@ -66,6 +67,7 @@ RELOAD: dict[type, Callable[[Any, str, _Names], str]] = {
     s.CellContents: lambda x, base, w: f"{base}.__closure__[{x.index}].cell_contents",
     s.DefaultArg: lambda x, base, w: f"{base}.__defaults__[{x.index}]",
     s.KwDefaultArg: lambda x, base, w: f"{base}.__kwdefaults__[{x.name!r}]",
+    s.ComputedInt: lambda x, base, w: f"{w.const(int_of_formula)}({x.text!r}, {x.name!r}, {base})",
     s.TensorSize: lambda x, base, w: f"{base}.size({x.dim})",
     s.TensorStride: lambda x, base, w: f"{base}.stride({x.dim})",
 }

@@ -201,6 +201,8 @@ class GraphBuilder:
             taken = with_numbers(target, node_args, node_kwargs) if stop.reason_id == "dynamic_output_shape" else None
             if taken is None:
                 raise
+        if taken is None and self.open_numbers.fix_for_nothing(frame, example):
+            return self.call(frame, target, args, kwargs, kind)
         if taken is not None:
             self._reads = self.fake_mode.reads
             node_args, node_kwargs = taken

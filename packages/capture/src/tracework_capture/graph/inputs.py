@@ -297,13 +297,21 @@ def lift_number(frame: Any, value: int, source: Source) -> Any:
         return None
     if symbol is None:
         limits = declared or DimRange()
-        symbol = root.symbols.new(value, source, limits.lower, limits.upper, number=True)
-        root.graph.open_numbers.add(symbol)
         frame.guard("TYPE", source, int)
-        root.graph.size_input(symbol, source, value)
+        symbol = open_int(root, value, source, limits)
         if declared is not None:
             root.strict_dims.append((symbol, source, None, False))
         symbol = root.numbers[source] = in_group(root, symbol, limits, str(source))
+    return symbol
+
+
+def open_int(root: Any, value: int, source: Source, limits: DimRange = DimRange()) -> Any:  # noqa: B008  # it is frozen
+    """The symbol of an int that may be any number, an input of the graph; one for each source."""
+    symbol = root.numbers.get(source)
+    if symbol is None:
+        symbol = root.numbers[source] = root.symbols.new(value, source, limits.lower, limits.upper, number=True)
+        root.graph.open_numbers.add(symbol)
+        root.graph.size_input(symbol, source, value)
     return symbol
 
 

@@ -4,6 +4,7 @@ A row gives steps, each (accessor name of _C.ACCESSORS, key, index); the last st
 """
 
 import collections
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from typing import Any
 from .. import _C
 from ..arrays import tensor_of_array
 from ..errors import GuardBuildError
+from ..formulas import int_of_formula
 from ..sources import (
     Ambient,
     ArrayTensor,
@@ -21,6 +23,7 @@ from ..sources import (
     ClassAttr,
     Closure,
     ClosureCell,
+    ComputedInt,
     Const,
     DefaultArg,
     DictItem,
@@ -115,6 +118,10 @@ def _stride(source: TensorStride, code: CodeType) -> tuple[Step, ...]:
     return (("APPLY", lambda tensor: tensor.stride(dim), 0),)
 
 
+def _computed(source: ComputedInt, code: CodeType) -> tuple[Step, ...]:
+    return (("APPLY", functools.partial(int_of_formula, source.text, source.name), 0),)
+
+
 def _dict_item(container: Any, key: Any) -> Any:
     if not issubclass(type(container), dict):
         return container[key]
@@ -190,6 +197,7 @@ ACCESS: dict[type, Access] = {
     ),
     DefaultArg: Access(lambda s, c: (("DEFAULT", None, s.index),), lambda s, v, scope: v.__defaults__[s.index]),
     KwDefaultArg: Access(lambda s, c: (("KWDEFAULT", s.name, 0),), lambda s, v, scope: v.__kwdefaults__[s.name]),
+    ComputedInt: Access(_computed, lambda s, v, scope: int_of_formula(s.text, s.name, v)),
     TensorSize: Access(_size, lambda s, v, scope: v.size(s.dim)),
     TensorStride: Access(_stride, lambda s, v, scope: v.stride(s.dim)),
 }

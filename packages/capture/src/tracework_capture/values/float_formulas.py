@@ -1,24 +1,23 @@
 """Formulas of a number that the program was given: what Python computes from it alone, as text.
 
 What a tensor would compute otherwise than Python, `s ** 2`, `round(s, 2)`, `math.exp(-s)`, Python computes for each call, and the graph gets
-it as it gets the float itself. What Python decides by a formula, and the ints that it makes of one, are guarded: the entry holds for the
-numbers of which the answer is the same. Floats that are formulas of an int are here where their range alone does not tell that Python
-can compute them (values/size_floats.py).
+it as it gets the float itself. The ints that it makes of one, `int(s * n)`, `1 << k`, are symbols, as the ints that the program was given.
+What Python decides by a formula is guarded: the entry holds for the numbers of which the answer is the same. Floats that are formulas of
+an int are here where their range alone does not tell that Python can compute them (values/size_floats.py).
 """
 
 from __future__ import annotations
 
 import functools
-import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..sources import Source, TensorSize, TensorStride
+from ..formulas import ERRORS, formula_function, int_of_formula
+from ..graph.inputs import open_int
+from ..sources import ComputedInt, Source, TensorStride
 from .constant import ConstantValue
 
 MOST_TEXT = 300  # characters: longer formulas take longer to check than they save
-NAMES = {name: getattr(math, name) for name in dir(math) if not name.startswith("_")}
-NAMES |= {fn.__name__: fn for fn in (abs, round, int, float, bool, type, min, max)}
 
 
 @dataclass(frozen=True)
@@ -34,23 +33,16 @@ class Formula:
     def value(self):
         """Its value now, or the exception that Python would raise."""
         try:
-            return _function(self.text, self.name)(self.number)
+            return formula_function(self.text, self.name)(self.number)
         except ERRORS as error:
             return error
-
-
-ERRORS = (ArithmeticError, ValueError, TypeError)
-
-
-def _function(text, name):
-    return eval(f"lambda {name}: {text}", {"__builtins__": {}, **NAMES})
 
 
 class Answer:
     """A guard's predicate: a formula has the value that it had while tracing."""
 
     def __init__(self, text, name, kind, expected):
-        self.function, self.kind, self.expected = _function(text, name), kind, expected
+        self.function, self.kind, self.expected = formula_function(text, name), kind, expected
         self.__doc__ = f"{text} is {expected}"
 
     def __call__(self, number):
@@ -77,7 +69,7 @@ def formula_of_size(graph, text, sizes):
     """The formula of a number that is computed from these sizes, where they all are of one int that the program was given; else None."""
     symbols = {symbol for size in sizes for symbol in size.free_symbols}
     source = graph.symbols.origins.get(next(iter(symbols))) if len(symbols) == 1 else None
-    if not isinstance(source, Source) or isinstance(source, (TensorSize, TensorStride)) or len(text) > MOST_TEXT:
+    if not isinstance(source, Source) or isinstance(source, TensorStride) or len(text) > MOST_TEXT:
         return None
     symbol = symbols.pop()
     return Formula(text, str(symbol), graph.size_node(symbol), source, graph.symbols.hint(symbol))
@@ -93,10 +85,10 @@ def _text_of(value):
 
 
 def answer(frame, template, *operands):
-    """The bool or int that Python computes now, which holds of the calls of this entry; None where it is none."""
+    """The bool that Python computes now, which holds of the calls of this entry; None where it is none."""
     formula = formula_of(template, *operands)
     found = None if formula is None else formula.value()
-    if type(found) not in (bool, int):
+    if type(found) is not bool:
         return None
     frame.guard("PREDICATE", formula.source, _answer(formula.text, formula.name, type(formula.number), found))
     return found
@@ -111,13 +103,27 @@ def computed_by_python(frame, template, *operands):
     if type(number) is not float:
         return None
     answer(frame, f"type({template}) is float", *operands)
-    node = frame.graph.computed_input(formula.text, [formula.node], _function(formula.text, formula.name), number)
+    node = frame.graph.computed_input(formula.text, [formula.node], formula_function(formula.text, formula.name), number)
     return FloatValue(node, number, next(v.roots for v in operands if not v.is_constant()), formula=formula)
 
 
+def computed_int(frame, template, *operands):
+    """The int of this formula, which Python computes anew for each call, as a symbol; None where it raises now, or is no int."""
+    from .symint import size_value
+
+    formula = formula_of(template, *operands)
+    if formula is None:
+        return None
+    try:
+        number = int_of_formula(formula.text, formula.name, formula.number)
+    except (*ERRORS, LookupError):
+        return None
+    return size_value(frame, open_int(frame.root, number, ComputedInt(formula.source, formula.text, formula.name)))
+
+
 def number_of(frame, template, *operands):
-    """A float, computed for each call, an int or a bool, guarded, as a value; None where the number itself is needed."""
-    made = computed_by_python(frame, template, *operands)
+    """A float or an int, computed for each call, or a bool, guarded, as a value; None where the number itself is needed."""
+    made = computed_by_python(frame, template, *operands) or computed_int(frame, template, *operands)
     if made is not None:
         return made
     found = answer(frame, template, *operands)

@@ -12,7 +12,7 @@ import math
 from tracework_primops.symbols import Condition, Expr, FloatExpr, FloatNode, Symbol, as_quotient, bounds
 
 from .constant import COMPARE_FUNCTIONS, ConstantValue, fold
-from .float_formulas import answer, called, formula_of_size
+from .float_formulas import called, computed_int, formula_of_size
 from .floats import FloatValue
 from .symint import SymNumber, size_value
 
@@ -76,9 +76,9 @@ class SizeFloat(FloatValue):
     def whole(self, frame, how):
         """floor, ceil, trunc or round of it, an int that may stay a symbol."""
         if as_quotient(self.formula, below=how == "floor") is None:
-            found = answer(frame, f"{WHOLE_FUNCTIONS[how]}({{}})", self)
+            found = computed_int(frame, f"{WHOLE_FUNCTIONS[how]}({{}})", self)
             if found is not None:
-                return ConstantValue(found)
+                return found
         keep_positive(frame, self.formula)
         return size_value(frame, node_of(frame, self.formula, how))
 

@@ -92,7 +92,7 @@ class SymNumber(Value):
 
         if isinstance(other, TensorValue):
             return None
-        from .float_formulas import computed_by_python
+        from .float_formulas import computed_by_python, computed_int
         from .floats import FloatValue
         from .size_floats import combined
 
@@ -105,27 +105,24 @@ class SymNumber(Value):
         made = computed_by_python(frame, f"({{}} {op} {{}})", *((other, self) if reverse else (self, other)))
         if made is not None:
             return made
-        size = size_of(other)
-        if size is None or is_large(size) or op not in SIZE_OPERATIONS or (op == "**" and not isinstance(size, int)):
-            return self.as_number(frame).binary(frame, op, known(frame, other), reverse)
+        found = self.as_size(frame, op, size_of(other), reverse)
+        if found is not None:
+            return size_value(frame, found)
+        made = computed_int(frame, f"({{}} {op} {{}})", *((other, self) if reverse else (self, other)))
+        return self.as_number(frame).binary(frame, op, known(frame, other), reverse) if made is None else made
+
+    def as_size(self, frame, op, size, reverse):
+        """self op size as an expression that conditions can be made of, else None."""
+        if size is None or is_large(size) or op not in SIZE_OPERATIONS:
+            return None
         left, right = (size, self.expr) if reverse else (self.expr, size)
-        if op in ("//", "%"):
-            if isinstance(right, int) and right <= 0:
-                return self.as_number(frame).binary(frame, op, known(frame, other), reverse)
-            if not isinstance(right, int):
-                return self.as_number(frame).binary(frame, op, known(frame, other), reverse)
-        if op == "**" and (reverse or size < 0):
-            return self.as_number(frame).binary(frame, op, known(frame, other), reverse)
+        if op in ("//", "%", "**") and (not isinstance(right, int) or right < (0 if op == "**" else 1)):
+            return None
         found = SIZE_OPERATIONS[op](left, right)
-        if (
-            is_large(found)
-            or is_heavy(found)
-            or op in ("*", "**")
-            and frame.symbols.has_hint(found)
-            and is_large(frame.symbols.hint(found))
-        ):
-            return self.as_number(frame).binary(frame, op, known(frame, other), reverse)
-        return size_value(frame, found)
+        known_product = op in ("*", "**") and frame.symbols.has_hint(found)
+        if is_large(found) or is_heavy(found) or known_product and is_large(frame.symbols.hint(found)):
+            return None
+        return found
 
     def as_number(self, frame):
         return ConstantValue(self.specialise(frame))

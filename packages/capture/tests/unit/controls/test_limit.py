@@ -86,6 +86,10 @@ def scaling(factor):
     return lambda x: x * factor
 
 
+def with_a_default(function):
+    return lambda x, inner=function: inner(x)
+
+
 class Holder:
     def __init__(self, function):
         self.function = function
@@ -100,7 +104,7 @@ class Holder:
         (lambda x, fs: fs[1](fs[0](x)), lambda: [scaling(2), scaling(3)]),
         (lambda x, fs: fs["a"](x), lambda: {"a": scaling(2)}),
         (lambda x, holder: holder.function(x), lambda: Holder(scaling(2))),
-        (lambda x, f: f(x), lambda: lambda x, inner=scaling(2): inner(x)),
+        (lambda x, f: f(x), lambda: with_a_default(scaling(2))),
         (lambda x, f: f(x), lambda: functools.wraps(scaled)(scaling(2))),
         (lambda x, limits: x * limits.eps, lambda: torch.finfo(torch.float32)),
     ],
@@ -121,7 +125,14 @@ def test_functions_of_the_same_code_that_differ():
     call = capture.optimize(eager)(lambda x, holder: holder.function(x))
     other = types.FunctionType(uses_a_global.__code__, {"OFFSET": 7.0})
     marked, same_code = scaling(5), scaling(5)
-    for function in (scaling(3), scaling(4), scaled, types.FunctionType(scaled.__code__, {}, argdefs=(5.0,)), uses_a_global, other):
+    for function in (
+        scaling(3),
+        scaling(4),
+        scaled,
+        types.FunctionType(scaled.__code__, {}, argdefs=(5.0,)),
+        uses_a_global,
+        other,
+    ):
         holder = Holder(function)
         assert torch.equal(call(torch.ones(2), holder), function(torch.ones(2)))
     known = {marked: 2.0}

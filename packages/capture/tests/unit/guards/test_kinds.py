@@ -20,6 +20,7 @@ from tracework_capture.sources import (
     Attr,
     CellContents,
     ClassAttr,
+    ComputedInt,
     Const,
     DefaultArg,
     DictItem,
@@ -293,6 +294,7 @@ SOURCES = [
     (Const(LEFT), None, LEFT),
     (TensorSize(X, 1), DENSE, 4),
     (TensorStride(X, 0), DENSE, 4),
+    (ComputedInt(X, "(1 << (n))", "n"), 3, 8),
     (DictItem(Const(globals(), "globals"), "NAN"), None, NAN),
     (X, 3, 3),
 ]

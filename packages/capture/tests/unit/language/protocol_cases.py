@@ -54,8 +54,9 @@ def a_registered_class_is_not_asked_first(x):
     return x + 1, Ordered() == Registered(), Registered() == Ordered()
 
 
-@case
+@case(graphs=2)
 def globals_without_builtins(x):
+    """The function has other globals in each call, which what goes on behind it is compiled for."""
     function = types.FunctionType((lambda x, s: x + len(s)).__code__, {})
     return function(x, "abc")
 

@@ -1,0 +1,69 @@
+"""Ints that Python computes from a number that changes: symbols, whose value is computed anew for each call."""
+
+import math
+
+import pytest
+import torch
+from test_changing_numbers import X, graphs_of
+
+FROM_INTS = {
+    "power of two": lambda x, n: x * 2**n,
+    "shift": lambda x, n: x * (1 << abs(n)),
+    "low bits": lambda x, n: x * (n & 3) + (n ^ 1),
+    "quotient by a negative number": lambda x, n: x * (n // -2),
+    "greatest common divisor": lambda x, n: x * math.gcd(n, 4),
+    "number of bits": lambda x, n: x + int(math.log2(abs(n) + 1)),
+}
+FROM_FLOATS = {
+    "rounded": lambda x, s: x * round(s),
+    "cut off": lambda x, s: x * int(s * 6),
+    "floor": lambda x, s: x + math.floor(s / 0.3),
+    "ceiling of a power": lambda x, s: x + math.ceil(s**2),
+    "computed twice": lambda x, s: x * int(s * 6) + (int(s * 6) & 1),
+}
+
+
+@pytest.mark.parametrize("function", FROM_INTS.values(), ids=FROM_INTS)
+def test_of_ints(function):
+    assert graphs_of(function, [(X, n) for n in (3, 4, 5, 8, 9, 2, 7, 30)]) == 2
+    assert graphs_of(function, [(X, n) for n in (3, 0, 1, -1, 2, -4, True, 61, 62, 63, 200, 5)]) <= 8
+
+
+@pytest.mark.parametrize("function", FROM_FLOATS.values(), ids=FROM_FLOATS)
+def test_of_floats(function):
+    assert graphs_of(function, [(X, s) for s in (0.3, 0.7, 2.5, 1.5, 9.0, 0.1)]) == 2
+    graphs_of(function, [(X, s) for s in (0.3, 0.7, -0.4, 0.0, math.inf, math.nan, 1e30, 1, True, 2.5)])
+
+
+def test_sizes_that_are_computed():
+    assert graphs_of(lambda x, s: x.repeat(9, 1)[: int(s * 9)], [(X, s) for s in (0.3, 0.5, 0.9, 1.5, 0.7)]) == 2
+    squares = [(torch.arange(n * n * 2.0).reshape(n * n, 2),) for n in (3, 4, 6, 5)]
+    assert graphs_of(lambda x: x.reshape(int(len(x) ** 0.5), int(math.sqrt(x.shape[0])), 2).sum(0), squares) == 2
+
+
+def test_what_steers_is_guarded():
+    calls = [(X, n) for n in (3, 5, 4, 8, 7, 2, 9)]
+    assert graphs_of(lambda x, n: x * 2 if n & 1 else x + n, calls) == 3
+    assert graphs_of(lambda x, n: sum(x * i for i in range(n % 2 + (n & 2))) + x, [(X, n) for n in (1, 2, 3, 5, 6)]) <= 5
+
+
+PLACES = {
+    "slice": lambda x, n: x[:n] * 2,
+    "tail": lambda x, n: x[n:] + 1,
+    "window": lambda x, n: x[n : n + 2].sum(0),
+    "index": lambda x, n: x[n] * 2,
+    "largest": lambda x, n: x.topk(n)[0],
+    "narrow": lambda x, n: x.narrow(1, n, 1),
+    "range": lambda x, n: torch.arange(n, n + 4) * x,
+    "diagonal": lambda x, n: x.triu(n),
+    "turned": lambda x, n: x.roll(n, 0),
+    "broadcast": lambda x, n: x[:n] + x[:1],
+    "one row": lambda x, n: x[:n].squeeze(0) * 1,
+}
+
+
+@pytest.mark.parametrize("function", PLACES.values(), ids=PLACES)
+def test_places_and_sizes_from_one_on_share_a_graph(function):
+    """Also 0, as a place; what 0 is the size of is compiled by itself."""
+    assert graphs_of(function, [(X, n) for n in (2, 1, 2, 1)]) == 2
+    graphs_of(function, [(X, n) for n in (2, 1, 0, 3, -1, 4, 2, -3, 0, 5)])
