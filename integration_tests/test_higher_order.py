@@ -115,3 +115,22 @@ class WithParameters:
 
     def __call__(self, x):
         return self.call(x)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_zeros_without_memory(backend):
+    """The gradient of the gradient of abs is such a tensor: as a gradient that comes into a graph, and as its input."""
+
+    def product(x, y):
+        return x * y + x
+
+    compiled, found = tracework.compile(product, backend=backend), []
+    for fn in (product, compiled):
+        torch.manual_seed(0)
+        x, y = (torch.randn(4, requires_grad=True) for _ in range(2))
+        first = torch.autograd.grad(fn(x, y).abs().sum(), [x, y], create_graph=True)
+        second = torch.autograd.grad([g.square().sum() for g in first], [x, y])
+        (zeros,) = torch.autograd.grad(grad(x.abs(), x).sum(), x)
+        assert zeros._is_zerotensor()
+        found.append((first, second, fn(zeros, y), fn(y, zeros), fn(x, y)))
+    torch.testing.assert_close(*found)

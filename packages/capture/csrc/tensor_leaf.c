@@ -246,6 +246,9 @@ int tw_tensor_check(const tw_tensor *tensor, PyObject *value, int64_t *slots)
         PyErr_Clear();
         return slow_check(tensor, value, slots);
     }
+    if (seen.data == NULL) { /* an empty tensor, or one of zeros without memory, which its dispatch keys tell */
+        return slow_check(tensor, value, slots);
+    }
     int32_t ndim = tensor->ndim;
     if (seen.ndim != ndim || seen.dtype.code != tensor->code || seen.dtype.bits != tensor->bits || seen.dtype.lanes != 1 ||
         seen.device.device_type != tensor->device_type || seen.device.device_id != tensor->device_id) {

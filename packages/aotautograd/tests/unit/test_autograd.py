@@ -62,6 +62,19 @@ def test_tangents_of_any_layout(compiled):
         )
 
 
+def test_a_tangent_without_memory_is_filled_with_zeros(graph, real):
+    """Compiled code reads it; the gradients of abs and sign, among others, give such."""
+    seen = []
+
+    def compiler(gm, spec):
+        return lambda inputs: [seen.append(t._is_zerotensor()) for t in inputs] and gm(*inputs)
+
+    x = real(3)
+    (y,) = aot.aot_compile(graph(lambda x: (x.exp(),), 1), [x], forward_compiler=compiler)(x)
+    (found,) = torch.autograd.grad(y, x, torch._efficientzerotensor((3,), dtype=torch.float64))
+    assert not any(seen) and found.tolist() == [0.0] * 3
+
+
 def test_hooks(compiled):
     call, x, w = compiled
     seen = []

@@ -26,8 +26,8 @@ Call = Callable[[list[Any]], Any]
 
 
 def coerce(tangent: Any, info: TangentInfo, like: tuple[int, ...]) -> torch.Tensor:
-    """A tangent in the layout that the backward was compiled for; zeros for an undefined one."""
-    if tangent is None:
+    """A tangent in the layout that the backward was compiled for; zeros for an undefined one, and for one of zeros without memory."""
+    if tangent is None or tangent._is_zerotensor():
         tangent = torch.zeros(like, dtype=info.dtype, device=info.device)
     elif tangent.is_neg() or tangent.is_conj():
         tangent = tangent.resolve_conj().resolve_neg()

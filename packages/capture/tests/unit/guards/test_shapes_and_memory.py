@@ -128,6 +128,12 @@ def swap_weight(model):
     model.blocks[1].lin.weight = torch.nn.Parameter(torch.zeros(3, 3, dtype=torch.float64))
 
 
+def zeros_without_memory(*sizes):
+    made = torch._efficientzerotensor(sizes).requires_grad_()
+    made.__class__ = torch.nn.Parameter
+    return made
+
+
 CHANGES = {
     "constant": lambda m: setattr(m.blocks[1], "scale", 3),
     "inner dict": lambda m: m.blocks[2].options.update(a=2),
@@ -146,6 +152,7 @@ CHANGES = {
     "data's strides": lambda m: setattr(m.blocks[2].lin.weight, "data", torch.zeros(3, 3).t()),
     "data's dims": lambda m: setattr(m.blocks[2].lin.weight, "data", torch.zeros(3, 3, 1, 1, 1, 1)),
     "negated data": lambda m: setattr(m.blocks[2].lin.weight, "data", torch._neg_view(torch.zeros(3, 3))),
+    "zeros without memory": lambda m: torch.utils.swap_tensors(m.blocks[2].lin.weight, zeros_without_memory(3, 3)),
     "resized": lambda m: m.blocks[2].lin.weight.detach_().resize_(2, 2),
     "transposed in place": lambda m: m.blocks[2].lin.weight.detach_().t_(),
     "set_": lambda m: m.blocks[2].lin.weight.detach_().set_(torch.ones(9)),
