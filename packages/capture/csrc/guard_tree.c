@@ -9,6 +9,18 @@
 #define TABLE 128 /* a power of two */
 #define FEW 8
 
+PyTypeObject *tw_weak_key_type;
+
+/* A new reference to a key, which may be held weakly: NULL without an exception when it is dead. */
+static PyObject *tw_held(PyObject *key)
+{
+    if (Py_TYPE(key) != tw_weak_key_type) {
+        return Py_NewRef(key);
+    }
+    PyObject *object = PyWeakref_GET_OBJECT(key);
+    return object == Py_None ? NULL : Py_NewRef(object);
+}
+
 /* ---- fetching ---- */
 
 static PyObject *sequence_item(PyObject *value, Py_ssize_t index, bool *owned)
@@ -71,11 +83,19 @@ static PyObject *call_without_arguments(PyObject *callable)
 
 static PyObject *dict_item(PyObject *value, const tw_node *node, bool *owned)
 {
+    PyObject *key = tw_held(node->key), *item;
     *owned = true;
-    if (PyDict_Check(value)) {
-        return Py_XNewRef(_PyDict_GetItem_KnownHash(value, node->key, node->hash));
+    if (key == NULL) {
+        return NULL;
     }
-    return PyObject_GetItem(value, node->key);
+    if (PyDict_Check(value)) {
+        item = Py_XNewRef(_PyDict_GetItem_KnownHash(value, key, node->hash));
+    }
+    else {
+        item = PyObject_GetItem(value, key);
+    }
+    Py_DECREF(key);
+    return item;
 }
 
 /* The value of one node, NULL when there is none (with or without an exception). */
@@ -174,6 +194,12 @@ static int same_constant(PyObject *value, PyObject *wanted)
     return PyObject_RichCompareBool(value, wanted, Py_EQ);
 }
 
+/* As same_constant; keys that are held weakly are compared by identity. */
+static int same_key(PyObject *key, PyObject *wanted)
+{
+    return Py_TYPE(wanted) == tw_weak_key_type ? key != Py_None && key == PyWeakref_GET_OBJECT(wanted) : same_constant(key, wanted);
+}
+
 /* An OrderedDict keeps its order beside the table that PyDict_Next reads. */
 static int same_ordered_keys(PyObject *value, PyObject *keys)
 {
@@ -183,7 +209,7 @@ static int same_ordered_keys(PyObject *value, PyObject *keys)
     }
     int same = 1;
     for (Py_ssize_t i = 0; same == 1 && (key = PyIter_Next(iterator)) != NULL; i++) {
-        same = i < PyTuple_GET_SIZE(keys) ? same_constant(key, PyTuple_GET_ITEM(keys, i)) : 0;
+        same = i < PyTuple_GET_SIZE(keys) ? same_key(key, PyTuple_GET_ITEM(keys, i)) : 0;
         Py_DECREF(key);
     }
     Py_DECREF(iterator);
@@ -209,7 +235,7 @@ static int same_keys(PyObject *value, PyObject *keys)
             return 0;
         }
         Py_INCREF(key);
-        int same = same_constant(key, wanted);
+        int same = same_key(key, wanted);
         Py_DECREF(key);
         if (same != 1) {
             return same;
@@ -218,12 +244,22 @@ static int same_keys(PyObject *value, PyObject *keys)
     return i == PyTuple_GET_SIZE(keys);
 }
 
+/* 1, 0 or -1; a key that is dead is nowhere. */
 static int has_key(PyObject *value, const tw_leaf *leaf)
 {
-    if (PyDict_Check(value)) {
-        return _PyDict_GetItem_KnownHash(value, leaf->payload, leaf->hash) != NULL ? 1 : PyErr_Occurred() ? -1 : 0;
+    PyObject *key = tw_held(leaf->payload);
+    int has;
+    if (key == NULL) {
+        return 0;
     }
-    return PySequence_Contains(value, leaf->payload);
+    if (PyDict_Check(value)) {
+        has = _PyDict_GetItem_KnownHash(value, key, leaf->hash) != NULL ? 1 : PyErr_Occurred() ? -1 : 0;
+    }
+    else {
+        has = PySequence_Contains(value, key);
+    }
+    Py_DECREF(key);
+    return has;
 }
 
 static int has_attribute(PyObject *value, PyObject *name)

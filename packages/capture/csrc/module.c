@@ -50,6 +50,14 @@ static int find_function_vectorcall(void)
     return function == NULL ? -1 : 0;
 }
 
+static int make_weak_key_type(PyObject *module)
+{
+    PyObject *type = PyObject_CallFunction((PyObject *)&PyType_Type, "s(O){s()ss}", "WeakKey", &_PyWeakref_RefType, "__slots__", "__module__",
+                                           "tracework_capture._C");
+    tw_weak_key_type = (PyTypeObject *)type;
+    return type == NULL ? -1 : PyModule_AddObjectRef(module, "WeakKey", type);
+}
+
 static PyObject *runs_its_code(PyObject *module, PyObject *function)
 {
     if (!PyFunction_Check(function)) {
@@ -111,7 +119,7 @@ static int add_names(PyObject *module, const char *attribute, const char *const 
 
 static int fill_module(PyObject *module)
 {
-    if (find_function_vectorcall() < 0 || PyType_Ready(&tw_program_type) < 0 || PyType_Ready(&tw_class_versions_type) < 0 || tw_cache_setup() < 0 || tw_eval_setup(module) < 0 ||
+    if (find_function_vectorcall() < 0 || make_weak_key_type(module) < 0 || PyType_Ready(&tw_program_type) < 0 || PyType_Ready(&tw_class_versions_type) < 0 || tw_cache_setup() < 0 || tw_eval_setup(module) < 0 ||
         PyModule_AddFunctions(module, object_methods) < 0 || PyModule_AddFunctions(module, tensor_methods) < 0 || PyModule_AddFunctions(module, tw_cache_methods) < 0 ||
         PyModule_AddFunctions(module, tw_eval_methods) < 0) {
         return -1;

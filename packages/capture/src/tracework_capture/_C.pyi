@@ -1,5 +1,6 @@
 """Types of the native module."""
 
+import weakref
 from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
@@ -39,6 +40,9 @@ class Entry:
     dead: bool
     full: bool
     def __init__(self, program: GuardProgram, code: CodeType, owner: Any, info: Any = None) -> None: ...
+
+class WeakKey(weakref.ref[Any]):
+    """A key of a dict that a guard program does not keep alive."""
 
 class Scoped:
     """Calls function with the thread's callback set to `callback` (None: off); works as a method descriptor."""

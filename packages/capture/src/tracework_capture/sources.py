@@ -135,6 +135,8 @@ def text_of(value: Any, depth: int = 4) -> str:
     kind = type(value)
     if kind in _SHOWN:
         return repr(value)
+    if kind is _C.WeakKey:
+        return "an object that is gone" if value() is None else text_of(value(), depth)
     if kind in _BRACKETS:
         left, right = _BRACKETS[kind]
         inside = "".join(f"{text_of(item, depth - 1)}, " for item in value).removesuffix(", ") if depth else "..."
@@ -339,7 +341,7 @@ class PartItem(Source):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DictItem(Source):
-    """dict.__getitem__(base, key); the key is a constant, or any hashable object compared by identity."""
+    """dict.__getitem__(base, key); the key is a constant, any hashable object compared by identity, or a WeakKey of one."""
 
     base: Source = field()
     key: Any

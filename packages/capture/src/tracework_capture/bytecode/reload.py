@@ -6,6 +6,7 @@ import builtins
 import keyword
 from typing import TYPE_CHECKING, Any, Protocol
 
+from .. import _C
 from .. import sources as s
 from ..arrays import tensor_of_array
 from ..formulas import int_of_formula
@@ -41,6 +42,10 @@ def _attribute(base: str, name: str) -> str:
     return f"{base}.{name}" if plain else f"__tw_getattr({base}, {name!r})"
 
 
+def _key(key: Any, writer: _Names) -> str:
+    return f"{writer.const(key)}()" if type(key) is _C.WeakKey else writer.literal(key)
+
+
 RELOAD: dict[type, Callable[[Any, str, _Names], str]] = {
     s.Local: lambda x, base, w: local_name(x.name),
     s.Global: lambda x, base, w: w.global_name(x.name),
@@ -60,7 +65,7 @@ RELOAD: dict[type, Callable[[Any, str, _Names], str]] = {
     s.ArrayTensor: lambda x, base, w: f"{w.const(tensor_of_array)}({base})",
     s.Item: lambda x, base, w: f"{base}[{x.index}]",
     s.PartItem: lambda x, base, w: f"{w.const(part_item)}({base}, {x.index})",
-    s.DictItem: lambda x, base, w: f"__tw_dict_get({base}, {w.literal(x.key)})",
+    s.DictItem: lambda x, base, w: f"__tw_dict_get({base}, {_key(x.key, w)})",
     s.DictKeyAt: lambda x, base, w: f"__tw_list({base})[{x.index}]",
     s.DictValueAt: lambda x, base, w: f"__tw_list({base}.values())[{x.index}]",
     s.FunctionGlobals: lambda x, base, w: f"{base}.__globals__",

@@ -123,6 +123,8 @@ def _computed(source: ComputedInt, code: CodeType) -> tuple[Step, ...]:
 
 
 def _dict_item(container: Any, key: Any) -> Any:
+    if type(key) is _C.WeakKey and (key := key()) is None:
+        raise KeyError("a key that is dead")
     if not issubclass(type(container), dict):
         return container[key]
     if not dict.__contains__(container, key):  # dict.__getitem__ would ask __missing__, which may add the key

@@ -35,6 +35,7 @@ __all__ = [
     "same_constant",
     "tensor_sizes",
     "short",
+    "weak_key",
 ]
 
 
@@ -79,8 +80,20 @@ def items_in_order(value: Any) -> tuple[tuple[Any, Any], ...]:
     return tuple(kind.items(value) if isinstance(value, kind) else value.items())
 
 
+def weak_key(key: Any) -> Any:
+    """What guards hold of a key of a dict: instances weakly, unless others may equal them."""
+    return _C.WeakKey(key) if type(key).__eq__ is object.__eq__ and may_die(key) else key
+
+
+def _same_key(key: Any, wanted: Any) -> bool:
+    if type(wanted) is _C.WeakKey:
+        return key is not None and key is wanted()
+    return same_constant(key, wanted)
+
+
 def _keys(value: Any, keys: Any) -> bool:
-    return same_constant(tuple(key for key, _ in items_in_order(value)), tuple(keys))
+    now = items_in_order(value)
+    return len(now) == len(keys) and all(_same_key(key, wanted) for (key, _), wanted in zip(now, keys))
 
 
 def _length(value: Any) -> int:
@@ -92,6 +105,8 @@ def _length(value: Any) -> int:
 
 
 def _has_key(value: Any, key: Any) -> bool:
+    if type(key) is _C.WeakKey and (key := key()) is None:
+        return False
     return dict.__contains__(value, key) if isinstance(value, dict) else key in value
 
 
@@ -106,15 +121,9 @@ def _code(value: Any, code: Any) -> bool:
     return isinstance(value, types.FunctionType) and value.__code__ is code and _C.runs_its_code(value)
 
 
-class WeakMember(weakref.ref):  # type: ignore[type-arg]
-    """A member of a set that a guard does not keep alive."""
-
-    __slots__ = ()
-
-
 def members_of(value: Any) -> tuple[Any, ...]:
     """The payload of SET_MEMBERS."""
-    return tuple(WeakMember(m) if may_die(m) else m for m in value)
+    return tuple(_C.WeakKey(m) if may_die(m) else m for m in value)
 
 
 def may_die(obj: Any) -> bool:
@@ -135,7 +144,7 @@ def _members(value: Any, members: Any) -> bool:
     if not isinstance(value, (set, frozenset)) or set.__len__(set(value)) != len(members):
         return False
     for member in members:
-        if type(member) is WeakMember and (member := member()) is None or member not in value:
+        if type(member) is _C.WeakKey and (member := member()) is None or member not in value:
             return False
     return True
 

@@ -235,11 +235,14 @@ class SymbolicFrame:
     def same(self, found: Value, obj: object, source: Any) -> None:
         """Guard that `source` leads to the object of a value that is known."""
         first = found.source
-        if source is not None and type(source) is not Const and source != first:
-            if first is None or type(first) is Const:
-                self.root.guards.record("IDENTITY", source, obj, self.user_location())
-            else:
-                self.root.guards.record("SAME", source, first, self.user_location())
+        if source is None or source == first:
+            return
+        if type(source) is Const:  # it is met as itself, whatever led there first
+            source, first = first, source
+        if first is not None and type(first) is not Const:
+            self.root.guards.record("SAME", source, first, self.user_location())
+        elif source is not None and type(source) is not Const:
+            self.root.guards.record("IDENTITY", source, obj, self.user_location())
 
     def constant(self, obj: object) -> Value:
         """The Value of a sourceless constant."""

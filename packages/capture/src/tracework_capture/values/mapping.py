@@ -13,8 +13,8 @@ import typing
 
 import torch
 
-from ..guards.kinds import items_in_order
-from ..sources import DictItem
+from ..guards.kinds import items_in_order, weak_key
+from ..sources import Const, DictItem, Referent
 from .constant import COMPARE_FUNCTIONS, ConstantValue, NotPlain, plain
 from .rows import call_row
 from .sequence import NONE, Pending, TupleValue
@@ -79,7 +79,7 @@ class DictValue(Value):
         if obj is not None:
             for key, item in items_in_order(obj):
                 self.odd = self.odd or not simple_key(key)
-                self.entries[key_of_existing(key)] = [Pending(key, None), Pending(item, DictItem(source, key))]
+                self.entries[key_of_existing(key)] = [Pending(key, None), Pending(item, DictItem(source, weak_key(key)))]
 
     def python_type(self):
         return self.cls
@@ -89,7 +89,7 @@ class DictValue(Value):
         """Somebody looked at the set of keys."""
         if not self.keys_guarded:
             self.keys_guarded = True
-            frame.guard("DICT_KEYS", self.source, tuple(key for key, _ in items_in_order(self.obj)))
+            frame.guard("DICT_KEYS", self.source, tuple(weak_key(key) for key, _ in items_in_order(self.obj)))
 
     def key_value(self, frame, hashed):
         entry = self.entries[hashed]
@@ -120,7 +120,7 @@ class DictValue(Value):
         if self.keys_guarded or hashed in self.lacking or hashed in self.changes:
             return
         self.lacking.add(hashed)
-        frame.guard("DICT_LACKS", self.source, behind(hashed))
+        frame.guard("DICT_LACKS", self.source, weak_key(behind(hashed)))
 
     def store(self, frame, key, value):
         """self[key] = value"""
@@ -413,12 +413,12 @@ def key_of_existing(key):
 
 def wrap_key(frame, dict_value, key):
     """The Value of a key of an existing dict."""
-    from ..sources import Const
     from .wrap import wrap_constant
 
     if plain_key(key):
         return wrap_constant(frame, key)
-    return frame.wrap(key, Const(key))
+    held = weak_key(key)
+    return frame.wrap(key, Const(key) if held is key else Referent(Const(held)))
 
 
 def dict_of(frame, pairs):

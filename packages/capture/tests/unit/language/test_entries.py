@@ -92,3 +92,34 @@ def test_a_full_collection_leaves_what_leads_to_a_graph():
         compiled(torch.ones(2))
         gc.collect()
     assert len(counted) == 1
+
+
+class Key:
+    pass
+
+
+@pytest.mark.parametrize("made", [lambda keys: dict.fromkeys(keys, 1), set, collections.OrderedDict.fromkeys])
+def test_an_argument_is_not_taken_for_the_key_that_it_was(made):
+    def program(x, held, argument):
+        argument.met = True
+        return x + 1, [each for each in held]
+
+    compiled, keys = optimized(program), [Key(), Key()]
+    held = made(keys[:1])
+    for argument in (*keys, *keys):
+        assert compiled(torch.ones(2), held, argument)[1] == keys[:1]
+
+
+def test_keys_that_took_the_places_of_others():
+    def program(x, held):
+        return x + 1, [each for each in held]
+
+    compiled = optimized(program)
+    held = {Key(): 1, Key(): 2}
+    for _ in range(3):
+        assert compiled(torch.ones(2), held)[1] == list(held)
+        held = {Key(): 1, Key(): 2} if len(held) == 2 else held
+        assert compiled(torch.ones(2), held)[1] == list(held)
+        held.clear()
+        assert compiled(torch.ones(2), held)[1] == []
+        held.update({Key(): 1, Key(): 2})

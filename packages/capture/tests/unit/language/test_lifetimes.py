@@ -406,3 +406,22 @@ def test_an_attempt_that_is_over_leaves_no_frames_to_the_collector():
     finally:
         gc.set_debug(0)
         gc.garbage.clear()
+
+
+@pytest.mark.parametrize("table", [{}, collections.OrderedDict(), weakref.WeakKeyDictionary()], ids=lambda table: type(table).__name__)
+def test_keys_of_dicts_die(table):
+    def program(x, table, key):
+        pairs = [(each, value) for each, value in table.items()]
+        return x + table[key], pairs, Held() in table
+
+    compiled = capture.optimize(lambda gm, example_inputs: gm.forward)(program)
+    keys = [Held(), Held()]
+    table.update(zip(keys, (1, 2)))
+    for _ in range(2):
+        found, pairs, is_in = compiled(torch.ones(2), table, keys[1])
+        assert (found.tolist(), pairs, is_in) == ([3, 3], list(table.items()), False)
+    references = [weakref.ref(key) for key in keys]
+    del pairs
+    keys.clear()
+    table.clear()
+    assert [reference() for reference in references] == [None, None]
