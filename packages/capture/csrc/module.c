@@ -58,6 +58,16 @@ static int make_weak_key_type(PyObject *module)
     return type == NULL ? -1 : PyModule_AddObjectRef(module, "WeakKey", type);
 }
 
+/* Of a slot wrapper such as object.__getattribute__: whether the function in C behind it is Python's own lookup. */
+static PyObject *is_generic(PyObject *module, PyObject *wrapper)
+{
+    if (!Py_IS_TYPE(wrapper, &PyWrapperDescr_Type)) {
+        return PyErr_Format(PyExc_TypeError, "a slot wrapper is wanted, not %R", wrapper);
+    }
+    void *function = ((PyWrapperDescrObject *)wrapper)->d_wrapped;
+    return PyBool_FromLong(function == (void *)PyObject_GenericGetAttr || function == (void *)PyObject_GenericSetAttr);
+}
+
 static PyObject *runs_its_code(PyObject *module, PyObject *function)
 {
     if (!PyFunction_Check(function)) {
@@ -77,6 +87,7 @@ static PyMethodDef object_methods[] = {
      "ended_frame(code, globals, offset) -> a frame that never runs, for a traceback: it ended at the instruction at that byte"},
     {"instance_dict", instance_dict, METH_O,
      "instance_dict(object) -> the dict of its own attributes, whatever its class has under __dict__; AttributeError where it has none"},
+    {"is_generic", is_generic, METH_O, "is_generic(slot wrapper) -> whether it looks up, sets or deletes attributes as object does"},
     {"runs_its_code", runs_its_code, METH_O, "runs_its_code(function) -> whether calls run its code, and no extension has put something else there"},
     {"is_interned", is_interned, METH_O, "is_interned(object) -> whether it is the one str of its text that names and constants share"},
     {"type_name", type_name, METH_O, "type_name(class) -> its name in CPython's messages: with its module where C made it so"},

@@ -8,7 +8,6 @@ import functools
 import threading
 import types
 import typing
-import weakref
 
 from .. import _C
 from ..guards.classes import NO_ATTRIBUTE, lookup_class
@@ -47,8 +46,6 @@ C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.Clas
 LOCKS = (type(threading.Lock()), type(threading.RLock()))
 
 
-OWN_LOOKUP = (super, weakref.ProxyType, weakref.CallableProxyType, threading.local)
-"""C types whose attributes are not looked up as object's are."""
 
 
 def function_value(frame, function, source=None):

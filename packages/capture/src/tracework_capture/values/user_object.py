@@ -23,7 +23,6 @@ from .binding import (
     DELETED,
     LOOKUP_HOOKS,
     NATIVE_BASES,
-    OWN_LOOKUP,
     SLOT,
     bind_static,
     function_value,
@@ -184,8 +183,6 @@ class ObjectValue(Value):
 
     # --- attributes ---------------------------------------------------------------------------------------------
     def getattr(self, frame, name):
-        if issubclass(self.cls, OWN_LOOKUP):
-            return frame.break_graph("attribute_unknown", f"{name} of {self.describe()}")
         getter = self.hook(frame, "__getattribute__")
         if getter is not None:
             try:
@@ -197,10 +194,13 @@ class ObjectValue(Value):
         return self.plain_getattr(frame, name)
 
     def hook(self, frame, name):
-        """The function that the class has for a step of attribute access; None where that step is Python's own."""
+        """The function that the class has for a step of attribute access; None where that step is Python's own. Breaks where it is one
+        in C, as of weakref.proxy, threading.local and decimal.Context."""
         static, _ = lookup_class(self.cls, name)
         if isinstance(static, types.FunctionType):
             return static
+        if type(static) is types.WrapperDescriptorType and name == static.__name__ and not _C.is_generic(static):
+            return frame.break_graph("attribute_unknown", f"{self.cls.__name__}.{name}, which is its own")
         if static is NO_ATTRIBUTE or isinstance(static, C_METHODS) and static.__name__ == name:
             return None
         if isinstance(static, (types.MethodDescriptorType, types.WrapperDescriptorType)):  # __getattr__ = dict.__getitem__
@@ -263,8 +263,6 @@ class ObjectValue(Value):
         self.no_attribute(frame, name, "" if own else " and no __dict__ for setting new attributes")
 
     def setattr(self, frame, name, value):
-        if issubclass(self.cls, OWN_LOOKUP):
-            frame.break_graph("side_effect_unknown", f"setting {name} of {self.describe()}")
         setter = self.hook(frame, "__setattr__")
         if setter is not None:
             function_value(frame, setter).call(frame, [self, ConstantValue(name), value], {})
@@ -296,8 +294,6 @@ class ObjectValue(Value):
         return None
 
     def delattr(self, frame, name):
-        if issubclass(self.cls, OWN_LOOKUP):
-            frame.break_graph("side_effect_unknown", f"deleting {name} of {self.describe()}")
         deleter = self.hook(frame, "__delattr__")
         if deleter is not None:
             function_value(frame, deleter).call(frame, [self, ConstantValue(name)], {})

@@ -4,6 +4,7 @@ import bisect
 import collections
 import contextlib
 import copy
+import decimal
 import fractions
 import functools
 import heapq
@@ -560,3 +561,15 @@ def fractions_and_objects(x):
     except TypeError as error:
         said = str(error)
     return x + 1, THREE_HALVES**TURN, THREE_HALVES + TURN, THREE_HALVES == TURN, divmod(7, THREE_HALVES), said
+
+
+CONTEXT = decimal.Context(prec=5)
+
+
+@case(graphs=2)
+def attributes_that_a_type_of_c_looks_up_itself(x):
+    y = x + 1
+    trapped = CONTEXT.traps[decimal.Inexact]
+    with decimal.localcontext(CONTEXT) as context:
+        context.prec = 3
+        return y * 2, trapped, decimal.Decimal(1) / 3, context.flags[decimal.Inexact]
