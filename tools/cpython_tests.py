@@ -35,7 +35,7 @@ MODULES = (
     "weakset dynamicclassattribute genericclass genericalias type_comments type_aliases type_params typechecks except_star "
     "coroutines asyncgen contextlib_async array struct cmath copyreg shelve graphlib colorsys dis syntax eof csv"
 ).split()
-_HELD = "what compiled code refers to or looks things up in (a function, a class, a module, a key of a dict) lives as long as that code"
+_HELD = "what compiled code refers to or looks things up in (a function, a class, a module) lives as long as that code"
 _SPECIALISED = (
     "shows what the interpreter made of a function's own instructions when it ran them, and its replacement ran instead"
 )
@@ -50,13 +50,6 @@ KNOWN: dict[str, str] = {
     "test.test_re.ReTests.test_symbolic_refs_errors": _ASKED,
     **{f"test.test_code.{test}": _LIFETIME for test in ("CoExtra.test_free_called", "CoExtra.test_free_different_thread")},
     "test.test_inspect.test_inspect.TestGetattrStatic.test_cache_does_not_cause_classes_to_persist": _HELD,
-    **{
-        f"test.test_weakref.{test}": _HELD
-        for test in (
-            "FinalizeTestCase.test_all_freed",
-            "MappingTestCase.test_weak_keyed_union_operators",
-        )
-    },
     "test.test_functools.TestLRUPy.test_lru_cache_weakrefable": _HELD,
     "test.test_inspect.test_inspect.TestInterpreterStack.test_previous_frame": _FRAMES,
     **{

@@ -46,8 +46,6 @@ C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.Clas
 LOCKS = (type(threading.Lock()), type(threading.RLock()))
 
 
-
-
 def function_value(frame, function, source=None):
     """The value of a function found on a class: classes are known, so it is, too."""
     return frame.wrap(

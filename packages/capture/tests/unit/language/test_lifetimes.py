@@ -408,7 +408,9 @@ def test_an_attempt_that_is_over_leaves_no_frames_to_the_collector():
         gc.garbage.clear()
 
 
-@pytest.mark.parametrize("table", [{}, collections.OrderedDict(), weakref.WeakKeyDictionary()], ids=lambda table: type(table).__name__)
+@pytest.mark.parametrize(
+    "table", [{}, collections.OrderedDict(), weakref.WeakKeyDictionary()], ids=lambda table: type(table).__name__
+)
 def test_keys_of_dicts_die(table):
     def program(x, table, key):
         pairs = [(each, value) for each, value in table.items()]
