@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 from tracework_primops import PrimGraph
 
+from .gather_numbers import gather_numbers
 from .packed_convolution import pack_convolutions
 from .pad_matmul import pad_matmul
 
-GRAPH_PASSES: tuple[Callable[[PrimGraph], PrimGraph], ...] = (pad_matmul, pack_convolutions)
+GRAPH_PASSES: tuple[Callable[[PrimGraph], PrimGraph], ...] = (pad_matmul, pack_convolutions, gather_numbers)
 
 __all__ = ["GRAPH_PASSES"]
