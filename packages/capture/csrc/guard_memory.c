@@ -1,7 +1,7 @@
 /* "Nothing changed": what the last full check of a program saw, so that the next check compares versions instead of walking.
  *
  * A node is frozen when its value follows from things that carry a version: an instance's __dict__ (place, identity, version), items of
- * dicts (version), items of tuples, attributes of classes (the class's version). Their facts become steps; a step may look at an object
+ * dicts (version), items of tuples, attributes of classes (the class's version), what a property holds (place, identity). Their facts become steps; a step may look at an object
  * because the steps before it have shown that what holds the object has not changed. Nothing here keeps an object alive.
  * Steps are sorted by their height above the ends of the tree, kind and address: with thousands of them the time goes into waiting for
  * memory, which runs of like steps over neighbouring objects do least.
@@ -12,6 +12,7 @@
  */
 #include "dict_versions.h"
 #include "guard_tree.h"
+#include <structmember.h>
 
 /* In the order in which those of one height are looked at: what is found through an anchor or a slot is looked into later. */
 enum step_kind { STEP_ANCHOR, STEP_SLOT, STEP_TYPE, STEP_CLASS, STEP_DICT, STEP_TENSOR, STEP_KINDS };
@@ -247,6 +248,18 @@ static bool leaf_is_frozen(const tw_leaf *leaf, PyObject *value, uint64_t versio
     }
 }
 
+/* Where an object of a class that nobody can change keeps the attribute: what a property or a bound method holds. NULL for others. */
+static PyObject **member_slot(PyObject *object, PyObject *name)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject *found = type->tp_flags & Py_TPFLAGS_HEAPTYPE ? NULL : _PyType_Lookup(type, name);
+    if (found == NULL || !Py_IS_TYPE(found, &PyMemberDescr_Type)) {
+        return NULL;
+    }
+    PyMemberDef *member = ((PyMemberDescrObject *)found)->d_member;
+    return member->type == T_OBJECT || member->type == T_OBJECT_EX ? (PyObject **)((char *)object + member->offset) : NULL;
+}
+
 /* Whether the value of `node` follows from its frozen parent's value; *needs_version when that rests on the parent's version. */
 static bool child_is_frozen(const tw_node *node, PyObject *parent, PyObject *value, uint64_t version, bool *needs_version)
 {
@@ -266,7 +279,11 @@ static bool child_is_frozen(const tw_node *node, PyObject *parent, PyObject *val
     case TW_GET_TYPE:
         return true;
     case TW_GET_ATTR:
-        if (!PyType_Check(parent) || !Py_IS_TYPE(parent, &PyType_Type) || _PyType_Lookup((PyTypeObject *)parent, node->key) != value) {
+        if (!PyType_Check(parent)) {
+            PyObject **slot = member_slot(parent, node->key);
+            return slot != NULL && *slot == value;
+        }
+        if ( !Py_IS_TYPE(parent, &PyType_Type) || _PyType_Lookup((PyTypeObject *)parent, node->key) != value) {
             return false;
         }
         *needs_version |= version != 0;
@@ -291,8 +308,10 @@ static int32_t freeze_children(struct tw_recorder *recorder, int32_t number, con
         if (frozen_child[i]) {
             int32_t below = freeze(recorder, child);
             height = height > below ? height : below + 1;
-            if (program->nodes[child].get == TW_GET_INSTANCE_DICT) {
-                add_step(recorder->memory, STEP_SLOT, below, recorder->nodes[child].value)->at.slot = _PyObject_GetDictPtr(value);
+            int get = program->nodes[child].get;
+            if (get == TW_GET_INSTANCE_DICT || (get == TW_GET_ATTR && !PyType_Check(value))) {
+                PyObject **slot = get == TW_GET_ATTR ? member_slot(value, program->nodes[child].key) : _PyObject_GetDictPtr(value);
+                add_step(recorder->memory, STEP_SLOT, below, recorder->nodes[child].value)->at.slot = slot;
             }
         }
         else {

@@ -11,7 +11,7 @@ import typing
 
 from .. import _C
 from ..guards.classes import NO_ATTRIBUTE, lookup_class
-from ..sources import ClassAttr, Const
+from ..sources import Attr, ClassAttr, Const
 from .constant import ConstantValue, literal
 from .properties import use_property
 from .value import Value
@@ -83,6 +83,13 @@ def binding_kind(static):
     return kind
 
 
+def held_function(frame, static, attribute="__func__"):
+    """The function in a property, a staticmethod or a classmethod, whose __init__ may be called again. Guarded."""
+    found = getattr(static, attribute)
+    frame.guard("IDENTITY", Attr(Const(static, type(static).__name__), attribute), found)
+    return found
+
+
 def bind_static(frame, self, cls, owner, static, name):
     """The descriptor protocol, on a class attribute that is known."""
     from .function import BoundMethodValue
@@ -96,9 +103,9 @@ def bind_static(frame, self, cls, owner, static, name):
     if kind is classmethod and not isinstance(static.__func__, types.FunctionType):
         return frame.break_graph("attribute_unknown", f"{cls.__name__}.{name} is a class method of no function")
     if kind is classmethod:
-        return BoundMethodValue(function_value(frame, static.__func__), class_value(frame, cls))
+        return BoundMethodValue(function_value(frame, held_function(frame, static)), class_value(frame, cls))
     if kind is staticmethod:
-        return function_value(frame, static.__func__)
+        return function_value(frame, held_function(frame, static))
     if isinstance(static, functools.cached_property):
         found = function_value(frame, static.func).call(frame, [self], {})
         self.set_field(frame, name, found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.nn.modules import module as torch_module
 
-from ..sources import Const, DictValueAt, InstanceAttr, ModuleEntry
+from ..sources import Const, DictValueAt, InstanceAttr, InstanceDict, ModuleEntry
 from .constant import ConstantValue, force_plain
 from .function import FunctionValue
 from .lazy_module import initialise
@@ -64,6 +64,8 @@ class ModuleValue(ObjectValue):
             if entries is not None and name in entries:
                 found = frame.wrap(entries[name], ModuleEntry(self.source, table, name))
                 self.seen_entries[name] = found
+                if name not in attributes:
+                    frame.guard("DICT_LACKS", InstanceDict(self.source), name)
                 return found
         return None
 
@@ -155,6 +157,8 @@ class ModuleValue(ObjectValue):
 
     def call_impl(self, frame, args, kwargs):
         """Module.__call__"""
+        if lookup_class(self.cls, "_call_impl")[0] is not Module._call_impl or self.field(frame, "_call_impl") is not None:
+            return self.getattr(frame, "_call_impl").call(frame, args, kwargs)
         initialise(frame, self, args, kwargs)
         around, backward = self.active_hooks(frame)
         forward = self.getattr(frame, "forward")

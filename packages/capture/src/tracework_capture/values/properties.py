@@ -14,9 +14,9 @@ def is_property(static, operation):
 
 def use_property(frame, static, operation, self, cls, *args):
     """Reads, writes or deletes an attribute of a value of the class `cls` through the property."""
-    from .binding import function_value
+    from .binding import function_value, held_function
 
-    function = getattr(static, _FUNCTIONS[operation])
+    function = held_function(frame, static, _FUNCTIONS[operation])
     if function is not None:
         return function_value(frame, function).call(frame, [self, *args], {})
     namesake = type(cls.__name__, (), {"__qualname__": cls.__qualname__})()  # all that the message says of the object

@@ -19,6 +19,7 @@ from .binding import (
     bind_static,
     class_attribute,
     function_value,
+    held_function,
     is_data_descriptor,
     native_base,
     python_new,
@@ -139,9 +140,9 @@ class ClassValue(Value):
         if kind is classmethod and not isinstance(static.__func__, types.FunctionType):
             return frame.break_graph("attribute_unknown", f"{self.cls.__name__}.{name} is a class method of no function")
         if kind is classmethod:
-            return BoundMethodValue(function_value(frame, static.__func__), self)
+            return BoundMethodValue(function_value(frame, held_function(frame, static)), self)
         if kind is staticmethod:
-            return function_value(frame, static.__func__)
+            return function_value(frame, held_function(frame, static))
         if isinstance(static, types.ClassMethodDescriptorType):
             return BoundBuiltin(self, name)
         if isinstance(static, C_METHODS) or kind is property:
@@ -486,7 +487,7 @@ class SuperValue(Value):
                     return function_value(frame, getattr(static, "__func__", static))
                 return NewBuiltin(base)
             if isinstance(static, classmethod):
-                return BoundMethodValue(function_value(frame, static.__func__), owner)
+                return BoundMethodValue(function_value(frame, held_function(frame, static)), owner)
             if is_among_bases(self.start, owner.cls) and isinstance(static, types.ClassMethodDescriptorType):
                 return NativeClassMethod(owner.cls, base, static)
             if is_among_bases(self.start, owner.cls):

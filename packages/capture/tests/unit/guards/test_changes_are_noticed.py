@@ -112,7 +112,7 @@ def main(x):
     y = y + table["k"]["j"] + len(table) + sum(table["k"].values()) + pow(LIMIT, 2)
     y = triple(positioned(y)) + closure(x) + partial(x) + decorated(x)
     y = other_module.helper(y) * other_module.TABLE["gain"] + other_module.Config.rate + other_module.TABLE["deep"]["list"][0]
-    y = y + len(Leaf.__name__) + len(Leaf.__bases__)
+    y = y + len(Leaf.__name__) + len(Leaf.__bases__) + len([f.name for f in dataclasses.fields(options) if f.name != "scale"])
     if torch.is_grad_enabled():
         y = y + 1
     if hasattr(model, "late"):
@@ -239,6 +239,15 @@ CHANGES = {
     "dict in a dict grows": "table['k']['new'] = 27",
     "dict grows": "table['m'] = 1",
     "dict's item exchanged": "table['k'] = {'j': 28}",
+    "what a property holds": "Root.__dict__['twice'].__init__(lambda self: 29)",
+    "what a static method holds": "Root.__dict__['static'].__init__(lambda x: x * 30)",
+    "what a class method holds": "Root.__dict__['made'].__init__(lambda cls: 31)",
+    "fields of a dataclass": "Options.__dataclass_fields__.pop('inner')",
+    "a field of a dataclass": "Options.__dataclass_fields__['inner'] = Options.__dataclass_fields__.pop('scale')",
+    "attribute over a parameter": "vars(model.blocks[0].linear)['bias'] = torch.ones(3)",
+    "attribute over a buffer": "vars(model.blocks[1])['seen'] = 32.0",
+    "attribute over a module": "vars(model.blocks[1])['linear'] = torch.sin",
+    "what a module's call runs": "model.blocks[0]._call_impl = lambda x: x * 33",
     "default dtype": "torch.set_default_dtype(torch.float64)",
     "grad mode": "torch.set_grad_enabled(False)",
 }

@@ -15,7 +15,7 @@ import torch
 
 from ...guards.classes import NO_ATTRIBUTE, find, lookup_class, resolution_order
 from ...hook.policy import is_installed
-from ...sources import Const
+from ...sources import Const, DictItem
 from ..binding import function_value
 from ..constant import ConstantValue, NotPlain, fold, fold_literal, fold_plain, force_plain, literal, plain
 from ..module import ModuleValue
@@ -294,8 +294,19 @@ def is_dataclass(frame, args, kwargs):
     return ConstantValue(hasattr(cls, "__dataclass_fields__"))
 
 
+def guard_fields(frame, cls):
+    """The fields of a class stay the same objects in the same order, if it is a dataclass."""
+    table = getattr(cls, "__dataclass_fields__", None)
+    if type(table) is dict:
+        source = Const(table, f"{cls.__name__}.__dataclass_fields__")
+        frame.guard("DICT_KEYS", source, tuple(table))
+        for name, field in table.items():
+            frame.guard("IDENTITY", DictItem(source, name), field)
+
+
 def fields(frame, args, kwargs):
     cls = args[0].cls if isinstance(args[0], ClassValue) else args[0].python_type()
+    guard_fields(frame, cls)
     try:
         found = dataclasses.fields(cls)
     except TypeError as error:
@@ -307,6 +318,7 @@ def replace(frame, args, kwargs):
     value = args[0]
     if not hasattr(value.python_type(), "__dataclass_fields__"):
         return frame.break_graph("call_unknown", "dataclasses.replace of no dataclass")
+    guard_fields(frame, value.python_type())
     declared = value.python_type().__dataclass_fields__.values()
     given = [field for field in declared if field._field_type is not dataclasses._FIELD_CLASSVAR and field.name in kwargs]
     kept = [f for f in declared if f._field_type is not dataclasses._FIELD_CLASSVAR and f.init and f.name not in kwargs]
