@@ -3,6 +3,7 @@
 import pytest
 import torch
 from single_op import check
+from tracework_primops import FakeMode
 from tracework_primops.decomp.attention import MATH_FORMS
 
 aten = torch.ops.aten
@@ -235,3 +236,21 @@ def test_casts_to_eight_bits_and_back(dtype, source):
         x[0] = torch.tensor([float("nan"), float("inf"), -float("inf"), 500.0, 1e-9, -0.0], dtype=source)
     assert_prims(aten._to_copy.default, x.abs() if dtype is torch.uint8 else x, dtype=dtype)
     assert_prims(aten._to_copy.default, x.to(dtype), dtype=source)
+
+
+@pytest.mark.parametrize("alpha", [float("inf"), -float("inf"), float("nan"), -1.0, 0.0])
+def test_curves_below_zero_with_special_numbers(alpha):
+    """At 0 the kernels give 0, whatever the curve is multiplied with."""
+    x = torch.tensor([0.0, -0.0, 1.0, -1.0, float("nan"), float("inf"), -float("inf")])
+    assert_prims(aten.elu.default, x, alpha)
+    if alpha:
+        assert_prims(aten.celu.default, x, alpha)
+
+
+@pytest.mark.parametrize(
+    "call", [(aten.celu, 0.0), (aten.softshrink, -1.0), (aten.softshrink, float("inf")), (aten.softshrink, float("nan"))]
+)
+def test_numbers_that_curves_refuse(call):
+    function, number = call
+    with pytest.raises(RuntimeError), FakeMode() as mode:
+        function.default(mode.from_real(torch.ones(3)), number)

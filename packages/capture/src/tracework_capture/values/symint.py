@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 
 from ..graph.data_sizes import relation_node
-from .constant import COMPARE_FUNCTIONS, NUMPY_NUMBERS, ConstantValue, fold, literal
+from .constant import COMPARE_FUNCTIONS, NUMPY_NUMBERS, ConstantValue, NotPlain, fold, literal
 from .value import Value
 
 MOST_DECISIONS = 100
@@ -25,6 +25,7 @@ class SymNumber(Value):
         super().__init__(source)
         self.expr = expr
         self.graph = graph
+        self.fixed = None
 
     @property
     def roots(self):
@@ -58,7 +59,13 @@ class SymNumber(Value):
         parts = [symbol - frame.symbols.hint(symbol) for symbol in self.expr.free_symbols] if is_large(known) else [known]
         for part in parts:
             frame.symbols.guard(Condition("==", part), frame.user_location())
+        self.fixed = hint
         return hint
+
+    def as_plain(self):
+        if self.fixed is None:
+            raise NotPlain(self)
+        return self.fixed
 
     def hash_key(self, frame):
         return self.specialise(frame)

@@ -1,5 +1,7 @@
 """Numbers that change from call to call: how many graphs they take, and that every value gives eager's result."""
 
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -192,3 +194,17 @@ LARGE = {
 @pytest.mark.parametrize("function", LARGE.values(), ids=LARGE)
 def test_numbers_beyond_what_guards_compute_with(function):
     assert graphs_of(function, [(X, n) for n in (5, 7, 2**10, 2**60, 2**70, -3)]) <= 6
+
+
+TUPLES = {
+    "text": lambda x, n: x * len(str((n, [1], (n,)))),
+    "format": lambda x, n: x * len(f"{(n, 1)}"),
+    "order": lambda x, n: x * sorted([(n, 1), (3, 2)])[0][0],
+    "distance": lambda x, n: x * math.dist((n, 1), (2, 2)),
+    "hash": lambda x, n: x * (hash((n, (n, 1))) % 3),
+}
+
+
+@pytest.mark.parametrize("function", TUPLES.values(), ids=TUPLES)
+def test_tuples_with_ints_that_change_where_all_of_them_must_be_known(function):
+    assert graphs_of(function, [(X, n) for n in (2, 3, 40)]) <= 3

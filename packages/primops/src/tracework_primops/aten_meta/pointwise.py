@@ -146,7 +146,7 @@ FLOAT_UNARY = (
     "special_i1e special_bessel_j0 special_bessel_j1 special_spherical_bessel_j0 special_entr special_log_ndtr"
 )
 SAME_UNARY = (
-    "positive sign sgn floor ceil round trunc frac relu silu hardswish hardsigmoid elu selu celu leaky_relu softplus mish "
+    "positive sign sgn floor ceil round trunc frac relu silu hardswish hardsigmoid elu selu leaky_relu softplus mish "
     "log_sigmoid threshold hardshrink bitwise_not square conj_physical"
 )
 row(*_names(FLOAT_UNARY, "default"))(_unary(float_dtype))
@@ -201,8 +201,17 @@ def gelu(a, *, approximate="none"):
 
 @row("softshrink.default")
 def softshrink(a, lambd=0.5):
-    if lambd < 0:
-        raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd}")
+    if not 0 <= lambd <= torch.finfo(a.dtype).max:
+        raise RuntimeError(
+            f"lambda must be in range [0, {torch.finfo(a.dtype).max:g}] for input dtype {a.dtype}, but found {lambd}"
+        )
+    return elementwise(a.dtype, [a])
+
+
+@row("celu.default")
+def celu(a, alpha=1.0):
+    if alpha == 0:
+        raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
     return elementwise(a.dtype, [a])
 
 

@@ -167,7 +167,9 @@ def elu(x, alpha=1, scale=1, input_scale=1):
     inside = y if input_scale == 1 else prims.mul(y, input_scale)
     negative = prims.mul(prims.expm1(inside), alpha * scale)
     positive = y if scale == 1 else prims.mul(y, scale)
-    return to(prims.where(prims.le(y, 0), negative, positive), x.dtype)
+    # as the kernels have it: they differ where 0 * alpha is no number
+    takes_curve = prims.lt if x.device.type == "cpu" else prims.le
+    return to(prims.where(takes_curve(y, 0), negative, positive), x.dtype)
 
 
 @decomposition(aten.elu_backward)

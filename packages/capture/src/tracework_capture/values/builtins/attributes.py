@@ -216,14 +216,7 @@ def hash_(frame, args, kwargs):
                 -sys.maxsize - 1 <= number <= sys.maxsize
             )  # what __hash__ gives is taken as it is, but for -1, which means an error
             return ConstantValue(hash(number) if not fits else -2 if number == -1 else number)
-    return ConstantValue(fold_plain(frame, hash, known_parts(frame, args[0])))
-
-
-def known_parts(frame, value):
-    """A plain object, of a tuple item by item."""
-    if isinstance(value, TupleValue) and value.python_type() is tuple:
-        return tuple([known_parts(frame, item) for item in value.all_items(frame)])
-    return force_plain(frame, value)
+    return ConstantValue(fold_plain(frame, hash, force_plain(frame, args[0])))
 
 
 def vars_(frame, args, kwargs):
