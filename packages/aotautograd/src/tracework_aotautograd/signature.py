@@ -40,6 +40,7 @@ class InputInfo:
     name: str
     kind: InputKind
     is_static: bool = False
+    is_parameter: bool = False
     requires_grad: bool = False
     mutation: Mutation = Mutation.NONE
     constant: Any = None

@@ -195,6 +195,12 @@ def test_dropout(check, pair, real, compare):
     assert torch.equal(grad != 0, mask)
 
 
+def test_dropout_of_a_transposed_tensor(pair, real):
+    """It draws in the order of memory."""
+    mine, theirs = pair(lambda x: (F.dropout(x.permute(2, 0, 1), 0.5),), real(4, 5, 6)).call(seed=3)
+    torch.testing.assert_close(mine[0], theirs[0])
+
+
 def test_random_numbers_nobody_reads_are_drawn(pair, real):
     def wasteful(x):
         torch.rand(5)

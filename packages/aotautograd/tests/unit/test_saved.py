@@ -45,3 +45,42 @@ def test_saves_no_more_than_eager(fn, graph, eager_runner, real):
     args, programs = [real(2, 5, 4), real(4, 12)], []
     aot.aot_compile(graph(fn, 2), args, forward_compiler=eager_runner, observe=lambda stage, p: programs.append(p))
     assert 0 < compiled_bytes(programs[0]) <= eager_bytes(fn, args)
+
+
+def queue_logits(queue, w):
+    return (w @ queue.clone().detach(),)
+
+
+def waves(x, w):
+    return (((x * 2).t().sin() * w.t()).sum(),)
+
+
+def masked(x, w):
+    return (torch.where((x > 0).unsqueeze(0), w, 0).sum(),)
+
+
+def pieces(x, w):
+    first, second = x.chunk(2)
+    return (((first * second) * w[:2]).sum(),)
+
+
+@pytest.mark.parametrize("fn", [queue_logits, waves, masked, pieces])
+def test_inputs_that_eager_does_not_keep_may_be_written_before_the_backward(fn, graph, eager_runner, real, data):
+    x, w = data(4, 4), real(4, 4)
+    call, found = aot.aot_compile(graph(fn, 2), [x, w], forward_compiler=eager_runner), []
+    for run in (call, fn):
+        given = x.clone()
+        (result,) = run(given, w)
+        given.add_(1)
+        found.append(torch.autograd.grad(result.sum(), w))
+    torch.testing.assert_close(*found)
+
+
+def test_inputs_that_eager_keeps_may_not(graph, eager_runner, real, data):
+    x, w = data(4), real(4)
+    (result,) = aot.aot_compile(graph(lambda x, w: (x.view(2, 2) * w.view(2, 2),), 2), [x, w], forward_compiler=eager_runner)(
+        x, w
+    )
+    x.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        result.sum().backward()

@@ -10,19 +10,7 @@ from torch import fx
 from ..contracts import JointProgram
 from ..options import AotOptions
 from .recompute import Recompute, of_target
-from .split import JointParts
-
-
-def frontier(parts: JointParts) -> list[fx.Node]:
-    """Values that tangent-dependent nodes read and that do not depend on tangents themselves, in order, without sizes."""
-    found: dict[fx.Node, None] = {}
-    readers = sorted(n for n in parts.needs_tangent if n.op == "call_function")  # a set has no order, and cache keys see it
-    reads = [a for n in readers for a in n.all_input_nodes]
-    reads += [gradient for gradients in parts.gradients.values() for gradient in gradients]
-    for node in reads:
-        if node not in parts.needs_tangent and not parts.is_size(node):
-            found[node] = None
-    return list(found)
+from .split import JointParts, frontier
 
 
 def is_constant(node: fx.Node) -> bool:

@@ -9,26 +9,24 @@ rematerialisation by min-cut; the flow is scipy's.
 from __future__ import annotations
 
 import hashlib
-import operator
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from torch import fx
 
 from ..contracts import JointProgram
 from ..options import Answers, AotOptions
 from .cost import kept_bytes
-from .default import default, frontier, is_constant
+from .default import default, is_constant
 from .recompute import Recompute, Rules, is_matmul, is_random, of_target
-from .split import JointParts
+from .split import JointParts, frontier, kept_inputs, shown_input
 
 INFINITE = 2**30
 MAX_UNIT = 2**20
 
 
 def min_cut(joint: JointProgram, parts: JointParts, options: AotOptions) -> list[fx.Node]:
-    """Values to save. Inputs cost little to keep: they are alive already."""
+    """Values to save. Inputs that may be kept as they are cost little: they are alive already."""
     readers = frontier(parts)
     rules = Rules.of(joint.graph.graph.nodes, _costly(parts, options))
     saved = _solve(joint, parts, options, readers, rules)
@@ -40,7 +38,7 @@ def min_cut(joint: JointProgram, parts: JointParts, options: AotOptions) -> list
 def _solve(joint: JointProgram, parts: JointParts, options: AotOptions, readers: list[fx.Node], rules: Rules) -> list[fx.Node]:
     if not any(rules.may(n) for n in readers):
         return default(joint, parts, options)
-    return _cut(_ancestors(readers, parts, rules), set(readers), rules, options.answers)
+    return _cut(_ancestors(readers, parts, rules), set(readers), rules, options.answers, kept_inputs(joint, parts))
 
 
 def _within_budget(saved: list[fx.Node], budget: float, rules: Rules, solve: Callable[[Rules], list[fx.Node]]) -> list[fx.Node]:
@@ -98,14 +96,16 @@ Edge = tuple[int, int, int]
 """From, to, capacity."""
 
 
-def _cut(nodes: list[fx.Node], readers: set[fx.Node], rules: Rules, answers: Answers | None) -> list[fx.Node]:
+def _cut(
+    nodes: list[fx.Node], readers: set[fx.Node], rules: Rules, answers: Answers | None, kept_as_they_are: frozenset[fx.Node]
+) -> list[fx.Node]:
     position = {n: i for i, n in enumerate(nodes)}
     count = len(nodes)
     source, sink = 2 * count, 2 * count + 1
     unit = max(1, max(kept_bytes(n) for n in nodes) // MAX_UNIT)
     edges: list[Edge] = []
     for node, i in position.items():
-        edges.append((2 * i, 2 * i + 1, _capacity(node, rules, unit)))
+        edges.append((2 * i, 2 * i + 1, _capacity(node, rules, unit, kept_as_they_are)))
         if node.op == "placeholder" or not rules.may(node):
             edges.append((source, 2 * i, INFINITE))
         else:
@@ -147,22 +147,12 @@ def _source_side(source: int, edges: list[Edge]) -> set[int]:
     return set(range(source + 1)) - set(behind.tolist())
 
 
-def _capacity(node: fx.Node, rules: Rules, unit: int) -> int:
+def _capacity(node: fx.Node, rules: Rules, unit: int, kept_as_they_are: frozenset[fx.Node]) -> int:
     if node in rules.forced or isinstance(node.meta.get("val"), (tuple, list)):
         return INFINITE  # of a tuple only its items can be kept
-    if node.op == "placeholder":
-        return 1
     if is_constant(node):
         return 0
-    base = node
-    while base.op == "call_function" and base.target is not operator.getitem and _is_view(base):
-        base = base.all_input_nodes[0]
     cost = 1 + kept_bytes(node) // unit
-    return max(1, cost // 2) if base.op == "placeholder" else 2 * cost + 1
-
-
-def _is_view(node: fx.Node) -> bool:
-    from .. import _torch
-
-    schema: Any = getattr(node.target, "_schema", None)
-    return schema is not None and _torch.aliased_argument(schema) is not None
+    if shown_input(node) not in kept_as_they_are:
+        return 2 * cost + 1
+    return 1 if node.op == "placeholder" else max(1, cost // 2)

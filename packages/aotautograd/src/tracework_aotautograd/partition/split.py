@@ -52,6 +52,43 @@ class JointParts:
         return isinstance(node.meta.get("val"), (torch.SymInt, int))
 
 
+def frontier(parts: JointParts) -> list[fx.Node]:
+    """Values that tangent-dependent nodes read and that do not depend on tangents themselves, in order, without sizes."""
+    found: dict[fx.Node, None] = {}
+    readers = sorted(n for n in parts.needs_tangent if n.op == "call_function")  # a set has no order, and cache keys see it
+    reads = [a for n in readers for a in n.all_input_nodes]
+    reads += [gradient for gradients in parts.gradients.values() for gradient in gradients]
+    for node in reads:
+        if node not in parts.needs_tangent and not parts.is_size(node):
+            found[node] = None
+    return list(found)
+
+
+def shown_input(node: fx.Node) -> fx.Node | None:
+    """The input that a node is, or a view of."""
+    while node.op == "call_function" and (node.target is operator.getitem or _is_view(node)):
+        node = node.all_input_nodes[0]
+    return node if node.op == "placeholder" else None
+
+
+def _is_view(node: fx.Node) -> bool:
+    schema: Any = getattr(node.target, "_schema", None)
+    return schema is not None and _torch.aliased_argument(schema) is not None
+
+
+def kept_inputs(joint: JointProgram, parts: JointParts) -> frozenset[fx.Node]:
+    """Inputs that may be kept as they are: a write to one before the backward is an error in eager, too.
+
+    Those are the ones that gradients read, and what checkpoints take. Of others a copy is kept, if anything: eager keeps what is computed
+    from them. Parameters are taken for unchanged until the backward, to keep them rather than their casts; a write is an error.
+    """
+    infos = joint.signature.inputs
+    read = {shown_input(n) for n in frontier(parts)}
+    taken = {n for n in parts.inputs if any("recompute" in user.meta for user in n.users)}
+    fixed = {n for i, n in enumerate(parts.inputs) if i >= len(infos) or infos[i].is_parameter}
+    return frozenset(n for n in (*read, *taken, *fixed) if n is not None)
+
+
 def has_effect(node: fx.Node) -> bool:
     """Whether a node matters even when nobody reads it: it writes to an input, draws random numbers, or returns nothing (a check)."""
     if node.meta.get("write_back") is not None:
@@ -106,7 +143,8 @@ class Split:
 def split(joint: JointProgram, parts: JointParts, saved: list[fx.Node]) -> Split:
     """The forward returns its outputs, the symbolic size inputs and the saved tensors; the backwards start from those."""
     sizes = tuple(n for n in parts.inputs if isinstance(n.meta["val"], torch.SymInt))
-    tensors = tuple(_unwritten(joint, n) for n in saved if n not in sizes)
+    kept_as_they_are = kept_inputs(joint, parts)
+    tensors = tuple(_unwritten(joint, n, kept_as_they_are) for n in saved if n not in sizes)
     kept = {n for n in joint.graph.graph.nodes if n.op == "placeholder" or (has_effect(n) and n not in parts.needs_tangent)}
     forward_targets = [*parts.forward_outputs, *sizes, *tensors]
     forward_nodes = needed_for([*forward_targets, *kept], set()) - parts.needs_tangent
@@ -131,11 +169,13 @@ def _backward(
     return graph, tuple(place for place, n in enumerate(saved) if n in read)
 
 
-def _unwritten(joint: JointProgram, node: fx.Node) -> fx.Node:
-    """The old value of an input that the forward writes to is saved as a copy made before the write."""
+def _unwritten(joint: JointProgram, node: fx.Node, kept_as_they_are: frozenset[fx.Node]) -> fx.Node:
+    """Of an input that the forward writes to, or that the program may write to before the backward, a copy is saved."""
+    shown = shown_input(node)
     writes = [u for u in node.users if u.meta.get("write_back") is not None and u.args[0] is node]
-    if not writes:
+    if not writes and (shown is None or shown in kept_as_they_are):
         return node
+    writes = writes or [u for u in joint.graph.graph.nodes if u.meta.get("write_back") is not None or u.op == "output"]
     with joint.graph.graph.inserting_before(writes[0]):
         copy = joint.graph.graph.call_function(torch.ops.aten.clone.default, (node,))
     copy.meta.update(node.meta, phase="forward")

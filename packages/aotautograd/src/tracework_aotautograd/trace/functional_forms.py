@@ -15,6 +15,7 @@ import torch
 from .. import _torch
 from ..errors import FunctionalizationError
 from .functional_twins import functional_twin
+from .memory import dense_order
 
 aten = torch.ops.aten
 Rule = Callable[..., None]
@@ -51,6 +52,18 @@ def fill_(recorder: Any, func: Any, args: Any, kwargs: Any, out: Any) -> None:
 def fill_tensor(recorder: Any, func: Any, args: Any, kwargs: Any, out: Any) -> None:
     """The scalar tensor, expanded."""
     recorder.write(args[0], recorder.emit(aten.clone.default, recorder.to_node(args[1])))
+
+
+@_rule("bernoulli_.float")
+def bernoulli_(recorder: Any, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+    """Numbers are drawn in the order of the memory that is written, and in row-major order by the form that makes its result."""
+    order = dense_order(args[0])
+    if order is None or order == tuple(range(len(order))):
+        return by_schema(recorder, func, args, kwargs, out)
+    tensor, probability, generator = bind(func, args, kwargs).values()
+    value = recorder.emit(aten.permute.default, recorder.to_node(tensor), order)
+    value = recorder.emit(aten.bernoulli.p, value, probability, generator=generator)
+    recorder.write(tensor, recorder.emit(aten.permute.default, value, [order.index(d) for d in range(len(order))]))
 
 
 @_rule("_index_put_impl_.default")

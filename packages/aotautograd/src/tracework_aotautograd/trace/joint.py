@@ -111,7 +111,8 @@ class Trace:
             self.leaves.append(None)
             return
         requires_grad = self.with_backward and example.requires_grad
-        self.infos.append(InputInfo(node.name, InputKind.TENSOR, static, example.requires_grad))
+        is_parameter = isinstance(example, torch.nn.Parameter)
+        self.infos.append(InputInfo(node.name, InputKind.TENSOR, static, is_parameter, example.requires_grad))
         leaf = self._fake(example, known, storages, requires_grad)
         value = leaf
         if requires_grad and not example.is_leaf:
