@@ -54,3 +54,17 @@ def test_backwards(fn, backend):
         found, expected = outcome(compiled, steps), outcome(fn, steps)
         assert found[0] == expected[0], steps
         torch.testing.assert_close(found[1], expected[1])
+
+
+def test_sums_with_sizes():
+    def f(a, b):
+        h = a + a.shape[0]
+        return h * h, b.cos() * b.shape[0]
+
+    compiled = tracework.compile(f, dynamic=True)
+    for size in (3, 5):
+        a, b = (torch.arange(float(size), requires_grad=True) for _ in range(2))
+        for expected, found in zip(f(a, b), compiled(a, b), strict=True):
+            (grad,) = [g for g in torch.autograd.grad(expected.sum(), [a, b], allow_unused=True) if g is not None]
+            (mine,) = [g for g in torch.autograd.grad(found.sum(), [a, b], allow_unused=True) if g is not None]
+            torch.testing.assert_close((found, mine), (expected, grad))

@@ -66,7 +66,10 @@ def _is_sum(node: fx.Node) -> bool:
     """Whether a node adds up two tensors of one size and dtype, as the engine does with gradients."""
     if node.target is not aten.add.Tensor or node.kwargs or not all(isinstance(a, fx.Node) for a in node.args):
         return False
-    kinds = [(n.meta["val"].spec.sizes, n.meta["val"].dtype) for n in (node, *node.args)]
+    values = [n.meta["val"] for n in (node, *node.args)]
+    if not all(isinstance(value, torch.Tensor) for value in values):  # a size
+        return False
+    kinds = [(value.spec.sizes, value.dtype) for value in values]
     return kinds.count(kinds[0]) == len(kinds)
 
 

@@ -154,16 +154,19 @@ def same_layout(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def dense_order(fake: torch.Tensor) -> tuple[int, ...] | None:
-    """The dims from outermost to innermost when the tensor fills its memory exactly, else None."""
+    """The dims from outermost to innermost when the tensor fills its memory exactly, else None. A dim of size one is where its stride
+    says, if there is such a place."""
     sizes, strides = fake.spec.sizes, fake.spec.strides
     left = list(range(len(sizes)))
     inner: list[int] = []
     expected: Any = 1
     while left:
-        fitting = [d for d in reversed(left) if sizes[d] == 1 or strides[d] == expected]
+        ones = [d for d in reversed(left) if sizes[d] == 1]
+        exact = [d for d in reversed(left) if strides[d] == expected]
+        fitting = [d for d in ones if d in exact] or exact or ones
         if not fitting:
             return None
-        dim = next((d for d in fitting if sizes[d] == 1), fitting[0])
+        dim = fitting[0]
         inner.append(dim)
         left.remove(dim)
         expected = expected * sizes[dim]

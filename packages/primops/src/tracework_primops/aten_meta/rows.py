@@ -117,11 +117,13 @@ def elementwise(dtype: torch.dtype, specs: list[TensorSpec]) -> TensorSpec:
             break
     else:
         device = first.device if len(specs) == 1 else common_device(specs)
-        return TensorSpec(dtype, device, sizes, _alike(sizes, strides), 0)
+        return TensorSpec(dtype, device, sizes, _settled([(sizes, strides)], sizes, _alike(sizes, strides)), 0)
     if active.table() is None:
         sizes, strides = _broadcast_cached(tuple([(s.sizes, s.strides) for s in specs]))
     else:
-        sizes, strides = _broadcast([(s.sizes, s.strides) for s in specs])
+        layouts = [(s.sizes, s.strides) for s in specs]
+        sizes, strides = _broadcast(layouts)
+        strides = _settled(layouts, sizes, strides)
     return TensorSpec(dtype, common_device(specs), sizes, strides, 0)
 
 
@@ -130,7 +132,22 @@ def elementwise_with_number(dtype: torch.dtype, x: TensorSpec) -> TensorSpec:
 
     Only the strides of dimensions of size one differ from those of an op of one operand.
     """
-    return TensorSpec(dtype, x.device, x.sizes, _with_number(x.sizes, x.strides), 0)
+    strides = _settled([(x.sizes, x.strides), ((), ())], x.sizes, _with_number(x.sizes, x.strides))
+    return TensorSpec(dtype, x.device, x.sizes, strides, 0)
+
+
+def _settled(layouts: list[tuple[Any, Any]], sizes: tuple, strides: tuple) -> tuple:
+    """Strides of an elementwise result: these where they are row-major, or no size is 1. An open one that is, is fixed: a size that is
+    computed from others may be 1 for some of them, where dims lie in another order. Sizes that depend on data are not asked."""
+    table = active.table()
+    if table is None or strides == contiguous(sizes):
+        return strides
+    opened = [s for shape, _ in layouts for s in shape if s.__class__ is not int and table.has_hint(s)]
+    ones = {s: 1 for s in opened if active.is_fixed_one(s)}
+    if not ones:
+        return strides
+    known = [(tuple([ones.get(s, s) for s in shape]), t) for shape, t in layouts]
+    return broadcasting.elementwise_strides(known, tuple([ones.get(s, s) for s in sizes]))
 
 
 @lru_cache(maxsize=8192)
