@@ -1,7 +1,9 @@
 """A compiled graph that raises, of inputs that it reads and writes: effects before the raise, data and versions are plain Python's."""
 
+import random
 import traceback
 
+import numpy as np
 import pytest
 import torch
 import tracework
@@ -68,17 +70,51 @@ def checked(x, w, index, counter):
     return x[:2]
 
 
+def drawn(x, w, index, counter):
+    counter.count = random.randint(2, 9) if x.size(0) == 1 else 1
+    random.random()
+    scale = random.uniform(1, 2) * np.random.rand()
+    counter.count = 2
+    return x[index] * scale
+
+
+@torch.library.custom_op("test_raising_graphs::row", mutates_args=())
+def row(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    if index.item() > SIZE:
+        raise ValueError("no such row")
+    return x[index].clone()
+
+
+@row.register_fake
+def _(x, index):
+    return x.new_empty(1)
+
+
+def looked_up(x, w, index, counter):
+    """By an operator of the program's own."""
+    counter.count = 1
+    x.add_(1)
+    return row(x * 2, index) + 1
+
+
 def seen(function, index, program):
+    random.seed(index)
+    np.random.seed(index)
     x, w, counter = torch.arange(float(SIZE)), torch.arange(float(SIZE)) / SIZE, Counter()
     try:
         outcome = function(x, w, torch.tensor([index]), counter)
     except Exception as error:
         names = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.name == program.__name__]
-        return [type(error).__name__, names[-1:], counter.count, x._version, w._version], [x, w]
-    return ["", counter.count, x._version, w._version], [outcome, x, w]
+        return [type(error).__name__, names[-1:], counter.count, x._version, w._version, random.random(), np.random.rand()], [
+            x,
+            w,
+        ]
+    return ["", counter.count, x._version, w._version, random.random(), np.random.rand()], [outcome, x, w]
 
 
-@pytest.mark.parametrize("program", [updated, updated_twice, filled_from_a_lookup, handled, factorised, checked])
+@pytest.mark.parametrize(
+    "program", [updated, updated_twice, filled_from_a_lookup, handled, factorised, checked, drawn, looked_up]
+)
 def test_what_is_seen_after_a_raise(program):
     compiled = tracework.compile(program)
     for index in (1, 1 << 20, 0, 1 << 20):

@@ -11,7 +11,7 @@ are as they were: all of them where the backend writes last (`__tracework_writes
 that may raise where it runs as it is; their versions tell whether that was so. What is overwritten, as the caches of a model's layers,
 the plain run writes again. Of others there are copies, which are made before each call.
 
-There is no way out where an operator is none of torch's, or draws from a generator of its own, and where an input gets a history before
+There is no way out where an operator may do what its schema does not say, or draws from a generator of its own, and where an input gets a history before
 an operator that may raise. Then the graph breaks between the write and that operator where a handler or a manager of the program would
 see how far it came; elsewhere the exception of the graph is the program's, and effects before it are missing.
 """
@@ -34,7 +34,17 @@ from ..bytecode.reload import local_name
 from ..errors import RestartApart, RestartWithoutChecks
 from .data_sizes import holds
 from .leaves import copy_like, leaf, with_data
-from .undo import can_be_copied, can_be_put_back, can_run_again, contents_of, is_written_the_same_again, put_back, storages_of
+from .undo import (
+    can_be_copied,
+    can_be_put_back,
+    can_run_again,
+    contents_of,
+    draw_again,
+    is_written_the_same_again,
+    put_back,
+    states_of,
+    storages_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -251,7 +261,14 @@ def _normalizes(effects: Effects, func: Any, args: Any, kwargs: Any) -> None:
 
 
 def _unknown(effects: Effects, func: Any, args: Any, kwargs: Any) -> None:
-    effects.hidden = f"{func} is no operator of torch"
+    if not runs_again(func):
+        effects.hidden = f"{func} may do what its schema does not say"
+
+
+def runs_again(func: Any) -> bool:
+    """Whether an operator that somebody registered can be called once more without a trace: its schema says that it writes to nothing, it
+    talks to no other process, and is not made of a function of the program."""
+    return not func._schema.is_mutable and not func.namespace.startswith(("tracework", "c10d", "_c10d", "symm_mem"))
 
 
 _PURE = _nothing
@@ -365,6 +382,8 @@ def is_plain_call(node: fx.Node) -> bool:
         return True
     if hasattr(target, "runs"):
         return all(is_plain_call(inner) for inner in target.runs.graph.nodes)
+    if isinstance(target, torch._ops.OpOverload):
+        return target.namespace in ("aten", "prims") or runs_again(target)
     module = getattr(target, "__module__", None) or getattr(getattr(target, "__objclass__", None), "__module__", "")
     return module in _MODULES or module.startswith("torch._C._")
 
@@ -387,7 +406,7 @@ def leaves_a_trace(root: Any, checked: bool, writes_last: bool = False) -> str:
     builder = root.graph
     if root.effects.hidden:
         return root.effects.hidden
-    if any(binding.role == "rng" for binding in builder.inputs):
+    if builder.draws and not (checked or root.effects.raising):
         return "numbers are drawn by Python"
     on_devices = False
     for node in builder.graph.nodes:
@@ -444,6 +463,10 @@ def guarded_call(writer: CodeWriter, frame: Any, call: str, conditions: list[str
     if root.effects.random:
         before.append(f"__tw_random = {writer.const(torch.get_rng_state)}()")
         restore.append(f"{writer.const(torch.set_rng_state)}(__tw_random)")
+    if root.graph.draws:
+        drawn = [binding.source.value.func for binding in root.graph.inputs if binding.role == "rng"]
+        before.append(f"__tw_drawn = {writer.const(states_of)}({writer.const(drawn)})")
+        restore.append(f"{writer.const(draw_again)}(__tw_drawn)")
     if any(node.target in AUTOCAST for node in root.graph.graph.nodes):
         before.append(f"__tw_autocast = {writer.const(_torch.autocast_and_nesting)}()")
         restore.append(f"{writer.const(_torch.restore_autocast)}(__tw_autocast)")

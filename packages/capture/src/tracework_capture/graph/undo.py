@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import random
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,8 +19,10 @@ __all__ = [
     "can_be_put_back",
     "can_run_again",
     "contents_of",
+    "draw_again",
     "is_written_the_same_again",
     "put_back",
+    "states_of",
     "storages_of",
 ]
 
@@ -119,6 +122,21 @@ def put_back(kept: Kept) -> None:
                 once_each(tensor).copy_(content)
             if version is not None:
                 _torch.set_version(tensor, version)
+
+
+def states_of(functions: list[Any]) -> list[tuple[Any, Any]]:
+    """What sets the generators of Python and NumPy that these methods draw from, and their states."""
+    states = []
+    for owner in {id(f.__self__): f.__self__ for f in functions}.values():
+        of_python = isinstance(owner, random.Random)
+        states.append((owner.setstate, owner.getstate()) if of_python else (owner.set_state, owner.get_state()))
+    return states
+
+
+def draw_again(states: list[tuple[Any, Any]]) -> None:
+    """The generators give the numbers once more that they gave since."""
+    for put, state in states:
+        put(state)
 
 
 def once_each(tensor: torch.Tensor) -> torch.Tensor:
