@@ -1,0 +1,83 @@
+"""Data-parallel training in two processes on gloo: losses and gradients of compiled models are those of the models as they are."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+import tracework
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
+from tracework_runtime import counters
+
+STEPS = 3
+
+
+class Block(nn.Module):
+    def __init__(self, width: int):
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(width), nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+
+    def forward(self, x):
+        return x + self.down(nn.functional.gelu(self.up(self.norm(x))))
+
+
+def network() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(Block(16), Block(16), nn.BatchNorm1d(16), nn.Linear(16, 4))
+
+
+def sharded(compiled: bool) -> nn.Module:
+    model = network()
+    for block in model[:2]:
+        if compiled:
+            block.forward = tracework.compile(block.forward)
+        fully_shard(block)
+    return fully_shard(model)
+
+
+PAIRS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
+    "compiled around": (
+        lambda: DistributedDataParallel(network()),
+        lambda: tracework.compile(DistributedDataParallel(network())),
+    ),
+    "compiled inside": (
+        lambda: DistributedDataParallel(network()),
+        lambda: DistributedDataParallel(tracework.compile(network())),
+    ),
+    "sharded": (lambda: sharded(False), lambda: sharded(True)),
+}
+
+
+def gradient(p: torch.Tensor) -> torch.Tensor:
+    assert p.grad is not None
+    return p.grad.to_local() if hasattr(p.grad, "to_local") else p.grad
+
+
+def train(rank: int, store: str) -> None:
+    """All pairs, in one of the two processes."""
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+    for make_plain, make_compiled in PAIRS.values():
+        models = make_plain(), make_compiled()
+        optimizers = [torch.optim.AdamW(m.parameters(), lr=0.01) for m in models]
+        graphs = counters().get("load", 0)
+        for step in range(STEPS):
+            torch.manual_seed(2 * step + rank)
+            x, target = torch.randn(8, 16), torch.randint(4, (8,))
+            losses = [nn.functional.cross_entropy(m(x), target) for m in models]
+            for optimizer, loss in zip(optimizers, losses, strict=True):
+                optimizer.zero_grad()
+                loss.backward()
+            torch.testing.assert_close(losses[1], losses[0])
+            for p, q in zip(models[1].parameters(), models[0].parameters(), strict=True):
+                torch.testing.assert_close(gradient(p), gradient(q))
+            for optimizer in optimizers:
+                optimizer.step()
+        assert counters().get("load", 0) > graphs
+    dist.destroy_process_group()
+
+
+def test_training_in_two_processes(tmp_path):
+    mp.spawn(train, (str(tmp_path / "store"),), nprocs=2)
