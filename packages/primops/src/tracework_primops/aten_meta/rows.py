@@ -142,12 +142,15 @@ def _settled(layouts: list[tuple[Any, Any]], sizes: tuple, strides: tuple) -> tu
     table = active.table()
     if table is None or strides == contiguous(sizes):
         return strides
-    opened = [s for shape, _ in layouts for s in shape if s.__class__ is not int and table.has_hint(s)]
-    ones = {s: 1 for s in opened if active.is_fixed_one(s)}
-    if not ones:
+    opened = {s for shape, _ in layouts for s in shape if s.__class__ is not int and table.has_hint(s)}
+    fixed = {symbol: table.hint(symbol) for s in opened if active.is_fixed_one(s) for symbol in s.free_symbols}
+    if not fixed:
         return strides
-    known = [(tuple([ones.get(s, s) for s in shape]), t) for shape, t in layouts]
-    return broadcasting.elementwise_strides(known, tuple([ones.get(s, s) for s in sizes]))
+
+    def written(numbers: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple([n if n.__class__ is int else n.substitute(fixed) for n in numbers])
+
+    return broadcasting.elementwise_strides([(written(shape), written(t)) for shape, t in layouts], written(sizes))
 
 
 @lru_cache(maxsize=8192)
