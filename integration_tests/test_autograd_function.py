@@ -110,12 +110,32 @@ class Multiply(torch.autograd.Function):
         return g * b, (g * a).sum_to_size(b.shape)
 
 
+class InPlace(torch.autograd.Function):
+    """With a gradient that is not the derivative, so that it shows who made it."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.mark_dirty(x)
+        return x.mul_(2)
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 7
+
+
+def written_in_place(x, w):
+    made = x * 3
+    part = made[1:]
+    doubled = InPlace.apply(made)
+    return doubled.sin() @ w, made.exp(), part.cos(), doubled is made
+
+
 def inputs(requires=(True, True)):
     torch.manual_seed(1)
     return torch.randn(3, 4, requires_grad=requires[0]), torch.randn(4, 4, requires_grad=requires[1])
 
 
-PROGRAMS = (cube, masked_linear, reverse, reads_a_parameter, same_twice)
+PROGRAMS = (cube, masked_linear, reverse, reads_a_parameter, same_twice, written_in_place)
 
 
 @pytest.mark.parametrize("fn", PROGRAMS, ids=lambda f: f.__name__)
@@ -163,24 +183,22 @@ class Notes(torch.autograd.Function):
         return g * 2
 
 
-class InPlace(torch.autograd.Function):
-    """mark_dirty."""
-
-    @staticmethod
-    def forward(ctx, x):
-        ctx.mark_dirty(x)
-        return x.mul_(2)
-
-    @staticmethod
-    def backward(ctx, g):
-        return g * 2
+def noted(x):
+    return Notes.apply(x * 3) + 1
 
 
-@pytest.mark.parametrize("function", [Notes, InPlace])
-def test_what_cannot_be_captured_runs_plainly(function):
-    fn = tracework.compile(lambda x: function.apply(x * 3) + 1, backend="eager")
+def written_without_gradients(x):
+    made = x * 3
+    with torch.no_grad():
+        doubled = InPlace.apply(made)
+    return made * 2 + doubled
+
+
+@pytest.mark.parametrize("program", [noted, written_without_gradients])
+def test_what_cannot_be_captured_runs_plainly(program):
+    fn = tracework.compile(program, backend="eager")
     results = []
-    for call in (lambda x: function.apply(x * 3) + 1, fn):
+    for call in (program, fn):
         SEEN.clear()
         x = torch.ones(3, requires_grad=True)
         call(x).sum().backward()

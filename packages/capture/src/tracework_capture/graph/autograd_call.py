@@ -30,6 +30,7 @@ class Halves:
     backward_inputs: tuple[tuple[str, int], ...]
     arguments: int  # leading arguments of the call that take part in autograd; the others are only read
     once: bool  # whether the backward was marked once_differentiable
+    dirty: tuple[int, ...]  # arguments that the forward writes to, and which are results
 
 
 class AutogradCall:
@@ -63,6 +64,7 @@ def _function(name: str, halves: Halves) -> Any:
         ctx.others = {i: args[i] for i in read if i not in tensors}
         ctx.kept = rest[halves.saved :]
         ctx.save_for_backward(*rest[: halves.saved], *[args[i] for i in tensors])
+        ctx.mark_dirty(*[args[i] for i in halves.dirty])
         ctx.mark_non_differentiable(*[results[i] for i in halves.without_gradient])
         return results
 

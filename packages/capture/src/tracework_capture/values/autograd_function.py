@@ -27,6 +27,7 @@ class FunctionContext(Value):
         self.fields = {"needs_input_grad": TupleValue([ConstantValue(n) for n in needs_input_grad])}
         self.saved = []
         self.without_gradient = []
+        self.dirty = []
         self.materialize = True
 
     def python_type(self):
@@ -72,6 +73,11 @@ def _without_gradient(frame, ctx, args, kwargs):
     return NONE
 
 
+def _dirty(frame, ctx, args, kwargs):
+    ctx.dirty = list(args)
+    return NONE
+
+
 def _materialize(frame, ctx, args, kwargs):
     ctx.materialize = args[0].truth(frame)
     return NONE
@@ -82,7 +88,7 @@ CONTEXT_METHODS = {
     "save_for_forward": lambda frame, ctx, args, kwargs: NONE,
     "mark_non_differentiable": _without_gradient,
     "set_materialize_grads": _materialize,
-    "mark_dirty": lambda frame, ctx, args, kwargs: frame.break_graph("autograd_function", "ctx.mark_dirty"),
+    "mark_dirty": _dirty,
 }
 
 
@@ -140,6 +146,8 @@ class _Application:
         start = region(self.builder)
         found = self.in_forward()
         outputs = self.outputs = self.output_values(found)
+        if any(all(d is not v for v in values) for d in self.ctx.dirty for values in (self.args, outputs)):
+            self.stop("ctx.mark_dirty of something else than an argument that is a result")
         tensors = [o for o in outputs if isinstance(o, TensorValue)]
         forward_nodes = start.nodes(self.builder)
         if torch.is_grad_enabled() and any(self.needs) and tensors:
@@ -147,9 +155,12 @@ class _Application:
                 self.stop("set_materialize_grads(False) with several outputs")
             made = self.differentiable(forward_nodes, tensors)
         else:
+            if self.ctx.dirty and any(self.needs):
+                self.stop("ctx.mark_dirty where gradients are off: the result has no history, what was written to keeps its own")
             made = self.plain(forward_nodes, tensors)
         results = iter(made)
         values = [next(results) if isinstance(o, TensorValue) else o for o in outputs]
+        values = [o if any(o is d for d in self.ctx.dirty) else v for o, v in zip(outputs, values)]  # written in place
         return TupleValue(values) if isinstance(found, TupleValue) else values[0]
 
     def stop(self, detail):
@@ -197,7 +208,8 @@ class _Application:
         saved, kept = [n for n in read if n in held], [n for n in read if n not in held]
         results = [t.node for t in tensors]
         forward = outline(builder, forward_nodes, [*results, *saved, *kept], f"{self.cls.__name__}Forward")
-        arguments = [a.node for a in self.args if isinstance(a, TensorValue)]
+        tensor_arguments = [a for a in self.args if isinstance(a, TensorValue)]
+        arguments = [a.node for a in tensor_arguments]
         others = dict.fromkeys([*forward.inputs, *(n for n in backward.inputs if n not in inside and n not in tangents)])
         call_args = [*arguments, *(n for n in others if n not in arguments)]
         place = {n: i for i, n in reversed(list(enumerate(call_args)))}
@@ -214,6 +226,7 @@ class _Application:
             tuple(where[n] for n in backward.inputs),
             len(arguments),
             self.is_once_differentiable(),
+            tuple(i for i, a in enumerate(tensor_arguments) if any(a is d for d in self.ctx.dirty)),
         )
         for node in tangents:
             builder.graph.erase_node(node)
