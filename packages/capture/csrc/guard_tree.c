@@ -162,6 +162,23 @@ PyObject *tw_fetch(const tw_scope *scope, const tw_node *node, PyObject *value, 
 /* ---- leaves ---- */
 
 /* Exact type and value; floats and complex numbers by their bits; tuples item by item. 1, 0 or -1. */
+/* Numbers of NumPy bit by bit, as they give them as buffers: nan equals nan there, and -0.0 differs from 0.0. */
+static int same_bytes(PyObject *value, PyObject *wanted)
+{
+    Py_buffer a, b;
+    if (PyObject_GetBuffer(value, &a, PyBUF_SIMPLE) < 0) {
+        return -1;
+    }
+    if (PyObject_GetBuffer(wanted, &b, PyBUF_SIMPLE) < 0) {
+        PyBuffer_Release(&a);
+        return -1;
+    }
+    int same = a.len == b.len && memcmp(a.buf, b.buf, (size_t)a.len) == 0;
+    PyBuffer_Release(&a);
+    PyBuffer_Release(&b);
+    return same;
+}
+
 static int same_constant(PyObject *value, PyObject *wanted)
 {
     if (value == wanted) {
@@ -177,6 +194,9 @@ static int same_constant(PyObject *value, PyObject *wanted)
     if (PyComplex_CheckExact(value)) {
         Py_complex a = ((PyComplexObject *)value)->cval, b = ((PyComplexObject *)wanted)->cval;
         return memcmp(&a, &b, sizeof(Py_complex)) == 0;
+    }
+    if (PyObject_CheckBuffer(value)) {
+        return same_bytes(value, wanted);
     }
     if (PyTuple_CheckExact(value)) {
         Py_ssize_t length = PyTuple_GET_SIZE(value);

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy
 import torch
 
 from .. import _C, _torch
@@ -51,6 +52,8 @@ def same_constant(value: Any, wanted: Any) -> bool:
         )
     if type(value) is complex:
         return same_constant(value.real, wanted.real) and same_constant(value.imag, wanted.imag)
+    if isinstance(value, numpy.generic):
+        return value.tobytes() == wanted.tobytes()
     if type(value) is tuple:
         return len(value) == len(wanted) and all(map(same_constant, value, wanted))
     return bool(value == wanted)

@@ -86,6 +86,8 @@ class FloatValue(Value):
         op = op.rstrip("=")
         if isinstance(other, TensorValue) and not self.known:
             return None
+        if isinstance(other, NumpyFloat):
+            other = other.number(frame)
         if isinstance(other, StepCount) and not isinstance(self, StepCount) and not self.known:
             return other.binary(frame, op, self, not reverse)
         number = float_of(frame, other) if isinstance(other, SymNumber) and not self.known else other
@@ -192,6 +194,43 @@ class FloatValue(Value):
         if self.node.meta.get("moved"):
             return super().reload(emit)
         return f"{emit.graph_output(self.node)}.item()"
+
+
+class NumpyFloat(FloatValue):
+    """A float of NumPy that the program was given, open in arithmetic with tensors, which take it as any float; NumPy's own arithmetic and
+    all else needs the number."""
+
+    def __init__(self, node, number, source):
+        super().__init__(node, number, frozenset(((source, number),)), source)
+
+    def python_type(self):
+        return type(self.hint)
+
+    def describe(self):
+        return "a float of NumPy that changes"
+
+    def binary(self, frame, op, other, reverse=False):
+        if isinstance(other, TensorValue) and not self.known:
+            return None
+        return self.number(frame).binary(frame, op, settled(frame, other), reverse)
+
+    def compare(self, frame, op, other):
+        return None if isinstance(other, TensorValue) else self.number(frame).compare(frame, op, settled(frame, other))
+
+    def unary(self, frame, op):
+        return self.number(frame).unary(frame, op)
+
+    def special(self, frame, fn, name, args):
+        return fold(frame, fn, [self, *args])
+
+    def truth(self, frame):
+        return bool(self.specialise(frame))
+
+    def call_method(self, frame, name, args, kwargs):
+        return self.number(frame).call_method(frame, name, args, kwargs)
+
+    def as_graph_arg(self, frame):
+        return self.number(frame).as_graph_arg(frame)
 
 
 class LateFloat(FloatValue):
@@ -394,17 +433,26 @@ def fixed(frame, value):
     return value.number(frame) if isinstance(value, FloatValue) else value
 
 
+def settled(frame, value):
+    """A value without numbers that change."""
+    return ConstantValue(value.specialise(frame)) if isinstance(value, SymNumber) else fixed(frame, value)
+
+
 def changing_float(frame, number, source):
-    """The value of a float that had another value in an earlier capture; None when it stays a constant."""
+    """The value of a float that had another value in an earlier capture, or is one of NumPy, which programs compute, not write; None when it
+    stays a constant."""
     root = frame.root
     if root.symbols is None or root.options.dynamic is False or not math.isfinite(number):
         return None
-    if not root.changes(source, number):
+    if type(number) is float and not root.changes(source, number):
         return None
     found = root.numbers.get(source)
     if found is None:
-        frame.guard("TYPE", source, float)
+        frame.guard("TYPE", source, type(number))
         node = root.graph.float_input(source, number)
+        if type(number) is not float:
+            root.numbers[source] = NumpyFloat(node, number, source)
+            return root.numbers[source]
         formula = Formula(node.name, node.name, node, source, number)
         found = root.numbers[source] = FloatValue(node, number, frozenset(((source, number),)), source, formula)
     return found

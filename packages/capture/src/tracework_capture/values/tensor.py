@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 
+import numpy
 import torch
 
 from .. import _C
@@ -22,6 +23,8 @@ from .torch_function import Dispatching
 from .value import EXISTING, NEW, Value
 
 NUMBERS = (int, float, bool, complex, *NUMPY_NUMBERS)
+REFUSED_AS_ITEMS = frozenset(n for n in NUMPY_NUMBERS if not issubclass(n, (numpy.integer, float)))
+"""Numbers of NumPy that torch's assignment to items takes for no number."""
 
 
 def is_made_leaf(example):
@@ -168,6 +171,8 @@ class TensorOperations(Value):
         from .float_operands import element
         from .open_indices import select_open
 
+        if value.python_type() in REFUSED_AS_ITEMS:
+            return frame.break_graph("operation_unknown", f"an item of a tensor is set to a {value.python_type().__name__}")
         target, key = select_open(frame, self, as_index(frame, key))
         if key is None:
             key = ConstantValue(Ellipsis)

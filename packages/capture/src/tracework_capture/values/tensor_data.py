@@ -6,8 +6,8 @@ import functools
 
 import torch
 
-from .constant import NUMPY_NUMBERS, ConstantValue, NotPlain, fold_plain, plain
-from .floats import FloatValue
+from .constant import NUMPY_NUMBERS, ConstantValue, NotPlain, fold_plain, force_plain, plain
+from .floats import FloatValue, NumpyFloat
 from .numpy_array import ArrayValue, array_strides
 from .sequence import SequenceValue, TupleValue
 from .symint import SymNumber
@@ -25,6 +25,8 @@ def factory_row(fn):
         data = args[0] if args else kwargs.get("data", kwargs.get("obj"))
         if isinstance(data, ArrayValue):
             return tensor_of_array(frame, fn, data, args[1:], {k: v for k, v in kwargs.items() if k not in ("data", "obj")})
+        if isinstance(data, SequenceValue) and holds(frame, data, NumpyFloat):
+            force_plain(frame, data)  # NumPy's numbers among others decide on the dtype
         if isinstance(data, SequenceValue) and holds(frame, data, (TensorValue, SymNumber, FloatValue)):
             found = tensor_of_leaves(frame, data, args, kwargs)
             if found is not None:
@@ -91,7 +93,7 @@ def number_dtype(kind):
 def numpy_dtype(frame, fn, data):
     """The dtype that torch finds for data with NumPy's numbers in it; None for other data, of which the graph finds it itself."""
     try:
-        known = plain(data)
+        known = data.hint if isinstance(data, NumpyFloat) else plain(data)
     except NotPlain:
         return None
     has_numbers = any(type(leaf) in NUMPY_NUMBERS for leaf in leaves_of(known))

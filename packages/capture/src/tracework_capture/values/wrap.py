@@ -113,6 +113,10 @@ def wrap_atom(frame, obj, source):
         if obj is None:
             frame.guard("IS_NONE", source)
         elif type(obj) not in COMPARED_BY_VALUE:
+            open_number = type(obj) in NUMPY_FLOATS and isinstance(source, CHANGING)
+            changed = changing_float(frame, obj, source) if open_number else None
+            if changed is not None:
+                return changed
             frame.guard("CONSTANT", source, obj)
         else:
             text = type(obj) is str and isinstance(source, CHANGING)
@@ -123,6 +127,7 @@ def wrap_atom(frame, obj, source):
     return ConstantValue(obj, place=source if found else None)
 
 
+NUMPY_FLOATS = (numpy.float64, numpy.float32)
 COMPARED_BY_VALUE = (int, str, bytes, bool, float, complex)
 
 

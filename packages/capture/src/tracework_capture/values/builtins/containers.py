@@ -9,7 +9,7 @@ import types
 import torch
 
 from ...guards.classes import lookup_class
-from ..constant import ConstantValue, NotPlain, fold, fold_plain, force_plain, plain
+from ..constant import NUMPY_NUMBERS, ConstantValue, NotPlain, fold, fold_plain, force_plain, plain
 from ..enum_member import EnumMember
 from ..floats import FloatValue, float_of
 from ..function import BoundMethodValue, FunctionValue, NewFunctionValue
@@ -246,7 +246,7 @@ def format_(frame, args, kwargs):
         return frame.raise_new(TypeError, f"__format__ must return a str, not {found.python_type().__name__}")
     if isinstance(args[0], EnumMember) and lookup_class(args[0].python_type(), "__format__")[1] is not object:
         return args[0].call_native(frame, "__format__", [ConstantValue(spec)], {})
-    if spec == "":
+    if spec == "" and args[0].python_type() not in NUMPY_NUMBERS:  # of which str() is shorter
         return str_(frame, [args[0]], {})
     if is_open_number(args[0]):
         return text_of_size(frame, format, args[0], spec)

@@ -1,0 +1,58 @@
+"""Floats of NumPy as arguments: inputs of the graph where tensors are computed with them, with NumPy's own types and texts elsewhere."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from tracework_capture import optimize
+
+X = torch.arange(12.0).reshape(3, 4) - 5.5
+OPEN = {
+    "product": lambda x, s: x * s,
+    "difference": lambda x, s: s - x,
+    "multiple": lambda x, s: x.clone().add_(x, alpha=s),
+    "halves": lambda x, s: x.half() * s,
+    "whole numbers": lambda x, s: x.int() * s,
+    "one number": lambda x, s: x.sum() * s,
+    "comparison": lambda x, s: x > s,
+    "choice": lambda x, s: torch.where(x > 0, x, s),
+    "filled": lambda x, s: torch.full((2,), s),
+    "given back": lambda x, s: (x * s, s, [s]),
+    "texts": lambda x, s: (x * s, f"{s}", repr(s), str(s), f"{s:.3f}"),
+    "type": lambda x, s: (x * s, type(s), isinstance(s, float), isinstance(s, np.floating)),
+    "tensor": lambda x, s: torch.tensor(s).reshape(1).sin(),
+}
+KNOWN = {
+    "arithmetic of NumPy": lambda x, s: (x * (s * 2), s + 1, 2.0 - s, np.square(s)),
+    "arithmetic with a float that changes": lambda x, s, t=0.5: (x * (t * s), t * s, s / 3),
+    "arithmetic with an int that changes": lambda x, s: (x * (len(x) * s), s + len(x)),
+    "math": lambda x, s: x * math.exp(min(s, 1.0)),
+    "condition": lambda x, s: x * s if s > 0.2 else x,
+    "list": lambda x, s: x + torch.as_tensor([s, 1.0, 2.0, 3.0]),
+    "item": lambda x, s: (lambda y: (y.__setitem__(0, s), y)[1])(x.clone()),
+    "rounded": lambda x, s: x * round(s, 2) + abs(-s),
+    "identity": lambda x, s: (x * s, s == 0.5, s != s),
+}
+
+
+def shown(function, *args):
+    try:
+        found = function(*args)
+    except (TypeError, ValueError, OverflowError) as error:
+        return type(error)
+    parts = found if isinstance(found, tuple) else (found,)
+    return [(p.dtype, p.tolist()) if isinstance(p, torch.Tensor) else repr(p) for p in parts]
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+@pytest.mark.parametrize("function", [*OPEN.values(), *KNOWN.values()], ids=[*OPEN, *KNOWN])
+def test_floats(function, kind):
+    graphs = []
+    compiled = optimize(lambda gm, inputs: (graphs.append(gm), gm.forward)[1], recompile_limit=20)(function)
+    for number in (0.5, 0.25, 0.75, 0.125, 0.625):
+        assert shown(compiled, X, kind(number)) == shown(function, X, kind(number))
+    assert len(graphs) == 1 or function in KNOWN.values()
+    for number in (0.0, -0.0, -1.0, math.inf, math.nan):
+        assert repr(shown(compiled, X, kind(number))) == repr(shown(function, X, kind(number)))
+    assert shown(compiled, X, 0.5) == shown(function, X, 0.5)  # no float of NumPy
