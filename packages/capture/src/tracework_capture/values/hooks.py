@@ -13,6 +13,7 @@ from torch.utils.hooks import RemovableHandle
 from ..errors import BreakGraph, RestartCapture
 from ..graph.outline import outline, region
 from ..graph.region_checks import Unchanged
+from ..sources import Const
 from .function import BoundMethodValue, FunctionValue, NewFunctionValue
 from .module_hooks import as_it_is
 from .sequence import NONE
@@ -223,3 +224,13 @@ def gradient_of(frame, tensor):
     value = TensorValue(node, example)
     remember(frame, value)
     return value
+
+
+def remove_row(frame, args, kwargs):
+    """RemovableHandle.remove of a handle that was there before, whose number is another one for each hook."""
+    if len(args) == 1 and getattr(args[0], "obj", None) is not None and type(args[0].source) is not Const:
+        return frame.break_graph("hook", f"remove() of {args[0].describe()}")
+    return FunctionValue(RemovableHandle.remove, Const(RemovableHandle.remove, "remove")).call(frame, list(args), kwargs)
+
+
+HOOK_ROWS = {RemovableHandle.remove: remove_row}

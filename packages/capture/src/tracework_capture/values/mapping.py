@@ -91,6 +91,12 @@ class DictValue(Value):
             self.keys_guarded = True
             frame.guard("DICT_KEYS", self.source, tuple(weak_key(key) for key, _ in items_in_order(self.obj)))
 
+    def unordered_names(self):
+        """The keys of an existing dict of names that nothing has looked at or changed so far; None for others."""
+        if self.source is None or self.cls is not dict or self.keys_guarded or self.changes or self.obj is None:
+            return None
+        return list(self.obj) if all(type(key) is str for key in self.obj) else None
+
     def key_value(self, frame, hashed):
         entry = self.entries[hashed]
         if type(entry[0]) is Pending:

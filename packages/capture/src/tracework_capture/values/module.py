@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch.nn.modules import module as torch_module
+from torch.nn.modules.lazy import LazyModuleMixin
 
 from ..sources import Const, DictValueAt, InstanceAttr, InstanceDict, ModuleEntry
 from .constant import ConstantValue, force_plain
@@ -165,6 +166,13 @@ class ModuleValue(ObjectValue):
         if not around and not backward:
             return forward.call(frame, args, kwargs)
         return self.call_with_hooks(frame, backward, forward, args, kwargs)
+
+    def forward_alone(self, frame):
+        """What Module.__call__ calls with its arguments as they are; None where hooks see them, or code of the module's own."""
+        if lookup_class(self.cls, "_call_impl")[0] is not Module._call_impl or isinstance(self.obj, LazyModuleMixin):
+            return None
+        around, backward = self.active_hooks(frame)
+        return None if around or backward else self.getattr(frame, "forward")
 
     def active_hooks(self, frame):
         """(names of the tables of forward hooks that are not empty, whether there are backward hooks); guards what it looked at."""

@@ -54,6 +54,7 @@ from .flex_attention import wrap_higher_order
 from .floats import changing_float
 from .function import BoundMethodValue, FunctionValue
 from .functional_call import FUNCTIONAL_CALL_ROWS
+from .hooks import HOOK_ROWS
 from .inference_tensors import refuse_misuse
 from .iterators import NATIVE_ITERATORS, ExistingIterator, UnaskedIterator
 from .libraries import LIBRARY_CODES, LIBRARY_ROWS
@@ -658,6 +659,7 @@ TRAINING_ROWS = {
     **FUNCTIONAL_CALL_ROWS,
     **TRITON_ROWS,
     **TENSOR_SUBCLASS_ROWS,
+    **HOOK_ROWS,
 }
 CODE_ROWS.update(TRANSFORM_CODES)
 CODE_ROWS.update(LIBRARY_CODES)

@@ -1,9 +1,15 @@
 """Calls and function creation."""
 
 import builtins
+import inspect
+
+from torch.nn import Module
 
 from ...bytecode.facts import VERSION
-from ...values.function import NewFunctionValue
+from ...values.function import BoundMethodValue, FunctionValue, NewFunctionValue
+from ...values.mapping import DictValue
+from ...values.module import ModuleValue
+from ...values.row_value import RowValue
 from ...values.sequence import constant_of_code
 from ..frame import NULL
 from ..select import may_be_called
@@ -76,6 +82,27 @@ def keyword_arguments(frame, mapping):
             frame.raise_new(TypeError, "keywords must be strings")
         kwargs[key.constant()] = mapping.getitem(frame, key)
     return kwargs
+
+
+def merged_keys(frame, function, mapping):
+    """The keys of a mapping that goes into the keyword arguments of a call of the function; their order is guarded where it matters."""
+    names = mapping.unordered_names() if isinstance(mapping, DictValue) else None
+    if names is None or not takes_in_any_order(frame, function, names):
+        return mapping.call_method(frame, "keys", [], {}).unpack(frame)
+    frame.guard("LENGTH", mapping.source, len(names))
+    return [frame.constant(name) for name in names]
+
+
+def takes_in_any_order(frame, function, names):
+    """Whether nobody can tell in which order a function is given these keyword arguments: they are parameters of its own."""
+    body = function.function if isinstance(function, BoundMethodValue) else function
+    if isinstance(body, RowValue) and body.fn is Module._call_impl and isinstance(function, BoundMethodValue):
+        forward = function.owner.forward_alone(frame) if isinstance(function.owner, ModuleValue) else None
+        return forward is not None and takes_in_any_order(frame, forward, names)
+    if not isinstance(body, FunctionValue) or body.code.co_flags & inspect.CO_VARKEYWORDS:
+        return False
+    code = body.code
+    return set(names) <= set(code.co_varnames[code.co_posonlyargcount : code.co_argcount + code.co_kwonlyargcount])
 
 
 @opcode("MAKE_FUNCTION")

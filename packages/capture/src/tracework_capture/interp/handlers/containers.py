@@ -1,9 +1,11 @@
 """Building, indexing and unpacking containers; formatting."""
 
 from ... import _C
+from ...bytecode.facts import VERSION
 from ...guards.classes import NO_ATTRIBUTE, lookup_class
 from ...values.text import joined_text, known_text
 from ...values.value import Value
+from .calls import merged_keys
 from .table import opcode
 
 
@@ -142,7 +144,8 @@ def dict_merge(frame, instruction):
     """Keyword arguments from several mappings: a key twice is a TypeError."""
     other = frame.stack.pop()
     target = frame.stack[-instruction.arg]
-    for key in other.call_method(frame, "keys", [], {}).unpack(frame):
+    function = frame.stack[-instruction.arg - (2 if VERSION < (3, 13) else 3)]
+    for key in merged_keys(frame, function, other):
         if target.contains(frame, key).truth(frame):
             frame.raise_new(TypeError, f"got multiple values for keyword argument '{key.constant()}'")
         target.setitem(frame, key, other.getitem(frame, key))
