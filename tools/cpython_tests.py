@@ -57,7 +57,6 @@ KNOWN: dict[str, str] = {
         for kind in ("DisTests", "DisWithFileTests")
         for test in ("test_loop_quicken", "test_show_caches", "test_super_instructions")
     },
-    "test.test_iter.TestCase.test_ref_counting_behavior": _LIFETIME,
     "test.test_descr.ClassPropertiesAndMethods.test_slots": "counts all objects of the process before and after a loop, and with them what "
     "capture keeps of that loop",
 }

@@ -370,6 +370,17 @@ def overwritten_local(x):
     return x + 1, before, reference() is None
 
 
+def dropped_with_what_it_holds(x):
+    found = []
+    for kind in (list, tuple, collections.deque, lambda items: dict(enumerate(items)), set):
+        held = kind([Counted(), Counted()])
+        nothing()
+        x = x + 1
+        del held
+        found.append(Counted.alive)
+    return x, found
+
+
 def dropped_function(x):
     def function():
         pass
@@ -382,7 +393,8 @@ def dropped_function(x):
 
 
 @pytest.mark.parametrize(
-    "function", [dropped_with_a_list, dropped_cell_that_an_exception_held, overwritten_local, dropped_function]
+    "function",
+    [dropped_with_a_list, dropped_cell_that_an_exception_held, overwritten_local, dropped_function, dropped_with_what_it_holds],
 )
 @pytest.mark.parametrize("keep_empty", [False, True])
 def test_what_was_let_go_of_is_dead_when_somebody_asks(function, keep_empty):

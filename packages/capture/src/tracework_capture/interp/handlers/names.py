@@ -1,5 +1,6 @@
 """Locals, globals, cells and constants."""
 
+import collections
 import weakref
 from types import CellType
 
@@ -125,7 +126,14 @@ def is_noticed(obj):
     """Whether somebody notices when the object dies."""
     if issubclass(type(obj), (type, torch.Tensor)):
         return False
-    return weakref.getweakrefcount(obj) > 0 or hasattr(type(obj), "__del__")
+    return weakref.getweakrefcount(obj) > 0 or any(hasattr(type(held), "__del__") for held in held_with(obj))
+
+
+def held_with(obj):
+    """An object and what it holds as a container."""
+    if type(obj) is dict:
+        return [obj, *obj, *obj.values()]
+    return [obj, *obj] if type(obj) in (list, tuple, set, frozenset, collections.deque) else [obj]
 
 
 @opcode("LOAD_FAST_LOAD_FAST")
