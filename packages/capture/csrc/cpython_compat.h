@@ -58,6 +58,19 @@ static inline bool tw_function_runs_its_code(PyObject *function)
     return ((PyFunctionObject *)function)->vectorcall == tw_function_vectorcall;
 }
 
+/* A new reference to what a weak reference refers to, NULL without an exception when that is dead. */
+static inline PyObject *tw_weak_target(PyObject *reference)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    PyObject *target = NULL;
+    (void)PyWeakref_GetRef(reference, &target);
+    return target;
+#else
+    PyObject *target = PyWeakref_GET_OBJECT(reference);
+    return target == Py_None ? NULL : Py_NewRef(target);
+#endif
+}
+
 /* A frame object that never runs, for a traceback: it is where it would be after the instruction at `unit` had raised, and has no locals. */
 static inline PyObject *tw_ended_frame(PyCodeObject *code, PyObject *globals, int unit)
 {

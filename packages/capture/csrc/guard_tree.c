@@ -14,11 +14,7 @@ PyTypeObject *tw_weak_key_type;
 /* A new reference to a key, which may be held weakly: NULL without an exception when it is dead. */
 static PyObject *tw_held(PyObject *key)
 {
-    if (Py_TYPE(key) != tw_weak_key_type) {
-        return Py_NewRef(key);
-    }
-    PyObject *object = PyWeakref_GET_OBJECT(key);
-    return object == Py_None ? NULL : Py_NewRef(object);
+    return Py_TYPE(key) == tw_weak_key_type ? tw_weak_target(key) : Py_NewRef(key);
 }
 
 /* ---- fetching ---- */
@@ -217,7 +213,12 @@ static int same_constant(PyObject *value, PyObject *wanted)
 /* As same_constant; keys that are held weakly are compared by identity. */
 static int same_key(PyObject *key, PyObject *wanted)
 {
-    return Py_TYPE(wanted) == tw_weak_key_type ? key != Py_None && key == PyWeakref_GET_OBJECT(wanted) : same_constant(key, wanted);
+    if (Py_TYPE(wanted) != tw_weak_key_type) {
+        return same_constant(key, wanted);
+    }
+    PyObject *target = tw_weak_target(wanted);
+    Py_XDECREF(target); /* only its address is asked for */
+    return key == target;
 }
 
 /* An OrderedDict keeps its order beside the table that PyDict_Next reads. */

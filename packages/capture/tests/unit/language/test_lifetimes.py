@@ -371,14 +371,14 @@ def overwritten_local(x):
 
 
 def dropped_with_what_it_holds(x):
-    found = []
-    for kind in (list, tuple, collections.deque, lambda items: dict(enumerate(items)), set):
-        held = kind([Counted(), Counted()])
-        nothing()
-        x = x + 1
-        del held
-        found.append(Counted.alive)
-    return x, found
+    held, other = [Counted()], {"one": Counted()}
+    nothing()
+    x = x + 1
+    del held
+    first = Counted.alive
+    x = x + 1
+    del other
+    return x + 1, first, Counted.alive
 
 
 def dropped_function(x):
