@@ -265,14 +265,20 @@ def size_value(frame, size):
     return ConstantValue(size) if isinstance(size, int) else SymNumber(size, frame.graph)
 
 
+def are_numbers(frame, size):
+    """Whether a size is computed from ints that the program was given, and no sizes of tensors."""
+    return all(frame.symbols.origins.get(symbol) in frame.root.numbers for symbol in getattr(size, "free_symbols", ()))
+
+
 def extremum_of_sizes(frame, fn, items):
-    """min or max of sizes: decided by guards, an expression where one of them depends on data and none is a bool."""
+    """min or max of sizes: decided by guards; an expression where one depends on data, or all are ints that the program was given, and none
+    is a bool."""
     from tracework_primops.symbols import maximum, minimum
 
     sizes = [size_of(i) for i in items]
     if any(s is None for s in sizes):
         return None
-    depends = not all(frame.symbols.has_hint(s) for s in sizes)
+    depends = not all(frame.symbols.has_hint(s) for s in sizes) or all(are_numbers(frame, s) for s in sizes)
     if depends and all(i.python_type() is int for i in items) and not any(map(is_large, sizes)):
         return size_value(frame, (minimum if fn is min else maximum)(*sizes))
     best = 0

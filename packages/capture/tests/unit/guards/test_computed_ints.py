@@ -67,3 +67,20 @@ def test_places_and_sizes_from_one_on_share_a_graph(function):
     """Also 0, as a place; what 0 is the size of is compiled by itself."""
     assert graphs_of(function, [(X, n) for n in (2, 1, 2, 1)]) == 2
     graphs_of(function, [(X, n) for n in (2, 1, 0, 3, -1, 4, 2, -3, 0, 5)])
+
+
+BOUNDED = {
+    "factor": lambda x, n: x * min(max(n, 2), 7),
+    "size": lambda x, n: x[: max(n, 1)] * 2,
+    "size of two": lambda x, n: x[: min(n, 2)] * 2,
+    "index": lambda x, n: x[max(0, min(n, 2))],
+    "steers": lambda x, n: x * 2 if max(n, 3) == 3 else x + min(n, 8),
+}
+
+
+@pytest.mark.parametrize("function", BOUNDED.values(), ids=BOUNDED)
+def test_least_and_largest_of_ints_are_expressions(function):
+    assert graphs_of(function, [(X, n) for n in (2, 3, 1, 5, 9, 4)]) <= (
+        3 if function in (BOUNDED["steers"], BOUNDED["size"]) else 2
+    )
+    graphs_of(function, [(X, n) for n in (3, 0, -1, 2, True, 70, -5)])
