@@ -39,6 +39,7 @@ def assemble(code: types.CodeType, parts: list[Part], **changes: Any) -> types.C
     written.first_lineno = code.co_firstlineno
     # CPython looks whether locals and cells of instructions are there
     written.varnames, written.freevars = list(changes["co_varnames"]), list(changes["co_freevars"])
+    written.cellvars = list(changes.get("co_cellvars", ()))
     for part, arg, width in zip(parts, args, widths):
         written.append(_instruction(part.opname, arg, part.position, width))
         if part.caches:

@@ -13,6 +13,7 @@ __all__ = [
     "HAS_JUMP",
     "HAS_LOCAL",
     "HAS_NAME",
+    "LOAD_CELL",
     "NAME_SHIFTS",
     "PAIR_LOCALS",
     "VERSION",
@@ -31,6 +32,9 @@ NAME_SHIFTS: dict[str, int] = {"LOAD_GLOBAL": 1}
 """Opcode -> how far its argument is shifted to get the name's index; the low bits are flags."""
 if VERSION >= (3, 12):
     NAME_SHIFTS.update(LOAD_ATTR=1, LOAD_SUPER_ATTR=2)
+
+LOAD_CELL = "LOAD_FAST" if VERSION >= (3, 13) else "LOAD_CLOSURE"
+"""What pushes a cell itself."""
 
 COMPARE_SHIFT = {(3, 11): 0, (3, 12): 4, (3, 13): 5}.get(VERSION, 5)
 PAIR_LOCALS = frozenset({"LOAD_FAST_LOAD_FAST", "STORE_FAST_LOAD_FAST", "STORE_FAST_STORE_FAST"})

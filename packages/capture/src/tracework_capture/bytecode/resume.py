@@ -1,8 +1,9 @@
 """Continuation functions: code that takes the live stack and locals of a frame and goes on in the middle of its code.
 
 The instructions of the original code that can be reached from there stay, with their exception handlers; a prologue pushes the
-stack and jumps. All cells of the frame (its own and those it closes over) become free variables. With `raising`, the prologue raises
-its last argument, covered by the handler of the instruction: the frame's own try and with blocks see the exception.
+stack and jumps. All cells of the frame (its own and those it closes over) become free variables; the prologue puts its own ones where
+cells of a frame are, too, and the code finds them there: an empty one is an UnboundLocalError. With `raising`, the prologue raises its
+last argument, covered by the handler of the instruction: the frame's own try and with blocks see the exception.
 
 The evaluator calls a continuation when the frame that broke has ended (run_entry in csrc/eval_frame.c): the program sees one frame,
 and no round of a loop lies on the stack of the one before. A continuation of a continuation is one of the original code: a break
@@ -22,7 +23,7 @@ from .. import _C
 from ..errors import SkipFrame
 from .assemble import Part, assemble
 from .code import code_info
-from .facts import HAS_FREE, HAS_LOCAL, PAIR_LOCALS
+from .facts import HAS_FREE, HAS_LOCAL, LOAD_CELL, PAIR_LOCALS
 from .liveness import reachable
 
 if TYPE_CHECKING:
@@ -151,8 +152,10 @@ def _make(code: types.CodeType, point: ResumePoint) -> tuple[types.CodeType, lis
         for _, name, is_local in pieces:
             if is_local:
                 slots.setdefault(name, len(slots))
-    cells = {name: len(slots) + i for i, name in enumerate(point.cells)}
-    prologue = _prologue(point, slots)
+    own = tuple(name for name in point.cells if name in code.co_cellvars and name not in code.co_freevars)
+    given = {name: len(slots) + len(own) + i for i, name in enumerate(point.cells)}
+    cells = given | {name: len(slots) + i for i, name in enumerate(own)}
+    prologue = _prologue(point, slots, [(given[name], cells[name]) for name in own])
     places, indices = {}, [point.index] * (len(prologue) + 1)
     for instruction, pieces in kept:
         places[instruction.index] = len(indices)
@@ -179,7 +182,7 @@ def _make(code: types.CodeType, point: ResumePoint) -> tuple[types.CodeType, lis
         co_kwonlyargcount=0,
         co_varnames=tuple(slots),
         co_nlocals=len(slots),
-        co_cellvars=(),
+        co_cellvars=own,
         co_freevars=point.cells,
         co_flags=code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS) | inspect.CO_OPTIMIZED | inspect.CO_NEWLOCALS,
         co_stacksize=code.co_stacksize + 2,
@@ -188,10 +191,12 @@ def _make(code: types.CodeType, point: ResumePoint) -> tuple[types.CodeType, lis
     return made, indices
 
 
-def _prologue(point: ResumePoint, slots: dict[str, int]) -> list[tuple[str, int]]:
-    """What puts the stack where the jump finds it, or raises."""
+def _prologue(point: ResumePoint, slots: dict[str, int], own: list[tuple[int, int]]) -> list[tuple[str, int]]:
+    """What puts the frame's own cells into their slots and the stack where the jump finds it, or raises. `own`: (from, to) of cells."""
     prologue = [("COPY_FREE_VARS", len(point.cells))] if point.cells else []
     prologue.append(("RESUME", 0))
+    for free, cell in own:
+        prologue += [(LOAD_CELL, free), ("STORE_FAST", cell)]
     for index, kind in enumerate(point.stack):
         if kind == "n":
             prologue.append(("PUSH_NULL", 0))

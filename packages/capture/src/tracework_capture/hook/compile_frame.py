@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .. import _torch
-from ..bytecode.code import code_info
-from ..bytecode.resume import is_inside_a_round, is_resume_code, original_code, result_slot
+from ..bytecode.resume import is_inside_a_round, is_resume_code, result_slot
 from ..contracts import Break, Returned
 from ..errors import (
     BreakGraph,
@@ -138,16 +137,8 @@ def capture_in_attempts(
 
 def is_between_breaks(code: types.CodeType, frame: SymbolicFrame, reason: BreakGraph) -> bool:
     """Whether both ends of the captured part are breaks in the same round of a loop."""
-    same_round = frame.current.in_loop and frame.root.turns == 0 and not empties_a_cell(code)
+    same_round = frame.current.in_loop and frame.root.turns == 0
     return same_round and is_inside_a_round(code) and reason.reason_id != "loop_goes_on"
-
-
-def empties_a_cell(code: types.CodeType) -> bool:
-    """Whether a variable of the code that functions in it share may be unbound by it: a continuation, which has it as a free one, would
-    raise another error as plain Python."""
-    return any(
-        i.opname == "DELETE_DEREF" and i.value not in original_code(code).co_freevars for i in code_info(code).instructions
-    )
 
 
 def not_continued(why: str, reason: BreakGraph, stack: tuple[Any, ...]) -> SkipFrame:

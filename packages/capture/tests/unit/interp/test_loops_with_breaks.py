@@ -387,4 +387,4 @@ def test_shared_variables_that_a_round_unbinds():
             capture.graph_break()
         return x * read()
 
-    assert graphs_of(f, X)
+    assert not graphs_of(f, X)  # its pieces are too small, and plain code raises what it raised before

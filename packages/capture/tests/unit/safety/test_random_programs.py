@@ -258,6 +258,10 @@ PROGRAMS = {
         "    try: round(x)\n    except TypeError as error: LOG.append(error.args)\n"
         "    return a, b, a is b, c is d, c, reversed(x), [*reversed(x)], reversed(x.sum())"
     ),
+    "a variable that a function shares, before it has a value": (
+        "    def f(): return late\n    for i in range(3):\n        try: late = brk(i) + brk(i + 1) + late + brk(i)\n"
+        "        except NameError as error: LOG.append((type(error).__name__, error.args))\n    late = brk(n)\n    return x + 1"
+    ),
     "gradients that a training step leaves": (
         "    (net(y).sum() * net.scale).backward()\n    with torch.no_grad():\n        net.scale -= 0.1 * net.scale.grad\n"
         "    return net.scale.grad.clone()"
