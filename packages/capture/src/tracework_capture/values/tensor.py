@@ -341,14 +341,24 @@ def shape(frame, self, name):
 
 
 def size(frame, self, name, args, kwargs):
-    sizes = shape(frame, self, name)
+    return of_dim(frame, shape(frame, self, name), args, kwargs)
+
+
+def stride(frame, self, name, args, kwargs):
+    return of_dim(frame, TupleValue([size_value(frame, s) for s in self.example.stride()]), args, kwargs)
+
+
+def of_dim(frame, numbers, args, kwargs):
+    """All numbers, or that of one dim."""
     dim = args[0] if args else kwargs.get("dim", NONE)
     if dim.is_constant() and dim.constant() is None:
-        return sizes
+        return numbers
     index = force_plain(frame, dim)
-    if not -len(sizes.items) <= index < len(sizes.items):
-        return frame.raise_new(IndexError, out_of_range(index, len(sizes.items)))
-    return sizes.items[index]
+    if type(index) is not int:
+        return frame.break_graph("fake_failed", f"a dim that is {index!r}: eager refuses it, or knows it by name")
+    if not -len(numbers.items) <= index < len(numbers.items):
+        return frame.raise_new(IndexError, out_of_range(index, len(numbers.items)))
+    return numbers.items[index]
 
 
 def out_of_range(dim, ndim):
@@ -356,12 +366,6 @@ def out_of_range(dim, ndim):
     if ndim == 0:
         return f"Dimension specified as {dim} but tensor has no dimensions"
     return f"Dimension out of range (expected to be in range of [{-ndim}, {ndim - 1}], but got {dim})"
-
-
-def stride(frame, self, name, args, kwargs):
-    strides = TupleValue([size_value(frame, s) for s in self.example.stride()])
-    dim = args[0] if args else kwargs.get("dim", NONE)
-    return strides if dim.is_constant() and dim.constant() is None else strides.getitem(frame, dim)
 
 
 def numel(frame, self, name, args, kwargs):

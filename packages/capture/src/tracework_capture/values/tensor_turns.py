@@ -20,11 +20,21 @@ def view_in_place(frame, self, name, args, kwargs):
     if viewed.is_leaf and viewed.requires_grad and torch.is_grad_enabled():
         return frame.break_graph("fake_failed", f"{name}: eager refuses to change a leaf that requires grad, or a view of it")
     made = frame.graph.call_method(frame, name[:-1], (self, *args), kwargs)
+    if name != "detach_" and not self.example.is_inference():
+        first = first_turn(made.node)
+        first.prepend(frame.graph.plain_node(frame, torch.autograd.graph.increment_version, (first.args[0],)))
     self.node, self.example = made.node, made.example
     remember(frame, self)
-    if name != "detach_" and not self.example.is_inference():
-        frame.graph.plain_node(frame, torch.autograd.graph.increment_version, (self.node,))
     return self
+
+
+def first_turn(node):
+    """The first of the views in place that end with this one and have nothing between them. What is written to counts as written before
+    it is viewed: autograd gives views whose base was written to since another history."""
+    first = node
+    while first.all_input_nodes == [first.prev]:
+        first = first.prev
+    return first if first.prev.target is torch.autograd.graph.increment_version else node
 
 
 def detach_(frame, self, name, args, kwargs):

@@ -184,9 +184,12 @@ PROGRAMS = {
         "    items.append(n)\n    LOG.append(reversed(items).__length_hint__())\n    for k in [*brk([1])]:\n        v = x + k\n        brk(k)\n"
         "    return v"
     ),
-    "a size of a tensor without dims": (
-        "    try: x.sum().size(-1)\n    except IndexError as error: LOG.append(error.args)\n    try: x.size(7)\n"
-        "    except IndexError as error: LOG.append(error.args)\n    return x + 1"
+    "sizes and strides of dims that are not there": (
+        "    for p in x, x.sum():\n        for f in p.size, p.stride:\n            for k in (0, -1, 7, -3, n, 'a', 1.0, None, True):\n"
+        "                try: LOG.append(f(k))\n                except (IndexError, TypeError) as error: LOG.append(error.args)\n    return x + 1"
+    ),
+    "how the gradient of what is viewed in place lies in memory": (
+        "    v = y.clone()\n    if v.shape == x.shape: v.copy_(x)\n    v.unsqueeze_(0).squeeze_(0)\n    v.t_()\n    return v"
     ),
     "a comprehension with the name of a cell, which breaks": (
         "    v = [brk(i) for i in items]\n    LOG.append([k for k in [1] if brk(k)])\n    i = k = n\n    return (lambda: i + k)(), x + 1, v"
