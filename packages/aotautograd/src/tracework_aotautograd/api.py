@@ -22,6 +22,7 @@ from .trace.image_layouts import spread_channels_last
 from .trace.joint import trace_inference, trace_joint
 from .wrappers.autograd import Gradients, wrap_autograd
 from .wrappers.inference import wrap_inference
+from .wrappers.other_data import OtherData
 from .wrappers.overlap import guard_overlaps
 from .wrappers.saved_hooks import guard_saved_hooks
 
@@ -193,7 +194,8 @@ def _training(
             first.compile()  # with symbolic sizes: what compiling finds out about them has to be known when guards are made
         is_compiled = not gm.meta.get("hooks_behind")
         again = SecondOrder(joint, backward.component, forward_compiler, options, is_compiled)
-        gradients.append(Gradients(backward, first, again, *_read_by_gradients(parts, backward.component)))
+        read = _read_by_gradients(parts, backward.component)
+        gradients.append(Gradients(backward, first, again, *read, OtherData(joint, backward)))
     return wrap_autograd(program, forward, gradients)
 
 

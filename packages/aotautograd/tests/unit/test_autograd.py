@@ -110,14 +110,36 @@ def test_version_of_saved_input(compiled):
         z.sum().backward()
 
 
-@pytest.mark.parametrize("other", [lambda w: w.detach().double(), lambda w: torch.ones(1), lambda w: w.detach() * 2])
-def test_saved_input_that_is_given_other_data(graph, eager_runner, other):
-    call = aot.aot_compile(
-        graph(lambda x, w: (x @ w,), 2), [torch.ones(2, 3, requires_grad=True), torch.ones(3, 4)], forward_compiler=eager_runner
-    )
+@pytest.mark.parametrize("other", [lambda t: t.detach().double(), lambda t: torch.ones(5), lambda t: t.detach() * 2])
+@pytest.mark.parametrize("slot", [0, 1])
+def test_inputs_that_are_given_other_data(graph, eager_runner, other, slot):
+    """Formulas of the backward read what an input is by then: cos(x), exp's result and x @ w.t() are three kinds of what they read."""
+
+    def f(x, w):
+        return (x.sin() @ w.t() * w.exp().sum() * w.sum(0),)
+
+    inputs = [torch.arange(6.0).reshape(2, 3), torch.arange(9.0).reshape(3, 3) / 8]
+    call = aot.aot_compile(graph(f, 2), [t.clone().requires_grad_() for t in inputs], forward_compiler=eager_runner)
+    found = []
+    for function in f, call:
+        given = [torch.nn.Parameter(t.clone()) for t in inputs]
+        (y,) = function(*given)
+        given[slot].data = other(given[slot])
+        try:
+            found.append(torch.autograd.grad(y.sum(), given))
+        except RuntimeError as error:
+            found.append(str(error))
+    assert type(found[0]) is type(found[1])
+    assert all(map(torch.allclose, *found)) if isinstance(found[0], tuple) else found[0] == found[1]
+
+
+def test_hooks_pack_what_is_given_other_data_later(graph, eager_runner):
+    """What they kept is read."""
     x, w = torch.ones(2, 3, requires_grad=True), torch.nn.Parameter(torch.arange(12.0).reshape(3, 4))
-    (y,) = call(x, w)
-    w.data = other(w)
+    call = aot.aot_compile(graph(lambda x, w: (x @ w,), 2), [x, w], forward_compiler=eager_runner)
+    with torch.autograd.graph.save_on_cpu():
+        (y,) = call(x, w)
+    w.data = w.detach() * 2
     assert torch.autograd.grad(y.sum(), x)[0].tolist() == [[6.0, 22.0, 38.0]] * 2
 
 

@@ -7,9 +7,10 @@ partition chose, by save_for_backward; and, for gradients of gradients, those in
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
@@ -21,6 +22,9 @@ from ..signature import Signature, TangentInfo
 from ..trace.components import sources_of, together
 from .outputs import compile_function, is_plain, output_maker
 from .random_state import States, drawing_again, random_devices, states_of
+
+if TYPE_CHECKING:
+    from .other_data import OtherData
 
 Call = Callable[[list[Any]], Any]
 
@@ -67,6 +71,10 @@ class Keeper:
         scope = {"states_of": states_of, "devices": devices}
         return compile_function("keep", "a", [f"    return {inputs}, {versions}, {states}"], scope)
 
+    def places(self, slots: Sequence[int]) -> list[int]:
+        """Where what is kept of these inputs is."""
+        return [self._kept.index(slot) for slot in slots]
+
     def checked(self, kept: Kept) -> list[Any]:
         """The inputs that are read again in their slots, when nobody wrote to them since."""
         values, versions, _ = kept
@@ -91,6 +99,7 @@ class Gradients:
     """A component's backward: as graph, compiled, and as `again(inputs, tangents)`, a function of both that is differentiable itself.
 
     read_again: input slots that `again` takes; needed_again: those of them whose values its results depend on.
+    other_data: the gradients where `.data = other` gave an input other memory since.
     """
 
     backward: Backward
@@ -98,6 +107,7 @@ class Gradients:
     again: Callable[..., Any]
     read_again: frozenset[int]
     needed_again: frozenset[int]
+    other_data: OtherData
 
 
 def wrap_autograd(program: FunctionalProgram, forward: Call, gradients: Sequence[Gradients]) -> Callable[..., tuple[Any, ...]]:
@@ -156,7 +166,7 @@ def _one_node(program: FunctionalProgram, forward: Call, gradients: Gradients) -
         lines.append(f"ctx.mark_non_differentiable({', '.join(f'values[{i}]' for i in constant)})")
     count = signature.number_of_graph_outputs
     lines.append(f"return tuple(values[:{count}])" if any(program.saved) else "return tuple(values)")
-    scope = {"keep": keeper.keep, **_scope(signature, forward)}
+    scope = {"keep": keeper.keep, "hooks": _torch.saved_tensor_hooks, **_scope(signature, forward)}
     run = compile_function("forward", "ctx, *args", [f"    {line}" for line in lines], scope)
     slots = [info.slot for info in part.tangents]
     function = part.function(run, slots, _spread(part.component.inputs, len(signature.inputs)))
@@ -174,7 +184,8 @@ def _several_nodes(program: FunctionalProgram, forward: Call, gradients: Sequenc
         part = _Part(program, one, keeper)
         results = "".join(f"values[{info.slot}], " for info in part.tangents)
         lines = ["ctx.originals = originals", *part.saving(), f"return ({results})"]
-        made = compile_function("forward", "ctx, values, originals, *args", [f"    {line}" for line in lines], {})
+        scope = {"hooks": _torch.saved_tensor_hooks}
+        made = compile_function("forward", "ctx, values, originals, *args", [f"    {line}" for line in lines], scope)
         inputs, slots = part.component.inputs, [info.slot for info in part.tangents]
         function = part.function(made, range(len(slots)), lambda found: (None, None, *found))
         nodes.append((keeper.keep, _torch.direct_apply(function, _apart(part.tangents)), inputs, slots))
@@ -219,6 +230,7 @@ class _Part:
         self._program = program
         self._gradients = gradients
         self._keeper = keeper
+        self._watched = keeper.places(gradients.other_data.watched)
         self._static = [info.sizes for info in self.tangents]
         self._shapes_vary = not all(isinstance(n, int) for sizes in self._static for n in sizes)
         self._sources = _sources(gradients.backward)
@@ -236,7 +248,7 @@ class _Part:
         if self._later.possible:
             lines.append("ctx.kept = None")
         if self._gradients.backward.saved:
-            # an input that is a leaf would be read back with what `.data = other` gave it meanwhile, of other sizes or another dtype;
+            # an input would be read back with what `.data = other` gave it meanwhile, of other sizes or another dtype;
             # what is another component's result has a history there
             outputs = next(iter(reversed(program.forward.graph.nodes))).args[0]
             others = {outputs[i.slot] for i in program.signature.tangents if i not in tangents}
@@ -244,6 +256,9 @@ class _Part:
             apart = ".detach()"
             given = [f"values[{i}]{apart if outputs[i].op == 'placeholder' or outputs[i] in others else ''}" for i in places]
             lines.append(f"ctx.save_for_backward({', '.join(given)})")
+        if self._watched:  # under hooks, backward reads what they give back
+            lines.append("inputs = ctx.originals[0]")
+            lines.append(f"ctx.places = None if hooks() else [{', '.join(f'inputs[{i}].data_ptr()' for i in self._watched)}]")
         return lines
 
     def function(self, run: Callable[..., Any], places: Sequence[int], spread: Callable[[Any], tuple[Any, ...]]) -> Any:
@@ -253,6 +268,7 @@ class _Part:
         has_sizes, saves = bool(self._program.saved[0]), bool(self._gradients.backward.saved)
         tangent_infos, shapes_vary, static = self.tangents, self._shapes_vary, self._static
         backward_run, again, keeper, later = self._gradients.run, self._gradients.again, self._keeper, self._later
+        watched, with_other_data = self._watched, self._gradients.other_data.gradients
         results = next(iter(reversed(self._gradients.backward.graph.graph.nodes))).args[0]
         reaching = [self._sources[result] for result in results]
 
@@ -275,6 +291,12 @@ class _Part:
                     with drawing_again(ctx.originals[2]):
                         found = again([*keeper.checked(ctx.originals), *constants], tangents)
                         return spread(_defined(found, reaching, undefined) if undefined else found)
+                compute = backward_run
+                if watched and ctx.originals is not None and ctx.places:
+                    inputs = [ctx.originals[0][place] for place in watched]
+                    if [tensor.data_ptr() for tensor in inputs] != ctx.places:
+                        compute = functools.partial(with_other_data, inputs)
+                    del inputs
                 if not _torch.graph_is_kept():
                     ctx.originals = None
                     if undefined and later.possible:
@@ -282,7 +304,7 @@ class _Part:
                 given = [*(ctx.sizes if has_sizes else ()), *saved, *tangents]
                 ctx.maybe_clear_saved_tensors()  # unless the graph is kept: the backward gives each one back after its last use
                 del saved, tangents
-                found = backward_run(given)
+                found = compute(given)
                 return spread(_defined(found, reaching, undefined) if undefined else found)
 
         return CompiledFunction
