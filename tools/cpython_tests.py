@@ -39,7 +39,6 @@ _HELD = "what compiled code refers to or looks things up in (a function, a class
 _SPECIALISED = (
     "shows what the interpreter made of a function's own instructions when it ran them, and its replacement ran instead"
 )
-_FRAMES = "looks at the arguments of a frame that runs compiled code, which has them in one row, behind what the graph is given"
 _LIFETIME = "when an object dies is left to the interpreter: what a traced stretch deletes is let go at the stretch's end"
 _TIME = "measures how long a first call takes, in which the frames it runs are captured"
 _ASKED = "what is asked while tracing has no callers beyond the captured frame, so a warning that counts further up names another place"
@@ -49,9 +48,7 @@ KNOWN: dict[str, str] = {
     "test.test_re.ReTests.test_search_anchor_at_beginning": _TIME,
     "test.test_re.ReTests.test_symbolic_refs_errors": _ASKED,
     **{f"test.test_code.{test}": _LIFETIME for test in ("CoExtra.test_free_called", "CoExtra.test_free_different_thread")},
-    "test.test_inspect.test_inspect.TestGetattrStatic.test_cache_does_not_cause_classes_to_persist": _HELD,
     "test.test_functools.TestLRUPy.test_lru_cache_weakrefable": _HELD,
-    "test.test_inspect.test_inspect.TestInterpreterStack.test_previous_frame": _FRAMES,
     **{
         f"test.test_dis.{kind}.{test}": _SPECIALISED
         for kind in ("DisTests", "DisWithFileTests")
