@@ -6,6 +6,7 @@ import pytest
 import torch
 import tracework
 from torch.utils.checkpoint import checkpoint
+from tracework_capture import Unsupported
 from training import same
 
 LOG = []
@@ -268,3 +269,35 @@ def test_what_no_gradient_leads_to_sees_none():
         call(given, y).sum().backward()
         found.append([seen, x.grad, y.grad])
     same(found[1], found[0])
+
+
+def hooked_of_the_old_kind(wrap, at):
+    """What a hook of register_backward_hook sees: the gradients at the autograd node that is last in plain code."""
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU(), torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Tanh()))
+    seen = []
+    module = net if at is None else net[at]
+    module.register_backward_hook(
+        lambda module, given, wanted: seen.append([None if g is None else g.clone() for g in (*given, *wanted)])
+    )
+    run = wrap(net)
+    for _ in range(2):
+        run(torch.ones(4, 3)).sum().backward()
+    return seen, [p.grad for p in net.parameters()]
+
+
+@pytest.mark.filterwarnings("ignore:.*non-full backward hook")
+@pytest.mark.parametrize("at", [None, 0, 2])
+@pytest.mark.parametrize(
+    "wrap", [tracework.compile, lambda net: tracework.compile(lambda x: net(x) * 1)], ids=["module", "caller"]
+)
+def test_hooks_of_the_old_kind_see_the_nodes_of_plain_code(wrap, at):
+    plain = (lambda net: net) if wrap is tracework.compile else (lambda net: lambda x: net(x) * 1)
+    torch.testing.assert_close(hooked_of_the_old_kind(wrap, at), hooked_of_the_old_kind(plain, at))
+
+
+def test_one_graph_is_not_possible_with_hooks_of_the_old_kind():
+    net = torch.nn.Linear(3, 2)
+    net.register_backward_hook(lambda module, given, wanted: None)
+    with pytest.raises(Unsupported, match="register_backward_hook"):
+        tracework.compile(net, fullgraph=True)(torch.ones(4, 3))

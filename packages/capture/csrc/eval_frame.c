@@ -19,7 +19,7 @@ static PyObject *stance;   /* asked what to do with a callback when its function
 static bool only_differing; /* entries are told apart by their `lean` programs, where they have one */
 static _PyFrameEvalFunction below;
 static Py_ssize_t active_threads;
-static PyObject *skip_marker;
+static PyObject *skip_marker, *off_marker;
 
 static PyObject *evaluate(PyThreadState *tstate, tw_frame *frame, int throwflag);
 
@@ -355,9 +355,9 @@ static PyObject *compile_frame(PyThreadState *tstate, tw_frame *frame)
         }
         return run_fresh_entry(tstate, frame, (tw_entry *)answer);
     }
-    bool skip = answer == skip_marker, plain = answer == Py_None;
-    if (!skip && !plain) {
-        PyErr_Format(PyExc_TypeError, "the capture callback returned %R, not None, SKIP or an Entry", answer);
+    bool skip = answer == skip_marker, off = answer == off_marker;
+    if (!skip && !off && answer != Py_None) {
+        PyErr_Format(PyExc_TypeError, "the capture callback returned %R, not None, SKIP, OFF or an Entry", answer);
         Py_DECREF(answer);
         return fail_frame(tstate, frame);
     }
@@ -369,10 +369,8 @@ static PyObject *compile_frame(PyThreadState *tstate, tw_frame *frame)
     if (cache != NULL && cache->mark == TW_MARK_NONE) {
         cache->mark = TW_MARK_SKIP;
     }
-    if (cache != NULL && cache->mark == TW_MARK_SKIP_RECURSIVE) {
-        return run_below_disabled(tstate, frame, 0);
-    }
-    return run_below(tstate, frame, 0);
+    off = off || (cache != NULL && cache->mark == TW_MARK_SKIP_RECURSIVE);
+    return off ? run_below_disabled(tstate, frame, 0) : run_below(tstate, frame, 0);
 }
 
 /* ---- dispatch ---- */
@@ -682,5 +680,9 @@ int tw_eval_setup(PyObject *module)
         return -1;
     }
     skip_marker = PyUnicode_InternFromString("tracework: skip this code");
-    return skip_marker == NULL ? -1 : PyModule_AddObjectRef(module, "SKIP", skip_marker);
+    off_marker = PyUnicode_InternFromString("tracework: run this frame with the hook off");
+    if (skip_marker == NULL || off_marker == NULL || PyModule_AddObjectRef(module, "SKIP", skip_marker) < 0) {
+        return -1;
+    }
+    return PyModule_AddObjectRef(module, "OFF", off_marker);
 }

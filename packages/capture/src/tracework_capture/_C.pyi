@@ -5,6 +5,7 @@ from collections.abc import Callable
 from types import CodeType, FrameType, WrapperDescriptorType
 from typing import Any
 
+OFF: Any
 SKIP: Any
 ACCESSORS: tuple[str, ...]
 LEAVES: tuple[str, ...]

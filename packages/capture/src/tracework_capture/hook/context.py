@@ -42,6 +42,7 @@ from .policy import (
     Outermost,
     disabled_inside,
     frame_is_captured,
+    has_old_hooks,
     is_disabled,
     is_module_call,
     replaced_builtin,
@@ -125,6 +126,10 @@ class FrameCallback:
         if is_disabled(function):
             cache.skip(code, recursive=True)
             return _C.SKIP
+        if is_module_call(code) and has_old_hooks(names.get("self")):
+            if self.options.fullgraph:
+                raise Unsupported("hook", f"{type(names['self']).__name__} has hooks of register_backward_hook")
+            return _C.OFF  # they hang on the autograd node that comes last in plain code
         outermost = self.outermost.is_frame(code, names)
         if not outermost and (is_module_call(code) or code in self.small):
             return None  # not for good: they are captured where they are outermost
