@@ -384,10 +384,13 @@ static int try_entries(PyThreadState *tstate, tw_frame *frame, tw_cache *cache, 
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(entries); i++) {
         tw_entry *entry = (tw_entry *)PyTuple_GET_ITEM(entries, i);
         int32_t failed;
-        if (entry->dead || entry->owner != thread.callback) {
+        if (entry->owner != thread.callback) {
             continue;
         }
         full |= entry->full;
+        if (entry->dead) {
+            continue;
+        }
         PyObject *inputs = run_guards(entry, &scope, &failed);
         if (inputs != NULL) {
             entry->hits++;

@@ -237,8 +237,7 @@ def at_limit(
     entries = entries_of(code, owner)
     count, fails = len(entries) + len(gone), options.fail_on_limit or options.fullgraph
     if count >= options.recompile_limit and not fails:
-        for entry in entries:
-            entry.full = True
+        _close(code, entries, owner)
     if count == 0 or (count >= options.recompile_limit and code in _announced and not fails):
         return count > 0
     reasons = recompile_reasons(code, scope, owner) + [f"{place} was an object that is gone" for place in gone]
@@ -262,6 +261,17 @@ def at_limit(
         with contextlib.suppress(RecompileLimitWarning):
             warnings.warn(text, RecompileLimitWarning, stacklevel=3)
     return True
+
+
+def _close(code: CodeType, entries: Sequence[_C.Entry], owner: Any) -> None:
+    """Frames that no entry fits run as plain Python without a question; where all entries have died, a dead one stands for them."""
+    if not entries:
+        entries = [e for e in _C.get_entries(code) if e.owner is owner] or [make_entry(code, (), (), None, code, owner)]
+        entries[0].dead = True
+        if entries[0] not in _C.get_entries(code):
+            _C.set_entries(code, (*_C.get_entries(code), entries[0]))
+    for entry in entries:
+        entry.full = True
 
 
 def _cures(code: CodeType, scope: Scope, owner: Any, gone: Sequence[str]) -> list[str]:

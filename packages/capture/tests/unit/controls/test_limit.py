@@ -11,6 +11,7 @@ import tracework_capture as capture
 from tracework_capture.guards.kinds import GUARD_KINDS
 from tracework_capture.guards.report import CURES
 from tracework_capture.hook.cache import RecompileLimitWarning
+from tracework_capture.hook.context import FrameCallback
 
 
 def eager(gm, example_inputs):
@@ -149,3 +150,17 @@ OFFSET = 1.0
 
 def uses_a_global(x):
     return x + OFFSET
+
+
+def test_nobody_asks_for_frames_behind_the_limit_when_all_entries_are_dead(monkeypatch):
+    asked = []
+    plain = FrameCallback.answer
+    monkeypatch.setattr(FrameCallback, "answer", lambda self, code, *rest: (asked.append(code), plain(self, code, *rest))[1])
+    call = capture.optimize(eager, recompile_limit=3)(lambda x, module: x * module.factor)
+    with pytest.warns(RecompileLimitWarning):
+        for factor in range(8):
+            module = types.ModuleType("made_for_this_call")
+            module.factor = factor
+            assert torch.equal(call(torch.ones(2), module), torch.full((2,), float(factor)))
+            del module
+    assert asked.count(call.__wrapped__.__code__) == 4
