@@ -16,6 +16,7 @@ from .contracts import Backward, Compiled, FunctionalProgram, GraphCompiler, Gra
 from .errors import Refusal, UsageError
 from .options import AotOptions
 from .partition import PARTITIONERS, JointParts, has_effect, needed_for, split, value_inputs
+from .partition.recompute import is_random
 from .pieces import depends_on_data, in_pieces
 from .signature import Component
 from .trace.image_layouts import spread_channels_last
@@ -187,6 +188,7 @@ def _training(
     forward = _apart_from_autocast(forward_compiler(program.forward, program.forward_spec))
     forward = _keeping(program.forward, forward)
     parts = JointParts.of(joint)
+    drawn = [n for n in joint.graph.graph.nodes if is_random(n)]
     gradients = []
     for backward in program.backwards:
         first = LazyBackward(backward, backward_compiler)
@@ -194,17 +196,30 @@ def _training(
             first.compile()  # with symbolic sizes: what compiling finds out about them has to be known when guards are made
         is_compiled = not gm.meta.get("hooks_behind")
         again = SecondOrder(joint, backward.component, forward_compiler, options, is_compiled)
-        read = _read_by_gradients(parts, backward.component)
-        gradients.append(Gradients(backward, first, again, *read, OtherData(joint, backward)))
+        read = _read_by_gradients(parts, backward.component, drawn)
+        gradients.append(Gradients(backward, first, again, *read, _taken(parts, backward.component), OtherData(joint, backward)))
     return wrap_autograd(program, forward, gradients)
 
 
-def _read_by_gradients(parts: JointParts, component: Component) -> tuple[frozenset[int], frozenset[int]]:
-    """Input slots that computing the gradients of a component takes, and those of them whose values the gradients depend on."""
+def _read_by_gradients(
+    parts: JointParts, component: Component, drawn: Sequence[fx.Node]
+) -> tuple[frozenset[int], frozenset[int]]:
+    """Input slots that computing the gradients of a component takes, and those of them whose values the gradients depend on.
+
+    drawn: random numbers, which are drawn again in their turn, those of other components too.
+    """
     gradients = parts.gradients[component]
-    taken, needed = needed_for(gradients, set()), needed_for(gradients, set(), value_inputs)
+    cuts = {parts.forward_outputs[slot] for slot in component.results}
+    taken, needed = needed_for([*gradients, *drawn], cuts), needed_for(gradients, cuts, value_inputs)
     first, second = (frozenset(i for i, n in enumerate(parts.inputs) if n in found) for found in (taken, needed))
     return first, second
+
+
+def _taken(parts: JointParts, component: Component) -> tuple[int, ...]:
+    """Which of the results that a component takes its gradients depend on."""
+    nodes = [parts.forward_outputs[slot] for slot in component.results]
+    read = needed_for(parts.gradients[component], set(nodes))
+    return tuple(place for place, node in enumerate(nodes) if node in read)
 
 
 class LazyBackward:
@@ -283,23 +298,27 @@ class SecondOrder:
         return all(condition.evaluate(values) for condition in conditions)
 
     def _placeholders(self) -> list[fx.Node]:
-        """Those of the joint graph's inputs and of the component's tangents."""
+        """The joint graph's inputs, the results that the component takes, the component's tangents."""
         parts = JointParts.of(self._joint)
-        return [*parts.inputs, *(parts.tangents[place] for place in self._component.tangents)]
+        results = [parts.forward_outputs[slot] for slot in self._component.results]
+        return [*parts.inputs, *results, *(parts.tangents[place] for place in self._component.tangents)]
 
     def _gradients(self) -> tuple[fx.GraphModule, tuple[int, ...]]:
         """The joint graph returning the component's gradients alone, and the places of what it reads."""
         source = self._joint.graph.graph
         graph = fx.Graph()
         made: dict[fx.Node, fx.Node] = {}
+        tangents = JointParts.of(self._joint).tangents
+        for node in dict.fromkeys((*self._placeholders(), *tangents)):
+            made[node] = graph.placeholder(node.name)
+            made[node].meta.update(node.meta if node.op == "placeholder" else {}, example_value=node.meta["val"])
+            made[node].meta.pop("val", None)
         for node in source.nodes:
             if node.op == "output":
                 graph.output(tuple(made[o] for o in JointParts.of(self._joint).gradients[self._component]))
-            elif node.meta.get("write_back") is None:
+            elif node.meta.get("write_back") is None and node not in made:
                 made[node] = copy_node(graph, node, made.__getitem__)
                 made[node].meta.pop("val", None)
-                if node.op == "placeholder":
-                    made[node].meta["example_value"] = node.meta["val"]
         gm = _torch.graph_module(graph)
         _clean(gm)  # random numbers stay: each has to be drawn in its turn
         gm.meta["symbols"] = self._joint.symbols

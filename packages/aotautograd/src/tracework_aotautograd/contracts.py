@@ -40,7 +40,7 @@ class JointProgram:
     """Forward and backward in one graph.
 
     Placeholders: the captured inputs, lifted constants, then tangents. Outputs: the forward's graph outputs, then for each
-    of signature.components one gradient for each of its inputs. Nodes carry meta["phase"] "forward" or "backward".
+    of signature.components one gradient for each of its inputs and results. Nodes carry meta["phase"] "forward" or "backward".
 
     Checkpoints: a captured node may carry meta["recompute"] = "must" or "prefer" and meta["recompute_region"] = any hashable
     value that the nodes of one checkpoint share; the nodes made from it carry both. The min_cut partitioner keeps no value

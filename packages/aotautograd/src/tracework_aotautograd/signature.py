@@ -91,10 +91,12 @@ class TangentInfo:
 
 @dataclass(frozen=True)
 class Component:
-    """Results and inputs that one autograd node ties together: places in `Signature.tangents`, slots of the inputs that get gradients."""
+    """What one autograd node ties together: places in `Signature.tangents`, slots of the inputs that get gradients, and slots of the
+    graph outputs that do, which earlier components give."""
 
     tangents: tuple[int, ...]
     inputs: tuple[int, ...]
+    results: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,8 @@ class Signature:
     """The whole calling convention.
 
     graph_outputs of the forward (before saved values): fresh outputs and bases, then values written back by the wrapper,
-    then sizes. `write_backs` pairs (input slot, graph output slot). `components`: there are several where results have nothing in common.
+    then sizes. `write_backs` pairs (input slot, graph output slot). `components`: several where results have nothing in common, or are
+    computed from results; what one takes from others they give before it.
     `constants`: tensors appended to the caller's inputs. `output_versions` pairs (graph output slot, how often the program wrote to it).
     """
 
@@ -136,5 +139,5 @@ class Signature:
         rows = [f"in  {i}: {x.name} {x.kind.value} {x.mutation.value}" for i, x in enumerate(self.inputs)]
         rows += [f"out {i}: {x.kind.value} {x.slot}" for i, x in enumerate(self.outputs)]
         rows += [f"tangent of {t.slot}: {t.order or 'row-major'}" for t in self.tangents]
-        rows += [f"component: tangents {c.tangents}, inputs {c.inputs}" for c in self.components]
+        rows += [f"component: tangents {c.tangents}, inputs {c.inputs}, results {c.results}" for c in self.components]
         return "\n".join(rows)

@@ -41,7 +41,7 @@ class JointParts:
             if any(a in late for a in node.all_input_nodes) and node.op != "output":
                 late.add(node)
         rest = iter(outputs[count:])
-        gradients = {component: list(islice(rest, len(component.inputs))) for component in joint.signature.components}
+        gradients = {c: list(islice(rest, len(c.inputs) + len(c.results))) for c in joint.signature.components}
         parts = cls(tuple(placeholders[:split]), tuple(placeholders[split:]), outputs[:count], gradients, frozenset(late))
         if any(isinstance(o, fx.Node) and o in late for o in parts.forward_outputs):
             raise PartitionError("an output of the forward depends on a tangent")

@@ -18,21 +18,38 @@ aten = torch.ops.aten
 
 
 def components(
-    graph: fx.Graph, tangents: Sequence[fx.Node], gradients: Mapping[int, Any]
-) -> list[tuple[Component, list[fx.Node]]]:
-    """The components, each with one gradient for each of its inputs; new sums go to the end of the graph.
+    graph: fx.Graph, tangents: Mapping[int, fx.Node], gradients: Mapping[int, Any], cuts: Mapping[int, fx.Node]
+) -> list[tuple[Component, list[fx.Node]]] | None:
+    """The components, each with one gradient for each of its inputs and results; new sums go to the end of the graph.
 
-    tangents: the placeholders of the results' tangents. gradients: input slot -> node, or None where no result's history leads.
+    tangents: graph output slot -> the placeholder of its tangent. gradients: input slot -> node, or None where no result's history
+    leads. cuts: slots of results that others are computed from -> the gradients that come to them from those. None where no order of
+    the components has each one behind those whose results it takes.
     """
     reached = {slot: node for slot, node in gradients.items() if node is not None}
-    sources = sources_of(graph.nodes, tangents)
+    places = [*tangents.values()]
+    sources = sources_of(graph.nodes, places)
     found = []
-    for group in _groups(graph, len(tangents), set(reached.values()), sources):
-        shares = {slot: _share(graph, node, group, sources) for slot, node in reached.items()}
-        shares = {slot: node for slot, node in shares.items() if node is not None}
-        places = tuple(place for place in range(len(tangents)) if group >> place & 1)
-        found.append((Component(places, tuple(shares)), [*shares.values()]))
-    return found
+    for group in _groups(graph, len(places), {*reached.values(), *cuts.values()}, sources):
+        inputs, results = (
+            {slot: share for slot, node in nodes.items() if (share := _share(graph, node, group, sources)) is not None}
+            for nodes in (reached, cuts)
+        )
+        own = tuple(place for place in range(len(places)) if group >> place & 1)
+        found.append((Component(own, tuple(inputs), tuple(results)), [*inputs.values(), *results.values()]))
+    return _in_order(found, [*tangents]) if cuts else found
+
+
+def _in_order(found: list[tuple[Component, list[fx.Node]]], slots: Sequence[int]) -> list[tuple[Component, list[fx.Node]]] | None:
+    ordered: list[tuple[Component, list[fx.Node]]] = []
+    there: set[int] = set()
+    while len(ordered) < len(found):
+        part = next((p for p in found if p not in ordered and there.issuperset(p[0].results)), None)
+        if part is None:
+            return None
+        ordered.append(part)
+        there.update(slots[place] for place in part[0].tangents)
+    return ordered
 
 
 def sources_of(nodes: Collection[fx.Node], tangents: Sequence[fx.Node]) -> dict[fx.Node, int]:

@@ -6,6 +6,7 @@ autograd engine over the fakes, and the graph's outputs are put in order.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,6 +31,7 @@ from ..signature import (
     ViewStep,
 )
 from .components import components
+from .cuts import Edge, edge_of, find_cuts
 from .masks import without_constant_masks
 from .memory import Cell, dense_order
 from .run import run_captured
@@ -283,21 +285,105 @@ class Trace:
         if not differentiable or not wanted:
             return (), []
         recorder.phase = BACKWARD
-        tangents, fakes, nodes = [], [], []
-        for slot, output in differentiable:
-            spec = output.fake.spec
-            spec = spec if dense_order(output.fake) is not None else spec.replace(strides=None)
-            fake = self.mode.make(spec.replace(offset=0))
-            nodes.append(recorder.tangent(f"tangent_{slot}", fake))
-            fakes.append(fake)
-            tangents.append(TangentInfo(slot, spec.dtype, spec.device, spec.sizes, _order(fake)))
+        cuts, hidden = self._cuts([o for _, o in differentiable])
+        differentiable += [(self._add(fake, node), _GraphOutput(fake, node)) for fake, node in hidden]
+        made = [self._tangent(slot, output) for slot, output in differentiable]
+        parts = self._components(differentiable, made, wanted, cuts)
+        if parts is None:  # the formulas do not come apart where the history was to be cut
+            del self.graph_outputs[len(self.graph_outputs) - len(hidden) :]
+            for node in reversed(recorder.graph.nodes):
+                if node.meta["phase"] == BACKWARD and not node.users and not isinstance(node.meta["val"], torch.SymInt):
+                    if node.op == "call_function" or node in [n for _, _, n in made[len(made) - len(hidden) :]]:
+                        recorder.graph.erase_node(node)
+            count = len(made) - len(hidden)
+            made = made[:count]
+            parts = self._components(differentiable[:count], made, wanted, set())
+            assert parts is not None
+        return tuple(info for info, _, _ in made), parts
+
+    def _cuts(self, outputs: list[_GraphOutput]) -> tuple[set[Edge], list[tuple[Any, Any]]]:
+        """Where the history is cut, and the values there that become results, with their nodes. At no value that the caller's input
+        gets: what is computed from that is, in eager, computed from the input. At none with hooks: they see all that comes to it.
+        """
+        if len(outputs) < 2:
+            return set(), []
+        memory = self.recorder.memory
+        inputs = {id(value) for value in self.values}
+        shared = Counter(o.node for o in outputs)
+        cuttable = {
+            edge_of(o.fake)
+            for o in outputs
+            if id(o.fake) not in inputs and o.node.op != "placeholder" and shared[o.node] == 1 and not o.fake._backward_hooks
+        }
+
+        def made() -> dict[Edge, Any]:
+            shown = {id(cell.root) for o in outputs if (cell := memory.find(o.fake)) is not None}
+            return {
+                edge_of(cell.fake): cell.fake
+                for cell in memory.fresh()
+                if id(cell.root) not in shown and _has_history(cell.fake) and not cell.fake._backward_hooks
+            }
+
+        nodes = {node for node in self.histories if node is not None}
+        edges, hidden = find_cuts([o.fake for o in outputs], cuttable, nodes, made)
+        return edges, [(fake, memory.read(self.recorder.cell(fake))) for fake in hidden]
+
+    def _tangent(self, slot: int, output: _GraphOutput) -> tuple[TangentInfo, Any, fx.Node]:
+        spec = output.fake.spec
+        spec = spec if dense_order(output.fake) is not None else spec.replace(strides=None)
+        fake = self.mode.make(spec.replace(offset=0))
+        node = self.recorder.tangent(f"tangent_{slot}", fake)
+        return TangentInfo(slot, spec.dtype, spec.device, spec.sizes, _order(fake)), fake, node
+
+    def _components(
+        self,
+        outputs: list[tuple[int, _GraphOutput]],
+        made: list[tuple[TangentInfo, Any, fx.Node]],
+        wanted: dict[int, Any],
+        cuts: set[Edge],
+    ) -> list[tuple[Component, list[fx.Node]]] | None:
+        """The gradients, by component. At a cut the engine goes on with the tangent of the result instead of what comes to it.
+
+        None where a cut is not possible.
+        """
+        tangents = [fake for _, fake, _ in made]
+        edges = [edge_of(o.fake) for _, o in outputs]
+        roots = [place for place, edge in enumerate(edges) if edge not in cuts]
+        there = {edge: place for place, edge in enumerate(edges) if edge in cuts}
+        arrived: dict[int, Any] = {}
+
+        def instead(node: Any) -> Any:
+            def hook(grads: tuple[Any, ...]) -> tuple[Any, ...]:
+                found = [*grads]
+                for number, grad in enumerate(grads):
+                    place = there.get((node, number))
+                    if place is not None and grad is not None:
+                        arrived[place], found[number] = grad, tangents[place]
+                return tuple(found)
+
+            return hook
+
+        handles = [node.register_prehook(instead(node)) for node in dict.fromkeys(node for node, _ in there)]
         try:
             with _torch.without_autocast():
-                grads = torch.autograd.grad([o.fake for _, o in differentiable], [*wanted.values()], fakes, allow_unused=True)
+                grads = torch.autograd.grad(
+                    [outputs[place][1].fake for place in roots],
+                    [*wanted.values()],
+                    [tangents[place] for place in roots],
+                    retain_graph=bool(cuts),
+                    allow_unused=True,
+                )
         except RuntimeError as error:  # eager raises this when its backward runs, if it ever does
-            raise Refusal(f"the backward of this graph fails: {error}", recorder.origin) from error
+            raise Refusal(f"the backward of this graph fails: {error}", self.recorder.origin) from error
+        finally:
+            for handle in handles:
+                handle.remove()
+        if len(arrived) < len(there):
+            return None
         gradients = {slot: self._gradient(gradient) for slot, gradient in zip(wanted, grads, strict=True)}
-        return tuple(tangents), components(recorder.graph, nodes, gradients)
+        flows = {outputs[place][0]: self._gradient(gradient) for place, gradient in sorted(arrived.items())}
+        nodes = {info.slot: node for info, _, node in made}
+        return components(self.recorder.graph, nodes, gradients, flows)
 
     def _gradient(self, grad: Any) -> Any:
         if grad is None:

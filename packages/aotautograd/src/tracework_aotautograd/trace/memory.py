@@ -51,6 +51,10 @@ class Memory:
         """The cell of a fake, or None when it was not made in this trace."""
         return self._cells.get(id(fake))
 
+    def fresh(self) -> list[Cell]:
+        """The cells of memory that the graph made and never wrote to."""
+        return [c for c in self._cells.values() if c.parent is None and c.root.slot is None and not c.root.writes]
+
     def new_root(self, fake: torch.Tensor, node: Node, slot: int | None = None) -> Cell:
         """Registers fresh memory whose value is `node`."""
         cell = Cell(fake, Root(fake, node, slot=slot), node)

@@ -98,7 +98,8 @@ class Keeper:
 class Gradients:
     """A component's backward: as graph, compiled, and as `again(inputs, tangents)`, a function of both that is differentiable itself.
 
-    read_again: input slots that `again` takes; needed_again: those of them whose values its results depend on.
+    read_again: input slots that `again` takes; needed_again: those of them whose values its results depend on;
+    taken_again: places of those among the component's `results` that `again` takes.
     other_data: the gradients where `.data = other` gave an input other memory since.
     """
 
@@ -107,6 +108,7 @@ class Gradients:
     again: Callable[..., Any]
     read_again: frozenset[int]
     needed_again: frozenset[int]
+    taken_again: tuple[int, ...]
     other_data: OtherData
 
 
@@ -174,7 +176,7 @@ def _one_node(program: FunctionalProgram, forward: Call, gradients: Gradients) -
 
 
 def _several_nodes(program: FunctionalProgram, forward: Call, gradients: Sequence[Gradients]) -> Callable[..., Sequence[Any]]:
-    """The forward first, then for each component a Function from its inputs to its results."""
+    """The forward first, then for each component a Function from its inputs, and results of those before it, to its results."""
     signature = program.signature
     lines = [*_values(signature), "return values"]
     run = compile_function("forward", "args", [f"    {line}" for line in lines], _scope(signature, forward))
@@ -183,21 +185,26 @@ def _several_nodes(program: FunctionalProgram, forward: Call, gradients: Sequenc
         keeper = Keeper(program, one.read_again, one.needed_again)
         part = _Part(program, one, keeper)
         results = "".join(f"values[{info.slot}], " for info in part.tangents)
-        lines = ["ctx.originals = originals", *part.saving(), f"return ({results})"]
+        lines = ["ctx.originals = originals", *part.saving()]
+        inputs, taken, slots = part.component.inputs, part.component.results, [info.slot for info in part.tangents]
+        if one.taken_again:
+            lines.append(f"ctx.taken = ({''.join(f'args[{len(inputs) + place}], ' for place in one.taken_again)})")
+            lines.append("ctx.versions = [tensor._version for tensor in ctx.taken]")
+        lines.append(f"return ({results})")
         scope = {"hooks": _torch.saved_tensor_hooks}
         made = compile_function("forward", "ctx, values, originals, *args", [f"    {line}" for line in lines], scope)
-        inputs, slots = part.component.inputs, [info.slot for info in part.tangents]
         function = part.function(made, range(len(slots)), lambda found: (None, None, *found))
-        nodes.append((keeper.keep, _torch.direct_apply(function, _apart(part.tangents)), inputs, slots))
+        nodes.append((keeper.keep, _torch.direct_apply(function, _apart(part.tangents)), inputs, taken, slots))
     count = signature.number_of_graph_outputs
 
     def apply(*args: Any) -> Sequence[Any]:
-        originals = [keep(args) for keep, _, _, _ in nodes]
+        originals = [keep(args) for keep, *_ in nodes]
         with torch.no_grad():
             values = run(args)
         graph_outputs = list(values[:count])
-        for original, (_, node, inputs, slots) in zip(originals, nodes, strict=True):
-            for slot, result in zip(slots, node(values, original, *[args[i] for i in inputs]), strict=True):
+        for original, (_, node, inputs, taken, slots) in zip(originals, nodes, strict=True):
+            given = [*[args[i] for i in inputs], *[graph_outputs[i] for i in taken]]
+            for slot, result in zip(slots, node(values, original, *given), strict=True):
                 graph_outputs[slot] = result
         return tuple(graph_outputs)
 
@@ -268,6 +275,7 @@ class _Part:
         has_sizes, saves = bool(self._program.saved[0]), bool(self._gradients.backward.saved)
         tangent_infos, shapes_vary, static = self.tangents, self._shapes_vary, self._static
         backward_run, again, keeper, later = self._gradients.run, self._gradients.again, self._keeper, self._later
+        taken_again, count = self._gradients.taken_again, len(self.component.results)
         watched, with_other_data = self._watched, self._gradients.other_data.gradients
         results = next(iter(reversed(self._gradients.backward.graph.graph.nodes))).args[0]
         reaching = [self._sources[result] for result in results]
@@ -289,7 +297,8 @@ class _Part:
                             "Trying to backward through the graph a second time; pass retain_graph=True the first time"
                         )
                     with drawing_again(ctx.originals[2]):
-                        found = again([*keeper.checked(ctx.originals), *constants], tangents)
+                        inputs = [*keeper.checked(ctx.originals), *constants, *_unwritten(ctx, taken_again, count)]
+                        found = again(inputs, tangents)
                         return spread(_defined(found, reaching, undefined) if undefined else found)
                 compute = backward_run
                 if watched and ctx.originals is not None and ctx.places:
@@ -298,7 +307,7 @@ class _Part:
                         compute = functools.partial(with_other_data, inputs)
                     del inputs
                 if not _torch.graph_is_kept():
-                    ctx.originals = None
+                    ctx.originals = ctx.taken = None
                     if undefined and later.possible:
                         later.keep(ctx, saved, undefined)
                 given = [*(ctx.sizes if has_sizes else ()), *saved, *tangents]
@@ -375,6 +384,20 @@ class LaterBackwards:
             freed |= mask if given >> place & 1 else 0
         versions = ctx.kept[1] if ctx.kept is not None else tuple(t._version for t in saved)
         ctx.kept = None if freed == self._all else (saved, versions, freed)
+
+
+def _unwritten(ctx: Any, places: Sequence[int], count: int) -> list[Any]:
+    """The results that a component takes, those in these places, when nobody wrote to them since."""
+    results: list[Any] = [None] * count
+    for number, place in enumerate(places):
+        tensor, version = ctx.taken[number], ctx.versions[number]
+        results[place] = tensor
+        if tensor._version != version:
+            raise RuntimeError(
+                "one of the variables needed for gradient computation has been modified by an inplace operation: a result of a "
+                f"compiled graph, of shape {tuple(tensor.shape)}, is at version {tensor._version}; expected version {version}"
+            )
+    return results
 
 
 def _defined(gradients: Sequence[Any], reaching: Sequence[int], undefined: Sequence[int]) -> list[Any]:

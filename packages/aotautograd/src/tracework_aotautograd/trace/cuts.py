@@ -1,0 +1,133 @@
+"""Where the history of a program is cut: at results that other results are computed from.
+
+The caller holds such a result, and its hooks, `retain_grad` and gradients of others with respect to it concern all that comes to it. So
+it is a leaf for what is computed from it, which gets an autograd node of its own. Where history goes past a result to what the result is
+made of, too, that is cut there as well, at a value that the caller does not see: otherwise neither node could be first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Edge = tuple[Any, int]
+"""An autograd node and the number of one of its results."""
+
+
+def edge_of(value: Any) -> Edge:
+    """Where the history of a value begins."""
+    return value.grad_fn, value.output_nr
+
+
+def find_cuts(
+    results: Sequence[Any], cuttable: Collection[Edge], inputs: Collection[Any], made: Callable[[], Mapping[Edge, Any]]
+) -> tuple[set[Edge], list[Any]]:
+    """The edges to cut at, and of them the values that are no results.
+
+    results: the values with histories. cuttable: edges of those that a cut may be at. inputs: autograd nodes where inputs begin, whose
+    gradients are added up in any case. made: gives the values that may become results.
+    """
+    edges = [edge_of(value) for value in results]
+    visible = _passed({node for node, _ in edges}).intersection(cuttable)
+    while visible:
+        hidden: dict[Edge, Any] = {}
+        while True:
+            segments = [_segment(edge, visible | hidden.keys(), inputs) for edge in (*edges, *hidden)]
+            tangled = _tangled(segments)
+            if not tangled:
+                return visible | hidden.keys(), [*hidden.values()]
+            below = _first_shared(tangled) - hidden.keys()
+            values = made() if below else {}
+            if not below or not below <= values.keys():
+                break
+            hidden.update((edge, values[edge]) for edge in _in_order(below, segments))
+        inner = {edge for segment in tangled for edge in segment.ends}
+        if not inner & visible:  # the values that were cut at alone are tangled
+            inner = visible
+        visible = visible - inner
+    return set(), []
+
+
+@dataclass(eq=False)
+class _Segment:
+    """History from one edge down to cuts and inputs. `nodes`: without those of inputs; `ends`: the cuts."""
+
+    start: Edge
+    nodes: dict[Any, None]
+    ends: dict[Edge, None]
+
+
+def _segment(start: Edge, cuts: Collection[Edge], inputs: Collection[Any]) -> _Segment:
+    nodes: dict[Any, None] = {}
+    ends: dict[Edge, None] = {}
+    waiting = [start[0]]
+    while waiting:
+        node = waiting.pop()
+        if node in nodes or node in inputs or hasattr(node, "variable"):
+            continue
+        nodes[node] = None
+        for edge in node.next_functions:
+            if edge in cuts:
+                ends[edge] = None
+            elif edge[0] is not None:
+                waiting.append(edge[0])
+    return _Segment(start, nodes, ends)
+
+
+def _passed(waiting: Iterable[Any]) -> set[Edge]:
+    """All edges below these nodes."""
+    seen, found, left = set(), set(), [*waiting]
+    while left:
+        node = left.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        below = [edge for edge in node.next_functions if edge[0] is not None]
+        found.update(below)
+        left.extend(node for node, _ in below)
+    return found
+
+
+def _tangled(segments: Sequence[_Segment]) -> list[_Segment]:
+    """Segments of which none can be first or last: they share history with one that they end at, if by way of others."""
+    owners: dict[Any, int] = {}
+    group = [*range(len(segments))]
+
+    def root(place: int) -> int:
+        while group[place] != place:
+            place = group[place]
+        return place
+
+    for place, segment in enumerate(segments):
+        for node in segment.nodes:
+            group[root(place)] = root(owners.setdefault(node, place))
+    starts = {segment.start: place for place, segment in enumerate(segments)}
+    after = {(root(place), root(starts[edge])) for place, segment in enumerate(segments) for edge in segment.ends}
+    left = {root(place) for place in range(len(segments))}
+    while free := {
+        g for g in left if not any(a == g and b in left for a, b in after) or not any(b == g and a in left for a, b in after)
+    }:
+        left -= free
+    return [segment for place, segment in enumerate(segments) if root(place) in left]
+
+
+def _first_shared(segments: Sequence[_Segment]) -> set[Edge]:
+    """Where each segment goes over to history that it shares with more of the others."""
+    masks: dict[Any, int] = {}
+    for place, segment in enumerate(segments):
+        for node in segment.nodes:
+            masks[node] = masks.get(node, 0) | 1 << place
+    cuts = {edge for segment in segments for edge in segment.ends}
+    return {
+        edge
+        for node, mask in masks.items()
+        for edge in node.next_functions
+        if edge not in cuts and masks.get(edge[0], mask) != mask
+    }
+
+
+def _in_order(edges: Collection[Edge], segments: Sequence[_Segment]) -> list[Edge]:
+    """The edges in the order in which the segments lead to them: sets of nodes have none."""
+    found = (edge for segment in segments for node in segment.nodes for edge in node.next_functions if edge in edges)
+    return list(dict.fromkeys(found))

@@ -1,0 +1,219 @@
+"""Results that other results are computed from: what the engine shows of them is eager's, as each is a tensor of its own history."""
+
+import weakref
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+
+def scaled(x, w):
+    y = x * 2
+    return y, y * 3
+
+
+def chain(x, w):
+    y = (x @ w).sin()
+    z = y * 3 * x
+    return y, z, z.exp() * w
+
+
+def diamond(x, w):
+    y = (x @ w).sin()
+    a, b = y.cos(), y * w
+    return y, a, b, a * b
+
+
+def past_a_result(x, w):
+    h = (x @ w).tanh()
+    y = h * 2
+    return y, y * h
+
+
+def past_several(x, w):
+    h = (x @ w).tanh()
+    k = h.exp()
+    y = h * k
+    z = y * k
+    return y, z, z * h + k, k.sum()
+
+
+def loss_and_logits(x, w):
+    logits = x @ w
+    return F.cross_entropy(logits, torch.arange(logits.shape[0])), logits
+
+
+def with_their_sum(x, w):
+    a, b = (x @ w).sin().sum(), (w * w).sum()
+    return a, b, a + b
+
+
+def detached(x, w):
+    y = x @ w
+    z = y.detach() * w
+    return y, z, (y * z).sin()
+
+
+def without_gradients(x, w):
+    y = x @ w
+    with torch.no_grad():
+        z = y * 3
+    return y, z, y * z
+
+
+def written(x, w):
+    y = x @ w
+    y.sin_()
+    return y, y * w
+
+
+def pieces_of_one_op(x, w):
+    a, b = (x @ w).sort()[0].split(2)
+    return a, b, a * b, b.exp()
+
+
+def random(x, w):
+    y = F.dropout(x @ w, 0.5)
+    return y, F.dropout(y * w, 0.5).sin()
+
+
+def views(x, w):
+    y = x @ w
+    return y, y.t(), y.t() * w, (y.t() * w).reshape(-1).exp()
+
+
+def twice(x, w):
+    y = x @ w
+    return y, y, y.sin()
+
+
+def also_an_input(x, w):
+    y = x * w
+    return x, y, y.sin() * x
+
+
+PROGRAMS = [
+    scaled,
+    chain,
+    diamond,
+    past_a_result,
+    past_several,
+    loss_and_logits,
+    with_their_sum,
+    detached,
+    without_gradients,
+    written,
+    random,
+    twice,
+    also_an_input,
+]
+
+
+@pytest.fixture
+def both(pair, real, compare):
+    """both(fn, what): `what(inputs, results)` of the compiled function and of the function are the same."""
+
+    def run(fn, what):
+        found = pair(fn, real(4, 4), real(4, 4))
+        mine, theirs = found.call()
+        compare[0](mine, theirs)
+        found_mine, expected = what(found.mine, mine), what(found.theirs, theirs)
+        assert [t is None for t in found_mine] == [t is None for t in expected]
+        torch.testing.assert_close(found_mine, expected)
+        return found
+
+    return run
+
+
+def differentiable(results):
+    return [r for r in dict.fromkeys(results) if r.grad_fn is not None]
+
+
+@pytest.mark.parametrize("fn", PROGRAMS, ids=lambda f: f.__name__)
+def test_gradients_between_results(fn, both):
+    def what(inputs, results):
+        made, found = differentiable(results), []
+        for result in made:
+            found += torch.autograd.grad(result.square().sum(), [*made, *inputs], retain_graph=True, allow_unused=True)
+        return found
+
+    both(fn, what)
+
+
+@pytest.mark.parametrize("fn", PROGRAMS, ids=lambda f: f.__name__)
+def test_hooks_and_retained_gradients(fn, both):
+    def what(inputs, results):
+        made, seen = differentiable(results), []
+        for place, result in enumerate(made):
+            result.retain_grad()
+            result.register_hook(lambda g, place=place: seen.append(g) or g * (place + 2))
+        torch.autograd.backward(made, [torch.linspace(-1, 1, r.numel(), dtype=r.dtype).reshape(r.shape) for r in made])
+        return [r.grad for r in (*made, *inputs)] + sorted(seen, key=lambda g: g.sum().item())
+
+    both(fn, what)
+
+
+@pytest.mark.parametrize("fn", [fn for fn in PROGRAMS if fn not in (detached, without_gradients)], ids=lambda f: f.__name__)
+def test_gradients_of_gradients(fn, both):
+    def what(inputs, results):
+        made, found = differentiable(results), []
+        given = [*made, *inputs]
+        for result in made:
+            first = torch.autograd.grad(result.square().sum(), given, create_graph=True, allow_unused=True)
+            total = sum(g.sin().sum() for g in first if g is not None and g.requires_grad)
+            second = torch.autograd.grad(total, given, create_graph=True, allow_unused=True)
+            third = sum(g.cos().sum() for g in second if g is not None and g.requires_grad)
+            found += [*first, *second]
+            if isinstance(third, torch.Tensor):
+                found += torch.autograd.grad(third, given, retain_graph=True, allow_unused=True)
+        # what no gradient depends on may be zeros
+        return [torch.zeros(()) if g is None or not g.any() else g for g in found]
+
+    both(fn, what)
+
+
+def test_one_backward_after_the_other(both):
+    def what(inputs, results):
+        for result in results:
+            result.sum().backward(retain_graph=result is not results[-1])
+        with pytest.raises(RuntimeError, match="second time|already been freed"):
+            results[-1].sum().backward()
+        return [x.grad for x in inputs]
+
+    both(chain, what)
+
+
+def test_a_result_that_is_written_to(pair, real):
+    for fn, raises in ((scaled, False), (diamond, True)):
+        found = pair(fn, real(3, 3), real(3, 3))
+        for results, inputs in zip(found.call(), (found.mine, found.theirs), strict=True):
+            with torch.no_grad():
+                results[0].add_(1)
+            if raises:
+                with pytest.raises(RuntimeError, match="inplace operation"):
+                    results[-1].sum().backward()
+            else:
+                results[-1].sum().backward()
+                assert inputs[0].grad.eq(6).all()
+
+
+@pytest.mark.parametrize("fn", [views, pieces_of_one_op], ids=lambda f: f.__name__)
+def test_views_of_results_have_gradients(fn, check, real):
+    check(fn, real(4, 4), real(4, 4))
+
+
+def test_a_node_for_each_result(pair, real):
+    for fn, count in ((chain, 3), (loss_and_logits, 2), (past_a_result, 3)):
+        signature = pair(fn, real(4, 4), real(4, 4)).programs[0].signature
+        assert len(signature.components) == count
+    (one,) = pair(lambda x, w: ((x @ w).sin(), (x @ w).sin().sum() * 2), real(4, 4), real(4, 4)).programs[:1]
+    assert not any(component.results for component in one.signature.components)
+
+
+def test_a_result_that_no_gradient_reads_is_not_kept(pair, real):
+    found = pair(scaled, real(4), real(4))
+    y, z = found.compiled(*found.mine)
+    seen = weakref.ref(y)
+    del y
+    assert seen() is None
+    z.sum().backward()
