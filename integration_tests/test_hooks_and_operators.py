@@ -335,3 +335,35 @@ def test_a_hook_behind_a_leaf_that_is_made_inside(backend):
         return leaf.grad, made.grad
 
     same(tracework.compile(fn, backend=backend)(torch.ones(3)), fn(torch.ones(3)))
+
+
+class Features(torch.nn.Module):
+    """Gives its features with the classes it computes from them, as Grad-CAM and models of Hugging Face do."""
+
+    def __init__(self):
+        super().__init__()
+        self.features = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU(inplace=True))
+        self.head = torch.nn.Linear(4, 5)
+
+    def forward(self, images):
+        features = self.features(images)
+        return features, self.head(features.mean((2, 3)))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_grad_cam(backend, dynamic):
+    torch.manual_seed(0)
+    model, found = Features(), []
+    images = torch.randn(2, 3, 8, 8)
+    for run in (model, tracework.compile(model, backend=backend, dynamic=dynamic, fullgraph=True)):
+        model.zero_grad()
+        features, logits = run(images)
+        features.retain_grad()
+        seen = []
+        features.register_hook(lambda g, seen=seen: seen.append(g) or g * 2)
+        logits[0, 3].backward(retain_graph=True)
+        weights = features.grad.mean((2, 3), keepdim=True)
+        (again,) = torch.autograd.grad(logits[1, 2], features)
+        found.append([(weights * features).sum(1).relu(), features.grad, again, *seen, *(p.grad for p in model.parameters())])
+    torch.testing.assert_close(found[1], found[0], rtol=1e-5, atol=1e-6)

@@ -92,6 +92,23 @@ def also_an_input(x, w):
     return x, y, y.sin() * x
 
 
+class WithoutGradient(torch.autograd.Function):
+    """A product that gives its first factor no gradient."""
+
+    @staticmethod
+    def forward(ctx, a, b):
+        return a * b
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return None, gradient
+
+
+def not_followed(x, w):
+    y = x * 2
+    return y, WithoutGradient.apply(y, w)
+
+
 PROGRAMS = [
     scaled,
     chain,
@@ -106,6 +123,7 @@ PROGRAMS = [
     random,
     twice,
     also_an_input,
+    not_followed,
 ]
 
 
@@ -153,7 +171,10 @@ def test_hooks_and_retained_gradients(fn, both):
     both(fn, what)
 
 
-@pytest.mark.parametrize("fn", [fn for fn in PROGRAMS if fn not in (detached, without_gradients)], ids=lambda f: f.__name__)
+SMOOTH = [fn for fn in PROGRAMS if fn not in (detached, without_gradients)]  # gradients of gradients that go on behind a detach
+
+
+@pytest.mark.parametrize("fn", SMOOTH, ids=lambda f: f.__name__)
 def test_gradients_of_gradients(fn, both):
     def what(inputs, results):
         made, found = differentiable(results), []
