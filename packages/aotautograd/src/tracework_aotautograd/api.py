@@ -197,7 +197,9 @@ def _training(
         is_compiled = not gm.meta.get("hooks_behind")
         again = SecondOrder(joint, backward.component, forward_compiler, options, is_compiled)
         read = _read_by_gradients(parts, backward.component, drawn)
-        gradients.append(Gradients(backward, first, again, *read, _taken(parts, backward.component), OtherData(joint, backward)))
+        gradients.append(
+            Gradients(backward, first, again, *read, _taken(parts, backward.component, drawn), OtherData(joint, backward))
+        )
     return wrap_autograd(program, forward, gradients)
 
 
@@ -215,10 +217,10 @@ def _read_by_gradients(
     return first, second
 
 
-def _taken(parts: JointParts, component: Component) -> tuple[int, ...]:
-    """Which of the results that a component takes its gradients depend on."""
+def _taken(parts: JointParts, component: Component, drawn: Sequence[fx.Node]) -> tuple[int, ...]:
+    """Which of the results that a component takes computing its gradients takes."""
     nodes = [parts.forward_outputs[slot] for slot in component.results]
-    read = needed_for(parts.gradients[component], set(nodes))
+    read = needed_for([*parts.gradients[component], *drawn], set(nodes))
     return tuple(place for place, node in enumerate(nodes) if node in read)
 
 
