@@ -92,6 +92,12 @@ def also_an_input(x, w):
     return x, y, y.sin() * x
 
 
+def doubled(x, w):
+    """A sum of gradients of two results is added to itself."""
+    h = w + w
+    return h * x, h.sin() * x
+
+
 class WithoutGradient(torch.autograd.Function):
     """A product that gives its first factor no gradient."""
 
@@ -124,6 +130,7 @@ PROGRAMS = [
     twice,
     also_an_input,
     not_followed,
+    doubled,
 ]
 
 

@@ -121,7 +121,7 @@ def _share(graph: fx.Graph, node: fx.Node, group: int, sources: Mapping[fx.Node,
         return node
     if not bits & group:
         return None
-    shares = [_share(graph, operand, group, sources) for operand in node.all_input_nodes]
+    shares = [_share(graph, operand, group, sources) for operand in node.args]  # one may be there twice
     given = [share for share in shares if share is not None]
     if len(given) == 1:
         return given[0]
