@@ -77,7 +77,7 @@ def run_module(name: str, mode: str) -> dict[str, object]:
         return {"crash": f"no end after {LIMIT} s of processor time"}
     for line in done.stdout.splitlines():
         if line.startswith("RESULT"):
-            return {**json.loads(line[6:]), "stderr": done.stderr[-2000:]}
+            return {**json.loads(line[6:]), "stderr": done.stderr[-2000:], "exit": done.returncode}
     return {"crash": f"exit {done.returncode}: {done.stderr[-1500:]}"}
 
 
@@ -102,6 +102,8 @@ def compare(name: str, mode: str, verbose: bool) -> tuple[bool, str]:
         f"{name:24} {len(plain['ok']):5} {len(captured['ok']):5} {len(lost) - len(unknown):5} {counts.get('frames', 0):7} "
         f"{counts.get('entries', 0):7} {counts.get('failed', 0):5}"
     )
+    if captured["exit"] != plain["exit"]:
+        row += f"  ENDS WITH {captured['exit']}"
     return not unknown, row + (f"  LOST {' '.join(unknown)}" if unknown else "")
 
 
