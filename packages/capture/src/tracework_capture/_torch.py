@@ -36,6 +36,7 @@ __all__ = [
     "dispatch_keys",
     "dispatch_mode_count",
     "distributed_is_initialized",
+    "has_old_hooks",
     "enter_saved_hooks",
     "forward_ad_is_on",
     "function_mode_count",
@@ -184,6 +185,12 @@ def default_device() -> Any:
 def cuda_device() -> int:
     """The current CUDA device; -1 before there is one."""
     return torch.cuda.current_device() if torch.cuda.is_initialized() else -1
+
+
+def has_old_hooks(module: Any) -> bool:
+    """Whether hooks of register_backward_hook see this module's calls."""
+    shared = torch.nn.modules.module._global_is_full_backward_hook
+    return isinstance(module, torch.nn.Module) and (module._is_full_backward_hook is False or shared is False)
 
 
 def distributed_is_initialized() -> bool:

@@ -265,11 +265,11 @@ def at_limit(
 
 def _close(code: CodeType, entries: Sequence[_C.Entry], owner: Any) -> None:
     """Frames that no entry fits run as plain Python without a question; where all entries have died, a dead one stands for them."""
+    entries = entries or [e for e in _C.get_entries(code) if e.owner is owner]
     if not entries:
-        entries = [e for e in _C.get_entries(code) if e.owner is owner] or [make_entry(code, (), (), None, code, owner)]
+        entries = [make_entry(code, (), (), None, code, owner)]
         entries[0].dead = True
-        if entries[0] not in _C.get_entries(code):
-            _C.set_entries(code, (*_C.get_entries(code), entries[0]))
+        _C.set_entries(code, (*_C.get_entries(code), *entries))
     for entry in entries:
         entry.full = True
 

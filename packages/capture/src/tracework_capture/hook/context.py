@@ -42,7 +42,6 @@ from .policy import (
     Outermost,
     disabled_inside,
     frame_is_captured,
-    has_old_hooks,
     is_disabled,
     is_module_call,
     replaced_builtin,
@@ -126,7 +125,7 @@ class FrameCallback:
         if is_disabled(function):
             cache.skip(code, recursive=True)
             return _C.SKIP
-        if is_module_call(code) and has_old_hooks(names.get("self")):
+        if is_module_call(code) and _torch.has_old_hooks(names.get("self")):
             if self.options.fullgraph:
                 raise Unsupported("hook", f"{type(names['self']).__name__} has hooks of register_backward_hook")
             return _C.OFF  # they hang on the autograd node that comes last in plain code

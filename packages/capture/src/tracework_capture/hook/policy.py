@@ -17,7 +17,6 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.nn.modules import module as torch_module
 
 from .. import _C, array_functions
 from ..bytecode.resume import original_code
@@ -174,12 +173,6 @@ class Outermost:
 def is_module_call(code: types.CodeType) -> bool:
     """Whether this is what torch.nn.Module does around forward. Inside of broken code it runs plainly: forward is what is captured."""
     return original_code(code) in _MODULE_CALLS
-
-
-def has_old_hooks(module: Any) -> bool:
-    """Whether hooks of register_backward_hook see this module's calls."""
-    shared = torch_module._global_is_full_backward_hook
-    return isinstance(module, torch.nn.Module) and (module._is_full_backward_hook is False or shared is False)
 
 
 def frame_is_captured(code: types.CodeType) -> bool:

@@ -148,7 +148,7 @@ def break_at_old_hooks(frame, module):
     own, shared = module.obj._is_full_backward_hook, torch_module._global_is_full_backward_hook
     frame.guard("CONSTANT", InstanceAttr(module.source, "_is_full_backward_hook"), own)
     frame.guard("CONSTANT", Attr(TORCH_MODULE, "_global_is_full_backward_hook"), shared)
-    if own is False or shared is False:
+    if _torch.has_old_hooks(module.obj):
         frame.break_graph(
             "hook", f"{module.cls.__name__} has hooks of register_backward_hook; register_full_backward_hook replaces it"
         )
