@@ -12,8 +12,11 @@ from tracework_primops.symbols.expr import Expr, floordiv, maximum, minimum, mod
 from tracework_primops.symbols.ranges import simplify as _simplify
 
 Size = int | Expr
+INT32_LIMIT = 2**31 - 1
+"""Up to here index arithmetic in 32 bits is enough."""
 
 __all__ = [
+    "INT32_LIMIT",
     "Expr",
     "Size",
     "contiguous_strides",

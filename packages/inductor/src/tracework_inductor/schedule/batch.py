@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..ir.index import product
+from ..ir.index import INT32_LIMIT, product
 from .graph import alias_root
 from .plan import Kernel, KernelBatch, LoopKernel
 
@@ -12,7 +12,6 @@ MOST_INSTRUCTIONS = 600
 """Over all parts: a batch takes the time to compile of all of them, one after the other."""
 MOST_POINTS = 1 << 22
 """Of one part; more take longer than a launch, and would hold the registers that the greediest part needs."""
-_INT32_LIMIT = 2**31 - 1
 
 
 def batched(kernels: Sequence[Kernel], buffers: Mapping[str, Any]) -> list[Kernel]:
@@ -54,7 +53,7 @@ def _is_small(kernel: Kernel) -> bool:
         return False
     points = product(a.size for a in kernel.axes)
     extents = [layout.elements() for layout in kernel.layouts.values()]
-    return all(isinstance(e, int) and e <= _INT32_LIMIT for e in (points, *extents)) and bool(points <= MOST_POINTS)
+    return all(isinstance(e, int) and e <= INT32_LIMIT for e in (points, *extents)) and bool(points <= MOST_POINTS)
 
 
 def _independent(first: Kernel, second: Kernel, buffers: Mapping[str, Any]) -> bool:

@@ -16,7 +16,7 @@ import torch
 
 from ...errors import InductorError
 from ...ir.body import Instruction, LoopBody, Ref
-from ...ir.index import Size, constant_product
+from ...ir.index import INT32_LIMIT, Size, constant_product
 from ...schedule.plan import LoopKernel, Pass
 from ..renderer import KERNEL_NAME, RenderedKernel
 from . import config as config_table
@@ -30,7 +30,6 @@ from .tiling import Group, Tiling, tile
 
 __all__ = ["Part", "part", "render"]
 
-INT32_LIMIT = 2**31 - 1
 _LOADS_TO_COMPUTE_AGAIN = 2
 # Rows of a multiple of this many elements can be masked without splitting a 16-byte load.
 _MASK_ALIGNMENT = 16
