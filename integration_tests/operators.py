@@ -259,7 +259,8 @@ def _reason(error: Unsupported) -> str:
     lines = str(error).splitlines()
     detail = [line.strip().removeprefix("detail: ") for line in lines if line.strip().startswith("detail:")]
     text = ": ".join([lines[0].removeprefix("cannot be captured as one graph: "), *detail])
-    return re.sub(r" at 0x[0-9a-f]+", "", text)[:200]
+    here = f"{Path(__file__).parent}{os.sep}"
+    return re.sub(r" at 0x[0-9a-f]+", "", text).replace(here, "")[:200]
 
 
 def _difference(case: Case, outputs: list[Any], grads: list[Any], random: bool) -> str | None:
