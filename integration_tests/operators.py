@@ -1,7 +1,8 @@
 """Every entry of torch's own op_db through tracework.compile, against eager: values, dtypes, strides, aliasing, gradients.
 
 `python operators.py [--device cuda]` runs all of them in processes of their own and writes OPERATORS.md. The samples of an entry are
-compiled as one function, one by one only where that fails; `dynamic` rows have every size symbolic.
+compiled as one function, one by one only where that fails; `dynamic` rows have every size symbolic. `errors` rows are the calls that op_db
+says are refused: the compiled call raises what eager raises.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from torch.utils._pytree import tree_flatten
 from tracework_capture import Unsupported
 
 SAMPLES = 4  # of each entry, spread over what it offers
-OFFERED = 60  # how many of an entry's samples are looked at
+OFFERED = 15  # times as many of an entry's samples are looked at
 LARGEST = 1 << 20  # elements; larger samples take long and show nothing else
 SEED = 42
 LIMIT = 300  # seconds for one row
@@ -46,6 +47,7 @@ MODES = {
     "dynamic": (torch.float32, False, True),
 }
 """mode -> (dtype, whether gradients are compared, whether all sizes are symbols)"""
+ERRORS = "errors"
 RANDOM = (
     "rand",
     "dropout",
@@ -91,16 +93,18 @@ def name_of(op: Any) -> str:
 ENTRIES = {name_of(op): op for op in op_db}
 
 
-def check(name: str, mode: str, device: str = "cpu", samples: int = SAMPLES) -> Outcome:
-    """The samples of one entry in one mode."""
+def check(name: str, mode: str, device: str = "cpu", samples: int = SAMPLES, reference: bool = False) -> Outcome:
+    """The samples of one entry in one mode; with `reference` those of its comparison with a reference, which are more and stranger."""
     op = ENTRIES[name]
+    if mode == ERRORS:
+        return _check_errors(op, device)
     dtype, gradients, dynamic = MODES[mode]
     if not op.supports_dtype(dtype, device):
         return Outcome(name, mode, "unsupported by eager")
     gradients = gradients and op.supports_autograd
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        cases = list(_cases(op, dtype, device, gradients, samples))
+        cases = list(_cases(op, dtype, device, gradients, samples, reference))
         if not cases:
             return Outcome(name, mode, "refused by eager")
         random = any(part in name for part in RANDOM)
@@ -112,11 +116,41 @@ def check(name: str, mode: str, device: str = "cpu", samples: int = SAMPLES) -> 
     return Outcome(name, mode, status, detail, len(cases))
 
 
-def _cases(op: Any, dtype: torch.dtype, device: str, gradients: bool, count: int) -> Iterator[Case]:
+def _check_errors(op: Any, device: str) -> Outcome:
+    """Whether calls that eager refuses are refused with the same exception."""
+    name, differences, count = name_of(op), [], 0
+    if op.error_inputs_func is None:
+        return Outcome(name, ERRORS, "unsupported by eager")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for number, given in enumerate(op.error_inputs(device)):
+            case = Case(op, given.sample_input)
+            theirs, mine = (_raised(case, compiled) for compiled in (False, True))
+            count += theirs is not None
+            if type(theirs) is not type(mine):
+                differences.append(f"sample {number}: {_words(mine)} instead of {_words(theirs)}")
+    return Outcome(name, ERRORS, "wrong" if differences else "equal", differences[0] if differences else "", count)
+
+
+def _raised(case: Case, compiled: bool) -> Exception | None:
+    tracework.reset()
+    try:
+        (tracework.compile(case.call) if compiled else case.call)(*case.inputs())
+    except Exception as error:  # what is compared
+        return error
+    return None
+
+
+def _words(error: Exception | None) -> str:
+    return "no exception" if error is None else _line(error)
+
+
+def _cases(op: Any, dtype: torch.dtype, device: str, gradients: bool, count: int, reference: bool) -> Iterator[Case]:
     torch.manual_seed(0)
     offered = []
+    source = op.reference_inputs if reference else op.sample_inputs
     try:
-        offered.extend(itertools.islice(op.sample_inputs(device, dtype, requires_grad=gradients), OFFERED))
+        offered.extend(itertools.islice(source(device, dtype, requires_grad=gradients), OFFERED * count))
     except (RuntimeError, NotImplementedError):
         pass  # those before it were made; the makers call kernels that eager does not have
     cases = [Case(op, s) for s in offered]
@@ -328,9 +362,9 @@ def _distance(mine: torch.Tensor, theirs: torch.Tensor, exact: Any) -> str | Non
 class Worker:
     """A process that checks rows until one of them ends it."""
 
-    def __init__(self, device: str, core: int, cache: str) -> None:
+    def __init__(self, options: list[str], core: int, cache: str) -> None:
         environment = {**os.environ, "TRACEWORK_CACHE_DIR": cache, "OMP_NUM_THREADS": "1"}
-        command = [sys.executable, __file__, "--worker", str(core), "--device", device]
+        command = [sys.executable, __file__, "--worker", str(core), *options]
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, env=environment)
 
@@ -350,16 +384,16 @@ class Worker:
         return Outcome(name, mode, "crashed", f"no end in {LIMIT} s")
 
 
-def serve(device: str, core: int) -> None:
+def serve(core: int, device: str, samples: int, reference: bool) -> None:
     """What a worker does, on one core: its compilers start as many processes as it may use cores."""
     os.sched_setaffinity(0, {core})
     logging.getLogger("tracework").setLevel(logging.WARNING)
     for line in sys.stdin:
         name, mode = json.loads(line)
-        print("ROW" + json.dumps(asdict(check(name, mode, device))), flush=True)
+        print("ROW" + json.dumps(asdict(check(name, mode, device, samples, reference))), flush=True)
 
 
-def run_all(rows: list[tuple[str, str]], device: str, jobs: int, report: Callable[[Outcome], None]) -> None:
+def run_all(rows: list[tuple[str, str]], options: list[str], jobs: int, report: Callable[[Outcome], None]) -> None:
     """Gives the rows to `jobs` processes; an interrupt ends it with what was reported."""
     waiting, lock, workers = iter(rows), threading.Lock(), []
     cores = sorted(os.sched_getaffinity(0))
@@ -372,7 +406,7 @@ def run_all(rows: list[tuple[str, str]], device: str, jobs: int, report: Callabl
                 if row is None:
                     return
                 if worker is None:
-                    worker = Worker(device, cores[number % len(cores)], cache)
+                    worker = Worker(options, cores[number % len(cores)], cache)
                     workers.append(worker)
             outcome = worker.ask(*row)
             if outcome.status == "crashed":
@@ -397,20 +431,22 @@ def run_all(rows: list[tuple[str, str]], device: str, jobs: int, report: Callabl
 HEAD = """# torch's op_db through tracework.compile
 
 Every entry of `torch.testing._internal.common_methods_invocations.op_db` on {device}, torch {torch}, {samples} samples of each mode, against eager:
-values, dtypes, sizes, strides, in float32 also gradients. `dynamic`: float32 with every size symbolic. Written by `nox -s operators`.
+values, dtypes, sizes, strides, in float32 also gradients. `dynamic`: float32 with every size symbolic. `errors`: all calls that op_db says
+are refused, the exception's type. Written by `nox -s operators`.
 
 | outcome | {modes} |
 |---|{rule}
 """
 
 
-def table(outcomes: list[Outcome], device: str) -> str:
+def table(outcomes: list[Outcome], device: str, samples: int) -> str:
     """The counts, and each row that is not equal."""
     counts = Counter((o.mode, o.status) for o in outcomes)
-    head = HEAD.format(device=device, torch=torch.__version__, samples=SAMPLES, modes=" | ".join(MODES), rule="---|" * len(MODES))
+    modes = [*MODES, ERRORS]
+    head = HEAD.format(device=device, torch=torch.__version__, samples=samples, modes=" | ".join(modes), rule="---|" * len(modes))
     lines = [head.rstrip("\n") + "\n"]
     for status in sorted({o.status for o in outcomes}):
-        lines.append(f"| {status} | {' | '.join(str(counts[mode, status]) for mode in MODES)} |\n")
+        lines.append(f"| {status} | {' | '.join(str(counts[mode, status]) for mode in modes)} |\n")
     lines.append("\n| entry | mode | outcome | why |\n|---|---|---|---|\n")
     for o in sorted(outcomes, key=lambda o: (o.good, o.name, o.mode)):
         if o.status != "equal" and not o.status.startswith(("refused", "unsupported")):
@@ -423,13 +459,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--only", default="", help="entries whose name contains this; writes nothing")
-    parser.add_argument("--modes", default=",".join(MODES))
+    parser.add_argument("--modes", default=",".join([*MODES, ERRORS]))
+    parser.add_argument("--samples", type=int, default=SAMPLES, help="of each entry, spread over what it offers")
+    parser.add_argument("--reference", action="store_true", help="the samples of an entry's comparison with its reference; writes nothing")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--out", type=Path, default=None)
     parser.add_argument("--worker", type=int, default=None, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.worker is not None:
-        serve(given.device, given.worker)
+        serve(given.worker, given.device, given.samples, given.reference)
         return 0
     rows = [(name, mode) for mode in given.modes.split(",") for name in ENTRIES if given.only in name]
     outcomes: list[Outcome] = []
@@ -441,10 +479,11 @@ def main() -> int:
         if not outcome.good or given.only:
             print(outcome, flush=True)
 
-    run_all(rows, given.device, given.jobs, report)
-    if given.out or not given.only:
+    options = ["--device", given.device, "--samples", str(given.samples), *(["--reference"] if given.reference else [])]
+    run_all(rows, options, given.jobs, report)
+    if given.out or not (given.only or given.reference):
         out = given.out or Path(__file__).with_name("OPERATORS.md" if given.device == "cpu" else "OPERATORS_CUDA.md")
-        out.write_text(table(outcomes, given.device))
+        out.write_text(table(outcomes, given.device, given.samples))
     print(Counter(o.status for o in outcomes))
     return 0 if all(o.good for o in outcomes) else 1
 
