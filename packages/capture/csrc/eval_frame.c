@@ -3,7 +3,7 @@
  * It is installed only while some thread has a callback, because CPython does not inline Python-to-Python calls while any evaluator
  * is installed. Whoever was installed before is called for every frame that is not ours.
  */
-#include "eval_frame.h"
+#include "continuation.h"
 
 static __thread struct {
     PyObject *callback;  /* strong; NULL is off */
@@ -74,8 +74,7 @@ static void release_handover(void)
     }
 }
 
-/* function(*arguments), where the call takes the references to the arguments. arguments[-1] is the callee's to use. */
-static PyObject *call_handing_over(PyObject *function, PyObject **arguments, Py_ssize_t count)
+PyObject *tw_call_handing_over(PyObject *function, PyObject **arguments, Py_ssize_t count)
 {
     PyObject **outer = thread.handover;
     Py_ssize_t outer_count = thread.handover_count;
@@ -115,84 +114,6 @@ static int argument_slots(PyCodeObject *code)
     return code->co_argcount + code->co_kwonlyargcount + ((code->co_flags & CO_VARARGS) != 0) + ((code->co_flags & CO_VARKEYWORDS) != 0);
 }
 
-/* What generated code returns to go on in a continuation. */
-typedef struct {
-    PyObject_HEAD
-    PyObject *function;
-    PyObject *arguments; /* a list */
-} tw_onward;
-
-static void onward_dealloc(tw_onward *self)
-{
-    Py_DECREF(self->function);
-    Py_DECREF(self->arguments);
-    PyObject_Free(self);
-}
-
-static PyTypeObject onward_type = {
-    PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "tracework_capture._C.Onward",
-    .tp_basicsize = sizeof(tw_onward),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .tp_doc = "What go_on() gives.",
-    .tp_dealloc = (destructor)onward_dealloc,
-};
-
-static PyObject *go_on(PyObject *module, PyObject *const *given, Py_ssize_t count)
-{
-    if (count != 2 || !PyList_CheckExact(given[1])) {
-        return PyErr_Format(PyExc_TypeError, "go_on(function, arguments) wants a function and a list");
-    }
-    tw_onward *onward = PyObject_New(tw_onward, &onward_type);
-    if (onward != NULL) {
-        onward->function = Py_NewRef(given[0]);
-        onward->arguments = Py_NewRef(given[1]);
-    }
-    return (PyObject *)onward;
-}
-
-/* Calls the continuation; takes the reference. */
-static PyObject *continue_frame(tw_onward *onward)
-{
-    PyObject *function = Py_NewRef(onward->function);
-    PyListObject *list = (PyListObject *)onward->arguments;
-    PyObject *small[20];
-    Py_ssize_t size = PyList_GET_SIZE(list);
-    PyObject **arguments = size < 20 ? small : PyMem_Malloc(sizeof(PyObject *) * (size_t)(size + 1));
-    if (arguments == NULL) {
-        Py_DECREF(onward);
-        Py_DECREF(function);
-        return PyErr_NoMemory();
-    }
-    if (size > 0) {
-        memcpy(arguments + 1, list->ob_item, sizeof(PyObject *) * (size_t)size);
-    }
-    Py_SET_SIZE(list, 0); /* its references are ours */
-    Py_DECREF(onward);
-    PyObject *result = call_handing_over(function, arguments + 1, size);
-    if (arguments != small) {
-        PyMem_Free(arguments);
-    }
-    Py_DECREF(function);
-    return result;
-}
-
-/* The code of the continuation stays while the frame runs: what is compiled for it serves the next round of a loop that comes back to it,
- * even if the entries that led there are let go of meanwhile. */
-static int hold_continuation(PyObject **held, tw_onward *onward)
-{
-    PyObject *code = PyFunction_GET_CODE(onward->function);
-    if (*held == NULL && (*held = PyList_New(0)) == NULL) {
-        return -1;
-    }
-    for (Py_ssize_t i = PyList_GET_SIZE(*held); i-- > 0;) {
-        if (PyList_GET_ITEM(*held, i) == code) {
-            return 0;
-        }
-    }
-    return PyList_Append(*held, code);
-}
-
 /* Calls the entry's code with (inputs, *argument slots), which it takes from the frame, and ends the frame. Takes the references to inputs
  * and to the entry, which may die while its code runs.
  * Continuations are called when the frame before has ended, by the run_entry of the frame that the program called: breaks do not nest. */
@@ -216,22 +137,22 @@ static PyObject *run_entry(PyThreadState *tstate, tw_frame *frame, tw_entry *ent
         arguments[1] = inputs; /* slot 0 is the callee's to use */
         memcpy(arguments + 2, frame->localsplus, sizeof(PyObject *) * (size_t)count);
         memset(frame->localsplus, 0, sizeof(PyObject *) * (size_t)count);
-        result = call_handing_over(function, arguments + 1, count + 1);
+        result = tw_call_handing_over(function, arguments + 1, count + 1);
         Py_DECREF(function);
     }
     if (arguments != small) {
         PyMem_Free(arguments);
     }
-    bool goes_on = result != NULL && Py_IS_TYPE(result, &onward_type) && !tw_is_continuation(tw_frame_code(frame));
+    bool goes_on = result != NULL && Py_IS_TYPE(result, &tw_onward_type) && !tw_is_continuation(tw_frame_code(frame));
     tw_frame_discard(tstate, frame);
     PyObject *held = NULL;
     while (goes_on) {
-        if (hold_continuation(&held, (tw_onward *)result) < 0) {
+        if (tw_hold_continuation(&held, (tw_onward *)result) < 0) {
             Py_CLEAR(result);
             break;
         }
-        result = continue_frame((tw_onward *)result);
-        goes_on = result != NULL && Py_IS_TYPE(result, &onward_type);
+        result = tw_continue_frame((tw_onward *)result);
+        goes_on = result != NULL && Py_IS_TYPE(result, &tw_onward_type);
     }
     Py_XDECREF(held);
     return result;
@@ -671,7 +592,7 @@ PyMethodDef tw_eval_methods[] = {
      "set_stance(ask or None, lean): ask(callback) -> (callback or None, run_only) at each call of an optimized function"},
     {"call_disabled", (PyCFunction)(void (*)(void))call_disabled, METH_FASTCALL | METH_KEYWORDS,
      "call_disabled(function, *args, **kwargs): calls it with the callback off"},
-    {"go_on", (PyCFunction)(void (*)(void))go_on, METH_FASTCALL,
+    {"go_on", (PyCFunction)(void (*)(void))tw_go_on, METH_FASTCALL,
      "go_on(function, arguments): what generated code returns so that function(*arguments) is called when its own frame has ended; the list\n"
      "is emptied, and only the function holds what was in it"},
     {NULL, NULL, 0, NULL},
@@ -679,7 +600,7 @@ PyMethodDef tw_eval_methods[] = {
 
 int tw_eval_setup(PyObject *module)
 {
-    if (PyType_Ready(&tw_scoped_type) < 0 || PyType_Ready(&onward_type) < 0) {
+    if (PyType_Ready(&tw_scoped_type) < 0 || PyType_Ready(&tw_onward_type) < 0) {
         return -1;
     }
     skip_marker = PyUnicode_InternFromString("tracework: skip this code");

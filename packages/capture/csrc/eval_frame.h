@@ -12,4 +12,7 @@ int tw_eval_setup(PyObject *module);
 PyObject *tw_swap_callback(PyObject *callback);
 bool tw_thread_is_compiling(void);
 
+/* function(*arguments), where the call takes the references to the arguments. arguments[-1] is the callee's to use. */
+PyObject *tw_call_handing_over(PyObject *function, PyObject **arguments, Py_ssize_t count);
+
 #endif

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from .. import _C
 from ..sources import Attr, Const
 from ..values import exception as exceptions
-from ..values import mapping, sequence, sets, symint
+from ..values import mapping, ranges, results, sequence, sets, symint
 from ..values import wrap as wrapping
 from ..values.function import BoundMethodValue, NewFunctionValue
 from ..values.value import Value
@@ -36,11 +36,11 @@ class Services:
 
     def wrap_constant(self, frame: SymbolicFrame, obj: object) -> Value:
         """The Value of a constant."""
-        return wrapping.wrap_constant(frame, obj)
+        return results.wrap_constant(frame, obj)
 
     def wrap_result(self, frame: SymbolicFrame, node: Any, example: Any) -> Value:
         """The Value of a node's result."""
-        return wrapping.wrap_result(frame, node, example)
+        return results.wrap_result(frame, node, example)
 
     def size_value(self, frame: SymbolicFrame, size: Any) -> Value:
         """The Value of a size."""
@@ -56,7 +56,7 @@ class Services:
 
     def make_slice(self, frame: SymbolicFrame, start: Value, stop: Value, step: Value) -> Value:
         """slice(start, stop, step)"""
-        return sequence.SliceValue(start, stop, step)
+        return ranges.SliceValue(start, stop, step)
 
     def make_dict(self, frame: SymbolicFrame, pairs: list[tuple[Value, Value]]) -> Value:
         """{k: v}"""

@@ -178,7 +178,7 @@ class ConstantValue(Value):
         return fold(frame, method, args, kwargs)
 
     def getitem(self, frame, key):
-        from .sequence import as_index
+        from .ranges import as_index
 
         return fold(frame, operator.getitem, [self, as_index(frame, key)])
 
@@ -324,6 +324,6 @@ def literal(frame, obj):
     """A value for an object that tracing itself made: nothing to guard, nothing to reload."""
     if type(obj) in ATOM_TYPES:
         return ConstantValue(obj)
-    from .wrap import wrap_constant
+    from .results import wrap_constant
 
     return wrap_constant(frame, obj)

@@ -209,13 +209,13 @@ class AutocastContext(ContextValue):
         self.nodes = []
 
     def enter(self, frame):
-        from .wrap import record_plain
+        from .results import record_plain
 
         self.nodes.append(record_plain(frame, torch.amp.autocast_mode._enter_autocast, self.settings))
         return self
 
     def leave(self, frame):
-        from .wrap import record_plain
+        from .results import record_plain
 
         if self.nodes:
             record_plain(frame, torch.amp.autocast_mode._exit_autocast, (self.nodes.pop(),))
@@ -235,7 +235,7 @@ BEFORE_AUTOCAST = ("prev_fastdtype", "prev", "prev_cache_enabled")
 def end_autocast(frame):
     """At the end of a graph: blocks that began before it and ended in it are blocks of the graph in which what held before them does.
     They really end after the graph."""
-    from .wrap import record_plain
+    from .results import record_plain
 
     for node in reversed(frame.root.autocast_ended):
         record_plain(frame, torch.amp.autocast_mode._exit_autocast, (node,))

@@ -7,15 +7,12 @@ iterates, counts, or changes it.
 from __future__ import annotations
 
 import collections
-import enum
-import types
-import typing
-
-import torch
 
 from ..guards.kinds import items_in_order, weak_key
-from ..sources import Const, DictItem, Referent
-from .constant import COMPARE_FUNCTIONS, ConstantValue, NotPlain, plain
+from ..sources import DictItem
+from .constant import ConstantValue, NotPlain, plain
+from .dict_keys import behind, by_identity, hashed_here, key_of_existing, simple_key, wrap_key
+from .dict_views import DictView
 from .rows import call_row
 from .sequence import NONE, Pending, TupleValue
 from .value import EXISTING, NEW, Value
@@ -50,13 +47,6 @@ def write_name(frame, table, name, value):
         emit.line(gone if value is None else f"{place}[{name!r}] = {emit.load(value)}")
 
     frame.log_effect(("global", id(table), name), write)
-
-
-def plain_key(key):
-    """True when a key of an existing dict can be used as it is."""
-    from .constant import is_atom
-
-    return is_atom(key) or (isinstance(key, tuple) and all(plain_key(k) for k in key))
 
 
 class DictValue(Value):
@@ -350,83 +340,6 @@ class DictValue(Value):
                 emit.line(f"{emit.const(own)}.__setitem__({name}, {key}, {item})" if own else f"{name}[{key}] = {item}")
 
 
-class IdentityKey:
-    """Stands for a dict key that is compared by identity (a class, a function, a module, a plain object)."""
-
-    __slots__ = ("obj",)
-
-    def __init__(self, obj):
-        self.obj = obj
-
-    def __eq__(self, other):
-        return type(other) is IdentityKey and other.obj is self.obj
-
-    def __hash__(self):
-        return id(self.obj)
-
-
-def by_identity(hashed):
-    """The key that `entries` has for a `hash_key`: classes and functions in it go by identity."""
-    if type(hashed) is tuple:
-        return tuple(by_identity(part) for part in hashed)
-    return IdentityKey(hashed) if isinstance(hashed, _BY_IDENTITY) else hashed
-
-
-def hashed_here(frame, key):
-    """The same where it is compared with objects that exist already, or orders them: which tensors are in it is guarded."""
-    guard_tensors(frame, key)
-    return by_identity(key.hash_key(frame))
-
-
-def guard_tensors(frame, key):
-    """Guards the identity of tensors in a key."""
-    from .tensor import TensorValue
-
-    if isinstance(key, TupleValue):
-        for part in key.all_items(frame):
-            guard_tensors(frame, part)
-    elif isinstance(key, TensorValue) and key.obj is not None:
-        frame.guard("IDENTITY", key.source, key.obj)
-
-
-def behind(hashed):
-    """The real key of an entry of an existing mapping."""
-    if type(hashed) is tuple:
-        return tuple(behind(part) for part in hashed)
-    return hashed.obj if isinstance(hashed, IdentityKey) else hashed
-
-
-_BY_IDENTITY = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, types.MethodDescriptorType)
-_IDENTITY_HASH = (object.__hash__, torch.nn.Module.__hash__, torch.Tensor.__hash__)
-
-
-def simple_key(key):
-    """Whether a lookup among other keys is known without running an __eq__ or __hash__ of the user."""
-    if type(key) is tuple:
-        return all(simple_key(part) for part in key)
-    return plain_key(key) or type(key).__hash__ in _IDENTITY_HASH or isinstance(key, (*_NATIVE_KEYS, enum.Enum))
-
-
-_NATIVE_KEYS = (types.MethodType, types.BuiltinFunctionType, types.GenericAlias, types.UnionType, type(typing.Any))
-
-
-def key_of_existing(key):
-    """What `hash_key` of the wrapped key will be."""
-    if type(key) is tuple:
-        return tuple(key_of_existing(part) for part in key)
-    return key if plain_key(key) else IdentityKey(key)
-
-
-def wrap_key(frame, dict_value, key):
-    """The Value of a key of an existing dict."""
-    from .wrap import wrap_constant
-
-    if plain_key(key):
-        return wrap_constant(frame, key)
-    held = weak_key(key)
-    return frame.wrap(key, Const(key) if held is key else Referent(Const(held)))
-
-
 def dict_of(frame, pairs):
     """A new dict value from (str or key Value, Value) pairs."""
     made = DictValue()
@@ -581,95 +494,3 @@ def fromkeys(frame, self, keys, value=NONE):
     for key in iterate_all(frame, keys):
         made.store(frame, key, value)
     return made
-
-
-VIEW_TYPES = {"keys": type({}.keys()), "values": type({}.values()), "items": type({}.items())}
-
-
-class DictView(Value):
-    """keys(), values() or items() of a dict; live."""
-
-    def __init__(self, mapping, kind):
-        super().__init__(None)
-        self.mapping = mapping
-        self.kind = kind
-
-    def python_type(self):
-        return VIEW_TYPES[self.kind]
-
-    def unpack(self, frame):
-        if self.kind == "keys":
-            return self.mapping.all_keys(frame)
-        if self.kind == "values":
-            return self.mapping.all_values(frame)
-        return [TupleValue(pair) for pair in self.mapping.all_items(frame)]
-
-    def iterate(self, frame):
-        return self.mapping.iterator(frame, self.kind)
-
-    def truth(self, frame):
-        return self.mapping.truth(frame)
-
-    def length(self, frame):
-        return self.mapping.length(frame)
-
-    def contains(self, frame, item):
-        from .builtins.arithmetic import equal
-
-        if self.kind == "keys":
-            return self.mapping.contains(frame, item)
-        if self.kind == "items" and isinstance(item, TupleValue):  # the key is looked up, and only its value compared
-            pair = item.all_items(frame)
-            if len(pair) != 2 or not self.mapping.contains(frame, pair[0]).constant():
-                return ConstantValue(False)
-            return ConstantValue(equal(frame, self.mapping.getitem(frame, pair[0]), pair[1]))
-        return ConstantValue(any(equal(frame, i, item) for i in self.unpack(frame)))
-
-    def getattr(self, frame, name):
-        from .binding import attribute_of_builtin
-
-        return attribute_of_builtin(frame, self, name)
-
-    def call_method(self, frame, name, args, kwargs):
-        from .builtins.arithmetic import call_dunder
-        from .sets import METHODS as SET_METHODS
-        from .sets import SetValue
-
-        if self.kind != "values" and name in SET_METHODS:
-            return SET_METHODS[name](frame, SetValue(frame, self.unpack(frame)), *args, **kwargs)
-        return call_dunder(frame, self, name, args, kwargs)
-
-    def as_set(self, frame):
-        """The set with the same members."""
-        from .sets import SetValue
-
-        return SetValue(frame, self.unpack(frame))
-
-    def binary(self, frame, op, other, reverse=False):
-        from .sets import as_set, intersection_with_view
-
-        if self.kind == "values" or op.endswith("="):
-            return None
-        if op == "&":
-            return intersection_with_view(frame, self, other)
-        return self.as_set(frame).binary(frame, op, as_set(frame, other), reverse)
-
-    def compare(self, frame, op, other):
-        """As sets, by looking up: values need no hash."""
-        from .sets import SetValue
-
-        is_set = isinstance(other, SetValue) or isinstance(other, DictView) and other.kind != "values"
-        if self.kind == "values" or not is_set:
-            return None
-        fits = COMPARE_FUNCTIONS[{"!=": "=="}.get(op, op)]
-        same = fits(self.length(frame).constant(), other.length(frame).constant())
-        small, large = (other, self) if op in (">", ">=") else (self, other)
-        members = list(small.members.values()) if isinstance(small, SetValue) else small.unpack(frame) if same else ()
-        same = same and all(large.contains(frame, member).constant() for member in members)
-        return ConstantValue(same != (op == "!="))
-
-    def same_object(self, other):
-        return self is other
-
-    def reload(self, emit):
-        return f"{emit.load(self.mapping)}.{self.kind}()"

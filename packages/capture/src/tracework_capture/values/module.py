@@ -11,7 +11,8 @@ from .constant import ConstantValue, force_plain
 from .function import FunctionValue
 from .lazy_module import initialise
 from .module_hooks import GLOBAL_TABLES, OWN_TABLES, TORCH_MODULE, ModuleHooks, guard_table, has_hooks, table_source
-from .sequence import NONE, TupleValue, sequence_index
+from .ranges import sequence_index
+from .sequence import NONE, TupleValue
 from .user_object import NO_ATTRIBUTE, ObjectValue, lookup_class
 from .value import SymbolicRaise, Value
 

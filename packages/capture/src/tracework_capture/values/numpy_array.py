@@ -14,7 +14,8 @@ import torch
 from ..arrays import DTYPES, array_errors, array_number, numpy, tensor_of_array
 from ..sources import ArrayTensor
 from .constant import ConstantValue, NotPlain, force_plain, literal, plain
-from .sequence import SequenceValue, SliceValue, TupleValue
+from .ranges import SliceValue
+from .sequence import SequenceValue, TupleValue
 from .symint import SymNumber
 from .tensor import TensorValue, existing_tensor, numel, shape, size_value
 from .value import EXISTING, NEW, Value

@@ -53,7 +53,7 @@ class RowValue(KnownFunction):
             return frame.raise_new(AttributeError, *error.args)
         if isinstance(found, C_METHODS):
             return frame.break_graph("attribute_unknown", f"{self.describe()}.{name}")
-        from .wrap import wrap_constant
+        from .results import wrap_constant
 
         return wrap_constant(frame, found)
 

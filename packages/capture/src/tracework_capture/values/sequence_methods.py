@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ..bytecode.facts import VERSION
 from .constant import ConstantValue, force_plain
-from .sequence import MUTATED, NONE, TupleValue, method, sequence_index
+from .ranges import sequence_index
+from .sequence import MUTATED, NONE, TupleValue, method
 
 
 @method(("list", "__init__"), ("deque", "__init__"))

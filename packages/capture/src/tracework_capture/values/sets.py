@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from .constant import ConstantValue, NotPlain, literal
-from .mapping import DictView, IdentityKey, hashed_here, key_of_existing
+from .dict_keys import IdentityKey, hashed_here, key_of_existing
+from .dict_views import DictView
 from .rows import call_row
 from .value import EXISTING, NEW, Value
 

@@ -17,7 +17,8 @@ from ..graph.state_conditions import truth_of_state
 from ..sources import ModuleEntry
 from .constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, NUMPY_NUMBERS, UNARY_FUNCTIONS, ConstantValue, force_plain, literal
 from .inference_tensors import as_inference_tensor, is_for_inference, is_input_for_inference
-from .sequence import NONE, TupleValue, as_index
+from .ranges import as_index
+from .sequence import NONE, TupleValue
 from .symint import SymNumber, size_value
 from .torch_function import Dispatching
 from .value import EXISTING, NEW, Value
@@ -67,7 +68,7 @@ class TensorOperations(Value):
         return self.obj
 
     def hash_key(self, frame):
-        from .mapping import IdentityKey
+        from .dict_keys import IdentityKey
 
         return IdentityKey(self.obj if self.obj is not None else self)
 

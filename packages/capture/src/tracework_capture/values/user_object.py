@@ -86,7 +86,7 @@ class ObjectValue(Value):
         return self is other
 
     def hash_key(self, frame):
-        from .mapping import IdentityKey
+        from .dict_keys import IdentityKey
 
         hasher, _ = lookup_class(self.cls, "__hash__")
         if hasher is object.__hash__:

@@ -69,7 +69,7 @@ class Frame(Protocol):
         """The Value of an existing object; installs its guards. One Value per object and capture."""
 
     def constant(self, obj: object) -> Value:
-        """The Value of a constant or other sourceless immutable object made while tracing (values/wrap.py: wrap_constant)."""
+        """The Value of a constant or other sourceless immutable object made while tracing (values/results.py)."""
 
     def guard(self, kind: str, source: Any, payload: object = None) -> None:
         """Add one guard (guards/kinds.py)."""

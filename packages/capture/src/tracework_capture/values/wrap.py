@@ -1,4 +1,4 @@
-"""WRAP: Python type -> how an object of it becomes a Value and which guards that takes; and what the interpreter builds itself.
+"""WRAP: Python type -> how an object of it becomes a Value and which guards that takes.
 
 An object is wrapped once per capture: `frame.root.memo` finds the value again by identity, whatever the path.
 """
@@ -55,32 +55,22 @@ from .floats import changing_float
 from .function import BoundMethodValue, FunctionValue
 from .functional_call import FUNCTIONAL_CALL_ROWS
 from .hooks import HOOK_ROWS
-from .inference_tensors import refuse_misuse
 from .iterators import NATIVE_ITERATORS, ExistingIterator, UnaskedIterator
 from .libraries import LIBRARY_CODES, LIBRARY_ROWS
-from .mapping import DictValue, dict_of
+from .mapping import DictValue
 from .namespace import NamespaceValue
-from .numpy_array import ACROSS_ROWS, constant_array, wrap_array
+from .numpy_array import ACROSS_ROWS, wrap_array
 from .optimizer import CODE_ROWS, OPTIMIZER_ROWS
 from .proxy import wrap_proxy
 from .random_numbers import RANDOM_ROWS
+from .ranges import RangeValue, SliceValue
 from .remembered import RememberingFunction
 from .row_value import FOREIGN_FUNCTIONS, CFunctionValue, RowValue, function_name, is_bound
-from .sequence import (
-    DequeValue,
-    ListValue,
-    Pending,
-    RangeValue,
-    SequenceValue,
-    SliceValue,
-    TupleValue,
-    is_record,
-    pending_items,
-)
+from .sequence import DequeValue, ListValue, Pending, SequenceValue, TupleValue, is_record, pending_items
 from .subclass import SUBCLASS_ROWS as TENSOR_SUBCLASS_ROWS
 from .subclass import existing_subclass_tensor, is_traced
 from .symint import size_value
-from .tensor import existing_tensor, tensor_result
+from .tensor import existing_tensor
 from .text import changing_text
 from .torch_state import read_row
 from .transforms import TRANSFORM_CODES, TRANSFORM_ROWS
@@ -477,78 +467,6 @@ def wrap_object(frame, obj, source):
 
 
 # --- objects that the traced program makes -----------------------------------------------------------------------------
-
-
-def wrap_constant(frame, obj):
-    """The value of an object that tracing produced; containers are new ones."""
-    kind = type(obj)
-    if hasattr(kind, "__next__"):
-        frame.break_graph("iterator_unsupported", f"a new {kind.__name__}: it can be used only once")
-    if kind in ATOM_TYPES:
-        return ConstantValue(obj)
-    if kind is tuple:
-        return TupleValue([wrap_constant(frame, i) for i in obj])
-    if kind is list:
-        return ListValue([wrap_constant(frame, i) for i in obj])
-    if kind is dict:
-        return dict_of(frame, [(wrap_constant(frame, k), wrap_constant(frame, v)) for k, v in obj.items()])
-    if kind is torch.Size or is_record(kind):
-        return TupleValue([wrap_constant(frame, i) for i in obj], cls=kind)
-    if kind is slice:
-        return SliceValue(*(wrap_constant(frame, getattr(obj, n)) for n in ("start", "stop", "step")))
-    if kind is range:
-        return RangeValue(obj)
-    if kind is numpy.ndarray:
-        return constant_array(frame, obj)
-    return frame.wrap(obj, Const(obj))
-
-
-def wrap_result(frame, node, example):
-    """The value of a node of the graph."""
-    import operator
-
-    refuse_misuse(frame, node, example)
-    if isinstance(example, torch.Tensor):
-        return tensor_result(frame, node, example)
-    if isinstance(example, (list, tuple)):
-        items = []
-        for index, item in enumerate(example):
-            if is_graph_result(item):
-                part = frame.graph.graph.call_function(operator.getitem, (node, index))
-                part.meta.update(example_value=item, val=item, stack=node.meta.get("stack"), stack_trace=node.meta.get("stack"))
-                items.append(wrap_result(frame, part, item))
-            else:
-                items.append(wrap_result(frame, node, item))
-        if type(example) is list:
-            return ListValue(items)
-        return TupleValue(items, cls=type(example))
-    if isinstance(example, torch.SymInt):
-        return size_value(frame, example)
-    if isinstance(example, dict):
-        name = getattr(node.target, "__qualname__", node.target)
-        return frame.break_graph(
-            "call_unknown",
-            f"{name} gives a {type(example).__name__}; results of a function that nonstrict_trace marks may be one",
-        )
-    if isinstance(example, (torch.SymBool, torch.SymFloat)):
-        return ConstantValue(bool(example) if isinstance(example, torch.SymBool) else float(example))
-    return wrap_constant(frame, example)
-
-
-def is_graph_result(item):
-    """Whether a part of a tuple result needs a node of its own."""
-    if isinstance(item, torch.Tensor):
-        return True
-    return isinstance(item, (list, tuple)) and any(is_graph_result(i) for i in item)
-
-
-def record_plain(frame, target, args):
-    """A node whose arguments and result are not values (autocast's enter and exit); gives the node."""
-    example = frame.graph.run_on_fakes(frame, target, args, {}, "call_function")
-    node = frame.graph.graph.call_function(target, args)
-    node.meta.update(example_value=example, val=example, stack=frame.user_location(), stack_trace=frame.user_location())
-    frame.graph.calls += 1
-    return node
 
 
 # --- iteration -----------------------------------------------------------------------------------------------------------

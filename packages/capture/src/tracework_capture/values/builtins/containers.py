@@ -17,8 +17,9 @@ from ..iterators import PartialBuiltin
 from ..mapping import METHODS as DICT_METHODS
 from ..mapping import DictValue
 from ..proxy import proxy_row
+from ..ranges import RangeValue, SliceValue, as_index
 from ..rows import call_row
-from ..sequence import DequeValue, ListValue, RangeValue, SliceValue, TupleValue, as_index
+from ..sequence import DequeValue, ListValue, TupleValue
 from ..sets import SetValue, real_key
 from ..symint import SymNumber
 from ..tensor import TensorValue

@@ -25,7 +25,8 @@ from ..lazy_iterators import (
     TakeIterator,
     ZipIterator,
 )
-from ..sequence import ListValue, RangeValue, SequenceValue, TupleValue
+from ..ranges import RangeValue
+from ..sequence import ListValue, SequenceValue, TupleValue
 from ..wrap import iterate, iterate_all
 from .arithmetic import binary, compare, index_of
 

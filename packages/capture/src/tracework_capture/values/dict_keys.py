@@ -1,0 +1,96 @@
+"""Keys of mappings and members of sets: what stands for one in the tables of values, and whether a lookup would run code of the user."""
+
+from __future__ import annotations
+
+import enum
+import types
+import typing
+
+import torch
+
+from ..guards.kinds import weak_key
+from ..sources import Const, Referent
+from .constant import is_atom
+from .sequence import TupleValue
+
+
+def plain_key(key):
+    """True when a key of an existing dict can be used as it is."""
+    return is_atom(key) or (isinstance(key, tuple) and all(plain_key(k) for k in key))
+
+
+class IdentityKey:
+    """Stands for a dict key that is compared by identity (a class, a function, a module, a plain object)."""
+
+    __slots__ = ("obj",)
+
+    def __init__(self, obj):
+        self.obj = obj
+
+    def __eq__(self, other):
+        return type(other) is IdentityKey and other.obj is self.obj
+
+    def __hash__(self):
+        return id(self.obj)
+
+
+def by_identity(hashed):
+    """The key that `entries` has for a `hash_key`: classes and functions in it go by identity."""
+    if type(hashed) is tuple:
+        return tuple(by_identity(part) for part in hashed)
+    return IdentityKey(hashed) if isinstance(hashed, _BY_IDENTITY) else hashed
+
+
+def hashed_here(frame, key):
+    """The same where it is compared with objects that exist already, or orders them: which tensors are in it is guarded."""
+    guard_tensors(frame, key)
+    return by_identity(key.hash_key(frame))
+
+
+def guard_tensors(frame, key):
+    """Guards the identity of tensors in a key."""
+    from .tensor import TensorValue
+
+    if isinstance(key, TupleValue):
+        for part in key.all_items(frame):
+            guard_tensors(frame, part)
+    elif isinstance(key, TensorValue) and key.obj is not None:
+        frame.guard("IDENTITY", key.source, key.obj)
+
+
+def behind(hashed):
+    """The real key of an entry of an existing mapping."""
+    if type(hashed) is tuple:
+        return tuple(behind(part) for part in hashed)
+    return hashed.obj if isinstance(hashed, IdentityKey) else hashed
+
+
+_BY_IDENTITY = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, types.MethodDescriptorType)
+_IDENTITY_HASH = (object.__hash__, torch.nn.Module.__hash__, torch.Tensor.__hash__)
+
+
+def simple_key(key):
+    """Whether a lookup among other keys is known without running an __eq__ or __hash__ of the user."""
+    if type(key) is tuple:
+        return all(simple_key(part) for part in key)
+    return plain_key(key) or type(key).__hash__ in _IDENTITY_HASH or isinstance(key, (*_NATIVE_KEYS, enum.Enum))
+
+
+_NATIVE_KEYS = (types.MethodType, types.BuiltinFunctionType, types.GenericAlias, types.UnionType, type(typing.Any))
+
+
+def key_of_existing(key):
+    """What `hash_key` of the wrapped key will be."""
+    if type(key) is tuple:
+        return tuple(key_of_existing(part) for part in key)
+    return key if plain_key(key) else IdentityKey(key)
+
+
+def wrap_key(frame, dict_value, key):
+    """The Value of a key of an existing dict."""
+    from .results import wrap_constant
+
+    if plain_key(key):
+        return wrap_constant(frame, key)
+    held = weak_key(key)
+    return frame.wrap(key, Const(key) if held is key else Referent(Const(held)))
