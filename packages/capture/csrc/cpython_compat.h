@@ -221,8 +221,27 @@ static inline int tw_code_get_extra(PyObject *code, Py_ssize_t index, void **ext
 #endif
 }
 
+/* As CPython lays out what hangs off a code object (Objects/codeobject.c, the same in all supported versions). */
+typedef struct {
+    Py_ssize_t size;
+    void *extras[];
+} tw_code_extras;
+
+/* CPython itself gives the code room for every index that was ever asked for, and calls the release function of each when the code dies,
+ * also where nobody has put anything: room for those up to ours keeps our code objects from the functions that came later, which may be
+ * written in Python, be gone at Python's end, or not expect to be called with an exception set. */
 static inline int tw_code_set_extra(PyObject *code, Py_ssize_t index, void *extra)
 {
+    PyCodeObject *owner = (PyCodeObject *)code;
+    if (owner->co_extra == NULL) {
+        tw_code_extras *made = PyMem_Calloc(1, sizeof(tw_code_extras) + sizeof(void *) * (size_t)(index + 1));
+        if (made == NULL) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        made->size = index + 1;
+        owner->co_extra = made;
+    }
 #if PY_VERSION_HEX >= 0x030C0000
     return PyUnstable_Code_SetExtra(code, index, extra);
 #else
