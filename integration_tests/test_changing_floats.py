@@ -56,6 +56,49 @@ def test_two_graphs_for_all_values(backend):
     assert counting.graphs == 2
 
 
+RELATIONS = {
+    "less": (lambda x, s, t: x * s if s < t else x - t, 3),
+    "equal": (lambda x, s, t: x * s if s == t else x - t, 2),
+    "least": (lambda x, s, t: x * min(s, t, 0.4), 2),
+    "largest": (lambda x, s, t: (x * max(s, t), max(s, t)), 2),
+    "apart": (lambda x, s, t: x * abs(s - t), 2),
+    "power": (lambda x, s, t: x * s**t, 2),
+    "with a size": (lambda x, s, t: x * min(s, t / x.shape[0]), 2),
+}
+
+
+@pytest.mark.parametrize("name", RELATIONS)
+def test_what_python_computes_from_two_floats(name):
+    function, graphs = RELATIONS[name]
+    counting = Counting()
+    compiled = tracework.compile(function, backend=counting, fullgraph=True)
+    x = torch.arange(3.0)
+    for step in range(10):
+        numbers = 0.5 * 0.9**step, 0.3 * 1.2**step
+        same(compiled(x, *numbers), function(x, *numbers))
+    assert counting.graphs == graphs
+    for s, t in (
+        (0.0, -0.0),
+        (-0.0, 0.0),
+        (math.nan, 1.0),
+        (1.0, math.nan),
+        (math.inf, 1.0),
+        (-math.inf, math.inf),
+        (1, 2.0),
+        (True, 2),
+    ):
+        torch.testing.assert_close(compiled(x, s, t), function(x, s, t), rtol=0, atol=0, equal_nan=True)
+
+
+def test_errors_of_two_floats():
+    compiled = tracework.compile(lambda x, s, t: x * s**t, backend=Counting(), fullgraph=False)
+    for s, t in ((2.0, 3.0), (3.0, 2.0), (4.0, 0.5)):
+        compiled(torch.ones(2), s, t)
+    for s, t, error in ((0.0, -1.0, ZeroDivisionError), (10.0, 1000.0, OverflowError)):
+        with pytest.raises(error):
+            compiled(torch.ones(2), s, t)
+
+
 def test_the_value_where_it_is_needed():
     def fn(x, s):
         if s > 0.5:

@@ -138,11 +138,12 @@ static int check_registers(const int64_t *code, int32_t count, Py_ssize_t regs)
 static int read_check(tw_program *program, Py_ssize_t i, PyObject *row, Py_ssize_t start)
 {
     int kind;
-    PyObject *code;
+    PyObject *code, *holds;
     tw_check *check = &program->checks[i];
-    if (!PyArg_ParseTuple(row, "iO!i", &kind, &PyTuple_Type, &code, &check->guard)) {
+    if (!PyArg_ParseTuple(row, "iO!iO", &kind, &PyTuple_Type, &code, &check->guard, &holds)) {
         return -1;
     }
+    check->holds = Py_NewRef(holds);
     check->kind = (uint8_t)kind;
     check->start = (int32_t)start;
     check->count = (int32_t)PyTuple_GET_SIZE(code);
@@ -154,7 +155,8 @@ static int read_check(tw_program *program, Py_ssize_t i, PyObject *row, Py_ssize
     }
     const int64_t *numbers = program->code + start;
     int bad = kind == CHECK_CONDITION ? check_condition(numbers, check->count, program->slot_count)
-        : kind > CHECK_DISTINCT || kind < 0 || (kind == CHECK_SAME && check->count != 2) ? -1
+        : kind > CHECK_RELATION || kind < 0 || (kind == CHECK_SAME && check->count != 2) ? -1
+        : kind == CHECK_RELATION && (check->count > TW_RELATION_LIMIT || !PyCallable_Check(holds)) ? -1
         : check_registers(numbers, check->count, program->reg_count);
     if (bad) {
         PyErr_Format(PyExc_ValueError, "guard program, check %zd is malformed", i);
@@ -167,8 +169,8 @@ static int read_checks(tw_program *program, PyObject *rows)
     Py_ssize_t total = 0;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(rows); i++) {
         PyObject *row = PyTuple_GET_ITEM(rows, i);
-        if (!PyTuple_Check(row) || PyTuple_GET_SIZE(row) != 3 || !PyTuple_Check(PyTuple_GET_ITEM(row, 1))) {
-            PyErr_SetString(PyExc_TypeError, "a check is (kind, numbers, guard)");
+        if (!PyTuple_Check(row) || PyTuple_GET_SIZE(row) != 4 || !PyTuple_Check(PyTuple_GET_ITEM(row, 1))) {
+            PyErr_SetString(PyExc_TypeError, "a check is (kind, numbers, guard, callable or None)");
             return -1;
         }
         total += PyTuple_GET_SIZE(PyTuple_GET_ITEM(row, 1));
@@ -267,13 +269,16 @@ static int program_traverse(tw_program *program, visitproc visit, void *arg)
             }
         }
     }
+    for (Py_ssize_t i = 0; i < program->check_count; i++) {
+        Py_VISIT(program->checks[i].holds);
+    }
     return 0;
 }
 
 static int program_clear(tw_program *program)
 {
-    Py_ssize_t nodes = program->node_count, leaves = program->leaf_count;
-    program->node_count = program->leaf_count = 0;
+    Py_ssize_t nodes = program->node_count, leaves = program->leaf_count, checks = program->check_count;
+    program->node_count = program->leaf_count = program->check_count = 0;
     program->first_root = -1;
     for (Py_ssize_t i = 0; i < nodes; i++) {
         Py_CLEAR(program->nodes[i].key);
@@ -282,6 +287,9 @@ static int program_clear(tw_program *program)
         Py_CLEAR(program->leaves[i].payload);
         tw_tensor_free(program->leaves[i].tensor);
         program->leaves[i].tensor = NULL;
+    }
+    for (Py_ssize_t i = 0; i < checks; i++) {
+        Py_CLEAR(program->checks[i].holds);
     }
     if (program->memory != NULL) {
         tw_memory *memory = program->memory;

@@ -552,7 +552,20 @@ static int others_distinct(const int64_t *numbers, int32_t count, PyObject **reg
     return 1;
 }
 
-/* fixed: registers that hold what they held when all checks passed, or NULL. */
+/* 1 holds, 0 does not, -1 exception. */
+static int relation_holds(const tw_check *check, const int64_t *numbers, PyObject **regs)
+{
+    PyObject *values[TW_RELATION_LIMIT];
+    for (int32_t i = 0; i < check->count; i++) {
+        values[i] = regs[numbers[i]];
+    }
+    PyObject *answer = PyObject_Vectorcall(check->holds, values, (size_t)check->count, NULL);
+    int holds = answer == NULL ? -1 : PyObject_IsTrue(answer);
+    Py_XDECREF(answer);
+    return holds < 0 ? tw_swallow() : holds;
+}
+
+/* 1 all hold, 0 one does not, -1 exception. fixed: registers that hold what they held when all checks passed, or NULL. */
 static int run_checks(tw_program *program, tw_run *run, const bool *fixed)
 {
     for (Py_ssize_t i = 0; i < program->check_count; i++) {
@@ -565,12 +578,15 @@ static int run_checks(tw_program *program, tw_run *run, const bool *fixed)
         else if (check->kind == CHECK_SAME) {
             holds = run->regs[code[0]] == run->regs[code[1]];
         }
+        else if (check->kind == CHECK_RELATION) {
+            holds = relation_holds(check, code, run->regs);
+        }
         else {
             holds = fixed != NULL ? others_distinct(code, check->count, run->regs, fixed) : all_distinct(code, check->count, run->regs);
         }
-        if (!holds) {
+        if (holds != 1) {
             run->failed = check->guard;
-            return 0;
+            return holds;
         }
     }
     return 1;

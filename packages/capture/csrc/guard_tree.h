@@ -44,14 +44,16 @@ typedef struct {
     PyObject *closure; /* tuple or NULL */
 } tw_scope;
 
-/* What is checked after the walk, and its stack program over integer slots. */
+/* What is checked after the walk: a stack program over integer slots, or numbers of registers. */
 typedef struct tw_check {
     uint8_t kind; /* CHECK_* */
     int32_t guard;
     int32_t start, count; /* in program->code */
+    PyObject *holds;      /* CHECK_RELATION: a callable of the registers' values */
 } tw_check;
 
-enum { CHECK_CONDITION, CHECK_SAME, CHECK_DISTINCT };
+enum { CHECK_CONDITION, CHECK_SAME, CHECK_DISTINCT, CHECK_RELATION };
+#define TW_RELATION_LIMIT 8 /* values that one relation is about */
 enum { OP_CONST, OP_SLOT, OP_ADD, OP_SUB, OP_MUL, OP_FLOORDIV, OP_MOD, OP_MAX, OP_MIN, OP_NEG, OP_EQ, OP_NE, OP_LT, OP_LE, OP_GT,
        OP_GE, OP_COUNT };
 #define TW_STACK_LIMIT 64

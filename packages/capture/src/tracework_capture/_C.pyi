@@ -23,7 +23,7 @@ class GuardProgram:
         self,
         nodes: tuple[tuple[Any, ...], ...],
         leaves: tuple[tuple[int, int, Any, int], ...],
-        checks: tuple[tuple[int, tuple[int, ...], int], ...],
+        checks: tuple[tuple[int, tuple[int, ...], int, Callable[..., object] | None], ...],
         input_slots: tuple[int, ...],
         reg_count: int,
         slot_count: int,

@@ -1,4 +1,4 @@
-"""What Python computes from one number, as text: `round(s, 2)`, `2 ** k`. Guards, inputs of graphs and tracing evaluate the same text."""
+"""What Python computes from numbers, as text: `round(s, 2)`, `2 ** k`. Guards, inputs of graphs and tracing evaluate the same text."""
 
 import functools
 import math
@@ -15,9 +15,9 @@ INT_BITS = 62
 
 
 @functools.lru_cache(maxsize=1000)
-def formula_function(text: str, name: str) -> Callable[[Any], Any]:
-    """The formula as a function of the number that it calls `name`."""
-    function: Callable[[Any], Any] = eval(f"lambda {name}: {text}", {"__builtins__": {}, **NAMES})
+def formula_function(text: str, names: str) -> Callable[..., Any]:
+    """The formula as a function of the numbers that it calls by these names, with commas between them."""
+    function: Callable[..., Any] = eval(f"lambda {names}: {text}", {"__builtins__": {}, **NAMES})
     return function
 
 

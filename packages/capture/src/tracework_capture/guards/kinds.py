@@ -26,6 +26,7 @@ from .guard import GuardSet, TensorFacts
 
 __all__ = [
     "GUARD_KINDS",
+    "MOST_RELATED",
     "NATIVE_STATES",
     "STATES",
     "TEXT_TESTS",
@@ -285,8 +286,11 @@ GUARD_KINDS: dict[str, GuardKind] = {
         "PYTHON", lambda v, p: bool(p(v)), lambda v, p: f"is {short(v)}: {getattr(p, '__doc__', None) or p} is false"
     ),
 }
-"""Two more kinds compare values of several sources and are handled by the program itself: SAME (payload: the other source) and
-DISTINCT (payload: tuple of sources, all different objects)."""
+"""Three more kinds are about values of several sources and are handled by the program itself: SAME (payload: the other source),
+DISTINCT (payload: tuple of sources, all different objects) and RELATION (payload: what is true of the values, at most MOST_RELATED
+sources)."""
+
+MOST_RELATED = 8  # TW_RELATION_LIMIT
 
 STATES: dict[str, Callable[[], Any]] = {
     "grad_mode": torch.is_grad_enabled,
@@ -347,6 +351,6 @@ def kind_of(name: str) -> GuardKind:
     row = GUARD_KINDS.get(name)
     if row is None:
         raise GuardBuildError(
-            f"guard kind {name!r} is not in GUARD_KINDS; known: {', '.join(sorted(GUARD_KINDS))}, SAME, DISTINCT"
+            f"guard kind {name!r} is not in GUARD_KINDS; known: {', '.join(sorted(GUARD_KINDS))}, SAME, DISTINCT, RELATION"
         )
     return row

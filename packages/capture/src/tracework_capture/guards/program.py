@@ -24,7 +24,7 @@ __all__ = ["Failure", "Program", "build_program", "dies_with", "lean_programs", 
 
 ACCESSOR = {name: number for number, name in enumerate(_C.ACCESSORS)}
 LEAF = {name: number for number, name in enumerate(_C.LEAVES)}
-CONDITION, SAME, DISTINCT = range(3)
+CONDITION, SAME, DISTINCT, RELATION = range(4)
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,10 @@ def check_guard(guard: Guard, scope: Scope) -> Failure | None:
                 if (first := seen.setdefault(id(found), source)) is not source:
                     return Failure(guard, (first, source))
             return None
+        if guard.kind == "RELATION":
+            holds, sources = guard.payload
+            values = tuple(fetch(source, scope) for source in sources)
+            return None if holds(*values) else Failure(guard, values)
         payload = guard.payload() if type(guard.payload) is weakref.ref else guard.payload
         return None if kind_of(guard.kind).check(value, payload) else Failure(guard, value)
     except Exception as error:
@@ -165,7 +169,7 @@ class _Builder:
         self.nodes: list[list[Any]] = []  # [accessor, parent, key, index, input, reg, slot, guard]
         self.node_of_step: dict[Any, int] = {}
         self.leaves: list[tuple[int, int, Any, int]] = []
-        self.checks: list[tuple[int, tuple[int, ...], int]] = []
+        self.checks: list[tuple[int, tuple[int, ...], int, Any]] = []
         self.slot_of: dict[Source, int] = {}
         self.tensor_slots: dict[Source, dict[int, int]] = {}
         self.reg_count = 0
@@ -180,7 +184,7 @@ class _Builder:
         self.place_sizes()
         for recorded in self.conditions:
             program = shapes.compile_condition(recorded.condition, lambda name: self.slot_of[self.symbols[name]])
-            self.checks.append((CONDITION, program, self.label(recorded)))
+            self.checks.append((CONDITION, program, self.label(recorded), None))
         leaves = tuple(sorted(self.leaves, key=lambda row: row[0]))
         native = _C.GuardProgram(
             tuple(map(tuple, self.nodes)), leaves, tuple(self.checks), input_slots, self.reg_count, len(self.slot_of)
@@ -253,7 +257,11 @@ class _Builder:
         if guard.kind in ("SAME", "DISTINCT"):
             sources = (guard.source, guard.payload) if guard.kind == "SAME" else tuple(guard.payload)
             registers = tuple(self.register(source) for source in sources)
-            self.checks.append((SAME if guard.kind == "SAME" else DISTINCT, registers, number))
+            self.checks.append((SAME if guard.kind == "SAME" else DISTINCT, registers, number, None))
+            return
+        if guard.kind == "RELATION":
+            holds, sources = guard.payload
+            self.checks.append((RELATION, tuple(self.register(source) for source in sources), number, holds))
             return
         node = self.node(guard.source)
         leaf, payload = self.native_leaf(guard)

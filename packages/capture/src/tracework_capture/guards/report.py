@@ -6,7 +6,7 @@ from typing import Any
 
 from .access import Scope
 from .guard import Guard
-from .kinds import kind_of
+from .kinds import kind_of, short
 from .program import Failure, Program
 
 __all__ = ["CURES", "cure_of", "explain_failure", "recompile_reason", "same_object_cure"]
@@ -26,6 +26,10 @@ def explain_failure(failure: Failure) -> str:
         return f"{guard.source} is no longer the same object as {guard.payload}{where}"
     if guard.kind == "DISTINCT":
         return f"{failure.value[0]} and {failure.value[1]} are now the same object{where}"
+    if guard.kind == "RELATION":
+        holds, sources = guard.payload
+        now = ", ".join(f"{source} is {short(value)}" for source, value in zip(sources, failure.value))
+        return f"{now}: {getattr(holds, '__doc__', None) or holds} is false{where}"
     payload = guard.payload
     if type(payload) is weakref.ref:
         payload = payload()

@@ -1,7 +1,8 @@
-"""Formulas of a number that the program was given: what Python computes from it alone, as text.
+"""Formulas of numbers that the program was given: what Python computes from them alone, as text.
 
-What a tensor would compute otherwise than Python, `s ** 2`, `round(s, 2)`, `math.exp(-s)`, Python computes for each call, and the graph gets
-it as it gets the float itself. The ints that it makes of one, `int(s * n)`, `1 << k`, are symbols, as the ints that the program was given.
+What a tensor would compute otherwise than Python, `s ** 2`, `min(s, t)`, `math.exp(-s)`, Python computes for each call, and the graph gets
+it as it gets the float itself. The ints that it makes of one number, `int(s * n)`, `1 << k`, are symbols, as the ints that the program
+was given.
 What Python decides by a formula is guarded: the entry holds for the numbers of which the answer is the same. Floats that are formulas of
 an int are here where their range alone does not tell that Python can compute them (values/size_floats.py).
 """
@@ -9,11 +10,12 @@ an int are here where their range alone does not tell that Python can compute th
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ..formulas import ERRORS, formula_function, int_of_formula
 from ..graph.inputs import open_int
+from ..guards.kinds import MOST_RELATED
 from ..sources import ComputedInt, Source, TensorStride
 from .constant import ConstantValue
 
@@ -21,19 +23,36 @@ MOST_TEXT = 300  # characters: longer formulas take longer to check than they sa
 
 
 @dataclass(frozen=True)
-class Formula:
-    """`text` over `name`, which is the number at `source`, an input of the graph with this node; it is `number` now."""
+class Number:
+    """What formulas call `name`: the number at `source`, an input of the graph with this node; it is `value` now."""
 
-    text: str
     name: str
     node: Any
     source: Any
-    number: Any
+    value: Any
+
+
+@dataclass(frozen=True)
+class Formula:
+    """`text` over these numbers."""
+
+    text: str
+    numbers: tuple[Number, ...]
+
+    @property
+    def names(self):
+        """Of the numbers, as the parameters of a function."""
+        return ", ".join(number.name for number in self.numbers)
+
+    @property
+    def function(self):
+        """The formula as a function of the numbers."""
+        return formula_function(self.text, self.names)
 
     def value(self):
         """Its value now, or the exception that Python would raise."""
         try:
-            return formula_function(self.text, self.name)(self.number)
+            return self.function(*(number.value for number in self.numbers))
         except ERRORS as error:
             return error
 
@@ -41,13 +60,13 @@ class Formula:
 class Answer:
     """A guard's predicate: a formula has the value that it had while tracing."""
 
-    def __init__(self, text, name, kind, expected):
-        self.function, self.kind, self.expected = formula_function(text, name), kind, expected
+    def __init__(self, text, names, kinds, expected):
+        self.function, self.kinds, self.expected = formula_function(text, names), kinds, expected
         self.__doc__ = f"{text} is {expected}"
 
-    def __call__(self, number):
+    def __call__(self, *numbers):
         try:
-            return type(number) is self.kind and self.function(number) == self.expected
+            return tuple(map(type, numbers)) == self.kinds and self.function(*numbers) == self.expected
         except ERRORS:
             return False
 
@@ -56,13 +75,14 @@ _answer = functools.lru_cache(maxsize=1000, typed=True)(Answer)  # one object fo
 
 
 def formula_of(template, *operands):
-    """The formula of `template`, in which each {} is an operand: formulas of one float, and numbers; None for others."""
+    """The formula of `template`, in which each {} is an operand: formulas, and numbers; None for others."""
     parts = [_text_of(operand) for operand in operands]
     formulas = [operand.input_formula for operand in operands if not operand.is_constant() and None not in parts]
-    if not formulas or any(f.source != formulas[0].source for f in formulas):
-        return None
+    numbers = {number.name: number for formula in formulas for number in formula.numbers}
     text = template.format(*parts)
-    return replace(formulas[0], text=text) if len(text) <= MOST_TEXT else None
+    if not numbers or len(numbers) > MOST_RELATED or len(text) > MOST_TEXT:
+        return None
+    return Formula(text, tuple(numbers.values()))
 
 
 def formula_of_size(graph, text, sizes):
@@ -72,7 +92,7 @@ def formula_of_size(graph, text, sizes):
     if not isinstance(source, Source) or isinstance(source, TensorStride) or len(text) > MOST_TEXT:
         return None
     symbol = symbols.pop()
-    return Formula(text, str(symbol), graph.size_node(symbol), source, graph.symbols.hint(symbol))
+    return Formula(text, (Number(str(symbol), graph.size_node(symbol), source, graph.symbols.hint(symbol)),))
 
 
 def _text_of(value):
@@ -90,7 +110,12 @@ def answer(frame, template, *operands):
     found = None if formula is None else formula.value()
     if type(found) is not bool:
         return None
-    frame.guard("PREDICATE", formula.source, _answer(formula.text, formula.name, type(formula.number), found))
+    sources = tuple(number.source for number in formula.numbers)
+    holds = _answer(formula.text, formula.names, tuple(type(number.value) for number in formula.numbers), found)
+    if len(sources) == 1:
+        frame.guard("PREDICATE", *sources, holds)
+    else:
+        frame.guard("RELATION", sources[0], (holds, sources))
     return found
 
 
@@ -103,8 +128,8 @@ def computed_by_python(frame, template, *operands):
     if type(number) is not float:
         return None
     answer(frame, f"type({template}) is float", *operands)
-    node = frame.graph.computed_input(formula.text, [formula.node], formula_function(formula.text, formula.name), number)
-    return FloatValue(node, number, next(v.roots for v in operands if not v.is_constant()), formula=formula)
+    node = frame.graph.computed_input(formula.text, [n.node for n in formula.numbers], formula.function, number)
+    return FloatValue(node, number, frozenset().union(*(v.roots for v in operands if not v.is_constant())), formula=formula)
 
 
 def computed_int(frame, template, *operands):
@@ -112,13 +137,14 @@ def computed_int(frame, template, *operands):
     from .symint import size_value
 
     formula = formula_of(template, *operands)
-    if formula is None:
+    if formula is None or len(formula.numbers) > 1:
         return None
+    (given,) = formula.numbers
     try:
-        number = int_of_formula(formula.text, formula.name, formula.number)
+        number = int_of_formula(formula.text, given.name, given.value)
     except (*ERRORS, LookupError):
         return None
-    return size_value(frame, open_int(frame.root, number, ComputedInt(formula.source, formula.text, formula.name)))
+    return size_value(frame, open_int(frame.root, number, ComputedInt(given.source, formula.text, given.name)))
 
 
 def number_of(frame, template, *operands):
@@ -128,6 +154,13 @@ def number_of(frame, template, *operands):
         return made
     found = answer(frame, template, *operands)
     return None if found is None else ConstantValue(found)
+
+
+def extremum_of_inputs(frame, fn, items):
+    """min or max of floats, several of them open; None for others: of one open float and numbers, the comparisons tell more."""
+    if not all(i.python_type() is float for i in items) or sum(not i.is_constant() for i in items) < 2:
+        return None
+    return computed_by_python(frame, f"{fn.__name__}({', '.join(['{}'] * len(items))})", *items)
 
 
 def called(frame, name, args):

@@ -12,7 +12,7 @@ import torch
 from ..graph.state_conditions import truth_of_state
 from ..sources import Source
 from .constant import COMPARE_FUNCTIONS, ConstantValue, fold
-from .float_formulas import Formula, answer, called, computed_by_python, formula_of
+from .float_formulas import Formula, Number, answer, called, computed_by_python, formula_of
 from .symint import SymNumber
 from .tensor import TensorValue, remember
 from .value import Value
@@ -23,7 +23,7 @@ ARITHMETIC = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 
 class FloatValue(Value):
     """A float. `node` gives it as a tensor; `hint` is its value now; `roots` are the inputs and sizes that it was computed from, with
-    their values; `input_formula` is what it is of one input, where it is computed from that alone."""
+    their values; `input_formula` is what it is of inputs, where Python can compute it from those alone."""
 
     def __init__(self, node, hint, roots, source=None, formula=None):
         super().__init__(source)
@@ -453,6 +453,6 @@ def changing_float(frame, number, source):
         if type(number) is not float:
             root.numbers[source] = NumpyFloat(node, number, source)
             return root.numbers[source]
-        formula = Formula(node.name, node.name, node, source, number)
+        formula = Formula(node.name, (Number(node.name, node, source, number),))
         found = root.numbers[source] = FloatValue(node, number, frozenset(((source, number),)), source, formula)
     return found

@@ -1,6 +1,8 @@
 """Every kind of guard: the native leaf, the Python check and the report agree, on what passes and on what does not."""
 
 import collections
+import math
+import operator
 import types
 import weakref
 
@@ -360,6 +362,34 @@ def test_same_and_distinct_objects():
         native, python, _ = outcomes([Guard("DISTINCT", sources[0], sources)], many[:-1] + many[7:8])
         assert native == 0
         assert explain_failure(python) == f"x[7] and x[{count - 1}] are now the same object"
+
+
+def test_relations_between_several_values():
+    sources = Item(X, 0), Item(X, 1)
+    guard = Guard("RELATION", sources[0], (operator.lt, sources))
+    for value, expected in ([1, 2], True), ([2, 1], False), ([1, "a"], False), ([math.nan, 1.0], False):
+        native, python, _ = outcomes([guard], value)
+        assert isinstance(native, tuple) is expected
+        assert (not isinstance(python, Failure)) is expected
+    assert explain_failure(outcomes([guard], [2, 1])[1]).startswith("x[0] is 2, x[1] is 1: ")
+
+    def interrupt(*values):
+        raise KeyboardInterrupt
+
+    program = build_program([Guard("RELATION", X, (interrupt, sources))], (), frame.__code__)
+    with pytest.raises(KeyboardInterrupt):
+        program.native.run(([1, 2],), {}, None)
+
+
+def test_relations_are_checked_where_nothing_else_changed():
+    held = [1.5, 2.5]
+    sources = Item(X, 0), Item(X, 1)
+    program = build_program([Guard("TYPE", X, list), Guard("RELATION", X, (operator.lt, sources))], (), frame.__code__)
+    for _ in range(20):
+        assert program.native.run((held,), {}, None) == ()
+    for numbers, expected in (([3.5, 2.5], 1), ([3.5, 4.5], ()), ([5.5, 4.5], 1)):
+        held[:] = numbers
+        assert program.native.run((held,), {}, None) == expected
 
 
 def test_function_code_change_is_seen():

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 from tracework_primops import FakeMode, FakeTensor, SymbolTable
+from tracework_primops.errors import DataDependentError
 from tracework_primops.fake.composites import COMPOSITES
 
 aten = torch.ops.aten
@@ -183,3 +184,19 @@ def test_ctc_loss_with_lengths_that_are_numbers(reduction, zero_infinity):
         with mode:
             found = func(mode.from_real(args[0]), mode.from_real(args[1]), *args[2:], 0, reduction, zero_infinity)
         assert found.shape == func(*args, 0, reduction, zero_infinity).shape
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize("layer", [torch.nn.GRU(3, 4), torch.nn.LSTM(3, 4), torch.nn.RNN(3, 4)], ids=lambda m: type(m).__name__)
+def test_layers_over_packed_sequences_need_the_counts(layer, symbolic):
+    table = SymbolTable()
+    mode = FakeMode(table)
+    counts = mode.from_real(torch.tensor([3, 2, 1]), sizes=[table.new(3)] if symbolic else None)
+    weights = [mode.from_real(w.detach()) for w in layer.parameters()]
+    state = mode.from_real(torch.zeros(1, 3, 4))
+    call = {"GRU": torch.gru, "LSTM": torch.lstm, "RNN": torch.rnn_tanh}[type(layer).__name__]
+    states = (state, state) if call is torch.lstm else state
+    with pytest.raises(DataDependentError), mode:
+        call(mode.from_real(torch.ones(6, 3)), counts, states, weights, True, 1, 0.0, False, False)
+    with pytest.raises(DataDependentError), mode:
+        torch._C._VariableFunctions._pad_packed_sequence(mode.from_real(torch.ones(6, 3)), counts, False, 0.0, 3)

@@ -334,6 +334,7 @@ def extremum(op, fn):
             keys = [key.call(frame, [item], {}) for item in items] if use_key else items
         if not items:
             return default if default is not None else fold(frame, fn, [TupleValue([])], {})
+        from ..float_formulas import extremum_of_inputs
         from ..floats import DataFloat, extremum_of_data
         from ..size_floats import SizeFloat, extremum_of_floats
         from ..symint import SymNumber, extremum_of_sizes
@@ -346,6 +347,9 @@ def extremum(op, fn):
             found = extremum_of_floats(frame, fn, items) or extremum_of_sizes(frame, fn, items)
             if found is not None:
                 return found
+        found = None if use_key else extremum_of_inputs(frame, fn, items)
+        if found is not None:
+            return found
         best, best_key = items[0], keys[0]
         for item, item_key in zip(items[1:], keys[1:]):
             if compare(frame, op, item_key, best_key).truth(frame):

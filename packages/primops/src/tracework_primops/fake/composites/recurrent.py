@@ -1,4 +1,4 @@
-"""Composites: an LSTM with symbolic sizes."""
+"""Composites: an LSTM with symbolic sizes; layers over packed sequences, which read how many sequences each step has."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from ... import _torch
+from ...errors import DataDependentError
 from .registry import composite
 
 
@@ -15,3 +16,9 @@ def lstm(*args: Any) -> Any:
     """Step by step: torch asks whether oneDNN's layer takes the sizes before it looks whether they are numbers, as that layer wants."""
     with _torch.without_onednn():
         return torch.ops.aten.lstm.input.decompose(*args)  # with the forms of this folder for what it calls
+
+
+@composite("lstm.data", "gru.data", "rnn_tanh.data", "rnn_relu.data", "_pad_packed_sequence", static=True)
+def packed(*args: Any, **kwargs: Any) -> Any:
+    """Torch takes the counts from memory, without a look whether there is any."""
+    raise DataDependentError("a layer over packed sequences, or their padding")
