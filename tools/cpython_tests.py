@@ -47,7 +47,7 @@ KNOWN: dict[str, str] = {
     "test.test_int.IntSubclassStrDigitLimitsTests.test_denial_of_service_prevented_int_to_str": _TIME,
     "test.test_re.ReTests.test_search_anchor_at_beginning": _TIME,
     "test.test_re.ReTests.test_symbolic_refs_errors": _ASKED,
-    "test.test_code.CoExtra.test_free_called": _LIFETIME,
+    **{f"test.test_code.{test}": _LIFETIME for test in ("CoExtra.test_free_called", "CoExtra.test_free_different_thread")},
     "test.test_functools.TestLRUPy.test_lru_cache_weakrefable": _HELD,
     **{
         f"test.test_dis.{kind}.{test}": _SPECIALISED

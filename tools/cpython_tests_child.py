@@ -21,6 +21,7 @@ import subprocess  # noqa: F401
 import sys
 import tempfile  # noqa: F401
 import traceback
+import types
 import unittest
 import unittest.mock
 import warnings
@@ -93,7 +94,7 @@ def hooked(counts, forced):
     """`run` with a frame callback for all code but the machinery of the tests."""
     import tracework_primops  # noqa: F401 - tests take modules apart that it imports
     from tracework_capture import _C
-    from tracework_capture.hook import context, policy
+    from tracework_capture.hook import cache, context, policy
     from tracework_capture.options import CaptureOptions
 
     policy._STDLIB = ()
@@ -113,7 +114,8 @@ def hooked(counts, forced):
                 counts["entries"] = counts.get("entries", 0) + 1
             return answer
 
-    log = logging.getLogger("tracework.capture")
+    cache.warnings = types.SimpleNamespace(warn=lambda *said, **how: None)  # tests count warnings
+    log = logging.getLogger("tracework")  # apart from the records that the tests count
     log.addHandler(Failures(counts))
     log.propagate = False
     options = CaptureOptions(keep_empty=True, idle_limit=IDLE_LIMIT) if forced else CaptureOptions()

@@ -29,7 +29,7 @@ __all__ = ["CodeWriter"]
 _MISSING = object()
 _SMALL = (-5, 256)  # CPython has one object of each of these
 _FORGET, _FORGET_UNUSED = "__tw_forget", "__tw_forget_unused"
-_PLAIN = (bool, type(None), type(Ellipsis))
+_PLAIN = (bool, type(None))  # keywords: other names may mean something else in the program
 _HELPERS = {
     "__tw_getattr": getattr,
     "__tw_own_dict": _C.instance_dict,

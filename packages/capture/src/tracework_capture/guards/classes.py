@@ -46,8 +46,8 @@ class ClassLookups:
     `special`: the special names of each class in those."""
 
     def __init__(self) -> None:
-        self.found: dict[tuple[type, str], tuple[type | None, Any]] = {}
-        self.orders: dict[int, tuple[type, tuple[type, ...]]] = {}  # by id, as a metaclass may refuse to hash
+        self.found: dict[tuple[int, str], tuple[type, type | None, Any]] = {}  # by id, as a metaclass may refuse to hash
+        self.orders: dict[int, tuple[type, tuple[type, ...]]] = {}
         self.special: dict[int, tuple[type, dict[str, Any]]] = {}
 
     def add(self, cls: type, name: str, owner: type | None, static: Any) -> None:
@@ -55,7 +55,7 @@ class ClassLookups:
         if cls.__flags__ & _IMMUTABLE:
             return
         self.meet(cls)
-        self.found.setdefault((cls, name), (owner, static if is_descriptor(static) else _BINDS_TO_NOTHING))
+        self.found.setdefault((id(cls), name), (cls, owner, static if is_descriptor(static) else _BINDS_TO_NOTHING))
         if owner is not None:
             self.meet(type(static))  # which may come to bind, or in another way
 
@@ -71,17 +71,17 @@ class ClassLookups:
     def without(self, made: Collection[type]) -> ClassLookups:
         """The same, with what was looked up on classes that only the trace has told of the existing classes behind them."""
         kept = ClassLookups()
-        for (cls, name), (owner, static) in self.found.items():
-            if cls not in made:
-                kept.found[cls, name] = owner, static
+        templates = set(map(id, made))
+        for (key, name), (cls, owner, static) in self.found.items():
+            if key not in templates:
+                kept.found[key, name] = cls, owner, static
                 continue
             for base in _mro_of(cls)[1:]:
-                if base not in made:
+                if id(base) not in templates:
                     found, has = find(base, name)
                     kept.add(base, name, has, found)
                 if base is owner:
                     break
-        templates = set(map(id, made))
         kept.special = {key: met for key, met in self.special.items() if key not in templates}
         for cls, _ in self.orders.values():
             for base in _mro_of(cls) or () if id(cls) in templates else (cls,):
@@ -91,7 +91,7 @@ class ClassLookups:
 
     def changed(self) -> str | None:
         """The first lookup that would give something else now."""
-        for (cls, name), (owner, static) in self.found.items():
+        for (_, name), (cls, owner, static) in self.found.items():
             now, has = find(cls, name)
             if has is not owner or (is_descriptor(now) if static is _BINDS_TO_NOTHING else now is not static):
                 return f"{cls.__qualname__}.{name}"
@@ -109,12 +109,17 @@ class ClassLookups:
 
     def native(self) -> Any:
         """The check for the native program."""
-        classes = {id(cls): cls for cls in [*(cls for cls, _ in self.found), *(cls for cls, _ in self.orders.values())]}
+        classes = {
+            id(cls): cls for cls in [*(cls for cls, _, _ in self.found.values()), *(cls for cls, _ in self.orders.values())]
+        }
         return _C.ClassVersions(tuple(classes.values()), self.hold)
 
     def __repr__(self) -> str:
         return ", ".join(
-            [*(f"{cls.__qualname__}.{name}" for cls, name in self.found), *(cls.__qualname__ for cls, _ in self.orders.values())]
+            [
+                *(f"{cls.__qualname__}.{name}" for (_, name), (cls, _, _) in self.found.items()),
+                *(cls.__qualname__ for cls, _ in self.orders.values()),
+            ]
         )
 
 

@@ -119,7 +119,7 @@ def _code_guard(payload: Any) -> Any:
 
 def _class_guard(payload: ClassLookups) -> Any:
     return LookupsAre(
-        tuple((cls, name, *_lookup_facts(cls, name)) for cls, name in payload.found),
+        tuple((cls, name, *_lookup_facts(cls, name)) for (_, name), (cls, _, _) in payload.found.items()),
         tuple(order for _, order in payload.orders.values()),
     )
 

@@ -133,6 +133,8 @@ class Services:
         real = None if isinstance(function, NewFunctionValue) else function.function
         decision, reason = self.call_policy(real, function.globals.get("__name__"))
         if decision == "plain":
+            while frame.parent is not None:  # a debugger shows the callers, too
+                frame = frame.parent
             frame.leave_plain("call_skipped", f"{function.name}: {reason}")
         if decision == "break":
             disabled = reason.startswith("marked")

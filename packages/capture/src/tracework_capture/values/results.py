@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import operator
 
 import numpy
@@ -31,7 +32,7 @@ def wrap_constant(frame, obj):
         return ListValue([wrap_constant(frame, i) for i in obj])
     if kind is dict:
         return dict_of(frame, [(wrap_constant(frame, k), wrap_constant(frame, v)) for k, v in obj.items()])
-    if kind is torch.Size or is_record(kind):
+    if kind is torch.Size or is_record(kind) and not issubclass(kind, enum.Enum):
         return TupleValue([wrap_constant(frame, i) for i in obj], cls=kind)
     if kind is slice:
         return SliceValue(*(wrap_constant(frame, getattr(obj, n)) for n in ("start", "stop", "step")))

@@ -84,6 +84,7 @@ from .weak_reference import WeakReference
 def wrap(frame, obj, source):
     """The value of an existing object; installs its guards."""
     kind = type(obj)
+    refuse_unhashable(frame, kind)
     if kind in ATOM_TYPES:
         return wrap_atom(frame, obj, source)
     memo = frame.root.memo
@@ -95,6 +96,12 @@ def wrap(frame, obj, source):
     memo[id(obj)] = value
     frame.root.keep.append(obj)
     return value
+
+
+def refuse_unhashable(frame, cls):
+    """Classes are keys of tables."""
+    if type(cls).__hash__ is None:
+        frame.break_graph("unhashable_value", f"the class {cls.__qualname__}, which its metaclass makes unhashable")
 
 
 def wrap_atom(frame, obj, source):
@@ -209,6 +216,7 @@ def wrap_slice(frame, obj, source):
 
 
 def wrap_class(frame, obj, source):
+    refuse_unhashable(frame, obj)
     from .user_class import ClassValue
 
     frame.guard("IDENTITY", source, obj)

@@ -105,7 +105,8 @@ def looked_up(*pairs, before=None):
         for cls, name in pairs:
             lookup_class(cls, name)
     if before is not None:
-        lookups.found[pairs[0]] = before
+        cls, name = pairs[0]
+        lookups.found[id(cls), name] = cls, *before
     return lookups
 
 

@@ -3,6 +3,7 @@
 import collections
 import copy
 import enum
+import types
 
 import tracework_capture as capture
 from cases import case
@@ -47,6 +48,25 @@ def an_attribute_of_a_member_is_written(x):
     y = x * Planet.MARS.visits
     Planet.MARS.visits += 1
     return y, Planet.MARS.visits
+
+
+class Pair(collections.namedtuple("Pair", "low high")):
+    __slots__ = ()
+
+    def __new__(cls, low):
+        return super().__new__(cls, low, low + 1)
+
+
+class Interval(Pair, enum.Enum):
+    SMALL = 1
+    LARGE = 20
+
+
+@case
+def members_that_are_named_tuples(x, given=Interval.SMALL):
+    low, high = given
+    found = given == Interval.SMALL, given is Interval.SMALL, given == Interval.LARGE, Interval.SMALL is Interval.SMALL
+    return x * given.high, low, high, given[0], found, {Interval.SMALL: 3}[given], isinstance(given, Pair)
 
 
 class Loud(enum.StrEnum):
@@ -422,3 +442,35 @@ def an_alias_that_is_called(x):
     y = x + 1
     made = list[int]((1, 2))
     return y * 2, made
+
+
+def placeholder():
+    return ...
+
+
+NAMES = types.FunctionType(placeholder.__code__, {"Ellipsis": "a name of the module's own", "__builtins__": __builtins__})
+
+
+@case
+def a_constant_whose_name_the_module_has_for_something_else(x):
+    return x + 1, NAMES()
+
+
+class Unhashable(type):
+    __hash__ = None
+
+    def __eq__(cls, other):
+        return isinstance(other, Unhashable)
+
+
+class OfAnUnhashableClass(metaclass=Unhashable):
+    scale = 3
+
+    def scaled(self, x):
+        return x * self.scale
+
+
+@case(graphs=1)
+def a_class_that_refuses_to_hash(x):
+    y = x + 1
+    return OfAnUnhashableClass().scaled(y), OfAnUnhashableClass == OfAnUnhashableClass

@@ -67,6 +67,22 @@ def of_the_root(x):
     return x * 2
 
 
+def arguments(x):
+    logger.info("%s %5.2f", [1, "a"], x.sum())
+    logger.log(30, "%-5s|%d", {"a": 1}, x.shape[0])
+    return x * 2
+
+
+def representations(x):
+    logger.info("%r", [1, "a"])
+    return x * 2
+
+
+def a_mapping(x):
+    logger.info("%(a)s %(b)r", {"a": 1, "b": "c"})
+    return x * 2
+
+
 def with_an_exception(x):
     x = x + 1
     try:
@@ -97,7 +113,19 @@ def records():
     capture.reset()
 
 
-FUNCTIONS = [levels, after_a_break, in_a_generator, in_a_comprehension, not_enabled, asked, of_the_root, with_an_exception]
+FUNCTIONS = [
+    levels,
+    after_a_break,
+    in_a_generator,
+    in_a_comprehension,
+    not_enabled,
+    asked,
+    of_the_root,
+    arguments,
+    representations,
+    a_mapping,
+    with_an_exception,
+]
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)

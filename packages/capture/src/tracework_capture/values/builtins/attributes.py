@@ -8,6 +8,7 @@ import dataclasses
 import inspect
 import operator
 import sys
+import traceback
 import types
 import typing
 
@@ -479,6 +480,13 @@ ROWS = {
     breakpoint: own_frame("breakpoint"),
     sys.settrace: own_frame("sys.settrace"),
     sys.setprofile: own_frame("sys.setprofile"),
+    **{
+        getattr(sys.monitoring, name): own_frame(f"sys.monitoring.{name}")
+        for name in ("set_events", "set_local_events", "restart_events")
+        if hasattr(sys, "monitoring")
+    },
+    **{f: own_frame(f"traceback.{f.__name__}") for f in (traceback.walk_stack, traceback.extract_stack, traceback.format_stack)},
+    traceback.print_stack: own_frame("traceback.print_stack"),
     typing.cast: cast,
     type.__call__: lambda frame, args, kwargs: type_call(frame, args[0], list(args[1:]), kwargs),
     sys.exc_info: exc_info,

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
+import re
 import types
 
 from ...bytecode.resume import original_code
 from ...stand_ins import effective_level, is_enabled_for
 from ..constant import ConstantValue, force_plain
+from ..floats import LateFloat
 from ..sequence import NONE
+from ..symint import SymNumber
+from ..tensor import TensorValue
 from ..torch_fn import stand_in_row
 from .attributes import call_later, shown_later
 
@@ -45,15 +49,33 @@ def log_row(function):
         call, depth = from_frames_of(frame, function)
         if "stacklevel" in kwargs and (level := force_plain(frame, kwargs["stacklevel"])) > depth:
             kwargs = kwargs | {"stacklevel": ConstantValue(level + 1)}  # the frame itself is above what stands for it
-        call_later(frame, call, owner + [shown_if_text(frame, a) for a in args[len(owner) :]], kwargs)
+        first = len(owner) + (LEVELS[function.__name__] is None) + 1  # after the message
+        message = args[first - 1 : first]
+        shown = [shown_as(frame, value, kind) for value, kind in zip(args[first:], conversions(message, len(args) - first))]
+        call_later(frame, call, owner + [shown_as(frame, a, "s") for a in args[len(owner) : first]] + shown, kwargs)
         return NONE
 
     return row
 
 
-def shown_if_text(frame, value):
-    """Log arguments: constants stay, sizes stay, objects become their text."""
-    return value if value.is_constant() else shown_later(frame, value)
+def conversions(message, count):
+    """What the message makes of each of so many arguments: the letters of its conversions; None where that is not known."""
+    text = message[0].constant() if message and message[0].is_constant() else None
+    if type(text) is not str or "*" in text or "%(" in text:
+        return [None] * count
+    return (_CONVERSION.findall(text.replace("%%", "")) + [None] * count)[:count]
+
+
+_CONVERSION = re.compile(r"%[-#0 +\d.]*[hlL]?([a-zA-Z])")
+
+
+def shown_as(frame, value, conversion):
+    """Log arguments: constants stay, sizes and tensors stay as they are now, objects become the text that %s makes of them."""
+    if value.is_constant():
+        return value
+    if conversion != "s" and not isinstance(value, (SymNumber, LateFloat, TensorValue)):
+        frame.break_graph("print", f"a log record that shows {value.describe()} otherwise than by %s")
+    return shown_later(frame, value)
 
 
 def from_frames_of(frame, function):
