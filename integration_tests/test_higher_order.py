@@ -6,6 +6,7 @@ import pytest
 import torch
 import tracework
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 BACKENDS = ("aot_eager", "inductor")
 
@@ -115,6 +116,100 @@ class WithParameters:
 
     def __call__(self, x):
         return self.call(x)
+
+
+def product(x, w):
+    return ((x * w).detach() * w * w).sum()
+
+
+def outside_of_the_history(x, w):
+    with torch.no_grad():
+        scale = x * w
+    return (scale * w * w).sum()
+
+
+def through_data(x, w):
+    return ((x * w).data.sin() * w.exp()).sum()
+
+
+@torch.no_grad()
+def best_action(x, w):
+    return (x @ w).max(1).values
+
+
+def dqn(x, w):
+    """The target is a constant, as is the slow copy of the weights, which moves."""
+    slow = w.detach() * 0.9
+    return nn.functional.smooth_l1_loss((x @ w).max(1).values, best_action(x, slow) * 0.99 + 1)
+
+
+def straight_through(x, w):
+    y = x @ w
+    return ((y + (y.round() - y).detach()) * w).square().sum()
+
+
+def checkpointed(x, w):
+    return (checkpoint(lambda a, b: (a @ b).tanh() * a.detach(), x, w, use_reentrant=False) * w).sum()
+
+
+class Rounded(torch.autograd.Function):
+    """Its gradient is not that of what it computes."""
+
+    @staticmethod
+    def forward(ctx, a):
+        ctx.save_for_backward(a.sin())
+        return a.round()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (middle,) = ctx.saved_tensors
+        return gradient * middle
+
+
+def by_a_function(x, w):
+    return (Rounded.apply(x * w) * w).square().sum()
+
+
+CONSTANTS = [product, outside_of_the_history, through_data, dqn, straight_through, checkpointed, by_a_function]
+
+
+def second_order(loss, x, w):
+    first = torch.autograd.grad(loss(x, w), [x, w], create_graph=True, materialize_grads=True)
+    return torch.autograd.grad(sum(g.sin().sum() for g in first), [x, w], materialize_grads=True)
+
+
+def maml(loss, x, w):
+    """One step inside; the loss after it is differentiated with respect to the weights before it."""
+    (inner,) = torch.autograd.grad(loss(x, w), w, create_graph=True)
+    return torch.autograd.grad(loss(x, w - 0.1 * inner), [x, w], materialize_grads=True)
+
+
+def hessian(loss, x, w):
+    return (
+        torch.autograd.functional.hessian(lambda w: loss(x, w), w),
+        torch.autograd.functional.hvp(lambda w: loss(x, w), w, w)[1],
+    )
+
+
+@pytest.mark.parametrize("way", [second_order, maml, hessian], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("loss", CONSTANTS, ids=lambda f: f.__name__)
+def test_what_is_a_constant_for_gradients_stays_one(loss, way):
+    found = []
+    for call in (loss, tracework.compile(loss, backend="aot_eager")):
+        torch.manual_seed(0)
+        x, w = (torch.randn(3, 3, dtype=torch.float64, requires_grad=True) for _ in range(2))
+        found.append(way(call, x, w))
+    torch.testing.assert_close(*found)
+
+
+@pytest.mark.parametrize("loss", [product, straight_through, by_a_function], ids=lambda f: f.__name__)
+def test_gradients_of_gradients_are_compiled(loss):
+    found = []
+    for call in (loss, tracework.compile(loss)):
+        torch.manual_seed(0)
+        x, w = (torch.randn(3, 3, dtype=torch.float64, requires_grad=True) for _ in range(2))
+        found.append(second_order(call, x, w))
+    torch.testing.assert_close(*found)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -1,7 +1,8 @@
 """The only file of this package that touches private torch names; each is wrapped under our own name."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -32,6 +33,31 @@ def without_autocast() -> Any:
 def autocast_is_on() -> bool:
     """Whether autocast is enabled for any device type."""
     return bool(torch._C._is_any_autocast_enabled())
+
+
+@dataclass(frozen=True)
+class Modes:
+    """Whether gradients are recorded, and for each device type with autocast the dtype; whether autocast keeps its casts."""
+
+    records: bool
+    autocast: tuple[tuple[str, torch.dtype], ...]
+    keeps_casts: bool
+
+    @classmethod
+    def now(cls) -> "Modes":
+        """The modes of this thread."""
+        casts = tuple((d, torch.get_autocast_dtype(d)) for d in ("cpu", "cuda") if torch.is_autocast_enabled(d))
+        return cls(torch.is_grad_enabled(), casts, torch.is_autocast_cache_enabled())
+
+    @contextmanager
+    def again(self) -> Iterator[None]:
+        """A block in these modes."""
+        with torch.set_grad_enabled(self.records), ExitStack() as stack:
+            if autocast_is_on():
+                stack.enter_context(without_autocast())
+            for device, dtype in self.autocast:
+                stack.enter_context(torch.autocast(device, dtype=dtype, cache_enabled=self.keeps_casts))
+            yield
 
 
 def turns_grad_on(node: torch.fx.Node) -> bool:

@@ -9,16 +9,14 @@ from typing import Any
 
 import torch
 from torch import fx
-from tracework_primops import copy_node
 
 from . import _torch
 from .contracts import Backward, Compiled, FunctionalProgram, GraphCompiler, GraphSpec, JointProgram
 from .errors import Refusal, UsageError
+from .higher_order import HigherOrder, Reads
 from .options import AotOptions
-from .partition import PARTITIONERS, JointParts, has_effect, needed_for, split, value_inputs
-from .partition.recompute import is_random
+from .partition import PARTITIONERS, JointParts, has_effect, split
 from .pieces import depends_on_data, in_pieces
-from .signature import Component
 from .trace.image_layouts import spread_channels_last
 from .trace.joint import trace_inference, trace_joint
 from .wrappers.autograd import Gradients, wrap_autograd
@@ -187,41 +185,21 @@ def _training(
         observe("functional", program)
     forward = _apart_from_autocast(forward_compiler(program.forward, program.forward_spec))
     forward = _keeping(program.forward, forward)
+
+    def compile_gradients(graph: fx.GraphModule, args: list[Any]) -> Callable[..., tuple[Any, ...]]:
+        again = replace(options, eager_backward=joint.symbols is not None)
+        return aot_compile(graph, args, forward_compiler=forward_compiler, options=again)
+
     parts = JointParts.of(joint)
-    drawn = [n for n in joint.graph.graph.nodes if is_random(n)]
     gradients = []
     for backward in program.backwards:
         first = LazyBackward(backward, backward_compiler)
         if options.eager_backward or program.saved[0]:
             first.compile()  # with symbolic sizes: what compiling finds out about them has to be known when guards are made
-        is_compiled = not gm.meta.get("hooks_behind")
-        again = SecondOrder(joint, backward.component, forward_compiler, options, is_compiled)
-        read = _read_by_gradients(parts, backward.component, drawn)
-        gradients.append(
-            Gradients(backward, first, again, *read, _taken(parts, backward.component, drawn), OtherData(joint, backward))
-        )
+        again = HigherOrder(joint, parts, backward.component, compile_gradients, is_compiled=not gm.meta.get("hooks_behind"))
+        reads = Reads.of(joint, parts, backward.component)
+        gradients.append(Gradients(backward, first, again, reads, OtherData(joint, parts, backward)))
     return wrap_autograd(program, forward, gradients)
-
-
-def _read_by_gradients(
-    parts: JointParts, component: Component, drawn: Sequence[fx.Node]
-) -> tuple[frozenset[int], frozenset[int]]:
-    """Input slots that computing the gradients of a component takes, and those of them whose values the gradients depend on.
-
-    drawn: random numbers, which are drawn again in their turn, those of other components too.
-    """
-    gradients = parts.gradients[component]
-    cuts = {parts.forward_outputs[slot] for slot in component.results}
-    taken, needed = needed_for([*gradients, *drawn], cuts), needed_for(gradients, cuts, value_inputs)
-    first, second = (frozenset(i for i, n in enumerate(parts.inputs) if n in found) for found in (taken, needed))
-    return first, second
-
-
-def _taken(parts: JointParts, component: Component, drawn: Sequence[fx.Node]) -> tuple[int, ...]:
-    """Which of the results that a component takes computing its gradients takes."""
-    nodes = [parts.forward_outputs[slot] for slot in component.results]
-    read = needed_for([*parts.gradients[component], *drawn], set(nodes))
-    return tuple(place for place, node in enumerate(nodes) if node in read)
 
 
 class LazyBackward:
@@ -248,92 +226,6 @@ class LazyBackward:
             return call(inputs)
         with _torch.without_autocast():
             return call(inputs)
-
-
-class SecondOrder:
-    """A component's gradients as differentiable functions of inputs and tangents: the joint graph, compiled as a program of its own.
-
-    Compiled at the first call under `create_graph=True` for each combination of inputs that require grad; its own backward is the next
-    order. Guards exist by then, so with symbolic sizes what compiling finds out is checked here, and otherwise the graph runs as it is.
-    So it does where hooks are behind its inputs: the engine has to know which of them a gradient comes to.
-    """
-
-    def __init__(
-        self, joint: JointProgram, component: Component, compiler: GraphCompiler, options: AotOptions, is_compiled: bool
-    ) -> None:
-        self._joint = joint
-        self._component = component
-        self._compiler = compiler
-        self._options = options
-        self._graph: fx.GraphModule | None = None
-        self._read: tuple[int, ...] = ()  # inputs and tangents that the gradients depend on
-        self._compiled: dict[tuple[bool, ...], tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...]]] = {}
-        self._is_compiled = is_compiled
-        self._guarded: int | None = None  # conditions that were there when guards were made
-
-    def __call__(self, inputs: list[Any], tangents: list[Any]) -> Sequence[Any]:
-        given = [*inputs, *tangents]
-        if self._graph is None:
-            self._graph, self._read = self._gradients()
-        args = [given[i] for i in self._read]
-        if not self._is_compiled:
-            return self._graph.forward(*args)  # type: ignore[no-any-return]
-        key = tuple([getattr(x, "requires_grad", False) for x in args])
-        found = self._compiled.get(key)
-        if found is None:
-            found = self._compiled[key] = self._compile(args)
-        call, plain, conditions = found
-        return call(*args) if not conditions or self._hold(conditions, given) else plain(*args)
-
-    def _compile(self, args: list[Any]) -> tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...]]:
-        gradients, symbols = self._graph, self._joint.symbols
-        assert gradients is not None
-        if self._guarded is None:
-            self._guarded = 0 if symbols is None else len(symbols.conditions)
-        call = aot_compile(
-            gradients, args, forward_compiler=self._compiler, options=replace(self._options, eager_backward=symbols is not None)
-        )
-        return call, gradients.forward, () if symbols is None else tuple(c.condition for c in symbols.conditions[self._guarded :])
-
-    def _hold(self, conditions: tuple[Any, ...], given: list[Any]) -> bool:
-        values = {n.meta["val"].node.expr: x for n, x in zip(self._placeholders(), given, strict=True) if _is_size(n.meta["val"])}
-        return all(condition.evaluate(values) for condition in conditions)
-
-    def _placeholders(self) -> list[fx.Node]:
-        """The joint graph's inputs, the results that the component takes, the component's tangents."""
-        parts = JointParts.of(self._joint)
-        results = [parts.forward_outputs[slot] for slot in self._component.results]
-        return [*parts.inputs, *results, *(parts.tangents[place] for place in self._component.tangents)]
-
-    def _gradients(self) -> tuple[fx.GraphModule, tuple[int, ...]]:
-        """The joint graph returning the component's gradients alone, and the places of what it reads."""
-        source = self._joint.graph.graph
-        graph = fx.Graph()
-        made: dict[fx.Node, fx.Node] = {}
-        tangents = JointParts.of(self._joint).tangents
-        for node in dict.fromkeys((*self._placeholders(), *tangents)):
-            made[node] = graph.placeholder(node.name)
-            made[node].meta.update(node.meta if node.op == "placeholder" else {}, example_value=node.meta["val"])
-            made[node].meta.pop("val", None)
-        for node in source.nodes:
-            if node.op == "output":
-                graph.output(tuple(made[o] for o in JointParts.of(self._joint).gradients[self._component]))
-            elif node.meta.get("write_back") is None and node not in made:
-                made[node] = copy_node(graph, node, made.__getitem__)
-                made[node].meta.pop("val", None)
-        gm = _torch.graph_module(graph)
-        _clean(gm)  # random numbers stay: each has to be drawn in its turn
-        gm.meta["symbols"] = self._joint.symbols
-        given = [made[n] for n in self._placeholders()]
-        read = tuple(i for i, n in enumerate(given) if n.users or _is_size(n.meta["example_value"]))
-        for node in list(graph.nodes):
-            if node.op == "placeholder" and not node.users and not _is_size(node.meta["example_value"]):
-                graph.erase_node(node)
-        return gm, read
-
-
-def _is_size(value: Any) -> bool:
-    return isinstance(value, torch.SymInt)
 
 
 def _clean(gm: fx.GraphModule) -> None:

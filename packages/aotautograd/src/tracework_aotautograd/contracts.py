@@ -41,6 +41,7 @@ class JointProgram:
 
     Placeholders: the captured inputs, lifted constants, then tangents. Outputs: the forward's graph outputs, then for each
     of signature.components one gradient for each of its inputs and results. Nodes carry meta["phase"] "forward" or "backward".
+    `replay` (trace/replay.py) runs the captured graph again, for gradients of gradients.
 
     Checkpoints: a captured node may carry meta["recompute"] = "must" or "prefer" and meta["recompute_region"] = any hashable
     value that the nodes of one checkpoint share; the nodes made from it carry both. The min_cut partitioner keeps no value
@@ -52,6 +53,7 @@ class JointProgram:
     signature: Signature
     fake_mode: Any
     symbols: Any
+    replay: Any
 
 
 @dataclass(frozen=True)

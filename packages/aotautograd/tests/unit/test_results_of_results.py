@@ -178,10 +178,7 @@ def test_hooks_and_retained_gradients(fn, both):
     both(fn, what)
 
 
-SMOOTH = [fn for fn in PROGRAMS if fn not in (detached, without_gradients)]  # gradients of gradients that go on behind a detach
-
-
-@pytest.mark.parametrize("fn", SMOOTH, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("fn", PROGRAMS, ids=lambda f: f.__name__)
 def test_gradients_of_gradients(fn, both):
     def what(inputs, results):
         made, found = differentiable(results), []

@@ -10,10 +10,20 @@ from ..contracts import JointProgram
 from ..options import AotOptions
 from .default import default
 from .min_cut import min_cut
-from .split import JointParts, Split, has_effect, needed_for, split, value_inputs
+from .split import JointParts, Split, has_effect, needed_for, split, through_views, value_inputs
 
 Partitioner = Callable[[JointProgram, JointParts, AotOptions], list[fx.Node]]
 
 PARTITIONERS: dict[str, Partitioner] = {"default": default, "min_cut": min_cut}
 
-__all__ = ["PARTITIONERS", "JointParts", "Partitioner", "Split", "has_effect", "needed_for", "split", "value_inputs"]
+__all__ = [
+    "PARTITIONERS",
+    "JointParts",
+    "Partitioner",
+    "Split",
+    "has_effect",
+    "needed_for",
+    "split",
+    "through_views",
+    "value_inputs",
+]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -64,11 +64,17 @@ def frontier(parts: JointParts) -> list[fx.Node]:
     return list(found)
 
 
-def shown_input(node: fx.Node) -> fx.Node | None:
-    """The input that a node is, or a view of."""
+def through_views(node: fx.Node) -> Iterator[fx.Node]:
+    """A node, and what it is a view of, one after the other."""
+    yield node
     while node.op == "call_function" and (node.target is operator.getitem or _is_view(node)):
         node = node.all_input_nodes[0]
-    return node if node.op == "placeholder" else None
+        yield node
+
+
+def shown_input(node: fx.Node) -> fx.Node | None:
+    """The input that a node is, or a view of."""
+    return next((shown for shown in through_views(node) if shown.op == "placeholder"), None)
 
 
 def _is_view(node: fx.Node) -> bool:

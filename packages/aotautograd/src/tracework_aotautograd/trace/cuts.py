@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
+
+import torch
 
 Edge = tuple[Any, int]
 """An autograd node and the number of one of its results."""
@@ -18,6 +21,31 @@ Edge = tuple[Any, int]
 def edge_of(value: Any) -> Edge:
     """Where the history of a value begins."""
     return value.grad_fn, value.output_nr
+
+
+def gradients_at(
+    wanted: Sequence[Sequence[Any]], roots: Sequence[Edge], tangents: Sequence[Any], instead: Mapping[Edge, Any], **options: Any
+) -> list[Any]:
+    """The sums of what arrives at these edges and leaves, None where nothing does. At the edges of `instead` the engine goes on with what
+    that gives."""
+
+    def hook_of(node: Any) -> Any:
+        def hook(grads: tuple[Any, ...]) -> tuple[Any, ...]:
+            pairs = [((node, number), grad) for number, grad in enumerate(grads)]
+            return tuple([grad if grad is None else instead.get(edge, grad) for edge, grad in pairs])
+
+        return hook
+
+    handles = [node.register_prehook(hook_of(node)) for node in dict.fromkeys(node for node, _ in instead)]
+    try:
+        to_edge = torch.autograd.graph.GradientEdge
+        flat = [place if isinstance(place, torch.Tensor) else to_edge(*place) for places in wanted for place in places]
+        arrived = iter(torch.autograd.grad([to_edge(*e) for e in roots], flat, tangents, allow_unused=True, **options))
+    finally:
+        for handle in handles:
+            handle.remove()
+    groups = [[g for g in islice(arrived, len(places)) if g is not None] for places in wanted]
+    return [sum(group[1:], group[0]) if group else None for group in groups]
 
 
 def find_cuts(

@@ -31,9 +31,10 @@ from ..signature import (
     ViewStep,
 )
 from .components import components
-from .cuts import Edge, edge_of, find_cuts
+from .cuts import Edge, edge_of, find_cuts, gradients_at
 from .masks import without_constant_masks
 from .memory import Cell, dense_order
+from .replay import Replay
 from .run import run_captured
 from .tracer import BACKWARD, Recorder
 
@@ -64,6 +65,7 @@ class Trace:
         self.histories: list[Any] = []  # their autograd nodes before it runs
         self.versions: list[int] = []  # and their versions
         self.graph_outputs: list[_GraphOutput] = []
+        self.replay = Replay(self.gm, _torch.Modes.now())
 
     def run(self) -> JointProgram:
         """The whole trace."""
@@ -149,7 +151,9 @@ class Trace:
         write_backs = self._write_backs(written)
         shown = {info.slot for info in infos if info.requires_grad and info.kind in (OutputKind.FRESH, OutputKind.BASE_VIEW)}
         shown |= {slot for _, slot in write_backs}
-        tangents, parts = self._backward(shown) if self.with_backward else ((), [])
+        inside = frozenset(slot for slot, x in enumerate(self.values) if any(x is made for made in recorder.inside.values()))
+        self.replay = replace(self.replay, written=tuple(slot for slot, _ in write_backs), inside=inside)
+        tangents, parts = self._backward(shown, outputs) if self.with_backward else ((), [])
         forward_nodes = [o.node for o in self.graph_outputs]
         recorder.graph.output((*forward_nodes, *(gradient for _, gradients in parts for gradient in gradients)))
         signature = Signature(
@@ -163,7 +167,7 @@ class Trace:
             versions,
         )
         gm = _torch.graph_module(recorder.graph)
-        return JointProgram(gm, signature, self.mode, self.symbols)
+        return JointProgram(gm, signature, self.mode, self.symbols, self.replay)
 
     def _cell(self, value: Any) -> Cell | None:
         return self.recorder.memory.find(value) if isinstance(value, FakeTensor) else None
@@ -218,15 +222,26 @@ class Trace:
             if value is output:
                 return OutputInfo(OutputKind.INPUT, slot, requires_grad=needs_grad)
         if cell.root.slot is not None:
+            self._check_views(output, cell)
             return OutputInfo(OutputKind.INPUT_VIEW, cell.root.slot, self._steps(cell), needs_grad)
         is_view = cell.parent is not None
         # of one out of several that an op gives, autograd refuses writes
         is_piece = is_view and needs_grad and any(step.index is not None for step in self.recorder.memory.steps(cell))
         if is_view and (id(cell.root) in shared or dense_order(output) is None or is_piece):
+            self._check_views(output, cell)
             return OutputInfo(OutputKind.BASE_VIEW, self._base(cell), self._steps(cell), needs_grad)
         if id(cell.root) in shared:
             return OutputInfo(OutputKind.BASE_VIEW, self._base(cell), (), needs_grad)
         return OutputInfo(OutputKind.FRESH, self._add(output, self.recorder.memory.read(cell)), requires_grad=needs_grad)
+
+    def _check_views(self, output: FakeTensor, cell: Cell) -> None:
+        """Made again outside, the views have gradients of their own: one that an autograd.Function gives its view is not among them."""
+        node = output.grad_fn
+        begins = {cell.root.fake.grad_fn} if cell.root.slot is None and cell.root.fake is not None else {*self.histories}
+        while node is not None and node not in begins:
+            if isinstance(node, torch.autograd.function.BackwardCFunction):
+                raise Refusal("an autograd.Function gives a view that is a result of the graph", self.recorder.origin)
+            node = node.next_functions[0][0] if node.next_functions else None
 
     def _steps(self, cell: Cell) -> tuple[ViewStep, ...]:
         """View steps with symbolic sizes as graph outputs."""
@@ -276,7 +291,9 @@ class Trace:
         return tuple(pairs)
 
     # --- the backward -------------------------------------------------------------------------------------------------
-    def _backward(self, shown: set[int]) -> tuple[tuple[TangentInfo, ...], list[tuple[Component, list[fx.Node]]]]:
+    def _backward(
+        self, shown: set[int], results: tuple[Any, ...]
+    ) -> tuple[tuple[TangentInfo, ...], list[tuple[Component, list[fx.Node]]]]:
         """Of the graph outputs whose history somebody gets: of others (a base of detached views) it may be gone."""
         recorder = self.recorder
         outputs = [(slot, self.graph_outputs[slot]) for slot in sorted(shown)]
@@ -285,8 +302,10 @@ class Trace:
         if not differentiable or not wanted:
             return (), []
         recorder.phase = BACKWARD
-        cuts, hidden = self._cuts([o for _, o in differentiable])
+        ends = {node for node in self.histories if node is not None} | {node for node, _ in recorder.inside}
+        cuts, hidden = self._cuts([o for _, o in differentiable], ends)
         differentiable += [(self._add(fake, node), _GraphOutput(fake, node)) for fake, node in hidden]
+        self.replay = self.replay.finding(self.values, results, [o.fake for _, o in differentiable], ends)
         made = [self._tangent(slot, output) for slot, output in differentiable]
         parts = self._components(differentiable, made, wanted, cuts)
         if parts is None:  # the formulas do not come apart where the history was to be cut
@@ -301,7 +320,7 @@ class Trace:
             assert parts is not None
         return tuple(info for info, _, _ in made), parts
 
-    def _cuts(self, outputs: list[_GraphOutput]) -> tuple[set[Edge], list[tuple[Any, Any]]]:
+    def _cuts(self, outputs: list[_GraphOutput], ends: set[Any]) -> tuple[set[Edge], list[tuple[Any, Any]]]:
         """Where the history is cut, and the values there that become results, with their nodes. At no value that the caller's input
         gets: what is computed from that is, in eager, computed from the input. At none with hooks: they see all that comes to it.
         """
@@ -324,8 +343,7 @@ class Trace:
                 if id(cell.root) not in shown and _has_history(cell.fake) and not cell.fake._backward_hooks
             }
 
-        nodes = {node for node in self.histories if node is not None}
-        edges, hidden = find_cuts([o.fake for o in outputs], cuttable, nodes, made)
+        edges, hidden = find_cuts([o.fake for o in outputs], cuttable, ends, made)
         return edges, [(fake, memory.read(self.recorder.cell(fake))) for fake in hidden]
 
     def _tangent(self, slot: int, output: _GraphOutput) -> tuple[TangentInfo, Any, fx.Node]:
@@ -349,39 +367,27 @@ class Trace:
         tangents = [fake for _, fake, _ in made]
         edges = [edge_of(o.fake) for _, o in outputs]
         roots = [place for place, edge in enumerate(edges) if edge not in cuts]
-        there = {edge: place for place, edge in enumerate(edges) if edge in cuts}
-        arrived: dict[int, Any] = {}
-
-        def instead(node: Any) -> Any:
-            def hook(grads: tuple[Any, ...]) -> tuple[Any, ...]:
-                found = [*grads]
-                for number, grad in enumerate(grads):
-                    place = there.get((node, number))
-                    if place is not None and grad is not None:
-                        arrived[place], found[number] = grad, tangents[place]
-                return tuple(found)
-
-            return hook
-
-        handles = [node.register_prehook(instead(node)) for node in dict.fromkeys(node for node, _ in there)]
+        flowing = [place for place, edge in enumerate(edges) if edge in cuts]
+        inside = self.recorder.inside
+        instead: dict[Edge, Any] = dict.fromkeys(inside)
+        instead |= {edges[place]: tangents[place] for place in flowing}
+        targets = [[leaf, *(e for e, x in inside.items() if x is self.values[slot])] for slot, leaf in wanted.items()]
         try:
             with _torch.without_autocast():
-                grads = torch.autograd.grad(
-                    [outputs[place][1].fake for place in roots],
-                    [*wanted.values()],
+                grads = gradients_at(
+                    [*targets, *([edges[place]] for place in flowing)],
+                    [edges[place] for place in roots],
                     [tangents[place] for place in roots],
+                    instead,
                     retain_graph=bool(cuts),
-                    allow_unused=True,
                 )
         except RuntimeError as error:  # eager raises this when its backward runs, if it ever does
             raise Refusal(f"the backward of this graph fails: {error}", self.recorder.origin) from error
-        finally:
-            for handle in handles:
-                handle.remove()
-        if len(arrived) < len(there):
+        arrived = grads[len(targets) :]
+        if any(gradient is None for gradient in arrived):
             return None
-        gradients = {slot: self._gradient(gradient) for slot, gradient in zip(wanted, grads, strict=True)}
-        flows = {outputs[place][0]: self._gradient(gradient) for place, gradient in sorted(arrived.items())}
+        gradients = {slot: self._gradient(gradient) for slot, gradient in zip(wanted, grads[: len(targets)], strict=True)}
+        flows = {outputs[place][0]: self._gradient(gradient) for place, gradient in zip(flowing, arrived, strict=True)}
         nodes = {info.slot: node for info, _, node in made}
         return components(self.recorder.graph, nodes, gradients, flows)
 

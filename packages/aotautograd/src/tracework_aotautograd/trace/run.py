@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import fx
 
-from ..errors import UsageError
+from ..errors import Refusal, UsageError
+from .replay import GradientsOf, raises_if_differentiated
 from .tracer import Recorder
 
 MARKS = ("recompute", "recompute_region")  # contracts.py says what they mean
 
 
-def run_captured(gm: fx.GraphModule, inputs: list[Any], recorder: Recorder) -> tuple[Any, ...]:
+def run_captured(gm: fx.GraphModule, inputs: Sequence[Any], recorder: Recorder) -> tuple[Any, ...]:
     """The captured graph's outputs on these fakes."""
     values: dict[fx.Node, Any] = {}
     waiting = iter(inputs)
@@ -50,6 +52,11 @@ def _run_node(gm: fx.GraphModule, node: fx.Node, values: dict[fx.Node, Any], rec
         module = gm.get_submodule(node.target)
         state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
         return torch.func.functional_call(module, {k: recorder.constant(v) for k, v in state.items()}, args, kwargs)
+    if isinstance(node.target, GradientsOf):
+        found = node.target.run(args, lambda graph, values: run_captured(graph, values, recorder), recorder.inside)
+        if raises_if_differentiated(found):
+            raise Refusal("a backward inside is differentiable once", recorder.origin)
+        return found
     return node.target(*args, **kwargs)
 
 

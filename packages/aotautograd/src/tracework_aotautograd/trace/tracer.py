@@ -39,6 +39,7 @@ class Recorder:
         self.origin = ""
         self.marks: dict[str, Any] = {}  # what the captured node says of recomputation
         self.constants: list[torch.Tensor] = []
+        self.inside: dict[Any, FakeTensor] = {}  # edges where a gradient that arrives is one with respect to an input
         self._constant_nodes: dict[int, fx.Node] = {}
         self._sizes: dict[Any, fx.Node] = {}
         self._last_placeholder: fx.Node | None = None

@@ -8,7 +8,8 @@ partition chose, by save_for_backward; and, for gradients of gradients, those in
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Sequence
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +19,14 @@ from torch import fx
 from .. import _torch
 from ..contracts import Backward, FunctionalProgram
 from ..errors import UsageError
-from ..signature import Signature, TangentInfo
+from ..partition import through_views
+from ..signature import InputKind, Signature, TangentInfo
 from ..trace.components import sources_of, together
 from .outputs import compile_function, is_plain, output_maker
 from .random_state import States, drawing_again, random_devices, states_of
 
 if TYPE_CHECKING:
+    from ..higher_order import Reads
     from .other_data import OtherData
 
 Call = Callable[[list[Any]], Any]
@@ -48,67 +51,63 @@ Kept = tuple[tuple[Any, ...], tuple[int, ...], States]  # inputs read again, ver
 
 
 class Keeper:
-    """What a call keeps for gradients of gradients, in as few steps as can be: `keep(args)` gives a Kept."""
+    """What a call keeps for gradients of gradients, in as few steps as can be: `keep(args)` gives a Kept, with None for other inputs."""
 
-    def __init__(self, program: FunctionalProgram, read_again: frozenset[int], needed_again: frozenset[int]) -> None:
-        infos = program.signature.inputs
-        self._names = [info.name for info in infos]
-        tensors = [i for i in sorted(read_again) if i < len(infos)]
+    def __init__(self, program: FunctionalProgram, reads: Reads) -> None:
+        self._infos = infos = program.signature.inputs
         mutated = program.signature.mutated_in_graph
-        cloned = dict.fromkeys(i for i in tensors if i in mutated and i in needed_again)
-        self._unlinked = tuple(i for i in cloned if infos[i].requires_grad)  # a clone has lost their history
-        self._checked = tuple(
-            i for i in tensors if not infos[i].is_static and i not in mutated and infos[i].kind.value == "tensor"
-        )
-        self._kept = sorted({*tensors, *(i for i, info in enumerate(infos) if info.kind.value != "tensor")})
-        self.keep = self._function(cloned, random_devices(program.forward.graph))
+        tensors = [i for i, info in enumerate(infos) if info.kind is InputKind.TENSOR]
+        needed = [i for i in tensors if i in reads.inputs]
+        copies = dict.fromkeys((i for i in tensors if i not in reads.kept), "None")
+        # an input that gets what the graph computes would have its own history keep it
+        copies |= {i: f"a[{i}].detach()" for i, _ in program.signature.write_backs if i in reads.kept and i not in needed}
+        copies |= {i: f"a[{i}].clone()" for i in needed if i in mutated}
+        self._unlinked = tuple(i for i in needed if i in mutated and infos[i].requires_grad)  # a clone has lost their history
+        self._checked = tuple(i for i in needed if not infos[i].is_static and i not in mutated)
+        self.keep = self._function(copies, random_devices(program.forward.graph))
 
-    def _function(self, cloned: Collection[int], devices: Any) -> Callable[[Any], Kept]:
-        items = "".join(f"a[{i}].clone(), " if i in cloned else f"a[{i}], " for i in self._kept)
-        inputs = "a" if len(self._kept) == len(self._names) and not cloned else f"({items})"
+    def _function(self, copies: Mapping[int, str], devices: Any) -> Callable[[Any], Kept]:
+        items = "".join(f"{copies.get(i, f'a[{i}]')}, " for i in range(len(self._infos)))
         versions = f"({''.join(f'a[{i}]._version, ' for i in self._checked)})"
         states = "states_of(devices)" if devices else "()"
         scope = {"states_of": states_of, "devices": devices}
-        return compile_function("keep", "a", [f"    return {inputs}, {versions}, {states}"], scope)
-
-    def places(self, slots: Sequence[int]) -> list[int]:
-        """Where what is kept of these inputs is."""
-        return [self._kept.index(slot) for slot in slots]
+        return compile_function("keep", "a", [f"    return {f'({items})' if copies else 'a'}, {versions}, {states}"], scope)
 
     def checked(self, kept: Kept) -> list[Any]:
-        """The inputs that are read again in their slots, when nobody wrote to them since."""
-        values, versions, _ = kept
-        inputs: list[Any] = [None] * len(self._names)
-        for slot, value in zip(self._kept, values, strict=True):
-            inputs[slot] = value
+        """The inputs, when nobody wrote to those that are needed since."""
+        inputs, versions, _ = kept
         for slot, version in zip(self._checked, versions, strict=True):
             if inputs[slot]._version != version:
                 raise RuntimeError(
                     f"one of the variables needed for gradient computation has been modified by an inplace operation: input "
-                    f"{self._names[slot]} of a compiled graph is at version {inputs[slot]._version}; expected version {version}"
+                    f"{self._infos[slot].name} of a compiled graph is at version {inputs[slot]._version}; expected version {version}"
                 )
         for slot in self._unlinked:
             raise UsageError(
-                f"a gradient of a gradient through input {self._names[slot]}, which the graph writes to without recording it"
+                f"a gradient of a gradient through input {self._infos[slot].name}, which the graph writes to without recording it"
             )
-        return inputs
+        return [_recorded(x, info.requires_grad) for x, info in zip(inputs, self._infos, strict=True)]
+
+
+def _recorded(value: Any, requires_grad: bool) -> Any:
+    """An input as it was when the graph ran: whether it requires grad may have been changed since."""
+    if not isinstance(value, torch.Tensor) or value.requires_grad == requires_grad:
+        return value
+    return value.detach().requires_grad_(requires_grad)
 
 
 @dataclass(frozen=True)
 class Gradients:
-    """A component's backward: as graph, compiled, and as `again(inputs, tangents)`, a function of both that is differentiable itself.
+    """A component's backward: as graph, compiled, and as `again(inputs, results, tangents)`, which is differentiable itself: inputs of the
+    captured graph, then results that the component takes and its own, and tangents.
 
-    read_again: input slots that `again` takes; needed_again: those of them whose values its results depend on;
-    taken_again: places of those among the component's `results` that `again` takes.
-    other_data: the gradients where `.data = other` gave an input other memory since.
+    reads: what `again` is computed from. other_data: the gradients where `.data = other` gave an input other memory since.
     """
 
     backward: Backward
     run: Call
     again: Callable[..., Any]
-    read_again: frozenset[int]
-    needed_again: frozenset[int]
-    taken_again: tuple[int, ...]
+    reads: Reads
     other_data: OtherData
 
 
@@ -121,7 +120,7 @@ def wrap_autograd(program: FunctionalProgram, forward: Call, gradients: Sequence
     apply = _one_node(program, forward, *gradients) if len(gradients) == 1 else _several_nodes(program, forward, gradients)
     make = output_maker(signature)
     write_backs = signature.write_backs
-    cloned = [slot for slot, _ in write_backs if any(slot in g.needed_again for g in gradients)]
+    cloned = [slot for slot, _ in write_backs if any(slot in g.reads.inputs for g in gradients)]
     unreached = _unreached(signature) if len(gradients) == 1 else []
     records = torch.is_grad_enabled()
 
@@ -161,14 +160,14 @@ def _apart(tangents: Sequence[TangentInfo]) -> list[int]:
 def _one_node(program: FunctionalProgram, forward: Call, gradients: Gradients) -> Callable[..., Sequence[Any]]:
     """The forward inside of the Function whose backward the component has; all results are the Function's."""
     signature = program.signature
-    keeper = Keeper(program, gradients.read_again, gradients.needed_again)
+    keeper = Keeper(program, gradients.reads)
     part = _Part(program, gradients, keeper)
     lines = ["ctx.originals = keep(args)", *_values(signature), *part.saving()]
     if constant := _not_differentiable(program):
         lines.append(f"ctx.mark_non_differentiable({', '.join(f'values[{i}]' for i in constant)})")
     count = signature.number_of_graph_outputs
     lines.append(f"return tuple(values[:{count}])" if any(program.saved) else "return tuple(values)")
-    scope = {"keep": keeper.keep, "hooks": _torch.saved_tensor_hooks, **_scope(signature, forward)}
+    scope = {"keep": keeper.keep, "hooks": _torch.saved_tensor_hooks, "ref": weakref.ref, **_scope(signature, forward)}
     run = compile_function("forward", "ctx, *args", [f"    {line}" for line in lines], scope)
     slots = [info.slot for info in part.tangents]
     function = part.function(run, slots, _spread(part.component.inputs, len(signature.inputs)))
@@ -182,16 +181,16 @@ def _several_nodes(program: FunctionalProgram, forward: Call, gradients: Sequenc
     run = compile_function("forward", "args", [f"    {line}" for line in lines], _scope(signature, forward))
     nodes = []
     for one in gradients:
-        keeper = Keeper(program, one.read_again, one.needed_again)
+        keeper = Keeper(program, one.reads)
         part = _Part(program, one, keeper)
         results = "".join(f"values[{info.slot}], " for info in part.tangents)
         lines = ["ctx.originals = originals", *part.saving()]
         inputs, taken, slots = part.component.inputs, part.component.results, [info.slot for info in part.tangents]
-        if one.taken_again:
-            lines.append(f"ctx.taken = ({''.join(f'args[{len(inputs) + place}], ' for place in one.taken_again)})")
+        if one.reads.taken:
+            lines.append(f"ctx.taken = ({''.join(f'args[{len(inputs) + place}], ' for place in one.reads.taken)})")
             lines.append("ctx.versions = [tensor._version for tensor in ctx.taken]")
         lines.append(f"return ({results})")
-        scope = {"hooks": _torch.saved_tensor_hooks}
+        scope = {"hooks": _torch.saved_tensor_hooks, "ref": weakref.ref}
         made = compile_function("forward", "ctx, values, originals, *args", [f"    {line}" for line in lines], scope)
         function = part.function(made, range(len(slots)), lambda found: (None, None, *found))
         nodes.append((keeper.keep, _torch.direct_apply(function, _apart(part.tangents)), inputs, taken, slots))
@@ -237,7 +236,7 @@ class _Part:
         self._program = program
         self._gradients = gradients
         self._keeper = keeper
-        self._watched = keeper.places(gradients.other_data.watched)
+        self._watched = gradients.other_data.watched
         self._static = [info.sizes for info in self.tangents]
         self._shapes_vary = not all(isinstance(n, int) for sizes in self._static for n in sizes)
         self._sources = _sources(gradients.backward)
@@ -248,6 +247,8 @@ class _Part:
         program, tangents = self._program, self.tangents
         count, sizes = program.signature.number_of_graph_outputs, program.saved[0]
         lines = ["ctx.set_materialize_grads(False)"]
+        if own := [tangents[place].slot for place in self._gradients.reads.own]:
+            lines.append(f"ctx.own = [{', '.join(f'(ref(values[{slot}]), values[{slot}]._version)' for slot in own)}]")
         if self._shapes_vary:
             lines.append(f"ctx.shapes = [{', '.join(f'values[{info.slot}].shape' for info in tangents)}]")
         if sizes:
@@ -256,12 +257,17 @@ class _Part:
             lines.append("ctx.kept = None")
         if self._gradients.backward.saved:
             # an input would be read back with what `.data = other` gave it meanwhile, of other sizes or another dtype;
-            # what is another component's result has a history there
+            # what is another component's result has a history there, and a view of a result is none that autograd knows
             outputs = next(iter(reversed(program.forward.graph.nodes))).args[0]
-            others = {outputs[i.slot] for i in program.signature.tangents if i not in tangents}
+            own = {outputs[info.slot] for info in tangents}
+            results = {outputs[info.slot] for info in program.signature.tangents}
             places = [count + sizes + place for place in self._gradients.backward.saved]
-            apart = ".detach()"
-            given = [f"values[{i}]{apart if outputs[i].op == 'placeholder' or outputs[i] in others else ''}" for i in places]
+            apart = [
+                i
+                for i in places
+                if outputs[i] not in own and any(n.op == "placeholder" or n in results for n in through_views(outputs[i]))
+            ]
+            given = [f"values[{i}]{'.detach()' if i in apart else ''}" for i in places]
             lines.append(f"ctx.save_for_backward({', '.join(given)})")
         if self._watched:  # under hooks, backward reads what they give back
             lines.append("inputs = ctx.originals[0]")
@@ -271,11 +277,10 @@ class _Part:
     def function(self, run: Callable[..., Any], places: Sequence[int], spread: Callable[[Any], tuple[Any, ...]]) -> Any:
         """The Function that `run` is the forward of. places: those of the component's results among the Function's; spread: gradients
         to the places of its arguments."""
-        constants = self._program.signature.constants
         has_sizes, saves = bool(self._program.saved[0]), bool(self._gradients.backward.saved)
         tangent_infos, shapes_vary, static = self.tangents, self._shapes_vary, self._static
         backward_run, again, keeper, later = self._gradients.run, self._gradients.again, self._keeper, self._later
-        taken_again, count = self._gradients.taken_again, len(self.component.results)
+        reads, counts = self._gradients.reads, (len(self.component.results), len(self.tangents))
         watched, with_other_data = self._watched, self._gradients.other_data.gradients
         results = next(iter(reversed(self._gradients.backward.graph.graph.nodes))).args[0]
         reaching = [self._sources[result] for result in results]
@@ -297,8 +302,8 @@ class _Part:
                             "Trying to backward through the graph a second time; pass retain_graph=True the first time"
                         )
                     with drawing_again(ctx.originals[2]):
-                        inputs = [*keeper.checked(ctx.originals), *constants, *_unwritten(ctx, taken_again, count)]
-                        found = again(inputs, tangents)
+                        taken = _unwritten(ctx, reads.taken, counts[0])
+                        found = again(keeper.checked(ctx.originals), [*taken, *_alive(ctx, reads.own, counts[1])], tangents)
                         return spread(_defined(found, reaching, undefined) if undefined else found)
                 compute = backward_run
                 if watched and ctx.originals is not None and ctx.places:
@@ -397,6 +402,17 @@ def _unwritten(ctx: Any, places: Sequence[int], count: int) -> list[Any]:
                 "one of the variables needed for gradient computation has been modified by an inplace operation: a result of a "
                 f"compiled graph, of shape {tuple(tensor.shape)}, is at version {tensor._version}; expected version {version}"
             )
+    return results
+
+
+def _alive(ctx: Any, places: Sequence[int], count: int) -> list[Any]:
+    """A component's own results, those in these places, which somebody still has as they were."""
+    results: list[Any] = [None] * count
+    for number, place in enumerate(places):
+        reference, version = ctx.own[number]
+        tensor = reference()
+        if tensor is not None and tensor._version == version and tensor.grad_fn is not None:
+            results[place] = tensor
     return results
 
 

@@ -23,8 +23,8 @@ __all__ = ["OtherData"]
 class OtherData:
     """A component's part of the joint graph. `watched`: slots of the inputs that formulas of its backward read."""
 
-    def __init__(self, joint: JointProgram, backward: Backward) -> None:
-        self._graph, parts = joint.graph.graph, JointParts.of(joint)
+    def __init__(self, joint: JointProgram, parts: JointParts, backward: Backward) -> None:
+        self._graph = joint.graph.graph
         self._inputs, self._gradients = parts.inputs, parts.gradients[backward.component]
         nodes = {node.name: node for node in self._graph.nodes}
         self._known = [nodes[node.name] for node in backward.graph.graph.nodes if node.op == "placeholder"]

@@ -1,0 +1,107 @@
+"""Gradients of gradients: a component's gradients as differentiable functions of inputs, results and tangents.
+
+They are a captured graph of their own (trace/replay.py), compiled as one: its own backward is the next order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from . import _torch
+from .contracts import JointProgram
+from .partition import JointParts, has_effect, needed_for, value_inputs
+from .signature import Component
+from .trace.replay import GradientsOf, can_be_stood_for
+
+Compile = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
+
+
+@dataclass(frozen=True)
+class Reads:
+    """What a component's gradients are computed from. inputs: slots of the inputs whose values they depend on; kept: slots of those that
+    running the graph again takes; taken: places of the results that the component takes; own: of its own results among its tangents.
+    """
+
+    inputs: frozenset[int]
+    kept: frozenset[int]
+    taken: tuple[int, ...]
+    own: tuple[int, ...]
+
+    @classmethod
+    def of(cls, joint: JointProgram, parts: JointParts, component: Component) -> Reads:
+        """Read off the joint graph."""
+        gradients = parts.gradients[component]
+        # random numbers are drawn again, those of other components, too
+        others = [n for n in joint.graph.graph.nodes if has_effect(n) and n.meta.get("write_back") is None]
+        taken = [parts.forward_outputs[slot] for slot in component.results]
+        own = [parts.forward_outputs[joint.signature.tangents[place].slot] for place in component.tangents]
+        read, values = needed_for([*gradients, *others], set()), needed_for(gradients, set(), value_inputs)
+        kept = {i for i, n in enumerate(parts.inputs) if n in read or not can_be_stood_for(n.meta["val"])}
+        return cls(
+            frozenset(i for i, n in enumerate(parts.inputs) if n in values),
+            joint.replay.inside | kept,
+            tuple(place for place, n in enumerate(taken) if n in read),
+            tuple(place for place, n in enumerate(own) if n in values),
+        )
+
+
+class HigherOrder:
+    """Compiled at the first call under `create_graph=True` for each combination of arguments that are there and require grad.
+
+    Guards exist by then, so with symbolic sizes what compiling finds out is checked here, and otherwise the captured graph runs as it is.
+    So it does where hooks are behind its inputs: the engine has to know which of them a gradient comes to.
+    """
+
+    def __init__(
+        self, joint: JointProgram, parts: JointParts, component: Component, compile_: Compile, is_compiled: bool
+    ) -> None:
+        results = [*component.results, *(joint.signature.tangents[place].slot for place in component.tangents)]
+        tangents = [parts.tangents[place] for place in component.tangents]
+        count = len(joint.signature.inputs)
+        self._examples = [n.meta["val"] for n in (*parts.inputs[:count], *(parts.forward_outputs[s] for s in results), *tangents)]
+        self._names = [n.name for n in parts.inputs[:count]] + [f"result_{slot}" for slot in results] + [n.name for n in tangents]
+        self._gradients = GradientsOf(joint.replay, joint.signature, component, self._examples)
+        self._symbols = joint.symbols
+        self._compile = compile_
+        self._compiled: dict[tuple[bool | None, ...], Callable[..., Any]] = {}
+        self._is_compiled = is_compiled
+        self._guarded: int | None = None  # conditions that were there when guards were made
+
+    def __call__(self, inputs: Sequence[Any], results: Sequence[Any], tangents: Sequence[Any]) -> Sequence[Any]:
+        """The gradients. A result is None where nobody has it any more."""
+        given = [*inputs, *results, *tangents]
+        if not self._is_compiled:
+            return self._gradients(*given)
+        key = tuple([None if x is None else getattr(x, "requires_grad", False) for x in given])
+        found = self._compiled.get(key)
+        if found is None:
+            found = self._compiled[key] = self._compile_for(given)
+        return found(given)
+
+    def _compile_for(self, given: list[Any]) -> Callable[[list[Any]], Any]:
+        graph = fx.Graph()
+        made: list[fx.Node | None] = [None] * len(given)
+        places = [i for i, x in enumerate(given) if x is not None]
+        for i in places:
+            made[i] = node = graph.placeholder(self._names[i])
+            node.meta["example_value"] = self._examples[i]
+        graph.output(graph.call_function(self._gradients, tuple(made)))
+        gm = _torch.graph_module(graph)
+        gm.meta["symbols"] = symbols = self._symbols
+        if self._guarded is None:
+            self._guarded = 0 if symbols is None else len(symbols.conditions)
+        call = self._compile(gm, [given[i] for i in places])
+        conditions = () if symbols is None else tuple(c.condition for c in symbols.conditions[self._guarded :])
+        sizes = {x.node.expr: i for i, x in enumerate(self._examples) if isinstance(x, torch.SymInt)}
+
+        def run(given: list[Any]) -> Any:
+            values = {expr: given[i] for expr, i in sizes.items()} if conditions else {}
+            hold = all(condition.evaluate(values) for condition in conditions)
+            return call(*[given[i] for i in places]) if hold else self._gradients(*given)
+
+        return run
