@@ -33,7 +33,11 @@ MODULES = (
     "exception_hierarchy exception_group pow bytes unicode str call builtin print index long hash json re random statistics "
     "fractions decimal datetime argparse code string_literals int_literal pprint reprlib keyword numeric_tower "
     "weakset dynamicclassattribute genericclass genericalias type_comments type_aliases type_params typechecks except_star "
-    "coroutines asyncgen contextlib_async array struct cmath copyreg shelve graphlib colorsys dis syntax eof csv"
+    "coroutines asyncgen contextlib_async array struct cmath copyreg shelve graphlib colorsys dis syntax eof csv ipaddress configparser "
+    "pickle ast tokenize logging threading queue sched html htmlparser difflib doctest traceback warnings symtable pyclbr memoryview "
+    "buffer dictviews isinstance unary shlex optparse fnmatch urlparse calendar getopt linecache posixpath sys_settrace monitoring "
+    "iterlen generator_stop unparse peepholer finalization context asyncio.test_tasks asyncio.test_futures asyncio.test_locks xml_etree "
+    "http_cookies tomllib base64 strptime gettext secrets timeit cmd pathlib"
 ).split()
 _HELD = "what compiled code refers to or looks things up in (a function, a class, a module) lives as long as that code"
 _SPECIALISED = (
