@@ -158,3 +158,32 @@ def test_what_a_remembering_function_raises_keeps_its_attributes():
     _, number, error = ran(capture.optimize(plainly)(program))[1]
     assert number == error.number == 3
     assert error.args == ("odd",)
+
+
+def recorded(x):
+    with warnings.catch_warnings(record=True) as taken:
+        warnings.simplefilter("always")
+        warnings.warn("one")
+        before = len(taken)
+        warnings.warn("two")
+        return x + 1, before, [str(w.message) for w in taken]
+
+
+def taken_up(x):
+    taken, shown = [], warnings.showwarning
+    warnings.showwarning = lambda message, *rest: taken.append(str(message))
+    try:
+        warnings.warn("shown")
+        return x + 1, len(taken), taken
+    finally:
+        warnings.showwarning = shown
+
+
+@pytest.mark.parametrize("function", [recorded, taken_up], ids=lambda f: f.__name__)
+def test_what_takes_up_warnings_is_looked_at_in_the_same_frame(function):
+    compiled = capture.optimize(plainly)(function)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        for _ in range(2):
+            (expected, *told), (found, *seen) = function(torch.ones(2)), compiled(torch.ones(2))
+            assert torch.equal(found, expected) and seen == told

@@ -7,10 +7,13 @@ import inspect
 import operator
 import warnings
 
+from ...hook.policy import is_installed
 from ...sources import Const
 from ..constant import ConstantValue, force_plain
+from ..mapping import MISSING, touched_name
 from ..sequence import NONE
 from ..user_class import ClassValue
+from ..value import Value
 from .attributes import call_later
 
 SIGNATURE = inspect.Signature(
@@ -38,11 +41,38 @@ def warn_(frame, args, kwargs):
         return frame.break_graph("call_unknown", "warnings.warn with a category that is none")
     if (frame.in_block or frame.current.handler is not None) and may_raise(frame, category.cls if is_category else UserWarning):
         return frame.break_graph("print", "a warning that is an error here, inside of a try or with block")
+    if not goes_where_nobody_looks(frame):
+        return frame.break_graph("print", "a warning that the program takes up itself")
     if place is None:
         call_later(frame, warnings.warn, [message, category, ConstantValue(above + 1), source], {})
     else:
         call_later(frame, functools.partial(warn_at, *place), [message, category, source], {})
     return NONE
+
+
+class RecordOfWarnings(Value):
+    """The list to which warnings go that are issued after the graph: whoever looks at it before breaks the graph."""
+
+    def __init__(self, source):
+        super().__init__(source)
+
+    def python_type(self):
+        return list
+
+
+def goes_where_nobody_looks(frame):
+    """Whether warnings may wait: what takes them up is as it was before the frame, and the frame has not seen the list they go to."""
+    if any(touched_name(frame, vars(warnings), name) is not MISSING for name in ("showwarning", "_showwarnmsg_impl")):
+        return False
+    shown = getattr(warnings.showwarning, "__code__", None)
+    if shown is None or not is_installed(shown):  # a function of the program
+        return False
+    record = getattr(warnings._showwarnmsg_impl, "__self__", None)  # that of catch_warnings(record=True)
+    if type(record) is not list:
+        return True
+    known = frame.root.memo.setdefault(id(record), RecordOfWarnings(Const(record, "warnings")))
+    frame.root.keep.append(record)
+    return isinstance(known, RecordOfWarnings)
 
 
 def may_raise(frame, category):
