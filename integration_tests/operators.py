@@ -461,7 +461,9 @@ def main() -> int:
     parser.add_argument("--only", default="", help="entries whose name contains this; writes nothing")
     parser.add_argument("--modes", default=",".join([*MODES, ERRORS]))
     parser.add_argument("--samples", type=int, default=SAMPLES, help="of each entry, spread over what it offers")
-    parser.add_argument("--reference", action="store_true", help="the samples of an entry's comparison with its reference; writes nothing")
+    parser.add_argument(
+        "--reference", action="store_true", help="the samples of an entry's comparison with its reference; writes nothing"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--out", type=Path, default=None)
     parser.add_argument("--worker", type=int, default=None, help=argparse.SUPPRESS)

@@ -82,6 +82,20 @@ def views(x, w):
     return y, y.t(), y.t() * w, (y.t() * w).reshape(-1).exp()
 
 
+def past_a_written_value(x, w):
+    h = x @ w
+    h.sin_()
+    y = h * 2
+    y.mul_(w)
+    return y, (y * h).exp()
+
+
+def past_a_view(x, w):
+    h = torch.cat([x, w])[1:5]
+    y = h.clone()
+    return y, (y.sin() * h * w).sum()
+
+
 def twice(x, w):
     y = x @ w
     return y, y, y.sin()
@@ -131,6 +145,8 @@ PROGRAMS = [
     also_an_input,
     not_followed,
     doubled,
+    past_a_written_value,
+    past_a_view,
 ]
 
 

@@ -52,8 +52,8 @@ class Memory:
         return self._cells.get(id(fake))
 
     def fresh(self) -> list[Cell]:
-        """The cells of memory that the graph made and never wrote to."""
-        return [c for c in self._cells.values() if c.parent is None and c.root.slot is None and not c.root.writes]
+        """The cells of memory that the graph made."""
+        return [c for c in self._cells.values() if c.root.slot is None]
 
     def new_root(self, fake: torch.Tensor, node: Node, slot: int | None = None) -> Cell:
         """Registers fresh memory whose value is `node`."""
