@@ -204,14 +204,16 @@ def index_add(x, dim, index, source, *, alpha=1):
         raise RuntimeError("index_add_(): Expected dtype int32/int64 for index")
     if source.dtype is not x.dtype:
         raise RuntimeError("index_add_(): self and source must have the same scalar type")
-    if source.ndim and x.ndim:
-        others = [(a, b) for d, (a, b) in enumerate(zip(x.sizes, source.sizes)) if d != dim]
-        if source.ndim != x.ndim or not all(active.equal(a, b) for a, b in others):
-            raise RuntimeError(
-                f"source tensor shape must match self tensor shape, excluding the specified dimension. Got {x} and {source}"
-            )
-        if not active.equal(source.sizes[dim], index.numel()):
-            raise RuntimeError(f"index_add_(): Number of indices ({index.numel()}) should be equal to source.size(dim)")
+    rows = source.sizes[dim] if source.ndim > dim else 1
+    if not active.equal(rows, index.numel()):
+        if not source.ndim:
+            raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+        raise RuntimeError(f"index_add_(): Number of indices ({index.numel()}) should be equal to source.size(dim): ({rows}), for dim: {dim}")
+    others = [(a, b) for d, (a, b) in enumerate(zip(x.sizes, source.sizes)) if d != dim]
+    if source.ndim != x.ndim or not all(active.equal(a, b) for a, b in others):
+        raise RuntimeError(
+            f"source tensor shape must match self tensor shape, excluding the specified dimension. Got {x} and {source}"
+        )
     return fresh(x, x.sizes)
 
 

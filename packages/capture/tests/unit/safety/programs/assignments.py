@@ -6,7 +6,7 @@ from .effects import EFFECTS
 
 __all__ = ["COMPOUND", "SIMPLE"]
 
-OPERATORS = {"T": "+ - *", "I": "+ - * // % & |", "F": "+ - *", "L": "+", "S": "+", "Z": "| & -", "D": "|"}
+OPERATORS = {"T": "+ - * / @ **", "I": "+ - * // % & | ^ <<", "F": "+ - * // % /", "L": "+", "S": "+", "Z": "| & -", "D": "|"}
 GLOBALS = [
     "bump()",
     "bump($I)",
