@@ -10,7 +10,7 @@ from __future__ import annotations
 from types import GetSetDescriptorType, MemberDescriptorType
 
 from .. import _C
-from ..guards.classes import lookup_class
+from ..guards.classes import defines, lookup_class
 
 __all__ = ["MutationLog"]
 
@@ -126,7 +126,7 @@ def write_attribute(emit, target, owner, name, value):
     """Stores past __setattr__: what a user-defined __setattr__ does was traced already."""
     static, _ = lookup_class(target.python_type(), name)
     of_c = isinstance(static, MemberDescriptorType | GetSetDescriptorType)  # the store is its own: nothing of Python runs
-    if not of_c and hasattr(type(static), "__set__"):  # the program stored past the descriptor
+    if not of_c and defines(type(static), "__set__"):  # the program stored past the descriptor
         emit.line(f"{emit.const(_C.instance_dict)}({owner})[{name!r}] = {emit.load(value)}")
     else:
         emit.line(f"{emit.const(object)}.__setattr__({owner}, {name!r}, {emit.load(value)})")

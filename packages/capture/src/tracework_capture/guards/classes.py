@@ -125,8 +125,7 @@ class ClassLookups:
 
 def is_descriptor(static: Any) -> bool:
     """Whether a class attribute says itself what it is on an instance."""
-    kind = type(static)
-    return any(hasattr(kind, method) for method in _DESCRIPTOR_METHODS)
+    return defines(type(static), *_DESCRIPTOR_METHODS)
 
 
 def special_names(cls: type) -> dict[str, Any]:
@@ -152,6 +151,11 @@ def find(cls: type, name: str) -> tuple[Any, type | None]:
         if name in attributes:
             return attributes[name], owner
     return NO_ATTRIBUTE, None
+
+
+def defines(cls: type, *names: str) -> bool:
+    """Whether the MRO of cls has one of the names, where Python looks for special methods: a metaclass's __getattr__ is not asked."""
+    return any(name in attributes_of(owner) for owner in _mro_of(cls) or () for name in names)
 
 
 def class_attribute(cls: type, name: str) -> Any:

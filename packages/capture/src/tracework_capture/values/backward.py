@@ -239,6 +239,12 @@ def with_freed_history(tensor, *leaves):
         return _Freed.apply(tensor, torch.zeros((), requires_grad=True), *leaves)
 
 
+def view_with_freed_history(base, tensor):
+    """The view of a result with a freed history that shows what the tensor shows."""
+    with torch.enable_grad():
+        return base.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
+
+
 def is_freed(example):
     """Whether a backward from this fake fails because the history is gone."""
     leaves = leaves_below(example.grad_fn)
@@ -273,6 +279,9 @@ def reload_freed(value, emit):
     with torch.no_grad():
         node.meta["example_value"] = node.meta["val"] = value.example.detach()
     leaves = [value.may_be_freed[id(leaf)] for leaf in leaves_below(value.example.grad_fn) if id(leaf) in value.may_be_freed]
+    base = value.may_be_freed.get(id(value.example._base)) if value.example._is_view() else None
+    if base is not None:
+        return f"{emit.const(view_with_freed_history, 'view_with_freed_history')}({emit.load(base)}, {emit.graph_output(node)})"
     texts = [emit.graph_output(node), *(emit.load(leaf) for leaf in leaves)]
     return f"{emit.const(with_freed_history, 'with_freed_history')}({', '.join(texts)})"
 

@@ -10,7 +10,7 @@ import types
 import typing
 
 from .. import _C
-from ..guards.classes import NO_ATTRIBUTE, lookup_class
+from ..guards.classes import NO_ATTRIBUTE, defines, lookup_class
 from ..sources import Attr, ClassAttr, Const
 from .constant import ConstantValue, literal
 from .properties import use_property
@@ -63,7 +63,7 @@ def python_new(cls):
 
 def is_data_descriptor(static):
     """Whether a class attribute goes before the instance dict."""
-    return hasattr(type(static), "__set__") or hasattr(type(static), "__delete__")
+    return defines(type(static), "__set__", "__delete__")
 
 
 def bind_class_attribute(frame, self, cls, name):
@@ -123,7 +123,7 @@ def bind_static(frame, self, cls, owner, static, name):
         return self.part.item(frame, index)
     if isinstance(static, enum.Enum):
         return literal(frame, static)
-    if hasattr(kind, "__get__"):
+    if defines(kind, "__get__"):
         getter, _ = lookup_class(kind, "__get__")
         if isinstance(getter, types.FunctionType):
             descriptor = frame.wrap(static, ClassAttr(Const(owner, owner.__name__), name))

@@ -9,6 +9,7 @@ import weakref
 
 import torch
 
+from ..guards.classes import defines
 from ..sources import Const
 from .constant import NotPlain, called_there, fold_literal, plain
 from .function import FunctionValue
@@ -58,7 +59,7 @@ def implementation(frame, function, args, kwargs):
         return frame.break_graph("call_unknown", "functools.singledispatch with another dict for what it found")
     table = frame.wrap(registry, Const(registry, "registry"))
     kinds = [key.real() for key in table.all_keys(frame)]
-    if any(hasattr(kind, "__abstractmethods__") for kind in kinds):
+    if any(defines(kind, "__abstractmethods__") for kind in kinds):
         return frame.break_graph("call_unknown", "functools.singledispatch over abstract classes")
     found = next(kind for kind in args[0].real().__mro__ if kind in kinds)
     return table.getitem(frame, frame.wrap(found, Const(found, found.__name__)))

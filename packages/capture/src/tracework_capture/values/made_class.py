@@ -13,6 +13,7 @@ import types
 
 import torch
 
+from ..guards.classes import defines
 from .constant import NotPlain, fold_plain, plain
 from .function import CellValue, FunctionValue, NewFunctionValue
 from .iterators import PartialBuiltin
@@ -245,7 +246,7 @@ def template_of(frame, value):
     if value.is_constant():
         return value.constant()
     kind = value.python_type()
-    if any(hasattr(kind, name) for name in ("__get__", "__set__", "__delete__", "__set_name__")):
+    if defines(kind, "__get__", "__set__", "__delete__", "__set_name__"):
         raise Unfit(f"a {kind.__name__} among its attributes")
     standing = object()
     know(frame, standing, value)

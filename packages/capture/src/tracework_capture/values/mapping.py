@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 
+from ..guards.classes import defines
 from ..guards.kinds import items_in_order, weak_key
 from ..sources import DictItem
 from .constant import ConstantValue, NotPlain, plain
@@ -144,7 +145,7 @@ class DictValue(Value):
         """An item goes: where that may end its life, its __del__ is due now, and not when changes are replayed."""
         if self.mutability is EXISTING:
             kind = type(item.obj) if type(item) is Pending else item.python_type()
-            if hasattr(kind, "__del__"):
+            if defines(kind, "__del__"):
                 frame.break_graph("side_effect_unknown", f"{kind.__name__} has __del__, and may be dropped")
 
     def log(self, frame, hashed, what, key=None):

@@ -6,7 +6,7 @@ import sys
 import types
 
 from .. import _C
-from ..guards.classes import lookup_class
+from ..guards.classes import defines, lookup_class
 from ..hook.policy import is_of_a_package
 from ..sources import Attr, Const, DictItem
 from .constant import ConstantValue, called_there, raise_python
@@ -66,7 +66,7 @@ class NamespaceValue(Value):
 
     def setattr(self, frame, name, value):
         static, _ = lookup_class(type(self.obj), name)
-        if hasattr(type(static), "__set__"):
+        if defines(type(static), "__set__"):
             return frame.wrap(static, Const(static, name)).call_method(frame, "__set__", [self, value], {})
         if self.writes_itself("__setattr__", name):
             return super().setattr(frame, name, value)
@@ -74,7 +74,7 @@ class NamespaceValue(Value):
 
     def delattr(self, frame, name):
         static, _ = lookup_class(type(self.obj), name)
-        if hasattr(type(static), "__delete__") or self.writes_itself("__delattr__", name):
+        if defines(type(static), "__delete__") or self.writes_itself("__delattr__", name):
             return super().delattr(frame, name)
         found = touched_name(frame, self.obj.__dict__, name)
         if found is MISSING:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import abc
 import collections
 import enum
+import functools
+import inspect
 import types
 
 import torch
 
 from ..bytecode.resume import original_code
-from ..guards.classes import attributes_of, resolution_order
+from ..guards.classes import attributes_of, defines, resolution_order
 from ..sources import Attr, Const
 from .binding import (
     C_METHODS,
@@ -123,7 +125,7 @@ class ClassValue(Value):
         if name == "__dict__":
             return frame.wrap(cls.__dict__, Const(cls.__dict__, f"{cls.__name__}.__dict__"))
         meta_static, meta_owner = lookup_class(type(cls), name)
-        if meta_static is not NO_ATTRIBUTE and is_data_descriptor(meta_static) and hasattr(type(meta_static), "__get__"):
+        if meta_static is not NO_ATTRIBUTE and is_data_descriptor(meta_static) and defines(type(meta_static), "__get__"):
             return bind_static(frame, self, type(cls), meta_owner, meta_static, name)
         static, owner = lookup_class(cls, name)
         if static is NO_ATTRIBUTE:
@@ -147,7 +149,11 @@ class ClassValue(Value):
             return BoundBuiltin(self, name)
         if isinstance(static, C_METHODS) or kind is property:
             return frame.wrap(static, Const(static, f"{self.cls.__name__}.{name}"))
-        if isinstance(static, enum.Enum) or hasattr(kind, "__get__"):
+        getter, _ = lookup_class(kind, "__get__")
+        if isinstance(getter, types.FunctionType) and kind not in LIBRARY_DESCRIPTORS:
+            descriptor = class_attribute(frame, static, owner, name)
+            return function_value(frame, getter).call(frame, [descriptor, NONE, self], {})
+        if isinstance(static, enum.Enum) or getter is not NO_ATTRIBUTE:
             return literal(frame, fold_plain(frame, getattr, self.cls, name))
         return class_attribute(frame, static, owner, name)
 
@@ -320,7 +326,7 @@ def makes_tensor_subclass(cls):
 def type_call(frame, class_val, args, kwargs):
     """type.__call__: __new__, then __init__."""
     cls = class_val.cls
-    if getattr(cls, "__abstractmethods__", None):
+    if cls.__flags__ & inspect.TPFLAGS_IS_ABSTRACT:
         return frame.raise_new(TypeError, f"Can't instantiate abstract class {cls.__name__}")
     new = python_new(cls)
     if new is not None:
@@ -348,13 +354,16 @@ def type_call(frame, class_val, args, kwargs):
     return made
 
 
+LIBRARY_DESCRIPTORS = {functools.cached_property, functools.partialmethod, functools.singledispatchmethod}
+"""Descriptors written in Python that do nothing that could be seen when they are read of the class."""
+
 REFUSED = (torch.Tensor, torch.autograd.Function, type, types.ModuleType)
 ALLOWED_NATIVE = {object, *NATIVE_BASES, abc.ABC}
 
 
 def refuse_class(frame, cls):
     """Breaks for classes whose instances have state that only C knows, or notice that they die."""
-    if hasattr(cls, "__del__"):
+    if defines(cls, "__del__"):
         frame.break_graph("call_unknown", f"construction of {cls.__name__}, whose __del__ runs when it dies")
     if issubclass(cls, REFUSED):
         frame.break_graph("call_unknown", f"construction of {cls.__name__}")

@@ -15,7 +15,7 @@ import torch
 
 from .. import _C
 from ..bytecode.facts import VERSION
-from ..guards.classes import NO_ATTRIBUTE, lookup_class
+from ..guards.classes import NO_ATTRIBUTE, defines, lookup_class
 from ..sources import Attr, ClassAttr, Const, InstanceAttr, InstanceDict
 from .binding import (
     ALIASES,
@@ -218,13 +218,13 @@ class ObjectValue(Value):
         static, owner = lookup_class(self.cls, name)
         if name == "__class__" and owner is object:
             return class_value(frame, self.cls)
-        if static is not NO_ATTRIBUTE and is_data_descriptor(static) and hasattr(type(static), "__get__"):
+        if static is not NO_ATTRIBUTE and is_data_descriptor(static) and defines(type(static), "__get__"):
             return self.bind_or_missing(frame, owner, static, name, use_hook)
         found = self.field(frame, name)
         if found is not None:
             return found
         if static is not NO_ATTRIBUTE:
-            if self.has_hidden_dict() and not hasattr(type(static), "__get__"):
+            if self.has_hidden_dict() and not defines(type(static), "__get__"):
                 return frame.wrap(object.__getattribute__(self.obj, name), Attr(self.source, name))
             return self.bind_or_missing(frame, owner, static, name, use_hook)
         if use_hook:

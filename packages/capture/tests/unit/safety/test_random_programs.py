@@ -269,6 +269,21 @@ PROGRAMS = {
         "    (net(y).sum() * net.scale).backward()\n    with torch.no_grad():\n        net.scale -= 0.1 * net.scale.grad\n"
         "    return net.scale.grad.clone()"
     ),
+    "a metaclass that sees which names are asked for": (
+        "    class M(type):\n        def __getattr__(cls, name):\n            LOG.append(name)\n            raise AttributeError(name)\n"
+        "    class C(metaclass=M):\n        def f(self, p): return p + 1\n"
+        "    table['o'] = C()\n    table['o'] = C()\n    v = table['o'].f(x)\n    for name in 'fg': hasattr(C, name)\n    return v"
+    ),
+    "descriptors that see who reads them": (
+        "    class D:\n        def __init__(self, f): self.f = f\n        def __get__(self, instance, owner=None):\n"
+        "            LOG.append((instance is None, owner.__name__))\n            return self if instance is None else self.f\n"
+        "    class C:\n        f = D(lambda p: p + 1)\n    C.old, C.g = C.f, C.f.f\n    return C().f(x), C().old(y), C.f is C.old"
+    ),
+    "views of results whose history a backward used up": (
+        "    p = y.detach().clone().float().requires_grad_()\n    q = p * 1\n    q.sum().backward()\n    a = (q + q).clone()\n    b = a.view(-1)\n"
+        "    c = b[::2]\n    c.mul_(2)\n    LOG.append((c._base is a, b._base is a, a._version, c.requires_grad))\n    note(c)\n    c.add_(1)\n"
+        "    return a, b, c, c._base is a, b._base is a, a._version, a._version == c._version"
+    ),
 }
 
 

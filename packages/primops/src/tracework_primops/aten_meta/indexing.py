@@ -208,7 +208,9 @@ def index_add(x, dim, index, source, *, alpha=1):
     if not active.equal(rows, index.numel()):
         if not source.ndim:
             raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
-        raise RuntimeError(f"index_add_(): Number of indices ({index.numel()}) should be equal to source.size(dim): ({rows}), for dim: {dim}")
+        raise RuntimeError(
+            f"index_add_(): Number of indices ({index.numel()}) should be equal to source.size(dim): ({rows}), for dim: {dim}"
+        )
     others = [(a, b) for d, (a, b) in enumerate(zip(x.sizes, source.sizes)) if d != dim]
     if source.ndim != x.ndim or not all(active.equal(a, b) for a, b in others):
         raise RuntimeError(

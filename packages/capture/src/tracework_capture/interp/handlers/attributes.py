@@ -3,7 +3,7 @@
 import types
 
 from ...bytecode.facts import VERSION
-from ...guards.classes import lookup_class
+from ...guards.classes import defines, lookup_class
 from ...values.function import BoundMethodValue
 from ...values.user_object import ObjectValue
 from ...values.value import Value
@@ -59,7 +59,7 @@ def load_method(frame, instruction):
 def push_method(frame, owner, name):
     """The two stack entries of a method call."""
     # what the type lacks or computes is looked up now: errors and effects come before those of the arguments
-    lazy = hasattr(owner.python_type(), name) and not (isinstance(owner, ObjectValue) and is_computed(owner.python_type(), name))
+    lazy = defines(owner.python_type(), name) and not (isinstance(owner, ObjectValue) and is_computed(owner.python_type(), name))
     pair = (MethodRef(owner, name) if lazy else owner.getattr(frame, name), NULL)
     frame.stack.extend(pair if VERSION >= (3, 13) else pair[::-1])
 

@@ -9,6 +9,7 @@ import torch
 from ...bytecode.facts import VERSION
 from ...bytecode.reload import builtins_of
 from ...bytecode.resume import original_code
+from ...guards.classes import defines
 from ...sources import Const, DictItem, FrameGlobals, Global
 from ...values.function import CellValue
 from ...values.mapping import MISSING, touched_name, write_name
@@ -126,7 +127,7 @@ def is_noticed(obj):
     """Whether somebody notices when the object dies."""
     if issubclass(type(obj), (type, torch.Tensor)):
         return False
-    return weakref.getweakrefcount(obj) > 0 or any(hasattr(type(held), "__del__") for held in held_with(obj))
+    return weakref.getweakrefcount(obj) > 0 or any(defines(type(held), "__del__") for held in held_with(obj))
 
 
 def held_with(obj):

@@ -12,7 +12,7 @@ import torch
 
 from ... import _C
 from ...bytecode.facts import VERSION
-from ...guards.classes import lookup_class, resolution_order
+from ...guards.classes import defines, lookup_class, resolution_order
 from ...sources import Const
 from ..constant import ConstantValue, NotPlain, fold, fold_literal, force_plain, plain
 from ..sequence import TupleValue
@@ -308,7 +308,7 @@ def special_or_fold(frame, fn, name, args, kwargs):
 
 def round_(frame, args, kwargs):
     kind = args[0].python_type() if args else float
-    if not hasattr(kind, "__round__"):
+    if not defines(kind, "__round__"):
         return frame.raise_new(TypeError, f"type {_C.type_name(kind)} doesn't define __round__ method")
     return special_or_fold(frame, round, "__round__", args, kwargs)
 

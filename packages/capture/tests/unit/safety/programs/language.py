@@ -512,7 +512,8 @@ LOG.append((@c.most_common(1), [*@q], @q == collections.deque([1]), [*@o], @d.ke
 @t = f'{$T.dtype} {$T.ndim} {tuple($T.shape)!s:>12} {$T.requires_grad}'
 BLOCK
 LOG.append((@a, @b, @c, @t, @s.join('ab'), @s.partition('b'), f'{@s:<3}'.rstrip(), @s.zfill(5), @s.swapcase(), format(@k, 'b'), ascii(@s), str(@k).isdigit()))
-LOG.append((@s.startswith(('a', 'w')), @s.replace('b', 'xx', 1), @s.rfind('c'), @s * 2, @s[::-1], '%s' % (@s,), 'ab' 'cd', rb'x'.hex(), @s.encode('utf8', 'strict').decode()))
+LOG.append((@s.startswith(('a', 'w')), @s.replace('b', 'xx', 1), @s.rfind('c'), @s * 2, @s[::-1]))
+LOG.append(('%s' % (@s,), 'ab' 'cd', rb'x'.hex(), @s.encode('utf8', 'strict').decode()))
 """,
     """
 @a = $T.detach().numpy()
@@ -538,7 +539,8 @@ LOG.append((@d.shape, str(@e.dtype), @e.T.shape, float(np.abs(@d).max()), @b.arg
 @k = np.float32($F) * np.int64(3)
 BLOCK
 @v = torch.tensor(@m) * float(@k)
-LOG.append((@m.sum(1).tolist(), np.unique(@a).size, np.sort(@a)[::-1].copy().tolist(), np.cumsum(@a)[-1].item(), str(np.result_type(@a, @k)), np.isnan(@a).any(), np.dot(@a, @a).item()))
+LOG.append((@m.sum(1).tolist(), np.unique(@a).size, np.sort(@a)[::-1].copy().tolist(), np.cumsum(@a)[-1].item()))
+LOG.append((str(np.result_type(@a, @k)), np.isnan(@a).any(), np.dot(@a, @a).item()))
 => @v T
 """,
 ]
