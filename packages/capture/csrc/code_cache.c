@@ -2,6 +2,7 @@
 #include "code_cache.h"
 
 static Py_ssize_t extra_index = -1;
+static PyObject *name_of_modules; /* "__name__" */
 
 static void release_cache(void *extra)
 {
@@ -19,6 +20,9 @@ int tw_cache_setup(void)
     }
     if (extra_index < 0) {
         PyErr_SetString(PyExc_RuntimeError, "no code extra slot is free: too many frame evaluators in this process");
+        return -1;
+    }
+    if (name_of_modules == NULL && (name_of_modules = PyUnicode_InternFromString("__name__")) == NULL) {
         return -1;
     }
     return PyType_Ready(&tw_entry_type);
@@ -115,6 +119,26 @@ static bool has_free_variables(PyObject *code)
     return ((PyCodeObject *)code)->co_nfreevars > 0;
 }
 
+/* Whether these are the names of a module: others, as exec has them, may hold the function whose code holds the entry, and the collector
+ * does not see into code objects. -1: an exception. */
+static int are_of_a_module(PyObject *globals)
+{
+    PyObject *name = PyDict_GetItemWithError(globals, name_of_modules);
+    if (name == NULL) {
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    if (!PyUnicode_CheckExact(name)) {
+        return 0;
+    }
+    PyObject *module = PyImport_GetModule(name);
+    if (module == NULL) {
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    int same = PyModule_Check(module) && PyModule_GetDict(module) == globals;
+    Py_DECREF(module);
+    return same;
+}
+
 PyObject *tw_entry_function(tw_entry *entry, PyFunctionObject *original)
 {
     PyFunctionObject *known = (PyFunctionObject *)entry->function;
@@ -134,7 +158,14 @@ PyObject *tw_entry_function(tw_entry *entry, PyFunctionObject *original)
         }
         return function; /* closures differ from call to call */
     }
-    Py_XSETREF(entry->function, Py_NewRef(function));
+    int lasts = are_of_a_module(original->func_globals);
+    if (lasts < 0) {
+        Py_DECREF(function);
+        return NULL;
+    }
+    if (lasts) {
+        Py_XSETREF(entry->function, Py_NewRef(function));
+    }
     return function;
 }
 

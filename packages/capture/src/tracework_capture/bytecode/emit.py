@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import keyword
 import re
+import sys
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -100,6 +101,19 @@ class CodeWriter:
                 self.constants[name], text = [obj], f"{name}[0]"
             self.constant_names[id(obj)] = text
         return text
+
+    def own_globals(self) -> str:
+        """Expression of the frame's globals. They are no constant: names that are no module's, as exec has them, may hold the function
+        that the code is for, and the collector does not see into code objects."""
+        return f"{self.const(globals, 'globals')}()"
+
+    def function(self, code: types.CodeType, globals_: dict[str, Any], hint: str) -> str:
+        """Expression of the function of a code without free variables."""
+        module = sys.modules.get(globals_.get("__name__", ""))
+        if module is not None and getattr(module, "__dict__", None) is globals_:
+            return self.const(types.FunctionType(code, globals_, code.co_name), hint)
+        make = self.const(types.FunctionType, "FunctionType")
+        return f"{make}({self.const(code, 'code')}, {self.own_globals()}, {code.co_name!r})"
 
     def literal(self, obj: Any) -> str:
         """Expression of a constant: its repr where a code object cannot hold this very object, else a constant of the code."""

@@ -525,11 +525,10 @@ def plain_run(writer: CodeWriter, frame: Any) -> tuple[str, str]:
     if code.co_freevars:
         make, held = writer.const(types.FunctionType, "FunctionType"), writer.const(plain, "code")
         cells = "".join(f"(lambda: {writer.free_name(name)}).__closure__[0], " for name in code.co_freevars)
-        function = f"{make}({held}, {writer.const(frame.globals, 'globals')}, None, None, ({cells}))"
-        function = f"{writer.const(disabled)}({function})"
+        function = f"{make}({held}, {writer.own_globals()}, None, None, ({cells}))"
     else:
-        function = writer.const(disabled(types.FunctionType(plain, frame.globals, code.co_name)), "plain")
-    return function, ", ".join(local_name(name) for name in code.co_varnames[:slots])
+        function = writer.function(plain, frame.globals, "plain")
+    return f"{writer.const(disabled)}({function})", ", ".join(local_name(name) for name in code.co_varnames[:slots])
 
 
 _LIBRARIES = frozenset({"builtins", "torch", "numpy", "triton"})

@@ -354,10 +354,9 @@ class _Leaving:
     def function(self, code: types.CodeType) -> str:
         """Text of the continuation function."""
         if not self.cells:
-            return self.writer.const(types.FunctionType(code, self.frame.globals, code.co_name), "resume")
+            return self.writer.function(code, self.frame.globals, "resume")
         make, held = self.writer.const(types.FunctionType, "FunctionType"), self.writer.const(code, "code")
-        globals_ = self.writer.const(self.frame.globals, "globals")
-        return f"{make}({held}, {globals_}, None, None, ({', '.join(self.cell_texts)},))"
+        return f"{make}({held}, {self.writer.own_globals()}, None, None, ({', '.join(self.cell_texts)},))"
 
 
 def write_execution(leaving: _Leaving, executed: Any, instruction: Any, stack: list[str | None]) -> list[types.CodeType]:

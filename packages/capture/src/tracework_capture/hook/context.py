@@ -38,6 +38,7 @@ from . import cache, dynamism
 from . import stance as stances
 from .code_set import CodeSet
 from .compile_frame import NOTHING, ONE_OPERATION, FrameInput, capture_frame
+from .made_anew import MadeAnew
 from .policy import (
     Outermost,
     disabled_inside,
@@ -81,6 +82,7 @@ class FrameCallback:
         # wrappers by their code: the functions they hold -> why they run plainly
         self.left: dict[int, dict[tuple[Any, ...], str]] = {}
         self.small = CodeSet()
+        self.anew = MadeAnew()
         self.siblings: dict[int, FrameCallback] = {}
         self.wrappers: weakref.WeakSet[Any] = weakref.WeakSet()
         self.skipped: collections.deque[PlainFrame] = collections.deque(maxlen=_REMEMBERED)
@@ -173,6 +175,8 @@ class FrameCallback:
         scope = Scope.of_frame(code, names, globals_, closure)
         if cache.at_limit(code, scope, self.options, self, self.recompiles, self.history(code).gone):
             return None
+        if self.anew.at_limit(code, self.options):
+            return _C.SKIP
         try:
             if stance.name == "aot_eager_then_compile" and self.is_first(code):
                 entry = self.entry(code, names, globals_, closure, outermost, stance.first_backend)
@@ -287,7 +291,9 @@ class FrameCallback:
         """Sizes seen for this code."""
         known = self.histories.get(id(code))
         if known is None or known[0]() is not code:
-            ref, owner = weakref.ref(code), weakref.ref(self)
+            owner = weakref.ref(self)
+            kind = self.anew.kind(code) if original_code(code) is code else None  # entries make continuations anew
+            ref = weakref.ref(code, functools.partial(_code_died, owner, id(code), kind))
             history = dynamism.new_history(
                 code, lambda: cache.remove(ref(), lambda e: e.owner is owner() and relies_on_checks(e))
             )
@@ -322,6 +328,7 @@ class FrameCallback:
         self.empty.clear()
         self.left.clear()
         self.small.clear()
+        self.anew = MadeAnew()
         self.skipped.clear()
         self.recompiles.clear()
 
@@ -332,6 +339,17 @@ def wrapped_functions(code: types.CodeType, closure: tuple[types.CellType, ...] 
         return ()
     held = [cell.cell_contents for cell in closure if cell != types.CellType()]
     return tuple([weakref.ref(function) for function in held if type(function) is types.FunctionType])
+
+
+def _code_died(
+    owner: weakref.ref[FrameCallback], key: int, kind: tuple[str, int] | None, dead: weakref.ref[types.CodeType]
+) -> None:
+    callback = owner()
+    known = callback.histories.get(key) if callback is not None else None
+    if callback is not None and known is not None and known[0] is dead:
+        del callback.histories[key]
+        if kind is not None:
+            callback.anew.died(kind)
 
 
 def _let_go_of_entries(callback: weakref.ref[FrameCallback]) -> None:

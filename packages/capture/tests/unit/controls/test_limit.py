@@ -1,6 +1,7 @@
 """The limit of entries: said aloud once, with what differed and what would have kept each entry."""
 
 import functools
+import gc
 import re
 import types
 import warnings
@@ -164,3 +165,31 @@ def test_nobody_asks_for_frames_behind_the_limit_when_all_entries_are_dead(monke
             assert torch.equal(call(torch.ones(2), module), torch.full((2,), float(factor)))
             del module
     assert asked.count(call.__wrapped__.__code__) == 4
+
+
+def made_by_exec(x, text="def made(x):\n    return x * 2 - 1"):
+    names = {}
+    exec(compile(text, "made anew", "exec"), names)
+    return names["made"](x) + 1
+
+
+def test_code_that_each_call_makes_anew_is_given_up():
+    graphs, texts = [], [f"def made(x):\n    return x * 2 - {n}" for n in range(4)]
+
+    def backend(gm, example_inputs):
+        graphs.append(gm)
+        return gm.forward
+
+    call = capture.optimize(backend, recompile_limit=3)(made_by_exec)
+    x = torch.ones(2)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for _ in range(8):
+            assert torch.equal(call(x), made_by_exec(x))
+            gc.collect()
+        (warning,) = [w for w in said if w.category is RecompileLimitWarning]
+        assert "compiled made (made anew:1) 3 times" in str(warning.message) and "make the function once" in str(warning.message)
+        assert sum("sub" in str(gm.graph) for gm in graphs) == 3
+        for text in texts:  # each another one
+            assert torch.equal(call(x, text), made_by_exec(x, text))
+    assert sum("sub" in str(gm.graph) for gm in graphs) == 6  # the second is the one given up
