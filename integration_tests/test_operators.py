@@ -1,7 +1,7 @@
 """A fixed sample of operators.py; `nox -s operators` runs all of op_db."""
 
 import pytest
-from operators import ENTRIES, MODES, check
+from operators import ENTRIES, ERRORS, MODES, check
 
 EVERY = 40
 MORE = {  # what has once been wrong
@@ -13,6 +13,7 @@ MORE = {  # what has once been wrong
 }
 NAMES = sorted(ENTRIES)
 SAMPLE = [(name, list(MODES)[i % len(MODES)]) for i, name in enumerate(NAMES[::EVERY])] + list(MORE.items())
+SAMPLE += [(name, ERRORS) for name in ("masked_fill", *NAMES[:: 2 * EVERY])]
 
 
 @pytest.mark.filterwarnings("ignore")

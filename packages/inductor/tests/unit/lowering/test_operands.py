@@ -1,5 +1,6 @@
 """Operands of overloads lie in memory as eager's do: attention on a GPU refuses a bias whose rows are not aligned."""
 
+import pytest
 import torch
 from prim_programs import build, check, overload
 from tracework_inductor import InductorOptions, compile_graph
@@ -103,3 +104,12 @@ def test_a_copy_with_a_layout_that_repeats_elements():
     value = torch.arange(3.0).reshape(1, 3).expand(4, 3).contiguous()
     copy = namespace["restride"](value, (0, 2))
     assert copy.stride() == (0, 2) and torch.equal(copy, value)
+
+
+def test_a_librarys_result_of_another_size_is_not_taken():
+    source = check(prims.neg, torch.randn(3)).host_source
+    namespace = {}
+    exec(source[: source.index("def out_of_range")], namespace)
+    with pytest.raises(RuntimeError, match=r"gave a tensor of size \(0,\) where the graph was compiled for \(5,\)"):
+        namespace["fitted"](torch.empty(0), (5,), (1,))
+    assert namespace["fitted"](torch.empty(7), (0,), (1,)).numel() == 7, "a workspace of a size that only the library knows"

@@ -290,6 +290,12 @@ def nll_loss_forward(x, target, weight, reduction, ignore_index):
     return fresh(x, out), fresh(x, ())
 
 
+@row("multi_margin_loss.default")
+def multi_margin_loss(x, target, p=1, margin=1, weight=None, reduction=1):
+    """Without a reduction a vector has what the target has, a number or a vector of one."""
+    return fresh(x, target.sizes if reduction == 0 else ()) if x.ndim < 2 and not _is_empty(x) else NotImplemented
+
+
 @row("multi_margin_loss_backward.default", "multilabel_margin_loss_backward.default")
 def margin_loss_backward(grad, x, target, *rest):
     return fresh(x, x.sizes)
@@ -407,3 +413,41 @@ def multilabel_margin_loss_forward(x, target, reduction):
     if x.ndim > 1 or x.sizes != target.sizes or _is_empty(x):
         return NotImplemented
     return fresh(x, ()), fresh(x, target.sizes)
+
+
+@row("_embedding_bag.default")
+def embedding_bag(
+    weight,
+    indices,
+    offsets,
+    scale_grad_by_freq=False,
+    mode=0,
+    sparse=False,
+    weights=None,
+    include_last_offset=False,
+    padding_idx=-1,
+):
+    """The bags and what the backward needs, as the CPU's kernel leaves it: it sums rows of dense memory without the bag of each index."""
+    if weight.device.type != "cpu" or indices.ndim != 1 or offsets.ndim != 1 or not weight.dtype.is_floating_point:
+        return NotImplemented
+    bags, width = offsets.sizes[0] - bool(include_last_offset), weight.sizes[1]
+    direct = (
+        mode == 0
+        and weight.dtype is not torch.float64
+        and active.equal(weight.strides[1], 1)
+        and padding_idx < 0
+        and (weights is None or active.equal(weights.strides[0], 1))
+    )
+    integers = result_dtype(indices, offsets)
+    bag_of_index = fresh(offsets, (0,) if direct else indices.sizes, integers)
+    largest = (bags, width) if mode == 2 else (bags,)
+    return fresh(weight, (bags, width)), bag_of_index, fresh(offsets, (bags,), integers), fresh(offsets, largest, integers)
+
+
+@row("_embedding_bag_forward_only.default")
+def embedding_bag_forward_only(weight, indices, offsets, scale_grad_by_freq=False, mode=0, *rest):
+    """The same, but a sum counts the last offset as a bag, too, in what is not the result."""
+    found = embedding_bag(weight, indices, offsets, scale_grad_by_freq, mode, *rest)
+    if found is NotImplemented or mode:
+        return found
+    return *found[:2], fresh(offsets, offsets.sizes, found[2].dtype), fresh(offsets, offsets.sizes, found[2].dtype)

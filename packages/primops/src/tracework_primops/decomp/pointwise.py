@@ -263,6 +263,8 @@ def where_numbers(cond, a, b):
 
 @decomposition(*overloads_of("masked_fill", "Scalar", "Tensor"))
 def masked_fill(x, mask, value):
+    if value.__class__ is PrimValue and result_dtype(x, value) is not x.dtype and x.dtype is not torch.bool:
+        return NotImplemented  # eager's kernel refuses a number that the dtype cannot hold
     value = to(value, x.dtype)
     if value.__class__ is not PrimValue and not x.dtype.is_complex:
         value = _cast_number(value, x.dtype)

@@ -20,6 +20,31 @@ LABELS = lambda: torch.randint(0, 4, (5,))
 ROWS = lambda: torch.tensor([0, 2])
 HEADS = tensor(2, 3, 5, 8)
 
+
+def bags(kernel, *, dtype=torch.float32, mode=0, weights=None, last=False, padding=-1, transposed=False):
+    """Sums of rows, whose further results differ with what the CPU's kernel can do at once."""
+    offsets = [0, 3, 5] if last else [0, 3]
+    rows = (lambda: torch.randn(5, 10, dtype=dtype).t()) if transposed else tensor(10, 5, dtype=dtype)
+
+    def call(rows, indices, offsets, *weights):
+        return kernel(rows, indices, offsets, False, mode, False, weights[0] if weights else None, last, padding)
+
+    given = [] if weights is None else [lambda: torch.randn(10, dtype=dtype)[::weights][:5]]
+    return (call, rows, lambda: torch.randint(0, 10, (5,)), lambda: torch.tensor(offsets), *given)
+
+
+BAGS = {
+    "sum": {},
+    "sum_half": {"dtype": torch.bfloat16, "weights": 1},
+    "sum_double": {"dtype": torch.float64},
+    "sum_padded": {"padding": 2},
+    "sum_last": {"last": True},
+    "sum_transposed": {"transposed": True},
+    "sum_weighted_apart": {"weights": 2},
+    "mean": {"mode": 1, "last": True},
+    "max": {"mode": 2, "last": True},
+}
+
 CALLS = {
     "add": (torch.add, A, A),
     "add_transposed": (torch.add, A, B),
@@ -149,6 +174,10 @@ CALLS = {
     "expand_number": (lambda x: x.expand(1, 1), tensor(())),
     "quantile": (lambda x: x.quantile(0.3, 1), A),
     "setitem": (lambda x: (x.__setitem__((slice(None), 0), 1.0), x)[1], A),
+    **{f"bags_{name}": bags(aten._embedding_bag, **options) for name, options in BAGS.items()},
+    **{f"bags_forward_{name}": bags(aten._embedding_bag_forward_only, **options) for name, options in BAGS.items()},
+    "multi_margin_vector": (lambda x: F.multi_margin_loss(x, torch.tensor([2]), reduction="none"), tensor(5)),
+    "multi_margin_number": (lambda x: F.multi_margin_loss(x, torch.tensor(2), reduction="none"), tensor(5)),
 }
 
 
@@ -177,7 +206,8 @@ def test_results_are_those_of_eager(name):
             assert (f.storage is fake.storage) == (r.untyped_storage()._cdata == true.untyped_storage()._cdata)
 
 
-BACKWARD = [n for n in CALLS if n not in ("out", "batch_norm_eval", "mul_", "add_broadcast_", "copy_", "view_mul_", "setitem")]
+WITHOUT = ("out", "batch_norm_eval", "mul_", "add_broadcast_", "copy_", "view_mul_", "setitem")
+BACKWARD = [n for n in CALLS if n not in WITHOUT and not n.startswith("bags_forward")]
 
 
 @pytest.mark.parametrize("name", BACKWARD)

@@ -35,7 +35,11 @@ def restride(value, strides):
 
 def fitted(value, sizes, strides):
     """The library's result with the strides that the graph was compiled for; None where the library computed none."""
-    if value is None or value.stride() == strides or value.numel() == 0:
+    if value is None:
+        return value
+    if value.shape != sizes and 0 not in sizes:  # what was planned as empty shares no memory
+        raise RuntimeError(f"a library's kernel gave a tensor of size {{tuple(value.shape)}} where the graph was compiled for {{sizes}}")
+    if value.stride() == strides or value.numel() == 0:
         return value
     for size, mine, wanted in zip(sizes, value.stride(), strides):
         if mine != wanted and size > 1:
