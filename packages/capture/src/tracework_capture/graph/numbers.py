@@ -2,7 +2,7 @@
 they are the size of has 1 item at least; elsewhere a size of 2 or more. What is none of these is fixed.
 
 What takes an int as a place or a size treats negative numbers, and nothing, by rules of their own; sums and products do not.
-Neither are divisors and exponents left open: integers cannot be divided by 0 or raised to a negative power.
+Neither are divisors that give integers, and exponents, left open: integers cannot be divided by 0 or raised to a negative power.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..dims import SMALLEST
 
 __all__ = ["OpenNumbers"]
 
-OPERATORS = "add sub mul iadd isub imul eq ne lt le gt ge"
+OPERATORS = "add sub mul iadd isub imul truediv itruediv true_divide eq ne lt le gt ge"
 METHODS = "add sub mul roll rsub eq ne lt le gt ge where masked_fill fill clamp clamp_min clamp_max _foreach_add _foreach_sub _foreach_mul"
 TAKES_ANY = frozenset([*OPERATORS.split(), *(name + end for name in METHODS.split() for end in ("", "_"))])
 PLACES = (

@@ -157,8 +157,8 @@ class SymNumber(Value):
         """abs, round, ceil, floor of a size."""
         if fn in (math.ceil, math.floor, math.trunc) or (fn is round and not args):
             return self
-        if fn is abs and compare_sizes(frame, ">=", self.expr, 0):
-            return self
+        if fn is abs:
+            return self if compare_sizes(frame, ">=", self.expr, 0) else size_value(frame, -self.expr)
         return fold(frame, fn, [self, *args])
 
 
