@@ -119,4 +119,4 @@ def test_an_answer_of_the_wrong_length_is_refused():
 
 
 def test_every_kind_of_guard_has_a_name():
-    assert set(TYPES) == {*GUARD_KINDS, "SAME", "DISTINCT", "CONDITIONS"}
+    assert set(TYPES) == {*GUARD_KINDS, "SAME", "DISTINCT", "RELATION", "CONDITIONS"}
