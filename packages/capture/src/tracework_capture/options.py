@@ -17,8 +17,8 @@ def _ignore(stage: str, printable: Any) -> None:
 class CaptureOptions:
     r"""How to capture.
 
-    fullgraph: a graph break raises Unsupported. dynamic: None makes a size a symbol when it changed between calls, True at once,
-    False never. recompile_limit: entries per code object before plain Python runs, with one warning. guard_filter_fn: called with
+    fullgraph: a graph break raises Unsupported. dynamic: None makes a size or number a symbol when it changed between calls, True at once
+    where it is of an argument, False never. recompile_limit: entries per code object before plain Python runs, with one warning. guard_filter_fn: called with
     a list of guards.filters.FilterEntry, returns one bool each (False drops the guard). observe: called with (stage, printable).
     dynamic_sources, static_sources: names of arguments and the like, or regular expressions for whole names, whose sizes and numbers are
     symbols from the start, or never; "x:0" means one dim, and what starts as torch.compile spells names, L\['x.*'\], is matched as

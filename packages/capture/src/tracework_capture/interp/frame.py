@@ -11,7 +11,7 @@ from ..errors import BreakGraph, SkipFrame, Unsupported, UserLocation
 from ..graph.checks import DataCheck, Effects
 from ..graph.inputs import lift_number, lift_tensor
 from ..regions import regions
-from ..sources import Const
+from ..sources import Const, DictItem, Item, Local
 from ..sources import root as root_of
 from ..values.function import CellValue
 from ..values.value import Deferred, SymbolicRaise, Value
@@ -126,7 +126,8 @@ class CaptureRoot:
 
     def changes(self, source: Any, value: Any) -> bool:
         """Whether the number (or the text) at `source` had another value before, or will have: what item() gave, say. Remembers it."""
-        return self.history.number_changed(str(source), value) or source == self.surely_changing
+        changed = self.history.number_changed(str(source), value)
+        return changed or source == self.surely_changing or (self.options.dynamic is True and is_given_number(source, value))
 
     def turn(self, frame: SymbolicFrame) -> None:
         """A loop goes round."""
@@ -153,6 +154,13 @@ class CaptureRoot:
         number = self.services.size_value(frame, symbol)
         number.source = source
         return number
+
+
+def is_given_number(source: Any, value: Any) -> bool:
+    """Whether it is a number among the arguments of the captured frame; 0 and 1 are seldom amounts."""
+    while isinstance(source, (Item, DictItem)):
+        source = source.base
+    return type(source) is Local and (type(value) is float or (type(value) is int and value not in (0, 1)))
 
 
 class SymbolicFrame:

@@ -41,6 +41,9 @@ COMPUTED_WITH = {
     "choice": lambda x, n: torch.where(x > 0, x, n),
     "fill": lambda x, n: x.masked_fill(x > 0, n).clamp(max=n),
     "arithmetic before": lambda x, n: x * (n // 2) + (n % 3) - (-n),
+    "quotient": lambda x, n: x / n,
+    "quotient in place": lambda x, n: x.clone().__itruediv__(n),
+    "quotient of whole numbers": lambda x, n: (x.int() * 2 + 1) / n,
 }
 ORDERS = ([5, 7, -1, 0, 1, -4], [-1, -2, 0, 3], [0, 1, 2, -3], [1, 0, -7])
 
@@ -49,6 +52,45 @@ ORDERS = ([5, 7, -1, 0, 1, -4], [-1, -2, 0, 3], [0, 1, 2, -3], [1, 0, -7])
 @pytest.mark.parametrize("function", COMPUTED_WITH.values(), ids=COMPUTED_WITH)
 def test_numbers_that_tensors_are_computed_with_take_two_graphs(function, order):
     assert graphs_of(function, [(X, n) for n in order]) == 2
+
+
+def test_absolute_values_take_one_graph_for_each_sign():
+    calls = [(X, n) for n in (5, 7, -1, 0, -4, 9, -12)]
+    assert graphs_of(lambda x, n: x + abs(n) * math.sqrt(abs(n)), calls) <= 3
+
+
+GIVEN = {
+    "argument": lambda n, s: (X, n, s),
+    "items": lambda n, s: (X, [n, 0], {"s": s}),
+}
+
+
+@pytest.mark.parametrize("given", GIVEN.values(), ids=GIVEN)
+def test_numbers_among_the_arguments_are_open_at_once(given):
+    def function(x, n, s):
+        n, s = (n[0], s["s"]) if type(n) is list else (n, s)
+        return x * n + s
+
+    graphs = []
+    compiled = optimize(lambda gm, inputs: graphs.append(gm) or gm.forward, dynamic=True, fullgraph=True)(function)
+    for n, s in ((5, 0.5), (7, 0.25), (-3, 1e9), (100, -2.0)):
+        assert torch.equal(compiled(*given(n, s)), function(*given(n, s)))
+    assert len(graphs) == 1
+
+
+def test_attributes_of_modules_are_not_open_at_once():
+    class Scales(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.by = 3
+
+        def forward(self, x):
+            return x * self.by
+
+    graphs = []
+    module = optimize(lambda gm, inputs: graphs.append(gm) or gm.forward, dynamic=True)(Scales())
+    assert torch.equal(module(X), X * 3)
+    assert [node.op for node in graphs[0].graph.nodes].count("placeholder") == 3  # X and its two sizes
 
 
 SIZES = {
