@@ -51,13 +51,14 @@ class InputInfo:
 class ViewStep:
     """One view op between a base and an output: `target(base, *args, **kwargs)`, then `[index]` when it gives a list.
 
-    Args may hold SizeSlot in place of a symbolic size.
+    Args may hold SizeSlot in place of a symbolic size. `tracked`: gradients were on, so that they go through it.
     """
 
     target: Any
     args: tuple[Any, ...]
     kwargs: tuple[tuple[str, Any], ...] = ()
     index: int | None = None
+    tracked: bool = True
 
 
 @dataclass(frozen=True)

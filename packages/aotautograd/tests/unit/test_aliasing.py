@@ -116,3 +116,21 @@ def test_a_write_through_a_conjugate(check):
 def test_a_history_that_begins_in_the_graph_is_refused_where_no_input_has_one(pair, data):
     with pytest.raises(Refusal, match="asked for its gradient"):
         pair(lambda x: (x.clone().requires_grad_() * 2,), data(3, 4))
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_views_made_without_gradients_have_none_and_pass_none_on(own, pair, real):
+    """Each view op of a chain is made again with gradients on or off as the program made it."""
+
+    def f(x):
+        x = x * 1 if own else x
+        with torch.no_grad():
+            view = x[1:]
+        return x * 2, x.t(), view, view[0], view.split(1)[1]
+
+    found = pair(f, real(3, 4))
+    mine, theirs = found.call()
+    assert [(t.requires_grad, t.grad_fn is None) for t in mine] == [(t.requires_grad, t.grad_fn is None) for t in theirs]
+    for given, results in ((found.mine, mine), (found.theirs, theirs)):
+        sum(((i + 1) * t).sum() for i, t in enumerate(results) if t.grad_fn is not None).backward()
+        assert torch.equal(given[0].grad, torch.full((3, 4), 4.0))

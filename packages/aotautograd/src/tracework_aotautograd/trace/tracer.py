@@ -142,7 +142,9 @@ class Recorder:
                 node.meta["val"] = type(val)([before if v is fake else v for v in val])
         parent = self.memory.read(cell)
         node = self.node(view, (parent, *self.to_node(tuple(args))), self.to_node(kwargs), fake)
-        self.memory.turn_into_view(cell, before, ViewStep(view, tuple(args), tuple(kwargs.items())), node)
+        self.memory.turn_into_view(
+            cell, before, ViewStep(view, tuple(args), tuple(kwargs.items()), None, torch.is_grad_enabled()), node
+        )
 
     def cell(self, fake: torch.Tensor) -> Cell:
         """The cell of a fake; raises Refusal for tensors that came from nowhere."""
@@ -284,11 +286,11 @@ def _view(index: int) -> Any:
             node = recorder.node(target, recorder.to_node(tuple(args)), recorder.to_node(kwargs), out)
         named = tuple(kwargs.items())
         if isinstance(out, FakeTensor):
-            recorder.memory.new_view(out, parent, ViewStep(func, rest, named), node)
+            recorder.memory.new_view(out, parent, ViewStep(func, rest, named, None, torch.is_grad_enabled()), node)
             return
         for i, item in enumerate(out):
             picked = recorder.node(operator.getitem, (node, i), {}, item)
-            recorder.memory.new_view(item, parent, ViewStep(func, rest, named, i), picked)
+            recorder.memory.new_view(item, parent, ViewStep(func, rest, named, i, torch.is_grad_enabled()), picked)
 
     return view
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ..signature import OutputInfo, OutputKind, Signature, SizeSlot, ViewStep
+from ..signature import OutputKind, Signature, SizeSlot, ViewStep
 
 Maker = Callable[[Sequence[Any], Sequence[Any]], tuple[Any, ...]]
 
@@ -24,18 +24,18 @@ def replay(base: torch.Tensor, steps: tuple[ViewStep, ...], graph_outputs: Seque
         return type(arg)(map(actual, arg)) if isinstance(arg, (list, tuple)) else arg
 
     for step in steps:
-        base = step.target(base, *actual(step.args), **dict(step.kwargs))
-        if step.index is not None:
-            base = base[step.index]
+        if step.tracked == torch.is_grad_enabled() or not base.requires_grad:
+            base = view(base, step, actual)
+        else:  # the graph itself may have switched them
+            with torch.set_grad_enabled(step.tracked):
+                base = view(base, step, actual)
     return base
 
 
-def viewed(base: torch.Tensor, info: OutputInfo, graph_outputs: Sequence[Any]) -> torch.Tensor:
-    """A view of `base`, made where gradients are on or off as the program made it: the graph itself may have switched them."""
-    if not base.requires_grad or info.requires_grad == torch.is_grad_enabled():
-        return replay(base, info.steps, graph_outputs)
-    with torch.set_grad_enabled(info.requires_grad):
-        return replay(base, info.steps, graph_outputs)
+def view(base: torch.Tensor, step: ViewStep, actual: Callable[[Any], Any]) -> torch.Tensor:
+    """One view op, where gradients are on or off as the program made it."""
+    base = step.target(base, *actual(step.args), **dict(step.kwargs))
+    return base if step.index is None else base[step.index]
 
 
 # kind -> Python text of the output, from its position and slot; `info_<position>` is the OutputInfo
@@ -45,8 +45,8 @@ TEXTS: dict[OutputKind, str] = {
     OutputKind.INPUT: "inputs[{slot}]",
     OutputKind.OUTPUT: "out_{slot}",
     OutputKind.CONSTANT: "info_{position}.constant",
-    OutputKind.INPUT_VIEW: "viewed(inputs[{slot}], info_{position}, graph)",
-    OutputKind.BASE_VIEW: "viewed(graph[{slot}], info_{position}, graph)",
+    OutputKind.INPUT_VIEW: "replay(inputs[{slot}], info_{position}.steps, graph)",
+    OutputKind.BASE_VIEW: "replay(graph[{slot}], info_{position}.steps, graph)",
 }
 
 
@@ -60,7 +60,7 @@ def output_maker(signature: Signature) -> Maker:
     """(the caller's inputs, graph outputs) -> all of the caller's outputs."""
     if is_plain(signature):
         return lambda inputs, graph: graph if graph.__class__ is tuple else tuple(graph)
-    scope: dict[str, Any] = {"viewed": viewed}
+    scope: dict[str, Any] = {"replay": replay}
     lines = []
     for position, info in enumerate(signature.outputs):
         scope[f"info_{position}"] = info
