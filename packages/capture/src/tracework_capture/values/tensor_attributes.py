@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch
+
 from ..sources import Attr
 from .constant import ConstantValue, literal
 from .sequence import NONE, TupleValue
@@ -120,3 +122,5 @@ TENSOR_ATTRIBUTES = {
     "_version": version,
     "names": lambda frame, self, name: TupleValue([NONE] * self.example.ndim),
 }
+if not hasattr(torch.Tensor, "names"):  # as of torch 2.13
+    del TENSOR_ATTRIBUTES["names"]

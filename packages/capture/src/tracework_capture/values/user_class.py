@@ -326,8 +326,6 @@ def makes_tensor_subclass(cls):
 def type_call(frame, class_val, args, kwargs):
     """type.__call__: __new__, then __init__."""
     cls = class_val.cls
-    if cls.__flags__ & inspect.TPFLAGS_IS_ABSTRACT:
-        return frame.raise_new(TypeError, f"Can't instantiate abstract class {cls.__name__}")
     new = python_new(cls)
     if new is not None:
         made = function_value(frame, new).call(frame, [class_val, *args], kwargs)
@@ -389,6 +387,8 @@ def new_object(frame, args, kwargs):
     native = native_base(cls)
     if native is object and (len(args) > 1 or kwargs) and takes_no_arguments(cls):
         frame.break_graph("call_unknown", f"object.__new__({cls.__name__}, ...)")
+    if native is object and cls.__flags__ & inspect.TPFLAGS_IS_ABSTRACT:
+        return fold_plain(frame, object.__new__, cls)  # raises
     if native is object or native is types.SimpleNamespace:
         return ObjectValue(cls)
     if native in (tuple, frozenset):
