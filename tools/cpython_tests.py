@@ -35,7 +35,7 @@ MODULES = (
     "weakset dynamicclassattribute genericclass genericalias type_comments type_aliases type_params typechecks except_star "
     "coroutines asyncgen contextlib_async array struct cmath copyreg shelve graphlib colorsys dis syntax eof csv ipaddress configparser "
     "pickle ast tokenize logging threading queue sched html htmlparser difflib doctest traceback warnings symtable pyclbr memoryview "
-    "buffer dictviews isinstance unary shlex optparse fnmatch urlparse calendar getopt linecache posixpath sys_settrace monitoring "
+    "buffer dictviews isinstance unary shlex optparse fnmatch urlparse calendar getopt linecache posixpath sys_settrace "
     "iterlen generator_stop unparse peepholer finalization context asyncio.test_tasks asyncio.test_futures asyncio.test_locks xml_etree "
     "http_cookies tomllib base64 strptime gettext secrets timeit cmd pathlib"
 ).split()

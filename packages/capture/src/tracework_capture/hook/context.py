@@ -47,6 +47,7 @@ from .policy import (
     is_module_call,
     replaced_builtin,
     runs_what_is_compiled,
+    starts_watching,
 )
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ class FrameCallback:
         if runs_what_is_compiled(code):
             cache.skip(code, recursive=True)
             return _C.SKIP
-        if code.co_flags & _GENERATORS or not frame_is_captured(code):
+        if code.co_flags & _GENERATORS or not frame_is_captured(code) or starts_watching(code) and not self.options.fullgraph:
             return _C.SKIP
         if is_disabled(function):
             cache.skip(code, recursive=True)

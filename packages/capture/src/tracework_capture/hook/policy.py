@@ -33,6 +33,7 @@ __all__ = [
     "call_policy",
     "frame_is_captured",
     "runs_what_is_compiled",
+    "starts_watching",
     "is_disabled",
     "is_module_call",
     "is_of_torch",
@@ -188,6 +189,12 @@ def frame_is_captured(code: types.CodeType) -> bool:
     if known is None:
         known = _FRAMES[filename] = _file_is_captured(filename)
     return known
+
+
+def starts_watching(code: types.CodeType) -> bool:
+    """Whether the code may ask Python to report the steps of frames that run already: it must be the program's own from its start."""
+    names = code.co_names
+    return "settrace" in names or "setprofile" in names or "monitoring" in names and "set_events" in names
 
 
 def replaced_builtin() -> str | None:

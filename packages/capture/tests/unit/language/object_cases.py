@@ -474,3 +474,24 @@ class OfAnUnhashableClass(metaclass=Unhashable):
 def a_class_that_refuses_to_hash(x):
     y = x + 1
     return OfAnUnhashableClass().scaled(y), OfAnUnhashableClass == OfAnUnhashableClass
+
+
+class Doubling(Exception):
+    @property
+    def args(self):
+        return super().args
+
+    @args.setter
+    def args(self, value):
+        super(Doubling, Doubling).args.__set__(self, (value, value))
+
+
+def set_above(made, x):
+    y = x + 1
+    Doubling.args.fset(made, 5)
+    return y * 2, made.args
+
+
+@case(graphs=2)
+def a_descriptor_above_a_property(x):
+    return set_above(Doubling(1), x)
