@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import bdb
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from .. import _C
 from ..sources import Attr, Const
@@ -124,18 +125,24 @@ class Services:
         """The names that a class body leaves, and what it gives."""
         return inlining.run_class_body(frame, body)
 
+    def leave_all_plain(self, frame: SymbolicFrame, detail: str) -> NoReturn:
+        """A debugger shows the callers, too."""
+        while frame.parent is not None:
+            frame = frame.parent
+        frame.leave_plain("call_skipped", detail)
+
     def inline(self, frame: SymbolicFrame, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """A Python function under the trace policy."""
         if isinstance(function, BoundMethodValue):
             return self.inline(frame, function.function, [function.owner, *args], kwargs)
+        if args and issubclass(args[0].python_type(), bdb.Bdb):
+            self.leave_all_plain(frame, f"{function.name} of a debugger")
         if frame.root.selecting and not may_be_inlined(function.code):
             frame.break_graph("call_unknown", f"{function.name} in an arm of a condition on data")
         real = None if isinstance(function, NewFunctionValue) else function.function
         decision, reason = self.call_policy(real, function.globals.get("__name__"))
         if decision == "plain":
-            while frame.parent is not None:  # a debugger shows the callers, too
-                frame = frame.parent
-            frame.leave_plain("call_skipped", f"{function.name}: {reason}")
+            self.leave_all_plain(frame, f"{function.name}: {reason}")
         if decision == "break":
             disabled = reason.startswith("marked")
             frame.break_graph("call_disabled" if disabled else "call_skipped", f"{function.name}: {reason}")

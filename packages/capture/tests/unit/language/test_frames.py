@@ -384,13 +384,26 @@ def stops(x, debugger):
     return z - 1
 
 
-def test_a_debugger_steps_over_the_users_lines():
+class Derived(pdb.Pdb):
+    def set_trace(self):
+        super().set_trace(sys._getframe().f_back)
+
+
+def goes_on(x):
+    return x + 1
+
+
+def stops_below(x, debugger):
+    y = goes_on(x)
+    return stops(y, debugger)
+
+
+@pytest.mark.parametrize("function, kind", [(stops, pdb.Pdb), (stops, Derived), (stops_below, Derived)])
+def test_a_debugger_steps_over_the_users_lines(function, kind):
     shown = []
-    for call in (stops, compiled(stops)):
+    for call in (function, compiled(function)):
         text = io.StringIO()
-        debugger = pdb.Pdb(
-            stdin=io.StringIO("next\nprint(y)\nnext\nprint(z)\ncontinue\n"), stdout=text, nosigint=True, readrc=False
-        )
+        debugger = kind(stdin=io.StringIO("next\nprint(y)\nnext\nprint(z)\ncontinue\n"), stdout=text, nosigint=True, readrc=False)
         old = sys.gettrace()
         try:
             call(torch.ones(2), debugger)
