@@ -90,6 +90,28 @@ def test_what_python_computes_from_two_floats(name):
         torch.testing.assert_close(compiled(x, s, t), function(x, s, t), rtol=0, atol=0, equal_nan=True)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD], ids=lambda kind: kind.__name__)
+def test_fused_steps_with_a_schedule_take_one_more_graph(kind, backend):
+    found, counting = [], Counting()
+    for compile_ in (
+        lambda f: f,
+        lambda f: tracework.compile(f, backend=counting),
+        lambda f: tracework.compile(f, backend=backend),
+    ):
+        weight = torch.nn.Parameter(torch.arange(4.0))
+        optimizer = kind([weight], lr=0.1, weight_decay=0.1, fused=True)
+        schedule, step = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9), compile_(optimizer.step)
+        for _ in range(6):
+            weight.grad = weight.detach() * 2 - 1
+            step()
+            schedule.step()
+        found.append(weight.detach())
+    assert torch.equal(found[1], found[0])
+    torch.testing.assert_close(found[2], found[0])
+    assert counting.graphs <= 3  # makes the state, first rate, any rate
+
+
 def test_errors_of_two_floats():
     compiled = tracework.compile(lambda x, s, t: x * s**t, backend=Counting(), fullgraph=False)
     for s, t in ((2.0, 3.0), (3.0, 2.0), (4.0, 0.5)):

@@ -167,6 +167,13 @@ def normalized(frame, name, args, kwargs):
     return found
 
 
+def fused_step(frame, name, args, kwargs):
+    """The step of an optimizer, whose learning rate may be a tensor."""
+    if not changes(kwargs.get("lr")) or sum(map(changes, [*args, *kwargs.values()])) > 1:
+        return None
+    return frame.graph.call(frame, getattr(torch, name), args, kwargs | {"lr": kwargs["lr"].as_tensor(frame)})
+
+
 TENSOR_FORMS = {
     "batch_norm": normalized,
     **dict.fromkeys([n + end for n in ("clamp", "clip", "clamp_min", "clamp_max") for end in ("", "_")], bounded),
@@ -179,5 +186,6 @@ TENSOR_FORMS = {
     "lerp": between,
     "lerp_": between,
     "pow": power,
+    **dict.fromkeys(("_fused_adam_", "_fused_adamw_", "_fused_sgd_"), fused_step),
     **FLOAT_CURVES,
 }
