@@ -84,7 +84,18 @@ LIBRARY_ROWS = {
     "einops._backends.get_backend": einops_backend,
     **{
         f"re.{function.__name__}": of_texts(function)
-        for function in (re.search, re.match, re.fullmatch, re.sub, re.subn, re.split, re.findall, re.compile, re.escape)
+        for function in (
+            re.search,
+            re.match,
+            re.fullmatch,
+            re.sub,
+            re.subn,
+            re.split,
+            re.findall,
+            re.finditer,
+            re.compile,
+            re.escape,
+        )
     },
     "torch.fx.graph_module.GraphModule.recompile.<locals>.call_wrapped": graph_module_call,
     "torch._dynamo.mutation_guard.install_generation_tagging_init.<locals>.patched_init": module_init,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import operator
+import re
 
 import numpy
 import torch
@@ -18,10 +19,14 @@ from .sequence import ListValue, TupleValue, is_record
 from .symint import size_value
 from .tensor import tensor_result
 
+FOUND_ONE_BY_ONE = type(re.finditer("", ""))
+
 
 def wrap_constant(frame, obj):
     """The value of an object that tracing produced; containers are new ones."""
     kind = type(obj)
+    if kind is FOUND_ONE_BY_ONE:  # of a function that depends on its arguments alone: when it is asked makes no difference
+        return ListValue([wrap_constant(frame, found) for found in obj]).iterate(frame)
     if hasattr(kind, "__next__"):
         frame.break_graph("iterator_unsupported", f"a new {kind.__name__}: it can be used only once")
     if kind in ATOM_TYPES:

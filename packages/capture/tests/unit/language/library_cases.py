@@ -12,6 +12,7 @@ import inspect
 import itertools
 import math
 import operator
+import re
 import types
 import typing
 
@@ -573,3 +574,14 @@ def attributes_that_a_type_of_c_looks_up_itself(x):
     with decimal.localcontext(CONTEXT) as context:
         context.prec = 3
         return y * 2, trapped, decimal.Decimal(1) / 3, context.flags[decimal.Inexact]
+
+
+ASSIGNED = re.compile(r"(\w)=(\d)")
+
+
+@case
+def matches_one_by_one(x, text="a=1 b=2"):
+    found = ASSIGNED.finditer(text)
+    first = next(found)
+    numbers = [int(m.group()) for m in re.finditer(r"\d+", "a12b3")]
+    return x * len(first[1]), [m[0] for m in found], {m[1]: m.span() for m in ASSIGNED.finditer(text)}, numbers, list(found)
