@@ -156,6 +156,59 @@ def test_hooks_that_a_later_backward_runs(fn, backend):
     same(list(observed_hooks(fn, lambda fn: tracework.compile(fn, backend=backend, fullgraph=True))), list(expected))
 
 
+class Product(torch.autograd.Function):
+    """Several results, one of them hooked, are taken from one node of the graph."""
+
+    @staticmethod
+    def forward(ctx, a, b):
+        ctx.save_for_backward(a, b)
+        return a * b, a + b
+
+    @staticmethod
+    def backward(ctx, first, second):
+        a, b = ctx.saved_tensors
+        return first * b + second, first * a + second
+
+
+SEEN = []
+
+
+def test_a_hook_of_one_result_of_several():
+    def fn(x):
+        a, b = Product.apply(x.sin(), x)
+        a.register_hook(lambda g: g * 2)
+        c = x.cos()
+        c.register_hook(lambda g: SEEN.append(g.sum().item()))
+        return (a * b * c).sum(), a, b
+
+    found = []
+    for call in (fn, tracework.compile(fn, backend="aot_eager")):
+        x = torch.linspace(-1, 1, 5, dtype=torch.float64, requires_grad=True)
+        loss, a, b = call(x)
+        assert type(a) is torch.Tensor is type(b)
+        loss.backward()
+        found.append((a, b, x.grad, *SEEN))
+        SEEN.clear()
+    torch.testing.assert_close(*found)
+
+
+def test_gradients_of_gradients_behind_a_hook():
+    def fn(x):
+        a = x.sin()
+        a.register_hook(lambda g: SEEN.append(g.detach().clone()))
+        return torch.softmax(a, -1), a.exp()
+
+    found = []
+    for call in (fn, tracework.compile(fn, backend="aot_eager")):
+        x = torch.linspace(-1, 1, 6, dtype=torch.float64).reshape(2, 3).requires_grad_()
+        results = call(x)
+        places = [x, *results]
+        first = torch.autograd.grad(sum(r.square().sum() for r in results), places, create_graph=True)
+        found.append((*first, *torch.autograd.grad(first[0].square().sum(), places), *SEEN))
+        SEEN.clear()
+    torch.testing.assert_close(*found)
+
+
 def test_a_hook_of_an_input_can_be_removed_later():
     def fn(x):
         return x * 2, x.register_hook(lambda g: g * 10)

@@ -196,7 +196,7 @@ def _training(
         first = LazyBackward(backward, backward_compiler)
         if options.eager_backward or program.saved[0]:
             first.compile()  # with symbolic sizes: what compiling finds out about them has to be known when guards are made
-        again = HigherOrder(joint, parts, backward.component, compile_gradients, is_compiled=not gm.meta.get("hooks_behind"))
+        again = HigherOrder(joint, parts, backward.component, compile_gradients)
         reads = Reads.of(joint, parts, backward.component)
         gradients.append(Gradients(backward, first, again, reads, OtherData(joint, parts, backward)))
     return wrap_autograd(program, forward, gradients)

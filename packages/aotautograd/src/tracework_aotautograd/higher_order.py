@@ -54,12 +54,9 @@ class HigherOrder:
     """Compiled at the first call under `create_graph=True` for each combination of arguments that are there and require grad.
 
     Guards exist by then, so with symbolic sizes what compiling finds out is checked here, and otherwise the captured graph runs as it is.
-    So it does where hooks are behind its inputs: the engine has to know which of them a gradient comes to.
     """
 
-    def __init__(
-        self, joint: JointProgram, parts: JointParts, component: Component, compile_: Compile, is_compiled: bool
-    ) -> None:
+    def __init__(self, joint: JointProgram, parts: JointParts, component: Component, compile_: Compile) -> None:
         results = [*component.results, *(joint.signature.tangents[place].slot for place in component.tangents)]
         tangents = [parts.tangents[place] for place in component.tangents]
         count = len(joint.signature.inputs)
@@ -69,14 +66,11 @@ class HigherOrder:
         self._symbols = joint.symbols
         self._compile = compile_
         self._compiled: dict[tuple[bool | None, ...], Callable[..., Any]] = {}
-        self._is_compiled = is_compiled
         self._guarded: int | None = None  # conditions that were there when guards were made
 
     def __call__(self, inputs: Sequence[Any], results: Sequence[Any], tangents: Sequence[Any]) -> Sequence[Any]:
         """The gradients. A result is None where nobody has it any more."""
         given = [*inputs, *results, *tangents]
-        if not self._is_compiled:
-            return self._gradients(*given)
         key = tuple([None if x is None else getattr(x, "requires_grad", False) for x in given])
         found = self._compiled.get(key)
         if found is None:

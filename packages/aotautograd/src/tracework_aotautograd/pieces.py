@@ -113,6 +113,10 @@ def _cut(graph: fx.Graph, apart: set[fx.Node]) -> list[list[fx.Node]]:
     for node in graph.nodes:
         if node.op in ("placeholder", "output"):
             continue
+        if _is_part(node) and runs and node.args[0] in runs[-1]:  # what passes from piece to piece are tensors
+            runs[-1].append(node)
+            kind = None if node in ends else kind
+            continue
         mine = node if node in apart else _runs_as_it_is(node) or (kind is True and not _computes(node))
         if mine is not kind:
             runs.append([])
@@ -163,9 +167,10 @@ def _cut_by_history(runs: list[list[fx.Node]], behind: dict[fx.Node, frozenset[f
             continue
         last = None
         for node in run:
-            if last is None or behind.get(node, last) != last:
+            mine = last if _is_part(node) else behind.get(node, last)  # a tuple and its parts are one operator's
+            if last is None or mine != last:
                 found.append([])
-            last = behind.get(node, last)
+            last = mine
             found[-1].append(node)
     return found
 
@@ -184,9 +189,14 @@ def _grad_modes(graph: fx.Graph) -> dict[fx.Node, bool]:
     return found
 
 
+def _is_part(node: fx.Node) -> bool:
+    """Whether a node takes one of several results of an operator."""
+    return node.target is operator.getitem and isinstance(node.args[0].meta.get("example_value"), (tuple, list))
+
+
 def _computes(node: fx.Node) -> bool:
     """Whether a node is more than arithmetic on sizes or a part of a result."""
-    if node.target is operator.getitem and isinstance(node.args[0].meta.get("example_value"), (tuple, list)):
+    if _is_part(node):
         return False
     return not isinstance(node.meta.get("example_value"), (torch.SymInt, torch.SymBool, int, bool))
 
@@ -198,8 +208,7 @@ def _steps(
     entered: dict[fx.Node, Any],
 ) -> list[_Step]:
     """The pieces, each compiled in the modes and under the settings that it will run in. `entered`: blocks of autocast that are open."""
-    behind = _behind(gm.graph)
-    runs = _runs(gm.graph, behind)
+    runs = _runs(gm.graph, _behind(gm.graph))
     needed, before = [], list(examples)
     for run in runs:
         inside = frozenset(run)
@@ -215,7 +224,6 @@ def _steps(
     for number, run in enumerate(runs):
         made = tuple(n for n in run if last.get(n, -1) > number)
         piece = _piece(gm, run, needed[number], made)
-        piece.meta["hooks_behind"] = any(behind.get(n) for n in needed[number])
         for node in run:
             if "undo" in node.meta:
                 node.target(*node.args)

@@ -219,6 +219,21 @@ def test_a_result_that_was_written_to_or_is_gone(pair, real):
         torch.testing.assert_close(*found)
 
 
+def test_hooks_of_a_result_that_is_gone(pair, real):
+    """They see what comes to it in a gradient of a gradient, too."""
+    made = pair(lambda x: (torch.softmax(x, -1),), real(3, 3))
+    found = []
+    for (y,), (x,) in zip(made.call(), (made.mine, made.theirs), strict=True):
+        seen = []
+        y.register_hook(lambda g, seen=seen: seen.append(g.detach()) or 2 * g)
+        total = (y * x).square().sum()
+        del y
+        (first,) = torch.autograd.grad(total, x, create_graph=True)
+        found.append((*torch.autograd.grad(first.square().sum(), x), *seen))
+    assert len(found[1]) == 3
+    torch.testing.assert_close(*found)
+
+
 def reversed_gradient(x):
     class Reversed(torch.autograd.Function):
         @staticmethod

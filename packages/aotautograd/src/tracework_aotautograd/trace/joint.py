@@ -108,6 +108,8 @@ class Trace:
             self.values.append(known)
             self.leaves.append(None)
             return
+        if isinstance(example, (tuple, list)):
+            raise Refusal(f"input {node.name} is several values")
         if not isinstance(example, torch.Tensor):
             self.infos.append(InputInfo(node.name, InputKind.CONSTANT, constant=example))
             self.recorder.placeholder(node.name, example, slot)

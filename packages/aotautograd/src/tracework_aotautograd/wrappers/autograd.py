@@ -237,6 +237,7 @@ class _Part:
         self._gradients = gradients
         self._keeper = keeper
         self._watched = gradients.other_data.watched
+        self._kept_result: int | None = None  # its place among the saved tensors
         self._static = [info.sizes for info in self.tangents]
         self._shapes_vary = not all(isinstance(n, int) for sizes in self._static for n in sizes)
         self._sources = _sources(gradients.backward)
@@ -247,8 +248,6 @@ class _Part:
         program, tangents = self._program, self.tangents
         count, sizes = program.signature.number_of_graph_outputs, program.saved[0]
         lines = ["ctx.set_materialize_grads(False)"]
-        if own := [tangents[place].slot for place in self._gradients.reads.own]:
-            lines.append(f"ctx.own = [{', '.join(f'(ref(values[{slot}]), values[{slot}]._version)' for slot in own)}]")
         if self._shapes_vary:
             lines.append(f"ctx.shapes = [{', '.join(f'values[{info.slot}].shape' for info in tangents)}]")
         if sizes:
@@ -259,16 +258,24 @@ class _Part:
             # an input would be read back with what `.data = other` gave it meanwhile, of other sizes or another dtype;
             # what is another component's result has a history there, and a view of a result is none that autograd knows
             outputs = next(iter(reversed(program.forward.graph.nodes))).args[0]
-            own = {outputs[info.slot] for info in tangents}
+            mine = {outputs[info.slot] for info in tangents}
             results = {outputs[info.slot] for info in program.signature.tangents}
             places = [count + sizes + place for place in self._gradients.backward.saved]
             apart = [
                 i
                 for i in places
-                if outputs[i] not in own and any(n.op == "placeholder" or n in results for n in through_views(outputs[i]))
+                if outputs[i] not in mine and any(n.op == "placeholder" or n in results for n in through_views(outputs[i]))
             ]
             given = [f"values[{i}]{'.detach()' if i in apart else ''}" for i in places]
+            if len(tangents) == 1:  # read back, the result has its history, also when nobody else has it any more
+                slot = tangents[0].slot
+                self._kept_result = next((n for n, i in enumerate(places) if outputs[i] is outputs[slot]), None)
+                if self._kept_result is not None:
+                    given[self._kept_result] = f"values[{slot}]"
             lines.append(f"ctx.save_for_backward({', '.join(given)})")
+        own = [tangents[place].slot for place in self._gradients.reads.own]
+        if own and self._kept_result is None:
+            lines.append(f"ctx.own = [{', '.join(f'(ref(values[{slot}]), values[{slot}]._version)' for slot in own)}]")
         if self._watched:  # under hooks, backward reads what they give back
             lines.append("inputs = ctx.originals[0]")
             lines.append(f"ctx.places = None if hooks() else [{', '.join(f'inputs[{i}].data_ptr()' for i in self._watched)}]")
@@ -281,6 +288,7 @@ class _Part:
         tangent_infos, shapes_vary, static = self.tangents, self._shapes_vary, self._static
         backward_run, again, keeper, later = self._gradients.run, self._gradients.again, self._keeper, self._later
         reads, counts = self._gradients.reads, (len(self.component.results), len(self.tangents))
+        kept_result = self._kept_result
         watched, with_other_data = self._watched, self._gradients.other_data.gradients
         results = next(iter(reversed(self._gradients.backward.graph.graph.nodes))).args[0]
         reaching = [self._sources[result] for result in results]
@@ -303,7 +311,8 @@ class _Part:
                         )
                     with drawing_again(ctx.originals[2]):
                         taken = _unwritten(ctx, reads.taken, counts[0])
-                        found = again(keeper.checked(ctx.originals), [*taken, *_alive(ctx, reads.own, counts[1])], tangents)
+                        own = [saved[kept_result]] if kept_result is not None else _alive(ctx, reads.own, counts[1])
+                        found = again(keeper.checked(ctx.originals), [*taken, *own], tangents)
                         return spread(_defined(found, reaching, undefined) if undefined else found)
                 compute = backward_run
                 if watched and ctx.originals is not None and ctx.places:
