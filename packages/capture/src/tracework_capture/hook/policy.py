@@ -45,8 +45,8 @@ _BUILTINS_NOW = builtins.__dict__
 _BUILTINS = {
     name: _BUILTINS_NOW[name]
     for name in (
-        "abs all any bool bytes callable chr dict divmod enumerate filter float frozenset getattr hasattr hash id int isinstance "
-        "issubclass iter len list map max min next object ord property range repr reversed round set setattr slice sorted str sum "
+        "__import__ abs all any bool bytes callable chr dict divmod enumerate filter float frozenset getattr hasattr hash id int "
+        "isinstance issubclass iter len list map max min next object ord property range repr reversed round set setattr slice sorted str sum "
         "super tuple type vars zip"
     ).split()
 }

@@ -5,6 +5,7 @@ import functools
 import random
 import sys
 
+import pytest
 import torch
 import torch.nn.functional as F
 import tracework_capture as capture
@@ -125,7 +126,14 @@ def test_handlers_run_where_no_room_is_left_to_capture():
         sys.setrecursionlimit(limit)
 
 
-def test_nothing_is_captured_while_the_program_has_replaced_a_builtin_that_the_compiler_needs(monkeypatch):
+def refuses_to_import(*anything):
+    raise ImportError("nothing is imported here")
+
+
+@pytest.mark.parametrize("name, replacement", [("len", functools.lru_cache(4)(len)), ("__import__", refuses_to_import)])
+def test_nothing_is_captured_while_the_program_has_replaced_a_builtin_that_the_compiler_needs(
+    name, replacement, monkeypatch, caplog
+):
     """The compiler is a Python program itself: it would call what the program put there, which here knows no lists."""
     graphs = []
 
@@ -135,8 +143,9 @@ def test_nothing_is_captured_while_the_program_has_replaced_a_builtin_that_the_c
 
     compiled = capture.optimize(backend)(lambda x: x * 2 + len("ab"))
     with monkeypatch.context() as patched:
-        patched.setattr(builtins, "len", functools.lru_cache(4)(len))
+        patched.setattr(builtins, name, replacement)
         result = compiled(torch.ones(2))
+    assert "please report" not in caplog.text
     assert not graphs and torch.equal(result, torch.full((2,), 4.0))
     assert torch.equal(compiled(torch.ones(2)), result) and len(graphs) == 1
 
