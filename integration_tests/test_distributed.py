@@ -1,8 +1,9 @@
-"""Data-parallel training in two processes on gloo: losses and gradients of compiled models are those of the models as they are."""
+"""Data-parallel training in two processes, on the CPU and on two GPUs: compiled models have the losses and gradients of plain ones."""
 
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
@@ -56,9 +57,13 @@ def gradient(p: torch.Tensor) -> torch.Tensor:
     return p.grad.to_local() if hasattr(p.grad, "to_local") else p.grad
 
 
-def train(rank: int, store: str) -> None:
+def train(rank: int, store: str, device: str) -> None:
     """All pairs, in one of the two processes."""
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+    if device == "cuda":
+        torch.cuda.set_device(rank)
+    torch.set_default_device(device)
+    backend = {"cpu": "gloo", "cuda": "nccl"}[device]
+    dist.init_process_group(backend, init_method=f"file://{store}", rank=rank, world_size=2)
     for make_plain, make_compiled in PAIRS.values():
         models = make_plain(), make_compiled()
         optimizers = [torch.optim.AdamW(m.parameters(), lr=0.01) for m in models]
@@ -79,5 +84,9 @@ def train(rank: int, store: str) -> None:
     dist.destroy_process_group()
 
 
-def test_training_in_two_processes(tmp_path):
-    mp.spawn(train, (str(tmp_path / "store"),), nprocs=2)
+TWO_GPUS = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=TWO_GPUS)])
+def test_training_in_two_processes(tmp_path, device):
+    mp.spawn(train, (str(tmp_path / "store"), device), nprocs=2)

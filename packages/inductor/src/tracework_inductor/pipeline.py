@@ -1,6 +1,7 @@
 """compile_graph: PrimGraph -> Artifact, stage by stage."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from tracework_runtime import Artifact
@@ -50,11 +51,14 @@ def plan_graph(graph: Any, options: InductorOptions, observe: Observe | None = N
 def render(plan: KernelPlan, options: InductorOptions) -> tuple[str, list[Any]]:
     """The host program and the kernels; equal kernels once."""
     functions: dict[str, str] = {}
+    gpus = {b.layout.device for b in plan.program.buffers.values() if b.layout.device.type != "cpu"}
     by_device: dict[str, dict[tuple[Any, ...], tuple[str, RenderedKernel]]] = {}
     for kernel in plan.kernels:
         if not isinstance(kernel, ExternKernel):
             device_type = kernel.device.type
             rendered = renderer_for(device_type, options).render(kernel)
+            if len(gpus) > 1 and device_type != "cpu":
+                rendered = replace(rendered, launch=(*rendered.launch, ("device", kernel.device.index)))
             known = by_device.setdefault(device_type, {})
             identity = (rendered.source, rendered.signature, repr(rendered.launch))
             if identity not in known:

@@ -11,6 +11,7 @@ import torch
 __all__ = [
     "convolution_plus",
     "convolution_then",
+    "current_gpu",
     "current_raw_stream",
     "empty_strided_cpu",
     "empty_strided_cuda",
@@ -28,6 +29,9 @@ def _raw_stream_getter() -> Callable[[int], int]:
 
 
 current_raw_stream = _raw_stream_getter()
+
+# The current GPU's index, without torch.cuda's check that CUDA is initialised.
+current_gpu: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
 
 
 def _allocator(name: str, device: str) -> Callable[..., torch.Tensor]:

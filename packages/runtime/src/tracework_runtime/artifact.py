@@ -35,7 +35,7 @@ class KernelSource:
     source: the whole translation unit; kernels with equal source (and flags) are built once.
     signature: type of each argument in order: "*fp32" (pointer; any "*..."), "i32", "i64", "fp32", "fp64", "i1".
     launch: JSON facts. cpp: `entry` (C symbol, default: name), `flags` (extra compiler flags), `result` (default "void").
-      triton: `entry`, `grid`, `configs`, `device`, `hints`; see launch/triton.py.
+      triton: `entries`, `grids`, `configs`, `device` (an index, where the graph's kernels are on several); see launch/triton.py.
     origins: "file:line op" texts of what the kernel computes.
     """
 

@@ -10,7 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from types import CodeType
 from typing import Any
 
-from tracework_runtime import observe
+import torch
+
+from tracework_runtime import _torch, observe
 from tracework_runtime.artifact import Artifact, KernelSource
 from tracework_runtime.build import cpp as build_cpp
 from tracework_runtime.build.pool import triton_pool
@@ -83,6 +85,9 @@ def load(
         exec(_host_code(artifact.host_source, artifact.key), namespace)
     if not callable(namespace.get("call")):
         raise ArtifactError(f"artifact {artifact.key[:12]}: its host program defines no call(args)")
+    gpus = _gpus(artifact)
+    if len(gpus) == 1 and torch.cuda.device_count() > 1:
+        namespace["call"] = _on_device(gpus[0], namespace["call"])
     compiled = CompiledFn(artifact, namespace)
     observe_stage("load", compiled)
     return compiled
@@ -119,10 +124,25 @@ def _build_cpp(kernels: Kernels, options: RuntimeOptions, store: Store, artifact
     }
 
 
+def _gpus(artifact: Artifact) -> list[int]:
+    return sorted({int(name.partition(":")[2] or 0) for name in artifact.devices if name.startswith("cuda")})
+
+
+def _on_device(gpu: int, call: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+    """The host program with its GPU as the thread's current one: a kernel is launched in the context of the current device."""
+    current, on = _torch.current_gpu, torch.cuda.device
+
+    def call_on_device(inputs: list[Any]) -> Any:
+        if current() == gpu:
+            return call(inputs)
+        with on(gpu):
+            return call(inputs)
+
+    return call_on_device
+
+
 def _build_triton(kernels: Kernels, options: RuntimeOptions, store: Store, artifact: Artifact) -> dict[str, Any]:
-    indices = [name.partition(":")[2] for name in artifact.devices if name.startswith("cuda")]
-    device = int(indices[0]) if indices and indices[0] else 0
-    return launch_triton.bind_all(kernels, options, store, device, driver.driver())
+    return launch_triton.bind_all(kernels, options, store, (_gpus(artifact) or [0])[0], driver.driver())
 
 
 BUILDERS: dict[str, Callable[[Kernels, RuntimeOptions, Store, Artifact], dict[str, Any]]] = {

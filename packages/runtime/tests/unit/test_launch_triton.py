@@ -15,7 +15,7 @@ class PaperDriver:
     """Reads the arguments of a launch as the device would."""
 
     def __init__(self, layout: str) -> None:
-        self.layout, self.launches, self.status = layout, [], 0
+        self.layout, self.launches, self.devices, self.status = layout, [], [], 0
 
     def load(self, code, symbol, shared, device):
         return 77
@@ -36,6 +36,11 @@ class PaperDriver:
 
     def make_current(self, device):
         self.status = 0
+
+    def launch_on(self, device, *launch):
+        self.devices.append(device)
+        self.status = 0
+        return self.launch(*launch, None)
 
     def launch(self, config, function, parameters, extra):
         size = LaunchConfig.from_address(config)
@@ -142,3 +147,20 @@ def test_a_thread_without_context_gets_one_and_launches_again(compiled, tmp_path
     driver.status = 201
     call(torch.empty(1000))
     assert len(driver.launches) == before + stages + 1
+
+
+def test_a_thread_on_another_device_launches_there_and_goes_back(compiled, tmp_path):
+    driver = PaperDriver("PPP")
+    call = bind(kernel(("*fp32",)), driver, tmp_path)
+    call(torch.empty(1000))
+    driver.status = 400
+    call(torch.empty(1000))
+    assert driver.devices == [0] and len(driver.launches) == 3
+
+
+def test_kernels_may_name_their_device(compiled, tmp_path):
+    driver = PaperDriver("PPP")
+    call = bind(kernel(("*fp32",), device=3), driver, tmp_path)
+    driver.status = 400
+    call(torch.empty(1000))
+    assert driver.devices == [3]

@@ -13,7 +13,7 @@ import torch
 import tracework_capture as capture
 
 from . import backends, config, dynamism, logs
-from .compiled_module import CompiledModule, check_one_device, entry_function, wrap_module
+from .compiled_module import CompiledModule, check_devices_of, entry_function, wrap_module
 from .dump import Dump, both
 from .errors import InvalidArgument, NotCallable
 from .observe import Observe, nothing
@@ -145,7 +145,7 @@ def _compile_module(module: torch.nn.Module, arguments: dict[str, Any], observe:
         return module
     if isinstance(module, CompiledModule):
         module = module._orig_mod
-    check_one_device(module)
+    check_devices_of(module)
     shapes = _shapes(arguments, module.forward, through=True)
     call = _optimizer(arguments, observe, shapes)(entry_function(module, in_place=False))
     return wrap_module(module, call, arguments, _compile_module)
@@ -246,5 +246,5 @@ def compile_in_place(module: torch.nn.Module, **arguments: Any) -> None:
     """`nn.Module.compile()` with this compiler: the module itself runs compiled from now on. Takes compile()'s arguments."""
     if not isinstance(module, torch.nn.Module):
         raise NotCallable(f"compile_in_place() takes an nn.Module, not {type(module).__name__}.")
-    check_one_device(module)
+    check_devices_of(module)
     module._compiled_call_impl = compile(entry_function(module, in_place=True), **arguments)

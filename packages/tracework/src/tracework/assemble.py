@@ -18,7 +18,8 @@ import tracework_inductor as inductor
 import tracework_primops as primops
 import tracework_runtime as runtime
 
-from .errors import CompileError, MissingCompiler, MixedDevices, TraceworkError
+from .compiled_module import check_devices
+from .errors import CompileError, MissingCompiler, TraceworkError
 from .observe import Observe, nothing
 from .options import Options
 
@@ -43,13 +44,6 @@ class Stage:
         _timing.debug("%s: %.3f s", name, time.perf_counter() - started)
         self._observe(name, product)
         return product
-
-
-def _check_devices(example_inputs: list[Any]) -> None:
-    tensors = [x for x in example_inputs if isinstance(x, torch.Tensor)]
-    devices = {str(t.device) for t in tensors if t.ndim or t.device.type != "cpu"}
-    if len(devices) > 1:
-        raise MixedDevices("the graph", devices)
 
 
 def _check_compiler(options: Options) -> None:
@@ -101,7 +95,7 @@ def inductor_backend(options: Options, observe: Observe) -> Callable[..., Any]:
         _check_compiler(options)
 
     def backend(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
-        _check_devices(example_inputs)
+        check_devices("the graph", [x for x in example_inputs if isinstance(x, torch.Tensor)])
         compiler.warm_up(example_inputs)
         if any(isinstance(x, torch.Tensor) and x.device.type == "cpu" and x.ndim for x in example_inputs):
             _check_compiler(options)

@@ -29,13 +29,13 @@ class UnknownName(InvalidArgument):
 
 
 class MixedDevices(InvalidArgument):
-    """The tensors of one compiled region live on more than one device."""
+    """The tensors of one compiled region live on devices that no graph is compiled for together, such as the CPU and "meta"."""
 
     def __init__(self, where: str, devices: Iterable[str]):
         found = ", ".join(sorted(devices))
         super().__init__(
-            f"{where} has tensors on more than one device ({found}). Move it to one device with `.to(device)`, or compile the "
-            f"parts that live on one device each."
+            f"{where} has tensors on devices that cannot be compiled together ({found}). Move it to the CPU or to GPUs with "
+            f"`.to(device)`, or compile the parts that live on one device each."
         )
 
 

@@ -188,6 +188,8 @@ class Lowering:
         reads = frozenset(i.args[0] for i in body.loads())
         body = simplified(body)
         device = self.buffers[name].layout.device
+        if any(self.buffers[r].layout.device != device for r in reads):
+            raise InductorError(f"a kernel on {device} would read the memory of another device, from {self.origins()}")
         self.add_node(
             LoopNode(f"loop{len(self.nodes)}", domain, body, reads, frozenset((name,)), device, self.origins(), mutates)
         )

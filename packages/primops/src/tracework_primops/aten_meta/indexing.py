@@ -138,9 +138,14 @@ def _is_mask(index):
 
 
 def _check_indices(x, indices):
-    """Not more of them than dims, of dtypes that index, masks of the sizes they stand for. Raises IndexError."""
+    """Not more of them than dims, of dtypes that index, masks of the sizes they stand for, on the CPU or x's device.
+
+    Raises IndexError, for devices RuntimeError.
+    """
     if len(indices) > x.ndim:
         raise IndexError(f"too many indices for tensor of dimension {x.ndim} (got {len(indices)})")
+    if any(i is not None and i.device != x.device and i.device.type != "cpu" for i in indices):
+        raise RuntimeError(f"indices should be either on cpu or on the same device as the indexed tensor ({x.device})")
     at = 0
     for given in indices:
         if given is not None and given.dtype not in (torch.int64, torch.int32, torch.bool, torch.uint8):

@@ -91,7 +91,7 @@ def _has_mask(indices: Any) -> bool:
 
 @decomposition(aten.index.Tensor)
 def index(x, indices):
-    return NotImplemented if _has_mask(indices) else prims.index(x, tuple(indices))
+    return NotImplemented if _has_mask(indices) else prims.index(x, _beside(x, indices))
 
 
 @decomposition(*overloads_of("_unsafe_index", "Tensor"))
@@ -103,7 +103,12 @@ def _unsafe_index(x, indices):
 def index_put(x, indices, values, accumulate=False):
     if _has_mask(indices):
         return _masked_put(x, indices, values, accumulate)
-    return prims.index_put(x, tuple(indices), values, accumulate)
+    return prims.index_put(x, _beside(x, indices), *_beside(x, [values]), accumulate)
+
+
+def _beside(x: PrimValue, tensors: Any) -> tuple[Any, ...]:
+    """The tensors on x's device: the indices of a tensor on a GPU, and a number that is written, may lie on the CPU."""
+    return tuple(t if t is None or t.device == x.device else prims.device_put(t, x.device) for t in tensors)
 
 
 def _masked_put(x: PrimValue, indices: Any, values: PrimValue, accumulate: bool) -> Any:

@@ -16,6 +16,7 @@ __all__ = ["CudaDriver", "LaunchConfig", "driver"]
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _SHARED_WITHOUT_ASKING = 48 * 1024
 NO_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
+OTHER_CONTEXT = 400  # CUDA_ERROR_INVALID_HANDLE: the thread has the context of another device
 
 
 class LaunchConfig(ctypes.Structure):
@@ -66,6 +67,12 @@ class CudaDriver:
             assert found.value is not None
             context = self._contexts[device] = found.value
         self.check(self._library.cuCtxSetCurrent(context), f"using device {device}")
+
+    def launch_on(self, device: int, config: int, function: int, parameters: int) -> int:
+        """A launch on a device that is not the thread's current one, which it is again afterwards."""
+        with torch.cuda.device(device):
+            self.make_current(device)
+            return int(self.launch(config, function, parameters, None))
 
     def load(self, code: bytes, symbol: str, shared: int, device: int) -> int:
         """The function of a cubin on a device; the module stays loaded. Raises LaunchError."""

@@ -23,7 +23,7 @@ from tracework_runtime.build import triton as build
 from tracework_runtime.build.triton import Cubin, Variant
 from tracework_runtime.cache.store import Store
 from tracework_runtime.device import cuda
-from tracework_runtime.device.driver import NO_CONTEXT, LaunchConfig
+from tracework_runtime.device.driver import NO_CONTEXT, OTHER_CONTEXT, LaunchConfig
 from tracework_runtime.errors import LaunchError
 from tracework_runtime.options import RuntimeOptions
 
@@ -218,10 +218,12 @@ class TritonKernel:
             stage.slots.free[stream].append(slot)
 
     def launch_again(self, stage: Stage, slot: Slot, status: int) -> None:
-        """After a launch that failed: once more where the thread only had no context yet; else LaunchError."""
+        """After a launch that failed: once more where the thread only had no context yet, or another device's; else LaunchError."""
         if status == NO_CONTEXT:
             self.driver.make_current(self.device)
             status = self.driver.launch(slot[1], stage.function, slot[2], None)
+        elif status == OTHER_CONTEXT:
+            status = self.driver.launch_on(self.device, slot[1], stage.function, slot[2])
         self.driver.check(status, f"launching kernel {self.kernel.name}")
 
     def slow(self, pointers: tuple[int, ...], sizes: tuple[Any, ...], aligned: bool) -> None:
@@ -277,12 +279,15 @@ def _specialise(kernel: TritonKernel) -> Callable[..., None]:
 def bind_all(
     kernels: Sequence[KernelSource], options: RuntimeOptions, store: Store, device: int, driver: Any
 ) -> dict[str, Callable[..., None]]:
-    """All kernels of an artifact, compiled in parallel; equal ones share one launcher."""
-    capability = cuda.capability(device)
+    """All kernels of an artifact, compiled in parallel; equal ones share one launcher.
+
+    device: of the kernels whose launch facts name none.
+    """
     unique: dict[str, TritonKernel] = {}
     for kernel in kernels:
         if kernel.fingerprint not in unique:
-            unique[kernel.fingerprint] = TritonKernel(kernel, options, store, device, driver, capability)
+            mine = kernel.launch.get("device", device)
+            unique[kernel.fingerprint] = TritonKernel(kernel, options, store, mine, driver, cuda.capability(mine))
     jobs = [job for kernel in unique.values() for job in kernel.requests()]
     build.build_all(jobs, options, store)
     return {kernel.name: unique[kernel.fingerprint].call for kernel in kernels}
