@@ -10,6 +10,7 @@ import inspect
 import types
 
 import torch
+from torch.distributions.utils import lazy_property
 
 from ..bytecode.resume import original_code
 from ..guards.classes import attributes_of, defines, resolution_order
@@ -354,7 +355,7 @@ def type_call(frame, class_val, args, kwargs):
     return made
 
 
-LIBRARY_DESCRIPTORS = {functools.cached_property, functools.partialmethod, functools.singledispatchmethod}
+LIBRARY_DESCRIPTORS = {functools.cached_property, functools.partialmethod, functools.singledispatchmethod, lazy_property}
 """Descriptors written in Python that do nothing that could be seen when they are read of the class."""
 
 REFUSED = (torch.Tensor, torch.autograd.Function, type, types.ModuleType)
