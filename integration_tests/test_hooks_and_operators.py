@@ -390,6 +390,27 @@ def test_a_hook_behind_a_leaf_that_is_made_inside(backend):
     same(tracework.compile(fn, backend=backend)(torch.ones(3)), fn(torch.ones(3)))
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_parts_of_results_where_a_graph_is_cut(backend):
+    """A piece gives tensors, and no tuple that a part is taken of in the next."""
+
+    def fn(x):
+        leaf = torch.vmap(lambda t: t * 2)(x / 3).detach().requires_grad_()
+        made = leaf * 2
+        made.retain_grad()
+        first, second = (made * 1).unbind(0)
+        first.register_hook(lambda g: g * 3)
+        second.register_hook(lambda g: g * 5)
+        return x * 2, leaf, made, first * 2, second * 3, first + second
+
+    results = []
+    for call in (fn, tracework.compile(fn, backend=backend)):
+        found = call(torch.ones(2, 3))
+        sum((i + 1) * t.sum() for i, t in enumerate(found)).backward()
+        results.append([*(t.detach() for t in found), found[1].grad, found[2].grad])
+    same(*results)
+
+
 class Features(torch.nn.Module):
     """Gives its features with the classes it computes from them, as Grad-CAM and models of Hugging Face do."""
 

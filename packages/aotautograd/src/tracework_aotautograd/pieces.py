@@ -111,18 +111,26 @@ def _cut(graph: fx.Graph, apart: set[fx.Node]) -> list[list[fx.Node]]:
     runs: list[list[fx.Node]] = []
     kind: Any = None
     for node in graph.nodes:
-        if node.op in ("placeholder", "output"):
-            continue
-        if _is_part(node) and runs and node.args[0] in runs[-1]:  # what passes from piece to piece are tensors
-            runs[-1].append(node)
-            kind = None if node in ends else kind
+        if node.op in ("placeholder", "output") or _is_part(node):
             continue
         mine = node if node in apart else _runs_as_it_is(node) or (kind is True and not _computes(node))
         if mine is not kind:
             runs.append([])
-        kind = None if node in ends else mine
-        runs[-1].append(node)
+        parts = _parts(node)
+        kind = None if not ends.isdisjoint((node, *parts)) else mine
+        runs[-1] += [node, *parts]
     return runs
+
+
+def _is_part(node: fx.Node) -> bool:
+    """Whether a node takes one of several results of another: it goes with that one, since pieces give tensors."""
+    return node.target is operator.getitem and isinstance(node.args[0].meta.get("example_value"), (tuple, list))
+
+
+def _parts(node: fx.Node) -> list[fx.Node]:
+    """The nodes that take parts of a node's result, and parts of those."""
+    parts = [user for user in node.users if _is_part(user)]
+    return [inner for part in parts for inner in (part, *_parts(part))]
 
 
 def _runs_as_it_is(node: fx.Node) -> bool:
@@ -165,12 +173,13 @@ def _cut_by_history(runs: list[list[fx.Node]], behind: dict[fx.Node, frozenset[f
         if _is_eager(run) or len(made) < 2:
             found.append(run)
             continue
+        found.append([])
         last = None
         for node in run:
-            mine = last if _is_part(node) else behind.get(node, last)  # a tuple and its parts are one operator's
-            if last is None or mine != last:
-                found.append([])
-            last = mine
+            if _computes(node):  # a part of a result stays with what it is a part of
+                if last is not None and behind.get(node, last) != last:
+                    found.append([])
+                last = behind.get(node, last)
             found[-1].append(node)
     return found
 
@@ -189,16 +198,9 @@ def _grad_modes(graph: fx.Graph) -> dict[fx.Node, bool]:
     return found
 
 
-def _is_part(node: fx.Node) -> bool:
-    """Whether a node takes one of several results of an operator."""
-    return node.target is operator.getitem and isinstance(node.args[0].meta.get("example_value"), (tuple, list))
-
-
 def _computes(node: fx.Node) -> bool:
     """Whether a node is more than arithmetic on sizes or a part of a result."""
-    if _is_part(node):
-        return False
-    return not isinstance(node.meta.get("example_value"), (torch.SymInt, torch.SymBool, int, bool))
+    return not _is_part(node) and not isinstance(node.meta.get("example_value"), (torch.SymInt, torch.SymBool, int, bool))
 
 
 def _steps(
