@@ -34,10 +34,8 @@ MODULES = (
     "fractions decimal datetime argparse code string_literals int_literal pprint reprlib keyword numeric_tower "
     "weakset dynamicclassattribute genericclass genericalias type_comments type_aliases type_params typechecks except_star "
     "coroutines asyncgen contextlib_async array struct cmath copyreg shelve graphlib colorsys dis syntax eof csv ipaddress configparser "
-    "pickle ast tokenize logging threading queue sched html htmlparser difflib doctest traceback warnings symtable pyclbr memoryview "
-    "buffer dictviews isinstance unary shlex optparse fnmatch urlparse calendar getopt linecache posixpath sys_settrace "
-    "iterlen generator_stop unparse peepholer finalization context asyncio.test_tasks asyncio.test_futures asyncio.test_locks xml_etree "
-    "http_cookies tomllib base64 strptime gettext secrets timeit cmd pathlib"
+    "pickle ast tokenize logging threading queue sched html htmlparser difflib doctest traceback warnings symtable memoryview "
+    "buffer dictviews isinstance shlex sys_settrace asyncio.test_locks"
 ).split()
 _HELD = "what compiled code refers to or looks things up in (a function, a class, a module) lives as long as that code"
 _SPECIALISED = (
