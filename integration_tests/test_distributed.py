@@ -9,6 +9,7 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 import tracework
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from tracework_runtime import counters
@@ -31,12 +32,12 @@ def network() -> nn.Sequential:
 
 
 def sharded(compiled: bool) -> nn.Module:
-    model = network()
+    model, mesh = network(), init_device_mesh(torch.get_default_device().type, (2,))
     for block in model[:2]:
         if compiled:
             block.forward = tracework.compile(block.forward)
-        fully_shard(block)
-    return fully_shard(model)
+        fully_shard(block, mesh=mesh)
+    return fully_shard(model, mesh=mesh)
 
 
 PAIRS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {

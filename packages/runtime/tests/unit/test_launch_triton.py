@@ -158,7 +158,8 @@ def test_a_thread_on_another_device_launches_there_and_goes_back(compiled, tmp_p
     assert driver.devices == [0] and len(driver.launches) == 3
 
 
-def test_kernels_may_name_their_device(compiled, tmp_path):
+def test_kernels_may_name_their_device(compiled, tmp_path, monkeypatch):
+    monkeypatch.setattr(launch.cuda, "capability", lambda index: 90)
     driver = PaperDriver("PPP")
     call = bind(kernel(("*fp32",), device=3), driver, tmp_path)
     driver.status = 400
