@@ -114,6 +114,11 @@ def random(x, w):
     return (F.dropout(x, 0.5).tanh() * w.detach() * w, torch.rand_like(x).mul(w).exp())
 
 
+def function_below_a_result(x, w):
+    y = InTheMiddle.apply(w, x)
+    return y, torch.cat([y, x])[1:4]
+
+
 PROGRAMS = [
     lambda x, w: ((x * w).detach() * w * w,),
     lambda x, w: ((x * w).data * w * w,),
@@ -131,6 +136,8 @@ PROGRAMS = [
     lambda x, w: (Exponential.apply(x * w), (x * w).exp()),
     lambda x, w: (Rounded.apply(x * w).square() * w,),
     lambda x, w: (InTheMiddle.apply(x, w * w) * x,),
+    lambda x, w: (InTheMiddle.apply(w, x), torch.cat([InTheMiddle.apply(w, x), x])[1:4]),
+    function_below_a_result,
     lambda x, w: (checkpoint(lambda a, b: (a @ b).tanh() * a.detach(), x, w, use_reentrant=False) * w,),
 ]
 

@@ -37,6 +37,10 @@ def gradients_at(
         return hook
 
     handles = [node.register_prehook(hook_of(node)) for node in dict.fromkeys(node for node, _ in instead)]
+    ends = {node for (node, _), gradient in instead.items() if gradient is None}
+    for node in ends | {node for node, _ in _passed(ends)}:
+        if isinstance(node, torch.autograd.function.BackwardCFunction):  # it makes zeros of nothing, and goes on with them
+            handles.append(node.register_hook(_nothing_of_nothing))
     try:
         to_edge = torch.autograd.graph.GradientEdge
         flat = [place if isinstance(place, torch.Tensor) else to_edge(*place) for places in wanted for place in places]
@@ -46,6 +50,10 @@ def gradients_at(
             handle.remove()
     groups = [[g for g in islice(arrived, len(places)) if g is not None] for places in wanted]
     return [sum(group[1:], group[0]) if group else None for group in groups]
+
+
+def _nothing_of_nothing(gradients: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    return None if any(g is not None for g in given) else (None,) * len(gradients)
 
 
 def find_cuts(
