@@ -1,4 +1,5 @@
-"""Data-parallel training in two processes, on the CPU and on two GPUs: compiled models have the losses and gradients of plain ones."""
+"""Data- and tensor-parallel training in two processes, on the CPU and on two GPUs: compiled models have the losses and gradients of plain
+ones."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,7 @@ import tracework
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 from tracework_runtime import counters
 
@@ -40,6 +42,13 @@ def sharded(compiled: bool) -> nn.Module:
     return fully_shard(model, mesh=mesh)
 
 
+def split(compiled: bool) -> nn.Module:
+    model, mesh = network(), init_device_mesh(torch.get_default_device().type, (2,))
+    for block in model[:2]:
+        parallelize_module(block, mesh, {"up": ColwiseParallel(), "down": RowwiseParallel()})
+    return tracework.compile(model) if compiled else model
+
+
 PAIRS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
     "compiled around": (
         lambda: DistributedDataParallel(network()),
@@ -50,6 +59,7 @@ PAIRS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
         lambda: DistributedDataParallel(tracework.compile(network())),
     ),
     "sharded": (lambda: sharded(False), lambda: sharded(True)),
+    "tensor parallel": (lambda: split(False), lambda: split(True)),
 }
 
 
@@ -67,7 +77,7 @@ def train(rank: int, store: str, device: str) -> None:
     dist.init_process_group(backend, init_method=f"file://{store}", rank=rank, world_size=2)
     for make_plain, make_compiled in PAIRS.values():
         models = make_plain(), make_compiled()
-        optimizers = [torch.optim.AdamW(m.parameters(), lr=0.01) for m in models]
+        optimizers = [torch.optim.AdamW(m.parameters(), lr=0.01, foreach=False) for m in models]
         graphs = counters().get("load", 0)
         for step in range(STEPS):
             torch.manual_seed(2 * step + rank)
