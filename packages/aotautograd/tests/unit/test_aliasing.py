@@ -134,3 +134,25 @@ def test_views_made_without_gradients_have_none_and_pass_none_on(own, pair, real
     for given, results in ((found.mine, mine), (found.theirs, theirs)):
         sum(((i + 1) * t).sum() for i, t in enumerate(results) if t.grad_fn is not None).backward()
         assert torch.equal(given[0].grad, torch.full((3, 4), 4.0))
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_views_made_without_gradients_of_what_no_result_shows(others, pair, real):
+    """Such a view requires grad as its base does, which has a history that nobody reaches."""
+
+    def f(x):
+        y = x.sin() * x
+        base = y.tril()
+        with torch.no_grad():
+            views = base.view(-1), base[1:]
+        return (*views[: 1 + others], y)
+
+    found = pair(f, real(3, 4))
+    mine, theirs = found.call()
+    facts = [[(t.requires_grad, t.grad_fn is None, t._is_view()) for t in results] for results in (mine, theirs)]
+    assert facts[0] == facts[1] == [(True, True, True)] * (1 + others) + [(True, False, False)]
+    seconds = []
+    for given, results in ((found.mine, mine), (found.theirs, theirs)):
+        (first,) = torch.autograd.grad(results[-1].sum(), given, create_graph=True)
+        seconds.append(torch.autograd.grad(first.sum(), given)[0])
+    assert torch.allclose(*seconds)

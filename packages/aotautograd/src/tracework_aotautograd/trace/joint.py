@@ -229,9 +229,12 @@ class Trace:
         is_view = cell.parent is not None
         # of one out of several that an op gives, autograd refuses writes
         is_piece = is_view and needs_grad and any(step.index is not None for step in self.recorder.memory.steps(cell))
-        if is_view and (id(cell.root) in shared or dense_order(output) is None or is_piece):
+        untracked = _untracked(output) and output._base is cell.root.fake
+        if is_view and (id(cell.root) in shared or dense_order(output) is None or is_piece or untracked):
             self._check_views(output, cell)
-            return OutputInfo(OutputKind.BASE_VIEW, self._base(cell), self._steps(cell), needs_grad)
+            if untracked:
+                self.replay = replace(self.replay, untracked=(*self.replay.untracked, position))
+            return OutputInfo(OutputKind.BASE_VIEW, self._base(cell), self._steps(cell), needs_grad or untracked)
         if id(cell.root) in shared:
             return OutputInfo(OutputKind.BASE_VIEW, self._base(cell), (), needs_grad)
         return OutputInfo(OutputKind.FRESH, self._add(output, self.recorder.memory.read(cell)), requires_grad=needs_grad)
@@ -420,6 +423,11 @@ def _leaves_below(fakes: list[FakeTensor]) -> list[torch.Tensor]:
 def _has_history(fake: torch.Tensor) -> bool:
     """A view made under no_grad says that it requires grad, and has nothing to differentiate."""
     return fake.requires_grad and fake.grad_fn is not None
+
+
+def _untracked(fake: torch.Tensor) -> bool:
+    """Such a view, of something that has."""
+    return fake.requires_grad and fake.grad_fn is None and fake._is_view() and _has_history(fake._base)
 
 
 def _order(fake: FakeTensor) -> tuple[int, ...] | None:

@@ -26,14 +26,15 @@ Run = Callable[[fx.GraphModule, Sequence[Any]], Sequence[Any]]
 class Replay:
     """How to run a captured graph again, and to find the autograd nodes of its results among those that are made then.
 
-    written: slots of inputs with new values that are results. edges: for each tangent of the trace where its result is in `_walk`, which
-    meets nodes of these `names`. hooked: places of tangents whose results have hooks of the graph. inside: slots of inputs that stand for
-    something computed inside.
+    written: slots of inputs with new values that are results. untracked: places of outputs whose base has the history that they lack.
+    edges: for each tangent of the trace where its result is in `_walk`, which meets nodes of these `names`. hooked: places of tangents
+    whose results have hooks of the graph. inside: slots of inputs that stand for something computed inside.
     """
 
     graph: fx.GraphModule
     modes: _torch.Modes
     written: tuple[int, ...] = ()
+    untracked: tuple[int, ...] = ()
     edges: tuple[int, ...] = ()
     names: tuple[str, ...] = ()
     hooked: frozenset[int] = frozenset()
@@ -44,7 +45,7 @@ class Replay:
         begin."""
         wanted = [edge_of(value) for value in results]
         missing, order, names = set(wanted), {}, []
-        for number, edge in enumerate(_walk(_starts(values, outputs, self.written), ends)):
+        for number, edge in enumerate(_walk(self._starts(values, outputs), ends)):
             missing.discard(edge)
             order[edge] = number
             names.append(_name(edge, ends))
@@ -56,7 +57,7 @@ class Replay:
     def results(self, values: Sequence[Any], outputs: Sequence[Any], ends: Collection[Any]) -> list[Edge]:
         """The edges of the results of a run on `values` that gave `outputs`. Raises UsageError where the history is another one."""
         met: list[Edge] = []
-        for edge, name in zip(_walk(_starts(values, outputs, self.written), ends), self.names, strict=False):
+        for edge, name in zip(_walk(self._starts(values, outputs), ends), self.names, strict=False):
             if _name(edge, ends) != name:
                 break
             met.append(edge)
@@ -67,11 +68,11 @@ class Replay:
             )
         return [met[number] for number in self.edges]
 
-
-def _starts(values: Sequence[Any], outputs: Sequence[Any], written: Sequence[int]) -> list[Edge]:
-    inputs = {id(value) for value in values}
-    shown = [o for o in outputs if isinstance(o, torch.Tensor) and id(o) not in inputs]
-    return [edge_of(t) for t in (*shown, *[values[slot] for slot in written]) if t.requires_grad and t.grad_fn is not None]
+    def _starts(self, values: Sequence[Any], outputs: Sequence[Any]) -> list[Edge]:
+        inputs = {id(value) for value in values}
+        shown = [o for o in outputs if isinstance(o, torch.Tensor) and id(o) not in inputs]
+        shown += [outputs[place]._base for place in self.untracked]
+        return [edge_of(t) for t in (*shown, *[values[i] for i in self.written]) if t.requires_grad and t.grad_fn is not None]
 
 
 def _walk(starts: Sequence[Edge], ends: Collection[Any]) -> Iterator[Edge]:
