@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from tracework_aotautograd import Refusal
+from torch import fx
+from tracework_aotautograd import AotOptions, Refusal, aot_compile
 
 CASES = {
     "inputs": lambda x: (x, x + 1, x),
@@ -102,6 +103,22 @@ def test_sizes_of_a_view_changed_in_place(check, pair, real, data):
 def test_sizes_of_an_input_changed_in_place_are_refused(pair, data):
     with pytest.raises(Refusal, match="sizes of memory that the caller sees"):
         pair(lambda x: (x.t_() * 2,), data(3, 4))
+
+
+def part_of_an_expand_written(x):
+    y = x * 2
+    y.expand(2, *y.shape)[0].add_(1)
+    return (y,)
+
+
+def test_a_write_to_part_of_an_expand_is_refused_with_the_place_of_the_write(data):
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    node = graph.call_function(part_of_an_expand_written, (x,))
+    node.meta["stack"] = "program.py:3 in main"
+    graph.output(node)
+    with pytest.raises(Refusal, match=r"part of an expand.*\(at program.py:3 in main"):
+        aot_compile(fx.GraphModule({}, graph), [data(3, 4)], forward_compiler=None, options=AotOptions(fallback=False))
 
 
 def test_a_write_through_a_conjugate(check):

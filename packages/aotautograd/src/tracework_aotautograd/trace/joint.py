@@ -17,7 +17,7 @@ from tracework_primops import FakeMode, FakeTensor, PrimError
 
 from .. import _torch
 from ..contracts import JointProgram
-from ..errors import Refusal
+from ..errors import FunctionalizationError, Refusal
 from ..signature import (
     Component,
     InputInfo,
@@ -84,6 +84,8 @@ class Trace:
     def _outputs(self) -> tuple[Any, ...]:
         try:
             return run_captured(self.gm, self.values, self.recorder)
+        except FunctionalizationError as refusal:
+            raise FunctionalizationError(refusal.reason, refusal.origin or self.recorder.origin) from refusal
         except (RuntimeError, NotImplementedError) as error:  # an op looked for data that fakes do not have, or eager fails too
             raise Refusal(f"{type(error).__name__}: {error}", self.recorder.origin) from error
 

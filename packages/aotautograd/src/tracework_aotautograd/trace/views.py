@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from ..errors import FunctionalizationError
 from ..signature import ViewStep
 
 aten = torch.ops.aten
@@ -82,6 +83,10 @@ def swap(emit: Emit, parent: Node, new: Node, step: ViewStep) -> Node:
 @_rule(aten.expand.default)
 def expand(emit: Emit, parent: Node, new: Node, step: ViewStep) -> Node:
     """Only an expand that repeats nothing can be written through."""
+    if new.meta["val"].numel() != parent.meta["val"].numel():
+        raise FunctionalizationError(
+            "a write to part of an expand, which shows each element several times, has no mutation-free form"
+        )
     return emit(aten.view.default, emit(aten.clone.default, new, memory_format=torch.contiguous_format), _sizes(parent))
 
 

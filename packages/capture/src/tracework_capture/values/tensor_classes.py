@@ -30,6 +30,15 @@ def new_method(frame, self, name, args, kwargs):
     return legacy_tensor(frame, self.example.dtype, self.example.device, args, kwargs)
 
 
+def new_tensor_method(frame, self, name, args, kwargs):
+    """Tensor.new_tensor(data): torch.tensor with this one's dtype and device where no others are given."""
+    options = {k: v for k, v in kwargs.items() if not (k in ("dtype", "device") and v.is_constant() and v.constant() is None)}
+    options.setdefault("dtype", ConstantValue(self.example.dtype))
+    if self.example.device != torch.get_default_device():
+        options.setdefault("device", ConstantValue(self.example.device))
+    return DATA_ROWS[torch.tensor](frame, args, options)
+
+
 def legacy_tensor(frame, dtype, device, args, kwargs):
     """A tensor of this dtype on this device; what torch refuses is left to plain Python, which raises."""
     from .torch_fn import call_torch

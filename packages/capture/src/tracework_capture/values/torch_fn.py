@@ -29,7 +29,7 @@ from .sequence import NONE, TupleValue
 from .subclass import SUBCLASS_CONTEXTS, as_subclass_method, make_subclass_row
 from .symint import SizeRelation
 from .tensor import TENSOR_METHODS, TensorValue, remember
-from .tensor_classes import CLASS_ROWS, new_method
+from .tensor_classes import CLASS_ROWS, new_method, new_tensor_method
 from .tensor_data import DATA_ROWS
 from .tensor_turns import TURNING_METHODS
 from .torch_function import MODE_ROWS, dispatch, dispatch_function, is_overridden
@@ -457,5 +457,6 @@ TORCH_ROWS.update(number_functions() | PARAMETER_ROWS | numpy_rows() | DATA_ROWS
 TORCH_ROWS.update(CLASS_ROWS | DATA_CALL_ROWS | DUAL_ROWS)
 TORCH_ROWS[torch.Tensor._make_subclass] = make_subclass_row
 TENSOR_METHODS.update(NUMBER_METHODS | TURNING_METHODS | {"as_subclass": as_subclass_method, "new": new_method})
+TENSOR_METHODS["new_tensor"] = new_tensor_method
 TENSOR_METHODS["istft"] = lambda frame, self, name, args, kwargs: TORCH_ROWS[torch.istft](frame, [self, *args], kwargs)
 CONTEXTS.update(SUBCLASS_CONTEXTS | DUAL_CONTEXTS | SAVED_HOOK_CONTEXTS)

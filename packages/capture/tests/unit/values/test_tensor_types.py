@@ -1,4 +1,4 @@
-"""torch.Tensor(...), torch.FloatTensor(...), Tensor.new(...): one graph, and the tensor that eager makes."""
+"""torch.Tensor(...), torch.FloatTensor(...), Tensor.new(...), Tensor.new_tensor(...): one graph, and the tensor that eager makes."""
 
 import numpy
 import pytest
@@ -18,6 +18,12 @@ PROGRAMS = {
     "new sizes": lambda x: x.new(2, 3).fill_(1),
     "new of a size": lambda x: x.new(x.size()).zero_() + x,
     "new data": lambda x: x.double().new([1, 2]),
+    "new_tensor": lambda x: (x.long().new_tensor([0, -2]), x.new_tensor([True]), x.double().new_tensor(2) * x),
+    "new_tensor with options": lambda x: (
+        x.new_tensor([1.5], dtype=torch.int32, device="cpu"),
+        x.half().new_tensor([1], dtype=None),
+    ),
+    "new_tensor of sizes and tensors": lambda x: (x.new_tensor(x.shape), x.double().new_tensor([x[0, 1], 2]), x.new_tensor([])),
     "on the same device": lambda x: x.new(2, device="cpu").zero_(),
     "a kind of tensor": lambda x: x + isinstance(x, torch.FloatTensor) - 2 * isinstance(x, torch.LongTensor),
 }
