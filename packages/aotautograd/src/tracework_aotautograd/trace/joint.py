@@ -429,7 +429,8 @@ def _has_history(fake: torch.Tensor) -> bool:
 
 def _untracked(fake: torch.Tensor) -> bool:
     """Such a view, of something that has."""
-    return fake.requires_grad and fake.grad_fn is None and fake._is_view() and _has_history(fake._base)
+    base = fake._base
+    return base is not None and _has_history(base) and fake.requires_grad and fake.grad_fn is None
 
 
 def _order(fake: FakeTensor) -> tuple[int, ...] | None:
