@@ -6,7 +6,15 @@ import torch
 
 from .._torch import neg_view
 
-__all__ = ["as_inference_tensor", "begin_block", "end_block", "is_for_inference", "is_input_for_inference", "refuse_misuse"]
+__all__ = [
+    "as_inference_tensor",
+    "begin_block",
+    "end_block",
+    "is_for_inference",
+    "is_input_for_inference",
+    "is_inside",
+    "refuse_misuse",
+]
 
 
 def is_inside(frame):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 
 from ..graph.leaves import with_data
+from .inference_tensors import is_inside
 from .tensor import TensorValue, known_values, remember
 from .tensor_attributes import leaf_of
 
@@ -108,7 +109,7 @@ def why_not(frame, tensor, value):
         return "a tensor, or of a value, that is no plain tensor"
     if tensor.obj is None:
         return "a tensor that the graph makes"
-    if frame.root.transforms or frame.root.uses_inference or tensor.obj.is_inference():
+    if frame.root.transforms or frame.root.uses_inference or is_inside(frame) or tensor.obj.is_inference():
         return "a tensor under a transform or in inference mode"
     if tensor.asking is not None:
         return "a tensor that has stopped to ask for a gradient"

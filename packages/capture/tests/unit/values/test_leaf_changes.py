@@ -5,6 +5,7 @@ import copy
 
 import pytest
 import torch
+import tracework_capture
 from torch import nn
 from tracework_capture import explain
 
@@ -142,3 +143,15 @@ def test_a_leaf_that_begins_to_ask_breaks_the_graph():
     assert "requires_grad_ of an existing tensor" in found.breaks[0].detail
     found.result.backward()
     torch.testing.assert_close(x.grad, torch.full((3,), 2.0))
+
+
+def test_data_of_a_frame_that_begins_in_inference_mode(caplog):
+    def convert(net, x):
+        with torch.inference_mode():
+            net.double()
+        return x + 1
+
+    net = torch.nn.Linear(2, 2)
+    tracework_capture.optimize(lambda gm, inputs: gm.forward)(convert)(net, torch.ones(2))
+    assert not caplog.records and net.weight.dtype is torch.float64
+    tracework_capture.reset()
