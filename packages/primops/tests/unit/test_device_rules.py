@@ -1,5 +1,6 @@
 """Shape rules that differ between a CPU and a GPU; what a GPU gives was read off one."""
 
+import pytest
 import torch
 from tracework_primops import FakeMode, TensorSpec
 from tracework_primops.aten_meta import ATEN_META
@@ -61,3 +62,18 @@ def test_the_gradient_of_an_attention_bias_has_padded_rows():
         *found, of_bias = rule(x, x, x, x, bias, x, None, None, 6, 6, lse, 0.0, state, state, 0, wanted, scale=0.5)
         assert found == [x, x, x]
         assert (of_bias and of_bias.strides) == strides
+
+
+@pytest.mark.parametrize("first, second", [("cpu", "cuda:0"), ("cuda:0", "cuda:1")])
+def test_mixtures_that_eager_refuses(first, second):
+    """Numbers and indices on the CPU go with any device; nothing else does."""
+    here, there = torch.device(first), torch.device(second)
+    x, mask = specs(3, 4, device=here), specs(3, 4, device=here, dtype=torch.bool)
+    for value in (specs(device=there), specs(3, 4, device=there)):
+        with pytest.raises(RuntimeError):
+            ATEN_META[aten.masked_fill.Tensor](x, mask, value)
+    with pytest.raises(RuntimeError, match="on cpu or on the same device"):
+        ATEN_META[aten.index.Tensor](x, [specs(2, device=there, dtype=torch.int64)])
+    number, rows = specs(device=torch.device("cpu")), specs(2, device=torch.device("cpu"), dtype=torch.int64)
+    assert ATEN_META[aten.masked_fill.Tensor](x, mask, number).device == here
+    assert ATEN_META[aten.index.Tensor](x, [rows]).device == here

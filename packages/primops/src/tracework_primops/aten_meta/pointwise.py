@@ -306,7 +306,7 @@ def masked_fill(a, mask, value):
     if mask.dtype is not torch.bool:
         raise RuntimeError(f"masked_fill_ only supports boolean masks, but got mask with dtype {mask.dtype}")
     check_number(value, a.dtype)
-    return fresh(a, elementwise(a.dtype, [a, mask]).sizes)
+    return fresh(a, elementwise(a.dtype, _tensors((a, mask, value))).sizes)
 
 
 @row("addcdiv.default")
