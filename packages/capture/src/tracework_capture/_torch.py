@@ -1,6 +1,7 @@
 """The only file of this package that touches private torch names; each is wrapped under a name of ours."""
 
 import contextlib
+import functools
 import sys
 import threading
 import typing
@@ -70,6 +71,7 @@ __all__ = [
     "under_no_function_modes",
     "under_onnx_export",
     "under_users_dispatch_mode",
+    "unseen",
     "users_function_modes",
     "write_settings",
 ]
@@ -230,6 +232,17 @@ def blocks_of_devices_aside() -> Iterator[None]:
     finally:
         for mode in left:
             push_function_mode(mode)
+
+
+def unseen(function: Any) -> Any:
+    """The function, which neither modes nor the classes of tensors see anything of."""
+
+    @functools.wraps(function)
+    def call(*args: Any) -> Any:
+        with torch._C.DisableTorchFunction():
+            return function(*args)
+
+    return call
 
 
 def under_no_function_modes(function: Any) -> Any:

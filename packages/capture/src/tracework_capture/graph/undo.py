@@ -87,6 +87,7 @@ def storages_of(node: fx.Node) -> list[Any]:
     return [part.storage for part in parts if isinstance(part, torch.Tensor)]
 
 
+@_torch.unseen
 def contents_of(tensors: list[torch.Tensor], written_again: list[torch.Tensor], whole: list[torch.Tensor]) -> Kept | None:
     """Copies of what the tensors hold, with their versions and layouts; None when one shows an element twice.
 
@@ -107,11 +108,13 @@ def version_of(tensor: torch.Tensor) -> int | None:
     return None if tensor.is_inference() else tensor._version
 
 
+@_torch.unseen
 def can_run_again(kept: Kept | None) -> bool:
     """Whether there is a copy of all that was not whole when the graph raised."""
     return kept is not None and all(version == version_of(tensor) for tensor, _, version, layout in kept if layout is None)
 
 
+@_torch.unseen
 def put_back(kept: Kept) -> None:
     """Gives the tensors what they held before, as if nobody had written to them."""
     for tensor, content, version, layout in kept:

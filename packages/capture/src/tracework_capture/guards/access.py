@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import CellType, CodeType
 from typing import Any
 
-from .. import _C
+from .. import _C, _torch
 from ..arrays import tensor_of_array
 from ..errors import GuardBuildError
 from ..formulas import int_of_formula
@@ -110,12 +110,12 @@ def _state(source: Ambient, code: CodeType) -> tuple[Step, ...]:
 
 def _size(source: TensorSize, code: CodeType) -> tuple[Step, ...]:
     dim = source.dim
-    return (("APPLY", lambda tensor: tensor.size(dim), 0),)
+    return (("APPLY", _torch.unseen(lambda tensor: tensor.size(dim)), 0),)
 
 
 def _stride(source: TensorStride, code: CodeType) -> tuple[Step, ...]:
     dim = source.dim
-    return (("APPLY", lambda tensor: tensor.stride(dim), 0),)
+    return (("APPLY", _torch.unseen(lambda tensor: tensor.stride(dim)), 0),)
 
 
 def _computed(source: ComputedInt, code: CodeType) -> tuple[Step, ...]:

@@ -5,7 +5,9 @@ import torch
 from harness import assert_same
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from tracework_capture.guards.access import steps_of
 from tracework_capture.hook.context import optimize
+from tracework_capture.sources import Local, TensorSize, TensorStride
 
 
 class Swap(TorchFunctionMode):
@@ -267,3 +269,29 @@ def test_jit_trace_sees_the_operators_of_plain_python(warm):
         fast(x)
     traced = torch.jit.trace(fast, (x,), check_trace=False)
     assert_same(traced(x * 2), (x * 2).sin() + 1)
+
+
+def writes_and_may_raise(x):
+    x.add_(1)
+    return torch.nn.functional.embedding(x.long().flatten(), torch.ones(40, 2))
+
+
+def test_a_mode_sees_nothing_of_what_is_kept_for_a_raise():
+    fast, _ = optimized(writes_and_may_raise)
+    for size in (2, 3, 5, 4):
+        given = [torch.ones(4, size + 2)[:, :size] for _ in range(2)]
+        with Log() as plain:
+            expected = writes_and_may_raise(given[0])
+        with Log() as log:
+            found = fast(given[1])
+        assert_same(found, expected)
+        assert log.names == plain.names
+
+
+@pytest.mark.parametrize("source", [TensorSize(Local("x"), 0), TensorStride(Local("x"), 0)])
+def test_a_mode_sees_nothing_of_guards_that_read_sizes(source):
+    ((_, read, _),) = steps_of(source, (lambda x: x).__code__)[-1:]
+    x = torch.ones(2, 2)
+    with Log() as log:
+        assert read(x) == 2
+    assert log.names == []
