@@ -84,9 +84,10 @@ class InstanceDictValue(Value):
         if name == "update":
             from .mapping import pairs_of
 
-            pairs = (pairs_of(frame, args[0]) if args else []) + [(ConstantValue(k), v) for k, v in kwargs.items()]
-            for key, value in pairs:
+            for key, value in pairs_of(frame, args[0]) if args else ():
                 self.setitem(frame, key, value)
+            for name, value in kwargs.items():
+                self.setitem(frame, ConstantValue(name), value)
             return NONE
         if name == "pop":
             key = self.key(frame, args[0])

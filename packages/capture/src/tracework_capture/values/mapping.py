@@ -434,9 +434,9 @@ def update(frame, self, other=None, /, **kwargs):
 
 
 def pairs_of(frame, other):
-    """(key, value) pairs of a mapping or of an iterable of pairs."""
+    """(key, value) pairs of a mapping or of an iterable of pairs, each as it is taken."""
     from .user_object import builtin_part
-    from .wrap import iterate_all
+    from .wrap import each_of, iterate_all
 
     mapping = builtin_part(other)
     if isinstance(mapping, DictValue) and type(mapping) is not type(None):
@@ -445,15 +445,17 @@ def pairs_of(frame, other):
             collections.OrderedDict.keys,
         )
         if not overridden:
-            return mapping.all_items(frame)
+            yield from list(mapping.all_items(frame))
+            return
     if hasattr(other.python_type(), "keys"):
-        keys = iterate_all(frame, other.call_method(frame, "keys", [], {}))
-        return [(k, other.getitem(frame, k)) for k in keys]
-    pairs = [iterate_all(frame, pair) for pair in iterate_all(frame, other)]
-    for pair in pairs:
+        for key in each_of(frame, other.call_method(frame, "keys", [], {})):
+            yield key, other.getitem(frame, key)
+        return
+    for number, given in enumerate(each_of(frame, other)):
+        pair = iterate_all(frame, given)
         if len(pair) != 2:
-            return frame.raise_new(ValueError, f"dictionary update sequence element has length {len(pair)}; 2 is required")
-    return pairs
+            frame.raise_new(ValueError, f"dictionary update sequence element #{number} has length {len(pair)}; 2 is required")
+        yield pair
 
 
 @method("keys")

@@ -25,11 +25,10 @@ def append(frame, self, item):
 
 @method(("list", "extend"), ("deque", "extend"))
 def extend(frame, self, items):
-    from .wrap import iterate_all
+    from .wrap import each_of
 
-    before = len(self.items)
-    self.items.extend(iterate_all(frame, items))
-    self.resized(frame, before)
+    for item in each_of(frame, items):
+        append(frame, self, item)
     return NONE
 
 
@@ -114,9 +113,9 @@ def copy(frame, self):
 
 @method(("deque", "extendleft"))
 def extendleft(frame, self, items):
-    from .wrap import iterate_all
+    from .wrap import each_of
 
-    for item in iterate_all(frame, items):
+    for item in each_of(frame, items):
         appendleft(frame, self, item)
     return NONE
 

@@ -313,7 +313,15 @@ def updating(name, real_name):
     """The four operations that change the set."""
 
     def handler(frame, self, *others):
+        from .mapping import DictValue
+        from .sequence import SequenceValue
+        from .wrap import each_of
+
         for other in others:
+            if name == "union" and not isinstance(other, (SetValue, DictView, DictValue, SequenceValue)):
+                for item in each_of(frame, other):
+                    add(frame, self, item)
+                continue
             given = as_set(frame, other)
             operand = real_operand(other, given)
             members, _ = combine(frame, self, given, name)

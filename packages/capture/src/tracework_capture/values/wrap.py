@@ -485,16 +485,20 @@ def iterate(frame, value):
     return value.iterate(frame)
 
 
-def iterate_all(frame, value):
-    """list(value)"""
+def each_of(frame, value):
+    """The items of an iterable, each as it is taken: what takes them in changes meanwhile, and has them when a later one raises."""
     if isinstance(value, (SequenceValue, DictValue)):
-        return value.unpack(frame)
-    items = []
+        yield from list(value.unpack(frame))
+        return
     iterator = value.iterate(frame)
     while (item := iterator.next_value(frame)) is not None:
-        items.append(item)
+        yield item
         frame.root.turn(frame)
-    return items
+
+
+def iterate_all(frame, value):
+    """list(value)"""
+    return list(each_of(frame, value))
 
 
 # --- tables --------------------------------------------------------------------------------------------------------------

@@ -184,6 +184,24 @@ PROGRAMS = {
         "    items.append(n)\n    LOG.append(reversed(items).__length_hint__())\n    for k in [*brk([1])]:\n        v = x + k\n        brk(k)\n"
         "    return v"
     ),
+    "what was taken from an iterator before it raised, and what it sees of what takes it": (
+        "    def g(l):\n        for p in (5, 6, 'a'):\n            LOG.append(len(l))\n            yield int(p)\n"
+        "    def pairs(d):\n        for p in g(d): yield p, x\n"
+        "    made = [1], collections.deque([], 1), set(), collections.Counter(), items\n    brk(1)\n"
+        "    for l in made:\n        try: l.update(g(l)) if hasattr(l, 'update') else l.extend(g(l))\n"
+        "        except Exception as error: LOG.append((type(error), error.args))\n"
+        "    l, d, e = collections.deque(), {}, {}\n"
+        "    for f in (lambda: l.extendleft(g(l)), lambda: d.update(pairs(d)), lambda: e.update([(1, 2), (3,)]), lambda: vars(obj).update(\n"
+        "        (k, int(k)) for k in '3a')):\n"
+        "        try: f()\n        except Exception as error: LOG.append((type(error), error.args))\n"
+        "    brk(1)\n    return made, l, d, e, x + 1"
+    ),
+    "length_hint of what has no length": (
+        "    class C:\n        def __getitem__(self, k): return k\n    class D(C):\n        def __length_hint__(self): return 9\n"
+        "    brk(1)\n    for given in (C(),), (C(), 4), (D(),), (n,), (items,), (x.sum(),), (iter(items),):\n"
+        "        try: LOG.append(operator.length_hint(*given))\n        except TypeError as error: LOG.append(error.args)\n"
+        "    brk(1)\n    return x + 1"
+    ),
     "sizes and strides of dims that are not there": (
         "    for p in x, x.sum():\n        for f in p.size, p.stride:\n            for k in (0, -1, 7, -3, n, 'a', 1.0, None, True):\n"
         "                try: LOG.append(f(k))\n                except (IndexError, TypeError) as error: LOG.append(error.args)\n    return x + 1"

@@ -17,6 +17,7 @@ from ...sources import Const
 from ..constant import ConstantValue, NotPlain, fold, fold_literal, force_plain, plain
 from ..sequence import TupleValue
 from ..text import OpenText
+from ..value import SymbolicRaise
 
 REFLECTED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 SPECIAL = {
@@ -503,6 +504,20 @@ def attrgetter_row(frame, args, kwargs):
     return PartialBuiltin(operator.attrgetter, get, args)
 
 
+def length_hint(frame, args, kwargs):
+    """operator.length_hint: len() where the class has it; what a __length_hint__ gives is left to Python."""
+    cls = args[0].python_type()
+    if defines(cls, "__len__"):
+        try:
+            return args[0].length(frame)
+        except SymbolicRaise:
+            frame.break_graph("call_unknown", f"length_hint of a {cls.__name__} whose len() raises")
+    if defines(cls, "__length_hint__"):
+        return frame.break_graph("call_unknown", f"{cls.__name__}.__length_hint__")
+    default = args[1] if len(args) > 1 else ConstantValue(0)
+    return default if default.python_type() is int else frame.break_graph("call_unknown", "length_hint with another default")
+
+
 def methodcaller_row(frame, args, kwargs):
     from ..iterators import PartialBuiltin
 
@@ -535,7 +550,7 @@ ROWS = {
     operator.invert: lambda frame, args, kwargs: args[0].unary(frame, "~"),
     operator.index: index_of,
     operator.abs: abs_,
-    operator.length_hint: lambda frame, args, kwargs: args[0].length(frame),
+    operator.length_hint: length_hint,
     operator.itemgetter: itemgetter_row,
     operator.attrgetter: attrgetter_row,
     operator.methodcaller: methodcaller_row,

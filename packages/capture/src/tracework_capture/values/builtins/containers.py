@@ -26,7 +26,7 @@ from ..tensor import TensorValue
 from ..text import OpenText, text_of_size, text_of_sizes
 from ..user_object import ObjectValue
 from ..value import Value
-from ..wrap import iterate_all
+from ..wrap import each_of, iterate_all
 from .arithmetic import binary
 from .attributes import text
 
@@ -69,7 +69,7 @@ def defaultdict_(frame, args, kwargs):
 def count_elements(frame, args, kwargs):
     """The loop of collections.Counter that C has."""
     counts = args[0]
-    for item in iterate_all(frame, args[1]):
+    for item in each_of(frame, args[1]):
         before = counts.call_method(frame, "get", [item, ConstantValue(0)], {})
         counts.setitem(frame, item, binary(frame, "+", before, ConstantValue(1)))
     return NONE

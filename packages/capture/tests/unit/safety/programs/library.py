@@ -27,7 +27,7 @@ LOG.append((list(@d), @d.popitem(last=$B)[0], [*reversed(@d)]))
 """,
     """
 @d = collections.defaultdict(lambda: [$I])
-for @i, @k in enumerate($L):
+for @i, @k in enumerate(list($L)[:4]):
     @d[@i % 2].append(@k)
     BLOCK
 LOG.append((dict(@d), @d[9], 9 in @d, @d.get(8), len(@d)))
