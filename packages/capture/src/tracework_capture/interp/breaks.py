@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from types import CellType
 from typing import TYPE_CHECKING, Any
 
+from .. import _C
 from ..bytecode.code import cleans_up
 from ..bytecode.facts import BINARY_OPERATORS, COMPARE_SHIFT, VERSION
 from ..errors import SkipFrame
@@ -365,7 +366,7 @@ def _enter_and_exit(manager: Any) -> list[Any]:
     for name, missed in (("__enter__", ""), ("__exit__", " (missed __exit__ method)")):
         found = next((base.__dict__[name] for base in kind.__mro__ if name in base.__dict__), _MISSING)
         if found is _MISSING:
-            raise TypeError(f"'{kind.__name__}' object does not support the context manager protocol{missed}")
+            raise TypeError(f"'{_C.type_name(kind)}' object does not support the context manager protocol{missed}")
         methods.append(type(found).__get__(found, manager, kind) if hasattr(type(found), "__get__") else found)
     return methods
 

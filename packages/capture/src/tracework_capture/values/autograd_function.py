@@ -12,6 +12,7 @@ from ..graph.region_checks import Unchanged
 from .constant import ConstantValue
 from .hooks import gradient_of
 from .iterators import PartialBuiltin
+from .rows import accepted
 from .sequence import NONE, TupleValue
 from .tensor import TensorValue, forget_nodes
 from .value import Value
@@ -55,37 +56,50 @@ class FunctionContext(Value):
             return TupleValue(list(self.saved))
         method = CONTEXT_METHODS.get(name)
         if method is not None:
-            return PartialBuiltin(types.BuiltinMethodType, lambda frame, args, kwargs: method(frame, self, args, kwargs))
+            return PartialBuiltin(types.BuiltinMethodType, checked_method(self, name, method))
         if not hasattr(torch.autograd.function.BackwardCFunction, name):
             return frame.raise_new(AttributeError, f"'FunctionCtx' object has no attribute '{name}'")
         return frame.break_graph("autograd_function", f"ctx.{name}")
 
 
-def _save(frame, ctx, args, kwargs):
+def checked_method(ctx, name, method):
+    """A method of ctx; arguments that torch's own would refuse are left to it."""
+
+    def call(frame, args, kwargs):
+        if kwargs or not accepted(getattr(torch.autograd.function.FunctionCtx, name), [ctx, *args], kwargs):
+            return frame.break_graph("autograd_function", f"ctx.{name} with these arguments")
+        return method(frame, ctx, args)
+
+    return call
+
+
+def _save(frame, ctx, args):
     if not all(isinstance(a, TensorValue) or (a.is_constant() and a.constant() is None) for a in args):
         return frame.break_graph("autograd_function", "save_for_backward of something that is no tensor")
     ctx.saved = list(args)
     return NONE
 
 
-def _without_gradient(frame, ctx, args, kwargs):
+def _without_gradient(frame, ctx, args):
     ctx.without_gradient = list(args)
     return NONE
 
 
-def _dirty(frame, ctx, args, kwargs):
+def _dirty(frame, ctx, args):
     ctx.dirty = list(args)
     return NONE
 
 
-def _materialize(frame, ctx, args, kwargs):
+def _materialize(frame, ctx, args):
+    if args[0].python_type() is not bool:
+        return frame.break_graph("autograd_function", "set_materialize_grads of something that is no bool")
     ctx.materialize = args[0].truth(frame)
     return NONE
 
 
 CONTEXT_METHODS = {
     "save_for_backward": _save,
-    "save_for_forward": lambda frame, ctx, args, kwargs: NONE,
+    "save_for_forward": lambda frame, ctx, args: NONE,
     "mark_non_differentiable": _without_gradient,
     "set_materialize_grads": _materialize,
     "mark_dirty": _dirty,

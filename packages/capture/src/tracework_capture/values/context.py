@@ -47,7 +47,7 @@ class ContextValue(Value):
 
     def call_method(self, frame, name, args, kwargs):
         if name == "__enter__":
-            return self.enter(frame) or self
+            return self.enter(frame) or NONE
         if name == "__exit__":
             self.leave(frame)
             return ConstantValue(False)
@@ -74,7 +74,7 @@ class ContextValue(Value):
         return made
 
     def enter(self, frame):
-        """Records what entering does."""
+        """Records what entering does; returns what `as` gives when that is not None."""
 
     def leave(self, frame):
         """Records what leaving does."""
@@ -154,6 +154,8 @@ def grad_row(cls, mode):
     """no_grad() and enable_grad(); with a function they decorate it."""
 
     def handler(frame, args, kwargs):
+        if kwargs:
+            return frame.break_graph("call_unknown", f"torch.{cls.__name__} with these arguments")
         made = GradModeContext(cls, [], {}, mode)
         return made.call(frame, args, kwargs) if args else made
 
@@ -195,9 +197,9 @@ class InferenceMode(GradModeContext):
 def inference_mode_row(frame, args, kwargs):
     """torch.inference_mode(mode=True), or around a function."""
     mode = args[0] if args else kwargs.get("mode", ConstantValue(True))
-    if not mode.is_constant():
+    if type(mode) is not ConstantValue or type(mode.constant()) is not bool:  # what is no bool is decorated
         return InferenceMode([], True).call(frame, [mode], {})
-    return InferenceMode([mode], bool(mode.constant()))
+    return InferenceMode([mode], mode.constant())
 
 
 class AutocastContext(ContextValue):
@@ -254,7 +256,10 @@ def autocast_row(cls, device=None):
     def handler(frame, args, kwargs):
         plain_args = [force_plain(frame, a) for a in args]
         plain_kwargs = {k: force_plain(frame, v) for k, v in kwargs.items()}
-        made = cls(*plain_args, **plain_kwargs)
+        try:
+            made = cls(*plain_args, **plain_kwargs)
+        except (TypeError, ValueError, RuntimeError) as error:
+            return frame.break_graph("call_unknown", f"torch.{cls.__name__}: {error}")
         settings = (made.device, made.fast_dtype, made._enabled, made._cache_enabled)
         return AutocastContext(cls, args, kwargs, settings)
 
@@ -267,6 +272,9 @@ class NullContext(ContextValue):
     def __init__(self, cls, args, kwargs, result=NONE):
         super().__init__(cls, args, kwargs)
         self.result = result
+
+    def python_type(self):
+        return self.cls if isinstance(self.cls, type) else contextlib._GeneratorContextManager
 
     def enter(self, frame):
         return self.result
@@ -281,6 +289,17 @@ def null_row(cls):
     return lambda frame, args, kwargs: NullContext(cls, args, kwargs)
 
 
+def record_function_row(cls):
+    """A block with a name for profilers, which `as` gives."""
+
+    def handler(frame, args, kwargs):
+        made = NullContext(cls, args, kwargs)
+        made.result = made
+        return made
+
+    return handler
+
+
 def nullcontext_row(frame, args, kwargs):
     result = args[0] if args else kwargs.get("enter_result", NONE)
     return NullContext(contextlib.nullcontext, args, kwargs, result)
@@ -288,9 +307,6 @@ def nullcontext_row(frame, args, kwargs):
 
 class HooksDisabled(NullContext):
     """disable_saved_tensors_hooks(message): hooks of saved tensors break the graph, and are then refused by plain Python."""
-
-    def python_type(self):
-        return contextlib._GeneratorContextManager
 
     def enter(self, frame):
         frame.root.saved_hooks_refused += 1
@@ -402,8 +418,8 @@ CONTEXTS = {
     torch.amp.autocast: autocast_row(torch.amp.autocast),
     torch.cuda.amp.autocast: autocast_row(torch.cuda.amp.autocast),
     torch.cpu.amp.autocast: autocast_row(torch.cpu.amp.autocast),
-    torch.autograd.profiler.record_function: null_row(torch.autograd.profiler.record_function),
-    torch.profiler.record_function: null_row(torch.profiler.record_function),
+    torch.autograd.profiler.record_function: record_function_row(torch.autograd.profiler.record_function),
+    torch.profiler.record_function: record_function_row(torch.profiler.record_function),
     contextlib.nullcontext: nullcontext_row,
     error_on_graph_break: error_region_row,
 }

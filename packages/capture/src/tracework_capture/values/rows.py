@@ -45,6 +45,8 @@ _TAKE_KEYWORDS = {dict, collections.OrderedDict, collections.defaultdict, str, b
 _TAKE_KEYWORDS |= {functools.partial, itertools.repeat, itertools.product, itertools.zip_longest, enumerate, collections.deque}
 _TAKE_KEYWORDS |= {type, builtins.__build_class__, warnings.warn}
 """Builtins that take keywords and have no signature to ask."""
+_CHECK_THEMSELVES = {"torch", "torch._C", "torch._C._nn"}
+"""Modules whose classes and functions in C have no signature; their rows know what they take."""
 
 
 @functools.cache
@@ -61,7 +63,8 @@ def accepted(function, args, kwargs):
     signature = None if function is None else signature_of(function)
     if signature is None:
         is_method = isinstance(function, (types.MethodDescriptorType, types.WrapperDescriptorType))
-        return is_method or not kwargs or function in _TAKE_KEYWORDS or (function is int and set(kwargs) <= {"base"})
+        known = function in _TAKE_KEYWORDS or getattr(function, "__module__", None) in _CHECK_THEMSELVES
+        return is_method or not kwargs or known or (function is int and set(kwargs) <= {"base"})
     try:
         signature.bind(*args, **kwargs)
     except TypeError:

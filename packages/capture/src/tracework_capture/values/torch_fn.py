@@ -24,6 +24,7 @@ from .loops import LOOP_ROWS
 from .number_arguments import NUMBER_METHODS, number_functions
 from .numpy_functions import numpy_rows
 from .parameter import PARAMETER_ROWS
+from .rows import checked
 from .saved_hooks import SAVED_HOOK_CONTEXTS
 from .sequence import NONE, TupleValue
 from .subclass import SUBCLASS_CONTEXTS, as_subclass_method, make_subclass_row
@@ -460,3 +461,5 @@ TENSOR_METHODS.update(NUMBER_METHODS | TURNING_METHODS | {"as_subclass": as_subc
 TENSOR_METHODS["new_tensor"] = new_tensor_method
 TENSOR_METHODS["istft"] = lambda frame, self, name, args, kwargs: TORCH_ROWS[torch.istft](frame, [self, *args], kwargs)
 CONTEXTS.update(SUBCLASS_CONTEXTS | DUAL_CONTEXTS | SAVED_HOOK_CONTEXTS)
+for _table in (TORCH_ROWS, CONTEXTS):
+    _table.update((fn, checked(fn, handler)) for fn, handler in _table.items() if isinstance(fn, (type, types.FunctionType)))

@@ -2,6 +2,7 @@
 
 import torch
 
+from ... import _C
 from ...values.constant import force_plain
 from ...values.exception import ExistingException, ExistingTraceback
 from ...values.exception_group import is_none, match_group, raised_by_clauses
@@ -16,16 +17,12 @@ from .table import opcode
 @opcode("BEFORE_WITH")
 def before_with(frame, instruction):
     """Enter a manager: its __exit__ stays on the stack below what __enter__ gave."""
-    from ...values.user_object import ObjectValue
-
     manager = frame.stack.pop()
-    if isinstance(manager, ObjectValue):
-        for name, missed in (("__enter__", ""), ("__exit__", " (missed __exit__ method)")):
-            if not any(
-                name in base.__dict__ for base in manager.python_type().__mro__
-            ):  # what the object itself has does not count
-                text = f"'{manager.python_type().__name__}' object does not support the context manager protocol{missed}"
-                frame.raise_new(TypeError, text)
+    kind = manager.python_type()
+    for name, missed in (("__enter__", ""), ("__exit__", " (missed __exit__ method)")):
+        if not any(name in base.__dict__ for base in kind.__mro__):  # what the object itself has does not count
+            text = f"'{_C.type_name(kind)}' object does not support the context manager protocol{missed}"
+            frame.raise_new(TypeError, text)
     if manager.is_constant() and isinstance(manager.constant(), torch.device):
         manager = DeviceBlock(manager)
     exit_method = MethodRef(manager, "__exit__")

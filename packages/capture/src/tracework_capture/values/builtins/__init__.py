@@ -17,4 +17,5 @@ def fill():
         for fn, handler in rows.items():
             if fn in BUILTINS:
                 raise RuntimeError(f"BUILTINS has two rows for {fn!r}: see {handler.__module__}")
-            BUILTINS[fn] = checked(fn, handler) if isinstance(fn, (type, types.BuiltinFunctionType)) else handler
+            known = isinstance(fn, (type, types.BuiltinFunctionType, types.FunctionType))
+            BUILTINS[fn] = checked(fn, handler) if known else handler

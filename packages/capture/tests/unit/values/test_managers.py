@@ -1,0 +1,80 @@
+"""`with` over torch's managers and over what is none: what `as` gives, and arguments that the managers refuse."""
+
+import collections
+import contextlib
+
+import pytest
+import torch
+from harness import eager
+from tracework_capture import reset
+from tracework_capture.hook.context import optimize
+
+
+def assert_agree(function):
+    """Captured, twice, and plain runs give the same."""
+    reset()
+    captured, x = optimize(eager)(function), torch.ones(3)
+    value, *rest = function(x)
+    for _ in range(2):
+        found, *others = captured(x)
+        assert torch.equal(found, value) and found.requires_grad == value.requires_grad and others == rest
+
+
+MANAGERS = {
+    "no_grad": lambda: torch.no_grad(),
+    "enable_grad": lambda: torch.enable_grad(),
+    "set_grad_enabled": lambda: torch.set_grad_enabled(False),
+    "inference_mode": lambda: torch.inference_mode(),
+    "autocast": lambda: torch.autocast("cpu"),
+    "record_function": lambda: torch.profiler.record_function("block"),
+    "nullcontext": lambda: contextlib.nullcontext(3),
+    "disable_saved_tensors_hooks": lambda: torch.autograd.graph.disable_saved_tensors_hooks("not here"),
+}
+
+
+@pytest.mark.parametrize("name", MANAGERS)
+def test_what_as_gives(name):
+    make = MANAGERS[name]
+
+    def f(x):
+        with make() as given:
+            y = x + 1
+        return y, type(given).__name__
+
+    assert_agree(f)
+
+
+REFUSED = {
+    "no_grad, a number": lambda: torch.no_grad(1),
+    "no_grad, a keyword": lambda: torch.no_grad(wrong=1),
+    "enable_grad, a keyword": lambda: torch.enable_grad(orig_func=None),
+    "set_grad_enabled, nothing": lambda: torch.set_grad_enabled(),
+    "set_grad_enabled, two": lambda: torch.set_grad_enabled(True, 2),
+    "inference_mode, a number": lambda: torch.inference_mode(1),
+    "inference_mode, None": lambda: torch.inference_mode(None),
+    "inference_mode, two": lambda: torch.inference_mode(True, 2),
+    "autocast, nothing": lambda: torch.autocast(),
+    "autocast, a number": lambda: torch.autocast(1),
+    "autocast, no device": lambda: torch.autocast("nothing"),
+    "record_function, nothing": lambda: torch.profiler.record_function(),
+    "nullcontext, two": lambda: contextlib.nullcontext(1, 2),
+    "save_on_cpu, a keyword": lambda: torch.autograd.graph.save_on_cpu(wrong=2),
+    "dual_level, one": lambda: torch.autograd.forward_ad.dual_level(1),
+    "a number": lambda: 3,
+    "a deque": lambda: collections.deque(),
+    "a function": lambda: test_what_as_gives,
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name):
+    make = REFUSED[name]
+
+    def f(x):
+        try:
+            with make():
+                return (x + 1,)
+        except Exception as error:
+            return x * 2, type(error), str(error)
+
+    assert_agree(f)
