@@ -23,8 +23,9 @@ _ONCE = torch.autograd.function.once_differentiable(lambda ctx: None).__code__
 class FunctionContext(Value):
     """The ctx of an autograd.Function, from its forward to its backward."""
 
-    def __init__(self, needs_input_grad):
+    def __init__(self, cls, needs_input_grad):
         super().__init__(None)
+        self.cls = cls
         self.fields = {"needs_input_grad": TupleValue([ConstantValue(n) for n in needs_input_grad])}
         self.saved = []
         self.without_gradient = []
@@ -41,11 +42,16 @@ class FunctionContext(Value):
         return True
 
     def setattr(self, frame, name, value):
+        if hasattr(torch.autograd.function.BackwardCFunction, name):
+            return frame.break_graph("autograd_function", f"assignment to ctx.{name}")
         self.fields[name] = value
+        return None
 
     def delattr(self, frame, name):
+        if hasattr(torch.autograd.function.BackwardCFunction, name):
+            return frame.break_graph("autograd_function", f"deletion of ctx.{name}")
         if name not in self.fields:
-            return frame.raise_new(AttributeError, name)
+            return self.missing(frame, name)
         del self.fields[name]
         return None
 
@@ -58,8 +64,12 @@ class FunctionContext(Value):
         if method is not None:
             return PartialBuiltin(types.BuiltinMethodType, checked_method(self, name, method))
         if not hasattr(torch.autograd.function.BackwardCFunction, name):
-            return frame.raise_new(AttributeError, f"'FunctionCtx' object has no attribute '{name}'")
+            return self.missing(frame, name)
         return frame.break_graph("autograd_function", f"ctx.{name}")
+
+    def missing(self, frame, name):
+        """What an attribute that is not there raises; torch derives a class from each Function."""
+        return frame.raise_new(AttributeError, f"'{self.cls.__name__}Backward' object has no attribute '{name}'")
 
 
 def checked_method(ctx, name, method):
@@ -81,11 +91,15 @@ def _save(frame, ctx, args):
 
 
 def _without_gradient(frame, ctx, args):
+    if not all(isinstance(a, TensorValue) for a in args):
+        return frame.break_graph("autograd_function", "a mark on something that is no tensor")
     ctx.without_gradient = list(args)
     return NONE
 
 
 def _dirty(frame, ctx, args):
+    if not all(isinstance(a, TensorValue) for a in args):
+        return frame.break_graph("autograd_function", "a mark on something that is no tensor")
     ctx.dirty = list(args)
     return NONE
 
@@ -152,7 +166,7 @@ class _Application:
         self.frame, self.cls, self.args, self.has_setup = frame, cls, args, has_setup
         self.builder = frame.graph
         self.needs = [isinstance(a, TensorValue) and a.example.requires_grad for a in args]
-        self.ctx = FunctionContext(self.needs)
+        self.ctx = FunctionContext(cls, self.needs)
         self.outputs = []
 
     def run(self):

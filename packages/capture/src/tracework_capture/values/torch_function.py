@@ -65,7 +65,7 @@ class Dispatching(Value):
         found = self.users_attribute(frame, name)
         if found is not None:
             return found.call(frame, args, kwargs)
-        if not self.is_on(frame) or getattr(Tensor, name, None) in ignored_functions():
+        if not self.is_on(frame) or getattr(Tensor, name, None) in silent_methods():
             return super().call_method(frame, name, args, kwargs)
         if name.startswith("__") or not callable(getattr(Tensor, name, None)):
             return self.not_modelled(frame, name)
@@ -262,9 +262,10 @@ def makers():
 
 
 @functools.cache
-def ignored_functions():
-    """Functions of torch that never look for __torch_function__; those that make tensors, which are among them, ask modes."""
-    return frozenset(torch.overrides.get_ignored_functions()) - makers()
+def silent_methods():
+    """Methods of a tensor that never look for __torch_function__. torch's list has some that do, as it need not test them."""
+    asking = "new new_empty new_empty_strided new_full new_ones new_tensor new_zeros stride unflatten".split()
+    return frozenset(torch.overrides.get_ignored_functions()) - {getattr(Tensor, name) for name in asking}
 
 
 @functools.cache

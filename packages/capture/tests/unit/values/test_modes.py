@@ -295,3 +295,25 @@ def test_a_mode_sees_nothing_of_guards_that_read_sizes(source):
     with Log() as log:
         assert read(x) == 2
     assert log.names == []
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: x.new_tensor([1.5]),
+        lambda x: x.new_full((2,), 3.0),
+        lambda x: x.new_zeros(2),
+        lambda x: torch.ones(x.stride()),
+        lambda x: x.unflatten(0, (1, -1)),
+        lambda x: x.as_subclass(torch.Tensor) + 1,
+    ],
+)
+def test_methods_that_make_and_ask_are_seen(call):
+    def f(x, mode):
+        with mode:
+            return call(x)
+
+    plain, captured = Log(), Log()
+    expected = f(torch.ones(3), plain)
+    assert torch.equal(optimize(lambda gm, inputs: gm.forward)(f)(torch.ones(3), captured), expected)
+    assert captured.names == plain.names
