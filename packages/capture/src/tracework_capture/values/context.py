@@ -143,6 +143,16 @@ class SetGradEnabled(GradModeContext):
     def enter(self, frame):
         set_grad(frame, self.mode)
 
+    def reload(self, emit):
+        return f"{emit.const(grad_switch)}({self.mode}, {self.before})"
+
+
+def grad_switch(mode, before):
+    """A torch.set_grad_enabled(mode) that was made where grad mode was `before`: it has taken effect already."""
+    made = object.__new__(torch.set_grad_enabled)
+    made.prev, made.mode = before, mode
+    return made
+
 
 def set_grad(frame, mode):
     """A node that sets grad mode; none when it is so already."""

@@ -6,7 +6,7 @@ import contextlib
 import pytest
 import torch
 from harness import eager
-from tracework_capture import reset
+from tracework_capture import graph_break, reset
 from tracework_capture.hook.context import optimize
 
 
@@ -76,5 +76,22 @@ def test_refused(name):
                 return (x + 1,)
         except Exception as error:
             return x * 2, type(error), str(error)
+
+    assert_agree(f)
+
+
+@pytest.mark.parametrize("mode", [True, False])
+def test_set_grad_enabled_brings_back_what_held_where_it_was_made(mode):
+    def f(x):
+        with torch.no_grad():
+            with torch.set_grad_enabled(mode):
+                graph_break()
+            after = torch.is_grad_enabled()
+        made = torch.set_grad_enabled(mode)
+        inside = torch.is_grad_enabled()
+        graph_break()
+        with made:
+            y = x + 1
+        return y, after, inside, torch.is_grad_enabled(), made.prev
 
     assert_agree(f)
