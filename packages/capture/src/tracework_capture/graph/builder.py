@@ -252,7 +252,7 @@ class GraphBuilder:
             self._writing = frame.root.effects.writing
             node.meta["may_write"] = True
         if frame.root.history.apart:
-            keep_apart(frame)
+            keep_apart(frame, node)
         learn(node, example)
         if self.fake_mode.reads != self._reads:
             self._reads, node.meta["data_dependent"] = self.fake_mode.reads, True

@@ -324,12 +324,13 @@ def unused_that_may_raise(graph: fx.Graph, outputs: Iterable[fx.Node]) -> list[f
     return [n for n in results if (found := storages_of(n)) and not any(id(storage) in memory for storage in found)]
 
 
-def keep_apart(frame: Any) -> None:
-    """Breaks the graph where an operator that may raise and something that cannot be taken back, of which one was recorded just now,
-    meet in it."""
+def keep_apart(frame: Any, node: fx.Node) -> None:
+    """Breaks the graph where an operator that may raise and something that cannot be taken back, of which one is this node, meet in it."""
+    if not is_plain_call(node) and node.target is not holds:
+        frame.root.effects.hidden = f"{node.target} is no operator"
     if frame.root.effects.raising and (frame.root.effects.hidden or written_inputs(frame.root)):
         frame.break_graph(
-            "exception", "an operator may raise in a graph that writes to an input, and the program sees how far it came"
+            "exception", "an operator may raise in a graph that cannot run again, and the program sees how far it came"
         )
 
 

@@ -14,6 +14,7 @@ import torch
 from torch.nn.modules import module as torch_module
 
 from .. import _torch
+from ..graph.checks import keep_apart
 from ..sources import Attr, Const, InstanceAttr
 from .constant import ConstantValue
 from .sequence import NONE, TupleValue
@@ -118,6 +119,8 @@ def as_it_is(frame, target, args, example):
     node.meta.update(example_value=example, val=example, data_dependent=True, of_history=True)
     node.meta["stack"] = node.meta["stack_trace"] = frame.user_location()
     frame.graph.calls += 1
+    if frame.root.history.apart:
+        keep_apart(frame, node)
     return node
 
 

@@ -431,3 +431,30 @@ def test_large_inputs_are_written_in_one_graph(program):
         results.append((call(cache, torch.tensor([1]), log), cache.sum(), log))
     assert results[0] == results[1]
     assert len(graphs) == 1
+
+
+def hooked_before(module, x, index):
+    y = module(x)
+    try:
+        return y[index]
+    except IndexError:
+        return y * 3
+
+
+def hooked_after(module, x, index):
+    try:
+        return module(x[index])
+    except IndexError:
+        return module(x) * 3
+
+
+@pytest.mark.parametrize("program", [hooked_before, hooked_after])
+def test_what_raises_beside_hooks_of_a_module_meets_its_handler(program):
+    """A graph with hooks cannot run again."""
+    module, seen = torch.nn.Linear(3, 3), []
+    module.register_full_backward_hook(lambda module, gi, go: seen.append("hook"))
+    captured = tracework_capture.optimize(lambda gm, inputs: gm.forward)(program)
+    for index in (torch.tensor([0]), torch.tensor([7]), torch.tensor([1])):
+        x = torch.ones(2, 3, requires_grad=True)
+        expected = program(module, x, index)
+        assert torch.equal(captured(module, x, index), expected)
