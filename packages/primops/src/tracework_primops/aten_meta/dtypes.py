@@ -80,6 +80,21 @@ BYTES = frozenset(
     """.split()
 )
 """NotImplementedError unless some tensor is floating or complex, or of bytes."""
+ALIKE: dict[str, tuple[int, ...]] = {
+    "_cdist_forward": (0, 1),
+    "_softmax_backward_data": (0, 1),
+    "addbmm": (0, 1, 2),
+    "binary_cross_entropy": (0, 1),
+    "convolution": (0, 1, 2),
+    "index_copy": (0, 3),
+    "index_reduce": (0, 3),
+    "lerp": (0, 1, 2),
+    "linalg_cross": (0, 1),
+    "nll_loss_forward": (0, 2),
+    "polar": (0, 1),
+    "put": (0, 2),
+}
+"""Places of arguments that RuntimeError is raised for unless their dtypes are one; found by giving one tensor of the samples another."""
 ONLY_CPU = BOOL | BOOL_NEVER | {"histc", "uniform", "normal"}
 EMPTY = frozenset(
     """
@@ -144,12 +159,23 @@ def _refused(func: Any) -> tuple[str, list[tuple[type[Exception], Callable[[Dtyp
     return (name, rules) if rules and func.namespace == "aten" else None
 
 
+@functools.cache
+def _alike(func: Any) -> tuple[int, ...]:
+    """The places in ALIKE of an overload that is there."""
+    return ALIKE.get(func._schema.name.partition("::")[2].removesuffix("_"), ()) if func.namespace == "aten" else ()
+
+
 def check_dtypes(func: Any, args: Sequence[Any]) -> None:
     """Raises what eager's kernel of `func` raises for tensors of dtypes that it has no code for.
 
     Raises:
         NotImplementedError, RuntimeError: as eager.
     """
+    alike = _alike(func)
+    if alike:
+        tensors = [a for a in (args[place] for place in alike if place < len(args)) if a.__class__ is TensorSpec]
+        if any(t.dtype is not tensors[0].dtype for t in tensors):
+            raise RuntimeError(f"{func}: expected tensors of one dtype, but got {', '.join(str(t.dtype) for t in tensors)}")
     refused = _refused(func)
     if refused is None:
         return

@@ -267,7 +267,15 @@ def binary_cross_entropy_with_logits(a, b, weight=None, pos_weight=None, reducti
 
 @row("soft_margin_loss.default")
 def soft_margin_loss(a, b, reduction=1):
-    return _of_inputs(a, b, reduction)
+    _check_result("soft_margin_loss", a, b)
+    return _of_inputs(a, b.replace(dtype=a.dtype), reduction)
+
+
+def _check_result(name, a, b):
+    """The loss has the dtype of the input, whatever that of the target is."""
+    wide = result_dtype(a, b)
+    if not torch.can_cast(wide, a.dtype):
+        raise RuntimeError(f"{name}: result type {wide} can't be cast to the desired output type {a.dtype}")
 
 
 @row("dist.default")
@@ -358,7 +366,8 @@ def native_dropout(a, p, train):
 def huber_loss(a, b, reduction=1, delta=1.0):
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
-    return pointwise_loss(a, b, reduction)
+    _check_result("huber_loss", a, b)
+    return pointwise_loss(a, b, reduction, a.dtype)
 
 
 @row("smooth_l1_loss.default")
@@ -369,8 +378,8 @@ def smooth_l1_loss(a, b, reduction=1, beta=1.0):
 
 
 @row("mse_loss.default")
-def pointwise_loss(a, b, reduction=1, *rest):
-    both = elementwise(result_dtype(a, b), [a, b])
+def pointwise_loss(a, b, reduction=1, dtype=None):
+    both = elementwise(dtype or result_dtype(a, b), [a, b])
     return both if reduction == 0 else fresh(both, ())
 
 

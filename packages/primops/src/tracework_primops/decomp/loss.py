@@ -80,7 +80,8 @@ def smooth_l1_loss_backward(grad, x, target, reduction, beta):
 
 @decomposition(aten.huber_loss)
 def huber_loss(x, target, reduction=MEAN, delta=1.0):
-    (x, target), dtype = _operands(x, target)
+    dtype = x.dtype
+    (x, target), _ = _operands(x, target)
     z = prims.abs(prims.sub(x, target))
     near = prims.mul(prims.mul(z, z), 0.5)
     far = prims.mul(prims.sub(z, 0.5 * delta), delta)
@@ -98,7 +99,8 @@ def huber_loss_backward(grad, x, target, reduction, delta):
 
 @decomposition(aten.soft_margin_loss)
 def soft_margin_loss(x, target, reduction=MEAN):
-    (x, target), dtype = _operands(x, target)
+    dtype = x.dtype
+    (x, target), _ = _operands(x, target)
     z = prims.exp(prims.neg(prims.mul(target, x)))
     return reduced(prims.log1p(z), reduction, dtype)
 

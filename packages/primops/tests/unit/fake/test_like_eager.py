@@ -456,3 +456,39 @@ def test_arguments_that_do_not_fit_are_refused(refused):
     mode = FakeMode()
     with mode, pytest.raises(expected.type):
         refused(mode.from_real(torch.ones(2, 3)))
+
+
+OF_TWO_DTYPES = {
+    "lerp": lambda x: x.double().lerp(x, 0.5),
+    "lerp with weights": lambda x: x.lerp(x, x.double()),
+    "addbmm": lambda x: torch.addbmm(x[:, :2], x[:1, :2, None].double(), x[:1, None, :2]),
+    "cdist": lambda x: torch.cdist(x, x.double()),
+    "cross": lambda x: torch.linalg.cross(x, x.double()),
+    "binary_cross_entropy": lambda x: torch.nn.functional.binary_cross_entropy(x, x.double()),
+    "bias of a convolution": lambda x: torch.nn.functional.conv1d(x[None], torch.ones(1, 2, 1), x[0, :1].double()),
+    "index_copy": lambda x: x.index_copy(0, torch.tensor([1]), x[:1].double()),
+    "index_reduce": lambda x: x.index_reduce(0, torch.tensor([1]), x[:1].double(), "prod"),
+    "nll_loss": lambda x: torch.nn.functional.nll_loss(x, torch.tensor([0, 1]), x[0].double()),
+    "polar": lambda x: torch.polar(x, x.double()),
+    "put": lambda x: x.put(torch.tensor([1]), x[0, :1].double()),
+    "huber_loss": lambda x: torch.nn.functional.huber_loss(x.long(), x),
+    "soft_margin_loss": lambda x: torch.nn.functional.soft_margin_loss(x.bool(), x),
+}
+
+
+@pytest.mark.parametrize("name", OF_TWO_DTYPES)
+def test_operands_of_two_dtypes_are_refused(name):
+    function, x, mode = OF_TWO_DTYPES[name], torch.full((2, 3), 0.5), FakeMode()
+    with pytest.raises(RuntimeError):
+        function(x)
+    with mode, pytest.raises(RuntimeError):
+        function(mode.from_real(x))
+
+
+@pytest.mark.parametrize("loss", [torch.nn.functional.huber_loss, torch.nn.functional.soft_margin_loss])
+def test_losses_have_the_dtype_of_their_input(loss):
+    x, mode = torch.full((2, 3), 0.5), FakeMode()
+    for target in (x.double(), x.half(), x.long()):
+        wanted = loss(x, target)
+        with mode:
+            assert loss(mode.from_real(x), mode.from_real(target)).dtype is wanted.dtype
