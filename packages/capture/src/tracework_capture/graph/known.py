@@ -43,7 +43,10 @@ def numbers_alone(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         return None
     if not args or not all(type(a) in (bool, int, float) for a in args):
         return None
-    result = target(*args, **kwargs)
+    try:
+        result = target(*args, **kwargs)
+    except (TypeError, RuntimeError):  # arguments that are refused: a break, or an error of the program
+        return None
     return result if isinstance(result, torch.Tensor) and result.ndim == 0 else None
 
 

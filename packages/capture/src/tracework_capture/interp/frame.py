@@ -119,7 +119,7 @@ class CaptureRoot:
         self.saved_hooks_refused = 0  # how many blocks that disable hooks of saved tensors are entered
         self.uses_saved_hooks = False  # whether the graph enters such hooks
         self.uses_dual_levels = False  # whether the graph enters a level of forward-mode AD
-        self.uses_inference = False  # whether there was such a block
+        self.uses_inference = False  # whether there was such a block, or an input that one made
         self.storages: dict[Any, int | None] = {}  # of inference tensors -> the version that is allowed, of others -> None
         self.arguments: dict[str, Any] = {}  # the objects in the slots of the captured frame when it began
         self.surely_changing: Any = None  # the source of what a call that broke the graph gave

@@ -24,11 +24,9 @@ def is_inside(frame):
 
 def is_for_inference(frame, example):
     """Whether a result with this fake is an inference tensor in eager: what shares the memory of another is what that is."""
-    from .tensor import known_values
-
     found, storage = frame.root.storages, example.storage
     if storage not in found:
-        held = [v for v in known_values(frame).values() if v.obj is not None and v.example.storage is storage]
+        held = [v for v in known_tensors(frame) if v.obj is not None and v.example.storage is storage]
         inference = is_input_for_inference(frame, held[0]) if held else is_inside(frame)
         found[storage] = storage.version if inference else None
     return found[storage] is not None
@@ -48,10 +46,8 @@ def is_normal(tensor):
 
 def begin_block(frame):
     """A block of the program begins: the tensors that are there are no inference tensors."""
-    from .tensor import known_values
-
     frame.root.uses_inference = True
-    for value in known_values(frame).values():
+    for value in known_tensors(frame):
         if value.obj is None and not is_inside(frame):
             frame.root.storages.setdefault(value.example.storage, None)
 
@@ -63,8 +59,13 @@ def end_block(frame):
 
 
 def refuse_misuse(frame, node, example):
-    """Breaks where an inference tensor is written to outside of inference mode, or may be saved for a backward: eager refuses both."""
-    if not frame.root.uses_inference or is_inside(frame):
+    """Breaks where an inference tensor is written to outside of inference mode, or may be saved for a backward: eager refuses both; and
+    where a block of the program writes to one that was there before, which the graph would do outside of the mode."""
+    if not frame.root.uses_inference:
+        return
+    if is_inside(frame):
+        if not torch.is_inference_mode_enabled() and any(map(is_written_input, known_tensors(frame))):
+            frame.break_graph("fake_failed", "an inference tensor that was there before is written to")
         return
     storages = frame.root.storages
     if any(version is not None and storage.version != version for storage, version in storages.items()):
@@ -75,6 +76,18 @@ def refuse_misuse(frame, node, example):
             frame.break_graph(
                 "fake_failed", "an inference tensor where gradients are computed: eager refuses to save it for them"
             )
+
+
+def known_tensors(frame):
+    """The values of tensors of this graph."""
+    from .tensor import known_values
+
+    return known_values(frame).values()
+
+
+def is_written_input(value):
+    """Whether an inference tensor that was there before was written to."""
+    return value.obj is not None and value.obj.is_inference() and bool(value.example.storage.version)
 
 
 def as_inference_tensor(tensor):

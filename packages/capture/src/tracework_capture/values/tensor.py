@@ -16,7 +16,7 @@ from ..graph.known import known_tensor
 from ..graph.state_conditions import truth_of_state
 from ..sources import ModuleEntry
 from .constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, NUMPY_NUMBERS, UNARY_FUNCTIONS, ConstantValue, force_plain, literal
-from .inference_tensors import as_inference_tensor, is_for_inference, is_input_for_inference
+from .inference_tensors import as_inference_tensor, is_for_inference, is_input_for_inference, is_inside
 from .ranges import as_index
 from .sequence import NONE, TupleValue
 from .symint import SymNumber, size_value
@@ -295,6 +295,9 @@ def existing_tensor(frame, obj, source):
     node = lift_tensor(frame, obj, source, role)
     value = TensorValue(node, node.meta["example_value"], source, obj)
     remember(frame, value)
+    if obj.is_inference() and not is_inside(frame):  # which every tensor's guard says, too
+        frame.root.uses_inference = True
+        frame.root.storages.setdefault(value.example.storage, value.example.storage.version)
     return value
 
 

@@ -11,7 +11,7 @@ from .floats import FloatValue, NumpyFloat
 from .numpy_array import ArrayValue, array_strides
 from .sequence import SequenceValue, TupleValue
 from .symint import SymNumber
-from .tensor import TensorValue
+from .tensor import TensorValue, size_value
 
 NUMBER_DTYPES = {bool: torch.bool, int: torch.int64, complex: torch.complex64}
 
@@ -58,7 +58,8 @@ def over_memory(frame, array):
     tensor = frame.graph.call(frame, getattr, (array.tensor, "data"))
     if 0 not in tensor.example.shape:
         return tensor
-    return frame.graph.call_method(frame, "as_strided", (tensor, tuple(tensor.example.shape), array_strides(array)))
+    sizes, strides = (tuple(size_value(frame, s) for s in given) for given in (tensor.example.shape, array_strides(array)))
+    return frame.graph.call_method(frame, "as_strided", (tensor, TupleValue(list(sizes)), TupleValue(list(strides))))
 
 
 def from_numpy(frame, args, kwargs):

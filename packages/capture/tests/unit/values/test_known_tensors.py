@@ -72,3 +72,14 @@ def test_known_data_steers_the_program(function, graphs):
     expected, actual = function(X), compiled(X)
     torch.testing.assert_close(actual, expected, rtol=0, atol=0)
     assert graphs is None or len(counted) == graphs
+
+
+def test_functions_that_refuse_numbers_alone_raise_as_they_do(caplog):
+    def f(x, n):
+        try:
+            return x + torch.sum(n, dim=0)
+        except TypeError as error:
+            return str(error)
+
+    assert capture.optimize(lambda gm, inputs: gm.forward)(f)(X, 3) == f(X, 3)
+    assert not caplog.records  # no failure of capture

@@ -267,3 +267,16 @@ def test_one_of_several_views_of_memory_that_was_written_to(caplog):
         with pytest.raises(RuntimeError, match="multiple views"):
             call(*parts)
     assert "please report" not in caplog.text
+
+
+def test_empty_arrays_of_open_sizes_become_tensors():
+    """A dim that vmap hands on keeps its symbol."""
+
+    def f(x):
+        array = torch.vmap(lambda row: row)(x).numpy()
+        return torch.from_numpy(array)
+
+    captured = optimize(lambda gm, inputs: gm.forward)(f)
+    for rows in (2, 4, 0):
+        expected, found = f(torch.ones(rows, 3)), captured(torch.ones(rows, 3))
+        assert torch.equal(found, expected) and found.stride() == expected.stride()

@@ -91,7 +91,7 @@ EFFECTS = [
     "$T.transpose(0, -1).mul_(#)",
     "$T[::2] = $T[::2] * 2",
     "$T.narrow(0, 0, 1).fill_(#)",
-    "$T.resize_(2)",
+    "$T.resize_(0)",
     "$T.detach_()",
     "$T.masked_fill_($T > #, $F)",
     "table.setdefault('n', {})['m'] = $I",
