@@ -565,3 +565,30 @@ def test_a_result_in_an_empty_tensor_is_compiled(caplog):
     x = data(4, 4)
     torch.testing.assert_close(tracework.compile(fn)(x), fn(x))
     assert "uncompiled" not in caplog.text
+
+
+COPIES = {
+    "view": lambda x: torch.view_copy(x, [12]),
+    "alias": torch.alias_copy,
+    "detach": torch.detach_copy,
+    "squeeze": torch.squeeze_copy,
+    "unsqueeze": lambda x: torch.unsqueeze_copy(x, 0),
+    "select": lambda x: torch.select_copy(x, 0, 1),
+    "slice": lambda x: torch.slice_copy(x, 0, 1, 3),
+    "expand": lambda x: torch.expand_copy(x, [3, 4]),
+    "as_strided": lambda x: torch.as_strided_copy(x, [2], [1]),
+    "unfold": lambda x: torch.unfold_copy(x, 0, 1, 1),
+    "split": lambda x: torch.split_copy(x, 1)[1],
+    "unbind": lambda x: torch.unbind_copy(x)[0],
+}
+
+
+@pytest.mark.parametrize("function", COPIES.values(), ids=COPIES)
+@pytest.mark.parametrize("asks", [False, True])
+def test_copies_of_views_have_memory_of_their_own(function, asks):
+    given = data(3, 4).requires_grad_(asks)
+    before, found = given.detach().clone(), tracework.compile(function)(given)
+    assert found is not given and found._is_view() == function(given)._is_view()
+    torch.testing.assert_close(found, function(given))
+    found.detach().zero_()
+    torch.testing.assert_close(given.detach(), before)

@@ -82,6 +82,29 @@ def test_copies_are_compiled_and_independent(duplicate):
     assert compiled.linear.weight.abs().sum() > 0
 
 
+class WithCompiledMethod(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(3))
+        self.fast = tracework.compile(self.scaled, backend="eager")
+
+    def scaled(self, x):
+        return x * self.weight
+
+    def forward(self, x):
+        return self.fast(x)
+
+
+def test_a_copy_of_a_module_that_keeps_a_compiled_method_of_its_own():
+    module = WithCompiledMethod()
+    module(torch.ones(3))
+    twin = copy.deepcopy(module)
+    with torch.no_grad():
+        twin.weight.fill_(3)
+    assert twin(torch.ones(3)).tolist() == [3, 3, 3] and module(torch.ones(3)).tolist() == [1, 1, 1]
+    assert twin.fast.__wrapped__.__self__ is twin
+
+
 class Chain(torch.nn.Sequential):
     """Makes others of its class, as copies and slices do."""
 

@@ -184,6 +184,50 @@ def test_sparse_gradients(fn, backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("fn", SPARSE_GRADIENTS)
+def test_sparse_gradients_of_a_backward_inside(fn, backend, caplog):
+    def step(weight, indices):
+        fn(weight, indices).sum().backward()
+        return weight.grad
+
+    indices, found = torch.tensor([0, 1, 1]), []
+    for each in (step, tracework.compile(step, backend=backend)):
+        weight = torch.arange(15.0).view(5, 3).requires_grad_()
+        found.append((each(weight, indices).layout, weight.grad.to_dense()))
+    assert found[0][0] == found[1][0] == torch.sparse_coo
+    same(found[1][1], found[0][1])
+    assert "please report" not in caplog.text  # the graph would have raised, and the frame been run again
+
+
+def test_a_nested_tensor_without_sizes_is_left_to_eager(caplog):
+    nested = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)])
+    found = tracework.compile(lambda x: x * 2, backend="eager")(nested)
+    assert [t.tolist() for t in found.unbind()] == [(t * 2).tolist() for t in nested.unbind()]
+    assert "please report" not in caplog.text
+
+
+@pytest.mark.parametrize("function", [F.softmax, F.log_softmax])
+def test_softmax_of_nothing_is_a_new_tensor(function):
+    given = torch.empty(0, 4)
+    found = tracework.compile(lambda x: function(x, 0))(given)
+    assert found is not given and found.shape == given.shape
+    asking = torch.empty(0, 4, requires_grad=True)
+    assert not tracework.compile(lambda x: function(x, 0))(asking)._is_view()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_strides_with_quotients_of_a_size(backend):
+    """The batch of the reshaped covariance is 16 // n**2, and its strides divide by that: 0 for the sizes that strides are compared at."""
+
+    def log_probability(mean):
+        return torch.distributions.MultivariateNormal(mean, torch.eye(4)).log_prob(mean * 2)
+
+    mean = torch.arange(4.0)
+    found = tracework.compile(log_probability, backend=backend, dynamic=True, fullgraph=True)(mean)
+    same(found, log_probability(mean))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_linear_cross_entropy_in_chunks(backend):
     options = getattr(torch.nn, "LinearCrossEntropyOptions", None)
     if options is None:

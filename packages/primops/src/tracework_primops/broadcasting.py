@@ -67,7 +67,10 @@ def magnitude(size: Any) -> int:
 
 @cache
 def _sampled(size: Any) -> int:
-    value = size.substitute({s: SAMPLE_SIZE for s in size.free_symbols})
+    try:
+        value = size.substitute({s: SAMPLE_SIZE for s in size.free_symbols})
+    except ZeroDivisionError:  # by a quotient that is not 0 for the sizes there are
+        return SAMPLE_SIZE
     return value if isinstance(value, int) else SAMPLE_SIZE
 
 

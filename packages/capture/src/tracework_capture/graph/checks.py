@@ -187,6 +187,7 @@ class Effects:
         self.random = False
         self.hidden = ""
         self.statistics: set[Any] = set()  # storages that are written without a new version
+        self.sparse_gradients = False  # those of a later backward
         self.raising = 0  # operators that may raise, which depends on data
         self.writing = 0  # operators that write to what they are given
 
@@ -223,11 +224,20 @@ def _overlaps_in_part(target: Any, source: Any) -> bool:
     if target.storage is not source.storage or (a.sizes, a.strides, a.offset) == (b.sizes, b.strides, b.offset):
         return False
     if a.is_symbolic or b.is_symbolic:
-        return is_dense(a.sizes, a.strides) and is_dense(b.sizes, b.strides)
+        dense = is_dense(a.sizes, a.strides) and is_dense(b.sizes, b.strides)
+        return dense and not (_ends_before(target, source) or _ends_before(source, target))
     try:
         return np.shares_memory(_places(a), _places(b), max_work=1 << 16)
     except np.exceptions.TooHardError:
         return True
+
+
+def _ends_before(first: Any, second: Any) -> bool:
+    """Whether a tensor without gaps is known to have its last element before the first one of the other."""
+    from tracework_primops.symbols import Condition  # primops is imported when the first graph is made
+
+    end = Condition.compare("<=", first.spec.offset + first.spec.numel(), second.spec.offset)
+    return first.mode.table.is_true(end) is True
 
 
 def _places(spec: Any) -> Any:
@@ -260,6 +270,15 @@ def _normalizes(effects: Effects, func: Any, args: Any, kwargs: Any) -> None:
         effects.statistics.update(tensor.storage for tensor in statistics if isinstance(tensor, torch.Tensor))
 
 
+def _may_have_sparse_gradients(effects: Effects, func: Any, args: Any, kwargs: Any) -> None:
+    named = dict(zip((a.name for a in func._schema.arguments), args)) | kwargs
+    asked = any(named.get(name) for name in _SPARSE)
+    effects.sparse_gradients |= asked and torch.is_grad_enabled() and args[0].requires_grad
+
+
+_SPARSE = frozenset(("sparse", "sparse_grad"))
+
+
 def _unknown(effects: Effects, func: Any, args: Any, kwargs: Any) -> None:
     if not runs_again(func):
         effects.hidden = f"{func} may do what its schema does not say"
@@ -282,6 +301,8 @@ def _kind_of(func: Any) -> Callable[..., None]:
         return _draws
     if func._schema.is_mutable and (torch.Tag.pointwise in func.tags or func is torch.ops.aten.copy_.default):
         return _writes_by_element
+    if not _SPARSE.isdisjoint(a.name for a in func._schema.arguments):
+        return _may_have_sparse_gradients
     return _normalizes if "batch_norm" in func._schema.name and "backward" not in func._schema.name else _PURE
 
 

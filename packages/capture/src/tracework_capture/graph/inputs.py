@@ -105,6 +105,8 @@ def lift_tensor(frame: Any, tensor: torch.Tensor, source: Source, role: str) -> 
         return node
     if tensor.layout is not torch.strided:
         frame.break_graph("tensor_layout", f"{source} has layout {tensor.layout}")
+    if tensor.is_nested:
+        frame.break_graph("tensor_layout", f"{source} is a nested tensor")
     if tensor._is_zerotensor():
         frame.break_graph("tensor_layout", f"{source} stands for zeros and has no memory, as some gradients of gradients do")
     if tensor.requires_grad and tensor._is_view():

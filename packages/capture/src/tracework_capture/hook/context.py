@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import copy
 import copyreg
 import functools
 import inspect
@@ -66,7 +67,7 @@ _WRAPPED_LIMIT = 32  # functions that are left alone under one wrapper, after wh
 _REMEMBERED = 1000
 _PATIENCE = 60.0
 _callbacks: weakref.WeakSet[Any] = weakref.WeakSet()
-# As for functions: a copy is the same object, and a pickle holds the name.
+# As for functions: a copy is the same object, and a pickle holds the name. A deep copy of a bound method is bound to the copy of its object.
 copyreg.pickle(_C.Scoped, lambda scoped: scoped.__qualname__)  # type: ignore[arg-type, return-value]
 
 
@@ -407,6 +408,8 @@ def optimize(
         for attribute in functools.WRAPPER_ASSIGNMENTS:
             if hasattr(function, attribute):
                 setattr(scoped, attribute, getattr(function, attribute))
+        if isinstance(function, types.MethodType):
+            scoped.__deepcopy__ = lambda memo: wrap(copy.deepcopy(function, memo))
         return scoped
 
     return wrap

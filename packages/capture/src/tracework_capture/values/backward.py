@@ -74,11 +74,13 @@ def grad_row(frame, args, kwargs):
 
 def refuse_what_is_unseen(frame):
     """Functions under a transform of torch.func are traced without it, and so without its gradients. Hooks that are not traced change
-    Python objects, which is seen in plain Python alone."""
+    Python objects, which is seen in plain Python alone. Gradients that are sparse have strides and memory on fakes."""
     if frame.root.transforms:
         frame.break_graph("call_unknown", "the autograd engine under a transform of torch.func")
     if any(isinstance(node.target, (PassThrough, RegisterHook, EnterSavedHooks)) for node in frame.graph.graph.nodes):
         frame.break_graph("hook", "a backward in the function whose hooks it would run as they are")
+    if frame.root.effects.sparse_gradients:
+        frame.break_graph("tensor_layout", "a backward in the function that gives sparse gradients")
 
 
 def options(given):

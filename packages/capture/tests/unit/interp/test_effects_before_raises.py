@@ -381,6 +381,24 @@ def test_writes_to_memory_that_is_read_in_part_are_left_to_eager(write, fullgrap
     assert outcome(compiled, x) == outcome(write, y)
 
 
+@pytest.mark.parametrize(
+    ("write", "fullgraph"),
+    [
+        (lambda x: x[1].copy_(x[0]), True),
+        (lambda x: x[1].mul_(x[0]), True),
+        (lambda x: x[0].mul_(x[2]), True),
+        (lambda x: x[: x.shape[0] // 2].add_(x[x.shape[0] // 2 :]), True),
+        (lambda x: x[1:].copy_(x[:-1]), False),
+        (lambda x: x[: x.shape[0] // 2 + 1].add_(x[x.shape[0] // 2 - 1 :]), False),
+    ],
+)
+def test_dense_parts_of_open_sizes_are_compared_by_where_they_end(write, fullgraph):
+    compiled = tracework_capture.optimize(lambda gm, given: gm.forward, dynamic=True, fullgraph=fullgraph)(write)
+    for rows in (4, 6):
+        x, y = torch.arange(rows * 4.0).reshape(rows, 4), torch.arange(rows * 4.0).reshape(rows, 4)
+        assert outcome(compiled, x) == outcome(write, y)
+
+
 def cleaned_up(cache, index, log):
     try:
         for _ in range(3):

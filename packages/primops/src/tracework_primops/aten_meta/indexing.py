@@ -7,7 +7,7 @@ import torch
 from .. import broadcasting
 from ..promotion import result_dtype
 from ..spec import TensorSpec
-from ..symbols import active
+from ..symbols import active, mod
 from .rows import check_number, common_device, contiguous, fresh, row, same_layout, suggests_channels_last, wrap_dim
 from .view import unsqueeze, view
 
@@ -345,9 +345,26 @@ def roll(x, shifts, dims=()):
         raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims: {len(dims)}")
     if dims and not x.ndim:
         raise IndexError(f"Dimension specified as {dims[0]} but tensor has no dimensions")
-    for dim in dims if 0 not in x.sizes else ():
-        wrap_dim(dim, x.ndim)
-    return fresh(x, x.sizes)
+    rolled = fresh(x, x.sizes)
+    for shift, dim in zip(shifts, dims) if 0 not in x.sizes else ():
+        if _is_channels_last_rolled(x, shift, wrap_dim(dim, x.ndim)):
+            rolled = TensorSpec(x.dtype, x.device, x.sizes, broadcasting.channels_last(x.sizes))
+        else:
+            rolled = fresh(x, x.sizes)
+        x = rolled
+    return rolled
+
+
+def _is_channels_last_rolled(x, shift, dim):
+    """Eager's kernel for the CPU joins the two parts that change places, one of which may be empty."""
+    if x.device.type != "cpu" or not suggests_channels_last(x):
+        return False
+    size = x.sizes[dim]
+    moved = mod(shift, size)
+    if active.equal(moved, 0):
+        return False
+    parts = (TensorSpec(x.dtype, x.device, (*x.sizes[:dim], n, *x.sizes[dim + 1 :]), x.strides) for n in (size - moved, moved))
+    return all(map(suggests_channels_last, parts))
 
 
 @row("cumsum.default", "cumprod.default")

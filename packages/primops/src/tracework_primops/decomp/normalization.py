@@ -40,14 +40,14 @@ def _exponentials(y: PrimValue, dims: tuple[int, ...]) -> tuple[PrimValue, PrimV
 
 def _softmax_rule(y: PrimValue, dims: tuple[int, ...]) -> PrimValue:
     if _is_empty(y, dims[0]):
-        return y
+        return prims.clone(y)
     _, e, total = _exponentials(y, dims)
     return prims.div(e, total)
 
 
 def _log_softmax_rule(y: PrimValue, dims: tuple[int, ...]) -> PrimValue:
     if _is_empty(y, dims[0]):
-        return y
+        return prims.clone(y)
     shifted, _, total = _exponentials(y, dims)
     return prims.sub(shifted, prims.log(total))
 
@@ -71,7 +71,7 @@ def safe_softmax(x, dim, dtype=None):
 
     def rule(v: PrimValue, dims: tuple[int, ...]) -> PrimValue:
         if _is_empty(v, dims[0]):
-            return v
+            return prims.clone(v)
         return prims.where(prims.all(prims.eq(v, -math.inf), dims, True), 0.0, _softmax_rule(v, dims))
 
     return to(_along(wide(y), dim, rule), y.dtype)

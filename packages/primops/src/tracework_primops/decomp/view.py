@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..op import PrimValue, active_builder, prims
@@ -31,7 +32,25 @@ def full_sizes(x: PrimValue, sizes: Sequence[Any]) -> tuple[Any, ...]:
     return (*sizes[:at], missing, *sizes[at + 1 :])
 
 
-@decomposition(aten.view, aten._unsafe_view, aten.reshape, aten.view_copy, aten._reshape_copy)
+def copying(*overloads: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """File a view's function under overloads that give what it shows in memory of its own."""
+
+    def file(view: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(view)
+        def copy(*args: Any, **kwargs: Any) -> Any:
+            shown = view(*args, **kwargs)
+            if shown is NotImplemented:
+                return NotImplemented
+            return tuple(prims.clone(piece) for piece in shown) if isinstance(shown, tuple) else prims.clone(shown)
+
+        decomposition(*overloads)(copy)
+        return view
+
+    return file
+
+
+@decomposition(aten.view, aten._unsafe_view, aten.reshape)
+@copying(aten.view_copy, aten._reshape_copy)
 def view(x, sizes):
     return prims.reshape(x, full_sizes(x, sizes))
 
@@ -41,7 +60,8 @@ def _reshape_alias(x, sizes, strides):
     return prims.reshape(x, tuple(sizes))
 
 
-@decomposition(aten.alias, aten.detach, aten.lift_fresh, aten.alias_copy, aten.detach_copy, aten.lift)
+@decomposition(aten.alias, aten.detach, aten.lift_fresh, aten.lift)
+@copying(aten.alias_copy, aten.detach_copy)
 def alias(x):
     return x
 
@@ -51,12 +71,14 @@ def lift_fresh_copy(x):
     return prims.clone(x)
 
 
-@decomposition(aten.permute, aten.permute_copy)
+@decomposition(aten.permute)
+@copying(aten.permute_copy)
 def permute(x, dims):
     return prims.permute(x, tuple(dim_of(x, d) for d in dims))
 
 
-@decomposition(aten.transpose.int, aten.transpose_copy.int)
+@decomposition(aten.transpose.int)
+@copying(aten.transpose_copy.int)
 def transpose(x, dim0, dim1):
     if x.ndim == 0:
         return x
@@ -66,12 +88,14 @@ def transpose(x, dim0, dim1):
     return prims.permute(x, tuple(dims))
 
 
-@decomposition(aten.t, aten.t_copy)
+@decomposition(aten.t)
+@copying(aten.t_copy)
 def t(x):
     return prims.permute(x, (1, 0)) if x.ndim == 2 else x
 
 
-@decomposition(aten.expand, aten.expand_copy)
+@decomposition(aten.expand)
+@copying(aten.expand_copy)
 def expand(x, sizes, *, implicit=False):
     lead = len(sizes) - x.ndim
     full = tuple(x.sizes[i - lead] if s.__class__ is int and s == -1 else s for i, s in enumerate(sizes))
@@ -94,7 +118,8 @@ def bound(value: Any, size: Any, default: Any) -> Any:
     return value
 
 
-@decomposition(aten.slice.Tensor, aten.slice_copy.Tensor)
+@decomposition(aten.slice.Tensor)
+@copying(aten.slice_copy.Tensor)
 def slice(x, dim=0, start=None, end=None, step=1):
     dim = dim_of(x, dim)
     size = x.sizes[dim]
@@ -114,7 +139,8 @@ def slice(x, dim=0, start=None, end=None, step=1):
     return prims.slice(x, dim, start, end, step)
 
 
-@decomposition(aten.select.int, aten.select_copy.int)
+@decomposition(aten.select.int)
+@copying(aten.select_copy.int)
 def select(x, dim, index):
     dim = dim_of(x, dim)
     if index.__class__ is int and index < 0:
@@ -127,35 +153,41 @@ def is_one(size: Any) -> bool:
     return size.__class__ is int and size == 1
 
 
-@decomposition(aten.squeeze, aten.squeeze_copy)
+@decomposition(aten.squeeze)
+@copying(aten.squeeze_copy)
 def squeeze(x):
     dims = tuple(i for i, s in enumerate(x.sizes) if is_one(s))
     return prims.squeeze(x, dims) if dims else x
 
 
-@decomposition(aten.squeeze.dim, aten.squeeze.dims, aten.squeeze_copy.dim, aten.squeeze_copy.dims)
+@decomposition(aten.squeeze.dim, aten.squeeze.dims)
+@copying(aten.squeeze_copy.dim, aten.squeeze_copy.dims)
 def squeeze_dims(x, dims):
     dims = (dims,) if isinstance(dims, int) else dims
     found = tuple(sorted({d for d in (dim_of(x, d) for d in dims) if x.ndim and is_one(x.sizes[d])}))
     return prims.squeeze(x, found) if found else x
 
 
-@decomposition(aten.unsqueeze, aten.unsqueeze_copy)
+@decomposition(aten.unsqueeze)
+@copying(aten.unsqueeze_copy)
 def unsqueeze(x, dim):
     return prims.unsqueeze(x, dim + x.ndim + 1 if dim < 0 else dim)
 
 
-@decomposition(aten.as_strided, aten.as_strided_copy)
+@decomposition(aten.as_strided)
+@copying(aten.as_strided_copy)
 def as_strided(x, sizes, strides, offset=None):
     return prims.as_strided(x, tuple(sizes), tuple(strides), x.spec.offset if offset is None else offset)
 
 
-@decomposition(aten.diagonal, aten.diagonal_copy)
+@decomposition(aten.diagonal)
+@copying(aten.diagonal_copy)
 def diagonal(x, offset=0, dim1=0, dim2=1):
     return prims.diagonal(x, offset, dim_of(x, dim1), dim_of(x, dim2))
 
 
-@decomposition(aten.unfold, aten.unfold_copy)
+@decomposition(aten.unfold)
+@copying(aten.unfold_copy)
 def unfold(x, dim, size, step):
     return prims.unfold(x, dim_of(x, dim), size, step) if x.ndim else NotImplemented
 
@@ -166,17 +198,20 @@ def flip(x, dims):
     return prims.flip(x, dims) if dims else prims.clone(x)
 
 
-@decomposition(aten.view_as_real, aten.view_as_real_copy)
+@decomposition(aten.view_as_real)
+@copying(aten.view_as_real_copy)
 def view_as_real(x):
     return prims.view_as_real(x)
 
 
-@decomposition(aten.view_as_complex, aten.view_as_complex_copy)
+@decomposition(aten.view_as_complex)
+@copying(aten.view_as_complex_copy)
 def view_as_complex(x):
     return prims.view_as_complex(x)
 
 
-@decomposition(aten.view.dtype, aten.view_copy.dtype)
+@decomposition(aten.view.dtype)
+@copying(aten.view_copy.dtype)
 def view_dtype(x, dtype):
     if dtype is x.dtype:
         return x
@@ -192,7 +227,8 @@ def pieces(x: PrimValue, lengths: Sequence[Any], dim: int) -> tuple[PrimValue, .
     return tuple(out)
 
 
-@decomposition(aten.split.Tensor, aten.split_copy.Tensor, aten.unsafe_split.Tensor)
+@decomposition(aten.split.Tensor, aten.unsafe_split.Tensor)
+@copying(aten.split_copy.Tensor)
 def split(x, size, dim=0):
     dim = dim_of(x, dim)
     total = x.sizes[dim]
@@ -207,12 +243,14 @@ def split(x, size, dim=0):
     return pieces(x, [s.sizes[dim] for s in wanted], dim)
 
 
-@decomposition(aten.split_with_sizes, aten.split_with_sizes_copy, aten.unsafe_split_with_sizes)
+@decomposition(aten.split_with_sizes, aten.unsafe_split_with_sizes)
+@copying(aten.split_with_sizes_copy)
 def split_with_sizes(x, sizes, dim=0):
     return pieces(x, sizes, dim_of(x, dim))
 
 
-@decomposition(aten.unbind.int, aten.unbind_copy.int)
+@decomposition(aten.unbind.int)
+@copying(aten.unbind_copy.int)
 def unbind(x, dim=0):
     dim = dim_of(x, dim)
     wanted = expected()

@@ -86,3 +86,13 @@ def test_gradients_of_convolutions_have_the_strides_of_eager(name):
     with mode:
         got = gradients([mode.from_real(t.requires_grad_()) for t in inputs])
     assert [g.stride() for g in got] == [g.stride() for g in gradients(inputs)]
+
+
+@pytest.mark.parametrize("sizes", [(4, 3, 5, 6), (2, 3, 1, 4), (2, 1, 4, 4), (2, 3, 4, 1), (1, 3, 4, 4)])
+@pytest.mark.parametrize(
+    ("shifts", "dims"), [(1, 2), (0, 2), (5, 2), (1, 0), (3, 1), (1, 3), ((1, 2), (2, 3)), ((1, 1), (0, 1)), (-1, 2), (1, ())]
+)
+def test_rolled_images(sizes, shifts, dims):
+    given = torch.randn(sizes).to(memory_format=torch.channels_last)
+    found = FakeMode().from_real(given).roll(shifts, dims)
+    assert found.stride() == given.roll(shifts, dims).stride()
