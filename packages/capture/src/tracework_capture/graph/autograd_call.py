@@ -56,7 +56,7 @@ def _function(name: str, halves: Halves) -> Any:
     """The class."""
 
     def forward(ctx: Any, *args: Any) -> tuple[Any, ...]:
-        found = halves.forward(*[args[i] for i in halves.forward_inputs])
+        found = halves.forward.forward(*[args[i] for i in halves.forward_inputs])
         results, rest = found[: halves.results], found[halves.results :]
         read = dict.fromkeys(i for kind, i in halves.backward_inputs if kind == INPUT)
         tensors = [i for i in read if isinstance(args[i], torch.Tensor)]
@@ -76,7 +76,7 @@ def _function(name: str, halves: Halves) -> Any:
             TANGENT: [g.contiguous() for g in gradients],
             INPUT: {**ctx.others, **dict(zip(ctx.tensors, held[halves.saved :]))},
         }
-        found = halves.backward(*[places[kind][i] for kind, i in halves.backward_inputs])
+        found = halves.backward.forward(*[places[kind][i] for kind, i in halves.backward_inputs])
         return (*found, *(None for _ in range(len(ctx.needs_input_grad) - len(found))))
 
     body = {

@@ -88,7 +88,7 @@ class TransformCall:
     def __init__(self, kind: str, name: str, module: fx.GraphModule, places: tuple[int, ...], options: dict[str, Any]) -> None:
         self.__name__ = self.__qualname__ = f"{kind}_{name}" if name.isidentifier() else kind
         self.__module__ = __name__
-        self.kind, self.module, self.places, self.options = kind, module, places, options
+        self.kind, self.runs, self.places, self.options = kind, module, places, options
 
     def __repr__(self) -> str:
         return self.__name__
@@ -98,4 +98,4 @@ class TransformCall:
 
     def function(self, *args: Any) -> Any:
         """The captured graph; `places` says which argument is which of its placeholders."""
-        return self.module(*[args[place] for place in self.places])
+        return self.runs.forward(*[args[place] for place in self.places])

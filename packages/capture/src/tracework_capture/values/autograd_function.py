@@ -321,7 +321,7 @@ class WithoutGradient:
 
     def __call__(self, *args):
         with torch.no_grad():
-            return self.runs(*args)
+            return self.runs.forward(*args)
 
 
 def is_none(value):

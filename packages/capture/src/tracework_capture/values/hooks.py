@@ -33,7 +33,7 @@ class HookCall:
     def __call__(self, tensor, *read):
         def hook(gradient):
             given = (gradient.contiguous(), *read)
-            return self.module(*[given[place] for place in self.places])[0]
+            return self.module.forward(*[given[place] for place in self.places])[0]
 
         return tensor.register_hook(hook)
 

@@ -476,3 +476,27 @@ def test_what_raises_beside_hooks_of_a_module_meets_its_handler(program):
         x = torch.ones(2, 3, requires_grad=True)
         expected = program(module, x, index)
         assert torch.equal(captured(module, x, index), expected)
+
+
+def transformed_after(x, index):
+    try:
+        y = x[index]
+    except IndexError:
+        y = x * 3
+    return y, torch.vmap(lambda row: row * 2)(x)
+
+
+def transformed_within(x, index):
+    try:
+        return torch.func.grad(lambda t: t[index].square().sum())(x)
+    except IndexError:
+        return x * 3
+
+
+@pytest.mark.parametrize("program", [transformed_after, transformed_within])
+def test_what_raises_beside_a_transform_meets_its_handler(program, capfd):
+    captured = tracework_capture.optimize(lambda gm, inputs: gm.forward)(program)
+    for index in (torch.tensor([0]), torch.tensor([7]), torch.tensor([1])):
+        x = torch.ones(2, 3)
+        torch.testing.assert_close(captured(x, index), program(x, index), rtol=0, atol=0)
+    assert not capfd.readouterr().err, "fx prints what raises in a module that is called"

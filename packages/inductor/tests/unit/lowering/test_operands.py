@@ -113,3 +113,12 @@ def test_a_librarys_result_of_another_size_is_not_taken():
     with pytest.raises(RuntimeError, match=r"gave a tensor of size \(0,\) where the graph was compiled for \(5,\)"):
         namespace["fitted"](torch.empty(0), (5,), (1,))
     assert namespace["fitted"](torch.empty(7), (0,), (1,)).numel() == 7, "a workspace of a size that only the library knows"
+
+
+def test_a_librarys_result_is_laid_out_anew_where_elements_repeat():
+    source = check(prims.neg, torch.randn(3)).host_source
+    namespace = {}
+    exec(source[: source.index("def out_of_range")], namespace)
+    value = torch.arange(6.0).reshape(3, 2)[:, :1].expand(3, 3)
+    made = namespace["fitted"](value, (3, 3), (1, 0))
+    assert made.stride() == (1, 0) and torch.equal(made, value)

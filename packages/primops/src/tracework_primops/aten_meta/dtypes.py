@@ -90,6 +90,7 @@ ALIKE: dict[str, tuple[int, ...]] = {
     "index_reduce": (0, 3),
     "lerp": (0, 1, 2),
     "linalg_cross": (0, 1),
+    "nll_loss2d_forward": (0, 2),
     "nll_loss_forward": (0, 2),
     "polar": (0, 1),
     "put": (0, 2),

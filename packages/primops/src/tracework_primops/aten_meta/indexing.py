@@ -113,8 +113,7 @@ def index_select(x, dim, index):
     return fresh(x, (*x.sizes[:dim], index.numel(), *x.sizes[dim + 1 :]))
 
 
-@row("index_fill.int_Tensor")
-def like_self(x, *rest, **options):
+def like_self(x):
     return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0)
 
 
@@ -175,13 +174,20 @@ def view_scatter(x, *rest, **options):
     return fresh(x, x.sizes) if shares else x
 
 
+def _check_long(name, index, error):
+    if index.dtype is not torch.int64:
+        raise error(f"{name}(): Expected dtype int64 for index, but got {index.dtype}")
+
+
 @row("index_copy.default")
-def index_copy(x, *rest):
+def index_copy(x, dim, index, source):
+    _check_long("index_copy", index, RuntimeError)
     return fresh(x, x.sizes)
 
 
-@row("index_fill.int_Scalar")
+@row("index_fill.int_Scalar", "index_fill.int_Tensor")
 def index_fill(x, dim, index, value):
+    _check_long("index_fill", index, IndexError)
     check_number(value, x.dtype)
     return like_self(x)
 
@@ -289,8 +295,14 @@ def view_backward(grad, sizes, *rest):
     return fresh(grad, tuple(sizes))
 
 
+def _check_classes(target):
+    if target.dtype not in (torch.int64, torch.uint8):
+        raise RuntimeError(f"expected target dtype to be Long or Byte, but got {target.dtype}")
+
+
 @row("nll_loss_forward.default")
 def nll_loss_forward(x, target, weight, reduction, ignore_index):
+    _check_classes(target)
     out = (x.sizes[0],) if reduction == 0 and x.ndim == 2 else ()
     return fresh(x, out), fresh(x, ())
 
@@ -308,6 +320,8 @@ def margin_loss_backward(grad, x, target, *rest):
 
 @row("nll_loss2d_forward.default")
 def nll_loss2d_forward(x, target, weight, reduction, ignore_index):
+    if target.dtype is not torch.int64:
+        raise RuntimeError(f"expected target dtype to be Long, but got {target.dtype}")
     if x.ndim != 4 or target.ndim != 3 or x.sizes[1:2] == (0,):
         return NotImplemented
     pixels = (x.sizes[0], *x.sizes[2:])

@@ -177,10 +177,17 @@ def softmax_backward(grad, output, dim, input_dtype):
     return fresh(grad, grad.sizes, input_dtype)
 
 
-def _statistics_dtype(x, weight=None):
-    if x.device.type == "cpu":
-        return weight.dtype if weight is not None and weight.dtype is torch.float32 else x.dtype
-    return torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else x.dtype
+def _statistics_dtype(x, *parameters):
+    """Of the means that a normalisation keeps. Raises RuntimeError where the CPU's kernels do: parameters have the dtype of the input,
+    or all are float32 beside an input in half precision."""
+    half = x.dtype in (torch.float16, torch.bfloat16)
+    if x.device.type != "cpu":
+        return torch.float32 if half else x.dtype
+    found = {p.dtype for p in parameters if p is not None} or {x.dtype}
+    if len(found) > 1 or not (found == {x.dtype} or half and found == {torch.float32}):
+        dtypes = ", ".join(sorted(map(str, found)))
+        raise RuntimeError(f"mixed dtype (CPU): an input of {x.dtype} is not normalized with parameters of {dtypes}")
+    return found.pop()
 
 
 def _all_equal(a, b):
@@ -202,7 +209,7 @@ def native_layer_norm(x, normalized_shape, weight, bias, eps):
             f"Given normalized_shape={list(normalized_shape)}, expected input with shape [*, {normalized_shape}], but got {x.sizes}"
         )
     sizes = (*x.sizes[:axis], *(1,) * len(normalized_shape))
-    stat = fresh(x, sizes, _statistics_dtype(x, weight))
+    stat = fresh(x, sizes, _statistics_dtype(x, weight, bias))
     return fresh(x, x.sizes), stat, stat
 
 
@@ -224,7 +231,8 @@ def fused_rms_norm(x, normalized_shape, weight, eps):
 
 @row("native_group_norm.default")
 def native_group_norm(x, weight, bias, n, c, hxw, group, eps):
-    last = x.device.type == "cpu" and suggests_channels_last(x)
+    on_cpu = x.device.type == "cpu"
+    last = on_cpu and suggests_channels_last(x)
     if not (last or x.is_contiguous):
         raise RuntimeError("Expected X.is_contiguous(memory_format) to be true, but got false.")
     if c.__class__ is int and c % group:
@@ -232,14 +240,13 @@ def native_group_norm(x, weight, bias, n, c, hxw, group, eps):
     for name, other in (("weight", weight), ("bias", bias)):
         if other is not None and not (other.ndim == 1 and active.equal(other.sizes[0], c)):
             raise RuntimeError(f"Expected {name} to be a vector of size equal to the number of channels, but got {other}")
-    mixed = weight is not None and weight.dtype is torch.float32
-    statistics = fresh(x, (n, group), weight.dtype if mixed else x.dtype)
+    statistics = fresh(x, (n, group), _statistics_dtype(x, weight, bias) if on_cpu else x.dtype)
     strides = channels_last(x.sizes) if last else contiguous(x.sizes)
     return TensorSpec(x.dtype, x.device, x.sizes, strides, 0), statistics, statistics
 
 
-def _batch_norm(x, weight, training):
-    stat = fresh(x, (x.sizes[1],), _statistics_dtype(x, weight))
+def _batch_norm(x, training, *parameters):
+    stat = fresh(x, (x.sizes[1],), _statistics_dtype(x, *parameters))
     none = fresh(x, (0,), stat.dtype)
     strides = _format_of(x) if x.device.type == "cpu" else same_layout(x)
     out = TensorSpec(x.dtype, x.device, x.sizes, strides, 0)
@@ -254,12 +261,12 @@ def _format_of(x):
 
 @row("native_batch_norm.default", "_native_batch_norm_legit.default")
 def native_batch_norm(x, weight, bias, mean, var, training, momentum, eps):
-    return _batch_norm(x, weight, training)
+    return _batch_norm(x, training, weight, bias, mean, var)
 
 
 @row("_batch_norm_with_update.default")
 def batch_norm_with_update(x, weight, bias, mean, var, momentum, eps):
-    return (*_batch_norm(x, weight, True), fresh(x, (0,), torch.uint8))
+    return (*_batch_norm(x, True, weight, bias, mean, var), fresh(x, (0,), torch.uint8))
 
 
 @row("_batch_norm_with_update_functional.default")
@@ -269,17 +276,17 @@ def batch_norm_with_update_functional(x, weight, bias, mean, var, momentum, eps)
 
 @row("_batch_norm_no_update.default")
 def batch_norm_no_update(x, weight, bias, mean, var, momentum, eps):
-    return (*_batch_norm(x, weight, False), fresh(x, (0,), torch.uint8))
+    return (*_batch_norm(x, False, weight, bias, mean, var), fresh(x, (0,), torch.uint8))
 
 
 @row("_native_batch_norm_legit.no_stats")
 def native_batch_norm_no_stats(x, weight, bias, training, momentum, eps):
-    return _batch_norm(x, weight, training)
+    return _batch_norm(x, training, weight, bias)
 
 
 @row("_native_batch_norm_legit_no_training.default")
 def native_batch_norm_no_training(x, weight, bias, mean, var, momentum, eps):
-    return _batch_norm(x, weight, False)
+    return _batch_norm(x, False, weight, bias, mean, var)
 
 
 @row("native_batch_norm_backward.default")

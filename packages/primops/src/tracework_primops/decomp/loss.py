@@ -137,6 +137,8 @@ def binary_cross_entropy_backward(grad, x, target, weight=None, reduction=MEAN):
 
 @decomposition(aten.binary_cross_entropy_with_logits)
 def binary_cross_entropy_with_logits(x, target, weight=None, pos_weight=None, reduction=MEAN):
+    if x.dtype is not target.dtype:
+        return NotImplemented  # eager rounds what is in between, too, to the target's
     (y, t), dtype = _operands(x, target)
     soft = prims.add(prims.log1p(prims.exp(prims.neg(prims.abs(y)))), prims.maximum(prims.neg(y), 0))
     if pos_weight is not None:

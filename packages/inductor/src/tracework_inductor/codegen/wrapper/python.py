@@ -43,10 +43,7 @@ def fitted(value, sizes, strides):
         return value
     for size, mine, wanted in zip(sizes, value.stride(), strides):
         if mine != wanted and size > 1:
-            if 0 in strides:  # expanded: one element for all of a dim
-                kept = value[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in strides)]
-                return fitted(kept, tuple(kept.shape), strides).expand(sizes)
-            return empty_strided(sizes, strides, dtype=value.dtype, device=value.device).copy_(value)
+            return restride(value, strides)
     return value.as_strided(sizes, strides)
 
 
