@@ -80,6 +80,17 @@ class OutputInfo:
 
 
 @dataclass(frozen=True)
+class TakenView:
+    """A view among the caller's outputs that other results are computed from: the wrapper makes it before the components that take it.
+
+    slot: the graph output that it stands in for; info: how it is made. Where it is made from a graph output, that comes before it.
+    """
+
+    slot: int
+    info: OutputInfo
+
+
+@dataclass(frozen=True)
 class TangentInfo:
     """The tangent of a graph output that requires grad: the layout the backward was compiled for."""
 
@@ -107,7 +118,8 @@ class Signature:
     graph_outputs of the forward (before saved values): fresh outputs and bases, then values written back by the wrapper,
     then sizes. `write_backs` pairs (input slot, graph output slot). `components`: several where results have nothing in common, or are
     computed from results; what one takes from others they give before it.
-    `constants`: tensors appended to the caller's inputs. `output_versions` pairs (graph output slot, how often the program wrote to it).
+    `views`: results that are none of a component, which components take as well. `constants`: tensors appended to the caller's inputs.
+    `output_versions` pairs (graph output slot, how often the program wrote to it).
     """
 
     inputs: tuple[InputInfo, ...]
@@ -117,6 +129,7 @@ class Signature:
     tangents: tuple[TangentInfo, ...] = ()
     components: tuple[Component, ...] = ()
     constants: tuple[Any, ...] = ()
+    views: tuple[TakenView, ...] = ()
     output_versions: tuple[tuple[int, int], ...] = ()
 
     @property

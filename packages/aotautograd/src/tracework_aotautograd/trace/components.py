@@ -18,13 +18,18 @@ aten = torch.ops.aten
 
 
 def components(
-    graph: fx.Graph, tangents: Mapping[int, fx.Node], gradients: Mapping[int, Any], cuts: Mapping[int, fx.Node]
+    graph: fx.Graph,
+    tangents: Mapping[int, fx.Node],
+    gradients: Mapping[int, Any],
+    cuts: Mapping[int, fx.Node],
+    views: Mapping[int, int | None],
 ) -> list[tuple[Component, list[fx.Node]]] | None:
     """The components, each with one gradient for each of its inputs and results; new sums go to the end of the graph.
 
     tangents: graph output slot -> the placeholder of its tangent. gradients: input slot -> node, or None where no result's history
-    leads. cuts: slots of results that others are computed from -> the gradients that come to them from those. None where no order of
-    the components has each one behind those whose results it takes.
+    leads. cuts: slots of results that others are computed from -> the gradients that come to them from those. views: of these the slots
+    that no component gives -> that of what it is a view of, None for an input. None where no order of the components has each one behind
+    those whose results it takes.
     """
     reached = {slot: node for slot, node in gradients.items() if node is not None}
     places = [*tangents.values()]
@@ -37,13 +42,18 @@ def components(
         )
         own = tuple(place for place in range(len(places)) if group >> place & 1)
         found.append((Component(own, tuple(inputs), tuple(results)), [*inputs.values(), *results.values()]))
-    return _in_order(found, [*tangents]) if cuts else found
+    return _in_order(found, [*tangents], views) if cuts else found
 
 
-def _in_order(found: list[tuple[Component, list[fx.Node]]], slots: Sequence[int]) -> list[tuple[Component, list[fx.Node]]] | None:
+def _in_order(
+    found: list[tuple[Component, list[fx.Node]]], slots: Sequence[int], views: Mapping[int, int | None]
+) -> list[tuple[Component, list[fx.Node]]] | None:
     ordered: list[tuple[Component, list[fx.Node]]] = []
     there: set[int] = set()
     while len(ordered) < len(found):
+        for slot, base in views.items():  # a view of a view is behind it
+            if base is None or base in there:
+                there.add(slot)
         part = next((p for p in found if p not in ordered and there.issuperset(p[0].results)), None)
         if part is None:
             return None

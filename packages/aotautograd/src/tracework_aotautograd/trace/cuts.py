@@ -57,22 +57,28 @@ def _nothing_of_nothing(gradients: tuple[Any, ...], given: tuple[Any, ...]) -> t
 
 
 def find_cuts(
-    results: Sequence[Any], cuttable: Collection[Edge], inputs: Collection[Any], made: Callable[[], Mapping[Edge, Any]]
+    results: Sequence[Any],
+    cuttable: Collection[Edge],
+    inputs: Collection[Any],
+    made: Callable[[], Mapping[Edge, Any]],
+    views: Mapping[Edge, Edge | None],
 ) -> tuple[set[Edge], list[Any]]:
     """The edges to cut at, and of them the values that are no results.
 
     results: the values with histories. cuttable: edges of those that a cut may be at. inputs: autograd nodes where inputs begin, whose
-    gradients are added up in any case. made: gives the values that may become results.
+    gradients are added up in any case. made: gives the values that may become results. views: edges of views among those to cut at,
+    which have no node of their own here -> that of the result that they show, None for an input.
     """
     edges = [edge_of(value) for value in results]
-    visible = _passed({node for node, _ in edges}).intersection(cuttable)
+    visible = _passed({node for node, _ in edges}).intersection({*cuttable, *views})
     while visible:
         hidden: dict[Edge, Any] = {}
         while True:
             segments = [_segment(edge, visible | hidden.keys(), inputs) for edge in (*edges, *hidden)]
-            tangled = _tangled(segments)
+            tangled = _tangled(segments, views)
             if not tangled:
-                return visible | hidden.keys(), [*hidden.values()]
+                ends = {edge for segment in segments for edge in segment.ends}
+                return ends | visible.intersection(views), [*hidden.values()]
             below = _first_shared(tangled) - hidden.keys()
             values = made() if below else {}
             if not below or not below <= values.keys():
@@ -125,7 +131,7 @@ def _passed(waiting: Iterable[Any]) -> set[Edge]:
     return found
 
 
-def _tangled(segments: Sequence[_Segment]) -> list[_Segment]:
+def _tangled(segments: Sequence[_Segment], views: Mapping[Edge, Edge | None]) -> list[_Segment]:
     """Segments of which none can be first or last: they share history with one that they end at, if by way of others."""
     owners: dict[Any, int] = {}
     group = [*range(len(segments))]
@@ -139,7 +145,8 @@ def _tangled(segments: Sequence[_Segment]) -> list[_Segment]:
         for node in segment.nodes:
             group[root(place)] = root(owners.setdefault(node, place))
     starts = {segment.start: place for place, segment in enumerate(segments)}
-    after = {(root(place), root(starts[edge])) for place, segment in enumerate(segments) for edge in segment.ends}
+    taken = [(place, views.get(edge, edge)) for place, segment in enumerate(segments) for edge in segment.ends]
+    after = {(root(place), root(starts[edge])) for place, edge in taken if edge is not None}
     left = {root(place) for place in range(len(segments))}
     while free := {
         g for g in left if not any(a == g and b in left for a, b in after) or not any(b == g and a in left for a, b in after)

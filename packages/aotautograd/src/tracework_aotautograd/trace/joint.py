@@ -27,6 +27,7 @@ from ..signature import (
     OutputKind,
     Signature,
     SizeSlot,
+    TakenView,
     TangentInfo,
     ViewStep,
 )
@@ -157,7 +158,10 @@ class Trace:
         shown |= {slot for _, slot in write_backs}
         inside = frozenset(slot for slot, x in enumerate(self.values) if any(x is made for made in recorder.inside.values()))
         self.replay = replace(self.replay, written=tuple(slot for slot, _ in write_backs), inside=inside)
-        tangents, parts = self._backward(shown, outputs) if self.with_backward else ((), [])
+        candidates = self._candidates(outputs, infos)
+        tangents, parts, views = self._backward(shown, outputs, candidates) if self.with_backward else ((), [], {})
+        for position, view in views.items():
+            infos[position] = OutputInfo(OutputKind.FRESH, view.slot, requires_grad=True)
         forward_nodes = [o.node for o in self.graph_outputs]
         recorder.graph.output((*forward_nodes, *(gradient for _, gradients in parts for gradient in gradients)))
         signature = Signature(
@@ -168,6 +172,7 @@ class Trace:
             tangents,
             tuple(component for component, _ in parts),
             tuple(recorder.constants),
+            tuple(views.values()),
             versions,
         )
         gm = _torch.graph_module(recorder.graph)
@@ -299,39 +304,82 @@ class Trace:
 
     # --- the backward -------------------------------------------------------------------------------------------------
     def _backward(
-        self, shown: set[int], results: tuple[Any, ...]
-    ) -> tuple[tuple[TangentInfo, ...], list[tuple[Component, list[fx.Node]]]]:
-        """Of the graph outputs whose history somebody gets: of others (a base of detached views) it may be gone."""
+        self, shown: set[int], results: tuple[Any, ...], candidates: dict[Edge, tuple[int, OutputInfo]]
+    ) -> tuple[tuple[TangentInfo, ...], list[tuple[Component, list[fx.Node]]], dict[int, TakenView]]:
+        """Of the graph outputs whose history somebody gets: of others (a base of detached views) it may be gone. With the views that
+        components take, by their places among the caller's outputs."""
         recorder = self.recorder
         outputs = [(slot, self.graph_outputs[slot]) for slot in sorted(shown)]
         differentiable = [(slot, o) for slot, o in outputs if isinstance(o.fake, FakeTensor) and _has_history(o.fake)]
         wanted = {slot: self.leaves[slot] for slot, info in enumerate(self.infos) if info.requires_grad}
         if not differentiable or not wanted:
-            return (), []
+            return (), [], {}
         recorder.phase = BACKWARD
         ends = {node for node in self.histories if node is not None} | {node for node, _ in recorder.inside}
-        cuts, hidden = self._cuts([o for _, o in differentiable], ends)
+        cuts, hidden = self._cuts([o for _, o in differentiable], ends, candidates)
+        before = len(self.graph_outputs)
         differentiable += [(self._add(fake, node), _GraphOutput(fake, node)) for fake, node in hidden]
-        self.replay = self.replay.finding(self.values, results, [o.fake for _, o in differentiable], ends)
+        views = self._taken_views(results, {edge: found for edge, found in candidates.items() if edge in cuts})
+        fakes = [*(o.fake for _, o in differentiable), *(self.graph_outputs[view.slot].fake for view in views.values())]
+        self.replay = self.replay.finding(self.values, results, fakes, ends)
         made = [self._tangent(slot, output) for slot, output in differentiable]
-        parts = self._components(differentiable, made, wanted, cuts)
+        parts = self._components(differentiable, made, wanted, cuts, [*views.values()])
         if parts is None:  # the formulas do not come apart where the history was to be cut
-            del self.graph_outputs[len(self.graph_outputs) - len(hidden) :]
+            del self.graph_outputs[before:]
+            views = {}
             for node in reversed(recorder.graph.nodes):
                 if node.meta["phase"] == BACKWARD and not node.users and not isinstance(node.meta["val"], torch.SymInt):
                     if node.op == "call_function" or node in [n for _, _, n in made[len(made) - len(hidden) :]]:
                         recorder.graph.erase_node(node)
             count = len(made) - len(hidden)
             made = made[:count]
-            parts = self._components(differentiable[:count], made, wanted, set())
+            parts = self._components(differentiable[:count], made, wanted, set(), [])
             assert parts is not None
-        return tuple(info for info, _, _ in made), parts
+        return tuple(info for info, _, _ in made), parts, views
 
-    def _cuts(self, outputs: list[_GraphOutput], ends: set[Any]) -> tuple[set[Edge], list[tuple[Any, Any]]]:
+    def _candidates(self, results: tuple[Any, ...], infos: list[OutputInfo]) -> dict[Edge, tuple[int, OutputInfo]]:
+        """Views among the results, and their places, that may be made before what is computed from them. None of an input that the graph
+        writes to, which gets its new value after all, and none with hooks."""
+        found = {}
+        for position, (result, info) in enumerate(zip(results, infos, strict=True)):
+            if (
+                info.kind not in (OutputKind.INPUT_VIEW, OutputKind.BASE_VIEW)
+                or not _has_history(result)
+                or result._backward_hooks
+            ):
+                continue
+            if info.kind is OutputKind.INPUT_VIEW:
+                whole = not self.recorder.cell(result).root.writes
+            else:
+                whole = _leads_to(edge_of(self.graph_outputs[info.slot].fake), result, len(info.steps))
+            if whole and info.steps and all(step.tracked for step in info.steps):
+                found[edge_of(result)] = position, info
+        return found
+
+    def _taken_views(self, results: tuple[Any, ...], chosen: dict[Edge, tuple[int, OutputInfo]]) -> dict[int, TakenView]:
+        """The views that components take, each made from another of them where it is a view of that."""
+        views: dict[int, TakenView] = {}
+        slots: dict[int, tuple[int, int]] = {}  # id of a view's cell -> its slot, the number of its steps
+        for position, info in sorted(chosen.values(), key=lambda found: len(found[1].steps)):
+            cell = self.recorder.cell(results[position])
+            parent = cell.parent
+            while parent is not None and id(parent) not in slots:
+                parent = parent.parent
+            if parent is not None:
+                base, count = slots[id(parent)]
+                info = replace(info, kind=OutputKind.BASE_VIEW, slot=base, steps=info.steps[count:])
+            slot = self._add(cell.fake, self.recorder.memory.read(cell))
+            slots[id(cell)] = slot, len(chosen[edge_of(cell.fake)][1].steps)
+            views[position] = TakenView(slot, info)
+        return views
+
+    def _cuts(
+        self, outputs: list[_GraphOutput], ends: set[Any], candidates: dict[Edge, tuple[int, OutputInfo]]
+    ) -> tuple[set[Edge], list[tuple[Any, Any]]]:
         """Where the history is cut, and the values there that become results, with their nodes. At no value that the caller's input
         gets: what is computed from that is, in eager, computed from the input. At none with hooks: they see all that comes to it.
         """
-        if len(outputs) < 2:
+        if len(outputs) < 2 and not candidates:
             return set(), []
         memory = self.recorder.memory
         inputs = {id(value) for value in self.values}
@@ -350,7 +398,13 @@ class Trace:
                 if id(cell.root) not in shown and _has_history(cell.fake) and not cell.fake._backward_hooks
             }
 
-        edges, hidden = find_cuts([o.fake for o in outputs], cuttable, ends, made)
+        views = {
+            edge: edge_of(self.graph_outputs[info.slot].fake) if info.kind is OutputKind.BASE_VIEW else None
+            for edge, (_, info) in candidates.items()
+        }
+        roots = {edge_of(o.fake) for o in outputs}
+        views = {edge: base for edge, base in views.items() if edge not in roots and (base is None or base in cuttable)}
+        edges, hidden = find_cuts([o.fake for o in outputs], cuttable, ends, made, views)
         return edges, [(fake, memory.read(self.recorder.cell(fake))) for fake in hidden]
 
     def _tangent(self, slot: int, output: _GraphOutput) -> tuple[TangentInfo, Any, fx.Node]:
@@ -366,6 +420,7 @@ class Trace:
         made: list[tuple[TangentInfo, Any, fx.Node]],
         wanted: dict[int, Any],
         cuts: set[Edge],
+        views: list[TakenView],
     ) -> list[tuple[Component, list[fx.Node]]] | None:
         """The gradients, by component. At a cut the engine goes on with the tangent of the result instead of what comes to it.
 
@@ -378,11 +433,13 @@ class Trace:
         inside = self.recorder.inside
         instead: dict[Edge, Any] = dict.fromkeys(inside)
         instead |= {edges[place]: tangents[place] for place in flowing}
+        taken = {view.slot: edge_of(self.graph_outputs[view.slot].fake) for view in views}
+        instead |= dict.fromkeys(taken.values())
         targets = [[leaf, *(e for e, x in inside.items() if x is self.values[slot])] for slot, leaf in wanted.items()]
         try:
             with _torch.without_autocast():
                 grads = gradients_at(
-                    [*targets, *([edges[place]] for place in flowing)],
+                    [*targets, *([edges[place]] for place in flowing), *([edge] for edge in taken.values())],
                     [edges[place] for place in roots],
                     [tangents[place] for place in roots],
                     instead,
@@ -390,13 +447,15 @@ class Trace:
                 )
         except RuntimeError as error:  # eager raises this when its backward runs, if it ever does
             raise Refusal(f"the backward of this graph fails: {error}", self.recorder.origin) from error
-        arrived = grads[len(targets) :]
+        arrived, at_views = grads[len(targets) : len(targets) + len(flowing)], grads[len(targets) + len(flowing) :]
         if any(gradient is None for gradient in arrived):
             return None
         gradients = {slot: self._gradient(gradient) for slot, gradient in zip(wanted, grads[: len(targets)], strict=True)}
         flows = {outputs[place][0]: self._gradient(gradient) for place, gradient in zip(flowing, arrived, strict=True)}
+        flows |= {slot: self._gradient(gradient) for slot, gradient in zip(taken, at_views, strict=True) if gradient is not None}
+        bases = {view.slot: view.info.slot if view.info.kind is OutputKind.BASE_VIEW else None for view in views}
         nodes = {info.slot: node for info, _, node in made}
-        return components(self.recorder.graph, nodes, gradients, flows)
+        return components(self.recorder.graph, nodes, gradients, flows, bases)
 
     def _gradient(self, grad: Any) -> Any:
         if grad is None:
@@ -431,6 +490,16 @@ def _untracked(fake: torch.Tensor) -> bool:
     """Such a view, of something that has."""
     base = fake._base
     return base is not None and _has_history(base) and fake.requires_grad and fake.grad_fn is None
+
+
+def _leads_to(base: Edge, view: FakeTensor, steps: int) -> bool:
+    """Whether the history of a view that so many steps made begins with theirs, and goes on with that of its base."""
+    edge = edge_of(view)
+    for _ in range(steps):
+        edge = edge[0].next_functions[0] if edge[0] is not None and edge[0].next_functions else (None, 0)
+        if edge == base:
+            return True
+    return False
 
 
 def _order(fake: FakeTensor) -> tuple[int, ...] | None:

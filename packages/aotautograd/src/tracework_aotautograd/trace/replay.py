@@ -27,8 +27,8 @@ class Replay:
     """How to run a captured graph again, and to find the autograd nodes of its results among those that are made then.
 
     written: slots of inputs with new values that are results. untracked: places of outputs whose base has the history that they lack.
-    edges: for each tangent of the trace where its result is in `_walk`, which meets nodes of these `names`. hooked: places of tangents
-    whose results have hooks of the graph. inside: slots of inputs that stand for something computed inside.
+    edges: for each tangent of the trace, then each view that a component takes, where its result is in `_walk`, which meets nodes of
+    these `names`. hooked: places of tangents whose results have hooks of the graph. inside: slots of inputs that stand for something computed inside.
     """
 
     graph: fx.GraphModule
@@ -113,7 +113,7 @@ class GradientsOf:
         self._requires_grad = [info.requires_grad for info in signature.inputs]
         self._examples = examples
         self._written = {i for i, info in enumerate(signature.inputs) if info.mutation is not Mutation.NONE}
-        slots = [info.slot for info in signature.tangents]
+        slots = [info.slot for info in (*signature.tangents, *signature.views)]
         self._taken = [slots.index(slot) for slot in component.results]
 
     def __call__(self, *args: Any) -> tuple[Any, ...]:

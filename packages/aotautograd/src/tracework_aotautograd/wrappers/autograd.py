@@ -20,9 +20,9 @@ from .. import _torch
 from ..contracts import Backward, FunctionalProgram
 from ..errors import UsageError
 from ..partition import through_views
-from ..signature import InputKind, Signature, TangentInfo
+from ..signature import InputKind, OutputKind, Signature, TakenView, TangentInfo
 from ..trace.components import sources_of, together
-from .outputs import compile_function, is_plain, output_maker
+from .outputs import compile_function, is_plain, make_views, output_maker
 from .random_state import States, drawing_again, random_devices, states_of
 
 if TYPE_CHECKING:
@@ -117,11 +117,12 @@ def wrap_autograd(program: FunctionalProgram, forward: Call, gradients: Sequence
     written = signature.newer_versions
     # counted once the Functions have saved what they need: what they save of an input that is written is then refused, as eager does
     forward = _torch.counting_writes(forward, dict.fromkeys(sorted(signature.mutated_in_graph), 0))
-    apply = _one_node(program, forward, *gradients) if len(gradients) == 1 else _several_nodes(program, forward, gradients)
+    alone = len(gradients) == 1 and not signature.views
+    apply = _one_node(program, forward, *gradients) if alone else _several_nodes(program, forward, gradients)
     make = output_maker(signature)
     write_backs = signature.write_backs
     cloned = [slot for slot, _ in write_backs if any(slot in g.reads.inputs for g in gradients)]
-    unreached = _unreached(signature) if len(gradients) == 1 else []
+    unreached = _unreached(signature) if alone else []
     records = torch.is_grad_enabled()
 
     def plain(*args: Any) -> tuple[Any, ...]:
@@ -195,19 +196,41 @@ def _several_nodes(program: FunctionalProgram, forward: Call, gradients: Sequenc
         function = part.function(made, range(len(slots)), lambda found: (None, None, *found))
         nodes.append((keeper.keep, _torch.direct_apply(function, _apart(part.tangents)), inputs, taken, slots))
     count = signature.number_of_graph_outputs
+    first, behind = _views_in_order(signature)
 
     def apply(*args: Any) -> Sequence[Any]:
         originals = [keep(args) for keep, *_ in nodes]
         with torch.no_grad():
             values = run(args)
         graph_outputs = list(values[:count])
-        for original, (_, node, inputs, taken, slots) in zip(originals, nodes, strict=True):
+        make_views(first, args, graph_outputs)
+        for original, (_, node, inputs, taken, slots), views in zip(originals, nodes, behind, strict=True):
             given = [*[args[i] for i in inputs], *[graph_outputs[i] for i in taken]]
             for slot, result in zip(slots, node(values, original, *given), strict=True):
                 graph_outputs[slot] = result
+            make_views(views, args, graph_outputs)
         return tuple(graph_outputs)
 
     return apply
+
+
+def _views_in_order(signature: Signature) -> tuple[list[TakenView], list[list[TakenView]]]:
+    """The views that components take: those that can be made before all, and behind each component."""
+    there: set[int] = set()
+
+    def ready() -> list[TakenView]:
+        found = []
+        for view in signature.views:  # a view of a view is behind it
+            if view.slot not in there and (view.info.kind is OutputKind.INPUT_VIEW or view.info.slot in there):
+                there.add(view.slot)
+                found.append(view)
+        return found
+
+    first, behind = ready(), []
+    for component in signature.components:
+        there.update(signature.tangents[place].slot for place in component.tangents)
+        behind.append(ready())
+    return first, behind
 
 
 def _values(signature: Signature) -> list[str]:

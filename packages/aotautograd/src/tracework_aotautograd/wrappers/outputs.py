@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ..signature import OutputKind, Signature, SizeSlot, ViewStep
+from ..signature import OutputKind, Signature, SizeSlot, TakenView, ViewStep
 
 Maker = Callable[[Sequence[Any], Sequence[Any]], tuple[Any, ...]]
 
@@ -36,6 +36,14 @@ def view(base: torch.Tensor, step: ViewStep, actual: Callable[[Any], Any]) -> to
     """One view op, where gradients are on or off as the program made it."""
     base = step.target(base, *actual(step.args), **dict(step.kwargs))
     return base if step.index is None else base[step.index]
+
+
+def make_views(views: Sequence[TakenView], inputs: Sequence[Any], graph_outputs: list[Any]) -> None:
+    """Puts each view in its place among the graph's outputs."""
+    for taken in views:
+        info = taken.info
+        base = (inputs if info.kind is OutputKind.INPUT_VIEW else graph_outputs)[info.slot]
+        graph_outputs[taken.slot] = replay(base, info.steps, graph_outputs)
 
 
 # kind -> Python text of the output, from its position and slot; `info_<position>` is the OutputInfo
