@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -239,6 +240,8 @@ class GraphBuilder:
         from tracework_primops import add_node
 
         args, kwargs = tuple(map(written_dtype, args)), {name: written_dtype(arg) for name, arg in kwargs.items()}
+        if target is operator.pow and not isinstance(args[0], fx.Node):  # fx writes -2 ** x, which Python reads as -(2 ** x)
+            kind, target, args = "call_method", "__rpow__", args[::-1]
         node = add_node(self.graph, kind, target, args, kwargs)
         node.meta["example_value"] = node.meta["val"] = example
         node.meta["stack"] = node.meta["stack_trace"] = frame.user_location()

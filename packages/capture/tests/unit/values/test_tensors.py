@@ -280,3 +280,15 @@ def test_empty_arrays_of_open_sizes_become_tensors():
     for rows in (2, 4, 0):
         expected, found = f(torch.ones(rows, 3)), captured(torch.ones(rows, 3))
         assert torch.equal(found, expected) and found.stride() == expected.stride()
+
+
+@pytest.mark.parametrize("base", [-2, -0.5, -2j, complex(0.0, -2.0), 2, True])
+def test_powers_of_numbers(base):
+    """The text of a graph binds a minus less tightly than a power."""
+    x = torch.arange(4.0)
+
+    def fn(x):
+        return base**x, pow(base, x), x.clone() * base**2**x
+
+    for mine, plain in zip(optimize(lambda gm, inputs: gm.forward, fullgraph=True)(fn)(x), fn(x), strict=True):
+        torch.testing.assert_close(mine, plain, rtol=0, atol=0)
