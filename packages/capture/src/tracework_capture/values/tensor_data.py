@@ -9,6 +9,7 @@ import torch
 from .constant import NUMPY_NUMBERS, ConstantValue, NotPlain, fold_plain, force_plain, plain
 from .floats import FloatValue, NumpyFloat
 from .numpy_array import ArrayValue, array_strides
+from .numpy_ints import NumpyInt
 from .sequence import SequenceValue, TupleValue
 from .symint import SymNumber
 from .tensor import TensorValue, size_value
@@ -25,7 +26,7 @@ def factory_row(fn):
         data = args[0] if args else kwargs.get("data", kwargs.get("obj"))
         if isinstance(data, ArrayValue):
             return tensor_of_array(frame, fn, data, args[1:], {k: v for k, v in kwargs.items() if k not in ("data", "obj")})
-        if isinstance(data, SequenceValue) and holds(frame, data, NumpyFloat):
+        if isinstance(data, SequenceValue) and holds(frame, data, (NumpyFloat, NumpyInt)):
             force_plain(frame, data)  # NumPy's numbers among others decide on the dtype
         if isinstance(data, SequenceValue) and holds(frame, data, (TensorValue, SymNumber, FloatValue)):
             found = tensor_of_leaves(frame, data, args, kwargs)

@@ -11,49 +11,26 @@ import operator
 from ..guards.kinds import TEXT_TESTS
 from ..sources import Source
 from .constant import ConstantValue, fold_plain, plain
+from .open_constant import OpenConstant
 from .symint import SymNumber
-from .value import Value
 
 __all__ = ["OpenText", "changing_text", "joined_text", "known_text", "percent_text", "text_of_size", "text_of_sizes"]
 
 
-class OpenText(Value):
-    """A str. `text`: what it is in this call; `settle()` fixes it; `write(emit)` is an expression that makes it again."""
+class OpenText(OpenConstant):
+    """A str. `write(emit)` is an expression that makes it again."""
 
     def __init__(self, text, settle, write, source=None):
-        super().__init__(source)
-        self.text = text
-        self.settle = settle
+        super().__init__(text, settle, source)
         self.write = write
-        self.settled = None
 
-    def known(self):
-        """The constant, once something needed it."""
-        if self.settled is None:
-            self.settle()
-            self.settled = ConstantValue(self.text)
-        return self.settled
-
-    def python_type(self):
-        return str
+    @property
+    def text(self):
+        """What it is in this call."""
+        return self.obj
 
     def describe(self):
         return f"text {self.text!r}"
-
-    def is_constant(self):
-        return self.settled is not None
-
-    def constant(self):
-        return self.known().constant()
-
-    def as_plain(self):
-        return self.known().constant()
-
-    def real(self):
-        return self.known().real()
-
-    def same_object(self, other):
-        return True if other is self else None
 
     def reload(self, emit):
         return self.write(emit)
@@ -62,26 +39,6 @@ class OpenText(Value):
         if op in ("+", "+=") and known_text(other):
             return joined_text([other, self] if reverse else [self, other])
         return self.known().binary(frame, op, other, reverse)
-
-
-def _settling(name):
-    return lambda self, frame, *args: getattr(self.known(), name)(frame, *args)
-
-
-for _name in (
-    "truth",
-    "hash_key",
-    "getattr",
-    "call_method",
-    "getitem",
-    "iterate",
-    "unpack",
-    "length",
-    "contains",
-    "compare",
-    "as_graph_arg",
-):
-    setattr(OpenText, _name, _settling(_name))
 
 
 class ChangingText(OpenText):

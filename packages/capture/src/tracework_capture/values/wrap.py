@@ -60,6 +60,7 @@ from .libraries import LIBRARY_CODES, LIBRARY_ROWS
 from .mapping import DictValue
 from .namespace import NamespaceValue
 from .numpy_array import ACROSS_ROWS, wrap_array
+from .numpy_ints import NUMPY_INTS, changing_numpy_int
 from .optimizer import CODE_ROWS, OPTIMIZER_ROWS
 from .proxy import wrap_proxy
 from .random_numbers import RANDOM_ROWS
@@ -111,8 +112,8 @@ def wrap_atom(frame, obj, source):
         if obj is None:
             frame.guard("IS_NONE", source)
         elif type(obj) not in COMPARED_BY_VALUE:
-            open_number = type(obj) in NUMPY_FLOATS and isinstance(source, CHANGING)
-            changed = changing_float(frame, obj, source) if open_number else None
+            opened = OPEN_NUMPY.get(type(obj)) if isinstance(source, CHANGING) else None
+            changed = opened(frame, obj, source) if opened is not None else None
             if changed is not None:
                 return changed
             frame.guard("CONSTANT", source, obj)
@@ -125,7 +126,11 @@ def wrap_atom(frame, obj, source):
     return ConstantValue(obj, place=source if found else None)
 
 
-NUMPY_FLOATS = (numpy.float64, numpy.float32)
+OPEN_NUMPY = {
+    **dict.fromkeys((numpy.float64, numpy.float32), changing_float),
+    **dict.fromkeys(NUMPY_INTS, changing_numpy_int),
+}
+"""How NumPy's numbers that change become inputs."""
 COMPARED_BY_VALUE = (int, str, bytes, bool, float, complex)
 
 
@@ -139,7 +144,7 @@ def dynamic_number(frame, obj, source):
     return None if lift is None else lift(frame, obj, source)
 
 
-CHANGING = (Local, Global, Closure, Attr, InstanceAttr, DictItem, Item, PartItem, CellContents)
+CHANGING = (Local, Global, Closure, Attr, InstanceAttr, DictItem, Item, PartItem, CellContents, DefaultArg, KwDefaultArg)
 """Where an int may be a counter or a size."""
 
 

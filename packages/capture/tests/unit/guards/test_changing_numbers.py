@@ -250,3 +250,13 @@ TUPLES = {
 @pytest.mark.parametrize("function", TUPLES.values(), ids=TUPLES)
 def test_tuples_with_ints_that_change_where_all_of_them_must_be_known(function):
     assert graphs_of(function, [(X, n) for n in (2, 3, 40)]) <= 3
+
+
+@pytest.mark.parametrize("keyword", [False, True])
+def test_defaults_of_functions_that_are_made_anew(keyword):
+    def scaled_by(n):
+        if keyword:
+            return lambda x, *, scale=n: x * scale
+        return lambda x, scale=n: x * scale
+
+    assert graphs_of(lambda x, scaled: scaled(x), [(X, scaled_by(n)) for n in (3, 5, 2, 0.5, 7, -1)]) <= 3

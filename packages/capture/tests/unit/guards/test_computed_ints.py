@@ -12,6 +12,7 @@ FROM_INTS = {
     "low bits": lambda x, n: x * (n & 3) + (n ^ 1),
     "quotient by a negative number": lambda x, n: x * (n // -2),
     "greatest common divisor": lambda x, n: x * math.gcd(n, 4),
+    "power by a modulus": lambda x, n: x * pow(abs(n), 3, 7) + pow(3, abs(n), 5),
     "number of bits": lambda x, n: x + int(math.log2(abs(n) + 1)),
 }
 FROM_FLOATS = {

@@ -1,4 +1,4 @@
-"""Floats of NumPy as arguments: inputs of the graph where tensors are computed with them, with NumPy's own types and texts elsewhere."""
+"""Numbers of NumPy as arguments: inputs of the graph where tensors are computed with them, with NumPy's own types and texts elsewhere."""
 
 import math
 
@@ -39,7 +39,7 @@ KNOWN = {
 def shown(function, *args):
     try:
         found = function(*args)
-    except (TypeError, ValueError, OverflowError) as error:
+    except (TypeError, ValueError, OverflowError, IndexError, RuntimeError, AttributeError) as error:
         return type(error)
     parts = found if isinstance(found, tuple) else (found,)
     return [(p.dtype, p.tolist()) if isinstance(p, torch.Tensor) else repr(p) for p in parts]
@@ -56,3 +56,45 @@ def test_floats(function, kind):
     for number in (0.0, -0.0, -1.0, math.inf, math.nan):
         assert repr(shown(compiled, X, kind(number))) == repr(shown(function, X, kind(number)))
     assert shown(compiled, X, 0.5) == shown(function, X, 0.5)  # no float of NumPy
+
+
+TABLE = torch.arange(120.0).reshape(30, 4)
+OPEN_INTS = {
+    "product": lambda x, n: x * n,
+    "difference": lambda x, n: n - x,
+    "power": lambda x, n: x**n,
+    "multiple": lambda x, n: x.clone().add_(x, alpha=n),
+    "written": lambda x, n: x.clone().mul_(n),
+    "small ints": lambda x, n: x.to(torch.int8) * n,
+    "comparison": lambda x, n: (n > x, x == n),
+    "choice": lambda x, n: torch.where(x > 0, x, n),
+    "given back": lambda x, n: (x * n, n, [n], type(n), isinstance(n, int), n is None),
+    "index": lambda x, n: TABLE[n] * 2,
+    "slice": lambda x, n: TABLE[:n] * 2,
+    "sizes": lambda x, n: (torch.ones(n, 2), torch.arange(n), x.repeat(n, 1)),
+    "as an int": lambda x, n: x * int(n) + n.item() + torch.ones(int(n)).sum(),
+    "item": lambda x, n: (lambda y: (y.__setitem__(0, n), y)[1])(x.clone()),
+}
+KNOWN_INTS = {
+    "arithmetic of NumPy": lambda x, n: (x * (n * 2), n + 1, 2 - n, -n, ~n, n << 1, np.square(n)),
+    "arithmetic with an int that changes": lambda x, n: (x * (len(x) * n), n + len(x)),
+    "texts": lambda x, n: (x * n, f"{n}", repr(n), f"{n:03d}"),
+    "dtypes": lambda x, n: (torch.tensor(n), torch.tensor([n, 2]), torch.as_tensor(n), n.dtype),
+    "builtins": lambda x, n: (x * abs(n), divmod(n, 3), min(n, 6), round(n), hash(n), math.sqrt(n)),
+    "condition": lambda x, n: x * 2 if n > 5 else x,
+    "sequences": lambda x, n: (x, [1] * n, [*range(20)][n], sum(range(n)), {4: 1}.get(n)),
+    "power of a negative": lambda x, n: (-n) ** x,
+}
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.int32, np.uint8])
+@pytest.mark.parametrize("function", [*OPEN_INTS.values(), *KNOWN_INTS.values()], ids=[*OPEN_INTS, *KNOWN_INTS])
+def test_ints(function, kind):
+    graphs = []
+    compiled = optimize(lambda gm, inputs: (graphs.append(gm), gm.forward)[1], recompile_limit=20)(function)
+    for number in (4, 7, 5, 9, 6, 12):
+        assert repr(shown(compiled, X, kind(number))) == repr(shown(function, X, kind(number)))
+    assert len(graphs) <= 2 or function in KNOWN_INTS.values()
+    for number in (2, 1, 0, 100) if kind is np.uint8 else (2, 1, 0, -1, 100):
+        assert repr(shown(compiled, X, kind(number))) == repr(shown(function, X, kind(number)))
+    assert repr(shown(compiled, X, 4)) == repr(shown(function, X, 4))  # no int of NumPy

@@ -15,8 +15,9 @@ from ...bytecode.facts import VERSION
 from ...guards.classes import defines, lookup_class, resolution_order
 from ...sources import Const
 from ..constant import ConstantValue, NotPlain, fold, fold_literal, force_plain, plain
+from ..float_formulas import called
+from ..open_constant import OpenConstant
 from ..sequence import TupleValue
-from ..text import OpenText
 from ..value import SymbolicRaise
 
 REFLECTED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -295,7 +296,7 @@ def special_or_fold(frame, fn, name, args, kwargs):
     """fn on constants; else the special method of the first argument."""
     if not args:
         return fold(frame, fn, args, kwargs)
-    args = [args[0].known() if isinstance(args[0], OpenText) else args[0], *args[1:]]
+    args = [args[0].known() if isinstance(args[0], OpenConstant) else args[0], *args[1:]]
     if not numbers(frame, args):
         return fold(frame, fn, args, kwargs)
     from ..floats import FloatValue
@@ -416,7 +417,8 @@ def sum_of_floats(frame, total, numbers):
 def pow_(frame, args, kwargs):
     if len(args) == 2 and not kwargs and numbers(frame, args):
         return binary(frame, "**", args[0], args[1])
-    return fold(frame, pow, args, kwargs)
+    found = called(frame, "pow", args) if len(args) == 3 and not kwargs else None
+    return fold(frame, pow, args, kwargs) if found is None else found
 
 
 def all_of(frame, value):
