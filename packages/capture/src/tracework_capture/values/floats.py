@@ -98,7 +98,12 @@ class FloatValue(Value):
             return made
         if isinstance(other, FloatValue):
             other = other.number(frame)
-        return self.number(frame).binary(frame, op, other, reverse)
+        number = self.number(frame)
+        return (
+            other.binary(frame, op, number, not reverse)
+            if isinstance(other, SymNumber)
+            else number.binary(frame, op, other, reverse)
+        )
 
     def stays(self, op, other, reverse):
         """Whether tensors give the number, or the error, that floats would."""

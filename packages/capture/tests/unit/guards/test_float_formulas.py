@@ -118,3 +118,18 @@ def test_operators(function):
 def test_other_dtypes(name, dtype):
     """Halves are computed with in float32 and rounded once, as eager's kernels do."""
     assert graphs_of(lambda x, s: CURVES[name](x.to(dtype), s), [X]) == 2
+
+
+@pytest.mark.parametrize("op", ["%", "//", "**"])
+@pytest.mark.parametrize("pair", ["x.numel() {} s", "s {} x.numel()"])
+def test_an_open_size_and_an_open_float_in_a_try_block(op, pair):
+    """What may raise there is no formula; the numbers are fixed."""
+    namespace = {}
+    exec(
+        f"def f(x, s):\n    try:\n        x.bool()\n        return {pair.format(op)}\n    except TypeError:\n        return None",
+        namespace,
+    )
+    captured = optimize(lambda gm, inputs: gm.forward)(namespace["f"])
+    for rows, s in ((5, 5), (2, 3), (3, 2.5), (4, 1.25)):
+        x = torch.ones(rows, 3)
+        assert captured(x, s) == namespace["f"](x, s)
