@@ -87,7 +87,11 @@ class TensorOperations(Value):
             return super().reload(emit)
         from .backward import is_freed, reload_freed
 
-        if self.may_be_freed and is_freed(self.example):
+        try:
+            made_leaf, freed = is_made_leaf(self.example), self.may_be_freed and is_freed(self.example)
+        except RuntimeError as error:  # one of several views, which eager refuses to use once their base was written to
+            raise BreakGraph("cannot_rebuild", str(error)) from error
+        if freed:
             return reload_freed(self, emit)
         node = self.node
         if self.retains_grad and "grad" not in self.attributes:
@@ -98,10 +102,6 @@ class TensorOperations(Value):
         text = emit.graph_output(node)
         if self.of_inference:
             return f"{emit.const(as_inference_tensor, 'as_inference_tensor')}({text})"
-        try:
-            made_leaf = is_made_leaf(self.example)
-        except RuntimeError as error:  # one of several views, which eager refuses to use once their base was written to
-            raise BreakGraph("cannot_rebuild", str(error)) from error
         return f"{text}.requires_grad_()" if made_leaf else text
 
     def truth(self, frame):

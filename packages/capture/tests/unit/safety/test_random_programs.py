@@ -56,6 +56,10 @@ PROGRAMS = {
     "one of several views after a write to their base": (
         "    for row in x:\n        x.detach().mul_(2)\n        if row.roll(1, 0).sum() > 99: return row"
     ),
+    "a view whose history cannot be asked for, after a backward": (
+        "    p = torch.ones(2, requires_grad=True)\n    q = p * 2\n    q.sum().backward()\n    with torch.no_grad():\n        row = q[:1]\n"
+        "    q.mul_(3)\n    def f(): return row\n    brk(n)\n    return f() is row"
+    ),
     "names of types of C modules in messages": (
         "    for value in (y.numpy(), collections.deque(), collections.OrderedDict(), items, word):\n        try: value.missing\n"
         "        except AttributeError as error: LOG.append(str(error))\n    return y + 1"
