@@ -29,6 +29,7 @@ class OutputKind(Enum):
     INPUT_VIEW = "input_view"  # a view of an input, made again at run time
     OUTPUT = "output"  # the same object as an earlier output
     BASE_VIEW = "base_view"  # a view of a graph output (which several outputs share)
+    OUTPUT_VIEW = "output_view"  # a view of another output that is a view itself
     SIZE = "size"  # an int computed by the graph
     CONSTANT = "constant"  # None, a number, ...: known at compile time
 

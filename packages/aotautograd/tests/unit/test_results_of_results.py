@@ -99,6 +99,21 @@ def views_of_views(x, w):
     return t, row, (row * x[1:]).sum(), t.cos() * w, row.reshape(-1)[::2].exp()
 
 
+def view_of_a_view_alone(x, w):
+    t = x.t()
+    y = (x * w).t()
+    rows = y[1:]
+    return t[0].exp(), rows[0], y, t[1:], t, rows, rows
+
+
+def view_of_a_view_before_a_write(x, w):
+    y = x @ w
+    t = y.t()
+    row = t[0]
+    y.mul_(2)
+    return t, row, y, row.sin(), t.exp()
+
+
 def view_of_a_written_value(x, w):
     y = x @ w
     t = y.t()
@@ -177,6 +192,8 @@ PROGRAMS = [
     view_of_an_input,
     only_computed_from_a_view,
     views_of_views,
+    view_of_a_view_alone,
+    view_of_a_view_before_a_write,
     view_of_a_written_value,
     past_a_view_of_a_result,
     twice,

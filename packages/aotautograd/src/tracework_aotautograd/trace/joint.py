@@ -7,7 +7,7 @@ autograd engine over the fakes, and the graph's outputs are put in order.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -162,6 +162,7 @@ class Trace:
         tangents, parts, views = self._backward(shown, outputs, candidates) if self.with_backward else ((), [], {})
         for position, view in views.items():
             infos[position] = OutputInfo(OutputKind.FRESH, view.slot, requires_grad=True)
+        infos = self._views_of_views(outputs, infos, views)
         forward_nodes = [o.node for o in self.graph_outputs]
         recorder.graph.output((*forward_nodes, *(gradient for _, gradients in parts for gradient in gradients)))
         signature = Signature(
@@ -362,9 +363,7 @@ class Trace:
         slots: dict[int, tuple[int, int]] = {}  # id of a view's cell -> its slot, the number of its steps
         for position, info in sorted(chosen.values(), key=lambda found: len(found[1].steps)):
             cell = self.recorder.cell(results[position])
-            parent = cell.parent
-            while parent is not None and id(parent) not in slots:
-                parent = parent.parent
+            parent = self._parent(cell, slots)
             if parent is not None:
                 base, count = slots[id(parent)]
                 info = replace(info, kind=OutputKind.BASE_VIEW, slot=base, steps=info.steps[count:])
@@ -372,6 +371,28 @@ class Trace:
             slots[id(cell)] = slot, len(chosen[edge_of(cell.fake)][1].steps)
             views[position] = TakenView(slot, info)
         return views
+
+    def _views_of_views(self, results: tuple[Any, ...], infos: list[OutputInfo], taken: dict[int, TakenView]) -> list[OutputInfo]:
+        """A view of a result that is a view is made from that: gradients with respect to it are asked for."""
+        kinds = (OutputKind.INPUT_VIEW, OutputKind.BASE_VIEW)
+        made = [
+            p for p, info in enumerate(infos) if (info.kind in kinds and info.steps or p in taken) and _has_history(results[p])
+        ]
+        places = {id(self.recorder.cell(results[position])): position for position in made}
+        found = [*infos]
+        for position in made:
+            parent = self._parent(self.recorder.cell(results[position]), places) if position not in taken else None
+            if parent is not None:
+                steps = infos[position].steps[len(self.recorder.memory.steps(parent)) :]
+                found[position] = replace(infos[position], kind=OutputKind.OUTPUT_VIEW, slot=places[id(parent)], steps=steps)
+        return found
+
+    def _parent(self, cell: Cell, among: Collection[int]) -> Cell | None:
+        """The nearest of these cells that a cell is a view of, where its history leads there: after a write it leads to the base."""
+        parent, steps = cell.parent, 1
+        while parent is not None and id(parent) not in among:
+            parent, steps = parent.parent, steps + 1
+        return parent if parent is not None and _leads_to(edge_of(parent.fake), cell.fake, steps) else None
 
     def _cuts(
         self, outputs: list[_GraphOutput], ends: set[Any], candidates: dict[Edge, tuple[int, OutputInfo]]

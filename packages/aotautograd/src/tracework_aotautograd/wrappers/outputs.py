@@ -55,6 +55,7 @@ TEXTS: dict[OutputKind, str] = {
     OutputKind.CONSTANT: "info_{position}.constant",
     OutputKind.INPUT_VIEW: "replay(inputs[{slot}], info_{position}.steps, graph)",
     OutputKind.BASE_VIEW: "replay(graph[{slot}], info_{position}.steps, graph)",
+    OutputKind.OUTPUT_VIEW: "replay(out_{slot}, info_{position}.steps, graph)",
 }
 
 
@@ -70,11 +71,18 @@ def output_maker(signature: Signature) -> Maker:
         return lambda inputs, graph: graph if graph.__class__ is tuple else tuple(graph)
     scope: dict[str, Any] = {"replay": replay}
     lines = []
-    for position, info in enumerate(signature.outputs):
+    for position in sorted(range(len(signature.outputs)), key=lambda place: _depth(signature, place)):
+        info = signature.outputs[position]
         scope[f"info_{position}"] = info
         lines.append(f"    out_{position} = {TEXTS[info.kind].format(slot=info.slot, position=position)}")
     results = "".join(f"out_{position}, " for position in range(len(signature.outputs)))
     return compile_function("make", "inputs, graph", [*lines, f"    return ({results})"], scope)
+
+
+def _depth(signature: Signature, position: int) -> int:
+    """How many other outputs one is made from, each from the next."""
+    info = signature.outputs[position]
+    return 1 + _depth(signature, info.slot) if info.kind in (OutputKind.OUTPUT, OutputKind.OUTPUT_VIEW) else 0
 
 
 def compile_function(name: str, parameters: str, lines: Sequence[str], scope: dict[str, Any]) -> Callable[..., Any]:
