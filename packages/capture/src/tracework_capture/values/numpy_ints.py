@@ -18,8 +18,8 @@ INT_BITS = 62
 
 
 class NumpyInt(OpenConstant):
-    """Open in arithmetic with tensors, which take it as any int, and where the program makes an int of it (`size`); NumPy's own arithmetic
-    and all else needs the number."""
+    """Open in arithmetic with tensors, which take it as any int, and where the program makes an int of it (`size`) or a text; NumPy's own
+    arithmetic and all else needs the number."""
 
     def __init__(self, frame, number, size, source):
         super().__init__(number, lambda: frame.guard("CONSTANT", source, number), source)
@@ -27,6 +27,15 @@ class NumpyInt(OpenConstant):
 
     def describe(self):
         return "an int of NumPy that changes"
+
+    @property
+    def hint(self):
+        """What it is in this call."""
+        return self.obj
+
+    def specialise(self, frame):
+        """The number of this call; the entry then holds for it only."""
+        return self.known().constant()
 
     def binary(self, frame, op, other, reverse=False):
         if isinstance(other, TensorValue) and self.settled is None:

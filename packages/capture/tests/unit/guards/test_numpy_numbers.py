@@ -69,6 +69,7 @@ OPEN_INTS = {
     "comparison": lambda x, n: (n > x, x == n),
     "choice": lambda x, n: torch.where(x > 0, x, n),
     "given back": lambda x, n: (x * n, n, [n], type(n), isinstance(n, int), n is None),
+    "texts": lambda x, n: (x * n, f"{n}", repr(n), str(n), f"{n:03d}", f"step {n}: {n!r}"),
     "index": lambda x, n: TABLE[n] * 2,
     "slice": lambda x, n: TABLE[:n] * 2,
     "sizes": lambda x, n: (torch.ones(n, 2), torch.arange(n), x.repeat(n, 1)),
@@ -78,11 +79,11 @@ OPEN_INTS = {
 KNOWN_INTS = {
     "arithmetic of NumPy": lambda x, n: (x * (n * 2), n + 1, 2 - n, -n, ~n, n << 1, np.square(n)),
     "arithmetic with an int that changes": lambda x, n: (x * (len(x) * n), n + len(x)),
-    "texts": lambda x, n: (x * n, f"{n}", repr(n), f"{n:03d}"),
     "dtypes": lambda x, n: (torch.tensor(n), torch.tensor([n, 2]), torch.as_tensor(n), n.dtype),
     "builtins": lambda x, n: (x * abs(n), divmod(n, 3), min(n, 6), round(n), hash(n), math.sqrt(n)),
     "condition": lambda x, n: x * 2 if n > 5 else x,
     "sequences": lambda x, n: (x, [1] * n, [*range(20)][n], sum(range(n)), {4: 1}.get(n)),
+    "texts that steer": lambda x, n: (x * {"7": 2, "4": 3}.get(str(n), 4), f"{n}" == "5", len(repr(n))),
     "power of a negative": lambda x, n: (-n) ** x,
 }
 

@@ -16,6 +16,7 @@ from ..function import BoundMethodValue, FunctionValue, NewFunctionValue
 from ..iterators import PartialBuiltin
 from ..mapping import METHODS as DICT_METHODS
 from ..mapping import DictValue
+from ..numpy_ints import NumpyInt
 from ..proxy import proxy_row
 from ..ranges import RangeValue, SliceValue, as_index
 from ..rows import call_row
@@ -183,6 +184,8 @@ def shown(frame, value, name, fn):
             return found
         if value.part is not None and lookup_class(value.python_type(), "__repr__")[0] is not object.__repr__:
             return frame.break_graph("value_not_known", f"text of {value.describe()}")
+    if isinstance(value, NumpyInt) and is_open_number(value):  # which plain() fixes
+        return text_of_size(frame, fn, value)
     try:
         return ConstantValue(fold_plain(frame, fn, plain(value)))
     except NotPlain:
@@ -202,6 +205,8 @@ def shown(frame, value, name, fn):
 
 def is_open_number(value):
     """Whether the value is a number that is not fixed."""
+    if isinstance(value, NumpyInt):
+        return not value.is_constant()
     return isinstance(value, SymNumber) or (isinstance(value, FloatValue) and not value.known)
 
 
