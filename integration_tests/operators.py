@@ -63,6 +63,8 @@ RANDOM = (
     "attention_forward",
 )
 """Parts of the names of entries whose values are random, or whatever memory held; sizes, dtypes and strides are compared."""
+UNSAFE = ("unsafe_chunk", "unsafe_split")
+"""Entries whose results lie in their input's memory though their schemas say that they do not."""
 
 
 @dataclass(frozen=True)
@@ -158,10 +160,12 @@ def _cases(op: Any, dtype: torch.dtype, device: str, gradients: bool, count: int
     step = max(1, len(cases) / count)
     for case in [cases[int(i * step)] for i in range(min(count, len(cases)))]:
         try:
-            case.results = results(case.call, case.inputs(), case.gradients)
+            inputs = case.inputs()
+            case.results = results(case.call, inputs, case.gradients)
         except (RuntimeError, NotImplementedError, TypeError, IndexError, ValueError):
             continue
         if all(o.layout is torch.strided for o in case.results[0]):
+            case.shared = shared_memory(case.results[0], inputs)
             yield case
 
 
@@ -169,6 +173,7 @@ class Case:
     """One sample: its tensors apart from the rest of its arguments, and what eager gives for it."""
 
     results: tuple[list[Any], list[Any]]
+    shared: list[list[int]]
 
     def __init__(self, op: Any, sample: Any) -> None:
         self.op = op
@@ -219,6 +224,12 @@ def results(function: Callable[..., Any], inputs: list[Any], gradients: bool) ->
     return outputs, gradients_of(outputs, inputs) if gradients else []
 
 
+def shared_memory(outputs: list[Any], inputs: list[Any]) -> list[list[int]]:
+    """For each output, the inputs whose memory it lies in."""
+    storages = [t.untyped_storage()._cdata for t in inputs]
+    return [[i for i, storage in enumerate(storages) if o.untyped_storage()._cdata == storage] for o in outputs]
+
+
 def gradients_of(outputs: list[Any], inputs: list[Any]) -> list[Any]:
     roots = [o for o in outputs if o.requires_grad]
     leaves = [t for t in inputs if t.requires_grad]
@@ -257,10 +268,12 @@ def _agree(cases: list[Case], dynamic: bool, random: bool) -> tuple[str, str]:
             grads = _gradients_of_all(outputs, inputs) if cases[0].gradients else [[] for _ in cases]
         except Exception as error:  # the text goes into the table
             return "failed", f"backward: {_line(error)}"
-        for case, mine, grad in zip(cases, outputs, grads, strict=True):
+        for case, mine, grad, given in zip(cases, outputs, grads, inputs, strict=True):
             wrong = _difference(case, mine, grad, random)
             if wrong:
                 return "wrong", wrong
+            if (shared := shared_memory(mine, given)) != case.shared and case.op.name not in UNSAFE:
+                return "wrong", f"outputs lie in the memory of inputs {shared} instead of {case.shared}"
     if refusals.first and status == "equal":
         return "uncompiled", refusals.first
     return status, detail
