@@ -543,6 +543,53 @@ LOG.append((@m.sum(1).tolist(), np.unique(@a).size, np.sort(@a)[::-1].copy().tol
 LOG.append((str(np.result_type(@a, @k)), np.isnan(@a).any(), np.dot(@a, @a).item()))
 => @v T
 """,
+    """
+try:
+    with torch.set_grad_enabled($B), torch.autocast('cpu', enabled=$B), torch.inference_mode($B):
+        @v = $T * 2
+        BLOCK
+    LOG.append((torch.is_grad_enabled(), @v.requires_grad, @v.is_inference()))
+except (TypeError, RuntimeError) as error:
+    LOG.append(type(error).__name__)
+""",
+    """
+@k = decimal.getcontext().prec
+with decimal.localcontext() as @c:
+    @c.prec = 5
+    @d = decimal.Decimal(1) / (abs(int($I)) + 3)
+    BLOCK
+LOG.append((str(@d), decimal.getcontext().prec == @k, str(decimal.Decimal(1) / 3)[:9]))
+@v = $T * float(@d)
+=> @v T
+""",
+    """
+@l = [*$L, 'a', 2]
+@d = dict($D)
+try:
+    @l.sort(key=lambda k: k + 1)
+except TypeError as error:
+    LOG.append((str(error), len(@l)))
+try:
+    for @k in @d:
+        BLOCK
+        @d[@k + 'z'] = $I
+except RuntimeError as error:
+    LOG.append((str(error), sorted(@d)))
+""",
+    """
+def @f(p, q=3):
+    if q <= 0: raise KeyError(p.dim())
+    return @f(p + 1, q - 1)
+try:
+    @f($T, 2)
+except KeyError as error:
+    @t, @n = error.__traceback__, []
+    while @t is not None:
+        @n.append((@t.tb_frame.f_code.co_name[0], @t.tb_lineno - @t.tb_frame.f_code.co_firstlineno))
+        @t = @t.tb_next
+    LOG.append((@n[1:], sys.exc_info()[0].__name__, error.args))
+LOG.append(sys.exc_info())
+""",
 ]
 TORCH = [
     """
