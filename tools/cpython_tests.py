@@ -46,7 +46,10 @@ _TIME = "measures how long a first call takes, in which the frames it runs are c
 _ASKED = "what is asked while tracing has no callers beyond the captured frame, so a warning that counts further up names another place"
 _GOES_ON = "calls what starts to trace, by f_back, the frame that called it: that one goes on in a continuation, of which the trace tells"
 KNOWN: dict[str, str] = {
-    "test.test_traceback.TestTracebackException.test_print": "asks a traceback for the locals of a frame that was traced into",
+    **{
+        f"test.test_traceback.TestTracebackException.{test}": "asks a traceback for the locals of a frame that was traced into"
+        for test in ("test_print", "test_comparison_params_variations")
+    },
     "test.test_logging.LoggerTest.test_caching": "asks a logger for the answers it remembers, which tracing works out without that",
     **{
         f"test.test_sys_settrace.{kind}.{test}": _GOES_ON
