@@ -68,3 +68,21 @@ def test_sums_with_sizes():
             (grad,) = [g for g in torch.autograd.grad(expected.sum(), [a, b], allow_unused=True) if g is not None]
             (mine,) = [g for g in torch.autograd.grad(found.sum(), [a, b], allow_unused=True) if g is not None]
             torch.testing.assert_close((found, mine), (expected, grad))
+
+
+def test_results_of_results_whose_inputs_have_one_open_size():
+    """A sum of gradients whose sizes are two symbols that are known to be equal comes apart, as one of equal sizes does."""
+
+    def program(v, w):
+        h = v * 1
+        y = w.sin() * h
+        return y, h.reshape(-1).mean() * y
+
+    def gradients(function, size):
+        v, w = (torch.linspace(-1, end, size * size, dtype=torch.float64).reshape(size, size).requires_grad_() for end in (2, 3))
+        y, z = function(v, w)
+        return torch.autograd.grad(y.sum() + z.sum(), [v, w, y])
+
+    compiled = tracework.compile(program, dynamic=True)
+    for size in (4, 5):
+        torch.testing.assert_close(gradients(compiled, size), gradients(program, size))

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from tracework_primops import Condition
 
 from ..signature import Component
 
@@ -96,8 +97,18 @@ def _is_sum(node: fx.Node) -> bool:
     values = [n.meta["val"] for n in (node, *node.args)]
     if not all(isinstance(value, torch.Tensor) for value in values):  # a size
         return False
-    kinds = [(value.spec.sizes, value.dtype) for value in values]
-    return kinds.count(kinds[0]) == len(kinds)
+    made, *added = values
+    return all(value.dtype is made.dtype and _is_as_large(value, made) for value in added)
+
+
+def _is_as_large(a: Any, b: Any) -> bool:
+    """Whether two tensors are known to have one size; those of two inputs may be equal by what was decided while tracing."""
+    table = a.mode.table
+
+    def equal(x: Any, y: Any) -> bool:
+        return x == y or table is not None and table.is_true(Condition.compare("==", x, y)) is True
+
+    return a.ndim == b.ndim and all(map(equal, a.spec.sizes, b.spec.sizes))
 
 
 def _groups(graph: fx.Graph, count: int, results: set[fx.Node], sources: Mapping[fx.Node, int]) -> list[int]:
