@@ -88,7 +88,7 @@ ALIKE: dict[str, tuple[int, ...]] = {
     "convolution": (0, 1, 2),
     "index_copy": (0, 3),
     "index_reduce": (0, 3),
-    "lerp": (0, 1, 2),
+    "lerp": (0, 1),
     "linalg_cross": (0, 1),
     "nll_loss2d_forward": (0, 2),
     "nll_loss_forward": (0, 2),

@@ -333,6 +333,8 @@ def addcmul(a, b, c, *, value=1):
 
 @row("lerp.Scalar", "lerp.Tensor")
 def lerp(a, b, weight):
+    if weight.__class__ is TensorSpec and weight.ndim and weight.dtype is not a.dtype:
+        raise RuntimeError(f"lerp: expected weights of {a.dtype}, but got {weight.dtype}")
     return elementwise(a.dtype, _tensors((a, b, weight)))
 
 

@@ -528,3 +528,10 @@ def test_norms_keep_statistics_in_the_dtype_of_their_parameters(name, dtype, par
     expected = outcome(lambda tensor: tensor)
     with mode:
         assert outcome(mode.from_real) == expected
+
+
+def test_lerp_takes_one_weight_of_another_dtype():
+    x, weight, mode = torch.ones(2, 3), torch.tensor(0.5, dtype=F64), FakeMode()
+    wanted = x.lerp(x, weight)
+    with mode:
+        assert mode.from_real(x).lerp(mode.from_real(x), mode.from_real(weight)).dtype is wanted.dtype
