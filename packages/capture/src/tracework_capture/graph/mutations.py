@@ -2,7 +2,8 @@
 
 An entry has a key and a `write(emit)`; a second entry with the same key replaces the first and goes to the end. Contents of
 containers and attributes are written in their final state, calls (a print, a log line) one by one. So the order of entries is
-the program's order of last writes, and every entry sees the same final objects.
+the program's order of last writes, and every entry sees the same final objects. But an attribute that is stored again stays where
+it was, as it does in the instance's dict.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ class MutationLog:
 
     def __init__(self):
         self.entries = {}
+        self.stored = {}  # key of an attribute that was stored -> the calls before that
+        self.deleted = {}  # key of an attribute that was deleted -> the entry that deletes it
         self.keep = []
         self.results = {}
         self.calls = 0
@@ -32,12 +35,14 @@ class MutationLog:
         """Adds an entry; `write(emit)` emits its statements."""
         self.changes += 1
         self.entries.pop(key, None)
+        self.stored.pop(key, None)
         self.entries[key] = write
 
     def drop(self, key):
         """Takes an entry back."""
         self.changes += 1
         self.entries.pop(key, None)
+        self.stored.pop(key, None)
 
     def changed(self):
         """The values whose contents or attributes entries change, or that calls are made with, and the objects that are called; None where
@@ -63,10 +68,20 @@ class MutationLog:
         """target.name = value on an existing object."""
         self.keep.append(target)
 
+        key = ("attribute", id(target), name)
+        deleted = self.deleted.get(key)
+
         def write(emit):
+            if deleted is not None:  # stored again it is behind the others in the instance's dict
+                deleted(emit)
             write_attribute(emit, target, emit.load(target), name, value)
 
-        self.effect(("attribute", id(target), name), write)
+        if self.stored.get(key) == self.calls:
+            self.changes += 1
+            self.entries[key] = write
+        else:
+            self.effect(key, write)
+            self.stored[key] = self.calls
 
     def attribute_of_result(self, target, name, value):
         """target.name = value on what the graph gives: done where somebody gets it."""
@@ -83,7 +98,9 @@ class MutationLog:
                 emit.line(f"{emit.const(object)}.__setattr__({owner}, {name!r}, None)")
             emit.line(f"{emit.const(object)}.__delattr__({owner}, {name!r})")
 
-        self.effect(("attribute", id(target), name), write)
+        key = ("attribute", id(target), name)
+        self.effect(key, write)
+        self.deleted[key] = write
 
     def item(self, source, key, value):
         """An item of an existing dict (a module's buffers, say) that is reached by source."""

@@ -4,6 +4,7 @@ import collections
 import copy
 import functools
 import logging
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -335,3 +336,33 @@ def test_what_slots_hold_is_not_looked_at():
     with_slots.cache_clear()
     compiled = optimize(lambda gm, _: gm.forward)(program)
     assert [compiled(torch.ones(()), n) for n in (1, 2)] == expected
+
+
+def stored_again(made, x):
+    made.first = x * 2
+    made.second = 1
+    made.first = made.first + 1
+
+
+def stored_again_after_a_deletion(made, x):
+    made.first = x * 2
+    made.second = 1
+    del made.first
+    made.first = x * 3
+
+
+def there_before_and_deleted(made, x):
+    del made.old
+    made.first = x * 2
+    made.old = 1
+    made.old = 2
+
+
+@pytest.mark.parametrize("program", [stored_again, stored_again_after_a_deletion, there_before_and_deleted])
+def test_attributes_are_in_the_order_of_their_stores(program):
+    captured = optimize(lambda gm, inputs: gm.forward)(program)
+    for _ in range(2):
+        expected, made = (SimpleNamespace(old=0, other=0) for _ in range(2))
+        program(expected, torch.ones(2))
+        captured(made, torch.ones(2))
+        assert [*vars(made)] == [*vars(expected)] and str(made) == str(expected)
