@@ -12,6 +12,7 @@ import torch
 
 from ..dims import SMALLEST, DimMarks, DimRange, marks_of
 from ..errors import ControlMisuse, DynamicDimError, RestartCapture
+from ..formulas import INT_BITS
 from ..guards.guard import TensorFacts
 from ..shapes import path_of
 from ..sources import ArrayTensor, Const, TensorSize, TensorStride
@@ -280,9 +281,6 @@ def check_strict_dims(root: Any) -> None:
                 refuse_dim(source, dim, f"unbacked, and the program decides on it: {recorded}", cure)
 
 
-_SIZE_BITS = 62  # sizes are int64 in a graph
-
-
 def lift_number(frame: Any, value: int, source: Source) -> Any:
     """A symbol for an int that had another value in an earlier capture, else None."""
     root = frame.root
@@ -294,7 +292,7 @@ def lift_number(frame: Any, value: int, source: Source) -> Any:
         chosen = isinstance(declared, DimRange)
     else:
         chosen = root.changes(source, value) or root.options.chosen_number(str(source), value)
-    if not chosen or value.bit_length() > _SIZE_BITS:
+    if not chosen or value.bit_length() > INT_BITS:
         return None
     symbol = root.numbers.get(source)
     if symbol is None and held_by_static_module(root, source):

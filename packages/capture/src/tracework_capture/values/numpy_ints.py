@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy
 
+from ..formulas import INT_BITS
 from ..graph.inputs import open_int
 from ..sources import ComputedInt
 from .constant import NUMPY_NUMBERS
@@ -13,8 +14,6 @@ from .symint import size_value
 from .tensor import TensorValue
 
 NUMPY_INTS = frozenset(kind for kind in NUMPY_NUMBERS if issubclass(kind, numpy.integer))
-INT_BITS = 62
-"""Ints in graphs are int64."""
 
 
 class NumpyInt(OpenConstant):

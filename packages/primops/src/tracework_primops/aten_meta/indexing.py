@@ -174,20 +174,21 @@ def view_scatter(x, *rest, **options):
     return fresh(x, x.sizes) if shares else x
 
 
-def _check_long(name, index, error):
-    if index.dtype is not torch.int64:
-        raise error(f"{name}(): Expected dtype int64 for index, but got {index.dtype}")
+def _check_dtype(what, tensor, *dtypes, error=RuntimeError):
+    """Raises `error` unless a tensor of places or classes has one of these dtypes."""
+    if tensor.dtype not in dtypes:
+        raise error(f"expected {what} to be of {' or '.join(map(str, dtypes))}, but got {tensor.dtype}")
 
 
 @row("index_copy.default")
 def index_copy(x, dim, index, source):
-    _check_long("index_copy", index, RuntimeError)
+    _check_dtype("the index of index_copy", index, torch.int64)
     return fresh(x, x.sizes)
 
 
 @row("index_fill.int_Scalar", "index_fill.int_Tensor")
 def index_fill(x, dim, index, value):
-    _check_long("index_fill", index, IndexError)
+    _check_dtype("the index of index_fill", index, torch.int64, error=IndexError)
     check_number(value, x.dtype)
     return like_self(x)
 
@@ -295,14 +296,9 @@ def view_backward(grad, sizes, *rest):
     return fresh(grad, tuple(sizes))
 
 
-def _check_classes(target):
-    if target.dtype not in (torch.int64, torch.uint8):
-        raise RuntimeError(f"expected target dtype to be Long or Byte, but got {target.dtype}")
-
-
 @row("nll_loss_forward.default")
 def nll_loss_forward(x, target, weight, reduction, ignore_index):
-    _check_classes(target)
+    _check_dtype("the target of nll_loss", target, torch.int64, torch.uint8)
     out = (x.sizes[0],) if reduction == 0 and x.ndim == 2 else ()
     return fresh(x, out), fresh(x, ())
 
@@ -320,8 +316,7 @@ def margin_loss_backward(grad, x, target, *rest):
 
 @row("nll_loss2d_forward.default")
 def nll_loss2d_forward(x, target, weight, reduction, ignore_index):
-    if target.dtype is not torch.int64:
-        raise RuntimeError(f"expected target dtype to be Long, but got {target.dtype}")
+    _check_dtype("the target of nll_loss", target, torch.int64)
     if x.ndim != 4 or target.ndim != 3 or x.sizes[1:2] == (0,):
         return NotImplemented
     pixels = (x.sizes[0], *x.sizes[2:])
