@@ -1,6 +1,7 @@
 """functools.cache and lru_cache: with arguments that are known they are asked while tracing, and by a guard before each call.
 
-The guard asks as often as the traced program did, so that what is counted stays right, and holds while the same object comes back.
+The guard asks as often as the traced program did, so that what is counted stays right, and holds while the same object comes back, or
+an equal constant: a function that the program makes anew for each call, from the same code, is asked itself.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ import torch
 from ..graph.checks import written_inputs
 from ..guards.classes import lookup_class
 from ..guards.guard import payload_key
-from ..sources import Const
+from ..guards.kinds import same_constant
+from ..sources import Attr, Const
 from .binding import CONTAINERS
-from .constant import ATOM_TYPES, ConstantValue, NotPlain, called_there, force_plain, plain
+from .constant import ATOM_TYPES, ConstantValue, NotPlain, called_there, force_plain, is_atom, plain
 from .function import is_empty
 from .module import ModuleValue
 from .row_value import RowValue
@@ -32,25 +34,50 @@ _BY_IDENTITY = {"__hash__": object.__hash__, "__eq__": object.__eq__}
 class Remembered:
     """it gives what it gave while tracing"""
 
-    def __init__(self, function, args, kwargs, found):
-        self.function, self.args, self.kwargs, self.found = function, args, kwargs, found
+    def __init__(self, disabled, args, kwargs, found):
+        self.disabled, self.args, self.kwargs, self.found = disabled, args, kwargs, found
         self.times = 0
 
-    def __call__(self, _):
-        found = None
+    def __call__(self, function):
+        asked, found = self.disabled(function), None
         for _ in range(self.times):
             try:
-                found = self.function(*self.args, **self.kwargs)
+                found = asked(*self.args, **self.kwargs)
             except Exception:  # the program meets it where it calls the function
                 return False
-        return found is self.found
+        return same_constant(found, self.found) if is_atom(self.found) else found is self.found
 
 
 class RememberingFunction(RowValue):
-    """What functools.cache and lru_cache make."""
+    """What functools.cache and lru_cache make. Unless its object is guarded (`by_identity`), only calls of it that give constants are
+    known, and the code that it runs."""
 
-    def __init__(self, fn, source):
+    def __init__(self, fn, source, by_identity=True):
         super().__init__(fn, self.ask, source)
+        self.by_identity = by_identity
+
+    def fix(self, frame):
+        """Something needs the object."""
+        if not self.by_identity:
+            self.by_identity = True
+            frame.guard("IDENTITY", self.source, self.fn)
+
+    def wrapped(self, frame):
+        """The function that it asks for what it does not remember."""
+        function = self.fn.__wrapped__
+        return frame.wrap(function, Const(function) if self.by_identity else Attr(self.source, "__wrapped__"))
+
+    def getattr(self, frame, name):
+        self.fix(frame)
+        return super().getattr(frame, name)
+
+    def hash_key(self, frame):
+        self.fix(frame)
+        return super().hash_key(frame)
+
+    def as_graph_arg(self, frame):
+        self.fix(frame)
+        return super().as_graph_arg(frame)
 
     def ask(self, frame, args, kwargs):
         """What the function remembers, or what it computes now."""
@@ -61,7 +88,9 @@ class RememberingFunction(RowValue):
         try:
             known, by_name = [key_of(frame, a) for a in args], {k: key_of(frame, v) for k, v in kwargs.items()}
         except NotPlain:
-            return frame.wrap(self.fn.__wrapped__, Const(self.fn.__wrapped__)).call(frame, args, kwargs)
+            return self.wrapped(frame).call(frame, args, kwargs)
+        if frame.mutations.entries or written_inputs(frame.root):  # which another function may read
+            self.fix(frame)
         if waits_for_writes(frame, self.fn.__wrapped__, [*args, *kwargs.values()]):
             return frame.break_graph("call_unknown", f"{name}, which remembers results and reads what was written here")
         asked = frame.root.remembered
@@ -71,7 +100,9 @@ class RememberingFunction(RowValue):
                 found = called_there(frame, self.fn, *known, **by_name)
             except Exception as error:
                 return frame.break_graph("call_unknown", f"{name}, which remembers results, and raises {type(error).__name__}")
-            asked[key] = Remembered(frame.root.services.call_disabled(self.fn), known, by_name, found)
+            if not is_atom(found):
+                self.fix(frame)
+            asked[key] = Remembered(frame.root.services.call_disabled, known, by_name, found)
             frame.guard("PREDICATE", self.source, asked[key])
         asked[key].times += 1
         return frame.wrap(asked[key].found, Const(asked[key].found))

@@ -252,7 +252,7 @@ def wrap_function(frame, obj, source):
     if is_graph_function(obj):
         frame.guard("IDENTITY", source, obj)
         return TorchFunctionValue(obj, source)
-    if isinstance(source, MADE_ANEW) and type(source.base) is not Const and _C.runs_its_code(obj):
+    if is_made_anew(source) and _C.runs_its_code(obj):
         frame.guard("CODE", source, obj.__code__)
         return FunctionValue(obj, source, by_identity=False)
     frame.guard("IDENTITY", source, obj)
@@ -260,7 +260,14 @@ def wrap_function(frame, obj, source):
 
 
 MADE_ANEW = (Local, Closure, Attr, InstanceAttr, DictItem, DictValueAt, Item, PartItem, CellContents, DefaultArg, KwDefaultArg)
-"""Where a program may put a function that it makes for each call; not in classes, globals and functions that are known by identity."""
+"""Where a program may put a function that it makes for each call."""
+
+
+def is_made_anew(source):
+    """Whether a function there may be another one in each call; not in classes, globals and functions that are known by identity."""
+    return isinstance(source, MADE_ANEW) and type(source.base) is not Const
+
+
 COMPILED_OF = "_torchdynamo_inline"
 """Where what torch.compile made of a function keeps the function; wrappers around it have the attribute, too, but another id."""
 
@@ -390,6 +397,9 @@ def wrap_weakref(frame, obj, source):
 
 
 def wrap_cached(frame, obj, source):
+    if is_made_anew(source) and type(getattr(obj, "__wrapped__", None)) is types.FunctionType:
+        guard_type(frame, obj, source)
+        return RememberingFunction(obj, source, by_identity=False)
     frame.guard("IDENTITY", source, obj)
     return RememberingFunction(obj, source)
 

@@ -1,0 +1,128 @@
+"""Functions that functools.cache made, when the program makes another one for each call: they are guarded by what they run and give."""
+
+import functools
+
+import pytest
+import torch
+from tracework_capture import optimize
+
+X = torch.ones(3)
+
+
+def counted(function):
+    graphs = []
+    return optimize(lambda gm, inputs: (graphs.append(gm), gm.forward)[1])(function), graphs
+
+
+def of_number(number):
+    return functools.lru_cache(lambda n: n * number)
+
+
+def of_list(numbers):
+    return functools.lru_cache(lambda n: n + len(numbers))
+
+
+def giving_lists(number):
+    return functools.cache(lambda n: [n, number])
+
+
+def test_one_entry_serves_all_that_give_the_same():
+    compiled, graphs = counted(lambda x, g: (x * g(3) + g(3), g))
+    for number in (2, 2, 2, 5, 2, 2.0, True):
+        function = of_number(number)
+        found, same = compiled(X, function)
+        assert torch.equal(found, X * 3 * number + 3 * number)
+        assert same is function
+    assert len(graphs) == 4  # 2, 5, 2.0 and True
+
+
+def test_what_it_remembers_is_what_counts():
+    calls = []
+
+    def maker():
+        @functools.lru_cache
+        def g(n):
+            calls.append(n)
+            return len(calls)
+
+        return g
+
+    def program(x, g):
+        return x * g(3)
+
+    compiled, graphs = counted(program)
+    for _ in range(4):
+        calls.clear()
+        assert torch.equal(compiled(X, maker()), X)
+        assert calls == [3]
+    calls.clear()
+    warm = maker()
+    warm(4)
+    assert torch.equal(compiled(X, warm), X * 2)
+    assert calls == [4, 3]
+    assert len(graphs) == 2
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x, g, h: (x * g(3), g is h),
+        lambda x, g, h: (x * g(3), {g: 1}.get(h)),
+        lambda x, g, h: (x * g(3), g == h),
+        lambda x, g, h: (x + 1, g.__wrapped__(2) + g(2)),
+    ],
+    ids=["is", "key", "equal", "wrapped"],
+)
+def test_where_the_object_counts_it_is_guarded(program):
+    compiled, _ = counted(program)
+    one, other = of_number(2), of_number(3)
+    for g, h in ((one, one), (one, other), (other, other), (other, one), (one, one)):
+        (found, fact), (expected, wanted) = compiled(X, g, h), program(X, g, h)
+        assert torch.equal(found, expected)
+        assert fact == wanted
+
+
+def test_objects_that_it_gives_are_its_own():
+    def program(x, g):
+        return x * g(3)[1], g(3)
+
+    compiled, _ = counted(program)
+    for number in (2, 2, 4):
+        function = giving_lists(number)
+        for _ in range(2):
+            found, held = compiled(X, function)
+            assert torch.equal(found, X * number)
+            assert held is function(3)
+
+
+def test_what_the_frame_wrote_before_is_in_place():
+    def program(x, numbers, g):
+        numbers.append(1)
+        return x * g(3)
+
+    compiled, _ = counted(program)
+    for _ in range(3):
+        assert torch.equal(compiled(X, [1], of_list([1])), X * 4)
+    numbers = [1]
+    assert torch.equal(compiled(X, numbers, of_list(numbers)), X * 5)
+
+
+def test_of_tensors_it_runs_the_code():
+    compiled, graphs = counted(lambda x, g: g(x) + 1)
+    for number in (2.0, 3.0, 4.0, 5.0):
+        assert torch.equal(compiled(X, of_number(number)), X * number + 1)
+    assert len(graphs) == 2
+
+
+def test_made_inside_of_the_frame():
+    def program(x):
+        @functools.lru_cache
+        def g(n):
+            return n * 2
+
+        return x * g(3)
+
+    compiled, graphs = counted(program)
+    for _ in range(4):
+        assert torch.equal(compiled(X), X * 6)
+    assert len(graphs) == 1
