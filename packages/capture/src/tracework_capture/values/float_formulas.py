@@ -119,6 +119,13 @@ def answer(frame, template, *operands):
     return found
 
 
+def answer_of(frame, text, name, source, number):
+    """The bool of a formula over one number, at `source`, which holds of the calls of this entry."""
+    found = formula_function(text, name)(number)
+    frame.guard("PREDICATE", source, _answer(text, name, (type(number),), found))
+    return found
+
+
 def computed_by_python(frame, template, *operands):
     """The float of this formula, which Python computes anew for each call; None where it raises now, or is no float."""
     from .floats import FloatValue

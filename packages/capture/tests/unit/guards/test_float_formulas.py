@@ -58,6 +58,7 @@ FORMULAS = {
     "power": lambda x, s: x * 0.9**s + math.pow(s, 3),
     "reciprocal": lambda x, s: x * (1 / s),
     "digits": lambda x, s: x * round(s, 2),
+    "quotient and rest": lambda x, s: (x * divmod(s, 4)[1], divmod(s, 0.25), divmod(1, s)),
     "rest": lambda x, s: x * (s % 0.4) + s // 0.25,
     "exponential": lambda x, s: x * math.exp(-s),
     "logarithm": lambda x, s: x * math.log(s),

@@ -15,7 +15,7 @@ from ...bytecode.facts import VERSION
 from ...guards.classes import defines, lookup_class, resolution_order
 from ...sources import Const
 from ..constant import ConstantValue, NotPlain, fold, fold_literal, force_plain, plain
-from ..float_formulas import called
+from ..float_formulas import called, computed_by_python
 from ..open_constant import OpenConstant
 from ..sequence import TupleValue
 from ..value import SymbolicRaise
@@ -428,11 +428,17 @@ def all_of(frame, value):
 
 
 def divmod_(frame, args, kwargs):
+    from ..floats import FloatValue
+    from ..numpy_ints import NumpyInt
     from ..sequence import TupleValue
 
     if all(a.is_constant() for a in args):
         return fold(frame, divmod, args)
-    if any(hasattr(a.python_type(), "__divmod__") and not a.is_constant() and a.python_type() is not int for a in args):
+    if any(isinstance(a, FloatValue) for a in args):
+        parts = [computed_by_python(frame, f"divmod({{}}, {{}})[{place}]", *args) for place in (0, 1)]
+        return fold(frame, divmod, args) if None in parts else TupleValue(parts)
+    known = [a for a in args if a.is_constant() or a.python_type() is int or isinstance(a, NumpyInt)]
+    if any(hasattr(a.python_type(), "__divmod__") for a in args if a not in known):
         return frame.break_graph("call_unknown", "divmod of objects")
     if any(issubclass(a.python_type(), torch.Tensor) for a in args):
         left, right = (a.python_type().__name__ for a in args)
