@@ -1,4 +1,4 @@
-"""python -m tensor_programs [--seeds A:B] [--jobs N] [--backend NAME]: programs without end in sight; tools/campaign.py has the options."""
+"""python -m tensor_programs [--seeds A:B] [--jobs N] [--backend NAME] [--device cuda]: programs without end in sight; tools/campaign.py has the options."""
 
 from __future__ import annotations
 
@@ -25,9 +25,11 @@ def drawn(seed):
     return f"# {described}\n{text}"
 
 
-def failure(program, options):
+def failure(program, options, device="cpu"):
+    """What is wrong with a program whose tensors are made on a device, or None."""
     described, text = program.split("\n", 1)
     try:
+        torch.set_default_device(device)
         check(ast.literal_eval(described.removeprefix("# ")), text, **options)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
@@ -70,6 +72,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     campaign.add_arguments(parser, "0:1000")
     parser.add_argument("--backend", help="default: inductor")
+    parser.add_argument("--device", default="cpu", help="where tensors are made; programs are drawn on the CPU")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
@@ -78,7 +81,7 @@ def main() -> int:
     _, _, failed = campaign.run(
         given,
         drawn,
-        lambda program: failure(program, options),
+        lambda program: failure(program, options, given.device),
         lambda program, found, alone, seconds: shrunk(program, lambda p: kind_of(alone(p)) == kind_of(found), seconds),
     )
     return 1 if failed else 0

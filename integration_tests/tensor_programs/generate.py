@@ -7,7 +7,7 @@ import re
 import torch
 from torch.nn import functional as F
 
-from .forms import EXPRESSIONS, WRITES
+from .forms import EXPRESSIONS, OPERANDS, WRITES
 
 __all__ = ["INPUTS", "generate", "inputs", "namespace"]
 
@@ -86,6 +86,7 @@ class _Program:
 
     def __init__(self, choices, described):
         self.c, self.described = choices, described
+        self.depth = choices.choice((0.0, 0.0, 0.3, 0.6))  # how often an operand is an expression of its own
         self.names = list(INPUTS[: len(described)])
         self.lines, self.count = [], 0
         self.values = self.run([])
@@ -107,6 +108,8 @@ class _Program:
                 or (kind == "I" and not floating and t.dtype is not torch.bool and not t.is_complex())
             )
 
+        if self.c.random() < self.depth:
+            return self.fill(self.c.choice(OPERANDS).replace("$T", f"${kind}"))
         found = [n for n, t in self.values.items() if isinstance(t, torch.Tensor) and fits(t)]
         recent = found[-3:] if self.c.random() < 0.6 else found
         if recent:

@@ -117,6 +117,11 @@ def scans(x: Any) -> Any:
     return prims.cumsum(x, 1), prims.argmax(x, 1, False)
 
 
+def scan_across(x: Any) -> Any:
+    """Sums over a flattened transpose: in the order of the elements, not of the memory that they lie in."""
+    return prims.cumsum(prims.reshape(prims.permute(x, (1, 0)), (x.shape[0] * x.shape[1],)), 0)
+
+
 def small_ones(x: Any, y: Any, count: Any) -> Any:
     """Several launches' worth of little work: other sizes, a transpose, a number, and two of the same form."""
     turned = prims.clone(prims.permute(x, (1, 0)))
@@ -137,5 +142,6 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[torch.Tensor, .
     "half chain": (half_chain, lambda: (torch.randn(7, 64).bfloat16(), torch.randn(7, 64).bfloat16())),
     "max pool": (max_pool, lambda: (torch.randn(2, 3, 9, 10).contiguous(memory_format=torch.channels_last),)),
     "scans": (scans, lambda: (torch.randn(3, 40),)),
+    "scan across": (scan_across, lambda: (torch.randn(6, 40),)),
     "small ones": (small_ones, lambda: (torch.randn(300, 20), torch.randn(7, 10), torch.tensor(3))),
 }  # fmt: skip

@@ -41,6 +41,13 @@ def test_positions_and_scans(dim: int) -> None:
     check(lambda v: (p.cumsum(v, dim), p.cumprod(v, dim)), data(6, 17, 9, dtype=torch.float64), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("order", [(1, 0, 2), (2, 1, 0), (0, 2, 1)])
+def test_scans_follow_the_elements_not_their_memory(order: tuple[int, ...]) -> None:
+    x = data(6, 4, 9, dtype=torch.float64)
+    check(lambda v: p.cumsum(p.reshape(p.permute(v, order), (216,)), 0), x, rtol=1e-9, atol=1e-9)
+    check(lambda v: p.cumprod(p.reshape(p.permute(v, order), (12, 18)), 1), x, rtol=1e-9, atol=1e-9)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.int32, torch.int64], ids=str)
 def test_reductions_of_other_dtypes(dtype: torch.dtype) -> None:
     x = torch.randint(-9, 9, (12, 40)).to(dtype)

@@ -18,7 +18,8 @@ def order_and_merge(
     """Axes in memory order, merged; passes rewritten to match."""
     axes, inner, passes = split_axes(axes, inner, passes)
     axes = _ordered(axes, _accesses(passes, stores_first=True))
-    inner = _ordered(inner, _accesses(passes, stores_first=False))
+    if not any(i.op == "scan" for p in passes for i in p.body.instructions):  # a running sum has an order of its own
+        inner = _ordered(inner, _accesses(passes, stores_first=False))
     replaced: dict[Any, Size] = {}
     expressions = _expressions(passes)
     axes = _merged(axes, expressions, replaced, "x")
