@@ -499,6 +499,56 @@ def test_all_that_can_be_seen(name, backend):
     torch.testing.assert_close(found[3:], expected[3:])
 
 
+def row_of_windows(x):
+    y = x * 2
+    y.unfold(0, 2, 1)[1].mul_(3)
+    y.unfold(0, 2, 1)[0] = 7
+    return (y,)
+
+
+def overlapping_windows(x):
+    y = x * 2
+    y.unfold(0, 2, 1).add_(1)
+    y.as_strided((2, 2), (1, 1)).copy_(x[:2, :2])
+    return (y,)
+
+
+def memory_behind_a_view(x):
+    y = (x + 1).t().contiguous()
+    z = y[1:]
+    seen = (x + 2).diagonal().reshape(-1).as_strided((2,), (1,)), y.diagonal().as_strided((3,), (1,), 1) * 1
+    z.as_strided((2, 2), (1, 2), 0).neg_()
+    return *seen, y, z
+
+
+def windows_that_are_given(x):
+    x.add_(1)
+    return x * 1, x.as_strided((4,), (1,)) * 1
+
+
+def memory_of_another_dtype(x):
+    y = x * 2
+    return y.view(torch.int32).as_strided((3,), (1,)), y.to(torch.complex64).conj().as_strided((4,), (1,)), y
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize(
+    "make", [lambda t: t.view(4, 3), lambda t: t.view(3, 4)[:, ::2], lambda t: t.unfold(0, 4, 2), lambda t: t.view(3, 4).t()]
+)
+@pytest.mark.parametrize(
+    "function",
+    [row_of_windows, overlapping_windows, memory_behind_a_view, windows_that_are_given, memory_of_another_dtype],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_elements_found_by_where_they_lie(function, make, dynamic):
+    """Views that show one place several times, and memory that the tensor at hand shows only part of."""
+    results = []
+    for call in function, tracework.compile(function, dynamic=dynamic):
+        x = make(torch.arange(12.0))
+        results.append([*call(x), x])
+    torch.testing.assert_close(results[1], results[0])
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", ["a_result_in_the_memory_of_another_value", "one_view_of_a_hidden_value", "views_of_one_value"])
 def test_results_are_written_in_place_while_gradients_are_recorded(name, backend):

@@ -85,7 +85,10 @@ class Memory:
         return cell.node
 
     def _replay(self, cell: Cell) -> Node:
-        parent, step = self.read(cell.parent), cell.step
+        step = cell.step
+        if step.target is aten.as_strided.default:
+            return self.window(cell.parent, *step.args, **dict(step.kwargs))
+        parent = self.read(cell.parent)
         if step.target in IDENTITY_VIEWS:
             return parent
         node = self._emit(PHYSICAL.get(step.target, step.target), parent, *step.args, **dict(step.kwargs))
@@ -96,19 +99,40 @@ class Memory:
 
         return self._emit(operator.getitem, node, index)
 
+    def window(self, cell: Cell, size: Any, stride: Any, storage_offset: Any = None) -> Node:
+        """What as_strided reads of the memory behind a cell, which is not only what the cell shows."""
+        whole = self._whole(cell, "as_strided")
+        root = cell.root
+        if root.node.op != "placeholder" and dense_order(whole.fake) is None:
+            raise FunctionalizationError(
+                "as_strided of memory that no tensor of the graph shows all of has no mutation-free form"
+            )
+        offset = cell.fake.storage_offset() if storage_offset is None else storage_offset
+        return self._emit(aten.as_strided.default, self.read(whole), size, stride, offset)
+
+    def _whole(self, cell: Cell, op: Any) -> Cell:
+        """The cell of all the memory, when its elements are those of `cell`."""
+        whole = cell
+        while whole.parent is not None:
+            if whole.step.target in PHYSICAL:
+                raise FunctionalizationError(f"{op} of a view that negates or conjugates has no mutation-free form")
+            whole = whole.parent
+        if whole.fake.dtype != cell.fake.dtype:
+            raise FunctionalizationError(f"{op} of memory that is viewed as another dtype has no mutation-free form")
+        return whole
+
     def write(self, cell: Cell, node: Node) -> None:
         """The memory that `cell` shows now holds `node`; dtype, shape and layout are brought to the cell's own."""
+        memory = cell.root.fake
+        if memory is not None and cell.root.slot is not None and dense_order(memory) is None and overlaps_itself(memory):
+            raise FunctionalizationError("a write to an input that shows one place several times has no mutation-free form")
         values = [(cell, fit(self._emit, node, cell.fake))]
+        if any(step.target not in WRITE_THROUGH for step in self.steps(cell)):
+            values.append(self._scattered(cell, values[0][1]))
         while values[-1][0].parent is not None:
             child, new = values[-1]
             parent = child.parent
-            old = self.read(parent)
-            rule = WRITE_THROUGH.get(child.step.target)
-            if rule is None:
-                self._check_strided(child)
-                whole = by_strides(self._emit, old, new, child.step, child.fake)
-            else:
-                whole = rule(self._emit, old, new, child.step)
+            whole = WRITE_THROUGH[child.step.target](self._emit, self.read(parent), new, child.step)
             values.append((parent, fit(self._emit, whole, parent.fake)))
         root = cell.root
         root.node = values[-1][1]
@@ -116,11 +140,14 @@ class Memory:
         for written, value in values:
             written.node, written.seen = value, root.writes
 
-    def _check_strided(self, cell: Cell) -> None:
-        parent = cell.parent.fake
-        plain = cell.parent.parent is None and parent.is_contiguous() and parent.storage_offset() == 0
-        if not plain or parent.dtype != cell.fake.dtype:
-            raise FunctionalizationError(f"a write through the view op {cell.step.target} has no mutation-free form")
+    def _scattered(self, cell: Cell, new: Node) -> tuple[Cell, Node]:
+        """The memory behind a cell after a write through views without a rule, which may show one place several times."""
+        whole = self._whole(cell, "a write")
+        if not whole.fake.is_contiguous() or whole.fake.storage_offset() != 0:
+            raise FunctionalizationError("a write through overlapping windows of memory with gaps has no mutation-free form")
+        if overlaps_itself(cell.fake):
+            raise FunctionalizationError("a write to a view that shows one place several times has no mutation-free form")
+        return whole, fit(self._emit, by_strides(self._emit, self.read(whole), new, cell.fake), whole.fake)
 
     def steps(self, cell: Cell) -> tuple[ViewStep, ...]:
         """The view ops from the root down to the cell."""
@@ -149,6 +176,16 @@ def fit(emit: Emit, node: Node, like: torch.Tensor) -> Node:
     node = emit(aten.permute.default, node, list(order))
     node = emit(aten.clone.default, node, memory_format=torch.contiguous_format)
     return emit(aten.permute.default, node, back)
+
+
+def overlaps_itself(fake: torch.Tensor) -> bool:
+    """Whether two elements may be one place in memory: whether some stride does not lead past all that smaller ones reach."""
+    reach: Any = 1
+    for stride, size in sorted((stride, size) for size, stride in zip(fake.shape, fake.stride()) if size != 1):
+        if stride < reach:
+            return True
+        reach = stride * (size - 1) + reach
+    return False
 
 
 def same_layout(a: torch.Tensor, b: torch.Tensor) -> bool:

@@ -281,6 +281,8 @@ def _view(index: int) -> Any:
         rest = tuple(args[:index]) + tuple(args[index + 1 :])
         if func in IDENTITY_VIEWS:
             node = recorder.memory.read(parent)
+        elif func is aten.as_strided.default:
+            node = recorder.memory.window(parent, *rest, **kwargs)
         else:
             target = PHYSICAL.get(func, func)
             node = recorder.node(target, recorder.to_node(tuple(args)), recorder.to_node(kwargs), out)

@@ -1,7 +1,7 @@
 """Views: what each view op is called, and how a write through the view becomes a new value of what it views.
 
 A rule of WRITE_THROUGH takes (emit, parent node, new view node, step) and returns the node of the parent's new value. `emit(op, *args)` adds
-an op to the graph. An op without a row is written through with as_strided_scatter, from the strides of the fakes.
+an op to the graph. What is viewed through an op without a row is written with as_strided_scatter, from the strides of the fakes.
 """
 
 from collections.abc import Callable
@@ -158,7 +158,6 @@ def view_as_complex(emit: Emit, parent: Node, new: Node, step: ViewStep) -> Node
     return emit(aten.view_as_real.default, new)
 
 
-def by_strides(emit: Emit, parent: Node, new: Node, step: ViewStep, view: torch.Tensor) -> Node:
-    """The last resort: scatter by the strides of the view, counted from the start of the parent."""
-    offset = view.storage_offset()
-    return emit(aten.as_strided_scatter.default, parent, new, list(view.shape), list(view.stride()), offset)
+def by_strides(emit: Emit, whole: Node, new: Node, view: torch.Tensor) -> Node:
+    """The last resort: scatter by the strides of the view into the memory behind it, which begins where `whole` does."""
+    return emit(aten.as_strided_scatter.default, whole, new, list(view.shape), list(view.stride()), view.storage_offset())

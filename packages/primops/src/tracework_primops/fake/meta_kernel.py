@@ -121,7 +121,12 @@ def _run_static(func: Any, args: Any, kwargs: dict) -> Any:
         result = _call_meta(func, args, kwargs)
     except NotImplementedError as error:
         raise FakeTensorError(f"{func}: there is no rule for its result and torch has no meta kernel for it ({error})") from error
-    return _spec_of_meta(result, device)
+    spec = _spec_of_meta(result, device)
+    return TensorSpec(spec.dtype, spec.device, spec.sizes) if func in ROW_MAJOR else spec
+
+
+ROW_MAJOR = frozenset({torch.ops.aten.im2col.default})
+"""Ops of which eager's result is row-major whatever torch's meta kernel says; this one takes images of one channel for channels-last."""
 
 
 def _is_symbolic(values: Any) -> bool:

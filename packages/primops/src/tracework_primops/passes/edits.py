@@ -38,8 +38,15 @@ def writes(node: torch.fx.Node) -> bool:
 
 
 def layout_matters(node: torch.fx.Node) -> bool:
-    """Whether someone sees the strides of this node: the caller of the graph, or a library call."""
-    return any(u.op == "output" or not isinstance(u.target, Op) or u.target.kind is Kind.LIBRARY or writes(u) for u in node.users)
+    """Whether someone sees the strides of this node: the caller of the graph, a library call, or what reads its memory by strides."""
+    return reads_memory(node) or any(
+        u.op == "output" or not isinstance(u.target, Op) or u.target.kind is Kind.LIBRARY or writes(u) for u in node.users
+    )
+
+
+def reads_memory(node: torch.fx.Node) -> bool:
+    """Whether elements are found by where they lie in the memory of this node."""
+    return any(is_prim(u, "as_strided") or (memory_of(u) is not u and reads_memory(u)) for u in node.users)
 
 
 def memory_of(node: torch.fx.Node) -> torch.fx.Node:
