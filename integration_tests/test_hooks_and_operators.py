@@ -442,3 +442,35 @@ def test_grad_cam(backend, dynamic):
         found.append([(weights * features).sum(1).relu(), features.grad, again, *seen, *(p.grad for p in model.parameters())])
     # statistics and gradients are sums of 72 terms in another order: 72 * 2**-23 < 1e-5
     torch.testing.assert_close(found[1], found[0], rtol=1e-5, atol=1e-6)
+
+
+def test_a_hook_of_a_result_changes_what_is_seen_of_its_gradient():
+    """By hooks and gradients outside, of what the graph computes from it, too; of a view and of what is written to later."""
+
+    def fn(x, w):
+        y = x * w[0]
+        y.register_hook(lambda g: g * 3 + w[1])
+        row = y[1]
+        row.register_hook(lambda g: g.sin())
+        return y, row, (y * row).sin(), row.exp()
+
+    def written(x, w):
+        y = x * w[0]
+        y.register_hook(lambda g: g * 3)
+        y.add_(1)
+        return y, y.sin()
+
+    for fn in (fn, written):
+        found = []
+        for call in (fn, tracework.compile(fn, backend="aot_eager", fullgraph=True)):
+            x, w = inputs()
+            results, seen = call(x, w), []
+            for result in results:
+                seen += torch.autograd.grad(result.square().sum(), [*results, x, w], retain_graph=True, allow_unused=True)
+            for result in results:
+                result.retain_grad()
+                result.register_hook(seen.append)
+            sum(result.sum() for result in results).backward()
+            found.append([*seen, *(t.grad for t in (*results, x, w))])
+        assert [g is None for g in found[0]] == [g is None for g in found[1]]
+        torch.testing.assert_close(*found)

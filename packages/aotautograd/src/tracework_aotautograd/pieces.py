@@ -34,8 +34,15 @@ Call = Callable[..., Sequence[Any]]
 
 
 def depends_on_data(gm: fx.GraphModule) -> bool:
-    """Whether some node runs as it is."""
-    return any(node.meta.get("data_dependent") for node in gm.graph.nodes)
+    """Whether some node runs as it is. A hook of a result does: others see what it gives."""
+    output = next(iter(reversed(gm.graph.nodes)))
+    results = [n.meta.get("example_value") for n in output.all_input_nodes]
+
+    def hooks_a_result(node: fx.Node) -> bool:
+        hooked = node.args[0].meta.get("example_value") if node.meta.get("of_history") and node.args else None
+        return hooked is not None and any(hooked is result for result in results)
+
+    return any(node.meta.get("data_dependent") or hooks_a_result(node) for node in gm.graph.nodes)
 
 
 @dataclass(frozen=True)

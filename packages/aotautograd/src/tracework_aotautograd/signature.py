@@ -1,5 +1,6 @@
 """What each slot of a traced graph means: inputs, outputs, saved values, tangents."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -78,6 +79,12 @@ class OutputInfo:
     steps: tuple[ViewStep, ...] = ()
     requires_grad: bool = False
     constant: Any = None
+
+
+def base_of(info: OutputInfo, write_backs: Mapping[int, int]) -> int | None:
+    """The graph output that a view is made from, None where that is an input which has its value before the graph runs. write_backs:
+    input slot -> graph output slot."""
+    return info.slot if info.kind is OutputKind.BASE_VIEW else write_backs.get(info.slot)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ import weakref
 
 import pytest
 import torch
+import tracework_aotautograd as aot
 from torch.nn import functional as F
 
 
@@ -316,3 +317,119 @@ def test_a_result_that_no_gradient_reads_is_not_kept(pair, real):
     del y
     assert seen() is None
     z.sum().backward()
+
+# --- inputs that the graph writes to, and views made under no_grad ---
+
+
+def written_input(x, w):
+    x.mul_(w)
+    return (x.sin(),)
+
+
+def written_input_that_was_read(x, w):
+    a = x.exp()
+    x.sin_()
+    return a, x.sin() * a, x * w
+
+
+def several_writes(x, w):
+    x.mul_(2)
+    x.add_(w)
+    w.sin_()
+    return x * w, (x * w).exp(), x
+
+
+def view_of_a_written_input(x, w):
+    t = x.t()
+    x.mul_(2)
+    row = t[1]
+    return t, t.sin() * w, row, row.exp()
+
+
+def written_through_a_view(x, w):
+    x[1].mul_(2)
+    t = x.t()
+    return t, t * w, x * w
+
+
+def written_with_another(x, w):
+    x.copy_(w.sin())
+    return (x * w), x.t()
+
+
+def no_grad_below_a_view(x, w):
+    with torch.no_grad():
+        t = x.t()
+    row = t[1]
+    return row, row.exp() * w
+
+
+def no_grad_view_and_what_is_computed_from_it(x, w):
+    with torch.no_grad():
+        t = x.t()
+    row = t[1]
+    return t, row, t.sin() * w, row.exp() * w
+
+
+def no_grad_view_of_a_result(x, w):
+    y = x * w
+    with torch.no_grad():
+        t = y.t()
+    row = t[1]
+    return y, row, row.exp() * y
+
+
+WRITING = [
+    written_input,
+    written_input_that_was_read,
+    several_writes,
+    view_of_a_written_input,
+    written_through_a_view,
+    written_with_another,
+    no_grad_below_a_view,
+    no_grad_view_and_what_is_computed_from_it,
+    no_grad_view_of_a_result,
+]
+
+
+@pytest.mark.parametrize("fn", WRITING, ids=lambda f: f.__name__)
+def test_written_inputs_are_results(fn, pair, real, compare):
+    """Gradients with respect to an input that was written to are those with respect to its new value, as eager's."""
+    leaves = []
+
+    def make(x, w):
+        leaves.append((x, w))
+        return x * 1, w * 1
+
+    found = pair(fn, real(4, 4), real(4, 4), make=make)
+    mine, theirs = found.call()
+    compare[0](mine, theirs)
+    found.same_inputs()
+    gradients = []
+    for results, inputs, begin in ((mine, found.mine, leaves[0]), (theirs, found.theirs, leaves[1])):
+        made = differentiable([*results, *inputs])
+        given, mine_found, seen = [*made, *begin], [], []
+        for result in made:
+            first = torch.autograd.grad(result.square().sum(), given, create_graph=True, allow_unused=True)
+            total = sum(g.sin().sum() for g in first if g is not None and g.requires_grad)
+            second = torch.autograd.grad(total, given, retain_graph=True, allow_unused=True)
+            mine_found += [*first, *[torch.zeros(()) if g is None or not g.any() else g for g in second]]
+        for place, result in enumerate(made):
+            result.retain_grad()
+            result.register_hook(lambda g, place=place, seen=seen: seen.append((place, g)) or g * (place + 2))
+        torch.autograd.backward([r.sum() for r in made])
+        gradients.append([*mine_found, *(t.grad for t in given), *(g for _, g in sorted(seen, key=lambda s: s[0]))])
+    assert [g is None for g in gradients[0]] == [g is None for g in gradients[1]]
+    torch.testing.assert_close(*gradients)
+
+
+def test_a_hook_of_a_result_is_left_to_eager(graph, eager_runner, real):
+    """What others see of the result's gradient is what the hook gives."""
+
+    def fn(x, w):
+        y = x * w
+        y.register_hook(lambda g: g * 2)
+        return y, y.sin()
+
+    with pytest.raises(aot.Refusal, match="hook of a result"):
+        aot.aot_compile(graph(fn, 2), [real(4), real(4)], forward_compiler=eager_runner, options=aot.AotOptions(fallback=False))

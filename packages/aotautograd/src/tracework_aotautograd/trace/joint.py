@@ -30,6 +30,7 @@ from ..signature import (
     TakenView,
     TangentInfo,
     ViewStep,
+    base_of,
 )
 from .components import components
 from .cuts import Edge, edge_of, find_cuts, gradients_at
@@ -66,6 +67,7 @@ class Trace:
         self.histories: list[Any] = []  # their autograd nodes before it runs
         self.versions: list[int] = []  # and their versions
         self.graph_outputs: list[_GraphOutput] = []
+        self.write_backs: dict[int, int] = {}  # input slot -> the graph output that is copied there outside
         self.replay = Replay(self.gm, _torch.Modes.now())
 
     def run(self) -> JointProgram:
@@ -153,11 +155,11 @@ class Trace:
         for position, output in enumerate(outputs):
             infos.append(self._classify(output, position, seen, shared, written))
         versions = self._output_versions()
-        write_backs = self._write_backs(written)
+        self._write_back(written)
         shown = {info.slot for info in infos if info.requires_grad and info.kind in (OutputKind.FRESH, OutputKind.BASE_VIEW)}
-        shown |= {slot for _, slot in write_backs}
+        shown.update(self.write_backs.values())
         inside = frozenset(slot for slot, x in enumerate(self.values) if any(x is made for made in recorder.inside.values()))
-        self.replay = replace(self.replay, written=tuple(slot for slot, _ in write_backs), inside=inside)
+        self.replay = replace(self.replay, written=tuple(self.write_backs), inside=inside)
         candidates = self._candidates(outputs, infos)
         tangents, parts, views = self._backward(shown, outputs, candidates) if self.with_backward else ((), [], {})
         for position, view in views.items():
@@ -169,7 +171,7 @@ class Trace:
             tuple(self.infos),
             tuple(infos),
             len(forward_nodes),
-            write_backs,
+            tuple(self.write_backs.items()),
             tangents,
             tuple(component for component, _ in parts),
             tuple(recorder.constants),
@@ -187,10 +189,13 @@ class Trace:
         out of the graph.
 
         One that outputs only depend on is out of everybody's reach: nobody sees what would accumulate there. But where no input asks for
-        gradients, the compiled graph is no node of autograd, and its outputs have no history.
+        gradients, the compiled graph is no node of autograd, and its outputs have no history. And hooks inside of
+        what the caller gets would not change what hooks and gradients outside see.
         """
         inputs = {id(v) for v in (*self.values, *self.leaves)}
         given = [o for o in outputs if isinstance(o, FakeTensor)]
+        if any(o._backward_hooks for o in (*given, *self.values) if isinstance(o, FakeTensor)):
+            raise Refusal("a hook of a result of the graph", self.recorder.origin)
         given += [o._base for o in given if o._is_view()]
         made = {id(o) for o in given if o.is_leaf and o.requires_grad and not o._is_view() and id(o) not in inputs}
         shown = any(o._is_view() and id(o._base) in made for o in given)
@@ -283,13 +288,12 @@ class Trace:
         fakes = [(slot, o.fake) for slot, o in enumerate(self.graph_outputs) if isinstance(o.fake, FakeTensor)]
         return tuple((slot, fake._version) for slot, fake in fakes if not fake.is_inference() and fake._version)
 
-    def _write_backs(self, written: dict[int, Cell]) -> tuple[tuple[int, int], ...]:
+    def _write_back(self, written: dict[int, Cell]) -> None:
         """Inputs written to: a copy_ at the end of the graph, or an output copied back where autograd has to see it."""
-        pairs = []
         for slot, cell in written.items():
             value = self.recorder.memory.read(cell)
             if self.with_backward and self.values[slot].requires_grad and self.values[slot].grad_fn is not self.histories[slot]:
-                pairs.append((slot, self._add(self.values[slot], value)))
+                self.write_backs[slot] = self._add(self.values[slot], value)
                 self.infos[slot] = replace(self.infos[slot], mutation=Mutation.BY_WRAPPER)
                 continue
             self.infos[slot] = replace(self.infos[slot], mutation=Mutation.IN_GRAPH)
@@ -301,7 +305,6 @@ class Trace:
             if self.infos[slot].mutation is Mutation.BY_WRAPPER:
                 newer = max(newer - 1, 0)  # its copy_ is one
             self.infos[slot] = replace(self.infos[slot], newer=newer)
-        return tuple(pairs)
 
     # --- the backward -------------------------------------------------------------------------------------------------
     def _backward(
@@ -339,21 +342,16 @@ class Trace:
         return tuple(info for info, _, _ in made), parts, views
 
     def _candidates(self, results: tuple[Any, ...], infos: list[OutputInfo]) -> dict[Edge, tuple[int, OutputInfo]]:
-        """Views among the results, and their places, that may be made before what is computed from them. None of an input that the graph
-        writes to, which gets its new value after all, and none with hooks."""
+        """Views among the results, and their places, that may be made before what is computed from them: their history is that of their
+        steps, those behind one that was made under no_grad."""
         found = {}
         for position, (result, info) in enumerate(zip(results, infos, strict=True)):
-            if (
-                info.kind not in (OutputKind.INPUT_VIEW, OutputKind.BASE_VIEW)
-                or not _has_history(result)
-                or result._backward_hooks
-            ):
+            if info.kind not in (OutputKind.INPUT_VIEW, OutputKind.BASE_VIEW) or not _has_history(result):
                 continue
-            if info.kind is OutputKind.INPUT_VIEW:
-                whole = not self.recorder.cell(result).root.writes
-            else:
-                whole = _leads_to(edge_of(self.graph_outputs[info.slot].fake), result, len(info.steps))
-            if whole and info.steps and all(step.tracked for step in info.steps):
+            begin, steps = self.recorder.cell(result), 0
+            while begin.step is not None and begin.parent is not None and begin.step.tracked:
+                begin, steps = begin.parent, steps + 1
+            if _leads_to(begin.fake, result, steps):
                 found[edge_of(result)] = position, info
         return found
 
@@ -392,24 +390,18 @@ class Trace:
         parent, steps = cell.parent, 1
         while parent is not None and id(parent) not in among:
             parent, steps = parent.parent, steps + 1
-        return parent if parent is not None and _leads_to(edge_of(parent.fake), cell.fake, steps) else None
+        return parent if parent is not None and _leads_to(parent.fake, cell.fake, steps) else None
 
     def _cuts(
         self, outputs: list[_GraphOutput], ends: set[Any], candidates: dict[Edge, tuple[int, OutputInfo]]
     ) -> tuple[set[Edge], list[tuple[Any, Any]]]:
-        """Where the history is cut, and the values there that become results, with their nodes. At no value that the caller's input
-        gets: what is computed from that is, in eager, computed from the input. At none with hooks: they see all that comes to it.
-        """
+        """Where the history is cut, and the values there that become results, with their nodes. Inside at none with hooks: they see all
+        that comes to it."""
         if len(outputs) < 2 and not candidates:
             return set(), []
         memory = self.recorder.memory
-        inputs = {id(value) for value in self.values}
         shared = Counter(o.node for o in outputs)
-        cuttable = {
-            edge_of(o.fake)
-            for o in outputs
-            if id(o.fake) not in inputs and o.node.op != "placeholder" and shared[o.node] == 1 and not o.fake._backward_hooks
-        }
+        cuttable = {edge_of(o.fake) for o in outputs if o.node.op != "placeholder" and shared[o.node] == 1}
 
         def made() -> dict[Edge, Any]:
             shown = {id(cell.root) for o in outputs if (cell := memory.find(o.fake)) is not None}
@@ -419,12 +411,10 @@ class Trace:
                 if id(cell.root) not in shown and _has_history(cell.fake) and not cell.fake._backward_hooks
             }
 
-        views = {
-            edge: edge_of(self.graph_outputs[info.slot].fake) if info.kind is OutputKind.BASE_VIEW else None
-            for edge, (_, info) in candidates.items()
-        }
         roots = {edge_of(o.fake) for o in outputs}
-        views = {edge: base for edge, base in views.items() if edge not in roots and (base is None or base in cuttable)}
+        bases = {edge: base_of(info, self.write_backs) for edge, (_, info) in candidates.items() if edge not in roots}
+        views = {edge: None if base is None else edge_of(self.graph_outputs[base].fake) for edge, base in bases.items()}
+        views = {edge: base for edge, base in views.items() if base is None or base in cuttable}
         edges, hidden = find_cuts([o.fake for o in outputs], cuttable, ends, made, views)
         return edges, [(fake, memory.read(self.recorder.cell(fake))) for fake in hidden]
 
@@ -474,7 +464,7 @@ class Trace:
         gradients = {slot: self._gradient(gradient) for slot, gradient in zip(wanted, grads[: len(targets)], strict=True)}
         flows = {outputs[place][0]: self._gradient(gradient) for place, gradient in zip(flowing, arrived, strict=True)}
         flows |= {slot: self._gradient(gradient) for slot, gradient in zip(taken, at_views, strict=True) if gradient is not None}
-        bases = {view.slot: view.info.slot if view.info.kind is OutputKind.BASE_VIEW else None for view in views}
+        bases = {view.slot: base_of(view.info, self.write_backs) for view in views}
         nodes = {info.slot: node for info, _, node in made}
         return components(self.recorder.graph, nodes, gradients, flows, bases)
 
@@ -513,12 +503,15 @@ def _untracked(fake: torch.Tensor) -> bool:
     return base is not None and _has_history(base) and fake.requires_grad and fake.grad_fn is None
 
 
-def _leads_to(base: Edge, view: FakeTensor, steps: int) -> bool:
-    """Whether the history of a view that so many steps made begins with theirs, and goes on with that of its base."""
+def _leads_to(base: torch.Tensor, view: FakeTensor, steps: int) -> bool:
+    """Whether the history of a view that so many steps made begins with theirs, and goes on with that of its base: of one made under
+    no_grad there is none."""
     edge = edge_of(view)
     for _ in range(steps):
-        edge = edge[0].next_functions[0] if edge[0] is not None and edge[0].next_functions else (None, 0)
-        if edge == base:
+        if edge[0] is None or not edge[0].next_functions:
+            return False
+        edge = edge[0].next_functions[0]
+        if edge == edge_of(base) or getattr(edge[0], "variable", None) is base:
             return True
     return False
 

@@ -28,7 +28,7 @@ class Replay:
 
     written: slots of inputs with new values that are results. untracked: places of outputs whose base has the history that they lack.
     edges: for each tangent of the trace, then each view that a component takes, where its result is in `_walk`, which meets nodes of
-    these `names`. hooked: places of tangents whose results have hooks of the graph. inside: slots of inputs that stand for something computed inside.
+    these `names`. inside: slots of inputs that stand for something computed inside.
     """
 
     graph: fx.GraphModule
@@ -37,7 +37,6 @@ class Replay:
     untracked: tuple[int, ...] = ()
     edges: tuple[int, ...] = ()
     names: tuple[str, ...] = ()
-    hooked: frozenset[int] = frozenset()
     inside: frozenset[int] = frozenset()
 
     def finding(self, values: Sequence[Any], outputs: Sequence[Any], results: Sequence[Any], ends: Collection[Any]) -> Replay:
@@ -51,8 +50,7 @@ class Replay:
             names.append(_name(edge, ends))
             if not missing:
                 break
-        hooked = frozenset(place for place, value in enumerate(results) if value._backward_hooks)
-        return replace(self, edges=tuple(order[edge] for edge in wanted), names=tuple(names), hooked=hooked)
+        return replace(self, edges=tuple(order[edge] for edge in wanted), names=tuple(names))
 
     def results(self, values: Sequence[Any], outputs: Sequence[Any], ends: Collection[Any]) -> list[Edge]:
         """The edges of the results of a run on `values` that gave `outputs`. Raises UsageError where the history is another one."""
@@ -143,8 +141,8 @@ class GradientsOf:
             return ()
         with _torch.without_autocast():
             gradients = gradients_at(wanted, own, tangents, stops, create_graph=True)
-        for place, edge, result in zip((*self._taken, *component.tangents), (*taken, *own), args[count:], strict=False):
-            if result is not None and place not in self._replay.hooked:
+        for edge, result in zip((*taken, *own), args[count:], strict=False):
+            if result is not None:
                 inside[edge] = result
         return tuple(gradients)
 

@@ -20,7 +20,7 @@ from .. import _torch
 from ..contracts import Backward, FunctionalProgram
 from ..errors import UsageError
 from ..partition import through_views
-from ..signature import InputKind, OutputKind, Signature, TakenView, TangentInfo
+from ..signature import InputKind, Signature, TakenView, TangentInfo, base_of
 from ..trace.components import sources_of, together
 from .outputs import compile_function, is_plain, make_views, output_maker
 from .random_state import States, drawing_again, random_devices, states_of
@@ -114,14 +114,15 @@ class Gradients:
 def wrap_autograd(program: FunctionalProgram, forward: Call, gradients: Sequence[Gradients]) -> Callable[..., tuple[Any, ...]]:
     """args -> the caller's outputs, differentiable to any order."""
     signature = program.signature
-    written = signature.newer_versions
     # counted once the Functions have saved what they need: what they save of an input that is written is then refused, as eager does
     forward = _torch.counting_writes(forward, dict.fromkeys(sorted(signature.mutated_in_graph), 0))
     alone = len(gradients) == 1 and not signature.views
     apply = _one_node(program, forward, *gradients) if alone else _several_nodes(program, forward, gradients)
     make = output_maker(signature)
     write_backs = signature.write_backs
-    cloned = [slot for slot, _ in write_backs if any(slot in g.reads.inputs for g in gradients)]
+    targets = [slot for slot, _ in write_backs]
+    cloned = [slot for slot in targets if any(slot in g.reads.inputs for g in gradients) or _read_behind(signature, slot)]
+    written = [(slot, newer) for slot, newer in signature.newer_versions if slot not in targets]
     unreached = _unreached(signature) if alone else []
     records = torch.is_grad_enabled()
 
@@ -138,13 +139,31 @@ def wrap_autograd(program: FunctionalProgram, forward: Call, gradients: Sequence
                 given[slot] = args[slot].detach()
             for slot in cloned:
                 given[slot] = args[slot].clone()
-            graph_outputs = apply(*given)
-            for slot, output in write_backs:
-                args[slot].copy_(graph_outputs[output])
+            if alone:
+                graph_outputs = apply(*given)
+                for slot, output in write_backs:
+                    write_back(args[slot], graph_outputs[output], signature.inputs[slot].newer)
+            else:
+                graph_outputs = apply(*given, *[args[slot] for slot in targets])
         _torch.add_versions(args, written)
         return make(args, graph_outputs)
 
     return full if write_backs or written or unreached or not records else plain
+
+
+def write_back(tensor: torch.Tensor, value: torch.Tensor, newer: int) -> torch.Tensor:
+    """Gives an input its new value, and as many more versions."""
+    tensor.copy_(value)
+    if newer:
+        _torch.add_versions((tensor,), ((0, newer),))
+    return tensor
+
+
+def _read_behind(signature: Signature, slot: int) -> bool:
+    """Whether a component is computed from an input as it was which a component before it gives its new value."""
+    output = dict(signature.write_backs)[slot]
+    gives = [any(signature.tangents[place].slot == output for place in c.tangents) for c in signature.components]
+    return any(slot in c.inputs for c in signature.components[gives.index(True) + 1 :])
 
 
 def _unreached(signature: Signature) -> list[int]:
@@ -176,7 +195,10 @@ def _one_node(program: FunctionalProgram, forward: Call, gradients: Gradients) -
 
 
 def _several_nodes(program: FunctionalProgram, forward: Call, gradients: Sequence[Gradients]) -> Callable[..., Sequence[Any]]:
-    """The forward first, then for each component a Function from its inputs, and results of those before it, to its results."""
+    """The forward first, then for each component a Function from its inputs, and results of those before it, to its results.
+
+    Behind the inputs it takes those that get new values outside: they get them behind the component that gives them.
+    """
     signature = program.signature
     lines = [*_values(signature), "return values"]
     run = compile_function("forward", "args", [f"    {line}" for line in lines], _scope(signature, forward))
@@ -195,20 +217,26 @@ def _several_nodes(program: FunctionalProgram, forward: Call, gradients: Sequenc
         made = compile_function("forward", "ctx, values, originals, *args", [f"    {line}" for line in lines], scope)
         function = part.function(made, range(len(slots)), lambda found: (None, None, *found))
         nodes.append((keeper.keep, _torch.direct_apply(function, _apart(part.tangents)), inputs, taken, slots))
-    count = signature.number_of_graph_outputs
+    count, places = signature.number_of_graph_outputs, len(signature.inputs)
     first, behind = _views_in_order(signature)
+    targets = {output: (number, slot) for number, (slot, output) in enumerate(signature.write_backs)}
+    written = [[(output, *targets[output]) for output in slots if output in targets] for *_, slots in nodes]
 
     def apply(*args: Any) -> Sequence[Any]:
+        args, to_write = args[:places], args[places:]
         originals = [keep(args) for keep, *_ in nodes]
         with torch.no_grad():
             values = run(args)
-        graph_outputs = list(values[:count])
-        make_views(first, args, graph_outputs)
-        for original, (_, node, inputs, taken, slots), views in zip(originals, nodes, behind, strict=True):
+        graph_outputs, now = list(values[:count]), [*args]
+        make_views(first, now, graph_outputs)
+        for original, (_, node, inputs, taken, slots), outputs, views in zip(originals, nodes, written, behind, strict=True):
             given = [*[args[i] for i in inputs], *[graph_outputs[i] for i in taken]]
             for slot, result in zip(slots, node(values, original, *given), strict=True):
                 graph_outputs[slot] = result
-            make_views(views, args, graph_outputs)
+            for output, number, slot in outputs:
+                tensor = write_back(to_write[number], graph_outputs[output], signature.inputs[slot].newer)
+                now[slot] = graph_outputs[output] = tensor
+            make_views(views, now, graph_outputs)
         return tuple(graph_outputs)
 
     return apply
@@ -217,11 +245,13 @@ def _several_nodes(program: FunctionalProgram, forward: Call, gradients: Sequenc
 def _views_in_order(signature: Signature) -> tuple[list[TakenView], list[list[TakenView]]]:
     """The views that components take: those that can be made before all, and behind each component."""
     there: set[int] = set()
+    write_backs = dict(signature.write_backs)
 
     def ready() -> list[TakenView]:
         found = []
         for view in signature.views:  # a view of a view is behind it
-            if view.slot not in there and (view.info.kind is OutputKind.INPUT_VIEW or view.info.slot in there):
+            base = base_of(view.info, write_backs)
+            if view.slot not in there and (base is None or base in there):
                 there.add(view.slot)
                 found.append(view)
         return found
