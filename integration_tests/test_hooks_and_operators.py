@@ -460,9 +460,9 @@ def test_a_hook_of_a_result_changes_what_is_seen_of_its_gradient():
         y.add_(1)
         return y, y.sin()
 
-    for fn in (fn, written):
+    for program in (fn, written):
         found = []
-        for call in (fn, tracework.compile(fn, backend="aot_eager", fullgraph=True)):
+        for call in (program, tracework.compile(program, backend="aot_eager", fullgraph=True)):
             x, w = inputs()
             results, seen = call(x, w), []
             for result in results:

@@ -318,6 +318,7 @@ def test_a_result_that_no_gradient_reads_is_not_kept(pair, real):
     assert seen() is None
     z.sum().backward()
 
+
 # --- inputs that the graph writes to, and views made under no_grad ---
 
 
@@ -371,6 +372,14 @@ def no_grad_view_and_what_is_computed_from_it(x, w):
     return t, row, t.sin() * w, row.exp() * w
 
 
+def history_that_leads_to_nowhere(x, w):
+    with torch.no_grad():
+        t = x.t()
+    y = t.exp()
+    z = y.sin()
+    return y, z, z * y * w, w * t
+
+
 def no_grad_view_of_a_result(x, w):
     y = x * w
     with torch.no_grad():
@@ -387,6 +396,7 @@ WRITING = [
     written_through_a_view,
     written_with_another,
     no_grad_below_a_view,
+    history_that_leads_to_nowhere,
     no_grad_view_and_what_is_computed_from_it,
     no_grad_view_of_a_result,
 ]

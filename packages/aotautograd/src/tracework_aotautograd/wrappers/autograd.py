@@ -215,12 +215,15 @@ def _several_nodes(program: FunctionalProgram, forward: Call, gradients: Sequenc
         lines.append(f"return ({results})")
         scope = {"hooks": _torch.saved_tensor_hooks, "ref": weakref.ref}
         made = compile_function("forward", "ctx, values, originals, *args", [f"    {line}" for line in lines], scope)
-        function = part.function(made, range(len(slots)), lambda found: (None, None, *found))
-        nodes.append((keeper.keep, _torch.direct_apply(function, _apart(part.tangents)), inputs, taken, slots))
+        begins = () if inputs or taken else (torch.empty(0, requires_grad=True),)  # history that leads to nowhere
+        function = part.function(
+            made, range(len(slots)), lambda found, begins=begins: (None, None, *found, *(None for _ in begins))
+        )
+        nodes.append((keeper.keep, _torch.direct_apply(function, _apart(part.tangents)), inputs, taken, slots, begins))
     count, places = signature.number_of_graph_outputs, len(signature.inputs)
     first, behind = _views_in_order(signature)
     targets = {output: (number, slot) for number, (slot, output) in enumerate(signature.write_backs)}
-    written = [[(output, *targets[output]) for output in slots if output in targets] for *_, slots in nodes]
+    written = [[(output, *targets[output]) for output in slots if output in targets] for *_, slots, _ in nodes]
 
     def apply(*args: Any) -> Sequence[Any]:
         args, to_write = args[:places], args[places:]
@@ -229,9 +232,11 @@ def _several_nodes(program: FunctionalProgram, forward: Call, gradients: Sequenc
             values = run(args)
         graph_outputs, now = list(values[:count]), [*args]
         make_views(first, now, graph_outputs)
-        for original, (_, node, inputs, taken, slots), outputs, views in zip(originals, nodes, written, behind, strict=True):
+        for original, (_, node, inputs, taken, slots, begins), outputs, views in zip(
+            originals, nodes, written, behind, strict=True
+        ):
             given = [*[args[i] for i in inputs], *[graph_outputs[i] for i in taken]]
-            for slot, result in zip(slots, node(values, original, *given), strict=True):
+            for slot, result in zip(slots, node(values, original, *given, *begins), strict=True):
                 graph_outputs[slot] = result
             for output, number, slot in outputs:
                 tensor = write_back(to_write[number], graph_outputs[output], signature.inputs[slot].newer)
