@@ -1,7 +1,8 @@
 """GuardSet + what the graph needs as inputs + conditions on sizes -> one native program, and the same program in Python.
 
 The native program is a tree: guards with a common path share its accessors, values that are inputs of the graph are kept on the way.
-What fails most comes first: arguments of the frame, then torch's state, then the rest. Conditions and identities come after the walk.
+What fails most comes first: arguments of the frame, then torch's state, then the rest. Conditions and identities come after the walk, and
+last what runs code of the program, which it would only run where all else holds.
 """
 
 import weakref
@@ -53,22 +54,29 @@ class Program:
 
     def run(self, scope: Scope) -> tuple[Any, ...] | Failure:
         """The same check in Python: the inputs, or the first failure."""
+        last = [guard for guard in self.guards if runs_program(guard)]
         for guard in self.guards:
-            failure = check_guard(guard, scope)
+            failure = None if guard in last else check_guard(guard, scope)
             if failure is not None:
                 return failure
         try:
             failed = shapes.first_failure(self.conditions, self.symbols, scope)
             if failed is not None:
                 return Failure(*failed)
-            return tuple(fetch(source, scope) for source in self.collect)
+            found = tuple(fetch(source, scope) for source in self.collect)
         except Exception as error:
             return Failure(None, error=error)
+        return next((failure for guard in last if (failure := check_guard(guard, scope)) is not None), found)
 
     def text(self) -> str:
         """Guards, conditions and inputs, one a line."""
         lines = [str(guard) for guard in self.guards] + [f"CONDITION {condition}" for condition in self.conditions]
         return "\n".join(lines + [f"INPUT {i} {source}" for i, source in enumerate(self.collect)])
+
+
+def runs_program(guard: Guard) -> bool:
+    """Whether the guard calls a function of the program."""
+    return guard.kind == "RELATION" and getattr(guard.payload[0], "runs_program", False)
 
 
 def check_guard(guard: Guard, scope: Scope) -> Failure | None:
@@ -185,6 +193,7 @@ class _Builder:
         for recorded in self.conditions:
             program = shapes.compile_condition(recorded.condition, lambda name: self.slot_of[self.symbols[name]])
             self.checks.append((CONDITION, program, self.label(recorded), None))
+        self.checks.sort(key=lambda check: getattr(check[3], "runs_program", False))
         leaves = tuple(sorted(self.leaves, key=lambda row: row[0]))
         native = _C.GuardProgram(
             tuple(map(tuple, self.nodes)), leaves, tuple(self.checks), input_slots, self.reg_count, len(self.slot_of)

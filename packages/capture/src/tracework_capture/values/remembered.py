@@ -34,6 +34,8 @@ _BY_IDENTITY = {"__hash__": object.__hash__, "__eq__": object.__eq__}
 class Remembered:
     """it gives what it gave while tracing"""
 
+    runs_program = True
+
     def __init__(self, disabled, args, kwargs, found):
         self.disabled, self.args, self.kwargs, self.found = disabled, args, kwargs, found
         self.times = 0
@@ -103,7 +105,7 @@ class RememberingFunction(RowValue):
             if not is_atom(found):
                 self.fix(frame)
             asked[key] = Remembered(frame.root.services.call_disabled, known, by_name, found)
-            frame.guard("PREDICATE", self.source, asked[key])
+            frame.guard("RELATION", self.source, (asked[key], (self.source,)))
         asked[key].times += 1
         return frame.wrap(asked[key].found, Const(asked[key].found))
 

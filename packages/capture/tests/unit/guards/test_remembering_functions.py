@@ -126,3 +126,21 @@ def test_made_inside_of_the_frame():
     for _ in range(4):
         assert torch.equal(compiled(X), X * 6)
     assert len(graphs) == 1
+
+
+@pytest.mark.parametrize("anew", [True, False])
+def test_it_is_asked_what_the_program_asks_and_nothing_else(anew):
+    calls = []
+
+    def maker():
+        return functools.lru_cache(lambda n: (calls.append(n), n * 2)[1])
+
+    function = maker()
+    compiled, _ = counted(lambda x, n, g: x * g(n) if len(x) > 2 else x - g(n))
+    for n, rows in ((3, 3), (4, 3), (5, 3), (3, 3), (5, 2), (6, 4), (2.5, 3)):
+        given = maker() if anew else function
+        given.cache_clear()
+        calls.clear()
+        x = torch.ones(rows)
+        assert torch.equal(compiled(x, n, given), x * n * 2 if rows > 2 else x - n * 2)
+        assert calls == [n]
