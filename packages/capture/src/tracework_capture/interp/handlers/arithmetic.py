@@ -3,6 +3,7 @@
 from ...bytecode.facts import BINARY_OPERATORS, COMPARE_SHIFT, VERSION
 from ...graph.known import known_tensor
 from ...values.builtins.arithmetic import binary, compare, same
+from ...values.floats import DataBool
 from ...values.tensor import TensorValue
 from .table import opcode
 
@@ -48,9 +49,9 @@ def to_bool(frame, instruction):
 
 
 def as_bool(frame, instruction, value):
-    """bool(value); a tensor whose truth is not known is left to the jump, which may select between its arms."""
+    """bool(value); data whose truth is not known is left to the jump, which may select between its arms."""
     following = frame.instructions[instruction.index + 1]
-    if following.opname.startswith("POP_JUMP") and type(value) is TensorValue and known_tensor(value.node) is None:
+    if following.opname.startswith("POP_JUMP") and type(value) in (TensorValue, DataBool) and known_tensor(value.node) is None:
         return value
     return frame.constant(value.truth(frame))
 
