@@ -1,4 +1,5 @@
-"""`if <data>:` with two short arms that only compute tensors is one graph; whatever else the arms do breaks it, as before."""
+"""`if <data>:` with short arms that only compute tensors is one graph; whatever else the arms do breaks it, and so does what tells a
+tensor from the copy of it that an arm gave."""
 
 import pytest
 import torch
@@ -194,7 +195,60 @@ def closed_over(x):
     return y
 
 
+def without_else(x):
+    y = x + 1
+    if x.sum() > 0:
+        y = y * 2
+    return y
+
+
+def without_else_of_an_argument(x):
+    if x.sum() > 0:
+        x = x.cumsum(0)
+    return x * 2
+
+
+def nested_without_else(x):
+    y = x * 2
+    for step in range(3):
+        if y.sum() > step:
+            y = y + 1
+            if y.max() > 3:
+                y = y * 0.5
+        elif y.min() < -1:
+            y = y / 2
+    return y - 1
+
+
+def or_what_it_was(x):
+    y = x + 1
+    seen = [y]
+    y = y * 2 if x.sum() > 0 else y
+    return seen, y + 1
+
+
+def swapped(x):
+    a, b = x + 1, x - 1
+    if x.sum() > 0:
+        a, b = b, a
+    return a * 2 + b
+
+
+def two_that_share_memory(x):
+    y = x + 1
+    z = y[1:]
+    if x.sum() > 0:
+        y, z = y * 2, z - 1
+    return y[1:] * z
+
+
 SELECTED = [
+    without_else,
+    without_else_of_an_argument,
+    nested_without_else,
+    or_what_it_was,
+    swapped,
+    two_that_share_memory,
     written_in_place,
     writes_to_an_input,
     written_to_a_part,
@@ -236,11 +290,88 @@ def a_view(x):
     return x * 1
 
 
-def without_else(x):
-    y = x + 1
+def gives_the_argument(x):
+    if x.sum() > 0:
+        x = x * 2
+    return x
+
+
+def gives_both(x):
+    z = y = x + 1
     if x.sum() > 0:
         y = y * 2
-    return y
+    return y, z
+
+
+def gives_a_view_of_what_it_was(x):
+    y = x + 1
+    z = y[1:]
+    if x.sum() > 0:
+        y = y * 2
+    return y, z
+
+
+def writes_to_what_was_chosen(x):
+    z = y = x + 1
+    if x.sum() > 0:
+        y = y * 2
+    y.add_(1)
+    return z * 1
+
+
+def writes_to_what_it_was(x):
+    z = y = x + 1
+    if x.sum() > 0:
+        y = y * 2
+    z.add_(1)
+    return y * 1
+
+
+def asks_for_identity(x):
+    z = y = x + 1
+    if x.sum() > 0:
+        y = y * 2
+    return y * 1, y is z
+
+
+def chosen_twice(x):
+    p = q = x + 1
+    if x.sum() > 0:
+        p = p * 2
+    if x.sum() > 1:
+        q = q * 3
+    return p, q
+
+
+def chosen_of_what_was_chosen(x):
+    y = x + 1
+    p = y * 2 if x.sum() > 0 else y
+    q = p * 2 if x.sum() > 1 else p
+    return q, y
+
+
+def an_attribute_of_what_was_chosen(x):
+    z = y = x + 1
+    if x.sum() > 0:
+        y = y * 2
+    y.tag = 1
+    return hasattr(z, "tag"), y * 2
+
+
+def statistics_of_what_was_chosen(x):
+    mean, var = x[:3] * 0, x[:3].exp()
+    new = mean
+    if x.sum() > 0:
+        new = mean + 1
+    out = torch.nn.functional.batch_norm(x.reshape(1, 3).expand(2, 3), new, var, training=True)
+    return out, mean * 1, var
+
+
+def another_layout(x):
+    y = torch.stack([x, x + 1]).t()
+    if x.sum() > 0:
+        y = y.contiguous()
+    return y * 1
 
 
 def other_shapes(x):
@@ -373,7 +504,17 @@ BROKEN = [
     elif_of_other_kinds,
     the_same_object,
     a_view,
-    without_else,
+    gives_the_argument,
+    gives_both,
+    gives_a_view_of_what_it_was,
+    writes_to_what_was_chosen,
+    writes_to_what_it_was,
+    asks_for_identity,
+    chosen_twice,
+    chosen_of_what_was_chosen,
+    an_attribute_of_what_was_chosen,
+    statistics_of_what_was_chosen,
+    another_layout,
     other_shapes,
     writes,
     writes_to_an_alias,
@@ -430,6 +571,22 @@ def test_history_breaks(backend):
         torch.testing.assert_close(
             [g for g in results[0] if g is not None], [g for g in results[1] if g is not None], equal_nan=True
         )
+
+
+@pytest.mark.parametrize(
+    "function", [gives_the_argument, gives_both, gives_a_view_of_what_it_was, chosen_twice], ids=lambda f: f.__name__
+)
+def test_who_gets_the_tensors_cannot_tell(function):
+    def places(results):
+        return [[(p is q, p.untyped_storage().data_ptr() == q.untyped_storage().data_ptr()) for q in results] for p in results]
+
+    def outputs(call, x):
+        found = call(x)
+        return [x, *found] if isinstance(found, tuple) else [x, found]
+
+    compiled = tracework.compile(function, backend="eager")
+    for x in INPUTS:
+        assert places(outputs(compiled, x.clone())) == places(outputs(function, x.clone()))
 
 
 @pytest.mark.parametrize("mode", [lambda: torch.autocast("cpu", torch.bfloat16), torch.inference_mode, torch.no_grad])

@@ -26,6 +26,7 @@ __all__ = [
     "RestartCapture",
     "RestartInitialised",
     "RestartWithoutSizes",
+    "RestartUnselected",
     "RestartWithoutChecks",
     "SkipFrame",
     "StanceMisuse",
@@ -378,6 +379,10 @@ class RestartWithoutSizes(RestartCapture):
 
 class RestartWithoutChecks(RestartCapture):
     """Start the frame again from nothing, and let conditions on data break the graph."""
+
+
+class RestartUnselected(RestartCapture):
+    """Start the frame again from nothing, and let a condition on data break the graph whose arms were selected."""
 
 
 class RestartApart(RestartCapture):

@@ -31,6 +31,7 @@ from ..values.context import end_autocast
 from ..values.made_class import MadeClassValue
 from ..values.value import Deferred
 from .checks import check_conditions, guarded_call, unused_that_may_raise
+from .replaced import check_replaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -121,6 +122,7 @@ def make_graph(root: Any, frame: Any, stop: Returned | Break, writer: CodeWriter
     """The GraphModule with the outputs that the writer asked for; None when there is nothing to run."""
     builder = root.graph
     outputs = tuple(writer.outputs)
+    check_replaced(root, outputs)
     if not outputs and not builder.calls and not builder.draws:
         return None
     for node in unused_that_may_raise(builder.graph, outputs):

@@ -19,6 +19,7 @@ from ..errors import (
     RestartByRounds,
     RestartCapture,
     RestartInitialised,
+    RestartUnselected,
     RestartWithoutChecks,
     RestartWithoutSizes,
     SkipFrame,
@@ -95,7 +96,7 @@ def capture_in_attempts(
         except RestartWithoutSizes:
             stop_before, reason, stack, keeps_sizes = -1, None, (), False
             continue
-        except (RestartApart, RestartWithoutChecks):
+        except (RestartApart, RestartUnselected, RestartWithoutChecks):
             stop_before, reason, stack = -1, None, ()
             continue
         except RestartByRounds:

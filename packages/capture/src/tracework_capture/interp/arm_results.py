@@ -1,20 +1,22 @@
 """The arms of a condition on data as graphs, and what the selection between them gives.
 
 Arms of elementwise arithmetic, which cannot raise, are both computed, and torch.where takes the results of one; others are run by an
-operator, as the data asks for. What both write to they work on copies of, of which one is written back.
+operator, as the data asks for. What both write to they work on copies of, of which one is written back. A tensor of before that one arm
+leaves is copied, too: where the program could tell the copy from the tensor itself, the arms are not selected (graph/replaced.py).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
 
 from ..graph.opaque_operators import ResultFacts
-from ..graph.outline import Outlined, outline
+from ..graph.outline import Outlined, Region, outline
+from ..graph.replaced import may_be_replaced, note_replaced
 from ..values.cond import fits, operator_results
 from ..values.floats import LateFloat, either, kind_of_choice
 from ..values.sequence import TupleValue
@@ -44,8 +46,8 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Traced:
-    """One arm: what it leaves, which of that was there before, its graph, which gives the new tensors and numbers, facts of those, and the
-    nodes it writes to."""
+    """One arm: what it leaves, which of that was there before, its graph, which gives the new tensors and numbers, facts of those, the
+    nodes it writes to, and the copies that it leaves in the place of tensors of before."""
 
     values: list[Value | None]
     old: list[Value]
@@ -54,10 +56,21 @@ class Traced:
     written: tuple[fx.Node, ...]
     count: int
     is_elementwise: bool
+    copies: dict[Value, Value] = field(default_factory=dict)
+
+    def leaves_more(self, other: Traced) -> bool:
+        """Whether it leaves a tensor of before that the other does not."""
+        return any(value not in other.old for value in self.old)
 
 
-def traced_arm(frame: Any, values: list[Value | None], nodes: Sequence[fx.Node], written: set[Any]) -> Traced:
-    """The arm that leaves these values, whose nodes become a graph of its own. Raises Refused."""
+def traced_arm(frame: Any, values: list[Value | None], region: Region, written: set[Any], other: Traced | None) -> Traced:
+    """The arm that leaves these values, and whose nodes, those of the region, become a graph of its own; tensors of before that the other
+    arm does not leave are copied. Raises Refused."""
+    copies: dict[Value, Value] = {}
+    if other is not None:
+        before = set(region.nodes(frame.graph))
+        values = [_apart(frame, value, theirs, before, copies) for value, theirs in zip(values, other.values)]
+    nodes = region.nodes(frame.graph)
     inside = set(nodes)
     found = [leaf for value in values for leaf in _leaves(value)]
     old = [leaf for leaf in found if type(leaf) is TensorValue and leaf.node not in inside]
@@ -78,9 +91,23 @@ def traced_arm(frame: Any, values: list[Value | None], nodes: Sequence[fx.Node],
     forget_nodes(frame, inside)
     if len(read) < len(made.inputs) or not all(fits(n.meta["example_value"]) for n in read):
         raise Refused("an arm reads tensors with history or sizes that are symbols")
-    return Traced(
-        values, old, made, facts, targets, len(nodes), len(nodes) <= MOST_ELEMENTWISE and all(map(_is_elementwise, nodes))
-    )
+    elementwise = len(nodes) <= MOST_ELEMENTWISE and all(map(_is_elementwise, nodes))
+    return Traced(values, old, made, facts, targets, len(nodes), elementwise, {copy: value for value, copy in copies.items()})
+
+
+def _apart(frame: Any, value: Any, theirs: Any, inside: set[fx.Node], copies: dict[Value, Value]) -> Any:
+    """A value that an arm leaves, with copies of the tensors in it that these nodes did not make and that the other arm does not leave."""
+    if type(value) is TupleValue and type(theirs) is TupleValue and len(value.items) == len(theirs.items) and value.cls is tuple:
+        return TupleValue([_apart(frame, a, b, inside, copies) for a, b in zip(value.items, theirs.items)])
+    if type(value) is not TensorValue or value is theirs or value.node in inside or type(theirs) is not TensorValue:
+        return value
+    if value not in copies:
+        if not may_be_replaced(value):
+            raise Refused("an arm leaves a tensor that was there before")
+        copies[value] = frame.graph.call_method(frame, "clone", (value,))
+        if ResultFacts.of(copies[value].example) != ResultFacts.of(value.example):
+            raise Refused("an arm leaves a tensor of before whose copy lies otherwise in memory")
+    return copies[value]
 
 
 def _is_elementwise(node: fx.Node) -> bool:
@@ -102,8 +129,9 @@ def _leaves(value: Value | None) -> list[Any]:
     raise Refused("an arm gives something else than tensors, numbers of them and constants")
 
 
-def merged(frame: Any, condition: Any, tensor: TensorValue, arms: list[Traced], in_block: bool) -> list[Value]:
-    """What both arms leave, once the data has chosen: the first arm's where the condition is true. Raises Refused."""
+def merged(frame: Any, condition: Any, tensor: TensorValue, arms: Sequence[Traced], in_block: bool, key: Any) -> list[Value]:
+    """What both arms leave, once the data has chosen: the first arm's where the condition is true. `key` stands for the condition. Raises
+    Refused."""
     first, second = arms
     written = first.written
     if {*written} != {*second.written}:  # in a later backward, a tensor that eager had not written to would count as written
@@ -130,6 +158,10 @@ def merged(frame: Any, condition: Any, tensor: TensorValue, arms: list[Traced], 
         if target is None:
             raise Refused("an arm writes to a tensor that is no value of the program")
         frame.graph.call_method(frame, "copy_", (target, choice.tensor()))
+    copies = first.copies | second.copies
+    for pair, found in choice.made:
+        for given in pair:
+            note_replaced(frame.root, key, given, copies.get(given), found)
     return values
 
 
@@ -165,10 +197,13 @@ def _inlined(frame: Any, made: Outlined) -> list[Any]:
 class _Choice:
     """Gives the values of a selection, one after the other: those that the arms leave, then those that are written back.
 
-    old: tensors that arms leave and that were there before.
+    old: tensors that both arms leave and that were there before. made: the tensors of the arms, and which it gave for them.
     """
 
     old: Sequence[Value] = ()
+
+    def __init__(self) -> None:
+        self.made: list[tuple[tuple[Any, Any], TensorValue]] = []
 
     def of(self, a: Any, b: Any) -> Value:
         if type(a) is TupleValue and type(b) is TupleValue:
@@ -180,7 +215,8 @@ class _Choice:
                 raise Refused("an arm leaves a tensor that was there before")
             return a
         if type(a) is TensorValue and type(b) is TensorValue:
-            return self.tensor()
+            self.made.append(((a, b), self.tensor()))
+            return self.made[-1][1]
         if a is not None and b is not None and a.is_constant() and b.is_constant() and _is_one(a, b):
             return a
         return self.number(a, b)
@@ -196,6 +232,7 @@ class _Run(_Choice):
     """The results of an operator."""
 
     def __init__(self, results: Sequence[TensorValue]) -> None:
+        super().__init__()
         self.results = iter(results)
 
     def tensor(self) -> TensorValue:
@@ -211,6 +248,7 @@ class _Computed(_Choice):
     """Results of both arms, of which torch.where takes one."""
 
     def __init__(self, frame: Any, condition: Any, truth: TensorValue, results: list[list[Any]]) -> None:
+        super().__init__()
         self.frame, self.condition, self.truth = frame, condition, truth
         self.first, self.second = map(iter, results)
 

@@ -71,6 +71,7 @@ class CaptureRoot:
         self.checks: list[DataCheck] = []
         self.effects = Effects()
         self.selecting = False  # whether an arm of a condition on data is traced (interp.select)
+        self.replaced: list[Any] = []  # tensors in whose place such a condition gave copies (graph.replaced)
         fake_mode.recorder = self.effects.note
         self.strict_dims: list[tuple[Any, Any, int | None, bool]] = []
         self.shapes: DeclaredShapes | None = None

@@ -1,9 +1,10 @@
-"""`if <data>:` with two short arms that only compute tensors: both are traced, and an operator runs the one that the data asks for.
+"""`if <data>:` with short arms that only compute tensors: both are traced, and an operator runs the one that the data asks for.
 
 An arm may have such conditions in it, so elif chains, `and` and `or` are selections inside of selections. The arms have no loops, call
 nothing but torch and Python functions, and give new tensors of the same sizes, without history, or numbers known when the graph has run.
 What both write to is copied first, and written to with what the arm gives. Arms of elementwise arithmetic are both computed, and the
-data chooses between their results. Anything else restarts the capture without the selection, and breaks the graph at the condition.
+data chooses between their results. An arm that leaves a tensor of before, as that of an `if` without `else`, gives a copy of it, while
+nobody can tell (graph/replaced.py). Anything else restarts the capture without the selection, and breaks the graph at the condition.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def selected(frame: Any, jump: Any, condition: Any, jumps_if: bool) -> bool:
     if arms is None:
         return False
     try:
-        _select(frame, arms, condition, tensor, jumps_if, frame.in_block or jump.handler is not None)
+        _select(frame, arms, condition, tensor, jumps_if, frame.in_block or jump.handler is not None, key)
     except (Refused, BreakGraph, SymbolicRaise) as refused:
         root.history.not_selected.add(key)
         raise RestartCapture(f"the arms of a condition on data are not selected: {refused}") from None
@@ -82,7 +83,7 @@ def _arms(info: Any, jump: Any) -> Arms | None:
     starts = jump.index + 1, jump.target
     known: dict[int, tuple[int, ...]] = {}
     meet = _meeting(*(_passed(info, start, jump.index, known) for start in starts))[:1]
-    if not meet or meet[0] in starts:
+    if not meet or starts[0] == starts[1]:
         return None
     between = _between(info, starts, meet[0])
     return None if between is None else Arms(starts, meet[0], between)
@@ -134,21 +135,26 @@ def _between(info: Any, starts: tuple[int, int], meet: int) -> frozenset[int] | 
     return frozenset(seen)
 
 
-def _select(frame: Any, arms: Arms, condition: Any, tensor: TensorValue, jumps_if: bool, in_block: bool) -> None:
+def _select(frame: Any, arms: Arms, condition: Any, tensor: TensorValue, jumps_if: bool, in_block: bool, key: Any) -> None:
     stored = {name for index in arms.between for name in stored_locals(frame.instructions[index])}
     before = {name: frame.locals.get(name) for name in stored}
     stack = list(frame.stack)
-    traced: list[Traced] = []
-    for start in arms.starts:
-        traced.append(_traced(frame, start, arms.meet, stored, len(stack)))
+
+    def traced(start: int, other: Traced | None) -> Traced:
+        found = _traced(frame, start, arms.meet, stored, len(stack), other)
         for name, value in before.items():
             _bind(frame, name, value)
         if any(a is not b for a, b in zip(stack, frame.stack)):
             raise Refused("they change what was on the stack")
         frame.stack[:] = stack
-    if jumps_if:
-        traced.reverse()
-    values = merged(frame, condition, tensor, traced, in_block)
+        return found
+
+    first = traced(arms.starts[0], None)
+    second = traced(arms.starts[1], first)
+    if first.leaves_more(second):
+        first = traced(arms.starts[0], second)
+    pair = (second, first) if jumps_if else (first, second)
+    values = merged(frame, condition, tensor, pair, in_block, key)
     kept = _kept(frame, stored)
     for name in stored:
         _bind(frame, name, None)
@@ -169,14 +175,15 @@ def _bind(frame: Any, name: str, value: Value | None) -> None:
         frame.locals[name] = value
 
 
-def _traced(frame: Any, first: int, meet: int, stored: set[str], depth: int) -> Traced:
-    """What the arm leaves in the locals and on the stack, its graph, and the tensors that it writes to."""
+def _traced(frame: Any, first: int, meet: int, stored: set[str], depth: int, other: Traced | None) -> Traced:
+    """What the arm leaves in the locals and on the stack, its graph, and the tensors that it writes to; `other` is the other arm, where it
+    is known."""
     start, unchanged = region(frame.graph), Unchanged(frame)
     _run(frame, first, meet)
     if unchanged.changes_objects():
         raise Refused("an arm changes Python objects")
     values = [frame.locals.get(name) for name in _kept(frame, stored)] + frame.stack[depth:]
-    return traced_arm(frame, values, start.nodes(frame.graph), unchanged.written())
+    return traced_arm(frame, values, start, unchanged.written(), other)
 
 
 def _run(frame: Any, first: int, meet: int) -> None:

@@ -13,6 +13,7 @@ import torch
 from .. import _C
 from ..errors import BreakGraph
 from ..graph.known import known_tensor
+from ..graph.replaced import identity_is_asked
 from ..graph.state_conditions import truth_of_state
 from ..sources import ModuleEntry
 from .constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, NUMPY_NUMBERS, UNARY_FUNCTIONS, ConstantValue, force_plain, literal
@@ -51,6 +52,7 @@ class TensorOperations(Value):
         self.is_another_kind = False  # it requires a gradient, and its data became another kind of tensor
         self.versions = []  # fakes of what its data became
         self.asking = None  # its node and fake that ask for a gradient, while it does not
+        self.is_chosen = False  # whether data decides which other tensor it is the same object as (graph.replaced)
 
     def is_leaf(self):
         return self.keeps_leaf or self.example.is_leaf
@@ -70,9 +72,12 @@ class TensorOperations(Value):
     def hash_key(self, frame):
         from .dict_keys import IdentityKey
 
+        identity_is_asked(frame.root, self)
         return IdentityKey(self.obj if self.obj is not None else self)
 
     def same_object(self, other):
+        if self is not other and self.is_chosen and getattr(other, "is_chosen", False):
+            return None
         return self is other
 
     def as_graph_arg(self, frame):

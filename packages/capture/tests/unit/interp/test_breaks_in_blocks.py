@@ -280,7 +280,7 @@ def test_rounds_of_a_loop_share_their_graphs():
         for layer in layers:
             x = x * 2
             if x.sum() > 1e9:
-                x = layer(x)
+                x = layer(x)[:1]
         return x
 
     agree(f, X, [torch.sin] * 12, graphs=2)

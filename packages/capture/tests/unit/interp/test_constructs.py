@@ -190,8 +190,8 @@ def test_break_on_data_dependent_branch():
             z = y + 1
         else:
             z = y
-        z = z * 3
-        return z + 1, z  # longer than what 3.12 repeats in both arms, where each would give a new tensor
+        w = z * 3
+        return w + 1, y, z  # longer than what 3.12 repeats in both arms, where each would give a new tensor
 
     check(f, X.clone(), graphs=2, skips=0)
     check(f, -X.clone(), graphs=2, skips=0)

@@ -12,6 +12,7 @@ import torch
 
 from ... import _C
 from ...bytecode.facts import VERSION
+from ...graph.replaced import identity_is_asked
 from ...guards.classes import defines, lookup_class, resolution_order
 from ...sources import Const
 from ..constant import ConstantValue, NotPlain, fold, fold_literal, force_plain, plain
@@ -111,6 +112,7 @@ def same(frame, left, right):
     """left is right"""
     answer = left.same_object(right)
     if answer is None:
+        identity_is_asked(frame.root, left, right)
         return frame.break_graph("operation_unknown", f"identity of {left.describe()} and {right.describe()}")
     if not answer:
         tell_apart(frame, left, right)

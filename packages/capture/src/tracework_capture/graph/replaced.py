@@ -1,0 +1,108 @@
+"""Tensors in whose place a selection between two arms gave a copy, as data decides (interp/select.py).
+
+Plain Python may have the tensor itself there. Nobody can tell as long as nothing is written to either, none of the two is changed as an
+object or compared by identity, and only one of them leaves the graph; else the frame is captured again without the selection.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import torch
+
+from ..errors import RestartUnselected
+from .opaque_operators import ResultFacts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from torch import fx
+
+__all__ = ["check_replaced", "identity_is_asked", "may_be_replaced", "note_replaced"]
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """`new` is `old`, or another tensor, after the condition `key`; both were in this state then."""
+
+    key: Any
+    old: Any
+    new: Any
+    state: Any
+
+    @property
+    def memory(self) -> set[Any]:
+        """That of both."""
+        return {self.old.example.storage, self.new.example.storage}
+
+    def is_changed(self) -> bool:
+        """Whether the program changed one of them since."""
+        return self.state != (_state(self.old), _state(self.new)) or _is_changed(self.old) or _is_changed(self.new)
+
+
+def may_be_replaced(value: Any) -> bool:
+    """Whether a copy has all that can be asked of the tensor: it has no history, gradient or attributes of its own."""
+    example, obj = value.example, value.obj
+    if example.requires_grad or example.is_conj() or example.is_neg() or torch.is_inference_mode_enabled() or _is_changed(value):
+        return False
+    return obj is None or type(obj) is torch.Tensor and not obj.__dict__ and obj.grad is None
+
+
+def note_replaced(root: Any, key: Any, given: Any, old: Any, new: Any) -> None:
+    """After the condition there is `new` where an arm left `given`, which is a copy of `old` unless that is None."""
+    pairs = [(key, old)] if old is not None else []
+    pairs += [(each.key, each.old) for each in root.replaced if each.new is given or each.new is old]
+    for where, before in pairs:
+        before.is_chosen = new.is_chosen = True
+        root.replaced.append(Replaced(where, before, new, (_state(before), _state(new))))
+
+
+def _state(value: Any) -> tuple[int, bool, ResultFacts]:
+    example = value.example
+    return example.storage.version, example.requires_grad, ResultFacts.of(example)
+
+
+def _is_changed(value: Any) -> bool:
+    """Whether the program changed the tensor as an object."""
+    changes = (value.attributes, value.hooks, value.retains_grad, value.keeps_leaf, value.versions, value.asking)
+    return value.is_another_kind or any(bool(change) for change in changes)
+
+
+def check_replaced(root: Any, outputs: Iterable[fx.Node]) -> None:
+    """Raises RestartUnselected where the program, or who gets these outputs, may see which tensors were replaced."""
+    if not root.replaced:
+        return
+    seen = _memory(outputs) | _memory(node for node in root.graph.graph.nodes if node.op == "placeholder")
+    for group in _groups(root.replaced):
+        memory = set().union(*(each.memory for each in group))
+        if len(memory & seen) > 1 or memory & root.effects.statistics or any(each.is_changed() for each in group):
+            _unselect(root, group)
+
+
+def identity_is_asked(root: Any, *values: Any) -> None:
+    """Raises RestartUnselected where data decides which tensor one of the values is."""
+    chosen = [value for value in values if getattr(value, "is_chosen", False)]
+    for group in _groups(root.replaced) if chosen else ():
+        if any(value is each.old or value is each.new for value in chosen for each in group):
+            _unselect(root, group)
+
+
+def _unselect(root: Any, group: list[Replaced]) -> NoReturn:
+    root.history.not_selected.update(each.key for each in group)
+    raise RestartUnselected("the program may see which tensor a selection replaced")
+
+
+def _groups(replaced: list[Replaced]) -> list[list[Replaced]]:
+    """Those that may be the same tensor together."""
+    groups: list[list[Replaced]] = []
+    for each in replaced:
+        touched = [group for group in groups if any(each.memory & other.memory for other in group)]
+        groups = [group for group in groups if group not in touched]
+        groups.append([each, *(other for group in touched for other in group)])
+    return groups
+
+
+def _memory(nodes: Iterable[fx.Node]) -> set[Any]:
+    found = (node.meta.get("example_value") for node in nodes)
+    return {example.storage for example in found if isinstance(example, torch.Tensor)}
