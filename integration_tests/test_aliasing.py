@@ -499,6 +499,23 @@ def test_all_that_can_be_seen(name, backend):
     torch.testing.assert_close(found[3:], expected[3:])
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_written_inputs_with_gaps_are_read_where_their_elements_lie(backend):
+    """The gradient needs the old value, so that the graph gets a copy of it: one with the strides that it was compiled for."""
+
+    def step(x, w):
+        v = torch.lerp(w, x, 0.25)
+        x.index_add_(0, torch.tensor([0]), v[:1])
+        return torch.log_softmax(v, -1)
+
+    found = []
+    for call in step, tracework.compile(step, backend=backend):
+        x, w = torch.arange(24.0).view(4, 6)[:, ::2], torch.ones(3, requires_grad=True)
+        y = call(x, w)
+        found.append((y, x, torch.autograd.grad((y * x).sum(), w)))
+    torch.testing.assert_close(found[1], found[0])
+
+
 def row_of_windows(x):
     y = x * 2
     y.unfold(0, 2, 1)[1].mul_(3)

@@ -47,6 +47,15 @@ def coerce(tangent: Any, info: TangentInfo, like: tuple[int, ...]) -> torch.Tens
     return ordered.contiguous().permute(back)
 
 
+def copy_in_place_of(tensor: torch.Tensor) -> torch.Tensor:
+    """A clone with the strides that the graph was compiled for, which clone() gives only to what fills its memory."""
+    copy = tensor.clone()
+    if copy.stride() == tensor.stride() or not tensor.numel():
+        return copy
+    reach = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    return tensor.as_strided((reach,), (1,)).clone().as_strided(tensor.shape, tensor.stride(), 0)
+
+
 Kept = tuple[tuple[Any, ...], tuple[int, ...], States]  # inputs read again, versions of the checked ones, random generators
 
 
@@ -61,7 +70,7 @@ class Keeper:
         copies = dict.fromkeys((i for i in tensors if i not in reads.kept), "None")
         # an input that gets what the graph computes would have its own history keep it
         copies |= {i: f"a[{i}].detach()" for i, _ in program.signature.write_backs if i in reads.kept and i not in needed}
-        copies |= {i: f"a[{i}].clone()" for i in needed if i in mutated}
+        copies |= {i: f"copy(a[{i}])" for i in needed if i in mutated}
         self._unlinked = tuple(i for i in needed if i in mutated and infos[i].requires_grad)  # a clone has lost their history
         self._checked = tuple(i for i in needed if not infos[i].is_static and i not in mutated)
         self.keep = self._function(copies, random_devices(program.forward.graph))
@@ -70,7 +79,7 @@ class Keeper:
         items = "".join(f"{copies.get(i, f'a[{i}]')}, " for i in range(len(self._infos)))
         versions = f"({''.join(f'a[{i}]._version, ' for i in self._checked)})"
         states = "states_of(devices)" if devices else "()"
-        scope = {"states_of": states_of, "devices": devices}
+        scope = {"states_of": states_of, "devices": devices, "copy": copy_in_place_of}
         return compile_function("keep", "a", [f"    return {f'({items})' if copies else 'a'}, {versions}, {states}"], scope)
 
     def checked(self, kept: Kept) -> list[Any]:
@@ -138,7 +147,7 @@ def wrap_autograd(program: FunctionalProgram, forward: Call, gradients: Sequence
             for slot in unreached:
                 given[slot] = args[slot].detach()
             for slot in cloned:
-                given[slot] = args[slot].clone()
+                given[slot] = copy_in_place_of(args[slot])
             if alone:
                 graph_outputs = apply(*given)
                 for slot, output in write_backs:
