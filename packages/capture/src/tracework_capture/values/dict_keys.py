@@ -8,9 +8,11 @@ import typing
 
 import torch
 
+from .. import _C
 from ..guards.kinds import weak_key
 from ..sources import Const, Referent
 from .constant import is_atom
+from .record_keys import RecordKey, record_key
 from .sequence import TupleValue
 
 
@@ -62,6 +64,8 @@ def behind(hashed):
     """The real key of an entry of an existing mapping."""
     if type(hashed) is tuple:
         return tuple(behind(part) for part in hashed)
+    if type(hashed) is RecordKey:
+        return hashed.made()
     return hashed.obj if isinstance(hashed, IdentityKey) else hashed
 
 
@@ -73,7 +77,12 @@ def simple_key(key):
     """Whether a lookup among other keys is known without running an __eq__ or __hash__ of the user."""
     if type(key) is tuple:
         return all(simple_key(part) for part in key)
-    return plain_key(key) or type(key).__hash__ in _IDENTITY_HASH or isinstance(key, (*_NATIVE_KEYS, enum.Enum))
+    return (
+        plain_key(key)
+        or record_key(key) is not None
+        or type(key).__hash__ in _IDENTITY_HASH
+        or isinstance(key, (*_NATIVE_KEYS, enum.Enum))
+    )
 
 
 _NATIVE_KEYS = (types.MethodType, types.BuiltinFunctionType, types.GenericAlias, types.UnionType, type(typing.Any))
@@ -83,7 +92,24 @@ def key_of_existing(key):
     """What `hash_key` of the wrapped key will be."""
     if type(key) is tuple:
         return tuple(key_of_existing(part) for part in key)
-    return key if plain_key(key) else IdentityKey(key)
+    return key if plain_key(key) else record_key(key) or IdentityKey(key)
+
+
+def held_key(frame, key):
+    """What a guard on the keys of a dict holds of one. Of objects that compare by their fields others than these may be equal, too."""
+    if not has_record(key):
+        return weak_key(key)
+    try:
+        return _C.WeakKey(key)
+    except TypeError:
+        return frame.break_graph(
+            "unhashable_value", f"a {type(key).__name__}, of which there are no weak references, among the keys"
+        )
+
+
+def has_record(key):
+    """Whether the key is an object that compares by its fields, or a tuple with one."""
+    return any(map(has_record, key)) if type(key) is tuple else record_key(key) is not None
 
 
 def wrap_key(frame, dict_value, key):

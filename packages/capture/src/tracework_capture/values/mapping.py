@@ -12,7 +12,7 @@ from ..guards.classes import defines
 from ..guards.kinds import items_in_order, weak_key
 from ..sources import DictItem
 from .constant import ConstantValue, NotPlain, plain
-from .dict_keys import behind, by_identity, hashed_here, key_of_existing, simple_key, wrap_key
+from .dict_keys import behind, by_identity, hashed_here, held_key, key_of_existing, simple_key, wrap_key
 from .dict_views import DictView
 from .rows import call_row
 from .sequence import NONE, Pending, TupleValue
@@ -80,7 +80,7 @@ class DictValue(Value):
         """Somebody looked at the set of keys."""
         if not self.keys_guarded:
             self.keys_guarded = True
-            frame.guard("DICT_KEYS", self.source, tuple(weak_key(key) for key, _ in items_in_order(self.obj)))
+            frame.guard("DICT_KEYS", self.source, tuple(held_key(frame, key) for key, _ in items_in_order(self.obj)))
 
     def unordered_names(self):
         """The keys of an existing dict of names that nothing has looked at or changed so far; None for others."""

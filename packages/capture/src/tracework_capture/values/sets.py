@@ -5,6 +5,7 @@ from __future__ import annotations
 from .constant import ConstantValue, NotPlain, literal
 from .dict_keys import IdentityKey, hashed_here, key_of_existing
 from .dict_views import DictView
+from .record_keys import RecordKey
 from .rows import call_row
 from .value import EXISTING, NEW, Value
 
@@ -142,7 +143,7 @@ def real_key(hashed):
         hashed = hashed.obj
     elif isinstance(hashed, tuple):
         return tuple(map(real_key, hashed))
-    if isinstance(hashed, (Value, frozenset)):
+    if isinstance(hashed, (Value, frozenset, RecordKey)):
         raise NotPlain(hashed)
     return hashed
 

@@ -34,6 +34,7 @@ from .constant import ATOM_TYPES, ConstantValue, fold_literal, force_plain
 from .instance_dict import InstanceDictValue
 from .iterators import ItemIterator
 from .properties import is_property, use_property
+from .record_keys import key_of_parts, record_fields
 from .type_parameter import is_evaluated_late
 from .value import EXISTING, NEW, SymbolicRaise, Value
 
@@ -95,6 +96,11 @@ class ObjectValue(Value):
             return frame.raise_new(TypeError, f"unhashable type: '{_C.type_name(self.cls)}'")
         if self.part is not None and not isinstance(hasher, types.FunctionType):
             return self.part.hash_key(frame)
+        names = record_fields(self.cls)
+        if names is not None:
+            found = key_of_parts(self.cls, names, [self.getattr(frame, name).hash_key(frame) for name in names])
+            if found is not None:
+                return found
         return frame.break_graph("operation_unknown", f"hash of {self.describe()}")
 
     # --- fields -------------------------------------------------------------------------------------------------

@@ -65,6 +65,7 @@ from .optimizer import CODE_ROWS, OPTIMIZER_ROWS
 from .proxy import wrap_proxy
 from .random_numbers import RANDOM_ROWS
 from .ranges import RangeValue, SliceValue
+from .record_keys import record_key
 from .remembered import RememberingFunction
 from .row_value import FOREIGN_FUNCTIONS, CFunctionValue, RowValue, function_name, is_bound
 from .sequence import DequeValue, ListValue, Pending, SequenceValue, TupleValue, is_record, pending_items
@@ -204,6 +205,8 @@ def has_an_order(frame, obj):
 
 def wrap_set(frame, obj, source, cls=None):
     guard_type(frame, obj, source)
+    if any(record_key(member) is not None for member in obj):
+        frame.break_graph("unhashable_value", "a set of objects that compare by their fields")
     frame.guard("SET_MEMBERS", source, members_of(obj))
     from .sets import SetValue
 
