@@ -1,5 +1,7 @@
 """shapes_spec: sizes that are declared stay open, all others are fixed; what is not as declared is an error."""
 
+import functools
+
 import pytest
 import torch
 import tracework
@@ -71,7 +73,11 @@ def test_ranges_spare_guards_and_decide():
         ({"x": [DimRange(4, 8), None]}, ControlMisuse, r"dim 0 of x as from 4 to 8, but it is 3"),
         ({"n": 3}, ControlMisuse, r"declares n as 3, but it is 2"),
         ({"x": ["size", "size"]}, ControlMisuse, r"is 4, but the other sizes of group 'size' are 3"),
-        ({"x": [None, "width"], "y": [None, None]}, DynamicDimError, r"dim 1 of x is marked dynamic, but the program fixes it"),
+        (
+            {"x": [None, "width"], "y": [None, None]},
+            DynamicDimError,
+            r"dim 1 of x is declared in shapes_spec, but the program fixes it[\s\S]*declare it as None or 4",
+        ),
         ({"n": "n"}, None, None),
     ],
 )
@@ -89,6 +95,7 @@ def test_what_is_not_as_declared(spec, error, words):
     [
         ({"w": ["b"]}, "'w', which is no parameter"),
         ({"x": [1.5]}, "no name, int, DimRange"),
+        (3, "by the names of parameters"),
         (["b"], "by the names of parameters"),
     ],
 )
@@ -133,3 +140,32 @@ def test_declarations_of_further_arguments():
         assert len(graphs) == 1
     with pytest.raises(tracework.InvalidArgument, match="is computed from other sizes"):
         compiled(scaled, {"x": specs.TensorSpec([b * 2, None])})
+
+
+def test_of_what_a_decorator_wraps():
+    """Calls reach the parameters through the decorator's *args and **kwargs."""
+
+    class Net(torch.nn.Module):
+        @torch.no_grad()
+        @tracework.compiler.dynamic_spec({"x": ["b", None]})
+        def forward(self, x):
+            return x * 2
+
+    def noted(function):
+        @functools.wraps(function)
+        def wrapper(*given, **named):
+            return function(*given, **named)
+
+        return wrapper
+
+    @noted
+    def f(x, n):
+        return x * 2
+
+    net = Net()
+    for function, spec in ((net, None), (net.forward, None), (f, {"x": ["b", None]})):
+        call, graphs = compiled(function, spec)
+        further = () if spec is None else (3,)
+        for size in (2, 3, 4):
+            torch.testing.assert_close(call(torch.ones(size, 3), *further), torch.full((size, 3), 2.0))
+        assert len(graphs) == 1

@@ -10,6 +10,8 @@ import numpy
 import torch
 from torch.utils._pytree import tree_map_only
 
+from .errors import ControlMisuse
+
 __all__ = ["across", "wrap_numpy"]
 
 
@@ -22,8 +24,10 @@ def wrap_numpy(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of NumPy arrays as one of tensors, which also compiles for GPUs and gives gradients.
 
     Tensors in the arguments, and arrays and numbers of NumPy in the result, may lie in containers that torch.utils._pytree knows. Plain
-    Python calls NumPy itself, which takes tensors on the CPU without history only.
+    Python calls NumPy itself, which takes tensors on the CPU without history only. Raises ControlMisuse for what cannot be called.
     """
+    if not callable(function):
+        raise ControlMisuse(f"wrap_numpy() takes a function, not {function!r}.")
 
     @functools.wraps(function)
     def of_tensors(*args: Any, **kwargs: Any) -> Any:

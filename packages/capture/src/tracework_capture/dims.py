@@ -36,15 +36,23 @@ class DimRange:
     upper: int | None = None
     group: str | None = None
 
+    def __post_init__(self) -> None:
+        """Raises ControlMisuse for bounds that are no ints, or that no size is between."""
+        if not all(bound is None or type(bound) is int for bound in (self.lower, self.upper)):
+            raise ControlMisuse(f"bounds of sizes are ints or None, not {self.lower!r} and {self.upper!r}.")
+        if self.lower is not None and self.upper is not None and self.lower > self.upper:
+            raise ControlMisuse(f"no size is from {self.lower} to {self.upper}. Swap them.")
+
 
 @dataclass(frozen=True)
 class DimMarks:
-    """All marks of one tensor."""
+    """All marks of one tensor; declared: those of dynamic that a compile call declared."""
 
     dynamic: frozenset[int] = frozenset()
     maybe: frozenset[int] = frozenset()
     unbacked: frozenset[int] = frozenset()
     static: frozenset[int] = frozenset()
+    declared: frozenset[int] = frozenset()
     ranges: dict[int, DimRange] = field(default_factory=dict)
     static_address: str | None = None
 
@@ -52,6 +60,12 @@ class DimMarks:
     def strict(self) -> frozenset[int]:
         """Dims that must stay open: fixing one is an error."""
         return self.dynamic | self.unbacked
+
+    def how(self, dim: int) -> str:
+        """Who wants a dim open, in words."""
+        return (
+            "declared in shapes_spec" if dim in self.declared else "marked unbacked" if dim in self.unbacked else "marked dynamic"
+        )
 
 
 NO_MARKS = DimMarks()
@@ -106,8 +120,6 @@ def _add(t: Any, attribute: str, dims: list[int]) -> None:
 def _set_ranges(t: Any, dims: list[int], limits: DimRange, control: str) -> None:
     if limits == DimRange():
         return
-    if limits.lower is not None and limits.upper is not None and limits.lower > limits.upper:
-        raise ControlMisuse(f"{control}(min={limits.lower}, max={limits.upper}): no size is in that range. Swap them.")
     for dim in dims:
         size = t.shape[dim]
         if (limits.lower is not None and size < limits.lower) or (limits.upper is not None and size > limits.upper):

@@ -4,7 +4,10 @@ The user's mistakes and what capture cannot do are CaptureError; BreakGraph, Ski
 and never reach the user.
 """
 
+import functools
 import linecache
+import os
+import sysconfig
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,12 +54,12 @@ BREAK_REASONS: dict[str, BreakReason] = {
     "data_dependent_branch": BreakReason(
         "a branch depends on a tensor's data",
         "which way it goes is known only when the graph has run",
-        "use torch.where or torch.cond, or move the branch out of the compiled function",
+        "use torch.where or torch.cond, torch.while_loop for a loop, or move the branch out of the compiled function",
     ),
     "tensor_to_python": BreakReason(
         "a tensor's data becomes a Python value (item, tolist, int, float, bool)",
         "the value is known only when the graph has run",
-        "keep it a tensor, or compute it outside the compiled function",
+        "keep it a tensor, compute it outside the compiled function, or, where nothing in Python depends on it, set the option unbacked",
     ),
     "tensor_to_numpy": BreakReason(
         "a tensor becomes an array, or an array a tensor, in a way that graphs do not have",
@@ -66,7 +69,7 @@ BREAK_REASONS: dict[str, BreakReason] = {
     "dynamic_output_shape": BreakReason(
         "an operator's output size depends on data",
         "sizes must be known, or be expressions of input sizes, while capturing",
-        "use a form with a fixed size (torch.where with three arguments, masks)",
+        "use a form with a fixed size (torch.where with three arguments, masks), or set the option unbacked",
     ),
     "unbacked_condition": BreakReason(
         "the program decides on a size that depends on data",
@@ -76,7 +79,8 @@ BREAK_REASONS: dict[str, BreakReason] = {
     "call_unknown": BreakReason(
         "a call of something that capture does not model",
         "it is C code or an object whose behaviour is unknown",
-        "replace it by torch operations, or wrap it with tracework.disable or torch.library.custom_op",
+        "replace it by torch operations, call it outside the compiled function, or make a function of tensors around it a"
+        " tracework.compiler.leaf_function or a torch.library.custom_op",
     ),
     "call_disabled": BreakReason(
         "a call of a function marked to run as plain Python",
@@ -102,12 +106,14 @@ BREAK_REASONS: dict[str, BreakReason] = {
         "rewrite the construct, or move it out",
     ),
     "print": BreakReason(
-        "output is written while capturing", "it must happen in order, when the program runs", "remove it or accept the break"
+        "output, a warning or a log record that cannot be written after the graph",
+        "it must happen in order, when the program runs, and with what it has then",
+        "remove it, or write it before or after the call",
     ),
     "side_effect_unknown": BreakReason(
         "a change of an object that cannot be replayed",
-        "the object is not reachable from the frame",
-        "return the new value instead of changing an object",
+        "code after the graph makes the changes of objects that were captured, and has no way to make this one",
+        "make the change before or after the call, or return the new value instead",
     ),
     "exception": BreakReason(
         "an exception that leaves the captured part",
@@ -157,7 +163,7 @@ BREAK_REASONS: dict[str, BreakReason] = {
     ),
     "fake_failed": BreakReason(
         "an operator could not be run on fake tensors",
-        "its shape rule failed or is missing",
+        "eager refuses such arguments, or the operator's shape rule fails or is missing",
         "check the operator's arguments; register a fake implementation for a custom operator",
     ),
     "recursion": BreakReason(
@@ -264,6 +270,16 @@ def excerpt(location: UserLocation) -> str:
     end = location.end_column if location.end_column is not None and location.end_column > start else start + 1
     end = min(max(end, start + 1), len(line))
     return f"    {line[indent:]}\n    {' ' * (start - indent)}{'^' * max(1, end - start)}"
+
+
+_INSTALLED = tuple(
+    {os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+)
+
+
+@functools.lru_cache(4096)
+def _is_of_a_library(filename: str) -> bool:
+    return filename.startswith("<frozen") or os.path.realpath(filename).startswith(_INSTALLED)
 
 
 class CaptureError(Exception):
@@ -412,17 +428,27 @@ def _unsupported_text(reason_id: str, detail: str, stack: tuple[UserLocation, ..
 SHOWN_CALLERS = 8
 
 
+def _callers(stack: tuple[UserLocation, ...]) -> list[str]:
+    """The places that called the last one, innermost first, the first of the program's own with its source line."""
+    own = next((place for place in reversed(stack) if not _is_of_a_library(place.filename)), stack[-1])
+    callers = [f"  called from {place}" for place in reversed(stack[:-1])]
+    shown = next((number for number, place in enumerate(reversed(stack[:-1])) if place is own), None)
+    if shown is not None and own is not stack[-1]:
+        callers[shown] = "\n".join(line for line in (callers[shown], excerpt(own)) if line)
+    hidden = callers[SHOWN_CALLERS - 1 : -1]
+    if len(hidden) > 1:
+        kept = [callers[shown]] if shown is not None and callers[shown] in hidden and own is not stack[-1] else []
+        callers[SHOWN_CALLERS - 1 : -1] = [f"  ... {len(hidden) - len(kept)} more callers", *kept]
+    return callers
+
+
 def describe_break(reason_id: str, detail: str, stack: tuple[UserLocation, ...], otherwise: str = "") -> str:
     """What a break is, in words: what happened, where with the source line, why, and what removes it."""
     reason = BREAK_REASONS.get(reason_id, BREAK_REASONS["other"])
     lines = [reason.what]
     if stack:
         lines += [f"  at {stack[-1]}", excerpt(stack[-1])]
-        callers = [f"  called from {place}" for place in reversed(stack[:-1])]
-        hidden = len(callers) - SHOWN_CALLERS
-        if hidden > 1:
-            callers[SHOWN_CALLERS - 1 : -1] = [f"  ... {hidden} more callers"]
-        lines += callers
+        lines += _callers(stack)
     if detail:
         lines.append(f"  detail: {detail}")
     cure = f"{reason.cure}, {otherwise}" if otherwise else reason.cure

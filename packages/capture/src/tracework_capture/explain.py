@@ -21,19 +21,16 @@ __all__ = ["Explanation", "explain"]
 class Explanation:
     """What capture made of one call.
 
-    graphs: in the order of their capture, each with its inputs and guards. skipped: frames that ran as plain Python, with the reason.
+    graphs: in the order of their capture, each with its inputs and guards. breaks: why graphs ended before their function did, those
+    without an operation, which nothing is compiled for, included. skipped: frames that ran as plain Python, with the reason.
     recompiles: calls inside that needed another entry, with the guard that failed. result: what the call gave.
     """
 
     graphs: list[CapturedGraph] = field(default_factory=list)
+    breaks: list[Break] = field(default_factory=list)
     skipped: list[PlainFrame] = field(default_factory=list)
     recompiles: list[Recompile] = field(default_factory=list)
     result: Any = None
-
-    @property
-    def breaks(self) -> list[Break]:
-        """Why graphs ended before their function did."""
-        return [graph.stop for graph in self.graphs if isinstance(graph.stop, Break)]
 
     @property
     def operations(self) -> int:
@@ -96,19 +93,23 @@ def _run_graph(gm: Any, example_inputs: list[Any]) -> Any:
     return gm.forward
 
 
-def explain(function: Callable[..., Any], backend: Any = None, dynamic: bool | None = None) -> Callable[..., Explanation]:
-    """A function of `function`'s arguments that captures afresh, runs once and reports."""
+def explain(
+    function: Callable[..., Any], backend: Any = None, dynamic: bool | None = None, unbacked: bool | None = False
+) -> Callable[..., Explanation]:
+    """A function of `function`'s arguments that captures afresh, runs once and reports; dynamic and unbacked are optimize's."""
 
     def run(*args: Any, **kwargs: Any) -> Explanation:
         found = Explanation()
 
         def observe(stage: str, product: Any) -> None:
-            if stage == "captured" and product is not None:
+            if stage == "captured":
                 found.graphs.append(product)
 
-        callback = FrameCallback(backend or _run_graph, CaptureOptions(dynamic=dynamic, observe=observe))
+        callback = FrameCallback(
+            backend or _run_graph, CaptureOptions(dynamic=dynamic, unbacked=unbacked, observe=observe), function
+        )
         found.result = callback.wrap(function)(*args, **kwargs)
-        found.skipped, found.recompiles = list(callback.skipped), list(callback.recompiles)
+        found.breaks, found.skipped, found.recompiles = list(callback.breaks), list(callback.skipped), list(callback.recompiles)
         return found
 
     return run

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .errors import ControlMisuse
+
 __all__ = ["CaptureOptions"]
 
 
@@ -48,6 +50,23 @@ class CaptureOptions:
     static_sources: frozenset[str] = frozenset()
     unbacked_sources: frozenset[str] = frozenset()
     dynamic_values: frozenset[int] = frozenset()
+
+    def __post_init__(self) -> None:
+        """Raises ControlMisuse for values that mean nothing."""
+        for name, wanted in (("fullgraph", (True, False)), ("dynamic", (None, True, False)), ("unbacked", (None, True, False))):
+            if getattr(self, name) not in wanted:
+                raise ControlMisuse(f"{name}= takes {' or '.join(map(str, wanted))}, not {getattr(self, name)!r}.")
+        if type(self.recompile_limit) is not int or self.recompile_limit < 1:
+            raise ControlMisuse(f"recompile_limit= takes a positive int, not {self.recompile_limit!r}.")
+        if self.shapes is not None and not all(type(path) is tuple for path in self.shapes):
+            raise ControlMisuse(
+                "shapes= takes what declared_shapes({...}, function) gives, which knows the function's parameters."
+            )
+        for name in (*self.dynamic_sources, *self.static_sources, *self.unbacked_sources):
+            try:
+                re.compile(name)
+            except re.error as error:
+                raise ControlMisuse(f"the source {name!r} is neither a name nor a regular expression: {error}.") from error
 
     def chosen_dims(self, source: str, shape: tuple[int, ...]) -> frozenset[int]:
         """Dims of the tensor at `source` that these options make symbols."""

@@ -23,35 +23,59 @@ DeclaredShapes = Mapping[tuple[Any, ...], Any]
 
 
 def declared_shapes(declaration: Any, function: Callable[..., Any], through: bool = False) -> DeclaredShapes:
-    """The paths of a declaration for calls of `function`; `through`: they come through a function of *args and **kwargs.
+    """The paths of a declaration for calls of `function`; `through`: they come through a function of *args and **kwargs, as calls of what a
+    decorator made do.
 
     Raises ControlMisuse for a name that is no parameter, or an entry of another kind.
     """
     parameters = inspect.signature(function).parameters
-    places = {name: number for number, name in enumerate(parameters)}
+    around = None if through else _names_around(function)
+    names, first = ("args", "kwargs") if through else around, around is not None and inspect.ismethod(function)
+    places = {name: number + first for number, name in enumerate(parameters)}
     found: dict[tuple[Any, ...], Any] = {}
     for name, spec in _parameters_of(declaration, parameters):
         taken = parameters.get(name)
         if taken is None:
             raise ControlMisuse(f"shapes_spec names {name!r}, which is no parameter: they are {', '.join(parameters)}.")
-        for start, part, where in _starts(taken, places[name], spec, through):
-            found.update(_flat(start, part, where))
+        found.update(_paths(taken, places[name], spec, names))
+        if around is not None:  # the decorator's own frame may run plainly
+            found.update(_paths(taken, places[name], spec, None))
     return found
 
 
-def _starts(taken: inspect.Parameter, place: int, spec: Any, through: bool) -> Iterator[tuple[tuple[Any, ...], Any, str]]:
-    """(path, declaration, text for messages) of what a parameter takes."""
+def _paths(
+    taken: inspect.Parameter, place: int, spec: Any, through: tuple[str, str] | None
+) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    for start, part, where in _starts(taken, place, spec, through):
+        yield from _flat(start, part, where)
+
+
+def _names_around(function: Callable[..., Any]) -> tuple[str, str] | None:
+    """The names of *args and **kwargs of the function that a decorator put around this one; None where it is as it was written."""
+    own = list(inspect.signature(function, follow_wrapped=False).parameters.values())
+    if hasattr(function, "__wrapped__") and [p.kind for p in own] == [
+        inspect.Parameter.VAR_POSITIONAL,
+        inspect.Parameter.VAR_KEYWORD,
+    ]:
+        return own[0].name, own[1].name
+    return None
+
+
+def _starts(
+    taken: inspect.Parameter, place: int, spec: Any, through: tuple[str, str] | None
+) -> Iterator[tuple[tuple[Any, ...], Any, str]]:
+    """(path, declaration, text for messages) of what a parameter takes; through: the names of the *args and **kwargs that it comes by."""
     name = taken.name
     if taken.kind is taken.VAR_POSITIONAL:
         for index, part in enumerate(spec):
-            yield ("args", place + index) if through else (name, index), part, f"{name}[{index}]"
+            yield (through[0], place + index) if through else (name, index), part, f"{name}[{index}]"
     elif taken.kind is taken.VAR_KEYWORD:
         for key, part in spec.items():
-            yield ("kwargs" if through else name, key), part, f"{name}[{key!r}]"
+            yield (through[1] if through else name, key), part, f"{name}[{key!r}]"
     else:
-        yield ("kwargs", name) if through else (name,), spec, name
+        yield (through[1], name) if through else (name,), spec, name
         if through and taken.kind is not taken.KEYWORD_ONLY:
-            yield ("args", place), spec, name
+            yield (through[0], place), spec, name
 
 
 def _parameters_of(declaration: Any, parameters: Mapping[str, inspect.Parameter]) -> Iterator[tuple[str, Any]]:

@@ -50,4 +50,4 @@ class CacheCorrupt(RuntimeFailure):
 
 
 class CacheUnsafe(RuntimeFailure):
-    """The cache folder can be written by others, so what is in it cannot be trusted."""
+    """The cache folder cannot be made, or can be written by others, so that what is in it cannot be trusted."""

@@ -28,21 +28,25 @@ def dynamic_spec(shapes: Any) -> Callable[[Callable[..., Any]], Callable[..., An
     """A decorator that declares shapes where a function, or a module's forward, is written: compile() takes them as its shapes_spec=."""
 
     def declare(function: Callable[..., Any]) -> Callable[..., Any]:
+        if not callable(function) or isinstance(function, (type, torch.nn.Module)):
+            raise NotCallable(f"dynamic_spec(...) decorates a function, such as the forward of a module, not {function!r}.")
         setattr(function, DECLARED, shapes)
         return function
 
     return declare
 
 
-def _check_flags(fullgraph: Any, dynamic: Any, disable: Any, recompile_limit: Any) -> None:
+def _check_flags(fullgraph: Any, dynamic: Any, disable: Any, recompile_limit: Any, observe: Any) -> None:
     if not isinstance(fullgraph, bool):
         raise InvalidArgument(f"fullgraph= takes True or False, not {fullgraph!r}.")
     if dynamic not in (None, True, False):
         raise InvalidArgument(f"dynamic= takes None, True or False, not {dynamic!r}.")
     if not isinstance(disable, bool):
         raise InvalidArgument(f"disable= takes True or False, not {disable!r}.")
-    if recompile_limit is not None and (not isinstance(recompile_limit, int) or recompile_limit < 1):
+    if recompile_limit is not None and (type(recompile_limit) is not int or recompile_limit < 1):
         raise InvalidArgument(f"recompile_limit= takes a positive int, not {recompile_limit!r}.")
+    if not callable(observe):
+        raise InvalidArgument(f"observe= takes a function of (stage name, product), not {observe!r}.")
 
 
 def _say_what_is_missing(options: Options) -> None:
@@ -92,7 +96,10 @@ def _optimizer(
         logs.enable(settings.logs)
         observe = both(observe, logs.log_product)
     if options.dump_dir:
-        observe = both(observe, Dump(options.dump_dir))
+        try:
+            observe = both(observe, Dump(options.dump_dir))
+        except OSError as error:
+            raise InvalidArgument(f"option 'dump_dir': {error}. Give a folder that can be written.") from error
     backend = backends.resolve(arguments["backend"], options, observe)
     _say_what_is_missing(options)
     return capture.optimize(
@@ -219,7 +226,7 @@ def compile(
         "recompile_limit": recompile_limit,
         "shapes_spec": shapes_spec,
     }
-    _check_flags(fullgraph, dynamic, disable, recompile_limit)
+    _check_flags(fullgraph, dynamic, disable, recompile_limit, observe)
     if shapes_spec is not None and dynamic is not None:
         raise InvalidArgument("dynamic= and shapes_spec= say the same in two ways. Leave one out.")
     if model is None:

@@ -42,11 +42,15 @@ _default: list[str | Backend] = ["inductor"]
 def register_backend(compiler: Backend | None = None, name: str | None = None) -> Any:
     """Registers `compiler(graph_module, example_inputs) -> callable` under `name` (its own name when left out).
 
-    A decorator with and without arguments. Raises InvalidArgument for a name that is taken.
+    A decorator with and without arguments. Raises InvalidArgument for what cannot be called and for a name that is taken or is none.
     """
     if compiler is None:
         return lambda fn: register_backend(fn, name=name)
-    key = name or compiler.__name__
+    if not callable(compiler):
+        raise InvalidArgument(f"register_backend() takes a callable (graph_module, example_inputs), not {compiler!r}.")
+    key = name or getattr(compiler, "__name__", None)
+    if not isinstance(key, str):
+        raise InvalidArgument(f"a backend is registered under a name, not under {key!r}. Give name='...'.")
     if key in BACKENDS or (key in _registered and _registered[key] is not compiler):
         raise InvalidArgument(f"backend name {key!r} is taken; register under another name.")
     _registered[key] = compiler

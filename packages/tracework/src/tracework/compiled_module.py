@@ -80,23 +80,25 @@ class CompiledModule:
         return state.recompile(copy.copy(state.original), dict(state.arguments))
 
 
-def entry_function(module: Any, *, in_place: bool) -> Callable[..., Any]:
+def entry_function(self: Any, *, in_place: bool) -> Callable[..., Any]:
     """A function of its own for one compiled module or callable, so that its entries are not mixed with those of others.
+
+    `self` is its name of the module in sources and messages, as the module's own methods have it.
 
     `in_place` calls `_call_impl`, because `__call__` of a module compiled in place comes back here.
     """
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        return module(*args, **kwargs)
+        return self(*args, **kwargs)
 
     def call_in_place(*args: Any, **kwargs: Any) -> Any:
-        return module._call_impl(*args, **kwargs)
+        return self._call_impl(*args, **kwargs)
 
     function = call_in_place if in_place else call
-    kind = type(module)  # what messages name is the user's class
+    kind = type(self)  # what messages name is the user's class
     code = function.__code__.replace(co_name=f"call_{kind.__name__}", co_qualname=f"{kind.__qualname__}.__call__")
     fresh = types.FunctionType(code, function.__globals__, code.co_name, function.__defaults__, function.__closure__)
-    fresh.__doc__ = getattr(type(module), "forward", module).__doc__
+    fresh.__doc__ = getattr(type(self), "forward", self).__doc__
     return fresh
 
 

@@ -106,7 +106,11 @@ def nested_compile_region(fn: Any = None, **unused: Any) -> Any:
 
     A decorator with and without arguments; torch.compile's `options`, `max_reuse_entries` and `reuse_hash_fn` have nothing to steer here.
     """
-    return (lambda inner: inner) if fn is None else fn
+    if fn is None:
+        return nested_compile_region
+    if not callable(fn):
+        raise NotCallable(f"nested_compile_region() takes a function, not {type(fn).__name__}: {fn!r}.")
+    return fn
 
 
 def set_stance(

@@ -34,8 +34,11 @@ def keep(path: str) -> None:
 
 
 def save(path: str) -> None:
-    """Writes what is known now; the file changes as a whole."""
+    """Writes what is known now; the file changes as a whole. Where it cannot be written, a warning in the log says so."""
     part = Path(f"{path}.{os.getpid()}")
-    part.parent.mkdir(parents=True, exist_ok=True)
-    part.write_text(capture.dump_dynamism())
-    part.replace(path)
+    try:
+        part.parent.mkdir(parents=True, exist_ok=True)
+        part.write_text(capture.dump_dynamism())
+        part.replace(path)
+    except OSError as error:
+        log.warning("%s cannot be written, the next run will learn anew which sizes change: %s", path, error)

@@ -10,6 +10,7 @@ import tracework_capture as capture
 
 from . import backends, config
 from .dump import Tally
+from .errors import NotCallable
 from .options import build
 
 
@@ -27,11 +28,14 @@ class Explanation:
 
 def explain(fn: Callable[..., Any], *, backend: Any = None, dynamic: bool | None = None) -> Callable[..., Explanation]:
     """Gives a function of fn's arguments that compiles afresh, runs once, and reports."""
+    if not callable(fn):
+        raise NotCallable(f"explain() takes a function, method or nn.Module, not {type(fn).__name__}: {fn!r}.")
     tally = Tally()
+    unbacked = None if backends.is_ours(backend) else False  # as compile() does
     chosen = backends.resolve(backend, build(None, None, config.current()), tally)
 
     def run(*args: Any, **kwargs: Any) -> Explanation:
-        report = capture.explain(fn, backend=chosen, dynamic=dynamic)(*args, **kwargs)
+        report = capture.explain(fn, backend=chosen, dynamic=dynamic, unbacked=unbacked)(*args, **kwargs)
         return Explanation(report, len(report.graphs), tally.kernels)
 
     return run

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import importlib
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -94,12 +95,23 @@ def _checked(name: str, value: Any) -> Any:
     fits = isinstance(value, kind) and (not row.type.startswith("Callable") or value is None or callable(value))
     if not fits:
         raise InvalidArgument(f"option {name!r} takes {text}, not {value!r}: {row.doc}.")
-    if name == "numerics":
-        from tracework_primops import NUMERICS  # here: `import tracework` imports no compiler
-
-        if value not in NUMERICS:
-            raise InvalidArgument(f"option 'numerics' takes one of {', '.join(NUMERICS)}, not {value!r}: {row.doc}.")
+    if name in _CHOICES and value not in (words := _CHOICES[name]()):
+        raise InvalidArgument(f"option {name!r} takes one of {', '.join(sorted(words))}, not {value!r}: {row.doc}.")
+    if name == "memory_budget" and (isinstance(value, bool) or not 0 <= value <= 1):
+        raise InvalidArgument(f"option {name!r} takes a number from 0 to 1, not {value!r}: {row.doc}.")
     return value
+
+
+def _words(package: str, table: str) -> Callable[[], Collection[str]]:
+    """The keys of a package's table, which is imported when an option that names one is given."""
+    return lambda: getattr(importlib.import_module(package), table)
+
+
+_CHOICES: Mapping[str, Callable[[], Collection[str]]] = {
+    "numerics": _words("tracework_primops", "NUMERICS"),
+    "partitioner": _words("tracework_aotautograd", "PARTITIONERS"),
+    "profile": _words("tracework_primops", "PROFILES"),
+}
 
 
 def build(mode: str | None, options: Mapping[str, Any] | None, config: Config) -> Options:
@@ -112,6 +124,8 @@ def build(mode: str | None, options: Mapping[str, Any] | None, config: Config) -
             f"mode={mode!r} and options= were both given; a mode is a set of options, so give one of them. "
             f"options={dict(options_of_mode(mode))!r} is what this mode stands for."
         )
+    if options is not None and not isinstance(options, Mapping):
+        raise InvalidArgument(f"options= takes a dict of options by name, not {options!r}; see list_options().")
     given = dict(options_of_mode(mode)) if mode is not None else dict(options or {})
     values: dict[str, Any] = {
         "cache": config.cache,

@@ -22,6 +22,14 @@ BAD = [
     (dict(options={"guard_filter_fn": 1}), tracework.InvalidArgument, "a callable or None"),
     (dict(options={"cxx": "no-such-compiler"}), tracework.MissingCompiler, "no-such-compiler"),
     (dict(mode="default", options={"cache": True}), tracework.InvalidArgument, "both given"),
+    (dict(options=[1]), tracework.InvalidArgument, "a dict of options"),
+    (dict(options={"partitioner": "half"}), tracework.InvalidArgument, "one of default, min_cut, not 'half'"),
+    (dict(options={"profile": "half"}), tracework.InvalidArgument, "'profile' takes one of"),
+    (dict(options={"memory_budget": 1.5}), tracework.InvalidArgument, "from 0 to 1, not 1.5"),
+    (dict(options={"memory_budget": float("nan")}), tracework.InvalidArgument, "from 0 to 1, not nan"),
+    (dict(options={"dump_dir": "/dev/null/folder"}), tracework.InvalidArgument, "can be written"),
+    (dict(observe=3), tracework.InvalidArgument, "observe="),
+    (dict(recompile_limit=True), tracework.InvalidArgument, "recompile_limit="),
     (dict(fullgraph="yes"), tracework.InvalidArgument, "fullgraph="),
     (dict(dynamic="yes"), tracework.InvalidArgument, "dynamic="),
     (dict(disable=None), tracework.InvalidArgument, "disable="),
@@ -55,6 +63,19 @@ def test_what_cannot_be_called(thing):
         tracework.compile(thing)
     with pytest.raises(tracework.NotCallable, match=type(thing).__name__):
         tracework.disable(thing)
+    with pytest.raises(tracework.NotCallable, match=type(thing).__name__):
+        tracework.explain(thing)
+    with pytest.raises(tracework.NotCallable, match=type(thing).__name__):
+        tracework.compiler.nested_compile_region(thing)
+    with pytest.raises(tracework.NotCallable, match="decorates a function"):
+        tracework.compiler.dynamic_spec({})(thing)
+
+
+@pytest.mark.parametrize(("backend", "name"), [(3, "three"), (lambda gm, inputs: gm, 3)])
+def test_what_is_registered_is_a_backend_under_a_name(backend, name):
+    with pytest.raises(tracework.InvalidArgument, match="register"):
+        tracework.register_backend(backend, name=name)
+    assert tracework.list_backends()
 
 
 def test_errors_are_also_of_the_builtin_kind():

@@ -24,7 +24,7 @@ from ..bytecode.liveness import live_locals
 from ..bytecode.reload import local_name
 from ..bytecode.resume import ResumePoint, original_code, raising_code, resume_code
 from ..contracts import Break, CapturedGraph, Origin, Returned
-from ..errors import SkipFrame
+from ..errors import ControlMisuse, SkipFrame
 from ..sources import Const
 from ..values.constant import ATOM_TYPES
 from ..values.context import end_autocast
@@ -52,6 +52,7 @@ class Captured:
     collect: tuple[Any, ...]
     graph: CapturedGraph | None
     symbols: Any
+    stop: Returned | Break
     raising_codes: tuple[types.CodeType, ...] = ()
     checked: bool = False  # conditions on data are left to checks
     seconds: dict[str, float] = field(default_factory=dict)
@@ -84,7 +85,7 @@ def finish(frame: Any, stop: Returned | Break, backend: Any, execute: Callable[.
     seconds = {"backend": time.perf_counter() - started}
     code = writer.finish(call, frame.info.position(frame.current))
     collect = tuple(binding.source for binding in root.graph.inputs)
-    return Captured(code, root.guards, collect, captured, root.symbols, tuple(raising), bool(root.checks), seconds)
+    return Captured(code, root.guards, collect, captured, root.symbols, stop, tuple(raising), bool(root.checks), seconds)
 
 
 def replay(root: Any, writer: CodeWriter) -> None:
@@ -152,6 +153,12 @@ def graph_call(writer: CodeWriter, root: Any, captured: CapturedGraph, backend: 
     try:
         with torch.set_grad_enabled(root.grad_at_start), settings_at_start(root):
             compiled = backend(captured.graph, list(captured.example_inputs))
+        if not callable(compiled):
+            name = getattr(backend, "__name__", repr(backend))
+            raise ControlMisuse(
+                f"the backend {name} gave {compiled!r} for a graph, which cannot be called. Return a function that takes the graph's inputs"
+                " and gives the tuple of its results, as the graph module's forward does."
+            )
     except Exception as error:
         raise BackendFailed(str(error)) from error
     writes_last = getattr(compiled, "__tracework_writes_last__", False)

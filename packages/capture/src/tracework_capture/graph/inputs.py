@@ -176,13 +176,17 @@ def dynamic_dims(root: Any, tensor: torch.Tensor, source: Source, role: str) -> 
         if marks.strict:
             kind = role if role in ("parameter", "buffer") else type(tensor).__name__
             refuse_dim(
-                source, min(marks.strict), f"it is a {kind}, whose sizes are always fixed", "pass a plain tensor as an argument"
+                source,
+                min(marks.strict),
+                marks.how(min(marks.strict)),
+                f"it is a {kind}, whose sizes are always fixed",
+                "pass a plain tensor as an argument",
             )
         return frozenset()
-    for dim in sorted(marks.strict):
+    for dim in sorted(marks.dynamic):
         if shape[dim] < SMALLEST:
             why = f"it has size {shape[dim]} in this call, and sizes 0 and 1 are compiled by themselves"
-            refuse_dim(source, dim, why, "call it with a size of 2 or more, or use maybe_mark_dynamic")
+            refuse_dim(source, dim, marks.how(dim), why, "call it with a size of 2 or more, or use maybe_mark_dynamic")
     history: SizeHistory = root.history
     chosen = root.options.chosen_dims(key, shape)
     changed = frozenset(range(len(shape))) if root.options.dynamic else frozenset()
@@ -214,7 +218,8 @@ def marks_at(root: Any, tensor: torch.Tensor, source: Source) -> DimMarks:
             ranges[dim] = entry
     dynamic = marks.dynamic | ranges.keys()
     fixed = frozenset(range(tensor.dim())) - dynamic - marks.maybe - marks.unbacked
-    return replace(marks, dynamic=dynamic, static=marks.static | fixed, ranges={**ranges, **marks.ranges})
+    declared_dims = frozenset(ranges) - marks.dynamic
+    return replace(marks, dynamic=dynamic, static=marks.static | fixed, declared=declared_dims, ranges={**ranges, **marks.ranges})
 
 
 def check_entry(entry: Any, value: int, what: str) -> None:
@@ -225,10 +230,10 @@ def check_entry(entry: Any, value: int, what: str) -> None:
         raise ControlMisuse(f"shapes_spec declares {what} as {wanted}, but it is {value}. Correct the declaration or the call.")
 
 
-def refuse_dim(source: Source, dim: int | None, why: str, cure: str) -> NoReturn:
+def refuse_dim(source: Source, dim: int | None, how: str, why: str, cure: str) -> NoReturn:
     """Raises DynamicDimError."""
     what = str(source) if dim is None else f"dim {dim} of {source}"
-    raise DynamicDimError(f"{what} is marked dynamic, but {why}\n  try: {cure}")
+    raise DynamicDimError(f"{what} is {how}, but {why}\n  try: {cure}")
 
 
 def size_symbol(root: Any, tensor: torch.Tensor, source: Source, dim: int) -> Any:
@@ -241,7 +246,7 @@ def size_symbol(root: Any, tensor: torch.Tensor, source: Source, dim: int) -> An
     if dim in root.guesses.get(str(source), ()):
         root.guessed_dims[symbol] = (str(source), dim)
     if dim in marks.strict:
-        root.strict_dims.append((symbol, source, dim, dim in marks.unbacked))
+        root.strict_dims.append((symbol, source, dim, marks.how(dim)))
     return in_group(root, symbol, limits, f"dim {dim} of {source}")
 
 
@@ -268,17 +273,18 @@ def mark_stated_conditions(symbols: Any, here: str) -> None:
 
 def check_strict_dims(root: Any) -> None:
     """Marked sizes stayed open. Raises DynamicDimError that says where one was fixed, or decided on."""
-    for symbol, source, dim, unbacked in root.strict_dims:
+    for symbol, source, dim, how in root.strict_dims:
         low, high = root.symbols.ranges[symbol]
         for recorded in root.symbols.conditions:
             if symbol not in recorded.condition.free_symbols or recorded.origin.startswith((GROUP, LAYOUT, STATED)):
                 continue
             if low is not None and low == high:
-                why, cure = f"the program fixes it to {low}", "maybe_mark_dynamic, or make the program work for other sizes"
-                refuse_dim(source, dim, f"{why}: {recorded}", cure)
-            if unbacked:
+                less = "maybe_mark_dynamic" if how.startswith("marked") else f"declare it as None or {low}"
+                why = f"the program fixes it to {low}: {recorded}"
+                refuse_dim(source, dim, how, why, f"{less}, or make the program work for other sizes")
+            if how == "marked unbacked":
                 cure = "say what holds with torch._check(...) or mark_unbacked(min=..., max=...)"
-                refuse_dim(source, dim, f"unbacked, and the program decides on it: {recorded}", cure)
+                refuse_dim(source, dim, how, f"the program decides on it: {recorded}", cure)
 
 
 def lift_number(frame: Any, value: int, source: Source) -> Any:
@@ -302,7 +308,7 @@ def lift_number(frame: Any, value: int, source: Source) -> Any:
         frame.guard("TYPE", source, int)
         symbol = open_int(root, value, source, limits)
         if declared is not None:
-            root.strict_dims.append((symbol, source, None, False))
+            root.strict_dims.append((symbol, source, None, "declared in shapes_spec"))
         symbol = root.numbers[source] = in_group(root, symbol, limits, str(source))
     return symbol
 

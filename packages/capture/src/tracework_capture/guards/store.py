@@ -294,16 +294,22 @@ def _portable(collect: Sequence[Source], portable_only: bool) -> list[Source]:
 
 
 def loads(text: str) -> StoredGuards:
-    """Reads what dumps wrote. Raises GuardBuildError for another format or for names that cannot be imported here."""
-    data = json.loads(text)
-    if data.get("format") != FORMAT:
-        raise GuardBuildError(f"stored guards of format {data.get('format')!r}; this version reads {FORMAT}. Store them anew.")
+    """Reads what dumps wrote. Raises GuardBuildError for anything else, or for names that cannot be imported here."""
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise GuardBuildError(f"stored guards are JSON, and this is not: {error}. Store them anew with dump_guards().") from error
+    found = data.get("format") if isinstance(data, dict) else None
+    if found != FORMAT:
+        raise GuardBuildError(f"stored guards of format {found!r}; this version reads {FORMAT}. Store them anew.")
     try:
         guards = tuple(Guard(g["kind"], decode(g["source"]), decode(g["payload"]), g["origin"]) for g in data["guards"])
         symbols = {name: decode(source) for name, source in data["symbols"].items()}
         collect = tuple(decode(source) for source in data["collect"])
     except (ImportError, AttributeError) as error:
         raise GuardBuildError(f"stored guards name what is not there: {error}. Import it, or compile anew.") from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise GuardBuildError(f"stored guards are damaged: {type(error).__name__}: {error}. Store them anew.") from error
     conditions = tuple(
         StoredRecord(StoredCondition(c["op"], StoredExpression(c["expr"])), c["origin"]) for c in data["conditions"]
     )

@@ -35,11 +35,13 @@ __all__ = [
     "build_lean_programs",
     "entries_of",
     "install",
+    "left_plain",
     "make_entry",
     "recompile_reasons",
     "remove",
     "reset",
     "skip",
+    "try_again",
 ]
 
 log = logging.getLogger("tracework.capture.recompiles")
@@ -63,6 +65,8 @@ _touched = CodeSet()
 _announced = CodeSet()
 _lock = threading.RLock()  # a destructor of the program may run while it is held, and be captured
 _graphless = CodeSet()
+_left_plain = CodeSet()
+"""Codes that a callback told the evaluator to leave alone."""
 _lost = CodeSet()
 """Codes that go on in a loop and whose entries a collection has taken."""
 
@@ -211,6 +215,20 @@ def skip(code: CodeType, recursive: bool = False) -> None:
     _C.set_mark(code, _C.MARK_SKIP_RECURSIVE if recursive else _C.MARK_SKIP)
 
 
+def left_plain(code: CodeType) -> None:
+    """The evaluator leaves `code` alone from now on, because a callback said so."""
+    _touch(code)
+    _left_plain.add(code)
+
+
+def try_again(reference: weakref.ref[CodeType] | None) -> None:
+    """Frames of the code are asked about again: another call of optimize() wants it, with options under which it may be captured."""
+    code = None if reference is None else reference()
+    if code is not None and code in _left_plain:
+        _left_plain.discard(code)
+        _C.set_mark(code, _C.MARK_NONE)
+
+
 def recompile_reasons(code: CodeType, scope: Scope, owner: Any = None) -> list[str]:
     """For each live entry why it does not serve this frame."""
     reasons = (recompile_reason(e.info.program, scope) for e in entries_of(code, owner) if isinstance(e.info, EntryInfo))
@@ -296,6 +314,7 @@ def reset(code: CodeType | None = None) -> None:
     with _lock:
         codes = [code] if code is not None else list(_touched)
         _announced.clear()
+        _left_plain.clear()
     for each in codes:
         _C.set_entries(each, ())
         _C.set_mark(each, _C.MARK_NONE)

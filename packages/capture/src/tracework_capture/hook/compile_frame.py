@@ -340,7 +340,8 @@ def attempt(
         history.remember(key, shape)
     captured.seconds["trace"] = traced - started
     captured.seconds["total"] = time.perf_counter() - started
-    root.options.observe("captured", captured.graph)
+    if captured.graph is not None:
+        root.options.observe("captured", captured.graph)
     return captured
 
 

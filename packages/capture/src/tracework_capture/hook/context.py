@@ -18,7 +18,7 @@ import torch
 
 from .. import _C, _torch
 from ..bytecode.resume import original_code
-from ..contracts import PlainFrame, Recompile
+from ..contracts import Break, PlainFrame, Recompile
 from ..errors import (
     CaptureError,
     ControlMisuse,
@@ -46,6 +46,7 @@ from .policy import (
     frame_is_captured,
     is_disabled,
     is_module_call,
+    is_of_torch,
     replaced_builtin,
     runs_what_is_compiled,
     starts_watching,
@@ -54,7 +55,7 @@ from .policy import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from ..contracts import Break, CapturedGraph
+    from ..contracts import CapturedGraph
     from ..shapes import DeclaredShapes
 
 __all__ = ["FrameCallback", "capture", "disable", "dump_dynamism", "dump_guards", "frame_of", "optimize", "reset", "run_only"]
@@ -76,6 +77,7 @@ class FrameCallback:
 
     def __init__(self, backend: Any, options: CaptureOptions, function: Any = None) -> None:
         self.outermost = Outermost(function)
+        cache.try_again(self.outermost.code)
         self.backend = backend
         self.options = options
         # Codes are held weakly: an entry of a code holds this callback, and the collector does not see into code objects.
@@ -89,6 +91,7 @@ class FrameCallback:
         self.wrappers: weakref.WeakSet[Any] = weakref.WeakSet()
         self.skipped: collections.deque[PlainFrame] = collections.deque(maxlen=_REMEMBERED)
         self.recompiles: collections.deque[Recompile] = collections.deque(maxlen=_REMEMBERED)
+        self.breaks: collections.deque[Break] = collections.deque(maxlen=_REMEMBERED)
         self.compiling = threading.RLock()
         _callbacks.add(self)
 
@@ -97,12 +100,15 @@ class FrameCallback:
     ) -> Any:
         with _torch.function_modes_aside():
             try:
-                return self.answer(code, names, globals_, closure, function)
+                answer = self.answer(code, names, globals_, closure, function)
             except Exception as error:
                 entry = self.failing_entry(code, globals_, closure, error)
                 if entry is None:
                     raise
                 return entry
+        if answer is _C.SKIP:
+            cache.left_plain(code)
+        return answer
 
     def failing_entry(self, code: types.CodeType, globals_: dict[str, Any], closure: Any, error: Exception) -> Any:
         """For a continuation inside of blocks that plain Python has entered: an entry for this call only, which raises the error there, so
@@ -211,7 +217,12 @@ class FrameCallback:
             return self.plain(code, f"{type(error).__name__}: {error}", held=wrapped_functions(code, closure))
 
     def wrap(self, function: Callable[..., Any], run_only: bool = False) -> Any:
-        """The function with its frames going through this callback; when the last such wrapper dies, so do the entries."""
+        """The function with its frames going through this callback; when the last such wrapper dies, so do the entries.
+
+        Raises ControlMisuse for what cannot be called.
+        """
+        if not callable(function):
+            raise ControlMisuse(f"{function!r} cannot be called, and is not captured. Give a function, a method or an nn.Module.")
         wrapper = _C.Scoped(function, self, run_only=run_only)
         self.wrappers.add(wrapper)
         weakref.finalize(wrapper, _let_go_of_entries, weakref.ref(self)).atexit = False
@@ -269,6 +280,8 @@ class FrameCallback:
         slots = {name: names[name] for name in code.co_varnames[:count] if name in names}
         given = FrameInput(code, slots, globals_, closure, outermost)
         captured = capture_frame(given, backend or self.backend, self.options, self.history(code), disabled_call)
+        if isinstance(captured.stop, Break) and (captured.graph is not None or not is_of_torch(code)):
+            self.breaks.append(captured.stop)
         for raising in captured.raising_codes:
             cache.skip(raising)
         guards, conditions = list(captured.guards), True
@@ -333,6 +346,7 @@ class FrameCallback:
         self.anew = MadeAnew()
         self.skipped.clear()
         self.recompiles.clear()
+        self.breaks.clear()
 
 
 def wrapped_functions(code: types.CodeType, closure: tuple[types.CellType, ...] | None) -> tuple[Any, ...]:
@@ -390,7 +404,15 @@ def optimize(
     unbacked: bool | None = False,
     shapes: DeclaredShapes | None = None,
 ) -> Callable[[Callable[..., Any]], Any]:
-    """A decorator: the function runs with its frames captured and compiled by backend(gm, example_inputs)."""
+    """A decorator: the function runs with its frames captured and compiled by backend(gm, example_inputs). Raises ControlMisuse."""
+    for given in (dynamic_sources, static_sources, unbacked_sources):
+        if isinstance(given, str):
+            raise ControlMisuse(f"sources are given as a list of names, not as {given!r}. Write [{given!r}].")
+    if not callable(backend):
+        raise ControlMisuse(
+            f"optimize() takes a backend (graph_module, example_inputs) -> callable, not {backend!r}. tracework.compile(backend=...) knows"
+            " backends by their names."
+        )
     settings: dict[str, Any] = {"fullgraph": fullgraph, "dynamic": dynamic, "guard_filter_fn": guard_filter_fn, "name": name}
     settings.update(dynamic_sources=frozenset(dynamic_sources), static_sources=frozenset(static_sources))
     settings.update(dynamic_values=frozenset(dynamic_values), unbacked_sources=frozenset(unbacked_sources))

@@ -57,8 +57,26 @@ def known() -> str:
 
 
 def load_dynamism(text: str) -> None:
-    """Functions that are compiled from now on start with what dump_dynamism() wrote. Raises CaptureError for another format."""
-    data = json.loads(text)
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
+    """Functions that are compiled from now on start with what dump_dynamism() wrote. Raises CaptureError for anything else."""
+    try:
+        data = json.loads(text)
+    except ValueError:
+        data = None
+    if not isinstance(data, dict) or data.get("format") != FORMAT or not _is_record(data.get("functions")):
         raise CaptureError(f"this is no record of dynamism of format {FORMAT}. Write it anew with dump_dynamism().")
     _known.update(data["functions"])
+
+
+def _is_record(functions: Any) -> bool:
+    """Whether it is what `known` writes of functions."""
+    return isinstance(functions, dict) and all(
+        isinstance(seen, dict)
+        and isinstance(seen.get("sizes"), dict)
+        and all(_are(sizes, (int, type(None))) for sizes in seen["sizes"].values())
+        and _are(seen.get("numbers"), str)
+        for seen in functions.values()
+    )
+
+
+def _are(items: Any, kinds: Any) -> bool:
+    return isinstance(items, list) and all(isinstance(item, kinds) for item in items)

@@ -155,13 +155,20 @@ _MODULE_CALLS = frozenset(
 )
 
 
+def _code_of(called: Any) -> types.CodeType | None:
+    return getattr(getattr(called, "__func__", called), "__code__", None)
+
+
 class Outermost:
     """What the user wants compiled, told apart from what it calls. It is held weakly: the entries of its code hold this."""
 
     def __init__(self, function: Any) -> None:
         self.instance = weakref.ref(function) if isinstance(function, torch.nn.Module) else None
         called = function.forward if self.instance is not None else function
-        code = getattr(getattr(called, "__func__", called), "__code__", None)
+        code = _code_of(called)
+        while code is not None and hasattr(called, "__wrapped__") and not frame_is_captured(code):
+            called = called.__wrapped__  # the frame of torch's own decorator runs plainly
+            code = _code_of(called)
         self.code = weakref.ref(code) if code is not None else None
 
     def is_frame(self, code: types.CodeType, names: Mapping[str, Any]) -> bool:

@@ -73,7 +73,7 @@ class CaptureRoot:
         self.selecting = False  # whether an arm of a condition on data is traced (interp.select)
         self.replaced: list[Any] = []  # tensors in whose place such a condition gave copies (graph.replaced)
         fake_mode.recorder = self.effects.note
-        self.strict_dims: list[tuple[Any, Any, int | None, bool]] = []
+        self.strict_dims: list[tuple[Any, Any, int | None, str]] = []
         self.shapes: DeclaredShapes | None = None
         self.guesses: dict[Any, frozenset[int]] = {}
         self.guessed_dims: dict[Any, tuple[Any, int]] = {}

@@ -145,5 +145,7 @@ class Services:
             self.leave_all_plain(frame, f"{function.name}: {reason}")
         if decision == "break":
             disabled = reason.startswith("marked")
-            frame.break_graph("call_disabled" if disabled else "call_skipped", f"{function.name}: {reason}")
+            inside = getattr(real, "_torchdynamo_orig_callable", None)  # of a wrapper that torch.compile's disable made
+            name = getattr(inside, "__qualname__", function.name)
+            frame.break_graph("call_disabled" if disabled else "call_skipped", f"{name}: {reason}")
         return inlining.inline(frame, function, args, kwargs)

@@ -35,7 +35,7 @@ class WeakReference(Value):
             return frame.break_graph("call_unknown", f"{self.describe()} with arguments")
         obj = self.obj()
         if obj is not None and may_have_died(frame, obj):
-            return frame.break_graph("side_effect_unknown", f"{self.describe()} is asked for an object that may have died")
+            return frame.break_graph("value_not_known", f"{self.describe()} is asked for an object that may have died")
         return frame.wrap(obj, Referent(self.source))
 
 

@@ -6,6 +6,8 @@
 import ast
 import json
 import re
+import textwrap
+import time
 from pathlib import Path
 
 import break_programs
@@ -102,6 +104,14 @@ class TestExplain:
         assert '    capture.graph_break("first")\n    ^^^^' in stop.report() and "try: remove the call" in stop.report()
         assert stop.report() in str(found)
 
+    def test_breaks_before_anything_was_computed_count(self):
+        """Nothing is compiled for what is before them, and with fullgraph=True they are errors as others are."""
+        found = capture.explain(break_programs.tensor_to_python)(break_programs.X)
+        assert [graph.stop for graph in found.graphs] == [*found.breaks, capture.Returned()]
+        found = capture.explain(lambda x: x * time.perf_counter())(break_programs.X)
+        assert [stop.reason_id for stop in found.breaks] == ["call_unknown"] and len(found.graphs) == 1
+        assert "perf_counter()" in found.as_dict()["breaks"][0]["source"]
+
     def test_frames_that_could_not_be_continued_name_the_break(self):
         skip = not_continued("a reason", errors.BreakGraph("explicit", "half"), (errors.UserLocation("f.py", 3, "f"),))
         found = capture.Explanation(skipped=[PlainFrame("f", skip.detail, skip.stop, "f.py", 1)])
@@ -123,6 +133,24 @@ class TestExplain:
         assert [graph["stop"] for graph in data["graphs"]][:1] == ["explicit"]
         assert any("TENSOR x float32[2] on cpu" in guard for guard in data["graphs"][0]["guards"])
         assert data["breaks"][0]["cure"] == errors.BREAK_REASONS["explicit"].cure
+
+
+OTHER = errors.UserLocation(__file__, 3, "other", 0, 9)
+PLACE = errors.UserLocation(__file__, 1, "place", 3, 6)
+
+
+def test_a_break_inside_of_a_library_shows_the_program_s_own_line():
+    library = [errors.UserLocation(textwrap.__file__, 400 + n, "dedent") for n in range(12)]
+    for stack in ((PLACE, library[0]), (OTHER, PLACE, library[0]), (OTHER, PLACE, *library)):
+        text = errors.describe_break("call_unknown", "", stack)
+        assert f"  called from {PLACE}\n{errors.excerpt(PLACE)}" in text and text.count("^^^") == 1
+    assert "... 4 more callers" in text
+    assert errors.describe_break("call_unknown", "", (OTHER, PLACE)).count("^^^") == 1
+
+
+def test_the_text_of_a_tensor_is_no_output():
+    (stop,) = capture.explain(lambda x: f"{x + 1}")(torch.ones(2)).breaks
+    assert stop.reason_id == "tensor_to_python" and "text of tensor" in stop.detail
 
 
 def too_deep(x, n=400):

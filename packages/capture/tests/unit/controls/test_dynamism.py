@@ -43,6 +43,18 @@ def test_the_next_run_compiles_once():
     assert graphs_of() == 1
 
 
-def test_a_file_of_another_kind_is_refused():
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]",
+        "{",
+        '{"format": 1}',
+        '{"format": 1, "functions": {"f": 3}}',
+        '{"format": 1, "functions": {"f": {"sizes": {"x": 3}, "numbers": []}}}',
+        '{"format": 1, "functions": {"f": {"sizes": {}, "numbers": [3]}}}',
+    ],
+)
+def test_a_file_of_another_kind_is_refused(text):
     with pytest.raises(capture.CaptureError, match="dump_dynamism"):
-        capture.load_dynamism("[]")
+        capture.load_dynamism(text)
+    assert not dynamism._known

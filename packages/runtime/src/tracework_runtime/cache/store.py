@@ -136,7 +136,10 @@ def _touch(path: Path) -> None:
 
 
 def _make_private(folder: Path) -> None:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise CacheUnsafe(f"cache folder {folder} cannot be made: {error}", advice="set another cache folder") from error
     facts = folder.stat()
     advice = f"chmod go-w {folder}, remove it, or set another cache folder"
     if facts.st_uid not in (os.geteuid(), 0):

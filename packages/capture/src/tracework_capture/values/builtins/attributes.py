@@ -21,6 +21,7 @@ from ..binding import function_value
 from ..constant import ConstantValue, NotPlain, fold, fold_literal, fold_plain, force_plain, literal, plain
 from ..module import ModuleValue
 from ..sequence import NONE, TupleValue
+from ..tensor import TensorValue
 from ..user_class import ClassValue, class_value, super_, type_call
 from ..user_object import HEAP_TYPE, ObjectValue
 from ..value import NEW, SymbolicRaise
@@ -280,7 +281,8 @@ def text(frame, value):
     try:
         return ConstantValue(str(plain(value)))
     except NotPlain:
-        return frame.break_graph("print", f"text of {value.describe()}")
+        what = f"text of {value.describe()}"
+        return frame.break_graph("tensor_to_python" if isinstance(value, TensorValue) else "value_not_known", what)
 
 
 def is_dataclass(frame, args, kwargs):

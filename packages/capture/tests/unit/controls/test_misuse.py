@@ -1,0 +1,106 @@
+"""Wrong arguments and wrong backends: the error says what was wrong and what to do, and nothing is left half changed."""
+
+import pytest
+import torch
+import tracework_capture as capture
+from counted_graphs import compiled
+from tracework_capture import errors
+
+X = torch.arange(3.0)
+
+
+def given_back(gm, example_inputs):
+    return gm.forward
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda f: capture.optimize("inductor"), "tracework.compile"),
+        (lambda f: capture.optimize(given_back, dynamic="yes"), "dynamic= takes"),
+        (lambda f: capture.optimize(given_back, fullgraph=None), "fullgraph= takes"),
+        (lambda f: capture.optimize(given_back, recompile_limit=0), "positive int, not 0"),
+        (lambda f: capture.optimize(given_back, recompile_limit=True), "positive int, not True"),
+        (lambda f: capture.optimize(given_back, dynamic_sources="x"), r"Write \['x'\]"),
+        (lambda f: capture.optimize(given_back, static_sources=["x["]), "neither a name nor a regular expression"),
+        (lambda f: capture.optimize(given_back, shapes={"x": ["b"]}), "declared_shapes"),
+        (lambda f: capture.optimize(given_back)(3), "3 cannot be called"),
+        (lambda f: capture.explain(3)(X), "3 cannot be called"),
+        (lambda f: capture.wrap_numpy(3), "takes a function, not 3"),
+        (lambda f: capture.DimRange(5, 2), "Swap them"),
+        (lambda f: capture.DimRange("b"), "bounds of sizes"),
+    ],
+)
+def test_arguments(call, words):
+    with pytest.raises(errors.ControlMisuse, match=words):
+        call(lambda x: x + 1)
+
+
+@pytest.mark.parametrize("text", ["nope", "[]", "{}", '{"format": 1}', '{"format": 1, "guards": 3}'])
+def test_what_are_no_stored_guards(text):
+    with pytest.raises(errors.GuardBuildError, match="[Ss]tore them anew"):
+        capture.load_guards(text)
+
+
+@pytest.mark.parametrize("fullgraph", [False, True])
+@pytest.mark.parametrize("given", [None, 3])
+def test_a_backend_that_gives_nothing_to_call(given, fullgraph):
+    """It is the user's mistake, is said at each call, and another backend may compile the function."""
+
+    def f(x):
+        return x + 1
+
+    def broken(gm, example_inputs):
+        return given
+
+    call = capture.optimize(broken, fullgraph=fullgraph)(f)
+    for _ in range(2):
+        with pytest.raises(errors.ControlMisuse, match=f"the backend broken gave {given} for a graph"):
+            call(X)
+    call, graphs = compiled(f)
+    assert torch.equal(call(X), X + 1) and len(graphs) == 1
+
+
+def test_a_backend_that_fails_once():
+    calls = []
+
+    def flaky(gm, example_inputs):
+        calls.append(gm)
+        if len(calls) == 1:
+            raise ValueError("not yet")
+        return gm.forward
+
+    call = capture.optimize(flaky)(lambda x: x + 1)
+    with pytest.raises(ValueError, match="not yet"):
+        call(X)
+    assert torch.equal(call(X), X + 1) and torch.equal(call(X), X + 1) and len(calls) == 2
+
+
+def test_what_one_call_leaves_plain_another_one_tries():
+    """With other options it may be captured, or must be; reset() forgets, too."""
+
+    def skipped(x):
+        capture.skip_frame()
+        return x + 1
+
+    call, graphs = compiled(skipped)
+    assert torch.equal(call(X), X + 1) and not graphs
+    strict, _ = compiled(skipped, fullgraph=True)
+    for _ in range(2):
+        with pytest.raises(errors.Unsupported, match="skip_frame"):
+            strict(X)
+
+
+def test_reset_forgets_what_is_left_plain():
+    holder = [True]
+
+    def sometimes(x):
+        if holder[0]:
+            capture.skip_frame()
+        return x + 1
+
+    call, graphs = compiled(sometimes)
+    assert torch.equal(call(X), X + 1) and not graphs
+    holder[0] = False
+    capture.reset()
+    assert torch.equal(call(X), X + 1) and len(graphs) == 1
