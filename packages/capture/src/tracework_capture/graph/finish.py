@@ -27,7 +27,7 @@ from ..contracts import Break, CapturedGraph, Origin, Returned
 from ..errors import ControlMisuse, SkipFrame
 from ..sources import Const
 from ..values.constant import ATOM_TYPES
-from ..values.context import end_autocast
+from ..values.context import end_autocast, left, refuse_open_managers
 from ..values.made_class import MadeClassValue
 from ..values.value import Deferred
 from .checks import check_conditions, guarded_call, unused_that_may_raise
@@ -66,6 +66,7 @@ def finish(frame: Any, stop: Returned | Break, backend: Any, execute: Callable[.
         writer.known_source(binding.source, f"__tw_inputs[{index}]")
     raising: list[types.CodeType] = []
     if isinstance(stop, Returned):
+        refuse_open_managers(root)
         end_autocast(frame)
         replay(root, writer)
         keep_state(root, writer)
@@ -326,6 +327,8 @@ def leave_contexts(frame: Any) -> list[Any]:
     entered = [ref.owner for ref in frame.stack if getattr(ref, "name", None) == "__exit__" and hasattr(ref.owner, "leave")]
     for manager in reversed(entered):
         manager.leave_at_break(frame)
+        left(frame, manager)
+    refuse_open_managers(frame.root)
     return entered
 
 

@@ -28,6 +28,7 @@ from ..errors import (
     RecompileError,
     SkipFrame,
     Unsupported,
+    UserLocation,
 )
 from ..graph.finish import BackendFailed, code_that_raises
 from ..graph.inputs import SizeHistory
@@ -192,6 +193,9 @@ class FrameCallback:
                 return entry
             return self.entry(code, names, globals_, closure, outermost)
         except SkipFrame as skipped:
+            if self.options.fullgraph and outermost and skipped.detail not in (NOTHING, ONE_OPERATION):
+                place = UserLocation(code.co_filename, code.co_firstlineno, code.co_qualname)
+                raise Unsupported("other", skipped.detail, (place,)) from skipped
             return self.plain(code, skipped.detail, skipped.stop, held=wrapped_functions(code, closure))
         except (Unsupported, ForbiddenCall, ControlMisuse, DynamicDimError, BackendFailed) as error:
             if isinstance(error, BackendFailed):

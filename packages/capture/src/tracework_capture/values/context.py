@@ -8,6 +8,7 @@ import inspect
 
 import torch
 
+from ..errors import BreakGraph
 from ..regions import error_on_graph_break, leave_region
 from ..sources import InstanceAttr
 from .constant import ConstantValue, force_plain
@@ -47,9 +48,12 @@ class ContextValue(Value):
 
     def call_method(self, frame, name, args, kwargs):
         if name == "__enter__":
-            return self.enter(frame) or NONE
+            found = self.enter(frame) or NONE
+            frame.root.entered.append((self, frame.root.step, frame.locations()))
+            return found
         if name == "__exit__":
             self.leave(frame)
+            left(frame, self)
             return ConstantValue(False)
         if name == "clone":
             return self.copied()
@@ -79,6 +83,9 @@ class ContextValue(Value):
     def leave(self, frame):
         """Records what leaving does."""
 
+    outlives_graph = False
+    """Whether the manager may be entered in a graph and left after it, where no with block says so."""
+
     def leave_at_break(self, frame):
         """The graph ends inside; plain Python enters the manager again."""
         self.leave(frame)
@@ -86,6 +93,26 @@ class ContextValue(Value):
     def reload(self, emit):
         parts = [emit.load(a) for a in self.args] + [f"{k}={emit.load(v)}" for k, v in self.kwargs.items()]
         return f"{emit.const(self.cls)}({', '.join(parts)})"
+
+
+def left(frame, manager):
+    """The manager is not entered any more, or once less often."""
+    entered = frame.root.entered
+    place = next((n for n in reversed(range(len(entered))) if entered[n][0] is manager), None)
+    if place is not None:
+        del entered[place]
+
+
+def refuse_open_managers(root):
+    """Breaks the graph before the call that enters a manager by hand where the graph would end before it is left: what graphs do in the
+    block ends with them."""
+    for manager, step, stack in root.entered:
+        if not manager.outlives_graph:
+            stop = BreakGraph(
+                "context_unknown", f"{manager.cls.__name__} is entered by a call, and the graph ends before it is left"
+            )
+            stop.made_at, stop.stack = step, stack
+            raise stop
 
 
 GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
@@ -119,6 +146,14 @@ class GradModeContext(ContextValue):
         self.mode = mode
         self.before = None
 
+    outlives_graph = True
+
+    def reload(self, emit):
+        """One that is entered knows what held before."""
+        if self.before is None:
+            return super().reload(emit)
+        return f"{emit.const(entered_before)}({super().reload(emit)}, {self.before})"
+
     def copied(self):
         made = super().copied()
         made.before = None
@@ -135,6 +170,12 @@ class GradModeContext(ContextValue):
             set_grad(frame, self.before)
         elif self.obj is not None:
             set_grad(frame, force_plain(frame, self.getattr(frame, "prev")))
+
+
+def entered_before(manager, before):
+    """A manager of grad mode that was entered where grad mode was `before`."""
+    manager.prev = before
+    return manager
 
 
 class SetGradEnabled(GradModeContext):
@@ -189,6 +230,8 @@ class InferenceMode(GradModeContext):
     def __init__(self, args, wanted):
         super().__init__(torch.inference_mode, args, {}, not wanted)
         self.entered = []
+
+    outlives_graph = False
 
     def enter(self, frame):
         if self.mode and torch.is_inference_mode_enabled():
@@ -254,12 +297,33 @@ def end_autocast(frame):
     frame.root.autocast_ended.clear()
 
 
-def autocast_exit_row(frame, args, kwargs):
-    """torch.autocast.__exit__, as a bound method on the stack of a frame that goes on after a break"""
-    if not isinstance(args[0], AutocastContext):
-        return frame.break_graph("context_unknown", "autocast.__exit__")
-    args[0].leave(frame)
-    return ConstantValue(False)
+def enter_row(frame, args, kwargs):
+    """type(manager).__enter__(manager), as ExitStack.enter_context calls it"""
+    return (
+        args[0].call_method(frame, "__enter__", args[1:], kwargs)
+        if isinstance(args[0], ContextValue)
+        else unknown(frame, "enter")
+    )
+
+
+def exit_row(frame, args, kwargs):
+    """type(manager).__exit__, which ExitStack keeps, and which lies on the stack of a frame that goes on after a break"""
+    return (
+        args[0].call_method(frame, "__exit__", args[1:], kwargs) if isinstance(args[0], ContextValue) else unknown(frame, "exit")
+    )
+
+
+def unknown(frame, what):
+    return frame.break_graph("context_unknown", f"__{what}__ of a manager derived from torch's")
+
+
+GRAD_MODES = (torch.no_grad, torch.enable_grad, torch.set_grad_enabled, torch.inference_mode)
+METHOD_ROWS = {
+    f"{cls.__module__}.{cls.__qualname__}.__{name}__": row
+    for cls in (*GRAD_MODES, torch.autocast, torch.autograd.profiler.record_function)
+    for name, row in (("enter", enter_row), ("exit", exit_row))
+}
+"""What managers do when they are called as functions of their class."""
 
 
 def autocast_row(cls, device=None):
@@ -282,6 +346,10 @@ class NullContext(ContextValue):
     def __init__(self, cls, args, kwargs, result=NONE):
         super().__init__(cls, args, kwargs)
         self.result = result
+
+    @property
+    def outlives_graph(self):
+        return self.cls is contextlib.nullcontext
 
     def python_type(self):
         return self.cls if isinstance(self.cls, type) else contextlib._GeneratorContextManager

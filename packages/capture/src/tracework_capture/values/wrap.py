@@ -45,7 +45,7 @@ from .binding import CONTAINERS, BoundBuiltin, native_base
 from .builtins import BUILTINS, fill
 from .checkpoint import CHECKPOINT_ROWS
 from .constant import ATOM_TYPES, ConstantValue
-from .context import ErrorRegion, autocast_exit_row, error_region_row, null_row
+from .context import METHOD_ROWS, ErrorRegion, error_region_row, null_row
 from .controls import ROWS as CONTROL_ROWS
 from .controls import marked_value
 from .enum_member import EnumMember
@@ -594,7 +594,7 @@ FUNCTION_ROWS = {
     **CONTROL_ROWS,
     **LIBRARY_ROWS,
     "torch._dynamo.decorators.error_on_graph_break": error_region_row,
-    "torch.amp.autocast_mode.autocast.__exit__": autocast_exit_row,
+    **METHOD_ROWS,
     "torch.fx.traceback.annotate": null_row(torch.fx.traceback.annotate),
     "torch._dynamo.external_utils.is_compiling": lambda frame, args, kwargs: ConstantValue(True),
     "torch.onnx.is_in_onnx_export": read_row(under_onnx_export, "onnx_export"),

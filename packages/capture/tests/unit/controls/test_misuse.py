@@ -104,3 +104,25 @@ def test_reset_forgets_what_is_left_plain():
     holder[0] = False
     capture.reset()
     assert torch.equal(call(X), X + 1) and len(graphs) == 1
+
+
+def test_what_cannot_be_captured_at_all_is_an_error_under_fullgraph():
+    """A generator left in the middle of a try block is closed when it dies: the frame runs as plain Python, aloud."""
+
+    def left_in_the_middle(x):
+        def steps():
+            try:
+                yield x + 1
+            finally:
+                closed.append(x)
+
+        return next(steps()) * 2
+
+    closed = []
+    call, graphs = compiled(left_in_the_middle)
+    assert torch.equal(call(X), (X + 1) * 2) and not graphs
+    strict, _ = compiled(left_in_the_middle, fullgraph=True)
+    for _ in range(2):
+        with pytest.raises(errors.Unsupported, match="left in the middle") as caught:
+            strict(X)
+        assert caught.value.stack[0].function.endswith("left_in_the_middle")

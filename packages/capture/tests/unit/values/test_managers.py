@@ -6,7 +6,7 @@ import contextlib
 import pytest
 import torch
 from harness import eager
-from tracework_capture import graph_break, reset
+from tracework_capture import Unsupported, graph_break, reset
 from tracework_capture.hook.context import optimize
 
 
@@ -95,3 +95,80 @@ def test_set_grad_enabled_brings_back_what_held_where_it_was_made(mode):
         return y, after, inside, torch.is_grad_enabled(), made.prev
 
     assert_agree(f)
+
+
+def state():
+    return torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cpu")
+
+
+def by_hand(make, breaks):
+    def f(x):
+        manager = make()
+        manager.__enter__()
+        y = x @ x
+        breaks()
+        inside = state()
+        manager.__exit__(None, None, None)
+        return y, inside, state()
+
+    return f
+
+
+def on_a_stack(make, breaks):
+    def f(x):
+        with contextlib.ExitStack() as stack:
+            for each in (make, torch.enable_grad, make):
+                stack.enter_context(each())
+            y = x @ x
+            breaks()
+            inside = state()
+        return y, inside, state()
+
+    return f
+
+
+def left_later(make, breaks):
+    """What enters is a function of its own."""
+
+    def begin(stack):
+        stack.enter_context(make())
+        return state()
+
+    def f(x):
+        stack = contextlib.ExitStack()
+        began = begin(stack)
+        y = x @ x
+        breaks()
+        try:
+            raise KeyError(1)
+        except KeyError:
+            stack.close()
+        return y, began, state()
+
+    return f
+
+
+@pytest.mark.parametrize("breaks", [graph_break, lambda: None], ids=["break", "whole"])
+@pytest.mark.parametrize("program", [by_hand, on_a_stack, left_later])
+@pytest.mark.parametrize("name", MANAGERS)
+def test_managers_that_no_with_statement_enters(name, program, breaks):
+    """What a graph does in such a block ends with the graph: it may not be cut, and what is entered knows what held before."""
+    before = state()
+    assert_agree(program(MANAGERS[name], breaks))
+    assert state() == before
+
+
+def test_a_manager_that_a_function_leaves_entered():
+    def begin(x):
+        made = torch.autocast("cpu", dtype=torch.bfloat16)
+        made.__enter__()
+        return x @ x, made
+
+    captured, x = optimize(eager)(begin), torch.ones(2, 2)
+    for _ in range(2):
+        y, made = captured(x)
+        assert y.dtype == torch.bfloat16 and state()[2] and (x @ x).dtype == torch.bfloat16
+        made.__exit__(None, None, None)
+        assert not state()[2]
+    with pytest.raises(Unsupported, match="is entered by a call, and the graph ends before it is left"):
+        optimize(eager, fullgraph=True)(begin)(x)
