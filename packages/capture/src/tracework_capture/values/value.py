@@ -153,7 +153,7 @@ class Value:
             return self.constant() is other.constant()
         if self.python_type() is not other.python_type():
             return False
-        return None if self.is_constant() == other.is_constant() or self.python_type() in (int, float) else False
+        return None if self.is_constant() == other.is_constant() or self.python_type() in (int, float, bool) else False
 
     def describe(self) -> str:
         """Short text for messages."""
