@@ -158,8 +158,17 @@ class SymNumber(Value):
         if fn in (math.ceil, math.floor, math.trunc) or (fn is round and not args):
             return self
         if fn is abs:
-            return self if compare_sizes(frame, ">=", self.expr, 0) else size_value(frame, -self.expr)
+            return self.absolute(frame)
         return fold(frame, fn, [self, *args])
+
+    def absolute(self, frame):
+        """abs(self): of an int that the program was given, which may be of either sign, an expression; else a guard says which it is."""
+        from tracework_primops.symbols import Condition, maximum
+
+        sign = Condition.compare(">=", self.expr, 0)
+        if frame.symbols.is_true(sign) is None and are_numbers(frame, self.expr) and not is_large(self.expr):
+            return size_value(frame, maximum(self.expr, -self.expr))
+        return self if compare_sizes(frame, ">=", self.expr, 0) else size_value(frame, -self.expr)
 
 
 SIZE_OPERATIONS = {

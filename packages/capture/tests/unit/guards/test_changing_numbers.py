@@ -54,9 +54,10 @@ def test_numbers_that_tensors_are_computed_with_take_two_graphs(function, order)
     assert graphs_of(function, [(X, n) for n in order]) == 2
 
 
-def test_absolute_values_take_one_graph_for_each_sign():
+def test_absolute_values_take_one_graph():
     calls = [(X, n) for n in (5, 7, -1, 0, -4, 9, -12)]
-    assert graphs_of(lambda x, n: x + abs(n) * math.sqrt(abs(n)), calls) <= 3
+    assert graphs_of(lambda x, n: x + abs(n) * 2, calls) <= 2
+    assert graphs_of(lambda x, n: x + abs(n) * math.sqrt(abs(n)), calls) <= 3  # of no number, too
 
 
 GIVEN = {
