@@ -242,7 +242,41 @@ def two_that_share_memory(x):
     return y[1:] * z
 
 
+def writes(x):
+    y = x + 1
+    if x.sum() > 0:
+        y.add_(1)
+        z = y + 1
+    else:
+        z = y - 1
+    return y, z
+
+
+def writes_without_else(x):
+    y = x * 2
+    z = y[1:]
+    if y.max() > 3:
+        y.clamp_(max=3)
+    if z.sum() < 1:
+        z.cumsum_(0)
+    if torch.isnan(y).any():
+        y[torch.isnan(y)] = 7.0
+        y[0] = x[0] * 0 + 2
+    return y, z
+
+
+def limited(x):
+    h = x * 3e38
+    if h.dtype == torch.float32 and (torch.isinf(h).any() or torch.isnan(h).any()):
+        limit = torch.finfo(h.dtype).max - 1000
+        h = torch.clamp(h, min=-limit, max=limit)
+    return h * 0.5
+
+
 SELECTED = [
+    writes,
+    writes_without_else,
+    limited,
     without_else,
     without_else_of_an_argument,
     nested_without_else,
@@ -380,16 +414,6 @@ def other_shapes(x):
     return (x + 1)[:1]
 
 
-def writes(x):
-    y = x + 1
-    if x.sum() > 0:
-        y.add_(1)
-        z = y + 1
-    else:
-        z = y - 1
-    return y, z
-
-
 def other_ints(x):
     if x.sum() > 0:
         y, count = x + 1, 1
@@ -426,6 +450,29 @@ def appends(x):
         seen.append(1)
         y = x + 1
     else:
+        y = x - 1
+    return y, seen
+
+
+def writes_to_an_argument(x):
+    if x.sum() > 0:
+        x.add_(1)
+    return x * 2
+
+
+def writes_to_what_a_backward_keeps(x):
+    w, y = torch.ones(3, requires_grad=True), x + 1
+    z = (w * y).sum()
+    if x.sum() > 0:
+        y.add_(1)
+    z.backward()
+    return w.grad, y
+
+
+def stores_in_a_list(x):
+    seen, y = [0], x + 1
+    if x.sum() > 0:
+        seen[0] = 1
         y = x - 1
     return y, seen
 
@@ -516,8 +563,10 @@ BROKEN = [
     statistics_of_what_was_chosen,
     another_layout,
     other_shapes,
-    writes,
     writes_to_an_alias,
+    writes_to_an_argument,
+    writes_to_what_a_backward_keeps,
+    stores_in_a_list,
     writes_and_appends,
     other_ints,
     appends,
@@ -547,6 +596,22 @@ def test_as_plain_python(function, backend):
 def test_what_else_the_arms_do_breaks(function):
     with pytest.raises(Unsupported, match="data_dependent_branch"):
         tracework.compile(function, backend="eager", fullgraph=True)(torch.ones(3))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        lambda flag: flag in (True, 3),
+        lambda flag: (flag, 1) == (True, 1),
+        lambda flag: [False, True].index(flag),
+        lambda flag: True is flag,
+        lambda flag: {True: 1, False: 2}[flag],
+    ],
+)
+def test_truths_of_data_among_constants(asked):
+    compiled = tracework.compile(lambda x: (x * 2, asked(x.sum().item() > 2)), backend="eager")
+    for x in (torch.ones(3), torch.zeros(3)):
+        assert repr(compiled(x)) == repr((x * 2, asked(x.sum().item() > 2)))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

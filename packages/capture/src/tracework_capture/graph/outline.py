@@ -47,20 +47,26 @@ class Outlined:
     inputs: tuple[fx.Node, ...]
 
     def giving(self, written: Sequence[fx.Node]) -> Outlined:
-        """The same graph working on copies of these inputs, which it gives after its results, in the place of writing to them."""
+        """The same graph working on copies of these nodes of the outer graph, which it gives after its results, in the place of writing to
+        them."""
         graph = self.module.graph
-        places = [node for node in graph.nodes if node.op == "placeholder"]
+        places = dict(zip(self.inputs, (node for node in graph.nodes if node.op == "placeholder")))
         first = next(node for node in graph.nodes if node.op != "placeholder")
         output = next(iter(reversed(graph.nodes)))
         copies = []
-        for place in (places[self.inputs.index(node)] for node in written):
+        for node in written:
+            with graph.inserting_before(first):
+                if node not in places:  # the other arm writes to it
+                    places[node] = graph.placeholder(node.name)
+                    places[node].meta["example_value"] = places[node].meta["val"] = node.meta["example_value"]
+        for place in map(places.__getitem__, written):
             with graph.inserting_before(first):
                 copy = graph.call_method("clone", (place,))
             place.replace_all_uses_with(copy, delete_user_cb=lambda user, copy=copy: user is not copy)
             copies.append(copy)
         output.args = ((*output.args[0], *copies),)
         self.module.recompile()
-        return self
+        return Outlined(self.module, tuple(places))
 
 
 def region(builder: GraphBuilder) -> Region:

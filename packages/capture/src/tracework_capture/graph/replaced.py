@@ -44,8 +44,10 @@ class Replaced:
 def may_be_replaced(value: Any) -> bool:
     """Whether a copy has all that can be asked of the tensor: it has no history, gradient or attributes of its own."""
     example, obj = value.example, value.obj
-    if example.requires_grad or example.is_conj() or example.is_neg() or torch.is_inference_mode_enabled() or _is_changed(value):
+    if example.requires_grad or example.is_conj() or example.is_neg() or _is_changed(value):
         return False
+    if torch.is_inference_mode_enabled():  # where all that the graph makes is an inference tensor
+        return obj is None
     return obj is None or type(obj) is torch.Tensor and not obj.__dict__ and obj.grad is None
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
+from torch.utils._pytree import tree_leaves
 
 from ..graph.opaque_operators import ResultFacts
 from ..graph.outline import Outlined, Region, outline
@@ -133,9 +134,9 @@ def merged(frame: Any, condition: Any, tensor: TensorValue, arms: Sequence[Trace
     """What both arms leave, once the data has chosen: the first arm's where the condition is true. `key` stands for the condition. Raises
     Refused."""
     first, second = arms
-    written = first.written
-    if {*written} != {*second.written}:  # in a later backward, a tensor that eager had not written to would count as written
-        raise Refused("one arm writes to a tensor to which the other does not")
+    written = tuple(dict.fromkeys(first.written + second.written))
+    if {*first.written} != {*second.written} and not _is_unread(frame, {*first.written} ^ {*second.written}):
+        raise Refused("one arm writes to a tensor to which the other does not, which a backward may see")
     if not written and not first.facts and not second.facts and not _differ(first, second):
         raise Refused("the arms give nothing that the data could choose")
     graphs = [arm.made.giving(written) if written else arm.made for arm in arms]
@@ -163,6 +164,25 @@ def merged(frame: Any, condition: Any, tensor: TensorValue, arms: Sequence[Trace
         for given in pair:
             note_replaced(frame.root, key, given, copies.get(given), found)
     return values
+
+
+def _is_unread(frame: Any, written: set[fx.Node]) -> bool:
+    """Whether the graph made these tensors and no backward can have kept them: it would take one for written to that plain Python had not
+    written to."""
+    nodes = frame.root.graph.graph.nodes
+    given = {storage for node in nodes if node.op == "placeholder" for storage in _memory(node)}
+    if any(storage in given for node in written for storage in _memory(node)):
+        return False
+    return not any(e.requires_grad for node in nodes if node.op != "placeholder" for e in _examples(node))
+
+
+def _examples(node: fx.Node) -> list[Any]:
+    """The tensors that a node gives."""
+    return [e for e in tree_leaves(node.meta.get("example_value")) if isinstance(e, torch.Tensor)]
+
+
+def _memory(node: fx.Node) -> list[Any]:
+    return [example.storage for example in _examples(node)]
 
 
 def _differ(first: Traced, second: Traced) -> bool:

@@ -2,7 +2,7 @@
 
 An arm may have such conditions in it, so elif chains, `and` and `or` are selections inside of selections. The arms have no loops, call
 nothing but torch and Python functions, and give new tensors of the same sizes, without history, or numbers known when the graph has run.
-What both write to is copied first, and written to with what the arm gives. Arms of elementwise arithmetic are both computed, and the
+What they write to is copied first, and written to with what the arm gives. Arms of elementwise arithmetic are both computed, and the
 data chooses between their results. An arm that leaves a tensor of before, as that of an `if` without `else`, gives a copy of it, while
 nobody can tell (graph/replaced.py). Anything else restarts the capture without the selection, and breaks the graph at the condition.
 """
@@ -24,8 +24,10 @@ from ..values.binding import BoundBuiltin
 from ..values.cond import fits
 from ..values.floats import DataBool
 from ..values.function import BoundMethodValue, FunctionValue
+from ..values.row_value import RowValue
 from ..values.tensor import TensorValue
 from ..values.torch_fn import TorchFunctionValue
+from ..values.user_class import ClassValue
 from ..values.user_object import ObjectValue
 from ..values.value import SymbolicRaise, Value
 from .arm_results import Refused, Traced, merged, traced_arm
@@ -41,8 +43,9 @@ MOST_FAILURES = 3  # restarts that one function may cost
 _LOADS = "POP_TOP LOAD_FAST LOAD_CONST LOAD_GLOBAL LOAD_ATTR LOAD_METHOD LOAD_DEREF PUSH_NULL COPY SWAP NOP TO_BOOL"
 _COMPUTES = "BINARY_OP UNARY_NEGATIVE UNARY_POSITIVE COMPARE_OP BINARY_SUBSCR BUILD_SLICE BINARY_SLICE BUILD_TUPLE STORE_FAST PRECALL KW_NAMES CALL CALL_KW"
 CONDITIONS = frozenset("POP_JUMP_FORWARD_IF_TRUE POP_JUMP_FORWARD_IF_FALSE POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE".split())
-ALLOWED = frozenset([*_LOADS.split(), *_COMPUTES.split(), "JUMP_FORWARD", *CONDITIONS, *PAIR_LOCALS])
+ALLOWED = frozenset([*_LOADS.split(), *_COMPUTES.split(), "STORE_SUBSCR", "JUMP_FORWARD", *CONDITIONS, *PAIR_LOCALS])
 _FUNCTION = frozenset("RESUME RETURN_VALUE COPY_FREE_VARS".split())
+OF_CONSTANTS = (torch.finfo, torch.iinfo, abs, float, int, len, max, min, round)
 RETURN = -1
 
 
@@ -209,13 +212,15 @@ def _steps(frame: Any, first: int, meet: int) -> None:
 
 
 def may_be_called(frame: Any, function: Any) -> bool:
-    """Whether an arm may call this: a function or method of torch or of Python."""
+    """Whether an arm may call this: a function or method of torch or of Python, or what makes one constant of others."""
     from .handlers.attributes import MethodRef
 
     if isinstance(function, MethodRef) and isinstance(function.owner, ObjectValue):
         function = function.owner.getattr(frame, function.name)
     if isinstance(function, (BoundBuiltin, MethodRef)):
         return isinstance(function.owner, TensorValue)
+    if isinstance(function, (ClassValue, RowValue)):
+        return any(function.real() is known for known in OF_CONSTANTS)
     return isinstance(function, (TorchFunctionValue, FunctionValue, BoundMethodValue))
 
 

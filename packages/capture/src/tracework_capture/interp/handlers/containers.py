@@ -3,6 +3,7 @@
 from ... import _C
 from ...bytecode.facts import VERSION
 from ...guards.classes import NO_ATTRIBUTE, lookup_class
+from ...values.tensor import TensorValue
 from ...values.text import joined_text, known_text
 from ...values.value import Value
 from .calls import merged_keys
@@ -20,6 +21,8 @@ def binary_subscr(frame, instruction):
 def store_subscr(frame, instruction):
     """container[key] = value"""
     value, container, key = frame.pop_many(3)
+    if frame.root.selecting and not isinstance(container, TensorValue):
+        frame.break_graph("call_unknown", f"an item of {container.describe()} is stored in an arm of a condition on data")
     container.setitem(frame, key, value)
 
 
