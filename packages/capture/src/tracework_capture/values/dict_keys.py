@@ -14,6 +14,7 @@ from ..sources import Const, Referent
 from .constant import is_atom
 from .record_keys import RecordKey, record_key
 from .sequence import TupleValue
+from .value import Value
 
 
 def plain_key(key):
@@ -67,6 +68,13 @@ def behind(hashed):
     if type(hashed) is RecordKey:
         return hashed.made()
     return hashed.obj if isinstance(hashed, IdentityKey) else hashed
+
+
+def is_new(hashed):
+    """Whether a key is, or holds, an object that the traced program made: no mapping of before has it."""
+    if type(hashed) is tuple:
+        return any(map(is_new, hashed))
+    return isinstance(hashed, IdentityKey) and isinstance(hashed.obj, Value)
 
 
 _BY_IDENTITY = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, types.MethodDescriptorType)

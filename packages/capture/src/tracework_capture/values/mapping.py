@@ -12,7 +12,7 @@ from ..guards.classes import defines
 from ..guards.kinds import items_in_order, weak_key
 from ..sources import DictItem
 from .constant import ConstantValue, NotPlain, plain
-from .dict_keys import behind, by_identity, hashed_here, held_key, key_of_existing, simple_key, wrap_key
+from .dict_keys import behind, by_identity, hashed_here, held_key, is_new, key_of_existing, simple_key, wrap_key
 from .dict_views import DictView
 from .rows import call_row
 from .sequence import NONE, Pending, TupleValue
@@ -114,7 +114,7 @@ class DictValue(Value):
         return entry[1]
 
     def guard_absence(self, frame, hashed):
-        if self.keys_guarded or hashed in self.lacking or hashed in self.changes:
+        if self.keys_guarded or hashed in self.lacking or hashed in self.changes or is_new(hashed):
             return
         self.lacking.add(hashed)
         frame.guard("DICT_LACKS", self.source, weak_key(behind(hashed)))

@@ -9,6 +9,7 @@ import pytest
 import torch
 import tracework_capture as capture
 from harness import check
+from tracework_capture import optimize
 
 Point = collections.namedtuple("Point", "x y", defaults=[3])
 
@@ -304,3 +305,16 @@ def test_whoever_sorts_a_list_or_goes_over_a_deque_notices_what_came_and_went():
         return found, list(none)
 
     assert outcomes(capture.optimize(lambda gm, inputs: gm.forward)(comes_and_goes)) == outcomes(comes_and_goes)
+
+
+def test_new_objects_are_in_no_dict_of_before():
+    class Key:
+        pass
+
+    def f(x, table):
+        y = x + 1
+        return y, table.get(y), (y, 1) in table, Key() in table, table.get((Key(), 2), 3), x in table
+
+    x, compiled = torch.ones(2), optimize(lambda gm, inputs: gm.forward, fullgraph=True)(f)
+    for table in ({}, {x: 1, Key(): 2, (x, 1): 3}, {torch.ones(2): 1}):
+        assert repr(compiled(x, table)) == repr(f(x, table))
