@@ -95,12 +95,13 @@ class PlainFrame:
 
 @dataclass(frozen=True)
 class Recompile:
-    """A call that no entry fitted: for each entry, which guard failed, with both values."""
+    """A call that no entry fitted: for each entry, which guard failed, with both values; and what would have kept them from failing."""
 
     name: str
     filename: str
     line: int
     reasons: tuple[str, ...]
+    cures: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

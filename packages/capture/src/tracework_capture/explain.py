@@ -54,7 +54,8 @@ class Explanation:
             "graphs": [_graph_data(graph) for graph in self.graphs],
             "breaks": [stop.as_dict() for stop in self.breaks],
             "recompiles": [
-                {"function": r.name, "file": r.filename, "line": r.line, "reasons": list(r.reasons)} for r in self.recompiles
+                {"function": r.name, "file": r.filename, "line": r.line, "reasons": list(r.reasons), "cures": list(r.cures)}
+                for r in self.recompiles
             ],
             "plain": [
                 {"function": f.name, "file": f.filename, "line": f.line, "why": f.why, "break": f.stop and f.stop.as_dict()}
@@ -68,6 +69,7 @@ class Explanation:
         for recompile in self.recompiles:
             lines.append(f"recompile of {recompile.name} ({recompile.filename}:{recompile.line})")
             lines += [f"  entry {number}: {reason}" for number, reason in enumerate(recompile.reasons)]
+            lines += [f"  cure: {cure}" for cure in recompile.cures]
         for frame in self.skipped:
             lines.append(f"plain: {frame.name} ({frame.filename}:{frame.line}): {frame.why}")
             if frame.stop is not None:

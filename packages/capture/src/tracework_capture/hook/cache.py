@@ -261,13 +261,15 @@ def at_limit(
     reasons = recompile_reasons(code, scope, owner) + [f"{place} was an object that is gone" for place in gone]
     if not reasons:  # what the entries were for has died meanwhile
         return False
+    cures = _cures(code, scope, owner, gone)
     if record is not None:
-        record.append(Recompile(code.co_qualname, code.co_filename, code.co_firstlineno, tuple(reasons)))
-    log.info("recompiling %s (%s:%d): %s", code.co_qualname, code.co_filename, code.co_firstlineno, reasons[0])
+        record.append(Recompile(code.co_qualname, code.co_filename, code.co_firstlineno, tuple(reasons), tuple(cures)))
+    cure = f"; cure: {cures[0]}" if cures else ""
+    log.info("recompiling %s (%s:%d): %s%s", code.co_qualname, code.co_filename, code.co_firstlineno, reasons[0], cure)
     if count < options.recompile_limit:
         return False
     outcome = "another call does not fit" if fails else "other calls of it run as plain Python from now on"
-    text = _limit_text(code, options.recompile_limit, outcome, reasons, _cures(code, scope, owner, gone))
+    text = _limit_text(code, options.recompile_limit, outcome, reasons, cures)
     if fails:
         raise RecompileLimitError(text)
     with _lock:

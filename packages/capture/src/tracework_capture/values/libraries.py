@@ -45,6 +45,32 @@ def graph_module_call(frame, args, kwargs):
     return module.call_impl(frame, args[1:], kwargs)
 
 
+def optimized_module_call(frame, args, kwargs):
+    """A module that torch.compile made inside of the program: what is put around the call warns of hooks on all modules only."""
+    if torch.nn.modules.module._has_any_global_hook():
+        return frame.break_graph("call_skipped", "a module that torch.compile made, while there are hooks on all modules")
+    return args[0].call_impl(frame, args[1:], kwargs)
+
+
+def decided(function, kind):
+    """What torch.compile is told about a condition or a number: here the comparison has been decided, and a number may stay open."""
+
+    def row(frame, args, kwargs):
+        given = [*args, *kwargs.values()]
+        if len(given) == 1 and given[0].python_type() is kind:
+            return given[0]
+        return frame.break_graph("call_skipped", f"{function} of something else than {kind.__name__}")
+
+    return row
+
+
+DECIDED = {
+    **dict.fromkeys(("guard_bool", "guard_or_false", "guard_or_true", "guard_size_oblivious", "statically_known_true"), bool),
+    "guard_int": int,
+    "guard_float": float,
+}
+
+
 def begin_step(frame, args, kwargs):
     """Tells graphs that torch.compile made, before or after this one, where a step begins."""
     frame.mutations.call(torch.compiler.cudagraph_mark_step_begin, [])
@@ -98,5 +124,7 @@ LIBRARY_ROWS = {
         )
     },
     "torch.fx.graph_module.GraphModule.recompile.<locals>.call_wrapped": graph_module_call,
+    **{f"torch.fx.experimental.symbolic_shapes.{name}": decided(name, kind) for name, kind in DECIDED.items()},
+    "torch._dynamo.eval_frame.OptimizedModule.__call__": optimized_module_call,
     "torch._dynamo.mutation_guard.install_generation_tagging_init.<locals>.patched_init": module_init,
 }

@@ -293,6 +293,22 @@ def function_row(obj, torch_rows):
     )
 
 
+def wrap_scripted(frame, obj, source):
+    """What torch.jit.script made of a function is traced as the function, where that means the same. What torch.jit.trace recorded, which
+    has no name, is another program than the function that it came from."""
+    known = vars(obj)
+    function = known.get(COMPILED_OF) if "__name__" in known else None
+    if type(function) is not types.FunctionType or not OTHERWISE_IN_SCRIPT.isdisjoint(function.__code__.co_names):
+        return row_of_subclass(type(obj))(frame, obj, source)
+    frame.guard("IDENTITY", source, obj)
+    inner = FunctionValue(function, Const(function, function.__qualname__))
+    return RowValue(obj, inner.call, source)
+
+
+OTHERWISE_IN_SCRIPT = frozenset({"is_scripting", "print"})
+"""Names of what answers otherwise in a scripted function, or writes past Python's files."""
+
+
 def wrap_builtin(frame, obj, source):
     """C functions, method descriptors, and callables of torch."""
     from .torch_fn import TORCH_ROWS, TorchFunctionValue, is_graph_function
@@ -550,6 +566,7 @@ WRAP = {
     torch.Tensor: wrap_tensor,
     torch.nn.Parameter: wrap_tensor,
     torch.SymInt: wrap_symint,
+    torch.jit.ScriptFunction: wrap_scripted,
     **dict.fromkeys((numpy.ufunc, type(numpy.prod)), wrap_builtin),
     numpy.ndarray: wrap_array,
     torch._ops.OpOverload: wrap_builtin,

@@ -126,6 +126,8 @@ class TestExplain:
         found = capture.explain(calls)(torch.ones(2))
         (recompile,) = found.recompiles
         assert recompile.name == "helper" and "t has size 4 in dim 0, had 3" in recompile.reasons[0]
+        assert recompile.cures == ("mark_dynamic(t, 0) before the first call, or dynamic=True",)
+        assert f"  cure: {recompile.cures[0]}" in str(found) and found.as_dict()["recompiles"][0]["cures"] == [*recompile.cures]
         assert found.summary() == "2 graph(s), 2 operation(s), 0 break(s), 1 recompile(s), 1 frame(s) run as plain Python"
 
     def test_everything_is_plain_data(self):

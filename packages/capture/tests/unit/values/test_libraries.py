@@ -8,6 +8,7 @@ import types
 import pytest
 import torch
 import tracework_capture as capture
+from torch.fx.experimental import symbolic_shapes
 from tracework_capture.errors import Unsupported
 
 CODE = """
@@ -117,3 +118,78 @@ def test_modules_of_torch_are_imported_as_the_program_would(monkeypatch):
         return x * len(format_time(time_us=3)) + 1
 
     assert torch.equal(whole(program)(torch.ones(3)), torch.full((3,), len("3.000us") + 1.0))
+
+
+@torch.jit.script
+def scripted(x, factor: float = 0.5, twice: bool = True):
+    y = x * factor
+    for n in range(2):
+        y = y + n
+    if twice:
+        y = y * 2
+    return y, x.size(0)
+
+
+@torch.jit.script
+def scripted_apart(x):
+    if torch.jit.is_scripting():
+        return x + 1
+    return x
+
+
+def graphs_of(function, *args, **options):
+    """How many graphs there are, of calls that give what plain Python gives."""
+    graphs = []
+    call = capture.optimize(lambda gm, inputs: (graphs.append(gm), gm.forward)[1], **options)(function)
+    for _ in range(2):
+        torch.testing.assert_close(call(*args), function(*args), rtol=0, atol=0)
+    return len(graphs)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit")
+class TestScripts:
+    """Functions of torch.jit inside of the program."""
+
+    def test_a_scripted_function_is_part_of_the_graph(self):
+        def f(x):
+            y, n = scripted(x, factor=3.0)
+            return y + scripted(x, 2.0, False)[0] * n
+
+        assert graphs_of(f, torch.ones(3), fullgraph=True) == 1
+
+    def test_one_that_asks_whether_it_is_scripted_runs_itself(self):
+        assert graphs_of(lambda x: scripted_apart(x + 1) * 2, torch.ones(3)) == 2
+
+    def test_what_was_traced_is_another_program_than_its_function(self):
+        traced = torch.jit.trace(lambda x: x + 1 if x.sum() > 100 else x * 2, torch.ones(3), check_trace=False)
+        assert graphs_of(lambda x: traced(x + 100) - 1, torch.ones(3)) == 2
+
+
+@pytest.mark.parametrize(
+    "name", ["guard_bool", "guard_or_false", "guard_or_true", "guard_size_oblivious", "statically_known_true"]
+)
+def test_what_torch_compile_is_told_about_conditions(name):
+    told = getattr(symbolic_shapes, name)
+
+    def f(x):
+        n = symbolic_shapes.guard_int(x.shape[0])
+        return x + n if told(x.shape[0] > 3) else x - symbolic_shapes.guard_float(0.5)
+
+    for dynamic in (None, True):
+        for size in (2, 5):
+            assert graphs_of(f, torch.ones(size), fullgraph=True, dynamic=dynamic) == 1
+
+
+def test_a_module_that_torch_compile_made_is_part_of_the_graph():
+    inner = torch.nn.Linear(3, 3)
+    inner.register_forward_hook(lambda module, args, out: out * 2)
+    made = torch.compile(inner, backend="eager")
+    made.register_forward_hook(lambda module, args, out: out + 1)
+    model = torch.nn.Sequential(made, torch.nn.ReLU())
+    x = torch.ones(2, 3)
+    made(x)  # torch.compile changes classes at its first call
+    assert graphs_of(model, x, fullgraph=True) == 1
+    whole(model)(x).sum().backward()
+    found, inner.weight.grad = inner.weight.grad, None
+    model(x).sum().backward()
+    assert torch.equal(found, inner.weight.grad)
