@@ -61,6 +61,10 @@ class FloatValue(Value):
     def number(self, frame):
         return ConstantValue(self.specialise(frame))
 
+    def as_float(self):
+        """float(self)"""
+        return self
+
     def as_tensor(self, frame):
         """The tensor of one number."""
         if self.node.meta.get("moved"):
@@ -213,6 +217,12 @@ class NumpyFloat(FloatValue):
 
     def describe(self):
         return "a float of NumPy that changes"
+
+    def as_float(self):
+        if self.known:
+            return ConstantValue(float(self.hint))
+        formula = Formula(f"float({self.node.name})", (Number(self.node.name, self.node, self.source, self.hint),))
+        return FloatValue(self.node, float(self.hint), self.roots, formula=formula)
 
     def binary(self, frame, op, other, reverse=False):
         if isinstance(other, TensorValue) and not self.known:

@@ -19,6 +19,7 @@ OPEN = {
     "choice": lambda x, s: torch.where(x > 0, x, s),
     "filled": lambda x, s: torch.full((2,), s),
     "given back": lambda x, s: (x * s, s, [s]),
+    "as a float": lambda x, s: (x * float(s), type(float(s)), float(s), 1.1 * float(s) + 1, float(s) ** 2, f"{float(s)}", s * x),
     "texts": lambda x, s: (x * s, f"{s}", repr(s), str(s), f"{s:.3f}"),
     "type": lambda x, s: (x * s, type(s), isinstance(s, float), isinstance(s, np.floating)),
     "tensor": lambda x, s: torch.tensor(s).reshape(1).sin(),

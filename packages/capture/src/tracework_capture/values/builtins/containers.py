@@ -134,8 +134,10 @@ def number(cls):
         value = args[0]
         if isinstance(value, TensorValue):
             return value.call_method(frame, f"__{cls.__name__}__", [], {})
-        if isinstance(value, SymNumber) and cls is int or isinstance(value, FloatValue) and cls is float:
+        if isinstance(value, SymNumber) and cls is int:
             return value
+        if isinstance(value, FloatValue) and cls is float:
+            return value.as_float()
         if isinstance(value, SymNumber) and cls is float:
             return float_of(frame, value)
         if isinstance(value, SizeFloat) and not value.known and cls is int:
