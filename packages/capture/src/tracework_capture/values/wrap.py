@@ -14,6 +14,7 @@ import re
 import types
 import typing
 import weakref
+from fractions import Fraction
 
 import numpy
 import torch
@@ -61,6 +62,7 @@ from .mapping import DictValue
 from .namespace import NamespaceValue
 from .numpy_array import ACROSS_ROWS, wrap_array
 from .numpy_ints import NUMPY_INTS, changing_numpy_int
+from .open_fraction import changing_fraction
 from .optimizer import CODE_ROWS, OPTIMIZER_ROWS
 from .proxy import wrap_proxy
 from .random_numbers import RANDOM_ROWS
@@ -113,7 +115,7 @@ def wrap_atom(frame, obj, source):
         if obj is None:
             frame.guard("IS_NONE", source)
         elif type(obj) not in COMPARED_BY_VALUE:
-            opened = OPEN_NUMPY.get(type(obj)) if isinstance(source, CHANGING) else None
+            opened = OPEN_CONSTANTS.get(type(obj)) if isinstance(source, CHANGING) else None
             changed = opened(frame, obj, source) if opened is not None else None
             if changed is not None:
                 return changed
@@ -127,11 +129,12 @@ def wrap_atom(frame, obj, source):
     return ConstantValue(obj, place=source if found else None)
 
 
-OPEN_NUMPY = {
+OPEN_CONSTANTS = {
     **dict.fromkeys((numpy.float64, numpy.float32), changing_float),
     **dict.fromkeys(NUMPY_INTS, changing_numpy_int),
+    Fraction: changing_fraction,
 }
-"""How NumPy's numbers that change become inputs."""
+"""How NumPy's numbers and fractions that change become inputs."""
 COMPARED_BY_VALUE = (int, str, bytes, bool, float, complex)
 
 
