@@ -238,6 +238,8 @@ class ConstantValue(Value):
         return frame.raise_new(TypeError, f"'{type(self.obj).__name__}' object is not callable")
 
     def as_graph_arg(self, frame):
+        if type(self.obj) is numpy.bool_:  # a float to arithmetic of tensors, a truth to flags
+            return frame.break_graph("not_a_graph_argument", "a truth of NumPy")
         return self.obj.item() if type(self.obj) in NUMPY_NUMBERS else self.obj
 
     def reload(self, emit):

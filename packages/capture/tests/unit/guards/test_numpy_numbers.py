@@ -117,3 +117,17 @@ def test_ints(function, kind):
     for number in (2, 1, 0, 100) if kind is np.uint8 else (2, 1, 0, -1, 100):
         assert repr(shown(compiled, X, kind(number))) == repr(shown(function, X, kind(number)))
     assert repr(shown(compiled, X, 4)) == repr(shown(function, X, 4))  # no int of NumPy
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, s: (x.int() * s, (x > 0) * s, torch.full((2,), s), x.long().add_(1, alpha=s)),
+        lambda x, s: (x.sum(0, keepdim=s), x[s], torch.tensor(s), x if s else x + 1),
+    ],
+    ids=["numbers", "flags"],
+)
+def test_truths_are_floats_to_arithmetic(function):
+    compiled = optimize(lambda gm, inputs: gm.forward)(function)
+    for truth in (True, False, True):
+        assert shown(compiled, X, np.bool_(truth)) == shown(function, X, np.bool_(truth))
