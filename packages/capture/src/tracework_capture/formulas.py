@@ -9,6 +9,7 @@ __all__ = ["ERRORS", "formula_function", "int_of_formula"]
 
 NAMES = {name: getattr(math, name) for name in dir(math) if not name.startswith("_")}
 NAMES |= {fn.__name__: fn for fn in (abs, round, int, float, bool, type, min, max, pow, divmod)}
+NAMES["float_pow"] = math.pow  # pow() is another function
 ERRORS = (ArithmeticError, ValueError, TypeError)
 INT_BITS = 62
 """Ints in graphs and in conditions are int64."""

@@ -156,7 +156,7 @@ def function_of(frame, fn, args):
     made = of_range(frame, fn.__name__, args)
     if made is not None or fn in (math.floor, math.ceil, math.trunc) and isinstance(args[0], (SizeFloat, SymNumber)):
         return made
-    return called(frame, fn.__name__, args)
+    return called(frame, "float_pow" if fn is math.pow else fn.__name__, args)
 
 
 def of_range(frame, name, args):

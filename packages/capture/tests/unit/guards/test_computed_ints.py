@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from test_changing_numbers import X, graphs_of
+from tracework_capture import optimize
 
 FROM_INTS = {
     "power of two": lambda x, n: x * 2**n,
@@ -85,3 +86,15 @@ def test_least_and_largest_of_ints_are_expressions(function):
         3 if function in (BOUNDED["steers"], BOUNDED["size"]) else 2
     )
     graphs_of(function, [(X, n) for n in (3, 0, -1, 2, True, 70, -5)])
+
+
+def test_powers_of_math_are_floats():
+    def function(x, n):
+        try:
+            return x * 2, math.pow(n, 2), math.pow(2, n), math.pow(n, -1), n**2
+        except ValueError as error:  # where pow() raises a ZeroDivisionError
+            return x * 3, error.args
+
+    compiled = optimize(lambda gm, inputs: gm.forward)(function)
+    for n in (3, 5, 4, 2, 0, -1, 2.0, 3.5, 0.0):
+        assert repr(compiled(X, n)) == repr(function(X, n))
