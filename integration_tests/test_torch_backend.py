@@ -1,4 +1,4 @@
-"""Our stages under torch.compile's own capture, in a process of its own because that imports torch._dynamo."""
+"""Our stages under torch.compile's own capture, and what it made inside of ours, in processes of their own because that imports torch._dynamo."""
 
 import os
 import subprocess
@@ -40,6 +40,55 @@ f = lambda x: torch.nn.functional.gelu(x) * 2
 x = torch.randn(5, 3)
 assert "tracework" in torch.compiler.list_backends()
 torch.testing.assert_close(torch.compile(f, backend="tracework")(x), f(x))
+print("DONE")
+"""
+
+INSIDE = """
+import copy
+import warnings
+
+import torch
+import tracework_capture as capture
+
+warnings.simplefilter("error", RuntimeWarning)
+inner = torch.nn.Linear(3, 3)
+inner.register_forward_hook(lambda module, args, out: out * 2)
+made = torch.compile(inner, backend="eager")
+made.register_forward_hook(lambda module, args, out: out + 1)
+model = torch.nn.Sequential(made, torch.nn.ReLU())
+plus = alias = torch.compile(lambda x: x + 1, backend="eager")
+weight = torch.nn.Parameter(torch.ones(3))
+optimizer = torch.optim.SGD([weight], 0.1, momentum=0.9)
+x = torch.ones(2, 3)
+made(x), plus(x)  # torch.compile changes classes and optimizers at its first call
+
+
+def steps(x):
+    for _ in range(2):
+        optimizer.zero_grad()
+        (plus(x) * alias(weight)).square().mean().backward()
+        optimizer.step()
+    return weight * 1
+
+
+def graphs_of(function, **options):
+    graphs = []
+    call = capture.optimize(lambda gm, inputs: (graphs.append(gm), gm.forward)[1], **options)(function)
+    for _ in range(2):
+        start, state = weight.detach().clone(), copy.deepcopy(optimizer.state_dict())
+        found = call(x)
+        weight.data.copy_(start), optimizer.load_state_dict(state)
+        assert torch.equal(found, function(x))
+    return len(graphs)
+
+
+assert graphs_of(model, fullgraph=True) == 1
+capture.optimize(lambda gm, inputs: gm.forward)(model)(x).sum().backward()
+found, inner.weight.grad = inner.weight.grad, None
+model(x).sum().backward()
+assert torch.equal(found, inner.weight.grad)
+assert graphs_of(lambda x: plus(x) * alias(x + 1), fullgraph=True) == 1
+assert graphs_of(steps)  # the first call has no momentum yet
 print("DONE")
 """
 
@@ -87,4 +136,10 @@ def test_a_backend_of_another_distribution_is_found_by_name(tmp_path):
 
 def test_torch_compile_with_our_backend_static_training_and_dynamic():
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
+    assert done.stdout.strip().endswith("DONE"), done.stderr
+
+
+def test_what_torch_compile_made_is_part_of_the_graph():
+    """Modules, functions under two names, and what it puts around the methods of optimizers."""
+    done = subprocess.run([sys.executable, "-c", INSIDE], capture_output=True, text=True)
     assert done.stdout.strip().endswith("DONE"), done.stderr

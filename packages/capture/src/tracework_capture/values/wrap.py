@@ -91,6 +91,9 @@ def wrap(frame, obj, source):
     refuse_unhashable(frame, kind)
     if kind in ATOM_TYPES:
         return wrap_atom(frame, obj, source)
+    inside = function_inside(obj, source) if kind is types.FunctionType else None
+    if inside is not None:
+        return frame.wrap(*inside)
     memo = frame.root.memo
     found = memo.get(id(obj))
     if found is not None:
@@ -240,14 +243,20 @@ def wrap_enum_member(frame, obj, source):
     return EnumMember(obj)
 
 
+def function_inside(obj, source):
+    """(the function that one of torch.compile's wrappers stands for, where it is), None for other functions. The wrapper has no value of
+    its own, which would lead to another object than the wrapper."""
+    patched = patched_by_torch_compile(obj)
+    if patched is not None:
+        return patched, Attr(source, "__wrapped__")
+    if source is not None and COMPILED_OF in obj.__dict__ and obj.__dict__.get("_torchdynamo_wrapper_id") == id(obj):
+        return obj.__dict__[COMPILED_OF], Attr(source, COMPILED_OF)
+    return None
+
+
 def wrap_function(frame, obj, source):
     from .torch_fn import TORCH_ROWS, TorchFunctionValue, is_graph_function
 
-    patched = patched_by_torch_compile(obj)
-    if patched is not None:
-        return frame.wrap(patched, Attr(source, "__wrapped__"))
-    if source is not None and COMPILED_OF in obj.__dict__ and obj.__dict__.get("_torchdynamo_wrapper_id") == id(obj):
-        return frame.wrap(obj.__dict__[COMPILED_OF], Attr(source, COMPILED_OF))
     mark = mark_of(obj)
     if mark is not None and function_name(obj) not in FUNCTION_ROWS:
         return marked_value(frame, obj, source, mark)
