@@ -14,6 +14,9 @@ MOST_DECISIONS = 100
 MOST_WEIGHT = 48
 """What is computed from open numbers is fixed where it is written with more symbols and numbers than this: conditions on it would take
 long to prove and to check, and hold for hardly any other numbers."""
+SAME_INT = frozenset("__int__ __index__ __trunc__ __floor__ __ceil__ conjugate".split())
+"""Methods that give the int itself."""
+OPEN_DUNDERS = frozenset("__add__ __sub__ __mul__ __eq__ __lt__ __le__ __gt__ __ge__ __ne__".split())
 OTHER_NUMBERS = (float, complex, Fraction, *NUMPY_NUMBERS)
 """What an int is compared with as a number, beside ints."""
 
@@ -88,9 +91,9 @@ class SymNumber(Value):
     def call_method(self, frame, name, args, kwargs):
         from .builtins.arithmetic import call_dunder
 
-        if name in ("__int__", "__index__", "__trunc__", "__floor__", "__ceil__", "conjugate"):
+        if name in SAME_INT and not args and not kwargs:
             return self
-        if name in ("__add__", "__sub__", "__mul__", "__eq__", "__lt__", "__le__", "__gt__", "__ge__", "__ne__"):
+        if name in OPEN_DUNDERS and len(args) == 1 and not kwargs and issubclass(args[0].python_type(), int):
             return call_dunder(frame, self, name, args, kwargs)
         return fold(frame, getattr(int, name), [ConstantValue(self.specialise(frame)), *args], kwargs)
 

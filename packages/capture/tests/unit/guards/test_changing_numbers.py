@@ -261,3 +261,28 @@ def test_defaults_of_functions_that_are_made_anew(keyword):
         return lambda x, scale=n: x * scale
 
     assert graphs_of(lambda x, scaled: scaled(x), [(X, scaled_by(n)) for n in (3, 5, 2, 0.5, 7, -1)]) <= 3
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        *(lambda n, name=name: getattr(n, name)(2) for name in ("__int__", "__index__", "__trunc__", "__floor__", "conjugate")),
+        *(lambda n, name=name: getattr(n, name)(0.5) for name in ("__add__", "__mul__", "__eq__", "__lt__")),
+        lambda n: n.__add__(),
+        lambda n: (n.__add__(n), n.__mul__(True), n.__int__(), n.__eq__("a")),
+        lambda n: bool(n, 2),
+    ],
+)
+def test_methods_of_ints_take_the_arguments_that_they_take(asked):
+    def outcome(function, n):
+        try:
+            return repr(function(X, n))
+        except TypeError as error:
+            return error.args
+
+    def function(x, n):
+        return x * 2, asked(n)
+
+    compiled = optimize(lambda gm, inputs: gm.forward)(function)
+    for n in (3, 5, 4):
+        assert outcome(compiled, n) == outcome(function, n)

@@ -153,7 +153,9 @@ def number(cls):
 
 
 def bool_(frame, args, kwargs):
-    return ConstantValue(args[0].truth(frame) if args else False)
+    if len(args) != 1 or kwargs:
+        return fold(frame, bool, args, kwargs)
+    return ConstantValue(args[0].truth(frame))
 
 
 def str_(frame, args, kwargs):
