@@ -163,7 +163,7 @@ class ConstantValue(Value):
 
     def call_method(self, frame, name, args, kwargs):
         obj = self.obj
-        if isinstance(obj, str) and name == "join":
+        if isinstance(obj, str) and name == "join" and len(args) == 1 and not kwargs:
             from .wrap import iterate_all
 
             return fold_literal(frame, obj.join, [force_plain(frame, v) for v in iterate_all(frame, args[0])])

@@ -318,3 +318,27 @@ def test_new_objects_are_in_no_dict_of_before():
     x, compiled = torch.ones(2), optimize(lambda gm, inputs: gm.forward, fullgraph=True)(f)
     for table in ({}, {x: 1, Key(): 2, (x, 1): 3}, {torch.ones(2): 1}):
         assert repr(compiled(x, table)) == repr(f(x, table))
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: set([1], [2]),
+        lambda: frozenset([1], 2, 3),
+        lambda: slice(),
+        lambda: collections.deque([1], 2, 3),
+        lambda: collections.deque([1], x=2),
+        lambda: collections.deque(iterable=[1, 2, 3], maxlen=2),
+        lambda: "ab".join("a", "b"),
+        lambda: "ab".join(),
+    ],
+)
+def test_constructors_refuse_what_python_refuses(made):
+    def program(x):
+        try:
+            return x * 2, made()
+        except TypeError as error:
+            return x * 3, error.args
+
+    x, compiled = torch.ones(2), optimize(lambda gm, inputs: gm.forward)(program)
+    assert repr(compiled(x)) == repr(program(x))

@@ -77,18 +77,22 @@ def count_elements(frame, args, kwargs):
 
 
 def deque_(frame, args, kwargs):
-    maxlen = args[1] if len(args) > 1 else kwargs.get("maxlen", NONE)
-    limit = force_plain(frame, maxlen)
-    items = iterate_all(frame, args[0]) if args else []
+    given = dict(zip(("iterable", "maxlen"), args)) | kwargs
+    if len(given) < len(args) + len(kwargs) or not given.keys() <= {"iterable", "maxlen"}:
+        return fold(frame, collections.deque, args, kwargs)  # an error
+    limit = force_plain(frame, given.get("maxlen", NONE))
+    items = iterate_all(frame, given["iterable"]) if "iterable" in given else []
     return DequeValue(items if limit is None else items[len(items) - limit if len(items) > limit else 0 :], maxlen=limit)
 
 
 def set_(frame, args, kwargs):
-    return set_made_of(frame, set, args)
+    return set_made_of(frame, set, args, kwargs)
 
 
-def set_made_of(frame, cls, args):
+def set_made_of(frame, cls, args, kwargs):
     """cls(iterable), in Python's order: that of a copied set, of a dict's keys, or of members added one by one."""
+    if len(args) > 1 or kwargs:
+        return fold(frame, cls, args, kwargs)  # an error
     if not args:
         return SetValue(frame, [], cls=cls)
     given = args[0]
@@ -105,7 +109,7 @@ def set_made_of(frame, cls, args):
 
 
 def frozenset_(frame, args, kwargs):
-    return set_made_of(frame, frozenset, args)
+    return set_made_of(frame, frozenset, args, kwargs)
 
 
 def range_(frame, args, kwargs):
@@ -117,6 +121,8 @@ def range_(frame, args, kwargs):
 
 
 def slice_(frame, args, kwargs):
+    if not 1 <= len(args) <= 3 or kwargs:
+        return fold(frame, slice, args, kwargs)  # an error
     parts = list(args)
     if len(parts) == 1:
         parts = [NONE, parts[0], NONE]
