@@ -4,6 +4,7 @@ import functools
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any
 
 from .errors import ControlMisuse
@@ -31,6 +32,7 @@ class CaptureOptions:
     shapes: declared sizes of arguments (shapes.py); those that are not declared are fixed then, but for ones that tensors are marked with.
     idle_limit: instructions and turns of loops in a row that are traced without meeting a tensor; then the graph breaks. Where there
     are tensors, six times as many are.
+    name: what messages on recompiling and limits show beside the function.
     keep_empty: frames without tensor operations are replaced, too, instead of left alone; for tests of capture itself.
     """
 
@@ -67,6 +69,11 @@ class CaptureOptions:
                 re.compile(name)
             except re.error as error:
                 raise ControlMisuse(f"the source {name!r} is neither a name nor a regular expression: {error}.") from error
+
+    def shown(self, code: CodeType) -> str:
+        """A function in messages: its name, its place, and the name that the user gave this compile call."""
+        label = f", {self.name!r}" if self.name else ""
+        return f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno}{label})"
 
     def chosen_dims(self, source: str, shape: tuple[int, ...]) -> frozenset[int]:
         """Dims of the tensor at `source` that these options make symbols."""

@@ -36,7 +36,7 @@ def dynamic_spec(shapes: Any) -> Callable[[Callable[..., Any]], Callable[..., An
     return declare
 
 
-def _check_flags(fullgraph: Any, dynamic: Any, disable: Any, recompile_limit: Any, observe: Any) -> None:
+def _check_flags(fullgraph: Any, dynamic: Any, disable: Any, recompile_limit: Any, name: Any, observe: Any) -> None:
     if not isinstance(fullgraph, bool):
         raise InvalidArgument(f"fullgraph= takes True or False, not {fullgraph!r}.")
     if dynamic not in (None, True, False):
@@ -45,6 +45,8 @@ def _check_flags(fullgraph: Any, dynamic: Any, disable: Any, recompile_limit: An
         raise InvalidArgument(f"disable= takes True or False, not {disable!r}.")
     if recompile_limit is not None and (type(recompile_limit) is not int or recompile_limit < 1):
         raise InvalidArgument(f"recompile_limit= takes a positive int, not {recompile_limit!r}.")
+    if name is not None and not isinstance(name, str):
+        raise InvalidArgument(f"name= takes a string, not {name!r}.")
     if not callable(observe):
         raise InvalidArgument(f"observe= takes a function of (stage name, product), not {observe!r}.")
 
@@ -108,6 +110,7 @@ def _optimizer(
         dynamic=arguments["dynamic"],
         recompile_limit=arguments["recompile_limit"],
         guard_filter_fn=options.guard_filter_fn,
+        name=arguments["name"],
         observe=observe,
         dynamic_sources=_names(options.dynamic_sources),
         static_sources=_names(options.static_sources),
@@ -197,7 +200,7 @@ def compile(
         backend: a name of `list_backends(None)`, or a callable `(fx.GraphModule, example_inputs) -> callable`.
         mode: "default", "reduce-overhead", "max-autotune" or "max-autotune-no-cudagraphs". Not together with options.
         options: see `list_options()`.
-        name: a label for logs and reports.
+        name: what messages on recompiling and limits show beside the function.
         disable: give `model` back as it is.
         recompile_limit: entries per code object before the rest runs uncompiled, with one warning; None is the default of 8.
         isolate_recompiles: always so here: entries, and the limit on them, belong to one compile() call, whatever is given.
@@ -226,7 +229,7 @@ def compile(
         "recompile_limit": recompile_limit,
         "shapes_spec": shapes_spec,
     }
-    _check_flags(fullgraph, dynamic, disable, recompile_limit, observe)
+    _check_flags(fullgraph, dynamic, disable, recompile_limit, name, observe)
     if shapes_spec is not None and dynamic is not None:
         raise InvalidArgument("dynamic= and shapes_spec= say the same in two ways. Leave one out.")
     if model is None:

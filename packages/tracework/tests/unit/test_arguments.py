@@ -28,6 +28,7 @@ BAD = [
     (dict(options={"memory_budget": 1.5}), tracework.InvalidArgument, "from 0 to 1, not 1.5"),
     (dict(options={"memory_budget": float("nan")}), tracework.InvalidArgument, "from 0 to 1, not nan"),
     (dict(options={"dump_dir": "/dev/null/folder"}), tracework.InvalidArgument, "can be written"),
+    (dict(name=3), tracework.InvalidArgument, "name="),
     (dict(observe=3), tracework.InvalidArgument, "observe="),
     (dict(recompile_limit=True), tracework.InvalidArgument, "recompile_limit="),
     (dict(fullgraph="yes"), tracework.InvalidArgument, "fullgraph="),
@@ -267,6 +268,13 @@ def test_compile_calls_of_one_function_do_not_share_entries_or_limits():
     for mode in ("def", "ghij"):
         assert torch.equal(other(torch.ones(2), mode), torch.ones(2) + len(mode))
     assert (len(ours), len(theirs)) == (2, 2)
+
+
+def test_messages_have_the_name_that_a_compile_call_is_given():
+    call = tracework.compile(lambda x, text: x + len(text), backend="eager", name="decoder", recompile_limit=1)
+    call(torch.ones(2), "a")
+    with pytest.warns(UserWarning, match=r"compiled .*test_arguments.py:\d+, 'decoder'\) 1 times"):
+        call(torch.ones(2), "ab")
 
 
 def test_a_class_has_the_calls_of_its_instances_compiled():

@@ -265,11 +265,11 @@ def at_limit(
     if record is not None:
         record.append(Recompile(code.co_qualname, code.co_filename, code.co_firstlineno, tuple(reasons), tuple(cures)))
     cure = f"; cure: {cures[0]}" if cures else ""
-    log.info("recompiling %s (%s:%d): %s%s", code.co_qualname, code.co_filename, code.co_firstlineno, reasons[0], cure)
+    log.info("recompiling %s: %s%s", options.shown(code), reasons[0], cure)
     if count < options.recompile_limit:
         return False
     outcome = "another call does not fit" if fails else "other calls of it run as plain Python from now on"
-    text = _limit_text(code, options.recompile_limit, outcome, reasons, cures)
+    text = _limit_text(options.shown(code), options.recompile_limit, outcome, reasons, cures)
     if fails:
         raise RecompileLimitError(text)
     with _lock:
@@ -300,10 +300,9 @@ def _cures(code: CodeType, scope: Scope, owner: Any, gone: Sequence[str]) -> lis
     return list(dict.fromkeys(cure for cure in [*found, *map(same_object_cure, gone)] if cure is not None))
 
 
-def _limit_text(code: CodeType, limit: int, outcome: str, reasons: list[str], cures: list[str]) -> str:
+def _limit_text(function: str, limit: int, outcome: str, reasons: list[str], cures: list[str]) -> str:
     lines = [
-        f"tracework compiled {code.co_qualname} ({code.co_filename}:{code.co_firstlineno}) {limit} times, its recompile_limit;"
-        f" {outcome}.",
+        f"tracework compiled {function} {limit} times, its recompile_limit; {outcome}.",
         "what differed from each compiled version:",
     ]
     lines += [f"  {number}: {reason}" for number, reason in enumerate(reasons)]

@@ -249,9 +249,7 @@ class FrameCallback:
         reasons = cache.recompile_reasons(code, scope, self)
         if not reasons and not any(isinstance(obj, (torch.Tensor, torch.nn.Module)) for obj in scope.names.values()):
             return
-        lines = [
-            f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno}) would be compiled, but the stance is fail_on_recompile"
-        ]
+        lines = [f"{self.options.shown(code)} would be compiled, but the stance is fail_on_recompile"]
         lines += [f"  entry {number} does not fit: {reason}" for number, reason in enumerate(reasons)]
         lines.append("  try: warm it up with such a call before the stance is set, or set_stance('eager_on_recompile')")
         raise RecompileError("\n".join(lines))

@@ -43,7 +43,7 @@ class MadeAnew:
             return False
         fails = options.fail_on_limit or options.fullgraph
         text = (
-            f"tracework compiled {code.co_qualname} ({code.co_filename}:{code.co_firstlineno}) {options.recompile_limit} times, its "
+            f"tracework compiled {options.shown(code)} {options.recompile_limit} times, its "
             f"recompile_limit; {'another call' if fails else 'more of it'} {'fails' if fails else 'runs as plain Python from now on'}.\n"
             "what differed: the program makes the code anew, by exec or eval, and what was compiled died with the code before\n"
             "cure: make the function once, and call that one each time"
