@@ -77,7 +77,8 @@ def main() -> int:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     options = {"backend": given.backend} if given.backend else {}
-    failure("# [('float', (2,), 'plain', False)]\ndef main(a):\n    return (a + 1,)\n", options)  # what is loaded at first use
+    if given.device == "cpu":  # what is loaded at first use; a GPU that is used before a fork cannot be used after it
+        failure("# [('float', (2,), 'plain', False)]\ndef main(a):\n    return (a + 1,)\n", options)
     _, _, failed = campaign.run(
         given,
         drawn,

@@ -6,10 +6,11 @@ import torch
 
 from .._torch import onednn_convolves
 from ..broadcasting import channels_last
+from ..errors import FakeTensorError
 from ..spec import TensorSpec
 from ..symbols import active
 from ..symbols.expr import floordiv
-from .rows import contiguous, fresh, row, suggests_channels_last
+from .rows import at_least, contiguous, fresh, row, suggests_channels_last
 from .view import unsqueeze
 
 
@@ -29,6 +30,7 @@ def _check(x, weight, bias, stride, padding, dilation, output_padding, groups):
         (_at_least(1, dilation), "dilation should be greater than zero"),
         (_at_least(0, output_padding), "negative output_padding is not supported"),
         (groups > 0, "non-positive groups is not supported"),
+        (at_least(groups, weight.sizes[0]), f"expected weight to be at least {groups} at dimension 0, but got {weight}"),
         (
             not (weight.sizes[0].__class__ is int and weight.sizes[0] % groups),
             f"weight {weight} is not divisible by groups={groups}",
@@ -51,9 +53,18 @@ def _sizes(x, weight, stride, padding, dilation, transposed, output_padding, gro
     for i in range(x.ndim - 2):
         size, kernel = x.sizes[i + 2], _of(dilation, i) * (weight.sizes[i + 2] - 1) + 1
         if transposed:
-            sizes.append((size - 1) * _of(stride, i) - 2 * _of(padding, i) + kernel + _of(output_padding, i))
+            made = (size - 1) * _of(stride, i) - 2 * _of(padding, i) + kernel + _of(output_padding, i)
+            fits = at_least(0, made)
+            if fits and not at_least(1, made):  # some of eager's kernels refuse it, others give nothing
+                raise FakeTensorError(f"a transposed convolution of {list(x.sizes)} whose result is empty")
         else:
-            sizes.append(floordiv(size + 2 * _of(padding, i) - kernel, _of(stride, i)) + 1)
+            beyond = size + 2 * _of(padding, i) - kernel
+            made, fits = floordiv(beyond, _of(stride, i)) + 1, at_least(0, beyond)
+        if not fits:
+            raise RuntimeError(
+                f"Given input size {list(x.sizes)} and kernel size {list(weight.sizes[2:])}: the output is too small"
+            )
+        sizes.append(made)
     return tuple(sizes)
 
 
@@ -103,8 +114,6 @@ def convolution(x, weight, bias, stride, padding, dilation, transposed, output_p
     sizes = _sizes(x, weight, stride, padding, dilation, transposed, output_padding, groups)
     if bias is not None and not (bias.ndim == 1 and active.equal(bias.sizes[0], sizes[1])):
         raise RuntimeError(f"expected bias to be 1-dimensional with {sizes[1]} elements, but got bias of size {list(bias.sizes)}")
-    if any(s.__class__ is int and s < 0 for s in sizes):
-        raise RuntimeError(f"Given input size {list(x.sizes)}: the calculated output size {list(sizes)} is too small")
     window = stride, padding, dilation, transposed, output_padding, groups
     return TensorSpec(x.dtype, x.device, sizes, _strides(sizes, _keeps_channels_last(x, weight, window)), 0)
 

@@ -8,7 +8,7 @@ from ..broadcasting import channels_last
 from ..promotion import real_of
 from ..spec import TensorSpec
 from ..symbols import active
-from .rows import contiguous, fresh, row, same_layout, suggests_channels_last, symbolic, wrap_dim
+from .rows import at_least, contiguous, fresh, row, same_layout, suggests_channels_last, symbolic, wrap_dim
 
 
 def reduced(sizes, dims, keepdim):
@@ -138,6 +138,14 @@ def sort_stable(x, *, stable, dim=-1, descending=False):
 def logsumexp(x, dim, keepdim=False):
     dtype = x.dtype if x.dtype.is_floating_point or x.dtype.is_complex else torch.get_default_dtype()
     return fresh(x, reduced(x.sizes, dim, keepdim), dtype)
+
+
+@symbolic("topk.default")
+def topk(x, k, dim=-1, largest=True, sorted=True):
+    if x.ndim and not (at_least(0, k) and active.decide("<=", k, x.sizes[wrap_dim(dim, x.ndim)])):
+        raise RuntimeError("selected index k out of range")
+    sizes = tuple(k if d == wrap_dim(dim, x.ndim) else s for d, s in enumerate(x.sizes))
+    return fresh(x, sizes), fresh(x, sizes, torch.int64)
 
 
 @symbolic("hash_tensor.default")

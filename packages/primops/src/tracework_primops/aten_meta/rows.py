@@ -76,6 +76,11 @@ def wrap_dim(dim: int, ndim: int) -> int:
     return dim + span if dim < 0 else dim
 
 
+def at_least(least: int, size: Size) -> bool:
+    """Whether a size is no smaller; of an open one it is decided, and holds for the graph from then on."""
+    return least <= size if size.__class__ is int else active.table() is None or active.decide("<=", least, size)
+
+
 def check_number(value: Any, dtype: torch.dtype) -> None:
     """A number that fills a tensor must be one that the dtype can hold. Raises RuntimeError as eager does.
 

@@ -8,7 +8,7 @@ from .. import broadcasting
 from ..meta.window import pooled
 from ..spec import TensorSpec
 from ..symbols import active
-from .rows import contiguous, fresh, row, same_layout, suggests_channels_last, symbolic
+from .rows import at_least, contiguous, fresh, row, same_layout, suggests_channels_last, symbolic
 
 
 def _pair(values, i, default=None):
@@ -52,7 +52,7 @@ def _pool_sizes(x, kernel, stride, padding, dilation, ceil_mode):
         window = k, _pair(stride, i, k), _pair(padding, i, 0), _pair(dilation, i, 1)
         _check(*window)
         out[x.ndim - 2 + i] = pooled(x.sizes[x.ndim - 2 + i], *window, ceil_mode)
-        if out[x.ndim - 2 + i].__class__ is int and out[x.ndim - 2 + i] < 1:
+        if not at_least(1, out[x.ndim - 2 + i]):
             raise RuntimeError(f"Given input size {list(x.sizes)}: calculated output size {out}: output size is too small")
     return tuple(out)
 
@@ -61,6 +61,24 @@ def _pool_sizes(x, kernel, stride, padding, dilation, ceil_mode):
 def max_pool2d(x, kernel_size, stride=(), padding=(0,), dilation=(1,), ceil_mode=False):
     sizes = _pool_sizes(x, kernel_size, stride, padding, dilation, ceil_mode)
     return _laid_out(x, sizes), _laid_out(x, sizes, torch.int64)
+
+
+@symbolic("max_pool3d_with_indices.default")
+def max_pool3d(x, kernel_size, stride=(), padding=(0,), dilation=(1,), ceil_mode=False):
+    pooled_ones = avg_pool3d(x, kernel_size, stride, padding, ceil_mode, dilation=dilation)
+    return pooled_ones, fresh(x, pooled_ones.sizes, torch.int64)
+
+
+@symbolic("avg_pool3d.default")
+def avg_pool3d(x, kernel_size, stride=(), padding=(0,), ceil_mode=False, *rest, dilation=(1,)):
+    out = list(x.sizes)
+    for i in range(3):
+        k = _pair(kernel_size, i)
+        window = k, _pair(stride, i, k), _pair(padding, i, 0), _pair(dilation, i, 1)
+        out[x.ndim - 3 + i] = pooled(x.sizes[x.ndim - 3 + i], *window, ceil_mode)
+        if not at_least(1, out[x.ndim - 3 + i]):
+            raise RuntimeError(f"Given input size {list(x.sizes)}: calculated output size {out}: output size is too small")
+    return fresh(x, out)
 
 
 @row("max_pool2d_with_indices_backward.default")

@@ -156,16 +156,29 @@ def is_one(size: Any) -> bool:
 @decomposition(aten.squeeze)
 @copying(aten.squeeze_copy)
 def squeeze(x):
-    dims = tuple(i for i, s in enumerate(x.sizes) if is_one(s))
-    return prims.squeeze(x, dims) if dims else x
+    return _squeezed(x, range(x.ndim))
 
 
 @decomposition(aten.squeeze.dim, aten.squeeze.dims)
 @copying(aten.squeeze_copy.dim, aten.squeeze_copy.dims)
 def squeeze_dims(x, dims):
     dims = (dims,) if isinstance(dims, int) else dims
-    found = tuple(sorted({d for d in (dim_of(x, d) for d in dims) if x.ndim and is_one(x.sizes[d])}))
-    return prims.squeeze(x, found) if found else x
+    return _squeezed(x, sorted({dim_of(x, d) for d in dims} if x.ndim else ()))
+
+
+def _squeezed(x: Any, among: Sequence[int]) -> Any:
+    """Without those of the dims that are one. Of a size that is computed from open ones the fake has decided whether it is."""
+    ones, rest = [d for d in among if is_one(x.sizes[d])], expected()
+    if rest.__class__ is TensorSpec and x.ndim - len(ones) > len(rest.sizes):
+        kept = iter(rest.sizes)
+        left = next(kept, None)
+        ones = []
+        for d, size in enumerate(x.sizes):
+            if left is not None and (d not in among or size == left):
+                left = next(kept, None)
+            else:
+                ones.append(d)
+    return prims.squeeze(x, tuple(ones)) if ones else x
 
 
 @decomposition(aten.unsqueeze)

@@ -125,8 +125,8 @@ def _run_static(func: Any, args: Any, kwargs: dict) -> Any:
     return TensorSpec(spec.dtype, spec.device, spec.sizes) if func in ROW_MAJOR else spec
 
 
-ROW_MAJOR = frozenset({torch.ops.aten.im2col.default})
-"""Ops of which eager's result is row-major whatever torch's meta kernel says; this one takes images of one channel for channels-last."""
+ROW_MAJOR = frozenset({torch.ops.aten.im2col.default, torch.ops.aten.isin.Tensor_Tensor, torch.ops.aten.isin.Tensor_Scalar})
+"""Ops of which eager's result is row-major and torch's meta kernel says otherwise, for images of one channel or by the operand's order."""
 
 
 def _is_symbolic(values: Any) -> bool:

@@ -37,6 +37,8 @@ CASES = {
     "maxima with gradients": (lambda x: F.max_pool1d(x, 3), columns(2, 2, 6).requires_grad_()),
     "one maximum": (lambda x: F.max_pool1d(x, 3), columns(1, 2, 3)),
     "patches of one channel": (lambda x: F.unfold(x, (1, 2)), torch.ones(1, 1, 2, 2)),
+    "members in columns": (lambda x: torch.isin(x, x), columns(4, 5)),
+    "members that equal a number, in columns": (lambda x: torch.isin(x, 1), columns(4, 5)),
     "stacked first": (lambda x: torch.stack([x, x, x]), image(1, 2, 1, 4)),
     "stacked second": (lambda x: torch.stack([x, x, x], 1), image(3, 2, 1, 4)),
     "stacked last": (lambda x: torch.stack([x, x, x], 4), image(1, 2, 1, 4)),
