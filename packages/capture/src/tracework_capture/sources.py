@@ -44,6 +44,7 @@ __all__ = [
     "PartItem",
     "Referent",
     "Source",
+    "TensorOffset",
     "TensorSize",
     "TensorStride",
     "TypeOf",
@@ -452,6 +453,16 @@ class TensorStride(Source):
 
     def __str__(self) -> str:
         return f"{self.base}.stride({self.dim})"
+
+
+@_source
+class TensorOffset(Source):
+    """base.storage_offset() as a Python int."""
+
+    base: Source
+
+    def __str__(self) -> str:
+        return f"{self.base}.storage_offset()"
 
 
 @_source

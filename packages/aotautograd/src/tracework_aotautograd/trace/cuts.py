@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Any
 
 import torch
+from torch.utils.hooks import RemovableHandle
 
 Edge = tuple[Any, int]
 """An autograd node and the number of one of its results."""
@@ -36,6 +37,7 @@ def gradients_at(
 
         return hook
 
+    number = RemovableHandle.next_id  # programs see what number the next hook of theirs gets
     handles = [node.register_prehook(hook_of(node)) for node in dict.fromkeys(node for node, _ in instead)]
     ends = {node for (node, _), gradient in instead.items() if gradient is None}
     for node in ends | {node for node, _ in _passed(ends)}:
@@ -48,6 +50,7 @@ def gradients_at(
     finally:
         for handle in handles:
             handle.remove()
+        RemovableHandle.next_id = number
     groups = [[g for g in islice(arrived, len(places)) if g is not None] for places in wanted]
     return [sum(group[1:], group[0]) if group else None for group in groups]
 

@@ -73,6 +73,7 @@ RELOAD: dict[type, Callable[[Any, str, _Names], str]] = {
     s.DefaultArg: lambda x, base, w: f"{base}.__defaults__[{x.index}]",
     s.KwDefaultArg: lambda x, base, w: f"{base}.__kwdefaults__[{x.name!r}]",
     s.ComputedInt: lambda x, base, w: f"{w.const(int_of_formula)}({x.text!r}, {x.name!r}, {base})",
+    s.TensorOffset: lambda x, base, w: f"{base}.storage_offset()",
     s.TensorSize: lambda x, base, w: f"{base}.size({x.dim})",
     s.TensorStride: lambda x, base, w: f"{base}.stride({x.dim})",
 }

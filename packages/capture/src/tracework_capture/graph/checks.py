@@ -518,11 +518,15 @@ def guarded_call(writer: CodeWriter, frame: Any, call: str, conditions: list[str
         lines += [f"    if not {writer.const(can_run_again)}(__tw_kept):", "        raise __tw_failure"]
     lines += ["    " + line for line in restore]
     run = run_with_handlers if root.graph.raises_in_block else run_again
-    lines += [f"    return {writer.const(run)}(__tw_failure, {function}, {arguments})"]
+    lines += [f"    return {writer.const(run)}({writer.handed_over(['__tw_failure', function, *arguments])})"]
     if conditions:
         if not root.options.fullgraph:  # where a break is an error
             restore = [f"{writer.const(root.history.check_failed, 'check_failed')}()", *restore]
-        lines += [f"if {' or '.join(conditions)}:", *("    " + line for line in restore), f"    return {function}({arguments})"]
+        lines += [
+            f"if {' or '.join(conditions)}:",
+            *("    " + line for line in restore),
+            f"    return {function}({', '.join(arguments)})",
+        ]
     return before + lines
 
 
@@ -537,7 +541,7 @@ def must_be_apart(root: Any) -> bool:
 _COLLECTING = (inspect.CO_VARARGS, inspect.CO_VARKEYWORDS)
 
 
-def plain_run(writer: CodeWriter, frame: Any) -> tuple[str, str]:
+def plain_run(writer: CodeWriter, frame: Any) -> tuple[str, list[str]]:
     """Texts of the frame's function, which takes one argument for each argument slot and runs with the hook off, and of the arguments."""
     code: types.CodeType = frame.code
     slots = code.co_argcount + code.co_kwonlyargcount + sum(bool(code.co_flags & flag) for flag in _COLLECTING)
@@ -550,7 +554,7 @@ def plain_run(writer: CodeWriter, frame: Any) -> tuple[str, str]:
         function = f"{make}({held}, {writer.own_globals()}, None, None, ({cells}))"
     else:
         function = writer.function(plain, frame.globals, "plain")
-    return f"{writer.const(disabled)}({function})", ", ".join(local_name(name) for name in code.co_varnames[:slots])
+    return f"{writer.const(disabled)}({function})", [local_name(name) for name in code.co_varnames[:slots]]
 
 
 _LIBRARIES = frozenset({"builtins", "torch", "numpy", "triton"})
@@ -563,16 +567,17 @@ def is_of_operators(error: BaseException) -> bool:
     return (library in _LIBRARIES or library.startswith("tracework")) and not issubclass(kind, (OSError, MemoryError))
 
 
-def run_with_handlers(failure: BaseException, function: Any, *args: Any) -> Any:
-    """The frame as plain Python after its graph raised, where the program may have a handler for that."""
-    del failure
+def run_with_handlers(given: list[Any]) -> Any:
+    """The frame as plain Python after its graph raised, where the program may have a handler for that. `given`: what was raised, whose
+    traceback holds the frame of the generated code, which holds nothing any more; the function; its arguments."""
+    _, function, *args = given
+    given.clear()
     return function(*args)
 
 
-def run_again(failure: BaseException, function: Any, *args: Any) -> Any:
-    """The frame as plain Python after its graph raised: it raises by itself, as a rule, and with the program's own traceback."""
-    kind, text = type(failure).__name__, str(failure)
-    del failure
-    result = function(*args)
+def run_again(given: list[Any]) -> Any:
+    """As run_with_handlers, where it raises by itself, as a rule, and with the program's own traceback."""
+    kind, text, function = type(given[0]).__name__, str(given[0]), given[1]
+    result = run_with_handlers(given)
     log.warning("the graph of %s raised %s (%s) where plain Python does not; please report", function, kind, text)
     return result

@@ -43,6 +43,7 @@ from ..sources import (
     PartItem,
     Referent,
     Source,
+    TensorOffset,
     TensorSize,
     TensorStride,
     TypeOf,
@@ -116,6 +117,10 @@ def _size(source: TensorSize, code: CodeType) -> tuple[Step, ...]:
 def _stride(source: TensorStride, code: CodeType) -> tuple[Step, ...]:
     dim = source.dim
     return (("APPLY", _torch.unseen(lambda tensor: tensor.stride(dim)), 0),)
+
+
+def _offset(source: TensorOffset, code: CodeType) -> tuple[Step, ...]:
+    return (("APPLY", _torch.unseen(lambda tensor: tensor.storage_offset()), 0),)
 
 
 def _computed(source: ComputedInt, code: CodeType) -> tuple[Step, ...]:
@@ -200,6 +205,7 @@ ACCESS: dict[type, Access] = {
     DefaultArg: Access(lambda s, c: (("DEFAULT", None, s.index),), lambda s, v, scope: v.__defaults__[s.index]),
     KwDefaultArg: Access(lambda s, c: (("KWDEFAULT", s.name, 0),), lambda s, v, scope: v.__kwdefaults__[s.name]),
     ComputedInt: Access(_computed, lambda s, v, scope: int_of_formula(s.text, s.name, v)),
+    TensorOffset: Access(_offset, lambda s, v, scope: v.storage_offset()),
     TensorSize: Access(_size, lambda s, v, scope: v.size(s.dim)),
     TensorStride: Access(_stride, lambda s, v, scope: v.stride(s.dim)),
 }

@@ -60,6 +60,7 @@ def grad_row(frame, args, kwargs):
     if given["outputs"] is None or given["inputs"] is None:
         return frame.break_graph("call_unknown", "torch.autograd.grad")
     inputs = tensors_of(frame, given["inputs"])
+    tensors_of(frame, given["outputs"])  # those in a tuple are known from here on, and where their history begins
     outside = histories_outside(frame)
     asked = [t for t in inputs if t.obj is not None]
     if outside and (len(outside) > 1 or asked not in ([], outside)):

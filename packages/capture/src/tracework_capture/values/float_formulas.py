@@ -54,7 +54,7 @@ class Formula:
         try:
             return self.function(*(number.value for number in self.numbers))
         except ERRORS as error:
-            return error
+            return error.with_traceback(None)  # it would hold the frames that hold it, and with them the program's
 
 
 class Answer:

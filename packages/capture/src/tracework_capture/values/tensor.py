@@ -15,7 +15,7 @@ from ..errors import BreakGraph
 from ..graph.known import known_tensor
 from ..graph.replaced import identity_is_asked
 from ..graph.state_conditions import truth_of_state
-from ..sources import ModuleEntry
+from ..sources import ModuleEntry, TensorOffset
 from .constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, NUMPY_NUMBERS, UNARY_FUNCTIONS, ConstantValue, force_plain, literal
 from .inference_tensors import as_inference_tensor, is_for_inference, is_input_for_inference, is_inside
 from .ranges import as_index
@@ -392,6 +392,14 @@ def fact_method(frame, self, name, args, kwargs):
     return size_value(frame, found) if isinstance(found, torch.SymInt) else literal(frame, found)
 
 
+def storage_offset(frame, self, name, args, kwargs):
+    """Where a tensor begins in its memory; in that of an input that is where the input does, and more."""
+    for value in known_values(frame).values():
+        if value.obj is not None and value.example.storage is self.example.storage:
+            frame.guard("CONSTANT", TensorOffset(value.source), value.obj.storage_offset())
+    return fact_method(frame, self, name, args, kwargs)
+
+
 def is_inference(frame, self, name, args, kwargs):
     return ConstantValue(is_for_inference(frame, self.example) if self.obj is None else is_input_for_inference(frame, self))
 
@@ -530,6 +538,7 @@ TENSOR_METHODS = {
     "mode": unary_row(torch.mode),  # fakes have another attribute of that name
     "__copy__": copy_dunder,
     "__deepcopy__": break_row("call_unknown"),
+    "storage_offset": storage_offset,
     **{
         n: fact_method
         for n in (
@@ -539,7 +548,6 @@ TENSOR_METHODS = {
             "is_floating_point",
             "is_complex",
             "is_contiguous",
-            "storage_offset",
             "get_device",
             "is_signed",
             "is_conj",

@@ -104,6 +104,10 @@ class ClassValue(Value):
             return False
 
     def as_graph_arg(self, frame):
+        if (
+            lookup_class(self.cls, "__torch_function__")[0] is not NO_ATTRIBUTE
+        ):  # torch looks for it in the object that it is given
+            return frame.break_graph("tensor_subclass", f"{self.describe()} as an argument of a function of torch")
         return self.cls
 
     def as_plain(self):

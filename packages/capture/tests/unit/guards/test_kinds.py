@@ -42,6 +42,7 @@ from tracework_capture.sources import (
     NewlyCreated,
     PartItem,
     Referent,
+    TensorOffset,
     TensorSize,
     TensorStride,
     TypeOf,
@@ -299,6 +300,7 @@ SOURCES = [
     (TensorStride(X, 0), DENSE, 4),
     (ComputedInt(X, "(1 << (n))", "n"), 3, 8),
     (DictItem(Const(globals(), "globals"), "NAN"), None, NAN),
+    (TensorOffset(X), torch.ones(4)[1:], 1),
     (X, 3, 3),
 ]
 

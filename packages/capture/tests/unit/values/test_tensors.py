@@ -292,3 +292,47 @@ def test_powers_of_numbers(base):
 
     for mine, plain in zip(optimize(lambda gm, inputs: gm.forward, fullgraph=True)(fn)(x), fn(x), strict=True):
         torch.testing.assert_close(mine, plain, rtol=0, atol=0)
+
+
+def test_where_a_tensor_begins_in_its_memory_is_looked_at_again():
+    def f(x):
+        return x + x.storage_offset(), x[1:] + x[1:].storage_offset()
+
+    compiled = optimize(lambda gm, inputs: gm.forward, fullgraph=True)(f)
+    for row in torch.arange(12.0).reshape(3, 4):
+        for found, expected in zip(compiled(row), f(row)):
+            assert torch.equal(found, expected)
+
+
+def test_gradients_of_results_in_a_tuple_that_were_made_outside():
+    def f(results, leaves):
+        return torch.autograd.grad(results, leaves, retain_graph=True, allow_unused=True)
+
+    leaf = torch.ones(2, requires_grad=True)
+    result = (leaf * 3).sum()
+    compiled = optimize(lambda gm, inputs: gm.forward)(f)
+    for _ in range(2):
+        assert torch.equal(compiled((result,), (leaf,))[0], torch.full((2,), 3.0))
+
+
+def test_a_class_is_asked_once_where_it_is_an_argument_itself():
+    class Asked(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            seen.append(func.__name__)
+
+    def f(x):
+        return x + 1, torch.add(Asked, 1)
+
+    seen = []
+    assert optimize(lambda gm, inputs: gm.forward)(f)(torch.ones(2))[1] is None and seen == ["add"]
+
+
+def test_types_in_messages_have_their_modules_as_in_plain_python():
+    def f(x):
+        try:
+            return x.shape < 3
+        except TypeError as error:
+            return x + 1, str(error)
+
+    assert optimize(lambda gm, inputs: gm.forward)(f)(torch.ones(2))[1] == f(torch.ones(2))[1]

@@ -87,7 +87,7 @@ def _check_index(op, x, dim, index, skip_dim=False):
     """The index has x's number of dims and, beside `dim`, no size above x's. Raises RuntimeError."""
     if max(index.ndim, 1) != max(x.ndim, 1):
         raise RuntimeError(f"{op}(): Index tensor must have the same number of dimensions as input tensor")
-    for d, (a, b) in enumerate(zip(index.sizes, x.sizes)):
+    for d, (a, b) in enumerate(zip(index.sizes, x.sizes or (1,))):
         if not (skip_dim and d == dim) and _is_larger(a, b):
             raise RuntimeError(f"{op}(): size of index at dim {d} is {a}, more than {b}")
 

@@ -239,6 +239,12 @@ def prelu(a, weight):
     return elementwise(a.dtype, [a, weight])
 
 
+@row("_prelu_kernel_backward.default")
+def prelu_backward(grad, a, weight):
+    made = elementwise(a.dtype, [a, weight, grad])
+    return made, made
+
+
 def _loss(laid_out_as):
     """The loss of operands of one dtype and size; others are checked by torch's meta kernel."""
 

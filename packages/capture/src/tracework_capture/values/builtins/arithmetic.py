@@ -104,7 +104,7 @@ def compare(frame, op, left, right):
         return ConstantValue(same(frame, left, right) == (op == "=="))
     return frame.raise_new(
         TypeError,
-        f"'{op}' not supported between instances of '{left_type.__name__}' and '{right_type.__name__}'",
+        f"'{op}' not supported between instances of '{_C.type_name(left_type)}' and '{_C.type_name(right_type)}'",
     )
 
 
