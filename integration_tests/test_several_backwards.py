@@ -3,6 +3,7 @@
 import pytest
 import torch
 import tracework
+from torch.utils.hooks import RemovableHandle
 from training import BACKENDS
 
 
@@ -86,3 +87,14 @@ def test_results_of_results_whose_inputs_have_one_open_size():
     compiled = tracework.compile(program, dynamic=True)
     for size in (4, 5):
         torch.testing.assert_close(gradients(compiled, size), gradients(program, size))
+
+
+def test_compiling_takes_no_numbers_of_hooks():
+    def f(x):
+        y = x.sin()
+        return y, y * y
+
+    compiled = tracework.compile(f)
+    number = RemovableHandle.next_id
+    compiled(torch.ones(2, requires_grad=True))
+    assert RemovableHandle.next_id == number
