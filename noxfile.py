@@ -141,6 +141,14 @@ def fuzz(session: nox.Session) -> None:
 
 
 @nox.session(python=PYTHON)
+def gradient_programs(session: nox.Session) -> None:
+    """Random programs whose results are differentiated, compiled and plain; a fixed sample is in CI."""
+    install(session, PACKAGES[-1].folders)
+    paths = os.pathsep.join((".", "integration_tests"))
+    session.run("python", "-m", "gradient_programs", *session.posargs, env={"PYTHONPATH": paths})
+
+
+@nox.session(python=PYTHON)
 def breaks(session: nox.Session) -> None:
     """Graph breaks of the zoo here and under torch.compile's capture; writes integration_tests/zoo/BREAKS.md."""
     install(session, PACKAGES[-1].folders, *MODEL_TOOLS, "einops")

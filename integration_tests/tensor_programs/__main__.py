@@ -6,13 +6,13 @@ import argparse
 import ast
 import random
 import sys
-import time
 import warnings
 from pathlib import Path
 
 import torch
 
 from . import check, generate
+from .shrink import kind_of, shrunk
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tools"))
 
@@ -34,38 +34,6 @@ def failure(program, options, device="cpu"):
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return None
-
-
-def shrunk(text, fails, seconds):
-    """Without the lines and results that it fails without."""
-    end, lines, smaller = time.monotonic() + seconds, text.rstrip().splitlines(), True
-    while smaller:
-        smaller = False
-        *head, last = lines
-        head, body = head[:2], head[2:]
-        results = [r for r in last.strip()[len("return (") : -1].split(",") if r.strip()]
-        fewer = [[*head, *body[:i], *body[i + 1 :], last] for i in reversed(range(len(body)))]
-        fewer += [
-            [*head, *body, f"    return ({','.join(results[:i] + results[i + 1 :])},)"]
-            for i in range(len(results))
-            if len(results) > 1
-        ]
-        for candidate in fewer:
-            if time.monotonic() > end:
-                break
-            try:
-                compile("\n".join(candidate), "", "exec")
-            except SyntaxError:
-                continue
-            if fails("\n".join(candidate) + "\n"):
-                lines, smaller = candidate, True
-                break
-    return "\n".join(lines) + "\n"
-
-
-def kind_of(text):
-    """The error and the part that differs."""
-    return text and text.split("\n")[0].split()[:1] + text.split("\n")[0].split()[3:4]
 
 
 def main() -> int:

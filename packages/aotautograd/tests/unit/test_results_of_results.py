@@ -380,6 +380,26 @@ def history_that_leads_to_nowhere(x, w):
     return y, z, z * y * w, w * t
 
 
+def apart_from_history_that_leads_to_nowhere(x, w):
+    with torch.no_grad():
+        t = x.t()
+    return t.exp(), w.sin() * x
+
+
+def written_over_between_two_uses(x, w):
+    v = w.sin()
+    y = v * 2
+    v.mul_(2)
+    return y, v * y
+
+
+def view_of_a_hidden_base(x, w):
+    a = x.square()
+    b = a * w
+    t = b.t()
+    return a, t, b / (1 + t[:1].square())
+
+
 def no_grad_view_of_a_result(x, w):
     y = x * w
     with torch.no_grad():
@@ -397,6 +417,9 @@ WRITING = [
     written_with_another,
     no_grad_below_a_view,
     history_that_leads_to_nowhere,
+    apart_from_history_that_leads_to_nowhere,
+    written_over_between_two_uses,
+    view_of_a_hidden_base,
     no_grad_view_and_what_is_computed_from_it,
     no_grad_view_of_a_result,
 ]
@@ -443,3 +466,40 @@ def test_a_hook_of_a_result_is_left_to_eager(graph, eager_runner, real):
 
     with pytest.raises(aot.Refusal, match="hook of a result"):
         aot.aot_compile(graph(fn, 2), [real(4), real(4)], forward_compiler=eager_runner, options=aot.AotOptions(fallback=False))
+
+
+def test_a_detached_view_with_a_history_of_its_own_is_left_to_eager(graph, eager_runner, real, data):
+    def of_an_input(x, w):
+        t = x.detach()
+        t.add_(w)
+        return (t,)
+
+    def of_a_result(x, w):
+        y = x * 2
+        t = y.detach()
+        t.add_(w)
+        return y, t
+
+    for fn in (of_an_input, of_a_result):
+        with pytest.raises(aot.Refusal, match="a history of its own"):
+            options = aot.AotOptions(fallback=False)
+            aot.aot_compile(graph(fn, 2), [data(4), real(4)], forward_compiler=eager_runner, options=options)
+
+
+def test_a_view_of_an_input_that_was_written_to_behind_autograd(pair, real):
+    """It is made once the input has its new version: the engine asks views of older ones for other history."""
+
+    def fn(x, w):
+        with torch.no_grad():
+            x.add_(1)
+        row = x[1]
+        return row, row.exp() * w, x.sin()
+
+    found = pair(fn, real(4, 4), real(4, 4), make=lambda x, w: ((x * w).t(), w * 1))
+    gradients = []
+    for results, inputs in zip(found.call(), (found.mine, found.theirs), strict=True):
+        places = [*results, *inputs]
+        of = [torch.autograd.grad(r.square().sum(), places, retain_graph=True, allow_unused=True) for r in results]
+        gradients.append([g for grads in of for g in grads])
+    assert [g is None for g in gradients[0]] == [g is None for g in gradients[1]]
+    torch.testing.assert_close(*gradients)

@@ -36,7 +36,7 @@ def components(
     places = [*tangents.values()]
     sources = sources_of(graph.nodes, places)
     found = []
-    for group in _groups(graph, len(places), {*reached.values(), *cuts.values()}, sources, bool(cuts)):
+    for group in _groups(graph, len(places), {*reached.values(), *cuts.values()}, sources):
         inputs, results = (
             {slot: share for slot, node in nodes.items() if (share := _share(graph, node, group, sources)) is not None}
             for nodes in (reached, cuts)
@@ -111,8 +111,7 @@ def _is_as_large(a: Any, b: Any) -> bool:
     return a.ndim == b.ndim and all(map(equal, a.spec.sizes, b.spec.sizes))
 
 
-def _groups(graph: fx.Graph, count: int, results: set[fx.Node], sources: Mapping[fx.Node, int], are_taken: bool) -> list[int]:
-    """The tangents that belong together, as bits. are_taken: components are computed from results of others."""
+def _groups(graph: fx.Graph, count: int, results: set[fx.Node], sources: Mapping[fx.Node, int]) -> list[int]:
     everything = (1 << count) - 1
     if count < 2 or any(not sources[node] for node in results) or _draws_in_backward(graph, sources):
         return [everything]
@@ -126,11 +125,7 @@ def _groups(graph: fx.Graph, count: int, results: set[fx.Node], sources: Mapping
         return [everything]
     groups.sort(key=lambda group: group & -group)
     nowhere = everything & ~sum(groups)  # results whose history leads to no input
-    if are_taken:
-        groups += [1 << place for place in range(count) if nowhere >> place & 1]
-    else:
-        groups[0] |= nowhere
-    return groups
+    return groups + [1 << place for place in range(count) if nowhere >> place & 1]
 
 
 def _draws_in_backward(graph: fx.Graph, sources: Mapping[fx.Node, int]) -> bool:

@@ -40,7 +40,7 @@ def gradients_at(
     number = RemovableHandle.next_id  # programs see what number the next hook of theirs gets
     handles = [node.register_prehook(hook_of(node)) for node in dict.fromkeys(node for node, _ in instead)]
     ends = {node for (node, _), gradient in instead.items() if gradient is None}
-    for node in ends | {node for node, _ in _passed(ends)}:
+    for node in ends | {node for node, _ in passed(ends)}:
         if isinstance(node, torch.autograd.function.BackwardCFunction):  # it makes zeros of nothing, and goes on with them
             handles.append(node.register_hook(_nothing_of_nothing))
     try:
@@ -73,7 +73,7 @@ def find_cuts(
     which have no node of their own here -> that of the result that they show, None for an input.
     """
     edges = [edge_of(value) for value in results]
-    visible = _passed({node for node, _ in edges}).intersection({*cuttable, *views})
+    visible = passed({node for node, _ in edges}).intersection({*cuttable, *views})
     while visible:
         hidden: dict[Edge, Any] = {}
         while True:
@@ -120,7 +120,7 @@ def _segment(start: Edge, cuts: Collection[Edge], inputs: Collection[Any]) -> _S
     return _Segment(start, nodes, ends)
 
 
-def _passed(waiting: Iterable[Any]) -> set[Edge]:
+def passed(waiting: Iterable[Any]) -> set[Edge]:
     """All edges below these nodes."""
     seen, found, left = set(), set(), [*waiting]
     while left:

@@ -33,9 +33,9 @@ from ..signature import (
     base_of,
 )
 from .components import components
-from .cuts import Edge, edge_of, find_cuts, gradients_at
+from .cuts import Edge, edge_of, find_cuts, gradients_at, passed
 from .masks import without_constant_masks
-from .memory import Cell, dense_order
+from .memory import Cell, Former, dense_order
 from .replay import Replay
 from .run import run_captured
 from .tracer import BACKWARD, Recorder
@@ -51,16 +51,21 @@ class _GraphOutput:
     node: Any
 
 
-class Trace:
-    """One trace; `run` gives the JointProgram."""
+class _HiddenBases(Exception):
+    """The history has to be cut at what results are views of, which a trace can give that shows it."""
 
-    def __init__(self, gm: fx.GraphModule, inputs: Sequence[Any], with_backward: bool) -> None:
+
+class Trace:
+    """One trace; `run` gives the JointProgram. shows_bases: what a result is a view of is a graph output, also where the view alone could
+    be one."""
+
+    def __init__(self, gm: fx.GraphModule, inputs: Sequence[Any], with_backward: bool, shows_bases: bool = False) -> None:
         self.gm = without_constant_masks(gm)
         self.examples = list(inputs)
         self.symbols = gm.meta.get("symbols")
         self.mode = FakeMode(self.symbols)
         self.recorder = Recorder(self.mode)
-        self.with_backward = with_backward
+        self.with_backward, self.shows_bases = with_backward, shows_bases
         self.infos: list[InputInfo] = []
         self.leaves: list[Any] = []  # what gradients are taken of
         self.values: list[Any] = []  # what the captured graph is run on
@@ -243,7 +248,8 @@ class Trace:
         # of one out of several that an op gives, autograd refuses writes
         is_piece = is_view and needs_grad and any(step.index is not None for step in self.recorder.memory.steps(cell))
         untracked = _untracked(output) and output._base is cell.root.fake
-        if is_view and (id(cell.root) in shared or dense_order(output) is None or is_piece or untracked):
+        shows_base = self.shows_bases and needs_grad and cell.root.fake is not None and _has_history(cell.root.fake)
+        if is_view and (id(cell.root) in shared or dense_order(output) is None or is_piece or untracked or shows_base):
             self._check_views(output, cell)
             if untracked:
                 self.replay = replace(self.replay, untracked=(*self.replay.untracked, position))
@@ -253,7 +259,10 @@ class Trace:
         return OutputInfo(OutputKind.FRESH, self._add(output, self.recorder.memory.read(cell)), requires_grad=needs_grad)
 
     def _check_views(self, output: FakeTensor, cell: Cell) -> None:
-        """Made again outside, the views have gradients of their own: one that an autograd.Function gives its view is not among them."""
+        """Made again outside, the views have gradients of their own: one that an autograd.Function gives its view is not among them, nor
+        one of what was written to a view that autograd takes for a tensor of its own."""
+        if _has_history(output) and cell.step is not None and not output._is_view():
+            raise Refusal("a detached view that is a result of the graph got a history of its own", self.recorder.origin)
         node = output.grad_fn
         begins = {cell.root.fake.grad_fn} if cell.root.slot is None and cell.root.fake is not None else {*self.histories}
         while node is not None and node not in begins:
@@ -337,8 +346,10 @@ class Trace:
                         recorder.graph.erase_node(node)
             count = len(made) - len(hidden)
             made = made[:count]
-            parts = self._components(differentiable[:count], made, wanted, set(), [])
+            cuts = set()
+            parts = self._components(differentiable[:count], made, wanted, cuts, [])
             assert parts is not None
+        self._check_cuts(results, cuts)
         return tuple(info for info, _, _ in made), parts, views
 
     def _candidates(self, results: tuple[Any, ...], infos: list[OutputInfo]) -> dict[Edge, tuple[int, OutputInfo]]:
@@ -405,18 +416,30 @@ class Trace:
 
         def made() -> dict[Edge, Any]:
             shown = {id(cell.root) for o in outputs if (cell := memory.find(o.fake)) is not None}
-            return {
-                edge_of(cell.fake): cell.fake
-                for cell in memory.fresh()
-                if id(cell.root) not in shown and _has_history(cell.fake) and not cell.fake._backward_hooks
-            }
+            found = {edge_of(former): former for former in memory.former}
+            for cell in memory.fresh():
+                if id(cell.root) not in shown and _has_history(cell.fake) and not cell.fake._backward_hooks:
+                    found[edge_of(cell.fake)] = cell.fake
+            return found
 
         roots = {edge_of(o.fake) for o in outputs}
         bases = {edge: base_of(info, self.write_backs) for edge, (_, info) in candidates.items() if edge not in roots}
         views = {edge: None if base is None else edge_of(self.graph_outputs[base].fake) for edge, base in bases.items()}
         views = {edge: base for edge, base in views.items() if base is None or base in cuttable}
         edges, hidden = find_cuts([o.fake for o in outputs], cuttable, ends, made, views)
-        return edges, [(fake, memory.read(self.recorder.cell(fake))) for fake in hidden]
+        return edges, [
+            (value, value.node if isinstance(value, Former) else memory.read(self.recorder.cell(value))) for value in hidden
+        ]
+
+    def _check_cuts(self, results: tuple[Any, ...], cuts: set[Edge]) -> None:
+        """Raises where the history of a result goes past another without a cut at it, which another trace may have."""
+        inputs = {id(value) for value in self.values}
+        shown = [r for r in results if isinstance(r, FakeTensor) and id(r) not in inputs and _has_history(r)]
+        places = {edge_of(value) for value in (*shown, *(self.values[slot] for slot in self.write_backs))}
+        cells = [cell for r in shown if (cell := self._cell(r)) is not None]
+        can_show = not self.shows_bases and any(cell.parent is not None and cell.root.slot is None for cell in cells)
+        if can_show and places & passed({node for node, _ in places}) - cuts:
+            raise _HiddenBases
 
     def _tangent(self, slot: int, output: _GraphOutput) -> tuple[TangentInfo, Any, fx.Node]:
         spec = output.fake.spec
@@ -525,7 +548,10 @@ def trace_joint(gm: fx.GraphModule, inputs: Sequence[Any]) -> JointProgram:
 
     inputs: real tensors, ints, None, one for each placeholder. Raises Refusal where the graph cannot be put into functional form.
     """
-    return Trace(gm, inputs, with_backward=True).run()
+    try:
+        return Trace(gm, inputs, with_backward=True).run()
+    except _HiddenBases:
+        return Trace(gm, inputs, with_backward=True, shows_bases=True).run()
 
 
 def trace_inference(gm: fx.GraphModule, inputs: Sequence[Any]) -> JointProgram:

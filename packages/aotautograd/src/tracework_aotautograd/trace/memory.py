@@ -40,12 +40,23 @@ class Cell:
     seen: int = 0
 
 
+@dataclass(frozen=True)
+class Former:
+    """A value with a history that was written over."""
+
+    spec: Any
+    node: Node
+    grad_fn: Any
+    output_nr: int
+
+
 class Memory:
     """All cells of one trace. `emit(op, *args, **kwargs)` appends an op and returns its node with meta["val"]."""
 
     def __init__(self, emit: Emit) -> None:
         self._emit = emit
         self._cells: dict[int, Cell] = {}
+        self.former: list[Former] = []
 
     def find(self, fake: torch.Tensor) -> Cell | None:
         """The cell of a fake, or None when it was not made in this trace."""
@@ -135,6 +146,8 @@ class Memory:
             whole = WRITE_THROUGH[child.step.target](self._emit, self.read(parent), new, child.step)
             values.append((parent, fit(self._emit, whole, parent.fake)))
         root = cell.root
+        if root.slot is None and root.fake is not None and root.fake.grad_fn is not None:
+            self.former.append(Former(root.fake.spec, root.node, root.fake.grad_fn, root.fake.output_nr))
         root.node = values[-1][1]
         root.writes += 1
         for written, value in values:

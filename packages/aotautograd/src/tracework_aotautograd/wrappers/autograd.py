@@ -125,13 +125,14 @@ def wrap_autograd(program: FunctionalProgram, forward: Call, gradients: Sequence
     signature = program.signature
     # counted once the Functions have saved what they need: what they save of an input that is written is then refused, as eager does
     forward = _torch.counting_writes(forward, dict.fromkeys(sorted(signature.mutated_in_graph), 0))
-    alone = len(gradients) == 1 and not signature.views
+    seen = any(info.newer and info.requires_grad for info in signature.inputs)  # the engine asks a view with a new version anew
+    alone = len(gradients) == 1 and not signature.views and not seen
     apply = _one_node(program, forward, *gradients) if alone else _several_nodes(program, forward, gradients)
     make = output_maker(signature)
     write_backs = signature.write_backs
     targets = [slot for slot, _ in write_backs]
     cloned = [slot for slot in targets if any(slot in g.reads.inputs for g in gradients) or _read_behind(signature, slot)]
-    written = [(slot, newer) for slot, newer in signature.newer_versions if slot not in targets]
+    written = signature.newer_versions if alone else ()
     unreached = _unreached(signature) if alone else []
     records = torch.is_grad_enabled()
 
@@ -233,12 +234,14 @@ def _several_nodes(program: FunctionalProgram, forward: Call, gradients: Sequenc
     first, behind = _views_in_order(signature)
     targets = {output: (number, slot) for number, (slot, output) in enumerate(signature.write_backs)}
     written = [[(output, *targets[output]) for output in slots if output in targets] for *_, slots, _ in nodes]
+    newer = [(slot, count) for slot, count in signature.newer_versions if slot not in dict(signature.write_backs)]
 
     def apply(*args: Any) -> Sequence[Any]:
         args, to_write = args[:places], args[places:]
         originals = [keep(args) for keep, *_ in nodes]
         with torch.no_grad():
             values = run(args)
+        _torch.add_versions(args, newer)
         graph_outputs, now = list(values[:count]), [*args]
         make_views(first, now, graph_outputs)
         for original, (_, node, inputs, taken, slots, begins), outputs, views in zip(
