@@ -659,3 +659,26 @@ def test_copies_of_views_have_memory_of_their_own(function, asks):
     torch.testing.assert_close(found, function(given))
     found.detach().zero_()
     torch.testing.assert_close(given.detach(), before)
+
+
+def test_an_input_with_history_is_written_to_in_one_graph():
+    """What its caller holds afterwards has the gradients of all that is computed from it, as in eager."""
+
+    def fn(x, w):
+        x.relu_()
+        row = x[1]
+        return x * w, row, row.exp()
+
+    found = []
+    for call in (fn, tracework.compile(fn, backend="aot_eager", fullgraph=True)):
+        leaf = torch.linspace(-1, 1, 12, dtype=torch.float64).reshape(3, 4).requires_grad_()
+        x, w = leaf * 2, torch.linspace(1, 2, 12, dtype=torch.float64).reshape(3, 4).requires_grad_()
+        results = call(x, w)
+        assert results[1]._base is x
+        x.retain_grad()
+        places = [x, *results, leaf, w]
+        seen = [g for r in (x, *results) for g in torch.autograd.grad(r.sin().sum(), places, retain_graph=True, allow_unused=True)]
+        sum(r.sum() for r in results).backward()
+        found.append([x.detach(), *seen, x.grad, leaf.grad, w.grad])
+    assert [g is None for g in found[0]] == [g is None for g in found[1]]
+    torch.testing.assert_close(*found)

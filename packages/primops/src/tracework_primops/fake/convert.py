@@ -77,20 +77,22 @@ class Converter:
         storage.first = storage.first or spec
         fake = make_fake(self._mode, spec, storage, tensor.requires_grad and tensor.is_leaf)
         if tensor.requires_grad and not tensor.is_leaf:
-            fake = self._as_result(fake)
+            fake = self._as_result(fake, tensor._is_view())
         if tensor.is_conj() or tensor.is_neg():
             set_bits(fake, tensor.is_conj(), tensor.is_neg())
         fake.is_parameter = isinstance(tensor, torch.nn.Parameter)
         return fake
 
-    def _as_result(self, fake: FakeTensor) -> FakeTensor:
+    def _as_result(self, fake: FakeTensor, is_view: bool) -> FakeTensor:
         """A fake that autograd takes for the result of an operation rather than a leaf."""
         recorder, self._mode.recorder = self._mode.recorder, None
+        operation = torch.ops.aten.alias.default if is_view else torch.ops.aten.clone.default
         try:
             with torch.enable_grad():
-                result = torch.ops.aten.alias.default(fake.requires_grad_())
+                result = operation(fake.requires_grad_())
         finally:
             self._mode.recorder = recorder
+        result.spec, result.storage = fake.spec, fake.storage
         return result
 
     def _storage_of(self, tensor: torch.Tensor) -> FakeStorage:
