@@ -677,7 +677,9 @@ def test_an_input_with_history_is_written_to_in_one_graph():
         assert results[1]._base is x
         x.retain_grad()
         places = [x, *results, leaf, w]
-        seen = [g for r in (x, *results) for g in torch.autograd.grad(r.sin().sum(), places, retain_graph=True, allow_unused=True)]
+        seen = [
+            g for r in (x, *results) for g in torch.autograd.grad(r.sin().sum(), places, retain_graph=True, allow_unused=True)
+        ]
         sum(r.sum() for r in results).backward()
         found.append([x.detach(), *seen, x.grad, leaf.grad, w.grad])
     assert [g is None for g in found[0]] == [g is None for g in found[1]]

@@ -181,5 +181,7 @@ def test_signs_of_zero(word):
 
 
 def test_an_unknown_word_is_refused():
-    with pytest.raises(tracework.errors.InvalidArgument, match="strict_pointwise, strict_reduction, strict, not 'exact'"):
+    with pytest.raises(
+        tracework.errors.InvalidArgument, match="default, strict, strict_pointwise, strict_reduction, not 'exact'"
+    ):
         tracework.compile(chain, options={"numerics": "exact"})
