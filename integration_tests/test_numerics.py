@@ -182,6 +182,6 @@ def test_signs_of_zero(word):
 
 def test_an_unknown_word_is_refused():
     with pytest.raises(
-        tracework.errors.InvalidArgument, match="default, strict, strict_pointwise, strict_reduction, not 'exact'"
+        tracework.errors.InvalidArgument, match="strict_pointwise, strict_reduction, strict, not 'exact'"
     ):
         tracework.compile(chain, options={"numerics": "exact"})

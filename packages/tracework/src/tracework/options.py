@@ -96,7 +96,7 @@ def _checked(name: str, value: Any) -> Any:
     if not fits:
         raise InvalidArgument(f"option {name!r} takes {text}, not {value!r}: {row.doc}.")
     if name in _CHOICES and value not in (words := _CHOICES[name]()):
-        raise InvalidArgument(f"option {name!r} takes one of {', '.join(sorted(words))}, not {value!r}: {row.doc}.")
+        raise InvalidArgument(f"option {name!r} takes one of {', '.join(words)}, not {value!r}: {row.doc}.")
     if name == "memory_budget" and (isinstance(value, bool) or not 0 <= value <= 1):
         raise InvalidArgument(f"option {name!r} takes a number from 0 to 1, not {value!r}: {row.doc}.")
     return value
