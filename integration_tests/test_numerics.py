@@ -181,7 +181,5 @@ def test_signs_of_zero(word):
 
 
 def test_an_unknown_word_is_refused():
-    with pytest.raises(
-        tracework.errors.InvalidArgument, match="strict_pointwise, strict_reduction, strict, not 'exact'"
-    ):
+    with pytest.raises(tracework.errors.InvalidArgument, match="strict_pointwise, strict_reduction, strict, not 'exact'"):
         tracework.compile(chain, options={"numerics": "exact"})
