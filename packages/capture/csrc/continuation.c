@@ -55,19 +55,3 @@ PyObject *tw_continue_frame(tw_onward *onward)
     Py_DECREF(function);
     return result;
 }
-
-/* The code of the continuation stays while the frame runs: what is compiled for it serves the next round of a loop that comes back to it,
- * even if the entries that led there are let go of meanwhile. */
-int tw_hold_continuation(PyObject **held, tw_onward *onward)
-{
-    PyObject *code = PyFunction_GET_CODE(onward->function);
-    if (*held == NULL && (*held = PyList_New(0)) == NULL) {
-        return -1;
-    }
-    for (Py_ssize_t i = PyList_GET_SIZE(*held); i-- > 0;) {
-        if (PyList_GET_ITEM(*held, i) == code) {
-            return 0;
-        }
-    }
-    return PyList_Append(*held, code);
-}

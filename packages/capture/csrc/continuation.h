@@ -14,6 +14,5 @@ extern PyTypeObject tw_onward_type;
 
 PyObject *tw_go_on(PyObject *module, PyObject *const *given, Py_ssize_t count);
 PyObject *tw_continue_frame(tw_onward *onward);
-int tw_hold_continuation(PyObject **held, tw_onward *onward);
 
 #endif

@@ -116,11 +116,13 @@ static int argument_slots(PyCodeObject *code)
 
 /* Calls the entry's code with (inputs, *argument slots), which it takes from the frame, and ends the frame. Takes the references to inputs
  * and to the entry, which may die while its code runs.
- * Continuations are called when the frame before has ended, by the run_entry of the frame that the program called: breaks do not nest. */
+ * Continuations are called when the frame before has ended, by the run_entry of the frame that the program called: breaks do not nest. It
+ * holds the frame's code, with which its continuations live. */
 static PyObject *run_entry(PyThreadState *tstate, tw_frame *frame, tw_entry *entry, PyObject *inputs)
 {
     PyObject *small[20];
-    int count = argument_slots(tw_frame_code(frame));
+    PyCodeObject *code = (PyCodeObject *)Py_NewRef(tw_frame_code(frame));
+    int count = argument_slots(code);
     PyObject **arguments = count + 2 <= 20 ? small : PyMem_Malloc(sizeof(PyObject *) * (size_t)(count + 2));
     PyObject *result = NULL, *function = NULL;
     if (arguments == NULL) {
@@ -143,18 +145,13 @@ static PyObject *run_entry(PyThreadState *tstate, tw_frame *frame, tw_entry *ent
     if (arguments != small) {
         PyMem_Free(arguments);
     }
-    bool goes_on = result != NULL && Py_IS_TYPE(result, &tw_onward_type) && !tw_is_continuation(tw_frame_code(frame));
+    bool goes_on = result != NULL && Py_IS_TYPE(result, &tw_onward_type) && !tw_is_continuation(code);
     tw_frame_discard(tstate, frame);
-    PyObject *held = NULL;
     while (goes_on) {
-        if (tw_hold_continuation(&held, (tw_onward *)result) < 0) {
-            Py_CLEAR(result);
-            break;
-        }
         result = tw_continue_frame((tw_onward *)result);
         goes_on = result != NULL && Py_IS_TYPE(result, &tw_onward_type);
     }
-    Py_XDECREF(held);
+    Py_DECREF(code);
     return result;
 }
 

@@ -66,14 +66,15 @@ class _Made:
 
     @property
     def code(self) -> types.CodeType:
-        """The code it goes on with, which lives as long as the continuation does."""
+        """The code it goes on with, which a frame that runs a continuation holds."""
         code = self.held()
         assert code is not None
         return code
 
 
-# By identity, since equal code may be of several functions; what nothing else holds any more dies.
-_CODES: weakref.WeakValueDictionary[tuple[int, ResumePoint], types.CodeType] = weakref.WeakValueDictionary()
+# By identity, since equal code may be of several functions. Continuations live as long as the code they go on with: what was compiled for
+# them serves although an entry that led there is gone.
+_CODES: dict[int, tuple[weakref.ref[types.CodeType], dict[ResumePoint, types.CodeType]]] = {}
 _RESUME_CODES: dict[int, _Made] = {}
 
 
@@ -128,12 +129,15 @@ def resume_code(code: types.CodeType, point: ResumePoint) -> types.CodeType:
     origin = _RESUME_CODES.get(id(code))
     if origin is not None:
         code, point = origin.code, replace(point, index=origin.indices[point.index])
-    key = (id(code), point)
-    made = _CODES.get(key)
+    key = id(code)
+    if key not in _CODES:
+        _CODES[key] = (weakref.ref(code, lambda dead: _CODES.pop(key, None)), {})
+    continuations = _CODES[key][1]
+    made = continuations.get(point)
     if made is None:
         made, indices = _make(code, point)
         _C.mark_continuation(made)
-        _CODES[key] = made
+        continuations[point] = made
         _RESUME_CODES[id(made)] = _Made(weakref.ref(code), point, indices)
         weakref.finalize(made, _RESUME_CODES.pop, id(made), None).atexit = False
     return made
@@ -186,7 +190,6 @@ def _make(code: types.CodeType, point: ResumePoint) -> tuple[types.CodeType, lis
         co_freevars=point.cells,
         co_flags=code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS) | inspect.CO_OPTIMIZED | inspect.CO_NEWLOCALS,
         co_stacksize=code.co_stacksize + 2,
-        co_consts=(*code.co_consts, code),  # lives as long as its continuations: its id is a key
     )
     return made, indices
 

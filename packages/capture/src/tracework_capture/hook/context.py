@@ -309,7 +309,7 @@ class FrameCallback:
         known = self.histories.get(id(code))
         if known is None or known[0]() is not code:
             owner = weakref.ref(self)
-            kind = self.anew.kind(code) if original_code(code) is code else None  # entries make continuations anew
+            kind = self.anew.kind(code) if original_code(code) is code else None  # continuations die with it
             ref = weakref.ref(code, functools.partial(_code_died, owner, id(code), kind))
             history = dynamism.new_history(
                 code, lambda: cache.remove(ref(), lambda e: e.owner is owner() and relies_on_checks(e))

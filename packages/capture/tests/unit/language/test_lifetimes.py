@@ -2,13 +2,14 @@
 
 import collections
 import gc
+import types
 import weakref
 
 import pytest
 import torch
 import tracework_capture as capture
 from tracework_capture import _C
-from tracework_capture.bytecode.resume import original_code
+from tracework_capture.bytecode.resume import is_resume_code, original_code
 from tracework_capture.hook.cache import entries_of
 from tracework_capture.hook.context import FrameCallback
 from tracework_capture.interp.frame import CaptureRoot, SymbolicFrame
@@ -439,3 +440,46 @@ def test_keys_of_dicts_die(table):
     keys.clear()
     table.clear()
     assert [reference() for reference in references] == [None, None]
+
+
+def number_of(x):
+    return x * (x > 2).sum().item()
+
+
+def calls_what_breaks(x):
+    return x + number_of(x)
+
+
+@pytest.mark.parametrize("collects", [1, 2])
+def test_what_a_frame_goes_on_in_is_compiled_once_when_a_graph_is_compiled_amid_a_collection(collects):
+    """The entry of the frame that runs leads to no graph yet, and is let go of; its continuation's graph serves the frame's next entry."""
+    graphs = []
+
+    def backend(gm, example_inputs):
+        graphs.append(gm)
+        if len(graphs) == collects:
+            gc.collect()
+        return gm.forward
+
+    compiled = capture.optimize(backend)(calls_what_breaks)
+    for k in range(4):
+        torch.testing.assert_close(compiled(torch.arange(8.0) - k), calls_what_breaks(torch.arange(8.0) - k), rtol=0, atol=0)
+    assert len(graphs) == 2  # the comparison and the sum: a product alone runs as it is
+
+
+def test_continuations_die_with_the_code_they_go_on_with():
+    codes = []
+
+    def once():
+        names = {"gc": gc}
+        exec("def breaks(x):\n    y = x + 1\n    gc.collect()\n    return y * 2", names)
+        compiled = capture.optimize(lambda gm, example_inputs: gm.forward)(names["breaks"])
+        torch.testing.assert_close(compiled(torch.ones(2)), torch.full((2,), 4.0))
+        entries = entries_of(names["breaks"].__code__)
+        held = [c.__code__ if isinstance(c, types.FunctionType) else c for entry in entries for c in entry.code.co_consts]
+        codes.extend(weakref.ref(c) for c in held if isinstance(c, types.CodeType) and is_resume_code(c))
+        codes.append(weakref.ref(names["breaks"].__code__))
+
+    once()
+    gc.collect()
+    assert len(codes) >= 2 and [ref() for ref in codes] == [None] * len(codes)
