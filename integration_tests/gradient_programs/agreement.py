@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 import itertools
-import linecache
 import random
 import warnings
 
 import torch
 import tracework
+from random_programs import Disagreement, load
 
 from .generate import SIZES, inputs, namespace
 from .uses import USES
 
-__all__ = ["Disagreement", "check"]
+__all__ = ["check"]
 
 WRITTEN = "modified by an inplace operation"
 FREED = "second time", "already been freed"
 
 
-class Disagreement(AssertionError):
-    """Compiled and plain runs differ."""
-
-
-_numbers = itertools.count()
-
-
 def check(described, text, **options):
     """Raises Disagreement; with open sizes, those become dynamic on the way."""
-    plain, compiled = load(text), tracework.compile(load(text), **options)
+    plain, compiled = load(text, namespace()), tracework.compile(load(text, namespace()), **options)
     try:
         for number, size in enumerate(SIZES[described["sizes"]]):
             expected, actual = (list(observe(main, described, size)) for main in (plain, compiled))
@@ -39,14 +32,6 @@ def check(described, text, **options):
                     raise Disagreement(f"call {number}: {part} differ\n  plain:    {a}\n  compiled: {other} {b}")
     finally:
         tracework.reset()
-
-
-def load(text):
-    filename = f"<gradient program {next(_numbers)}>"
-    linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
-    values = namespace()
-    exec(compile(text, filename, "exec"), values)
-    return values["main"]
 
 
 def observe(main, described, size):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
-import linecache
 import warnings
 
 import torch
 import tracework
+from random_programs import Disagreement, load
 
 from .generate import SIZES, inputs, namespace
 
-__all__ = ["Disagreement", "check"]
+__all__ = ["check"]
 
 TOLERANCE = {torch.float32: 2e-4, torch.float64: 2e-4, torch.bfloat16: 6e-2, torch.float16: 1e-2, torch.complex64: 2e-4}
 INDEX = IndexError, RuntimeError
@@ -31,17 +30,10 @@ class Raised(str):
         return made
 
 
-_numbers = itertools.count()
-
-
-class Disagreement(AssertionError):
-    """Compiled and plain runs differ."""
-
-
 def check(described, text, **options):
     """Raises Disagreement; each size is called in turn, so that sizes become dynamic on the way."""
     rounds = "bfloat16" in text or ".half()" in text or any(kind == "half" for kind, *_ in described)
-    plain, compiled = load(text), tracework.compile(load(text), **options)
+    plain, compiled = load(text, namespace()), tracework.compile(load(text, namespace()), **options)
     try:
         for number in range(len(SIZES)):
             expected, actual = observe(plain, described, number), observe(compiled, described, number)
@@ -55,14 +47,6 @@ def check(described, text, **options):
                     raise Disagreement(f"call {number}: {part} differ\n  plain:    {a}\n  compiled: {b}")
     finally:
         tracework.reset()
-
-
-def load(text):
-    filename = f"<tensor program {next(_numbers)}>"
-    linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
-    values = namespace()
-    exec(compile(text, filename, "exec"), values)
-    return values["main"]
 
 
 def observe(function, described, number):
