@@ -287,3 +287,12 @@ def test_arrays_made_inside_index_tensors():
     given = torch.arange(16.0).view(4, 4), torch.arange(5.0)
     for found, expected in zip(tracework.compile(fn, backend="eager", fullgraph=True)(*given), fn(*given), strict=True):
         assert torch.equal(found, expected)
+
+
+def test_the_base_of_a_view_is_an_array():
+    def program(array):
+        view = array[:2] + 0
+        return view, view[1:]
+
+    doubled, view = tracework.compile(program)(numpy.arange(10.0))
+    assert type(view.base) is numpy.ndarray and numpy.shares_memory(view.base, doubled)

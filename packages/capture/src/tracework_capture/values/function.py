@@ -435,10 +435,10 @@ def _bind_keywords(bound: dict[str, Value], kwargs: dict[str, Value], names: fro
 def _bind_defaults(frame: Frame, function: FunctionValue, bound: dict[str, Value]) -> None:
     code = function.code
     count = code.co_argcount
-    first_default = count - function.default_count()
-    if any(name not in bound for name in code.co_varnames[:first_default]):
+    first_default = count - function.default_count()  # below 0 where a program gave it the defaults of another function
+    if any(name not in bound for name in code.co_varnames[: max(first_default, 0)]):
         raise _DoNotFit
-    for index in range(first_default, count):
+    for index in range(max(first_default, 0), count):
         name = code.co_varnames[index]
         if name not in bound:
             bound[name] = function.default(frame, index - first_default)

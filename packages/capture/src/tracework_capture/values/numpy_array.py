@@ -80,7 +80,7 @@ class ArrayValue(Value):
 
     def reload(self, emit):
         text = emit.load(self.tensor)
-        return f"{emit.const(array_number)}({text})" if self.scalar else f"{text}.numpy()"
+        return f"{emit.const(array_number)}({text})" if self.scalar else f"{text}.numpy()[...]"
 
     def as_operand(self, frame, tensors):
         """What stands for a number in arithmetic of these tensors with it: it does not change their dtype, as any number."""

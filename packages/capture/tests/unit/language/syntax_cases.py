@@ -416,3 +416,22 @@ def cell_in_a_local(x):
     cell = (lambda: x).__closure__[0]
     held = cell
     return held.cell_contents + 1, [held for _ in range(2)][0] is cell
+
+
+def takes_two(a, b):
+    return a, b
+
+
+takes_two.__defaults__ = (1, 2, 3)
+
+
+def takes_any(*args):
+    return args
+
+
+takes_any.__defaults__ = (1,)
+
+
+@case
+def defaults_of_a_function_of_more_parameters(x):
+    return takes_two(), takes_two(x), takes_two(b=x), takes_any(), takes_any(x)
