@@ -434,4 +434,4 @@ takes_any.__defaults__ = (1,)
 
 @case
 def defaults_of_a_function_of_more_parameters(x):
-    return takes_two(), takes_two(x), takes_two(b=x), takes_any(), takes_any(x)
+    return takes_two(), takes_two(x + 1), takes_two(b=x), takes_any(), takes_any(x)
