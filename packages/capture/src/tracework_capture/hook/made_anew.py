@@ -14,11 +14,12 @@ from .cache import RecompileLimitWarning
 __all__ = ["MadeAnew"]
 
 log = logging.getLogger("tracework.capture.recompiles")
-_REMEMBERED = 1000
 
 
 class MadeAnew:
     """How often code of one kind, equal and of the same file, has died after frames of it were captured."""
+
+    _REMEMBERED = 1000  # of the class: code dies at Python's end, too, when the names of modules are gone
 
     def __init__(self) -> None:
         self._deaths: dict[tuple[str, int], int] = {}
@@ -31,7 +32,7 @@ class MadeAnew:
 
     def died(self, kind: tuple[str, int]) -> None:
         """One more is gone."""
-        if len(self._deaths) >= _REMEMBERED:  # all different: none is the same one made anew
+        if len(self._deaths) >= self._REMEMBERED:  # all different: none is the same one made anew
             self._deaths.clear()
         self._deaths[kind] = self._deaths.get(kind, 0) + 1
 
