@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import tracework_aotautograd as aot
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
@@ -261,3 +262,13 @@ def test_a_view_that_a_function_gives_has_its_gradient(pair, real):
 
     with pytest.raises(aot.Refusal, match="gives a view that is a result"):
         pair(reversed_gradient, real(3))
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [lambda x, w: (x.tanh_(), x * w), lambda x, w: ((x * w).view(-1)[::2].sigmoid_(),), lambda x, w: ((x * w).t().exp_() * w,)],
+)
+def test_a_formula_that_reads_what_it_writes_to_a_view_or_an_input_is_left_to_eager(fn, graph, eager_runner, real):
+    inputs = [real(4, 4) * 1, real(4, 4)]
+    with pytest.raises(aot.Refusal, match="writes what its derivative reads"):
+        aot.aot_compile(graph(fn, 2), inputs, forward_compiler=eager_runner, options=aot.AotOptions(fallback=False))

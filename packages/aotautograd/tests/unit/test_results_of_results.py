@@ -49,6 +49,19 @@ def with_their_sum(x, w):
     return a, b, a + b
 
 
+def sharing_a_view_of_an_input(x, w):
+    t = x.t()
+    y = torch.cat([t, w])
+    return y, torch.cat([t, w]).mean() * y
+
+
+def sharing_parts_of_an_input(x, w):
+    row, part = x.t()[1], x.view(-1)[1:4].expand(2, 3)
+    y = row * w
+    z = (part.sum() * y + row).exp()
+    return y, z, (part * 2).sin()
+
+
 def detached(x, w):
     y = x @ w
     z = y.detach() * w
@@ -184,6 +197,8 @@ PROGRAMS = [
     past_several,
     loss_and_logits,
     with_their_sum,
+    sharing_a_view_of_an_input,
+    sharing_parts_of_an_input,
     detached,
     without_gradients,
     written,
@@ -486,20 +501,63 @@ def test_a_detached_view_with_a_history_of_its_own_is_left_to_eager(graph, eager
             aot.aot_compile(graph(fn, 2), [data(4), real(4)], forward_compiler=eager_runner, options=options)
 
 
-def test_a_view_of_an_input_that_was_written_to_behind_autograd(pair, real):
-    """It is made once the input has its new version: the engine asks views of older ones for other history."""
+def test_a_write_behind_autograd_to_an_input_with_a_history_is_left_to_eager(graph, eager_runner, real):
+    """The engine asks a view that has a new version for another history, which what came before the write does not have."""
+
+    def unrecorded(x, w):
+        y = x * w
+        with torch.no_grad():
+            x.add_(1)
+        return y, x.exp() * w
+
+    def detached(x, w):
+        y = x * w
+        x.detach().add_(1)
+        return (y,)
+
+    for fn in (unrecorded, detached):
+        with pytest.raises(aot.Refusal, match="not recorded to an input with a history"):
+            options = aot.AotOptions(fallback=False)
+            inputs = [real(4, 4) * 1, real(4, 4)]
+            aot.aot_compile(graph(fn, 2), inputs, forward_compiler=eager_runner, options=options)
+
+
+def test_hooks_of_what_results_are_views_of_are_left_to_eager(graph, eager_runner, real):
+    def fn(x, w):
+        row = x[0]
+        row.register_hook(lambda g: g * 2)
+        return row.unsqueeze(0), row * w
+
+    with pytest.raises(aot.Refusal, match="a hook of what a result"):
+        aot.aot_compile(
+            graph(fn, 2), [real(4, 4), real(4)], forward_compiler=eager_runner, options=aot.AotOptions(fallback=False)
+        )
+
+
+def test_the_hook_of_an_input_that_no_history_leads_to_is_not_called(pair, real):
+    """The view was made without gradients and says that it requires them: what is computed from it has a history that leads nowhere."""
 
     def fn(x, w):
         with torch.no_grad():
-            x.add_(1)
-        row = x[1]
-        return row, row.exp() * w, x.sin()
+            view = w.t()
+        return (view.view_as(view).sin(),)
 
-    found = pair(fn, real(4, 4), real(4, 4), make=lambda x, w: ((x * w).t(), w * 1))
+    found = pair(fn, real(4, 4), real(4, 4), make=lambda x, w: (x * 1, w))
+    for results, (x, _) in zip(found.call(), (found.mine, found.theirs), strict=True):
+        x.register_hook(torch.sin)  # a TypeError if it is called without a gradient
+        assert results[0].requires_grad
+        assert torch.autograd.grad(results[0].sum(), [x], allow_unused=True) == (None,)
+
+
+def test_backwards_of_results_that_share_a_view_of_an_input_are_apart(pair, real):
+    def fn(x, w):
+        t = torch.stack([x, x, x, x]).t()
+        return (t * 2).sin(), (t * w).cos()
+
+    found = pair(fn, real(4), real(4, 4))
     gradients = []
     for results, inputs in zip(found.call(), (found.mine, found.theirs), strict=True):
-        places = [*results, *inputs]
-        of = [torch.autograd.grad(r.square().sum(), places, retain_graph=True, allow_unused=True) for r in results]
-        gradients.append([g for grads in of for g in grads])
-    assert [g is None for g in gradients[0]] == [g is None for g in gradients[1]]
+        for result in results:
+            result.sum().backward()  # frees the history of this one alone
+        gradients.append([x.grad for x in inputs])
     torch.testing.assert_close(*gradients)

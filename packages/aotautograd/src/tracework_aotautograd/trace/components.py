@@ -17,6 +17,16 @@ from ..signature import Component
 
 aten = torch.ops.aten
 
+_BACKWARDS_OF_VIEWS = frozenset(
+    (
+        *(aten.view.default, aten._unsafe_view.default, aten.permute.default, aten.t.default, aten.transpose.int),
+        *(aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims, aten.unsqueeze.default, aten.sum.dim_IntList),
+        *(aten.slice_backward.default, aten.select_backward.default, aten.diagonal_backward.default, aten.clone.default),
+        *(aten.select.int, aten.slice.Tensor, aten.expand.default, aten.neg.default),
+    )
+)
+"""What comes of a sum through these, and through what stacks and repeats, is the sum of what comes of its parts."""
+
 
 def components(
     graph: fx.Graph,
@@ -83,7 +93,9 @@ def together(nodes: Sequence[fx.Node], results: Collection[Any], sources: Mappin
         if node not in needed:
             continue
         needed.update(node.all_input_nodes)
-        if _is_sum(node) and all(user in sums or user not in needed or user.op == "output" for user in node.users):
+        if (_is_sum(node) or _is_of_view(node)) and all(
+            user in sums or user not in needed or user.op == "output" for user in node.users
+        ):
             sums.add(node)
         else:
             found.add(sources[node])
@@ -99,6 +111,14 @@ def _is_sum(node: fx.Node) -> bool:
         return False
     made, *added = values
     return all(value.dtype is made.dtype and _is_as_large(value, made) for value in added)
+
+
+def _is_of_view(node: fx.Node) -> bool:
+    """Whether a node is the backward of a view."""
+    if node.target not in _BACKWARDS_OF_VIEWS or node.meta["phase"] != "backward":
+        return False
+    tensors = [n for n in node.all_input_nodes if isinstance(n.meta["val"], torch.Tensor)]
+    return tensors == [node.args[0]] and node.meta["val"].dtype is tensors[0].meta["val"].dtype
 
 
 def _is_as_large(a: Any, b: Any) -> bool:
@@ -142,10 +162,13 @@ def _share(graph: fx.Graph, node: fx.Node, group: int, sources: Mapping[fx.Node,
         return node
     if not bits & group:
         return None
-    shares = [_share(graph, operand, group, sources) for operand in node.args]  # one may be there twice
-    given = [share for share in shares if share is not None]
-    if len(given) == 1:
-        return given[0]
-    made = graph.call_function(node.target, tuple(given))
+    if _is_sum(node):
+        shares = [_share(graph, operand, group, sources) for operand in node.args]  # one may be there twice
+        args = tuple(share for share in shares if share is not None)
+        if len(args) == 1:
+            return args[0]
+    else:
+        args = (_share(graph, node.args[0], group, sources), *node.args[1:])
+    made = graph.call_function(node.target, args, node.kwargs)
     made.meta.update(node.meta)
     return made

@@ -204,6 +204,22 @@ def _same_types(func: Any, target: Any) -> bool:
     return all(kinds[a.name] == str(a.type) for a in target._schema.arguments)
 
 
+_READ_THEIR_RESULT = frozenset("exp exp2 expm1 tanh sigmoid sqrt rsqrt reciprocal tan elu selu celu cumprod".split())
+"""Ops whose derivative is a smooth function of what they give."""
+
+
+def _check_higher_orders(recorder: Any, func: Any, written: Any) -> None:
+    """Raises where gradients of gradients would not see that a formula reads what it wrote: nothing else has the new value's history."""
+    name = func._schema.name.removeprefix("aten::")
+    if not name.endswith("_") or name[:-1] not in _READ_THEIR_RESULT or not (torch.is_grad_enabled() and written.requires_grad):
+        return
+    cell = recorder.cell(written)
+    if cell.parent is not None or cell.root.slot is not None:
+        raise FunctionalizationError(
+            f"{func} writes what its derivative reads to a view or to an input with a history", recorder.origin
+        )
+
+
 def by_schema(recorder: Any, func: Any, args: Any, kwargs: Any, out: Any) -> None:
     """The general rule: call the functional overload, bind what is new, write the rest to the arguments."""
     if torch.Tag.inplace_view in func.tags:
@@ -211,6 +227,8 @@ def by_schema(recorder: Any, func: Any, args: Any, kwargs: Any, out: Any) -> Non
     target = functional_overload(func)
     named = bind(func, args, kwargs)
     written = _torch.written_arguments(func._schema)
+    if isinstance(named[written[0]], torch.Tensor):
+        _check_higher_orders(recorder, func, named[written[0]])
     if func._schema.name.startswith("aten::_foreach_") and _items_share_memory(recorder, named):
         if isinstance(named.get("scalars"), torch.Tensor):
             raise FunctionalizationError(f"{func} on items that share memory, with numbers in a tensor", recorder.origin)

@@ -263,6 +263,10 @@ class Trace:
         one of what was written to a view that autograd takes for a tensor of its own."""
         if _has_history(output) and cell.step is not None and not output._is_view():
             raise Refusal("a detached view that is a result of the graph got a history of its own", self.recorder.origin)
+        parent: Cell | None = cell
+        while (parent := parent.parent) is not None:
+            if parent.fake._backward_hooks:
+                raise Refusal("a hook of what a result of the graph is a view of", self.recorder.origin)
         node = output.grad_fn
         begins = {cell.root.fake.grad_fn} if cell.root.slot is None and cell.root.fake is not None else {*self.histories}
         while node is not None and node not in begins:
@@ -305,6 +309,8 @@ class Trace:
                 self.write_backs[slot] = self._add(self.values[slot], value)
                 self.infos[slot] = replace(self.infos[slot], mutation=Mutation.BY_WRAPPER)
                 continue
+            if self.infos[slot].requires_grad and not self.examples[slot].is_leaf:  # a view gets another node of its own by that
+                raise Refusal("a write that is not recorded to an input with a history", self.recorder.origin)
             self.infos[slot] = replace(self.infos[slot], mutation=Mutation.IN_GRAPH)
             placeholder = [n for n in self.recorder.graph.nodes if n.op == "placeholder"][slot]
             node = self.recorder.node(aten.copy_.default, (placeholder, value), {}, placeholder.meta["val"])
@@ -426,7 +432,10 @@ class Trace:
         bases = {edge: base_of(info, self.write_backs) for edge, (_, info) in candidates.items() if edge not in roots}
         views = {edge: None if base is None else edge_of(self.graph_outputs[base].fake) for edge, base in bases.items()}
         views = {edge: base for edge, base in views.items() if base is None or base in cuttable}
-        edges, hidden = find_cuts([o.fake for o in outputs], cuttable, ends, made, views)
+        # a view of an input passes gradients on as they are, as the input does, so it is of no component in particular
+        passing = {c.fake.grad_fn for c in memory.views_of_inputs() if _has_history(c.fake) and not c.fake._backward_hooks}
+        passing -= {node for node, _ in (*roots, *views)}
+        edges, hidden = find_cuts([o.fake for o in outputs], cuttable, ends | passing, made, views)
         return edges, [
             (value, value.node if isinstance(value, Former) else memory.read(self.recorder.cell(value))) for value in hidden
         ]

@@ -126,7 +126,8 @@ def wrap_autograd(program: FunctionalProgram, forward: Call, gradients: Sequence
     # counted once the Functions have saved what they need: what they save of an input that is written is then refused, as eager does
     forward = _torch.counting_writes(forward, dict.fromkeys(sorted(signature.mutated_in_graph), 0))
     seen = any(info.newer and info.requires_grad for info in signature.inputs)  # the engine asks a view with a new version anew
-    alone = len(gradients) == 1 and not signature.views and not seen
+    leads = len(gradients) == 1 and bool(signature.components[0].inputs)
+    alone = leads and not signature.views and not seen
     apply = _one_node(program, forward, *gradients) if alone else _several_nodes(program, forward, gradients)
     make = output_maker(signature)
     write_backs = signature.write_backs
@@ -179,7 +180,7 @@ def _read_behind(signature: Signature, slot: int) -> bool:
 def _unreached(signature: Signature) -> list[int]:
     """Input slots that no result's history leads to: the engine would go on behind them, to hooks that see no gradient in eager."""
     reached = signature.components[0].inputs
-    return [i for i, info in enumerate(signature.inputs) if info.requires_grad and i not in reached] if reached else []
+    return [i for i, info in enumerate(signature.inputs) if info.requires_grad and i not in reached]
 
 
 def _apart(tangents: Sequence[TangentInfo]) -> list[int]:
