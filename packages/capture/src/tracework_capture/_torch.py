@@ -38,11 +38,13 @@ __all__ = [
     "dispatch_mode_count",
     "distributed_is_initialized",
     "has_old_hooks",
+    "enter",
     "enter_saved_hooks",
     "forward_ad_is_on",
     "function_mode_count",
     "function_modes_aside",
     "hide_from_torch_compile",
+    "item",
     "keeping_version",
     "leave_blocks_of_devices",
     "leave_dispatch_modes",
@@ -61,6 +63,7 @@ __all__ = [
     "pytree_row",
     "restore_autocast",
     "saved_tensor_hooks_aside",
+    "set_grad_enabled",
     "set_version",
     "substitute_of_torch_compile",
     "through_backward_hook",
@@ -243,6 +246,11 @@ def unseen(function: Any) -> Any:
             return function(*args)
 
     return call
+
+
+item = unseen(torch.Tensor.item)
+set_grad_enabled = unseen(torch._C._set_grad_enabled)
+enter = unseen(lambda manager: manager.__enter__())
 
 
 def under_no_function_modes(function: Any) -> Any:

@@ -62,6 +62,7 @@ class GraphBuilder:
         self.draws = False  # whether an input is drawn, also if nobody uses it
         self.raises_in_block = False  # whether an operator may raise inside of a try or with block of the program
         self.raises_in_try = False  # whether its exception meets an except block that may go on, or a manager of the program
+        self.freed_at = -1  # the step of the captured frame at which a backward first used a history up
         self._reads = self._raising = self._writing = 0
         self._by_tensor: dict[int, fx.Node] = {}
         self._by_symbol: dict[Any, fx.Node] = {}

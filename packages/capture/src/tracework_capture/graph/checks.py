@@ -478,7 +478,7 @@ def guarded_call(writer: CodeWriter, frame: Any, call: str, conditions: list[str
             root.history.apart = True
             raise RestartApart(f"an operator may raise, and the frame could not run again: {why}")
         return lines
-    restore = [f"{writer.const(torch._C._set_grad_enabled, 'set_grad')}({root.grad_at_start})"]
+    restore = [f"{writer.const(_torch.set_grad_enabled, 'set_grad')}({root.grad_at_start})"]
     for name, value in root.states_written.items():
         restore.append(f"{writer.const(_torch.SETTINGS[name][1], f'set_{name}')}({writer.const(value, name)})")
     before = []

@@ -65,6 +65,7 @@ def finish(frame: Any, stop: Returned | Break, backend: Any, execute: Callable[.
     for index, binding in enumerate(root.graph.inputs):
         writer.known_source(binding.source, f"__tw_inputs[{index}]")
     raising: list[types.CodeType] = []
+    leave_function_modes(root, writer)
     if isinstance(stop, Returned):
         refuse_open_managers(root)
         end_autocast(frame)
@@ -98,23 +99,25 @@ def keep_state(root: Any, writer: CodeWriter) -> None:
     """Grad mode that the traced program left changed: a compiled graph need not leave it so."""
     enabled = torch.is_grad_enabled()
     if enabled != root.grad_at_start:
-        writer.line(f"{writer.const(torch._C._set_grad_enabled, 'set_grad')}({enabled})")
+        writer.line(f"{writer.const(_torch.set_grad_enabled, 'set_grad')}({enabled})")
     for name, value in root.states_written.items():
         read, write = _torch.SETTINGS[name]
         if read() != value:
             writer.line(f"{writer.const(write, f'set_{name}')}({writer.const(read(), name)})")
-    keep_function_modes(root, writer)
+    for mode in root.function_modes[modes_kept(root) :]:
+        writer.line(f"{writer.const(_torch.push_function_mode, 'push_mode')}({writer.load(mode)})")
 
 
-def keep_function_modes(root: Any, writer: CodeWriter) -> None:
-    """TorchFunctionModes that the traced program entered and did not leave, or left and did not enter."""
+def modes_kept(root: Any) -> int:
+    """How many of the TorchFunctionModes that the frame is under it is under at its end."""
     start, now = root.modes_at_start, root.function_modes
-    common = next((i for i, (old, new) in enumerate(zip(start, now)) if old is not new), min(len(start), len(now)))
-    entered = [writer.load(mode) for mode in now[common:]]
-    for _ in start[common:]:
+    return next((i for i, (old, new) in enumerate(zip(start, now)) if old is not new), min(len(start), len(now)))
+
+
+def leave_function_modes(root: Any, writer: CodeWriter) -> None:
+    """The modes that the traced program left and did not enter see nothing of what follows the graph."""
+    for _ in root.modes_at_start[modes_kept(root) :]:
         writer.line(f"{writer.const(_torch.pop_function_mode, 'pop_mode')}()")
-    for mode in entered:
-        writer.line(f"{writer.const(_torch.push_function_mode, 'push_mode')}({mode})")
 
 
 # --- the graph ---------------------------------------------------------------------------------------------------------
@@ -231,6 +234,7 @@ def leave(
 ) -> list[types.CodeType]:
     """Replay side effects, run the breaking instruction, call the continuation; gives the codes that must run as plain Python."""
     instruction = frame.current
+    inside = torch.is_grad_enabled()
     entered = leave_contexts(frame)
     end_autocast(frame)
     cells = sorted(frame.cells)  # the order in which the compiler puts free variables, also those of the replacement
@@ -242,7 +246,9 @@ def leave(
     frame.root.mutations.replay_on_results(writer)
     keep_state(frame.root, writer)
     for manager in entered:
-        writer.line(f"{writer.load(manager)}.__enter__()")
+        writer.line(f"{writer.const(_torch.enter)}({writer.load(manager)})")
+    if entered and frame.root.function_modes:  # a mode may have kept a manager from switching
+        writer.line(f"{writer.const(_torch.set_grad_enabled, 'set_grad')}({inside})")
     leaving = _Leaving(frame, writer, names, local_texts, cells, cell_texts, held)
     if (
         frame.root.ends_in_raise and instruction.value not in cells

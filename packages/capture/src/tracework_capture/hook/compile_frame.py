@@ -114,7 +114,8 @@ def capture_in_attempts(
                 continue
             if stop_before >= 0:
                 raise not_continued(f"{stopped} while leaving at an earlier break ({reason})", reason, stack) from stopped
-            stop_before, reason, stack = root.step, stopped, getattr(stopped, "stack", ()) or frame.locations()
+            step = stopped.made_at if stopped.made_at > 0 else root.step
+            stop_before, reason, stack = step, stopped, getattr(stopped, "stack", ()) or frame.locations()
         except SymbolicRaise as raised:
             forget_frames(raised, handled)
             step = getattr(raised.value, "root_step", root.step)  # where it was raised: handlers and exits run again, plainly

@@ -11,6 +11,7 @@ import operator
 import torch
 
 from .._torch import keeping_version
+from ..errors import BreakGraph
 from ..graph.leaves import copy_like
 from ..sources import Attr
 from .constant import ConstantValue, force_plain
@@ -67,7 +68,7 @@ def grad_row(frame, args, kwargs):
         return frame.break_graph("call_unknown", "torch.autograd.grad through history from outside the captured part")
     if any(has_hooks(frame, t) for t in inputs) or any(v.retains_grad for v in distinct(frame)):
         return frame.break_graph("hook", "torch.autograd.grad of tensors with hooks")
-    found = frame.graph.call(frame, torch.autograd.grad, (given.pop("outputs"), given.pop("inputs")), options(given))
+    found = gradients(frame, given.pop("outputs"), given.pop("inputs"), given)
     if not keeps_graph(frame, given):
         history_is_gone(frame)
     return found
@@ -82,6 +83,17 @@ def refuse_what_is_unseen(frame):
         frame.break_graph("hook", "a backward in the function whose hooks it would run as they are")
     if frame.root.effects.sparse_gradients:
         frame.break_graph("tensor_layout", "a backward in the function that gives sparse gradients")
+
+
+def gradients(frame, outputs, inputs, given):
+    """The node that asks the engine. Where an earlier backward used the history up, the graph ends before that one: eager's engine has
+    accumulated some gradients when it comes to what is gone."""
+    try:
+        return frame.graph.call(frame, torch.autograd.grad, (outputs, inputs), options(given))
+    except BreakGraph as stop:
+        if "second time" in stop.detail:
+            stop.made_at = frame.graph.freed_at
+        raise
 
 
 def options(given):
@@ -130,7 +142,7 @@ def backward(frame, given):
     wanted = {"retain_graph": given["retain_graph"], "create_graph": given["create_graph"]}
     wanted |= {"grad_outputs": given["grad_tensors"], "allow_unused": ConstantValue(True)}
     leaves += retaining
-    found = frame.graph.call(frame, torch.autograd.grad, (outputs, leaves), options(wanted))
+    found = gradients(frame, outputs, leaves, wanted)
     accumulate(frame, leaves, found.unpack(frame), create)
     if not keeps_graph(frame, given):
         history_is_gone(frame)
@@ -215,6 +227,8 @@ def laid_out_alike(gradient, leaf):
 
 def history_is_gone(frame):
     """Tensors known by now, and what is computed from them later, may belong to a graph that was freed."""
+    if frame.graph.freed_at < 0:
+        frame.graph.freed_at = frame.root.step
     known = frame.graph.history_freed = known_values(frame)
     for value in known.values():
         value.may_be_freed = known

@@ -10,7 +10,7 @@ import torch
 
 from ..errors import BreakGraph
 from ..regions import error_on_graph_break, leave_region
-from ..sources import InstanceAttr
+from ..sources import Const, InstanceAttr
 from .constant import ConstantValue, force_plain
 from .inference_tensors import begin_block, end_block
 from .sequence import NONE
@@ -163,13 +163,23 @@ class GradModeContext(ContextValue):
         self.before = torch.is_grad_enabled()
         if self.obj is not None:
             frame.log_effect(("entered", id(self.obj)), lambda emit: emit.line(f"{emit.load(self)}.prev = {self.before}"))
-        set_grad(frame, self.mode)
+        switch_grad(frame, self.mode)
 
     def leave(self, frame):
-        if self.before is not None:
-            set_grad(frame, self.before)
-        elif self.obj is not None:
-            set_grad(frame, force_plain(frame, self.getattr(frame, "prev")))
+        before = self.mode_before(frame)
+        if before is not None:
+            switch_grad(frame, before)
+
+    def leave_at_break(self, frame):
+        before = self.mode_before(frame)
+        if before is not None:
+            set_grad(frame, before)
+
+    def mode_before(self, frame):
+        """What leaving brings back; None where it was not entered."""
+        if self.before is None and self.obj is not None:
+            return force_plain(frame, self.getattr(frame, "prev"))
+        return self.before
 
 
 def entered_before(manager, before):
@@ -182,7 +192,7 @@ class SetGradEnabled(GradModeContext):
     """torch.set_grad_enabled(mode) takes effect when it is made, and remembers what held then."""
 
     def enter(self, frame):
-        set_grad(frame, self.mode)
+        switch_grad(frame, self.mode)
 
     def reload(self, emit):
         return f"{emit.const(grad_switch)}({self.mode}, {self.before})"
@@ -193,6 +203,15 @@ def grad_switch(mode, before):
     made = object.__new__(torch.set_grad_enabled)
     made.prev, made.mode = before, mode
     return made
+
+
+def switch_grad(frame, mode):
+    """The program's own switch, about which torch asks the modes that are on."""
+    if not frame.root.function_modes:
+        return set_grad(frame, mode)
+    from .torch_function import dispatch
+
+    dispatch(frame, frame.wrap(torch._C._set_grad_enabled, Const(torch._C._set_grad_enabled)), [ConstantValue(mode)], {})
 
 
 def set_grad(frame, mode):
@@ -220,7 +239,7 @@ def set_grad_enabled_row(frame, args, kwargs):
         return frame.break_graph("call_unknown", f"torch.set_grad_enabled of a {type(wanted).__name__}, which eager refuses")
     made = SetGradEnabled(torch.set_grad_enabled, [mode], {}, wanted)
     made.before = torch.is_grad_enabled()
-    set_grad(frame, wanted)
+    switch_grad(frame, wanted)
     return made
 
 
@@ -245,6 +264,8 @@ class InferenceMode(GradModeContext):
         end_block(frame)
         frame.root.inference.pop()
         set_grad(frame, self.entered.pop())
+
+    leave_at_break = leave
 
 
 def inference_mode_row(frame, args, kwargs):

@@ -9,6 +9,7 @@ import operator
 
 import torch
 
+from .. import _torch
 from ..graph.state_conditions import truth_of_state
 from ..sources import Source
 from .constant import COMPARE_FUNCTIONS, ConstantValue, fold
@@ -202,7 +203,7 @@ class FloatValue(Value):
     def reload(self, emit):
         if self.node.meta.get("moved"):
             return super().reload(emit)
-        return f"{emit.graph_output(self.node)}.item()"
+        return f"{emit.const(_torch.item)}({emit.graph_output(self.node)})"
 
 
 class NumpyFloat(FloatValue):
@@ -313,7 +314,7 @@ class DataBool(Value):
         return True if self is other else None
 
     def reload(self, emit):
-        return f"{emit.graph_output(self.node)}.item()"
+        return f"{emit.const(_torch.item)}({emit.graph_output(self.node)})"
 
 
 class StepCount(DataFloat):

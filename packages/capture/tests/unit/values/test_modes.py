@@ -1,10 +1,13 @@
 """TorchFunctionModes that captured code enters, or is under: what they see, what they change, and when they are left."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from harness import assert_same
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from tracework_capture import graph_break
 from tracework_capture.guards.access import steps_of
 from tracework_capture.hook.context import optimize
 from tracework_capture.sources import Local, TensorSize, TensorStride
@@ -317,3 +320,73 @@ def test_methods_that_make_and_ask_are_seen(call):
     expected = f(torch.ones(3), plain)
     assert torch.equal(optimize(lambda gm, inputs: gm.forward)(f)(torch.ones(3), captured), expected)
     assert captured.names == plain.names
+
+
+class Nothing(TorchFunctionMode):
+    """Gives None instead of calling anything."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        return None
+
+
+@pytest.mark.parametrize("block", [nullcontext, torch.no_grad])
+def test_a_mode_left_after_a_break_sees_nothing_of_what_follows(block):
+    def f(x):
+        with Nothing(), block():
+            graph_break()
+        return (x + 1).sum().item()
+
+    assert optimize(lambda gm, inputs: gm.forward)(f)(torch.ones(2)) == 4.0
+    assert not stack() and torch.is_grad_enabled()
+
+
+def decorated(x):
+    @torch.no_grad()
+    def inner(x):
+        return x + 1
+
+    return inner(x).requires_grad
+
+
+def switched(x):
+    with torch.set_grad_enabled(False):
+        y = x + 1
+    torch.set_grad_enabled(True)
+    with torch.no_grad(), torch.enable_grad(), torch.inference_mode():
+        x = x * 2
+    return y, x.requires_grad
+
+
+def switched_around_a_break(x):
+    with torch.no_grad():
+        graph_break()
+        x = x + 1
+    return x.requires_grad
+
+
+@pytest.mark.parametrize("fn", [decorated, switched, switched_around_a_break], ids=lambda fn: fn.__name__)
+def test_modes_see_switches_of_grad_mode(fn):
+    def f(x, mode):
+        with mode:
+            return fn(x)
+
+    x = torch.ones(2, requires_grad=True)
+    plain, captured = Log(), Log()
+    compiled = optimize(lambda gm, inputs: gm.forward)(f)
+    for _ in range(2):
+        assert_same(compiled(x, captured), f(x, plain))
+        assert captured.names == plain.names and "_set_grad_enabled" in plain.names
+
+
+def test_a_mode_sees_nothing_of_guards_that_read_attributes():
+    def f(x):
+        return None if x.grad is None else x.grad * 2, x.is_leaf
+
+    x = torch.ones(2, requires_grad=True)
+    compiled = optimize(lambda gm, inputs: gm.forward)(f)
+    seen = []
+    for function in (f, compiled, compiled):
+        with Log() as log:
+            function(x)
+        seen.append(log.names)
+    assert seen[0] == seen[1] == seen[2]

@@ -315,6 +315,22 @@ def test_gradients_of_results_in_a_tuple_that_were_made_outside():
         assert torch.equal(compiled((result,), (leaf,))[0], torch.full((2,), 3.0))
 
 
+def test_a_backward_that_meets_a_freed_history_accumulates_as_far_as_eager():
+    def f(x):
+        shared, scale = x.sin(), torch.ones((), requires_grad=True)
+        shared.sum().backward()
+        try:
+            ((shared * 2).sum() * scale).backward()
+        except RuntimeError:
+            pass
+        return scale.grad
+
+    compiled = optimize(lambda gm, inputs: gm.forward)(f)
+    for _ in range(2):
+        x = torch.ones(2, requires_grad=True)
+        assert f(x) is not None and torch.equal(compiled(x), f(x))
+
+
 def test_a_class_is_asked_once_where_it_is_an_argument_itself():
     class Asked(torch.Tensor):
         @classmethod
