@@ -47,6 +47,18 @@ def test_parts_of_containers():
     assert len(graphs) == 1
 
 
+def test_some_dims_of_a_tensor():
+    call, graphs = compiled(lambda x, other: (x + 1, other[0] * 2), {"x": {0: "batch"}, "other": [{1: DimRange(2, 100)}]})
+    for batch, n in ((3, 4), (5, 6), (7, 99)):
+        assert [r.shape for r in call(torch.ones(batch, 4), [torch.ones(2, n)])] == [(batch, 4), (2, n)]
+    assert len(graphs) == 1
+    call(torch.ones(3, 5), [torch.ones(2, 4)])
+    assert len(graphs) == 2  # the other dim is not declared
+    for wrong in ({2: "batch"}, {"rows": "batch"}, {0: ["batch"]}, {-1: "batch"}):
+        with pytest.raises(ControlMisuse, match="declares x as .*, but it is a tensor of 2 dims"):
+            compiled(lambda x: x + 1, {"x": wrong})[0](X)
+
+
 def test_of_a_module_and_by_keyword():
     module = torch.nn.Linear(4, 2)
     call, graphs = compiled(module, {"input": ["batch", 4]})

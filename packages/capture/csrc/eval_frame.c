@@ -381,6 +381,8 @@ typedef struct {
     PyObject *weakrefs;
     vectorcallfunc vectorcall;
     bool run_only;
+    Py_ssize_t count;
+    PyObject *refuse; /* NULL: any result will do; else it is called with one that is no tuple or list of `count` items or more */
 } tw_scoped;
 
 /* The function with this callback (its reference is taken; NULL: off). */
@@ -415,6 +417,19 @@ static PyObject *call_in_stance(tw_scoped *self, PyObject *const *arguments, siz
     return call_with(callback, run_only || self->run_only, self->function, arguments, count, names);
 }
 
+static PyObject *checked_result(tw_scoped *self, PyObject *result)
+{
+    if (result == NULL || self->refuse == NULL) {
+        return result;
+    }
+    if ((PyTuple_Check(result) || PyList_Check(result)) && PySequence_Fast_GET_SIZE(result) >= self->count) {
+        return result;
+    }
+    PyObject *instead = PyObject_CallOneArg(self->refuse, result);
+    Py_DECREF(result);
+    return instead;
+}
+
 static PyObject *scoped_call(tw_scoped *self, PyObject *const *arguments, size_t count, PyObject *names)
 {
     PyObject *function = self->function;
@@ -422,21 +437,23 @@ static PyObject *scoped_call(tw_scoped *self, PyObject *const *arguments, size_t
         return call_in_stance(self, arguments, count, names);
     }
     if ((self->callback == thread.callback && self->run_only == thread.run_only) || (self->callback != NULL && thread.compiling > 0)) {
-        return PyObject_Vectorcall(function, arguments, count, names);
+        return checked_result(self, PyObject_Vectorcall(function, arguments, count, names));
     }
-    return call_with(Py_XNewRef(self->callback), self->run_only, function, arguments, count, names);
+    return checked_result(self, call_with(Py_XNewRef(self->callback), self->run_only, function, arguments, count, names));
 }
 
 static PyObject *scoped_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"function", "callback", "run_only", NULL};
-    PyObject *function, *callback = Py_None;
+    static char *names[] = {"function", "callback", "run_only", "count", "refuse", NULL};
+    PyObject *function, *callback = Py_None, *refuse = Py_None;
     int run_only = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|Op", names, &function, &callback, &run_only)) {
+    Py_ssize_t count = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OpnO", names, &function, &callback, &run_only, &count, &refuse)) {
         return NULL;
     }
-    if (!PyCallable_Check(function) || (callback != Py_None && !PyCallable_Check(callback))) {
-        PyErr_SetString(PyExc_TypeError, "Scoped(function, callback): both must be callable");
+    bool callable = PyCallable_Check(function) && (refuse == Py_None || PyCallable_Check(refuse));
+    if (!callable || (callback != Py_None && !PyCallable_Check(callback))) {
+        PyErr_SetString(PyExc_TypeError, "Scoped(function, callback, refuse=...): all must be callable");
         return NULL;
     }
     tw_scoped *self = (tw_scoped *)type->tp_alloc(type, 0);
@@ -446,6 +463,8 @@ static PyObject *scoped_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     self->function = Py_NewRef(function);
     self->run_only = run_only;
     self->callback = callback == Py_None ? NULL : Py_NewRef(callback);
+    self->count = count;
+    self->refuse = refuse == Py_None || count == 0 ? NULL : Py_NewRef(refuse);
     self->vectorcall = (vectorcallfunc)scoped_call;
     return (PyObject *)self;
 }
@@ -470,6 +489,7 @@ static int scoped_traverse(tw_scoped *self, visitproc visit, void *arg)
 {
     Py_VISIT(self->function);
     Py_VISIT(self->callback);
+    Py_VISIT(self->refuse);
     Py_VISIT(self->dict);
     return 0;
 }
@@ -477,6 +497,7 @@ static int scoped_traverse(tw_scoped *self, visitproc visit, void *arg)
 static int scoped_clear(tw_scoped *self)
 {
     Py_CLEAR(self->callback);
+    Py_CLEAR(self->refuse);
     Py_CLEAR(self->dict);
     return 0;
 }

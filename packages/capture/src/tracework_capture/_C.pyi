@@ -46,13 +46,21 @@ class WeakKey(weakref.ref[Any]):
     """A key of a dict that a guard program does not keep alive."""
 
 class Scoped:
-    """Calls function with the thread's callback set to `callback` (None: off); works as a method descriptor."""
+    """Calls function with the thread's callback set to `callback` (None: off); works as a method descriptor.
+
+    A result that is no tuple or list of `count` items, or more, is replaced by refuse(result).
+    """
 
     callback: Any
     __wrapped__: Any
     run_only: bool
     def __init__(
-        self, function: Callable[..., Any], callback: Callable[..., Any] | None = None, run_only: bool = False
+        self,
+        function: Callable[..., Any],
+        callback: Callable[..., Any] | None = None,
+        run_only: bool = False,
+        count: int = 0,
+        refuse: Callable[[Any], Any] | None = None,
     ) -> None: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 

@@ -1,6 +1,7 @@
 """Shapes that a compile call declares: which sizes and ints of the arguments change, in which range, and which are one size.
 
-A declaration maps names of parameters to shapes. Of a tensor: a list with one entry for each dim. Of an int: the entry itself. Of a list
+A declaration maps names of parameters to shapes. Of a tensor: a list with one entry for each dim, or a dict
+of the dims that have one. Of an int: the entry itself. Of a list
 or tuple of values: a list of their declarations; of a dict: a dict. An entry is None (what it is in the call, compiled by itself), an int
 (that number and no other), a name (any; entries of one name are one number), or a DimRange. Declarations of torch.compile, which are
 objects of its own, mean the same. What is not declared is None.

@@ -204,7 +204,7 @@ def compile(
         disable: give `model` back as it is.
         recompile_limit: entries per code object before the rest runs uncompiled, with one warning; None is the default of 8.
         isolate_recompiles: always so here: entries, and the limit on them, belong to one compile() call, whatever is given.
-        shapes_spec: shapes by the names of parameters: for a tensor a list with an entry for each dim, which is None (fixed), an int
+        shapes_spec: shapes by the names of parameters: for a tensor a list with an entry for each dim (or a dict of dims), which is None (fixed), an int
             (that size only), a name (any size; those of one name are equal) or a `compiler.DimRange(lower, upper, group)`; for an int
             the entry itself; lists and dicts of these for lists and dicts. Sizes and ints that it does not name are fixed.
         dynamic_shapes: the same under its later name.

@@ -31,7 +31,7 @@ import torch
 
 from .. import _torch
 from ..bytecode.reload import local_name
-from ..errors import RestartApart, RestartWithoutChecks
+from ..errors import ControlMisuse, RestartApart, RestartWithoutChecks
 from .data_sizes import holds
 from .leaves import copy_like, leaf, with_data
 from .undo import (
@@ -561,10 +561,12 @@ _LIBRARIES = frozenset({"builtins", "torch", "numpy", "triton"})
 
 
 def is_of_operators(error: BaseException) -> bool:
-    """Whether an operator may have raised it, so that plain Python would, too: a signal's handler may end the graph with another."""
+    """Whether an operator may have raised it, so that plain Python would, too: a signal's handler may end the graph with another, and
+    so do wrong results of a backend."""
     kind = type(error)
     library = kind.__module__.partition(".")[0]
-    return (library in _LIBRARIES or library.startswith("tracework")) and not issubclass(kind, (OSError, MemoryError))
+    of_others = issubclass(kind, (OSError, MemoryError, ControlMisuse))
+    return (library in _LIBRARIES or library.startswith("tracework")) and not of_others
 
 
 def run_with_handlers(given: list[Any]) -> Any:

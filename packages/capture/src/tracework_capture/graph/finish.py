@@ -8,11 +8,12 @@ continuation function with the live stack and locals.
 from __future__ import annotations
 
 import contextlib
+import functools
 import operator
 import time
 import types
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from torch import fx
@@ -157,8 +158,8 @@ def graph_call(writer: CodeWriter, root: Any, captured: CapturedGraph, backend: 
     try:
         with torch.set_grad_enabled(root.grad_at_start), settings_at_start(root):
             compiled = backend(captured.graph, list(captured.example_inputs))
+        name = getattr(backend, "__name__", repr(backend))
         if not callable(compiled):
-            name = getattr(backend, "__name__", repr(backend))
             raise ControlMisuse(
                 f"the backend {name} gave {compiled!r} for a graph, which cannot be called. Return a function that takes the graph's inputs"
                 " and gives the tuple of its results, as the graph module's forward does."
@@ -180,8 +181,19 @@ def graph_call(writer: CodeWriter, root: Any, captured: CapturedGraph, backend: 
         compiled = _torch.leaving_dual_levels(compiled)
     if root.uses_saved_hooks:
         compiled = _torch.leaving_saved_hooks(compiled)
-    name = writer.const(root.services.call_disabled(compiled), "graph")
-    return (f"{name}(list(__tw_inputs))" if boxed else f"{name}(*__tw_inputs)"), writes_last
+    count = len(next(iter(reversed(captured.graph.graph.nodes))).args[0])
+    refuse = functools.partial(refuse_results, name, count)
+    called = writer.const(root.services.call_disabled(compiled, count, refuse), "graph")
+    return (f"{called}(list(__tw_inputs))" if boxed else f"{called}(*__tw_inputs)"), writes_last
+
+
+def refuse_results(backend: str, count: int, given: Any) -> NoReturn:
+    """Raises ControlMisuse for what a compiled graph gave."""
+    how = f" of {len(given)}" if isinstance(given, (tuple, list)) else ", not a tuple,"
+    raise ControlMisuse(
+        f"what the backend {backend} made of a graph gave a {type(given).__name__}{how} for its {count} result{'s' * (count > 1)}."
+        " Give the tuple of results, as the graph module's forward does."
+    )
 
 
 @contextlib.contextmanager

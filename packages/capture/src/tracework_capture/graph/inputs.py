@@ -14,7 +14,7 @@ from ..dims import SMALLEST, DimMarks, DimRange, marks_of
 from ..errors import ControlMisuse, DynamicDimError, RestartCapture
 from ..formulas import INT_BITS
 from ..guards.guard import TensorFacts
-from ..shapes import path_of
+from ..shapes import DeclaredShapes, path_of
 from ..sources import ArrayTensor, Const, TensorSize, TensorStride
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ def marks_at(root: Any, tensor: torch.Tensor, source: Source) -> DimMarks:
         marks = replace(marks, unbacked=marks.unbacked | root.options.unbacked_dims(str(source), tuple(tensor.shape)))
     if root.shapes is None:
         return marks
-    declared = root.shapes.get(path_of(source), (None,) * tensor.dim())
+    declared = declared_of(root.shapes, path_of(source), tensor.dim())
     if type(declared) is not tuple or len(declared) != tensor.dim():
         raise ControlMisuse(
             f"shapes_spec declares {source} as {declared}, but it is a tensor of {tensor.dim()} dims. Correct one."
@@ -220,6 +220,16 @@ def marks_at(root: Any, tensor: torch.Tensor, source: Source) -> DimMarks:
     fixed = frozenset(range(tensor.dim())) - dynamic - marks.maybe - marks.unbacked
     declared_dims = frozenset(ranges) - marks.dynamic
     return replace(marks, dynamic=dynamic, static=marks.static | fixed, declared=declared_dims, ranges={**ranges, **marks.ranges})
+
+
+def declared_of(shapes: DeclaredShapes, path: Any, count: int) -> Any:
+    """What is declared of a tensor of so many dims: all of its shape, or some dims by their numbers."""
+    if path is None or path in shapes:
+        return shapes.get(path, (None,) * count)
+    by_key = {at[-1]: entry for at, entry in shapes.items() if at[:-1] == path}
+    if all(type(dim) is int and 0 <= dim < count and type(entry) is not tuple for dim, entry in by_key.items()):
+        return tuple(by_key.get(dim) for dim in range(count))
+    return by_key
 
 
 def check_entry(entry: Any, value: int, what: str) -> None:

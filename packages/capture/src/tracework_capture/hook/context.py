@@ -6,6 +6,7 @@ import collections
 import contextlib
 import copy
 import copyreg
+import dataclasses
 import functools
 import inspect
 import logging
@@ -80,7 +81,8 @@ class FrameCallback:
         self.outermost = Outermost(function)
         cache.try_again(self.outermost.code)
         self.backend = backend
-        self.options = options
+        place = getattr(function, "__tracework_place__", None)
+        self.options = options if place is None else dataclasses.replace(options, places={function.__code__.co_filename: place})
         # Codes are held weakly: an entry of a code holds this callback, and the collector does not see into code objects.
         self.histories: dict[int, tuple[weakref.ref[types.CodeType], SizeHistory]] = {}
         self.empty: dict[tuple[Any, ...], int] = {}
@@ -228,6 +230,9 @@ class FrameCallback:
         if not callable(function):
             raise ControlMisuse(f"{function!r} cannot be called, and is not captured. Give a function, a method or an nn.Module.")
         wrapper = _C.Scoped(function, self, run_only=run_only)
+        # by these two torch.compiler.disable, and torch.compile, find what was compiled
+        wrapper._torchdynamo_orig_callable = function  # type: ignore[attr-defined]
+        wrapper._torchdynamo_wrapper_id = id(wrapper)  # type: ignore[attr-defined]
         self.wrappers.add(wrapper)
         weakref.finalize(wrapper, _let_go_of_entries, weakref.ref(self)).atexit = False
         return wrapper
@@ -385,9 +390,9 @@ def relies_on_checks(entry: _C.Entry) -> bool:
     return getattr(entry.info, "detail", None) == CHECKED
 
 
-def disabled_call(compiled: Callable[..., Any]) -> Any:
-    """A compiled graph as a callable that runs with the hook off."""
-    return _C.Scoped(compiled, None)
+def disabled_call(called: Callable[..., Any], count: int = 0, refuse: Callable[[Any], Any] | None = None) -> Any:
+    """A callable that runs with the hook off; results that are no tuple or list of `count` items, or more, go to refuse(results)."""
+    return _C.Scoped(called, None, count=count, refuse=refuse)
 
 
 def optimize(

@@ -51,8 +51,15 @@ _BUILTINS = {
     ).split()
 }
 
+OF_KINDS = (
+    "isabstract isasyncgenfunction isbuiltin isclass iscode iscoroutinefunction isdatadescriptor isfunction isgenerator"
+    " isgeneratorfunction isgetsetdescriptor ismemberdescriptor ismethod ismethoddescriptor ismethodwrapper ismodule isroutine getmro"
+    " _has_code_flag _has_coroutine_mark _signature_is_functionlike"
+).split()
+"""Functions of the module inspect that look at an object's type and flags alone."""
+
 TRACE_POLICY: tuple[tuple[str, str, str], ...] = (
-    # module prefix, decision for calls, reason
+    # module, its start, or a function in it; decision for calls, reason
     ("tracework.compiled_module", INLINE, "a compiled module inside of a compiled one"),
     ("tracework_capture.regions", INLINE, "a function in a region"),
     ("tracework_capture.array_functions", INLINE, "a function of arrays as one of tensors"),
@@ -82,6 +89,7 @@ TRACE_POLICY: tuple[tuple[str, str, str], ...] = (
     ("unittest", BREAK, "test machinery"),
     ("traceback", BREAK, "reads frames"),
     ("linecache", BREAK, "reads files"),
+    *((f"inspect.{name}", INLINE, "asks what an object is") for name in OF_KINDS),
     ("inspect", BREAK, "reads frames and sources"),
     ("pdb", PLAIN, "a debugger"),
     ("bdb", PLAIN, "a debugger"),
@@ -144,8 +152,11 @@ def call_policy(function: Any, module: str | None) -> tuple[str, str]:
         return BREAK, _disable_reason(function)
     if function is not None and not _C.runs_its_code(function):
         return BREAK, "an extension has put something else behind its calls"
+    if module is None:
+        return INLINE, ""
+    name = f"{module}.{getattr(function, '__qualname__', '')}."
     for prefix, decision, reason in TRACE_POLICY:
-        if module is not None and module.startswith(prefix) and (len(module) == len(prefix) or module[len(prefix)] == "."):
+        if name.startswith(prefix) and name[len(prefix)] == ".":
             return decision, f"{module}: {reason}"
     return INLINE, ""
 

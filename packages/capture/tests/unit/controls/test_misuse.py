@@ -61,6 +61,33 @@ def test_a_backend_that_gives_nothing_to_call(given, fullgraph):
     assert torch.equal(call(X), X + 1) and len(graphs) == 1
 
 
+@pytest.mark.parametrize("fullgraph", [False, True])
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (lambda x: None, "gave a NoneType, not a tuple, for its 2 results"),
+        (lambda x: 3, "gave a int, not a tuple, for its 2 results"),
+        (lambda x: x, "gave a Tensor, not a tuple, for its 2 results"),
+        (lambda x: (x,), "gave a tuple of 1 for its 2 results"),
+        (lambda x: [], "gave a list of 0 for its 2 results"),
+    ],
+)
+def test_a_compiled_graph_that_gives_something_else_than_its_results(given, words, fullgraph):
+    def broken(gm, example_inputs):
+        return given
+
+    call = capture.optimize(broken, fullgraph=fullgraph)(lambda x: (x + 1, x * 2))
+    for _ in range(2):
+        with pytest.raises(errors.ControlMisuse, match=f"what the backend broken made of a graph {words}"):
+            call(X)
+
+
+def test_a_compiled_graph_may_give_a_list_and_more_than_its_results():
+    call = capture.optimize(lambda gm, example_inputs: lambda x: [x + 1, x * 2, None])(lambda x: (x + 1, x * 2))
+    for _ in range(2):
+        assert [t.tolist() for t in call(X)] == [[1.0, 2.0, 3.0], [0.0, 2.0, 4.0]]
+
+
 def test_a_backend_that_fails_once():
     calls = []
 

@@ -68,7 +68,7 @@ def capture(function, *args, fullgraph=True, backend=eager, **kwargs):
         args, function = (function.__self__, *args), function.__func__
     slots = slots_of(function, args, kwargs)
     given = FrameInput(function.__code__, slots, function.__globals__, function.__closure__)
-    captured = capture_frame(given, backend, CaptureOptions(fullgraph=fullgraph), SizeHistory(), lambda fn: fn)
+    captured = capture_frame(given, backend, CaptureOptions(fullgraph=fullgraph), SizeHistory(), lambda fn, *_: fn)
     assert_guards_hold(captured, slots, function)
     code = captured.code.replace(co_consts=tuple(call if c is _C.go_on else c for c in captured.code.co_consts))
     replacement = types.FunctionType(code, function.__globals__, function.__name__, None, function.__closure__)

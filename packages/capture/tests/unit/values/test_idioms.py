@@ -2,6 +2,7 @@
 
 import abc
 import functools
+import inspect
 import math
 import typing
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from harness import check
+from tracework_capture.hook.policy import OF_KINDS
 
 
 class G(typing.Generic[typing.TypeVar("T")]):
@@ -136,3 +138,37 @@ IDIOMS = {
 @pytest.mark.parametrize("name", IDIOMS)
 def test_same_as_plain(name):
     check(IDIOMS[name], torch.randn(4, 4))
+
+
+def of_what_kind(ask, objects, x):
+    return x + 1, [ask(o) for o in objects]
+
+
+def generates():
+    yield 1
+
+
+async def waits(): ...
+
+
+OBJECTS = [WM, AB, ABC2, AB.f, NT(1).s, NT.s, len, str.join, int.real, math, torch, torch.add, F.relu, 3, It(), It, generates]
+OBJECTS += [
+    waits,
+    functools.partial(waits),
+    functools.partial(generates),
+    generates.__code__,
+    lambda: 0,
+    type,
+    NT.a,
+    property(len),
+]
+
+
+@pytest.mark.parametrize("name", [name for name in OF_KINDS if not name.startswith("_") and name != "getmro"])
+def test_functions_of_inspect_that_ask_what_an_object_is(name):
+    ask = getattr(inspect, name)
+    check(lambda x: of_what_kind(ask, OBJECTS, x), torch.ones(3))
+
+
+def test_the_bases_of_a_class():
+    check(lambda x: (x + 1, inspect.getmro(ABC2)), torch.ones(3))

@@ -493,7 +493,6 @@ ROWS = {
     type.__call__: lambda frame, args, kwargs: type_call(frame, args[0], list(args[1:]), kwargs),
     sys.exc_info: exc_info,
     sys.exception: exception,
-    inspect.isclass: lambda frame, args, kwargs: ConstantValue(isinstance(args[0], ClassValue)),
     sys.getrecursionlimit: recursion_limit,
     **{c.__new__: object_new for c in (tuple, list, dict, set, frozenset)},
 }
