@@ -3,7 +3,7 @@
 import functools
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
@@ -33,6 +33,7 @@ class CaptureOptions:
     idle_limit: instructions and turns of loops in a row that are traced without meeting a tensor; then the graph breaks. Where there
     are tensors, six times as many are.
     name: what messages on recompiling and limits show beside the function.
+    places: file of code that stands for a function of the program -> the place that messages show instead.
     keep_empty: frames without tensor operations are replaced, too, instead of left alone; for tests of capture itself.
     """
 
@@ -44,6 +45,7 @@ class CaptureOptions:
     observe: Callable[[str, Any], None] = _ignore
     inline_depth_limit: int = 200
     name: str | None = None
+    places: Mapping[str, str] = field(default_factory=dict)
     unbacked: bool | None = False
     shapes: Mapping[tuple[Any, ...], Any] | None = None
     idle_limit: int = 50_000
@@ -73,7 +75,11 @@ class CaptureOptions:
     def shown(self, code: CodeType) -> str:
         """A function in messages: its name, its place, and the name that the user gave this compile call."""
         label = f", {self.name!r}" if self.name else ""
-        return f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno}{label})"
+        return f"{code.co_qualname} ({self.place(code, code.co_firstlineno)}{label})"
+
+    def place(self, code: CodeType, line: int | None) -> str:
+        """file:line of code in messages."""
+        return self.places.get(code.co_filename) or f"{code.co_filename}:{line}"
 
     def chosen_dims(self, source: str, shape: tuple[int, ...]) -> frozenset[int]:
         """Dims of the tensor at `source` that these options make symbols."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 import types
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -67,6 +68,15 @@ class CompiledModule:
         """The uncompiled module, under the name that torch.compile's users know."""
         return self._tracework.original
 
+    @property
+    def _torchdynamo_orig_callable(self) -> torch.nn.Module:
+        """The same for torch.compiler.disable, and torch.compile, which follow it where the next one is the object's own."""
+        return self._tracework.original
+
+    @property
+    def _torchdynamo_wrapper_id(self) -> int:
+        return id(self)
+
     def __reduce_ex__(self, protocol: Any) -> Any:
         state = self._tracework
         return _rebuild, (state.recompile, state.original, state.arguments)
@@ -99,6 +109,10 @@ def entry_function(self: Any, *, in_place: bool) -> Callable[..., Any]:
     code = function.__code__.replace(co_name=f"call_{kind.__name__}", co_qualname=f"{kind.__qualname__}.__call__")
     fresh = types.FunctionType(code, function.__globals__, code.co_name, function.__defaults__, function.__closure__)
     fresh.__doc__ = getattr(type(self), "forward", self).__doc__
+    forward = inspect.unwrap(getattr(self, "forward", self))
+    written = getattr(getattr(forward, "__func__", forward), "__code__", None)
+    if written is not None:
+        fresh.__tracework_place__ = f"{written.co_filename}:{written.co_firstlineno}"  # type: ignore[attr-defined]
     return fresh
 
 

@@ -16,7 +16,7 @@ import torch
 import torch._dynamo as dynamo
 import tracework
 from tracework import compiler, config
-from tracework_capture.errors import ControlMisuse
+from tracework_capture.errors import ControlMisuse, RecompileError
 
 # Not ours: saved caches and functions belong to torch's own runtime, the collective guards to process groups.
 ELSEWHERE = {
@@ -430,3 +430,55 @@ def test_leaf_functions_that_write_run_as_plain_python():
         assert torch.equal(call(torch.ones(2), total), torch.full((2,), 5.0)) and torch.equal(
             total, torch.full((2,), 2.0 * count)
         )
+
+
+class Adds(torch.nn.Module):
+    def forward(self, x):
+        return x + 1, compiler.is_compiling()
+
+
+COMPILED = {
+    "function": lambda compile: compile(lambda x: (x + 1, compiler.is_compiling())),
+    "module": lambda compile: compile(Adds()),
+    "method": lambda compile: compile(Adds().forward),
+    "decorated": lambda compile: compile(torch.no_grad()(lambda x: (x + 1, compiler.is_compiling()))),
+}
+
+
+@pytest.mark.parametrize("disable", [compiler.disable, torch.compiler.disable])
+@pytest.mark.parametrize(("kind", "recursive"), [*((kind, True) for kind in COMPILED), ("function", False), ("method", False)])
+def test_what_is_compiled_and_then_disabled_runs_plainly(kind, disable, recursive):
+    """By itself and in other compiled code, whichever disable it is."""
+    graphs = []
+
+    def backend(gm, example_inputs):
+        graphs.append(gm)
+        return gm.forward
+
+    call = COMPILED[kind](functools.partial(tracework.compile, backend=backend))
+    plain = disable(call, recursive=recursive)
+    x = torch.ones(3)
+    result, compiling = plain(x)
+    assert not compiling and not graphs and result.tolist() == [2.0] * 3
+    around = tracework.compile(lambda x: (plain(x * 2)[1], x * 3), backend=backend)
+    assert around(x)[0] is False and len(graphs) == 2
+
+
+class Grows(torch.nn.Module):
+    def forward(self, x):
+        return x * 2
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_messages_on_compiled_modules_name_the_program(in_place):
+    module = Grows()
+    if in_place:
+        tracework.compile_in_place(module, backend="eager")
+    else:
+        module = tracework.compile(module, backend="eager")
+    module(torch.ones(3))
+    place = f"{__file__}:{Grows.forward.__code__.co_firstlineno}"
+    with compiler.set_stance("fail_on_recompile"), pytest.raises(RecompileError) as error:
+        module(torch.ones(3, 2))
+    assert f"Grows.__call__ ({place})" in str(error.value) and "compiled_module.py" not in str(error.value)
+    assert f"has 2 dims, had 1  ({place} in call_Grows)" in str(error.value)

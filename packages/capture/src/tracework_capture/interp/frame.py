@@ -377,4 +377,4 @@ class SymbolicFrame:
         frame: SymbolicFrame | None = self
         while frame.parent is not None and "/torch/" in frame.code.co_filename:
             frame = frame.parent
-        return f"{frame.code.co_filename}:{frame.info.line(frame.current)} in {frame.code.co_name}"
+        return f"{frame.root.options.place(frame.code, frame.info.line(frame.current))} in {frame.code.co_name}"
