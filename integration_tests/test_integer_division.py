@@ -41,3 +41,37 @@ def test_what_is_never_zero_stays_in_a_kernel(name, caplog):
     with caplog.at_level(logging.INFO, "tracework.fallbacks"):
         assert torch.equal(call(DIVIDEND), program(DIVIDEND))
     assert not caplog.messages
+
+
+@pytest.mark.parametrize("name", [*DIVISIONS, "**"])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
+def test_integers_wrap_around_as_in_eager(name, dtype):
+    """-1 is the largest number of an unsigned dtype; powers and quotients leave the range of a signed one."""
+    a = torch.tensor([0, 1, 2, 3, 100, 120, torch.iinfo(dtype).max], dtype=dtype)
+    operation = DIVISIONS.get(name) or (lambda a, b: b ** (a.clamp(0, 120)))
+
+    def program(a, b):
+        return operation(a, b), operation(a, -1), operation(a, 119)
+
+    for divisor in (torch.full_like(a, -1), torch.full_like(a, 107)):
+        for found, expected in zip(tracework.compile(program)(a, divisor), program(a, divisor), strict=True):
+            assert found.dtype is expected.dtype and torch.equal(found, expected)
+
+
+NUMBERS = {
+    "clamp": lambda a: a.clamp(0, 300),
+    "clamp_min": lambda a: a.clamp(min=300),
+    "power": lambda a: a**300,
+    "negative power": lambda a: a**-1,
+    "multiple": lambda a: a.add(a, alpha=300),
+    "addcmul": lambda a: a.addcmul(a, a, value=300),
+    "scatter": lambda a: a.scatter(0, torch.zeros(1, dtype=torch.long), 300),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_that_do_not_fit_are_refused(name):
+    a = torch.arange(4, dtype=torch.uint8)
+    for call in (NUMBERS[name], tracework.compile(NUMBERS[name])):
+        with pytest.raises(RuntimeError, match="without overflow|to negative integer powers"):
+            call(a)

@@ -56,3 +56,14 @@ def test_sizes_that_are_computed_and_turn_out_to_be_one(squeeze):
     compiled = tracework.compile(step)
     for rows in 4, 7, 5, 2, 1:
         torch.testing.assert_close(compiled(torch.ones(rows, 3)), step(torch.ones(rows, 3)))
+
+
+def test_a_gradient_that_divides_by_a_size_which_is_zero_now():
+    def program(x):
+        return x[..., ::2].var(-1)
+
+    compiled = tracework.compile(program, dynamic=True, backend="aot_eager")
+    for size in (4, 6, 1, 2):  # one number is left of the last two: its variance is 0 / 0
+        x = torch.randn(3, size, requires_grad=True)
+        found, expected = (torch.autograd.grad(function(x).sum(), x)[0] for function in (compiled, program))
+        torch.testing.assert_close(found, expected, equal_nan=True)

@@ -59,10 +59,11 @@ def observe(function, described, number):
         warnings.simplefilter("ignore")
         try:
             results = list(function(*given))
+            facts_seen = facts([*given, *results])  # eager refuses to say them of some views
         except Exception as error:
             return {"raised": Raised(error)}
         everything = [*given, *results]
-        seen = {"facts": facts(everything), "data": [t.detach().clone() for t in [*everything, *bases]]}
+        seen = {"facts": facts_seen, "data": [t.detach().clone() for t in [*everything, *bases]]}
         seen["written"] = [t._version > version for t, version in zip(given, versions)]
         seen["gradients"] = gradients(given, results)
     return seen

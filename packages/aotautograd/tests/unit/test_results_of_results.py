@@ -62,6 +62,13 @@ def sharing_parts_of_an_input(x, w):
     return y, z, (part * 2).sin()
 
 
+def sharing_a_view_of_a_result(x, w):
+    y = (x * w).square()
+    row = y.narrow(0, 0, 1)
+    z = row.sin()
+    return y, z, row * z
+
+
 def detached(x, w):
     y = x @ w
     z = y.detach() * w
@@ -199,6 +206,7 @@ PROGRAMS = [
     with_their_sum,
     sharing_a_view_of_an_input,
     sharing_parts_of_an_input,
+    sharing_a_view_of_a_result,
     detached,
     without_gradients,
     written,

@@ -7,7 +7,7 @@ made of, too, that is cut there as well, at a value that the caller does not see
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -63,30 +63,32 @@ def find_cuts(
     results: Sequence[Any],
     cuttable: Collection[Edge],
     inputs: Collection[Any],
+    passing: Collection[Any],
     made: Callable[[], Mapping[Edge, Any]],
     views: Mapping[Edge, Edge | None],
 ) -> tuple[set[Edge], list[Any]]:
     """The edges to cut at, and of them the values that are no results.
 
     results: the values with histories. cuttable: edges of those that a cut may be at. inputs: autograd nodes where inputs begin, whose
-    gradients are added up in any case. made: gives the values that may become results. views: edges of views among those to cut at,
-    which have no node of their own here -> that of the result that they show, None for an input.
+    gradients are added up in any case. passing: nodes of views, which pass gradients on as they are and belong to nobody. made: gives the
+    values that may become results. views: edges of views among those to cut at, which have no node of their own here -> that of the result
+    that they show, None for an input.
     """
     edges = [edge_of(value) for value in results]
     visible = passed({node for node, _ in edges}).intersection({*cuttable, *views})
     while visible:
         hidden: dict[Edge, Any] = {}
         while True:
-            segments = [_segment(edge, visible | hidden.keys(), inputs) for edge in (*edges, *hidden)]
+            segments = [_segment(edge, visible | hidden.keys(), inputs, passing) for edge in (*edges, *hidden)]
             tangled = _tangled(segments, views)
             if not tangled:
                 ends = {edge for segment in segments for edge in segment.ends}
                 return ends | visible.intersection(views), [*hidden.values()]
-            below = _first_shared(tangled) - hidden.keys()
+            below = _first_shared(tangled, passing) - hidden.keys()
             values = made() if below else {}
             if not below or not below <= values.keys():
                 break
-            hidden.update((edge, values[edge]) for edge in _in_order(below, segments))
+            hidden.update((edge, values[edge]) for edge in _in_order(below, segments, passing))
         inner = {edge for segment in tangled for edge in segment.ends}
         if not inner & visible:  # the values that were cut at alone are tangled
             inner = visible
@@ -96,14 +98,14 @@ def find_cuts(
 
 @dataclass(eq=False)
 class _Segment:
-    """History from one edge down to cuts and inputs. `nodes`: without those of inputs; `ends`: the cuts."""
+    """History from one edge down to cuts and inputs. `nodes`: without those of inputs and of views; `ends`: the cuts."""
 
     start: Edge
     nodes: dict[Any, None]
     ends: dict[Edge, None]
 
 
-def _segment(start: Edge, cuts: Collection[Edge], inputs: Collection[Any]) -> _Segment:
+def _segment(start: Edge, cuts: Collection[Edge], inputs: Collection[Any], passing: Collection[Any]) -> _Segment:
     nodes: dict[Any, None] = {}
     ends: dict[Edge, None] = {}
     waiting = [start[0]]
@@ -117,7 +119,7 @@ def _segment(start: Edge, cuts: Collection[Edge], inputs: Collection[Any]) -> _S
                 ends[edge] = None
             elif edge[0] is not None:
                 waiting.append(edge[0])
-    return _Segment(start, nodes, ends)
+    return _Segment(start, {node: None for node in nodes if node not in passing}, ends)
 
 
 def passed(waiting: Iterable[Any]) -> set[Edge]:
@@ -158,7 +160,7 @@ def _tangled(segments: Sequence[_Segment], views: Mapping[Edge, Edge | None]) ->
     return [segment for place, segment in enumerate(segments) if root(place) in left]
 
 
-def _first_shared(segments: Sequence[_Segment]) -> set[Edge]:
+def _first_shared(segments: Sequence[_Segment], passing: Collection[Any]) -> set[Edge]:
     """Where each segment goes over to history that it shares with more of the others."""
     masks: dict[Any, int] = {}
     for place, segment in enumerate(segments):
@@ -168,12 +170,20 @@ def _first_shared(segments: Sequence[_Segment]) -> set[Edge]:
     return {
         edge
         for node, mask in masks.items()
-        for edge in node.next_functions
+        for edge in _behind_views(node, cuts, passing)
         if edge not in cuts and masks.get(edge[0], mask) != mask
     }
 
 
-def _in_order(edges: Collection[Edge], segments: Sequence[_Segment]) -> list[Edge]:
+def _behind_views(node: Any, cuts: Collection[Edge], passing: Collection[Any]) -> Iterator[Edge]:
+    """The edges below a node, those of what views show in their places."""
+    for edge in node.next_functions:
+        while edge[0] in passing and edge not in cuts:
+            (edge,) = edge[0].next_functions[:1]
+        yield edge
+
+
+def _in_order(edges: Collection[Edge], segments: Sequence[_Segment], passing: Collection[Any]) -> list[Edge]:
     """The edges in the order in which the segments lead to them: sets of nodes have none."""
-    found = (edge for segment in segments for node in segment.nodes for edge in node.next_functions if edge in edges)
+    found = (e for s in segments for node in s.nodes for e in _behind_views(node, s.ends, passing) if e in edges)
     return list(dict.fromkeys(found))

@@ -432,10 +432,9 @@ class Trace:
         bases = {edge: base_of(info, self.write_backs) for edge, (_, info) in candidates.items() if edge not in roots}
         views = {edge: None if base is None else edge_of(self.graph_outputs[base].fake) for edge, base in bases.items()}
         views = {edge: base for edge, base in views.items() if base is None or base in cuttable}
-        # a view of an input passes gradients on as they are, as the input does, so it is of no component in particular
-        passing = {c.fake.grad_fn for c in memory.views_of_inputs() if _has_history(c.fake) and not c.fake._backward_hooks}
+        passing = {c.fake.grad_fn for c in memory.views() if _has_history(c.fake) and not c.fake._backward_hooks}
         passing -= {node for node, _ in (*roots, *views)}
-        edges, hidden = find_cuts([o.fake for o in outputs], cuttable, ends | passing, made, views)
+        edges, hidden = find_cuts([o.fake for o in outputs], cuttable, ends, passing, made, views)
         return edges, [
             (value, value.node if isinstance(value, Former) else memory.read(self.recorder.cell(value))) for value in hidden
         ]

@@ -66,9 +66,9 @@ class Memory:
         """The cells of memory that the graph made."""
         return [c for c in self._cells.values() if c.root.slot is None]
 
-    def views_of_inputs(self) -> list[Cell]:
-        """The cells of views of memory that the caller owns and the graph has not written to."""
-        return [c for c in self._cells.values() if c.root.slot is not None and c.parent is not None and not c.root.writes]
+    def views(self) -> list[Cell]:
+        """The cells of views of memory that the graph has not written to."""
+        return [c for c in self._cells.values() if c.parent is not None and not c.root.writes]
 
     def new_root(self, fake: torch.Tensor, node: Node, slot: int | None = None) -> Cell:
         """Registers fresh memory whose value is `node`."""

@@ -43,6 +43,8 @@ def detach_(frame, self, name, args, kwargs):
         return frame.break_graph("side_effect_unknown", "Tensor.detach_ of an existing tensor, which may be a view")
     if self.example._base is not None:
         return frame.break_graph("fake_failed", "detach_: eager refuses to detach a view in place")
+    if self.node.users:  # views of it, and histories that keep it, notice
+        return frame.break_graph("side_effect_unknown", "Tensor.detach_ of a tensor that others are computed from")
     return view_in_place(frame, self, name, args, kwargs) if self.example.requires_grad else self
 
 

@@ -352,3 +352,15 @@ def test_types_in_messages_have_their_modules_as_in_plain_python():
             return x + 1, str(error)
 
     assert optimize(lambda gm, inputs: gm.forward)(f)(torch.ones(2))[1] == f(torch.ones(2))[1]
+
+
+def test_views_notice_when_their_base_is_detached_in_place():
+    def f(x):
+        y = x.exp()
+        with torch.no_grad():
+            view = y[1:]
+        y.detach_()
+        return view, y
+
+    found, expected = (g(torch.ones(3, requires_grad=True)) for g in (optimize(lambda gm, inputs: gm.forward)(f), f))
+    assert [t.requires_grad for t in found] == [t.requires_grad for t in expected] == [False, False]

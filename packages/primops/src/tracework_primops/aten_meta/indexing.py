@@ -167,7 +167,7 @@ def _check_fits(values, sizes):
         raise RuntimeError(f"shape mismatch: {shapes}")
 
 
-@row("slice_scatter.default", "select_scatter.default")
+@row("slice_scatter.default", "select_scatter.default", "diagonal_scatter.default")
 def view_scatter(x, *rest, **options):
     """Eager clones the memory behind x as it is, gaps and offset too, unless elements share memory."""
     shares = any(t.__class__ is int and t == 0 and s != 1 for s, t in zip(x.sizes, x.strides))
@@ -202,7 +202,9 @@ def scatter(x, dim, index, src, *rest, **options):
         _check_index("scatter", x, dim, index, skip_dim=True)
         if src.__class__ is TensorSpec:
             _check_index("scatter", src, dim, index)
-    if src.__class__ is TensorSpec and src.dtype is not x.dtype:
+    if src.__class__ is not TensorSpec:
+        check_number(src, x.dtype)
+    elif src.dtype is not x.dtype:
         raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
     return fresh(x, x.sizes)
 

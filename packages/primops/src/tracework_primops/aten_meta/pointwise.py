@@ -63,6 +63,7 @@ def _with_multiple(dtype_of):
             raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex number.")
         if alpha.__class__ is float and not (spec.dtype.is_floating_point or spec.dtype.is_complex):
             raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
+        check_number(alpha, spec.dtype)
         return spec
 
     return checked
@@ -79,7 +80,17 @@ UNLESS_BOOL = "remainder fmod bitwise_left_shift bitwise_right_shift"
 row(*_names(UNLESS_BOOL, "Tensor", "Scalar", "Scalar_Tensor", "Tensor_Scalar"))(_binary(_not_of_bools))
 row(*_names("gcd lcm floor_divide", "default"), "floor_divide.Scalar")(_binary(_not_of_bools))
 row(*_names("maximum minimum fmax fmin hypot nextafter", "default"))(_binary(result_dtype))
-row("pow.Tensor_Tensor", "pow.Tensor_Scalar", "pow_.Scalar")(_binary(result_dtype))  # `pow.Scalar` has a number as base
+row("pow.Tensor_Tensor")(_binary(result_dtype))
+
+
+@row("pow.Tensor_Scalar", "pow_.Scalar")  # `pow.Scalar` has a number as base
+def pow_by_number(a, b):
+    dtype = result_dtype(a, b)
+    if b.__class__ is int and not (dtype.is_floating_point or dtype.is_complex):
+        if b < 0:
+            raise RuntimeError("Integers to negative integer powers are not allowed.")
+        check_number(b, dtype)
+    return elementwise(dtype, [a])
 
 
 @row("pow.Scalar")
@@ -293,12 +304,15 @@ def dist(a, b, p=2):
 
 @row("clamp_min.default", "clamp_max.default")
 def clamp_one_side(a, bound):
-    return elementwise(result_dtype(a, bound), [a])
+    return clamp(a, bound)
 
 
 @row("clamp.default")
 def clamp(a, min=None, max=None):
-    return elementwise(result_dtype(a, min, max), [a])
+    dtype = result_dtype(a, min, max)
+    for bound in (min, max):
+        check_number(bound, dtype)
+    return elementwise(dtype, [a])
 
 
 @row("clamp.Tensor", "clamp_min.Tensor", "clamp_max.Tensor")
@@ -334,7 +348,9 @@ def addcdiv(a, b, c, *, value=1):
 
 @row("addcmul.default")
 def addcmul(a, b, c, *, value=1):
-    return elementwise(result_dtype(a, b, c), [a, b, c])
+    dtype = result_dtype(a, b, c)
+    check_number(value, dtype)
+    return elementwise(dtype, [a, b, c])
 
 
 @row("lerp.Scalar", "lerp.Tensor")

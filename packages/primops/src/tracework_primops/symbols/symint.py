@@ -458,10 +458,15 @@ class FloatExpr:
     def __init__(self, op: str, args: tuple):
         self.op, self.args = op, args
 
-    def evaluate(self, fixed: Callable[[Size], int]) -> float:
-        """The value, with `fixed` giving the value of each size."""
-        values = [a.evaluate(fixed) if isinstance(a, FloatExpr) else fixed(a) if isinstance(a, Expr) else a for a in self.args]
-        return FLOAT_OPS[self.op](*values)
+    def evaluate(self, fixed: Callable[[Size], int], by_zero: Callable[[float], float] | None = None) -> float:
+        """The value, with `fixed` giving the value of each size. Raises ZeroDivisionError for a division by 0, unless `by_zero` gives the
+        quotient of what is divided."""
+        parts = [
+            a.evaluate(fixed, by_zero) if isinstance(a, FloatExpr) else fixed(a) if isinstance(a, Expr) else a for a in self.args
+        ]
+        if by_zero is not None and self.op == "/" and not parts[1]:
+            return by_zero(parts[0]) * math.copysign(1.0, parts[1])
+        return FLOAT_OPS[self.op](*parts)
 
     def __str__(self) -> str:
         return f"({f' {self.op} '.join(map(str, self.args))})" if len(self.args) == 2 else f"{self.op}({self.args[0]})"
@@ -570,7 +575,8 @@ class FloatNode(Node):
         return self.value if self.value.__class__ is float else float(self.value.evaluate(self.table.hint))
 
     def guard_float(self, file="", line=0) -> float:
-        return self.value if self.value.__class__ is float else float(self.value.evaluate(self.table.fix))
+        """What torch's own formulas ask for, in which numbers divide as C++ has it."""
+        return self.value if self.value.__class__ is float else float(self.value.evaluate(self.table.fix, _divided_by_zero))
 
     def guard_int(self, file="", line=0):
         return int(self.guard_float())
@@ -614,6 +620,10 @@ class FloatNode(Node):
 
     def sym_ite(self, then, other):
         return then if self.bool_() else other
+
+
+def _divided_by_zero(number: float) -> float:
+    return math.copysign(math.inf, number) if number else math.nan
 
 
 def _float_binary(op: str) -> Callable:

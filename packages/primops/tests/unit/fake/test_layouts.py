@@ -99,3 +99,22 @@ def test_rolled_images(sizes, shifts, dims):
     given = torch.randn(sizes).to(memory_format=torch.channels_last)
     found = FakeMode().from_real(given).roll(shifts, dims)
     assert found.stride() == given.roll(shifts, dims).stride()
+
+
+SCATTERED = {
+    "transposed": lambda: torch.randn(6, 6).t(),
+    "expanded": lambda: torch.randn(1, 6).expand(4, 6),
+    "gaps": lambda: torch.randn(6, 6)[::2, ::2],
+    "offset": lambda: torch.randn(6, 6)[1:4],
+}
+
+
+@pytest.mark.parametrize("make", SCATTERED.values(), ids=SCATTERED)
+def test_scattering_to_a_diagonal_keeps_the_memory_behind(make):
+    real = make()
+    mode = FakeMode()
+    fake = mode.from_real(real)
+    with mode:
+        found = torch.diagonal_scatter(fake, torch.ones_like(fake.diagonal()))
+    expected = torch.diagonal_scatter(real, torch.ones_like(real.diagonal()))
+    assert (found.stride(), found.storage_offset()) == (expected.stride(), expected.storage_offset())

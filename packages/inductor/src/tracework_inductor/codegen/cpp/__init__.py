@@ -12,7 +12,7 @@ from ..renderer import KERNEL_NAME, RenderedKernel
 from .kernel import CppKernel
 from .prefix import prefix
 
-FLAGS = ("-fno-semantic-interposition", "-fno-plt")
+FLAGS = ("-fwrapv", "-fno-semantic-interposition", "-fno-plt")  # integers wrap around, as eager's do
 FREE = ("-fno-trapping-math",)
 STRICT = ("-ffp-contract=off",)
 """Without FREE: g++ makes a truncation, with its -0.0, of a conversion to integers and back under -fno-trapping-math."""

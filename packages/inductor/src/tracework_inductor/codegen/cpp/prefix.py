@@ -93,17 +93,18 @@ TW float tw_nextafter(float a, float b) { return __builtin_nextafterf(a, b); }
 TW double tw_nextafter(double a, double b) { return __builtin_nextafter(a, b); }
 TW float tw_fmod(float a, float b) { return __builtin_fmodf(a, b); }
 TW double tw_fmod(double a, double b) { return __builtin_fmod(a, b); }
-template <class T> TW T tw_fmod(T a, T b) { return b == (T)-1 ? (T)0 : (T)(a % b); }
+template <class T> TW bool tw_is_minus_one(T b) { return (T)-1 < (T)0 && b == (T)-1; }
+template <class T> TW T tw_fmod(T a, T b) { return tw_is_minus_one(b) ? (T)0 : (T)(a % b); }
 template <class T> TW T tw_remainder(T a, T b) {
-  if (b == (T)-1) return 0; T r = (T)(a % b); return (r != 0) & ((r < 0) != (b < 0)) ? (T)(r + b) : r; }
+  if (tw_is_minus_one(b)) return 0; T r = (T)(a % b); return (r != 0) & ((r < 0) != (b < 0)) ? (T)(r + b) : r; }
 template <class T> TW T tw_remainder_f(T a, T b) { T r = tw_fmod(a, b); return (r != 0) & ((r < 0) != (b < 0)) ? r + b : r; }
 TW float tw_remainder(float a, float b) { return tw_remainder_f(a, b); }
 TW double tw_remainder(double a, double b) { return tw_remainder_f(a, b); }
-template <class T> TW T tw_trunc_divide(T a, T b) { return b == (T)-1 ? (T)-a : (T)(a / b); }
+template <class T> TW T tw_trunc_divide(T a, T b) { return tw_is_minus_one(b) ? (T)-a : (T)(a / b); }
 TW float tw_trunc_divide(float a, float b) { return tw_trunc(a / b); }
 TW double tw_trunc_divide(double a, double b) { return tw_trunc(a / b); }
 template <class T> TW T tw_floor_divide(T a, T b) {
-  if (b == (T)-1) return (T)-a; T q = (T)(a / b); return (T)(q - ((a % b != 0) & ((a < 0) != (b < 0)))); }
+  if (tw_is_minus_one(b)) return (T)-a; T q = (T)(a / b); return (T)(q - ((a % b != 0) & ((a < 0) != (b < 0)))); }
 template <class T> TW T tw_floor_divide_f(T a, T b) {
   T m = tw_fmod(a, b), d = (a - m) / b; d = (m != 0) & ((b < 0) != (m < 0)) ? d - 1 : d;
   T f = tw_floor(d); f = d - f > (T)0.5 ? f + 1 : f;
