@@ -19,6 +19,11 @@ def unused(x):
     return x + 1, random.random()
 
 
+def ints(x):
+    n, m = random.randint(1, 5), numpy.random.randint(-3, 9)
+    return x * n + m, torch.arange(4) * m - n, x > n, n, n + m * 2, n / 4
+
+
 def needed(x):
     scale = random.random()
     if random.random() < 0.5:
@@ -38,7 +43,7 @@ def runs(fn, times=3):
     return [list(f) if isinstance(f, tuple) else f for f in found] + [random.random(), float(numpy.random.rand())]
 
 
-@pytest.mark.parametrize("fn", [scaled, unused], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("fn", [scaled, unused, ints], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_in_the_graph(fn, backend):
     same(runs(tracework.compile(fn, backend=backend, fullgraph=True)), runs(fn))

@@ -59,7 +59,7 @@ class GraphBuilder:
         self.example_inputs: list[Any] = []
         self.aliased_inputs: set[str] = set()  # names of placeholders that stand for tensors of a subclass
         self.calls = 0  # operations on tensors: what makes the graph worth its call
-        self.draws = False  # whether an input is drawn, also if nobody uses it
+        self.draws: dict[str, Callable[[Any], float]] = {}  # name of an input -> what draws it from the generator that is given
         self.raises_in_block = False  # whether an operator may raise inside of a try or with block of the program
         self.raises_in_try = False  # whether its exception meets an except block that may go on, or a manager of the program
         self.freed_at = -1  # the step of the captured frame at which a backward first used a history up
@@ -127,11 +127,12 @@ class GraphBuilder:
             node = self._by_expr[text] = self._placeholder(source, "computed", self.fake_mode.from_real(real), real)
         return node
 
-    def drawn_input(self, source: Source) -> fx.Node:
-        """The placeholder of a number that a function, held by `source`, draws for each run."""
-        real = torch.scalar_tensor(0.0, dtype=torch.float64, device="cpu")
-        self.draws = True
-        return self._placeholder(source, "rng", self.fake_mode.from_real(real), real)
+    def drawn_input(self, source: Source, kind: type, draw: Callable[[Any], float]) -> fx.Node:
+        """The placeholder of a number of this kind that is drawn for each run, from the generator at `source`."""
+        real = torch.scalar_tensor(0, dtype=TYPE_DTYPES[kind], device="cpu")
+        node = self._placeholder(source, "rng", self.fake_mode.from_real(real), real)
+        self.draws[node.name] = draw
+        return node
 
     def _placeholder(self, source: Source, role: str, example: Any, real: Any) -> fx.Node:
         name = self._name(source, role)

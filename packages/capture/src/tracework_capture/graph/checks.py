@@ -486,8 +486,8 @@ def guarded_call(writer: CodeWriter, frame: Any, call: str, conditions: list[str
         before.append(f"__tw_random = {writer.const(torch.get_rng_state)}()")
         restore.append(f"{writer.const(torch.set_rng_state)}(__tw_random)")
     if root.graph.draws:
-        drawn = [binding.source.value.func for binding in root.graph.inputs if binding.role == "rng"]
-        before.append(f"__tw_drawn = {writer.const(states_of)}({writer.const(drawn)})")
+        generators = [writer.source(binding.source) for binding in root.graph.inputs if binding.role == "rng"]
+        before.append(f"__tw_drawn = {writer.const(states_of)}([{', '.join(generators)}])")
         restore.append(f"{writer.const(draw_again)}(__tw_drawn)")
     if any(node.target in AUTOCAST for node in root.graph.graph.nodes):
         before.append(f"__tw_autocast = {writer.const(_torch.autocast_and_nesting)}()")

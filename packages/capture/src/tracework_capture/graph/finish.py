@@ -31,6 +31,7 @@ from ..values.constant import ATOM_TYPES
 from ..values.context import end_autocast, left, refuse_open_managers
 from ..values.made_class import MadeClassValue
 from ..values.value import Deferred
+from .builder import TYPE_DTYPES
 from .checks import check_conditions, guarded_call, unused_that_may_raise
 from .replaced import check_replaced
 
@@ -172,6 +173,7 @@ def graph_call(writer: CodeWriter, root: Any, captured: CapturedGraph, backend: 
     if takes_list is not None:
         compiled, boxed = takes_list, True
     changes = {i: INPUT_CHANGES[b.role] for i, b in enumerate(root.graph.inputs) if b.role in INPUT_CHANGES}
+    changes |= {i: drawn_by(root.graph.draws[b.name]) for i, b in enumerate(root.graph.inputs) if b.role == "rng"}
     changes |= {i: plain_alias for i, b in enumerate(root.graph.inputs) if b.name in root.graph.aliased_inputs}
     if changes:
         compiled = with_changed_inputs(compiled, tuple(changes.items()), boxed)
@@ -211,6 +213,16 @@ def as_number_tensor(number: float) -> torch.Tensor:
     return torch.scalar_tensor(number, dtype=torch.float64, device="cpu")
 
 
+def drawn_by(draw: Callable[[Any], float]) -> Callable[[Any, Any], torch.Tensor]:
+    """What the graph gets for a generator."""
+
+    def drawn(generator: Any, given: Any) -> torch.Tensor:
+        number = draw(generator)
+        return torch.scalar_tensor(number, dtype=TYPE_DTYPES[type(number)], device="cpu")
+
+    return drawn
+
+
 def plain_alias(tensor: torch.Tensor, given: Any) -> torch.Tensor:
     """A tensor of a subclass as one of class Tensor."""
     return _torch.as_subclass(tensor, torch.Tensor)
@@ -218,11 +230,10 @@ def plain_alias(tensor: torch.Tensor, given: Any) -> torch.Tensor:
 
 INPUT_CHANGES: dict[str, Callable[[Any, Any], Any]] = {
     "float": lambda number, given: as_number_tensor(number),
-    "rng": lambda draw, given: as_number_tensor(draw()),
     "computed": lambda computed, given: as_number_tensor(computed.function(*[given[place] for place in computed.places])),
 }
-"""Role of an input -> what the graph gets for it, and for all that is given: floats come as tensors, drawn ones as the function that
-draws, computed ones as a function of other inputs."""
+"""Role of an input -> what the graph gets for it, and for all that is given: floats come as tensors, computed ones as a function of other
+inputs."""
 
 
 def with_changed_inputs(compiled: Any, places: tuple[tuple[int, Callable[[Any, Any], Any]], ...], boxed: bool) -> Any:

@@ -127,10 +127,10 @@ def put_back(kept: Kept) -> None:
                 _torch.set_version(tensor, version)
 
 
-def states_of(functions: list[Any]) -> list[tuple[Any, Any]]:
-    """What sets the generators of Python and NumPy that these methods draw from, and their states."""
+def states_of(generators: list[Any]) -> list[tuple[Any, Any]]:
+    """What sets these generators of Python and NumPy, and their states."""
     states = []
-    for owner in {id(f.__self__): f.__self__ for f in functions}.values():
+    for owner in {id(generator): generator for generator in generators}.values():
         of_python = isinstance(owner, random.Random)
         states.append((owner.setstate, owner.getstate()) if of_python else (owner.set_state, owner.get_state()))
     return states

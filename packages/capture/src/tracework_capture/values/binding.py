@@ -179,6 +179,7 @@ class BoundBuiltin(Value):
 
 def call_c_method(frame, descriptor, owner, name, args, kwargs):
     """Calls a method that C defines, such as dict.get or object.__setattr__, on a value."""
+    from .builtins import BUILTINS
     from .user_object import OF_OBJECT, ObjectValue
 
     base = getattr(descriptor, "__objclass__", object)
@@ -192,6 +193,9 @@ def call_c_method(frame, descriptor, owner, name, args, kwargs):
             if issubclass(base, BaseException) and hasattr(owner, "call_native"):  # ValueError.__init__(self, text)
                 return owner.call_native(frame, name, args, kwargs)
         return owner.call_method(frame, name, args, kwargs)
+    row = BUILTINS.get(descriptor)
+    if row is not None:
+        return row(frame, [owner, *args], kwargs)
     if owner.part is None and base is not object and base not in NATIVE_BASES:
         return frame.break_graph("lock" if base in LOCKS else "call_unknown", f"{base.__module__}.{base.__qualname__}.{name}")
     return owner.call_native(frame, name, args, kwargs)

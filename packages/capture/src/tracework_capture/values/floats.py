@@ -74,7 +74,7 @@ class FloatValue(Value):
         remember(frame, value)
         return value
 
-    def as_operand(self, frame, tensors):
+    def as_operand(self, frame, tensors, op=None):
         """What stands for the float in arithmetic with these tensors: the result has their dtype, as with a float."""
         kinds = {(t.example.dtype, t.example.ndim > 0) for t in tensors}
         if all(many and dtype.is_floating_point for dtype, many in kinds):

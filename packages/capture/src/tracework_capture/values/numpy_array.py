@@ -82,7 +82,7 @@ class ArrayValue(Value):
         text = emit.load(self.tensor)
         return f"{emit.const(array_number)}({text})" if self.scalar else f"{text}.numpy()[...]"
 
-    def as_operand(self, frame, tensors):
+    def as_operand(self, frame, tensors, op=None):
         """What stands for a number in arithmetic of these tensors with it: it does not change their dtype, as any number."""
         if self.scalar and all(t.example.dtype.is_floating_point and t.example.ndim for t in tensors):
             if self.example.dtype in (torch.float32, torch.float64):

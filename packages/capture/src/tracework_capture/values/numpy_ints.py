@@ -111,7 +111,7 @@ class NumpyInt(OpenConstant):
             return self.size
         return self.known().call_method(frame, name, args, kwargs)
 
-    def as_operand(self, frame, tensors):
+    def as_operand(self, frame, tensors, op=None):
         """What stands for it in arithmetic with tensors."""
         return self.size if self.settled is None else self.known()
 

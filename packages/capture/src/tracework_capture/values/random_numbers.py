@@ -1,54 +1,177 @@
-"""random.random(), np.random.rand() and their like: numbers drawn when the compiled code runs, before its graph, in the program's order.
+"""random.random(), rng.randint(1, 6), np.random.rand() and their like: numbers drawn when the compiled code runs, before its graph, in the
+program's order, from the generator that is where the program found it.
 
-A draw is an input of the graph. What needs the number while tracing breaks the graph, and the draw is then made by plain Python.
+A draw is an input of the graph. What needs the number while tracing breaks the graph, and Python gets it when the graph has run.
 """
 
 from __future__ import annotations
 
-import functools
+import operator
 import random
 import sys
 
-from ..sources import Const
-from .constant import NotPlain, plain
-from .floats import LateFloat
+import torch
+
+from .. import _torch
+from .constant import COMPARE_FUNCTIONS, NotPlain, plain
+from .floats import FloatValue, LateFloat, is_exact_number
+from .symint import SAME_INT
+from .tensor import TensorValue
+from .value import Value
+
+EXACT = 2**53
+"""Ints up to this one are floats, too."""
+INT_ARITHMETIC = {
+    "+": (operator.add, operator.add),
+    "-": (operator.sub, operator.add),
+    "*": (operator.mul, operator.mul),
+}
+"""Operator -> its function, and the one that gives the largest magnitude of its results from those of its operands."""
+
+
+def needed(frame):
+    """The graph ends here."""
+    return frame.break_graph("random_state", "the value of a random number is needed while tracing")
 
 
 class DrawnValue(LateFloat):
     """A float that was drawn, or computed from one."""
 
     def specialise(self, frame):
-        return frame.break_graph("random_state", "the value of a random number is needed while tracing")
+        return needed(frame)
 
 
-def draw(frame, function, args, kwargs, most):
-    """function(*args), to be called for each run; more than `most` arguments ask for something else than one number."""
+class DrawnInt(Value):
+    """An int that was drawn, or computed from one; `node` gives it as a tensor. It is never farther from 0 than `most`."""
+
+    def __init__(self, node, most):
+        super().__init__(None)
+        self.node = node
+        self.most = most
+
+    def python_type(self):
+        return int
+
+    def describe(self):
+        return "an int that is drawn"
+
+    def same_object(self, other):
+        return True if self is other else None
+
+    def as_tensor(self, frame):
+        """The tensor of one int."""
+        return DrawnValue(self.node).as_tensor(frame)
+
+    def as_float(self, frame):
+        """float(self)"""
+        return DrawnValue(frame.graph.call_method(frame, "to", (self.as_tensor(frame), torch.float64)).node)
+
+    def as_operand(self, frame, tensors, op=None):
+        """What stands for it in arithmetic with these tensors. Those of fewer bits may not hold it; for powers, quotients and bits numbers
+        have rules of their own."""
+        if op is not None and op not in COMPARE_FUNCTIONS and op.rstrip("=") not in ("+", "-", "*", "/"):
+            return needed(frame)
+        if all(t.example.dtype is torch.int64 for t in tensors):
+            return self.as_tensor(frame)
+        if all(t.example.dtype.is_floating_point for t in tensors):
+            return self.as_float(frame).as_operand(frame, tensors)
+        return needed(frame)
+
+    def binary(self, frame, op, other, reverse=False):
+        op = op.rstrip("=")
+        if isinstance(other, TensorValue):
+            return None
+        if op in INT_ARITHMETIC and is_int(other):
+            function, largest = INT_ARITHMETIC[op]
+            most = largest(self.most, other.most if isinstance(other, DrawnInt) else abs(other.constant()))
+            theirs = other.as_tensor(frame) if isinstance(other, DrawnInt) else other
+            operands = (theirs, self.as_tensor(frame)) if reverse else (self.as_tensor(frame), theirs)
+            return DrawnInt(frame.graph.compute(frame, function, operands).node, most) if most <= EXACT else needed(frame)
+        if isinstance(other, DrawnInt):
+            other = other.as_float(frame)
+        known = isinstance(other, FloatValue) or is_exact_number(other)
+        return self.as_float(frame).binary(frame, op, other, reverse) if known else needed(frame)
+
+    def unary(self, frame, op):
+        made = frame.graph.compute(frame, torch.neg, (self.as_tensor(frame),)) if op == "-" else needed(frame)
+        return DrawnInt(made.node, self.most)
+
+    def compare(self, frame, op, other):
+        return None if isinstance(other, TensorValue) else needed(frame)
+
+    def truth(self, frame):
+        return needed(frame)
+
+    def hash_key(self, frame):
+        return needed(frame)
+
+    def getattr(self, frame, name):
+        return needed(frame)
+
+    def call_method(self, frame, name, args, kwargs):
+        if args or kwargs:
+            return needed(frame)
+        return self.as_float(frame) if name == "__float__" else self if name in SAME_INT else needed(frame)
+
+    def as_graph_arg(self, frame):
+        return needed(frame)
+
+    def reload(self, emit):
+        if self.node.meta.get("moved"):
+            return super().reload(emit)
+        return f"{emit.const(_torch.item)}({emit.graph_output(self.node)})"
+
+
+def is_int(value):
+    """Whether it is an int, drawn or known."""
+    return isinstance(value, DrawnInt) or (value.is_constant() and type(value.constant()) is int)
+
+
+def draw(frame, function, generator, source, args, kwargs):
+    """function(generator, *args, **kwargs), to be called for each run; the generator is at `source` then."""
+    name = function.__name__
     try:
-        given = [plain(a) for a in args]
+        given, named = [plain(a) for a in args], {k: plain(v) for k, v in kwargs.items()}
     except NotPlain:
-        return frame.break_graph("random_state", f"{function.__name__} of values that are not known")
-    if kwargs or len(given) > most or not all(type(a) in (int, float) for a in given):
-        return frame.break_graph("random_state", f"{function.__name__} with these arguments")
-    node = frame.graph.drawn_input(Const(functools.partial(function, *given), function.__name__))
+        return frame.break_graph("random_state", f"{name} of values that are not known")
+    numbers = [*given, *named.values()]
+    try:
+        example = function(type(generator)(0), *given, **named) if {*map(type, numbers)} <= {int, float} else None
+    except Exception as error:  # the program's own
+        return frame.break_graph("random_state", f"{name}, which raises {type(error).__name__}")
+    most = max([abs(number) for number in numbers], default=0)
+    if type(example) is not float and not (type(example) is type(most) is int and most <= EXACT):
+        return frame.break_graph("random_state", f"{name} with these arguments")
+    node = frame.graph.drawn_input(source, type(example), lambda at: function(at, *given, **named))
     frame.mutations.changes += 1
-    return DrawnValue(node)
+    return DrawnValue(node) if type(example) is float else DrawnInt(node, most)
 
 
-def draw_row(function, most):
-    return lambda frame, args, kwargs: draw(frame, function, args, kwargs, most)
+def method_row(kind, name):
+    """The row of a method of this class of generators."""
+    function = getattr(kind, name)
+
+    def row(frame, args, kwargs):
+        generator = args[0]
+        if generator.source is None or generator.python_type() is not kind:
+            return frame.break_graph("random_state", f"{name} of {generator.describe()}")
+        return draw(frame, function, generator.obj, generator.source, args[1:], kwargs)
+
+    return row
 
 
-PYTHON = {"random": 0, "uniform": 2, "gauss": 2, "normalvariate": 2, "expovariate": 1, "betavariate": 2, "gammavariate": 2}
-NUMPY = {"rand": 0, "randn": 0, "random": 0, "random_sample": 0, "uniform": 2, "normal": 2, "exponential": 1, "beta": 2}
+PYTHON = (
+    "random uniform triangular gauss normalvariate lognormvariate expovariate betavariate gammavariate paretovariate weibullvariate"
+    " vonmisesvariate randint randrange"
+).split()
+NUMPY = "rand randn random random_sample uniform normal exponential beta randint".split()
 
 
-def rows():
-    """Bound method -> row, for functions that give a float when they get at most so many numbers."""
-    found = {getattr(random, name): draw_row(getattr(random, name), most) for name, most in PYTHON.items()}
+def generators():
+    """Class of generators -> names of the methods that are modelled."""
     numpy = sys.modules.get("numpy")  # torch loads it where it is installed
-    if numpy is not None:
-        found |= {getattr(numpy.random, n): draw_row(getattr(numpy.random, n), most) for n, most in NUMPY.items()}
-    return found
+    return {random.Random: PYTHON} if numpy is None else {random.Random: PYTHON, numpy.random.RandomState: NUMPY}
 
 
-RANDOM_ROWS = rows()
+ROWS = {getattr(kind, name): method_row(kind, name) for kind, names in generators().items() for name in names}
+"""The functions of the modules random and numpy.random are methods, too, of a generator that the module has."""

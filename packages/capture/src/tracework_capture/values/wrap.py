@@ -65,7 +65,6 @@ from .numpy_ints import NUMPY_INTS, changing_numpy_int
 from .open_fraction import changing_fraction
 from .optimizer import CODE_ROWS, OPTIMIZER_ROWS
 from .proxy import wrap_proxy
-from .random_numbers import RANDOM_ROWS
 from .ranges import RangeValue, SliceValue
 from .record_keys import record_key
 from .remembered import RememberingFunction
@@ -325,9 +324,6 @@ def wrap_builtin(frame, obj, source):
     """C functions, method descriptors, and callables of torch."""
     from .torch_fn import TORCH_ROWS, TorchFunctionValue, is_graph_function
 
-    drawn = hashable_get(RANDOM_ROWS, obj)
-    if drawn is not None:
-        return wrap_draw(frame, obj, source, drawn)
     if is_bound(obj) and not isinstance(source, Const):
         return wrap_builtin_method(frame, obj, source)
     mark = mark_of(obj)
@@ -375,16 +371,7 @@ def hashable_get(table, key):
         return None
 
 
-def wrap_draw(frame, obj, source, row):
-    """A function that draws a number."""
-    frame.guard("IDENTITY", source, obj)
-    return RowValue(obj, row, source)
-
-
 def wrap_method(frame, obj, source):
-    drawn = hashable_get(RANDOM_ROWS, obj)
-    if drawn is not None:
-        return wrap_draw(frame, obj, source, drawn)
     guard_type(frame, obj, source)
     if isinstance(source, Const):
         function, owner = Const(obj.__func__), Const(obj.__self__)
@@ -507,8 +494,7 @@ def wrap_object(frame, obj, source):
         guard_type(frame, obj, source)
         return ExistingException(obj, source)
     if type(obj).__name__ in FOREIGN_FUNCTIONS:
-        frame.guard("IDENTITY", source, obj)
-        return CFunctionValue(obj, source)
+        return wrap_builtin(frame, obj, source)
     if type(obj) in NATIVE_ITERATORS:
         guard_type(frame, obj, source)
         return unasked_iterator(frame, obj, source) or ExistingIterator(obj, source)

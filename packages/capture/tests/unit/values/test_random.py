@@ -1,6 +1,7 @@
 """Random numbers in captured code, of torch, Python and NumPy: those that plain Python draws, and every generator in the state it leaves."""
 
 import random
+import weakref
 
 import numpy as np
 import pytest
@@ -12,7 +13,10 @@ from tracework_capture.hook.context import optimize
 X = torch.arange(6.0).reshape(2, 3) / 7 + 0.1
 OWN = random.Random(3)
 OWN_NUMPY = np.random.default_rng(3)
+OWN_STATE = np.random.RandomState(3)
 OWN_TORCH = torch.Generator()
+LONGS = torch.arange(6)
+BYTES = torch.arange(6, dtype=torch.uint8)
 LAYERS = [torch.sin, torch.cos, torch.exp]
 
 
@@ -82,7 +86,89 @@ def seeded(x):
 
 
 def a_random_of_its_own(x):
+    return x * OWN.random() + OWN.uniform(a=1, b=2) * OWN.triangular() - OWN.gauss(0, 1)
+
+
+def a_random_made_inside(x):
     return x * OWN.random() + random.Random(4).random()
+
+
+def a_method_kept(x):
+    number = OWN.randint
+    return x * number(1, 3) + number(1, 3)
+
+
+def ints_of_python(x):
+    n, m = random.randint(1, 5), OWN.randrange(-3, 9, 2)
+    return (
+        x * n + m,
+        x / n > m,
+        LONGS * n - m,
+        n,
+        n + m,
+        2 - n * m,
+        -m,
+        n / 4,
+        n * 0.5,
+        1.5 - m,
+        -0.5 * (m * 0),
+        float(n) + int(m),
+    )
+
+
+def ints_kept(x):
+    held = [random.randint(1, 9) for _ in range(3)]
+    return x * held[0], held, {"drawn": random.randrange(4)}
+
+
+def ints_of_numpy(x):
+    return x * np.random.randint(1, 7) + np.random.randint(5) + np.random.uniform(low=1, high=2)
+
+
+def numpy_state_of_its_own(x):
+    return x * OWN_STATE.rand() + OWN_STATE.randint(3)
+
+
+def powers_and_quotients(x):
+    n = random.randint(1, 5)
+    return x**n, n**x, LONGS // n, LONGS % n, LONGS & n
+
+
+def negative_powers(x):
+    return LONGS ** random.randint(-3, -1) + x
+
+
+def small_ints(x):
+    return BYTES * random.randint(1, 5), (x > 0) * random.randint(0, 1), x.half().sum() * random.randint(1, 3)
+
+
+def places_and_sizes(x):
+    n = random.randint(1, 2)
+    return x[n - 1], x[:, n], torch.ones(n), [1, 2, 3][n], [x] * n, list(range(n)), x.reshape(-1)[::n]
+
+
+def texts(x):
+    n = random.randint(1, 2)
+    return x + 1, f"{n}", str(n), f"{n:3d}", {n: x}, n in (1, 3), (n, type(n), isinstance(n, int), n.bit_length())
+
+
+def what_ints_are_asked(x):
+    n = random.randint(1, 3)
+    return x + 1, n == 2, n < 3, min(n, 2), n // 2, n % 2, n & 1, n << 1, abs(n), divmod(n, 2), ~n, pow(n, 2), 6 / n, bool(n - 1)
+
+
+def large_ints(x):
+    n, m = random.randint(1, 2**52), random.randint(1, 2**60)
+    return x * n, n * n, n + 2**53, m
+
+
+def an_empty_range(x):
+    x = x * random.random()
+    return x * random.randint(5, 1)
+
+
+def chosen_by_an_int(x):
+    return x.sin() if random.randint(0, 1) else x.cos()
 
 
 def dropped_layers(x):
@@ -124,14 +210,35 @@ def raises_after_draws(x):
 PROGRAMS = [
     *(seed_at_the_start, seed_in_the_middle, fork, a_generator_made_inside, a_generator_of_the_program, state_taken_and_put_back),
     *(initial_seed, dropout, floats, branch, integers, shuffled, seeded, a_random_of_its_own, dropped_layers, numpy_numbers),
-    *(numpy_arrays, numpy_seeded, a_numpy_generator, mixed_up, raises_after_draws),
+    *(
+        numpy_arrays,
+        numpy_seeded,
+        a_numpy_generator,
+        mixed_up,
+        raises_after_draws,
+        a_random_made_inside,
+        a_method_kept,
+        ints_of_python,
+    ),
+    *(
+        ints_kept,
+        ints_of_numpy,
+        numpy_state_of_its_own,
+        powers_and_quotients,
+        negative_powers,
+        small_ints,
+        places_and_sizes,
+        texts,
+    ),
+    *(what_ints_are_asked, large_ints, an_empty_range, chosen_by_an_int),
 ]
-WHOLE = {seed_at_the_start, dropout, floats, seeded, mixed_up}
+WHOLE = {seed_at_the_start, dropout, floats, seeded, mixed_up, a_random_of_its_own, a_method_kept, ints_of_python, ints_kept}
+WHOLE |= {ints_of_numpy}
 
 
 def states():
     numpy = np.random.get_state()
-    made = str(OWN_NUMPY.bit_generator.state), OWN.getstate(), OWN_TORCH.get_state().tolist()
+    made = str(OWN_NUMPY.bit_generator.state), OWN.getstate(), OWN_TORCH.get_state().tolist(), OWN_STATE.get_state()[1].tolist()
     return torch.get_rng_state().tolist(), torch.initial_seed(), random.getstate(), numpy[1].tolist(), numpy[2:], made
 
 
@@ -141,13 +248,14 @@ def runs(fn):
     random.seed(0)
     np.random.seed(0)
     OWN.seed(0)
+    OWN_STATE.seed(0)
     OWN_TORCH.manual_seed(0)
     OWN_NUMPY.bit_generator.state = np.random.default_rng(0).bit_generator.state
     found = []
     for _ in range(4):
         try:
             result = fn(X)
-        except ValueError as error:
+        except (ValueError, RuntimeError) as error:
             result = str(error)
         found.append((result, states()))
     return found
@@ -165,3 +273,55 @@ def test_numbers_and_states_are_those_of_plain_python(fn):
     assert_same(runs(optimize(backend)(fn)), expected)
     if fn in WHOLE:
         assert len(graphs) == 1
+
+
+def test_a_generator_made_for_each_call():
+    """The graph draws from the one that it is given; none is kept alive."""
+    graphs = []
+
+    def backend(gm, example_inputs):
+        graphs.append(gm)
+        return gm.forward
+
+    def step(x, generator):
+        return x * generator.random() + generator.randint(1, 6)
+
+    call = optimize(backend, fullgraph=True)(step)
+    for seed in range(12):
+        given = random.Random(seed)
+        assert_same(call(X, given), step(X, random.Random(seed)))
+        held = weakref.ref(given)
+        del given
+        assert held() is None
+    assert len(graphs) == 1
+    call = optimize(backend)(step)
+    assert_same(call(X, Loaded(3)), step(X, Loaded(3)))
+    assert_same(call(X, with_an_attribute()), step(X, with_an_attribute()))
+
+
+class Loaded(random.Random):
+    def random(self):
+        return 0.75
+
+
+def with_an_attribute():
+    made = random.Random(3)
+    made.random = lambda: 2.0
+    return made
+
+
+def test_functions_of_the_module_that_are_replaced(monkeypatch):
+    def step(x):
+        return x * random.random() + random.randint(1, 6)
+
+    call = optimize(lambda gm, example_inputs: gm.forward)(step)
+    call(X)
+    monkeypatch.setattr(random, "random", lambda: 2.0)
+    monkeypatch.setattr(random, "randint", lambda low, high: high)
+    assert_same(call(X), step(X))
+    monkeypatch.undo()
+    monkeypatch.setattr(random.Random, "randint", lambda self, low, high: low)
+    random.seed(3)
+    expected = step(X)
+    random.seed(3)
+    assert_same(call(X), expected)

@@ -300,7 +300,7 @@ class PartialValue(Value):
             return TupleValue(self.args)
         if name == "keywords":
             return dict_of(frame, self.kwargs.items())
-        if name in ("__name__", "__qualname__", "__wrapped__"):
+        if name in ("__name__", "__qualname__", "__wrapped__", "__partialmethod__"):
             return frame.raise_new(AttributeError, f"'functools.partial' object has no attribute '{name}'")
         return super().getattr(frame, name)
 
