@@ -527,7 +527,7 @@ def capture(function: Callable[..., Any], *args: Any, dynamic: bool | None = Non
     given, _ = frame_of(function, args, kwargs)
     options = CaptureOptions(fullgraph=True, dynamic=dynamic)
     try:
-        captured = capture_frame(given, _run_graph, options, SizeHistory(checks=False), lambda fn: fn)
+        captured = capture_frame(given, _run_graph, options, SizeHistory(checks=False), disabled_call)
     except SkipFrame as skipped:
         raise CaptureError(f"{given.code.co_qualname}: {skipped.detail}") from skipped
     assert captured.graph is not None

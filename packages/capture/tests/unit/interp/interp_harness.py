@@ -11,6 +11,7 @@ from tracework_capture.errors import SkipFrame
 from tracework_capture.graph.inputs import SizeHistory
 from tracework_capture.guards.classes import class_attribute
 from tracework_capture.hook.compile_frame import FrameInput, capture_frame
+from tracework_capture.hook.context import disabled_call
 from tracework_capture.options import CaptureOptions
 
 
@@ -87,7 +88,7 @@ class Runner:
         given = FrameInput(code, slots, function.__globals__, function.__closure__)
         try:
             captured = capture_frame(
-                given, self.backend, self.options, self.histories.setdefault(code, SizeHistory()), lambda fn: fn
+                given, self.backend, self.options, self.histories.setdefault(code, SizeHistory()), disabled_call
             )
         except SkipFrame as skipped:
             self.skipped.append(skipped)
