@@ -37,6 +37,10 @@ def needed(frame):
 class DrawnValue(LateFloat):
     """A float that was drawn, or computed from one."""
 
+    def binary(self, frame, op, other, reverse=False):
+        other = other.as_float(frame) if isinstance(other, DrawnInt) else other
+        return super().binary(frame, op, other, reverse)
+
     def specialise(self, frame):
         return needed(frame)
 

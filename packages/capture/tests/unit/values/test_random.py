@@ -167,6 +167,13 @@ def an_empty_range(x):
     return x * random.randint(5, 1)
 
 
+def raises_for_some(x):
+    y = x * OWN.randint(-3, 5) + random.random() * np.random.randint(3)
+    if y.sum() < 3:
+        raise ValueError("small")
+    return y
+
+
 def chosen_by_an_int(x):
     return x.sin() if random.randint(0, 1) else x.cos()
 
@@ -230,10 +237,10 @@ PROGRAMS = [
         places_and_sizes,
         texts,
     ),
-    *(what_ints_are_asked, large_ints, an_empty_range, chosen_by_an_int),
+    *(what_ints_are_asked, large_ints, an_empty_range, raises_for_some, chosen_by_an_int),
 ]
 WHOLE = {seed_at_the_start, dropout, floats, seeded, mixed_up, a_random_of_its_own, a_method_kept, ints_of_python, ints_kept}
-WHOLE |= {ints_of_numpy}
+WHOLE |= {ints_of_numpy, raises_for_some}
 
 
 def states():
