@@ -28,7 +28,9 @@ class _Failures(logging.Handler):
             # reading the lines, too, would call builtins that a test may have patched
             frames = [f"{frame.f_code.co_filename}:{line}" for frame, line in traceback.walk_tb(error.__traceback__)]
             where = " < ".join(reversed(frames[-6:]))
-            print(record.getMessage(), repr(error)[:200], where, file=sys.__stderr__)
+            text = f"{record.getMessage()} {error!r:.200} {where}"
+            self.counts.setdefault("failures", []).append(text)
+            print(text, file=sys.__stderr__)
 
 
 def every_frame(counts, forced, machinery, backend=lambda gm, inputs: gm.forward):

@@ -72,7 +72,7 @@ def compare(tests: str, mode: str, backend: str, verbose: bool) -> tuple[bool, s
     if verbose:
         for test in lost:
             print(f"--- {test}\n{captured['outcomes'].get(test, 'not run')}")
-        print(captured["stderr"])
+        print(*counts.get("failures", ()), captured["stderr"], sep="\n")
     numbers = [counts.get(key, 0) for key in ("frames", "entries", "graphs", "failed")]
     row = f"{name:52} {mode:7} {backend:9} {len(passed[0]):6} {len(passed[1]):6} {numbers[0]:7} {numbers[1]:7} {numbers[2]:6} {numbers[3]:5}"
     return bool(passed[0]) and not lost, row + (f"  LOST {' '.join(lost)}" if lost else "")

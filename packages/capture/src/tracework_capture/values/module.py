@@ -42,7 +42,10 @@ class ModuleValue(ObjectValue):
         """The object's own dict of a table; where Module.__init__ has not run yet there is none."""
         if table not in self.obj.__dict__:
             return frame.break_graph("side_effect_unknown", f"{self.cls.__name__}.{table} before Module.__init__ has run")
-        return self.obj.__dict__[table]
+        found = self.obj.__dict__[table]
+        if not isinstance(found, dict):
+            return frame.break_graph("side_effect_unknown", f"{self.cls.__name__}.{table}, which torch.jit holds")
+        return found
 
     def names(self, frame, table):
         """The keys of a table, guarded."""

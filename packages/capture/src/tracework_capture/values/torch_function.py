@@ -69,6 +69,8 @@ class Dispatching(Value):
             return super().call_method(frame, name, args, kwargs)
         if name.startswith("__") or not callable(getattr(Tensor, name, None)):
             return self.not_modelled(frame, name)
+        if asks_itself(getattr(Tensor, name)):
+            return inline(frame, getattr(Tensor, name), [self, *args], kwargs)
         return dispatch(frame, method_function(name), [self, *args], kwargs)
 
     # --- operators ----------------------------------------------------------------------------------------------
@@ -243,14 +245,30 @@ def dispatch_function(frame, function, args, kwargs):
     if isinstance(fn, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
         return frame.break_graph(reason, f"{fn} {what}")
     if not isinstance(fn, types.BuiltinFunctionType) and fn not in overridable_functions():
-        return frame.break_graph(reason, f"{fn.__name__} {what}, in whose Python code torch functions are called")
-    return dispatch(frame, function, args, kwargs)
+        if not asks_itself(fn):
+            return frame.break_graph(reason, f"{fn.__name__} {what}, in whose Python code torch functions are called")
+    return inline(frame, fn, args, kwargs) if asks_itself(fn) else dispatch(frame, function, args, kwargs)
+
+
+def asks_itself(fn):
+    """Whether a function of torch is Python code that hands its call over, with the arguments in a form of its own."""
+    if not isinstance(fn, types.FunctionType):
+        return False
+    return "handle_torch_function" in fn.__code__.co_names or {"if_true", "if_false"} <= {
+        *fn.__code__.co_freevars
+    }  # boolean_dispatch
+
+
+def inline(frame, fn, args, kwargs):
+    from .function import FunctionValue
+
+    return frame.inline(FunctionValue(fn, None), args, kwargs)
 
 
 def is_overridable(frame, fn):
     """Whether torch asks __torch_function__ about calls of it; functions that make tensors ask modes only."""
     try:
-        return fn in overridable_functions() or (bool(frame.root.function_modes) and fn in makers())
+        return asks_itself(fn) or fn in overridable_functions() or (bool(frame.root.function_modes) and fn in makers())
     except TypeError:
         return False
 
@@ -357,9 +375,13 @@ def modes_on_row(frame, args, kwargs):
 
 def has_function_row(frame, args, kwargs):
     """torch.overrides.has_torch_function and its like, where Python code of torch is traced that asks it."""
-    if frame.root.function_modes:
-        return frame.break_graph("function_mode", "Python code of torch that looks for a __torch_function__")
-    return ConstantValue(False)
+    return ConstantValue(is_overridden(frame, args, kwargs))
+
+
+def handle_function_row(frame, args, kwargs):
+    """torch.overrides.handle_torch_function(function, those that may be asked, *args, **kwargs)"""
+    function, _, *given = args
+    return dispatch(frame, function, given, kwargs)
 
 
 MODE_ROWS = {
@@ -371,4 +393,5 @@ MODE_ROWS = {
     torch.overrides.has_torch_function: has_function_row,
     torch.overrides.has_torch_function_unary: has_function_row,
     torch.overrides.has_torch_function_variadic: has_function_row,
+    torch.overrides.handle_torch_function: handle_function_row,
 }

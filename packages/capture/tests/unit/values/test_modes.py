@@ -390,3 +390,40 @@ def test_a_mode_sees_nothing_of_guards_that_read_attributes():
             function(x)
         seen.append(log.names)
     assert seen[0] == seen[1] == seen[2]
+
+
+class Forms(TorchFunctionMode):
+    """Notes what is called with which keywords."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        self.seen.append((func.__name__, len(args), sorted(kwargs or {})))
+        return func(*args, **(kwargs or {}))
+
+
+PYTHON_FUNCTIONS = {
+    "dropout": lambda x: torch.nn.functional.dropout(x, 0.0),
+    "max_pool1d": lambda x: torch.nn.functional.max_pool1d(x, 2),
+    "split": lambda x: (torch.split(x, 1), x.split(1)),
+    "norm": lambda x: (torch.norm(x), x.norm(), x.norm(1, 0)),
+    "tensordot": lambda x: torch.tensordot(x, x),
+    "meshgrid": lambda x: torch.meshgrid(x[0], x[1], indexing="ij"),
+    "backward": lambda x: (x * 2).requires_grad_().sum().backward(),
+    "cdist": lambda x: torch.cdist(x, x),
+}
+
+
+@pytest.mark.parametrize("function", PYTHON_FUNCTIONS.values(), ids=PYTHON_FUNCTIONS)
+def test_functions_in_python_hand_their_arguments_over_as_in_eager(function):
+    def f(x, mode):
+        with mode:
+            function(x)
+        return x + 1
+
+    plain, captured = Forms(), Forms()
+    f(torch.ones(2, 2), plain)
+    optimize(lambda gm, inputs: gm.forward)(f)(torch.ones(2, 2), captured)
+    assert captured.seen == plain.seen

@@ -694,3 +694,15 @@ def test_objects_without_a_hash_are_no_keys():
 
     compiled = optimize(lambda gm, inputs: gm.forward)(program)
     assert str(compiled(torch.ones(2))) == str(program(torch.ones(2)))
+
+
+def test_the_parameters_of_a_scripted_module_are_asked_of_torch(caplog):
+    scripted = torch.jit.script(torch.nn.Linear(2, 2))
+
+    def f(x):
+        return scripted(x) + 1, [name for name, _ in scripted.named_parameters()]
+
+    x = torch.ones(1, 2)
+    (found, names), (expected, plain) = optimize(lambda gm, inputs: gm.forward)(f)(x), f(x)
+    torch.testing.assert_close(found, expected)
+    assert names == plain == ["weight", "bias"] and not caplog.messages
