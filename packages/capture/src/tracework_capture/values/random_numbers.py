@@ -140,13 +140,14 @@ def draw(frame, function, generator, source, args, kwargs):
         return frame.break_graph("random_state", f"{name} of values that are not known")
     numbers = [*given, *named.values()]
     try:
-        example = function(type(generator)(0), *given, **named) if {*map(type, numbers)} <= {int, float} else None
+        example = function(UNTOUCHED[type(generator)](0), *given, **named) if {*map(type, numbers)} <= {int, float} else None
     except Exception as error:  # the program's own
         return frame.break_graph("random_state", f"{name}, which raises {type(error).__name__}")
     most = max([abs(number) for number in numbers], default=0)
     if type(example) is not float and not (type(example) is type(most) is int and most <= EXACT):
         return frame.break_graph("random_state", f"{name} with these arguments")
-    node = frame.graph.drawn_input(source, type(example), lambda at: function(at, *given, **named))
+    exactly = float if type(example) is float else operator.index
+    node = frame.graph.drawn_input(source, type(example), lambda at: exactly(function(at, *given, **named)))
     frame.mutations.changes += 1
     return DrawnValue(node) if type(example) is float else DrawnInt(node, most)
 
@@ -177,5 +178,12 @@ def generators():
     return {random.Random: PYTHON} if numpy is None else {random.Random: PYTHON, numpy.random.RandomState: NUMPY}
 
 
+def untouched(kind):
+    """The class as it is now, whatever the program puts in the place of its methods."""
+    return type(kind.__name__, (kind,), {name: getattr(kind, name) for name in dir(kind) if not name.startswith("__")})
+
+
+UNTOUCHED = {kind: untouched(kind) for kind in generators()}
+"""Class of generators -> what is asked which kind of number is drawn."""
 ROWS = {getattr(kind, name): method_row(kind, name) for kind, names in generators().items() for name in names}
 """The functions of the modules random and numpy.random are methods, too, of a generator that the module has."""

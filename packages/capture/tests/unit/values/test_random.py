@@ -332,3 +332,17 @@ def test_functions_of_the_module_that_are_replaced(monkeypatch):
     expected = step(X)
     random.seed(3)
     assert_same(call(X), expected)
+
+
+def test_a_draw_of_a_class_that_is_replaced(monkeypatch):
+    """What the program puts in the place of random() is called as often as by plain Python."""
+
+    def step(x):
+        return x * random.gammavariate(0.5, 1.5) + random.uniform(0, 1)
+
+    def found(call):
+        drawn = iter([0.1 * number for number in range(1, 10)])
+        monkeypatch.setattr(random.Random, "random", lambda self: next(drawn))
+        return call(X), list(drawn)
+
+    assert_same(found(optimize(lambda gm, example_inputs: gm.forward)(step)), found(step))
