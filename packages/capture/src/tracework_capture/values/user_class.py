@@ -36,7 +36,7 @@ from .iterators import PartialBuiltin
 from .rows import call_row
 from .sequence import NONE, ListValue, TupleValue, is_record
 from .user_object import HEAP_TYPE, NO_ATTRIBUTE, ObjectValue, implemented, lookup_class
-from .value import NEW, Value
+from .value import NEW, SymbolicRaise, Value
 
 PLAIN_CLASS_ATTRIBUTES = (
     "__name__",
@@ -129,6 +129,19 @@ class ClassValue(Value):
             )
         if name == "__dict__":
             return frame.wrap(cls.__dict__, Const(cls.__dict__, f"{cls.__name__}.__dict__"))
+        hook, _ = lookup_class(type(cls), "__getattr__")
+        if not isinstance(hook, types.FunctionType):
+            return self.looked_up(frame, name)
+        try:
+            return self.looked_up(frame, name)
+        except SymbolicRaise as raised:
+            if not issubclass(raised.value.python_type(), AttributeError):
+                raise
+        return function_value(frame, hook).call(frame, [self, ConstantValue(name)], {})
+
+    def looked_up(self, frame, name):
+        """What type.__getattribute__ gives."""
+        cls = self.cls
         meta_static, meta_owner = lookup_class(type(cls), name)
         if meta_static is not NO_ATTRIBUTE and is_data_descriptor(meta_static) and defines(type(meta_static), "__get__"):
             return bind_static(frame, self, type(cls), meta_owner, meta_static, name)
@@ -169,9 +182,6 @@ class ClassValue(Value):
         meta = type(self.cls)
         static, owner = lookup_class(meta, name)
         if static is NO_ATTRIBUTE:
-            hook, _ = lookup_class(meta, "__getattr__")
-            if isinstance(hook, types.FunctionType):
-                return function_value(frame, hook).call(frame, [self, ConstantValue(name)], {})
             return frame.raise_new(AttributeError, f"type object '{self.cls.__name__}' has no attribute '{name}'")
         if isinstance(static, C_METHODS):
             return BoundBuiltin(self, name)

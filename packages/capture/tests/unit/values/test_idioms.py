@@ -172,3 +172,43 @@ def test_functions_of_inspect_that_ask_what_an_object_is(name):
 
 def test_the_bases_of_a_class():
     check(lambda x: (x + 1, inspect.getmro(ABC2)), torch.ones(3))
+
+
+class Falls(type):
+    def __getattr__(cls, name):
+        if name in ("eggs", "own"):
+            return f"{name} of the metaclass"
+        raise AttributeError(f"no {name}")
+
+    @property
+    def own(cls):
+        raise AttributeError("not here")
+
+
+class OnInstances:
+    def __get__(self, instance, owner):
+        if instance is None:
+            raise AttributeError("of instances")
+        return 4
+
+
+class Spam(metaclass=Falls):
+    eggs = OnInstances()
+    ham = OnInstances()
+
+
+class Plain:
+    eggs = OnInstances()
+
+
+def asked(cls, name):
+    try:
+        return getattr(cls, name)
+    except AttributeError as error:
+        return type(error), error.args
+
+
+@pytest.mark.parametrize("name", ["eggs", "ham", "own", "none"])
+def test_what_a_class_has_not_is_asked_of_its_metaclass(name):
+    """Also where a descriptor raises AttributeError."""
+    check(lambda x: (x + 1, asked(Spam, name), asked(Plain, name), hasattr(Spam, name), getattr(Spam, name, 3)), torch.ones(3))
