@@ -84,3 +84,49 @@ def test_inputs_that_eager_keeps_may_not(graph, eager_runner, real, data):
     x.add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         result.sum().backward()
+
+
+KEPT_RESULTS = {
+    "sqrt": torch.sqrt,
+    "rsqrt": torch.rsqrt,
+    "reciprocal": torch.reciprocal,
+    "tan": torch.tan,
+    "expm1": torch.expm1,
+    "amax": lambda x: x.amax(1),
+    "norm": lambda x: x.norm(dim=1),
+    "logsumexp": lambda x: x.logsumexp(1),
+}
+
+
+@pytest.mark.parametrize("fn", KEPT_RESULTS.values(), ids=KEPT_RESULTS)
+def test_results_that_eager_keeps_may_not_be_written_before_the_backward(fn, graph, eager_runner):
+    def two(x):
+        return fn(x), fn(x * 2)
+
+    x = (torch.rand(3, 4) + 0.1).requires_grad_()
+    for run in (aot.aot_compile(graph(two, 1), [x], forward_compiler=eager_runner), two):
+        first, second = run(x)
+        first.detach().mul_(3)
+        torch.autograd.grad(second.sum(), x)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            torch.autograd.grad(first.sum(), x)
+
+
+def copied(x):
+    inner = x.sqrt()
+    return inner.clone(), (inner + 1) * 2
+
+
+def normalized(x):
+    return F.layer_norm(x, (4,)), torch.utils.checkpoint.checkpoint(torch.sqrt, x, use_reentrant=False)
+
+
+@pytest.mark.parametrize("fn", [copied, normalized])
+def test_results_that_eager_does_not_keep_may_be_written(fn, graph, eager_runner):
+    x, found = (torch.rand(3, 4) + 0.1).requires_grad_(), []
+    for run in (aot.aot_compile(graph(fn, 1), [x], forward_compiler=eager_runner), fn):
+        results = run(x)
+        for result in results:
+            result.detach().mul_(3)
+        found.append(torch.autograd.grad([r.sum() for r in results], x))
+    torch.testing.assert_close(*found)

@@ -373,6 +373,8 @@ class _Part:
                 given = [grads[place] for place in places]
                 tangents = [coerce(g, i, shape) for g, i, shape in zip(given, tangent_infos, shapes, strict=True)]
                 undefined = [n for n, g in enumerate(given) if g is None]
+                if reads.formulas and kept_result is None and not undefined:
+                    _check_formulas(ctx, reads)
                 # read even when not used: reading raises where the graph has been freed
                 saved = later.saved(ctx, undefined) if later.possible else ctx.saved_tensors if saves else ()
                 if torch.is_grad_enabled():
@@ -477,12 +479,24 @@ def _unwritten(ctx: Any, places: Sequence[int], count: int) -> list[Any]:
     for number, place in enumerate(places):
         tensor, version = ctx.taken[number], ctx.versions[number]
         results[place] = tensor
-        if tensor._version != version:
-            raise RuntimeError(
-                "one of the variables needed for gradient computation has been modified by an inplace operation: a result of a "
-                f"compiled graph, of shape {tuple(tensor.shape)}, is at version {tensor._version}; expected version {version}"
-            )
+        _check_version(tensor, version)
     return results
+
+
+def _check_formulas(ctx: Any, reads: Reads) -> None:
+    """Raises where a component's own result that eager keeps was written to, whatever the partition chose to keep instead."""
+    for place, (reference, version) in zip(reads.own, ctx.own, strict=True):
+        tensor = reference()
+        if place in reads.formulas and tensor is not None:
+            _check_version(tensor, version)
+
+
+def _check_version(result: torch.Tensor, version: int) -> None:
+    if result._version != version:
+        raise RuntimeError(
+            "one of the variables needed for gradient computation has been modified by an inplace operation: a result of a "
+            f"compiled graph, of shape {tuple(result.shape)}, is at version {result._version}; expected version {version}"
+        )
 
 
 def _alive(ctx: Any, places: Sequence[int], count: int) -> list[Any]:
