@@ -69,6 +69,13 @@ def sharing_a_view_of_a_result(x, w):
     return y, z, row * z
 
 
+def sharing_pieces_of_an_input(x, w):
+    half = x.chunk(2)[0]
+    row = half.unbind()[0]
+    y = half.mean() * w / (1 + row.square())
+    return y, y * row
+
+
 def detached(x, w):
     y = x @ w
     z = y.detach() * w
@@ -207,6 +214,7 @@ PROGRAMS = [
     sharing_a_view_of_an_input,
     sharing_parts_of_an_input,
     sharing_a_view_of_a_result,
+    sharing_pieces_of_an_input,
     detached,
     without_gradients,
     written,

@@ -22,7 +22,7 @@ _BACKWARDS_OF_VIEWS = frozenset(
         *(aten.view.default, aten._unsafe_view.default, aten.permute.default, aten.t.default, aten.transpose.int),
         *(aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims, aten.unsqueeze.default, aten.sum.dim_IntList),
         *(aten.slice_backward.default, aten.select_backward.default, aten.diagonal_backward.default, aten.clone.default),
-        *(aten.select.int, aten.slice.Tensor, aten.expand.default, aten.neg.default),
+        *(aten.select.int, aten.slice.Tensor, aten.expand.default, aten.neg.default, aten.stack.default, aten.cat.default),
     )
 )
 """What comes of a sum through these, and through what stacks and repeats, is the sum of what comes of its parts."""
@@ -93,7 +93,7 @@ def together(nodes: Sequence[fx.Node], results: Collection[Any], sources: Mappin
         if node not in needed:
             continue
         needed.update(node.all_input_nodes)
-        if (_is_sum(node) or _is_of_view(node)) and all(
+        if (_is_sum(node) or _is_of_view(node, sources)) and all(
             user in sums or user not in needed or user.op == "output" for user in node.users
         ):
             sums.add(node)
@@ -113,12 +113,17 @@ def _is_sum(node: fx.Node) -> bool:
     return all(value.dtype is made.dtype and _is_as_large(value, made) for value in added)
 
 
-def _is_of_view(node: fx.Node) -> bool:
+def _moving(node: fx.Node, sources: Mapping[fx.Node, int]) -> list[fx.Node]:
+    """The tensors that a node is computed from and that tangents are in; beside them a view's backward has zeros alone."""
+    return [n for n in node.all_input_nodes if sources[n] and isinstance(n.meta["val"], torch.Tensor)]
+
+
+def _is_of_view(node: fx.Node, sources: Mapping[fx.Node, int]) -> bool:
     """Whether a node is the backward of a view."""
     if node.target not in _BACKWARDS_OF_VIEWS or node.meta["phase"] != "backward":
         return False
-    tensors = [n for n in node.all_input_nodes if isinstance(n.meta["val"], torch.Tensor)]
-    return tensors == [node.args[0]] and node.meta["val"].dtype is tensors[0].meta["val"].dtype
+    moving = _moving(node, sources)
+    return len(moving) == 1 and node.meta["val"].dtype is moving[0].meta["val"].dtype
 
 
 def _is_as_large(a: Any, b: Any) -> bool:
@@ -168,7 +173,9 @@ def _share(graph: fx.Graph, node: fx.Node, group: int, sources: Mapping[fx.Node,
         if len(args) == 1:
             return args[0]
     else:
-        args = (_share(graph, node.args[0], group, sources), *node.args[1:])
+        (moving,) = _moving(node, sources)
+        share = _share(graph, moving, group, sources)
+        args = fx.map_arg(node.args, lambda operand: share if operand is moving else operand)
     made = graph.call_function(node.target, args, node.kwargs)
     made.meta.update(node.meta)
     return made
