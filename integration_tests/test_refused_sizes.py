@@ -67,3 +67,10 @@ def test_a_gradient_that_divides_by_a_size_which_is_zero_now():
         x = torch.randn(3, size, requires_grad=True)
         found, expected = (torch.autograd.grad(function(x).sum(), x)[0] for function in (compiled, program))
         torch.testing.assert_close(found, expected, equal_nan=True)
+
+
+def test_a_roll_of_nothing():
+    def program(x):
+        return 1 / x[..., 1:].roll(1, -1)
+
+    assert tracework.compile(program, dynamic=False)(torch.ones(3, 1)).shape == (3, 0)

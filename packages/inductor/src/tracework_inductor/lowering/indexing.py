@@ -332,7 +332,7 @@ def roll(low: Any, x: Any, shifts: Any, dims: Any) -> Any:
 
     def inner(index: list[Size]) -> Any:
         at = list(index)
-        for shift, dim in zip(shifts, dims, strict=True):
+        for shift, dim in ((s, d) for s, d in zip(shifts, dims, strict=True) if x.sizes[d] != 0):
             at[dim] = mod(at[dim] - shift, x.sizes[dim])
         return x.load(at)
 
