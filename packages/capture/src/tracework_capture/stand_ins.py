@@ -35,6 +35,17 @@ def effective_level(self):
     return logging.NOTSET
 
 
+def listeners(self):
+    """The filters and handlers that a record of a logger comes to."""
+    found = []
+    while self is not None:
+        found += self.filters
+        for handler in self.handlers:
+            found += [handler, *handler.filters]
+        self = self.parent if self.propagate else None
+    return found
+
+
 def istft(
     input,
     n_fft,

@@ -1,6 +1,7 @@
 """Log records of captured code: the same texts, files, lines and functions as of plain Python, and none where loggers are not enabled."""
 
 import logging
+import logging.handlers
 
 import pytest
 import torch
@@ -92,14 +93,19 @@ def with_an_exception(x):
     return x * 2
 
 
-class Records(logging.Handler):
-    def __init__(self):
-        super().__init__()
-        self.seen = []
+class Records(logging.handlers.BufferingHandler):
+    """A handler of the library's, which keeps records; it is asked for them after the call."""
 
-    def emit(self, record):
-        error = record.exc_info and record.exc_info[0]
-        self.seen.append((record.getMessage(), record.filename, record.funcName, record.lineno, record.levelname, error))
+    def __init__(self):
+        super().__init__(10_000)
+
+    @property
+    def seen(self):
+        found = []
+        for record in self.buffer:
+            error = record.exc_info and record.exc_info[0]
+            found.append((record.getMessage(), record.filename, record.funcName, record.lineno, record.levelname, error))
+        return found
 
 
 @pytest.fixture
@@ -135,7 +141,7 @@ def test_as_plain_python(function, records):
     x = torch.arange(3.0)
 
     def observed(call):
-        records.seen.clear()
+        records.buffer.clear()
         return call(x), list(records.seen)
 
     for _ in range(2):
@@ -158,3 +164,43 @@ def test_levels_are_guarded(records):
         logging.disable(logging.NOTSET)
         logger.setLevel(logging.NOTSET)
     assert len(graphs) == 4
+
+
+class Recorder(logging.Handler):
+    def __init__(self, seen):
+        super().__init__()
+        self.seen = seen
+
+    def emit(self, record):
+        self.seen.append(record.getMessage())
+
+
+class Noting(logging.Filter):
+    def __init__(self, seen):
+        super().__init__()
+        self.seen = seen
+
+    def filter(self, record):
+        self.seen.append(record.levelname)
+        return True
+
+
+@pytest.mark.parametrize("kind", ["handler", "filter"])
+def test_what_a_handler_of_the_program_changes_is_seen_by_what_follows(kind):
+    def f(x, logger, seen):
+        logger.info("said")
+        return x + len(seen)
+
+    logger = logging.getLogger(f"test_logging.{kind}")
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    compiled = capture.optimize(lambda gm, inputs: gm.forward)(f)
+    compiled(torch.ones(1), logger, [])
+    counts = []
+    for function in (f, compiled, compiled):
+        seen = []
+        added = Recorder(seen) if kind == "handler" else Noting(seen)
+        (logger.addHandler if kind == "handler" else logger.addFilter)(added)
+        counts.append(function(torch.ones(1), logger, seen).item())
+        (logger.removeHandler if kind == "handler" else logger.removeFilter)(added)
+    assert counts == [2.0, 2.0, 2.0]

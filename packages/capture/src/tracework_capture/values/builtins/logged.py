@@ -7,7 +7,9 @@ import re
 import types
 
 from ...bytecode.resume import original_code
-from ...stand_ins import effective_level, is_enabled_for
+from ...hook.policy import is_installed
+from ...sources import Const
+from ...stand_ins import effective_level, is_enabled_for, listeners
 from ..constant import ConstantValue, force_plain
 from ..floats import LateFloat
 from ..sequence import NONE
@@ -46,6 +48,7 @@ def log_row(function):
         if "exc_info" in kwargs and force_plain(frame, kwargs["exc_info"]):
             return frame.break_graph("print", "a log record with an exception")
         owner = [args[0]] if not isinstance(args[0], ConstantValue) else []
+        refuse_listeners(frame, owner[0] if owner else frame.wrap(logging.root, Const(logging.root, "root")))
         call, depth = from_frames_of(frame, function)
         if "stacklevel" in kwargs and (level := force_plain(frame, kwargs["stacklevel"])) > depth:
             kwargs = kwargs | {"stacklevel": ConstantValue(level + 1)}  # the frame itself is above what stands for it
@@ -56,6 +59,16 @@ def log_row(function):
         return NONE
 
     return row
+
+
+def refuse_listeners(frame, logger):
+    """Breaks the graph where a filter or handler of the program gets the records: it may change what the frame looks at next."""
+    for each in frame.wrap(listeners, Const(listeners, "listeners")).call(frame, [logger], {}).unpack(frame):
+        cls = each.python_type()
+        methods = [getattr(cls, name, None) for name in ("filter", "handle", "emit", "format")]
+        codes = [getattr(method, "__code__", None) for method in [getattr(each, "function", None), *methods]]
+        if any(code is not None and not is_installed(code) for code in codes):
+            frame.break_graph("print", f"a log record for {each.describe()}, which is code of the program")
 
 
 def conversions(message, count):
