@@ -165,6 +165,14 @@ def cpython(session: nox.Session) -> None:
 
 
 @nox.session(python=PYTHON)
+def libraries(session: nox.Session) -> None:
+    """Tests of other libraries with every frame offered to capture; tools/library_tests.txt has what was run."""
+    install(session, PACKAGES[-1].folders)
+    session.install(*CONSTRAINTS, "pytest", "hypothesis", "numpy")
+    session.run("python", "tools/library_tests.py", *(session.posargs or ["--forced", "numpy.polynomial", "numpy.linalg", "numpy.fft"]))
+
+
+@nox.session(python=PYTHON)
 def solver(session: nox.Session) -> None:
     """10,000 random systems of conditions over sizes against trying all values; writes tools/solver_check.txt."""
     install(session, PACKAGES[0].folders)
