@@ -169,7 +169,9 @@ def libraries(session: nox.Session) -> None:
     """Tests of other libraries with every frame offered to capture; tools/library_tests.txt has what was run."""
     install(session, PACKAGES[-1].folders)
     session.install(*CONSTRAINTS, "pytest", "hypothesis", "numpy")
-    session.run("python", "tools/library_tests.py", *(session.posargs or ["--forced", "numpy.polynomial", "numpy.linalg", "numpy.fft"]))
+    session.run(
+        "python", "tools/library_tests.py", *(session.posargs or ["--forced", "numpy.polynomial", "numpy.linalg", "numpy.fft"])
+    )
 
 
 @nox.session(python=PYTHON)
