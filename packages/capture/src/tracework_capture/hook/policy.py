@@ -11,6 +11,7 @@ import functools
 import importlib.util
 import inspect
 import os
+import sys
 import sysconfig
 import types
 import weakref
@@ -108,7 +109,10 @@ def _folders(package: str) -> list[str]:
 
 _DISABLE_MARKS = ("_torchdynamo_disable", "__tracework_disable__")
 _STDLIB = tuple({os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib")})
-_SITE = tuple({os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("purelib", "platlib")})
+_FOLDERS = [
+    path for path in sys.path if os.path.basename(path) in ("site-packages", "dist-packages")
+]  # also of an environment below
+_SITE = tuple({os.path.realpath(p) + os.sep for p in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *_FOLDERS)})
 _TORCH = os.path.dirname(os.path.realpath(torch.__file__)) + os.sep
 _COMPILED = (
     os.path.join(os.path.dirname(torch.__file__), "_dynamo") + os.sep,
