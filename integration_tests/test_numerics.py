@@ -6,7 +6,7 @@ import tracework
 from torch.nn import functional as F
 
 WORDS = ("default", "strict_pointwise", "strict_reduction", "strict")
-BITS = {8: torch.int64, 4: torch.int32, 2: torch.int16}
+BITS = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.int8}
 MASK = torch.ones(24, 24, dtype=torch.bool).triu(1)
 
 
@@ -168,6 +168,25 @@ def test_signs_of_zero_without_a_word():
         zero = e == 0
         assert torch.equal(a.signbit()[zero], e.signbit()[zero]), name
         torch.testing.assert_close(a, e, equal_nan=True)
+
+
+WRITTEN_ROUNDINGS = {
+    "an overflow": lambda x: ((x * 60000).half().isinf(), (x * 60000).half().float()),
+    "what is lost": lambda x: ((x * 1.0009765).half().float() - x, (x * 1.0009765).bfloat16().double() - x),
+    "of integers": lambda x: ((x * 2049).long().half().float(), (x * 257).int().bfloat16().long()),
+    "of doubles": lambda x: ((x.double() * 1.0000000001).float().double() - x.double(), (x.double() + 1e-9).half() == x.half()),
+    "between half types": lambda x: ((x.half() + 0).bfloat16().float() - x, x.bfloat16().half().float() - x),
+    "a comparison": lambda x: ((x + 1e-4).half() == x.half(), (x * 2049).half().floor()),
+    "stored, too": lambda x: (lambda h: (h, h.float() - x, h.float().sum(0)))((x * 1.0009765).half()),
+    "read again in a row": lambda x: (lambda h: (h, h.float() - h.float().amax(-1, keepdim=True)))((x * 1.0009765).half()),
+    "written": lambda x: (lambda y: (y.copy_((x * 1.0009765).half()), y - x))(torch.empty_like(x)),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN_ROUNDINGS)
+def test_roundings_that_the_program_writes_down_are_kept_without_a_word(name):
+    x = torch.tensor([1.0, 1.5, 2.0, 0.1]).repeat(8, 9) + torch.arange(36) / 16
+    check(WRITTEN_ROUNDINGS[name], "default", True, x)
 
 
 def test_constant_masks_of_attention():

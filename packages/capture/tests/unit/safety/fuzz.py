@@ -30,8 +30,6 @@ TABLE = HERE / "FUZZ.md"
 
 def failure(function, backend):
     """What is wrong with a program; None when captured and plain runs agree."""
-    if backend is not eager and ".half()" in function:
-        backend = compiled("strict_pointwise")  # by default a kernel keeps what is rounded to half precision and back as it was
     try:
         check(module(function), backend, compiled=backend is not eager)
     except Exception as error:
@@ -39,12 +37,12 @@ def failure(function, backend):
     return None
 
 
-def compiled(numerics="default"):
+def compiled():
     """The backend that compiles."""
     from tracework.assemble import inductor_backend
     from tracework.options import Options
 
-    return inductor_backend(Options(numerics=numerics), lambda name, product: None)
+    return inductor_backend(Options(), lambda name, product: None)
 
 
 def same_kind(text, other):

@@ -146,10 +146,13 @@ def constant_like(low: Any, like: TensorValue, value: Any, dtype: torch.dtype) -
 
 @lowers("convert")
 def convert(low: Any, x: Any, dtype: torch.dtype) -> Any:
-    """Tensor.to."""
+    """Tensor.to. What a program converts to a half type is rounded for whoever reads it, under all numerics: an overflow to inf or the
+    digits that are lost may be what the program is about.
+    """
     if x.dtype == dtype:
         return x
-    return elementwise(low, (x,), dtype, lambda v: ops.to_dtype(v, dtype))
+    value = elementwise(low, (x,), dtype, lambda v: ops.to_dtype(v, dtype))
+    return value if low.options.rounds else rounded(value)  # with that option the driver rounds all values
 
 
 @lowers("bitcast")

@@ -8,7 +8,7 @@ import torch
 from ..ir.body import Axis, Instruction, LoopBody, Ref
 from ..ir.handlers import Recorder, replay
 from ..ir.index import Expr, Size, contiguous_strides, dot, product, simplify, variables_ranges
-from ..ir.scalar_ops import compute_dtype
+from ..ir.scalar_ops import ROUNDINGS, compute_dtype
 from ..target import Capabilities
 from .fusion_rules import reduction_index
 from .group import Group, Member, mapping, variables
@@ -100,7 +100,9 @@ class KernelBuilder:
                 self._reduced(member, names, phase, i)
             elif i.op == "store":
                 self._stored(how, phase, i)
-                return not (self.needed(i.args[0]) or i.args[0] in self.in_memory)
+                if self.needed(i.args[0]) or i.args[0] in self.in_memory:
+                    into.emit("store", self._unrounded(into, i), None)
+                return True
             return False
 
         replay(member.node.body, recorder, names, on_load, on_effect)
@@ -119,6 +121,14 @@ class KernelBuilder:
             self.values[phase, buffer] = value
             if how == "full" and not self.needed(buffer) and not self._fits(buffer):
                 self.in_memory.add(buffer)
+
+    def _unrounded(self, recorder: Recorder, store: Instruction) -> tuple[Any, ...]:
+        """A store's arguments without a rounding to the buffer's dtype, which storing is anyway; who reads the value here still gets it."""
+        buffer, index, value, mode = store.args
+        made = recorder.instructions[value.position]
+        if mode == "set" and made.op == ROUNDINGS.get(self.buffers[buffer].layout.dtype):
+            value = made.args[0]
+        return buffer, index, value, mode
 
     def _fits(self, buffer: str) -> bool:
         count = product(self.group.inner)
