@@ -21,3 +21,20 @@ def test_strides(name):
         for found, expected in zip(torch.utils._pytree.tree_leaves(compiled(a)), torch.utils._pytree.tree_leaves(function(a))):
             assert torch.equal(found, expected)
             assert (found.dtype, found.stride()) == (expected.dtype, expected.stride())
+
+
+WRITES = {
+    "a number": lambda a: torch.empty_like(a).fill_(3.0),
+    "a tensor of one number": lambda a: torch.empty_like(a).fill_(torch.tensor(3.0)),
+    "what is computed": lambda a: a.clone().fill_(a.sum()),
+    "what is repeated": lambda a: a.clone().copy_(a.sum()),
+    "another memory": lambda a: torch.empty_like(a).copy_(torch.ones(a.shape)),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_strides_of_dims_of_size_one_after_a_write(name):
+    function = WRITES[name]
+    for a in (torch.rand(2)[::2], torch.rand(1), torch.rand(4, 1).t(), torch.rand(3, 1, 3), torch.rand(3, 3)[:, :1].t(), torch.rand(3, 1)):
+        found, expected = tracework.compile(function)(a), function(a)  # one entry serves all strides of such a dim
+        assert torch.equal(found, expected) and found.stride() == expected.stride()

@@ -187,3 +187,11 @@ def test_operators_of_its_own_break_the_graph():
 
     compiled = tracework.compile(lambda x: (x + 1, x * 2), backend="eager")
     assert compiled(given(Odd))[0] == "added"
+
+
+def test_strides_stay():
+    def function(x):
+        return x.split(1)[0].clone().as_subclass(Plain) + 1
+
+    x = torch.randn(4, 1).t()
+    assert tracework.compile(function)(x).stride() == function(x).stride() == (1, 1)

@@ -1,5 +1,5 @@
 """Python that is traced in place of functions of libraries: of torch those that ask data which way to go, where both ways are computed
-and the data choose; of logging those that take locks to remember answers."""
+and the data choose; of logging those that take locks to remember answers; of the interpreter what its messages say."""
 
 import logging
 
@@ -44,6 +44,16 @@ def listeners(self):
             found += [handler, *handler.filters]
         self = self.parent if self.propagate else None
     return found
+
+
+def name_of_called(function):
+    """What CPython's messages about starred arguments call the function that gets them."""
+    try:
+        name = function.__qualname__
+    except AttributeError:
+        return str(function)
+    module = getattr(function, "__module__", None)
+    return f"{name}()" if module is None or module == "builtins" else f"{module}.{name}()"
 
 
 def istft(

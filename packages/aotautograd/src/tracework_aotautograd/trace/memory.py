@@ -177,6 +177,14 @@ class Memory:
 
 def fit(emit: Emit, node: Node, like: torch.Tensor) -> Node:
     """`node` in the dtype, device, shape and (where it is dense) layout of `like`."""
+    node = _in_order(emit, node, like)
+    if dense_order(like) is None or node.meta["val"].spec.strides == like.spec.strides:
+        return node
+    return emit(aten.as_strided.default, node, like.spec.sizes, like.spec.strides)  # dims of size one
+
+
+def _in_order(emit: Emit, node: Node, like: torch.Tensor) -> Node:
+    """fit() but for the strides of dims of size one."""
     value = node.meta["val"]
     if value.dtype != like.dtype or value.device != like.device:
         node = emit(aten._to_copy.default, node, dtype=like.dtype, device=like.device)

@@ -187,7 +187,7 @@ def as_subclass_method(frame, self, name, args, kwargs):
     if cls is not Tensor and not is_traced(cls):
         return frame.break_graph("tensor_subclass", cls.__name__)
     with functions_off(frame):
-        alias = frame.graph.call_method(frame, "view_as", (self, self))
+        alias = frame.graph.call(frame, torch.ops.aten.alias.default, (self,))
     return of_class(frame, alias, cls)
 
 

@@ -95,7 +95,7 @@ class SymNumber(Value):
             return self
         if name in OPEN_DUNDERS and len(args) == 1 and not kwargs and issubclass(args[0].python_type(), int):
             return call_dunder(frame, self, name, args, kwargs)
-        return fold(frame, getattr(int, name), [ConstantValue(self.specialise(frame)), *args], kwargs)
+        return ConstantValue(self.specialise(frame)).call_method(frame, name, args, kwargs)
 
     def binary(self, frame, op, other, reverse=False):
         from .tensor import TensorValue

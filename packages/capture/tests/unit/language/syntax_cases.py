@@ -1,8 +1,10 @@
 """Statements and expressions."""
 
 import contextlib
+import functools
 from dataclasses import dataclass
 
+import torch
 from cases import case
 
 COUNT = 0
@@ -435,3 +437,48 @@ takes_any.__defaults__ = (1,)
 @case
 def defaults_of_a_function_of_more_parameters(x):
     return takes_two(), takes_two(x + 1), takes_two(b=x), takes_any(), takes_any(x)
+
+
+class Mapping:
+    def __init__(self, *keys):
+        self.names = keys
+
+    def keys(self):
+        if not self.names:
+            raise AttributeError("keys")
+        return self.names
+
+    def __getitem__(self, key):
+        if key not in self.names:
+            raise IndexError(key)
+        return key
+
+
+STARRED = [
+    lambda v, x: [*v],
+    lambda v, x: (x, *v),
+    lambda v, x: {x, *v},
+    lambda v, x: [1].__iadd__(v),
+    lambda v, x: max(*v),
+    lambda v, x: takes_any(*v),
+    lambda v, x: torch.stack([*v]),
+    lambda v, x: torch.add(x, **v),
+    lambda v, x: {"a": x, **v},
+    lambda v, x: dict(**v),
+    lambda v, x: Point(**v),
+    lambda v, x: Point(1, **{"y": x}, **{"y": v}),
+    lambda v, x: Point(1).__eq__(**{"other": x}, **{"other": v}),
+    lambda v, x: functools.partial(takes_any, 1).func(*v),
+]
+
+
+@case
+def messages_about_stars(x):
+    texts = []
+    for value in (None, x.shape[0], 1.5, Mapping(), Mapping("x", "y")):
+        for starred in STARRED:
+            try:
+                starred(value, x)
+            except (TypeError, AttributeError, RuntimeError) as error:
+                texts.append(str(error))
+    return texts, x + 1

@@ -5,12 +5,17 @@ import inspect
 
 from torch.nn import Module
 
+from ... import _C
 from ...bytecode.facts import VERSION
+from ...guards.classes import NO_ATTRIBUTE, lookup_class
+from ...sources import Const
+from ...stand_ins import name_of_called
 from ...values.function import BoundMethodValue, FunctionValue, NewFunctionValue
 from ...values.mapping import DictValue
 from ...values.module import ModuleValue
 from ...values.row_value import RowValue
 from ...values.sequence import constant_of_code
+from ...values.value import SymbolicRaise
 from ..frame import NULL
 from ..select import may_be_called
 from .table import RETURNED, opcode
@@ -62,14 +67,28 @@ def call_entries(frame, args, names):
 def call_function_ex(frame, instruction):
     """callable(*args, **kwargs)"""
     mapping = frame.stack.pop() if instruction.arg & 1 else None
-    args = frame.stack.pop().unpack(frame)
+    starred = frame.stack.pop()
     if VERSION >= (3, 13):
         frame.stack.pop()
         function = frame.stack.pop()
     else:
         function = frame.stack.pop()
         frame.stack.pop()
-    frame.stack.append(function.call(frame, args, keyword_arguments(frame, mapping)))
+    if not is_iterable(starred):
+        refuse_starred(frame, function, f"argument after * must be an iterable, not {_C.type_name(starred.python_type())}")
+    frame.stack.append(function.call(frame, starred.unpack(frame), keyword_arguments(frame, mapping)))
+
+
+def is_iterable(value):
+    """Whether iter() finds anything to begin with; opcodes say in words of their own that it does not."""
+    kind = value.python_type()
+    return any(lookup_class(kind, name)[0] is not NO_ATTRIBUTE for name in ("__iter__", "__getitem__"))
+
+
+def refuse_starred(frame, function, text):
+    """TypeError about a starred argument of a call."""
+    name = frame.wrap(name_of_called, Const(name_of_called, "name_of_called")).call(frame, [function], {})
+    frame.raise_new(TypeError, f"{name.constant()} {text}")
 
 
 def keyword_arguments(frame, mapping):
@@ -84,11 +103,23 @@ def keyword_arguments(frame, mapping):
     return kwargs
 
 
+def keys(frame, mapping, refuse):
+    """The keys of any mapping; an AttributeError on the way means that it is none."""
+    try:
+        return mapping.call_method(frame, "keys", [], {}).unpack(frame)
+    except SymbolicRaise as raised:
+        if issubclass(raised.value.python_type(), AttributeError):
+            refuse(_C.type_name(mapping.python_type()))
+        raise
+
+
 def merged_keys(frame, function, mapping):
     """The keys of a mapping that goes into the keyword arguments of a call of the function; their order is guarded where it matters."""
     names = mapping.unordered_names() if isinstance(mapping, DictValue) else None
     if names is None or not takes_in_any_order(frame, function, names):
-        return mapping.call_method(frame, "keys", [], {}).unpack(frame)
+        return keys(
+            frame, mapping, lambda text: refuse_starred(frame, function, f"argument after ** must be a mapping, not {text}")
+        )
     frame.guard("LENGTH", mapping.source, len(names))
     return [frame.constant(name) for name in names]
 

@@ -2,11 +2,11 @@
 
 from ... import _C
 from ...bytecode.facts import VERSION
-from ...guards.classes import NO_ATTRIBUTE, lookup_class
+from ...values.mapping import DictValue
 from ...values.tensor import TensorValue
 from ...values.text import joined_text, known_text
 from ...values.value import Value
-from .calls import merged_keys
+from .calls import is_iterable, keys, merged_keys, refuse_starred
 from .table import opcode
 
 
@@ -122,6 +122,8 @@ def list_extend(frame, instruction):
     """list.extend for displays with stars."""
     items = frame.stack.pop()
     target = frame.stack[-instruction.arg]
+    if not is_iterable(items):
+        frame.raise_new(TypeError, f"Value after * must be an iterable, not {_C.type_name(items.python_type())}")
     for item in items.unpack(frame):
         target.call_method(frame, "append", [item], {})
 
@@ -139,7 +141,16 @@ def set_update(frame, instruction):
 def dict_update(frame, instruction):
     """{**a, **b}"""
     other = frame.stack.pop()
+    if not isinstance(other, DictValue):
+        other = frame.make_dict(
+            [(key, other.getitem(frame, key)) for key in keys(frame, other, lambda text: refuse_mapping(frame, text))]
+        )
     frame.stack[-instruction.arg].call_method(frame, "update", [other], {})
+
+
+def refuse_mapping(frame, kind):
+    """TypeError about a starred part of a dict."""
+    frame.raise_new(TypeError, f"'{kind}' object is not a mapping")
 
 
 @opcode("DICT_MERGE")
@@ -150,7 +161,7 @@ def dict_merge(frame, instruction):
     function = frame.stack[-instruction.arg - (2 if VERSION < (3, 13) else 3)]
     for key in merged_keys(frame, function, other):
         if target.contains(frame, key).truth(frame):
-            frame.raise_new(TypeError, f"got multiple values for keyword argument '{key.constant()}'")
+            refuse_starred(frame, function, f"got multiple values for keyword argument '{key.constant()}'")
         target.setitem(frame, key, other.getitem(frame, key))
 
 
@@ -183,9 +194,8 @@ def first_items(frame, value, count):
 
 def check_unpackable(frame, value):
     """Unpacking says in its own words that something cannot be iterated over."""
-    kind = value.python_type()
-    if all(lookup_class(kind, name)[0] is NO_ATTRIBUTE for name in ("__iter__", "__getitem__")):
-        frame.raise_new(TypeError, f"cannot unpack non-iterable {_C.type_name(kind)} object")
+    if not is_iterable(value):
+        frame.raise_new(TypeError, f"cannot unpack non-iterable {_C.type_name(value.python_type())} object")
 
 
 @opcode("UNPACK_EX")
