@@ -683,6 +683,68 @@ static int run_program(tw_program *program, tw_run *run)
     return passed;
 }
 
+/* ---- the program's function modes ---- */
+
+static PyObject *count_function_modes, *functions_off;
+
+PyObject *tw_set_function_modes(PyObject *module, PyObject *args)
+{
+    PyObject *count, *off;
+    if (!PyArg_ParseTuple(args, "OO", &count, &off)) {
+        return NULL;
+    }
+    Py_XSETREF(count_function_modes, Py_NewRef(count));
+    Py_XSETREF(functions_off, Py_NewRef(off));
+    Py_RETURN_NONE;
+}
+
+/* Modes see nothing of what guards read of tensors: a new reference to what end_quiet ends, or None where there is no mode. */
+static PyObject *begin_quiet(void)
+{
+    PyObject *count = count_function_modes == NULL ? PyLong_FromLong(0) : call_without_arguments(count_function_modes);
+    int modes = count == NULL ? -1 : PyObject_IsTrue(count);
+    Py_XDECREF(count);
+    if (modes <= 0) {
+        return modes < 0 ? NULL : Py_NewRef(Py_None);
+    }
+    PyObject *manager = PyObject_CallNoArgs(functions_off);
+    PyObject *entered = manager == NULL ? NULL : PyObject_CallMethod(manager, "__enter__", NULL);
+    if (entered == NULL) {
+        Py_CLEAR(manager);
+    }
+    Py_XDECREF(entered);
+    return manager;
+}
+
+/* -1 with an exception, which may be one of before. */
+static int end_quiet(PyObject *manager)
+{
+    PyObject *type = NULL, *error = NULL, *traceback = NULL, *left = Py_None;
+    if (manager != Py_None) {
+        PyErr_Fetch(&type, &error, &traceback);
+        left = PyObject_CallMethod(manager, "__exit__", "OOO", Py_None, Py_None, Py_None);
+        Py_XDECREF(left);
+        if (left != NULL) {
+            PyErr_Restore(type, error, traceback);
+        }
+        else {
+            Py_XDECREF(type), Py_XDECREF(error), Py_XDECREF(traceback);
+        }
+    }
+    Py_DECREF(manager);
+    return left == NULL ? -1 : 0;
+}
+
+static int run_quietly(tw_program *program, tw_run *run)
+{
+    PyObject *manager = begin_quiet();
+    if (manager == NULL) {
+        return -1;
+    }
+    int passed = run_program(program, run);
+    return end_quiet(manager) < 0 ? -1 : passed;
+}
+
 PyObject *tw_program_run(tw_program *program, const tw_scope *scope, int32_t *failed)
 {
     PyObject *inputs = PyTuple_New(program->input_count);
@@ -706,7 +768,7 @@ PyObject *tw_program_run(tw_program *program, const tw_scope *scope, int32_t *fa
     }
     memset(run.regs, 0, reg_bytes);
     Py_INCREF(program);
-    int passed = run_program(program, &run);
+    int passed = run_quietly(program, &run);
     for (Py_ssize_t i = 0; i < program->reg_count; i++) {
         Py_XDECREF(run.regs[i]);
     }

@@ -88,6 +88,7 @@ extern PyTypeObject *tw_weak_key_type; /* a subclass of weakref.ref: what stands
 /* Runs a program: a new tuple of inputs; NULL without an exception when a guard failed (*failed is its number); NULL with one
  * when something that must not be swallowed was raised (KeyboardInterrupt and the like). */
 PyObject *tw_program_run(tw_program *program, const tw_scope *scope, int32_t *failed);
+PyObject *tw_set_function_modes(PyObject *module, PyObject *args);
 
 /* One node below `parent`. 1 passed, 0 failed, -1 exception. */
 int tw_walk(tw_program *program, tw_run *run, int32_t node, PyObject *parent);

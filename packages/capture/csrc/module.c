@@ -97,6 +97,8 @@ static PyMethodDef object_methods[] = {
 static PyMethodDef tensor_methods[] = {
     {"set_tensor_api", tw_set_tensor_api, METH_VARARGS,
      "set_tensor_api(dlpack exchange capsule or None, requires_grad descriptor, a tensor with and one without gradient) -> whether tensors are checked natively"},
+    {"set_function_modes", tw_set_function_modes, METH_VARARGS,
+     "set_function_modes(how many there are, a manager under which they see nothing): guards are checked under it where there are some"},
     {"set_tensor_layout", tw_set_tensor_layout, METH_VARARGS,
      "set_tensor_layout(probe, negated, other dtype, other device) -> whether unchanged tensors are recognised by their fields"},
     {NULL, NULL, 0, NULL},

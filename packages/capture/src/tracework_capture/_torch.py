@@ -547,6 +547,7 @@ def _learn_layout() -> bool:
         return _C.set_tensor_layout(probe, torch._neg_view(probe), other, meta)
 
 
+_C.set_function_modes(function_mode_count, torch._C.DisableTorchFunction)
 TENSORS_ARE_NATIVE = _connect()
 SNAPSHOTS = _learn_layout()
 """Whether unchanged tensors are recognised by their fields."""

@@ -60,6 +60,7 @@ class CodeWriter:
         self._late: list[tuple[Value, str]] = []
         self._counter = 0
         self._indent = ""
+        self._quietly: tuple[str, int] | None = None
 
     # --- the Emitter protocol ------------------------------------------------------------------------------------
     def load(self, value: Value) -> str:
@@ -192,6 +193,19 @@ class CodeWriter:
         """Nest the following lines (+1) or end a nested block (-1)."""
         self._indent = " " * (len(self._indent) + 4 * step)
 
+    def quietly(self, block: str) -> None:
+        """What the generated code does by itself, up to here, is inside of `block`: a `with` and what it enters."""
+        self._quietly = block, len(self.body)
+
+    def _lines(self, graph_call: list[str]) -> list[str]:
+        """All statements; what calls the graph may run the frame as it is, and looks after itself."""
+        if self._quietly is None:
+            return self.prologue + graph_call + self.body
+        block, count = self._quietly
+        parts = (self.prologue, self.body[:count])
+        loads, replayed = ([block, *("    " + line for line in part)] if part else [] for part in parts)
+        return loads + graph_call + replayed + self.body[count:]
+
     # --- the code object -----------------------------------------------------------------------------------------
     def finish(self, graph_call: list[str], position: tuple[int | None, ...], with_inputs: bool = True) -> types.CodeType:
         """Compile everything to a code object with the frame's argument slots and free variables; `graph_call` leaves __tw_out. All of
@@ -199,7 +213,7 @@ class CodeWriter:
         code = self.code
         nargs = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
         parameters = (["__tw_inputs"] if with_inputs else []) + [local_name(name) for name in code.co_varnames[:nargs]]
-        lines = self.prologue + graph_call + self.body
+        lines = self._lines(graph_call)
         text_of_body = "\n".join(lines)
         for name, helper in _HELPERS.items():
             if name in text_of_body:

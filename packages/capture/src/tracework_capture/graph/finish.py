@@ -67,14 +67,14 @@ def finish(frame: Any, stop: Returned | Break, backend: Any, execute: Callable[.
     for index, binding in enumerate(root.graph.inputs):
         writer.known_source(binding.source, f"__tw_inputs[{index}]")
     raising: list[types.CodeType] = []
-    leave_function_modes(root, writer)
     if isinstance(stop, Returned):
         refuse_open_managers(root)
         end_autocast(frame)
         replay(root, writer)
-        keep_state(root, writer)
+        keep_grad_mode(root, writer)
         result = writer.load(frame.result)
         root.mutations.replay_on_results(writer)
+        keep_state(root, writer)
         writer.line(f"return {result}")
     else:
         raising = leave(frame, writer, execute, null, stop.reason_id == "explicit_step")
@@ -97,11 +97,20 @@ def replay(root: Any, writer: CodeWriter) -> None:
     root.mutations.replay(writer)
 
 
-def keep_state(root: Any, writer: CodeWriter) -> None:
+def keep_grad_mode(root: Any, writer: CodeWriter) -> None:
     """Grad mode that the traced program left changed: a compiled graph need not leave it so."""
     enabled = torch.is_grad_enabled()
     if enabled != root.grad_at_start:
         writer.line(f"{writer.const(_torch.set_grad_enabled, 'set_grad')}({enabled})")
+
+
+def keep_state(root: Any, writer: CodeWriter) -> None:
+    """Settings that the traced program left changed, and the TorchFunctionModes that it left and entered: those that the frame is under
+    see nothing of what the generated code did up to here."""
+    if root.modes_at_start:
+        writer.quietly(f"with {writer.const(_torch.function_modes_aside, 'aside')}():")
+    for _ in root.modes_at_start[modes_kept(root) :]:
+        writer.line(f"{writer.const(_torch.pop_function_mode, 'pop_mode')}()")
     for name, value in root.states_written.items():
         read, write = _torch.SETTINGS[name]
         if read() != value:
@@ -114,12 +123,6 @@ def modes_kept(root: Any) -> int:
     """How many of the TorchFunctionModes that the frame is under it is under at its end."""
     start, now = root.modes_at_start, root.function_modes
     return next((i for i, (old, new) in enumerate(zip(start, now)) if old is not new), min(len(start), len(now)))
-
-
-def leave_function_modes(root: Any, writer: CodeWriter) -> None:
-    """The modes that the traced program left and did not enter see nothing of what follows the graph."""
-    for _ in root.modes_at_start[modes_kept(root) :]:
-        writer.line(f"{writer.const(_torch.pop_function_mode, 'pop_mode')}()")
 
 
 # --- the graph ---------------------------------------------------------------------------------------------------------
@@ -267,6 +270,7 @@ def leave(
     cell_texts = [cell_text(frame, writer, name) for name in cells]
     replay(frame.root, writer)
     frame.root.mutations.replay_on_results(writer)
+    keep_grad_mode(frame.root, writer)
     keep_state(frame.root, writer)
     for manager in entered:
         writer.line(f"{writer.const(_torch.enter)}({writer.load(manager)})")

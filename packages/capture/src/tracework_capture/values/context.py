@@ -388,15 +388,17 @@ def null_row(cls):
     return lambda frame, args, kwargs: NullContext(cls, args, kwargs)
 
 
+class NamedBlock(NullContext):
+    """A block with a name for profilers, which `as` gives; modes see calls where it begins and ends."""
+
+    def enter(self, frame):
+        if frame.root.function_modes:
+            return frame.break_graph("function_mode", "a block with a name for profilers")
+        return self
+
+
 def record_function_row(cls):
-    """A block with a name for profilers, which `as` gives."""
-
-    def handler(frame, args, kwargs):
-        made = NullContext(cls, args, kwargs)
-        made.result = made
-        return made
-
-    return handler
+    return lambda frame, args, kwargs: NamedBlock(cls, args, kwargs)
 
 
 def nullcontext_row(frame, args, kwargs):

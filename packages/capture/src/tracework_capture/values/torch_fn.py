@@ -273,6 +273,10 @@ def default_device(frame, args, kwargs):
 @row(torch._C._nn._parse_to)
 def parse_to(frame, args, kwargs):
     """What Module.to's arguments mean; of a tensor only its dtype and its device count."""
+    if frame.root.function_modes:
+        from .row_value import RowValue
+
+        return dispatch(frame, RowValue(torch._C._nn._parse_to, parse_to), args, kwargs)
 
     def like(value):
         example = value.example if isinstance(value, TensorValue) else None

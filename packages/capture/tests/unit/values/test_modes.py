@@ -1,5 +1,6 @@
 """TorchFunctionModes that captured code enters, or is under: what they see, what they change, and when they are left."""
 
+import copy
 from contextlib import nullcontext
 
 import pytest
@@ -390,6 +391,81 @@ def test_a_mode_sees_nothing_of_guards_that_read_attributes():
             function(x)
         seen.append(log.names)
     assert seen[0] == seen[1] == seen[2]
+
+
+def double(module, x):
+    return module.double()
+
+
+def to_another_dtype(module, x):
+    return module.to(torch.float64)
+
+
+def a_training_step(module, x):
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    module(x).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=False)
+    return module.weight.grad
+
+
+def a_leaf_that_is_made(module, x):
+    x.grad = torch.ones_like(x)
+    return (x * 2).detach().requires_grad_(), x.grad
+
+
+def a_copy_of_a_module(module, x):
+    return copy.deepcopy(module)(x)
+
+
+def a_break_after_a_store(module, x):
+    module.weight.grad = torch.zeros(module.weight.shape)
+    graph_break()
+    return module.weight.grad * x.size(0)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [double, to_another_dtype, a_training_step, a_leaf_that_is_made, a_copy_of_a_module, a_break_after_a_store],
+    ids=lambda fn: fn.__name__,
+)
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_mode_sees_what_the_program_does_to_modules_and_gradients_and_no_more(fn, inside):
+    def under(module, x, mode):
+        with mode:
+            return fn(module, x)
+
+    def run(compiled):
+        torch.manual_seed(0)
+        module, x, mode = torch.nn.Linear(2, 2), torch.ones(3, 2), Log()
+        for _ in range(3):
+            if inside:
+                result = compiled(module, x, mode)
+            else:
+                with mode:
+                    result = compiled(module, x)
+        return result, mode.names, list(module.parameters()), [p.grad for p in module.parameters()]
+
+    function = under if inside else fn
+    assert_same(run(optimize(lambda gm, inputs: gm.forward)(function)), run(function))
+
+
+def test_a_mode_sees_the_plain_run_of_a_frame_whose_graph_raised():
+    def f(x, i):
+        x = x + 1
+        try:
+            return torch.nn.functional.embedding(i, x)
+        except IndexError:
+            return x.sin()
+
+    compiled = optimize(lambda gm, inputs: gm.forward)(f)
+    for i in (0, 5, 0):
+        seen = []
+        for function in (f, compiled):
+            with Log() as log:
+                function(torch.ones(3, 2), torch.tensor([i]))
+            seen.append(log.names)
+        assert seen[0] == seen[1]
 
 
 class Forms(TorchFunctionMode):

@@ -142,6 +142,8 @@ def deep_tensor(frame, value):
     """copy.deepcopy of a parameter, or of another leaf that fills its memory and has nothing else to it."""
     from tracework_primops.broadcasting import is_dense  # primops is imported when the first graph is made
 
+    if frame.root.function_modes:
+        return frame.break_graph("function_mode", "copy.deepcopy of a tensor")
     example, kind = value.example, value.python_type()
     spec, asks = example.spec, example.requires_grad
     if kind not in PLAIN or asks and not value.is_leaf() or frame.root.transforms or value.hooks or value.versions:
