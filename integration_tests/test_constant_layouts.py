@@ -35,6 +35,13 @@ WRITES = {
 @pytest.mark.parametrize("name", WRITES)
 def test_strides_of_dims_of_size_one_after_a_write(name):
     function = WRITES[name]
-    for a in (torch.rand(2)[::2], torch.rand(1), torch.rand(4, 1).t(), torch.rand(3, 1, 3), torch.rand(3, 3)[:, :1].t(), torch.rand(3, 1)):
+    for a in (
+        torch.rand(2)[::2],
+        torch.rand(1),
+        torch.rand(4, 1).t(),
+        torch.rand(3, 1, 3),
+        torch.rand(3, 3)[:, :1].t(),
+        torch.rand(3, 1),
+    ):
         found, expected = tracework.compile(function)(a), function(a)  # one entry serves all strides of such a dim
         assert torch.equal(found, expected) and found.stride() == expected.stride()

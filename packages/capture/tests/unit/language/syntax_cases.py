@@ -4,7 +4,6 @@ import contextlib
 import functools
 from dataclasses import dataclass
 
-import torch
 from cases import case
 
 COUNT = 0
@@ -454,20 +453,19 @@ class Mapping:
         return key
 
 
+TWICE = {"y": 0}
 STARRED = [
     lambda v, x: [*v],
     lambda v, x: (x, *v),
-    lambda v, x: {x, *v},
+    lambda v, x: {1, *v},
     lambda v, x: [1].__iadd__(v),
     lambda v, x: max(*v),
     lambda v, x: takes_any(*v),
-    lambda v, x: torch.stack([*v]),
-    lambda v, x: torch.add(x, **v),
     lambda v, x: {"a": x, **v},
     lambda v, x: dict(**v),
     lambda v, x: Point(**v),
-    lambda v, x: Point(1, **{"y": x}, **{"y": v}),
-    lambda v, x: Point(1).__eq__(**{"other": x}, **{"other": v}),
+    lambda v, x: Point(1, **TWICE, **{"y": v}),
+    lambda v, x: Point(1).__eq__(**TWICE, **{"y": v}),
     lambda v, x: functools.partial(takes_any, 1).func(*v),
 ]
 
