@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -14,10 +15,29 @@ def sequence_number() -> int:
     return int(torch._C._autograd._get_sequence_nr())
 
 
+def sequence_number_of(node: Any) -> int:
+    """The number of an autograd node."""
+    return int(node._sequence_nr())
+
+
+def saved_by(node: Any) -> list[torch.Tensor]:
+    """The tensors that an autograd node keeps as they are for its formula, which may not be written to: not what hooks make of them."""
+    fields = [getattr(node, name) for name in _names_of_saved(type(node))]
+    saved = [one for field in fields for one in (field if isinstance(field, (tuple, list)) else (field,))]
+    return [one.data for one in saved if one.unpack_hook is None and isinstance(one.data, torch.Tensor)]
+
+
+@cache
+def _names_of_saved(kind: type) -> tuple[str, ...]:
+    if issubclass(kind, torch.autograd.function.BackwardCFunction):
+        return ("_raw_saved_tensors",)
+    return tuple(name for name in dir(kind) if name.startswith("_raw_saved_"))
+
+
 def running_backward_sequence() -> int | None:
     """The sequence number of the autograd node being evaluated now, or None outside a backward."""
     node = torch._C._current_autograd_node()
-    return None if node is None else int(node._sequence_nr())
+    return None if node is None else sequence_number_of(node)
 
 
 def below_autograd() -> Any:

@@ -24,15 +24,13 @@ Compile = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
 @dataclass(frozen=True)
 class Reads:
     """What a component's gradients are computed from. inputs: slots of the inputs whose values they depend on; kept: slots of those that
-    running the graph again takes; taken: places of the results that the component takes; own: of its own results among its tangents;
-    formulas: of those the ones that the backward reads as they are, which eager keeps for it.
+    running the graph again takes; taken: places of the results that the component takes; own: of its own results among its tangents.
     """
 
     inputs: frozenset[int]
     kept: frozenset[int]
     taken: tuple[int, ...]
     own: tuple[int, ...]
-    formulas: tuple[int, ...]
 
     @classmethod
     def of(cls, joint: JointProgram, parts: JointParts, component: Component) -> Reads:
@@ -49,13 +47,7 @@ class Reads:
             joint.replay.inside | kept,
             tuple(place for place, n in enumerate(taken) if n in read),
             tuple(place for place, n in enumerate(own) if n in values),
-            tuple(place for place, n in enumerate(own) if _is_kept(n, values)),
         )
-
-
-def _is_kept(result: fx.Node, values: set[fx.Node]) -> bool:
-    """Whether eager keeps a result for the backward: a checkpoint computes its own again."""
-    return "recompute" not in result.meta and any(user in values and user.meta["phase"] != "forward" for user in result.users)
 
 
 class HigherOrder:

@@ -100,13 +100,17 @@ class TakenView:
 
 @dataclass(frozen=True)
 class TangentInfo:
-    """The tangent of a graph output that requires grad: the layout the backward was compiled for."""
+    """The tangent of a graph output that requires grad: the layout the backward was compiled for.
+
+    kept: slots of the graph outputs whose memory eager keeps for the backward of this one, so that writing to it is an error.
+    """
 
     slot: int
     dtype: Any
     device: Any
     sizes: tuple[Any, ...]
     order: tuple[int, ...] | None  # dims from outermost to innermost; None for row-major
+    kept: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -106,3 +106,33 @@ def test_kept_bytes_are_within_the_budget(budget):
 def test_a_budget_outside_of_its_range_is_refused():
     with pytest.raises(aot.UsageError, match="from 0 to 1"):
         check(captured(None), memory_budget=1.5)
+
+
+def ends_in_exp(mark, *after):
+    """A checkpoint, results of what reads its result, and that."""
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    sin = graph.call_function(torch.sin, (x,))
+    exp = graph.call_function(torch.exp, (sin,))
+    for node in (sin, exp) if mark else ():
+        node.meta.update(recompute="must", recompute_region=0)
+    graph.output((exp, *(graph.call_function(fn, (exp,)) for fn in after)))
+    return fx.GraphModule({}, graph)
+
+
+@pytest.mark.parametrize("after", [(), (lambda y: y + 1,), (lambda y: y.view(-1),)], ids=["alone", "sum", "view"])
+def test_the_result_of_a_checkpoint_may_be_written_before_its_backward(after):
+    x = torch.randn(4, 4, dtype=torch.float64, requires_grad=True)
+    call = aot.aot_compile(ends_in_exp("must", *after), [x], forward_compiler=lambda gm, spec: lambda values: gm(*values))
+    results, expected = call(x), torch.autograd.grad([r.sum() for r in ends_in_exp(None, *after)(x)], x)
+    results[0].detach().mul_(2)
+    torch.testing.assert_close(torch.autograd.grad([r.sum() for r in results], x), expected)
+
+
+def test_the_result_of_a_checkpoint_that_a_formula_keeps_may_not():
+    x = torch.randn(4, 4, dtype=torch.float64, requires_grad=True)
+    call = aot.aot_compile(ends_in_exp("must", torch.sin), [x], forward_compiler=lambda gm, spec: lambda values: gm(*values))
+    first, second = call(x)
+    first.detach().mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        torch.autograd.grad(second.sum(), x)

@@ -95,6 +95,7 @@ KEPT_RESULTS = {
     "amax": lambda x: x.amax(1),
     "norm": lambda x: x.norm(dim=1),
     "logsumexp": lambda x: x.logsumexp(1),
+    "prod": lambda x: x.prod(1),
 }
 
 
@@ -110,6 +111,61 @@ def test_results_that_eager_keeps_may_not_be_written_before_the_backward(fn, gra
         torch.autograd.grad(second.sum(), x)
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             torch.autograd.grad(first.sum(), x)
+
+
+def shown(made, *fns):
+    """Results made from one value."""
+    return lambda x: tuple(fn(value) for value in [made(x)] for fn in fns)
+
+
+def mask(x):
+    return (x > 0.5).to(x.dtype)
+
+
+WRITTEN_MEMORY = {
+    "view": (shown(torch.sqrt, lambda y: y.view(-1)), 0),
+    "part": (shown(torch.sqrt, lambda y: y.t()[1:]), 0),
+    "other part": (shown(torch.sqrt, lambda y: y[0], lambda y: y[1]), 1),
+    "detached": (shown(torch.sqrt, torch.Tensor.detach, lambda y: y * 2), 1),
+    "part of detached": (shown(torch.sqrt, lambda y: y.detach()[0], lambda y: y * 2), 1),
+    "operand": (shown(lambda x: x * 2, lambda y: y, torch.sin), 1),
+    "detached operand": (shown(lambda x: x * 2, torch.Tensor.detach, torch.sin), 1),
+    "factor": (lambda x: [(m, x * m) for m in [mask(x)]][0], 1),
+    "part of a factor": (lambda x: [(m[0], x * m) for m in [mask(x)]][0], 1),
+    "indices": (lambda x: [(i, x.gather(1, i)) for i in [mask(x).long()]][0], 1),
+}
+
+
+@pytest.mark.parametrize(("fn", "differentiated"), WRITTEN_MEMORY.values(), ids=WRITTEN_MEMORY)
+@pytest.mark.parametrize("create_graph", [False, True])
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_what_shows_the_memory_that_eager_keeps_may_not_be_written(
+    fn, differentiated, create_graph, is_gone, graph, eager_runner
+):
+    x = (torch.rand(4, 4) + 0.1).requires_grad_()
+    for run in (aot.aot_compile(graph(fn, 1), [x], forward_compiler=eager_runner), fn):
+        results = run(x)
+        results[0].detach().mul_(2)
+        of = results[differentiated].sum()
+        if is_gone:
+            del results
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            torch.autograd.grad(of, x, create_graph=create_graph)
+
+
+def test_a_result_whose_formula_does_not_run_may_be_written(graph, eager_runner):
+    def fn(x):
+        first, second = x.sqrt(), (x * 2).sqrt()
+        return first.view(-1), second.view(-1), first * second
+
+    x, found = (torch.rand(4, 4) + 0.1).requires_grad_(), []
+    for run in (aot.aot_compile(graph(fn, 1), [x], forward_compiler=eager_runner), fn):
+        first, second, product = run(x)
+        first.detach().mul_(2)
+        found.append(torch.autograd.grad(second.sum(), x, retain_graph=True))
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            torch.autograd.grad(product.sum(), x)
+    torch.testing.assert_close(*found)
 
 
 def copied(x):

@@ -19,7 +19,7 @@ from ..options import Answers, AotOptions
 from .cost import kept_bytes
 from .default import default, is_constant
 from .recompute import Recompute, Rules, is_matmul, is_random, of_target
-from .split import JointParts, frontier, kept_inputs, shown_input
+from .split import JointParts, frontier, kept_inputs, lent_results, shown_input
 
 INFINITE = 2**30
 MAX_UNIT = 2**20
@@ -28,7 +28,7 @@ MAX_UNIT = 2**20
 def min_cut(joint: JointProgram, parts: JointParts, options: AotOptions) -> list[fx.Node]:
     """Values to save. Inputs that may be kept as they are cost little: they are alive already."""
     readers = frontier(parts)
-    rules = Rules.of(joint.graph.graph.nodes, _costly(parts, options))
+    rules = Rules.of(joint.graph.graph.nodes, _costly(parts, options), lent_results(joint, parts))
     saved = _solve(joint, parts, options, readers, rules)
     if options.memory_budget >= 1.0:
         return saved

@@ -6,7 +6,7 @@ Decided from the op's own facts: torch's `pointwise` tag, its schema (views), an
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
@@ -104,15 +104,16 @@ class Rules:
     allowed: frozenset[fx.Node] = frozenset()
 
     @classmethod
-    def of(cls, nodes: Iterable[fx.Node], costly: bool) -> Rules:
-        """Read off the marks of the forward's nodes; what the gradients compute from values that are not kept is not kept either."""
+    def of(cls, nodes: Iterable[fx.Node], costly: bool, lent: Collection[fx.Node] = ()) -> Rules:
+        """Read off the marks of the forward's nodes; what the gradients compute from values that are not kept is not kept either. lent:
+        results that the caller may write to before the backward, which are kept for another checkpoint alone."""
         borders, inside, forced = set(), set(), set()
         for node in nodes:
             if node.op != "call_function":
                 continue
             in_forward = node.meta["phase"] == "forward"
             marked = "recompute" in node.meta if in_forward else any(a in inside for a in node.all_input_nodes)
-            if marked and in_forward and any(_is_outside(user, node) for user in node.users):
+            if marked and in_forward and any(_is_outside(user, node, node in lent) for user in node.users):
                 borders.add(node)
             elif marked:
                 inside.add(node)
@@ -127,8 +128,9 @@ class Rules:
         return node not in self.borders and may_recompute(node, self.costly)
 
 
-def _is_outside(user: fx.Node, node: fx.Node) -> bool:
-    """Whether a reader in the forward is not part of the node's checkpoint."""
+def _is_outside(user: fx.Node, node: fx.Node, lent: bool) -> bool:
+    """Whether a reader in the forward is not part of the node's checkpoint, and for what is lent part of another."""
     if user.op == "output":
-        return True
-    return user.meta["phase"] == "forward" and user.meta.get("recompute_region") != node.meta.get("recompute_region")
+        return not lent
+    region = user.meta.get("recompute_region")
+    return user.meta["phase"] == "forward" and region != node.meta.get("recompute_region") and not (lent and region is None)

@@ -95,6 +95,13 @@ def kept_inputs(joint: JointProgram, parts: JointParts) -> frozenset[fx.Node]:
     return frozenset(n for n in (*read, *taken, *fixed) if n is not None)
 
 
+def lent_results(joint: JointProgram, parts: JointParts) -> frozenset[fx.Node]:
+    """What the caller gets, and what that is a view of, which eager does not keep: it may be written to before the backward."""
+    kept = {slot for info in joint.signature.tangents for slot in info.kept}
+    lent = [n for slot, n in enumerate(parts.forward_outputs) if slot not in kept and isinstance(n, fx.Node)]
+    return frozenset(shown for node in lent for shown in through_views(node))
+
+
 def has_effect(node: fx.Node) -> bool:
     """Whether a node matters even when nobody reads it: it writes to an input, draws random numbers, or returns nothing (a check)."""
     if node.meta.get("write_back") is not None:

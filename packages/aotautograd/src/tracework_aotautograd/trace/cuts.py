@@ -105,6 +105,11 @@ class _Segment:
     ends: dict[Edge, None]
 
 
+def behind(start: Edge, cuts: Collection[Edge], inputs: Collection[Any]) -> Collection[Any]:
+    """The autograd nodes from an edge down to cuts and inputs."""
+    return _segment(start, cuts, inputs, ()).nodes
+
+
 def _segment(start: Edge, cuts: Collection[Edge], inputs: Collection[Any], passing: Collection[Any]) -> _Segment:
     nodes: dict[Any, None] = {}
     ends: dict[Edge, None] = {}

@@ -33,7 +33,7 @@ from ..signature import (
     base_of,
 )
 from .components import components
-from .cuts import Edge, edge_of, find_cuts, gradients_at, passed
+from .cuts import Edge, behind, edge_of, find_cuts, gradients_at, passed
 from .masks import without_constant_masks
 from .memory import Cell, Former, dense_order
 from .replay import Replay
@@ -341,6 +341,7 @@ class Trace:
         ends = {node for node in self.histories if node is not None} | {node for node, _ in recorder.inside}
         cuts, hidden = self._cuts([o for _, o in differentiable], ends, candidates)
         before = len(self.graph_outputs)
+        kept = self._kept([edge_of(o.fake)[0] for _, o in differentiable])
         differentiable += [(self._add(fake, node), _GraphOutput(fake, node)) for fake, node in hidden]
         views = self._taken_views(results, {edge: found for edge, found in candidates.items() if edge in cuts})
         fakes = [*(o.fake for _, o in differentiable), *(self.graph_outputs[view.slot].fake for view in views.values())]
@@ -360,7 +361,24 @@ class Trace:
             parts = self._components(differentiable[:count], made, wanted, cuts, [])
             assert parts is not None
         self._check_cuts(results, cuts)
-        return tuple(info for info, _, _ in made), parts, views
+        infos = []
+        for (info, _, _), (_, output) in zip(made, differentiable, strict=False):
+            slots = {slot for node in behind(edge_of(output.fake), cuts, ends) for slot in kept.get(node, ())}
+            infos.append(replace(info, kept=tuple(sorted(slots))))
+        return tuple(infos), parts, views
+
+    def _kept(self, starts: Collection[Any]) -> dict[Any, list[int]]:
+        """For the autograd nodes behind these the slots of the graph outputs whose memory they keep: not those of a checkpoint, and of
+        what is copied to an input the caller has no more."""
+        slots: dict[int, list[int]] = {}
+        for slot, output in enumerate(self.graph_outputs):
+            if isinstance(output.fake, FakeTensor) and slot not in self.write_backs.values():
+                slots.setdefault(id(output.fake.storage), []).append(slot)
+        found = {}
+        for node in dict.fromkeys((*starts, *(node for node, _ in passed(starts)))):
+            saved = [] if self.recorder.in_checkpoint(node) else _torch.saved_by(node)
+            found[node] = [slot for t in saved if isinstance(t, FakeTensor) for slot in slots.get(id(t.storage), ())]
+        return found
 
     def _candidates(self, results: tuple[Any, ...], infos: list[OutputInfo]) -> dict[Edge, tuple[int, OutputInfo]]:
         """Views among the results, and their places, that may be made before what is computed from them: their history is that of their

@@ -44,7 +44,7 @@ class Recorder:
         self._sizes: dict[Any, fx.Node] = {}
         self._last_placeholder: fx.Node | None = None
         self._names: set[str] = set()
-        self._marks: list[tuple[int, str]] = []
+        self._begins: list[tuple[int, str, bool]] = []  # of each captured node: first autograd node, origin, in a checkpoint?
 
     # --- inputs -------------------------------------------------------------------------------------------------------
     def placeholder(self, name: str, val: Any, slot: int | None = None) -> fx.Node:
@@ -84,16 +84,23 @@ class Recorder:
     def at(self, origin: str, marks: dict[str, Any]) -> None:
         """The captured node being run; nodes of the forward carry its marks, autograd nodes made from now on belong to it."""
         self.origin, self.marks = origin, marks
-        self._marks.append((_torch.sequence_number(), origin))
+        self._begins.append((_torch.sequence_number(), origin, "recompute" in marks))
 
     def _where(self) -> str:
         if self.phase is FORWARD:
             return self.origin
         number = _torch.running_backward_sequence()
-        if number is None or not self._marks:
+        if number is None or not self._begins:
             return self.origin
-        index = bisect.bisect_right(self._marks, (number, "\uffff")) - 1
-        return self._marks[max(index, 0)][1]
+        return self._begin_of(number)[1]
+
+    def _begin_of(self, number: int) -> tuple[int, str, bool]:
+        """Of the captured node that made the autograd node with this number."""
+        return self._begins[max(bisect.bisect_right(self._begins, number, key=operator.itemgetter(0)) - 1, 0)]
+
+    def in_checkpoint(self, node: Any) -> bool:
+        """Whether an autograd node was made in a checkpoint, which keeps nothing for it."""
+        return bool(self._begins) and self._begin_of(_torch.sequence_number_of(node))[2]
 
     # --- recording ----------------------------------------------------------------------------------------------------
     def __call__(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:

@@ -198,7 +198,7 @@ def _one_node(program: FunctionalProgram, forward: Call, gradients: Gradients) -
         lines.append(f"ctx.mark_non_differentiable({', '.join(f'values[{i}]' for i in constant)})")
     count = signature.number_of_graph_outputs
     lines.append(f"return tuple(values[:{count}])" if any(program.saved) else "return tuple(values)")
-    scope = {"keep": keeper.keep, "hooks": _torch.saved_tensor_hooks, "ref": weakref.ref, **_scope(signature, forward)}
+    scope = {"keep": keeper.keep, **SAVING, **_scope(signature, forward)}
     run = compile_function("forward", "ctx, *args", [f"    {line}" for line in lines], scope)
     slots = [info.slot for info in part.tangents]
     function = part.function(run, slots, _spread(part.component.inputs, len(signature.inputs)))
@@ -224,8 +224,7 @@ def _several_nodes(program: FunctionalProgram, forward: Call, gradients: Sequenc
             lines.append(f"ctx.taken = ({''.join(f'args[{len(inputs) + place}], ' for place in one.reads.taken)})")
             lines.append("ctx.versions = [tensor._version for tensor in ctx.taken]")
         lines.append(f"return ({results})")
-        scope = {"hooks": _torch.saved_tensor_hooks, "ref": weakref.ref}
-        made = compile_function("forward", "ctx, values, originals, *args", [f"    {line}" for line in lines], scope)
+        made = compile_function("forward", "ctx, values, originals, *args", [f"    {line}" for line in lines], {**SAVING})
         begins = () if inputs or taken else (torch.empty(0, requires_grad=True),)  # history that leads to nowhere
         function = part.function(
             made, range(len(slots)), lambda found, begins=begins: (None, None, *found, *(None for _ in begins))
@@ -298,6 +297,17 @@ def _scope(signature: Signature, forward: Call) -> dict[str, Any]:
     return {"run": forward, "constants": signature.constants, "results": results, "set_versions": _torch.set_versions}
 
 
+def counter_of(result: torch.Tensor) -> tuple[torch.Tensor, int]:
+    """What counts the writes to a result and to all that share its memory, without keeping that, and how many there were."""
+    counter = result.detach()
+    counter.data = NO_MEMORY
+    return counter, counter._version
+
+
+NO_MEMORY = torch.empty(0)
+SAVING = {"hooks": _torch.saved_tensor_hooks, "ref": weakref.ref, "counter_of": counter_of}  # what lines of _Part.saving call
+
+
 class _Part:
     """A component: what its Function keeps, and the Function."""
 
@@ -313,6 +323,20 @@ class _Part:
         self._shapes_vary = not all(isinstance(n, int) for sizes in self._static for n in sizes)
         self._sources = _sources(gradients.backward)
         self._later = LaterBackwards(gradients.backward, program.saved[0], self._sources)
+        self._watched_results = self._kept_by_eager_alone()
+
+    def _kept_by_eager_alone(self) -> dict[int, int]:
+        """Slots of graph outputs that eager keeps for the backward and the partition does not -> the tangents whose backward reads them,
+        as the bits of a number."""
+        outputs = next(iter(reversed(self._program.forward.graph.nodes))).args[0]
+        begin = self._program.signature.number_of_graph_outputs + self._program.saved[0]
+        saved = {outputs[begin + place] for place in self._gradients.backward.saved}
+        found: dict[int, int] = {}
+        for place, info in enumerate(self.tangents):
+            for slot in info.kept:
+                if outputs[slot] not in saved:
+                    found[slot] = found.get(slot, 0) | 1 << place
+        return found
 
     def saving(self) -> list[str]:
         """Lines that keep for the backward what it needs of `values`, which the forward gave."""
@@ -344,6 +368,8 @@ class _Part:
                 if self._kept_result is not None:
                     given[self._kept_result] = f"values[{slot}]"
             lines.append(f"ctx.save_for_backward({', '.join(given)})")
+        if self._watched_results:
+            lines.append(f"ctx.counters = ({''.join(f'counter_of(values[{slot}]), ' for slot in self._watched_results)})")
         own = [tangents[place].slot for place in self._gradients.reads.own]
         if own and self._kept_result is None:
             lines.append(f"ctx.own = [{', '.join(f'(ref(values[{slot}]), values[{slot}]._version)' for slot in own)}]")
@@ -359,6 +385,7 @@ class _Part:
         tangent_infos, shapes_vary, static = self.tangents, self._shapes_vary, self._static
         backward_run, again, keeper, later = self._gradients.run, self._gradients.again, self._keeper, self._later
         reads, counts = self._gradients.reads, (len(self.component.results), len(self.tangents))
+        readers = [*self._watched_results.values()]
         kept_result = self._kept_result
         watched, with_other_data = self._watched, self._gradients.other_data.gradients
         results = next(iter(reversed(self._gradients.backward.graph.graph.nodes))).args[0]
@@ -373,10 +400,10 @@ class _Part:
                 given = [grads[place] for place in places]
                 tangents = [coerce(g, i, shape) for g, i, shape in zip(given, tangent_infos, shapes, strict=True)]
                 undefined = [n for n, g in enumerate(given) if g is None]
-                if reads.formulas and kept_result is None and not undefined:
-                    _check_formulas(ctx, reads)
                 # read even when not used: reading raises where the graph has been freed
                 saved = later.saved(ctx, undefined) if later.possible else ctx.saved_tensors if saves else ()
+                if readers:
+                    _check_counters(ctx.counters, readers, undefined)
                 if torch.is_grad_enabled():
                     if ctx.originals is None:
                         raise RuntimeError(
@@ -483,19 +510,20 @@ def _unwritten(ctx: Any, places: Sequence[int], count: int) -> list[Any]:
     return results
 
 
-def _check_formulas(ctx: Any, reads: Reads) -> None:
-    """Raises where a component's own result that eager keeps was written to, whatever the partition chose to keep instead."""
-    for place, (reference, version) in zip(reads.own, ctx.own, strict=True):
-        tensor = reference()
-        if place in reads.formulas and tensor is not None:
-            _check_version(tensor, version)
+def _check_counters(counters: Sequence[tuple[torch.Tensor, int]], readers: Sequence[int], undefined: Sequence[int]) -> None:
+    """Raises where a result was written to that eager keeps for a backward which runs, whatever the partition chose to keep instead.
+    readers: for each counter the places of the tangents that have such a backward, as bits."""
+    missing = sum(1 << place for place in undefined)
+    for (counter, version), places in zip(counters, readers, strict=True):
+        if places & ~missing:
+            _check_version(counter, version)
 
 
 def _check_version(result: torch.Tensor, version: int) -> None:
     if result._version != version:
         raise RuntimeError(
             "one of the variables needed for gradient computation has been modified by an inplace operation: a result of a "
-            f"compiled graph, of shape {tuple(result.shape)}, is at version {result._version}; expected version {version}"
+            f"compiled graph is at version {result._version}; expected version {version}"
         )
 
 
