@@ -45,7 +45,7 @@ class Reads:
         return cls(
             frozenset(i for i, n in enumerate(parts.inputs) if n in values),
             joint.replay.inside | kept,
-            tuple(place for place, n in enumerate(taken) if n in read),
+            tuple(place for place, n in enumerate(taken) if n in read or component.results[place] in joint.replay.rewritten),
             tuple(place for place, n in enumerate(own) if n in values),
         )
 

@@ -1,5 +1,6 @@
 """Results that other results are computed from: what the engine shows of them is eager's, as each is a tensor of its own history."""
 
+import itertools
 import weakref
 
 import pytest
@@ -87,6 +88,22 @@ def without_gradients(x, w):
     with torch.no_grad():
         z = y * 3
     return y, z, y * z
+
+
+def written_without_gradients(x, w):
+    y = x.sin()
+    z = y.mean() * w
+    with torch.no_grad():
+        y.add_(1)
+    return y, z
+
+
+def view_of_what_was_written_without_gradients(x, w):
+    y = x.sin()
+    v = y[1:]
+    z = v.mean() * w
+    y.detach().mul_(2)
+    return y, v, z
 
 
 def written(x, w):
@@ -217,6 +234,8 @@ PROGRAMS = [
     sharing_pieces_of_an_input,
     detached,
     without_gradients,
+    written_without_gradients,
+    view_of_what_was_written_without_gradients,
     written,
     random,
     views,
@@ -323,6 +342,58 @@ def test_a_result_that_is_written_to(pair, real):
             else:
                 results[-1].sum().backward()
                 assert inputs[0].grad.eq(6).all()
+
+
+@pytest.mark.parametrize("records", [False, True])
+def test_gradients_of_gradients_with_a_result_that_is_written_to(records, pair, real):
+    """Eager keeps the mean of it alone."""
+    found = pair(lambda x, w: [(y, y.mean() * w) for y in [x.sin()]][0], real(3, 3), real(3, 3))
+    seconds = []
+    for (first, last), inputs in zip(found.call(), (found.mine, found.theirs), strict=True):
+        with torch.set_grad_enabled(records):
+            first.mul_(3)
+        given = [first, *inputs]
+        gradients = torch.autograd.grad(last.square().sum(), given, create_graph=True, allow_unused=True)
+        total = sum(g.sin().sum() for g in gradients if g is not None)
+        seconds.append([*gradients, *torch.autograd.grad(total, given, allow_unused=True)])
+    assert [g is None for g in seconds[0]] == [g is None for g in seconds[1]] == [records, False, False] * 2
+    torch.testing.assert_close(*seconds)
+
+
+def plus_one(x):
+    return x + 1, x.sin()
+
+
+def plus_and_times(x):
+    return x + 1, x * 2
+
+
+def between(x):
+    y = x * 2
+    return y, y + 1, (y + 1).view(-1)[2:]
+
+
+def written_part(x):
+    y = x * 1
+    y[0].add_(1)
+    return y, y + 1
+
+
+@pytest.mark.parametrize("fn", [lambda x: (x + 1,), plus_one, plus_and_times, between, written_part])
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_a_second_backward_raises_where_eager_keeps_anything(fn, create_graph, pair, real):
+    """Whatever the partition keeps."""
+    count = len(fn(real(3, 3)))
+    for order in itertools.product(range(count), repeat=2):
+        found, seen = pair(fn, real(3, 3)), []
+        for results, (x,) in zip(found.call(), (found.mine, found.theirs), strict=True):
+            results[order[0]].sum().backward()
+            try:
+                seen.append(torch.autograd.grad(results[order[1]].sum(), x, create_graph=create_graph)[0].detach())
+            except RuntimeError as error:
+                assert "second time" in str(error)
+                seen.append(torch.zeros(()))
+        torch.testing.assert_close(*seen)
 
 
 def test_views_are_still_views(pair, real):

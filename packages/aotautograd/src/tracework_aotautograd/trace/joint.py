@@ -346,6 +346,8 @@ class Trace:
         views = self._taken_views(results, {edge: found for edge, found in candidates.items() if edge in cuts})
         fakes = [*(o.fake for _, o in differentiable), *(self.graph_outputs[view.slot].fake for view in views.values())]
         self.replay = self.replay.finding(self.values, results, fakes, ends)
+        fakes = [(slot, o.fake) for slot, o in enumerate(self.graph_outputs) if isinstance(o.fake, FakeTensor)]
+        self.replay = replace(self.replay, rewritten=frozenset(slot for slot, fake in fakes if fake._version))
         made = [self._tangent(slot, output) for slot, output in differentiable]
         parts = self._components(differentiable, made, wanted, cuts, [*views.values()])
         if parts is None:  # the formulas do not come apart where the history was to be cut
@@ -363,21 +365,23 @@ class Trace:
         self._check_cuts(results, cuts)
         infos = []
         for (info, _, _), (_, output) in zip(made, differentiable, strict=False):
-            slots = {slot for node in behind(edge_of(output.fake), cuts, ends) for slot in kept.get(node, ())}
-            infos.append(replace(info, kept=tuple(sorted(slots))))
+            formulas = [kept[node] for node in behind(edge_of(output.fake), cuts, ends) if node in kept]
+            slots = {slot for formula in formulas for slot in formula}
+            infos.append(replace(info, kept=tuple(sorted(slots)), runs_once=bool(formulas)))
         return tuple(infos), parts, views
 
     def _kept(self, starts: Collection[Any]) -> dict[Any, list[int]]:
-        """For the autograd nodes behind these the slots of the graph outputs whose memory they keep: not those of a checkpoint, and of
-        what is copied to an input the caller has no more."""
+        """For the autograd nodes behind these that keep anything the slots of the graph outputs whose memory that is: none for those of a
+        checkpoint, and of what is copied to an input the caller has no more."""
         slots: dict[int, list[int]] = {}
         for slot, output in enumerate(self.graph_outputs):
             if isinstance(output.fake, FakeTensor) and slot not in self.write_backs.values():
                 slots.setdefault(id(output.fake.storage), []).append(slot)
         found = {}
         for node in dict.fromkeys((*starts, *(node for node, _ in passed(starts)))):
-            saved = [] if self.recorder.in_checkpoint(node) else _torch.saved_by(node)
-            found[node] = [slot for t in saved if isinstance(t, FakeTensor) for slot in slots.get(id(t.storage), ())]
+            if _torch.runs_once(node):
+                saved = [] if self.recorder.in_checkpoint(node) else _torch.saved_by(node)
+                found[node] = [slot for t in saved if isinstance(t, FakeTensor) for slot in slots.get(id(t.storage), ())]
         return found
 
     def _candidates(self, results: tuple[Any, ...], infos: list[OutputInfo]) -> dict[Edge, tuple[int, OutputInfo]]:

@@ -28,7 +28,8 @@ class Replay:
 
     written: slots of inputs with new values that are results. untracked: places of outputs whose base has the history that they lack.
     edges: for each tangent of the trace, then each view that a component takes, where its result is in `_walk`, which meets nodes of
-    these `names`. inside: slots of inputs that stand for something computed inside.
+    these `names`. inside: slots of inputs that stand for something computed inside. rewritten: slots of graph outputs that have been
+    written to, so that the value that others are computed from may be a former one.
     """
 
     graph: fx.GraphModule
@@ -38,6 +39,7 @@ class Replay:
     edges: tuple[int, ...] = ()
     names: tuple[str, ...] = ()
     inside: frozenset[int] = frozenset()
+    rewritten: frozenset[int] = frozenset()
 
     def finding(self, values: Sequence[Any], outputs: Sequence[Any], results: Sequence[Any], ends: Collection[Any]) -> Replay:
         """With where the values with tangents, `results`, are after a run on `values` that gave `outputs`. ends: nodes where inputs

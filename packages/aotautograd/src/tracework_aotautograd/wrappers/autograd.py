@@ -22,6 +22,7 @@ from ..errors import UsageError
 from ..partition import through_views
 from ..signature import InputKind, Signature, TakenView, TangentInfo, base_of
 from ..trace.components import sources_of, together
+from ..trace.cuts import edge_of
 from .outputs import compile_function, is_plain, make_views, output_maker
 from .random_state import States, drawing_again, random_devices, states_of
 
@@ -222,7 +223,7 @@ def _several_nodes(program: FunctionalProgram, forward: Call, gradients: Sequenc
         inputs, taken, slots = part.component.inputs, part.component.results, [info.slot for info in part.tangents]
         if one.reads.taken:
             lines.append(f"ctx.taken = ({''.join(f'args[{len(inputs) + place}], ' for place in one.reads.taken)})")
-            lines.append("ctx.versions = [tensor._version for tensor in ctx.taken]")
+            lines.append("ctx.edges = [edge_of(tensor) for tensor in ctx.taken]")
         lines.append(f"return ({results})")
         made = compile_function("forward", "ctx, values, originals, *args", [f"    {line}" for line in lines], {**SAVING})
         begins = () if inputs or taken else (torch.empty(0, requires_grad=True),)  # history that leads to nowhere
@@ -305,7 +306,12 @@ def counter_of(result: torch.Tensor) -> tuple[torch.Tensor, int]:
 
 
 NO_MEMORY = torch.empty(0)
-SAVING = {"hooks": _torch.saved_tensor_hooks, "ref": weakref.ref, "counter_of": counter_of}  # what lines of _Part.saving call
+SAVING = {
+    "hooks": _torch.saved_tensor_hooks,
+    "ref": weakref.ref,
+    "counter_of": counter_of,
+    "edge_of": edge_of,
+}  # what lines of _Part.saving call
 
 
 class _Part:
@@ -322,7 +328,8 @@ class _Part:
         self._static = [info.sizes for info in self.tangents]
         self._shapes_vary = not all(isinstance(n, int) for sizes in self._static for n in sizes)
         self._sources = _sources(gradients.backward)
-        self._later = LaterBackwards(gradients.backward, program.saved[0], self._sources)
+        self._once = sum(1 << place for place, info in enumerate(self.tangents) if info.runs_once)
+        self._later = LaterBackwards(gradients.backward, program.saved[0], self._sources, self._once)
         self._watched_results = self._kept_by_eager_alone()
 
     def _kept_by_eager_alone(self) -> dict[int, int]:
@@ -385,7 +392,7 @@ class _Part:
         tangent_infos, shapes_vary, static = self.tangents, self._shapes_vary, self._static
         backward_run, again, keeper, later = self._gradients.run, self._gradients.again, self._keeper, self._later
         reads, counts = self._gradients.reads, (len(self.component.results), len(self.tangents))
-        readers = [*self._watched_results.values()]
+        readers, once = [*self._watched_results.values()], bool(self._once)
         kept_result = self._kept_result
         watched, with_other_data = self._watched, self._gradients.other_data.gradients
         results = next(iter(reversed(self._gradients.backward.graph.graph.nodes))).args[0]
@@ -400,8 +407,9 @@ class _Part:
                 given = [grads[place] for place in places]
                 tangents = [coerce(g, i, shape) for g, i, shape in zip(given, tangent_infos, shapes, strict=True)]
                 undefined = [n for n, g in enumerate(given) if g is None]
-                # read even when not used: reading raises where the graph has been freed
-                saved = later.saved(ctx, undefined) if later.possible else ctx.saved_tensors if saves else ()
+                saved = ()
+                if saves or once:  # read even when not used: reading raises where the graph has been freed
+                    saved = later.saved(ctx, undefined) if later.possible else ctx.saved_tensors
                 if readers:
                     _check_counters(ctx.counters, readers, undefined)
                 if torch.is_grad_enabled():
@@ -410,7 +418,7 @@ class _Part:
                             "Trying to backward through the graph a second time; pass retain_graph=True the first time"
                         )
                     with drawing_again(ctx.originals[2]):
-                        taken = _unwritten(ctx, reads.taken, counts[0])
+                        taken = _with_history(ctx, reads.taken, counts[0])
                         own = [saved[kept_result]] if kept_result is not None else _alive(ctx, reads.own, counts[1])
                         found = again(keeper.checked(ctx.originals), [*taken, *own], tangents)
                         return spread(_defined(found, reaching, undefined) if undefined else found)
@@ -421,7 +429,8 @@ class _Part:
                         compute = functools.partial(with_other_data, inputs)
                     del inputs
                 if not _torch.graph_is_kept():
-                    ctx.originals = ctx.taken = None
+                    if once:
+                        ctx.originals = ctx.taken = None
                     if undefined and later.possible:
                         later.keep(ctx, saved, undefined)
                 given = [*(ctx.sizes if has_sizes else ()), *saved, *tangents]
@@ -445,10 +454,11 @@ class LaterBackwards:
     the other's in place, as in eager.
 
     They are apart where the backward does nothing with both tangents but add up the gradients of inputs. What was saved is kept then
-    until the others had their turn; a result that had it, or shares history with one, raises as a graph that was freed does.
+    until the others had their turn; a result that had it, or shares history with one, raises as a graph that was freed does. `once`: the
+    places of those that run once, as the bits of a number.
     """
 
-    def __init__(self, backward: Backward, sizes: int, sources: dict[fx.Node, int]) -> None:
+    def __init__(self, backward: Backward, sizes: int, sources: dict[fx.Node, int], once: int) -> None:
         *nodes, output = backward.graph.graph.nodes
         count = len(backward.component.tangents)
         masks = together(nodes, output.args[0], sources)
@@ -456,7 +466,7 @@ class LaterBackwards:
         for place in range(count):
             for mask in masks:
                 shared[place] |= mask if mask >> place & 1 else 0
-        self._all = (1 << count) - 1
+        self._all, self._once = (1 << count) - 1, once
         self.possible = any(mask != self._all for mask in shared)
         self._readers = self._readers_of_saved(backward, sizes, sources) if self.possible else []
 
@@ -480,7 +490,7 @@ class LaterBackwards:
             return ctx.saved_tensors  # type: ignore[no-any-return]
         tensors, versions, freed = ctx.kept
         given = self._given(undefined)
-        if given & freed:
+        if given & freed & self._once:
             raise RuntimeError("Trying to backward through the graph a second time; pass retain_graph=True the first time")
         for tensor, version, readers in zip(tensors, versions, self._readers, strict=True):
             if readers & given and tensor._version != version:
@@ -497,16 +507,16 @@ class LaterBackwards:
         for place, mask in enumerate(self._shared):
             freed |= mask if given >> place & 1 else 0
         versions = ctx.kept[1] if ctx.kept is not None else tuple(t._version for t in saved)
-        ctx.kept = None if freed == self._all else (saved, versions, freed)
+        ctx.kept = None if saved and freed == self._all else (saved, versions, freed)
 
 
-def _unwritten(ctx: Any, places: Sequence[int], count: int) -> list[Any]:
-    """The results that a component takes, those in these places, when nobody wrote to them since."""
+def _with_history(ctx: Any, places: Sequence[int], count: int) -> list[Any]:
+    """The results that a component takes, those in these places, where their history is still the one that it took them with."""
     results: list[Any] = [None] * count
     for number, place in enumerate(places):
-        tensor, version = ctx.taken[number], ctx.versions[number]
-        results[place] = tensor
-        _check_version(tensor, version)
+        tensor = ctx.taken[number]
+        if edge_of(tensor) == ctx.edges[number]:
+            results[place] = tensor
     return results
 
 
@@ -515,16 +525,15 @@ def _check_counters(counters: Sequence[tuple[torch.Tensor, int]], readers: Seque
     readers: for each counter the places of the tangents that have such a backward, as bits."""
     missing = sum(1 << place for place in undefined)
     for (counter, version), places in zip(counters, readers, strict=True):
-        if places & ~missing:
-            _check_version(counter, version)
+        if places & ~missing and counter._version != version:
+            raise _modified(f"is at version {counter._version}; expected version {version}")
 
 
-def _check_version(result: torch.Tensor, version: int) -> None:
-    if result._version != version:
-        raise RuntimeError(
-            "one of the variables needed for gradient computation has been modified by an inplace operation: a result of a "
-            f"compiled graph is at version {result._version}; expected version {version}"
-        )
+def _modified(how: str) -> RuntimeError:
+    return RuntimeError(
+        "one of the variables needed for gradient computation has been modified by an inplace operation: a result of a compiled graph "
+        + how
+    )
 
 
 def _alive(ctx: Any, places: Sequence[int], count: int) -> list[Any]:
