@@ -153,8 +153,9 @@ class Signature:
 
     @property
     def newer_versions(self) -> tuple[tuple[int, int], ...]:
-        """(input slot, versions) of inputs that have new ones afterwards, which autograd does not give them."""
-        return tuple((i, info.newer) for i, info in enumerate(self.inputs) if info.newer)
+        """(input slot, versions) of inputs that have new ones afterwards, beside those that are written outside of the graph."""
+        infos = enumerate(self.inputs)
+        return tuple((i, info.newer) for i, info in infos if info.newer and info.mutation is not Mutation.BY_WRAPPER)
 
     @property
     def static_inputs(self) -> frozenset[int]:

@@ -126,9 +126,8 @@ def wrap_autograd(program: FunctionalProgram, forward: Call, gradients: Sequence
     signature = program.signature
     # counted once the Functions have saved what they need: what they save of an input that is written is then refused, as eager does
     forward = _torch.counting_writes(forward, dict.fromkeys(sorted(signature.mutated_in_graph), 0))
-    seen = any(info.newer and info.requires_grad for info in signature.inputs)  # the engine asks a view with a new version anew
     leads = len(gradients) == 1 and bool(signature.components[0].inputs)
-    alone = leads and not signature.views and not seen
+    alone = leads and not signature.views
     apply = _one_node(program, forward, *gradients) if alone else _several_nodes(program, forward, gradients)
     make = output_maker(signature)
     write_backs = signature.write_backs
@@ -142,7 +141,7 @@ def wrap_autograd(program: FunctionalProgram, forward: Call, gradients: Sequence
         return make(args, apply(*args))
 
     if is_plain(signature) and not write_backs and not written and not unreached and records:
-        return apply  # type: ignore[no-any-return]
+        return apply
 
     def full(*args: Any) -> tuple[Any, ...]:
         given = list(args)
@@ -189,7 +188,7 @@ def _apart(tangents: Sequence[TangentInfo]) -> list[int]:
     return [place for place, info in enumerate(tangents) if not info.dtype.is_complex] if len(tangents) > 1 else []
 
 
-def _one_node(program: FunctionalProgram, forward: Call, gradients: Gradients) -> Callable[..., Sequence[Any]]:
+def _one_node(program: FunctionalProgram, forward: Call, gradients: Gradients) -> Callable[..., tuple[Any, ...]]:
     """The forward inside of the Function whose backward the component has; all results are the Function's."""
     signature = program.signature
     keeper = Keeper(program, gradients.reads)
@@ -206,7 +205,7 @@ def _one_node(program: FunctionalProgram, forward: Call, gradients: Gradients) -
     return _torch.direct_apply(function, [slots[place] for place in _apart(part.tangents)])  # type: ignore[no-any-return]
 
 
-def _several_nodes(program: FunctionalProgram, forward: Call, gradients: Sequence[Gradients]) -> Callable[..., Sequence[Any]]:
+def _several_nodes(program: FunctionalProgram, forward: Call, gradients: Sequence[Gradients]) -> Callable[..., tuple[Any, ...]]:
     """The forward first, then for each component a Function from its inputs, and results of those before it, to its results.
 
     Behind the inputs it takes those that get new values outside: they get them behind the component that gives them.
@@ -227,22 +226,23 @@ def _several_nodes(program: FunctionalProgram, forward: Call, gradients: Sequenc
         lines.append(f"return ({results})")
         made = compile_function("forward", "ctx, values, originals, *args", [f"    {line}" for line in lines], {**SAVING})
         begins = () if inputs or taken else (torch.empty(0, requires_grad=True),)  # history that leads to nowhere
-        function = part.function(
-            made, range(len(slots)), lambda found, begins=begins: (None, None, *found, *(None for _ in begins))
-        )
+
+        def spread(found: Any, last: tuple[None, ...] = (None,) * len(begins)) -> tuple[Any, ...]:
+            return (None, None, *found, *last)
+
+        function = part.function(made, range(len(slots)), spread)
         nodes.append((keeper.keep, _torch.direct_apply(function, _apart(part.tangents)), inputs, taken, slots, begins))
     count, places = signature.number_of_graph_outputs, len(signature.inputs)
     first, behind = _views_in_order(signature)
     targets = {output: (number, slot) for number, (slot, output) in enumerate(signature.write_backs)}
     written = [[(output, *targets[output]) for output in slots if output in targets] for *_, slots, _ in nodes]
-    newer = [(slot, count) for slot, count in signature.newer_versions if slot not in dict(signature.write_backs)]
 
-    def apply(*args: Any) -> Sequence[Any]:
+    def apply(*args: Any) -> tuple[Any, ...]:
         args, to_write = args[:places], args[places:]
         originals = [keep(args) for keep, *_ in nodes]
         with torch.no_grad():
             values = run(args)
-        _torch.add_versions(args, newer)
+        _torch.add_versions(args, signature.newer_versions)
         graph_outputs, now = list(values[:count]), [*args]
         make_views(first, now, graph_outputs)
         for original, (_, node, inputs, taken, slots, begins), outputs, views in zip(
