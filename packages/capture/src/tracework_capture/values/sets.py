@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import dataclass
+
+from ..errors import BreakGraph
 from .constant import ConstantValue, NotPlain, literal
 from .dict_keys import IdentityKey, hashed_here, key_of_existing
 from .dict_views import DictView
@@ -12,14 +16,69 @@ from .value import EXISTING, NEW, Value
 NONE = ConstantValue(None)
 
 
+@dataclass(frozen=True)
+class Step:
+    """A call of a method of sets, the first of several that of the class: with one of the members, a list or a dict of them, a set that
+    `steps` make, or nothing. What holds the members decides how much room they get, and so in which order the set has them."""
+
+    name: str
+    members: dict
+    form: str
+    steps: tuple = ()
+
+    def real(self):
+        """The arguments, of objects that exist while tracing."""
+        if self.form == "set":
+            return [real_steps(set, self.steps)]
+        keys = [real_key(hashed) for hashed in self.members]
+        return {"item": keys, "list": [keys], "dict": [dict.fromkeys(keys)], "nothing": []}[self.form]
+
+    def text(self, emit):
+        """The arguments as an expression."""
+        if self.form == "set":
+            return text_of_steps(emit, set, self.steps)
+        members = ", ".join(map(emit.load, self.members.values()))
+        return {"list": f"[{members}]", "dict": f"{emit.const(dict)}.fromkeys([{members}])"}.get(self.form, members)
+
+
+def real_steps(cls, steps):
+    """The set that these calls make."""
+    first, *others = steps
+    made = cls(*first.real())
+    for step in others:
+        given = getattr(made, step.name)(*step.real())
+        made = made if given is None else given
+    return made
+
+
+def text_of_steps(emit, cls, steps):
+    """Expression of the set that these calls make."""
+    first, *others = steps
+    made = f"{emit.const(cls)}({first.text(emit)})"
+    for step in others:
+        made = emit.temp(made)
+        call = f"{made}.{step.name}({step.text(emit)})"
+        if step.name in CHANGING:
+            emit.line(call)
+        else:
+            made = call
+    return made
+
+
+def alike(made, other):
+    """Whether two real sets lie in tables of one size in the same order."""
+    return list(made) == list(other) and sys.getsizeof(made) == sys.getsizeof(other)
+
+
 class SetValue(Value):
     """A set: hash key -> member Value. An existing set of constants is guarded as a whole when it is wrapped.
 
     Python iterates over a set in an order that follows from hashes and from all that was done to the set. `order` is a real set
-    to which the same was done; None when that is not to be had, and then nothing may depend on the order.
+    to which the same was done; None when that is not to be had, and then nothing may depend on the order. `steps` are what was done
+    to a new set, and what changed an existing one.
     """
 
-    def __init__(self, frame, members, source=None, cls=set, order=None):
+    def __init__(self, frame, members, source=None, cls=set, order=None, steps=None):
         super().__init__(source)
         self.cls = cls
         self.members = {}
@@ -27,6 +86,7 @@ class SetValue(Value):
         for member in members:
             self.members.setdefault(hashed_here(frame, member), member)
         self.order = order if order is not None else real_set(cls, self.members)
+        self.steps = steps or (() if source is not None else (Step("", self.members, "list"),))
         self.mutability = None if cls is frozenset else NEW if source is None else EXISTING
 
     def python_type(self):
@@ -66,16 +126,26 @@ class SetValue(Value):
             return frozenset(self.members)
         return frame.raise_new(TypeError, "unhashable type: 'set'")
 
-    def changed(self, frame, members, change):
+    def changed(self, frame, members, step):
         """New contents, and what makes them of the old ones."""
         if members.keys() != self.members.keys():
             self.structure += 1
         self.members = members
+        self.steps += (step,)
         if self.mutability is EXISTING:
             self.order = None
             frame.mutations.contents(self)
         elif self.order is not None:
-            change(self.order)
+            getattr(self.order, step.name)(*step.real())
+
+    def take(self, frame, hashed):
+        """Without the member of this key."""
+        kept = {k: m for k, m in self.members.items() if k != hashed}
+        self.changed(frame, kept, Step("discard", {hashed: self.members[hashed]}, "item"))
+
+    def how_made(self):
+        """The steps that make a new set like this one."""
+        return self.steps if self.source is None else (Step("", self.members, "list"),)
 
     def getattr(self, frame, name):
         from .binding import attribute_of_builtin
@@ -124,13 +194,18 @@ class SetValue(Value):
         return self is other
 
     def reload(self, emit):
-        return f"{emit.const(self.cls)}([{', '.join(emit.load(m) for m in self.members.values())}])"
+        steps = (Step("", self.members, "list"),)
+        if self.order is not None and not alike(real_steps(self.cls, steps), self.order):
+            steps = self.how_made()
+            if list(real_steps(self.cls, steps)) != list(self.order):
+                raise BreakGraph("cannot_rebuild", "a set in an order that follows from what was done to another one")
+        return text_of_steps(emit, self.cls, steps)
 
     def replay(self, emit):
-        """Brings the existing set to the traced state."""
+        """Does to the existing set what the program does to it."""
         name = emit.temp(emit.source(self.source))
-        emit.line(f"{name}.clear()")
-        emit.line(f"{name}.update([{', '.join(emit.load(m) for m in self.members.values())}])")
+        for step in self.steps:
+            emit.line(f"{emit.const(set)}.{step.name}({', '.join(filter(None, (name, step.text(emit))))})")
 
 
 def real_key(hashed):
@@ -199,7 +274,7 @@ def add(frame, self, item):
     if hashed not in self.members:
         if self.order is not None and real_set(set, [hashed]) is None:
             self.order = None
-        self.changed(frame, {**self.members, hashed: item}, lambda order: order.add(real_key(hashed)))
+        self.changed(frame, {**self.members, hashed: item}, Step("add", {hashed: item}, "item"))
     return NONE
 
 
@@ -207,8 +282,7 @@ def add(frame, self, item):
 def discard(frame, self, item):
     hashed = member_key(frame, item)
     if hashed in self.members:
-        kept = {k: m for k, m in self.members.items() if k != hashed}
-        self.changed(frame, kept, lambda order: order.discard(real_key(hashed)))
+        self.take(frame, hashed)
     return NONE
 
 
@@ -227,14 +301,13 @@ def pop(frame, self):
         return frame.break_graph("call_unknown", "set.pop takes an arbitrary member")
     hashed = key_of_existing(self.order.pop())
     found = self.members[hashed]
-    kept = {k: m for k, m in self.members.items() if k != hashed}
-    self.changed(frame, kept, lambda order: order.discard(real_key(hashed)))
+    self.take(frame, hashed)
     return found
 
 
 @method("clear")
 def clear(frame, self):
-    self.changed(frame, {}, lambda order: order.clear())
+    self.changed(frame, {}, Step("clear", {}, "nothing"))
     return NONE
 
 
@@ -247,38 +320,33 @@ def init(frame, self, *others):
 @method("copy")
 def copy(frame, self):
     order = None if self.order is None else self.order.copy()
-    return self if self.cls is frozenset else SetValue(frame, self.members.values(), cls=self.cls, order=order)
+    steps = (*self.how_made(), Step("copy", {}, "nothing"))
+    return self if self.cls is frozenset else SetValue(frame, self.members.values(), cls=self.cls, order=order, steps=steps)
 
 
-def real_operand(other, members):
-    """What Python's set operation is given: a set, a dict, or a list of keys; None when it does not exist while tracing."""
+def step_with(frame, name, other):
+    """The call of a method with another container; its members as a SetValue; whether they exist while tracing."""
     from .mapping import DictValue
 
-    if isinstance(other, SetValue):
-        return other.order
-    made = real_set(set, members.members)
-    if made is None:
-        return None
-    keys = [real_key(hashed) for hashed in members.members]
-    return dict.fromkeys(keys) if isinstance(other, DictValue) else keys
-
-
-def combine(frame, self, other, name):
-    """(members, real set or None) of self.name(other)."""
     given = as_set(frame, other)
+    if isinstance(other, SetValue):
+        return Step(name, given.members, "set", given.how_made()), given, given.order is not None
+    form = "dict" if isinstance(other, DictValue) else "list"
+    return Step(name, given.members, form), given, real_set(set, given.members) is not None
+
+
+def combine(self, given, name, of_sets):
+    """The members of self.name(given)."""
     left, right = self.members, given.members
-    members = {
+    return {
         "union": lambda: {**left, **{k: m for k, m in right.items() if k not in left}},
-        "intersection": lambda: intersection(left, right, isinstance(other, SetValue)),
+        "intersection": lambda: intersection(left, right, of_sets),
         "difference": lambda: {k: m for k, m in left.items() if k not in right},
         "symmetric_difference": lambda: {
             **{k: m for k, m in left.items() if k not in right},
             **{k: m for k, m in right.items() if k not in left},
         },
     }[name]()
-    operand = real_operand(other, given)
-    order = None if self.order is None or operand is None else getattr(self.order, name)(operand)
-    return members, order
 
 
 def intersection(left, right, of_sets):
@@ -300,10 +368,17 @@ def combining(name):
     """The four operations that give a new set."""
 
     def handler(frame, self, *others):
-        made = copy(frame, self)
-        for other in others:
-            members, order = combine(frame, made, other, name)
-            made = SetValue(frame, members.values(), cls=self.cls, order=order)
+        made = self if others else copy(frame, self)
+        if len(others) > 1 and self.cls is frozenset:
+            return frame.break_graph("builtin_unsupported", f"frozenset.{name} of several others")
+        for number, other in enumerate(others):
+            if number and name in ("union", "difference"):  # they change the set that the first other gave
+                METHODS[IN_PLACE[name]](frame, made, other)
+                continue
+            step, given, exists = step_with(frame, name, other)
+            order = getattr(made.order, name)(*step.real()) if exists and made.order is not None else None
+            members = combine(made, given, name, isinstance(other, SetValue))
+            made = SetValue(frame, members.values(), cls=self.cls, order=order, steps=(*made.how_made(), step))
             made.order = order
         return made
 
@@ -323,23 +398,22 @@ def updating(name, real_name):
                 for item in each_of(frame, other):
                     add(frame, self, item)
                 continue
-            given = as_set(frame, other)
-            operand = real_operand(other, given)
-            members, _ = combine(frame, self, given, name)
-            if operand is None:
+            step, given, exists = step_with(frame, real_name, other)
+            if not exists:
                 self.order = None
-            self.changed(frame, members, lambda order, operand=operand: getattr(order, real_name)(operand))
+            self.changed(frame, combine(self, given, name, True), step)
         return NONE
 
     return handler
 
 
-for _name, _changing in {
+IN_PLACE = {
     "union": "update",
     "intersection": "intersection_update",
     "difference": "difference_update",
     "symmetric_difference": "symmetric_difference_update",
-}.items():
+}
+for _name, _changing in IN_PLACE.items():
     METHODS[_name] = combining(_name)
     METHODS[_changing] = updating(_name, _changing)
 update = METHODS["update"]

@@ -239,7 +239,10 @@ class _View:
         if isinstance(value, (list, tuple)) or kind.__name__ == "deque":
             return kind.__name__, [self(item) for item in value]
         if isinstance(value, (set, frozenset)):
-            return kind.__name__, sorted((self(item) for item in value), key=str)
+            alone = sorted(
+                value, key=lambda item: str(_View(exact=False)(item))
+            )  # numbers of what is met do not depend on addresses
+            return kind.__name__, [self(item) for item in alone]
         if isinstance(value, dict):
             return kind.__name__, [(self(k), self(v)) for k, v in value.items()]
         if isinstance(value, types.FunctionType) and value.__code__.co_filename.startswith("<program"):

@@ -259,6 +259,40 @@ def bounds_that_are_no_indices(x, items, n):
     return x + 1, seen
 
 
+SETS = {
+    "displays and unions": lambda s, t, d: ({65, 33} | set(d), {*d} | {*s}, {1, *t}, set([33, 1, 17]).union(d, [9])),
+    "copies": lambda s, t, d: ((s | t).copy(), frozenset(s | t), set(d).copy(), set(frozenset(d) | t)),
+    "what is left": lambda s, t, d: ((s | t) - {17}, (s | set(d)) ^ {9, 1, 25}, set(d) & {33, 9, 65}, s.difference(t, d)),
+    "many taken": lambda s, t, d: [u := set(range(20)), *map(u.discard, range(17)), u.add(33), u.add(65)],
+    "taken and put back": lambda s, t, d: [u := {1, 33, 17}, u.remove(1), u.add(9), u.add(1), u.pop(), u.copy()],
+    "updates": lambda s, t, d: [u := set(t), u.update(d, [2, 33]), u.symmetric_difference_update(s), u.intersection_update(d)],
+    "an existing one": lambda s, t, d: [s.add(1), s.update([33, 17], d), s.discard(9), s.__ior__({25, 41, 73}), s.__isub__(t)],
+    "one that is emptied": lambda s, t, d: [s.clear(), s.add(33), s.add(1), s.update({17: 0, 9: 0, 41: 0}), s.pop()],
+    "of strings": lambda s, t, d: ({*"tensor"} | set("graph"), {*"abc", *d}, set("loop") - set("pool")),
+}
+
+
+@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("members", [(9, 17, 25), (25, 17, 9), (1, 33)])
+def test_sets_have_the_order_that_plain_python_gives_them(name, members):
+    """Every order that the program can see: of what is returned, of what that is made of, and of existing sets that were changed."""
+
+    def arguments():
+        s = {7}
+        for member in (*members, 7):
+            s.add(member) if member != 7 else s.discard(7)
+        return s, {17, 41}, {"k": 1, 9: 2, 33: 3, "w": 4, 5: 5}
+
+    def f(x, s, t, d):
+        return SETS[name](s, t, d), x + 1
+
+    compiled = optimize(lambda gm, inputs: gm.forward)(f)
+    for _ in range(2):
+        plain, captured = arguments(), arguments()
+        expected, got = f(torch.ones(2), *plain)[0], compiled(torch.ones(2), *captured)[0]
+        assert [repr(found) for found in (*got, *captured)] == [repr(found) for found in (*expected, *plain)]
+
+
 def test_errors_are_python_s():
     check(bounds_that_are_no_indices, torch.randn(2), [1, 2], 1.5)
     check(missing_key, torch.randn(2), {"a": 1}, fullgraph=False)

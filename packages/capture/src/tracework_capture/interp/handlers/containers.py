@@ -133,6 +133,9 @@ def set_update(frame, instruction):
     """set.update for displays with stars."""
     items = frame.stack.pop()
     target = frame.stack[-instruction.arg]
+    if items.python_type() in (set, frozenset, dict):  # members of these get room at once, others one by one
+        target.call_method(frame, "update", [items], {})
+        return
     for item in items.unpack(frame):
         target.call_method(frame, "add", [item], {})
 

@@ -21,7 +21,7 @@ from ..proxy import proxy_row
 from ..ranges import RangeValue, SliceValue, as_index
 from ..rows import call_row
 from ..sequence import DequeValue, ListValue, TupleValue
-from ..sets import SetValue, real_key
+from ..sets import SetValue, Step, real_steps
 from ..symint import SymNumber
 from ..tensor import TensorValue
 from ..text import OpenText, text_of_size, text_of_sizes
@@ -99,12 +99,13 @@ def set_made_of(frame, cls, args, kwargs):
     if isinstance(given, SetValue):
         if cls is frozenset is given.cls:
             return given
-        made = SetValue(frame, given.members.values(), cls=cls)
+        made = SetValue(frame, given.members.values(), cls=cls, steps=(Step("", given.members, "set", given.how_made()),))
         made.order = None if given.order is None else cls(given.order)
         return made
     made = SetValue(frame, iterate_all(frame, given), cls=cls)
-    if isinstance(given, DictValue) and made.order is not None:
-        made.order = cls(dict.fromkeys(real_key(hashed) for hashed in made.members))
+    if isinstance(given, DictValue):
+        made.steps = (Step("", made.members, "dict"),)
+        made.order = None if made.order is None else real_steps(cls, made.steps)
     return made
 
 
