@@ -173,3 +173,22 @@ def test_views_made_without_gradients_of_what_no_result_shows(others, pair, real
         (first,) = torch.autograd.grad(results[-1].sum(), given, create_graph=True)
         seconds.append(torch.autograd.grad(first.sum(), given)[0])
     assert torch.allclose(*seconds)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: (x.unfold(0, 3, 1).select_scatter(x.new_zeros(3), 0, 1),),
+        lambda x: (x.unfold(0, 3, 1).slice_scatter(x.new_zeros(2, 3), 0, 0, 2),),
+        lambda x: (x.as_strided((3, 3), (2, 1)).diagonal_scatter(x.new_zeros(3)),),
+        lambda x: (x.unfold(0, 3, 1).as_strided_scatter(x.new_zeros(3), (3,), (1,)),),
+    ],
+)
+def test_a_scatter_into_windows_that_overlap_is_left_to_eager(fn, graph, eager_runner, data):
+    """It writes to what other windows show, too, by the strides of its argument."""
+    with pytest.raises(Refusal, match="windows that overlap"):
+        aot_compile(graph(fn, 1), [data(8)], forward_compiler=eager_runner, options=AotOptions(fallback=False))
+
+
+def test_a_scatter_into_what_an_expand_repeats(check, real):
+    check(lambda x: (x.expand(3, 3).select_scatter(x * 2, 0, 1),), real(3))

@@ -19,7 +19,7 @@ from .. import _torch
 from ..errors import Refusal
 from ..signature import ViewStep
 from .functional_forms import FUNCTIONAL_FORMS, by_schema
-from .memory import Cell, Memory
+from .memory import Cell, Memory, overlaps_itself
 from .views import IDENTITY_VIEWS, PHYSICAL
 
 aten = torch.ops.aten
@@ -281,6 +281,21 @@ def _pure(recorder: Recorder, func: Any, args: Any, kwargs: Any, out: Any) -> No
                 recorder.memory.new_root(item, recorder.node(operator.getitem, (node, index), {}, item))
 
 
+_SCATTERS = frozenset(
+    (aten.select_scatter.default, aten.slice_scatter.default, aten.diagonal_scatter.default, aten.as_strided_scatter.default)
+)
+
+
+def _scatter(recorder: Recorder, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+    """Eager copies the memory behind the first argument and writes there: what shares a place with what is written changes, too. Only
+    of what an expand shows several times it makes separate elements."""
+    shown = args[0]
+    is_expanded = any(stride == 0 and size != 1 for size, stride in zip(shown.shape, shown.stride()))
+    if overlaps_itself(shown) and not is_expanded:
+        raise Refusal(f"{func} of windows that overlap", recorder.origin)
+    _pure(recorder, func, args, kwargs, out)
+
+
 def _view(index: int) -> Any:
     def view(recorder: Recorder, func: Any, args: Any, kwargs: Any, out: Any) -> None:
         base = args[index]
@@ -325,6 +340,8 @@ def _dense_gradients(kind: Any, place: int, name: str) -> Any:
 def _kind_of_dense(func: Any) -> Any:
     if func in FUNCTIONAL_FORMS:
         return FUNCTIONAL_FORMS[func]
+    if func in _SCATTERS:
+        return _scatter
     if _torch.written_arguments(func._schema):
         return by_schema
     aliased = _torch.aliased_argument(func._schema)
