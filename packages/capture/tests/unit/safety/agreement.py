@@ -239,10 +239,7 @@ class _View:
         if isinstance(value, (list, tuple)) or kind.__name__ == "deque":
             return kind.__name__, [self(item) for item in value]
         if isinstance(value, (set, frozenset)):
-            alone = sorted(
-                value, key=lambda item: str(_View(exact=False)(item))
-            )  # numbers of what is met do not depend on addresses
-            return kind.__name__, [self(item) for item in alone]
+            return kind.__name__, [self(item) for item in sorted(value, key=self.place)]
         if isinstance(value, dict):
             return kind.__name__, [(self(k), self(v)) for k, v in value.items()]
         if isinstance(value, types.FunctionType) and value.__code__.co_filename.startswith("<program"):
@@ -264,6 +261,10 @@ class _View:
         if held is None and not slots:
             return "thing", kind.__name__
         return "object", kind.__name__, self(held), [(name, self(getattr(value, name))) for name in slots if name != "__dict__"]
+
+    def place(self, member):
+        """By what members of a set are sorted, so that their numbers do not depend on addresses."""
+        return str(_View(exact=False)(member)), self.met.get(id(member), len(self.met))
 
     def cell(self, cell):
         try:
