@@ -96,3 +96,34 @@ def test_the_states_of_modules_are_not_taken_for_one_another():
     for n in range(2, 6):
         for made, part in zip(call(module, torch.ones(2), n)[0], module):
             assert vars(made).keys() == vars(part).keys() and made._parameters.keys() == part._parameters.keys()
+
+
+def fresh():
+    return torch.ones(2, 3)
+
+
+def resized():
+    return torch.ones(2, 3).resize_(1, 2)
+
+
+def emptied():
+    return torch.ones(2, 3).resize_(0)
+
+
+def start_of_more():
+    return torch.empty(0).set_(torch.ones(20).untyped_storage(), 0, (2, 3), (3, 1))
+
+
+@pytest.mark.parametrize(
+    "makes", [(fresh,), (resized,), (emptied,), (start_of_more,), (fresh, start_of_more), (start_of_more, fresh)]
+)
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_copy_has_all_of_the_memory_that_the_tensor_has(makes, inside):
+    def f(x):
+        y = x.clone().resize_(1) if inside and x.numel() else x
+        return copy.deepcopy(y), y * 2
+
+    compiled = optimize(lambda gm, inputs: gm.forward)(f)
+    for make in makes:
+        expected, found = f(make())[0], compiled(make())[0]
+        assert torch.equal(found, expected) and found.untyped_storage().nbytes() == expected.untyped_storage().nbytes()

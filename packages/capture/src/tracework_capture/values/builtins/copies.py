@@ -138,6 +138,11 @@ def has_attributes(value):
     return bool(value.attributes or getattr(value.obj, "__dict__", None))
 
 
+def fills_its_memory(tensor):
+    """Whether a dense tensor is all that its memory has room for, which a copy has as well."""
+    return tensor.untyped_storage().nbytes() == tensor.numel() * tensor.itemsize
+
+
 def deep_tensor(frame, value):
     """copy.deepcopy of a parameter, or of another leaf that fills its memory and has nothing else to it."""
     from tracework_primops.broadcasting import is_dense  # primops is imported when the first graph is made
@@ -152,6 +157,11 @@ def deep_tensor(frame, value):
     if kind is torch.nn.Parameter:
         return parameter_row(frame, [made, ConstantValue(asks)], {})
     whole = is_dense(spec.sizes, spec.strides) and not example._is_view() and not (type(spec.offset) is int and spec.offset)
+    first = example.storage.first  # of what was resized there is more
+    whole = whole and (first is None or tuple(first.sizes) == tuple(spec.sizes))
+    if whole and value.obj is not None:
+        whole = fills_its_memory(value.obj)
+        frame.guard("RELATION", value.source, (fills_its_memory, (value.source,)))
     if has_attributes(value) or not whole or not is_none(value.getattr(frame, "grad")):
         return frame.break_graph("builtin_unsupported", f"copy.deepcopy of {value.describe()}, with more than its data")
     return made.call_method(frame, "requires_grad_", [], {}) if asks else made
