@@ -116,7 +116,7 @@ class Services:
     def exception_matches(self, frame: SymbolicFrame, exception: Value, kinds: Value) -> bool:
         """except kinds:"""
         try:
-            return exceptions.matches(exception, kinds)
+            return exceptions.matches(frame, exception, kinds)
         except TypeError as error:
             frame.raise_new(TypeError, *error.args)
 

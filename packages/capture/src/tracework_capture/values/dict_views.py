@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .constant import COMPARE_FUNCTIONS, ConstantValue
+from .iterators import builtins_own
 from .sequence import TupleValue
 from .value import Value
 
@@ -95,4 +96,4 @@ class DictView(Value):
         return self is other
 
     def reload(self, emit):
-        return f"{emit.load(self.mapping)}.{self.kind}()"
+        return builtins_own(emit, self.mapping, self.kind)

@@ -349,10 +349,10 @@ def make_exception(frame, cls, args, kwargs):
     return made
 
 
-def matches(exception, handler):
+def matches(frame, exception, handler):
     """Whether `except handler` catches; handler is a class value or a tuple of them."""
     if isinstance(handler, TupleValue):
-        return any([matches(exception, h) for h in handler.items])  # all of them are checked
+        return any([matches(frame, exception, h) for h in handler.all_items(frame)])  # all of them are checked
     kind = handler.real()
     if not (isinstance(kind, type) and issubclass(kind, BaseException)):
         raise TypeError("catching classes that do not inherit from BaseException is not allowed")

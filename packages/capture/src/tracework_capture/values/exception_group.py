@@ -124,9 +124,9 @@ def made_group(frame, cls, message, given):
 
 def condition_of(frame, given):
     """What split() and subgroup() are given, as a test of one exception: a class, a tuple of classes, or a function."""
-    kinds = given.items if isinstance(given, TupleValue) else [given]
+    kinds = given.all_items(frame) if isinstance(given, TupleValue) else [given]
     if all(issubclass(k.python_type(), type) and issubclass(k.real(), BaseException) for k in kinds):
-        return lambda exception: matches(exception, given)
+        return lambda exception: matches(frame, exception, given)
     return lambda exception: given.call(frame, [exception], {}).truth(frame)
 
 
@@ -158,7 +158,7 @@ def part_of(frame, group, exceptions):
 
 def match_group(frame, exception, kinds):
     """What an `except* kinds` clause leaves of the exception, and what it handles (None when nothing)."""
-    for kind in kinds.items if isinstance(kinds, TupleValue) else [kinds]:
+    for kind in kinds.all_items(frame) if isinstance(kinds, TupleValue) else [kinds]:
         if issubclass(kind.python_type(), type) and issubclass(kind.real(), BaseExceptionGroup):
             frame.raise_new(TypeError, "catching ExceptionGroup with except* is not allowed. Use except instead.")
     if is_none(exception):
@@ -169,7 +169,7 @@ def match_group(frame, exception, kinds):
         return exception, NONE
     if isinstance(lookup_class(exception.python_type(), "split")[0], types.FunctionType):
         frame.break_graph("exception", f"{exception.python_type().__name__} has a split of its own")
-    handled, rest = split(frame, exception, lambda part: matches(part, kinds))
+    handled, rest = split(frame, exception, lambda part: matches(frame, part, kinds))
     if handled is NONE and VERSION < (3, 12):  # which keeps the group itself then, 3.12 and newer one like it
         return exception, NONE
     return rest, handled

@@ -8,6 +8,7 @@ import itertools
 import types
 
 from ..errors import BreakGraph
+from ..guards.classes import lookup_class
 from ..sources import IteratedList
 from .constant import ConstantValue, literal
 from .sequence import TupleValue
@@ -212,6 +213,17 @@ class TextIterator(IteratorValue):
         return f"{emit.const(iter)}({emit.literal(self.text[self.position :])})"
 
 
+def builtins_own(emit, container, name):
+    """Text of a call of a method of a built-in container, past what a subclass has in its place (and may have asked this one)."""
+    made = container.owner or container
+    base = next((base for base in made.cls.__mro__ if base in BUILTIN_CONTAINERS), None)
+    if base is None or lookup_class(made.cls, name)[1] is base:
+        return f"{emit.load(made)}.{name}()"
+    return f"{emit.const(base, base.__name__)}.{name}({emit.load(made)})"
+
+
+BUILTIN_CONTAINERS = frozenset({list, tuple, dict, collections.deque, collections.OrderedDict})
+
 PAST_THE_END = 1 << 62
 
 
@@ -239,7 +251,11 @@ class LiveSequenceIterator(IteratorValue):
         return self.sequence.item(frame, self.position - 1)
 
     def rest(self, emit):
-        return f"{emit.load(self.sequence)}[{self.position}:]" if self.sequence.cls is tuple else None
+        return (
+            f"{emit.load(self.sequence)}[{self.position}:]"
+            if self.sequence.cls is tuple and self.sequence.owner is None
+            else None
+        )
 
     def reload(self, emit):
         if self.made_from is not None:  # it is made from an existing deque as that was, and from a new one as that is
@@ -247,9 +263,9 @@ class LiveSequenceIterator(IteratorValue):
             if not (self.made_unchanged if exists else self.made_from == self.sequence.items):
                 raise BreakGraph("cannot_rebuild", "an iterator over a deque that was changed")
         if self.position == 0:
-            return f"{emit.const(iter)}({emit.load(self.sequence)})"
+            return builtins_own(emit, self.sequence, "__iter__")
         check_reach(self)
-        made = emit.temp(f"{emit.const(iter)}({emit.load(self.sequence)})")
+        made = emit.temp(builtins_own(emit, self.sequence, "__iter__"))
         self.move(emit, made)
         return made
 
@@ -296,7 +312,10 @@ class ReverseIterator(IteratorValue):
         if self.sequence.kind == "deque":
             return super().reload(emit)
         check_reach(self)
-        made = emit.temp(f"{emit.const(reversed)}({emit.load(self.sequence)})")
+        if self.sequence.kind == "list":
+            made = emit.temp(builtins_own(emit, self.sequence, "__reversed__"))
+        else:
+            made = emit.temp(f"{emit.const(reversed)}({emit.load(self.sequence)})")
         emit.line(f"{made}.__setstate__({self.position - 1})")
         return made
 
@@ -347,7 +366,7 @@ class DictIterator(IteratorValue):
             stop = BreakGraph("cannot_rebuild", "an iterator over a dict whose keys came or went")
             stop.made_at = self.made_at
             raise stop
-        made = emit.temp(f"{emit.const(iter)}({emit.load(self.mapping)}.{self.what}())")
+        made = emit.temp(f"{emit.const(iter)}({builtins_own(emit, self.mapping, self.what)})")
         if self.position:
             emit.line(f"{emit.const(collections.deque)}({emit.const(itertools.islice)}({made}, {self.position}), 0)")
         return made

@@ -53,6 +53,8 @@ def write_name(frame, table, name, value):
 class DictValue(Value):
     """A dict or one of its built-in relatives. `entries`: hash key -> [key Value or Pending, value Value or Pending]."""
 
+    owner = None  # the object of a subclass that this is the built-in part of
+
     def __init__(self, source=None, cls=dict, obj=None, default_factory=None):
         super().__init__(source)
         self.cls = cls

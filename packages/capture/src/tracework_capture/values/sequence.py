@@ -36,6 +36,8 @@ def pending_items(obj, source):
 class SequenceValue(Value):
     """What list, tuple and deque share."""
 
+    owner = None  # the object of a subclass that this is the built-in part of
+
     def __init__(self, items, source=None, cls=list):
         super().__init__(source)
         self.items = list(items)

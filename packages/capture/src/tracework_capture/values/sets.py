@@ -78,6 +78,8 @@ class SetValue(Value):
     to a new set, and what changed an existing one.
     """
 
+    owner = None  # the object of a subclass that this is the built-in part of
+
     def __init__(self, frame, members, source=None, cls=set, order=None, steps=None):
         super().__init__(source)
         self.cls = cls

@@ -366,6 +366,8 @@ def type_call(frame, class_val, args, kwargs):
             init_part(frame, made, args, kwargs)
         elif owner is types.SimpleNamespace:
             init_namespace(frame, made, args, kwargs)
+        elif init is not object.__init__:  # of a class in C that makes do with object.__new__
+            frame.break_graph("call_unknown", f"construction of {cls.__module__}.{cls.__name__}")
     return made
 
 
@@ -568,7 +570,10 @@ class NativeMethod(BoundBuiltin):
     def reload(self, emit):
         if isinstance(self.owner, ClassValue):
             return emit.const(self.descriptor.__get__(self.owner.cls, type(self.owner.cls)))
-        return f"{emit.const(self.descriptor)}.__get__({emit.load(self.owner)})"  # its name may lead to an override
+        owner = emit.load(
+            self.owner
+        )  # its name may lead to an override; without a type, CPython's binding of some methods crashes
+        return f"{emit.const(self.descriptor)}.__get__({owner}, {emit.const(type)}({owner}))"
 
     def call(self, frame, args, kwargs):
         owner = self.owner

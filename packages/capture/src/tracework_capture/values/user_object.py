@@ -15,7 +15,7 @@ import torch
 
 from .. import _C
 from ..bytecode.facts import VERSION
-from ..guards.classes import NO_ATTRIBUTE, defines, lookup_class
+from ..guards.classes import NO_ATTRIBUTE, attributes_of, defines, lookup_class
 from ..sources import Attr, ClassAttr, Const, InstanceAttr, InstanceDict
 from .binding import (
     ALIASES,
@@ -70,6 +70,8 @@ class ObjectValue(Value):
         self.cls = cls
         self.obj = obj
         self.part = part
+        if part is not None:
+            part.owner = self
         self.fields = {}
         self.seen = {}
         self.mutability = NEW if source is None else EXISTING
@@ -170,8 +172,8 @@ class ObjectValue(Value):
                 return frame.break_graph("attribute_unknown", f"{name} of {self.describe()}, which is not set and may be made")
             frame.guard("LACKS_ATTR", self.source, name)
             return frame.raise_new(AttributeError, *error.args)
-        except ValueError:  # a released memoryview has no shape
-            return frame.break_graph("attribute_unknown", f"{name} of {self.describe()}")
+        except Exception as error:  # a released memoryview has no shape
+            return frame.break_graph("attribute_unknown", f"{name} of {self.describe()}, which raises {type(error).__name__}")
         if type(found) not in (tuple, *ATOM_TYPES) and static.__get__(self.obj, self.cls) is not found:
             return frame.break_graph("attribute_unknown", f"{name} of {self.describe()}, which is another object each time")
         return frame.wrap(found, Attr(self.source, name))
@@ -282,11 +284,17 @@ class ObjectValue(Value):
             return frame.break_graph("side_effect_unknown", "assignment to __class__")
         if static is not NO_ATTRIBUTE and is_data_descriptor(static) and type(static) is not SLOT:
             return self.set_through(frame, static, owner, name, value)
+        self.refuse_member(frame, static, name)
         if type(static) is not SLOT and not self.cls.__dictoffset__:
             if static is NO_ATTRIBUTE:
                 return self.no_place(frame, name)
             return frame.raise_new(AttributeError, f"'{self.cls.__name__}' object attribute '{name}' is read-only")
         return self.set_field(frame, name, value)
+
+    def refuse_member(self, frame, static, name):
+        """What a class in C shows of its instances looks like a slot, and may be read-only."""
+        if type(static) is SLOT and "__slots__" not in attributes_of(static.__objclass__):
+            frame.break_graph("side_effect_unknown", f"assignment to {self.cls.__name__}.{name}")
 
     def set_through(self, frame, static, owner, name, value):
         """A property or another data descriptor takes the value."""
@@ -310,6 +318,7 @@ class ObjectValue(Value):
                 use_property(frame, static, "__delete__", self, self.cls)
                 return
             frame.break_graph("side_effect_unknown", f"del {self.cls.__name__}.{name}")
+        self.refuse_member(frame, static, name)
         if type(static) is SLOT:
             if not self.fills(frame, static, name):
                 frame.raise_new(AttributeError, name)

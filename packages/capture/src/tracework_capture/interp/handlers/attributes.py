@@ -59,7 +59,9 @@ def load_method(frame, instruction):
 def push_method(frame, owner, name):
     """The two stack entries of a method call."""
     # what the type lacks or computes is looked up now: errors and effects come before those of the arguments
-    lazy = defines(owner.python_type(), name) and not (isinstance(owner, ObjectValue) and is_computed(owner.python_type(), name))
+    lazy = defines(owner.python_type(), name)
+    if lazy and isinstance(owner, ObjectValue):  # what the frame stored over a method is not there before its effects are
+        lazy = name not in owner.fields and not is_computed(owner.python_type(), name)
     pair = (MethodRef(owner, name) if lazy else owner.getattr(frame, name), NULL)
     frame.stack.extend(pair if VERSION >= (3, 13) else pair[::-1])
 

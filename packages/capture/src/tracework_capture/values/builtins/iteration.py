@@ -7,6 +7,8 @@ import itertools
 import operator
 
 from ...bytecode.facts import VERSION
+from ...sources import Const
+from ...stand_ins import reversed_sequence
 from ..constant import ConstantValue, fold_plain, force_plain
 from ..exception import ExceptionValue
 from ..iterators import ReverseIterator, SequenceIterator, iterate_alone
@@ -112,6 +114,8 @@ def reversed_(frame, args, kwargs):
         return ReverseIterator(value, frame)
     if isinstance(value, RangeValue):
         return PlainIterator(reversed(value.value))
+    if isinstance(value, ObjectValue):
+        return frame.wrap(reversed_sequence, Const(reversed_sequence, "reversed_sequence")).call(frame, [value], {})
     return SequenceIterator(iterate_all(frame, value)[::-1])
 
 
