@@ -4,8 +4,27 @@ import random
 
 import pytest
 from gradient_programs import check, generate
+from gradient_programs.generate import NAMES
+from gradient_programs.uses import USES
 
 
 @pytest.mark.parametrize("seed", range(100))
 def test_fixed_sample(seed):
     check(*generate(random.Random(seed)), backend="aot_eager")
+
+
+WRONG_ONCE = {
+    "a second backward where eager alone keeps anything": (
+        "    v1 = w1 * 2\n    v2 = v1.tanh()\n    return v1, v2, v2.where(v2 > 0, 0.5), v2.narrow(0, 0, 1)\n"
+    ),
+    "a write under no_grad to what others are computed from": (
+        "    v1 = h2.sin()\n    v2 = v1.mean() * h1\n    with torch.no_grad():\n        v1.add_(1)\n    return v1, v2\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("body", WRONG_ONCE.values(), ids=WRONG_ONCE)
+@pytest.mark.parametrize("use", USES)
+def test_programs_that_were_wrong(body, use):
+    described = {"use": use, "sizes": "static", "seed": 0}
+    check(described, f"def main({', '.join(NAMES)}):\n{body}", backend="aot_eager")
