@@ -21,25 +21,17 @@ def sequence_number_of(node: Any) -> int:
 
 
 def saved_by(node: Any) -> list[torch.Tensor]:
-    """The tensors that an autograd node keeps as they are for its formula, which may not be written to: not what hooks make of them."""
-    return [one.data for one in _saved_fields(node) if one.unpack_hook is None and isinstance(one.data, torch.Tensor)]
-
-
-def runs_once(node: Any) -> bool:
-    """Whether a backward that does not retain the graph takes from an autograd node what it needs to run again."""
-    return node.name() == "CopySlices" or any(one.data is not None for one in _saved_fields(node))
-
-
-def _saved_fields(node: Any) -> list[Any]:
+    """The tensors that an autograd node keeps for its formula. Raises RuntimeError where one was written to since."""
     fields = [getattr(node, name) for name in _names_of_saved(type(node))]
-    return [one for field in fields for one in (field if isinstance(field, (tuple, list)) else (field,))]
+    saved = [one for field in fields for one in (field if isinstance(field, (tuple, list)) else (field,))]
+    return [one for one in saved if isinstance(one, torch.Tensor)]
 
 
 @cache
 def _names_of_saved(kind: type) -> tuple[str, ...]:
     if issubclass(kind, torch.autograd.function.BackwardCFunction):
-        return ("_raw_saved_tensors",)
-    return tuple(name for name in dir(kind) if name.startswith("_raw_saved_"))
+        return ("saved_tensors",)
+    return tuple(name.removeprefix("_raw") for name in dir(kind) if name.startswith("_raw_saved_"))
 
 
 def running_backward_sequence() -> int | None:

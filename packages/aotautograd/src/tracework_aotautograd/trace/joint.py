@@ -379,9 +379,13 @@ class Trace:
                 slots.setdefault(id(output.fake.storage), []).append(slot)
         found = {}
         for node in dict.fromkeys((*starts, *(node for node, _ in passed(starts)))):
-            if _torch.runs_once(node):
-                saved = [] if self.recorder.in_checkpoint(node) else _torch.saved_by(node)
-                found[node] = [slot for t in saved if isinstance(t, FakeTensor) for slot in slots.get(id(t.storage), ())]
+            try:
+                saved = _torch.saved_by(node)
+            except RuntimeError as error:  # as the backward does
+                raise Refusal(f"the backward of this graph fails: {error}", self.recorder.origin) from error
+            if saved or node.name() == "CopySlices":  # which is gone after a backward, too
+                shown = [] if self.recorder.in_checkpoint(node) else [t for t in saved if isinstance(t, FakeTensor)]
+                found[node] = [slot for t in shown for slot in slots.get(id(t.storage), ())]
         return found
 
     def _candidates(self, results: tuple[Any, ...], infos: list[OutputInfo]) -> dict[Edge, tuple[int, OutputInfo]]:
