@@ -9,6 +9,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils.hooks import RemovableHandle
 
 from .. import _torch
 from ..bytecode.resume import is_inside_a_round, is_resume_code, result_slot
@@ -305,6 +306,7 @@ def attempt(
     wrap_function_modes(frame)
     stop: Returned | Break = Returned()
     lookups = ClassLookups()
+    number = RemovableHandle.next_id  # programs see what number the next hook of theirs gets: those on fakes take none
     try:
         with recorded_lookups(lookups):
             run(frame)
@@ -316,6 +318,8 @@ def attempt(
         if root.unrolled and frame.current.in_loop and root.stop_before < 0:
             raise RestartByRounds from None  # a later round breaks: let all rounds share what is compiled
         raise
+    finally:
+        RemovableHandle.next_id = number
     traced = time.perf_counter()
     check_guesses(root)
     if keeps_sizes_on_trial(root) and (isinstance(stop, Break) or switches_modes(root.graph.graph)):

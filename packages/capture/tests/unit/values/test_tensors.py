@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from harness import capture, check
+from torch.utils.hooks import RemovableHandle
 from tracework_capture import optimize
 
 
@@ -364,3 +365,22 @@ def test_views_notice_when_their_base_is_detached_in_place():
 
     found, expected = (g(torch.ones(3, requires_grad=True)) for g in (optimize(lambda gm, inputs: gm.forward)(f), f))
     assert [t.requires_grad for t in found] == [t.requires_grad for t in expected] == [False, False]
+
+
+def test_hooks_take_the_numbers_that_they_take_in_plain_python():
+    def f(x):
+        y = x * 2
+        y.register_hook(lambda g: g * 3)
+        y.register_hook(lambda g: g + 1)
+        return y.sin()
+
+    taken = []
+    for function in (f, optimize(lambda gm, inputs: gm.forward)(f)):
+        for _ in range(2):
+            x = torch.ones(2, requires_grad=True)
+            before = RemovableHandle.next_id
+            f_of_x = function(x)
+            taken.append(RemovableHandle.next_id - before)
+            f_of_x.sum().backward()
+            assert torch.equal(x.grad, 2 * (3 * torch.cos(torch.full((2,), 2.0)) + 1))
+    assert taken == [2] * 4
