@@ -3,6 +3,7 @@
 import collections
 import io
 import itertools
+import typing
 
 import pytest
 import tracework_capture as capture
@@ -175,6 +176,21 @@ def kinds_of_exceptions_in_an_attribute():
     return Catching().catch(), CATCHING.catch()
 
 
+@typing.runtime_checkable
+class Placed(typing.Protocol):
+    x: int
+
+
+class Point:
+    def __init__(self, x):
+        if x:
+            self.x = x
+
+
+def new_instances_and_protocols_with_data():
+    return isinstance(Point(1), Placed), isinstance(Point(0), Placed), isinstance(Point(2), typing.SupportsInt)
+
+
 PROGRAMS = (
     an_attribute_over_a_method,
     iterators_of_a_base_class,
@@ -183,6 +199,7 @@ PROGRAMS = (
     members_that_are_read_only,
     a_file_that_was_never_opened,
     kinds_of_exceptions_in_an_attribute,
+    new_instances_and_protocols_with_data,
 )
 
 

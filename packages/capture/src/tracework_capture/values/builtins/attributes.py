@@ -126,7 +126,19 @@ def is_instance(value, classes):
     kind = value.python_type()
     if value.is_constant():
         return isinstance(value.constant(), classes)
+    if isinstance(value, ObjectValue) and getattr(classes, "_is_protocol", False):
+        return _follows(kind, classes)
     return issubclass(kind, classes)
+
+
+def _follows(kind, protocol):
+    """Whether new instances of a class follow a protocol by what the class has; what else they have, plain Python is asked."""
+    try:
+        if issubclass(kind, protocol):
+            return True
+    except TypeError:  # a protocol with data members is not asked of classes
+        pass
+    raise LookupError(f"an instance of {kind.__name__} that is yet to be made")
 
 
 def issubclass_(frame, args, kwargs):
