@@ -25,9 +25,12 @@ class Step:
     members: dict
     form: str
     steps: tuple = ()
+    existing: "SetValue | None" = None  # the frozenset itself that is given
 
     def real(self):
         """The arguments, of objects that exist while tracing."""
+        if self.existing is not None:
+            return [self.existing.order]
         if self.form == "set":
             return [real_steps(set, self.steps)]
         keys = [real_key(hashed) for hashed in self.members]
@@ -35,6 +38,8 @@ class Step:
 
     def text(self, emit):
         """The arguments as an expression."""
+        if self.existing is not None:
+            return emit.load(self.existing)
         if self.form == "set":
             return text_of_steps(emit, set, self.steps)
         members = ", ".join(map(emit.load, self.members.values()))
@@ -97,7 +102,12 @@ class SetValue(Value):
     def as_plain(self):
         if self.order is None:
             raise NotPlain(self)
-        return self.order.copy() if self.mutability is NEW else self.order
+        if self.mutability is not NEW:
+            return self.order
+        made = real_steps(self.cls, self.how_made())  # a copy of the set may have another order
+        if not alike(made, self.order):
+            raise NotPlain(self)
+        return made
 
     def truth(self, frame):
         return bool(self.members)
@@ -332,7 +342,8 @@ def step_with(frame, name, other):
 
     given = as_set(frame, other)
     if isinstance(other, SetValue):
-        return Step(name, given.members, "set", given.how_made()), given, given.order is not None
+        existing = given if given.cls is frozenset and given.source is not None else None
+        return Step(name, given.members, "set", given.how_made(), existing), given, given.order is not None
     form = "dict" if isinstance(other, DictValue) else "list"
     return Step(name, given.members, form), given, real_set(set, given.members) is not None
 

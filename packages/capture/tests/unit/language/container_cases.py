@@ -260,3 +260,11 @@ def without(name):
 def messages_of_odd_indices_and_names(x):
     indexed = [error_of(lambda s: s["a"], sequence) for sequence in ([1], (1,), collections.deque([1]))]
     return x + 1, indexed, error_of([1].pop, "a"), [error_of(without, name)[1] for name in ("x", "y", "z")]
+
+
+@case
+def orders_of_sets_of_constants(x):
+    made = set(x.shape)
+    made ^= {1, 9, 17, 33}
+    found = [str({1, 9, 17, 33}), str({5} ^ {1, 9, 17, 33}), str({5} | {1, 9, 17, 33}), str(made), [*made], [*({1, 9, 17, 33} - made)]]
+    return x + 1, found, str({*x.shape, 1, 9, 17, 33, 65}), repr(frozenset({1, 9, 17, 33}))
