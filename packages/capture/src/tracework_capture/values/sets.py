@@ -25,7 +25,7 @@ class Step:
     members: dict
     form: str
     steps: tuple = ()
-    existing: "SetValue | None" = None  # the frozenset itself that is given
+    existing: SetValue | None = None  # the frozenset itself that is given
 
     def real(self):
         """The arguments, of objects that exist while tracing."""

@@ -266,5 +266,12 @@ def messages_of_odd_indices_and_names(x):
 def orders_of_sets_of_constants(x):
     made = set(x.shape)
     made ^= {1, 9, 17, 33}
-    found = [str({1, 9, 17, 33}), str({5} ^ {1, 9, 17, 33}), str({5} | {1, 9, 17, 33}), str(made), [*made], [*({1, 9, 17, 33} - made)]]
+    found = [
+        str({1, 9, 17, 33}),
+        str({5} ^ {1, 9, 17, 33}),
+        str({5} | {1, 9, 17, 33}),
+        str(made),
+        [*made],
+        [*({1, 9, 17, 33} - made)],
+    ]
     return x + 1, found, str({*x.shape, 1, 9, 17, 33, 65}), repr(frozenset({1, 9, 17, 33}))
