@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import collections
 
-from ..guards.classes import defines
+from ..guards.classes import defines, lookup_class
 from ..guards.kinds import items_in_order, weak_key
 from ..sources import DictItem
 from .constant import ConstantValue, NotPlain, plain
@@ -435,23 +435,26 @@ def update(frame, self, other=None, /, **kwargs):
     return NONE
 
 
+def pairs_of_mapping(frame, mapping):
+    """(key, value) pairs of a mapping, each as it is taken: of dicts that iterate as dicts do what they hold, of others what their
+    keys() and items are."""
+    from .user_object import builtin_part
+    from .wrap import each_of
+
+    part = builtin_part(mapping)
+    if isinstance(part, DictValue) and (part is mapping or lookup_class(mapping.python_type(), "__iter__")[1] is dict):
+        yield from list(part.all_items(frame))
+        return
+    for key in each_of(frame, mapping.call_method(frame, "keys", [], {})):
+        yield key, mapping.getitem(frame, key)
+
+
 def pairs_of(frame, other):
     """(key, value) pairs of a mapping or of an iterable of pairs, each as it is taken."""
-    from .user_object import builtin_part
     from .wrap import each_of, iterate_all
 
-    mapping = builtin_part(other)
-    if isinstance(mapping, DictValue) and type(mapping) is not type(None):
-        overridden = mapping is not other and getattr(other.python_type(), "keys", None) not in (
-            dict.keys,
-            collections.OrderedDict.keys,
-        )
-        if not overridden:
-            yield from list(mapping.all_items(frame))
-            return
     if hasattr(other.python_type(), "keys"):
-        for key in each_of(frame, other.call_method(frame, "keys", [], {})):
-            yield key, other.getitem(frame, key)
+        yield from pairs_of_mapping(frame, other)
         return
     for number, given in enumerate(each_of(frame, other)):
         pair = iterate_all(frame, given)

@@ -1,5 +1,6 @@
 """Statements and expressions."""
 
+import collections
 import contextlib
 import functools
 from dataclasses import dataclass
@@ -480,3 +481,37 @@ def messages_about_stars(x):
             except (TypeError, AttributeError, RuntimeError) as error:
                 texts.append(str(error))
     return texts, x + 1
+
+
+class KeysOfItsOwn(dict):
+    def keys(self):
+        return ["other"]
+
+    def __getitem__(self, key):
+        return 5
+
+
+class IteratesOtherwise(KeysOfItsOwn):
+    def __iter__(self):
+        return iter(["third"])
+
+
+class OrderedKeysOfItsOwn(collections.OrderedDict):
+    def keys(self):
+        return ["other"]
+
+    def __getitem__(self, key):
+        return 5
+
+
+MAPPINGS = KeysOfItsOwn(a=1), IteratesOtherwise(a=1), OrderedKeysOfItsOwn(a=1)
+
+
+@case
+def dicts_with_keys_of_their_own_behind_stars(x):
+    found = []
+    for mapping in (*MAPPINGS, KeysOfItsOwn(a=1), IteratesOtherwise(a=1), OrderedKeysOfItsOwn(a=1)):
+        updated = {"k": 1}
+        updated.update(mapping)
+        found += [{**mapping, "k": 1}, dict(**mapping), dict(mapping), updated, (lambda **given: given)(**mapping)]
+    return found, x + 1

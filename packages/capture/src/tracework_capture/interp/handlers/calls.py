@@ -11,7 +11,7 @@ from ...guards.classes import NO_ATTRIBUTE, lookup_class
 from ...sources import Const
 from ...stand_ins import name_of_called
 from ...values.function import BoundMethodValue, FunctionValue, NewFunctionValue
-from ...values.mapping import DictValue
+from ...values.mapping import DictValue, pairs_of_mapping
 from ...values.module import ModuleValue
 from ...values.row_value import RowValue
 from ...values.sequence import constant_of_code
@@ -103,25 +103,28 @@ def keyword_arguments(frame, mapping):
     return kwargs
 
 
-def keys(frame, mapping, refuse):
-    """The keys of any mapping; an AttributeError on the way means that it is none."""
+def starred_pairs(frame, mapping, refuse):
+    """The (key, value) pairs of what stands behind **; an AttributeError on the way means that it is no mapping."""
     try:
-        return mapping.call_method(frame, "keys", [], {}).unpack(frame)
+        yield from pairs_of_mapping(frame, mapping)
     except SymbolicRaise as raised:
         if issubclass(raised.value.python_type(), AttributeError):
             refuse(_C.type_name(mapping.python_type()))
         raise
 
 
-def merged_keys(frame, function, mapping):
-    """The keys of a mapping that goes into the keyword arguments of a call of the function; their order is guarded where it matters."""
+def merged_pairs(frame, function, mapping):
+    """The pairs of a mapping that goes into the keyword arguments of a call of the function; their order is guarded where it matters."""
     names = mapping.unordered_names() if isinstance(mapping, DictValue) else None
     if names is None or not takes_in_any_order(frame, function, names):
-        return keys(
-            frame, mapping, lambda text: refuse_starred(frame, function, f"argument after ** must be a mapping, not {text}")
+        yield from starred_pairs(
+            frame, mapping, lambda kind: refuse_starred(frame, function, f"argument after ** must be a mapping, not {kind}")
         )
+        return
     frame.guard("LENGTH", mapping.source, len(names))
-    return [frame.constant(name) for name in names]
+    for name in names:
+        key = frame.constant(name)
+        yield key, mapping.getitem(frame, key)
 
 
 def takes_in_any_order(frame, function, names):

@@ -2,11 +2,10 @@
 
 from ... import _C
 from ...bytecode.facts import VERSION
-from ...values.mapping import DictValue
 from ...values.tensor import TensorValue
 from ...values.text import joined_text, known_text
 from ...values.value import Value
-from .calls import is_iterable, keys, merged_keys, refuse_starred
+from .calls import is_iterable, merged_pairs, refuse_starred, starred_pairs
 from .table import opcode
 
 
@@ -144,16 +143,9 @@ def set_update(frame, instruction):
 def dict_update(frame, instruction):
     """{**a, **b}"""
     other = frame.stack.pop()
-    if not isinstance(other, DictValue):
-        other = frame.make_dict(
-            [(key, other.getitem(frame, key)) for key in keys(frame, other, lambda text: refuse_mapping(frame, text))]
-        )
-    frame.stack[-instruction.arg].call_method(frame, "update", [other], {})
-
-
-def refuse_mapping(frame, kind):
-    """TypeError about a starred part of a dict."""
-    frame.raise_new(TypeError, f"'{kind}' object is not a mapping")
+    target = frame.stack[-instruction.arg]
+    for key, value in starred_pairs(frame, other, lambda kind: frame.raise_new(TypeError, f"'{kind}' object is not a mapping")):
+        target.setitem(frame, key, value)
 
 
 @opcode("DICT_MERGE")
@@ -162,10 +154,10 @@ def dict_merge(frame, instruction):
     other = frame.stack.pop()
     target = frame.stack[-instruction.arg]
     function = frame.stack[-instruction.arg - (2 if VERSION < (3, 13) else 3)]
-    for key in merged_keys(frame, function, other):
+    for key, value in merged_pairs(frame, function, other):
         if target.contains(frame, key).truth(frame):
             refuse_starred(frame, function, f"got multiple values for keyword argument '{key.constant()}'")
-        target.setitem(frame, key, other.getitem(frame, key))
+        target.setitem(frame, key, value)
 
 
 @opcode("UNPACK_SEQUENCE")
