@@ -346,8 +346,8 @@ class Trace:
         views = self._taken_views(results, {edge: found for edge, found in candidates.items() if edge in cuts})
         fakes = [*(o.fake for _, o in differentiable), *(self.graph_outputs[view.slot].fake for view in views.values())]
         self.replay = self.replay.finding(self.values, results, fakes, ends)
-        fakes = [(slot, o.fake) for slot, o in enumerate(self.graph_outputs) if isinstance(o.fake, FakeTensor)]
-        self.replay = replace(self.replay, rewritten=frozenset(slot for slot, fake in fakes if fake._version))
+        rewritten = (i for i, o in enumerate(self.graph_outputs) if isinstance(o.fake, FakeTensor) and o.fake._version)
+        self.replay = replace(self.replay, rewritten=frozenset(rewritten))
         made = [self._tangent(slot, output) for slot, output in differentiable]
         parts = self._components(differentiable, made, wanted, cuts, [*views.values()])
         if parts is None:  # the formulas do not come apart where the history was to be cut

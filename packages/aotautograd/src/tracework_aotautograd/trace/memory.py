@@ -177,30 +177,22 @@ class Memory:
 
 def fit(emit: Emit, node: Node, like: torch.Tensor) -> Node:
     """`node` in the dtype, device, shape and (where it is dense) layout of `like`."""
-    node = _in_order(emit, node, like)
-    if dense_order(like) is None or node.meta["val"].spec.strides == like.spec.strides:
-        return node
-    return emit(aten.as_strided.default, node, like.spec.sizes, like.spec.strides)  # dims of size one
-
-
-def _in_order(emit: Emit, node: Node, like: torch.Tensor) -> Node:
-    """fit() but for the strides of dims of size one."""
     value = node.meta["val"]
     if value.dtype != like.dtype or value.device != like.device:
         node = emit(aten._to_copy.default, node, dtype=like.dtype, device=like.device)
     if node.meta["val"].spec.sizes != like.spec.sizes:
         node = emit(aten.expand.default, node, list(like.shape))
-    if same_layout(node.meta["val"], like):
-        return node
     order = dense_order(like)
-    if order is None:
+    if order is None or node.meta["val"].spec.strides == like.spec.strides:
         return node
-    if list(order) == sorted(order):
-        return emit(aten.clone.default, node, memory_format=torch.contiguous_format)
-    back = [order.index(i) for i in range(len(order))]
-    node = emit(aten.permute.default, node, list(order))
-    node = emit(aten.clone.default, node, memory_format=torch.contiguous_format)
-    return emit(aten.permute.default, node, back)
+    if not same_layout(node.meta["val"], like):
+        turned = list(order) != sorted(order)
+        node = emit(aten.permute.default, node, list(order)) if turned else node
+        node = emit(aten.clone.default, node, memory_format=torch.contiguous_format)
+        node = emit(aten.permute.default, node, [order.index(i) for i in range(len(order))]) if turned else node
+    if node.meta["val"].spec.strides == like.spec.strides:
+        return node
+    return emit(aten.as_strided.default, node, like.spec.sizes, like.spec.strides)  # dims of size one
 
 
 def overlaps_itself(fake: torch.Tensor) -> bool:

@@ -306,12 +306,13 @@ def counter_of(result: torch.Tensor) -> tuple[torch.Tensor, int]:
 
 
 NO_MEMORY = torch.empty(0)
+# what lines of _Part.saving call
 SAVING = {
     "hooks": _torch.saved_tensor_hooks,
     "ref": weakref.ref,
     "counter_of": counter_of,
     "edge_of": edge_of,
-}  # what lines of _Part.saving call
+}
 
 
 class _Part:

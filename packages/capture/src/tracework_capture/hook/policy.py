@@ -109,9 +109,8 @@ def _folders(package: str) -> list[str]:
 
 _DISABLE_MARKS = ("_torchdynamo_disable", "__tracework_disable__")
 _STDLIB = tuple({os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib")})
-_FOLDERS = [
-    path for path in sys.path if os.path.basename(path) in ("site-packages", "dist-packages")
-]  # also of an environment below
+# also those of an environment below this one
+_FOLDERS = [path for path in sys.path if os.path.basename(path) in ("site-packages", "dist-packages")]
 _SITE = tuple({os.path.realpath(p) + os.sep for p in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *_FOLDERS)})
 _TORCH = os.path.dirname(os.path.realpath(torch.__file__)) + os.sep
 _COMPILED = (

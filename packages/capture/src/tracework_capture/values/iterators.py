@@ -215,14 +215,14 @@ class TextIterator(IteratorValue):
 
 def builtins_own(emit, container, name):
     """Text of a call of a method of a built-in container, past what a subclass has in its place (and may have asked this one)."""
+    from .binding import native_base
+
     made = container.owner or container
-    base = next((base for base in made.cls.__mro__ if base in BUILTIN_CONTAINERS), None)
-    if base is None or lookup_class(made.cls, name)[1] is base:
+    base = native_base(made.cls)
+    if base is object or lookup_class(made.cls, name)[1] is lookup_class(base, name)[1]:
         return f"{emit.load(made)}.{name}()"
     return f"{emit.const(base, base.__name__)}.{name}({emit.load(made)})"
 
-
-BUILTIN_CONTAINERS = frozenset({list, tuple, dict, collections.deque, collections.OrderedDict})
 
 PAST_THE_END = 1 << 62
 
@@ -251,11 +251,8 @@ class LiveSequenceIterator(IteratorValue):
         return self.sequence.item(frame, self.position - 1)
 
     def rest(self, emit):
-        return (
-            f"{emit.load(self.sequence)}[{self.position}:]"
-            if self.sequence.cls is tuple and self.sequence.owner is None
-            else None
-        )
+        is_plain = self.sequence.cls is tuple and self.sequence.owner is None
+        return f"{emit.load(self.sequence)}[{self.position}:]" if is_plain else None
 
     def reload(self, emit):
         if self.made_from is not None:  # it is made from an existing deque as that was, and from a new one as that is

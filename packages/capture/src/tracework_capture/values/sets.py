@@ -104,7 +104,9 @@ class SetValue(Value):
             raise NotPlain(self)
         if self.mutability is not NEW:
             return self.order
-        made = real_steps(self.cls, self.how_made())  # a copy of the set may have another order
+        made = self.order.copy()
+        if not alike(made, self.order):  # a copy may have another order
+            made = real_steps(self.cls, self.how_made())
         if not alike(made, self.order):
             raise NotPlain(self)
         return made

@@ -570,9 +570,8 @@ class NativeMethod(BoundBuiltin):
     def reload(self, emit):
         if isinstance(self.owner, ClassValue):
             return emit.const(self.descriptor.__get__(self.owner.cls, type(self.owner.cls)))
-        owner = emit.load(
-            self.owner
-        )  # its name may lead to an override; without a type, CPython's binding of some methods crashes
+        # its name may lead to an override; without a type, CPython's binding of some methods crashes
+        owner = emit.load(self.owner)
         return f"{emit.const(self.descriptor)}.__get__({owner}, {emit.const(type)}({owner}))"
 
     def call(self, frame, args, kwargs):
