@@ -139,6 +139,49 @@ def test_ctc_loss_with_lengths_in_tensors(reduction, backend):
     check(lambda x: module(x.log_softmax(-1), targets[0], lengths[0][0], lengths[1][0]), torch.randn(10, 5), backend=backend)
 
 
+class Tagger(torch.nn.Module):
+    def __init__(self, kind, batch_first=True, **options):
+        super().__init__()
+        self.embedding, self.layer = torch.nn.Embedding(9, 4), kind(4, 6, batch_first=batch_first, **options)
+        self.out = torch.nn.Linear(6, 3)
+
+    def forward(self, ids):
+        found, state = self.layer(self.embedding(ids))
+        return self.out(found.unflatten(-1, (-1, 6)).sum(-2)).log_softmax(-1), state
+
+
+TWO_LAYERS = {"num_layers": 2, "dropout": 0.3, "batch_first": False}
+RECURRENT_CASES = [
+    (torch.nn.LSTM, TWO_LAYERS, False, "aot_eager"),
+    (torch.nn.LSTM, {"bidirectional": True}, True, "inductor"),
+    (torch.nn.GRU, {}, True, "aot_eager"),
+    (torch.nn.GRU, TWO_LAYERS, False, "inductor"),
+    (torch.nn.RNN, {"bidirectional": True}, False, "aot_eager"),
+]
+
+
+@pytest.mark.parametrize(("kind", "options", "autocast", "backend"), RECURRENT_CASES, ids=str)
+def test_recurrent_layers_take_sequences_of_any_length_in_two_graphs(kind, options, autocast, backend):
+    torch.manual_seed(0)
+    module, graphs = Tagger(kind, **options), []
+    compiled = tracework.compile(module, backend=backend, fullgraph=True)
+    alone = tracework_capture.optimize(lambda gm, _: graphs.append(gm) or gm.forward, fullgraph=True)(module)
+
+    def run(called, ids):
+        torch.manual_seed(1)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+            found, state = called(ids)
+        return found, state, torch.autograd.grad(found.exp().sum(), module.parameters())
+
+    for shape in ((3, 3), (4, 5), (5, 6), (6, 4)):
+        ids = torch.randint(9, shape)
+        expected, found = run(module, ids), run(compiled, ids)
+        tolerance = {"rtol": 0.03, "atol": 0.03} if autocast else {}  # bfloat16 holds 8 bits, and eager rounds after each step
+        torch.testing.assert_close(found, expected, check_stride=True, **tolerance)
+        run(alone, ids)
+    assert len(graphs) == 2
+
+
 def test_ctc_loss_refuses_lengths_as_in_eager():
     given = torch.randn(10, 2, 5).log_softmax(-1), torch.ones(2, 4, dtype=torch.long)
     wrong = torch.tensor([11, 8]), torch.tensor([4, 2])

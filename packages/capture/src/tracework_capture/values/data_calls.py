@@ -1,5 +1,5 @@
-"""Functions that read data for what they keep for their backward, or that read and write the state of torch's random numbers: nodes
-that later stages call as they are, in their place among the others."""
+"""Functions that read data for what they keep for their backward, that read and write the state of torch's random numbers, or that run
+a layer over a sequence of any length: nodes that later stages call as they are, in their place among the others."""
 
 from __future__ import annotations
 
@@ -50,6 +50,38 @@ def ctc_row(fn):
     return handler
 
 
+RECURRENT_NAMES = "input hx params has_biases num_layers dropout train bidirectional batch_first".split()
+
+
+def recurrent_row(fn):
+    """torch.lstm and its like: operators step by step, which needs a number of steps. Where that is open, the layer is called as it is."""
+
+    def handler(frame, args, kwargs):
+        from .torch_fn import call_torch
+
+        given = dict(zip(RECURRENT_NAMES, args)) | kwargs
+        sequence, first = given.get("input"), given.get("batch_first")
+        known = isinstance(sequence, TensorValue) and sequence.example.ndim == 3 and first is not None and first.is_constant()
+        if not known or frame.root.transforms:
+            return call_torch(frame, fn, args, kwargs)  # packed sequences have two dimensions
+        time = 1 if first.constant() else 0
+        steps = sequence.example.shape[time]
+        if type(steps) is int:
+            return call_torch(frame, fn, args, kwargs)
+
+        def for_its_shapes(whole, *rest, **options):
+            out, *states = fn(whole.narrow(time, 0, 1), *rest, **options)
+            out = out.transpose(0, time)
+            return out.expand(steps, *out.shape[1:]).contiguous().transpose(0, time), *states
+
+        node_args = tuple(graph_argument(frame, a) for a in args)
+        node_kwargs = {name: graph_argument(frame, a) for name, a in kwargs.items()}
+        example = frame.graph.run_on_fakes(frame, for_its_shapes, node_args, node_kwargs, "call_function")
+        return called_as_it_is(frame, fn, args, kwargs, example)
+
+    return handler
+
+
 def random_state_row(fn):
     """manual_seed, get_rng_state and set_rng_state of the CPU's generator"""
 
@@ -68,4 +100,5 @@ def random_state_row(fn):
 
 
 DATA_CALL_ROWS = {fn: ctc_row(fn) for fn in (F.ctc_loss, torch.ctc_loss)}
+DATA_CALL_ROWS |= {fn: recurrent_row(fn) for fn in (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)}
 DATA_CALL_ROWS |= {fn: random_state_row(fn) for fn in RANDOM_STATE}
