@@ -69,10 +69,14 @@ def recurrent_row(fn):
         if type(steps) is int:
             return call_torch(frame, fn, args, kwargs)
 
-        def for_its_shapes(whole, *rest, **options):
-            out, *states = fn(whole.narrow(time, 0, 1), *rest, **options)
-            out = out.transpose(0, time)
-            return out.expand(steps, *out.shape[1:]).contiguous().transpose(0, time), *states
+        def for_its_shapes(whole, states, *rest, **options):
+            """The result of a sequence of one step in a batch of one, whose sizes are numbers, widened."""
+            batch = whole.shape[1 - time]
+            alone = [state.narrow(1, 0, 1) for state in (states if isinstance(states, (tuple, list)) else [states])]
+            one = whole.narrow(time, 0, 1).narrow(1 - time, 0, 1)
+            out, *ended = fn(one, alone if isinstance(states, (tuple, list)) else alone[0], *rest, **options)
+            out = out.transpose(0, time).expand(steps, batch, out.shape[2]).contiguous().transpose(0, time)
+            return out, *(state.expand(-1, batch, -1).contiguous() for state in ended)
 
         node_args = tuple(graph_argument(frame, a) for a in args)
         node_kwargs = {name: graph_argument(frame, a) for name, a in kwargs.items()}
