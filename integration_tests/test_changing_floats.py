@@ -210,6 +210,10 @@ def test_operators_with_numbers(fn, backend):
     assert counting.graphs <= (8 if fn is sides else 4)
 
 
+def adagrad(parameters, **options):
+    return torch.optim.Adagrad(parameters, fused=True, **options)
+
+
 @pytest.mark.parametrize(
     "make, foreach, dtype, steps",
     [
@@ -225,7 +229,8 @@ def test_operators_with_numbers(fn, backend):
         )
         for foreach in (False, True)
     ]
-    + [(torch.optim.SGD, True, torch.bfloat16, 1000), (torch.optim.Muon, None, torch.float32, 100)],
+    + [(torch.optim.SGD, True, torch.bfloat16, 1000), (torch.optim.Muon, None, torch.float32, 100)]
+    + [(adagrad, None, torch.float32, 100)] * ("tensor_lr" in torch.ops.aten._fused_adagrad_.overloads()),
 )
 def test_learning_rates(make, foreach, dtype, steps):
     """Any number of learning rates takes two graphs: the first call's, and one with the learning rate as an input."""
@@ -238,7 +243,8 @@ def test_learning_rates(make, foreach, dtype, steps):
         call = tracework.compile(lambda o=optimizer: o.step(), backend=counting, fullgraph=True) if compiled else optimizer.step
         for step in range(steps):
             optimizer.param_groups[0]["lr"] = 1e-2 / (step + 1)
-            optimizer.param_groups[0]["weight_decay"] = 0.1 / (step + 1)
+            if make is not adagrad:  # its kernel takes one tensor for a number, the learning rate
+                optimizer.param_groups[0]["weight_decay"] = 0.1 / (step + 1)
             if step < 3:
                 optimizer.zero_grad()
                 model(torch.ones(3, 4, dtype=dtype)).square().sum().backward()
@@ -246,6 +252,24 @@ def test_learning_rates(make, foreach, dtype, steps):
         results.append([p.detach() for p in model.parameters()])
     same(*results)
     assert counting.graphs <= 2
+
+
+@pytest.mark.parametrize("options", [{"lr_decay": 0.1, "weight_decay": 0.2}, {"maximize": True}], ids=str)
+def test_a_fused_step_of_adagrad_is_compiled(options, caplog):
+    results = []
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        model = torch.nn.Linear(4, 2)
+        optimizer = adagrad(model.parameters(), lr=0.1, **options)
+        call = tracework.compile(lambda o=optimizer: o.step(), fullgraph=True) if compiled else optimizer.step
+        for step in range(4):
+            optimizer.param_groups[0]["lr"] = 0.1 / (step + 1)
+            for p in model.parameters():
+                p.grad = torch.randn_like(p)
+            call()
+        results.append([p.detach() for p in model.parameters()] + [t for s in optimizer.state.values() for t in s.values()])
+    torch.testing.assert_close(results[1], results[0], rtol=1e-6, atol=1e-6)  # four steps of float32 operations in another order
+    assert not [r for r in caplog.records if r.name == "tracework.fallbacks"]
 
 
 def from_ints(x, n):

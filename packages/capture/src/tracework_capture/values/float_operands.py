@@ -174,6 +174,9 @@ def fused_step(frame, name, args, kwargs):
     return frame.graph.call(frame, getattr(torch, name), args, kwargs | {"lr": kwargs["lr"].as_tensor(frame)})
 
 
+FUSED_STEPS = ("_fused_adam_", "_fused_adamw_", "_fused_sgd_", "_fused_adagrad_")
+
+
 TENSOR_FORMS = {
     "batch_norm": normalized,
     **dict.fromkeys([n + end for n in ("clamp", "clip", "clamp_min", "clamp_max") for end in ("", "_")], bounded),
@@ -186,6 +189,6 @@ TENSOR_FORMS = {
     "lerp": between,
     "lerp_": between,
     "pow": power,
-    **dict.fromkeys(("_fused_adam_", "_fused_adamw_", "_fused_sgd_"), fused_step),
+    **{n: fused_step for n in FUSED_STEPS if "tensor_lr" in getattr(torch.ops.aten, n).overloads()},
     **FLOAT_CURVES,
 }

@@ -422,3 +422,10 @@ def log_sigmoid_forward(x):
     if x.device.type == "cpu":
         return fresh(x, x.sizes), fresh(x, x.sizes)
     return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0), fresh(x, (0,))
+
+
+@row("_fused_adagrad.default", "_fused_adagrad.tensor_lr")
+def fused_adagrad(params, grads, sums, steps, *, lr, **options):
+    """Copies of what is written; the counts of steps are not where the learning rate is a tensor."""
+    written = (params, grads, sums) if lr.__class__ is TensorSpec else (params, grads, sums, steps)
+    return tuple([TensorSpec(t.dtype, t.device, t.sizes, same_layout(t), 0) for t in tensors] for tensors in written)

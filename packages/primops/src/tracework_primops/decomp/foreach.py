@@ -214,7 +214,12 @@ def fused_sgd(
 
 
 @decomposition(*overloads_of("_fused_adagrad", "default"))
-def fused_adagrad(
+def fused_adagrad(params, grads, sums, steps, **options):
+    return *fused_adagrad_tensor_lr(params, grads, sums, steps, **options), tuple(steps)
+
+
+@decomposition(*overloads_of("_fused_adagrad", "tensor_lr"))
+def fused_adagrad_tensor_lr(
     params, grads, sums, steps, *, lr, lr_decay, weight_decay, eps, maximize, grad_scale=None, found_inf=None
 ):  # fmt: skip
     out: tuple[list[PrimValue], ...] = ([], [], [])
@@ -226,7 +231,8 @@ def fused_adagrad(
             g = prims.add(g, prims.mul(y, weight_decay))
         total = prims.add(to(old, dtype), prims.mul(g, g))
         decay = prims.add(prims.mul(prims.sub(to(step, torch.float64), 1), lr_decay), 1)
-        rate = to(prims.div(prims.full((), lr, torch.float64, step.device), decay), dtype)
+        lr64 = to(lr, torch.float64) if isinstance(lr, PrimValue) else prims.full((), lr, torch.float64, step.device)
+        rate = to(prims.div(lr64, decay), dtype)
         new = prims.sub(y, prims.div(prims.mul(g, rate), prims.add(prims.sqrt(total), eps)))
         for slot, value in zip(
             out,
@@ -234,4 +240,4 @@ def fused_adagrad(
             strict=True,
         ):
             slot.append(value)
-    return tuple(out[0]), tuple(out[1]), tuple(out[2]), tuple(steps)
+    return tuple(out[0]), tuple(out[1]), tuple(out[2])
