@@ -5,8 +5,10 @@ from __future__ import annotations
 import torch
 
 from ..broadcasting import broadcast_sizes
+from ..errors import FakeTensorError
 from ..promotion import complex_of, float_dtype, real_of, result_dtype
 from ..spec import TensorSpec
+from ..symbols import active
 from .rows import check_number, elementwise, elementwise_with_number, fresh, row, same_layout, wrap_dim
 
 
@@ -386,6 +388,41 @@ def native_dropout_backward(grad, mask, scale):
 def native_dropout(a, p, train):
     out = elementwise(a.dtype, [a])
     return out, TensorSpec(torch.bool, a.device, out.sizes, out.strides, 0)
+
+
+@row(
+    "fake_quantize_per_tensor_affine_cachemask.default",
+    "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default",
+    "fake_quantize_per_channel_affine_cachemask.default",
+)
+def fake_quantize_cachemask(x, *rest):
+    """The rounded values, and where the gradient goes through."""
+    strides = same_layout(x)
+    return (TensorSpec(x.dtype, x.device, x.sizes, strides, 0), TensorSpec(torch.bool, x.device, x.sizes, strides, 0))
+
+
+@row("_fused_moving_avg_obs_fq_helper.default")
+def fused_moving_average_fake_quantize(
+    x, observes, quantizes, low, high, scale, zero_point, average, least, most, axis, per_row=False, *rest
+):
+    channels = x.sizes[axis] if per_row else None
+    if per_row and any(t.ndim != 1 or not active.equal(t.sizes[0], channels) for t in (low, high, scale, zero_point)):
+        raise FakeTensorError(f"the first call gives statistics and scales their size, one for each of {channels} channels")
+    return fake_quantize_cachemask(x)
+
+
+@row("_fake_quantize_learnable_per_tensor_affine.default", "_fake_quantize_learnable_per_channel_affine.default")
+def fake_quantize_learnable(x, *rest):
+    return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0)
+
+
+@row(
+    "_fake_quantize_learnable_per_tensor_affine_backward.default", "_fake_quantize_learnable_per_channel_affine_backward.default"
+)
+def fake_quantize_learnable_backward(grad, x, scale, zero_point, *rest):
+    """Of the values, the scales and the zero points; of one scale as a row of one, whatever its shape."""
+    of_scales = fresh(scale, scale.sizes if scale.ndim else (1,), x.dtype)
+    return TensorSpec(x.dtype, x.device, x.sizes, same_layout(x), 0), of_scales, of_scales
 
 
 @row("huber_loss.default")
