@@ -39,6 +39,7 @@ __all__ = [
     "IteratedList",
     "KwDefaultArg",
     "Local",
+    "Member",
     "ModuleEntry",
     "NewlyCreated",
     "PartItem",
@@ -221,6 +222,17 @@ class Attr(Source):
 
     def __str__(self) -> str:
         return f"{self.base}.{self.name}"
+
+
+@_source
+class Member(Source):
+    """descriptor.__get__(base): a slot, or an attribute that a class in C has, where the class of `base` has something else under its name."""
+
+    base: Source
+    descriptor: Any
+
+    def __str__(self) -> str:
+        return f"{self.descriptor.__objclass__.__qualname__}.{self.descriptor.__name__}.__get__({self.base})"
 
 
 @_source

@@ -54,6 +54,7 @@ RELOAD: dict[type, Callable[[Any, str, _Names], str]] = {
     s.Const: lambda x, base, w: w.const(x.value),
     s.Ambient: lambda x, base, w: f"{w.const(STATES[x.name], x.name)}()",
     s.Attr: lambda x, base, w: _attribute(base, x.name),
+    s.Member: lambda x, base, w: f"{w.const(x.descriptor)}.__get__({base})",
     s.InstanceDict: lambda x, base, w: f"__tw_own_dict({base})",
     s.InstanceAttr: lambda x, base, w: f"__tw_own_dict({base})[{x.name!r}]",
     s.ModuleEntry: lambda x, base, w: f"{base}.{x.table}[{x.name!r}]",

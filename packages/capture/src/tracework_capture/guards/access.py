@@ -39,6 +39,7 @@ from ..sources import (
     IteratedList,
     KwDefaultArg,
     Local,
+    Member,
     ModuleEntry,
     PartItem,
     Referent,
@@ -179,6 +180,7 @@ ACCESS: dict[type, Access] = {
     Const: Access(lambda s, c: (("CONST", s.value, 0),), lambda s, v, scope: s.value),
     Ambient: Access(_state, lambda s, v, scope: STATES[s.name]()),
     Attr: Access(lambda s, c: (("ATTR", s.name, 0),), lambda s, v, scope: getattr(v, s.name)),
+    Member: Access(lambda s, c: (("APPLY", s.descriptor.__get__, 0),), lambda s, v, scope: s.descriptor.__get__(v)),
     InstanceDict: Access(lambda s, c: (("INSTANCE_DICT", None, 0),), lambda s, v, scope: _C.instance_dict(v)),
     InstanceAttr: Access(
         lambda s, c: (("INSTANCE_DICT", None, 0), ("DICT_ITEM", s.name, 0)), lambda s, v, scope: _C.instance_dict(v)[s.name]

@@ -157,7 +157,7 @@ class ConstantValue(Value):
             return frame.break_graph("attribute_unknown", f"{name} of {self.describe()} raised {type(error).__name__}")
         if isinstance(found, (types.BuiltinMethodType, types.MethodWrapperType)):
             return BoundBuiltin(self, name)
-        if type(found) in (dict, list, set):  # the object itself, not another like it
+        if type(found) in (dict, list, set, tuple):  # the object itself, not another like it
             return frame.wrap(found, Const(found))
         return literal(frame, found)
 

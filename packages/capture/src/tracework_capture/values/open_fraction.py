@@ -36,6 +36,8 @@ def changing_fraction(frame, number, source):
     """The value of a fraction that was another one in an earlier capture; None when it stays a constant."""
     root = frame.root
     ints = [(Attr(source, name), getattr(number, name)) for name in PARTS]
+    if any(type(part) is not int for _, part in ints):
+        return frame.break_graph("operation_unknown", "a fraction of numbers of another kind, whose operators are their own")
     # both ints are remembered from the first call on, so that those are open that change
     changed = [root.changes(place, part) for place, part in ints]
     if root.symbols is None or root.options.dynamic is False or not any(changed):

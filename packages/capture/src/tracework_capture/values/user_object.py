@@ -16,7 +16,7 @@ import torch
 from .. import _C
 from ..bytecode.facts import VERSION
 from ..guards.classes import NO_ATTRIBUTE, attributes_of, defines, lookup_class
-from ..sources import Attr, ClassAttr, Const, InstanceAttr, InstanceDict
+from ..sources import Attr, ClassAttr, Const, InstanceAttr, InstanceDict, Member
 from .binding import (
     ALIASES,
     C_METHODS,
@@ -154,7 +154,8 @@ class ObjectValue(Value):
 
     def native_attribute(self, frame, static, name):
         """A slot, or a getset of a C base class."""
-        if name in self.fields:
+        hidden = lookup_class(self.cls, name)[0] is not static  # by what super() passes over
+        if name in self.fields and not hidden:
             found = self.fields[name]
             if found is DELETED:
                 return frame.raise_new(AttributeError, name)
@@ -170,13 +171,15 @@ class ObjectValue(Value):
         except AttributeError as error:
             if any(isinstance(lookup_class(self.cls, hook)[0], types.FunctionType) for hook in LOOKUP_HOOKS):
                 return frame.break_graph("attribute_unknown", f"{name} of {self.describe()}, which is not set and may be made")
+            if hidden:
+                return frame.break_graph("attribute_unknown", f"{name} of a base of {self.describe()}, which is not set")
             frame.guard("LACKS_ATTR", self.source, name)
             return frame.raise_new(AttributeError, *error.args)
         except Exception as error:  # a released memoryview has no shape
             return frame.break_graph("attribute_unknown", f"{name} of {self.describe()}, which raises {type(error).__name__}")
         if type(found) not in (tuple, *ATOM_TYPES) and static.__get__(self.obj, self.cls) is not found:
             return frame.break_graph("attribute_unknown", f"{name} of {self.describe()}, which is another object each time")
-        return frame.wrap(found, Attr(self.source, name))
+        return frame.wrap(found, Member(self.source, static) if hidden else Attr(self.source, name))
 
     def fills(self, frame, slot, name):
         """Whether there is something in a slot."""
@@ -471,11 +474,9 @@ class ObjectValue(Value):
     def compare(self, frame, op, other):
         from .builtins.arithmetic import COMPARE_SPECIAL
 
-        found = implemented(self.special(frame, COMPARE_SPECIAL[op], [other]))
-        if found is None and op == "!=" and lookup_class(self.cls, "__ne__")[1] is object:
-            equal = implemented(self.special(frame, "__eq__", [other]))
-            return None if equal is None else ConstantValue(not equal.truth(frame))
-        return found
+        if op == "!=" and lookup_class(self.cls, "__ne__")[1] is object:
+            return implemented(opposite(frame, self, other))
+        return implemented(self.special(frame, COMPARE_SPECIAL[op], [other]))
 
     def unary(self, frame, op):
         from .builtins.arithmetic import UNARY_SPECIAL
@@ -570,8 +571,12 @@ def identical(frame, self, other):
     return ConstantValue(True if self is other else NotImplemented)
 
 
-def identical_not(frame, self, other):
-    return ConstantValue(False if self is other else NotImplemented)
+def opposite(frame, self, other):
+    """Of what its class says of equality."""
+    if lookup_class(self.python_type(), "__eq__")[1] is object:
+        return ConstantValue(False if self is other else NotImplemented)
+    equal = self.compare(frame, "==", other)
+    return ConstantValue(NotImplemented if equal is None else not equal.truth(frame))
 
 
 def namespace_comparison(op):
@@ -586,7 +591,7 @@ def namespace_comparison(op):
 
 
 NAMESPACE_METHODS = {"__eq__": namespace_comparison("=="), "__ne__": namespace_comparison("!=")}
-OF_OBJECT = {"__eq__": identical, "__ne__": identical_not, "__repr__": default_repr}
+OF_OBJECT = {"__eq__": identical, "__ne__": opposite, "__repr__": default_repr}
 """What object does with instances of classes that do it otherwise."""
 PART_LEAVES_TO_OBJECT = {"__setattr__", "__delattr__", "__getattribute__", "__init_subclass__", "__class__"}
 OBJECT_METHODS = {

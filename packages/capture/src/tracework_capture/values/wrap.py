@@ -38,6 +38,7 @@ from ..sources import (
     Item,
     KwDefaultArg,
     Local,
+    Member,
     PartItem,
 )
 from . import sequence_methods  # noqa: F401  # fills a table
@@ -150,7 +151,7 @@ def dynamic_number(frame, obj, source):
     return None if lift is None else lift(frame, obj, source)
 
 
-CHANGING = (Local, Global, Closure, Attr, InstanceAttr, DictItem, Item, PartItem, CellContents, DefaultArg, KwDefaultArg)
+CHANGING = (Local, Global, Closure, Attr, Member, InstanceAttr, DictItem, Item, PartItem, CellContents, DefaultArg, KwDefaultArg)
 """Where an int may be a counter or a size."""
 
 
@@ -273,7 +274,20 @@ def wrap_function(frame, obj, source):
     return FunctionValue(obj, source)
 
 
-MADE_ANEW = (Local, Closure, Attr, InstanceAttr, DictItem, DictValueAt, Item, PartItem, CellContents, DefaultArg, KwDefaultArg)
+MADE_ANEW = (
+    Local,
+    Closure,
+    Attr,
+    Member,
+    InstanceAttr,
+    DictItem,
+    DictValueAt,
+    Item,
+    PartItem,
+    CellContents,
+    DefaultArg,
+    KwDefaultArg,
+)
 """Where a program may put a function that it makes for each call."""
 
 
@@ -399,9 +413,33 @@ def wrap_known(frame, obj, source):
 
 
 def wrap_equal(frame, obj, source):
-    """Immutable objects of which equal ones do the same (patterns, generic aliases, the limits of a dtype)."""
+    """Immutable objects of which equal ones do the same (patterns, the limits of a dtype)."""
     frame.guard("CONSTANT", source, obj)
     return ConstantValue(obj, source)
+
+
+ALIASES = (types.GenericAlias, types.UnionType)
+
+
+def wrap_alias(frame, obj, source):
+    """A generic alias or a union, which is made anew wherever it is written."""
+    guard_alias(frame, obj, source)
+    return ConstantValue(obj, source)
+
+
+def guard_alias(frame, obj, source):
+    """Its parts one by one: int | str equals str | int."""
+    guard_type(frame, obj, source)
+    arguments = Attr(source, "__args__")
+    frame.guard("LENGTH", arguments, len(obj.__args__))
+    parts = [(Item(arguments, place), part) for place, part in enumerate(obj.__args__)]
+    if type(obj) is types.GenericAlias:
+        parts += [(Attr(source, name), getattr(obj, name)) for name in ("__origin__", "__unpacked__")]
+    for place, part in parts:
+        if type(part) in ALIASES:
+            guard_alias(frame, part, place)
+        else:
+            frame.guard("CONSTANT" if type(part) in ATOM_TYPES else "IDENTITY", place, part)
 
 
 def wrap_match(frame, obj, source):
@@ -569,7 +607,8 @@ WRAP = {
     numpy.ndarray: wrap_array,
     torch._ops.OpOverload: wrap_builtin,
     torch._ops.OpOverloadPacket: wrap_builtin,
-    **dict.fromkeys((re.Pattern, types.GenericAlias, types.UnionType, torch.finfo, torch.iinfo), wrap_equal),
+    **dict.fromkeys((re.Pattern, torch.finfo, torch.iinfo), wrap_equal),
+    **dict.fromkeys(ALIASES, wrap_alias),
     **{
         t: wrap_known
         for t in (

@@ -98,3 +98,26 @@ def test_powers_of_math_are_floats():
     compiled = optimize(lambda gm, inputs: gm.forward)(function)
     for n in (3, 5, 4, 2, 0, -1, 2.0, 3.5, 0.0):
         assert repr(compiled(X, n)) == repr(function(X, n))
+
+
+LARGE = {
+    "power": lambda n: 10**n,
+    "power by its function": lambda n: pow(3, n),
+    "shift": lambda n: 1 << n,
+    "factorial": math.factorial,
+    "choices": lambda n: math.comb(n, n // 2),
+    "orders": math.perm,
+    "rounded": lambda n: round(5, -n),
+    "decision": lambda n: 2**n > 5,
+    "float": lambda n: 7**n / 3,
+}
+
+
+@pytest.mark.parametrize("computed", LARGE.values(), ids=LARGE)
+def test_no_guard_computes_what_the_program_would_not(computed):
+    function = lambda x, n: x if n > 10**6 else x * computed(n)
+    graphs_of(function, [(X, n) for n in (2, 3, 4, 6, 10**12, 5, 500, 10**12)])
+
+
+def test_large_ints_on_the_way_are_python_s():
+    graphs_of(lambda x, n: x * (10**n // 10 ** (n - 1)) + (3**n % 7), [(X, n) for n in (2, 3, 30, 1500, 4, 2000)])

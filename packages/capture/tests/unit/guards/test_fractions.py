@@ -44,3 +44,20 @@ def test_as_plain_python(function, order):
         assert len(graphs) == 2
     if function is OPEN["float"]:
         assert outcome(compiled, 0.5) == outcome(function, 0.5)
+
+
+def test_numbers_of_other_kinds_in_a_fraction_are_asked_by_the_program_alone(caplog):
+    class Asked(int):
+        def __bool__(self):
+            asked.append(self)
+            return True
+
+        def __eq__(self, other):
+            raise AssertionError("compared")
+
+    asked, q = [], Fraction(1, 3)
+    q._numerator = Asked(2)
+    compiled = optimize(lambda gm, inputs: gm.forward)(lambda x, q: (x + 1, bool(q)))
+    for times in (1, 2, 3):
+        assert compiled(X, q)[1] is True and len(asked) == times
+    assert not [record for record in caplog.records if record.exc_info]

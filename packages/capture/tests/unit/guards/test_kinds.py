@@ -38,6 +38,7 @@ from tracework_capture.sources import (
     IteratedList,
     KwDefaultArg,
     Local,
+    Member,
     ModuleEntry,
     NewlyCreated,
     PartItem,
@@ -270,8 +271,21 @@ def reordered():
     return made
 
 
+class Slotted:
+    __slots__ = ("items",)
+
+
+class Hiding(Slotted):
+    items = "hidden"
+
+
+HIDING = Hiding()
+Slotted.items.__set__(HIDING, ITEMS)
+
+
 SOURCES = [
     (Attr(X, "a"), LEFT, 1),
+    (Member(X, Slotted.items), HIDING, ITEMS),
     (InstanceDict(X), LEFT, LEFT.__dict__),
     (InstanceAttr(X, "a"), LEFT, 1),
     (ClassAttr(TypeOf(X), "label"), LEFT, "class"),

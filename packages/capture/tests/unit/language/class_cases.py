@@ -1267,3 +1267,77 @@ def exceptions_whose_builtin_class_keeps_fields(x):
     y, leaving, silently = x + 1, Leaving(3, "done"), LeavingSilently(4)
     capture.graph_break()
     return y, leaving.code, leaving.args, leaving.why, silently.code, silently.args
+
+
+class Held:
+    __slots__ = ("count", "weight")
+
+    def __init__(self, weight):
+        self.count, self.weight = 3, weight
+
+
+class Doubling(Held):
+    __slots__ = ("count",)
+
+    @property
+    def weight(self):
+        return super().weight * 2
+
+    @weight.setter
+    def weight(self, value):
+        Held.weight.__set__(self, value)
+
+
+DOUBLING = Doubling(torch.ones(3))
+Held.count.__set__(DOUBLING, 5)
+
+
+@case
+def slots_that_a_property_and_another_slot_hide(x):
+    before = super(Doubling, DOUBLING).count
+    DOUBLING.count = 7
+    found = x + DOUBLING.weight, before, DOUBLING.count, super(Doubling, DOUBLING).count
+    DOUBLING.count = 3
+    return found
+
+
+class Renamed(BaseException):
+    @property
+    def args(self):
+        return ("told", *super().args)
+
+
+RENAMED = Renamed(1.5, 2)
+
+
+@case
+def members_of_a_builtin_base_that_a_property_hides(x):
+    return x * RENAMED.args[1], RENAMED.args, super(Renamed, RENAMED).args
+
+
+@case
+def constants_of_code_are_the_same_objects(x):
+    first, second = lambda: (1.5, "text"), lambda: (1.5, "text")
+    return x + 1, first.__code__.co_consts is second.__code__.co_consts, first() is second()
+
+
+class Priced:
+    def __init__(self, price):
+        self.price = price
+
+    def __eq__(self, other):
+        return NotImplemented if isinstance(other, str) else self.price == other
+
+
+class Asking(Priced):
+    def __ne__(self, other):
+        return super().__ne__(other)
+
+
+@case
+def object_takes_the_opposite_of_equality(x):
+    priced, asking = Priced(5), Asking(5)
+    differs = priced.__ne__
+    found = [differs(other) for other in (5, 7, "text", priced)] + [asking != 5, asking != 7, asking != "text"]
+    bases = object.__ne__(priced, 5), object.__ne__([1], [1]), object.__ne__([1], 1), object().__ne__(3)
+    return x + 1, found, bases, priced != 5, priced != 6, priced != priced

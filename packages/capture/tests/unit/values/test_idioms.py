@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from harness import check
+from tracework_capture import optimize
 from tracework_capture.hook.policy import OF_KINDS
 
 
@@ -212,3 +213,15 @@ def asked(cls, name):
 def test_what_a_class_has_not_is_asked_of_its_metaclass(name):
     """Also where a descriptor raises AttributeError."""
     check(lambda x: (x + 1, asked(Spam, name), asked(Plain, name), hasattr(Spam, name), getattr(Spam, name, 3)), torch.ones(3))
+
+
+def test_equal_aliases_and_unions_are_told_apart_by_their_parts():
+    graphs = []
+    function = lambda x, kind: (x + 1, kind.__args__, str(kind))
+    compiled = optimize(lambda gm, inputs: (graphs.append(gm), gm.forward)[1], recompile_limit=20)(function)
+    kinds = [int | str, str | int, list[int | str], list[str | int], list[1], list[True], list[None], tuple[int, int], tuple[int]]
+    for kind in (*kinds, *kinds):
+        assert repr(compiled(torch.ones(2), kind)) == repr(function(torch.ones(2), kind))
+    for kind in (int | str, list[int | str], tuple[int, int]):  # made anew
+        assert repr(compiled(torch.ones(2), kind)) == repr(function(torch.ones(2), kind))
+    assert len(graphs) == len(kinds)
