@@ -622,7 +622,6 @@ WRAP = {
             typing.TypeVar,
             type(typing.Any),
             type(typing.Optional[int]),  # noqa: UP045
-            type(list[int]),
             type(dataclasses.MISSING),
             classmethod,
             staticmethod,

@@ -78,14 +78,14 @@ def program(x):
         return a * 2
     return f(x), f
 """
-# what plain Python makes at a break, a class or a list[int], is another object in each call, and its continuation compiled for both
+# what plain Python makes at a break, a class, is another object in each call, and its continuation compiled for both
 GRAPHS = {
     "FUNCTION": 1,
     "CONSTRAINTS": 1,
     "ALIAS": 1,
     "NAMES": 1,
     "CLASS": 3,
-    "EVALUATED": 3,
+    "EVALUATED": 2,
     "LOOKS_AT_BOUND": 2,
     "RAISES_LATE": 1,
 }
