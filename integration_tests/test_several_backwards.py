@@ -98,3 +98,21 @@ def test_compiling_takes_no_numbers_of_hooks():
     number = RemovableHandle.next_id
     compiled(torch.ones(2, requires_grad=True))
     assert RemovableHandle.next_id == number
+
+
+def test_a_result_with_a_freed_history_may_be_a_view_that_was_made_without_gradients():
+    """The library call for the product of a vector gives a matrix of one row, which a view shows."""
+    linear, x = torch.nn.Linear(3, 3), torch.randn(3)
+
+    def f(x):
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            y = linear(x)
+        (gradient,) = torch.autograd.grad(y, x, torch.ones_like(y))
+        return y, gradient
+
+    with torch.no_grad():
+        expected, found = f(x), tracework.compile(f, backend="aot_eager")(x)
+    torch.testing.assert_close(found, expected)
+    with pytest.raises(RuntimeError, match="a second time"):
+        found[0].sum().backward()

@@ -252,6 +252,8 @@ class _Freed(torch.autograd.Function):
 
 def with_freed_history(tensor, *leaves):
     """A result whose history a backward inside of the compiled function used up; gradients of its leaves cannot be asked for."""
+    if tensor._is_view():
+        tensor = tensor.detach()  # graphs may run without grad mode, and the history of a view that was made so cannot be set
     with torch.enable_grad(), keeping_version(tensor):
         return _Freed.apply(tensor, torch.zeros((), requires_grad=True), *leaves)
 

@@ -1,11 +1,14 @@
 """Tensors, sizes and torch functions against plain torch."""
 
+from unittest import mock
+
 import pytest
 import torch
 import torch.nn.functional as F
 from harness import capture, check
 from torch.utils.hooks import RemovableHandle
 from tracework_capture import optimize
+from tracework_capture.values.torch_function import overridable_functions
 
 
 def operators(x):
@@ -343,6 +346,22 @@ def test_a_class_is_asked_once_where_it_is_an_argument_itself():
 
     seen = []
     assert optimize(lambda gm, inputs: gm.forward)(f)(torch.ones(2))[1] is None and seen == ["add"]
+
+
+def test_classes_are_asked_while_a_mock_stands_for_a_function_of_torch(caplog):
+    class Asked:
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return func.__name__
+
+    def f(x, asked):
+        return x + 1, F.relu(asked)
+
+    for remembered in (overridable_functions, torch.overrides._get_overridable_functions, torch.overrides.get_testing_overrides):
+        remembered.cache_clear()
+    with mock.patch("torch.linalg.cholesky", mock.MagicMock(wraps=torch.linalg.cholesky)):
+        assert optimize(lambda gm, inputs: gm.forward)(f)(torch.ones(2), Asked())[1] == "relu"
+    assert not [r for r in caplog.records if "please report" in r.getMessage()]
 
 
 def test_types_in_messages_have_their_modules_as_in_plain_python():
