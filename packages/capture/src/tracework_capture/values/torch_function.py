@@ -268,15 +268,18 @@ def inline(frame, fn, args, kwargs):
 def is_overridable(frame, fn):
     """Whether torch asks __torch_function__ about calls of it; functions that make tensors ask modes only."""
     try:
-        return asks_itself(fn) or fn in overridable_functions() or (bool(frame.root.function_modes) and fn in makers())
+        return asks_itself(fn) or is_listed(frame, fn) or (bool(frame.root.function_modes) and fn in makers())
     except TypeError:
         return False
-    except (
-        AttributeError
-    ):  # torch reads __name__ of all that is in its namespaces, where a mock of a test may stand for a function
-        return frame.break_graph(
-            "function_mode" if frame.root.function_modes else "tensor_subclass", "torch's namespaces are patched"
-        )
+
+
+def is_listed(frame, fn):
+    """Whether it is one of the overridable functions, which torch cannot list while a mock stands for one: it asks all for their names."""
+    try:
+        return fn in overridable_functions()
+    except AttributeError:
+        reason = "function_mode" if frame.root.function_modes else "tensor_subclass"
+        return frame.break_graph(reason, f"{fn.__name__} while something else stands for a function of torch")
 
 
 @functools.cache
