@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import enum
 import functools
 import threading
 import types
@@ -40,7 +39,7 @@ GETSET = types.GetSetDescriptorType
 FIELD = type(collections.namedtuple("Record", "field").field)
 
 
-C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType, types.BuiltinFunctionType)
+C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
 
 
 LOCKS = (type(threading.Lock()), type(threading.RLock()))
@@ -121,8 +120,6 @@ def bind_static(frame, self, cls, owner, static, name):
     if kind is FIELD and getattr(self, "part", None) is not None:
         index, _ = static.__reduce__()[1]
         return self.part.item(frame, index)
-    if isinstance(static, enum.Enum):
-        return literal(frame, static)
     if defines(kind, "__get__"):
         getter, _ = lookup_class(kind, "__get__")
         if isinstance(getter, types.FunctionType):

@@ -171,8 +171,6 @@ class ClassValue(Value):
         if isinstance(getter, types.FunctionType) and kind not in LIBRARY_DESCRIPTORS:
             descriptor = class_attribute(frame, static, owner, name)
             return function_value(frame, getter).call(frame, [descriptor, NONE, self], {})
-        if isinstance(static, enum.Enum):
-            return literal(frame, fold_plain(frame, getattr, self.cls, name))
         if getter is not NO_ATTRIBUTE:  # not getattr: super() begins further up
             return literal(frame, fold_plain(frame, getter, static, None, self.cls))
         return class_attribute(frame, static, owner, name)

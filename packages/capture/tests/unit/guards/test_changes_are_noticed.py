@@ -3,6 +3,8 @@
 The function is called often before, so that the short check of the guards answers, and often after.
 """
 
+import enum
+import math
 import sys
 import types
 
@@ -304,3 +306,41 @@ def outcome(function, x):
 
 def facts(model):
     return [(name, p.requires_grad) for name, p in model.named_parameters()]
+
+
+class Shade(enum.Enum):
+    LIGHT = 1
+    DARK = 2
+
+
+class Drawn:
+    shade = Shade.LIGHT
+    rounded = math.floor
+
+
+class Shown(Drawn):
+    def above(self):
+        return super().shade, super().rounded(2.5)
+
+
+LOOKS = {
+    "instance": lambda x, drawn: (x + 1, drawn.shade, drawn.rounded, drawn.rounded(2.5)),
+    "class": lambda x, drawn: (x + 1, Drawn.shade, Drawn.rounded, Drawn.rounded(2.5)),
+    "class of the instance": lambda x, drawn: (x + 1, type(drawn).shade, type(drawn).rounded, type(drawn).rounded(2.5)),
+    "super": lambda x, drawn: (x + 1, drawn.above()),
+}
+
+
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
+def test_what_a_class_holds_that_binds_to_nothing(look, monkeypatch):
+    compiled, drawn = optimize(lambda gm, inputs: gm.forward)(look), Shown()
+    for shade, rounded in (
+        (Shade.LIGHT, math.floor),
+        (Shade.DARK, math.ceil),
+        (Shade.LIGHT, math.ceil),
+        (Shade.LIGHT, math.floor),
+    ):
+        monkeypatch.setattr(Drawn, "shade", shade)
+        monkeypatch.setattr(Drawn, "rounded", rounded)
+        for _ in range(3):
+            assert repr(compiled(torch.ones(1), drawn)) == repr(look(torch.ones(1), drawn))
