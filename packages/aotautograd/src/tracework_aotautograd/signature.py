@@ -102,7 +102,8 @@ class TakenView:
 class TangentInfo:
     """The tangent of a graph output that requires grad: the layout the backward was compiled for.
 
-    kept: slots of the graph outputs whose memory eager keeps for the backward of this one, so that writing to it is an error.
+    kept, kept_inputs: slots of the graph outputs and of the inputs whose memory eager keeps for the backward of this one, so that writing
+    to it is an error.
     runs_once: whether eager keeps anything for it, which is gone after a backward that does not retain the graph.
     """
 
@@ -112,6 +113,7 @@ class TangentInfo:
     sizes: tuple[Any, ...]
     order: tuple[int, ...] | None  # dims from outermost to innermost; None for row-major
     kept: tuple[int, ...] = ()
+    kept_inputs: tuple[int, ...] = ()
     runs_once: bool = True
 
 

@@ -10,7 +10,7 @@ from ..contracts import JointProgram
 from ..options import AotOptions
 from .default import default
 from .min_cut import min_cut
-from .split import JointParts, Split, has_effect, needed_for, split, through_views, value_inputs
+from .split import JointParts, Split, has_effect, needed_for, shown_input, split, through_views, value_inputs
 
 Partitioner = Callable[[JointProgram, JointParts, AotOptions], list[fx.Node]]
 
@@ -24,6 +24,7 @@ __all__ = [
     "has_effect",
     "needed_for",
     "split",
+    "shown_input",
     "through_views",
     "value_inputs",
 ]

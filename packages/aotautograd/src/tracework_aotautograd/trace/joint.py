@@ -366,17 +366,26 @@ class Trace:
         infos = []
         for (info, _, _), (_, output) in zip(made, differentiable, strict=False):
             formulas = [kept[node] for node in behind(edge_of(output.fake), cuts, ends) if node in kept]
-            slots = {slot for formula in formulas for slot in formula}
-            infos.append(replace(info, kept=tuple(sorted(slots)), runs_once=bool(formulas)))
+            slots, inputs = ({slot for formula in formulas for slot in formula[side]} for side in (0, 1))
+            infos.append(replace(info, kept=tuple(sorted(slots)), kept_inputs=tuple(sorted(inputs)), runs_once=bool(formulas)))
         return tuple(infos), parts, views
 
-    def _kept(self, starts: Collection[Any]) -> dict[Any, list[int]]:
-        """For the autograd nodes behind these that keep anything the slots of the graph outputs whose memory that is: none for those of a
-        checkpoint, and of what is copied to an input the caller has no more."""
-        slots: dict[int, list[int]] = {}
+    def _kept(self, starts: Collection[Any]) -> dict[Any, tuple[list[int], list[int]]]:
+        """For the autograd nodes behind these that keep anything the slots of the graph outputs, and of the inputs, whose memory that is:
+        none for those of a checkpoint; of what is copied to an input the caller has no more, and an input that the graph writes to has
+        other versions by then."""
+        slots: dict[int, tuple[list[int], list[int]]] = {}
+
+        def add(fake: Any, side: int, slot: int) -> None:
+            if isinstance(fake, FakeTensor) and not fake.is_inference():
+                slots.setdefault(id(fake.storage), ([], []))[side].append(slot)
+
         for slot, output in enumerate(self.graph_outputs):
-            if isinstance(output.fake, FakeTensor) and slot not in self.write_backs.values():
-                slots.setdefault(id(output.fake.storage), []).append(slot)
+            if slot not in self.write_backs.values():
+                add(output.fake, 0, slot)
+        for slot, (value, info) in enumerate(zip(self.values, self.infos, strict=True)):
+            if info.mutation is Mutation.NONE and not info.newer:
+                add(value, 1, slot)
         found = {}
         for node in dict.fromkeys((*starts, *(node for node, _ in passed(starts)))):
             try:
@@ -385,7 +394,8 @@ class Trace:
                 raise Refusal(f"the backward of this graph fails: {error}", self.recorder.origin) from error
             if saved or node.name() == "CopySlices":  # which is gone after a backward, too
                 shown = [] if self.recorder.in_checkpoint(node) else [t for t in saved if isinstance(t, FakeTensor)]
-                found[node] = [slot for t in shown for slot in slots.get(id(t.storage), ())]
+                here = [slots[id(t.storage)] for t in shown if id(t.storage) in slots]
+                found[node] = [slot for a, _ in here for slot in a], [slot for _, b in here for slot in b]
         return found
 
     def _candidates(self, results: tuple[Any, ...], infos: list[OutputInfo]) -> dict[Edge, tuple[int, OutputInfo]]:

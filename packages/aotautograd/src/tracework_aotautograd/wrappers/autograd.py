@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from torch import fx
 from .. import _torch
 from ..contracts import Backward, FunctionalProgram
 from ..errors import UsageError
-from ..partition import through_views
+from ..partition import shown_input, through_views
 from ..signature import InputKind, Signature, TakenView, TangentInfo, base_of
 from ..trace.components import sources_of, together
 from ..trace.cuts import edge_of
@@ -61,9 +61,12 @@ Kept = tuple[tuple[Any, ...], tuple[int, ...], States]  # inputs read again, ver
 
 
 class Keeper:
-    """What a call keeps for gradients of gradients, in as few steps as can be: `keep(args)` gives a Kept, with None for other inputs."""
+    """What a call keeps for gradients of gradients, in as few steps as can be: `keep(args)` gives a Kept, with None for other inputs.
 
-    def __init__(self, program: FunctionalProgram, reads: Reads) -> None:
+    watched: slots of inputs whose versions it keeps as well, for gradients that are computed from something else.
+    """
+
+    def __init__(self, program: FunctionalProgram, reads: Reads, watched: Collection[int]) -> None:
         self._infos = infos = program.signature.inputs
         mutated = program.signature.mutated_in_graph
         tensors = [i for i, info in enumerate(infos) if info.kind is InputKind.TENSOR]
@@ -73,7 +76,9 @@ class Keeper:
         copies |= {i: f"a[{i}].detach()" for i, _ in program.signature.write_backs if i in reads.kept and i not in needed}
         copies |= {i: f"copy(a[{i}])" for i in needed if i in mutated}
         self._unlinked = tuple(i for i in needed if i in mutated and infos[i].requires_grad)  # a clone has lost their history
-        self._checked = tuple(i for i in needed if not infos[i].is_static and i not in mutated)
+        self._checked = tuple(
+            i for i in tensors if i in watched or i in reads.inputs and not infos[i].is_static and i not in mutated
+        )
         self.keep = self._function(copies, random_devices(program.forward.graph))
 
     def _function(self, copies: Mapping[int, str], devices: Any) -> Callable[[Any], Kept]:
@@ -85,18 +90,22 @@ class Keeper:
 
     def checked(self, kept: Kept) -> list[Any]:
         """The inputs, when nobody wrote to those that are needed since."""
-        inputs, versions, _ = kept
-        for slot, version in zip(self._checked, versions, strict=True):
-            if inputs[slot]._version != version:
-                raise RuntimeError(
-                    f"one of the variables needed for gradient computation has been modified by an inplace operation: input "
-                    f"{self._infos[slot].name} of a compiled graph is at version {inputs[slot]._version}; expected version {version}"
-                )
+        self.check(kept, self._checked)
         for slot in self._unlinked:
             raise UsageError(
                 f"a gradient of a gradient through input {self._infos[slot].name}, which the graph writes to without recording it"
             )
-        return [_recorded(x, info.requires_grad) for x, info in zip(inputs, self._infos, strict=True)]
+        return [_recorded(x, info.requires_grad) for x, info in zip(kept[0], self._infos, strict=True)]
+
+    def check(self, kept: Kept, slots: Collection[int]) -> None:
+        """Raises where somebody wrote to one of these inputs since."""
+        inputs, versions, _ = kept
+        for slot, version in zip(self._checked, versions, strict=True):
+            if slot in slots and inputs[slot]._version != version:
+                raise RuntimeError(
+                    f"one of the variables needed for gradient computation has been modified by an inplace operation: input "
+                    f"{self._infos[slot].name} of a compiled graph is at version {inputs[slot]._version}; expected version {version}"
+                )
 
 
 def _recorded(value: Any, requires_grad: bool) -> Any:
@@ -191,14 +200,13 @@ def _apart(tangents: Sequence[TangentInfo]) -> list[int]:
 def _one_node(program: FunctionalProgram, forward: Call, gradients: Gradients) -> Callable[..., tuple[Any, ...]]:
     """The forward inside of the Function whose backward the component has; all results are the Function's."""
     signature = program.signature
-    keeper = Keeper(program, gradients.reads)
-    part = _Part(program, gradients, keeper)
+    part = _Part(program, gradients)
     lines = ["ctx.originals = keep(args)", *_values(signature), *part.saving()]
     if constant := _not_differentiable(program):
         lines.append(f"ctx.mark_non_differentiable({', '.join(f'values[{i}]' for i in constant)})")
     count = signature.number_of_graph_outputs
     lines.append(f"return tuple(values[:{count}])" if any(program.saved) else "return tuple(values)")
-    scope = {"keep": keeper.keep, **SAVING, **_scope(signature, forward)}
+    scope = {"keep": part.keeper.keep, **SAVING, **_scope(signature, forward)}
     run = compile_function("forward", "ctx, *args", [f"    {line}" for line in lines], scope)
     slots = [info.slot for info in part.tangents]
     function = part.function(run, slots, _spread(part.component.inputs, len(signature.inputs)))
@@ -215,8 +223,7 @@ def _several_nodes(program: FunctionalProgram, forward: Call, gradients: Sequenc
     run = compile_function("forward", "args", [f"    {line}" for line in lines], _scope(signature, forward))
     nodes = []
     for one in gradients:
-        keeper = Keeper(program, one.reads)
-        part = _Part(program, one, keeper)
+        part = _Part(program, one)
         results = "".join(f"values[{info.slot}], " for info in part.tangents)
         lines = ["ctx.originals = originals", *part.saving()]
         inputs, taken, slots = part.component.inputs, part.component.results, [info.slot for info in part.tangents]
@@ -231,7 +238,7 @@ def _several_nodes(program: FunctionalProgram, forward: Call, gradients: Sequenc
             return (None, None, *found, *last)
 
         function = part.function(made, range(len(slots)), spread)
-        nodes.append((keeper.keep, _torch.direct_apply(function, _apart(part.tangents)), inputs, taken, slots, begins))
+        nodes.append((part.keeper.keep, _torch.direct_apply(function, _apart(part.tangents)), inputs, taken, slots, begins))
     count, places = signature.number_of_graph_outputs, len(signature.inputs)
     first, behind = _views_in_order(signature)
     targets = {output: (number, slot) for number, (slot, output) in enumerate(signature.write_backs)}
@@ -318,12 +325,11 @@ SAVING = {
 class _Part:
     """A component: what its Function keeps, and the Function."""
 
-    def __init__(self, program: FunctionalProgram, gradients: Gradients, keeper: Keeper) -> None:
+    def __init__(self, program: FunctionalProgram, gradients: Gradients) -> None:
         self.component = gradients.backward.component
         self.tangents = [program.signature.tangents[place] for place in self.component.tangents]
         self._program = program
         self._gradients = gradients
-        self._keeper = keeper
         self._watched = gradients.other_data.watched
         self._kept_result: int | None = None  # its place among the saved tensors
         self._static = [info.sizes for info in self.tangents]
@@ -331,19 +337,25 @@ class _Part:
         self._sources = _sources(gradients.backward)
         self._once = sum(1 << place for place, info in enumerate(self.tangents) if info.runs_once)
         self._later = LaterBackwards(gradients.backward, program.saved[0], self._sources, self._once)
-        self._watched_results = self._kept_by_eager_alone()
+        self._watched_results, self._watched_inputs = self._kept_by_eager_alone()
+        self.keeper = Keeper(program, gradients.reads, self._watched_inputs)
 
-    def _kept_by_eager_alone(self) -> dict[int, int]:
-        """Slots of graph outputs that eager keeps for the backward and the partition does not -> the tangents whose backward reads them,
-        as the bits of a number."""
-        outputs = next(iter(reversed(self._program.forward.graph.nodes))).args[0]
+    def _kept_by_eager_alone(self) -> tuple[dict[int, int], dict[int, int]]:
+        """Slots of graph outputs, and of inputs, that eager keeps for the backward and the partition does not -> the tangents whose
+        backward reads them, as the bits of a number."""
+        *nodes, output = self._program.forward.graph.nodes
+        inputs, outputs = [node for node in nodes if node.op == "placeholder"], output.args[0]
         begin = self._program.signature.number_of_graph_outputs + self._program.saved[0]
         saved = {outputs[begin + place] for place in self._gradients.backward.saved}
-        found: dict[int, int] = {}
+        shown = {shown_input(node) for node in saved}
+        found: tuple[dict[int, int], dict[int, int]] = ({}, {})
         for place, info in enumerate(self.tangents):
             for slot in info.kept:
                 if outputs[slot] not in saved:
-                    found[slot] = found.get(slot, 0) | 1 << place
+                    found[0][slot] = found[0].get(slot, 0) | 1 << place
+            for slot in info.kept_inputs:
+                if inputs[slot] not in shown and slot in self._gradients.reads.kept:
+                    found[1][slot] = found[1].get(slot, 0) | 1 << place
         return found
 
     def saving(self) -> list[str]:
@@ -391,9 +403,10 @@ class _Part:
         to the places of its arguments."""
         has_sizes, saves = bool(self._program.saved[0]), bool(self._gradients.backward.saved)
         tangent_infos, shapes_vary, static = self.tangents, self._shapes_vary, self._static
-        backward_run, again, keeper, later = self._gradients.run, self._gradients.again, self._keeper, self._later
+        backward_run, again, keeper, later = self._gradients.run, self._gradients.again, self.keeper, self._later
         reads, counts = self._gradients.reads, (len(self.component.results), len(self.tangents))
         readers, once = [*self._watched_results.values()], bool(self._once)
+        input_readers = self._watched_inputs
         kept_result = self._kept_result
         watched, with_other_data = self._watched, self._gradients.other_data.gradients
         results = next(iter(reversed(self._gradients.backward.graph.graph.nodes))).args[0]
@@ -413,6 +426,9 @@ class _Part:
                     saved = later.saved(ctx, undefined) if later.possible else ctx.saved_tensors
                 if readers:
                     _check_counters(ctx.counters, readers, undefined)
+                if input_readers and ctx.originals is not None:
+                    missing = sum(1 << place for place in undefined)
+                    keeper.check(ctx.originals, [slot for slot, places in input_readers.items() if places & ~missing])
                 if torch.is_grad_enabled():
                     if ctx.originals is None:
                         raise RuntimeError(
