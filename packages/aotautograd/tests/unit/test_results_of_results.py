@@ -510,6 +510,13 @@ def no_grad_view_of_a_result(x, w):
     return y, row, row.exp() * y
 
 
+def view_of_a_no_grad_view(x, w):
+    y = x * w
+    with torch.no_grad():
+        t = y.view(-1)
+    return (t[::2],)
+
+
 WRITING = [
     written_input,
     written_input_that_was_read,
@@ -524,6 +531,7 @@ WRITING = [
     view_of_a_hidden_base,
     no_grad_view_and_what_is_computed_from_it,
     no_grad_view_of_a_result,
+    view_of_a_no_grad_view,
 ]
 
 
