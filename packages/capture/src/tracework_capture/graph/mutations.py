@@ -54,6 +54,8 @@ class MutationLog:
             if isinstance(kept, tuple):
                 function, args, kwargs = kept
                 found += [function, getattr(function, "__self__", None), *args, *(kwargs or {}).values()]
+            elif issubclass(kept.python_type(), type):  # which its instances, subclasses and theirs show, too
+                return None
             else:
                 found.append(kept)
         return found
@@ -141,9 +143,10 @@ class MutationLog:
 
 def write_attribute(emit, target, owner, name, value):
     """Stores past __setattr__: what a user-defined __setattr__ does was traced already."""
+    base = type if issubclass(target.python_type(), type) else object
     static, _ = lookup_class(target.python_type(), name)
     of_c = isinstance(static, MemberDescriptorType | GetSetDescriptorType)  # the store is its own: nothing of Python runs
     if not of_c and defines(type(static), "__set__"):  # the program stored past the descriptor
         emit.line(f"{emit.const(_C.instance_dict)}({owner})[{name!r}] = {emit.load(value)}")
     else:
-        emit.line(f"{emit.const(object)}.__setattr__({owner}, {name!r}, {emit.load(value)})")
+        emit.line(f"{emit.const(base)}.__setattr__({owner}, {name!r}, {emit.load(value)})")

@@ -7,6 +7,7 @@ names (`__copy__`, `__match_args__`, ...) of all that it derives from, since Pyt
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -17,21 +18,26 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
 __all__ = [
+    "DESCRIPTOR_METHODS",
     "NO_ATTRIBUTE",
     "ClassLookups",
+    "Stored",
     "attributes_of",
     "class_attribute",
     "find",
+    "is_descriptor",
+    "is_stored_to",
     "lookup_class",
     "meet",
     "recorded_lookups",
     "resolution_order",
+    "store",
 ]
 
 NO_ATTRIBUTE = object()
 _BINDS_TO_NOTHING = object()
 _IMMUTABLE = 1 << 8
-_DESCRIPTOR_METHODS = ("__get__", "__set__", "__delete__")
+DESCRIPTOR_METHODS = ("__get__", "__set__", "__delete__")
 _WRITTEN_BY_PYTHON = frozenset(
     {"__dict__", "__weakref__", "__doc__", "__annotations__", "__annotations_cache__", "__slotnames__"}
 )
@@ -43,12 +49,13 @@ _mro_of, attributes_of = (type.__dict__[name].__get__ for name in ("__mro__", "_
 class ClassLookups:
     """Names looked up on classes and what was found; a function or descriptor by identity, another value by the class that has it and
     by being no descriptor (the value itself is guarded where it is used). `orders`: the resolution order of each class that was met;
-    `special`: the special names of each class in those."""
+    `special`: the special names of each class in those. `stored`: what the traced program stored in classes since."""
 
     def __init__(self) -> None:
         self.found: dict[tuple[int, str], tuple[type, type | None, Any]] = {}  # by id, as a metaclass may refuse to hash
         self.orders: dict[int, tuple[type, tuple[type, ...]]] = {}
         self.special: dict[int, tuple[type, dict[str, Any]]] = {}
+        self.stored: dict[tuple[int, str], Stored] = {}
 
     def add(self, cls: type, name: str, owner: type | None, static: Any) -> None:
         """Remember one lookup."""
@@ -123,9 +130,16 @@ class ClassLookups:
         )
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Stored:
+    """Stands in a class for what the traced program stored there, which is not in place yet and is no descriptor."""
+
+    value: Any
+
+
 def is_descriptor(static: Any) -> bool:
     """Whether a class attribute says itself what it is on an instance."""
-    return defines(type(static), *_DESCRIPTOR_METHODS)
+    return defines(type(static), *DESCRIPTOR_METHODS)
 
 
 def special_names(cls: type) -> dict[str, Any]:
@@ -173,7 +187,22 @@ def lookup_class(cls: type, name: str) -> tuple[Any, type | None]:
     seen = getattr(_current, "lookups", None)
     if seen is not None:
         seen.add(cls, name, owner, static)
+        for base in _mro_of(cls) or () if seen.stored else ():
+            if (id(base), name) in seen.stored:
+                return seen.stored[id(base), name], base
+            if base is owner:
+                break
     return static, owner
+
+
+def store(cls: type, name: str, value: Any) -> None:
+    """Lookups find `value` in the class from here on."""
+    _current.lookups.stored[id(cls), name] = Stored(value)
+
+
+def is_stored_to(cls: type) -> bool:
+    """Whether anything was stored in the class itself."""
+    return any(key == id(cls) for key, _ in _current.lookups.stored)
 
 
 def resolution_order(cls: type) -> tuple[type, ...]:

@@ -9,7 +9,7 @@ import types
 import typing
 
 from .. import _C
-from ..guards.classes import NO_ATTRIBUTE, defines, lookup_class
+from ..guards.classes import NO_ATTRIBUTE, Stored, defines, lookup_class
 from ..sources import Attr, ClassAttr, Const
 from .constant import ConstantValue, literal
 from .properties import use_property
@@ -131,6 +131,8 @@ def bind_static(frame, self, cls, owner, static, name):
 
 def class_attribute(frame, static, owner, name):
     """An attribute of a class that binds to nothing."""
+    if type(static) is Stored:
+        return static.value
     made = frame.root.made.get(id(owner))
     if made is not None:
         return made.namespace[name] if name in made.namespace else literal(frame, static)

@@ -13,7 +13,7 @@ import torch
 from torch.distributions.utils import lazy_property
 
 from ..bytecode.resume import original_code
-from ..guards.classes import attributes_of, defines, resolution_order
+from ..guards.classes import DESCRIPTOR_METHODS, attributes_of, defines, is_descriptor, is_stored_to, resolution_order, store
 from ..sources import Attr, Const
 from .binding import (
     C_METHODS,
@@ -128,6 +128,8 @@ class ClassValue(Value):
                 types.MethodType, lambda frame, args, kwargs: autograd_function.apply(frame, self, args, kwargs)
             )
         if name == "__dict__":
+            if is_stored_to(cls):
+                return frame.break_graph("attribute_unknown", f"{cls.__name__}.__dict__ after a change")
             return frame.wrap(cls.__dict__, Const(cls.__dict__, f"{cls.__name__}.__dict__"))
         hook, _ = lookup_class(type(cls), "__getattr__")
         if not isinstance(hook, types.FunctionType):
@@ -193,7 +195,30 @@ class ClassValue(Value):
             return frame.raise_new(AttributeError, *error.args)
 
     def setattr(self, frame, name, value):
-        return frame.break_graph("side_effect_unknown", f"assignment to {self.cls.__name__}.{name}")
+        setter, _ = lookup_class(type(self.cls), "__setattr__")
+        if isinstance(setter, types.FunctionType):
+            function_value(frame, setter).call(frame, [self, ConstantValue(name), value], {})
+        elif setter is type.__setattr__:
+            self.plain_setattr(frame, name, value)
+        else:
+            frame.break_graph("side_effect_unknown", f"assignment to {self.cls.__name__}.{name}")
+
+    def plain_setattr(self, frame, name, value):
+        """type.__setattr__, for what does not bind to instances and stands in place of nothing that does."""
+        cls = self.cls
+        before = [lookup_class(kind, name)[0] for kind in (cls, type(cls))]
+        binds = any(lookup_class(value.python_type(), method)[0] is not NO_ATTRIBUTE for method in DESCRIPTOR_METHODS)
+        if (
+            self.mutability is NEW
+            or not cls.__flags__ & HEAP_TYPE
+            or issubclass(cls, KNOWN_BY_TORCH)
+            or name[:2] == "__" == name[-2:]
+            or binds
+            or any(map(is_descriptor, before))
+        ):
+            frame.break_graph("side_effect_unknown", f"assignment to {cls.__name__}.{name}")
+        store(cls, name, value)
+        frame.mutations.attribute(class_value(frame, cls), name, value)
 
     def call_method(self, frame, name, args, kwargs):
         row = TYPE_METHODS.get(name)
@@ -371,6 +396,9 @@ def type_call(frame, class_val, args, kwargs):
 
 LIBRARY_DESCRIPTORS = {functools.cached_property, functools.partialmethod, functools.singledispatchmethod, lazy_property}
 """Descriptors written in Python that do nothing that could be seen when they are read of the class."""
+
+KNOWN_BY_TORCH = (torch.Tensor, torch.autograd.Function, tuple)
+"""Classes whose attributes are read by other code than the program's and torch's in Python."""
 
 REFUSED = (torch.Tensor, torch.autograd.Function, type, types.ModuleType)
 ALLOWED_NATIVE = {object, *NATIVE_BASES, abc.ABC}
@@ -576,6 +604,9 @@ class NativeMethod(BoundBuiltin):
         owner = self.owner
         if isinstance(owner, ClassValue) and self.name == "__call__":
             return type_call(frame, owner, list(args), kwargs)
+        if self.descriptor is type.__setattr__ and len(args) == 2 and not kwargs:
+            owner.plain_setattr(frame, force_plain(frame, args[0]), args[1])
+            return NONE
         if isinstance(owner, ExceptionValue):
             return owner.call_native(frame, self.name, args, kwargs)
         if isinstance(owner, ObjectValue):

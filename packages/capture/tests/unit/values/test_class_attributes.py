@@ -1,0 +1,340 @@
+"""Assignments to attributes of classes: seen by what follows in the frame, in place when the call is over, or after a break."""
+
+import functools
+import inspect
+import types
+
+import pytest
+import torch
+from torch import nn
+from tracework_capture.hook.context import optimize
+
+
+class Settings:
+    """Switches of a library, as gpytorch has them."""
+
+    flag = False
+    count = 0
+    items = ()
+
+    @classmethod
+    def set_flag(cls, value):
+        cls.flag = value
+
+
+class Narrow(Settings):
+    pass
+
+
+class Switched:
+    """Sets what it inherits on the class itself."""
+
+    def __init__(self, cls, value):
+        self.cls, self.value = cls, value
+
+    def __enter__(self):
+        self.before = self.cls.flag
+        self.cls.set_flag(self.value)
+
+    def __exit__(self, *args):
+        self.cls.set_flag(self.before)
+        return False
+
+
+class Counted:
+    made = 0
+
+    def __init__(self):
+        type(self).made += 1
+
+
+class CountedModule(nn.Module):
+    calls = 0
+
+    def forward(self, x):
+        type(self).calls += 1
+        return x * 2
+
+
+class Doubling(type):
+    def __setattr__(cls, name, value):
+        super().__setattr__(name, value * 2)
+
+
+class Doubled(metaclass=Doubling):
+    size = 1
+
+
+class Readable(type):
+    @property
+    def flag(cls):
+        return "of the metaclass"
+
+    @flag.setter
+    def flag(cls, value):
+        type.__setattr__(cls, "kept", value)
+
+
+class Read(metaclass=Readable):
+    kept = None
+
+
+module, instance, narrow = CountedModule(), Settings(), Narrow()
+CLASSES = (Settings, Narrow, Counted, CountedModule, Doubled, Read)
+
+
+@pytest.fixture(autouse=True)
+def as_they_were():
+    """The classes get back what they had."""
+    kept = [(cls, dict(vars(cls))) for cls in CLASSES]
+    restore = functools.partial(put_back, kept)
+    yield restore
+    restore()
+
+
+def put_back(kept):
+    for cls, attributes in kept:
+        for name in [n for n in vars(cls) if n not in attributes]:
+            type.__delattr__(cls, name)
+        for name, value in attributes.items():
+            if not name.startswith("__"):
+                type.__setattr__(cls, name, value)
+
+
+def state():
+    """What the classes hold, in their order."""
+    return [{n: repr(v) for n, v in vars(cls).items() if type(v) is not types.FunctionType} for cls in CLASSES]
+
+
+def same_as_plain(f, restore, breaks=0):
+    """Three calls of f give what they give in plain Python, and leave the classes as those do. Gives how many graphs there were."""
+    x, plain = torch.arange(3.0), []
+    for _ in range(3):
+        plain.append((f(x), state(), [list(vars(cls)) for cls in CLASSES]))
+    restore()
+    graphs = []
+    compiled = optimize(lambda gm, inputs: graphs.append(gm) or gm.forward, fullgraph=not breaks)(f)
+    for expected, held, order in plain:
+        actual = compiled(x)
+        torch.testing.assert_close(actual[0], expected[0])
+        assert actual[1:] == expected[1:]
+        assert state() == held
+        assert [list(vars(cls)) for cls in CLASSES] == order
+    return len(graphs)
+
+
+def assigned(x):
+    Settings.flag = True
+    return x + 1, Settings.flag, instance.flag, Narrow.flag, narrow.flag
+
+
+def by_class_method(x):
+    Narrow.set_flag(4)
+    return x + Narrow.flag, narrow.flag, Settings.flag
+
+
+def in_the_middle_of_an_order(x):
+    Narrow.flag = 1
+    Settings.flag = 2
+    Settings.other, Narrow.another = 3, 4
+    Settings.other = 5
+    return x + 1, Settings.flag, Narrow.flag, Narrow().other, hasattr(instance, "another")
+
+
+def managed(x):
+    with Switched(Settings, True):
+        inside = x * 2 if Settings.flag else x
+    with Switched(Narrow, 3):
+        inside = inside * Narrow.flag
+    return inside, Settings.flag, Narrow.flag
+
+
+def with_a_tensor(x):
+    Settings.kept = x * 2
+    Settings.items = [x]
+    Settings.items.append(x + 1)
+    return Settings.kept + instance.items[1], len(Settings.items)
+
+
+def of_its_instance(x):
+    Settings.itself = instance
+    return x + 1, instance.itself.itself is instance, Settings.itself.flag
+
+
+def by_the_metaclass(x):
+    Doubled.size = 5
+    return x + Doubled.size, Doubled.size
+
+
+def of_an_exception(x):
+    class Refusal(Exception):
+        reason = "none"
+
+    try:
+        Settings.flag = 7
+        raise Refusal
+    except Refusal as refusal:
+        return x + 1, refusal.reason, Settings.flag
+
+
+def with_names_given(x):
+    setattr(Settings, "na" + "me", x.shape[0])
+    return x + getattr(Settings, "name"), hasattr(Narrow, "name")  # noqa: B009
+
+
+WHOLE = [
+    assigned,
+    by_class_method,
+    in_the_middle_of_an_order,
+    managed,
+    with_a_tensor,
+    of_its_instance,
+    by_the_metaclass,
+    of_an_exception,
+    with_names_given,
+]
+
+
+@pytest.mark.parametrize("f", WHOLE, ids=lambda f: f.__name__)
+def test_an_assignment(f, as_they_were):
+    assert same_as_plain(f, as_they_were) <= 2
+
+
+def counted(x):
+    Counted(), Counted()
+    return x * Counted.made, Counted.made
+
+
+def counted_calls(x):
+    return module(x), CountedModule.calls, module.calls
+
+
+@pytest.mark.parametrize("f", [counted, counted_calls], ids=lambda f: f.__name__)
+def test_a_counter(f, as_they_were):
+    assert same_as_plain(f, as_they_were) <= 3
+
+
+@functools.lru_cache
+def remembered():
+    return Settings.flag
+
+
+@functools.lru_cache
+def remembered_of(settings):
+    return settings.flag
+
+
+def read_by_what_remembers(x):
+    Settings.flag = 7
+    return x + 1, remembered(), remembered_of(narrow)
+
+
+def read_past_the_class(x):
+    Settings.flag = 7
+    return x + 1, vars(Settings)["flag"], inspect.getattr_static(Narrow, "flag"), sorted(vars(Narrow))
+
+
+def a_method(x):
+    Settings.set_flag = lambda value: value * 2
+    return x + 1, Settings.set_flag(3)
+
+
+always_four = property(lambda self: 4)
+
+
+def of_a_descriptor(x):
+    Settings.flag = always_four
+    return x + 1, instance.flag
+
+
+def special(x):
+    Counted.__len__ = lambda self: 3
+    return x + 1, len(Counted())
+
+
+def set_by_the_metaclass(x):
+    Read.flag = 3
+    return x + 1, Read.flag, Read.kept
+
+
+def called_with_no_object(x):
+    try:
+        Settings.__setattr__("flag", 3)
+    except TypeError:
+        return x + 1, Settings.flag
+    return x + 1, None
+
+
+def of_a_type_in_c(x):
+    try:
+        int.flag = 3
+    except TypeError as refusal:
+        return x + 1, str(refusal)
+    return x + 1, None
+
+
+def deleted(x):
+    Narrow.flag = 3
+    before = narrow.flag
+    del Narrow.flag
+    return x + 1, before, narrow.flag
+
+
+def before_a_break(x):
+    Narrow.flag = 3
+    print(end="")
+    return x + 1, sorted(vars(Narrow)), narrow.flag
+
+
+BROKEN = [
+    read_by_what_remembers,
+    read_past_the_class,
+    a_method,
+    of_a_descriptor,
+    special,
+    set_by_the_metaclass,
+    called_with_no_object,
+    of_a_type_in_c,
+    deleted,
+    before_a_break,
+]
+
+
+@pytest.mark.parametrize("f", BROKEN, ids=lambda f: f.__name__)
+def test_what_is_left_to_plain_python(f, as_they_were):
+    def restore():
+        as_they_were()
+        remembered.cache_clear()
+        remembered_of.cache_clear()
+
+    restore()
+    same_as_plain(f, restore, breaks=1)
+
+
+def test_what_the_class_had_is_noticed_where_the_program_stores():
+    """A descriptor in its place, another class that has it, and none."""
+
+    class Base:
+        pass
+
+    class Kind(Base):
+        flag = 1
+
+    def f(x):
+        Kind.flag = 2
+        return x + Kind.flag + Kind().flag
+
+    x = torch.ones(2)
+    compiled = optimize(lambda gm, inputs: gm.forward)(f)
+    stored = []
+    changes = [
+        lambda: None,
+        lambda: setattr(Kind, "flag", property(lambda self: 5, lambda self, value: stored.append(value))),
+        lambda: delattr(Kind, "flag"),
+        lambda: setattr(Base, "flag", 3),
+    ]
+    for change in changes:
+        change()
+        assert compiled(x).tolist() == [5.0, 5.0]
+        assert vars(Kind)["flag"] == 2
+    assert not stored
