@@ -6,6 +6,7 @@ TENSOR_ATTRIBUTES (tensor_attributes.py) and TENSOR_METHODS hold what is not sim
 from __future__ import annotations
 
 import operator
+import types
 
 import numpy
 import torch
@@ -15,7 +16,8 @@ from ..errors import BreakGraph
 from ..graph.known import known_tensor
 from ..graph.replaced import identity_is_asked
 from ..graph.state_conditions import truth_of_state
-from ..sources import ModuleEntry, TensorOffset
+from ..guards.classes import lookup_class, meet
+from ..sources import Const, ModuleEntry, TensorOffset
 from .constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, NUMPY_NUMBERS, UNARY_FUNCTIONS, ConstantValue, force_plain, literal
 from .inference_tensors import as_inference_tensor, is_for_inference, is_input_for_inference, is_inside
 from .ranges import as_index
@@ -125,6 +127,9 @@ class TensorOperations(Value):
 
         if name in self.attributes:
             return self.attributes[name]
+        patch = self.patch(frame, name)
+        if patch is not None:
+            return patch
         row = TENSOR_ATTRIBUTES.get(name)
         if row is not None:
             return row(frame, self, name)
@@ -137,6 +142,15 @@ class TensorOperations(Value):
         if self.obj is not None:
             frame.guard("LACKS_ATTR", self.source, name)
         return frame.raise_new(AttributeError, f"'{_C.type_name(self.python_type())}' object has no attribute '{name}'")
+
+    def patch(self, frame, name):
+        """The method that the program has put into torch.Tensor, None where it is torch's. Guarded."""
+        from .function import BoundMethodValue
+
+        static, _ = lookup_class(torch.Tensor, name)
+        if isinstance(static, types.FunctionType) and static.__module__ != torch._tensor.__name__:
+            return BoundMethodValue(frame.wrap(static, Const(static, name)), self)
+        return None
 
     def own_attribute(self, frame, name):
         from ..sources import InstanceAttr
@@ -209,6 +223,7 @@ class TensorOperations(Value):
 
     # --- operators ----------------------------------------------------------------------------------------------
     def binary(self, frame, op, other, reverse=False):
+        meet(torch.Tensor)
         if isinstance(other, TensorValue) and other.is_on(frame):
             return other.binary(frame, op, self, not reverse)
         if hasattr(other, "as_operand"):
@@ -222,6 +237,7 @@ class TensorOperations(Value):
         return frame.graph.call(frame, BINARY_FUNCTIONS[op], pair)
 
     def compare(self, frame, op, other):
+        meet(torch.Tensor)
         if isinstance(other, TensorValue) and other.is_on(frame):
             return other.operate(frame, COMPARE_FUNCTIONS[op], [self, other])
         if hasattr(other, "as_operand"):
@@ -229,10 +245,14 @@ class TensorOperations(Value):
         return frame.graph.call(frame, COMPARE_FUNCTIONS[op], (self, other)) if is_operand(other) else None
 
     def unary(self, frame, op):
+        meet(torch.Tensor)
         return frame.graph.call(frame, UNARY_FUNCTIONS[op], (self,))
 
     # --- methods ------------------------------------------------------------------------------------------------
     def call_method(self, frame, name, args, kwargs):
+        patch = self.patch(frame, name)
+        if patch is not None:
+            return patch.call(frame, args, kwargs)
         row = TENSOR_METHODS.get(name)
         if row is not None:
             return row(frame, self, name, args, kwargs)
