@@ -66,8 +66,8 @@ class CodeWriter:
     def load(self, value: Value) -> str:
         """Expression of a value."""
         if value.source is None and value.is_constant() and not value.made_anew:
-            argument = value.argument
-            return self.literal(value.constant()) if argument is None else self.source(argument)
+            place = value.kept_at
+            return self.literal(value.constant()) if place is None else self.source(place)
         name = self._built.get(id(value))
         if name is not None:
             return name

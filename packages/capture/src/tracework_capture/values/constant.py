@@ -18,7 +18,7 @@ import torch.nn.attention
 
 from ..bytecode.assemble import at_one_place
 from ..guards.kinds import COMPARE_FUNCTIONS
-from ..sources import Const, Local
+from ..sources import Attr, CellContents, Closure, Const, DictItem, InstanceAttr, Item, Local, Member, PartItem
 from .type_parameter import is_evaluated_late
 from .value import Value
 
@@ -50,6 +50,8 @@ ATOM_TYPES = (NUMPY_NUMBERS | NUMPY_DTYPES) | frozenset(
 )
 """Types whose instances are constants; enum members are, too."""
 
+KEEPING = (Attr, CellContents, Closure, DictItem, InstanceAttr, Item, Member, PartItem)
+"""Places in objects of the program, in which each call may find another object that equals the constant."""
 SINGLE_TYPES = frozenset(
     {
         bool,
@@ -114,8 +116,10 @@ class ConstantValue(Value):
         self.place = place  # where it was found: a guard there says what it equals, not which object it is
 
     @property
-    def argument(self):
-        return self.place if type(self.place) is Local else None
+    def kept_at(self):
+        """Where the object itself is taken from: equal ones are told apart by `is`."""
+        kept = type(self.place) is Local or isinstance(self.place, KEEPING) and not self.is_single()
+        return self.place if kept else None
 
     def is_single(self):
         """Whether no other object equals it."""

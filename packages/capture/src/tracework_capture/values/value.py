@@ -108,8 +108,8 @@ class Value:
     mutability: str | None = None
     made_anew = False
     """Whether each run of the program makes another object, though all that is in it is known."""
-    argument: Any = None
-    """The source of the argument that a constant without a source is."""
+    kept_at: Any = None
+    """The source of the object itself that a constant without a source is, where `is` may tell it from the constant."""
     place: Any = None
     """Where a constant without a source was found, if it was."""
 

@@ -10,7 +10,7 @@ import types
 
 import pytest
 import torch
-from tracework_capture import optimize
+from tracework_capture import graph_break, optimize
 
 OTHER = """
 FACTOR = 2.0
@@ -344,3 +344,26 @@ def test_what_a_class_holds_that_binds_to_nothing(look, monkeypatch):
         monkeypatch.setattr(Drawn, "rounded", rounded)
         for _ in range(3):
             assert repr(compiled(torch.ones(1), drawn)) == repr(look(torch.ones(1), drawn))
+
+
+class Folders:
+    def __init__(self, base):
+        self.low, self.high, self.sizes = "/".join((base, "low")), "/".join((base, "high")), [10 ** len(base), len(base) / 3]
+
+    def visit(self, x):
+        found, (count, ratio) = [], self.sizes
+        for folder in (self.low, self.high):
+            graph_break()
+            found.append((folder is self.high, folder is self.low))
+        graph_break()
+        return x + 1, found, count is self.sizes[0], ratio is self.sizes[1], (self.low, ratio)[0] is self.low
+
+
+def test_equal_constants_of_other_calls_are_other_objects():
+    compiled = optimize(lambda gm, inputs: gm.forward)(lambda x, base: Folders(base).visit(x))
+    for base in ("first", "first", "first", "second", "second", "first"):
+        base = "".join(base)
+        assert repr(compiled(torch.ones(1), base)) == repr(Folders(base).visit(torch.ones(1)))
+    visit = optimize(lambda gm, inputs: gm.forward)(Folders.visit)
+    for base in ("first", "first", "first", "second", "second", "first"):
+        assert repr(visit(Folders(base), torch.ones(1))) == repr(Folders(base).visit(torch.ones(1)))
