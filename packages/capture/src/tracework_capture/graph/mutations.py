@@ -8,10 +8,10 @@ it was, as it does in the instance's dict.
 
 from __future__ import annotations
 
-from types import GetSetDescriptorType, MemberDescriptorType
+from types import GetSetDescriptorType, MemberDescriptorType, WrapperDescriptorType
 
 from .. import _C
-from ..guards.classes import defines, lookup_class
+from ..guards.classes import attributes_of, defines, lookup_class, resolution_order
 
 __all__ = ["MutationLog"]
 
@@ -143,7 +143,9 @@ class MutationLog:
 
 def write_attribute(emit, target, owner, name, value):
     """Stores past __setattr__: what a user-defined __setattr__ does was traced already."""
-    base = type if issubclass(target.python_type(), type) else object
+    base = next(
+        c for c in resolution_order(target.python_type()) if type(attributes_of(c).get("__setattr__")) is WrapperDescriptorType
+    )
     static, _ = lookup_class(target.python_type(), name)
     of_c = isinstance(static, MemberDescriptorType | GetSetDescriptorType)  # the store is its own: nothing of Python runs
     if not of_c and defines(type(static), "__set__"):  # the program stored past the descriptor

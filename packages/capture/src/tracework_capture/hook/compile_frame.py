@@ -155,6 +155,8 @@ def let_go(root: CaptureRoot, frame: SymbolicFrame) -> None:
     """Drop the user's objects of an attempt that is over: the root, its frames and values refer to each other."""
     for made in made_classes(root):
         made.end()
+    for generator in root.generators:
+        generator.frame.parent = None  # on whose stack it is
     for held in (frame.locals, frame.locals.slots, frame.cells, frame.stack, frame.handled):
         held.clear()
     for held in (root.memo, root.tuples, root.keep, root.cells, root.generators, root.globals_written):

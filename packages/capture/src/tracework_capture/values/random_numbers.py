@@ -13,11 +13,15 @@ import sys
 import torch
 
 from .. import _torch
-from .constant import COMPARE_FUNCTIONS, NotPlain, plain
+from ..guards.classes import NO_ATTRIBUTE, lookup_class
+from .binding import BoundBuiltin
+from .constant import COMPARE_FUNCTIONS, NotPlain, fold_literal, force_plain, plain
+from .dict_keys import IdentityKey
 from .floats import FloatValue, LateFloat, is_exact_number
+from .sequence import NONE
 from .symint import SAME_INT
 from .tensor import TensorValue
-from .value import Value
+from .value import NEW, Value
 
 EXACT = 2**53
 """Ints up to this one are floats, too."""
@@ -165,10 +169,86 @@ def method_row(kind, name):
     return row
 
 
+class MadeGenerator(Value):
+    """random.Random(seed) that the traced program made: what it gives is known."""
+
+    mutability = NEW
+
+    def __init__(self, generator):
+        super().__init__(None)
+        self.generator = generator
+
+    def python_type(self):
+        return random.Random
+
+    def truth(self, frame):
+        return True
+
+    def same_object(self, other):
+        return self is other
+
+    def hash_key(self, frame):
+        return IdentityKey(self)
+
+    def getattr(self, frame, name):
+        if lookup_class(random.Random, name)[0] is FUNCTIONS.get(name, NO_ATTRIBUTE):
+            return BoundBuiltin(self, name)
+        return frame.break_graph("random_state", f"{name} of {self.describe()}")
+
+    def call_method(self, frame, name, args, kwargs):
+        if lookup_class(random.Random, name)[0] is not FUNCTIONS.get(name):
+            return frame.break_graph("random_state", f"{name} of {self.describe()}")
+        given, named = [force_plain(frame, a) for a in args], {k: force_plain(frame, v) for k, v in kwargs.items()}
+        if name == "seed" and not is_seed(given, named):
+            return frame.break_graph("random_state", "a seed that is not known")
+        return fold_literal(frame, FUNCTIONS[name], self.generator, *given, **named)
+
+    def reload(self, emit):
+        return f"{emit.const(with_state)}({emit.const(self.generator.getstate())})"
+
+
+def is_seed(given, named):
+    """Whether these arguments leave nothing to the operating system."""
+    return bool(given) and type(given[0]) in (int, float, str, bytes) or type(named.get("a")) in (int, float, str, bytes)
+
+
+def with_state(state):
+    """A generator in this state."""
+    made = random.Random(0)
+    made.setstate(state)
+    return made
+
+
+def make_generator(frame, args, kwargs):
+    """random.Random(seed)"""
+    given = [force_plain(frame, a) for a in args]
+    if kwargs or len(given) != 1 or not is_seed(given, {}):
+        return frame.break_graph("random_state", "random.Random() without a seed that is known")
+    return MadeGenerator(UNTOUCHED[random.Random](*given))
+
+
+def seed(frame, args, kwargs):
+    """random.Random.seed of a generator that was there before: done in the program's order of draws, as one of them."""
+    generator = args[0]
+    if generator.source is None or generator.python_type() is not random.Random:
+        return frame.break_graph("random_state", f"seed of {generator.describe()}")
+    try:
+        given, named = [plain(a) for a in args[1:]], {k: plain(v) for k, v in kwargs.items()}
+        FUNCTIONS["seed"](UNTOUCHED[random.Random](0), *given, **named)
+    except NotPlain:
+        return frame.break_graph("random_state", "a seed that is not known")
+    except Exception as error:  # the program's own
+        return frame.break_graph("random_state", f"seed, which raises {type(error).__name__}")
+    frame.graph.drawn_input(generator.source, float, lambda at: FUNCTIONS["seed"](at, *given, **named) or 0.0)
+    frame.mutations.changes += 1
+    return NONE
+
+
 PYTHON = (
     "random uniform triangular gauss normalvariate lognormvariate expovariate betavariate gammavariate paretovariate weibullvariate"
     " vonmisesvariate randint randrange"
 ).split()
+KNOWN_WITH_THE_SEED = "choice choices sample getrandbits randbytes seed".split()
 NUMPY = "rand randn random random_sample uniform normal exponential beta randint".split()
 
 
@@ -186,4 +266,7 @@ def untouched(kind):
 UNTOUCHED = {kind: untouched(kind) for kind in generators()}
 """Class of generators -> what is asked which kind of number is drawn."""
 ROWS = {getattr(kind, name): method_row(kind, name) for kind, names in generators().items() for name in names}
+ROWS |= {random.Random: make_generator, random.Random.seed: seed}
+FUNCTIONS = {name: getattr(random.Random, name) for name in (*PYTHON, *KNOWN_WITH_THE_SEED)}
+"""Methods of generators whose seed is known."""
 """The functions of the modules random and numpy.random are methods, too, of a generator that the module has."""

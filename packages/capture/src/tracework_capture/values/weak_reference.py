@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import weakref
 
+from .. import _C
+from ..errors import BreakGraph
 from ..sources import Referent
+from .module import ModuleValue
+from .tensor import TensorValue
+from .user_object import ObjectValue
 from .value import Value
 
 
@@ -33,10 +38,64 @@ class WeakReference(Value):
     def call(self, frame, args, kwargs):
         if args or kwargs:
             return frame.break_graph("call_unknown", f"{self.describe()} with arguments")
+        return self.referred(frame)
+
+    def referred(self, frame):
+        """What it gives now."""
         obj = self.obj()
         if obj is not None and may_have_died(frame, obj):
             return frame.break_graph("value_not_known", f"{self.describe()} is asked for an object that may have died")
         return frame.wrap(obj, Referent(self.source))
+
+
+class MadeReference(WeakReference):
+    """One without a callback that the traced program made. As long as the first one lives, each further one is the same object."""
+
+    def __init__(self, referent):
+        super().__init__(None, None)
+        self.referent = referent
+
+    def describe(self):
+        return f"a weak reference to {self.referent.describe()}"
+
+    def same_object(self, other):
+        if isinstance(other, MadeReference):
+            return other.referent is self.referent
+        return None if isinstance(other, WeakReference) else False
+
+    def referred(self, frame):
+        if not is_held(frame, self.referent):
+            return frame.break_graph("value_not_known", f"{self.describe()}, which may have died")
+        return self.referent
+
+    def reload(self, emit):
+        if self.referent.source is None:  # what is rebuilt of it after the graph may live shorter than the program's own
+            raise BreakGraph("cannot_rebuild", self.describe())
+        return f"{emit.const(weakref.ref)}({emit.load(self.referent)})"
+
+
+def is_held(frame, value):
+    """Whether an object surely lives: it was there before and nothing was changed, or a local has it."""
+    if value.source is not None and not frame.mutations.entries and not may_have_died(frame, value.obj):
+        return True
+    while frame is not None:
+        if any(held is value for held in dict.values(frame.locals)):
+            return True
+        frame = frame.parent
+    return False
+
+
+def make_reference(frame, args, kwargs):
+    """weakref.ref(value)"""
+    value = args[0] if len(args) == 1 and not kwargs else None
+    if not isinstance(value, (ObjectValue, ModuleValue, TensorValue)) or value.source is not None and value.obj is None:
+        return frame.break_graph("call_unknown", "weakref.ref with a callback, or of something else than an object")
+    if not value.python_type().__weakrefoffset__:
+        return frame.raise_new(TypeError, f"cannot create weak reference to '{_C.type_name(value.python_type())}' object")
+    return MadeReference(value)
+
+
+ROWS = {weakref.ref: make_reference}
 
 
 def may_have_died(frame, obj):

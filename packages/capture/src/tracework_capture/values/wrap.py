@@ -11,6 +11,7 @@ import enum
 import functools
 import inspect
 import re
+import threading
 import types
 import typing
 import weakref
@@ -76,6 +77,7 @@ from .subclass import existing_subclass_tensor, is_traced
 from .symint import size_value
 from .tensor import existing_tensor
 from .text import changing_text
+from .thread_local import ThreadLocalValue
 from .torch_state import read_row
 from .transforms import TRANSFORM_CODES, TRANSFORM_ROWS
 from .triton_kernel import TRITON_ROWS, existing_kernel
@@ -541,7 +543,7 @@ def wrap_object(frame, obj, source):
         return made
     guard_type(frame, obj, source)
     meet(type(obj))
-    return ObjectValue(type(obj), obj, source)
+    return (ThreadLocalValue if type(obj) is threading.local else ObjectValue)(type(obj), obj, source)
 
 
 # --- objects that the traced program makes -----------------------------------------------------------------------------

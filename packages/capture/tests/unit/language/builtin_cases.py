@@ -114,7 +114,7 @@ def printing_to_a_text(x):
 PER_THREAD = threading.local()
 
 
-@case(graphs=2)
+@case()
 def an_attribute_of_a_thread_local(x):
     y = x + 1
     PER_THREAD.value = 3

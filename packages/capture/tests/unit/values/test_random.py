@@ -93,6 +93,49 @@ def a_random_made_inside(x):
     return x * OWN.random() + random.Random(4).random()
 
 
+def asked_of_one_made_inside(x):
+    made = random.Random(x.shape[0])
+    parts = made.sample(range(9), 3)
+    parts.append(made.choice("abc"))
+    kept = made.randint
+    try:
+        made.randint(5, 1)
+    except ValueError as error:
+        parts.append(str(error))
+    return x * kept(1, 5), parts, made.choices((1, 2), k=3), made.getrandbits(70), made.randbytes(3), {made: 1}[made]
+
+
+def one_made_inside_leaves(x):
+    made = random.Random("seed")
+    made.gauss(0, 1)
+    made.seed(5)
+    x = x * made.gauss(0, 1)
+    return x, made.getstate(), made.gauss(0, 1), made.random()
+
+
+def seeded_between_draws(x):
+    first = OWN.random()
+    OWN.seed("a")
+    second = OWN.gauss(0, 1)
+    OWN.seed(a=x.shape[0], version=1)
+    random.seed(3)
+    return x * first + second, OWN.random(), random.random()
+
+
+def seeded_from_outside(x):
+    made = random.Random()
+    made.seed()
+    return x + 1, type(made) is random.Random
+
+
+def a_seed_that_is_refused(x):
+    y = x * OWN.random()
+    try:
+        OWN.seed([])
+    except TypeError as error:
+        return y * OWN.random(), str(error)
+
+
 def a_method_kept(x):
     number = OWN.randint
     return x * number(1, 3) + number(1, 3)
@@ -237,10 +280,11 @@ PROGRAMS = [
         places_and_sizes,
         texts,
     ),
+    *(asked_of_one_made_inside, one_made_inside_leaves, seeded_between_draws, seeded_from_outside, a_seed_that_is_refused),
     *(what_ints_are_asked, large_ints, an_empty_range, raises_for_some, chosen_by_an_int),
 ]
 WHOLE = {seed_at_the_start, dropout, floats, seeded, mixed_up, a_random_of_its_own, a_method_kept, ints_of_python, ints_kept}
-WHOLE |= {ints_of_numpy, raises_for_some}
+WHOLE |= {ints_of_numpy, raises_for_some, a_random_made_inside, asked_of_one_made_inside, seeded_between_draws}
 
 
 def states():

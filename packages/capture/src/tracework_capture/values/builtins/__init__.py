@@ -9,10 +9,22 @@ BUILTINS = {}
 
 def fill():
     """Fills the table; called once by values.wrap, after the modules that need each other are loaded."""
-    from .. import made_class, random_numbers
+    from .. import made_class, random_numbers, weak_reference
     from . import arithmetic, attributes, containers, copies, heaps, iteration, logged, warned
 
-    tables = arithmetic, attributes, containers, copies, heaps, iteration, logged, made_class, random_numbers, warned
+    tables = (
+        arithmetic,
+        attributes,
+        containers,
+        copies,
+        heaps,
+        iteration,
+        logged,
+        made_class,
+        random_numbers,
+        warned,
+        weak_reference,
+    )
     for rows in (table.ROWS for table in tables):
         for fn, handler in rows.items():
             if fn in BUILTINS:

@@ -1,0 +1,164 @@
+"""weakref.ref(x) in the traced program: alive where a local or what was there before has the object, else left to plain Python."""
+
+import os
+import weakref
+
+import pytest
+import torch
+from tracework_capture.hook.context import optimize
+
+
+class Node:
+    scale = 2.0
+
+
+class Table(dict):
+    pass
+
+
+class Closed:
+    __slots__ = ()
+
+
+NODE, TABLE, CLOSED, MODULE = Node(), Table(a=3), Closed(), torch.nn.Linear(3, 3)
+HOLDER = Node()
+
+
+def of_an_object(x):
+    reference = weakref.ref(NODE)
+    return x * reference().scale, reference() is NODE, reference is weakref.ref(NODE), isinstance(reference, weakref.ref)
+
+
+def of_a_dict(x):
+    return x * weakref.ref(TABLE)()["a"]
+
+
+def of_a_module(x):
+    return weakref.ref(MODULE)().weight.shape[0] + x
+
+
+def of_an_argument(x):
+    reference = weakref.ref(x)
+    return reference() + 1
+
+
+def of_a_result(x):
+    made = x * 2
+    reference = weakref.ref(made)
+    return reference() + 1
+
+
+def of_what_was_made(x):
+    made = Table(kept=x + 1)
+    reference = weakref.ref(made)
+    return reference()["kept"]
+
+
+def given_away(x):
+    reference = weakref.ref(NODE)
+    return x + 1, reference, reference()
+
+
+def refused(x):
+    found = []
+    for each in (CLOSED, Closed()):
+        try:
+            weakref.ref(each)
+        except TypeError as refusal:
+            found.append(str(refusal))
+    return x + 1, found
+
+
+def of_the_old_one(x):
+    HOLDER.child = Node()
+    child = HOLDER.child
+    reference = weakref.ref(child)
+    HOLDER.child = Node()
+    return x + 1, reference() is child
+
+
+WHOLE = [of_an_object, of_a_dict, of_a_module, of_an_argument, of_a_result, of_what_was_made, given_away, refused, of_the_old_one]
+
+
+def dead_at_once(x):
+    return x + 1, weakref.ref(Node())() is None
+
+
+def deleted(x):
+    made = Node()
+    reference = weakref.ref(made)
+    del made
+    return x + 1, reference() is None
+
+
+def replaced(x):
+    made = Node()
+    reference = weakref.ref(made)
+    made = x + 1
+    return made, reference() is None
+
+
+def dropped_by_its_holder(x):
+    HOLDER.child = Node()
+    reference = weakref.ref(HOLDER.child)
+    HOLDER.child = None
+    return x + 1, reference() is None
+
+
+def alive_after_a_break(x):
+    made = Node()
+    reference = weakref.ref(made)
+    open(os.devnull).close()  # breaks the graph
+    return x + 1, reference() is None
+
+
+def of_what_is_gone_by_then(x):
+    made = Node()
+    return x + 1, weakref.ref(made)
+
+
+def with_a_callback(x):
+    return x + 1, weakref.ref(NODE, print)() is NODE
+
+
+def in_a_set(x):
+    return x + 1, len({weakref.ref(NODE), weakref.ref(NODE)}), weakref.ref(NODE) == weakref.ref(NODE)
+
+
+def of_a_number(x):
+    try:
+        return x, weakref.ref(3)
+    except TypeError as refusal:
+        return x + 1, str(refusal)
+
+
+BROKEN = [
+    dead_at_once,
+    deleted,
+    replaced,
+    dropped_by_its_holder,
+    alive_after_a_break,
+    of_what_is_gone_by_then,
+    with_a_callback,
+    in_a_set,
+    of_a_number,
+]
+
+
+@pytest.mark.parametrize("f", WHOLE + BROKEN, ids=lambda f: f.__name__)
+def test_a_reference(f):
+    graphs = []
+    compiled = optimize(lambda gm, inputs: graphs.append(gm) or gm.forward, fullgraph=f in WHOLE)(f)
+    for _ in range(3):
+        expected, actual = f(torch.arange(3.0)), compiled(torch.arange(3.0))
+        if isinstance(expected, tuple):
+            assert len(actual) == len(expected)
+            for found, wanted in zip(actual[1:], expected[1:]):
+                assert type(found) is type(wanted)
+                if isinstance(wanted, weakref.ref):
+                    assert found() is wanted()
+                else:
+                    assert found == wanted
+            expected, actual = expected[0], actual[0]
+        torch.testing.assert_close(actual, expected)
+    assert len(graphs) <= 1 or f in BROKEN
