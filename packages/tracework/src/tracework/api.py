@@ -157,8 +157,7 @@ def _compile_module(module: torch.nn.Module, arguments: dict[str, Any], observe:
         module = module._orig_mod
     check_devices_of(module)
     shapes = _shapes(arguments, module.forward, through=True)
-    call = _optimizer(arguments, observe, shapes)(entry_function(module, in_place=False))
-    return wrap_module(module, call, arguments, _compile_module)
+    return wrap_module(module, _optimizer(arguments, observe, shapes), arguments, _compile_module)
 
 
 def _compile_class(cls: type, optimize: Callable[[Callable[..., Any]], Callable[..., Any]]) -> type:
@@ -246,7 +245,7 @@ def compile(
         return _compile_class(model, _optimizer(arguments, observe))
     if isinstance(model, (types.BuiltinFunctionType, functools.partial)):
         shapes = _shapes(arguments, model, through=True)
-        model = entry_function(model, in_place=False)  # neither has a frame of its own that capture would see
+        model = entry_function(model)  # neither has a frame of its own that capture would see
     else:
         shapes = _shapes(arguments, model)
     return _optimizer(arguments, observe, shapes)(model)
@@ -257,4 +256,4 @@ def compile_in_place(module: torch.nn.Module, **arguments: Any) -> None:
     if not isinstance(module, torch.nn.Module):
         raise NotCallable(f"compile_in_place() takes an nn.Module, not {type(module).__name__}.")
     check_devices_of(module)
-    module._compiled_call_impl = compile(entry_function(module, in_place=True), **arguments)
+    module._compiled_call_impl = compile(entry_function(module, "_call_impl"), **arguments)

@@ -24,10 +24,12 @@ Recompile = Callable[[torch.nn.Module, dict[str, Any]], torch.nn.Module]
 
 @dataclass(frozen=True)
 class Compiled:
-    """What a compiled module's class remembers: the module, its compiled call, and the arguments that made it."""
+    """What a compiled module's class remembers: the module, its compiled call, its compiled `forward` alone, which runs no hooks, and the
+    arguments that made it."""
 
     original: torch.nn.Module
     call: Callable[..., Any]
+    forward: Callable[..., Any]
     arguments: dict[str, Any]
     recompile: Recompile
 
@@ -90,12 +92,11 @@ class CompiledModule:
         return state.recompile(copy.copy(state.original), dict(state.arguments))
 
 
-def entry_function(self: Any, *, in_place: bool) -> Callable[..., Any]:
+def entry_function(self: Any, method: str = "__call__") -> Callable[..., Any]:
     """A function of its own for one compiled module or callable, so that its entries are not mixed with those of others.
 
-    `self` is its name of the module in sources and messages, as the module's own methods have it.
-
-    `in_place` calls `_call_impl`, because `__call__` of a module compiled in place comes back here.
+    `self` is its name of the module in sources and messages, as the module's own methods have it. It calls `method`: `_call_impl` for a
+    module compiled in place, whose `__call__` comes back here.
     """
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -104,9 +105,13 @@ def entry_function(self: Any, *, in_place: bool) -> Callable[..., Any]:
     def call_in_place(*args: Any, **kwargs: Any) -> Any:
         return self._call_impl(*args, **kwargs)
 
-    function = call_in_place if in_place else call
+    def call_forward(*args: Any, **kwargs: Any) -> Any:
+        return self.forward(*args, **kwargs)
+
+    function = {"__call__": call, "_call_impl": call_in_place, "forward": call_forward}[method]
     kind = type(self)  # what messages name is the user's class
-    code = function.__code__.replace(co_name=f"call_{kind.__name__}", co_qualname=f"{kind.__qualname__}.__call__")
+    name, shown = ("forward", "forward") if method == "forward" else ("call", "__call__")
+    code = function.__code__.replace(co_name=f"{name}_{kind.__name__}", co_qualname=f"{kind.__qualname__}.{shown}")
     fresh = types.FunctionType(code, function.__globals__, code.co_name, function.__defaults__, function.__closure__)
     fresh.__doc__ = getattr(type(self), "forward", self).__doc__
     forward = inspect.unwrap(getattr(self, "forward", self))
@@ -117,20 +122,21 @@ def entry_function(self: Any, *, in_place: bool) -> Callable[..., Any]:
 
 
 def _compiled_forward(forward: Any) -> Any:
-    """`forward` of a compiled module, called directly: the compiled call, with the signature of the original."""
+    """`forward` of a compiled module, called directly, with the signature of the original."""
 
     @functools.wraps(forward)
     def compiled_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return self._tracework.call(*args, **kwargs)
+        return self._tracework.forward(*args, **kwargs)
 
     return compiled_forward
 
 
 def wrap_module(
-    module: torch.nn.Module, call: Callable[..., Any], arguments: dict[str, Any], recompile: Recompile
+    module: torch.nn.Module, compiler: Callable[..., Any], arguments: dict[str, Any], recompile: Recompile
 ) -> torch.nn.Module:
-    """The compiled twin of `module` (see the file's head); `call` runs it, `recompile(module, arguments)` makes another."""
-    state = Compiled(module, call, arguments, recompile)
+    """The compiled twin of `module` (see the file's head); `compiler` compiles a function, `recompile(module, arguments)` makes another."""
+    call, forward = (compiler(entry_function(module, method)) for method in ("__call__", "forward"))
+    state = Compiled(module, call, forward, arguments, recompile)
     twin = object.__new__(_twin_type(state))
     object.__setattr__(twin, "__dict__", module.__dict__)
     return twin

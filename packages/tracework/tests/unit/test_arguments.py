@@ -251,9 +251,9 @@ def test_forward_of_a_compiled_module_runs_compiled_and_keeps_its_signature():
     net = tracework.compile(Net(), backend=backend)
     x = torch.ones(3)
     assert torch.equal(net.forward(x), x * 2) and len(graphs) == 1
-    assert torch.equal(net(x), x * 2) and torch.equal(net.twice(x), x * 4) and len(graphs) == 1
+    assert torch.equal(net(x), x * 2) and torch.equal(net.twice(x), x * 4) and len(graphs) == 2
     assert str(inspect.signature(net.forward)) == "(x, *, scale=2)"
-    assert torch.equal(net._orig_mod.forward(x), x * 2) and len(graphs) == 1
+    assert torch.equal(net._orig_mod.forward(x), x * 2) and len(graphs) == 2
 
 
 def test_compile_calls_of_one_function_do_not_share_entries_or_limits():
@@ -304,3 +304,37 @@ def test_a_class_has_the_calls_of_its_instances_compiled():
     assert {len(list(gm.graph.nodes)) for gm in graphs} == {4, 3}
     with pytest.raises(tracework.NotCallable, match="class int"):
         tracework.compile(int)
+
+
+def test_forward_called_directly_is_compiled_and_runs_no_hooks():
+    log, graphs = [], []
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = torch.nn.Linear(3, 3)
+            self.inner.register_forward_hook(lambda *args: log.append("inner"))
+
+        def forward(self, x, scale=1.0):
+            return self.inner(x) * scale
+
+    def backend(gm, example_inputs):
+        graphs.append(gm)
+        return gm.forward
+
+    net, x = Net(), torch.ones(2, 3)
+    net.register_forward_pre_hook(lambda *args: log.append("before"))
+    net.register_forward_hook(lambda module, args, result: result + 1)
+    compiled = tracework.compile(net, backend=backend)
+    for calls in ([lambda m: m(x)], [lambda m: m.forward(x), lambda m: m.forward(x=x, scale=2.0)]):
+        for call in calls:
+            log.clear()
+            expected, seen = call(net), list(log)
+            log.clear()
+            assert torch.equal(call(compiled), expected)
+            assert log == seen
+    assert len(graphs) >= 3
+
+    outer = torch.nn.Sequential(compiled)
+    inside = tracework.compile(lambda v: outer[0].forward(v) + outer(v), backend=backend, fullgraph=True)
+    assert torch.equal(inside(x), net.forward(x) + net(x))
