@@ -36,18 +36,26 @@ class Remembered:
 
     runs_program = True
 
-    def __init__(self, disabled, args, kwargs, found):
-        self.disabled, self.args, self.kwargs, self.found = disabled, args, kwargs, found
-        self.times = 0
+    def __init__(self, disabled):
+        self.disabled = disabled
+        self.calls = []  # (args, kwargs, result) in the program's order, which says what is forgotten next
+
+    def number_with(self, args, kwargs):
+        """Of different calls, this one too."""
+        return len(
+            {(payload_key(a), payload_key([*k.items()])) for a, k in [*((a, k) for a, k, _ in self.calls), (args, kwargs)]}
+        )
 
     def __call__(self, function):
-        asked, found = self.disabled(function), None
-        for _ in range(self.times):
+        asked = self.disabled(function)
+        for args, kwargs, expected in self.calls:
             try:
-                found = asked(*self.args, **self.kwargs)
+                found = asked(*args, **kwargs)
             except Exception:  # the program meets it where it calls the function
                 return False
-        return same_constant(found, self.found) if is_atom(self.found) else found is self.found
+            if not (same_constant(found, expected) if is_atom(expected) else found is expected):
+                return False
+        return True
 
 
 class RememberingFunction(RowValue):
@@ -95,19 +103,20 @@ class RememberingFunction(RowValue):
             self.fix(frame)
         if waits_for_writes(frame, self.fn.__wrapped__, [*args, *kwargs.values()]):
             return frame.break_graph("call_unknown", f"{name}, which remembers results and reads what was written here")
-        asked = frame.root.remembered
-        key = id(self.fn), payload_key(known), payload_key([*by_name.items()])
-        if key not in asked:
-            try:
-                found = called_there(frame, self.fn, *known, **by_name)
-            except Exception as error:
-                return frame.break_graph("call_unknown", f"{name}, which remembers results, and raises {type(error).__name__}")
-            if not is_atom(found):
-                self.fix(frame)
-            asked[key] = Remembered(frame.root.services.call_disabled, known, by_name, found)
-            frame.guard("RELATION", self.source, (asked[key], (self.source,)))
-        asked[key].times += 1
-        return frame.wrap(asked[key].found, Const(asked[key].found))
+        asked, most = frame.root.remembered.get(id(self.fn)), self.fn.cache_parameters()["maxsize"]
+        if asked is not None and most is not None and asked.number_with(known, by_name) > most:
+            return frame.break_graph("call_unknown", f"{name}, which forgets one result for another")
+        try:
+            found = called_there(frame, self.fn, *known, **by_name)
+        except Exception as error:
+            return frame.break_graph("call_unknown", f"{name}, which remembers results, and raises {type(error).__name__}")
+        if not is_atom(found):
+            self.fix(frame)
+        if asked is None:
+            asked = frame.root.remembered[id(self.fn)] = Remembered(frame.root.services.call_disabled)
+            frame.guard("RELATION", self.source, (asked, (self.source,)))
+        asked.calls.append((known, by_name, found))
+        return frame.wrap(found, Const(found))
 
 
 def key_of(frame, value):

@@ -128,6 +128,24 @@ def test_made_inside_of_the_frame():
     assert len(graphs) == 1
 
 
+def test_it_forgets_in_the_order_of_the_calls():
+    calls = []
+
+    @functools.lru_cache(maxsize=2)
+    def g(n):
+        calls.append(n)
+        return n * 2
+
+    def program(x):
+        return x * (g(1) + g(2) + g(1) + g(3) + g(2))
+
+    compiled, _ = counted(program)
+    for _ in range(3):
+        g.cache_clear()
+        calls.clear()
+        assert torch.equal(compiled(X), X * 18) and calls == [1, 2, 3, 2] and g.cache_info().misses == 4
+
+
 @pytest.mark.parametrize("anew", [True, False])
 def test_it_is_asked_what_the_program_asks_and_nothing_else(anew):
     calls = []
