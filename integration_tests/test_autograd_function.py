@@ -110,6 +110,20 @@ class Multiply(torch.autograd.Function):
         return g * b, (g * a).sum_to_size(b.shape)
 
 
+class Scaled(torch.autograd.Function):
+    """Saves an argument that its gradient unpacks and does not read."""
+
+    @staticmethod
+    def forward(ctx, a, b):
+        ctx.save_for_backward(a, b)
+        return a * 3
+
+    @staticmethod
+    def backward(ctx, g):
+        _, b = ctx.saved_tensors
+        return g * b, None
+
+
 class InPlace(torch.autograd.Function):
     """With a gradient that is not the derivative, so that it shows who made it."""
 
@@ -143,6 +157,22 @@ PROGRAMS = (cube, masked_linear, reverse, reads_a_parameter, same_twice, written
 def test_values_and_gradients(fn, backend):
     check(fn, *inputs(), backend=backend, module=linear)
     check(fn, *inputs((True, False)), backend=backend, module=linear)
+
+
+@pytest.mark.parametrize(
+    "write", [lambda a: a.mul_(2), lambda a: a.detach().add_(1), lambda a: a.t_(), lambda a: a.unsqueeze_(0)]
+)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_is_saved_may_not_be_written_to_whether_the_gradient_reads_it_or_not(write, backend):
+    def program(x, w):
+        a = x @ w
+        made = Scaled.apply(a, x[0])
+        write(a)
+        return made
+
+    for fn in (program, tracework.compile(program, backend=backend)):
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            fn(*inputs()).sum().backward()
 
 
 def test_the_whole_stack():

@@ -20,6 +20,12 @@ WRONG_ONCE = {
     "a write under no_grad to what others are computed from": (
         "    v1 = h2.sin()\n    v2 = v1.mean() * h1\n    with torch.no_grad():\n        v1.add_(1)\n    return v1, v2\n"
     ),
+    "the same, of what has turned in place": (
+        "    v1 = h2.sin()\n    v1.t_()\n    v2 = v1.mean() * h1\n    with torch.no_grad():\n        v1.add_(1)\n    return v1, v2\n"
+    ),
+    "a detached write to what has turned in place": (
+        "    v1 = h2.sin()\n    v1.t_()\n    v2 = v1.mean() * h1\n    v1.detach().mul_(2)\n    return v1, v2\n"
+    ),
 }
 
 

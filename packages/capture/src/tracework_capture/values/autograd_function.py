@@ -28,6 +28,7 @@ class FunctionContext(Value):
         self.cls = cls
         self.fields = {"needs_input_grad": TupleValue([ConstantValue(n) for n in needs_input_grad])}
         self.saved = []
+        self.unpacked = False  # whether all that is saved was read, and with that found to be as it was
         self.without_gradient = []
         self.dirty = []
         self.materialize = True
@@ -59,6 +60,7 @@ class FunctionContext(Value):
         if name in self.fields:
             return self.fields[name]
         if name == "saved_tensors":
+            self.unpacked = True
             return TupleValue(list(self.saved))
         method = CONTEXT_METHODS.get(name)
         if method is not None:
@@ -232,8 +234,9 @@ class _Application:
         backward = outline(builder, backward_nodes, gradients, f"{self.cls.__name__}Backward")
         inside = set(forward_nodes)
         read = [n for n in backward.inputs if n in inside]
-        held = {s.node for s in self.ctx.saved if isinstance(s, TensorValue)}
-        saved, kept = [n for n in read if n in held], [n for n in read if n not in held]
+        held = dict.fromkeys(s.node for s in self.ctx.saved if isinstance(s, TensorValue))
+        kept = [n for n in read if n not in held]
+        saved = [n for n in held if n in read or self.ctx.unpacked and n not in backward.inputs]
         results = [t.node for t in tensors]
         forward = outline(builder, forward_nodes, [*results, *saved, *kept], f"{self.cls.__name__}Forward")
         tensor_arguments = [a for a in self.args if isinstance(a, TensorValue)]

@@ -19,8 +19,13 @@ def view_in_place(frame, self, name, args, kwargs):
     viewed = self.example if self.example._base is None else self.example._base
     if viewed.is_leaf and viewed.requires_grad and torch.is_grad_enabled():
         return frame.break_graph("fake_failed", f"{name}: eager refuses to change a leaf that requires grad, or a view of it")
-    made = frame.graph.call_method(frame, name[:-1], (self, *args), kwargs)
-    if name != "detach_" and not self.example.is_inference():
+    made, counted = frame.graph.call_method(frame, name[:-1], (self, *args), kwargs), not self.example.is_inference()
+    if name != "detach_" and (self.turned or self.example._base is None):
+        # no view of anything, though its example is one: writes that are not recorded would give a view another history
+        made.node.target, self.turned = name, True
+        if counted:
+            torch.autograd.graph.increment_version(self.example)
+    elif name != "detach_" and counted:
         first = first_turn(made.node)
         first.prepend(frame.graph.plain_node(frame, torch.autograd.graph.increment_version, (first.args[0],)))
     self.node, self.example = made.node, made.example
