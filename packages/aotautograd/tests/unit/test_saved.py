@@ -102,6 +102,8 @@ KEPT_INPUTS = {
     "gelu": lambda x, w: F.gelu(x) + w,
     "indexed": lambda x, w: x[[0, 1]] + w[[0, 1]],
     "norms": lambda x, w: x.norm() + w.norm(),
+    "for a leaf inside": lambda x, w: x * torch.ones(3, 3).requires_grad_() + w,
+    "where others lie": lambda x, w: F.max_pool2d(x[None], 2)[0].sum() * w,
     "loss": lambda x, w: F.binary_cross_entropy_with_logits(x, w.detach().sigmoid()),
 }
 

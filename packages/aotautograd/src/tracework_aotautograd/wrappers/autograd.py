@@ -72,6 +72,8 @@ class Keeper:
         tensors = [i for i, info in enumerate(infos) if info.kind is InputKind.TENSOR]
         needed = [i for i in tensors if i in reads.inputs]
         copies = dict.fromkeys((i for i in tensors if i not in reads.kept), "None")
+        self._counted = [i for i in watched if i in copies]  # whose memory nothing is computed from
+        copies |= {i: f"counter_of(a[{i}])[0]" for i in self._counted}
         # an input that gets what the graph computes would have its own history keep it
         copies |= {i: f"a[{i}].detach()" for i, _ in program.signature.write_backs if i in reads.kept and i not in needed}
         copies |= {i: f"copy(a[{i}])" for i in needed if i in mutated}
@@ -85,7 +87,7 @@ class Keeper:
         items = "".join(f"{copies.get(i, f'a[{i}]')}, " for i in range(len(self._infos)))
         versions = f"({''.join(f'a[{i}]._version, ' for i in self._checked)})"
         states = "states_of(devices)" if devices else "()"
-        scope = {"states_of": states_of, "devices": devices, "copy": copy_in_place_of}
+        scope = {"states_of": states_of, "devices": devices, "copy": copy_in_place_of, "counter_of": counter_of}
         return compile_function("keep", "a", [f"    return {f'({items})' if copies else 'a'}, {versions}, {states}"], scope)
 
     def checked(self, kept: Kept) -> list[Any]:
@@ -95,7 +97,8 @@ class Keeper:
             raise UsageError(
                 f"a gradient of a gradient through input {self._infos[slot].name}, which the graph writes to without recording it"
             )
-        return [_recorded(x, info.requires_grad) for x, info in zip(kept[0], self._infos, strict=True)]
+        inputs = [None if i in self._counted else x for i, x in enumerate(kept[0])]
+        return [_recorded(x, info.requires_grad) for x, info in zip(inputs, self._infos, strict=True)]
 
     def check(self, kept: Kept, slots: Collection[int]) -> None:
         """Raises where somebody wrote to one of these inputs since."""
@@ -354,7 +357,7 @@ class _Part:
                 if outputs[slot] not in saved:
                     found[0][slot] = found[0].get(slot, 0) | 1 << place
             for slot in info.kept_inputs:
-                if inputs[slot] not in shown and slot in self._gradients.reads.kept:
+                if inputs[slot] not in shown:
                     found[1][slot] = found[1].get(slot, 0) | 1 << place
         return found
 
