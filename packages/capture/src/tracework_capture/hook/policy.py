@@ -91,6 +91,7 @@ TRACE_POLICY: tuple[tuple[str, str, str], ...] = (
     ("traceback", BREAK, "reads frames"),
     ("linecache", BREAK, "reads files"),
     *((f"inspect.{name}", INLINE, "asks what an object is") for name in OF_KINDS),
+    ("inspect.unwrap", INLINE, "follows what wrappers keep"),
     ("inspect", BREAK, "reads frames and sources"),
     ("pdb", PLAIN, "a debugger"),
     ("bdb", PLAIN, "a debugger"),
@@ -149,15 +150,15 @@ def _disable_reason(function: Any) -> str:
     return next((f"marked as disabled: {text}" for text in said if isinstance(text, str)), "marked as disabled")
 
 
-def call_policy(function: Any, module: str | None) -> tuple[str, str]:
-    """(decision, reason) for a call of a Python function."""
+def call_policy(function: Any, module: str | None, qualname: str = "") -> tuple[str, str]:
+    """(decision, reason) for a call of a Python function, or of one with this name that the traced program made (None)."""
     if function is not None and is_disabled(function):
         return BREAK, _disable_reason(function)
     if function is not None and not _C.runs_its_code(function):
         return BREAK, "an extension has put something else behind its calls"
     if module is None:
         return INLINE, ""
-    name = f"{module}.{getattr(function, '__qualname__', '')}."
+    name = f"{module}.{getattr(function, '__qualname__', qualname)}."
     for prefix, decision, reason in TRACE_POLICY:
         if name.startswith(prefix) and name[len(prefix)] == ".":
             return decision, f"{module}: {reason}"

@@ -140,7 +140,7 @@ class Services:
         if frame.root.selecting and not may_be_inlined(function.code):
             frame.break_graph("call_unknown", f"{function.name} in an arm of a condition on data")
         real = None if isinstance(function, NewFunctionValue) else function.function
-        decision, reason = self.call_policy(real, function.globals.get("__name__"))
+        decision, reason = self.call_policy(real, function.globals.get("__name__"), function.code.co_qualname)
         if decision == "plain":
             self.leave_all_plain(frame, f"{function.name}: {reason}")
         if decision == "break":

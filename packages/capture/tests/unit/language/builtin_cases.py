@@ -111,6 +111,55 @@ def printing_to_a_text(x):
     return y * 2, lines.getvalue()
 
 
+def twice_wrapped(function):
+    return functools.wraps(function)(lambda *args: function(*args) * 2)
+
+
+@twice_wrapped
+@twice_wrapped
+def in_wrappers(x):
+    return x + 1
+
+
+def in_a_ring():
+    pass
+
+
+in_a_ring.__wrapped__ = in_a_ring
+
+
+@case()
+def what_is_wrapped(x):
+    inner = inspect.unwrap(in_wrappers)
+    first = inspect.unwrap(in_wrappers, stop=lambda function: function is not in_wrappers)
+    return inner(x) + first(x), first is in_wrappers.__wrapped__
+
+
+@case(graphs=0)
+def wrapped_in_a_ring(x):
+    try:
+        return x, inspect.unwrap(in_a_ring)
+    except ValueError as error:
+        return x + 1, str(error)
+
+
+@case()
+def identities(x):
+    known = {id(in_wrappers): 1, id(torch.nn.Linear): 2}
+    return x + known[id(torch.nn.Linear)], id(in_a_ring) in known, id(in_wrappers) == id(in_wrappers.__wrapped__)
+
+
+@case()
+def identities_of_what_is_new(x):
+    def new():
+        pass
+
+    class New:
+        pass
+
+    return x + 1, id(new) == id(new), id(New) == id(New)
+
+
 PER_THREAD = threading.local()
 
 

@@ -19,6 +19,7 @@ from ...hook.policy import is_installed
 from ...sources import Const, DictItem
 from ..binding import function_value
 from ..constant import ConstantValue, NotPlain, fold, fold_literal, fold_plain, force_plain, literal, plain
+from ..function import FunctionValue
 from ..module import ModuleValue
 from ..sequence import NONE, TupleValue
 from ..tensor import TensorValue
@@ -206,8 +207,14 @@ def type_(frame, args, kwargs):
 
 
 def id_(frame, args, kwargs):
-    """Of an existing object or module, which stays the same one; tensors change from call to call, and new objects have none yet."""
-    found = args[0].identity(frame) if isinstance(args[0], (ObjectValue, ModuleValue)) else None
+    """Of an existing object, module, function or class, which stays the same one; tensors change from call to call, and new objects have
+    none yet."""
+    found = None
+    if isinstance(args[0], (ObjectValue, ModuleValue)):
+        found = args[0].identity(frame)
+    elif isinstance(args[0], (FunctionValue, ClassValue)) and args[0].mutability is not NEW:
+        found = args[0].real()
+        frame.guard("IDENTITY", args[0].source, found)
     if found is None:
         return frame.break_graph("builtin_unsupported", f"id() of {args[0].describe()}")
     return ConstantValue(id(found))
@@ -339,7 +346,7 @@ def replace(frame, args, kwargs):
 
 
 def signature(frame, args, kwargs):
-    from ..function import BoundMethodValue, FunctionValue
+    from ..function import BoundMethodValue
 
     value, options = args[0], plain_options(frame, kwargs)
     function = value.function if isinstance(value, BoundMethodValue) else value
