@@ -29,6 +29,7 @@ from ..marks import mark_of
 from ..sources import (
     Attr,
     CellContents,
+    ClassAttr,
     Closure,
     Const,
     DefaultArg,
@@ -153,7 +154,21 @@ def dynamic_number(frame, obj, source):
     return None if lift is None else lift(frame, obj, source)
 
 
-CHANGING = (Local, Global, Closure, Attr, Member, InstanceAttr, DictItem, Item, PartItem, CellContents, DefaultArg, KwDefaultArg)
+CHANGING = (
+    Local,
+    Global,
+    Closure,
+    Attr,
+    Member,
+    ClassAttr,
+    InstanceAttr,
+    DictItem,
+    Item,
+    PartItem,
+    CellContents,
+    DefaultArg,
+    KwDefaultArg,
+)
 """Where an int may be a counter or a size."""
 
 
