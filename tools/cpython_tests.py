@@ -18,10 +18,11 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from pathlib import Path
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
 CHILD = HERE / "cpython_tests_child.py"
 SAMPLE = ("unpack", "scope", "genexps", "dictcomps", "named_expressions", "positional_only_arg")
 MODULES = (
@@ -35,7 +36,11 @@ MODULES = (
     "weakset dynamicclassattribute genericclass genericalias type_comments type_aliases type_params typechecks except_star "
     "coroutines asyncgen contextlib_async array struct cmath copyreg shelve graphlib colorsys dis syntax eof csv ipaddress configparser "
     "pickle ast tokenize logging threading queue sched html htmlparser difflib doctest traceback warnings symtable memoryview "
-    "buffer dictviews isinstance shlex sys_settrace asyncio.test_locks"
+    "buffer dictviews isinstance shlex sys_settrace asyncio.test_locks "
+    "gc zipfile unittest base64 binascii bz2 calendar cgi codecs codeop cmd compile crypt fileinput filecmp fnmatch ftplib getopt "
+    "getpass glob gettext gzip hashlib hmac imghdr importlib io linecache lzma mailbox mimetypes minidom netrc ntpath optparse pathlib "
+    "pickletools pkgutil platform plistlib posixpath pstats pyclbr quopri rlcompleter secrets selectors shutil site sqlite3 stat stringprep "
+    "subprocess tempfile timeit tomllib trace unparse urllib urlparse uu uuid wave wsgiref xml_etree zipapp zoneinfo"
 ).split()
 _HELD = "what compiled code refers to or looks things up in (a function, a class, a module) lives as long as that code"
 _SPECIALISED = (
@@ -44,7 +49,23 @@ _SPECIALISED = (
 _LIFETIME = "when an object dies is left to the interpreter: what a traced stretch deletes is let go at the stretch's end"
 _TIME = "measures how long a first call takes, in which the frames it runs are captured"
 _ASKED = "what is asked while tracing has no callers beyond the captured frame, so a warning that counts further up names another place"
+_COUNTED = (
+    "counts what a collection finds, or relies on when there is one, and with it on what capture made and left while it traced"
+)
+_RING = (
+    "what capture knew of objects that refer to each other is a ring, which lives, and they with it, until the next collection"
+)
+_EVALUATOR = (
+    "while a frame evaluator is set, whichever, the interpreter calls what it awaits, and tells tracers of the StopIteration"
+)
 _GOES_ON = "calls what starts to trace, by f_back, the frame that called it: that one goes on in a continuation, of which the trace tells"
+_TRACED = (
+    "TraceTestCase",
+    "SkipLineEventsTraceTestCase",
+    "TraceOpcodesTestCase",
+    "TestLinesAfterTraceStarted",
+    "TestSetLocalTrace",
+)
 KNOWN: dict[str, str] = {
     **{
         f"test.test_traceback.TestTracebackException.{test}": "asks a traceback for the locals of a frame that was traced into"
@@ -53,9 +74,28 @@ KNOWN: dict[str, str] = {
     "test.test_logging.LoggerTest.test_caching": "asks a logger for the answers it remembers, which tracing works out without that",
     **{
         f"test.test_sys_settrace.{kind}.{test}": _GOES_ON
-        for kind in ("TraceTestCase", "SkipLineEventsTraceTestCase", "TraceOpcodesTestCase")
+        for kind in _TRACED
         for test in ("test_08_settrace_and_return", "test_09_settrace_and_raise")
     },
+    **{f"test.test_sys_settrace.{kind}.test_20_async_for_loop": _EVALUATOR for kind in _TRACED},
+    **{
+        f"test.test_gc.{test}": _COUNTED
+        for test in (
+            "GCCallbackTests.test_collect_garbage",
+            *(f"GCTogglingTests.test_bug1055820{letter}" for letter in "cd"),
+            *(
+                f"GCTests.test_{what}"
+                for what in "boom boom2 dict frame get_count get_objects_arguments list newinstance saveall tuple "
+                "resurrection_does_not_block_cleanup_of_other_objects".split()
+            ),
+        )
+    },
+    **{
+        f"test.test_io.{language}{kind}Test.test_error_through_destructor": _LIFETIME
+        for language in ("C", "Py")
+        for kind in ("BufferedRandom", "BufferedReader", "BufferedWriter", "TextIOWrapper")
+    },
+    "test.test_optparse.TestOptionParser.test_refleak": _RING,
     **{
         f"test.test_memoryview.{kind}.test_getbuffer": "counts the references to a constant, which compiled code has, too"
         for kind in ("BytesMemoryviewTest", "BytesMemorySliceTest", "BytesMemorySliceSliceTest")
@@ -76,20 +116,26 @@ KNOWN: dict[str, str] = {
 }
 
 
-LIMIT = 900
+LIMIT = 2400
 """Seconds of processor time for one run of a module; other work on the machine does not count."""
 
 
 def run_module(name: str, mode: str) -> dict[str, object]:
-    """Results of one module in a fresh process; {"crash": text} when it did not come to its end."""
+    """Results of one module in a fresh process and folder; {"crash": text} when it did not come to its end."""
     command = [sys.executable, "-X", "faulthandler", str(CHILD), f"test_{name}", mode]
     env = {**os.environ, "PYTHONHASHSEED": "0"}
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=8 * LIMIT, env=env, check=False, preexec_fn=_limit_processor_time
-        )
-    except subprocess.TimeoutExpired:
-        return {"crash": f"no end after {8 * LIMIT} s"}
+    how: dict[str, object] = {
+        "capture_output": True,
+        "text": True,
+        "timeout": 4 * LIMIT,
+        "env": env,
+        "preexec_fn": _limit_processor_time,
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            done = subprocess.run(command, cwd=folder, check=False, **how)
+        except subprocess.TimeoutExpired:
+            return {"crash": f"no end after {4 * LIMIT} s"}
     if done.returncode == -signal.SIGXCPU:
         return {"crash": f"no end after {LIMIT} s of processor time"}
     for line in done.stdout.splitlines():
