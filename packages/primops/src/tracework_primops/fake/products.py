@@ -1,15 +1,17 @@
 """Matrix products with symbolic sizes on a torch whose `matmul` and `linear` ask for plain numbers (before 2.13).
 
 There, a function mode that is active with the fakes writes them as `mm`, `addmm` and `bmm`, in the forms that torch's own
-composites choose.
+composites choose, and attention that is not left to a kernel as such products.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.nn.attention import SDPBackend
 from torch.overrides import TorchFunctionMode
 
 from .tensor import FakeTensor
@@ -62,13 +64,37 @@ def _product(a: Any, b: Any) -> Any:
     return torch.bmm(left, right).view(*batch, a.size(-2), b.size(-1))
 
 
+def attention(
+    query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False, **options: Any
+) -> Any:
+    """softmax(query @ key.mT * scale + mask) @ value, where torch takes no kernel: for a mask that requires a gradient, say."""
+    scale = options.get("scale") or query.size(-1) ** -0.5
+    given = query, key, value, attn_mask
+    if not _symbolic(*given) or query.dtype not in EXACT or dropout_p or options.get("enable_gqa") or scale < 0:
+        return NotImplemented
+    if torch._fused_sdp_choice(*given, dropout_p, is_causal, **options) != SDPBackend.MATH.value:
+        return NotImplemented
+    if is_causal:
+        attn_mask = torch.ones(query.size(-2), key.size(-2), dtype=torch.bool, device=query.device).tril()
+    weights = _product(query * math.sqrt(scale), key.transpose(-2, -1) * math.sqrt(scale))
+    if attn_mask is not None:
+        if attn_mask.dtype is torch.bool:
+            attn_mask = torch.zeros_like(attn_mask, dtype=query.dtype).masked_fill_(attn_mask.logical_not(), -math.inf)
+        weights = weights + attn_mask
+    return _product(torch._safe_softmax(weights, -1), value)
+
+
 def _broadcast(a: Any, b: Any) -> list[Any]:
     longest = max(len(a), len(b))
     pairs = zip([1] * (longest - len(a)) + list(a), [1] * (longest - len(b)) + list(b), strict=True)
     return [y if x == 1 else x for x, y in pairs]
 
 
+EXACT = (torch.float32, torch.float64)
+"""Dtypes in which torch computes attention as they are."""
+
 FORMS: dict[Any, Callable[..., Any]] = {
+    torch.nn.functional.scaled_dot_product_attention: attention,
     torch.nn.functional.linear: linear,
     torch.matmul: matmul,
     torch.Tensor.matmul: matmul,

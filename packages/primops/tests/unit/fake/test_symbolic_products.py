@@ -14,6 +14,15 @@ CASES = {
     "vector": (lambda x, w: x.matmul(w), (3, 5, 8), (8,)),
     "from the left": (lambda x, w: torch.matmul(w, x), (3, 8, 5), (8,)),
     "matrices stay": (lambda x, w: x @ w, (3, 8), (8, 7)),
+    "attention": (lambda x, w: F.scaled_dot_product_attention(x, x, x * 2, attn_mask=w), (3, 4, 5, 8), (4, 5, 5)),
+    "causal attention": (lambda x, w: F.scaled_dot_product_attention(x, w.expand(x.shape), x, is_causal=True), (3, 5, 8), (5, 8)),
+    "attention where a mask says": (
+        lambda x, w: F.scaled_dot_product_attention(
+            x, x, w.expand(x.shape[0], *w.shape), attn_mask=(w[:, :, :1] > 0).mT, scale=0.5
+        ),
+        (3, 4, 5, 8),
+        (4, 5, 2),
+    ),
 }
 
 
