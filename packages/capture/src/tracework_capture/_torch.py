@@ -37,6 +37,7 @@ __all__ = [
     "dispatch_keys",
     "dispatch_mode_count",
     "distributed_is_initialized",
+    "function_of_custom_operator",
     "has_old_hooks",
     "enter",
     "enter_saved_hooks",
@@ -425,12 +426,24 @@ def pytree_row(kind: type) -> tuple[Any, Any] | None:
     return None if row is None else (row.flatten_fn, row.unflatten_fn)
 
 
-def program_of_triton_operator(operator: Any) -> Any:
-    """The Python function that torch.library.triton_op made the operator of; None for other operators, and where a backward was added."""
+def custom_operator(operator: Any) -> Any:
+    """What torch.library made the operator with; None for other operators."""
     if isinstance(operator, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
         packet = getattr(operator, "overloadpacket", operator)
         operator = torch._library.custom_ops.OPDEFS.get(packet._qualified_op_name)
-    if not isinstance(operator, torch._library.custom_ops.CustomOpDef) or operator._backward_fn is not None:
+    return operator if isinstance(operator, torch._library.custom_ops.CustomOpDef) else None
+
+
+def function_of_custom_operator(operator: Any) -> Any:
+    """The Python function that a custom operator runs; None for other operators."""
+    found = custom_operator(operator)
+    return None if found is None else found._init_fn
+
+
+def program_of_triton_operator(operator: Any) -> Any:
+    """The Python function that torch.library.triton_op made the operator of; None for other operators, and where a backward was added."""
+    operator = custom_operator(operator)
+    if operator is None or operator._backward_fn is not None:
         return None
     is_triton = any(kind.__name__ == "FunctionalTensorMode" for kind in operator._torch_dispatch_fns)
     return operator._abstract_fn if is_triton else None

@@ -9,7 +9,7 @@ import types
 import torch
 import torch.nn.functional as F
 
-from .._torch import operator_names
+from .._torch import function_of_custom_operator, operator_names
 from ..graph.data_sizes import state
 from ..sources import Const
 from ..stand_ins import STAND_INS
@@ -24,6 +24,7 @@ from .loops import LOOP_ROWS
 from .number_arguments import NUMBER_METHODS, number_functions
 from .numpy_functions import numpy_rows
 from .parameter import PARAMETER_ROWS
+from .remembered import waits_for_writes
 from .rows import checked
 from .saved_hooks import SAVED_HOOK_CONTEXTS
 from .sequence import NONE, TupleValue
@@ -58,6 +59,9 @@ class TorchFunctionValue(KnownFunction):
     def call(self, frame, args, kwargs):
         if is_overridden(frame, args, kwargs):
             return dispatch_function(frame, self, args, kwargs)
+        program = function_of_custom_operator(self.fn)
+        if program is not None and waits_for_writes(frame, program, [*args, *kwargs.values()]):
+            return frame.break_graph("call_unknown", f"{self.describe()}, whose function reads what was written here")
         return call_torch(frame, self.fn, args, kwargs)
 
 

@@ -343,3 +343,47 @@ def test_what_the_class_had_is_noticed_where_the_program_stores():
         assert compiled(x).tolist() == [5.0, 5.0]
         assert vars(Kind)["flag"] == 2
     assert not stored
+
+
+HOLDER = Settings()
+TABLE = {"scale": 2.0}
+SCALE = 2.0
+
+
+@torch.library.custom_op("tracework_class_attributes::scaled", mutates_args=())
+def scaled(x: torch.Tensor, of: str) -> torch.Tensor:
+    return x * {"class": Settings.count, "object": HOLDER.count, "dict": TABLE["scale"], "global": SCALE}[of]
+
+
+scaled.register_fake(lambda x, of: torch.empty_like(x))
+
+
+def write(of, value):
+    global SCALE
+    if of == "class":
+        Settings.count = value
+    elif of == "object":
+        HOLDER.count = value
+    elif of == "dict":
+        TABLE["scale"] = value
+    else:
+        SCALE = value
+
+
+@pytest.mark.parametrize("call", [scaled, torch.ops.tracework_class_attributes.scaled], ids=["definition", "operator"])
+@pytest.mark.parametrize("of", ["class", "object", "dict", "global"])
+def test_a_custom_operator_sees_what_was_written_before_its_call(call, of):
+    def f(x):
+        write(of, 3.0)
+        first = call(x, of)
+        write(of, 5.0)
+        return first, call(x, of)
+
+    def reads_only(x):
+        return call(x, of) + call(x, of)
+
+    compiled = optimize(lambda gm, inputs: gm.forward)(f)
+    for _ in range(2):
+        assert [r.tolist() for r in compiled(torch.ones(2))] == [[3.0, 3.0], [5.0, 5.0]]
+    whole = optimize(lambda gm, inputs: gm.forward, fullgraph=True)(reads_only)
+    assert whole(torch.ones(2)).tolist() == [10.0, 10.0]
