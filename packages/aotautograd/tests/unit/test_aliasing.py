@@ -100,6 +100,30 @@ def test_sizes_of_a_view_changed_in_place(check, pair, real, data):
         pair(view_squeezed_in_place, real(3, 4), real(3, 4))
 
 
+def base_transposed_in_place(x, w):
+    y = x * w
+    row = y.view(-1)
+    y.t_()
+    return (y, row * 2)
+
+
+def test_sizes_of_what_others_are_views_of(check, pair, real, data):
+    check(base_transposed_in_place, data(3, 4), data(3, 4))
+    with pytest.raises(Refusal, match="what others are views of"):
+        pair(base_transposed_in_place, real(3, 4), real(3, 4))
+
+
+def turned_twice(x, w):
+    y = x * w
+    y.unsqueeze_(0)
+    y.transpose_(0, 2)
+    return (y, y.view(-1).sin())
+
+
+def test_sizes_changed_in_place_twice(check, real):
+    check(turned_twice, real(3, 1), real(3, 1))
+
+
 def test_sizes_of_an_input_changed_in_place_are_refused(pair, data):
     with pytest.raises(Refusal, match="sizes of memory that the caller sees"):
         pair(lambda x: (x.t_() * 2,), data(3, 4))

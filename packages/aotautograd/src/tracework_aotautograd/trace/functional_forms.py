@@ -149,6 +149,10 @@ def view_in_place(recorder: Any, func: Any, args: Any, kwargs: Any, out: Any) ->
         raise FunctionalizationError(f"{func} changes the sizes of memory that the caller sees", recorder.origin)
     if cell.parent is not None and out._is_view() and out.requires_grad:  # the engine replays views of fakes, without this change
         raise FunctionalizationError(f"{func} changes the sizes of a view that requires grad", recorder.origin)
+    if out.requires_grad and recorder.memory.is_viewed(cell):
+        raise FunctionalizationError(
+            f"{func} changes the sizes of what others are views of, which requires grad", recorder.origin
+        )
     packet = getattr(aten, func._schema.name.split("::")[1].removesuffix("_"))
     view = aten.transpose.int if packet is aten.transpose else getattr(packet, func._overloadname)
     recorder.view_in_place(cell, args[0], view, args[1:], kwargs)

@@ -70,6 +70,11 @@ class Memory:
         """The cells of views of memory that the graph has not written to."""
         return [c for c in self._cells.values() if c.parent is not None and not c.root.writes]
 
+    def is_viewed(self, cell: Cell) -> bool:
+        """Whether the memory of a cell has views beside those that it has turned into one after the other."""
+        count = len(self.steps(cell))
+        return sum(c.root is cell.root and c.parent is not None for c in self._cells.values()) > count
+
     def new_root(self, fake: torch.Tensor, node: Node, slot: int | None = None) -> Cell:
         """Registers fresh memory whose value is `node`."""
         cell = Cell(fake, Root(fake, node, slot=slot), node)
