@@ -42,7 +42,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Former:
-    """A value with a history that was written over."""
+    """A value with a history that was written over, or that turned in place."""
 
     spec: Any
     node: Node
@@ -90,6 +90,8 @@ class Memory:
     def turn_into_view(self, cell: Cell, before: torch.Tensor, step: ViewStep, node: Node) -> None:
         """The cell's fake changed its sizes in place: it is now a view of `before`, which takes over the cell."""
         fake = cell.fake
+        if step.tracked and fake.grad_fn is not None:
+            self.former.append(Former(before.spec, self.read(cell), fake.grad_fn, fake.output_nr))
         cell.fake = before
         self._cells[id(before)] = cell
         self.new_view(fake, cell, step, node)
