@@ -32,6 +32,9 @@ WRONG_ONCE = {
     "what others are computed from turns in place": (
         "    v1 = h1 * h2\n    v2 = v1.clone()\n    v3 = v2 * v1.mean()\n    v1.t_()\n    return v1, v2, v3\n"
     ),
+    "what turns in place under no_grad": (
+        "    v1 = h1 * h2\n    with torch.no_grad():\n        v1.t_()\n    return v1, v1.detach(), v1.exp()\n"
+    ),
     "a detached write to what has turned in place": (
         "    v1 = h2.sin()\n    v1.t_()\n    v2 = v1.mean() * h1\n    v1.detach().mul_(2)\n    return v1, v2\n"
     ),

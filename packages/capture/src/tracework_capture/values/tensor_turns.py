@@ -20,8 +20,8 @@ def view_in_place(frame, self, name, args, kwargs):
     if viewed.is_leaf and viewed.requires_grad and torch.is_grad_enabled():
         return frame.break_graph("fake_failed", f"{name}: eager refuses to change a leaf that requires grad, or a view of it")
     is_view = self.example._base is not None and not self.turned
-    if is_view and self.example.requires_grad and not torch.is_grad_enabled():
-        return frame.break_graph("side_effect_unknown", f"Tensor.{name} under no_grad of a view, which keeps its history")
+    if self.example.requires_grad and not torch.is_grad_enabled():
+        return frame.break_graph("side_effect_unknown", f"Tensor.{name} under no_grad of a tensor that keeps its history")
     made, counted = frame.graph.call_method(frame, name[:-1], (self, *args), kwargs), not self.example.is_inference()
     if name != "detach_" and not is_view:
         # no view of anything, though its example is one: writes that are not recorded would give a view another history
