@@ -146,15 +146,17 @@ LEADING = 2  # batch and length, which change independently: when one of them di
 
 
 def guessed_dims(history: SizeHistory, tensor: torch.Tensor, key: Any, changed: frozenset[int]) -> frozenset[int]:
-    """Leading dims of tokens, masks, signals and sequences of features that may change as another leading one did.
+    """Leading dims of tokens, masks, signals and sequences of features that may change as another leading one did, and the batch of
+    signals, images and videos whose sizes behind it did.
 
     The length of a sequence is its last dim where the program fixes the one before: there are the channels.
     """
     features = tensor.is_floating_point() or tensor.is_complex()
-    leading = [d for d in range(tensor.dim()) if (key, d) not in history.fixed_dims][:LEADING]
-    if tensor.dim() not in ((LEADING, LEADING + 1) if features else (LEADING,)) or changed.isdisjoint(leading):
-        return frozenset()
-    return frozenset(leading) - changed
+    free = [d for d in range(tensor.dim()) if (key, d) not in history.fixed_dims]
+    leading = free[:LEADING]
+    if tensor.dim() in ((LEADING, LEADING + 1) if features else (LEADING,)) and not changed.isdisjoint(leading):
+        return frozenset(leading) - changed
+    return frozenset(free[:1]) & {0} - changed if features and changed and tensor.dim() > LEADING else frozenset()
 
 
 def check_guesses(root: Any) -> None:

@@ -70,13 +70,13 @@ class DictView(Value):
         return SetValue(frame, self.unpack(frame))
 
     def binary(self, frame, op, other, reverse=False):
-        from .sets import as_set, intersection_with_view
+        from .sets import intersection_with_view, with_view
 
-        if self.kind == "values" or op.endswith("="):
+        if self.kind == "values" or op not in ("|", "&", "-", "^"):
             return None
         if op == "&":
             return intersection_with_view(frame, self, other)
-        return self.as_set(frame).binary(frame, op, as_set(frame, other), reverse)
+        return with_view(frame, op, *((other, self) if reverse else (self, other)))
 
     def compare(self, frame, op, other):
         """As sets, by looking up: values need no hash."""

@@ -175,7 +175,7 @@ class SetValue(Value):
         return call_dunder(frame, self, name, args, kwargs)
 
     def binary(self, frame, op, other, reverse=False):
-        if op == "&" and isinstance(other, DictView):
+        if isinstance(other, DictView):  # no set to the operators of sets
             return other.binary(frame, op, self, not reverse)
         other_set = as_set(frame, other, strict=True)
         if other_set is None:
@@ -340,13 +340,11 @@ def copy(frame, self):
 
 def step_with(frame, name, other):
     """The call of a method with another container; its members as a SetValue; whether they exist while tracing."""
-    from .mapping import DictValue
-
     given = as_set(frame, other)
     if isinstance(other, SetValue):
         existing = given if given.cls is frozenset and given.source is not None else None
         return Step(name, given.members, "set", given.how_made(), existing), given, given.order is not None
-    form = "dict" if isinstance(other, DictValue) else "list"
+    form = "dict" if is_plain_dict(other) else "list"
     return Step(name, given.members, form), given, real_set(set, given.members) is not None
 
 
@@ -375,8 +373,58 @@ def intersection_with_view(frame, view, other):
     mine, given = as_set(frame, view), as_set(frame, other)
     sizes = len(mine.members), len(given.members)
     if (sizes[0] < sizes[1]) if isinstance(other, DictView) else (given is other and other.cls is set and sizes[0] <= sizes[1]):
-        mine, given = given, mine
-    return SetValue(frame, intersection(mine.members, given.members, False).values())
+        walked, looked_up = view, given
+    else:
+        walked, looked_up = other, mine
+    walked = [(hashed_here(frame, member), member) for member in members_of(frame, walked)]
+    return SetValue(frame, [member for hashed, member in walked if hashed in looked_up.members])
+
+
+def with_view(frame, op, left, right):
+    """left | right, left - right, left ^ right, of which one is a view: a new set of the first is changed."""
+    if op == "^" and all(isinstance(value, DictView) and value.kind == "items" for value in (left, right)):
+        return items_of_one(frame, left, right)
+    of_dict = isinstance(left, DictView) and left.kind == "keys" and is_plain_dict(left.mapping)
+    made = made_set(frame, set, left.mapping if of_dict else left)
+    METHODS[{"|": "update", "-": "difference_update", "^": "symmetric_difference_update"}[op]](frame, made, right)
+    return made
+
+
+def items_of_one(frame, left, right):
+    """The items that one of two dicts has: those of the smaller one first."""
+    if right.length(frame).constant() > left.length(frame).constant():
+        left, right = right, left
+    mine, others = as_set(frame, left).members, as_set(frame, right).members
+    return SetValue(frame, [m for k, m in others.items() if k not in mine] + [m for k, m in mine.items() if k not in others])
+
+
+def members_of(frame, value):
+    """The members of an iterable in its order."""
+    from .wrap import iterate_all
+
+    return value.unpack(frame) if isinstance(value, (SetValue, DictView)) else iterate_all(frame, value)
+
+
+def made_set(frame, cls, given):
+    """cls(given), in Python's order: that of a copied set, of a dict's keys, or of members added one by one."""
+    if isinstance(given, SetValue):
+        if cls is frozenset is given.cls:
+            return given
+        made = SetValue(frame, given.members.values(), cls=cls, steps=(Step("", given.members, "set", given.how_made()),))
+        made.order = None if given.order is None else cls(given.order)
+        return made
+    made = SetValue(frame, members_of(frame, given), cls=cls)
+    if is_plain_dict(given):
+        made.steps = (Step("", made.members, "dict"),)
+        made.order = None if made.order is None else real_steps(cls, made.steps)
+    return made
+
+
+def is_plain_dict(value):
+    """Whether a set makes room for all keys at once: of a dict, not of a subclass."""
+    from .mapping import DictValue
+
+    return isinstance(value, DictValue) and value.python_type() is dict and value.owner is None
 
 
 def combining(name):

@@ -110,3 +110,24 @@ def test_transformer_layers_keep_sizes_symbolic_without_gradients(which):
         torch.testing.assert_close(mine, theirs)
     assert len(graphs) == 1
     assert "_native_multi_head" not in graphs[0] and "_encoder_layer_fwd" not in graphs[0]
+
+
+BATCHES = {  # programs, shapes of which one more size changes at a time
+    "tokens": (lambda x: x * 2, [(8, 5), (8, 6), (7, 9)]),
+    "features": (lambda x: x.softmax(-1), [(8, 5, 16), (8, 6, 16), (7, 9, 16)]),
+    "signals": (lambda x: torch.nn.functional.conv1d(x, torch.ones(2, 4, 3)), [(8, 4, 9), (8, 4, 12), (7, 4, 10)]),
+    "images": (lambda x: torch.nn.functional.conv2d(x, torch.ones(2, 4, 3, 3)), [(8, 4, 9, 8), (8, 4, 12, 7), (7, 4, 10, 10)]),
+    "videos": (lambda x: x.mean((-1, -2)), [(8, 4, 3, 9, 8), (8, 4, 5, 7, 9), (7, 4, 4, 8, 8)]),
+}
+
+
+@pytest.mark.parametrize("fn, shapes", BATCHES.values(), ids=BATCHES)
+def test_an_argument_takes_two_graphs_whichever_of_its_sizes_changes_first(fn, shapes):
+    import tracework_capture as capture
+
+    graphs = []
+    compiled = capture.optimize(lambda gm, inputs: graphs.append(gm) or gm.forward)(fn)
+    for shape in shapes:
+        x = torch.randn(shape)
+        torch.testing.assert_close(compiled(x), fn(x))
+    assert len(graphs) == 2

@@ -4,6 +4,7 @@ import collections
 import functools
 import itertools
 import operator
+import types
 
 import pytest
 import torch
@@ -376,3 +377,23 @@ def test_constructors_refuse_what_python_refuses(made):
 
     x, compiled = torch.ones(2), optimize(lambda gm, inputs: gm.forward)(program)
     assert repr(compiled(x)) == repr(program(x))
+
+
+@pytest.mark.parametrize("kind", [dict, collections.Counter, collections.OrderedDict])
+@pytest.mark.parametrize("count", [3, 5, 9, 20])
+def test_sets_made_of_views_have_python_s_order(kind, count):
+    """It follows from how much room a set took: all at once for a dict's keys, step by step for others."""
+    numbers = [(n * 37) % 512 for n in range(count)]
+
+    def program(x):
+        first, second = kind(dict.fromkeys(numbers, 1)), kind(dict.fromkeys(numbers[count // 2 :] + [7], 1))
+        other = {*numbers[1:]}
+        same = types.SimpleNamespace(value=other, alias=other)
+        same.value |= first.keys()
+        keys, items = first.keys(), first.items()
+        made = [keys - other, keys | other, keys ^ other, keys & other, other - keys, other | keys, other ^ keys, other & keys]
+        made += [keys - second.keys(), keys | second.keys(), keys ^ second.keys(), keys - numbers[:2], [-1, *numbers] - keys]
+        made += [items - second.items(), items ^ second.items(), set(first), frozenset(first), set(keys), {*first}, same.value]
+        return x + 1, [list(each) for each in made], same.value is same.alias
+
+    assert optimize(lambda gm, inputs: gm.forward, fullgraph=True)(program)(torch.ones(2))[1:] == program(torch.ones(2))[1:]

@@ -21,7 +21,7 @@ from ..proxy import proxy_row
 from ..ranges import RangeValue, SliceValue, as_index
 from ..rows import call_row
 from ..sequence import DequeValue, ListValue, TupleValue
-from ..sets import SetValue, Step, real_steps
+from ..sets import SetValue, made_set
 from ..symint import SymNumber
 from ..tensor import TensorValue
 from ..text import OpenText, text_of_size, text_of_sizes
@@ -90,23 +90,12 @@ def set_(frame, args, kwargs):
 
 
 def set_made_of(frame, cls, args, kwargs):
-    """cls(iterable), in Python's order: that of a copied set, of a dict's keys, or of members added one by one."""
+    """cls(iterable)"""
     if len(args) > 1 or kwargs:
         return fold(frame, cls, args, kwargs)  # an error
     if not args:
         return SetValue(frame, [], cls=cls)
-    given = args[0]
-    if isinstance(given, SetValue):
-        if cls is frozenset is given.cls:
-            return given
-        made = SetValue(frame, given.members.values(), cls=cls, steps=(Step("", given.members, "set", given.how_made()),))
-        made.order = None if given.order is None else cls(given.order)
-        return made
-    made = SetValue(frame, iterate_all(frame, given), cls=cls)
-    if isinstance(given, DictValue):
-        made.steps = (Step("", made.members, "dict"),)
-        made.order = None if made.order is None else real_steps(cls, made.steps)
-    return made
+    return made_set(frame, cls, args[0])
 
 
 def frozenset_(frame, args, kwargs):
