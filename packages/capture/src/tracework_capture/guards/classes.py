@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DESCRIPTOR_METHODS",
+    "IMMUTABLE",
     "NO_ATTRIBUTE",
     "ClassLookups",
     "Stored",
@@ -36,7 +37,7 @@ __all__ = [
 
 NO_ATTRIBUTE = object()
 _BINDS_TO_NOTHING = object()
-_IMMUTABLE = 1 << 8
+IMMUTABLE = 1 << 8  # among the flags of a class that nothing can be stored in
 DESCRIPTOR_METHODS = ("__get__", "__set__", "__delete__")
 _WRITTEN_BY_PYTHON = frozenset(
     {"__dict__", "__weakref__", "__doc__", "__annotations__", "__annotations_cache__", "__slotnames__"}
@@ -59,7 +60,7 @@ class ClassLookups:
 
     def add(self, cls: type, name: str, owner: type | None, static: Any) -> None:
         """Remember one lookup."""
-        if cls.__flags__ & _IMMUTABLE:
+        if cls.__flags__ & IMMUTABLE:
             return
         self.meet(cls)
         self.found.setdefault((id(cls), name), (cls, owner, static if is_descriptor(static) else _BINDS_TO_NOTHING))
@@ -68,11 +69,11 @@ class ClassLookups:
 
     def meet(self, cls: type) -> None:
         """Remember the bases of a class, and its special names."""
-        if cls.__flags__ & _IMMUTABLE or id(cls) in self.orders:
+        if cls.__flags__ & IMMUTABLE or id(cls) in self.orders:
             return
         self.orders[id(cls)] = cls, _mro_of(cls)
         for base in _mro_of(cls) or ():
-            if not base.__flags__ & _IMMUTABLE and id(base) not in self.special:
+            if not base.__flags__ & IMMUTABLE and id(base) not in self.special:
                 self.special[id(base)] = base, special_names(base)
 
     def without(self, made: Collection[type]) -> ClassLookups:

@@ -13,7 +13,16 @@ import torch
 from torch.distributions.utils import lazy_property
 
 from ..bytecode.resume import original_code
-from ..guards.classes import DESCRIPTOR_METHODS, attributes_of, defines, is_descriptor, is_stored_to, resolution_order, store
+from ..guards.classes import (
+    DESCRIPTOR_METHODS,
+    IMMUTABLE,
+    attributes_of,
+    defines,
+    is_descriptor,
+    is_stored_to,
+    resolution_order,
+    store,
+)
 from ..sources import Attr, Const
 from .binding import (
     C_METHODS,
@@ -211,6 +220,7 @@ class ClassValue(Value):
         if (
             self.mutability is NEW
             or not cls.__flags__ & HEAP_TYPE
+            or cls.__flags__ & IMMUTABLE
             or issubclass(cls, KNOWN_BY_TORCH)
             or name[:2] == "__" == name[-2:]
             or binds

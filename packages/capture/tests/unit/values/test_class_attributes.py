@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import re
 import types
 
 import pytest
@@ -387,3 +388,13 @@ def test_a_custom_operator_sees_what_was_written_before_its_call(call, of):
         assert [r.tolist() for r in compiled(torch.ones(2))] == [[3.0, 3.0], [5.0, 5.0]]
     whole = optimize(lambda gm, inputs: gm.forward, fullgraph=True)(reads_only)
     assert whole(torch.ones(2)).tolist() == [10.0, 10.0]
+
+
+def test_a_class_that_nothing_can_be_stored_in_raises_at_the_assignment():
+    def program(x):
+        try:
+            re.Pattern.flags = None
+        except TypeError as error:
+            return x + 1, str(error)
+
+    assert optimize(lambda gm, inputs: gm.forward)(program)(torch.ones(2))[1] == program(torch.ones(2))[1]
