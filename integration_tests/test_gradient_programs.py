@@ -35,6 +35,9 @@ WRONG_ONCE = {
     "what turns in place under no_grad": (
         "    v1 = h1 * h2\n    with torch.no_grad():\n        v1.t_()\n    return v1, v1.detach(), v1.exp()\n"
     ),
+    "what turns in place without a history, and a view of what it was": (
+        "    v1 = c0.clone()\n    v2 = v1.view(-1)\n    v1.t_()\n    return v1, v2, h1 * v1\n"
+    ),
     "a detached write to what has turned in place": (
         "    v1 = h2.sin()\n    v1.t_()\n    v2 = v1.mean() * h1\n    v1.detach().mul_(2)\n    return v1, v2\n"
     ),

@@ -255,8 +255,8 @@ class Trace:
         shows_base = self.shows_bases and needs_grad and cell.root.fake is not None and _has_history(cell.root.fake)
         if is_view and (id(cell.root) in shared or dense_order(output) is None or is_piece or untracked or shows_base):
             self._check_views(output, cell)
-            steps = self.recorder.memory.steps(cell)
-            if output._base is cell.root.fake and _has_history(output._base) and not all(step.tracked for step in steps):
+            steps, base = self.recorder.memory.steps(cell), cell.root.fake  # none of what turned in place
+            if base is not None and output._base is base and _has_history(base) and not all(step.tracked for step in steps):
                 self.replay = replace(self.replay, untracked=(*self.replay.untracked, position))
             return OutputInfo(OutputKind.BASE_VIEW, self._base(cell), self._steps(cell), needs_grad or untracked)
         if id(cell.root) in shared:
