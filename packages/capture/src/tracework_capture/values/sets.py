@@ -331,8 +331,16 @@ def init(frame, self, *others):
     return update(frame, self, *others)
 
 
+def settled(frame, value):
+    """A set that another is made of. Breaks where it is there and was changed: what the change does to its order is not known here."""
+    if value.order is None and len(value.members) > 1 and real_set(set, value.members) is not None:
+        frame.break_graph("iterator_unsupported", "the order of a set that is made of one that was changed")
+    return value
+
+
 @method("copy")
 def copy(frame, self):
+    settled(frame, self)
     order = None if self.order is None else self.order.copy()
     steps = (*self.how_made(), Step("copy", {}, "nothing"))
     return self if self.cls is frozenset else SetValue(frame, self.members.values(), cls=self.cls, order=order, steps=steps)
@@ -342,6 +350,7 @@ def step_with(frame, name, other):
     """The call of a method with another container; its members as a SetValue; whether they exist while tracing."""
     given = as_set(frame, other)
     if isinstance(other, SetValue):
+        settled(frame, given)
         existing = given if given.cls is frozenset and given.source is not None else None
         return Step(name, given.members, "set", given.how_made(), existing), given, given.order is not None
     form = "dict" if is_plain_dict(other) else "list"
@@ -410,6 +419,7 @@ def made_set(frame, cls, given):
     if isinstance(given, SetValue):
         if cls is frozenset is given.cls:
             return given
+        settled(frame, given)
         made = SetValue(frame, given.members.values(), cls=cls, steps=(Step("", given.members, "set", given.how_made()),))
         made.order = None if given.order is None else cls(given.order)
         return made
@@ -431,7 +441,7 @@ def combining(name):
     """The four operations that give a new set."""
 
     def handler(frame, self, *others):
-        made = self if others else copy(frame, self)
+        made = settled(frame, self) if others else copy(frame, self)
         if len(others) > 1 and self.cls is frozenset:
             return frame.break_graph("builtin_unsupported", f"frozenset.{name} of several others")
         for number, other in enumerate(others):

@@ -397,3 +397,16 @@ def test_sets_made_of_views_have_python_s_order(kind, count):
         return x + 1, [list(each) for each in made], same.value is same.alias
 
     assert optimize(lambda gm, inputs: gm.forward, fullgraph=True)(program)(torch.ones(2))[1:] == program(torch.ones(2))[1:]
+
+
+def test_sets_made_of_an_existing_one_that_was_changed():
+    def program(x, shared):
+        made = {0, 8}
+        made ^= {1, 9, 17, 33}
+        shared |= made
+        return x + 1, frozenset(made) & shared, shared.copy(), made | shared, set(shared), shared - {1}
+
+    compiled = optimize(lambda gm, inputs: gm.forward)(program)
+    for members in ((), (64, 32), range(20), (33, 17)):
+        found, expected = (list(map(list, f(torch.ones(2), set(members))[1:])) for f in (compiled, program))
+        assert found == expected
