@@ -213,6 +213,17 @@ def _check_written(name: str, target: Any) -> None:
                 raise
 
 
+def _check_items(mode: Any, func: Any, items: Any, args: tuple, kwargs: dict) -> None:
+    """Raises where a foreach op would write floats to integers, as eager's op on each does; torch's meta kernels do not look."""
+    if all(item.spec.dtype.is_floating_point or item.spec.dtype.is_complex for item in items):
+        return
+    twin = getattr(getattr(torch.ops.aten, func._schema.name.split("::")[1][:-1], None), func._overloadname, None)
+    results = () if twin is None else run_meta_kernel(twin, _plain(mode, func, args), _plain_dict(mode, func, kwargs))
+    for item, result in zip(items, results):
+        if not torch.can_cast(result.dtype, item.spec.dtype):
+            raise RuntimeError(f"{func}: result type {result.dtype} can't be cast to the desired output type {item.spec.dtype}")
+
+
 def _in_place_plan(func: Any, rule: Rule, written: list[int]) -> Plan:
     names = [a.name for a in func._schema.arguments]
     metadata = torch.Tag.inplace_view in func.tags
@@ -232,6 +243,8 @@ def _in_place_plan(func: Any, rule: Rule, written: list[int]) -> Plan:
                 check_within_memory(mode, func, args, kwargs)
             return _view_in_place(mode, func, rule, args, kwargs)
         targets = [args[i] if i < len(args) else kwargs.get(names[i]) for i in written]
+        if by_item:
+            _check_items(mode, func, targets[0], args, kwargs)
         result = _result(mode, func, rule, args, kwargs)
         for target in targets:
             if not spreads:

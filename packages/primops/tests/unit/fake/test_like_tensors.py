@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 
 import pytest
@@ -105,3 +106,25 @@ def test_windows_need_no_rule_of_torch(name, monkeypatch):
         assert (found.dtype, tuple(found.shape), found.stride()) == (expected.dtype, tuple(expected.shape), expected.stride())
     with FakeMode(), pytest.raises(RuntimeError):
         make(-1)
+
+
+@pytest.mark.parametrize(
+    "name", ["_foreach_mul_", "_foreach_add_", "_foreach_div_", "_foreach_sqrt_", "_foreach_neg_", "_foreach_zero_"]
+)
+@pytest.mark.parametrize("number", [2, 1.5])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float32])
+def test_foreach_ops_in_place_refuse_what_eager_refuses(name, number, dtype):
+    """An integer takes no float."""
+    tensors, mode = [torch.ones(2, dtype=dtype), torch.ones(3, dtype=dtype)], FakeMode()
+    fakes = [mode.from_real(t) for t in tensors]
+    others = () if name in ("_foreach_sqrt_", "_foreach_neg_", "_foreach_zero_") else (number,)
+    outcomes = []
+    for given in (tensors, fakes):
+        try:
+            with mode if given is fakes else contextlib.nullcontext():
+                getattr(torch, name)(given, *others)
+            outcomes.append("done")
+        except RuntimeError as error:
+            assert "can't be cast to the desired output type" in str(error)
+            outcomes.append("refused")
+    assert outcomes[0] == outcomes[1]
