@@ -267,6 +267,6 @@ UNTOUCHED = {kind: untouched(kind) for kind in generators()}
 """Class of generators -> what is asked which kind of number is drawn."""
 ROWS = {getattr(kind, name): method_row(kind, name) for kind, names in generators().items() for name in names}
 ROWS |= {random.Random: make_generator, random.Random.seed: seed}
+"""The functions of the modules random and numpy.random are methods, too, of a generator that the module has."""
 FUNCTIONS = {name: getattr(random.Random, name) for name in (*PYTHON, *KNOWN_WITH_THE_SEED)}
 """Methods of generators whose seed is known."""
-"""The functions of the modules random and numpy.random are methods, too, of a generator that the module has."""
