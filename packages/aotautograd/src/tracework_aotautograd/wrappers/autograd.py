@@ -427,10 +427,10 @@ class _Part:
                 saved = ()
                 if saves or once:  # read even when not used: reading raises where the graph has been freed
                     saved = later.saved(ctx, undefined) if later.possible else ctx.saved_tensors
+                missing = sum(1 << place for place in undefined)
                 if readers:
-                    _check_counters(ctx.counters, readers, undefined)
+                    _check_counters(ctx.counters, readers, missing)
                 if input_readers and ctx.originals is not None:
-                    missing = sum(1 << place for place in undefined)
                     keeper.check(ctx.originals, [slot for slot, places in input_readers.items() if places & ~missing])
                 if torch.is_grad_enabled():
                     if ctx.originals is None:
@@ -540,10 +540,9 @@ def _with_history(ctx: Any, places: Sequence[int], count: int) -> list[Any]:
     return results
 
 
-def _check_counters(counters: Sequence[tuple[torch.Tensor, int]], readers: Sequence[int], undefined: Sequence[int]) -> None:
+def _check_counters(counters: Sequence[tuple[torch.Tensor, int]], readers: Sequence[int], missing: int) -> None:
     """Raises where a result was written to that eager keeps for a backward which runs, whatever the partition chose to keep instead.
-    readers: for each counter the places of the tangents that have such a backward, as bits."""
-    missing = sum(1 << place for place in undefined)
+    readers: for each counter the places of the tangents that have such a backward, as bits; missing: those that are undefined."""
     for (counter, version), places in zip(counters, readers, strict=True):
         if places & ~missing and counter._version != version:
             raise _modified(f"is at version {counter._version}; expected version {version}")

@@ -180,12 +180,11 @@ class SetValue(Value):
         other_set = as_set(frame, other, strict=True)
         if other_set is None:
             return None
-        names = {"|": "union", "&": "intersection", "-": "difference", "^": "symmetric_difference"}
-        if op in names:
+        if op in OPERATORS:
             left, right = (other_set, self) if reverse else (self, other_set)
-            return METHODS[names[op]](frame, left, right)
-        if op[:-1] in names and not reverse and self.cls is set:
-            METHODS[{"|": "update"}.get(op[:-1], f"{names[op[:-1]]}_update")](frame, self, other_set)
+            return METHODS[OPERATORS[op]](frame, left, right)
+        if op[:-1] in OPERATORS and not reverse and self.cls is set:
+            METHODS[IN_PLACE[OPERATORS[op[:-1]]]](frame, self, other_set)
             return self
         return None
 
@@ -395,7 +394,7 @@ def with_view(frame, op, left, right):
         return items_of_one(frame, left, right)
     of_dict = isinstance(left, DictView) and left.kind == "keys" and is_plain_dict(left.mapping)
     made = made_set(frame, set, left.mapping if of_dict else left)
-    METHODS[{"|": "update", "-": "difference_update", "^": "symmetric_difference_update"}[op]](frame, made, right)
+    METHODS[IN_PLACE[OPERATORS[op]]](frame, made, right)
     return made
 
 
@@ -480,6 +479,7 @@ def updating(name, real_name):
     return handler
 
 
+OPERATORS = {"|": "union", "&": "intersection", "-": "difference", "^": "symmetric_difference"}
 IN_PLACE = {
     "union": "update",
     "intersection": "intersection_update",
