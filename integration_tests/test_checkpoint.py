@@ -5,6 +5,7 @@ import functools
 import pytest
 import torch
 import tracework
+import tracework_capture
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential, create_selective_checkpoint_contexts
 from training import BACKENDS, check
 
@@ -88,6 +89,60 @@ def test_unknown_contexts_run_plainly():
 
     tracework.compile(fn, backend="eager")(torch.randn(3, 4, requires_grad=True)).sum().backward()
     assert len(entered) == 2
+
+
+log: list[str] = []
+norm = torch.nn.BatchNorm1d(4)
+
+
+def counting(x):
+    log.append("begin")
+    x = x.sin()
+    log.append("between")
+    x = (x * 2).cos()
+    log.append("end")  # nothing is kept after it, so that the backward does not come here
+    return x + 1
+
+
+def printing(x):
+    print(*x.shape)
+    return x.exp() * x
+
+
+def updating(x):
+    return norm(x).sin()
+
+
+@pytest.mark.filterwarnings("ignore:None of the inputs")
+@pytest.mark.parametrize("reentrant", [False, True], ids=["recorded", "reentrant"])
+@pytest.mark.parametrize("inside", [False, True], ids=["backward_after", "backward_inside"])
+@pytest.mark.parametrize("function", [counting, printing, updating], ids=lambda f: f.__name__)
+def test_effects_are_repeated_by_the_backward(function, inside, reentrant, capsys):
+    def fn(x):
+        loss = (checkpoint(function, x * 1, use_reentrant=reentrant) * 2 + x).sum()
+        if inside:
+            loss.backward()
+        return loss
+
+    def calls(fn):
+        log.clear()
+        norm.reset_running_stats()
+        seen = []
+        for number in range(3):
+            x = torch.linspace(0, 1 + number, 12).view(3, 4).requires_grad_()
+            loss = fn(x)
+            count = len(log)
+            if not inside:
+                loss.backward()
+            seen += [count, x.grad, norm.running_mean.clone(), int(norm.num_batches_tracked)]
+        return seen, list(log), capsys.readouterr().out
+
+    expected, *logged = calls(fn)
+    actual, *logged_again = calls(tracework.compile(fn, backend="eager"))
+    torch.testing.assert_close(actual, expected)
+    assert logged_again == logged
+    with pytest.raises(tracework_capture.errors.Unsupported, match="checkpoint"):
+        tracework.compile(fn, backend="eager", fullgraph=True)(torch.ones(3, 4, requires_grad=True))
 
 
 @pytest.mark.parametrize("budget", [0.0, 0.5])

@@ -131,6 +131,11 @@ BREAK_REASONS: dict[str, BreakReason] = {
     "context_unknown": BreakReason(
         "a with-statement over a manager that capture does not model", "its enter and exit are unknown", "move it out"
     ),
+    "checkpoint_effects": BreakReason(
+        "a function under torch.utils.checkpoint changes something else than its result",
+        "plain Python changes it a second time when the backward computes the result again, a graph would not",
+        "move the change out of the function, or give it the new state and let it return the next one",
+    ),
     "import": BreakReason("an import that runs code", "the module is not loaded yet", "import it at the top of the file"),
     "lock": BreakReason(
         "a lock is taken or released",

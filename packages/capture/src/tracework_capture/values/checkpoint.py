@@ -9,6 +9,7 @@ import torch
 from torch.utils import checkpoint as torch_checkpoint
 
 from ..graph.outline import region
+from ..graph.region_checks import Unchanged
 from .constant import force_plain
 from .context import set_grad
 from .tensor import TensorValue
@@ -26,7 +27,10 @@ def checkpoint_row(frame, args, kwargs):
     cut_off = reentrant is not False and torch.is_grad_enabled() and not any(requires_grad(a) for a in args)
     if cut_off:  # CheckpointFunction.apply: no argument asks for a gradient, so nothing inside gets one
         set_grad(frame, False)
+    unchanged = Unchanged(frame)
     found = args[0].call(frame, list(args[1:]), given)
+    if torch.is_grad_enabled() and (changed := unchanged.what_changed()):
+        return frame.break_graph("checkpoint_effects", f"the function {changed}")
     if cut_off:
         set_grad(frame, True)
     nodes = start.nodes(frame.graph)

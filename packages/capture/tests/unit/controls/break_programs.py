@@ -6,6 +6,7 @@ The golden texts have this file's line numbers: add programs at the end, before 
 import threading
 
 import torch
+import torch.utils.checkpoint
 import tracework_capture as capture
 
 X = torch.arange(3.0)
@@ -95,6 +96,18 @@ def lock(x):
         LOCK.release()
 
 
+COUNTED, W = [], torch.ones(3, requires_grad=True)
+
+
+def counted(x):
+    COUNTED.append(len(x))
+    return x.sin()
+
+
+def checkpoint_effects(x):
+    return torch.utils.checkpoint.checkpoint(counted, x + W, use_reentrant=False)
+
+
 PROGRAMS = {
     "data_dependent_branch": data_dependent_branch,
     "tensor_to_python": tensor_to_python,
@@ -110,4 +123,5 @@ PROGRAMS = {
     "generator": generator,
     "import": import_,
     "lock": lock,
+    "checkpoint_effects": checkpoint_effects,
 }
