@@ -444,13 +444,13 @@ def live_values(frame: Any, writer: CodeWriter, null: Any) -> tuple[list[str], l
 
 def is_held(writer: CodeWriter, value: Any) -> bool:
     """Whether a local that nothing reads any more keeps its object alive: somebody may have a weak reference to it, or to what it
-    holds. Tensors and numbers may go, and what plain Python code has not seen does not exist."""
+    holds. Numbers may go, and what plain Python code has not seen does not exist."""
     if type(value) is MadeClassValue:  # its bases know of it
         return True
     if type(value.source) is Const or value.source is None and not writer.is_built(value):
         return False
     kind = type(value.obj) if type(value) is Deferred else value.python_type()
-    return kind not in ATOM_TYPES and not issubclass(kind, torch.Tensor)
+    return kind not in ATOM_TYPES
 
 
 def is_shown(writer: CodeWriter, value: Any) -> bool:

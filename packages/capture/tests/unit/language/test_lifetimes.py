@@ -121,8 +121,20 @@ def bound_though_not_read(x):
     return x, [found, held is None and alive(reference)]
 
 
-def test_a_local_holds_its_object_until_it_is_bound_anew():
-    compiled = capture.optimize(lambda gm, example_inputs: gm.forward)(bound_though_not_read)
+def tensor_though_not_read(x):
+    held = x * 2
+    dead = []
+    reference = weakref.ref(held, lambda _: dead.append(1))
+    x = x + 1
+    nothing()
+    found = alive(reference) and not dead
+    held = None
+    return x, [found, held is None and alive(reference)]
+
+
+@pytest.mark.parametrize("function", [bound_though_not_read, tensor_though_not_read])
+def test_a_local_holds_its_object_until_it_is_bound_anew(function):
+    compiled = capture.optimize(lambda gm, example_inputs: gm.forward)(function)
     for _ in range(3):
         assert compiled(torch.ones(2))[1] == [True, False]
 
