@@ -94,6 +94,7 @@ class CaptureRoot:
         self.globals_written: dict[tuple[int, str], Value | None] = {}
         self.builtins_read: set[tuple[int, str]] = set()
         self.remembered: dict[Any, Any] = {}  # calls of functions that remember results -> what they gave (values.remembered)
+        self.shown: list[Value] = []  # objects whose text is being written (values.nested_texts)
         self.told_apart: set[frozenset[Any]] = set()  # pairs of sources whose objects were found to be different ones
         self.step = 0
         self.turns = 0

@@ -278,7 +278,22 @@ def force_plain(frame, value):
         if isinstance(part, (SymNumber, FloatValue)):
             part.specialise(frame)
             return force_plain(frame, value)
+        if reads_whole(frame, part):
+            return force_plain(frame, value)
         return frame.break_graph("value_not_known", f"the value of {part.describe()} is needed while tracing")
+
+
+READ_AT_ONCE = 256
+"""Items of a container that may be read, and guarded, because something asks for all of it."""
+
+
+def reads_whole(frame, value):
+    """Reads the rest of an existing list, tuple or dict; whether there was any."""
+    unread = getattr(value, "unread", None)
+    if unread is None or not 0 < unread() <= READ_AT_ONCE:
+        return False
+    value.all_items(frame)
+    return True
 
 
 def fold(frame, fn, args, kwargs=None):

@@ -181,6 +181,10 @@ class DictValue(Value):
             raise NotPlain(self)
         return made if self.cls is dict else self.cls(made)
 
+    def unread(self):
+        """How much of it nobody has read yet."""
+        return sum(type(part) is Pending for entry in self.entries.values() for part in entry) + (not self.keys_guarded)
+
     def truth(self, frame):
         self.guard_keys(frame)
         return bool(self.entries)

@@ -15,10 +15,10 @@ import torch
 from .. import _torch
 from ..guards.classes import NO_ATTRIBUTE, lookup_class
 from .binding import BoundBuiltin
-from .constant import COMPARE_FUNCTIONS, NotPlain, fold_literal, force_plain, plain
+from .constant import COMPARE_FUNCTIONS, ConstantValue, NotPlain, fold_literal, fold_plain, force_plain, plain
 from .dict_keys import IdentityKey
 from .floats import FloatValue, LateFloat, is_exact_number
-from .sequence import NONE
+from .sequence import NONE, ListValue, TupleValue
 from .symint import SAME_INT
 from .tensor import TensorValue
 from .value import NEW, Value
@@ -198,10 +198,29 @@ class MadeGenerator(Value):
     def call_method(self, frame, name, args, kwargs):
         if lookup_class(random.Random, name)[0] is not FUNCTIONS.get(name):
             return frame.break_graph("random_state", f"{name} of {self.describe()}")
+        if name in FROM_SEQUENCES and args and isinstance(args[0], (ListValue, TupleValue)) and "counts" not in kwargs:
+            return self.take(frame, name, args, kwargs)
         given, named = [force_plain(frame, a) for a in args], {k: force_plain(frame, v) for k, v in kwargs.items()}
         if name == "seed" and not is_seed(given, named):
             return frame.break_graph("random_state", "a seed that is not known")
         return fold_literal(frame, FUNCTIONS[name], self.generator, *given, **named)
+
+    def take(self, frame, name, args, kwargs):
+        """Items out of a list or tuple, or the list in another order: what is drawn are places in it."""
+        given, named = [force_plain(frame, a) for a in args[1:]], {k: force_plain(frame, v) for k, v in kwargs.items()}
+        sequence = args[0]
+        items = sequence.all_items(frame)
+        if name == "shuffle":
+            if not isinstance(sequence, ListValue):
+                return frame.break_graph("random_state", f"shuffle of {sequence.describe()}")
+            order = list(range(len(items)))
+            fold_plain(frame, FUNCTIONS[name], self.generator, order, *given, **named)
+            for place, taken in enumerate(order):
+                sequence.setitem(frame, ConstantValue(place), items[taken])
+            return NONE
+        places = (list if isinstance(sequence, ListValue) else tuple)(range(len(items)))  # messages name the kind
+        found = fold_plain(frame, FUNCTIONS[name], self.generator, places, *given, **named)
+        return items[found] if name == "choice" else ListValue([items[place] for place in found])
 
     def reload(self, emit):
         return f"{emit.const(with_state)}({emit.const(self.generator.getstate())})"
@@ -248,7 +267,8 @@ PYTHON = (
     "random uniform triangular gauss normalvariate lognormvariate expovariate betavariate gammavariate paretovariate weibullvariate"
     " vonmisesvariate randint randrange"
 ).split()
-KNOWN_WITH_THE_SEED = "choice choices sample getrandbits randbytes seed".split()
+KNOWN_WITH_THE_SEED = "choice choices sample shuffle getrandbits randbytes seed".split()
+FROM_SEQUENCES = ("choice", "choices", "sample", "shuffle")
 NUMPY = "rand randn random random_sample uniform normal exponential beta randint".split()
 
 

@@ -75,6 +75,10 @@ class SequenceValue(Value):
             raise NotPlain(self)
         return self.make(plain(i) for i in self.items)
 
+    def unread(self):
+        """How much of it nobody has read yet."""
+        return sum(type(i) is Pending for i in self.items) + (not self.looked)
+
     def make(self, items):
         """A plain object of this type."""
         return self.cls(items)

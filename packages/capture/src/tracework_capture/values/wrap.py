@@ -63,6 +63,7 @@ from .iterators import NATIVE_ITERATORS, ExistingIterator, UnaskedIterator
 from .libraries import LIBRARY_CODES, LIBRARY_ROWS
 from .mapping import DictValue
 from .namespace import NamespaceValue
+from .nested_texts import REPR_CODES
 from .numpy_array import ACROSS_ROWS, wrap_array
 from .numpy_ints import NUMPY_INTS, changing_numpy_int
 from .open_fraction import changing_fraction
@@ -681,4 +682,5 @@ TRAINING_ROWS = {
 }
 CODE_ROWS.update(TRANSFORM_CODES)
 CODE_ROWS.update(LIBRARY_CODES)
+CODE_ROWS.update(REPR_CODES)
 fill()

@@ -171,6 +171,67 @@ def test_functions_of_inspect_that_ask_what_an_object_is(name):
     check(lambda x: of_what_kind(ask, OBJECTS, x), torch.ones(3))
 
 
+def arguments_of(x, a: int = 1, *more, b=(2,), **others):
+    return x
+
+
+class HasMethods:
+    def method(self, a: int = 3) -> str: ...
+
+    @staticmethod
+    def alone(a): ...
+
+
+@functools.wraps(arguments_of)
+def around_it(*args, **kwargs): ...
+
+
+METHODS = HasMethods()
+
+
+def test_the_arguments_of_functions():
+    def step(x):
+        def made(a, *, b): ...
+
+        asked = (arguments_of, HasMethods.method, METHODS.method, METHODS.alone, around_it, made)
+        return x + 1, [inspect.getfullargspec(f) for f in asked], [list(inspect.signature(f).parameters) for f in asked]
+
+    check(step, torch.ones(2))
+
+
+def test_other_arguments_of_a_function_are_noticed():
+    def step(x):
+        return x * len(inspect.getfullargspec(HasMethods.alone).args)
+
+    call = optimize(lambda gm, example_inputs: gm.forward)(step)
+    code = HasMethods.alone.__code__
+    assert call(torch.ones(())) == 1
+    HasMethods.alone.__code__ = (lambda a, b: None).__code__
+    try:
+        assert call(torch.ones(())) == 2
+    finally:
+        HasMethods.alone.__code__ = code
+
+
+LETTERS = str.maketrans("ab", "xy", "-")
+NESTED = {"a": 1, "b": [1, {"c": (2, None)}]}
+
+
+def test_texts_of_tables_that_are_there():
+    """All of such a table is read and guarded."""
+
+    def step(x):
+        made = "a-b".translate(LETTERS), "ab".translate(str.maketrans({"a": "zz"})), b"ab".translate(bytes.maketrans(b"a", b"z"))
+        return x + 1, made, f"{NESTED}", repr(NESTED["b"]), "{a}".format_map(NESTED)
+
+    check(step, torch.ones(2))
+    call = optimize(lambda gm, example_inputs: gm.forward)(step)
+    x = torch.ones(2)
+    call(x)
+    NESTED["b"][1]["c"] = 3
+    assert call(x)[2:] == step(x)[2:]
+
+
 def test_the_bases_of_a_class():
     check(lambda x: (x + 1, inspect.getmro(ABC2)), torch.ones(3))
 

@@ -12,6 +12,7 @@ from tracework_capture.hook.context import optimize
 
 X = torch.arange(6.0).reshape(2, 3) / 7 + 0.1
 OWN = random.Random(3)
+NUMBERS = [5, 6, 7, 8]
 OWN_NUMPY = np.random.default_rng(3)
 OWN_STATE = np.random.RandomState(3)
 OWN_TORCH = torch.Generator()
@@ -103,6 +104,31 @@ def asked_of_one_made_inside(x):
     except ValueError as error:
         parts.append(str(error))
     return x * kept(1, 5), parts, made.choices((1, 2), k=3), made.getrandbits(70), made.randbytes(3), {made: 1}[made]
+
+
+def places_from_one_made_inside(x):
+    made, rows = random.Random(x.shape[0]), [x, x + 1, x + 2, x + 3]
+    made.shuffle(rows)
+    numbers = list(NUMBERS)
+    made.shuffle(numbers)
+    picked = made.sample(rows, 2), made.choices(("a", x), weights=[1, 9], k=2), made.choice((x * 5, x * 6))
+    said = []
+    for call in (lambda: made.choice([]), lambda: made.choices((), k=1), lambda: made.sample([x], 2)):
+        try:
+            call()
+        except (IndexError, ValueError) as error:
+            said.append(str(error))
+    return rows, numbers, picked, said, made.random()
+
+
+def the_argument_in_another_order(x):
+    rows = [x, x * 2, x * 3]
+    shuffled_by(rows, random.Random(4))
+    return rows
+
+
+def shuffled_by(rows, made):
+    made.shuffle(rows)
 
 
 def one_made_inside_leaves(x):
@@ -280,11 +306,13 @@ PROGRAMS = [
         places_and_sizes,
         texts,
     ),
+    *(places_from_one_made_inside, the_argument_in_another_order),
     *(asked_of_one_made_inside, one_made_inside_leaves, seeded_between_draws, seeded_from_outside, a_seed_that_is_refused),
     *(what_ints_are_asked, large_ints, an_empty_range, raises_for_some, chosen_by_an_int),
 ]
 WHOLE = {seed_at_the_start, dropout, floats, seeded, mixed_up, a_random_of_its_own, a_method_kept, ints_of_python, ints_kept}
 WHOLE |= {ints_of_numpy, raises_for_some, a_random_made_inside, asked_of_one_made_inside, seeded_between_draws}
+WHOLE |= {places_from_one_made_inside, the_argument_in_another_order}
 
 
 def states():

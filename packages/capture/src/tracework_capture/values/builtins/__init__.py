@@ -9,12 +9,13 @@ BUILTINS = {}
 
 def fill():
     """Fills the table; called once by values.wrap, after the modules that need each other are loaded."""
-    from .. import made_class, random_numbers, weak_reference
+    from .. import compared_keys, made_class, random_numbers, weak_reference
     from . import arithmetic, attributes, containers, copies, heaps, iteration, logged, warned
 
     tables = (
         arithmetic,
         attributes,
+        compared_keys,
         containers,
         copies,
         heaps,

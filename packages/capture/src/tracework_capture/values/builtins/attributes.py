@@ -18,7 +18,7 @@ from ...guards.classes import NO_ATTRIBUTE, find, lookup_class, resolution_order
 from ...hook.policy import is_installed
 from ...sources import Const, DictItem
 from ..binding import function_value
-from ..constant import ConstantValue, NotPlain, fold, fold_literal, fold_plain, force_plain, literal, plain
+from ..constant import ConstantValue, NotPlain, fold, fold_literal, fold_plain, force_plain, literal, plain, reads_whole
 from ..function import FunctionValue
 from ..module import ModuleValue
 from ..sequence import NONE, TupleValue
@@ -299,7 +299,9 @@ def text(frame, value):
         return value.shown(frame, str)
     try:
         return ConstantValue(str(plain(value)))
-    except NotPlain:
+    except NotPlain as missing:
+        if reads_whole(frame, missing.args[0]):
+            return text(frame, value)
         what = f"text of {value.describe()}"
         return frame.break_graph("tensor_to_python" if isinstance(value, TensorValue) else "value_not_known", what)
 
@@ -345,22 +347,30 @@ def replace(frame, args, kwargs):
     return class_value(frame, value.python_type()).call(frame, [], changes)
 
 
-def signature(frame, args, kwargs):
-    from ..function import BoundMethodValue
+def of_signature(fn):
+    """A function of inspect that says what arguments a callable takes."""
 
-    value, options = args[0], plain_options(frame, kwargs)
-    function = value.function if isinstance(value, BoundMethodValue) else value
-    if isinstance(function, FunctionValue):
-        found = plain_function(frame, function)
-        guard_signature(frame, function)
-        asked = types.MethodType(found, object()) if function is not value else found
-        return fold_literal(frame, inspect.signature, asked, **options)
-    if isinstance(value, ClassValue) and value.cls.__flags__ & HEAP_TYPE:
-        return frame.break_graph("builtin_unsupported", f"inspect.signature of {value.describe()}, whose attributes may change")
-    try:
-        return fold_literal(frame, inspect.signature, value.real(), **options)
-    except LookupError:
-        return frame.break_graph("builtin_unsupported", f"inspect.signature of {value.describe()}")
+    def row(frame, args, kwargs):
+        from ..function import BoundMethodValue
+
+        name = f"inspect.{fn.__name__}"
+        if len(args) != 1:
+            return frame.break_graph("builtin_unsupported", f"{name} with these arguments")
+        value, options = args[0], plain_options(frame, kwargs)
+        function = value.function if isinstance(value, BoundMethodValue) else value
+        if isinstance(function, FunctionValue):
+            found = plain_function(frame, function)
+            guard_signature(frame, function)
+            asked = types.MethodType(found, object()) if function is not value else found
+            return fold_literal(frame, fn, asked, **options)
+        if isinstance(value, ClassValue) and value.cls.__flags__ & HEAP_TYPE:
+            return frame.break_graph("builtin_unsupported", f"{name} of {value.describe()}, whose attributes may change")
+        try:
+            return fold_literal(frame, fn, value.real(), **options)
+        except LookupError:
+            return frame.break_graph("builtin_unsupported", f"{name} of {value.describe()}")
+
+    return row
 
 
 def guard_signature(frame, value):
@@ -487,7 +497,8 @@ ROWS = {
     dataclasses.is_dataclass: is_dataclass,
     dataclasses.fields: fields,
     dataclasses.replace: replace,
-    inspect.signature: signature,
+    inspect.signature: of_signature(inspect.signature),
+    inspect.getfullargspec: of_signature(inspect.getfullargspec),
     object: object_class,
     object.__new__: object_new,
     globals: globals_,

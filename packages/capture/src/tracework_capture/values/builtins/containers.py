@@ -386,4 +386,6 @@ ROWS = {
     oct: folded(oct),
     ascii: folded(ascii),
     types.MappingProxyType: proxy_row,
+    str.maketrans: folded(str.maketrans),
+    bytes.maketrans: folded(bytes.maketrans),
 }
