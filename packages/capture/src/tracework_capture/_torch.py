@@ -70,6 +70,7 @@ __all__ = [
     "through_backward_hook",
     "torch_functions_are_on",
     "torch_functions_off",
+    "torch_functions_on",
     "transform_level",
     "under_jit_trace",
     "under_no_function_modes",
@@ -117,6 +118,7 @@ keeping_version = torch.autograd.grad_mode._unsafe_preserve_version_counter
 
 
 torch_functions_off = torch._C.DisableTorchFunctionSubclass
+torch_functions_on = torch._C._EnableTorchFunction
 torch_functions_are_on = torch._C._is_torch_function_enabled
 
 

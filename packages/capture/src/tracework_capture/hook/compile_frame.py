@@ -75,8 +75,10 @@ class FrameInput:
 @paused_collection()
 def capture_frame(given: FrameInput, backend: Any, options: CaptureOptions, history: SizeHistory, call_disabled: Any) -> Captured:
     """Capture a frame. Raises SkipFrame when it must run plainly, Unsupported under fullgraph."""
-    with _torch.function_modes_aside(), _torch.saved_tensor_hooks_aside():
-        return capture_in_attempts(given, backend, options, history, Services(call_policy, call_disabled))
+    functions_on = _torch.torch_functions_are_on()
+    # what is asked of tensors here is no call of the program, which its modes and classes of tensors would see
+    with _torch.function_modes_aside(), _torch.saved_tensor_hooks_aside(), _torch.torch_functions_off():
+        return capture_in_attempts(given, backend, options, history, Services(call_policy, call_disabled, functions_on))
 
 
 def capture_in_attempts(

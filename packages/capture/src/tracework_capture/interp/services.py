@@ -22,11 +22,13 @@ __all__ = ["Services"]
 
 
 class Services:
-    """Bound to one policy and one way of running code with the hook off."""
+    """Bound to one policy and one way of running code with the hook off; `torch_functions_on`: whether the frame runs where calls of torch
+    ask subclasses of tensors."""
 
-    def __init__(self, call_policy: Any, call_disabled: Any) -> None:
+    def __init__(self, call_policy: Any, call_disabled: Any, torch_functions_on: bool) -> None:
         self.call_policy = call_policy
         self.call_disabled = call_disabled
+        self.torch_functions_on = torch_functions_on
 
     # --- values ------------------------------------------------------------------------------------------------
     def wrap(self, frame: SymbolicFrame, obj: object, source: Any) -> Value:

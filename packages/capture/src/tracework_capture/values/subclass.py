@@ -34,15 +34,14 @@ def is_traced(cls):
 def existing_subclass_tensor(frame, obj, source):
     """The value of a tensor of the user's program; its graph input is an alias of class Tensor."""
     cls = type(obj)
-    if not torch_functions_are_on():
+    if not frame.root.services.torch_functions_on:
         return frame.break_graph(
             "tensor_subclass", f"{cls.__name__} while torch functions of subclasses are switched off outside"
         )
-    with torch_functions_off():
-        facts = TensorFacts.of(obj)
-        alias = obj.as_subclass(Tensor)
-        if obj.layout is not torch.strided:
-            return frame.break_graph("tensor_layout", f"{source} has layout {obj.layout}")
+    facts = TensorFacts.of(obj)
+    alias = obj.as_subclass(Tensor)
+    if obj.layout is not torch.strided:
+        return frame.break_graph("tensor_layout", f"{source} has layout {obj.layout}")
 
     def holds(value):
         """the tensor is as it was"""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from .._torch import unseen
 from ..sources import Attr
 from .constant import ConstantValue, literal
 from .sequence import NONE, TupleValue
@@ -28,7 +29,23 @@ def leaf_of(frame, tensor):
     """Whether a tensor is a leaf. Of an input that requires a gradient the program says so, and it is guarded."""
     if tensor.obj is None or not tensor.obj.requires_grad or not tensor.example.requires_grad:
         return tensor.is_leaf()
+    if tensor.asks_its_class:  # which would see the guard read the attribute
+        found = tensor.obj.is_leaf
+        frame.guard("PREDICATE", tensor.source, is_leaf_unseen if found else is_result_unseen)
+        return found
     return frame.wrap(tensor.obj.is_leaf, Attr(tensor.source, "is_leaf")).constant()
+
+
+@unseen
+def is_leaf_unseen(tensor):
+    """The tensor is a leaf"""
+    return tensor.is_leaf
+
+
+@unseen
+def is_result_unseen(tensor):
+    """The tensor is no leaf"""
+    return not tensor.is_leaf
 
 
 def is_leaf(frame, self, name):

@@ -12,7 +12,7 @@ import types
 
 import torch
 
-from .._torch import torch_functions_off
+from .._torch import torch_functions_on
 from ..guards.classes import NO_ATTRIBUTE, lookup_class
 from .constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, UNARY_FUNCTIONS, ConstantValue, force_plain
 from .mapping import dict_of
@@ -165,15 +165,15 @@ def stand_in(value, alone):
 @functools.cache
 def operator_function(function, kinds):
     """(name of the function of torch.Tensor that a Python operator calls on operands of these kinds, the order of its arguments)."""
-    with torch_functions_off():
-        made = {
-            "self": lambda: torch.zeros(2).as_subclass(_Asked),
-            "tensor": lambda: torch.zeros(2),
-            "number": lambda: int("1000"),
-        }
-        operands = [made[kind]() for kind in kinds]
+    made = {
+        "self": lambda: torch.zeros(2).as_subclass(_Asked),
+        "tensor": lambda: torch.zeros(2),
+        "number": lambda: int("1000"),
+    }
+    operands = [made[kind]() for kind in kinds]
     try:
-        function(*operands)
+        with torch_functions_on():
+            function(*operands)
     except _Found as found:
         func, args = found.args
         return func.__name__, tuple(next(i for i, o in enumerate(operands) if o is a) for a in args)
