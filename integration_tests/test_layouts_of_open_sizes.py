@@ -1,4 +1,5 @@
-"""Strides of results where sizes that are computed, or ints, are 1 for some of the sizes that a graph is open for."""
+"""Strides of results where sizes that are computed, or ints, are 1 for some of the sizes that a graph is open for; results of equal inputs
+are not copied; results are new to autograd, whatever wrote to them."""
 
 import pytest
 import torch
@@ -24,3 +25,34 @@ def test_strides(function, backend):
         for expected, found in zip(function(t, n), compiled(t, n), strict=True):
             assert found.stride() == expected.stride()
             torch.testing.assert_close(found, expected)
+
+
+def test_what_two_inputs_of_equal_sizes_give_is_not_copied():
+    programs = []
+
+    def observe(name, product):
+        if name == "inductor":
+            programs.append(product.host_source)
+
+    compiled = tracework.compile(lambda x, y: (x + y, (x * y).sum(0)), observe=observe)
+    for sizes in [(2, 3), (4, 5), (6, 7)]:
+        x, y = torch.rand(sizes), torch.rand(sizes)
+        torch.testing.assert_close(compiled(x, y), (x + y, (x * y).sum(0)))
+    assert len(programs) == 2 and "s0" in programs[1]
+    assert "= restride(" not in programs[1]
+
+
+@pytest.mark.parametrize("inference", [False, True], ids=["recorded", "inference"])
+def test_results_are_at_version_zero(inference):
+    def function(x, y):
+        product = x @ y.t()
+        return product, product.relu() @ x, torch.ones(4).expand(3, 4)[:, : x.shape[0]] + 0, x.sin().cumsum(0)
+
+    compiled = tracework.compile(function)
+    with torch.inference_mode(inference):
+        for sizes in [(2, 3), (4, 5), (3, 6)]:
+            x, y = torch.rand(sizes), torch.rand(sizes)
+            found = compiled(x, y)
+            torch.testing.assert_close(found, function(x, y))
+            assert inference or [t._version for t in found] == [0] * 4
+            assert all(t.is_inference() == inference for t in found)

@@ -16,7 +16,7 @@ from .fake import FakeTensor
 from .graph import PrimGraph
 from .op import GraphBuilder, PrimValue
 from .spec import SizeSpec, TensorSpec
-from .symbols.expr import Expr
+from .symbols.expr import Expr, Size, Symbol
 
 log = logging.getLogger("tracework.primops")
 
@@ -80,7 +80,7 @@ class _Walk:
         self.values: dict[torch.fx.Node, Any] = {}
         fakes = (node.meta.get("val") for node in gm.graph.nodes)
         table = next((fake.mode.table for fake in fakes if fake.__class__ is FakeTensor), None)
-        self.numbers: dict[Any, int] = {} if table is None else table.numbers()
+        self.known: dict[Any, Size] = {} if table is None else table.numbers() | _given(gm.graph, table.equals())
 
     def run(self) -> torch.fx.Graph:
         with self.builder:
@@ -178,12 +178,13 @@ class _Walk:
         return self.number(arg.node.expr) if cls is torch.SymInt else arg
 
     def number(self, size: Any) -> Any:
-        """Symbols that tracing found to be numbers are these numbers: rules about prims look for the 1 that is broadcast."""
-        return size.substitute(self.numbers) if self.numbers and isinstance(size, Expr) else size
+        """Symbols that tracing found to be numbers are these numbers, since rules about prims look for the 1 that is broadcast; of those
+        that it found to be equal one is written, since layouts are compared by what is written."""
+        return size.substitute(self.known) if self.known and isinstance(size, Expr) else size
 
     def spec_of(self, val: Any) -> Any:
         spec = spec_of(val)
-        if not self.numbers:
+        if not self.known:
             return spec
         if spec.__class__ is tuple:
             return tuple(map(self.spec_of, val))
@@ -191,6 +192,13 @@ class _Walk:
             return spec
         sizes, strides = tuple(map(self.number, spec.sizes)), tuple(map(self.number, spec.strides))
         return spec.replace(sizes=sizes, strides=strides, offset=self.number(spec.offset))
+
+
+def _given(graph: torch.fx.Graph, equals: dict[Symbol, Symbol]) -> dict[Symbol, Symbol]:
+    """Those of the equal symbols whose other one is a size of an input of this graph: a backward does not get all."""
+    specs = [spec_of(node.meta.get("val")) for node in graph.nodes if node.op == "placeholder"]
+    sizes = {size for spec in specs for size in (spec.sizes if spec.__class__ is TensorSpec else [getattr(spec, "expr", None)])}
+    return {s: value for s, value in equals.items() if value in sizes}
 
 
 def _nodes(arg: Any) -> Any:

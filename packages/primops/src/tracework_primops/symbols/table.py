@@ -175,6 +175,10 @@ class SymbolTable:
         hints = self._hints.items() if self.conditions else ()
         return {s: hint for s, hint in hints if self.is_true(Condition.compare("==", s, hint))}
 
+    def equals(self) -> dict[Symbol, Symbol]:
+        """Symbol -> the one that is to be written for it, since a recorded condition says that they are equal."""
+        return {s: value for s, value in self._equal.items() if isinstance(s, Symbol) and isinstance(value, Symbol)}
+
     def attempt(self, run: Callable[[], Any]) -> Any:
         """The result of `run`; if it raises, nothing that it decided stays recorded."""
         kept = (list(self.conditions), dict(self._known), dict(self._ranges), dict(self._equal))

@@ -1,4 +1,5 @@
-"""A difference of symbolic sizes may happen to be 1: it is broadcast, which fixes the sizes that it is a difference of."""
+"""What tracing found out about symbolic sizes. A difference of them may happen to be 1: it is broadcast, which fixes the sizes that it is a
+difference of. Two of them may be equal: one is written for both."""
 
 from types import SimpleNamespace
 
@@ -6,6 +7,7 @@ import pytest
 import torch
 import tracework_primops
 from tracework_primops import FakeMode, SymbolTable
+from tracework_primops.symbols.expr import Condition
 
 CASES = {
     "last": lambda x, y: x[2:] + y,
@@ -66,3 +68,25 @@ def test_what_is_not_one_stays_a_symbol():
     _, out, table = traced(CASES["last"], (torch.ones(7), torch.ones(5)))
     assert out.is_symbolic
     assert not table.numbers()
+
+
+def test_of_equal_sizes_one_is_written():
+    pg, out, table = traced(lambda x, y: y.exp() + x, (torch.ones(3, 5), torch.ones(3, 5)))
+    first, second = (node.meta["spec"] for node in pg.graph.nodes if node.op == "placeholder")
+    assert first.sizes == second.sizes and first.strides == second.strides
+    assert all(node.meta["spec"].sizes == first.sizes for node in pg.graph.nodes if node.op == "call_function")
+    assert len(table.equals()) == 2
+
+
+def test_a_size_that_no_input_has_is_not_written_for_another():
+    table = SymbolTable()
+    one, other = table.new(3), table.new(3)
+    table.guard(Condition.compare("==", one, other))
+    ((written, instead),) = table.equals().items()
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    x.meta["val"] = FakeMode(table).from_real(torch.ones(3), [written])
+    graph.output((x,))
+    pg = tracework_primops.decompose(SimpleNamespace(graph=graph))
+    assert {written, instead} == {one, other}
+    assert next(iter(pg.graph.nodes)).meta["spec"].sizes == (written,)
