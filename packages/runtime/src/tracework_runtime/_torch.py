@@ -17,6 +17,7 @@ __all__ = [
     "empty_strided_cuda",
     "openmp_library",
     "pack_convolution",
+    "set_versions",
     "storage_references",
 ]
 
@@ -45,6 +46,10 @@ def _allocator(name: str, device: str) -> Callable[..., torch.Tensor]:
 # torch's C entry points for strided allocation (sizes, strides, dtype): a third of torch.empty_strided's cost.
 empty_strided_cpu = _allocator("_empty_strided_cpu", "cpu")
 empty_strided_cuda = _allocator("_empty_strided_cuda", "cuda")
+
+
+# (tensors, versions): how often autograd has seen each of them written to.
+set_versions: Callable[[tuple[torch.Tensor, ...], tuple[int, ...]], None] = torch._C._autograd._unsafe_set_version_counter
 
 
 def openmp_library() -> Path | None:

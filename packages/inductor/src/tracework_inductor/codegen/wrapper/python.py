@@ -19,6 +19,7 @@ from ...schedule.plan import ExternKernel, KernelBatch, KernelPlan, LoopKernel, 
 HEADER = '''import torch
 from torch import device, empty, empty_strided
 from torch import {dtypes}
+from tracework_runtime.results import unwritten
 inf, nan = float("inf"), float("nan")
 
 
@@ -30,6 +31,7 @@ def restride(value, strides):
         if stride == 0 and value.shape[dim] > 1:
             target, value = target.narrow(dim, 0, 1), value.narrow(dim, 0, 1)
     target.copy_(value)
+    unwritten(out)
     return out
 
 
@@ -72,6 +74,7 @@ class PythonWrapper:
         # their memory lives as long as their new names
         self.renamed = {old for step in plan.memory.steps for _, old in step.reuse}
         self.windows: dict[str, int] = {}
+        self.counted: set[str] = set()  # buffers whose tensors torch has written to, so that it counts a version
 
     def render(self) -> str:
         """The module."""
@@ -89,6 +92,8 @@ class PythonWrapper:
                 self.lines.append(f"del {', '.join(ended[n])}")
         if self.workspace.size:
             self.lines.append("give(work)")
+        if counted := self._counted_results():
+            self.lines.append(f"unwritten({', '.join(map(self._name, counted))})")
         self.lines.append(f"return ({''.join(self._output(o) + ', ' for o in self.program.outputs)})")
         body = "\n".join("    " + line for line in self.lines)
         head = HEADER.format(dtypes=", ".join(DTYPES))
@@ -169,6 +174,12 @@ class PythonWrapper:
             return base if same(offset, 0) else f"{base} + {offset}"
         return str(offset)
 
+    def _counted_results(self) -> list[str]:
+        """The buffers among the results that were made here, and that torch counts writes to."""
+        buffers = self.program.buffers
+        roots = dict.fromkeys(alias_root(buffers, o.buffer) for o in self.program.outputs if o.buffer is not None)
+        return [root for root in roots if root in self.counted and buffers[root].kind != "input"]
+
     def _name(self, buffer: str) -> str:
         root = alias_root(self.program.buffers, buffer)
         if root in self.workspace.offsets:
@@ -216,6 +227,8 @@ class PythonWrapper:
         for new, old in step.reuse:
             if new in self.workspace.offsets:
                 continue
+            if old in self.counted:
+                self.counted.add(new)
             a, b = self.program.buffers[new].layout, self.program.buffers[old].layout
             equal = same_all(a.sizes, b.sizes) and same_all(a.strides, b.strides)
             # an output is nobody's view: its own views have it as their base
@@ -251,9 +264,12 @@ class PythonWrapper:
         if node.out_form is not None and self._dense(node):
             self._allocate_extern(step)
             function = self._shared(node.out_form)
+            self.counted.add(str(node.outputs[0]))
             self.lines.append(f"{function}({', '.join([*arguments, f'out={self._name(str(node.outputs[0]))}'])})")
             return
         function = "restride" if node.target == "restride" else self._shared(node.target)
+        if node.mutates is not None:
+            self.counted.add(alias_root(self.program.buffers, node.mutates))
         self._results(node, f"{function}({', '.join(arguments)})")
 
     def _gemm(self, node: ExternNode, step: MemoryStep) -> None:
