@@ -46,7 +46,9 @@ _HELD = "what compiled code refers to or looks things up in (a function, a class
 _SPECIALISED = (
     "shows what the interpreter made of a function's own instructions when it ran them, and its replacement ran instead"
 )
-_LIFETIME = "when an object dies is left to the interpreter: what a traced stretch deletes is let go at the stretch's end"
+_LIFETIME = (
+    "notices in C when a function dies: what a traced stretch deletes, and Python cannot see die, is let go at the stretch's end"
+)
 _TIME = "measures how long a first call takes, in which the frames it runs are captured"
 _ASKED = "what is asked while tracing has no callers beyond the captured frame, so a warning that counts further up names another place"
 _COUNTED = (
@@ -89,11 +91,6 @@ KNOWN: dict[str, str] = {
                 "resurrection_does_not_block_cleanup_of_other_objects".split()
             ),
         )
-    },
-    **{
-        f"test.test_io.{language}{kind}Test.test_error_through_destructor": _LIFETIME
-        for language in ("C", "Py")
-        for kind in ("BufferedRandom", "BufferedReader", "BufferedWriter", "TextIOWrapper")
     },
     "test.test_optparse.TestOptionParser.test_refleak": _RING,
     **{

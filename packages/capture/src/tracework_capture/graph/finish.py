@@ -291,11 +291,17 @@ def leave(
     raising = write_execution(leaving, executed, instruction, stack)
     if executed.leaves:
         return raising
+    if executed.stores is not None:
+        leaving.store(*executed.stores)
+    following = instruction.index + 1
+    if executed.condition is None and executed.stack[-1:] == ["__tw_r"] and frame.instructions[following].opname == "POP_TOP":
+        del executed.stack[-1]  # nobody waits for what it gave, and it dies here
+        following += 1
     if executed.condition is not None:
         writer.line(f"if {executed.condition}:")
         taken = executed.taken_index if executed.taken_index >= 0 else instruction.target
         writer.line("    return " + leaving.continuation(taken, executed.taken))
-    writer.line("return " + leaving.continuation(instruction.index + 1, executed.stack))
+    writer.line("return " + leaving.continuation(following, executed.stack))
     return leaving.codes if plain_rest else raising
 
 
@@ -395,6 +401,15 @@ class _Leaving:
         args = [text for _, text in kept] + [text for text in stack if text is not None]
         args += [raised] if raised else []
         return f"{self.writer.const(_C.go_on)}({function}, {self.writer.handed_over(args)})"
+
+    def store(self, name: str, text: str) -> None:
+        """A local is bound anew."""
+        if name in self.names:
+            self.local_texts[self.names.index(name)] = text
+        else:
+            self.names.append(name)
+            self.local_texts.append(text)
+        self.held.add(name)
 
     def function(self, code: types.CodeType) -> str:
         """Text of the continuation function."""

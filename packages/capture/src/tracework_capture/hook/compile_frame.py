@@ -40,6 +40,7 @@ from ..interp.machine import StopHere, run
 from ..interp.services import Services
 from ..sources import Ambient, Closure, ClosureCell, Const, Item, Local
 from ..values.function import CellValue
+from ..values.lifetimes import acts_when_it_dies
 from ..values.made_class import MadeClassValue
 from ..values.value import EXISTING, SymbolicRaise, Value
 from .collector import paused_collection
@@ -163,7 +164,7 @@ def let_go(root: CaptureRoot, frame: SymbolicFrame) -> None:
         held.clear()
     for held in (root.memo, root.tuples, root.keep, root.cells, root.generators, root.globals_written):
         held.clear()
-    root.arguments, frame.result, frame.locals.frame = {}, None, None
+    root.arguments, root.acting, frame.result, frame.locals.frame = {}, (), None, None
     root.graph.example_inputs, root.graph.tensor_values = [], {}
     root.mutations.entries.clear()
     root.mutations.keep.clear()
@@ -204,6 +205,7 @@ def start(
         issubclass(type(obj), (torch.Tensor, torch.nn.Module)) for obj in given.slots.values()
     )
     root.arguments = given.slots
+    root.acting = tuple(filter(acts_when_it_dies, given.slots.values()))
     code = given.code
     closure = [root_cell(root, name, cell) for name, cell in zip(code.co_freevars, given.closure)]
     local_values = _LazyLocals(given.slots)

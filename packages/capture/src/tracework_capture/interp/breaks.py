@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from .. import _C
 from ..bytecode.code import cleans_up
 from ..bytecode.facts import BINARY_OPERATORS, COMPARE_SHIFT, VERSION
+from ..bytecode.resume import original_place
 from ..errors import SkipFrame
 from ..values.type_parameter import intrinsic_text
 from .handlers.attributes import is_builtin_super
@@ -35,6 +36,8 @@ class Executed:
     taken_index: int = -1
     """Where the condition leads, when that is not the target of the instruction."""
     leaves: bool = False
+    stores: tuple[str, str] | None = None
+    """A local that is bound anew, and the text of what to."""
 
 
 BREAK_TEXT: dict[str, Callable[[Any, Any, Any, list[str | None]], Executed]] = {}
@@ -145,6 +148,20 @@ def delete_attr(frame: Any, emit: Any, instruction: Any, stack: list[str | None]
 def delete_fast(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
     """del x: what goes on does not get it, and nothing else holds it"""
     return Executed([], stack)
+
+
+@rule("POP_TOP")
+def pop_top(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
+    """What goes on does not get the top, and nothing else holds it."""
+    return Executed([], stack[:-1])
+
+
+@rule("STORE_FAST")
+def store_fast(frame: Any, emit: Any, instruction: Any, stack: list[str | None]) -> Executed:
+    """x = v: what goes on gets v, and not what x was"""
+    if original_place(frame.code, instruction).opname != "STORE_FAST":
+        raise SkipFrame("no way to continue inside of an instruction on two locals")
+    return Executed([], stack[:-1], stores=(instruction.value, str(stack[-1])))
 
 
 @rule("BINARY_SUBSCR")

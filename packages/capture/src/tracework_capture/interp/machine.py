@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BreakGraph
+from ..values.lifetimes import refuse_to_let_go
 from ..values.value import SymbolicRaise
 from .handlers import OPCODES, RETURNED, SUSPENDED
 
@@ -43,6 +44,7 @@ def run(frame: SymbolicFrame, raised: SymbolicRaise | None = None) -> Any:
 
     root = frame.root
     is_root = frame.parent is None
+    watches = is_root and bool(root.acting)
     outer, root.current = root.current, frame
     instructions = frame.instructions
     try:
@@ -66,17 +68,14 @@ def run(frame: SymbolicFrame, raised: SymbolicRaise | None = None) -> Any:
             if handler is None:
                 handler = instruction.run = find_handler(instruction.opname)
             try:
-                signal = handler(frame, instruction)
-            except SymbolicRaise as raised:
-                if not raised.again:
-                    raised.again = True
-                    frame.chain(raised.value)
-                elif instruction.opname not in _RAISES_AGAIN:
-                    frame.passes(raised.value)
-                if is_root and not hasattr(raised.value, "root_step"):
-                    raised.value.root_step = root.step
-                unwind(frame, raised)
-                continue
+                try:
+                    signal = handler(frame, instruction)
+                except SymbolicRaise as raised:
+                    note_raise(frame, raised)
+                    unwind(frame, raised)
+                    signal = None
+                if watches and signal is not RETURNED:
+                    refuse_to_let_go(frame)
             except (BreakGraph, GuardOnUnbackedError) as stopped:
                 stop = stopped if isinstance(stopped, BreakGraph) else BreakGraph("unbacked_condition", str(stopped))
                 if not hasattr(stop, "stack"):
@@ -103,6 +102,17 @@ def find_handler(opname: str) -> Any:
 
         return unsupported
     return handler
+
+
+def note_raise(frame: SymbolicFrame, raised: SymbolicRaise) -> None:
+    """The current instruction raises: the exception gets its context and traceback, and the step of the root frame where it came."""
+    if not raised.again:
+        raised.again = True
+        frame.chain(raised.value)
+    elif frame.current.opname not in _RAISES_AGAIN:
+        frame.passes(raised.value)
+    if frame.parent is None and not hasattr(raised.value, "root_step"):
+        raised.value.root_step = frame.root.step
 
 
 def unwind(frame: SymbolicFrame, raised: SymbolicRaise) -> None:

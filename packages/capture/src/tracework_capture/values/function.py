@@ -47,6 +47,11 @@ class CellValue(Value):
 
     def set(self, frame: Frame, value: Value | None) -> None:
         """Store (None empties the cell); existing cells are logged for replay."""
+        if self.mutability == EXISTING:
+            from .lifetimes import refuse_to_drop
+
+            for held in gc.get_referents(self.cell):
+                refuse_to_drop(frame, held)
         self._read = True
         self._contents = value
         if self.mutability == EXISTING:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import collections
 
-from ..guards.classes import defines, lookup_class
+from ..guards.classes import lookup_class
 from ..guards.kinds import items_in_order, weak_key
 from ..sources import DictItem
 from .constant import ConstantValue, NotPlain, plain
 from .dict_keys import behind, by_identity, hashed_here, held_key, is_new, key_of_existing, simple_key, wrap_key
 from .dict_views import DictView
+from .lifetimes import refuse_to_drop
 from .rows import call_row
 from .sequence import NONE, Pending, TupleValue
 from .value import EXISTING, NEW, Value
@@ -39,6 +40,8 @@ def write_name(frame, table, name, value):
         key = frame.constant(name)
         known.delitem(frame, key) if value is None else known.setitem(frame, key, value)
         return
+    if (id(table), name) not in frame.root.globals_written:
+        refuse_to_drop(frame, table.get(name))
     frame.root.globals_written[id(table), name] = value
     frame.root.keep.append(table)
 
@@ -146,9 +149,7 @@ class DictValue(Value):
     def may_drop(self, frame, item):
         """An item goes: where that may end its life, its __del__ is due now, and not when changes are replayed."""
         if self.mutability is EXISTING:
-            kind = type(item.obj) if type(item) is Pending else item.python_type()
-            if defines(kind, "__del__"):
-                frame.break_graph("side_effect_unknown", f"{kind.__name__} has __del__, and may be dropped")
+            refuse_to_drop(frame, item)
 
     def log(self, frame, hashed, what, key=None):
         if self.mutability is EXISTING:

@@ -23,7 +23,7 @@ arguments, over a break."""
 
 def is_bound(obj):
     """Whether it is a method of its owner; functions that pybind11 makes are bound to a record that has no such attribute."""
-    if not isinstance(obj, types.BuiltinMethodType) or isinstance(obj.__self__, NO_OWNERS):
+    if not isinstance(obj, (types.BuiltinMethodType, types.MethodWrapperType)) or isinstance(obj.__self__, NO_OWNERS):
         return False
     return hasattr(type(obj.__self__), obj.__name__)
 

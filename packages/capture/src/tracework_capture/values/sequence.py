@@ -225,10 +225,18 @@ class MutableSequenceValue(SequenceValue):
         if first < len(self.original):
             self.look(frame)
         if self.mutability is EXISTING:
+            self.may_drop(frame, first)
             if self.kept < len(self.original) > WRITTEN_ANEW:
                 what = f"a change inside of a {self.kind} of {len(self.original)} items, which would all be written anew"
                 frame.break_graph("side_effect_unknown", what)
             frame.mutations.contents(self)
+
+    def may_drop(self, frame, first):
+        """Items at or after position `first` may go: where that ends a life of which there is something to see, it is due now."""
+        from .lifetimes import refuse_to_drop
+
+        for item in self.original[first:]:
+            refuse_to_drop(frame, item)
 
     def resized(self, frame, first):
         """Logs that items came or went at or after position `first`."""

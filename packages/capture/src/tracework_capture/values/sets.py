@@ -9,6 +9,7 @@ from ..errors import BreakGraph
 from .constant import ConstantValue, NotPlain, literal
 from .dict_keys import IdentityKey, hashed_here, key_of_existing
 from .dict_views import DictView
+from .lifetimes import refuse_to_drop
 from .record_keys import RecordKey
 from .rows import call_row
 from .value import EXISTING, NEW, Value
@@ -142,6 +143,9 @@ class SetValue(Value):
 
     def changed(self, frame, members, step):
         """New contents, and what makes them of the old ones."""
+        if self.mutability is EXISTING:
+            for key in self.members.keys() - members.keys():
+                refuse_to_drop(frame, self.members[key])
         if members.keys() != self.members.keys():
             self.structure += 1
         self.members = members

@@ -33,6 +33,7 @@ from .binding import (
 from .constant import ATOM_TYPES, ConstantValue, fold_literal, force_plain
 from .instance_dict import InstanceDictValue
 from .iterators import ItemIterator
+from .lifetimes import refuse_to_drop
 from .properties import is_property, use_property
 from .record_keys import key_of_parts, record_fields
 from .type_parameter import is_evaluated_late
@@ -143,8 +144,16 @@ class ObjectValue(Value):
         if not isinstance(known, InstanceDictValue):
             frame.break_graph("attribute_unknown", f"attributes of {self.describe()}, whose __dict__ is used as a dict, too")
 
+    def may_drop(self, frame, name):
+        """What the existing object holds under a name goes."""
+        if self.mutability is EXISTING and name not in self.fields:
+            refuse_to_drop(frame, (self.instance_dict() or {}).get(name))
+        elif self.mutability is EXISTING and self.fields[name] is not DELETED:
+            refuse_to_drop(frame, self.fields[name])
+
     def set_field(self, frame, name, value):
         """Stores into the instance, past every descriptor and __setattr__."""
+        self.may_drop(frame, name)
         self.fields[name] = value
         if self.mutability is EXISTING:
             attributes = self.instance_dict()
@@ -335,6 +344,7 @@ class ObjectValue(Value):
 
     def delete_field(self, frame, name):
         """Deletes from the instance, past every descriptor and __delattr__."""
+        self.may_drop(frame, name)
         if self.mutability is EXISTING:
             frame.mutations.deleted_attribute(self, name, stored_before=name in self.fields)
             self.fields[name] = DELETED

@@ -710,7 +710,7 @@ def attributes_that_a_module_makes(x):
     return x + 1, LAZY.one, error_of(lambda: LAZY.absent), LAZY.__class__ is types.ModuleType, list(LAZY.ASKED)
 
 
-@case(graphs=2)
+@case
 def what_all_functions_have(x):
     def made():
         """Doc."""

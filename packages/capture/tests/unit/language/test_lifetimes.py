@@ -339,6 +339,8 @@ def test_a_running_loop_keeps_what_it_goes_on_in_at_a_collection():
 
 
 class Counted:
+    """What dies is counted at once."""
+
     alive = 0
 
     def __init__(self):
@@ -346,6 +348,9 @@ class Counted:
 
     def __del__(self):
         Counted.alive -= 1
+
+    def name(self):
+        return "counted"
 
 
 def dropped_with_a_list(x):
@@ -495,3 +500,195 @@ def test_continuations_die_with_the_code_they_go_on_with():
     once()
     gc.collect()
     assert len(codes) >= 2 and [ref() for ref in codes] == [None] * len(codes)
+
+
+class Box:
+    held = None
+
+
+BOX, LIST, DICT, SET = Box(), [], {}, set()
+HELD = None
+
+
+def statement(x):
+    Counted()
+    return x + Counted.alive
+
+
+def attribute_of_a_temporary(x):
+    Counted().name()
+    return x + Counted.alive
+
+
+def slot_of_a_temporary(x):
+    Counted().__str__()
+    return x + Counted.alive
+
+
+def missing_attribute_of_a_temporary(x):
+    try:
+        _ = Counted().missing
+    except AttributeError:
+        pass
+    return x + Counted.alive
+
+
+def deleted(x):
+    held = Counted()
+    x = x + Counted.alive
+    del held
+    return x * 10 + Counted.alive
+
+
+def bound_anew(x):
+    held = Counted()
+    x = x + Counted.alive
+    held = x
+    return held * 10 + Counted.alive
+
+
+def two_bound_anew(x, first=1, second=2):
+    held = Counted()
+    x = x + Counted.alive
+    held, other = first, second
+    return x * 10 + Counted.alive + held + other
+
+
+def bound_anew_by_a_closure(x):
+    held = Counted()
+
+    def let_go():
+        nonlocal held
+        held = None
+
+    x = x + Counted.alive
+    let_go()
+    return x * 10 + Counted.alive
+
+
+def bound_anew_in_a_loop(x):
+    for _ in range(3):
+        held = Counted()  # noqa: F841 - the one of the round before dies
+        x = x * 10 + Counted.alive
+    return x
+
+
+def in_a_tuple(x):
+    held = (Counted(),)
+    x = x + Counted.alive
+    held = len(held)
+    return x * 10 + Counted.alive + held
+
+
+def in_a_list(x):
+    LIST.extend([Counted(), Counted(), Counted()])
+    x = x + Counted.alive
+    LIST.pop()
+    x = x * 10 + Counted.alive
+    LIST[0] = None
+    x = x * 10 + Counted.alive
+    LIST.clear()
+    return x * 10 + Counted.alive
+
+
+def in_a_dict(x):
+    DICT["held"] = Counted()
+    x = x + Counted.alive
+    DICT["held"] = None
+    return x * 10 + Counted.alive
+
+
+def in_a_set(x):
+    SET.add(Counted())
+    x = x + Counted.alive
+    SET.clear()
+    return x * 10 + Counted.alive
+
+
+def in_an_attribute(x):
+    BOX.held = Counted()
+    x = x + Counted.alive
+    BOX.held = None
+    x = x * 10 + Counted.alive
+    BOX.held = Counted()
+    x = x * 10 + Counted.alive
+    del BOX.held
+    return x * 10 + Counted.alive
+
+
+def in_a_global(x):
+    global HELD
+    HELD = Counted()
+    x = x + Counted.alive
+    HELD = None
+    return x * 10 + Counted.alive
+
+
+def in_an_exception(x):
+    try:
+        raise ValueError(Counted())
+    except ValueError:
+        x = x + Counted.alive
+    return x * 10 + Counted.alive
+
+
+def in_a_frame_of_a_traceback(x):
+    try:
+        raises_with_a_local()
+    except ValueError:
+        x = x + Counted.alive
+    return x * 10 + Counted.alive
+
+
+def raises_with_a_local():
+    held = Counted()
+    nothing(held)
+    raise ValueError
+
+
+def counting():
+    Counted.alive += 1
+    try:
+        yield 1
+        yield 2
+    finally:
+        Counted.alive -= 1
+
+
+def generator_left_in_the_middle(x):
+    for number in counting():
+        nothing()
+        x = x + number + Counted.alive
+        break
+    return x * 10 + Counted.alive
+
+
+ACTING = [
+    statement,
+    attribute_of_a_temporary,
+    slot_of_a_temporary,
+    missing_attribute_of_a_temporary,
+    deleted,
+    bound_anew,
+    two_bound_anew,
+    bound_anew_by_a_closure,
+    bound_anew_in_a_loop,
+    in_a_tuple,
+    in_a_list,
+    in_a_dict,
+    in_a_set,
+    in_an_attribute,
+    in_a_global,
+    in_an_exception,
+    in_a_frame_of_a_traceback,
+    generator_left_in_the_middle,
+]
+
+
+@pytest.mark.parametrize("function", ACTING)
+def test_what_acts_when_it_dies_does_so_when_plain_python_lets_go_of_it(function):
+    expected, left = function(torch.zeros(1)), Counted.alive
+    compiled = capture.optimize(lambda gm, example_inputs: gm.forward)(function)
+    for _ in range(3):
+        assert torch.equal(compiled(torch.zeros(1)), expected)
+        assert Counted.alive == left == 0

@@ -1,6 +1,5 @@
 """Locals, globals, cells and constants."""
 
-import collections
 import weakref
 from types import CellType
 
@@ -9,11 +8,11 @@ import torch
 from ...bytecode.facts import VERSION
 from ...bytecode.reload import builtins_of
 from ...bytecode.resume import original_code
-from ...guards.classes import defines
 from ...sources import Const, DictItem, FrameGlobals, Global
 from ...values.function import CellValue
+from ...values.lifetimes import parts_of
 from ...values.mapping import MISSING, touched_name, write_name
-from ...values.sequence import SequenceValue, constant_of_code
+from ...values.sequence import constant_of_code
 from ...values.value import Deferred, Value
 from ..frame import NULL
 from .table import opcode
@@ -98,13 +97,14 @@ def delete_fast(frame, instruction):
         return
     read_local(frame, name)
     if ends_a_life(frame, name):
-        frame.break_graph("side_effect_unknown", f"del {name} may end the life of what weak references or a __del__ know of")
+        frame.break_graph("side_effect_unknown", f"del {name} may end the life of what weak references know of")
     del frame.locals[name]
 
 
 def ends_a_life(frame, name):
-    """Whether a local that goes may be the last that holds an argument, itself or in what was made of it, and somebody notices when that
-    dies: now, and not when the captured part is over. Tensors are let go of later, and classes die when the collector finds them."""
+    """Whether a local that goes may be the last that holds an argument, itself or in what was made of it, and there are weak references to
+    that: they notice now, and not when the captured part is over. Tensors are let go of later, and classes die when the collector finds
+    them."""
     value = frame.locals[name]
     if frame.parent is not None or sum(v is value for v in frame.locals.values()) > 1:
         return False
@@ -112,29 +112,9 @@ def ends_a_life(frame, name):
     return any(is_noticed(obj) for obj in root.arguments.values() if id(root.memo.get(id(obj))) in held)
 
 
-def parts_of(value):
-    """The identities of a value and of what sequences of the traced program in it hold."""
-    open_, found = [value], set()
-    while open_:
-        value = open_.pop()
-        if id(value) not in found and value.source is None and isinstance(value, SequenceValue):
-            open_ += value.items
-        found.add(id(value))
-    return found
-
-
 def is_noticed(obj):
-    """Whether somebody notices when the object dies."""
-    if issubclass(type(obj), (type, torch.Tensor)):
-        return False
-    return weakref.getweakrefcount(obj) > 0 or any(defines(type(held), "__del__") for held in held_with(obj))
-
-
-def held_with(obj):
-    """An object and what it holds as a container."""
-    if type(obj) is dict:
-        return [obj, *obj, *obj.values()]
-    return [obj, *obj] if type(obj) in (list, tuple, set, frozenset, collections.deque) else [obj]
+    """Whether there are weak references to the object, which is none that dies later anyway."""
+    return not issubclass(type(obj), (type, torch.Tensor)) and weakref.getweakrefcount(obj) > 0
 
 
 @opcode("LOAD_FAST_LOAD_FAST")
