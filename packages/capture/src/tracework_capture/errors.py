@@ -154,7 +154,7 @@ BREAK_REASONS: dict[str, BreakReason] = {
     "unhashable_value": BreakReason(
         "a value that capture cannot hash is a dict key or a set member",
         "which entry it finds is not known",
-        "use strings, numbers or tuples of them as keys",
+        "use strings, numbers, tuples of them, or objects whose __hash__ and __eq__ only compare, in tables that exist already or stay inside",
     ),
     "cannot_rebuild": BreakReason(
         "an object made in the captured part is needed after it and cannot be built again",

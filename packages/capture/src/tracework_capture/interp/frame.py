@@ -95,6 +95,8 @@ class CaptureRoot:
         self.builtins_read: set[tuple[int, str]] = set()
         self.remembered: dict[Any, Any] = {}  # calls of functions that remember results -> what they gave (values.remembered)
         self.shown: list[Value] = []  # objects whose text is being written (values.nested_texts)
+        self.asks_keys = False  # whether a table asks about its keys (values.user_keys)
+        self.key_answers: dict[Any, Any] = {}  # what it was told
         self.told_apart: set[frozenset[Any]] = set()  # pairs of sources whose objects were found to be different ones
         self.step = 0
         self.turns = 0

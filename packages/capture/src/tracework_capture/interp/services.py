@@ -11,6 +11,7 @@ from ..values import exception as exceptions
 from ..values import mapping, ranges, results, sequence, sets, symint
 from ..values import wrap as wrapping
 from ..values.function import BoundMethodValue, NewFunctionValue
+from ..values.user_keys import refuse_effects
 from ..values.value import Value
 from . import inline as inlining
 from .select import may_be_inlined
@@ -141,6 +142,8 @@ class Services:
             self.leave_all_plain(frame, f"{function.name} of a debugger")
         if frame.root.selecting and not may_be_inlined(function.code):
             frame.break_graph("call_unknown", f"{function.name} in an arm of a condition on data")
+        if frame.root.asks_keys:
+            refuse_effects(frame, function)
         real = None if isinstance(function, NewFunctionValue) else function.function
         decision, reason = self.call_policy(real, function.globals.get("__name__"), function.code.co_qualname)
         if decision == "plain":

@@ -104,8 +104,9 @@ def key_of_existing(key):
 
 
 def held_key(frame, key):
-    """What a guard on the keys of a dict holds of one. Of objects that compare by their fields others than these may be equal, too."""
-    if not has_record(key):
+    """What a guard on the keys of a dict holds of one. Of objects with an equality of their own others than these may be equal, too, and
+    guards do not ask them."""
+    if simple_key(key) and not has_record(key):
         return weak_key(key)
     try:
         return _C.WeakKey(key)

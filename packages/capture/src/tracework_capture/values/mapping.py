@@ -10,13 +10,14 @@ import collections
 
 from ..guards.classes import lookup_class
 from ..guards.kinds import items_in_order, weak_key
-from ..sources import DictItem
+from ..sources import DictItem, DictValueAt
 from .constant import ConstantValue, NotPlain, plain
 from .dict_keys import behind, by_identity, hashed_here, held_key, is_new, key_of_existing, simple_key, wrap_key
 from .dict_views import DictView
 from .lifetimes import refuse_to_drop
 from .rows import call_row
 from .sequence import NONE, Pending, TupleValue
+from .user_keys import MOST_KEYS, FindsItsKeys, cannot_be_made_again, has_user_key, refuse_user_keys
 from .value import EXISTING, NEW, Value
 
 MISSING = object()
@@ -73,9 +74,12 @@ class DictValue(Value):
         self.odd = False  # some key has an equality of its own, which a lookup would run
         self.attributes = {}  # of a new OrderedDict, which has a __dict__
         if obj is not None:
-            for key, item in items_in_order(obj):
-                self.odd = self.odd or not simple_key(key)
-                self.entries[key_of_existing(key)] = [Pending(key, None), Pending(item, DictItem(source, weak_key(key)))]
+            own_values = lookup_class(type(obj), "values")[1] not in (dict, collections.OrderedDict)
+            for index, (key, item) in enumerate(items_in_order(obj)):
+                simple = simple_key(key)
+                self.odd = self.odd or not simple
+                place = DictItem(source, weak_key(key)) if simple or own_values else DictValueAt(source, index)
+                self.entries[key_of_existing(key)] = [Pending(key, None), Pending(item, place)]
 
     def python_type(self):
         return self.cls
@@ -106,8 +110,20 @@ class DictValue(Value):
     def hashed(self, frame, key):
         """What `entries` has the key under."""
         if self.odd:
-            frame.break_graph("unhashable_value", f"{self.describe()} has keys that define equality themselves")
+            self.read_odd_keys(frame)
         return hashed_here(frame, key) if self.mutability is EXISTING else by_identity(key.hash_key(frame))
+
+    def read_odd_keys(self, frame):
+        """Asks the keys that define equality themselves for their hashes. Those that the dict keeps may be of other times."""
+        check = FindsItsKeys(frame.root.services.call_disabled)
+        if len(self.entries) > MOST_KEYS or self.changes or self.cleared:
+            frame.break_graph("unhashable_value", f"{self.describe()} has keys that define equality themselves")
+        self.guard_keys(frame)
+        entries = {hashed_here(frame, self.key_value(frame, hashed)): entry for hashed, entry in self.entries.items()}
+        if len(entries) < len(self.entries) or not check(self.obj):
+            frame.break_graph("unhashable_value", f"{self.describe()} has keys that were changed while they were keys")
+        frame.guard("RELATION", self.source, (check, (self.source,)))
+        self.entries, self.odd = entries, False
 
     def find_hashed(self, frame, hashed):
         entry = self.entries.get(hashed)
@@ -120,6 +136,9 @@ class DictValue(Value):
 
     def guard_absence(self, frame, hashed):
         if self.keys_guarded or hashed in self.lacking or hashed in self.changes or is_new(hashed):
+            return
+        if has_user_key(hashed):  # which any other key may equal
+            self.guard_keys(frame)
             return
         self.lacking.add(hashed)
         frame.guard("DICT_LACKS", self.source, weak_key(behind(hashed)))
@@ -153,6 +172,7 @@ class DictValue(Value):
 
     def log(self, frame, hashed, what, key=None):
         if self.mutability is EXISTING:
+            refuse_user_keys(frame, [hashed])
             before = self.changes.get(hashed, True)
             if what != "set":  # one that is set again stays where it is
                 self.changes.pop(hashed, None)
@@ -319,6 +339,7 @@ class DictValue(Value):
     two_phase = True
 
     def reload(self, emit):
+        cannot_be_made_again(self.entries)
         if self.cls is dict:
             return "{}"
         cls = emit.const(self.cls, self.cls.__name__)

@@ -22,10 +22,12 @@ class RecordKey:
         self.cls, self.names, self.parts = cls, names, parts
 
     def __eq__(self, other):
-        return type(other) is RecordKey and other.cls is self.cls and other.parts == self.parts
+        if type(other) is not RecordKey:
+            return NotImplemented  # a UserKey refuses keys of other kinds with its hash
+        return other.cls is self.cls and other.parts == self.parts
 
     def __hash__(self):
-        return hash((id(self.cls), self.parts))
+        return hash(self.parts)  # as the instances do
 
     def made(self):
         """An instance that equals the key."""

@@ -12,6 +12,7 @@ from .dict_views import DictView
 from .lifetimes import refuse_to_drop
 from .record_keys import RecordKey
 from .rows import call_row
+from .user_keys import UserKey, cannot_be_made_again, refuse_user_keys
 from .value import EXISTING, NEW, Value
 
 NONE = ConstantValue(None)
@@ -148,6 +149,8 @@ class SetValue(Value):
                 refuse_to_drop(frame, self.members[key])
         if members.keys() != self.members.keys():
             self.structure += 1
+        if self.mutability is EXISTING:
+            refuse_user_keys(frame, [*members, *self.members])
         self.members = members
         self.steps += (step,)
         if self.mutability is EXISTING:
@@ -211,6 +214,7 @@ class SetValue(Value):
         return self is other
 
     def reload(self, emit):
+        cannot_be_made_again(self.members)
         steps = (Step("", self.members, "list"),)
         if self.order is not None and not alike(real_steps(self.cls, steps), self.order):
             steps = self.how_made()
@@ -235,7 +239,7 @@ def real_key(hashed):
         hashed = hashed.obj
     elif isinstance(hashed, tuple):
         return tuple(map(real_key, hashed))
-    if isinstance(hashed, (Value, frozenset, RecordKey)):
+    if isinstance(hashed, (Value, frozenset, RecordKey, UserKey)):
         raise NotPlain(hashed)
     return hashed
 

@@ -37,6 +37,7 @@ from .lifetimes import refuse_to_drop
 from .properties import is_property, use_property
 from .record_keys import key_of_parts, record_fields
 from .type_parameter import is_evaluated_late
+from .user_keys import user_key
 from .value import EXISTING, NEW, SymbolicRaise, Value
 
 NONE = ConstantValue(None)
@@ -104,6 +105,8 @@ class ObjectValue(Value):
             found = key_of_parts(self.cls, names, [self.getattr(frame, name).hash_key(frame) for name in names])
             if found is not None:
                 return found
+        if isinstance(hasher, types.FunctionType):
+            return user_key(frame, self)
         return frame.break_graph("operation_unknown", f"hash of {self.describe()}")
 
     # --- fields -------------------------------------------------------------------------------------------------

@@ -83,6 +83,7 @@ from .thread_local import ThreadLocalValue
 from .torch_state import read_row
 from .transforms import TRANSFORM_CODES, TRANSFORM_ROWS
 from .triton_kernel import TRITON_ROWS, existing_kernel
+from .user_keys import has_user_key
 from .user_object import ObjectValue
 from .weak_reference import WeakReference
 
@@ -234,7 +235,10 @@ def wrap_set(frame, obj, source, cls=None):
     frame.guard("SET_MEMBERS", source, members_of(obj))
     from .sets import SetValue
 
-    return SetValue(frame, [frame.wrap(m, Const(m)) for m in obj], source, cls or type(obj), order=obj)
+    made = SetValue(frame, [frame.wrap(m, Const(m)) for m in obj], source, cls or type(obj), order=obj)
+    if any(map(has_user_key, made.members)):
+        frame.break_graph("unhashable_value", "a set that is there, of objects that define equality themselves")
+    return made
 
 
 def wrap_range(frame, obj, source):

@@ -24,6 +24,7 @@ from ..module import ModuleValue
 from ..sequence import NONE, TupleValue
 from ..tensor import TensorValue
 from ..user_class import ClassValue, class_value, super_, type_call
+from ..user_keys import has_user_key, is_hashed_alike
 from ..user_object import HEAP_TYPE, ObjectValue
 from ..value import NEW, SymbolicRaise
 
@@ -237,6 +238,10 @@ def hash_(frame, args, kwargs):
                 -sys.maxsize - 1 <= number <= sys.maxsize
             )  # what __hash__ gives is taken as it is, but for -1, which means an error
             return ConstantValue(hash(number) if not fits else -2 if number == -1 else number)
+    if type(args[0]) is TupleValue:
+        key = args[0].hash_key(frame)
+        if has_user_key(key) and is_hashed_alike(key):
+            return ConstantValue(hash(key))
     return ConstantValue(fold_plain(frame, hash, force_plain(frame, args[0])))
 
 
