@@ -40,7 +40,8 @@ MODULES = (
     "gc zipfile unittest base64 binascii bz2 calendar cgi codecs codeop cmd compile crypt fileinput filecmp fnmatch ftplib getopt "
     "getpass glob gettext gzip hashlib hmac imghdr importlib io linecache lzma mailbox mimetypes minidom netrc ntpath optparse pathlib "
     "pickletools pkgutil platform plistlib posixpath pstats pyclbr quopri rlcompleter secrets selectors shutil site sqlite3 stat stringprep "
-    "subprocess tempfile timeit tomllib trace unparse urllib urlparse uu uuid wave wsgiref xml_etree zipapp zoneinfo"
+    "subprocess tempfile timeit tomllib trace unparse urllib urlparse uu uuid wave wsgiref xml_etree zipapp zoneinfo "
+    "smtplib imaplib poplib ssl profile cprofile"
 ).split()
 _HELD = "what compiled code refers to or looks things up in (a function, a class, a module) lives as long as that code"
 _SPECIALISED = (
