@@ -40,8 +40,11 @@ def explain_failure(failure: Failure) -> str:
 
 def _size_cure(guard: Guard, value: Any) -> str:
     """A tensor that differs: in a size, that could be open; in something else, that could not."""
-    facts, shape = guard.payload, tuple(getattr(value, "shape", ()))
-    if len(shape) != len(facts.sizes) or getattr(value, "dtype", None) != facts.dtype or value.device != facts.device:
+    facts = guard.payload
+    if type(value) is not facts.type:  # which may have no shape, or code of its own that gives it
+        return CURES["TYPE"](guard, value)
+    shape = tuple(value.shape)
+    if len(shape) != len(facts.sizes) or value.dtype != facts.dtype or value.device != facts.device:
         return f"call it with the same dtype, device and number of dims of {guard.source}, or compile one function for each"
     changed = [dim for dim, (now, then) in enumerate(zip(shape, facts.sizes)) if then is not None and now != then]
     if not changed:

@@ -44,6 +44,14 @@ def test_dtypes_and_numbers_of_dims():
     assert "has 3 dims" in text and "number of dims of x" in text
 
 
+def test_parameters_that_have_no_shape_yet():
+    made = [torch.nn.Parameter(torch.ones(n)) for n in (2, 3)] + [torch.nn.UninitializedParameter() for _ in range(2)]
+    text = warning_of(
+        lambda x, p: x * (2 if torch.nn.parameter.is_lazy(p) else p.sum()), [(torch.ones(2), p) for p in made], dynamic=False
+    )
+    assert "cure: pass one type of object as p" in text
+
+
 def test_values_and_objects():
     text = warning_of(lambda x, n: x + len(n), [(torch.ones(2), "a" * n) for n in (1, 2, 3, 4)])
     assert "cure: keep n the same" in text and "cure: raise recompile_limit" in text
