@@ -381,16 +381,17 @@ def entry_of(frame, module, name):
     return next(entry for entry in found if entry is not None)
 
 
-def walk(frame, module, prefix, seen):
-    """(prefix, module value) of the module and all below, each module once."""
+def walk(frame, module, prefix, once, seen):
+    """(prefix, module value) of the module and all below; where `once`, those that are not in `seen`, which are added to it."""
     if id(module) in seen:
         return
-    seen.add(id(module))
+    if once:
+        seen.add(id(module))
     yield prefix, module
     for name in names_in(frame, module, "_modules"):
         child = entry_of(frame, module, name)
         if is_module(child):
-            yield from walk(frame, child, f"{prefix}.{name}" if prefix else name, seen)
+            yield from walk(frame, child, f"{prefix}.{name}" if prefix else name, once, seen)
 
 
 def option(frame, args, kwargs, position, name, default):
@@ -401,13 +402,13 @@ def option(frame, args, kwargs, position, name, default):
 
 
 def members(table):
-    """named_parameters, named_buffers: (name, tensor) pairs, each tensor once."""
+    """named_parameters, named_buffers: (name, tensor) pairs, each module and tensor once unless `remove_duplicate` says otherwise."""
 
     def handler(frame, args, kwargs):
         prefix = option(frame, args, kwargs, 1, "prefix", "")
         recurse = option(frame, args, kwargs, 2, "recurse", True)
         once = option(frame, args, kwargs, 3, "remove_duplicate", True)
-        modules = walk(frame, args[0], prefix, set()) if recurse else [(prefix, args[0])]
+        modules = walk(frame, args[0], prefix, once, set()) if recurse else [(prefix, args[0])]
         pairs, seen = [], set()
         for path, module in modules:
             for name in names_in(frame, module, table):
@@ -454,7 +455,8 @@ def named_children(frame, args, kwargs):
 def named_modules(frame, args, kwargs):
     if "memo" in kwargs or len(args) > 1:
         return frame.break_graph("call_unknown", "named_modules with a memo")
-    return list(walk(frame, args[0], option(frame, args, kwargs, 9, "prefix", ""), set()))
+    prefix, once = option(frame, args, kwargs, 2, "prefix", ""), option(frame, args, kwargs, 3, "remove_duplicate", True)
+    return list(walk(frame, args[0], prefix, once, set()))
 
 
 def register_row(frame, args, kwargs):

@@ -696,6 +696,33 @@ def test_objects_without_a_hash_are_no_keys():
     assert str(compiled(torch.ones(2))) == str(program(torch.ones(2)))
 
 
+class Twice(nn.Module):
+    """Has a module and a parameter under two names each."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(2, 2)] * 2)
+        self.out = nn.Linear(2, 2, bias=False)
+        self.out.weight = self.layers[0].weight
+
+
+def test_what_a_module_holds_under_several_names():
+    module = Twice()
+
+    def f(x):
+        listed = [
+            module.named_parameters(),
+            module.named_parameters(remove_duplicate=False),
+            module.named_parameters("p", True, False),
+        ]
+        listed += [module.named_modules(), module.named_modules(prefix="m", remove_duplicate=False), module.named_children()]
+        return x + 1, [[name for name, _ in pairs] for pairs in listed], len([*module.parameters()]), len([*module.modules()])
+
+    graphs = []
+    assert optimize(lambda gm, inputs: (graphs.append(gm), gm.forward)[1])(f)(torch.ones(2))[1:] == f(torch.ones(2))[1:]
+    assert len(graphs) == 1
+
+
 def test_the_parameters_of_a_scripted_module_are_asked_of_torch(caplog):
     scripted = torch.jit.script(torch.nn.Linear(2, 2))
 
