@@ -29,6 +29,9 @@ NUMPY_NUMBERS = frozenset(getattr(numpy, name) for name in _NUMPY_KINDS.split())
 NUMPY_DTYPES = frozenset(type(numpy.dtype(kind)) for kind in NUMPY_NUMBERS)
 """The classes of their dtypes."""
 
+KNOWN_TO_NUMPY = (numpy.generic, numpy.ndarray, torch.Tensor)
+"""Classes of which NumPy's numbers take what they give themselves, or leave it to them."""
+
 ATOM_TYPES = (NUMPY_NUMBERS | NUMPY_DTYPES) | frozenset(
     {
         int,
@@ -222,10 +225,13 @@ class ConstantValue(Value):
 
     def asked(self, frame, op, other, reverse=False):
         """self op other for an object of the program, where the method is Python code, as those of Fraction are; else None, for
-        NotImplemented."""
+        NotImplemented. NumPy's numbers make arrays of sequences, and ask objects for what they do with a number of Python."""
         from .builtins.arithmetic import COMPARE_SPECIAL, SPECIAL
         from .user_object import ObjectValue, implemented
 
+        kind = other.python_type()
+        if type(self.obj) in NUMPY_NUMBERS and not (kind in (int, float, bool) or issubclass(kind, KNOWN_TO_NUMPY)):
+            frame.break_graph("numpy_array", f"{op} of a number of NumPy and a {other.describe()}")
         prefix = "__r" if reverse else "__i" if op.endswith("=") else "__"
         name = COMPARE_SPECIAL.get(op) or f"{prefix}{SPECIAL[op.rstrip('=')]}__"
         method = getattr(type(self.obj), name, None)

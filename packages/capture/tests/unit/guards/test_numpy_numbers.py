@@ -131,3 +131,40 @@ def test_truths_are_floats_to_arithmetic(function):
     compiled = optimize(lambda gm, inputs: gm.forward)(function)
     for truth in (True, False, True):
         assert shown(compiled, X, np.bool_(truth)) == shown(function, X, np.bool_(truth))
+
+
+class Asked:
+    """Says what it is asked with: NumPy gives it numbers of Python."""
+
+    def __radd__(self, other):
+        return type(other)
+
+    __gt__ = __eq__ = __rmul__ = __radd__
+    __hash__ = object.__hash__
+
+    def __mul__(self, other):
+        return NotImplemented
+
+
+def tried(function):
+    try:
+        return function()
+    except TypeError as error:
+        return str(error)
+
+
+TAKEN_OVER = {
+    "by objects": lambda x, s: (x + 1, s + Asked(), s < Asked(), s == Asked(), Asked() > s),
+    "by an object that leaves it to the number": lambda x, s: (x + 1, tried(lambda: Asked() * s)),
+    "by a sequence": lambda x, s: (x + 1, tried(lambda: s + x.shape), tried(lambda: s < [len(x), 2.0])),
+}
+
+
+@pytest.mark.parametrize("function", TAKEN_OVER.values(), ids=TAKEN_OVER)
+def test_operators_that_others_take_over(function):
+    def program(x):
+        return function(x, np.float32(1.5))
+
+    compiled = optimize(lambda gm, inputs: gm.forward)(program)
+    for x in (X, X[:2]):
+        assert shown(compiled, x) == shown(program, x)
