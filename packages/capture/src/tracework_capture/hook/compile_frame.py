@@ -160,6 +160,8 @@ def let_go(root: CaptureRoot, frame: SymbolicFrame) -> None:
         made.end()
     for generator in root.generators:
         generator.frame.parent = None  # on whose stack it is
+    for value in root.memo.values():  # they refer to each other in circles, even where the objects do so weakly
+        vars(value).clear()
     for held in (frame.locals, frame.locals.slots, frame.cells, frame.stack, frame.handled):
         held.clear()
     for held in (root.memo, root.tuples, root.keep, root.cells, root.generators, root.globals_written):

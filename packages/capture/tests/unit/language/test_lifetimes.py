@@ -139,8 +139,38 @@ def test_a_local_holds_its_object_until_it_is_bound_anew(function):
         assert compiled(torch.ones(2))[1] == [True, False]
 
 
+class Node:
+    def __init__(self, parent=None):
+        self.children = []
+        self.parent = parent and weakref.ref(parent)
+        if parent:
+            parent.children.append(self)
+
+    @property
+    def depth(self):
+        return self.parent().depth + 1 if self.parent else 0
+
+
+def dropped_out_of_a_circle(x):
+    root = Node()
+    child = Node(root)
+    reference = weakref.ref(child)
+    depth = child.depth
+    root.children.clear()
+    del child
+    return x + depth, alive(reference)
+
+
 @pytest.mark.parametrize(
-    "function", [dropped_before_the_break, dropped_local, dropped_in_a_loop, dropped_operand, dropped_exception]
+    "function",
+    [
+        dropped_before_the_break,
+        dropped_local,
+        dropped_in_a_loop,
+        dropped_operand,
+        dropped_exception,
+        dropped_out_of_a_circle,
+    ],
 )
 def test_dropped_objects_die(function):
     compiled = capture.optimize(lambda gm, example_inputs: gm.forward)(function)
