@@ -23,6 +23,7 @@ __all__ = [
     "SETTINGS",
     "all_function_mode_count",
     "any_autocast",
+    "any_saved_tensor_hooks",
     "autograd_on",
     "breaks_are_errors_in_torch_compile",
     "as_subclass",
@@ -165,10 +166,15 @@ def through_backward_hook(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return tuple(BackwardHookFunction.apply(*tensors))
 
 
+def any_saved_tensor_hooks() -> bool:
+    """Whether hooks see what autograd saves."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+
+
 @contextlib.contextmanager
 def saved_tensor_hooks_aside() -> Iterator[None]:
     """Saved-tensor hooks of the program see nothing of what is done inside."""
-    if torch._C._autograd._top_saved_tensors_default_hooks(True) is None:
+    if not any_saved_tensor_hooks():
         yield
         return
     with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor):

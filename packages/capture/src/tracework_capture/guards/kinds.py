@@ -313,6 +313,7 @@ STATES: dict[str, Callable[[], Any]] = {
     "onnx_export": _torch.under_onnx_export,
     **{name: read for name, (read, _) in _torch.FLAGS.items()},
     "numpy_errors": array_errors,
+    "saved_tensor_hooks": _torch.any_saved_tensor_hooks,
     "recursion_limit": sys.getrecursionlimit,
 }
 """Interpreter-wide torch state: name -> how to read it."""

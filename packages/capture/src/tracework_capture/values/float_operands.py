@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from .constant import ConstantValue
 from .float_curves import FLOAT_CURVES, call, operand
 from .float_formulas import answer
-from .floats import changes
+from .floats import changes, shown_to_hooks
 from .number_arguments import EXACT, as_kind
 from .sequence import NONE
 from .tensor import TensorValue
@@ -25,7 +25,7 @@ def tensor_form(frame, name, args, kwargs):
     if form is None or "out" in kwargs or not any(map(changes, given)):
         return None
     largest = largest_number(given)
-    if not all(fits(frame, value, largest) for value in given if changes(value)):
+    if shown_to_hooks(frame) or not all(fits(frame, value, largest) for value in given if changes(value)):
         return None
     return form(frame, name, list(args), dict(kwargs))
 

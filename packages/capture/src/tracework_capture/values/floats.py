@@ -76,6 +76,8 @@ class FloatValue(Value):
 
     def as_operand(self, frame, tensors, op=None):
         """What stands for the float in arithmetic with these tensors: the result has their dtype, as with a float."""
+        if shown_to_hooks(frame):
+            return self.number(frame)
         kinds = {(t.example.dtype, t.example.ndim > 0) for t in tensors}
         if all(many and dtype.is_floating_point for dtype, many in kinds):
             return self.as_tensor(frame)
@@ -386,6 +388,13 @@ def extremum_of_data(frame, compare, op, items):
 def changes(value):
     """A float without a number that is known while tracing."""
     return isinstance(value, FloatValue) and not value.known and not isinstance(value, StepCount)
+
+
+def shown_to_hooks(frame):
+    """Whether hooks of saved tensors see what autograd saves: a tensor that stands for a number would be shown to them, no number is."""
+    around = _torch.any_saved_tensor_hooks()
+    frame.root.guards.state("saved_tensor_hooks", around)
+    return around or frame.root.uses_saved_hooks
 
 
 def number_of_tensor(frame, tensor, name):

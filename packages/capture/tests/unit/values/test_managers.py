@@ -44,6 +44,41 @@ def test_what_as_gives(name):
     assert_agree(f)
 
 
+def test_numbers_that_change_are_not_shown_to_hooks_of_saved_tensors():
+    def inside(x, k):
+        with torch.autograd.graph.saved_tensors_hooks(packed, lambda t: t):
+            return (x * x).sin() * k + torch.lerp(x, x * 2, k)
+
+    def around(x, k):
+        return x.sin() * k
+
+    inside_captured, around_captured = optimize(eager)(inside), optimize(eager)(around)
+
+    def seen(function, k, manager):
+        SAVED.clear()
+        x = torch.arange(4.0).requires_grad_()
+        with manager:
+            function(x, k).sum().backward()
+        return list(SAVED), x.grad.tolist()
+
+    def hooks():
+        return torch.autograd.graph.saved_tensors_hooks(packed, lambda t: t)
+
+    around_captured(torch.ones(4), 1.5)
+    around_captured(torch.ones(4), 2.5)  # now it is open
+    for k in (0.5, 0.75, 0.25):
+        assert seen(inside_captured, k, contextlib.nullcontext()) == seen(inside, k, contextlib.nullcontext())
+        assert seen(around_captured, k, hooks()) == seen(around, k, hooks())
+
+
+SAVED = []
+
+
+def packed(tensor):
+    SAVED.append(tuple(tensor.shape))
+    return tensor.detach()
+
+
 REFUSED = {
     "no_grad, a number": lambda: torch.no_grad(1),
     "no_grad, a keyword": lambda: torch.no_grad(wrong=1),
