@@ -19,13 +19,16 @@ from . import (
     exceptions,
     functions,
     generators,
+    holders,
     language,
     library,
     managers,
+    models,
     objects,
     orders,
     places,
     practice,
+    repository,
     tensors,
 )
 from .prelude import PRELUDE
@@ -45,13 +48,16 @@ KINDS = (
     containers,
     tensors,
     generators,
+    holders,
     language,
     managers,
+    models,
     objects,
     orders,
     library,
     places,
     practice,
+    repository,
 )
 SIMPLE = [form for kind in KINDS for weight, form in kind.SIMPLE for _ in range(weight)]
 COMPOUND = [form for kind in KINDS for weight, form in kind.COMPOUND for _ in range(weight)]

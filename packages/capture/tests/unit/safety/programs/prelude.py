@@ -3,11 +3,12 @@
 __all__ = ["PRELUDE"]
 
 PRELUDE = """\
-import abc, array, bisect, collections, contextlib, contextvars, copy, dataclasses, datetime, decimal, enum, fractions, functools, heapq, inspect, io
-import itertools, json, math, operator, pickle, re, struct, sys, textwrap, threading, types, typing, warnings, weakref
+import abc, array, bisect, collections, contextlib, contextvars, copy, dataclasses, datetime, decimal, enum, fractions, functools, hashlib, heapq
+import inspect, io, itertools, json, logging, math, operator, os, pathlib, pickle, random, re, shlex, string, struct, sys, textwrap, threading, types
+import typing, urllib.parse, warnings, weakref
 from dataclasses import dataclass
 import numpy as np
-import torch, torch.utils.checkpoint
+import torch, torch.utils.checkpoint, torch.utils.data
 
 LOG = []
 COUNT = 0
