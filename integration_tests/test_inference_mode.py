@@ -76,6 +76,22 @@ def test_what_leaves_a_block(fn, backend):
         assert facts(compiled(x)) == facts(fn(x))
 
 
+def computed_before(x):
+    with torch.inference_mode():
+        torch._dynamo.graph_break()
+        y = x * 2
+        return x.requires_grad, x.is_leaf, x.requires_grad_(True) is x, x.is_inference(), y.requires_grad, y.is_inference()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("make", [lambda w: w, lambda w: w * 1, lambda w: w[:2], lambda w: w.detach()[1:].requires_grad_()])
+def test_a_frame_that_begins_inside(make, backend):
+    given = make(torch.arange(3.0, requires_grad=True))
+    compiled = tracework.compile(computed_before, backend=backend)
+    for _ in range(2):
+        assert compiled(given) == computed_before(given)
+
+
 def saved_for_backward(x, w):
     with torch.inference_mode():
         y = x * 2

@@ -182,10 +182,17 @@ def hardtanh(x, min_val=-1, max_val=1):
     return into_empty_like(x)
 
 
-@row(*_names("relu6 nan_to_num", "default"), "fill.Tensor")
+@row(*_names("relu6 nan_to_num", "default"))
 def into_empty_like(a, *rest, **options):
     """Eager computes into a tensor that it allocated as `empty_like` does."""
     return TensorSpec(a.dtype, a.device, a.sizes, same_layout(a))
+
+
+@row("fill.Tensor")
+def fill_with_tensor(a, value):
+    if value.ndim:
+        raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions.")
+    return into_empty_like(a)
 
 
 @row("fill.Scalar")

@@ -75,9 +75,11 @@ class Converter:
         spec = TensorSpec(tensor.dtype, tensor.device, sizes, tuple(strides), tensor.storage_offset())
         storage = self._storage_of(tensor)
         storage.first = storage.first or spec
-        fake = make_fake(self._mode, spec, storage, tensor.requires_grad and tensor.is_leaf)
         if tensor.requires_grad and not tensor.is_leaf:
-            fake = self._as_result(fake, tensor._is_view())
+            with torch.inference_mode(False):  # where nothing has a history
+                fake = self._as_result(make_fake(self._mode, spec, storage, False), tensor._is_view())
+        else:
+            fake = make_fake(self._mode, spec, storage, tensor.requires_grad)
         if tensor.is_conj() or tensor.is_neg():
             set_bits(fake, tensor.is_conj(), tensor.is_neg())
         fake.is_parameter = isinstance(tensor, torch.nn.Parameter)

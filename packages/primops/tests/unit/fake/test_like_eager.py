@@ -535,3 +535,13 @@ def test_lerp_takes_one_weight_of_another_dtype():
     wanted = x.lerp(x, weight)
     with mode:
         assert mode.from_real(x).lerp(mode.from_real(x), mode.from_real(weight)).dtype is wanted.dtype
+
+
+@pytest.mark.parametrize("fill", [torch.fill, torch.Tensor.fill_], ids=["fill", "fill_"])
+def test_only_one_number_fills_a_tensor(fill):
+    for value in (torch.ones(1), torch.ones(2, 2)):
+        with pytest.raises(RuntimeError) as expected:
+            fill(torch.zeros(3), value)
+        with FakeMode() as mode, pytest.raises(RuntimeError) as found:
+            fill(mode.from_real(torch.zeros(3)), mode.from_real(value))
+        assert str(found.value) == str(expected.value)
