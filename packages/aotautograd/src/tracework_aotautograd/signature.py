@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class InputKind(Enum):
@@ -47,6 +47,13 @@ class InputInfo:
     mutation: Mutation = Mutation.NONE
     constant: Any = None
     newer: int = 0  # versions that a call adds: none where it is written behind autograd's back, as by `x.data.add_(1)`
+
+    @property
+    def versions(self) -> int | None:
+        """All that a call adds, with that of the copy outside of the graph; None where it does not write."""
+        if self.mutation is Mutation.NONE and not self.newer:
+            return None
+        return self.newer + (self.mutation is Mutation.BY_WRAPPER)
 
 
 @dataclass(frozen=True)
@@ -98,12 +105,19 @@ class TakenView:
     info: OutputInfo
 
 
+class Slots(NamedTuple):
+    """Those of graph outputs, and of inputs."""
+
+    results: tuple[int, ...] = ()
+    inputs: tuple[int, ...] = ()
+
+
 @dataclass(frozen=True)
 class TangentInfo:
     """The tangent of a graph output that requires grad: the layout the backward was compiled for.
 
-    kept, kept_inputs: slots of the graph outputs and of the inputs whose memory eager keeps for the backward of this one, so that writing
-    to it is an error.
+    kept: whose memory eager keeps for the backward of this one, so that writing to it is an error. linked: which tensors eager keeps with
+    their history, so that `detach_` of one is an error.
     runs_once: whether eager keeps anything for it, which is gone after a backward that does not retain the graph.
     """
 
@@ -112,8 +126,8 @@ class TangentInfo:
     device: Any
     sizes: tuple[Any, ...]
     order: tuple[int, ...] | None  # dims from outermost to innermost; None for row-major
-    kept: tuple[int, ...] = ()
-    kept_inputs: tuple[int, ...] = ()
+    kept: Slots = Slots()
+    linked: Slots = Slots()
     runs_once: bool = True
 
 

@@ -231,3 +231,79 @@ def test_results_that_eager_does_not_keep_may_be_written(fn, graph, eager_runner
             result.detach().mul_(3)
         found.append(torch.autograd.grad([r.sum() for r in results], x))
     torch.testing.assert_close(*found)
+
+
+WRITTEN_INSIDE = {
+    "written": lambda h, c, w: (h.add_(1), h.sin())[1:],
+    "gets a history": lambda h, c, w: (c.copy_(h), c.square())[1:],
+    "without history": lambda h, c, w: (c.add_(1), c * w)[1:],
+    "behind autograd": lambda h, c, w: (c.data.add_(1), c * w)[1:],
+    "read before, too": lambda h, c, w: (h.mul_(w), h.sin(), h * w)[1:],
+    "several": lambda h, c, w: (h.add_(1), c.add_(2), h * c, w.sin())[2:],
+    "result": lambda h, c, w: (h.add_(1), h, h.sin())[1:],
+    "not kept": lambda h, c, w: (h.add_(1), c.add_(1), h.exp() + c, h + w)[2:],
+    "statistics": lambda h, c, w: (F.batch_norm(h, c[0], c[1], w[0], training=True), c[2].add_(1) * w)[:1],
+}
+AFTERWARDS = {
+    "nothing": lambda h, c, w, results: None,
+    "write h": lambda h, c, w, results: h.mul_(2),
+    "write c": lambda h, c, w, results: c.mul_(2),
+    "write w": lambda h, c, w, results: w.mul_(2),
+    "detach h": lambda h, c, w, results: h.detach_(),
+    "detach c": lambda h, c, w, results: c.detach_(),
+    "detach a result": lambda h, c, w, results: results[0].detach_(),
+}
+
+
+def outcomes(call, afterwards):
+    """The gradients of each result, or the error, when something happens between the call and the backward."""
+    leaf, w = (torch.nn.Parameter(torch.rand(3, 3, generator=torch.Generator().manual_seed(i)).double()) for i in range(2))
+    h, c = leaf * 1, torch.ones(3, 3).double()
+    results = call(h, c, w)
+    roots = [result.square().sum() for result in results]
+    with torch.no_grad():
+        afterwards(h, c, w, results)
+    for root in roots:
+        try:
+            yield torch.autograd.grad(root, [leaf, w], allow_unused=True, retain_graph=True)
+        except RuntimeError as error:
+            yield next((words for words in ("modified by an inplace", "detached in-place") if words in str(error)), str(error))
+
+
+@pytest.mark.parametrize("afterwards", AFTERWARDS.values(), ids=AFTERWARDS)
+@pytest.mark.parametrize("fn", WRITTEN_INSIDE.values(), ids=WRITTEN_INSIDE)
+def test_what_happens_to_inputs_that_the_graph_writes_to_before_the_backward(fn, afterwards, graph, eager_runner, data, real):
+    examples = [real(3, 3) * 1, data(3, 3).abs(), torch.nn.Parameter(real(3, 3))]
+    found = [[*outcomes(run, afterwards)] for run in (aot.aot_compile(graph(fn, 3), examples, forward_compiler=eager_runner), fn)]
+    assert [type(x) for x in found[0]] == [type(x) for x in found[1]]
+    for mine, theirs in zip(*found, strict=True):
+        assert mine == theirs if isinstance(mine, str) else torch.testing.assert_close(mine, theirs) is None
+
+
+KEPT_WITH_HISTORY = {
+    "operand": lambda h, c, w: (h.sin(), h.square() * w),
+    "factor": lambda h, c, w: (h * w,),
+    "factors among parameters": lambda h, c, w: (w.sin() * h * w.cos(),),
+    "own result": lambda h, c, w: (h.exp(), h + w),
+    "result of a result": lambda h, c, w: [(y, y.sin(), y + 1) for y in [h * w]][0],
+    "its own result": lambda h, c, w: [(y, y.exp()) for y in [h.exp()]][0],
+    "tangled": lambda h, c, w: [(y, y * z, z) for y in [h * w] for z in [y + h]][0],
+}
+
+
+@pytest.mark.parametrize("afterwards", ["detach h", "detach a result"])
+@pytest.mark.parametrize("fn", KEPT_WITH_HISTORY.values(), ids=KEPT_WITH_HISTORY)
+def test_what_eager_keeps_with_its_history_may_not_be_detached_in_place(fn, afterwards, graph, eager_runner, data, real):
+    examples = [real(3, 3) * 1, data(3, 3), torch.nn.Parameter(real(3, 3))]
+    compiled = aot.aot_compile(graph(fn, 3), examples, forward_compiler=eager_runner)
+    found = [[*outcomes(run, AFTERWARDS[afterwards])] for run in (compiled, fn)]
+    for mine, theirs in zip(*found, strict=True):
+        assert mine == theirs if isinstance(mine, str) else torch.testing.assert_close(mine, theirs) is None
+
+
+def test_gradients_of_gradients_through_an_input_that_was_detached_in_place_raise(graph, eager_runner, real):
+    h, w = real(3) * 1, real(3)
+    (result,) = aot.aot_compile(graph(lambda h, w: (h.exp() * w,), 2), [h, w], forward_compiler=eager_runner)(h, w)
+    h.detach_()
+    with pytest.raises(RuntimeError, match="detached in-place"):
+        torch.autograd.grad(result.sum(), w, create_graph=True)

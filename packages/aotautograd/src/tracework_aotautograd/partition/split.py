@@ -97,7 +97,7 @@ def kept_inputs(joint: JointProgram, parts: JointParts) -> frozenset[fx.Node]:
 
 def lent_results(joint: JointProgram, parts: JointParts) -> frozenset[fx.Node]:
     """What the caller gets, and what that is a view of, which eager does not keep: it may be written to before the backward."""
-    kept = {slot for info in joint.signature.tangents for slot in info.kept}
+    kept = {slot for info in joint.signature.tangents for slot in info.kept.results}
     lent = [n for slot, n in enumerate(parts.forward_outputs) if slot not in kept and isinstance(n, fx.Node)]
     return frozenset(shown for node in lent for shown in through_views(node))
 

@@ -27,6 +27,7 @@ from ..signature import (
     OutputKind,
     Signature,
     SizeSlot,
+    Slots,
     TakenView,
     TangentInfo,
     ViewStep,
@@ -367,26 +368,22 @@ class Trace:
         infos = []
         for (info, _, _), (_, output) in zip(made, differentiable, strict=False):
             formulas = [kept[node] for node in behind(edge_of(output.fake), cuts, ends) if node in kept]
-            slots, inputs = ({slot for formula in formulas for slot in formula[side]} for side in (0, 1))
-            infos.append(replace(info, kept=tuple(sorted(slots)), kept_inputs=tuple(sorted(inputs)), runs_once=bool(formulas)))
+            memory, tensors = (_merged([formula[part] for formula in formulas]) for part in (0, 1))
+            infos.append(replace(info, kept=memory, linked=tensors, runs_once=bool(formulas)))
         return tuple(infos), parts, views
 
-    def _kept(self, starts: Collection[Any]) -> dict[Any, tuple[list[int], list[int]]]:
-        """For the autograd nodes behind these that keep anything the slots of the graph outputs, and of the inputs, whose memory that is:
-        none for those of a checkpoint; of what is copied to an input the caller has no more, and an input that the graph writes to has
-        other versions by then."""
-        slots: dict[int, tuple[list[int], list[int]]] = {}
-
-        def add(fake: Any, side: int, slot: int) -> None:
-            if isinstance(fake, FakeTensor) and not fake.is_inference():
-                slots.setdefault(id(fake.storage), ([], []))[side].append(slot)
-
-        for slot, output in enumerate(self.graph_outputs):
-            if slot not in self.write_backs.values():
-                add(output.fake, 0, slot)
-        for slot, (value, info) in enumerate(zip(self.values, self.infos, strict=True)):
-            if info.mutation is Mutation.NONE and not info.newer:
-                add(value, 1, slot)
+    def _kept(self, starts: Collection[Any]) -> dict[Any, tuple[Slots, Slots]]:
+        """For the autograd nodes behind these that keep anything whose memory that is, and which tensors with a history of their own:
+        none for those of a checkpoint, and no outputs that are copied to an input, which the caller has instead."""
+        written = self.write_backs.values()
+        results = [(Slots(results=(slot,)), o.fake) for slot, o in enumerate(self.graph_outputs) if slot not in written]
+        inputs = [(Slots(inputs=(slot,)), value) for slot, value in enumerate(self.values)]
+        known = [(slots, x) for slots, x in (*results, *inputs) if isinstance(x, FakeTensor) and not x.is_inference()]
+        memory: dict[int, list[Slots]] = {}
+        for slots, fake in known:
+            memory.setdefault(id(fake.storage), []).append(slots)
+        fixed = {id(value) for value, info in zip(self.values, self.infos, strict=True) if info.is_parameter}
+        tensors = {id(x): slots for slots, x in known if x.requires_grad and not x._is_view() and id(x) not in fixed}
         found = {}
         for node in dict.fromkeys((*starts, *(node for node, _ in passed(starts)))):
             try:
@@ -395,8 +392,8 @@ class Trace:
                 raise Refusal(f"the backward of this graph fails: {error}", self.recorder.origin) from error
             if saved or node.name() == "CopySlices":  # which is gone after a backward, too
                 shown = [] if self.recorder.in_checkpoint(node) else [t for t in saved if isinstance(t, FakeTensor)]
-                here = [slots[id(t.storage)] for t in shown if id(t.storage) in slots]
-                found[node] = [slot for a, _ in here for slot in a], [slot for _, b in here for slot in b]
+                linked = [tensors[id(t)] for t in shown if id(t) in tensors and t.grad_fn is not node]
+                found[node] = _merged([slots for t in shown for slots in memory.get(id(t.storage), ())]), _merged(linked)
         return found
 
     def _candidates(self, results: tuple[Any, ...], infos: list[OutputInfo]) -> dict[Edge, tuple[int, OutputInfo]]:
@@ -573,6 +570,10 @@ def _untracked(fake: torch.Tensor) -> bool:
     """Such a view, of something that has."""
     base = fake._base
     return base is not None and _has_history(base) and fake.requires_grad and fake.grad_fn is None
+
+
+def _merged(found: Collection[Slots]) -> Slots:
+    return Slots(*(tuple(sorted({slot for slots in found for slot in slots[side]})) for side in (0, 1)))
 
 
 def _leads_to(base: torch.Tensor, view: FakeTensor, steps: int) -> bool:

@@ -57,21 +57,30 @@ def copy_in_place_of(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.as_strided((reach,), (1,)).clone().as_strided(tensor.shape, tensor.stride(), 0)
 
 
-Kept = tuple[tuple[Any, ...], tuple[int, ...], States]  # inputs read again, versions of the checked ones, random generators
+Ref = weakref.ref[torch.Tensor]
+# inputs read again, versions of the checked ones, random generators, counters of inputs that the graph writes to, those with a history
+Kept = tuple[tuple[Any, ...], tuple[int, ...], States, tuple[tuple[torch.Tensor, int], ...], tuple[Ref, ...]]
 
 
 class Keeper:
     """What a call keeps for gradients of gradients, in as few steps as can be: `keep(args)` gives a Kept, with None for other inputs.
 
-    watched: slots of inputs whose versions it keeps as well, for gradients that are computed from something else.
+    watched: slots of inputs whose versions it keeps as well, for gradients that are computed from something else; linked: of those that
+    have to keep their history. Behind the inputs `args` may have those that get new values outside, themselves where the inputs are clones.
     """
 
-    def __init__(self, program: FunctionalProgram, reads: Reads, watched: Collection[int]) -> None:
+    def __init__(self, program: FunctionalProgram, reads: Reads, watched: Collection[int], linked: Collection[int]) -> None:
         self._infos = infos = program.signature.inputs
         mutated = program.signature.mutated_in_graph
         tensors = [i for i, info in enumerate(infos) if info.kind is InputKind.TENSOR]
         needed = [i for i in tensors if i in reads.inputs]
         copies = dict.fromkeys((i for i in tensors if i not in reads.kept), "None")
+        # by the call, which is not over when versions are read
+        self._written = {i: newer for i in watched if (newer := infos[i].versions) is not None}
+        watched = [i for i in watched if i not in self._written]
+        targets = {slot: len(infos) + number for number, (slot, _) in enumerate(program.signature.write_backs)}
+        others = [i for i in needed if infos[i].requires_grad and not infos[i].is_parameter and i not in targets]
+        self._linked = [*linked, *(i for i in others if i not in linked)]
         self._counted = [i for i in watched if i in copies]  # whose memory nothing is computed from
         copies |= {i: f"counter_of(a[{i}])[0]" for i in self._counted}
         # an input that gets what the graph computes would have its own history keep it
@@ -81,18 +90,29 @@ class Keeper:
         self._checked = tuple(
             i for i in tensors if i in watched or i in reads.inputs and not infos[i].is_static and i not in mutated
         )
-        self.keep = self._function(copies, random_devices(program.forward.graph))
+        self.keep = self._function(copies, targets, random_devices(program.forward.graph))
 
-    def _function(self, copies: Mapping[int, str], devices: Any) -> Callable[[Any], Kept]:
+    def _function(self, copies: Mapping[int, str], targets: Mapping[int, int], devices: Any) -> Callable[[Any], Kept]:
         items = "".join(f"{copies.get(i, f'a[{i}]')}, " for i in range(len(self._infos)))
         versions = f"({''.join(f'a[{i}]._version, ' for i in self._checked)})"
         states = "states_of(devices)" if devices else "()"
-        scope = {"states_of": states_of, "devices": devices, "copy": copy_in_place_of, "counter_of": counter_of}
-        return compile_function("keep", "a", [f"    return {f'({items})' if copies else 'a'}, {versions}, {states}"], scope)
+        pairs = [(f"a[{targets.get(i, i)}]", self._infos[i].is_static) for i in self._written]
+        counters = "".join(f"({x}, {x}._version), " if static else f"counter_of({x}), " for x, static in pairs)
+        refs = [f"ref(a[{targets[i]}])" if i in targets else f"ref(a[{i}]) if not a[{i}].is_leaf else gone" for i in self._linked]
+        scope = {**SAVING, "states_of": states_of, "devices": devices, "copy": copy_in_place_of, "gone": lambda: None}
+        values = [
+            f"({items})" if copies or targets else "a",
+            versions,
+            states,
+            f"({counters})",
+            f"({''.join(f'{x}, ' for x in refs)})",
+        ]
+        return compile_function("keep", "a", [f"    return {', '.join(values)}"], scope)
 
     def checked(self, kept: Kept) -> list[Any]:
-        """The inputs, when nobody wrote to those that are needed since."""
+        """The inputs, when nobody wrote to those that are needed since, and all have their histories."""
         self.check(kept, self._checked)
+        _check_linked(kept[4], [1] * len(kept[4]), 0)
         for slot in self._unlinked:
             raise UsageError(
                 f"a gradient of a gradient through input {self._infos[slot].name}, which the graph writes to without recording it"
@@ -102,13 +122,13 @@ class Keeper:
 
     def check(self, kept: Kept, slots: Collection[int]) -> None:
         """Raises where somebody wrote to one of these inputs since."""
-        inputs, versions, _ = kept
-        for slot, version in zip(self._checked, versions, strict=True):
-            if slot in slots and inputs[slot]._version != version:
-                raise RuntimeError(
-                    f"one of the variables needed for gradient computation has been modified by an inplace operation: input "
-                    f"{self._infos[slot].name} of a compiled graph is at version {inputs[slot]._version}; expected version {version}"
-                )
+        inputs, versions, _, counters, _ = kept
+        found = [(slot, inputs[slot]._version, version) for slot, version in zip(self._checked, versions, strict=True)]
+        for (slot, newer), (counter, before) in zip(self._written.items(), counters, strict=True):
+            found.append((slot, counter._version, before + newer))
+        for slot, version, expected in found:
+            if slot in slots and version != expected:
+                raise _modified(f"input {self._infos[slot].name}", version, expected)
 
 
 def _recorded(value: Any, requires_grad: bool) -> Any:
@@ -139,7 +159,9 @@ def wrap_autograd(program: FunctionalProgram, forward: Call, gradients: Sequence
     # counted once the Functions have saved what they need: what they save of an input that is written is then refused, as eager does
     forward = _torch.counting_writes(forward, dict.fromkeys(sorted(signature.mutated_in_graph), 0))
     leads = len(gradients) == 1 and bool(signature.components[0].inputs)
-    alone = leads and not signature.views
+    # a Function of all inputs may get clones of those, and detached ones
+    apart = {*dict(signature.write_backs), *(_unreached(signature) if leads else ())}
+    alone = leads and not signature.views and all(apart.isdisjoint(info.kept.inputs) for info in signature.tangents)
     apply = _one_node(program, forward, *gradients) if alone else _several_nodes(program, forward, gradients)
     make = output_maker(signature)
     write_backs = signature.write_backs
@@ -248,8 +270,8 @@ def _several_nodes(program: FunctionalProgram, forward: Call, gradients: Sequenc
     written = [[(output, *targets[output]) for output in slots if output in targets] for *_, slots, _ in nodes]
 
     def apply(*args: Any) -> tuple[Any, ...]:
-        args, to_write = args[:places], args[places:]
         originals = [keep(args) for keep, *_ in nodes]
+        args, to_write = args[:places], args[places:]
         with torch.no_grad():
             values = run(args)
         _torch.add_versions(args, signature.newer_versions)
@@ -341,7 +363,8 @@ class _Part:
         self._once = sum(1 << place for place, info in enumerate(self.tangents) if info.runs_once)
         self._later = LaterBackwards(gradients.backward, program.saved[0], self._sources, self._once)
         self._watched_results, self._watched_inputs = self._kept_by_eager_alone()
-        self.keeper = Keeper(program, gradients.reads, self._watched_inputs)
+        self._linked_results, self._linked_inputs = (self._readers(lambda info, side=side: info.linked[side]) for side in (0, 1))
+        self.keeper = Keeper(program, gradients.reads, self._watched_inputs, self._linked_inputs)
 
     def _kept_by_eager_alone(self) -> tuple[dict[int, int], dict[int, int]]:
         """Slots of graph outputs, and of inputs, that eager keeps for the backward and the partition does not -> the tangents whose
@@ -350,15 +373,19 @@ class _Part:
         inputs, outputs = [node for node in nodes if node.op == "placeholder"], output.args[0]
         begin = self._program.signature.number_of_graph_outputs + self._program.saved[0]
         saved = {outputs[begin + place] for place in self._gradients.backward.saved}
-        shown = {shown_input(node) for node in saved}
-        found: tuple[dict[int, int], dict[int, int]] = ({}, {})
+        shown, infos = {shown_input(node) for node in saved}, self._program.signature.inputs
+        seen = {slot for slot, info in enumerate(infos) if inputs[slot] in shown and info.versions is None}
+        return (
+            self._readers(lambda info: [slot for slot in info.kept.results if outputs[slot] not in saved]),
+            self._readers(lambda info: [slot for slot in info.kept.inputs if slot not in seen]),
+        )
+
+    def _readers(self, slots: Callable[[TangentInfo], Collection[int]]) -> dict[int, int]:
+        """Slot -> the tangents that have it, as the bits of a number."""
+        found: dict[int, int] = {}
         for place, info in enumerate(self.tangents):
-            for slot in info.kept:
-                if outputs[slot] not in saved:
-                    found[0][slot] = found[0].get(slot, 0) | 1 << place
-            for slot in info.kept_inputs:
-                if inputs[slot] not in shown:
-                    found[1][slot] = found[1].get(slot, 0) | 1 << place
+            for slot in slots(info):
+                found[slot] = found.get(slot, 0) | 1 << place
         return found
 
     def saving(self) -> list[str]:
@@ -393,6 +420,8 @@ class _Part:
             lines.append(f"ctx.save_for_backward({', '.join(given)})")
         if self._watched_results:
             lines.append(f"ctx.counters = ({''.join(f'counter_of(values[{slot}]), ' for slot in self._watched_results)})")
+        if self._linked_results:
+            lines.append(f"ctx.linked = ({''.join(f'ref(values[{slot}]), ' for slot in self._linked_results)})")
         own = [tangents[place].slot for place in self._gradients.reads.own]
         if own and self._kept_result is None:
             lines.append(f"ctx.own = [{', '.join(f'(ref(values[{slot}]), values[{slot}]._version)' for slot in own)}]")
@@ -410,6 +439,7 @@ class _Part:
         reads, counts = self._gradients.reads, (len(self.component.results), len(self.tangents))
         readers, once = [*self._watched_results.values()], bool(self._once)
         input_readers = self._watched_inputs
+        linked, linked_inputs = [*self._linked_results.values()], [*self._linked_inputs.values()]
         kept_result = self._kept_result
         watched, with_other_data = self._watched, self._gradients.other_data.gradients
         results = next(iter(reversed(self._gradients.backward.graph.graph.nodes))).args[0]
@@ -432,6 +462,10 @@ class _Part:
                     _check_counters(ctx.counters, readers, missing)
                 if input_readers and ctx.originals is not None:
                     keeper.check(ctx.originals, [slot for slot, places in input_readers.items() if places & ~missing])
+                if linked:
+                    _check_linked(ctx.linked, linked, missing)
+                if linked_inputs and ctx.originals is not None:
+                    _check_linked(ctx.originals[4], linked_inputs, missing)
                 if torch.is_grad_enabled():
                     if ctx.originals is None:
                         raise RuntimeError(
@@ -545,13 +579,22 @@ def _check_counters(counters: Sequence[tuple[torch.Tensor, int]], readers: Seque
     readers: for each counter the places of the tangents that have such a backward, as bits; missing: those that are undefined."""
     for (counter, version), places in zip(counters, readers, strict=True):
         if places & ~missing and counter._version != version:
-            raise _modified(f"is at version {counter._version}; expected version {version}")
+            raise _modified("a result", counter._version, version)
 
 
-def _modified(how: str) -> RuntimeError:
+def _check_linked(references: Sequence[Ref], readers: Sequence[int], missing: int) -> None:
+    """Raises where a tensor that eager keeps with its history has lost that. Behind those with readers may be others."""
+    for reference, places in zip(references, readers, strict=False):
+        if places & ~missing and (tensor := reference()) is not None and tensor.grad_fn is None:
+            raise RuntimeError(
+                "Trying to use a saved tensor that has been detached in-place: an input or result of a compiled graph"
+            )
+
+
+def _modified(what: str, version: int, expected: int) -> RuntimeError:
     return RuntimeError(
-        "one of the variables needed for gradient computation has been modified by an inplace operation: a result of a compiled graph "
-        + how
+        f"one of the variables needed for gradient computation has been modified by an inplace operation: {what} of a compiled graph is at "
+        f"version {version}; expected version {expected}"
     )
 
 
