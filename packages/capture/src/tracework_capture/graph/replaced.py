@@ -41,13 +41,16 @@ class Replaced:
         return self.state != (_state(self.old), _state(self.new)) or _is_changed(self.old) or _is_changed(self.new)
 
 
-def may_be_replaced(value: Any) -> bool:
-    """Whether a copy has all that can be asked of the tensor: it has no history, gradient or attributes of its own."""
+def may_be_replaced(value: Any, with_history: bool = False) -> bool:
+    """Whether a copy has all that can be asked of the tensor: it has no history, gradient or attributes of its own. Of a view of it the
+    gradients are those of the copy."""
     example, obj = value.example, value.obj
-    if example.requires_grad or example.is_conj() or example.is_neg() or _is_changed(value):
+    if example.requires_grad and not with_history or example.is_conj() or example.is_neg() or _is_changed(value):
         return False
     if torch.is_inference_mode_enabled():  # where all that the graph makes is an inference tensor
         return obj is None
+    if with_history:
+        return True
     return obj is None or type(obj) is torch.Tensor and not obj.__dict__ and obj.grad is None
 
 

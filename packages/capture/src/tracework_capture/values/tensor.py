@@ -183,12 +183,16 @@ class TensorOperations(Value):
 
     # --- items --------------------------------------------------------------------------------------------------
     def getitem(self, frame, key):
+        from .data_indices import select_by_data
         from .open_indices import select_open
 
         target, key = select_open(frame, self, as_index(frame, key))
+        if key is not None:
+            target, key = select_by_data(frame, target, key)
         return target if key is None else frame.graph.call(frame, operator.getitem, (target, positions(frame, key)))
 
     def setitem(self, frame, key, value):
+        from .data_indices import store_by_data
         from .float_operands import element
         from .open_indices import select_open
 
@@ -197,6 +201,8 @@ class TensorOperations(Value):
         target, key = select_open(frame, self, as_index(frame, key))
         if key is None:
             key = ConstantValue(Ellipsis)
+        if store_by_data(frame, target, key, value):
+            return
         if isinstance(key, TensorValue) and key.example.ndim == 0 and key.example.dtype is torch.bool:
             # torch would look at its data; a mask over one more dim says the same
             target, key = (frame.graph.call_method(frame, "unsqueeze", (t, ConstantValue(0))) for t in (self, key))
