@@ -207,7 +207,7 @@ class Trace:
         if any(o._backward_hooks for o in (*given, *self.values) if isinstance(o, FakeTensor)):
             raise Refusal("a hook of a result of the graph", self.recorder.origin)
         given += [o._base for o in given if o._is_view()]
-        made = {id(o) for o in given if o.is_leaf and o.requires_grad and not o._is_view() and id(o) not in inputs}
+        made = {id(o) for o in given if o.is_leaf and o.requires_grad and id(o) not in inputs}
         shown = any(o._is_view() and id(o._base) in made for o in given)
         history = any(_has_history(o) for o in given) and not any(info.requires_grad for info in self.infos)
         if history or made and (shown or not made.isdisjoint(map(id, _leaves_below(given)))):

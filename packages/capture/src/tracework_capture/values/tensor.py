@@ -502,7 +502,10 @@ def requires_grad_(frame, self, name, args, kwargs):
         return frame.break_graph("fake_failed", "requires_grad_ of an inference tensor")
     if type(force_plain(frame, wanted)) is not bool:
         return frame.break_graph("fake_failed", f"requires_grad_ with a {wanted.python_type().__name__}, which eager refuses")
-    if force_plain(frame, wanted) == self.example.requires_grad:
+    of_its_base = (
+        self.obj is None and self.example._is_view() and self.example.is_leaf
+    )  # a view made under no_grad says what that asks for
+    if force_plain(frame, wanted) == self.example.requires_grad and not of_its_base:
         return self
     if self.obj is None:
         frame.graph.call_method(frame, "requires_grad_", (self, wanted))
