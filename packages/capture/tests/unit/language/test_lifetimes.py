@@ -722,3 +722,18 @@ def test_what_acts_when_it_dies_does_so_when_plain_python_lets_go_of_it(function
     for _ in range(3):
         assert torch.equal(compiled(torch.zeros(1)), expected)
         assert Counted.alive == left == 0
+
+
+def made_to_refer_back(x, given):
+    given.made = Held()
+    given.made.back = given
+    return x + 1
+
+
+def test_what_was_known_of_objects_that_refer_to_each_other_does_not_hold_them():
+    given = Held()
+    reference = weakref.ref(given)
+    capture.optimize(lambda gm, example_inputs: gm.forward)(made_to_refer_back)(torch.ones(2), given)
+    del given.made
+    del given
+    assert reference() is None
