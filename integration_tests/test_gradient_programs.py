@@ -38,6 +38,11 @@ WRONG_ONCE = {
     "what turns in place without a history, and a view of what it was": (
         "    v1 = c0.clone()\n    v2 = v1.view(-1)\n    v1.t_()\n    return v1, v2, h1 * v1\n"
     ),
+    "a write to the result of a checkpoint": (
+        "    v1 = h1 * 2\n    v2 = checkpoint(lambda a: a.sin().exp(), v1, use_reentrant=False)\n    v2.add_(v1)\n    return v1, v2\n"
+    ),
+    "a write to an input, then again before the backward": "    c0.copy_(h0)\n    return c0.square(), c0.exp()\n",
+    "an input that is detached in place after its use": "    v0 = w0 / (1 + h0.square())\n    h0.detach_()\n    return v0, h0.sin()\n",
     "a detached write to what has turned in place": (
         "    v1 = h2.sin()\n    v1.t_()\n    v2 = v1.mean() * h1\n    v1.detach().mul_(2)\n    return v1, v2\n"
     ),

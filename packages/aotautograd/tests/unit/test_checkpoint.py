@@ -7,6 +7,7 @@ import torch
 import tracework_aotautograd as aot
 from torch import fx
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 from tracework_aotautograd.partition import JointParts
 from tracework_aotautograd.partition.cost import kept_bytes
 
@@ -127,6 +128,60 @@ def test_the_result_of_a_checkpoint_may_be_written_before_its_backward(after):
     results, expected = call(x), torch.autograd.grad([r.sum() for r in ends_in_exp(None, *after)(x)], x)
     results[0].detach().mul_(2)
     torch.testing.assert_close(torch.autograd.grad([r.sum() for r in results], x), expected)
+
+
+def tail(y):
+    return y.add_(y.sum())
+
+
+def untracked_tail(y):
+    with torch.no_grad():
+        return y.add_(1)
+
+
+def part_of_tail(y):
+    y[0].mul_(2)
+    return y.view(-1)
+
+
+@pytest.mark.parametrize("write", [tail, untracked_tail, part_of_tail])
+def test_the_result_of_a_checkpoint_may_be_written_in_the_graph(write, eager_runner):
+    def checkpointed(x):
+        y = checkpoint(lambda x: x.sin().exp(), x, use_reentrant=False)
+        return (write(y),)
+
+    x = torch.randn(4, 4, dtype=torch.float64, requires_grad=True)
+    gm = ends_in_exp("must", write)
+    result = next(iter(reversed(gm.graph.nodes)))
+    result.args = (result.args[0][1:],)
+    call = aot.aot_compile(gm, [x], forward_compiler=eager_runner, options=aot.AotOptions(fallback=False))
+    mine, theirs = call(x), checkpointed(x)
+    torch.testing.assert_close(mine, theirs)
+    for create_graph in (False, True):
+        roots = [r.square().sum() for (r,) in (mine, theirs)]
+        found = [torch.autograd.grad(root, x, create_graph=create_graph, retain_graph=True) for root in roots]
+        torch.testing.assert_close(*found)
+    torch.testing.assert_close(*[torch.autograd.grad(gradient.sum(), x) for (gradient,) in found])
+
+
+def test_what_a_checkpoint_reads_may_not_be_written_in_the_graph(eager_runner):
+    """Eager computes it again from what was written."""
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    y = graph.call_function(torch.mul, (x, 2))
+    exp = graph.call_function(torch.exp, (graph.call_function(torch.sin, (y,)),))
+    for node in (exp, *exp.all_input_nodes):
+        node.meta.update(recompute="must", recompute_region=0)
+    graph.call_function(tail, (exp,))
+    graph.call_function(tail, (y,))
+    graph.output((exp,))
+    with pytest.raises(aot.Refusal, match="modified by an inplace operation"):
+        aot.aot_compile(
+            fx.GraphModule({}, graph),
+            [torch.randn(4, requires_grad=True)],
+            forward_compiler=eager_runner,
+            options=aot.AotOptions(fallback=False),
+        )
 
 
 def test_the_result_of_a_checkpoint_that_a_formula_keeps_may_not():

@@ -52,21 +52,33 @@ class _GraphOutput:
     node: Any
 
 
-class _HiddenBases(Exception):
-    """The history has to be cut at what results are views of, which a trace can give that shows it."""
+@dataclass(frozen=True)
+class Needs:
+    """What a trace does where another one has found that it has to. bases: what a result is a view of is a graph output, also where the
+    view alone could be one, so that the history can be cut there. former_values: the backward of a checkpoint reads what that computed,
+    also where it was written over since."""
+
+    bases: bool = False
+    former_values: bool = False
+
+
+class _Another(Exception):
+    """This trace fails, one with these needs may not."""
+
+    def __init__(self, needs: Needs) -> None:
+        self.needs = needs
 
 
 class Trace:
-    """One trace; `run` gives the JointProgram. shows_bases: what a result is a view of is a graph output, also where the view alone could
-    be one."""
+    """One trace; `run` gives the JointProgram."""
 
-    def __init__(self, gm: fx.GraphModule, inputs: Sequence[Any], with_backward: bool, shows_bases: bool = False) -> None:
+    def __init__(self, gm: fx.GraphModule, inputs: Sequence[Any], with_backward: bool, needs: Needs = Needs()) -> None:
         self.gm = without_constant_masks(gm)
         self.examples = list(inputs)
         self.symbols = gm.meta.get("symbols")
         self.mode = FakeMode(self.symbols)
-        self.recorder = Recorder(self.mode)
-        self.with_backward, self.shows_bases = with_backward, shows_bases
+        self.recorder = Recorder(self.mode, needs.former_values)
+        self.with_backward, self.needs = with_backward, needs
         self.infos: list[InputInfo] = []
         self.leaves: list[Any] = []  # what gradients are taken of
         self.values: list[Any] = []  # what the captured graph is run on
@@ -74,7 +86,7 @@ class Trace:
         self.versions: list[int] = []  # and their versions
         self.graph_outputs: list[_GraphOutput] = []
         self.write_backs: dict[int, int] = {}  # input slot -> the graph output that is copied there outside
-        self.replay = Replay(self.gm, _torch.Modes.now())
+        self.replay = Replay(self.gm, _torch.Modes.now(), former_values=needs.former_values)
 
     def run(self) -> JointProgram:
         """The whole trace."""
@@ -253,7 +265,7 @@ class Trace:
         # of one out of several that an op gives, autograd refuses writes
         is_piece = is_view and needs_grad and any(step.index is not None for step in self.recorder.memory.steps(cell))
         untracked = _untracked(output) and output._base is cell.root.fake
-        shows_base = self.shows_bases and needs_grad and cell.root.fake is not None and _has_history(cell.root.fake)
+        shows_base = self.needs.bases and needs_grad and cell.root.fake is not None and _has_history(cell.root.fake)
         if is_view and (id(cell.root) in shared or dense_order(output) is None or is_piece or untracked or shows_base):
             self._check_views(output, cell)
             steps, base = self.recorder.memory.steps(cell), cell.root.fake  # none of what turned in place
@@ -389,6 +401,8 @@ class Trace:
             try:
                 saved = _torch.saved_by(node)
             except RuntimeError as error:  # as the backward does
+                if self.recorder.in_checkpoint(node) and not self.needs.former_values:
+                    raise _Another(replace(self.needs, former_values=True)) from error
                 raise Refusal(f"the backward of this graph fails: {error}", self.recorder.origin) from error
             if saved or node.name() == "CopySlices":  # which is gone after a backward, too
                 shown = [] if self.recorder.in_checkpoint(node) else [t for t in saved if isinstance(t, FakeTensor)]
@@ -483,9 +497,9 @@ class Trace:
         shown = [r for r in results if isinstance(r, FakeTensor) and id(r) not in inputs and _has_history(r)]
         places = {edge_of(value) for value in (*shown, *(self.values[slot] for slot in self.write_backs))}
         cells = [cell for r in shown if (cell := self._cell(r)) is not None]
-        can_show = not self.shows_bases and any(cell.parent is not None and cell.root.slot is None for cell in cells)
+        can_show = not self.needs.bases and any(cell.parent is not None and cell.root.slot is None for cell in cells)
         if can_show and places & passed({node for node, _ in places}) - cuts:
-            raise _HiddenBases
+            raise _Another(replace(self.needs, bases=True))
 
     def _tangent(self, slot: int, output: _GraphOutput) -> tuple[TangentInfo, Any, fx.Node]:
         spec = output.fake.spec
@@ -598,10 +612,12 @@ def trace_joint(gm: fx.GraphModule, inputs: Sequence[Any]) -> JointProgram:
 
     inputs: real tensors, ints, None, one for each placeholder. Raises Refusal where the graph cannot be put into functional form.
     """
-    try:
-        return Trace(gm, inputs, with_backward=True).run()
-    except _HiddenBases:
-        return Trace(gm, inputs, with_backward=True, shows_bases=True).run()
+    needs = Needs()
+    while True:
+        try:
+            return Trace(gm, inputs, with_backward=True, needs=needs).run()
+        except _Another as another:
+            needs = another.needs
 
 
 def trace_inference(gm: fx.GraphModule, inputs: Sequence[Any]) -> JointProgram:

@@ -29,7 +29,7 @@ class Replay:
     written: slots of inputs with new values that are results. untracked: places of outputs whose base has the history that they lack.
     edges: for each tangent of the trace, then each view that a component takes, where its result is in `_walk`, which meets nodes of
     these `names`. inside: slots of inputs that stand for something computed inside. rewritten: slots of graph outputs that have been
-    written to, so that the value that others are computed from may be a former one.
+    written to, so that the value that others are computed from may be a former one. former_values: as for the trace.
     """
 
     graph: fx.GraphModule
@@ -40,6 +40,7 @@ class Replay:
     names: tuple[str, ...] = ()
     inside: frozenset[int] = frozenset()
     rewritten: frozenset[int] = frozenset()
+    former_values: bool = False
 
     def finding(self, values: Sequence[Any], outputs: Sequence[Any], results: Sequence[Any], ends: Collection[Any]) -> Replay:
         """With where the values with tangents, `results`, are after a run on `values` that gave `outputs`. ends: nodes where inputs
@@ -115,6 +116,11 @@ class GradientsOf:
         self._written = {i for i, info in enumerate(signature.inputs) if info.mutation is not Mutation.NONE}
         slots = [info.slot for info in (*signature.tangents, *signature.views)]
         self._taken = [slots.index(slot) for slot in component.results]
+
+    @property
+    def reads_former_values(self) -> bool:
+        """Whether checkpoints in the captured graph need what they computed, where it was written over since."""
+        return self._replay.former_values
 
     def __call__(self, *args: Any) -> tuple[Any, ...]:
         """On real tensors. That they depend on results is not known then: gradients go on to what those are computed from."""

@@ -28,7 +28,8 @@ def run_captured(gm: fx.GraphModule, inputs: Sequence[Any], recorder: Recorder) 
             return tuple(out) if isinstance(out, (tuple, list)) else (out,)
         else:
             recorder.at(origin_of(node), {k: node.meta[k] for k in MARKS if k in node.meta})
-            values[node] = _run_node(gm, node, values, recorder)
+            with recorder.saving():
+                values[node] = _run_node(gm, node, values, recorder)
     raise UsageError("the captured graph has no output node")
 
 
@@ -53,6 +54,7 @@ def _run_node(gm: fx.GraphModule, node: fx.Node, values: dict[fx.Node, Any], rec
         state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
         return torch.func.functional_call(module, {k: recorder.constant(v) for k, v in state.items()}, args, kwargs)
     if isinstance(node.target, GradientsOf):
+        recorder.keeps_former = recorder.keeps_former or node.target.reads_former_values
         found = node.target.run(args, lambda graph, values: run_captured(graph, values, recorder), recorder.inside)
         if raises_if_differentiated(found):
             raise Refusal("a backward inside is differentiable once", recorder.origin)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import bisect
 import functools
 import operator
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -31,8 +32,9 @@ _NUMBER_DTYPES = frozenset((torch.float64, torch.int64, torch.bool, torch.comple
 class Recorder:
     """The graph being made, the memory of its fakes, and where in the user's program we are."""
 
-    def __init__(self, mode: Any) -> None:
+    def __init__(self, mode: Any, keeps_former: bool = False) -> None:
         self.mode = mode
+        self.keeps_former = keeps_former  # what checkpoints compute, for their backward, where it is written over
         self.graph = fx.Graph()
         self.memory = Memory(self.emit)
         self.phase = FORWARD
@@ -85,6 +87,31 @@ class Recorder:
         """The captured node being run; nodes of the forward carry its marks, autograd nodes made from now on belong to it."""
         self.origin, self.marks = origin, marks
         self._begins.append((_torch.sequence_number(), origin, "recompute" in marks))
+
+    def saving(self) -> Any:
+        """How autograd saves what the captured node reads and gives: a checkpoint computes that again in the backward."""
+        if not self.keeps_former or "recompute" not in self.marks:
+            return nullcontext()
+        return torch.autograd.graph.saved_tensors_hooks(self._as_it_is, self._unwritten)
+
+    def _as_it_is(self, tensor: torch.Tensor) -> tuple[torch.Tensor, int]:
+        cell = self.memory.find(tensor) if isinstance(tensor, FakeTensor) else None
+        if cell is not None and self._in_same_checkpoint(cell.root.node):
+            value = self.memory.read(cell)
+            tensor = self.mode.make(cell.fake.spec)
+            self.memory.new_root(tensor, value)
+        return tensor, tensor._version
+
+    def _in_same_checkpoint(self, node: fx.Node) -> bool:
+        mark = "recompute_region"
+        return "recompute" in node.meta and node.meta.get(mark) == self.marks.get(mark)
+
+    def _unwritten(self, kept: tuple[torch.Tensor, int]) -> torch.Tensor:
+        """What a checkpoint is computed from again is another than in the forward where it was written to."""
+        tensor, version = kept
+        if tensor._version != version:
+            raise RuntimeError("what a checkpoint is computed from has been modified by an inplace operation")
+        return tensor
 
     def _where(self) -> str:
         if self.phase is FORWARD:
