@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from torch import fx
 
-__all__ = ["check_replaced", "identity_is_asked", "may_be_replaced", "note_replaced"]
+__all__ = ["check_replaced", "identity_is_asked", "may_be_replaced", "note_replaced", "settle_replaced"]
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,12 @@ def note_replaced(root: Any, key: Any, given: Any, old: Any, new: Any) -> None:
     for where, before in pairs:
         before.is_chosen = new.is_chosen = True
         root.replaced.append(Replaced(where, before, new, (_state(before), _state(new))))
+
+
+def settle_replaced(root: Any, new: Any) -> None:
+    """Nobody has `new` any longer, which was changed and is stored in the tensor that it is a view of in plain Python, and which nothing
+    was written to meanwhile."""
+    root.replaced = [each for each in root.replaced if each.new is not new or each.state[0] != _state(each.old)]
 
 
 def _state(value: Any) -> tuple[int, bool, ResultFacts]:

@@ -11,7 +11,7 @@ import operator
 import torch
 
 from ..graph.known import known_tensor
-from ..graph.replaced import may_be_replaced, note_replaced
+from ..graph.replaced import may_be_replaced, note_replaced, settle_replaced
 from .constant import ConstantValue
 from .number_arguments import as_kind
 from .open_indices import dims_of_items
@@ -70,8 +70,15 @@ def select_by_data(frame, tensor, key):
     if list(map(str, row.example.stride())) != list(map(str, left)):
         frame.break_graph("dynamic_output_shape", "a view at a place that data says, which lies in memory otherwise than a copy")
     note_replaced(frame.root, where, tensor, tensor, row)
+    row.stored_back = len(taken) == len(items) and is_of_augmented_assignment(frame)
     rest = [item for at, item in enumerate(items) if at not in taken]
     return row, TupleValue(rest) if rest else None
+
+
+def is_of_augmented_assignment(frame):
+    """Whether an item is read by `x[i] += y`, which nobody else gets, and which stores it back."""
+    before = frame.instructions[max(frame.current.index - 2, 0) : frame.current.index]
+    return [i.opname for i in before] == ["COPY", "COPY"]
 
 
 def is_int_inside(item, tensor, dim):
@@ -87,6 +94,8 @@ def store_by_data(frame, tensor, key, value):
     if found is None or not isinstance(value, TensorOperations) and not value.is_constant():
         return False
     places, dims, _ = found
+    if isinstance(value, TensorOperations) and value.stored_back:
+        settle_replaced(frame.root, value)
     others = [item for at, item in enumerate(items) if at not in places]
     if places[-1] - places[0] >= len(places) or not all(is_basic(item) for item in others):
         return False

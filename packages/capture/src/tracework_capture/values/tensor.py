@@ -56,6 +56,7 @@ class TensorOperations(Value):
         self.versions = []  # fakes of what its data became
         self.asking = None  # its node and fake that ask for a gradient, while it does not
         self.is_chosen = False  # whether data decides which other tensor it is the same object as (graph.replaced)
+        self.stored_back = False  # whether it is read by `x[i] += y` of an i out of data (values.data_indices)
 
     def is_leaf(self):
         return self.keeps_leaf or self.example.is_leaf

@@ -38,6 +38,16 @@ def stored(x, i, j):
     return y
 
 
+def counted(x, i, j):
+    y = x * 1
+    for at in (i, j, i, j - 1):
+        y[at] += 1
+    y[j] *= 2 - x[1]
+    y[i, j] -= 2
+    y[0, j] /= 4
+    return y
+
+
 def stored_in_the_argument(x, i, j):
     x[i] = 0
     x[j] = x[j - 1] * 2
@@ -58,7 +68,7 @@ def stored_as_other_kinds(x, i, j):
     return y
 
 
-WHOLE = [rows, other_ints, in_a_chain, stored, stored_from_itself, stored_as_other_kinds]
+WHOLE = [rows, other_ints, in_a_chain, stored, stored_from_itself, stored_as_other_kinds, counted]
 
 
 def returned(x, i, j):
@@ -99,11 +109,36 @@ def asked_for_identity(x, i, j):
     return row is x[i], row + 1
 
 
-def counted(x, i, j):
+def written_meanwhile(x, i, j):
     y = x * 1
-    y[i] += 1
-    y[j] *= 2
+
+    def add():
+        y[1].mul_(3)
+        return 1
+
+    y[i] += add()
     return y
+
+
+def kept_meanwhile(x, i, j):
+    y = x * 1
+
+    class Keeps:
+        def __radd__(self, row):
+            self.row = row
+            return row
+
+    class Row(Keeps):
+        def __getitem__(self, at):
+            self.row = y[at]
+            return self.row
+
+        def __setitem__(self, at, row):
+            y[at] = row
+
+    rows = Row()
+    rows[i] += 1
+    return y * 1, rows.row * 1
 
 
 def small_ints_and_masks(x, i, j):
