@@ -255,3 +255,28 @@ def test_what_forward_reads_is_guarded():
         y = fn(x)
         y.sum().backward()
         assert y[0].item() == factor and x.grad[0].item() == factor
+
+
+class Noted(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, notes):
+        ctx.notes = notes
+        notes.append("forward")
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        ctx.notes.append("backward")
+        return gradient * 2, None
+
+
+def test_a_backward_that_changes_what_the_frame_made():
+    def f(x):
+        notes = []
+        y = Noted.apply(x, notes)
+        before = list(notes)
+        y.sum().backward(retain_graph=True)
+        y.sum().backward()
+        return before, notes, x.grad.tolist()
+
+    assert tracework.compile(f, backend="eager")(torch.ones(3, requires_grad=True)) == f(torch.ones(3, requires_grad=True))

@@ -145,6 +145,24 @@ def test_effects_are_repeated_by_the_backward(function, inside, reentrant, capsy
         tracework.compile(fn, backend="eager", fullgraph=True)(torch.ones(3, 4, requires_grad=True))
 
 
+@pytest.mark.parametrize("reentrant", [False, True], ids=["recorded", "reentrant"])
+def test_what_the_frame_made_is_changed_again_by_the_backward(reentrant):
+    def fn(x):
+        def function(v, table):
+            nonlocal count
+            count += 1
+            seen[0].append(count)
+            table["calls"] = table.get("calls", 0) + 1
+            return v.sin()
+
+        count, seen, table = 0, [[]], {}
+        checkpoint(function, x * 1, table, use_reentrant=reentrant).sum().backward()
+        return count, seen, table, x.grad
+
+    expected, actual = (f(torch.ones(3, requires_grad=True)) for f in (fn, tracework.compile(fn, backend="eager")))
+    torch.testing.assert_close(actual, expected)
+
+
 @pytest.mark.parametrize("budget", [0.0, 0.5])
 def test_a_memory_budget_changes_no_value(budget):
     def fn(x):

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 __all__ = ["Unchanged"]
 
 
 class Unchanged:
-    """The state before: Python objects by the log of side effects, tensors by the writes to their memory."""
+    """The state before: objects that were there by the log of side effects, those that the traced program made and that the code reaches from
+    what it is `given` by what is in them, tensors by the writes to their memory."""
 
-    def __init__(self, frame: Any) -> None:
+    def __init__(self, frame: Any, *given: Any) -> None:
         self.frame = frame
         self.changes = frame.mutations.changes
+        self.made = made_in([*given, *frame.mutations.keep])
         self.versions = {storage: storage.version for storage, _ in self._memory()}
 
     def _memory(self) -> Any:
@@ -29,9 +32,32 @@ class Unchanged:
 
     def changes_objects(self) -> bool:
         """Whether a Python object was changed."""
-        return bool(self.frame.mutations.changes != self.changes)
+        if self.frame.mutations.changes != self.changes:
+            return True
+        return any(is_changed(value, held) for value, held in self.made)
 
     def written(self) -> set[Any]:
         """The memory that was there before, or is that of an input first read since, and was written to."""
         made = {storage for storage, node in self._memory() if node is not None and node.op == "placeholder"}
         return {storage for storage in {*self.versions, *made} if storage.version != self.versions.get(storage, 0)}
+
+
+def is_changed(value: Any, held: list[Any]) -> bool:
+    """Whether something else is in a value than what was; what nobody had read may have become a value."""
+    now = list(value.held())
+    return len(now) != len(held) or any(new is not old and hasattr(old, "held") for new, old in zip(now, held))
+
+
+def made_in(values: Iterable[Any]) -> list[tuple[Any, list[Any]]]:
+    """The objects among these, and in them, that the traced program made; each with what is in it."""
+    found, seen, open_ = [], set(), list(values)
+    while open_:
+        value = open_.pop()
+        if id(value) in seen or not hasattr(value, "held"):  # nobody has read it yet
+            continue
+        seen.add(id(value))
+        held = list(value.held())
+        if value.source is None:
+            found.append((value, held))
+        open_ += held
+    return found

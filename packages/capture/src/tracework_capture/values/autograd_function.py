@@ -283,7 +283,7 @@ class _Application:
         function = static_function(frame, self.cls, self.backward_name())
         if self.is_once_differentiable():
             function = frame.wrap(self.backward_function().__wrapped__, function.source)
-        unchanged = Unchanged(frame)
+        unchanged = Unchanged(frame, function, *self.ctx.fields.values())
         with torch.no_grad():
             found = function.call(frame, [self.ctx, *self.gradients_for(tangents)], {})
         nodes = start.nodes(builder)

@@ -27,7 +27,7 @@ def checkpoint_row(frame, args, kwargs):
     cut_off = reentrant is not False and torch.is_grad_enabled() and not any(requires_grad(a) for a in args)
     if cut_off:  # CheckpointFunction.apply: no argument asks for a gradient, so nothing inside gets one
         set_grad(frame, False)
-    unchanged = Unchanged(frame)
+    unchanged = Unchanged(frame, *args, *given.values())
     found = args[0].call(frame, list(args[1:]), given)
     if torch.is_grad_enabled() and (changed := unchanged.what_changed()):
         return frame.break_graph("checkpoint_effects", f"the function {changed}")

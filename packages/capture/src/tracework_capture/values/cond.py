@@ -45,7 +45,7 @@ def cond_row(frame, args, kwargs):
 
 def traced_part(frame, function, args, name):
     """(what a function gives, facts of its tensors, the function as a graph of its own)"""
-    start, unchanged, random = region(frame.graph), Unchanged(frame), frame.root.effects.random
+    start, unchanged, random = region(frame.graph), Unchanged(frame, function, *args), frame.root.effects.random
     frame.root.effects.random = False
     found = function.call(frame, args, {})
     changed = unchanged.what_changed()

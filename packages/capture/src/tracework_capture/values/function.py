@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import types
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..hook.policy import is_of_torch
@@ -32,6 +33,9 @@ class CellValue(Value):
 
     def python_type(self) -> type:
         return types.CellType
+
+    def held(self) -> Iterable[Any]:
+        return (self._contents,)
 
     def get(self, frame: Frame) -> Value | None:
         """The contents, None when the cell is empty."""
@@ -231,6 +235,9 @@ class NewFunctionValue(FunctionValue):
 
     name = property(lambda self: self.code.co_qualname)
 
+    def held(self) -> Iterable[Any]:
+        return *self._closure, *self._defaults, *self._kwdefaults.values(), *self.attributes.values()
+
     def real(self) -> Any:
         raise LookupError(self.name)
 
@@ -336,6 +343,9 @@ class BoundMethodValue(Value):
     def __init__(self, function: Value, owner: Value, source: Source | None = None) -> None:
         super().__init__(source)
         self.function, self.owner = function, owner
+
+    def held(self) -> Iterable[Any]:
+        return self.function, self.owner
 
     def python_type(self) -> type:
         return types.MethodType

@@ -188,7 +188,7 @@ def register_hook(frame, tensor, name, args, kwargs):
         return HandleValue(as_it_is(frame, RegisterHook(make), (tensor.as_graph_arg(frame),), None))
     builder = frame.graph
     gradient = gradient_of(frame, tensor)
-    start, unchanged = region(builder), Unchanged(frame)
+    start, unchanged = region(builder), Unchanged(frame, hook)
     try:
         with torch.no_grad():
             found = hook.call(frame, [gradient], {})

@@ -7,6 +7,7 @@ iterates, counts, or changes it.
 from __future__ import annotations
 
 import collections
+import itertools
 
 from ..guards.classes import lookup_class
 from ..guards.kinds import items_in_order, weak_key
@@ -80,6 +81,9 @@ class DictValue(Value):
                 self.odd = self.odd or not simple
                 place = DictItem(source, weak_key(key)) if simple or own_values else DictValueAt(source, index)
                 self.entries[key_of_existing(key)] = [Pending(key, None), Pending(item, place)]
+
+    def held(self):
+        return itertools.chain.from_iterable(self.entries.values())
 
     def python_type(self):
         return self.cls

@@ -47,6 +47,9 @@ class SequenceValue(Value):
     def python_type(self):
         return self.cls
 
+    def held(self):
+        return self.items
+
     def describe(self):
         return f"{self.cls.__name__} of {len(self.items)}" + (f" from {self.source}" if self.source is not None else "")
 

@@ -98,6 +98,9 @@ class SetValue(Value):
         self.steps = steps or (() if source is not None else (Step("", self.members, "list"),))
         self.mutability = None if cls is frozenset else NEW if source is None else EXISTING
 
+    def held(self):
+        return self.members.values()
+
     def python_type(self):
         return self.cls
 

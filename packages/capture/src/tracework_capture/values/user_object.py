@@ -78,6 +78,9 @@ class ObjectValue(Value):
         self.seen = {}
         self.mutability = NEW if source is None else EXISTING
 
+    def held(self):
+        return self.part, *self.fields.values()
+
     def python_type(self):
         return self.cls
 
@@ -494,7 +497,10 @@ class ObjectValue(Value):
     def unary(self, frame, op):
         from .builtins.arithmetic import UNARY_SPECIAL
 
-        return self.required(frame, UNARY_SPECIAL[op], [], f"has no unary {op}")
+        found = self.special(frame, UNARY_SPECIAL[op], [])
+        if found is None:
+            frame.raise_new(TypeError, f"bad operand type for unary {op}: '{_C.type_name(self.cls)}'")
+        return found
 
     # --- leaving the trace --------------------------------------------------------------------------------------
     def as_graph_arg(self, frame):

@@ -14,6 +14,7 @@ Rules
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from ..errors import NotReal
@@ -117,6 +118,10 @@ class Value:
         self.source = source
 
     # --- facts -------------------------------------------------------------------------------------------------
+    def held(self) -> Iterable[Any]:
+        """What is known to be in the object: items, attributes, contents."""
+        return ()
+
     def python_type(self) -> type:
         """The object's type."""
         raise NotImplementedError(f"{type(self).__name__}.python_type")

@@ -1,6 +1,7 @@
 """Hooks of modules and tensors around captured code: their order, what they get and give, and which of them break the graph. Backward hooks in
 compiled graphs: integration_tests/test_module_hooks.py."""
 
+import functools
 import warnings
 
 import pytest
@@ -252,3 +253,64 @@ def test_a_pre_hook_that_gives_no_arguments_raises_as_plainly():
     net.register_forward_pre_hook(lambda module, args, kwargs: (args, kwargs, 1), with_kwargs=True)
     with pytest.raises(RuntimeError, match="must return None or a tuple"):
         optimize(lambda gm, inputs: gm.forward)(lambda x: net(x))(torch.ones(2, 3))
+
+
+def listens(x, hooks):
+    x, seen = x.clone().requires_grad_(), []
+    y = x * 2
+    made = [y.register_hook(functools.partial(hook, seen)) for hook in hooks]
+    made[0].remove()
+    y.sum().backward(retain_graph=True)
+    y.sum().backward()
+    return x.grad, seen
+
+
+def counts(seen, gradient):
+    seen.append(len(seen))
+
+
+def doubles(seen, gradient):
+    seen += [1, 2]
+    return gradient * 2
+
+
+def nests(seen, gradient):
+    if not seen:
+        seen.append([])
+    seen[0].append(3)
+
+
+def names(seen, gradient):
+    def name():
+        nonlocal number
+        number += 1
+        return number
+
+    number = 0
+    return gradient * name()
+
+
+@pytest.mark.parametrize("hooks", [(counts, doubles), (doubles, counts), (names, names), (doubles, nests)])
+def test_what_hooks_do_to_objects_of_the_frame_they_do_in_the_backward(hooks):
+    compiled = optimize(lambda gm, inputs: gm.forward)(listens)
+    for _ in range(2):
+        assert_same(compiled(torch.ones(3), hooks), listens(torch.ones(3), hooks))
+
+
+def test_a_hook_that_counts_in_a_variable_of_the_frame():
+    def program(x):
+        def hook(gradient):
+            nonlocal count
+            count += 1
+
+        count = 0
+        x = x.clone().requires_grad_()
+        y = x * 2
+        handle = y.register_hook(hook)
+        y.sum().backward(retain_graph=True)
+        y.sum().backward(retain_graph=True)
+        handle.remove()
+        y.sum().backward()
+        return x.grad, count
+
+    assert_same(optimize(lambda gm, inputs: gm.forward)(program)(torch.ones(3)), program(torch.ones(3)))

@@ -272,6 +272,9 @@ class PartialValue(Value):
         self.args = args
         self.kwargs = kwargs
 
+    def held(self):
+        return self.function, *self.args, *self.kwargs.values()
+
     def python_type(self):
         return functools.partial
 
