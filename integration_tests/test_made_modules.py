@@ -214,3 +214,20 @@ def test_modules_are_made_after_torch_compile_was_used():
         assert tracework.compile(lambda x: nn.Linear(4, 2)(x), backend="eager", fullgraph=True)(torch.ones(3, 4)).shape == (3, 2)
     finally:
         nn.Module.__init__ = before
+
+
+def test_a_lazy_module_is_of_its_own_class_once_it_is_made():
+    """So is the compiled one, as the module itself is."""
+    original = nn.LazyLinear(4)
+    made = tracework.compile(original, backend="eager")
+    x = torch.ones(2, 3)
+    first = made(x)
+    assert type(original) is nn.Linear
+    assert [kind for kind in type(made).__mro__ if kind.__module__ == "torch.nn.modules.linear"] == [type(made), nn.Linear]
+    assert type(made).__name__ == "Linear" and repr(made) == repr(original)
+    torch.testing.assert_close(made(x), first)
+    torch.testing.assert_close(first, original(x))
+    nested = nn.Sequential(tracework.compile(nn.LazyLinear(4), backend="eager"))
+    tracework.compile(nested, backend="eager")(x)
+    assert isinstance(nested[0], nn.Linear) and nested[0].weight.shape == (4, 3)
+    torch.testing.assert_close(tracework.compile(nested, backend="eager")(x), nested(x))

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.nn.modules.lazy import LazyModuleMixin
 
 from .errors import MixedDevices
 
@@ -147,11 +148,21 @@ def _set_type(obj: Any, kind: type) -> None:
     object.__dict__["__class__"].__set__(obj, kind)
 
 
+def _call_of_lazy_module(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """The first call makes the original a module of another class, and so its twin."""
+    found = self._tracework.call(*args, **kwargs)
+    if not isinstance(self._tracework.original, LazyModuleMixin):
+        _set_type(self, _twin_type(self._tracework))
+    return found
+
+
 def _twin_type(state: Compiled) -> Any:
     kind: Any = type(state.original)
     body = {"_tracework": state, "__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
     if isinstance(getattr(kind, "forward", None), types.FunctionType):
         body["forward"] = _compiled_forward(kind.forward)
+    if issubclass(kind, LazyModuleMixin):
+        body["__call__"] = _call_of_lazy_module
     return type(kind)(kind.__name__, (CompiledModule, kind), body)
 
 

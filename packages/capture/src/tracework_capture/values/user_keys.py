@@ -25,7 +25,9 @@ PURE = frozenset(
     " POP_JUMP_FORWARD_IF_NONE POP_JUMP_FORWARD_IF_NOT_NONE".split()
 )
 """Instructions without effects, but for what they call."""
-PURE_BUILTINS = frozenset({abs, bool, float, hash, id, int, isinstance, issubclass, len, repr, round, str, super, type})
+PURE_BUILTINS = frozenset(
+    {abs, bool, float, hash, id, int, isinstance, issubclass, len, max, min, repr, round, sorted, str, sum, super, type}
+)
 CHANGING = frozenset(
     name
     for kind in (list, dict, set, bytearray, collections.deque, collections.OrderedDict)

@@ -40,6 +40,17 @@ class Place:
         return self.key == other.key
 
 
+class Bag:
+    def __init__(self, **fields):
+        self.__dict__.update(fields)
+
+    def __hash__(self):
+        return hash(tuple(sorted(self.__dict__.items())))
+
+    def __eq__(self, other):
+        return self.__dict__ == other.__dict__
+
+
 class Crowded(Node):
     def __hash__(self):
         return 1
@@ -123,6 +134,11 @@ def nested(x):
     return made[Place(1, Node(2))], made[Place(1, Node(3)), "a"], Place(2, Node(2)) in made, hash((1, Node(2))) == hash((1, 2))
 
 
+def by_all_fields(x):
+    made = {Bag(a=1, b="c"): x}
+    return made[Bag(b="c", a=1)], Bag(a=1) in made
+
+
 def crowded(x):
     made = {Crowded(number): number for number in range(4)}
     made[Crowded(2)] = 9
@@ -154,7 +170,9 @@ def missing(x):
         return x * 2
 
 
-@pytest.mark.parametrize("fn", [dicts, sets, nested, crowded, walk, looked_up, missing], ids=lambda fn: fn.__name__)
+@pytest.mark.parametrize(
+    "fn", [dicts, sets, nested, by_all_fields, crowded, walk, looked_up, missing], ids=lambda fn: fn.__name__
+)
 def test_same_as_plain(fn):
     compiled = optimize(lambda gm, inputs: gm.forward, fullgraph=True)(fn)
     assert str(compiled(X)) == str(fn(X))
