@@ -46,7 +46,7 @@ def keywords(frame, value):
 def entries_for(frame, module, new, tie):
     """{(module value, name): tensor value} for every entry that the call sees changed; with `tie`, all names of one tensor."""
     found, tied = {}, {}
-    owners = list(walk(frame, module, "", set()))
+    owners = list(walk(frame, module, "", True, set()))
     if any(isinstance(owner.obj, torch.nn.RNNBase) for _, owner in owners):
         return frame.break_graph("call_unknown", "functional_call of an RNN, which keeps its weights in a list, too")
     for prefix, owner in owners:
