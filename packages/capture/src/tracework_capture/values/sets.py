@@ -21,26 +21,31 @@ NONE = ConstantValue(None)
 @dataclass(frozen=True)
 class Step:
     """A call of a method of sets, the first of several that of the class: with one of the members, a list or a dict of them, a set that
-    `steps` make, or nothing. What holds the members decides how much room they get, and so in which order the set has them."""
+    `steps` make, the set itself, or nothing. What holds the members decides how much room they get, and so in which order the set has them."""
 
     name: str
     members: dict
     form: str
     steps: tuple = ()
-    existing: SetValue | None = None  # the frozenset itself that is given
+    existing: SetValue | None = None  # the set itself that is given, which was there before and is as it was
 
-    def real(self):
-        """The arguments, of objects that exist while tracing."""
+    def real(self, made=None):
+        """The arguments for a call of a method of `made`, of objects that exist while tracing."""
+        if self.form == "itself":
+            return [made]
         if self.existing is not None:
-            return [self.existing.order]
+            return [self.existing.as_it_was()]
         if self.form == "set":
             return [real_steps(set, self.steps)]
         keys = [real_key(hashed) for hashed in self.members]
         return {"item": keys, "list": [keys], "dict": [dict.fromkeys(keys)], "nothing": []}[self.form]
 
-    def text(self, emit):
-        """The arguments as an expression."""
+    def text(self, emit, made=""):
+        """The arguments for a call of a method of `made` as an expression."""
+        if self.form == "itself":
+            return made
         if self.existing is not None:
+            self.existing.as_it_was()
             return emit.load(self.existing)
         if self.form == "set":
             return text_of_steps(emit, set, self.steps)
@@ -53,7 +58,7 @@ def real_steps(cls, steps):
     first, *others = steps
     made = cls(*first.real())
     for step in others:
-        given = getattr(made, step.name)(*step.real())
+        given = getattr(made, step.name)(*step.real(made))
         made = made if given is None else given
     return made
 
@@ -64,7 +69,7 @@ def text_of_steps(emit, cls, steps):
     made = f"{emit.const(cls)}({first.text(emit)})"
     for step in others:
         made = emit.temp(made)
-        call = f"{made}.{step.name}({step.text(emit)})"
+        call = f"{made}.{step.name}({step.text(emit, made)})"
         if step.name in CHANGING:
             emit.line(call)
         else:
@@ -160,16 +165,22 @@ class SetValue(Value):
             self.order = None
             frame.mutations.contents(self)
         elif self.order is not None:
-            getattr(self.order, step.name)(*step.real())
+            getattr(self.order, step.name)(*step.real(self.order))
 
     def take(self, frame, hashed):
         """Without the member of this key."""
         kept = {k: m for k, m in self.members.items() if k != hashed}
         self.changed(frame, kept, Step("discard", {hashed: self.members[hashed]}, "item"))
 
+    def as_it_was(self):
+        """The set that was there before; breaks where the program has changed it since."""
+        if self.order is None:
+            raise BreakGraph("cannot_rebuild", "a set that was made of one which was changed afterwards")
+        return self.order
+
     def how_made(self):
         """The steps that make a new set like this one."""
-        return self.steps if self.source is None else (Step("", self.members, "list"),)
+        return self.steps if self.source is None else (step_of("", self),)
 
     def getattr(self, frame, name):
         from .binding import attribute_of_builtin
@@ -219,7 +230,8 @@ class SetValue(Value):
     def reload(self, emit):
         cannot_be_made_again(self.members)
         steps = (Step("", self.members, "list"),)
-        if self.order is not None and not alike(real_steps(self.cls, steps), self.order):
+        leaves_gaps = any(step.name in ("discard", "difference_update", "symmetric_difference_update") for step in self.steps)
+        if self.order is not None and (leaves_gaps or not alike(real_steps(self.cls, steps), self.order)):
             steps = self.how_made()
             if list(real_steps(self.cls, steps)) != list(self.order):
                 raise BreakGraph("cannot_rebuild", "a set in an order that follows from what was done to another one")
@@ -229,7 +241,7 @@ class SetValue(Value):
         """Does to the existing set what the program does to it."""
         name = emit.temp(emit.source(self.source))
         for step in self.steps:
-            emit.line(f"{emit.const(set)}.{step.name}({', '.join(filter(None, (name, step.text(emit))))})")
+            emit.line(f"{emit.const(set)}.{step.name}({', '.join(filter(None, (name, step.text(emit, name))))})")
 
 
 def real_key(hashed):
@@ -343,7 +355,7 @@ def init(frame, self, *others):
 
 def settled(frame, value):
     """A set that another is made of. Breaks where it is there and was changed: what the change does to its order is not known here."""
-    if value.order is None and len(value.members) > 1 and real_set(set, value.members) is not None:
+    if value.order is None and real_set(set, value.members) is not None:
         frame.break_graph("iterator_unsupported", "the order of a set that is made of one that was changed")
     return value
 
@@ -356,15 +368,22 @@ def copy(frame, self):
     return self if self.cls is frozenset else SetValue(frame, self.members.values(), cls=self.cls, order=order, steps=steps)
 
 
-def step_with(frame, name, other):
-    """The call of a method with another container; its members as a SetValue; whether they exist while tracing."""
+def step_with(frame, name, other, made):
+    """The call of a method of `made` with another container; its members as a SetValue; whether they exist while tracing."""
     given = as_set(frame, other)
+    if other is made:
+        return Step(name, given.members, "itself"), given, given.order is not None
     if isinstance(other, SetValue):
-        settled(frame, given)
-        existing = given if given.cls is frozenset and given.source is not None else None
-        return Step(name, given.members, "set", given.how_made(), existing), given, given.order is not None
+        return step_of(name, settled(frame, given)), given, given.order is not None
     form = "dict" if is_plain_dict(other) else "list"
     return Step(name, given.members, form), given, real_set(set, given.members) is not None
+
+
+def step_of(name, given):
+    """The call of a method with a set."""
+    if given.source is not None and given.order is not None:
+        return Step(name, given.members, "set", existing=given)
+    return Step(name, given.members, "set" if given.source is None else "list", given.steps)
 
 
 def combine(self, given, name, of_sets):
@@ -429,8 +448,7 @@ def made_set(frame, cls, given):
     if isinstance(given, SetValue):
         if cls is frozenset is given.cls:
             return given
-        settled(frame, given)
-        made = SetValue(frame, given.members.values(), cls=cls, steps=(Step("", given.members, "set", given.how_made()),))
+        made = SetValue(frame, given.members.values(), cls=cls, steps=(step_of("", settled(frame, given)),))
         made.order = None if given.order is None else cls(given.order)
         return made
     made = SetValue(frame, members_of(frame, given), cls=cls)
@@ -456,10 +474,12 @@ def combining(name):
             return frame.break_graph("builtin_unsupported", f"frozenset.{name} of several others")
         for number, other in enumerate(others):
             if number and name in ("union", "difference"):  # they change the set that the first other gave
+                if other is self and name == "union":  # which is passed over
+                    continue
                 METHODS[IN_PLACE[name]](frame, made, other)
                 continue
-            step, given, exists = step_with(frame, name, other)
-            order = getattr(made.order, name)(*step.real()) if exists and made.order is not None else None
+            step, given, exists = step_with(frame, name, other, made)
+            order = getattr(made.order, name)(*step.real(made.order)) if exists and made.order is not None else None
             members = combine(made, given, name, isinstance(other, SetValue))
             made = SetValue(frame, members.values(), cls=self.cls, order=order, steps=(*made.how_made(), step))
             made.order = order
@@ -481,7 +501,7 @@ def updating(name, real_name):
                 for item in each_of(frame, other):
                     add(frame, self, item)
                 continue
-            step, given, exists = step_with(frame, real_name, other)
+            step, given, exists = step_with(frame, real_name, other, self)
             if not exists:
                 self.order = None
             self.changed(frame, combine(self, given, name, True), step)
