@@ -111,7 +111,7 @@ def made(empty, count):
             if empty == "new_empty"
             else frame.graph.call(frame, getattr(torch, empty), args, kwargs)
         )
-        return filled(frame, "fill_", [memory, value], {})
+        return filled(frame, "fill", [memory, value], {})  # not in place: the tensor was not written to
 
     return form
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from .. import _torch
 from .tensor import TensorValue, remember
 
 __all__ = ["TURNING_METHODS"]
@@ -65,6 +66,7 @@ def set_method(frame, self, name, args, kwargs):
     if (old.dtype, old.device) != (new.dtype, new.device) or old.requires_grad or new.requires_grad or self.of_inference:
         return frame.break_graph("side_effect_unknown", f"Tensor.{name} of tensors of another kind, or with history")
     made = frame.graph.call(frame, getattr, (source, "data"))
+    frame.graph.plain_node(frame, _torch.set_version, (made.node, old._version + 1))  # writes are counted on
     self.node, self.example = made.node, made.example
     remember(frame, self)
     return self

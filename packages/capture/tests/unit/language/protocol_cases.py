@@ -322,3 +322,18 @@ def errors_say_which_name_is_missing(x):
     except NameError as error:
         found.append(error.name)
     return x + 1, found
+
+
+class Unsigned:
+    pass
+
+
+@case
+def words_of_unary_operators(x):
+    words = []
+    for apply in (lambda: -Unsigned(), lambda: +Unsigned(), lambda: ~Unsigned()):
+        try:
+            apply()
+        except TypeError as error:
+            words.append(str(error))
+    return x + 1, words

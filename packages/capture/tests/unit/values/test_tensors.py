@@ -403,3 +403,26 @@ def test_hooks_take_the_numbers_that_they_take_in_plain_python():
             f_of_x.sum().backward()
             assert torch.equal(x.grad, 2 * (3 * torch.cos(torch.full((2,), 2.0)) + 1))
     assert taken == [2] * 4
+
+
+def versions(x, number):
+    filled = [torch.full((2,), number), torch.full_like(x, number), x.new_full((2,), number)]
+    made, other = x * 2, x + 1
+    made.add_(1)
+    made.set_(other)
+    before = made._version
+    made.sub_(1)
+    return before, made._version, other._version, [t._version for t in filled], filled, made, other
+
+
+def test_how_often_a_tensor_was_written_to_that_was_filled_or_goes_on_over_other_memory():
+    graphs = []
+    compiled = optimize(lambda gm, inputs: (graphs.append(gm), gm.forward)[1])(versions)
+    for number in (0.5, 1.5, 2.5):
+        (*counts, filled, made, other), (*expected, others, one, another) = (
+            f(torch.ones(2), number) for f in (compiled, versions)
+        )
+        assert counts == expected and counts[:3] == [2, 3, 0]
+        torch.testing.assert_close([*filled, made, other], [*others, one, another])
+        assert made._version == one._version and [t._version for t in filled] == [t._version for t in others]
+    assert len(graphs) == 2
