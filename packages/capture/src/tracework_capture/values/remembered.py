@@ -7,6 +7,7 @@ an equal constant: a function that the program makes anew for each call, from th
 from __future__ import annotations
 
 import logging
+import math
 import types
 
 import torch
@@ -21,10 +22,15 @@ from .constant import ATOM_TYPES, ConstantValue, NotPlain, called_there, force_p
 from .function import is_empty
 from .module import ModuleValue
 from .row_value import RowValue
+from .size_floats import SizeFloat
+from .symint import SymNumber
+from .user_keys import globals_read, is_pure
 from .user_object import ObjectValue, own_dict
-from .value import EXISTING
+from .value import EXISTING, SymbolicRaise
 
 NOT_FOLLOWED = (types.ModuleType, types.FunctionType, *ATOM_TYPES)
+OF_NUMBERS = (abs, float, int, max, min, round, math)
+"""Globals of a function that give the same for the same numbers."""
 REACHED = 10_000
 """Objects that are looked at for what a function may read."""
 
@@ -95,6 +101,8 @@ class RememberingFunction(RowValue):
         if args and issubclass(args[0].python_type(), logging.Logger):
             frame.mutations.call(self.fn, list(args), dict(kwargs))  # warning_once: said after the graph, or found said already
             return ConstantValue(None)
+        if id(self.fn) not in frame.root.remembered and self.is_formula(args, kwargs):
+            return self.computed(frame, args)
         try:
             known, by_name = [key_of(frame, a) for a in args], {k: key_of(frame, v) for k, v in kwargs.items()}
         except NotPlain:
@@ -103,6 +111,8 @@ class RememberingFunction(RowValue):
             self.fix(frame)
         if waits_for_writes(frame, self.fn.__wrapped__, [*args, *kwargs.values()]):
             return frame.break_graph("call_unknown", f"{name}, which remembers results and reads what was written here")
+        if id(self.fn) in frame.root.remembered_later:
+            return frame.break_graph("call_unknown", f"{name}, which is asked after the graph, too")
         asked, most = frame.root.remembered.get(id(self.fn)), self.fn.cache_parameters()["maxsize"]
         if asked is not None and most is not None and asked.number_with(known, by_name) > most:
             return frame.break_graph("call_unknown", f"{name}, which forgets one result for another")
@@ -117,6 +127,30 @@ class RememberingFunction(RowValue):
             frame.guard("RELATION", self.source, (asked, (self.source,)))
         asked.calls.append((known, by_name, found))
         return frame.wrap(found, Const(found))
+
+    def is_formula(self, args, kwargs):
+        """Whether it is called with one int that is open, and depends on nothing else: what it remembers is what it computes. Ints are
+        keys of their own; floats equal ints, and 0.0 equals -0.0."""
+        function = self.fn.__wrapped__
+        if not self.by_identity or kwargs or len(args) != 1 or type(args[0]) is not SymNumber or args[0].python_type() is not int:
+            return False
+        if type(function) is not types.FunctionType or function.__closure__ or function.__defaults__ or function.__kwdefaults__:
+            return False
+        read = globals_read(function.__code__, function.__globals__)
+        return is_pure(function.__code__) and all(any(found is each for each in OF_NUMBERS) for found in read)
+
+    def computed(self, frame, args):
+        """What it computes. It is asked when the graph has run, so that it remembers and counts."""
+        name = self.fn.__wrapped__.__name__
+        try:
+            found = self.wrapped(frame).call(frame, args, {})
+        except SymbolicRaise:
+            return frame.break_graph("call_unknown", f"{name}, which remembers results, and raises")
+        if not (found.is_constant() or isinstance(found, (SymNumber, SizeFloat))):
+            return frame.break_graph("call_unknown", f"{name}, which remembers an object")
+        frame.root.remembered_later.add(id(self.fn))
+        frame.mutations.call(frame.root.services.call_disabled(self.fn), list(args), {})
+        return found
 
 
 def key_of(frame, value):

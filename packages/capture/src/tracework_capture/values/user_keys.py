@@ -49,17 +49,25 @@ def is_pure(code):
     return True
 
 
+def globals_read(code, names):
+    """The globals and builtins that the code reads; None for those that are not there."""
+    builtins = names.get("__builtins__", {})
+    builtins = builtins if isinstance(builtins, dict) else vars(builtins)
+    read = [i.argval for i in dis.get_instructions(code) if i.opname == "LOAD_GLOBAL"]
+    return [names.get(name, builtins.get(name)) for name in read]
+
+
+def is_pure_builtin(found):
+    """Whether it is a builtin function without effects."""
+    return isinstance(found, types.BuiltinFunctionType) and found in PURE_BUILTINS
+
+
 def calls_what_is_pure(code, names):
     """Whether the globals that the code reads are classes, constants, functions that are traced in turn, or builtins without effects."""
-    for instruction in dis.get_instructions(code):
-        if instruction.opname == "LOAD_GLOBAL":
-            builtins = names.get("__builtins__", {})
-            found = names.get(
-                instruction.argval, (builtins if isinstance(builtins, dict) else vars(builtins)).get(instruction.argval)
-            )
-            known = isinstance(found, (types.FunctionType, type)) and found not in (iter, map, zip, filter, enumerate, reversed)
-            if not known and not is_atom(found) and not (isinstance(found, types.BuiltinFunctionType) and found in PURE_BUILTINS):
-                return False
+    for found in globals_read(code, names):
+        known = isinstance(found, (types.FunctionType, type)) and found not in (iter, map, zip, filter, enumerate, reversed)
+        if not known and not is_atom(found) and not is_pure_builtin(found):
+            return False
     return True
 
 

@@ -1,6 +1,7 @@
 """Functions that functools.cache made, when the program makes another one for each call: they are guarded by what they run and give."""
 
 import functools
+import math
 
 import pytest
 import torch
@@ -162,3 +163,64 @@ def test_it_is_asked_what_the_program_asks_and_nothing_else(anew):
         x = torch.ones(rows)
         assert torch.equal(compiled(x, n, given), x * n * 2 if rows > 2 else x - n * 2)
         assert calls == [n]
+
+
+SCALE = 2
+
+
+@functools.lru_cache(maxsize=4)
+def doubled(n):
+    return n * 2 if n > 0 else math.sqrt(abs(n))
+
+
+@functools.lru_cache
+def scaled(n):
+    return n * SCALE
+
+
+@functools.lru_cache
+def inverse(n):
+    return 12 // (n - 5)
+
+
+def test_a_formula_of_an_int_that_changes():
+    """It is part of the graph, and the function remembers and counts as in plain Python."""
+
+    def step(x, n):
+        return x * doubled(n) + doubled(n)
+
+    graphs = []
+
+    def backend(gm, inputs):
+        graphs.append(gm)
+        return gm.forward
+
+    compiled = optimize(backend)(step)
+    numbers = (3, 4, 5, 6, 3, 7, 8, 9, 3, -4, -9)
+
+    def run(call):
+        doubled.cache_clear()
+        call(torch.ones(3), 3)
+        before = doubled.cache_info().hits  # of an entry for one int, the compiler is one who asks
+        return [(call(torch.ones(3), n).tolist(), doubled.cache_info().hits - before, doubled.cache_info()[1:]) for n in numbers]
+
+    expected = run(step)
+    assert run(compiled) == expected
+    assert len(graphs) <= 4
+
+
+def test_what_depends_on_more_than_its_int_is_asked(monkeypatch):
+    compiled = optimize(lambda gm, inputs: gm.forward)(lambda x, n: x * scaled(n))
+    for n in (3, 4, 5):
+        assert compiled(torch.ones(()), n) == n * 2
+    monkeypatch.setitem(globals(), "SCALE", 3)
+    for n in (3, 4, 5, 6):  # what it remembers was computed before
+        assert compiled(torch.ones(()), n) == (n * 3 if n == 6 else n * 2)
+
+
+def test_an_error_of_a_formula():
+    compiled = optimize(lambda gm, inputs: gm.forward)(lambda x, n: x * inverse(n))
+    for n in (7, 8, 9):
+        assert compiled(torch.ones(()), n) == 12 // (n - 5)
+    with pytest.raises(ZeroDivisionError):
+        compiled(torch.ones(()), 5)
