@@ -56,3 +56,13 @@ def test_results_are_at_version_zero(inference):
             torch.testing.assert_close(found, function(x, y))
             assert inference or [t._version for t in found] == [0] * 4
             assert all(t.is_inference() == inference for t in found)
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_random_results_are_at_version_zero(requires_grad):
+    def function(x):
+        drawn = torch.rand_like(x), torch.randn_like(x), torch.bernoulli(x.detach(), 0.5), torch.randperm(4), torch.rand(3)
+        return *drawn, torch.normal(x.detach(), 1.0), x * drawn[0].view(-1)[0]
+
+    found = tracework.compile(function)(torch.rand(4, 4, requires_grad=requires_grad))
+    assert [t._version for t in found] == [0] * 7

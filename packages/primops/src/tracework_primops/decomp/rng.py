@@ -71,3 +71,8 @@ def randint(low, high, sizes, *, dtype=torch.int64, layout=None, device=None, pi
 @decomposition(aten.randint)
 def randint_below(high, sizes, **options):
     return randint(0, high, sizes, **options)
+
+
+@decomposition(aten.randperm)
+def randperm(n, *, dtype=torch.int64, layout=None, device=None, pin_memory=None):
+    return _drawn(lambda _, dtype, device: prims.randperm(n, dtype, device))((), dtype=dtype or torch.int64, device=device)

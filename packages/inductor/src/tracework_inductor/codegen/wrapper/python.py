@@ -270,6 +270,8 @@ class PythonWrapper:
         function = "restride" if node.target == "restride" else self._shared(node.target)
         if node.mutates is not None:
             self.counted.add(alias_root(self.program.buffers, node.mutates))
+        elif node.target.startswith("prims."):  # eager rules fill memory that they make
+            self.counted.update(name for name in node.outputs if name is not None)
         self._results(node, f"{function}({', '.join(arguments)})")
 
     def _gemm(self, node: ExternNode, step: MemoryStep) -> None:
