@@ -8,7 +8,7 @@ from .. import broadcasting
 from ..promotion import result_dtype
 from ..spec import TensorSpec
 from ..symbols import active, mod
-from .rows import check_number, common_device, contiguous, fresh, row, same_layout, suggests_channels_last, wrap_dim
+from .rows import at_least, check_number, common_device, contiguous, fresh, row, same_layout, suggests_channels_last, wrap_dim
 from .view import unsqueeze, view
 
 
@@ -388,10 +388,12 @@ def cumsum(x, dim, *, dtype=None):
 @row("constant_pad_nd.default")
 def constant_pad_nd(x, pad, value=0):
     sizes = list(x.sizes)
-    for i in range(len(pad) // 2):
-        sizes[x.ndim - 1 - i] = sizes[x.ndim - 1 - i] + pad[2 * i] + pad[2 * i + 1]
-    if any(size.__class__ is int and size < 0 for size in sizes):
-        raise RuntimeError(f"The input size {list(x.sizes)}, plus padding {list(pad)}, resulted in a negative output size")
+    for i, ends in enumerate(zip(pad[::2], pad[1::2])):
+        dim = x.ndim - 1 - i
+        cut = -sum(end for end in ends if end.__class__ is int and end < 0)
+        if cut and not at_least(cut, sizes[dim]):  # what is cut off is cut off before anything is added
+            raise RuntimeError("narrow(): length must be non-negative.")
+        sizes[dim] = sizes[dim] + sum(ends)
     sizes = tuple(sizes)
     last = not x.is_contiguous and broadcasting.is_channels_last(x.sizes, x.strides)
     return TensorSpec(x.dtype, x.device, sizes, broadcasting.channels_last(sizes) if last else contiguous(sizes), 0)

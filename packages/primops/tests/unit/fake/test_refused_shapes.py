@@ -22,3 +22,12 @@ def test_index_add(index):
         given = torch.zeros(x), index, torch.ones(source)
         found = outcome(lambda t, i, s: t.index_add(0, i, s), *map(FakeMode().from_real, given))
         assert found == outcome(lambda t, i, s: t.index_add(0, i, s), *given), (x, source)
+
+
+@pytest.mark.parametrize("pad", [(1, -2), (-2, 1), (-1, -1), (-1, -2), (3, -3), (-4, 4), (-3, 0), (0, 0, 1, -2), (0, 0, -1, -1)])
+def test_pad(pad):
+    """More is cut off than there is, which what is added does not make up for."""
+    for sizes in itertools.product((1, 2, 3), repeat=2):
+        x = torch.zeros(sizes)
+        found, expected = (outcome(torch.nn.functional.pad, t, pad) for t in (FakeMode().from_real(x), x))
+        assert found == expected, sizes
