@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from torch import fx
 
-__all__ = ["check_replaced", "identity_is_asked", "may_be_replaced", "note_replaced", "settle_replaced"]
+__all__ = ["check_replaced", "identity_is_asked", "may_be_replaced", "memory_is_asked", "note_replaced", "settle_replaced"]
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,10 @@ def check_replaced(root: Any, outputs: Iterable[fx.Node]) -> None:
     """Raises RestartUnselected where the program, or who gets these outputs, may see which tensors were replaced."""
     if not root.replaced:
         return
-    seen = _memory(outputs) | _memory(node for node in root.graph.graph.nodes if node.op == "placeholder")
+    nodes = root.graph.graph.nodes
+    strided = (node.all_input_nodes for node in nodes if "as_strided" in getattr(node.target, "__name__", str(node.target)))
+    _memory_is_asked(root, _memory(read for reads in strided for read in reads))
+    seen = _memory(outputs) | _memory(node for node in nodes if node.op == "placeholder")
     for group in _groups(root.replaced):
         memory = set().union(*(each.memory for each in group))
         if len(memory & seen) > 1 or memory & root.effects.statistics or any(each.is_changed() for each in group):
@@ -96,6 +99,17 @@ def identity_is_asked(root: Any, *values: Any) -> None:
     chosen = [value for value in values if getattr(value, "is_chosen", False)]
     for group in _groups(root.replaced) if chosen else ():
         if any(value is each.old or value is each.new for value in chosen for each in group):
+            _unselect(root, group)
+
+
+def memory_is_asked(root: Any, value: Any) -> None:
+    """Raises RestartUnselected where the tensor is a replaced one, or a view of one, that the program asks how it lies in its memory."""
+    _memory_is_asked(root, {value.example.storage})
+
+
+def _memory_is_asked(root: Any, memory: set[Any]) -> None:
+    for group in _groups(root.replaced) if memory else ():
+        if any(memory & each.memory for each in group):
             _unselect(root, group)
 
 

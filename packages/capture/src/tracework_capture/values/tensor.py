@@ -14,7 +14,7 @@ import torch
 from .. import _C
 from ..errors import BreakGraph
 from ..graph.known import known_tensor
-from ..graph.replaced import identity_is_asked
+from ..graph.replaced import identity_is_asked, memory_is_asked
 from ..graph.state_conditions import truth_of_state
 from ..guards.classes import lookup_class, meet
 from ..sources import Const, ModuleEntry, TensorOffset
@@ -422,6 +422,7 @@ def fact_method(frame, self, name, args, kwargs):
 
 def storage_offset(frame, self, name, args, kwargs):
     """Where a tensor begins in its memory; in that of an input that is where the input does, and more."""
+    memory_is_asked(frame.root, self)
     for value in known_values(frame).values():
         if value.obj is not None and value.example.storage is self.example.storage:
             frame.guard("CONSTANT", TensorOffset(value.source), value.obj.storage_offset())
@@ -436,6 +437,7 @@ def break_row(reason):
     """A method that is left to plain Python."""
 
     def breaks(frame, self, name, args, kwargs):
+        memory_is_asked(frame.root, self)
         return frame.break_graph(reason, f"Tensor.{name}")
 
     breaks.reason = reason

@@ -141,6 +141,21 @@ def kept_meanwhile(x, i, j):
     return y * 1, rows.row * 1
 
 
+def asked_for_memory(x, i, j):
+    row = (x * 2)[i]
+    return row.storage_offset(), row[1:].storage_offset(), row * 1
+
+
+def asked_for_storage(x, i, j):
+    row = (x * 2)[i]
+    return row.untyped_storage().size(), row * 1
+
+
+def strided(x, i, j):
+    row = (x * 2)[i]
+    return torch.as_strided(row, (2,), (1,), 0) * 1, row.as_strided((2,), (2,), 1) * 1, row * 1
+
+
 def small_ints_and_masks(x, i, j):
     return x[i.to(torch.uint8)] * 2, x[i > 0] * 2
 
@@ -153,6 +168,9 @@ LEFT = [
     two_views,
     in_other_memory,
     asked_for_identity,
+    asked_for_memory,
+    asked_for_storage,
+    strided,
     counted,
     small_ints_and_masks,
 ]
