@@ -216,3 +216,16 @@ def test_a_scatter_into_windows_that_overlap_is_left_to_eager(fn, graph, eager_r
 
 def test_a_scatter_into_what_an_expand_repeats(check, real):
     check(lambda x: (x.expand(3, 3).select_scatter(x * 2, 0, 1),), real(3))
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_a_view_of_a_detached_result_has_that_as_its_base(requires_grad, graph, eager_runner, real):
+    def fn(x):
+        y = (x * 2).detach()
+        return y, y[0], y.t()[1], x.detach()[0]
+
+    x = real(3, 3).requires_grad_(requires_grad)
+    for run in (aot_compile(graph(fn, 1), [x], forward_compiler=eager_runner), fn):
+        y, *views, of_input = run(x)
+        assert [view._base is y for view in views] == [True, True]
+        assert of_input._is_view() and of_input._base is not x

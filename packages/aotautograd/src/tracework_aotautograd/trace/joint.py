@@ -440,11 +440,10 @@ class Trace:
         return views
 
     def _views_of_views(self, results: tuple[Any, ...], infos: list[OutputInfo], taken: dict[int, TakenView]) -> list[OutputInfo]:
-        """A view of a result that is a view is made from that: gradients with respect to it are asked for."""
+        """A view of a result that is a view is made from that: gradients with respect to it are asked for, and its base is that where one
+        was detached in the graph."""
         kinds = (OutputKind.INPUT_VIEW, OutputKind.BASE_VIEW)
-        made = [
-            p for p, info in enumerate(infos) if (info.kind in kinds and info.steps or p in taken) and _has_history(results[p])
-        ]
+        made = [p for p, info in enumerate(infos) if info.kind in kinds and info.steps or p in taken]
         places = {id(self.recorder.cell(results[position])): position for position in made}
         found = [*infos]
         for position in made:
@@ -459,7 +458,10 @@ class Trace:
         parent, steps = cell.parent, 1
         while parent is not None and id(parent) not in among:
             parent, steps = parent.parent, steps + 1
-        return parent if parent is not None and _leads_to(parent.fake, cell.fake, steps) else None
+        if parent is None:
+            return None
+        is_base = cell.fake._base is parent.fake and not cell.fake.requires_grad
+        return parent if is_base or _leads_to(parent.fake, cell.fake, steps) else None
 
     def _cuts(
         self, outputs: list[_GraphOutput], ends: set[Any], candidates: dict[Edge, tuple[int, OutputInfo]]
