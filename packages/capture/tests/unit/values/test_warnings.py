@@ -187,3 +187,29 @@ def test_what_takes_up_warnings_is_looked_at_in_the_same_frame(function):
         for _ in range(2):
             (expected, *told), (found, *seen) = function(torch.ones(2)), compiled(torch.ones(2))
             assert torch.equal(found, expected) and seen == told
+
+
+COUNTED = torch.zeros(())
+
+
+def warned_before_a_write(x):
+    warnings.warn("before", DeprecationWarning, stacklevel=2)
+    COUNTED.add_(1)
+    return x + 1
+
+
+def test_what_follows_a_warning_that_is_an_error_is_not_done():
+    compiled = capture.optimize(lambda gm, example_inputs: gm.forward)(warned_before_a_write)
+
+    def counts(action):
+        with warnings.catch_warnings():
+            warnings.simplefilter(action)
+            if action == "error":
+                with pytest.raises(DeprecationWarning, match="before"):
+                    compiled(torch.ones(2))
+            else:
+                compiled(torch.ones(2))
+        return COUNTED.item()
+
+    COUNTED.zero_()
+    assert [counts(action) for action in ("ignore", "error", "ignore", "error", "default")] == [1, 1, 2, 2, 3]

@@ -188,6 +188,10 @@ def index_copy(x, dim, index, source):
 
 @row("index_fill.int_Scalar", "index_fill.int_Tensor")
 def index_fill(x, dim, index, value):
+    if value.__class__ is TensorSpec and value.ndim:
+        raise RuntimeError(
+            f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
+        )
     _check_dtype("the index of index_fill", index, torch.int64, error=IndexError)
     check_number(value, x.dtype)
     return like_self(x)

@@ -537,7 +537,15 @@ def test_lerp_takes_one_weight_of_another_dtype():
         assert mode.from_real(x).lerp(mode.from_real(x), mode.from_real(weight)).dtype is wanted.dtype
 
 
-@pytest.mark.parametrize("fill", [torch.fill, torch.Tensor.fill_], ids=["fill", "fill_"])
+FILLS = {
+    "fill": torch.fill,
+    "fill_": torch.Tensor.fill_,
+    "index_fill_": lambda x, value: x.index_fill_(0, torch.tensor([0]), value),
+    "index_fill": lambda x, value: x.index_fill(0, torch.tensor([0]), value),
+}
+
+
+@pytest.mark.parametrize("fill", FILLS.values(), ids=FILLS)
 def test_only_one_number_fills_a_tensor(fill):
     for value in (torch.ones(1), torch.ones(2, 2)):
         with pytest.raises(RuntimeError) as expected:

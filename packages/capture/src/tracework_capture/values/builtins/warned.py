@@ -6,6 +6,7 @@ import functools
 import inspect
 import operator
 import warnings
+from dataclasses import dataclass
 
 from ...hook.policy import is_installed
 from ...sources import Const
@@ -39,8 +40,8 @@ def warn_(frame, args, kwargs):
     is_category = isinstance(category, ClassValue) and issubclass(category.cls, Warning)
     if not is_category and not (category.is_constant() and category.constant() is None):
         return frame.break_graph("call_unknown", "warnings.warn with a category that is none")
-    if (frame.in_block or frame.current.handler is not None) and may_raise(frame, category.cls if is_category else UserWarning):
-        return frame.break_graph("print", "a warning that is an error here, inside of a try or with block")
+    if may_raise(frame, category.cls if is_category else UserWarning):  # before what the frame does after it
+        return frame.break_graph("print", "a warning that is an error here")
     if not goes_where_nobody_looks(frame):
         return frame.break_graph("print", "a warning that the program takes up itself")
     if place is None:
@@ -80,12 +81,34 @@ def may_raise(frame, category):
     as the class of a message that is a warning."""
     from ..wrap import iterate_all
 
+    if (
+        not frame.in_block and frame.current.handler is None and id(warnings.filters) not in frame.root.memo
+    ):  # the program left them as they were
+        found = AreErrors(category, is_error_here(warnings, category))
+        frame.guard("PREDICATE", Const(warnings, "warnings"), found)
+        return found.answer
     filters = frame.wrap(warnings, Const(warnings, "warnings")).getattr(frame, "filters")
     for row in iterate_all(frame, filters):
         action, _, kind, *_ = iterate_all(frame, row)
         if force_plain(frame, action) == "error" and (issubclass(category, kind.real()) or category is UserWarning):
             return True
     return False
+
+
+def is_error_here(module, category):
+    """Whether the filters, as they are, make an error of some warnings of this category."""
+    return any(f[0] == "error" and (issubclass(category, f[2]) or category is UserWarning) for f in module.filters)
+
+
+@dataclass(frozen=True)
+class AreErrors:
+    """the filters of warnings say as before whether some of this category are errors"""
+
+    category: type
+    answer: bool
+
+    def __call__(self, module):
+        return is_error_here(module, self.category) == self.answer
 
 
 def place_of(frame, level):
