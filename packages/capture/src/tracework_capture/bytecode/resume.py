@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 __all__ = [
     "ResumePoint",
     "continues_a_loop",
+    "held_in_others",
     "is_inside_a_round",
+    "is_of_the_prologue",
     "is_resume_code",
     "original_code",
     "original_place",
@@ -63,6 +65,8 @@ class _Made:
     held: weakref.ref[types.CodeType]
     point: ResumePoint
     indices: list[int]
+    begins: int
+    """The index of its first instruction behind the prologue."""
 
     @property
     def code(self) -> types.CodeType:
@@ -93,6 +97,19 @@ def original_place(code: types.CodeType, instruction: Instruction) -> Instructio
     """The instruction of the original code behind one of a continuation; of other code, what is given."""
     made = _RESUME_CODES.get(id(code))
     return instruction if made is None else code_info(made.code).instructions[made.indices[instruction.index]]
+
+
+def is_of_the_prologue(code: types.CodeType, instruction: Instruction) -> bool:
+    """Whether the instruction only puts a continuation's stack where it was: there is no place to go on at."""
+    made = _RESUME_CODES.get(id(code))
+    return made is not None and instruction.index < made.begins
+
+
+def held_in_others(code: types.CodeType) -> frozenset[str]:
+    """The arguments of a continuation that something else on its stack holds: an iterator over it, the handler of an exception."""
+    made = _RESUME_CODES.get(id(code))
+    stack = "" if made is None else made.point.stack
+    return frozenset(f"__tw_stack{i}" for i, kind in enumerate(stack) if kind in "hi")
 
 
 def raising_code(code: types.CodeType) -> types.CodeType | None:
@@ -135,16 +152,17 @@ def resume_code(code: types.CodeType, point: ResumePoint) -> types.CodeType:
     continuations = _CODES[key][1]
     made = continuations.get(point)
     if made is None:
-        made, indices = _make(code, point)
+        made, indices, begins = _make(code, point)
         _C.mark_continuation(made)
         continuations[point] = made
-        _RESUME_CODES[id(made)] = _Made(weakref.ref(code), point, indices)
+        _RESUME_CODES[id(made)] = _Made(weakref.ref(code), point, indices, begins)
         weakref.finalize(made, _RESUME_CODES.pop, id(made), None).atexit = False
     return made
 
 
-def _make(code: types.CodeType, point: ResumePoint) -> tuple[types.CodeType, list[int]]:
-    """The code, and for each of its instructions the index of the original one. What cannot be reached is left out."""
+def _make(code: types.CodeType, point: ResumePoint) -> tuple[types.CodeType, list[int], int]:
+    """The code, for each of its instructions the index of the original one, and how many are its prologue. What cannot be reached is left
+    out."""
     if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         raise SkipFrame("a generator cannot be continued")
     info = code_info(code)
@@ -191,7 +209,7 @@ def _make(code: types.CodeType, point: ResumePoint) -> tuple[types.CodeType, lis
         co_flags=code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS) | inspect.CO_OPTIMIZED | inspect.CO_NEWLOCALS,
         co_stacksize=code.co_stacksize + 2,
     )
-    return made, indices
+    return made, indices, len(prologue) + 1
 
 
 def _prologue(point: ResumePoint, slots: dict[str, int], own: list[tuple[int, int]]) -> list[tuple[str, int]]:

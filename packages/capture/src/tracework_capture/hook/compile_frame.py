@@ -12,7 +12,7 @@ import torch
 from torch.utils.hooks import RemovableHandle
 
 from .. import _torch
-from ..bytecode.resume import is_inside_a_round, is_resume_code, result_slot
+from ..bytecode.resume import held_in_others, is_inside_a_round, is_resume_code, result_slot
 from ..contracts import Break, Returned
 from ..errors import (
     BreakGraph,
@@ -207,8 +207,8 @@ def start(
         issubclass(type(obj), (torch.Tensor, torch.nn.Module)) for obj in given.slots.values()
     )
     root.arguments = given.slots
-    root.acting = tuple(filter(acts_when_it_dies, given.slots.values()))
-    code = given.code
+    code, passed_on = given.code, held_in_others(given.code)
+    root.acting = tuple(obj for name, obj in given.slots.items() if name not in passed_on and acts_when_it_dies(obj))
     closure = [root_cell(root, name, cell) for name, cell in zip(code.co_freevars, given.closure)]
     local_values = _LazyLocals(given.slots)
     frame = SymbolicFrame(root, code, given.globals, local_values, closure)

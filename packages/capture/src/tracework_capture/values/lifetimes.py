@@ -10,6 +10,7 @@ import traceback
 import types
 
 from ..bytecode.code import cleans_up
+from ..bytecode.resume import is_of_the_prologue
 from ..guards.classes import defines
 from .function import CellValue
 from .sequence import Pending, SequenceValue
@@ -56,6 +57,8 @@ def refuse_to_drop(frame, obj):
 
 def refuse_to_let_go(frame):
     """Breaks where the captured frame's stack and locals no longer hold one of the arguments in `acting`."""
+    if is_of_the_prologue(frame.code, frame.current):
+        return
     for obj in frame.root.acting:
         if not holds(frame, obj):
             frame.break_graph("side_effect_unknown", f"a {type(obj).__name__} that acts when it dies is let go of")

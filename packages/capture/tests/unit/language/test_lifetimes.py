@@ -737,3 +737,32 @@ def test_what_was_known_of_objects_that_refer_to_each_other_does_not_hold_them()
     del given.made
     del given
     assert reference() is None
+
+
+def loop_over_what_acts(x, log):
+    told = [Told(log), Told(log)]
+    nothing()
+    total = x
+    for held in told:
+        total = total + len([nothing(), held])
+    return total
+
+
+def handled_while_it_acts(x, log):
+    try:
+        raise KeyError(Told(log))
+    except KeyError as error:
+        nothing()
+        x = x + len(error.args)
+        nothing()
+    return x
+
+
+@pytest.mark.parametrize("function", [loop_over_what_acts, handled_while_it_acts])
+def test_what_acts_is_passed_on_over_breaks(function):
+    """A continuation whose stack holds it in an iterator, or as the exception that is handled."""
+    compiled = capture.optimize(lambda gm, inputs: gm.forward)(function)
+    for _ in range(3):
+        expected, log = [], []
+        assert torch.equal(compiled(torch.ones(2), log), function(torch.ones(2), expected))
+        assert log == expected
