@@ -22,7 +22,6 @@ from .constant import ATOM_TYPES, ConstantValue, NotPlain, called_there, force_p
 from .function import is_empty
 from .module import ModuleValue
 from .row_value import RowValue
-from .size_floats import SizeFloat
 from .symint import SymNumber
 from .user_keys import globals_read, is_pure
 from .user_object import ObjectValue, own_dict
@@ -141,6 +140,8 @@ class RememberingFunction(RowValue):
 
     def computed(self, frame, args):
         """What it computes. It is asked when the graph has run, so that it remembers and counts."""
+        from .size_floats import SizeFloat  # primops is imported when the first graph is made
+
         name = self.fn.__wrapped__.__name__
         try:
             found = self.wrapped(frame).call(frame, args, {})
