@@ -407,13 +407,13 @@ def intersection(left, right, of_sets):
 
 
 def intersection_with_view(frame, view, other):
-    """view & other, or other & view: the smaller of two views comes second, and a set that is not smaller walks the view."""
-    mine, given = as_set(frame, view), as_set(frame, other)
-    sizes = len(mine.members), len(given.members)
-    if (sizes[0] < sizes[1]) if isinstance(other, DictView) else (given is other and other.cls is set and sizes[0] <= sizes[1]):
-        walked, looked_up = view, given
-    else:
-        walked, looked_up = other, mine
+    """view & other, or other & view: the smaller of two views comes second, and a set that is not smaller walks the view. What is neither
+    may be gone through only once."""
+    walked, looked_up, given = other, as_set(frame, view), as_set(frame, other, strict=True)
+    if given is not None:
+        sizes = len(looked_up.members), len(given.members)
+        if (sizes[0] < sizes[1]) if isinstance(other, DictView) else (other.cls is set and sizes[0] <= sizes[1]):
+            walked, looked_up = view, given
     walked = [(hashed_here(frame, member), member) for member in members_of(frame, walked)]
     return SetValue(frame, [member for hashed, member in walked if hashed in looked_up.members])
 

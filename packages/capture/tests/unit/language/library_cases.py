@@ -241,6 +241,19 @@ def dict_methods(x):
 
 
 @case
+def views_and_what_is_gone_through_once(x):
+    d = {1: 2, 3: 4}
+    keys, items = d.keys(), d.items()
+    return (
+        x + 1,
+        [keys & iter([1, 2]), keys | iter([1, 2]), keys ^ iter([1, 2]), keys - iter([1, 2])],
+        [items & iter([(1, 2)]), items | iter([(1, 2)]), items ^ iter([(1, 2)]), items - iter([(1, 2)])],
+        [keys & (n for n in (3, 5)), iter([1, 2]) & keys, keys & d.values(), keys & [1], keys & map(abs, [-1])],
+        keys.isdisjoint(iter([5])),
+    )
+
+
+@case
 def dict_changes_while_iterated(x):
     d = {"a": 1}
     try:
