@@ -16,6 +16,7 @@ from ..ir.body import Axis, LoopBody, Ref
 from ..ir.buffer import Buffer, BufferLayout, BufferView, ExternNode, LoopNode
 from ..ir.handlers import Recorder
 from ..ir.index import Expr, Size, contiguous_strides, dot, same, simplify, symbol
+from ..ir.index import stride as step_along
 from ..ir.scalar_ops import handling, ops
 from ..options import InductorOptions
 from ..schedule.plan import Output, Program
@@ -23,6 +24,7 @@ from . import fallback
 from .layout import ImageLayouts, dense_strides, strides_equal
 from .operands import gapped_bases
 from .pointwise import rounded
+from .product_pieces import pieces
 from .realize import reason_to_realize
 from .registry import LOWERINGS, VIEWS
 from .row_padding import RowPadding
@@ -52,7 +54,8 @@ class Lowering:
         self.fallbacks: list[tuple[str, str]] = []
         self.spec: Any = None
         self.node: Any = None
-        self.row_padding = RowPadding(graph.graph)
+        self.product_pieces = pieces(graph.graph) if options.numerics == "default" else {}
+        self.row_padding = RowPadding(graph.graph, self.product_pieces)
         self.gapped_bases = gapped_bases(graph.graph)
         self.origin: str | None = None
         self.token: str | None = None
@@ -128,6 +131,27 @@ class Lowering:
         """An operand of a library call, with these strides if given."""
         at = self.realize(value) if strides is None else self.realize_with(value, strides)
         return BufferView(at.buffer, at.sizes, at.strides, at.offset)
+
+    def place(self, value: TensorValue) -> Strided | None:
+        """The window on one buffer that the value is, in memory or as a lazy rearrangement; None if it is none."""
+        value = settled(value)
+        if not isinstance(value, Lazy):
+            return value  # type: ignore[return-value]
+        if value.cost or len(value.reads) != 1:
+            return None
+        axes, index = make_axes("i", value.sizes)
+        recorder = Recorder(axes)
+        with handling(recorder):
+            value.load(index)
+        if [i.op for i in recorder.instructions] != ["load"] or recorder.instructions[0].args[2] is not None:
+            return None
+        buffer, at, _ = recorder.instructions[0].args
+        at = simplify(at, axis_ranges(axes))
+        steps = [step_along(at, i) if not isinstance(i, int) else 0 for i in index]
+        if any(s is None for s in steps):
+            return None
+        offset = at - dot(index, steps)  # type: ignore[arg-type]
+        return self.whole(self.buffers[buffer]).window(value.sizes, steps, offset) if isinstance(offset, int) else None  # type: ignore[arg-type]
 
     # loops
 
@@ -206,14 +230,15 @@ class Lowering:
         keep_strides: bool = False,
         reason: str = "",
         ordered: bool = False,
+        sizes: Sequence[Size] | None = None,
         strides: Sequence[Size] | None = None,
         mutates: str | None = None,
     ) -> Any:
         """A call whose results are laid out as the current node's spec says; tensors among args are realised.
 
-        strides: another layout, for a call with one result and an out form. mutates: the buffer that the call writes and returns.
+        strides, sizes: other ones, for a call with one result and an out form. mutates: the buffer that the call writes and returns.
         """
-        spec = self.spec if strides is None else _Spec(self.spec.dtype, self.spec.device, self.spec.sizes, strides)
+        spec = self.spec if strides is None else _Spec(self.spec.dtype, self.spec.device, sizes or self.spec.sizes, strides)
         tuple_result = isinstance(spec, (tuple, list))
         parts = list(spec) if tuple_result else [spec]
         if any(isinstance(part, (tuple, list)) for part in parts):  # lists of tensors among the results

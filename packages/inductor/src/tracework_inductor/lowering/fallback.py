@@ -6,7 +6,7 @@ import torch
 
 from .. import _torch
 from ..options import InductorOptions
-from .operands import as_in_eager, is_overload
+from .operands import is_overload, operands
 from .registry import LOWERINGS
 from .value import TensorValue, settled
 
@@ -83,7 +83,7 @@ def call(low: Any, target: Any, args: Any, kwargs: Any, why: str) -> Any:
         text = f"prims.{target.name}.apart" if family == "view" or target.name in SHARING else f"prims.{target.name}"
         return low.extern(text, args, kwargs, reason=why, ordered=family == "rng")
     if low.node is not None and low.node.target is target and is_overload(low.node):
-        args, kwargs = as_in_eager(low, (tuple(args), dict(kwargs)), (low.node.args, low.node.kwargs))
+        args, kwargs = operands(low, low.node, args, kwargs)
     text = overload_text(target)
     if _torch.is_view(target):  # values share no memory here, and a write or a reuse of what is viewed would show
         text = f"(lambda *args, **kwargs: {text}(*args, **kwargs).clone())"

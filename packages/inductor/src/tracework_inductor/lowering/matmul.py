@@ -8,6 +8,7 @@ from ..ir.index import same
 from ..ir.scalar_ops import ops
 from .cpu_products import GEMM, own_addend, own_product
 from .pointwise import elementwise
+from .product_pieces import product_in_pieces
 from .registry import lowers
 from .row_padding import ROW_BYTES, fast_axis, padded_rows, row_alignment
 from .value import Lazy, Strided, settled
@@ -21,6 +22,8 @@ def _windows(low: Any, values: Sequence[Any]) -> list[Any]:
 @lowers("mm")
 def mm(low: Any, a: Any, b: Any) -> Any:
     """(m,k) x (k,n)."""
+    if rows := low.product_pieces.get(low.node):
+        return product_in_pieces(low, None, a, b, rows)
     return _product(low, "torch.mm", a, b)
 
 
@@ -33,6 +36,8 @@ def bmm(low: Any, a: Any, b: Any) -> Any:
 @lowers("addmm")
 def addmm(low: Any, bias: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
     """beta*bias + alpha*(a@b)."""
+    if rows := low.product_pieces.get(low.node):
+        return product_in_pieces(low, bias, a, b, rows)
     return _with_bias(low, ("torch.mm", "torch.addmm"), bias, (a, b), {"beta": beta, "alpha": alpha})
 
 

@@ -7,13 +7,27 @@ is computed into memory, and the kernel gets a window on that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .. import _torch
+from ..ir.index import Size, same
+from ..product_costs import ROW_BYTES
 from .layout import dense_strides, strides_equal
 from .registry import VIEWS
 from .value import Strided, TensorValue, settled
+
+WINDOWS: Mapping[str, int] = {
+    "aten::_scaled_dot_product_flash_attention": 3,
+    "aten::_scaled_dot_product_cudnn_attention": 3,
+    "aten::_scaled_dot_product_efficient_attention": 3,
+    "aten::_scaled_dot_product_flash_attention_for_cpu": 3,
+}
+"""Overloads -> how many of their first operands may be windows on something larger: their kernels take any strides but the last.
+
+In such a window, of a product that gives query, key and value at once, eager has them too, where it copies nothing. The kernels lay
+their result out by the order of the query's strides, or always alike.
+"""
 
 
 def gapped_bases(graph: Any) -> set[Any]:
@@ -26,6 +40,40 @@ def gapped_bases(graph: Any) -> set[Any]:
 def is_overload(node: Any) -> bool:
     """Whether the node calls a named overload that leaves its arguments as they are."""
     return isinstance(node.target, _torch.OpOverload) and not _torch.is_mutable(node.target)
+
+
+def operands(low: Any, node: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """The arguments of the overload that `node` calls."""
+    windows = WINDOWS.get(_torch.schema_name(node.target), 0)
+    first = [
+        _window(low, value, read) if n < windows else as_in_eager(low, value, read)
+        for n, (value, read) in enumerate(zip(args, node.args, strict=True))
+    ]
+    return tuple(first), as_in_eager(low, dict(kwargs), dict(node.kwargs))
+
+
+def _window(low: Any, value: Any, read: Any) -> Any:
+    """`value` where it lies, if the kernel takes that and gives its result in the same layout as for a copy."""
+    spec = read.meta["spec"]
+    unit = ROW_BYTES // spec.dtype.itemsize
+    at = low.place(value) if "output" not in low.row_padding.readers[read] else None
+    if (
+        at is not None
+        and same(at.strides[-1], 1)
+        and all(isinstance(s, int) and s % unit == 0 for s in (*at.strides[:-1], at.offset))
+    ):
+        order = _axis_order(at.sizes, at.strides)
+        if order is not None and order == _axis_order(spec.sizes, spec.strides):
+            return at
+    return as_in_eager(low, value, read)
+
+
+def _axis_order(sizes: Sequence[Size], strides: Sequence[Size]) -> list[int] | None:
+    """Axes of more than one element, the one with the longest steps first; None where steps are not known, or equal."""
+    steps = {n: t for n, (s, t) in enumerate(zip(sizes, strides, strict=True)) if not same(s, 1)}
+    if not all(isinstance(t, int) and t > 0 for t in steps.values()) or len(set(steps.values())) < len(steps):
+        return None
+    return sorted(steps, key=lambda n: -steps[n])  # type: ignore[operator,arg-type]
 
 
 def as_in_eager(low: Any, value: Any, read: Any) -> Any:
@@ -69,4 +117,4 @@ def _base(node: Any) -> Any:
     return node
 
 
-__all__ = ["as_in_eager", "gapped_bases", "is_overload"]
+__all__ = ["WINDOWS", "gapped_bases", "is_overload", "operands"]

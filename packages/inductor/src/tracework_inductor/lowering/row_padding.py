@@ -7,7 +7,7 @@ that leaves the graph has to be copied back to eager's strides: that is done whe
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ..ir.index import Expr, Size, constant_product, contiguous_strides, same
@@ -30,8 +30,9 @@ OWN = frozenset(("cat", "pad", "contiguous"))
 class RowPadding:
     """The decisions for one graph."""
 
-    def __init__(self, graph: Any) -> None:
-        self.readers = _readers(graph)
+    def __init__(self, graph: Any, apart: Collection[Any] = ()) -> None:
+        """`apart`: products that product_pieces.py takes."""
+        self.readers = readers(graph)
         self.products: set[Any] = set()
         """Products whose operands are given aligned rows."""
         self.results: dict[Any, tuple[Size, ...]] = {}
@@ -39,7 +40,7 @@ class RowPadding:
         self.bases: dict[Any, tuple[Size, ...]] = {}
         """Node that loops of ours compute -> strides of its buffer."""
         for node in graph.nodes:
-            if _name(node) in PRODUCTS:
+            if _name(node) in PRODUCTS and node not in apart:
                 self._consider(node)
 
     def splits(self, node: Any) -> bool:
@@ -213,7 +214,7 @@ def _base(node: Any, fast: int) -> Any:
         node = node.args[0]
 
 
-def _readers(graph: Any) -> dict[Any, frozenset[str]]:
+def readers(graph: Any) -> dict[Any, frozenset[str]]:
     """node -> what kinds of rules read its value, through views: "output", "library", "loop"."""
     found: dict[Any, frozenset[str]] = {}
     for node in reversed(graph.nodes):
@@ -229,4 +230,4 @@ def _readers(graph: Any) -> dict[Any, frozenset[str]]:
     return found
 
 
-__all__ = ["PRODUCTS", "ROW_BYTES", "RowPadding", "fast_axis", "padded_rows", "row_alignment"]
+__all__ = ["PRODUCTS", "ROW_BYTES", "RowPadding", "fast_axis", "padded_rows", "readers", "row_alignment"]

@@ -4,10 +4,16 @@ from collections.abc import Callable
 
 from tracework_primops import PrimGraph
 
+from .fold_products import fold_products
 from .gather_numbers import gather_numbers
 from .packed_convolution import pack_convolutions
 from .pad_matmul import pad_matmul
 
-GRAPH_PASSES: tuple[Callable[[PrimGraph], PrimGraph], ...] = (pad_matmul, pack_convolutions, gather_numbers)
+GRAPH_PASSES: tuple[Callable[[PrimGraph], PrimGraph], ...] = (
+    fold_products,
+    pad_matmul,  # after fold_products, whose products it may pad
+    pack_convolutions,
+    gather_numbers,
+)
 
 __all__ = ["GRAPH_PASSES"]

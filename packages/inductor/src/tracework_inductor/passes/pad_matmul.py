@@ -10,6 +10,7 @@ from typing import Any
 
 from tracework_primops import GraphBuilder, PrimGraph, PrimValue, prims
 
+from ..lowering.product_pieces import pieces
 from ..product_costs import COPY, LAUNCH, ROW_BYTES, SLOWER, alignment
 
 LEAST_GAIN = 4 * LAUNCH
@@ -20,7 +21,8 @@ PRODUCTS: Mapping[str, int] = {"mm": 0, "bmm": 0, "addmm": 1}
 
 def pad_matmul(graph: PrimGraph) -> PrimGraph:
     """The graph with unaligned products padded where that pays; the same object where it never does."""
-    wanted = [n.name for n in graph.calls if _pays(n)]
+    apart = pieces(graph.graph)
+    wanted = [n.name for n in graph.calls if n not in apart and _pays(n)]
     if not wanted:
         return graph
     copy = graph.copy()

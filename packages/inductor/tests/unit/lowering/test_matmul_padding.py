@@ -192,7 +192,7 @@ def test_symbolic_row_counts_are_padded_and_symbolic_columns_are_not():
 
 
 def test_host_program_for_a_gpu():
-    graph = build(linear, [None, None], [spec(16384, 768), spec(50257, 768)])
+    graph = build(linear, [None, None], [spec(600, 768), spec(50257, 768)])
     source = compile_graph(graph, InductorOptions()).host_source
-    assert "empty_strided((16384, 50264, ), (50264, 1, )" in source
-    assert "empty_strided((16384, 50257, ), (50257, 1, )" in source
+    assert "empty_strided((600, 50264, ), (50264, 1, )" in source
+    assert "empty_strided((600, 50257, ), (50257, 1, )" in source

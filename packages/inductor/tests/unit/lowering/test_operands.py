@@ -122,3 +122,47 @@ def test_a_librarys_result_is_laid_out_anew_where_elements_repeat():
     value = torch.arange(6.0).reshape(3, 2)[:, :1].expand(3, 3)
     made = namespace["fitted"](value, (3, 3), (1, 0))
     assert made.stride() == (1, 0) and torch.equal(made, value)
+
+
+FLASH_ON_CPU = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
+
+
+def self_attention(length, batch, heads, depth, given_out=False, other_order=False):
+    """Attention of three parts of one product, length first, as nn.MultiheadAttention has them; the graph."""
+    width = heads * depth
+
+    def program(x, w):
+        packed = prims.reshape(prims.mm(x, w), (batch, length, 3, width) if other_order else (length, batch, 3, width))
+        parts = []
+        for n in range(3):
+            part = prims.select(packed, 2, n)
+            part = prims.permute(part, (1, 0, 2)) if other_order else part
+            part = prims.permute(prims.reshape(part, (length, batch * heads, depth)), (1, 0, 2))
+            parts.append(prims.reshape(part, (batch, heads, length, depth)))
+        for part in parts:  # eager's are copies
+            part.node.meta["spec"] = TensorSpec(torch.float32, CPU, part.sizes, (width, depth, batch * width, 1))
+        out = TensorSpec(torch.float32, CPU, parts[0].sizes, (width, depth, batch * width, 1))
+        sums = TensorSpec(torch.float32, CPU, (batch, heads, length), (length * heads, 1, heads))
+        found = overload(FLASH_ON_CPU, tuple(parts), out, sums)
+        return (found, parts[0]) if given_out else found
+
+    return build(program, [torch.randn(length * batch, 8), torch.randn(8, 3 * width)])
+
+
+@pytest.mark.parametrize(
+    ("options", "windows"),
+    [
+        ({}, 3),
+        ({"given_out": True}, 2),  # the caller gets a copy as eager's, and the kernel reads that
+        ({"other_order": True}, 0),  # the result would lie in memory in another order
+        ({"depth": 6}, 0),  # 24 bytes from head to head
+    ],
+)
+def test_attention_reads_the_parts_of_a_product_where_they_lie(options, windows):
+    graph = self_attention(**{"length": 5, "batch": 2, "heads": 4, "depth": 16, **options})
+    source = compile_graph(graph, InductorOptions()).host_source
+    call = next(line for line in source.splitlines() if "as_strided((2, 4, 5" in line or " = f2(" in line)
+    step = 3 * 4 * options.get("depth", 16)
+    assert call.count(f"({step}, ") == windows
+    inputs = [torch.randn(10, 8), torch.randn(8, step)]
+    check(None, *inputs, graph=graph)
