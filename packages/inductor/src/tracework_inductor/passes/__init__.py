@@ -8,10 +8,12 @@ from .fold_products import fold_products
 from .gather_numbers import gather_numbers
 from .packed_convolution import pack_convolutions
 from .pad_matmul import pad_matmul
+from .patch_products import patch_products
 
 GRAPH_PASSES: tuple[Callable[[PrimGraph], PrimGraph], ...] = (
     fold_products,
-    pad_matmul,  # after fold_products, whose products it may pad
+    patch_products,
+    pad_matmul,  # after the two that make products
     pack_convolutions,
     gather_numbers,
 )
