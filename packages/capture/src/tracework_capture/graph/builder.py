@@ -242,6 +242,8 @@ class GraphBuilder:
         from tracework_primops import add_node
 
         args, kwargs = tuple(map(written_dtype, args)), {name: written_dtype(arg) for name, arg in kwargs.items()}
+        if "from" in kwargs:  # a word of Python, which the text of a graph cannot give an argument as: x.random_(from, to)
+            args += tuple(kwargs.pop(name) for name in ("from", "to") if name in kwargs)
         if target is operator.pow and not isinstance(args[0], fx.Node):  # fx writes -2 ** x, which Python reads as -(2 ** x)
             kind, target, args = "call_method", "__rpow__", args[::-1]
         node = add_node(self.graph, kind, target, args, kwargs)

@@ -158,7 +158,9 @@ class BoundBuiltin(Value):
         return True
 
     def hash_key(self, frame):
-        return (id(self.owner), self.name)
+        from .dict_keys import MethodKey
+
+        return MethodKey(self.owner, self.name)
 
     def getattr(self, frame, name):
         if name == "__self__":

@@ -15,6 +15,7 @@ from fractions import Fraction
 import numpy
 import torch
 import torch.nn.attention
+from torch.torch_version import TorchVersion
 
 from ..bytecode.assemble import at_one_place
 from ..guards.kinds import COMPARE_FUNCTIONS
@@ -49,6 +50,7 @@ ATOM_TYPES = (NUMPY_NUMBERS | NUMPY_DTYPES) | frozenset(
         torch.layout,
         torch.memory_format,
         torch.nn.attention.SDPBackend,
+        TorchVersion,
     }
 )
 """Types whose instances are constants; enum members are, too."""
@@ -65,6 +67,7 @@ SINGLE_TYPES = frozenset(
         torch.layout,
         torch.memory_format,
         torch.nn.attention.SDPBackend,
+        TorchVersion,
     }
 )
 """Those of which equal instances are one object."""
@@ -192,7 +195,7 @@ class ConstantValue(Value):
     def iterate(self, frame):
         from .iterators import TextIterator
 
-        if type(self.obj) in (str, bytes):
+        if type(self.obj) in (str, bytes, TorchVersion):
             return TextIterator(self.obj)
         fold_plain(frame, iter, self.obj)
         return frame.break_graph("iterator_unsupported", self.describe())

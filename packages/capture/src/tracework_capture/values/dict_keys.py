@@ -37,17 +37,65 @@ class IdentityKey:
         return id(self.obj)
 
 
+class MethodKey:
+    """Stands for a bound method as a dict key: two are equal that have one function, or one method of C code
+    by its name, of one object (which may be a Value)."""
+
+    __slots__ = ("function", "owner")
+
+    def __init__(self, owner, function):
+        self.owner, self.function = owner, function
+
+    def __eq__(self, other):
+        return type(other) is MethodKey and other.owner is self.owner and other.function == self.function
+
+    def __hash__(self):
+        return hash((id(self.owner), self.function))
+
+    def made(self):
+        """A method that equals the key."""
+        if type(self.function) is str:
+            return getattr(self.owner, self.function)
+        return types.MethodType(behind(self.function), self.owner)
+
+
 def by_identity(hashed):
-    """The key that `entries` has for a `hash_key`: classes and functions in it go by identity."""
+    """The key that `entries` has for a `hash_key`: what is compared by identity, classes and functions, say, goes by it."""
     if type(hashed) is tuple:
         return tuple(by_identity(part) for part in hashed)
-    return IdentityKey(hashed) if isinstance(hashed, _BY_IDENTITY) else hashed
+    if type(hashed) is MethodKey:
+        return MethodKey(hashed.owner, by_identity(hashed.function))
+    if type(hashed) is types.BuiltinFunctionType:
+        return key_of_existing(hashed)
+    return IdentityKey(hashed) if isinstance(hashed, _BY_IDENTITY) or _is_unequal_to_others(hashed) else hashed
+
+
+def _is_unequal_to_others(hashed):
+    """Whether it is an object of a C type that is equal to itself alone, as a TypeVar or a property."""
+    return type(hashed).__hash__ is object.__hash__ and not isinstance(hashed, Value) and not plain_key(hashed)
 
 
 def hashed_here(frame, key):
-    """The same where it is compared with objects that exist already, or orders them: which tensors are in it is guarded."""
+    """The same where it is compared with objects that exist already, or orders them: which tensors and owners of methods are in it is
+    guarded."""
     guard_tensors(frame, key)
-    return by_identity(key.hash_key(frame))
+    return _with_owners(frame, by_identity(key.hash_key(frame)))
+
+
+def _with_owners(frame, hashed):
+    """The same with the objects that own its methods, where they exist already."""
+    if type(hashed) is tuple:
+        return tuple(_with_owners(frame, part) for part in hashed)
+    if type(hashed) is not MethodKey or not isinstance(hashed.owner, Value) or hashed.owner.source is None:
+        return hashed
+    try:
+        obj = hashed.owner.real()
+    except LookupError:
+        obj = getattr(hashed.owner, "obj", None)
+    if obj is None:
+        return frame.break_graph("unhashable_value", f"a method of {hashed.owner.describe()}")
+    frame.guard("IDENTITY", hashed.owner.source, obj)
+    return MethodKey(obj, hashed.function)
 
 
 def guard_tensors(frame, key):
@@ -65,7 +113,7 @@ def behind(hashed):
     """The real key of an entry of an existing mapping."""
     if type(hashed) is tuple:
         return tuple(behind(part) for part in hashed)
-    if type(hashed) is RecordKey:
+    if type(hashed) in (RecordKey, MethodKey):
         return hashed.made()
     return hashed.obj if isinstance(hashed, IdentityKey) else hashed
 
@@ -74,6 +122,8 @@ def is_new(hashed):
     """Whether a key is, or holds, an object that the traced program made: no mapping of before has it."""
     if type(hashed) is tuple:
         return any(map(is_new, hashed))
+    if type(hashed) is MethodKey:
+        return isinstance(hashed.owner, Value) or is_new(hashed.function)
     return isinstance(hashed, IdentityKey) and isinstance(hashed.obj, Value)
 
 
@@ -100,6 +150,10 @@ def key_of_existing(key):
     """What `hash_key` of the wrapped key will be."""
     if type(key) is tuple:
         return tuple(key_of_existing(part) for part in key)
+    if type(key) is types.MethodType:
+        return MethodKey(key.__self__, key_of_existing(key.__func__))
+    if type(key) is types.BuiltinFunctionType and key.__self__ is not None and not isinstance(key.__self__, types.ModuleType):
+        return MethodKey(key.__self__, key.__name__)
     return key if plain_key(key) else record_key(key) or IdentityKey(key)
 
 

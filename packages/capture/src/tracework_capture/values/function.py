@@ -357,7 +357,9 @@ class BoundMethodValue(Value):
         return types.MethodType(self.function.real(), self.owner.real())
 
     def hash_key(self, frame: Frame) -> Any:
-        return (self.function.hash_key(frame), id(self.owner))
+        from .dict_keys import MethodKey
+
+        return MethodKey(self.owner, self.function.hash_key(frame))
 
     def compare(self, frame: Frame, op: str, other: Value) -> Value | None:
         if isinstance(other, BoundMethodValue) and op in ("==", "!="):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..errors import BreakGraph
 from .constant import ConstantValue, NotPlain, literal
-from .dict_keys import IdentityKey, hashed_here, key_of_existing
+from .dict_keys import IdentityKey, MethodKey, hashed_here, key_of_existing
 from .dict_views import DictView
 from .lifetimes import refuse_to_drop
 from .record_keys import RecordKey
@@ -254,7 +254,7 @@ def real_key(hashed):
         hashed = hashed.obj
     elif isinstance(hashed, tuple):
         return tuple(map(real_key, hashed))
-    if isinstance(hashed, (Value, frozenset, RecordKey, UserKey)):
+    if isinstance(hashed, (Value, frozenset, MethodKey, RecordKey, UserKey)):
         raise NotPlain(hashed)
     return hashed
 

@@ -16,7 +16,7 @@ from ..errors import BreakGraph
 from ..graph.known import known_tensor
 from ..graph.replaced import identity_is_asked, memory_is_asked
 from ..graph.state_conditions import truth_of_state
-from ..guards.classes import lookup_class, meet
+from ..guards.classes import NO_ATTRIBUTE, lookup_class, meet
 from ..sources import Const, ModuleEntry, TensorOffset
 from .constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, NUMPY_NUMBERS, UNARY_FUNCTIONS, ConstantValue, force_plain, literal
 from .inference_tensors import as_inference_tensor, is_for_inference, is_input_for_inference, is_inside
@@ -127,6 +127,7 @@ class TensorOperations(Value):
         from .binding import BoundBuiltin
         from .tensor_attributes import TENSOR_ATTRIBUTES
 
+        name = OTHER_NAMES.get(name, name)
         if name in self.attributes:
             return self.attributes[name]
         patch = self.patch(frame, name)
@@ -160,9 +161,11 @@ class TensorOperations(Value):
         return frame.wrap(self.obj.__dict__[name], InstanceAttr(self.source, name))
 
     def setattr(self, frame, name, value):
-        from .tensor_attributes import TENSOR_ATTRIBUTES
+        from .binding import is_data_descriptor
 
-        if name in ("data", "requires_grad", "grad", "names", "real", "imag") or (name in TENSOR_ATTRIBUTES):
+        name = OTHER_NAMES.get(name, name)
+        static, _ = lookup_class(torch.Tensor, name)
+        if static is not NO_ATTRIBUTE and is_data_descriptor(static):
             if name == "grad":
                 from .backward import write_grad
 
@@ -281,6 +284,10 @@ class TensorOperations(Value):
 
     def call(self, frame, args, kwargs):
         return frame.raise_new(TypeError, "'Tensor' object is not callable")
+
+
+OTHER_NAMES = {"_grad": "grad"}
+"""Attributes of tensors that are others under another name."""
 
 
 class TensorValue(Dispatching, TensorOperations):
@@ -416,7 +423,10 @@ def numel(frame, self, name, args, kwargs):
 
 def fact_method(frame, self, name, args, kwargs):
     plain_args = [force_plain(frame, a) for a in args]
-    found = getattr(self.example, name)(*plain_args, **{k: force_plain(frame, v) for k, v in kwargs.items()})
+    try:
+        found = getattr(self.example, name)(*plain_args, **{k: force_plain(frame, v) for k, v in kwargs.items()})
+    except (AttributeError, RuntimeError, TypeError) as error:  # a dim_order that is not unique, say, or what this torch has not
+        return frame.break_graph("fake_failed", f"Tensor.{name}: {error}")
     return size_value(frame, found) if isinstance(found, torch.SymInt) else literal(frame, found)
 
 
@@ -478,7 +488,7 @@ def number_of_data(frame, self, name):
 
 def type_method(frame, self, name, args, kwargs):
     if not args and not kwargs:
-        return literal(frame, self.example.type() if self.example.device.type == "cpu" else tensor_type_name(self.example))
+        return literal(frame, tensor_type_name(self.example))
     return frame.graph.call_method(frame, name, (self, *(named_type(frame, a) for a in args)), kwargs)
 
 
@@ -492,6 +502,9 @@ def named_type(frame, value):
 
 
 def tensor_type_name(example):
+    """What type() of the tensor gives: "torch.FloatTensor", say. A fake tensor of a GPU does not know it."""
+    if example.device.type == "cpu":
+        return example.type()
     return torch.empty((), dtype=example.dtype).type().replace("torch.", f"torch.{example.device.type}.")
 
 

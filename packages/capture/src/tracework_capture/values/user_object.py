@@ -330,6 +330,10 @@ class ObjectValue(Value):
         if deleter is not None:
             function_value(frame, deleter).call(frame, [self, ConstantValue(name)], {})
             return
+        self.plain_delattr(frame, name)
+
+    def plain_delattr(self, frame, name):
+        """object.__delattr__"""
         static, _ = lookup_class(self.cls, name)
         if static is not NO_ATTRIBUTE and is_data_descriptor(static) and type(static) is not SLOT:
             if is_property(static, "__delete__"):
@@ -568,7 +572,7 @@ def object_setattr(frame, self, name, value):
 
 
 def object_delattr(frame, self, name):
-    ObjectValue.delattr(self, frame, force_plain(frame, name))
+    self.plain_delattr(frame, force_plain(frame, name))
     return NONE
 
 

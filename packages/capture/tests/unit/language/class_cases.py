@@ -1341,3 +1341,31 @@ def object_takes_the_opposite_of_equality(x):
     found = [differs(other) for other in (5, 7, "text", priced)] + [asking != 5, asking != 7, asking != "text"]
     bases = object.__ne__(priced, 5), object.__ne__([1], [1]), object.__ne__([1], 1), object().__ne__(3)
     return x + 1, found, bases, priced != 5, priced != 6, priced != priced
+
+
+class Guarded:
+    def __init__(self):
+        self.kept, self.other = 1, 2
+
+    def __delattr__(self, name):
+        if name != "kept":
+            super().__delattr__(name)
+
+
+@case
+def deleting_past_the_hook_of_the_class(x):
+    made = Guarded()
+    del made.kept
+    del made.other
+    found = made.kept, hasattr(made, "other")
+    object.__delattr__(made, "kept")
+    try:
+        object.__delattr__(made, "kept")
+    except AttributeError as error:
+        return x + 1, found, hasattr(made, "kept"), str(error)
+
+
+@case
+def relations_to_generics_of_typing(x):
+    found = isinstance({}, typing.Mapping), isinstance([], (typing.Mapping, typing.Sequence)), isinstance(x, typing.Hashable)
+    return x + 1, found, issubclass(dict, typing.Mapping), issubclass(type(x), typing.Mapping)

@@ -8,6 +8,7 @@ import types
 import pytest
 import torch
 import tracework_capture as capture
+from harness import check
 from torch.fx.experimental import symbolic_shapes
 from tracework_capture.errors import Unsupported
 
@@ -178,3 +179,15 @@ def test_what_torch_compile_is_told_about_conditions(name):
     for dynamic in (None, True):
         for size in (2, 5):
             assert graphs_of(f, torch.ones(size), fullgraph=True, dynamic=dynamic) == 1
+
+
+VERSIONS = {
+    "above": lambda x: x + (torch.__version__ > "1.0") + 2 * (torch.__version__ < "10.0") + 4 * ("10.0" > torch.__version__),
+    "by parts": lambda x: x + (torch.__version__ >= (2, 0)) + int(torch.__version__.split(".")[0]),
+    "as a text": lambda x: (x + 1, torch.__version__[0], f"{torch.__version__}", [*torch.__version__][:2], torch.__version__),
+}
+
+
+@pytest.mark.parametrize("name", VERSIONS)
+def test_the_version_of_torch_is_known_while_tracing(name):
+    check(VERSIONS[name], torch.ones(2))

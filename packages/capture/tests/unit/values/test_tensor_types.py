@@ -25,6 +25,10 @@ PROGRAMS = {
     ),
     "new_tensor of sizes and tensors": lambda x: (x.new_tensor(x.shape), x.double().new_tensor([x[0, 1], 2]), x.new_tensor([])),
     "on the same device": lambda x: x.new(2, device="cpu").zero_(),
+    "the kind of a result": lambda x: (
+        x + isinstance(x + 1, torch.FloatTensor) + 2 * isinstance(x.long(), (int, torch.LongTensor))
+    ),
+    "a kind of another dtype, or device": lambda x: x + isinstance(x * 2, (torch.LongTensor, torch.cuda.FloatTensor)),
     "a kind of tensor": lambda x: x + isinstance(x, torch.FloatTensor) - 2 * isinstance(x, torch.LongTensor),
 }
 

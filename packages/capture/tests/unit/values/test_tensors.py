@@ -426,3 +426,41 @@ def test_how_often_a_tensor_was_written_to_that_was_filled_or_goes_on_over_other
         torch.testing.assert_close([*filled, made, other], [*others, one, another])
         assert made._version == one._version and [t._version for t in filled] == [t._version for t in others]
     assert len(graphs) == 2
+
+
+RANGES = [((), {"from": -10, "to": 10}), ((-10,), {"to": 10}), ((-10, 10), {}), ((), {"to": 10, "from": 2})]
+
+
+@pytest.mark.parametrize("method", ["random_", "uniform_"])
+@pytest.mark.parametrize("args, kwargs", RANGES, ids=str)
+def test_ranges_of_random_numbers_by_name(method, args, kwargs):
+    """The text of a graph cannot give an argument called `from`."""
+    expected, x = torch.zeros(2, 3), torch.zeros(2, 3)
+    torch.manual_seed(0)
+    getattr(expected, method)(*args, **kwargs)
+    run, _ = capture(lambda x: getattr(x, method)(*args, **kwargs), x)
+    torch.manual_seed(0)
+    run()
+    torch.testing.assert_close(x, expected)
+
+
+def test_the_gradient_of_a_leaf_under_its_other_name():
+    def program(x, y):
+        x._grad = y + 1
+        y.grad = x + 2
+        found = x.grad.data, y._grad.data
+        x._grad = None
+        return *found, x.grad
+
+    plain, captured = ([torch.ones(2, requires_grad=True), torch.zeros(2, requires_grad=True)] for _ in range(2))
+    expected, found = program(*plain), optimize(lambda graph, inputs: graph.forward)(program)(*captured)
+    torch.testing.assert_close(found[:2], expected[:2])
+    assert found[2] is expected[2] is captured[0].grad is plain[0].grad is None
+    torch.testing.assert_close(captured[1].grad, plain[1].grad)
+
+
+def test_an_order_of_dims_that_is_not_unique_is_refused_by_eager():
+    ask = optimize(lambda graph, inputs: graph.forward)(lambda x: (x + 1, x.dim_order(ambiguity_check=True)))
+    with pytest.raises(RuntimeError, match="unique dim order") as refused:
+        ask(torch.ones(4, 1, 5, 1))
+    assert type(refused.value) is RuntimeError

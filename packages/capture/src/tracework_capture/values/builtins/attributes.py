@@ -33,6 +33,8 @@ def classes_of(frame, value):
     """The Python object to hand to isinstance: a class, a union, or nested tuples of them."""
     if isinstance(value, TupleValue):
         return tuple(classes_of(frame, v) for v in value.all_items(frame))
+    if isinstance(value, ObjectValue) and type(value.obj) is type(typing.Mapping):
+        return typing.get_origin(value.identity(frame))  # which it asks
     try:
         return value.real()
     except LookupError:
@@ -111,7 +113,7 @@ def is_instance(value, classes):
     """isinstance by type; metaclass hooks of torch's tensor classes are answered by their own rule."""
 
     from ..parameter import is_buffer
-    from ..tensor import TensorValue
+    from ..tensor import TensorValue, tensor_type_name
 
     if isinstance(classes, types.UnionType):
         return any(is_instance(value, c) for c in typing.get_args(classes))
@@ -120,8 +122,8 @@ def is_instance(value, classes):
             return is_buffer(value)
         if classes is torch.nn.Parameter or isinstance(classes, type) and issubclass(classes, torch.nn.Parameter):
             return isinstance(value.obj, classes) if value.obj is not None else issubclass(value.python_type(), classes)
-        if type(classes) is torch._C._TensorMeta and classes.__module__ == "torch" and classes is not torch.Tensor:
-            return value.example.type() == f"torch.{classes.__name__}"
+        if type(classes) is type(torch.FloatTensor) and value.obj is None:
+            return tensor_type_name(value.example) == f"{classes.__module__}.{classes.__name__}"
     obj = getattr(value, "obj", None)
     if obj is not None and not value.is_constant():
         return isinstance(obj, classes)
@@ -130,6 +132,8 @@ def is_instance(value, classes):
         return isinstance(value.constant(), classes)
     if isinstance(value, ObjectValue) and getattr(classes, "_is_protocol", False):
         return _follows(kind, classes)
+    if isinstance(value, ClassValue) and getattr(classes, "_is_protocol", False):
+        raise LookupError(f"what {value.describe()} has itself")
     return issubclass(kind, classes)
 
 
