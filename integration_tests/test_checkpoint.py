@@ -145,6 +145,88 @@ def test_effects_are_repeated_by_the_backward(function, inside, reentrant, capsy
         tracework.compile(fn, backend="eager", fullgraph=True)(torch.ones(3, 4, requires_grad=True))
 
 
+def of_an_input(h, c):
+    return (checkpoint(torch.tanh, h, use_reentrant=False),)
+
+
+def of_a_result(h, c):
+    v = torch.stack([h, h])
+    return v, checkpoint(torch.tanh, v, use_reentrant=False)
+
+
+def of_two(h, c):
+    return (checkpoint(lambda a, b: (a.sin() * b).exp(), h, c, use_reentrant=False),)
+
+
+def of_what_is_not_seen(h, c):
+    y = checkpoint(lambda a: a.sin().exp(), h * 2, use_reentrant=False)
+    return y, y + 1
+
+
+def of_nothing_kept(h, c):
+    return (checkpoint(lambda a: a * 2, h, use_reentrant=False),)
+
+
+def in_another(h, c):
+    def function(a, b):
+        return checkpoint(lambda x, y: (x * y).sin(), a * 2, b, use_reentrant=False) * a
+
+    return (checkpoint(function, h, c, use_reentrant=False),)
+
+
+def of_a_view(h, c):
+    v = h.t()
+    return v, checkpoint(torch.tanh, v, use_reentrant=False), checkpoint(torch.tanh, v[1:], use_reentrant=False)
+
+
+def written_after_it(h, c):
+    y = checkpoint(torch.tanh, h, use_reentrant=False)
+    h.mul_(2)
+    return (y,)
+
+
+def written_in_it(h, c):
+    def function(a):
+        a.mul_(2)
+        return a.sin()
+
+    return (checkpoint(function, h, use_reentrant=False),)
+
+
+def uncompiled(h, c):
+    h.detach().add_(1)  # a write to a history that is not recorded
+    v = h * 2
+    return v, checkpoint(torch.tanh, v, use_reentrant=False)
+
+
+ARGUMENTS = [
+    *(of_an_input, of_a_result, of_two, of_what_is_not_seen, of_nothing_kept),
+    *(in_another, of_a_view, written_after_it, written_in_it, uncompiled),
+]
+
+
+@pytest.mark.parametrize("fn", ARGUMENTS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("place", range(-1, 4))
+def test_arguments_that_are_written_to_before_the_backward(fn, place):
+    """Eager keeps them, and no results. A place among the inputs and results; none is written to at -1."""
+    outcomes = []
+    for run in (fn, tracework.compile(fn, backend="aot_eager")):
+        leaf = torch.linspace(-1, 1, 16, dtype=torch.float64).view(4, 4).requires_grad_()
+        given = [leaf * 1, leaf.detach().cos()]
+        results = run(*given)
+        if 0 <= place < 2 + len(results):
+            with torch.no_grad():
+                [*given, *results][place].mul_(2)
+        for result in results:
+            try:
+                outcomes.append(torch.autograd.grad(result.square().sum(), leaf, retain_graph=True)[0])
+            except RuntimeError as error:
+                assert "modified by an inplace operation" in str(error)
+                outcomes.append(None)
+    half = len(outcomes) // 2
+    torch.testing.assert_close(outcomes[half:], outcomes[:half])
+
+
 @pytest.mark.parametrize("reentrant", [False, True], ids=["recorded", "reentrant"])
 def test_what_the_frame_made_is_changed_again_by_the_backward(reentrant):
     def fn(x):

@@ -24,6 +24,7 @@ from .wrappers.inference import wrap_inference
 from .wrappers.other_data import OtherData
 from .wrappers.overlap import guard_overlaps
 from .wrappers.saved_hooks import guard_saved_hooks
+from .wrappers.uncompiled import uncompiled
 
 log = logging.getLogger("tracework.aotautograd")
 fallbacks = logging.getLogger("tracework.fallbacks")
@@ -81,17 +82,17 @@ def aot_compile(
         program = (trace_joint if _needs_backward(gm, example_inputs) else trace_inference)(gm, example_inputs)
         if program.signature.tangents:
             call = _training(gm, program, forward_compiler, backward_compiler or forward_compiler, options, observe)
-            call = guard_saved_hooks(call, gm.forward)
+            call = guard_saved_hooks(call, uncompiled(gm))
         else:
             call = _inference(program, inference_compiler or forward_compiler, observe)
-        call = guard_overlaps(call, gm.forward, program.signature)
+        call = guard_overlaps(call, uncompiled(gm), program.signature)
         call.__tracework_writes_last__ = True  # type: ignore[attr-defined]
         return call
     except Refusal as refusal:
         if not options.fallback:
             raise
         fallbacks.warning("this graph runs uncompiled: %s", refusal)
-        return gm.forward
+        return uncompiled(gm)
 
 
 def _on_other_devices(gm: fx.GraphModule) -> fx.Node | None:

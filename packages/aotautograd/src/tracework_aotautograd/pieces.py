@@ -30,6 +30,7 @@ __all__ = ["depends_on_data", "in_pieces"]
 
 log = logging.getLogger("tracework.fallbacks")
 SMALLEST = 2
+PASSED_ON = ("example_value", "val", "binding", "recompute_reads")
 Call = Callable[..., Sequence[Any]]
 
 
@@ -278,7 +279,7 @@ def _piece(gm: fx.GraphModule, inside: Any, needed: Sequence[fx.Node], made: Seq
     copies: dict[fx.Node, fx.Node] = {}
     for node in needed:
         copies[node] = graph.placeholder(node.name)
-        copies[node].meta.update({k: node.meta[k] for k in ("example_value", "val", "binding") if k in node.meta})
+        copies[node].meta.update({k: node.meta[k] for k in PASSED_ON if k in node.meta})
     for node in inside:
         copies[node] = copy_node(graph, node, copies.__getitem__)
     graph.output(tuple(copies[n] for n in made))

@@ -76,6 +76,19 @@ def find_cuts(
     """
     edges = [edge_of(value) for value in results]
     visible = passed({node for node, _ in edges}).intersection({*cuttable, *views})
+    cuts, hidden = _untangled(edges, visible, inputs, passing, made, views)
+    return _evened(edges, cuts, hidden, inputs, passing, made, views)
+
+
+def _untangled(
+    edges: Sequence[Edge],
+    visible: set[Edge],
+    inputs: Collection[Any],
+    passing: Collection[Any],
+    made: Callable[[], Mapping[Edge, Any]],
+    views: Mapping[Edge, Edge | None],
+) -> tuple[set[Edge], dict[Edge, Any]]:
+    """As many cuts at what is visible as can be, and the values that have to be cut at for that."""
     while visible:
         hidden: dict[Edge, Any] = {}
         while True:
@@ -83,7 +96,7 @@ def find_cuts(
             tangled = _tangled(segments, views)
             if not tangled:
                 ends = {edge for segment in segments for edge in segment.ends}
-                return ends | visible.intersection(views), [*hidden.values()]
+                return ends | visible.intersection(views), hidden
             below = _first_shared(tangled, passing) - hidden.keys()
             values = made() if below else {}
             if not below or not below <= values.keys():
@@ -93,7 +106,32 @@ def find_cuts(
         if not inner & visible:  # the values that were cut at alone are tangled
             inner = visible
         visible = visible - inner
-    return set(), []
+    return set(), {}
+
+
+def _evened(
+    edges: Sequence[Edge],
+    cuts: set[Edge],
+    hidden: dict[Edge, Any],
+    inputs: Collection[Any],
+    passing: Collection[Any],
+    made: Callable[[], Mapping[Edge, Any]],
+    views: Mapping[Edge, Edge | None],
+) -> tuple[set[Edge], list[Any]]:
+    """With more cuts, if they can be made, where results that share history have different inputs: the engine goes on to all that is
+    behind a node, also where none of its gradients leads, to hooks and to history that is gone."""
+    while True:
+        segments = [_segment(edge, cuts, inputs, passing) for edge in (*edges, *hidden)]
+        uneven = [s for group in _groups(segments) if len({s.inputs for s in group}) > 1 for s in group]
+        below = _first_shared(uneven, passing) - cuts
+        values = made() if below else {}
+        if not below or not below <= values.keys():
+            break
+        more = hidden | {edge: values[edge] for edge in _in_order(below, segments, passing)}
+        if _tangled([_segment(edge, cuts | below, inputs, passing) for edge in (*edges, *more)], views):
+            break
+        cuts, hidden = cuts | below, more
+    return cuts, [*hidden.values()]
 
 
 @dataclass(eq=False)
@@ -103,6 +141,7 @@ class _Segment:
     start: Edge
     nodes: dict[Any, None]
     ends: dict[Edge, None]
+    inputs: frozenset[Any]
 
 
 def behind(start: Edge, cuts: Collection[Edge], inputs: Collection[Any]) -> Collection[Any]:
@@ -113,9 +152,12 @@ def behind(start: Edge, cuts: Collection[Edge], inputs: Collection[Any]) -> Coll
 def _segment(start: Edge, cuts: Collection[Edge], inputs: Collection[Any], passing: Collection[Any]) -> _Segment:
     nodes: dict[Any, None] = {}
     ends: dict[Edge, None] = {}
+    reached = set()
     waiting = [start[0]]
     while waiting:
         node = waiting.pop()
+        if node in inputs:
+            reached.add(node)
         if node in nodes or node in inputs or hasattr(node, "variable"):
             continue
         nodes[node] = None
@@ -124,7 +166,7 @@ def _segment(start: Edge, cuts: Collection[Edge], inputs: Collection[Any], passi
                 ends[edge] = None
             elif edge[0] is not None:
                 waiting.append(edge[0])
-    return _Segment(start, {node: None for node in nodes if node not in passing}, ends)
+    return _Segment(start, {node: None for node in nodes if node not in passing}, ends, frozenset(reached))
 
 
 def passed(waiting: Iterable[Any]) -> set[Edge]:
@@ -143,6 +185,20 @@ def passed(waiting: Iterable[Any]) -> set[Edge]:
 
 def _tangled(segments: Sequence[_Segment], views: Mapping[Edge, Edge | None]) -> list[_Segment]:
     """Segments of which none can be first or last: they share history with one that they end at, if by way of others."""
+    groups = _groups(segments)
+    place_of = {segment.start: place for place, group in enumerate(groups) for segment in group}
+    taken = [(place, views.get(e, e)) for place, group in enumerate(groups) for segment in group for e in segment.ends]
+    after = {(place, place_of[edge]) for place, edge in taken if edge is not None}
+    left = {*range(len(groups))}
+    while free := {
+        g for g in left if not any(a == g and b in left for a, b in after) or not any(b == g and a in left for a, b in after)
+    }:
+        left -= free
+    return [segment for place in sorted(left) for segment in groups[place]]
+
+
+def _groups(segments: Sequence[_Segment]) -> list[list[_Segment]]:
+    """The segments, those together that share history, if by way of others."""
     owners: dict[Any, int] = {}
     group = [*range(len(segments))]
 
@@ -154,15 +210,10 @@ def _tangled(segments: Sequence[_Segment], views: Mapping[Edge, Edge | None]) ->
     for place, segment in enumerate(segments):
         for node in segment.nodes:
             group[root(place)] = root(owners.setdefault(node, place))
-    starts = {segment.start: place for place, segment in enumerate(segments)}
-    taken = [(place, views.get(edge, edge)) for place, segment in enumerate(segments) for edge in segment.ends]
-    after = {(root(place), root(starts[edge])) for place, edge in taken if edge is not None}
-    left = {root(place) for place in range(len(segments))}
-    while free := {
-        g for g in left if not any(a == g and b in left for a, b in after) or not any(b == g and a in left for a, b in after)
-    }:
-        left -= free
-    return [segment for place, segment in enumerate(segments) if root(place) in left]
+    found: dict[int, list[_Segment]] = {}
+    for place, segment in enumerate(segments):
+        found.setdefault(root(place), []).append(segment)
+    return [*found.values()]
 
 
 def _first_shared(segments: Sequence[_Segment], passing: Collection[Any]) -> set[Edge]:

@@ -385,8 +385,8 @@ class Trace:
         return tuple(infos), parts, views
 
     def _kept(self, starts: Collection[Any]) -> dict[Any, tuple[Slots, Slots]]:
-        """For the autograd nodes behind these that keep anything whose memory that is, and which tensors with a history of their own:
-        none for those of a checkpoint, and no outputs that are copied to an input, which the caller has instead."""
+        """For the autograd nodes behind these that keep anything whose memory that is, and which tensors with a history of their own;
+        no outputs that are copied to an input, which the caller has instead."""
         written = self.write_backs.values()
         results = [(Slots(results=(slot,)), o.fake) for slot, o in enumerate(self.graph_outputs) if slot not in written]
         inputs = [(Slots(inputs=(slot,)), value) for slot, value in enumerate(self.values)]
@@ -401,14 +401,24 @@ class Trace:
             try:
                 saved = _torch.saved_by(node)
             except RuntimeError as error:  # as the backward does
-                if self.recorder.in_checkpoint(node) and not self.needs.former_values:
+                if self.recorder.checkpoint_of(node) is not None and not self.needs.former_values:
                     raise _Another(replace(self.needs, former_values=True)) from error
                 raise Refusal(f"the backward of this graph fails: {error}", self.recorder.origin) from error
             if saved or node.name() == "CopySlices":  # which is gone after a backward, too
-                shown = [] if self.recorder.in_checkpoint(node) else [t for t in saved if isinstance(t, FakeTensor)]
+                shown = self._kept_for(node, saved)
                 linked = [tensors[id(t)] for t in shown if id(t) in tensors and t.grad_fn is not node]
                 found[node] = _merged([slots for t in shown for slots in memory.get(id(t.storage), ())]), _merged(linked)
         return found
+
+    def _kept_for(self, node: Any, saved: Collection[Any]) -> list[FakeTensor]:
+        """What eager keeps for an autograd node: in a checkpoint the arguments of that."""
+        fakes = [t for t in saved if isinstance(t, FakeTensor)]
+        reads = self.recorder.checkpoint_of(node)
+        if reads is None or not fakes:
+            return fakes
+        if any(t._version != version for t, version in reads):
+            raise Refusal("the backward of this graph fails: an argument of a checkpoint is written to", self.recorder.origin)
+        return [t for t, _ in reads]
 
     def _candidates(self, results: tuple[Any, ...], infos: list[OutputInfo]) -> dict[Edge, tuple[int, OutputInfo]]:
         """Views among the results, and their places, that may be made before what is computed from them: their history is that of their
@@ -488,7 +498,11 @@ class Trace:
         views = {edge: base for edge, base in views.items() if base is None or base in cuttable}
         passing = {c.fake.grad_fn for c in memory.views() if _has_history(c.fake) and not c.fake._backward_hooks}
         passing -= {node for node, _ in (*roots, *views)}
-        edges, hidden = find_cuts([o.fake for o in outputs], cuttable, ends, passing, made, views)
+        hooked = [
+            leaf for leaf, x in zip(self.leaves, self.examples, strict=True) if isinstance(x, torch.Tensor) and x._backward_hooks
+        ]
+        begins = ends.union(torch.autograd.graph.get_gradient_edge(leaf).node for leaf in hooked if leaf.requires_grad)
+        edges, hidden = find_cuts([o.fake for o in outputs], cuttable, begins, passing, made, views)
         return edges, [
             (value, value.node if isinstance(value, Former) else memory.read(self.recorder.cell(value))) for value in hidden
         ]

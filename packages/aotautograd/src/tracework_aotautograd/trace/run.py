@@ -9,6 +9,7 @@ import torch
 from torch import fx
 
 from ..errors import Refusal, UsageError
+from .read_again import ReadAgain
 from .replay import GradientsOf, raises_if_differentiated
 from .tracer import Recorder
 
@@ -19,6 +20,7 @@ def run_captured(gm: fx.GraphModule, inputs: Sequence[Any], recorder: Recorder) 
     """The captured graph's outputs on these fakes."""
     values: dict[fx.Node, Any] = {}
     waiting = iter(inputs)
+    reads = ReadAgain()
     for node in gm.graph.nodes:
         if node.op == "placeholder":
             values[node] = next(waiting)
@@ -27,9 +29,10 @@ def run_captured(gm: fx.GraphModule, inputs: Sequence[Any], recorder: Recorder) 
             out = _resolve(node.args[0], values)
             return tuple(out) if isinstance(out, (tuple, list)) else (out,)
         else:
-            recorder.at(origin_of(node), {k: node.meta[k] for k in MARKS if k in node.meta})
+            recorder.at(origin_of(node), {k: node.meta[k] for k in MARKS if k in node.meta}, reads.of(node))
             with recorder.saving():
                 values[node] = _run_node(gm, node, values, recorder)
+        reads.made(node, values[node])
     raise UsageError("the captured graph has no output node")
 
 

@@ -25,6 +25,8 @@ from .views import IDENTITY_VIEWS, PHYSICAL
 
 aten = torch.ops.aten
 FORWARD, BACKWARD = "forward", "backward"
+Reads = tuple[tuple[FakeTensor, int], ...]
+"""The arguments of a checkpoint, and their versions when it began."""
 _PLAIN = frozenset((int, float, bool, str, type(None), torch.dtype, torch.device, torch.memory_format, torch.layout, complex))
 _NUMBER_DTYPES = frozenset((torch.float64, torch.int64, torch.bool, torch.complex128))
 
@@ -46,7 +48,7 @@ class Recorder:
         self._sizes: dict[Any, fx.Node] = {}
         self._last_placeholder: fx.Node | None = None
         self._names: set[str] = set()
-        self._begins: list[tuple[int, str, bool]] = []  # of each captured node: first autograd node, origin, in a checkpoint?
+        self._begins: list[tuple[int, str, Reads | None]] = []  # of each captured node: first autograd node, origin, checkpoint
 
     # --- inputs -------------------------------------------------------------------------------------------------------
     def placeholder(self, name: str, val: Any, slot: int | None = None) -> fx.Node:
@@ -83,10 +85,10 @@ class Recorder:
         return fake
 
     # --- where we are -------------------------------------------------------------------------------------------------
-    def at(self, origin: str, marks: dict[str, Any]) -> None:
+    def at(self, origin: str, marks: dict[str, Any], reads: Reads) -> None:
         """The captured node being run; nodes of the forward carry its marks, autograd nodes made from now on belong to it."""
         self.origin, self.marks = origin, marks
-        self._begins.append((_torch.sequence_number(), origin, "recompute" in marks))
+        self._begins.append((_torch.sequence_number(), origin, reads if "recompute" in marks else None))
 
     def saving(self) -> Any:
         """How autograd saves what the captured node reads and gives: a checkpoint computes that again in the backward."""
@@ -121,13 +123,13 @@ class Recorder:
             return self.origin
         return self._begin_of(number)[1]
 
-    def _begin_of(self, number: int) -> tuple[int, str, bool]:
+    def _begin_of(self, number: int) -> tuple[int, str, Reads | None]:
         """Of the captured node that made the autograd node with this number."""
         return self._begins[max(bisect.bisect_right(self._begins, number, key=operator.itemgetter(0)) - 1, 0)]
 
-    def in_checkpoint(self, node: Any) -> bool:
-        """Whether an autograd node was made in a checkpoint, which keeps nothing for it."""
-        return bool(self._begins) and self._begin_of(_torch.sequence_number_of(node))[2]
+    def checkpoint_of(self, node: Any) -> Reads | None:
+        """What the checkpoint keeps in which an autograd node was made, in the place of what the node would keep."""
+        return self._begin_of(_torch.sequence_number_of(node))[2] if self._begins else None
 
     # --- recording ----------------------------------------------------------------------------------------------------
     def __call__(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:

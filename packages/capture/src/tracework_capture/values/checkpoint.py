@@ -27,6 +27,7 @@ def checkpoint_row(frame, args, kwargs):
     cut_off = reentrant is not False and torch.is_grad_enabled() and not any(requires_grad(a) for a in args)
     if cut_off:  # CheckpointFunction.apply: no argument asks for a gradient, so nothing inside gets one
         set_grad(frame, False)
+    reads = tuple(a.example for a in args[1:] if isinstance(a, TensorValue))  # the backward refuses others than they were
     unchanged = Unchanged(frame, *args, *given.values())
     found = args[0].call(frame, list(args[1:]), given)
     if torch.is_grad_enabled() and (changed := unchanged.what_changed()):
@@ -37,6 +38,7 @@ def checkpoint_row(frame, args, kwargs):
     for node in nodes:
         node.meta.setdefault("recompute", how)
         node.meta.setdefault("recompute_region", nodes[0].name)
+        node.meta["recompute_reads"] = reads  # one in another's is computed anew with what it reads
     return found
 
 
