@@ -53,3 +53,36 @@ def test_layouts_stay_as_they_are(why: str) -> None:
     if why == "training":
         graph = dataclasses.replace(graph, role="forward")
     assert "(2048, 1, 128, 8, )" not in compile_graph(graph).host_source
+
+
+DRAWS = {
+    "normal": lambda x: p.normal(x, 0.0, 1.0),
+    "uniform": lambda x: p.uniform(x, -1.0, 1.0),
+    "bernoulli": lambda x: p.bernoulli(p.sigmoid(x)),
+    "bernoulli_p": lambda x: p.bernoulli_p(x, 0.5),
+    "exponential": lambda x: p.exponential(x, 1.0),
+    "dropout": lambda x: p.native_dropout(x, 0.5)[0],
+    "slopes": lambda x: p.rrelu_noise(x, 0.1, 0.3),
+}
+
+
+@pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS)
+def test_random_numbers_fill_the_memory_of_eager(draw) -> None:
+    """Like a result of a convolution, and like what is computed from one: kernels draw in the order of the memory."""
+
+    def noisy(x, a, b, c):
+        y = p.convolution(x, a, None, *ONE)
+        y = p.convolution(p.add(y, draw(y)), b, None, *ONE)
+        return p.convolution(draw(p.maximum(y, -0.5)), c, None, *ONE)
+
+    args = inputs()
+    graph = build(noisy, args)
+    artifact = compile_graph(graph)
+    assert "(2048, 1, 128, 8, )" in artifact.host_source
+    results, states = [], []
+    for run in (runtime.load(artifact), lambda given: graph.run(*given)):
+        torch.manual_seed(0)
+        results.append(run(list(args))[0])
+        states.append(torch.get_rng_state())
+    torch.testing.assert_close(*results, rtol=1e-4, atol=1e-4)
+    assert torch.equal(*states)

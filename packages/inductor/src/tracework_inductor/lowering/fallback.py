@@ -6,7 +6,7 @@ import torch
 
 from .. import _torch
 from ..options import InductorOptions
-from .operands import is_overload, operands
+from .operands import as_in_eager, is_overload, operands
 from .registry import LOWERINGS
 from .value import TensorValue, settled
 
@@ -81,6 +81,8 @@ def call(low: Any, target: Any, args: Any, kwargs: Any, why: str) -> Any:
         return _write_input(low, target, args, why)
     if family is not None:
         text = f"prims.{target.name}.apart" if family == "view" or target.name in SHARING else f"prims.{target.name}"
+        if family == "rng" and low.node.target is target:
+            args, kwargs = as_in_eager(low, (tuple(args), dict(kwargs)), (low.node.args, low.node.kwargs))
         return low.extern(text, args, kwargs, reason=why, ordered=family == "rng")
     if low.node is not None and low.node.target is target and is_overload(low.node):
         args, kwargs = operands(low, low.node, args, kwargs)

@@ -2,13 +2,17 @@
 
 Such a kernel may look at the strides, or refuse some: attention on a GPU wants the rows of its bias to start at multiples of
 16 bytes, so eager pads a mask, slices the padding off and broadcasts the rest over the heads. What such a view is taken of
-is computed into memory, and the kernel gets a window on that.
+is computed into memory, and the kernel gets a window on that. Images that lie channels-last here only (ImageLayouts) stay so
+for torch's own kernels that draw no random numbers: their results do not depend on it. Random numbers fill memory in its order,
+and a custom op may read the bytes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+import torch
 
 from .. import _torch
 from ..ir.index import Size, same
@@ -45,11 +49,12 @@ def is_overload(node: Any) -> bool:
 def operands(low: Any, node: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
     """The arguments of the overload that `node` calls."""
     windows = WINDOWS.get(_torch.schema_name(node.target), 0)
+    images = _takes_any_layout(node.target)
     first = [
-        _window(low, value, read) if n < windows else as_in_eager(low, value, read)
+        _window(low, value, read) if n < windows else as_in_eager(low, value, read, images=images)
         for n, (value, read) in enumerate(zip(args, node.args, strict=True))
     ]
-    return tuple(first), as_in_eager(low, dict(kwargs), dict(node.kwargs))
+    return tuple(first), as_in_eager(low, dict(kwargs), dict(node.kwargs), images=images)
 
 
 def _window(low: Any, value: Any, read: Any) -> Any:
@@ -76,18 +81,25 @@ def _axis_order(sizes: Sequence[Size], strides: Sequence[Size]) -> list[int] | N
     return sorted(steps, key=lambda n: -steps[n])  # type: ignore[operator,arg-type]
 
 
-def as_in_eager(low: Any, value: Any, read: Any) -> Any:
-    """`value`, which the node `read` gives, with tensors laid out as their specs say."""
+def _takes_any_layout(target: Any) -> bool:
+    """Whether the overload gives the same from images that lie channels-last where eager's do not."""
+    return _torch.schema_name(target).startswith("aten::") and torch.Tag.nondeterministic_seeded not in target.tags
+
+
+def as_in_eager(low: Any, value: Any, read: Any, *, images: bool = False) -> Any:
+    """`value`, which the node `read` gives, with tensors laid out as their specs say. images: as they lie, channels-last too."""
     if isinstance(read, (tuple, list)):
-        return (list if isinstance(read, list) else tuple)(as_in_eager(low, v, r) for v, r in zip(value, read, strict=True))
+        parts = (as_in_eager(low, v, r, images=images) for v, r in zip(value, read, strict=True))
+        return (list if isinstance(read, list) else tuple)(parts)
     if isinstance(read, dict):
-        return {k: as_in_eager(low, value[k], r) for k, r in read.items()}
+        return {k: as_in_eager(low, value[k], r, images=images) for k, r in read.items()}
     spec: Any = read.meta.get("spec") if _is_node(read) else None
     value = settled(value)
     if not isinstance(value, TensorValue) or not hasattr(spec, "strides"):
         return value
-    at = value if isinstance(value, Strided) and value.buffer in low.images.buffers else low.realize_with(value, spec.strides)
-    if at.buffer in low.images.buffers or strides_equal(at.sizes, at.strides, spec.strides):
+    kept = low.images.buffers if images else frozenset()
+    at = value if isinstance(value, Strided) and value.buffer in kept else low.realize_with(value, spec.strides)
+    if at.buffer in kept or strides_equal(at.sizes, at.strides, spec.strides):
         return at
     return low.strided_copy(at, spec.strides)
 
@@ -117,4 +129,4 @@ def _base(node: Any) -> Any:
     return node
 
 
-__all__ = ["WINDOWS", "gapped_bases", "is_overload", "operands"]
+__all__ = ["WINDOWS", "as_in_eager", "gapped_bases", "is_overload", "operands"]

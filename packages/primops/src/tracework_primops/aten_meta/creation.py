@@ -194,6 +194,21 @@ def bernoulli(x, p=0.5, *, generator=None):
     return fresh(x, x.sizes)
 
 
+@row("poisson.default")
+def poisson(x, generator=None):
+    return fresh(x, x.sizes)
+
+
+@row("rrelu_with_noise.default")
+def rrelu_with_noise(x, noise, lower=0.125, upper=1.0 / 3.0, training=False, generator=None):
+    return fresh(x, x.sizes)
+
+
+@row("rrelu_with_noise_functional.default")
+def rrelu_with_noise_functional(x, noise, *rest, **options):
+    return fresh(x, x.sizes), TensorSpec(noise.dtype, noise.device, noise.sizes, same_layout(noise), 0)
+
+
 @row("normal.Tensor_float", "normal.Tensor_Tensor", "normal.float_Tensor")
 def normal_of_tensors(mean, std=1.0, *, generator=None):
     """Row-major whatever the arguments are."""

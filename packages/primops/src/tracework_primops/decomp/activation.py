@@ -269,7 +269,7 @@ def rrelu_with_noise(x, noise, lower=0.125, upper=1.0 / 3.0, training=False, gen
     if generator is not None:
         return NotImplemented
     slopes = prims.rrelu_noise(x, lower, upper)
-    return prims.mul(x, slopes), slopes
+    return prims.mul(slopes, x), slopes  # laid out as the slopes are
 
 
 @decomposition(aten.rrelu_with_noise_backward)

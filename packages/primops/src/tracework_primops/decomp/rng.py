@@ -19,6 +19,11 @@ def bernoulli_p(x, p, *, generator=None):
     return prims.bernoulli_p(x, p) if generator is None else NotImplemented
 
 
+@decomposition(aten.poisson)
+def poisson(x, generator=None):
+    return prims.poisson(x) if generator is None else NotImplemented
+
+
 @decomposition(aten.native_dropout)
 def native_dropout(x, p, train=True):
     if train is False:

@@ -97,4 +97,6 @@ def native_dropout(x: torch.Tensor, p: float) -> Any:
 @rule()
 def rrelu_noise(x: torch.Tensor, lower: float, upper: float) -> torch.Tensor:
     # the kernel itself: it draws a number for each negative element and none for the others
-    return torch.ops.aten.rrelu_with_noise_functional(x, torch.empty_like(x), lower, upper, True)[1]
+    return torch.ops.aten.rrelu_with_noise_functional(
+        x, torch.empty_like(x, memory_format=torch.contiguous_format), lower, upper, True
+    )[1]

@@ -32,11 +32,14 @@ def randperm(n: Any, dtype: torch.dtype, device: Any) -> TensorSpec:
     return TensorSpec(dtype, placed(device), (n,))
 
 
-@rule(
-    "bernoulli", "bernoulli_p", "uniform", "normal", "exponential", "geometric", "cauchy", "log_normal", "poisson", "rrelu_noise"
-)
+@rule("bernoulli", "bernoulli_p", "uniform", "normal", "exponential", "geometric", "cauchy", "log_normal")
 def bernoulli(x: TensorSpec, *parameters: Any) -> TensorSpec:
     return elementwise(None, x)
+
+
+@rule("poisson", "rrelu_noise")
+def poisson(x: TensorSpec, *parameters: Any) -> TensorSpec:
+    return TensorSpec(x.dtype, x.device, x.sizes)  # eager's kernels fill memory in the order of the indices, whatever x's
 
 
 @rule()
