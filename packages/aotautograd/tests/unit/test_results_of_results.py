@@ -455,6 +455,13 @@ def written_through_a_view(x, w):
     return t, t * w, x * w
 
 
+def read_transposed_between_writes_through_views(x, w):
+    x.reshape(16).add_(1)
+    t = x.t().reshape(16)
+    x.contiguous().sub_(1)
+    return x, t * 2
+
+
 def written_with_another(x, w):
     x.copy_(w.sin())
     return (x * w), x.t()
@@ -523,6 +530,7 @@ WRITING = [
     several_writes,
     view_of_a_written_input,
     written_through_a_view,
+    read_transposed_between_writes_through_views,
     written_with_another,
     no_grad_below_a_view,
     history_that_leads_to_nowhere,

@@ -14,6 +14,7 @@ from torch import fx
 from tracework_primops import Condition
 
 from ..signature import Component
+from .memory import Emit, fit
 
 aten = torch.ops.aten
 
@@ -34,6 +35,7 @@ def components(
     gradients: Mapping[int, Any],
     cuts: Mapping[int, fx.Node],
     views: Mapping[int, int | None],
+    emit: Emit,
 ) -> list[tuple[Component, list[fx.Node]]] | None:
     """The components, each with one gradient for each of its inputs and results; new sums go to the end of the graph.
 
@@ -48,7 +50,7 @@ def components(
     found = []
     for group in _groups(graph, len(places), {*reached.values(), *cuts.values()}, sources):
         inputs, results = (
-            {slot: share for slot, node in nodes.items() if (share := _share(graph, node, group, sources)) is not None}
+            {slot: share for slot, node in nodes.items() if (share := _share(emit, node, group, sources)) is not None}
             for nodes in (reached, cuts)
         )
         own = tuple(place for place in range(len(places)) if group >> place & 1)
@@ -160,22 +162,20 @@ def _draws_in_backward(graph: fx.Graph, sources: Mapping[fx.Node, int]) -> bool:
     return any(n.meta["phase"] == "backward" for n in nodes)
 
 
-def _share(graph: fx.Graph, node: fx.Node, group: int, sources: Mapping[fx.Node, int]) -> fx.Node | None:
+def _share(emit: Emit, node: fx.Node, group: int, sources: Mapping[fx.Node, int]) -> fx.Node | None:
     """What of a gradient comes from the tangents of a group."""
     bits = sources.get(node, group)
     if not bits & ~group:
         return node
     if not bits & group:
         return None
-    if _is_sum(node):
-        shares = [_share(graph, operand, group, sources) for operand in node.args]  # one may be there twice
-        args = tuple(share for share in shares if share is not None)
-        if len(args) == 1:
-            return args[0]
-    else:
-        (moving,) = _moving(node, sources)
-        share = _share(graph, moving, group, sources)
-        args = fx.map_arg(node.args, lambda operand: share if operand is moving else operand)
-    made = graph.call_function(node.target, args, node.kwargs)
+    operands = node.args if _is_sum(node) else _moving(node, sources)
+    shares = {operand: _share(emit, operand, group, sources) for operand in operands}  # one may be there twice
+    there = [operand for operand in operands if shares[operand] is not None]
+    if _is_sum(node) and len(there) == 1:
+        return shares[there[0]]
+    laid_out = {operand: fit(emit, shares[operand], operand.meta["val"]) for operand in there}
+    args = fx.map_arg(node.args, lambda operand: laid_out.get(operand, operand))
+    made = node.graph.call_function(node.target, args, node.kwargs)
     made.meta.update(node.meta)
     return made

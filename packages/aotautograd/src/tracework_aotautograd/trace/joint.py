@@ -565,7 +565,7 @@ class Trace:
         flows |= {slot: self._gradient(gradient) for slot, gradient in zip(taken, at_views, strict=True) if gradient is not None}
         bases = {view.slot: base_of(view.info, self.write_backs) for view in views}
         nodes = {info.slot: node for info, _, node in made}
-        return components(self.recorder.graph, nodes, gradients, flows, bases)
+        return components(self.recorder.graph, nodes, gradients, flows, bases, self.recorder.emit)
 
     def _gradient(self, grad: Any) -> Any:
         if grad is None:
