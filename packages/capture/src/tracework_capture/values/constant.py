@@ -177,6 +177,10 @@ class ConstantValue(Value):
             from .wrap import iterate_all
 
             return fold_literal(frame, obj.join, [force_plain(frame, v) for v in iterate_all(frame, args[0])])
+        if type(obj) in (str, bytes) and name in ("encode", "decode"):
+            from .text_codecs import break_for_own_codec
+
+            break_for_own_codec(frame, args, kwargs)
         if isinstance(obj, torch.device) and name in ("__enter__", "__exit__"):
             return frame.break_graph("context_unknown", "a torch.device that is entered, or left, by no with statement here")
         try:

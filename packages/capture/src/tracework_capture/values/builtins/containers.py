@@ -25,6 +25,7 @@ from ..sets import SetValue, made_set
 from ..symint import SymNumber
 from ..tensor import TensorValue
 from ..text import OpenText, text_of_size, text_of_sizes
+from ..text_codecs import break_for_own_codec
 from ..user_object import ObjectValue
 from ..value import Value
 from ..wrap import each_of, iterate_all
@@ -159,7 +160,17 @@ def str_(frame, args, kwargs):
         return shown(frame, args[0], "__str__", str)
     if set(kwargs) == {"object"} and not args:
         return shown(frame, kwargs["object"], "__str__", str)
-    return fold(frame, str, args, kwargs)
+    return coded(str)(frame, args, kwargs)
+
+
+def coded(cls):
+    """str or bytes of an object, an encoding and an error handler."""
+
+    def row(frame, args, kwargs):
+        break_for_own_codec(frame, args[1:], kwargs)
+        return fold(frame, cls, args, kwargs)
+
+    return row
 
 
 def shown(frame, value, name, fn):
@@ -381,7 +392,7 @@ ROWS = {
     functools.wraps: wraps_,
     types.SimpleNamespace: namespace,
     types.MethodType: method_type,
-    bytes: folded(bytes),
+    bytes: coded(bytes),
     chr: folded(chr),
     ord: folded(ord),
     hex: folded(hex),
