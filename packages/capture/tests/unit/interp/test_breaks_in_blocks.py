@@ -1,5 +1,6 @@
 """Breaks inside loops, except blocks and with blocks: the frame goes on captured, and does what the plain frame does."""
 
+import os
 import sys
 
 import pytest
@@ -442,6 +443,36 @@ def many_rounds_that_raise(items):
         except TypeError:
             found.append(None)
     return found
+
+
+def raised_inside_of_a_file(x):
+    try:
+        with open(os.devnull):
+            raise ValueError(x.sum().item())
+    except ValueError as error:
+        found = str(error), repr(error.__context__)
+    return found, x + 1
+
+
+def raised_in_a_handler_that_breaks(x):
+    try:
+        try:
+            try:
+                raise ValueError(1)
+            finally:
+                x = x + x.sum().item()
+        except ValueError as error:
+            raise TypeError(x.sum().item()) from error
+    except TypeError as error:
+        return str(error), repr(error.__cause__), x
+
+
+@pytest.mark.parametrize("function", [raised_inside_of_a_file, raised_in_a_handler_that_breaks])
+def test_no_exception_is_left_being_handled(function):
+    compiled = capture.optimize(lambda gm, inputs: gm.forward)(function)
+    for _ in range(3):
+        assert_same(outcome(compiled, (X,)), outcome(function, (X,)))
+        assert sys.exc_info() == (None, None, None)
 
 
 def test_rounds_that_raise_run_plainly():

@@ -29,6 +29,11 @@ def a_view_of_a_mapping(x):
     return x * VIEW["scale"], dict(view | {"c": 3}), sorted(view), view == own, text, type(view), len(view)
 
 
+@case
+def texts_of_a_view(x):
+    return x + 1, repr(VIEW), f"{VIEW!r} {VIEW}", str(VIEW)
+
+
 def takes_two(first, *, second=2):
     return first
 

@@ -85,6 +85,8 @@ def check(source, backend=eager, compiled=False, **options):
             state = torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")
             if state != (True, False):
                 raise Disagreement(f"call {number}: modes left as {state}")
+            if sys.exc_info()[1] is not None:
+                raise Disagreement(f"call {number}: {sys.exc_info()[1]!r} is still being handled")
     finally:
         gc.enable()
         log.removeHandler(failures)

@@ -53,8 +53,9 @@ def push_exc_info(frame, instruction):
 
 @opcode("POP_EXCEPT")
 def pop_except(frame, instruction):
-    """An except block ends."""
-    frame.stack.pop()
+    """An except block ends. What leaves it by an exception pops a copy: the entry itself stands for no block from there on."""
+    mark = frame.stack.pop()
+    frame.stack[:] = [frame.constant(None) if entry is mark else entry for entry in frame.stack]
     if frame.handled:
         frame.handled.pop()
 

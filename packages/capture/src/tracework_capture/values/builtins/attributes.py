@@ -300,17 +300,17 @@ def shown(frame, value):
     return str_(frame, [value], {})
 
 
-def text(frame, value):
-    """str(value) as a value; breaks for what is not known."""
+def text(frame, value, fn):
+    """str(value) or repr(value) as a value; breaks for what is not known."""
     from ..exception import ExceptionValue
 
     if isinstance(value, ExceptionValue):
-        return value.shown(frame, str)
+        return value.shown(frame, fn)
     try:
-        return ConstantValue(str(plain(value)))
+        return ConstantValue(fn(plain(value)))
     except NotPlain as missing:
         if reads_whole(frame, missing.args[0]):
-            return text(frame, value)
+            return text(frame, value, fn)
         what = f"text of {value.describe()}"
         return frame.break_graph("tensor_to_python" if isinstance(value, TensorValue) else "value_not_known", what)
 

@@ -207,11 +207,11 @@ def shown(frame, value, name, fn):
         known = all(frame.symbols.has_hint(item.expr) for item in value.items if isinstance(item, SymNumber))
         return text_of_sizes(frame, fn, value) if known else SizesText(fn, value)
     if isinstance(value, TensorValue):  # what it holds is another call's data, also where the tensor itself is known
-        return text(frame, value)
+        return text(frame, value, fn)
     try:
         return ConstantValue(fold_plain(frame, fn, value.real()))
     except LookupError:
-        return text(frame, value)
+        return text(frame, value, fn)
 
 
 def is_open_number(value):
