@@ -85,7 +85,7 @@ KNOWN: dict[str, str] = {
             *(f"GCTogglingTests.test_bug1055820{letter}" for letter in "cd"),
             *(
                 f"GCTests.test_{what}"
-                for what in "boom boom2 dict frame get_count get_objects_arguments list newinstance saveall tuple "
+                for what in "boom boom_new boom2 boom2_new dict frame get_count get_objects_arguments list newinstance saveall tuple "
                 "resurrection_does_not_block_cleanup_of_other_objects".split()
             ),
         )

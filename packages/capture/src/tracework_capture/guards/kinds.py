@@ -126,8 +126,13 @@ def _code(value: Any, code: Any) -> bool:
 
 
 def members_of(value: Any) -> tuple[Any, ...]:
-    """The payload of SET_MEMBERS."""
-    return tuple(_C.WeakKey(m) if may_die(m) else m for m in value)
+    """The payload of SET_MEMBERS: in the order that the set has them in, which depends on how it came about."""
+    return tuple(_C.WeakKey(m) if may_die(m) else m for m in _going_over(value))
+
+
+def _going_over(value: Any) -> Any:
+    """An iterator over a set, past what its class may have in the place of that."""
+    return frozenset.__iter__(value) if isinstance(value, frozenset) else set.__iter__(value)
 
 
 def may_die(obj: Any) -> bool:
@@ -145,12 +150,10 @@ def may_die(obj: Any) -> bool:
 
 
 def _members(value: Any, members: Any) -> bool:
-    if not isinstance(value, (set, frozenset)) or set.__len__(set(value)) != len(members):
+    if not isinstance(value, (set, frozenset)):
         return False
-    for member in members:
-        if type(member) is _C.WeakKey and (member := member()) is None or member not in value:
-            return False
-    return True
+    there = tuple(_going_over(value))
+    return len(there) == len(members) and all(map(_same_key, there, members))
 
 
 def _range(value: Any, bounds: tuple[int, int, int]) -> bool:

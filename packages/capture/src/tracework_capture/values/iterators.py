@@ -272,7 +272,7 @@ class LiveSequenceIterator(IteratorValue):
         if self.position > position:  # at its end for good
             emit.line(f"{emit.const(collections.deque)}({made}, 0)")
         elif self.sequence.kind == "deque":
-            emit.line(f"{emit.const(collections.deque)}({emit.const(itertools.islice)}({made}, {position}), 0)")
+            emit.line(advanced(emit, made, position))
         else:
             emit.line(f"{made}.__setstate__({position})")
 
@@ -365,7 +365,7 @@ class DictIterator(IteratorValue):
             raise stop
         made = emit.temp(f"{emit.const(iter)}({builtins_own(emit, self.mapping, self.what)})")
         if self.position:
-            emit.line(f"{emit.const(collections.deque)}({emit.const(itertools.islice)}({made}, {self.position}), 0)")
+            emit.line(advanced(emit, made, self.position))
         return made
 
 
@@ -374,9 +374,9 @@ class SetIterator(IteratorValue):
 
     kind = type(iter(set()))
 
-    def __init__(self, owner, items):
+    def __init__(self, owner, items, made_at):
         super().__init__(None)
-        self.owner, self.items = owner, items
+        self.owner, self.items, self.made_at = owner, items, made_at
         self.structure = owner.structure
         self.position = 0
 
@@ -394,8 +394,23 @@ class SetIterator(IteratorValue):
         self.position += 1
         return self.items[self.position - 1]
 
-    def remaining(self):
-        return [] if self.position is None else self.items[self.position :]
+    def reload(self, emit):
+        if self.position is None:
+            return f"{emit.const(iter)}({emit.const(frozenset)}())"
+        # it is made from an existing set as that was, and from a new one as that is
+        if self.structure != (0 if self.owner.mutability is EXISTING else self.owner.structure):
+            stop = BreakGraph("cannot_rebuild", "an iterator over a set whose members came or went")
+            stop.made_at = self.made_at
+            raise stop
+        made = emit.temp(builtins_own(emit, self.owner, "__iter__"))
+        if self.position:
+            emit.line(advanced(emit, made, self.position))
+        return made
+
+
+def advanced(emit, iterator, count):
+    """Text of a statement that takes so many items off an iterator."""
+    return f"{emit.const(collections.deque)}({emit.const(itertools.islice)}({iterator}, {count}), 0)"
 
 
 class PartialBuiltin(Value):

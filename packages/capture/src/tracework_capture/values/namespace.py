@@ -62,6 +62,8 @@ class NamespaceValue(Value):
         except AttributeError as error:
             frame.guard("DICT_LACKS", names, name)
             return raise_python(frame, error)
+        except Exception as error:  # code of the program, which is to run when its turn comes
+            return frame.break_graph("attribute_unknown", f"{name} of {self.describe()} raised {type(error).__name__}")
         return frame.wrap(found, Attr(self.source, name))
 
     def setattr(self, frame, name, value):

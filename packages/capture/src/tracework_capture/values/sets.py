@@ -140,7 +140,7 @@ class SetValue(Value):
     def iterate(self, frame):
         from .iterators import SetIterator
 
-        return SetIterator(self, self.unpack(frame))
+        return SetIterator(self, self.unpack(frame), frame.root.step)
 
     def contains(self, frame, item):
         return ConstantValue(member_key(frame, item) in self.members)

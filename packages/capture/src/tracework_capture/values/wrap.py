@@ -23,7 +23,7 @@ import torch
 from .. import _C
 from .._torch import patched_by_torch_compile, program_of_triton_operator, under_onnx_export
 from ..guards.access import iterated_list
-from ..guards.classes import meet
+from ..guards.classes import lookup_class, meet
 from ..guards.kinds import items_in_order, members_of
 from ..marks import mark_of
 from ..sources import (
@@ -528,6 +528,8 @@ def wrap_container_subclass(frame, obj, source):
         items = [Pending(item, PartItem(source, i)) for i, item in enumerate(native.__iter__(obj))]
         part = {list: ListValue, tuple: TupleValue, collections.deque: DequeValue}[native](items, source)
     else:
+        if any(lookup_class(kind, name)[1] is not native for name in ("__iter__", "__len__", "__contains__", "copy")):
+            frame.break_graph("iterator_unsupported", f"a set of the class {kind.__name__}, which goes over it in its own way")
         part = wrap_set(frame, obj, source, native)
     return ObjectValue(kind, obj, source, part)
 

@@ -16,6 +16,7 @@ from ..function import BoundMethodValue, FunctionValue, NewFunctionValue
 from ..iterators import PartialBuiltin
 from ..mapping import METHODS as DICT_METHODS
 from ..mapping import DictValue
+from ..namespace import NamespaceValue
 from ..numpy_ints import NumpyInt
 from ..proxy import proxy_row
 from ..ranges import RangeValue, SliceValue, as_index
@@ -181,6 +182,8 @@ def shown(frame, value, name, fn):
         return value.shown(frame, fn)
     if isinstance(value, OpenText) and fn is str:
         return value
+    if isinstance(value, NamespaceValue):  # its names may change, and its loader and spec are asked
+        return frame.break_graph("value_not_known", f"text of {value.describe()}")
     if isinstance(value, ObjectValue):
         static, owner = lookup_class(value.python_type(), name)
         if isinstance(value, EnumMember) and owner is not object and not isinstance(static, types.FunctionType):
