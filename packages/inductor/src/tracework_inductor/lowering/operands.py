@@ -60,17 +60,17 @@ def operands(low: Any, node: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
 def _window(low: Any, value: Any, read: Any) -> Any:
     """`value` where it lies, if the kernel takes that and gives its result in the same layout as for a copy."""
     spec = read.meta["spec"]
-    unit = ROW_BYTES // spec.dtype.itemsize
     at = low.place(value) if "output" not in low.row_padding.readers[read] else None
-    if (
-        at is not None
-        and same(at.strides[-1], 1)
-        and all(isinstance(s, int) and s % unit == 0 for s in (*at.strides[:-1], at.offset))
-    ):
-        order = _axis_order(at.sizes, at.strides)
-        if order is not None and order == _axis_order(spec.sizes, spec.strides):
-            return at
-    return as_in_eager(low, value, read)
+    if at is None or not same(at.strides[-1], 1) or not _starts_aligned(low, at):
+        return as_in_eager(low, value, read)
+    order = _axis_order(at.sizes, at.strides)
+    return at if order is not None and order == _axis_order(spec.sizes, spec.strides) else as_in_eager(low, value, read)
+
+
+def _starts_aligned(low: Any, at: Strided) -> bool:
+    """Whether every row starts at a multiple of 16 bytes, as in memory of its own."""
+    unit = ROW_BYTES // at.dtype.itemsize
+    return all(isinstance(s, int) and s % unit == 0 for s in (*at.strides[:-1], at.offset, low.buffers[at.buffer].offset))
 
 
 def _axis_order(sizes: Sequence[Size], strides: Sequence[Size]) -> list[int] | None:

@@ -166,3 +166,24 @@ def test_attention_reads_the_parts_of_a_product_where_they_lie(options, windows)
     assert call.count(f"({step}, ") == windows
     inputs = [torch.randn(10, 8), torch.randn(8, step)]
     check(None, *inputs, graph=graph)
+
+
+@pytest.mark.parametrize(("offset", "copies"), [(0, 0), (1, 3)])
+def test_attention_reads_an_input_where_its_rows_start_aligned(offset, copies):
+    """Eager's part is a copy, which begins where memory does."""
+
+    def program(x):
+        parts = [prims.permute(prims.select(x, 2, n), (1, 2, 0, 3)) for n in range(3)]
+        for part in parts:
+            part.node.meta["spec"] = TensorSpec(torch.float32, CPU, part.sizes, (64, 16, 128, 1))
+        out, sums = (
+            TensorSpec(torch.float32, CPU, (2, 4, 5, 16), (64, 16, 128, 1)),
+            TensorSpec(torch.float32, CPU, (2, 4, 5), (20, 1, 4)),
+        )
+        return overload(FLASH_ON_CPU, tuple(parts), out, sums)
+
+    sizes = (5, 2, 3, 4, 16)
+    x = torch.randn(offset + 1920)[offset:].view(sizes)
+    graph = build(program, [x], [TensorSpec(torch.float32, CPU, sizes, offset=offset)])
+    source = check(None, x, graph=graph).host_source
+    assert source.count("empty_strided((2, 4, 5, 16") == copies
