@@ -29,6 +29,7 @@ FUNCTIONS = {
     "expanded": lambda x: (x.sum(0, keepdim=True).expand(x.shape[0], 4) * x,),
     "softmax": lambda x: (torch.softmax(x @ x.t(), -1), torch.cat([x, x]).mean()),
     "slices": lambda x: (x[1:] * x[:-1], x.view(-1)[: x.shape[0]]),
+    "a product that is written to": lambda x: (torch.einsum("btc,cd->btd", x.unsqueeze(1), x[:3].t()).add_(1.0),),
     "layer_norm": lambda x: (torch.nn.functional.layer_norm(x, (4,)),),
 }
 

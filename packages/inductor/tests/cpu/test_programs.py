@@ -167,6 +167,18 @@ def test_results_that_take_memory_over_are_no_views() -> None:
     assert not result._is_view()
 
 
+def test_other_strides_of_one_element_need_no_kernel() -> None:
+    """A write to a part of a product asks for those that eager's tensor had."""
+    import tracework_runtime as runtime
+    from tracework_inductor import compile_graph
+
+    x = data(4, 5)
+    program = build(lambda x: (p.mul(p.as_strided(p.reshape(p.exp(x), (4, 1, 5)), (4, 1, 5), (5, 7, 1), 0), 2.0),), [x])
+    artifact = compile_graph(program)
+    assert "as_strided" not in artifact.host_source.partition("def call")[2] and len(artifact.kernels) == 1
+    torch.testing.assert_close(runtime.load(artifact)([x])[0], x.exp().mul(2).view(4, 1, 5))
+
+
 def test_layer_norm_and_softmax_are_one_kernel_each() -> None:
     def norm(x, r, w):
         h = p.add(x, r)

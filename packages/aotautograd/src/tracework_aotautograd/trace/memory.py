@@ -199,7 +199,7 @@ def fit(emit: Emit, node: Node, like: torch.Tensor) -> Node:
         node = emit(aten.permute.default, node, [order.index(i) for i in range(len(order))]) if turned else node
     if node.meta["val"].spec.strides == like.spec.strides:
         return node
-    return emit(aten.as_strided.default, node, like.spec.sizes, like.spec.strides)  # dims of size one
+    return emit(aten.as_strided.default, node, list(like.shape), list(like.stride()))  # dims of size one
 
 
 def overlaps_itself(fake: torch.Tensor) -> bool:
