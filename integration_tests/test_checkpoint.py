@@ -1,5 +1,6 @@
 """torch.utils.checkpoint inside a compiled function: the same values and gradients, and the nodes say what is computed again."""
 
+import copy
 import functools
 
 import pytest
@@ -254,3 +255,56 @@ def test_a_memory_budget_changes_no_value(budget):
     expected = torch.autograd.grad(fn(x).square().sum(), [x, *model.parameters()])
     compiled = tracework.compile(fn, options={"activation_memory_budget": budget})
     torch.testing.assert_close(torch.autograd.grad(compiled(x).square().sum(), [x, *model.parameters()]), expected)
+
+
+class Broken(torch.nn.Module):
+    """Breaks the graph."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        x = self.first(x).tanh()
+        if x.sum() > 0:
+            x = x * 2
+        return self.second(x).tanh()
+
+
+class Inside(torch.nn.Module):
+    """Has a checkpoint itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.second(checkpoint(lambda x: self.first(x).sin().exp(), x, use_reentrant=False)).tanh()
+
+
+def dropping():
+    return torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(0.4), torch.nn.Tanh())
+
+
+def normalizing():
+    return torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4), torch.nn.Tanh())
+
+
+@pytest.mark.parametrize("make", [lambda: torch.nn.Linear(4, 4), dropping, normalizing, Broken, Inside])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_around_compiled_modules(make, backend):
+    """Eager ends the second run where all is there that the backward needs."""
+    torch.manual_seed(0)
+    plain = torch.nn.ModuleList([make().double() for _ in range(2)])
+    compiled, found = copy.deepcopy(plain), []
+    for blocks in (plain, compiled):
+        calls = blocks if blocks is plain else [tracework.compile(block, backend=backend) for block in blocks]
+        torch.manual_seed(1)
+        x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+        for _ in range(2):
+            out = x * 1
+            for call in calls:
+                out = checkpoint(call, out, use_reentrant=False)
+            out.square().sum().backward()
+        found.append([out, x.grad, *(p.grad for p in blocks.parameters()), *blocks.buffers()])
+    torch.testing.assert_close(*found)

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch.nn.modules._functions import BackwardHookFunction
+from torch.utils import checkpoint
 from torch.utils._device import DeviceContext
 from torch.utils.hooks import BackwardHook
 
@@ -164,6 +165,10 @@ def backward_hook(module: torch.nn.Module) -> BackwardHook:
 def through_backward_hook(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """What a BackwardHook makes of these."""
     return tuple(BackwardHookFunction.apply(*tensors))
+
+
+StopRecomputation = checkpoint._StopRecomputationError
+"""What the backward of a checkpoint ends its function with when all is there that was to be computed again."""
 
 
 def any_saved_tensor_hooks() -> bool:

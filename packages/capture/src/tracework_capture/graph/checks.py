@@ -562,10 +562,10 @@ _LIBRARIES = frozenset({"builtins", "torch", "numpy", "triton"})
 
 def is_of_operators(error: BaseException) -> bool:
     """Whether an operator may have raised it, so that plain Python would, too: a signal's handler may end the graph with another, and
-    so do wrong results of a backend."""
+    so do wrong results of a backend, and a checkpoint around the call that needs no more of it."""
     kind = type(error)
     library = kind.__module__.partition(".")[0]
-    of_others = issubclass(kind, (OSError, MemoryError, ControlMisuse))
+    of_others = issubclass(kind, (OSError, MemoryError, ControlMisuse, _torch.StopRecomputation))
     return (library in _LIBRARIES or library.startswith("tracework")) and not of_others
 
 
