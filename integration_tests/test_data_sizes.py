@@ -285,7 +285,14 @@ def without_history(x, mask):
     return x * weights
 
 
-@pytest.mark.parametrize("function", [decides, looped, prints, without_history], ids=lambda f: f.__name__)
+def adds_to_a_list(x, mask):
+    chosen = x[mask > 0]
+    found = chosen.tolist()
+    found.append(0.0)
+    return chosen + len(found)
+
+
+@pytest.mark.parametrize("function", [decides, looped, adds_to_a_list, without_history], ids=lambda f: f.__name__)
 def test_where_something_decides_the_graph_breaks_as_before(function, capsys):
     compiled = tracework.compile(function, backend="eager")
     for mask in ([0, 1, 0, 1, 1, 0], [1] * 6, [1, 0, 0, 0, 0, 0]):
@@ -295,6 +302,14 @@ def test_where_something_decides_the_graph_breaks_as_before(function, capsys):
         assert outcomes[0] == outcomes[1]
     found = tracework.explain(function, backend="eager")(X.clone(), torch.tensor([0, 1, 0, 1, 1, 0]))
     assert found.capture.breaks[0].reason_id == "dynamic_output_shape"
+
+
+def test_data_of_such_a_size_that_is_shown(capsys):
+    compiled = tracework.compile(prints, backend="eager")
+    for mask in ([0, 1, 0, 1, 1, 0], [1] * 6, [1, 0, 0, 0, 0, 0]):
+        outcomes = [(call(X.clone(), torch.tensor(mask)).tolist(), capsys.readouterr().out) for call in (compiled, prints)]
+        assert outcomes[0] == outcomes[1]
+    assert not tracework.explain(prints, backend="eager")(X.clone(), torch.tensor([0, 1, 0, 1, 1, 0])).capture.breaks
 
 
 def test_backends_of_others_are_given_no_such_sizes():

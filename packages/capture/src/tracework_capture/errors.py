@@ -26,6 +26,7 @@ __all__ = [
     "RecompileError",
     "RestartByRounds",
     "RestartApart",
+    "RestartAsked",
     "RestartCapture",
     "RestartInitialised",
     "RestartWithoutSizes",
@@ -404,6 +405,10 @@ class RestartWithoutChecks(RestartCapture):
 
 class RestartUnselected(RestartCapture):
     """Start the frame again from nothing, and let a condition on data break the graph whose arms were selected."""
+
+
+class RestartAsked(RestartCapture):
+    """Start the frame again from nothing, and let the graph break where a number is read that something needs while tracing."""
 
 
 class RestartApart(RestartCapture):

@@ -59,7 +59,7 @@ class GraphBuilder:
         self.example_inputs: list[Any] = []
         self.aliased_inputs: set[str] = set()  # names of placeholders that stand for tensors of a subclass
         self.calls = 0  # operations on tensors: what makes the graph worth its call
-        self.draws: dict[str, Callable[[Any], float]] = {}  # name of an input -> what draws it from the generator that is given
+        self.draws: dict[str, Callable[[Any], Any]] = {}  # name of an input -> what draws it from the generator that is given
         self.raises_in_block = False  # whether an operator may raise inside of a try or with block of the program
         self.raises_in_try = False  # whether its exception meets an except block that may go on, or a manager of the program
         self.freed_at = -1  # the step of the captured frame at which a backward first used a history up
@@ -129,7 +129,10 @@ class GraphBuilder:
 
     def drawn_input(self, source: Source, kind: type, draw: Callable[[Any], float]) -> fx.Node:
         """The placeholder of a number of this kind that is drawn for each run, from the generator at `source`."""
-        real = torch.scalar_tensor(0, dtype=TYPE_DTYPES[kind], device="cpu")
+        return self.drawn_tensor(source, torch.scalar_tensor(0, dtype=TYPE_DTYPES[kind], device="cpu"), draw)
+
+    def drawn_tensor(self, source: Source, real: torch.Tensor, draw: Callable[[Any], Any]) -> fx.Node:
+        """The placeholder of a tensor like this one that is drawn for each run, from the generator at `source`."""
         node = self._placeholder(source, "rng", self.fake_mode.from_real(real), real)
         self.draws[node.name] = draw
         return node
@@ -224,8 +227,8 @@ class GraphBuilder:
         return node
 
     def compute(self, frame: Any, target: Any, args: Any) -> Value:
-        """As call, for floats that change, which the graph has as tensors of one number: Python computes with them as fast, or faster, so
-        no graph is worth its call for it."""
+        """As call, for floats that change, which the graph has as tensors of one number, and for what Python reads: it does so as fast, or
+        faster, so no graph is worth its call for it."""
         calls = self.calls
         made = self.call(frame, target, args)
         self.calls = calls

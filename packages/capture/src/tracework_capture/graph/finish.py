@@ -216,12 +216,14 @@ def as_number_tensor(number: float) -> torch.Tensor:
     return torch.scalar_tensor(number, dtype=torch.float64, device="cpu")
 
 
-def drawn_by(draw: Callable[[Any], float]) -> Callable[[Any, Any], torch.Tensor]:
+def drawn_by(draw: Callable[[Any], Any]) -> Callable[[Any, Any], torch.Tensor]:
     """What the graph gets for a generator."""
 
     def drawn(generator: Any, given: Any) -> torch.Tensor:
-        number = draw(generator)
-        return torch.scalar_tensor(number, dtype=TYPE_DTYPES[type(number)], device="cpu")
+        found = draw(generator)
+        if isinstance(found, torch.Tensor):
+            return found
+        return torch.scalar_tensor(found, dtype=TYPE_DTYPES[type(found)], device="cpu")
 
     return drawn
 

@@ -17,6 +17,7 @@ from ..contracts import Break, Returned
 from ..errors import (
     BreakGraph,
     RestartApart,
+    RestartAsked,
     RestartByRounds,
     RestartCapture,
     RestartInitialised,
@@ -39,6 +40,7 @@ from ..interp.frame import NULL, CaptureRoot, SymbolicFrame
 from ..interp.machine import StopHere, run
 from ..interp.services import Services
 from ..sources import Ambient, Closure, ClosureCell, Const, Item, Local
+from ..values.frame_hooks import check_frame_hooks
 from ..values.function import CellValue
 from ..values.lifetimes import acts_when_it_dies
 from ..values.made_class import MadeClassValue
@@ -79,7 +81,10 @@ def capture_frame(given: FrameInput, backend: Any, options: CaptureOptions, hist
     functions_on = _torch.torch_functions_are_on()
     # what is asked of tensors here is no call of the program, which its modes and classes of tensors would see
     with _torch.function_modes_aside(), _torch.saved_tensor_hooks_aside(), _torch.torch_functions_off():
-        return capture_in_attempts(given, backend, options, history, Services(call_policy, call_disabled, functions_on))
+        try:
+            return capture_in_attempts(given, backend, options, history, Services(call_policy, call_disabled, functions_on))
+        finally:
+            history.answers = {}
 
 
 def capture_in_attempts(
@@ -100,7 +105,7 @@ def capture_in_attempts(
         except RestartWithoutSizes:
             stop_before, reason, stack, keeps_sizes = -1, None, (), False
             continue
-        except (RestartApart, RestartUnselected, RestartWithoutChecks):
+        except (RestartApart, RestartAsked, RestartUnselected, RestartWithoutChecks):
             stop_before, reason, stack = -1, None, ()
             continue
         except RestartByRounds:
@@ -330,6 +335,7 @@ def attempt(
         RemovableHandle.next_id = number
     traced = time.perf_counter()
     check_guesses(root)
+    check_frame_hooks(root)
     if keeps_sizes_on_trial(root) and (isinstance(stop, Break) or switches_modes(root.graph.graph)):
         raise RestartWithoutSizes
     if (

@@ -58,6 +58,8 @@ OF_KINDS = (
     " _has_code_flag _has_coroutine_mark _signature_is_functionlike"
 ).split()
 """Functions of the module inspect that look at an object's type and flags alone."""
+OF_ARGUMENTS = "Signature.bind Signature.bind_partial Signature._bind BoundArguments".split()
+"""Methods of it that put arguments to the names of parameters."""
 
 TRACE_POLICY: tuple[tuple[str, str, str], ...] = (
     # module, its start, or a function in it; decision for calls, reason
@@ -92,6 +94,8 @@ TRACE_POLICY: tuple[tuple[str, str, str], ...] = (
     ("linecache", BREAK, "reads files"),
     *((f"inspect.{name}", INLINE, "asks what an object is") for name in OF_KINDS),
     ("inspect.unwrap", INLINE, "follows what wrappers keep"),
+    *((f"inspect.{name}", INLINE, "arguments by their names") for name in OF_ARGUMENTS),
+    *((f"inspect.{name}", INLINE, "asks for each attribute") for name in ("getmembers", "_getmembers")),
     ("inspect", BREAK, "reads frames and sources"),
     ("pdb", PLAIN, "a debugger"),
     ("bdb", PLAIN, "a debugger"),

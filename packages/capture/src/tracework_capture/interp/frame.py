@@ -121,6 +121,8 @@ class CaptureRoot:
         self.autocast_ended: list[Any] = []  # nodes that enter what held before blocks that began before the frame
         self.states_written: dict[str, Any] = {}  # name in guards.kinds.STATES -> what it was at the start
         self.entered: list[tuple[Value, int, Any]] = []  # managers that were entered and not left: manager, step, places
+        self.frame_hooks: list[Any] = []  # hooks that the frame put on modules (values.frame_hooks)
+        self.hook_numbers = 0  # how many it put on
         self.inference: list[bool] = []  # modes of the inference_mode blocks entered, the innermost last
         self.saved_hooks_refused = 0  # how many blocks that disable hooks of saved tensors are entered
         self.uses_saved_hooks = False  # whether the graph enters such hooks

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import inspect
 import operator
 import types
 from fractions import Fraction
@@ -71,6 +72,9 @@ SINGLE_TYPES = frozenset(
     }
 )
 """Those of which equal instances are one object."""
+
+BINDING = ("bind", "bind_partial", "_bind", "_bound_arguments_cls")
+"""Methods of signatures that put arguments to the names of parameters, and the class of what they give."""
 
 BINARY_FUNCTIONS = {
     "+": operator.add,
@@ -187,6 +191,14 @@ class ConstantValue(Value):
             method = getattr(obj, name)
         except AttributeError as error:
             return raise_python(frame, error)
+        if type(obj) is str and name == "format":
+            from .late_values import late_format
+
+            late = late_format(obj, args, kwargs)
+            if late is not None:
+                return late
+        if type(obj) is inspect.Signature and name in BINDING:  # what it gives may be changed, and holds any objects
+            return self.getattr(frame, name).call(frame, args, kwargs)
         if type(obj) not in ATOM_TYPES:  # Python code may be behind it
             method = functools.partial(called_there, frame, method)
         return fold(frame, method, args, kwargs)
@@ -280,6 +292,7 @@ def plain(value):
 def force_plain(frame, value):
     """`plain`, or a graph break that names what was not known."""
     from .floats import FloatValue
+    from .late_values import LateValue
     from .symint import SymNumber
 
     if isinstance(value, (SymNumber, FloatValue)):
@@ -291,6 +304,8 @@ def force_plain(frame, value):
         if isinstance(part, (SymNumber, FloatValue)):
             part.specialise(frame)
             return force_plain(frame, value)
+        if isinstance(part, LateValue):
+            return part.needed(frame)
         if reads_whole(frame, part):
             return force_plain(frame, value)
         return frame.break_graph("value_not_known", f"the value of {part.describe()} is needed while tracing")

@@ -12,7 +12,7 @@ from ..bytecode.resume import original_code
 from ..errors import BreakGraph
 from ..guards.classes import lookup_class, resolution_order
 from .constant import ConstantValue, NotPlain, literal, plain
-from .sequence import TupleValue
+from .sequence import ListValue, TupleValue
 from .value import NEW, Value
 
 NONE = ConstantValue(None)
@@ -167,7 +167,7 @@ class ExceptionValue(Value):
             return ConstantValue(self.suppress_context)
         if name == "value" and issubclass(self.cls, StopIteration):
             return self.args[0] if self.args else NONE
-        if name in ("with_traceback", "add_note", "__str__", "__repr__"):
+        if name in ("__str__", "__repr__"):
             return BoundBuiltin(self, name)
         return bind_class_attribute(frame, self, self.cls, name)
 
@@ -197,11 +197,11 @@ class ExceptionValue(Value):
         return self
 
     def call_method(self, frame, name, args, kwargs):
-        if name == "with_traceback" and len(args) == 1:
-            self.setattr(frame, "__traceback__", args[0])
-            return self
         if name in ("__str__", "__repr__"):
             return self.shown(frame, str if name == "__str__" else repr)
+        static = lookup_class(self.cls, name)[0]
+        if name in ("with_traceback", "add_note") and static is vars(BaseException)[name]:
+            return self.call_native(frame, name, args, kwargs)
         return self.getattr(frame, name).call(frame, args, kwargs)
 
     def call_native(self, frame, name, args, kwargs):
@@ -213,11 +213,22 @@ class ExceptionValue(Value):
             return NONE
         if name in ("__str__", "__repr__"):
             return self.as_text(frame, str if name == "__str__" else repr)
-        if name == "with_traceback":
-            return self.take_trace(frame, args[0])
+        if name == "with_traceback" and len(args) == 1 and not kwargs:
+            self.setattr(frame, "__traceback__", args[0])
+            return self
+        if name == "add_note" and len(args) == 1 and not kwargs:
+            return self.add_note(frame, args[0])
         if name == "__setattr__":
             return none_of(self.setattr(frame, plain(args[0]), args[1]))
         return frame.break_graph("call_unknown", f"{self.cls.__name__}.{name}")
+
+    def add_note(self, frame, note):
+        """BaseException.add_note(note)"""
+        if not issubclass(note.python_type(), str):
+            frame.raise_new(TypeError, f"note must be a str, not '{note.python_type().__name__}'")
+        if "__notes__" not in self.fields:
+            self.fields["__notes__"] = ListValue([])
+        return self.fields["__notes__"].call_method(frame, "append", [note], {})
 
     def shown(self, frame, fn):
         """str(e) or repr(e), by the class's own method if it has one"""

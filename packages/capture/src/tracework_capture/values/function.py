@@ -266,6 +266,14 @@ class NewFunctionValue(FunctionValue):
         """Whether it has defaults of keyword-only parameters, annotations, or attributes that the program gave it."""
         return bool(self._kwdefaults or self.annotations is not None or self.attributes)
 
+    def signature_parts(self) -> tuple[list[Value], list[Value], list[Value]]:
+        """The defaults of positional and of keyword-only parameters, and names and annotations by turns."""
+        return self._defaults, list(self._kwdefaults.values()), [] if self.annotations is None else self.annotations.items
+
+    def kwdefault_names(self) -> list[str]:
+        """The names of keyword-only parameters that have defaults."""
+        return list(self._kwdefaults)
+
     def closure(self, frame: Frame) -> tuple[CellValue, ...]:
         return self._closure
 

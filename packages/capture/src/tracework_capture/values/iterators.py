@@ -414,10 +414,10 @@ def advanced(emit, iterator, count):
 
 
 class PartialBuiltin(Value):
-    """A callable object of a built-in type (operator.itemgetter(...)) made while tracing."""
+    """A callable object of a built-in type (operator.itemgetter(...))."""
 
-    def __init__(self, cls, handler, args=None, kwargs=None):
-        super().__init__(None)
+    def __init__(self, cls, handler, args=None, kwargs=None, source=None):
+        super().__init__(source)
         self.cls = cls
         self.handler = handler
         self.args, self.kwargs = args, kwargs or {}

@@ -8,6 +8,7 @@ from torch.nn.modules.lazy import LazyModuleMixin
 
 from ..sources import Const, DictValueAt, InstanceAttr, InstanceDict, ModuleEntry
 from .constant import ConstantValue, force_plain
+from .frame_hooks import ROWS_OF_TABLES, check_frame_hooks, hooks_of_frame, put_on
 from .function import FunctionValue
 from .lazy_module import initialise
 from .module_hooks import GLOBAL_TABLES, OWN_TABLES, TORCH_MODULE, ModuleHooks, guard_table, has_hooks, table_source
@@ -95,6 +96,8 @@ class ModuleValue(ObjectValue):
         self.replaced = 0  # how many entries functional_call shows in place of its own
 
     def plain_getattr(self, frame, name, use_hook=True):
+        if name.startswith(OWN_HOOKS):
+            check_frame_hooks(frame.root, self)
         if self.replaced and name in TABLES:
             return frame.break_graph("attribute_unknown", f"{name} of a module under functional_call")
         hook, owner = lookup_class(self.cls, "__getattr__")
@@ -192,7 +195,8 @@ class ModuleValue(ObjectValue):
                 guard_table(frame, table_source(source, name), hooks, "LENGTH", len(hooks))
             active = [name for _, name, hooks in tables if hooks]
             self.hooks_guarded = active, has_hooks(frame, self)
-        return self.hooks_guarded
+        around, backward = self.hooks_guarded
+        return [*around, *(name for name in OWN_HOOKS if hooks_of_frame(frame, self, name))], backward
 
     def call_with_hooks(self, frame, backward, forward, args, kwargs):
         """Forward hooks before and after; those of a backward see what is between."""
@@ -248,7 +252,7 @@ class ModuleValue(ObjectValue):
                 (frame.wrap(hook, DictValueAt(held, place)), bool(options[0]) and number in options[0])
                 for place, (number, hook) in enumerate(hooks.items())
             ]
-        return found
+        return found + hooks_of_frame(frame, self, name)
 
     # --- containers ---------------------------------------------------------------------------------------------
     def is_fixed(self):
@@ -459,8 +463,13 @@ def named_modules(frame, args, kwargs):
     return list(walk(frame, args[0], prefix, once, set()))
 
 
-def register_row(frame, args, kwargs):
+def refused_row(frame, args, kwargs):
     return frame.break_graph("hook", "a hook or an entry of a module is registered in the traced program")
+
+
+def hook_row(name):
+    """The row of a method that puts a forward hook on a module."""
+    return lambda frame, args, kwargs: put_on(frame, name, args, kwargs) or refused_row(frame, args, kwargs)
 
 
 def to_row(frame, args, kwargs):
@@ -501,15 +510,9 @@ MODULE_ROWS = {
     Module.children: as_values(named_children),
     Module.named_modules: as_pairs(named_modules),
     Module.modules: as_values(named_modules),
-    **{
-        getattr(Module, n): register_row
-        for n in (
-            "register_forward_hook",
-            "register_forward_pre_hook",
-            "register_full_backward_hook",
-            "cuda",
-        )
-    },
+    **{getattr(Module, name): hook_row(name) for name in ROWS_OF_TABLES},
+    Module.register_full_backward_hook: refused_row,
+    Module.cuda: refused_row,
 }
 """Functions of nn.Module that are modelled instead of traced into."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import types
+import weakref
 
 import torch
 
@@ -33,6 +34,9 @@ OF_NUMBERS = (abs, float, int, max, min, round, math)
 REACHED = 10_000
 """Objects that are looked at for what a function may read."""
 
+OF_MEMORY = ("cache_info", "cache_clear")
+"""Methods that tell of what was asked before, or forget it."""
+
 _BY_IDENTITY = {"__hash__": object.__hash__, "__eq__": object.__eq__}
 
 
@@ -41,9 +45,11 @@ class Remembered:
 
     runs_program = True
 
-    def __init__(self, disabled):
+    def __init__(self, disabled, function):
         self.disabled = disabled
         self.calls = []  # (args, kwargs, result) in the program's order, which says what is forgotten next
+        self.asked = weakref.ref(function)
+        self.counts = None  # what the function counted until tracing had asked it for the last time, until the guard was asked
 
     def number_with(self, args, kwargs):
         """Of different calls, this one too."""
@@ -51,7 +57,19 @@ class Remembered:
             {(payload_key(a), payload_key([*k.items()])) for a, k in [*((a, k) for a, k, _ in self.calls), (args, kwargs)]}
         )
 
+    def is_asked(self, function, args, kwargs, found):
+        """Notes a call that tracing made."""
+        self.calls.append((args, kwargs, found))
+        self.counts = function.cache_info()
+
+    def is_as_traced(self, function):
+        """Whether nobody asked the function since tracing did, which stands for the calls of this run."""
+        counts, self.counts = self.counts, None
+        return counts is not None and function is self.asked() and function.cache_info() == counts
+
     def __call__(self, function):
+        if self.is_as_traced(function):
+            return True
         asked = self.disabled(function)
         for args, kwargs, expected in self.calls:
             try:
@@ -86,6 +104,11 @@ class RememberingFunction(RowValue):
         self.fix(frame)
         return super().getattr(frame, name)
 
+    def call_method(self, frame, name, args, kwargs):
+        if name in OF_MEMORY:
+            return frame.break_graph("call_unknown", f"{name} of {self.describe()}: what it remembers")
+        return super().call_method(frame, name, args, kwargs)
+
     def hash_key(self, frame):
         self.fix(frame)
         return super().hash_key(frame)
@@ -115,16 +138,20 @@ class RememberingFunction(RowValue):
         asked, most = frame.root.remembered.get(id(self.fn)), self.fn.cache_parameters()["maxsize"]
         if asked is not None and most is not None and asked.number_with(known, by_name) > most:
             return frame.break_graph("call_unknown", f"{name}, which forgets one result for another")
-        try:
-            found = called_there(frame, self.fn, *known, **by_name)
-        except Exception as error:
-            return frame.break_graph("call_unknown", f"{name}, which remembers results, and raises {type(error).__name__}")
+        key = (id(self.fn), payload_key(known), payload_key([*by_name.items()]), len(asked.calls) if asked is not None else 0)
+        answers = frame.root.history.answers
+        if key not in answers:
+            try:
+                answers[key] = called_there(frame, self.fn, *known, **by_name), known, by_name
+            except Exception as error:
+                return frame.break_graph("call_unknown", f"{name}, which remembers results, and raises {type(error).__name__}")
+        found = answers[key][0]
         if not is_atom(found):
             self.fix(frame)
         if asked is None:
-            asked = frame.root.remembered[id(self.fn)] = Remembered(frame.root.services.call_disabled)
+            asked = frame.root.remembered[id(self.fn)] = Remembered(frame.root.services.call_disabled, self.fn)
             frame.guard("RELATION", self.source, (asked, (self.source,)))
-        asked.calls.append((known, by_name, found))
+        asked.is_asked(self.fn, known, by_name, found)
         return frame.wrap(found, Const(found))
 
     def is_formula(self, args, kwargs):

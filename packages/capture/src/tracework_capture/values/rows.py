@@ -7,6 +7,7 @@ import collections
 import functools
 import inspect
 import itertools
+import operator
 import types
 import warnings
 
@@ -43,7 +44,7 @@ def named(handler, self, name, args, kwargs):
 
 _TAKE_KEYWORDS = {dict, collections.OrderedDict, collections.defaultdict, str, bytes, zip, min, max, types.SimpleNamespace}
 _TAKE_KEYWORDS |= {functools.partial, itertools.repeat, itertools.product, itertools.zip_longest, enumerate, collections.deque}
-_TAKE_KEYWORDS |= {type, builtins.__build_class__, warnings.warn}
+_TAKE_KEYWORDS |= {type, builtins.__build_class__, warnings.warn, operator.methodcaller}
 """Builtins that take keywords and have no signature to ask."""
 _CHECK_THEMSELVES = {"torch", "torch._C", "torch._C._nn"}
 """Modules whose classes and functions in C have no signature; their rows know what they take."""

@@ -457,6 +457,7 @@ def break_row(reason):
 def number_row(frame, self, name, args, kwargs):
     """item(), int(), tolist(), ...: known only of tensors made of plain numbers; floats wait until the graph has run."""
     from .floats import number_of_tensor
+    from .late_values import read_late
 
     known = known_tensor(self.node)
     if known is None and name in ("item", "__float__") and not args and not kwargs:
@@ -467,6 +468,9 @@ def number_row(frame, self, name, args, kwargs):
         found = number_of_data(frame, self, name)
         if found is not None:
             return found
+    late = read_late(frame, self, name) if known is None and not args and not kwargs else None
+    if late is not None:
+        return late
     if known is None or args or kwargs or (name != "tolist" and known.numel() != 1):
         return frame.break_graph("tensor_to_python", f"Tensor.{name}")
     return literal(frame, getattr(known, name)())

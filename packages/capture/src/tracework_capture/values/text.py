@@ -91,12 +91,13 @@ def text_of_size(frame, fn, size, *args):
 
 
 def percent_text(frame, pattern, value):
-    """`pattern % value` where value is a symbolic size, or a tuple with some in it; None for other values."""
+    """`pattern % value` where value is a symbolic size or a number out of data, or a tuple with some in it; None for other values."""
+    from .late_values import late_percent
     from .sequence import TupleValue
 
     parts = value.all_items(frame) if isinstance(value, TupleValue) else [value]
     if not all(isinstance(p, SymNumber) or p.is_constant() for p in parts):
-        return None
+        return late_percent(pattern, parts)
     hints = tuple(frame.symbols.hint(p.expr) if isinstance(p, SymNumber) else p.constant() for p in parts)
 
     def settle():

@@ -19,6 +19,7 @@ from .context import CONTEXTS
 from .data_calls import DATA_CALL_ROWS
 from .dual_numbers import DUAL_CONTEXTS, DUAL_ROWS
 from .float_operands import tensor_form
+from .generators import drawn
 from .known_function import KnownFunction
 from .loops import LOOP_ROWS
 from .number_arguments import NUMBER_METHODS, number_functions
@@ -80,7 +81,7 @@ def call_torch(frame, fn, args, kwargs):
     out, name = kwargs.get("out"), getattr(fn, "__name__", "")
     if isinstance(out, TensorValue) and is_only_made(out) and into_empty(frame, fn, args, kwargs, out):
         return out
-    result = tensor_form(frame, name, args, kwargs)
+    result = tensor_form(frame, name, args, kwargs) or drawn(frame, fn, args, kwargs)
     if result is None:
         result = frame.graph.call(frame, fn, tuple(args), kwargs)
     if isinstance(out, TensorValue):

@@ -85,8 +85,12 @@ class Dispatching(Value):
 
     def takes(self, frame, other):
         """Whether an operator with this operand is one that a __torch_function__ is asked about."""
+        from .late_values import LateValue
+
         if not self.is_on(frame):
             return False
+        if isinstance(other, LateValue):
+            return other.needed(frame)
         if isinstance(other, Dispatching) or is_number(other):
             return True
         if frame.root.function_modes:

@@ -8,6 +8,7 @@ import enum
 import functools
 import inspect
 import types
+import weakref
 
 import torch
 from torch.distributions.utils import lazy_property
@@ -57,7 +58,28 @@ PLAIN_CLASS_ATTRIBUTES = (
     "__base__",
     "__abstractmethods__",
 )
-TYPE_METHODS = {"mro": lambda frame, cls: ListValue([class_value(frame, c) for c in fold_plain(frame, type.mro, cls)])}
+
+
+def subclasses(frame, cls):
+    """cls.__subclasses__(), of which a guard sees whether there are others."""
+    if type(cls).__subclasses__ is not type.__subclasses__ or not cls.__flags__ & HEAP_TYPE or frame.root.made:
+        return frame.break_graph("call_unknown", "__subclasses__")
+    found = [weakref.ref(each) for each in type.__subclasses__(cls)]
+
+    def unchanged(now):
+        """it has the same subclasses"""
+        each_now = type.__subclasses__(now)
+        return len(each_now) == len(found) and all(each is known() for each, known in zip(each_now, found))
+
+    value = class_value(frame, cls)
+    frame.guard("PREDICATE", value.source, unchanged)
+    return ListValue([class_value(frame, known()) for known in found])
+
+
+TYPE_METHODS = {
+    "mro": lambda frame, cls: ListValue([class_value(frame, c) for c in fold_plain(frame, type.mro, cls)]),
+    "__subclasses__": subclasses,
+}
 
 
 def class_value(frame, cls):
@@ -234,8 +256,6 @@ class ClassValue(Value):
         row = TYPE_METHODS.get(name)
         if row is not None and not args:
             return row(frame, self.cls)
-        if name == "__subclasses__":
-            return frame.break_graph("call_unknown", "__subclasses__")
         if name in ("__instancecheck__", "__subclasscheck__"):
             return fold(frame, getattr(self.cls, name), args)
         if name == "fromkeys" and self.cls in (dict, collections.OrderedDict, collections.defaultdict):

@@ -10,6 +10,7 @@ import dataclasses
 import enum
 import functools
 import inspect
+import operator
 import re
 import threading
 import types
@@ -428,6 +429,18 @@ def wrap_partial(frame, obj, source):
     return PartialValue(frame.wrap(obj.func, Attr(source, "func")), args, {k.constant(): v for k, v in keywords}, source)
 
 
+def wrap_getter(frame, obj, source):
+    """operator.itemgetter(...) and its like, which nobody can change."""
+    frame.guard("IDENTITY", source, obj)
+    make, given = obj.__reduce__()
+    named = make.keywords if type(make) is functools.partial else {}
+    given = [*make.args, *given] if named else given
+    args, kwargs = [frame.wrap(a, Const(a)) for a in given], {name: frame.wrap(a, Const(a)) for name, a in named.items()}
+    value = BUILTINS[type(obj)](frame, args, kwargs)
+    value.source = source
+    return value
+
+
 def wrap_known(frame, obj, source):
     """Immutable objects that are known by identity (code objects, properties, signatures)."""
     frame.guard("IDENTITY", source, obj)
@@ -622,6 +635,7 @@ WRAP = {
     types.ClassMethodDescriptorType: wrap_builtin,
     types.MethodType: wrap_method,
     functools.partial: wrap_partial,
+    **dict.fromkeys((operator.attrgetter, operator.itemgetter, operator.methodcaller), wrap_getter),
     types.ModuleType: wrap_namespace,
     torch.Tensor: wrap_tensor,
     torch.nn.Parameter: wrap_tensor,

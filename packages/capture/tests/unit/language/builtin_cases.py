@@ -370,7 +370,7 @@ def what_cannot_be_unpacked(x):
     return x + 1, seen
 
 
-@case(graphs=2)
+@case
 def numbers_out_of_tensors(x):
     y = x + 1
     place = operator.index((y[0, 0] * 0).long())

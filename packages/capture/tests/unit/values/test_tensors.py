@@ -155,7 +155,7 @@ BREAKS = {
     "tensor_to_python": [
         lambda x: x.argmax().item() + x,
         lambda x: int(x.sum()) + x,
-        lambda x: x.tolist(),
+        lambda x: x[: len(x) - 1].tolist().index(3.0),
         lambda x: torch.equal(x, x),
     ],
     "tensor_to_numpy": [lambda x: (x + 1).bfloat16().numpy()],

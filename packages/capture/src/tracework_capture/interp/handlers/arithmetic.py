@@ -4,6 +4,7 @@ from ...bytecode.facts import BINARY_OPERATORS, COMPARE_SHIFT, VERSION
 from ...graph.known import known_tensor
 from ...values.builtins.arithmetic import binary, compare, same
 from ...values.floats import DataBool
+from ...values.late_values import LateValue
 from ...values.tensor import TensorValue
 from .table import opcode
 
@@ -39,7 +40,9 @@ def invert(frame, instruction):
 @opcode("UNARY_NOT")
 def logical_not(frame, instruction):
     """not value"""
-    frame.stack.append(frame.constant(not frame.stack.pop().truth(frame)))
+    value = frame.stack.pop()
+    late = isinstance(value, LateValue) and not frame.instructions[instruction.index + 1].opname.startswith("POP_JUMP")
+    frame.stack.append(value.negated() if late else frame.constant(not value.truth(frame)))
 
 
 @opcode("TO_BOOL")

@@ -2,6 +2,7 @@
 
 from ... import _C
 from ...bytecode.facts import VERSION
+from ...values.late_values import LateValue, late_joined
 from ...values.tensor import TensorValue
 from ...values.text import joined_text, known_text
 from ...values.value import Value
@@ -291,6 +292,9 @@ def call_builtin(frame, function, *args):
 def build_string(frame, instruction):
     """Join the fields of an f-string."""
     parts = frame.pop_many(instruction.arg)
+    if any(isinstance(p, LateValue) for p in parts):
+        frame.stack.append(late_joined(parts))
+        return
     if all(known_text(p) for p in parts):
         frame.stack.append(joined_text(parts))
         return

@@ -9,7 +9,7 @@ BUILTINS = {}
 
 def fill():
     """Fills the table; called once by values.wrap, after the modules that need each other are loaded."""
-    from .. import compared_keys, made_class, random_numbers, weak_reference
+    from .. import compared_keys, generators, made_class, random_numbers, weak_reference
     from . import arithmetic, attributes, containers, copies, heaps, iteration, logged, warned
 
     tables = (
@@ -18,6 +18,7 @@ def fill():
         compared_keys,
         containers,
         copies,
+        generators,
         heaps,
         iteration,
         logged,

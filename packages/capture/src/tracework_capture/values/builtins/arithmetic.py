@@ -17,6 +17,8 @@ from ...guards.classes import defines, lookup_class, resolution_order
 from ...sources import Const
 from ..constant import ConstantValue, NotPlain, fold, fold_literal, force_plain, plain
 from ..float_formulas import called, computed_by_python
+from ..floats import DataFloat
+from ..late_values import LateValue, is_number, late_sum, rounded
 from ..open_constant import OpenConstant
 from ..sequence import TupleValue
 from ..value import SymbolicRaise
@@ -50,6 +52,8 @@ BY_UNARY_METHOD = {name: symbol for symbol, name in UNARY_SPECIAL.items()}
 def binary(frame, op, left, right):
     """left op right, by Python's protocol. op may end in `=` for the in-place form."""
     symbol = op[:-1] if op.endswith("=") else op
+    if isinstance(right, LateValue) and is_number(left):
+        return right.binary(frame, symbol, left, reverse=True)
     if op != symbol:
         found = left.binary(frame, op, right)
         if found is not None:
@@ -314,7 +318,8 @@ def round_(frame, args, kwargs):
     kind = args[0].python_type() if args else float
     if not defines(kind, "__round__"):
         return frame.raise_new(TypeError, f"type {_C.type_name(kind)} doesn't define __round__ method")
-    return special_or_fold(frame, round, "__round__", args, kwargs)
+    late = rounded(args[0], args[1:]) if args and type(args[0]) is DataFloat and not kwargs else None
+    return late or special_or_fold(frame, round, "__round__", args, kwargs)
 
 
 def extremum(op, fn):
@@ -339,7 +344,7 @@ def extremum(op, fn):
         if not items:
             return default if default is not None else fold(frame, fn, [TupleValue([])], {})
         from ..float_formulas import extremum_of_inputs
-        from ..floats import DataFloat, extremum_of_data
+        from ..floats import extremum_of_data
         from ..size_floats import SizeFloat, extremum_of_floats
         from ..symint import SymNumber, extremum_of_sizes
 
@@ -400,6 +405,8 @@ def sum_of_floats(frame, total, numbers):
 
     if not numbers:
         return total
+    if any(isinstance(value, LateValue) for value in (total, *numbers)):
+        return late_sum(total, numbers)
     if all(value.is_constant() for value in (total, *numbers)):
         return ConstantValue(sum([value.constant() for value in numbers], total.constant()))
     total = fixed_size(frame, total)

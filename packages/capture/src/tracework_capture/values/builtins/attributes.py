@@ -21,7 +21,7 @@ from ..binding import function_value
 from ..constant import ConstantValue, NotPlain, fold, fold_literal, fold_plain, force_plain, literal, plain, reads_whole
 from ..function import FunctionValue
 from ..module import ModuleValue
-from ..sequence import NONE, TupleValue
+from ..sequence import NONE, ListValue, TupleValue
 from ..tensor import TensorValue
 from ..user_class import ClassValue, class_value, super_, type_call
 from ..user_keys import has_user_key, is_hashed_alike
@@ -259,7 +259,29 @@ def vars_(frame, args, kwargs):
 def dir_(frame, args, kwargs):
     if not args:
         return own_frame("dir")(frame, args, kwargs)
-    return fold(frame, dir, [args[0]]) if args and args[0].is_constant() else frame.break_graph("builtin_unsupported", "dir()")
+    value = args[0]
+    if value.is_constant():
+        return fold(frame, dir, [value])
+    if isinstance(value, ClassValue) and type(value.cls).__dir__ is type.__dir__:
+        return ListValue([ConstantValue(name) for name in names_of_class(frame, value.cls)])
+    if type(value) is not ObjectValue or value.part is not None or lookup_class(value.cls, "__dir__")[0] is not object.__dir__:
+        return frame.break_graph("builtin_unsupported", f"dir() of {value.describe()}")
+    own = [force_plain(frame, key) for key in value.getattr(frame, "__dict__").unpack(frame)] if value.cls.__dictoffset__ else []
+    return ListValue([ConstantValue(name) for name in sorted({*own, *names_of_class(frame, value.cls)})])
+
+
+def names_of_class(frame, cls):
+    """dir() of a class, which a guard asks for again."""
+    if id(cls) in frame.root.made:
+        return frame.break_graph("builtin_unsupported", f"dir() of class {cls.__qualname__}, which the traced program made")
+    found = type.__dir__(cls)
+
+    def unchanged(now):
+        """dir() gives the same names"""
+        return type.__dir__(now) == found
+
+    frame.guard("PREDICATE", class_value(frame, cls).source, unchanged)
+    return sorted(found)
 
 
 def call_later(frame, function, args, kwargs):
@@ -283,10 +305,11 @@ def print_(frame, args, kwargs):
 def shown_later(frame, value):
     """What to print after the graph: the text as it is now, a size, or a copy of a tensor without gradients."""
     from ..floats import LateFloat
+    from ..late_values import LateValue
     from ..symint import SymNumber
     from ..tensor import TensorValue
 
-    if isinstance(value, (SymNumber, LateFloat)):
+    if isinstance(value, (SymNumber, LateFloat, LateValue)):
         return value
     if isinstance(value, TensorValue) and not value.example.requires_grad:
         return frame.graph.call_method(frame, "clone", (value,))
@@ -373,7 +396,7 @@ def of_signature(fn):
             asked = types.MethodType(found, object()) if function is not value else found
             return fold_literal(frame, fn, asked, **options)
         if isinstance(value, ClassValue) and value.cls.__flags__ & HEAP_TYPE:
-            return frame.break_graph("builtin_unsupported", f"{name} of {value.describe()}, whose attributes may change")
+            guard_signature_of_class(frame, value.cls, name)
         try:
             return fold_literal(frame, fn, value.real(), **options)
         except LookupError:
@@ -382,20 +405,36 @@ def of_signature(fn):
     return row
 
 
+def guard_signature_of_class(frame, cls, name):
+    """The methods that say what arguments a class takes stay as they are; which ones those are, the look-ups guard."""
+    asked = [lookup_class(cls, method)[0] for method in ("__new__", "__init__")]
+    says = [lookup_class(cls, attribute)[0] for attribute in ("__signature__", "__wrapped__", "__text_signature__")]
+    own_call = lookup_class(type(cls), "__call__")[0] is not vars(type)["__call__"]
+    if own_call or id(cls) in frame.root.made or any(each is not NO_ATTRIBUTE for each in says[:2]):
+        frame.break_graph("builtin_unsupported", f"{name} of class {cls.__qualname__}, which says itself what it takes")
+    for method in asked:
+        if isinstance(method, types.FunctionType):
+            guard_facts(frame, method, Const(method, method.__qualname__))
+
+
 def guard_signature(frame, value):
     """What inspect.signature reads of an existing function stays as it is."""
-    if value.mutability is NEW:
-        return
-    facts = signature_facts(value.real())
+    if value.mutability is not NEW:
+        guard_facts(frame, value.real(), value.base)
+
+
+def guard_facts(frame, function, source):
+    """All that says what arguments a function takes stays the same objects."""
+    facts = signature_facts(function)
     if not isinstance(facts[-1], types.NoneType):
-        frame.break_graph("builtin_unsupported", f"inspect.signature of {value.describe()}, which wraps no function")
+        frame.break_graph("builtin_unsupported", f"inspect.signature of {function.__qualname__}, which wraps no function")
 
     def unchanged(function):
         """its signature is the same"""
         now = signature_facts(function)
         return len(now) == len(facts) and all(map(operator.is_, now, facts))
 
-    frame.guard("PREDICATE", value.base, unchanged)
+    frame.guard("PREDICATE", source, unchanged)
 
 
 def signature_facts(function):
@@ -417,16 +456,23 @@ def plain_options(frame, kwargs):
 
 
 def plain_function(frame, value):
-    """The function, or a stand-in with the same signature for one made in the traced program of code alone."""
+    """The function, or a stand-in with the same signature for one that the traced program made."""
     try:
         return value.real()
     except LookupError:
-        if value.defaults(frame) or value.has_more():
-            return frame.break_graph(
-                "builtin_unsupported", f"inspect.signature of {value.describe()}, made with values of the program"
-            )
-        cells = tuple(types.CellType() for _ in value.code.co_freevars)
-        return types.FunctionType(value.code, value.globals, value.code.co_name, None, cells)
+        pass
+    try:
+        if value.attributes:
+            raise LookupError("what it wraps")
+        defaults, named, annotations = ([v.real() for v in values] for values in value.signature_parts())
+    except LookupError:
+        what = f"inspect.signature of {value.describe()}, made with values of the program"
+        return frame.break_graph("builtin_unsupported", what)
+    cells = tuple(types.CellType() for _ in value.code.co_freevars)
+    made = types.FunctionType(value.code, value.globals, value.code.co_name, tuple(defaults) or None, cells)
+    made.__kwdefaults__ = dict(zip(value.kwdefault_names(), named)) or None
+    made.__annotations__ = dict(zip(annotations[::2], annotations[1::2]))
+    return made
 
 
 def object_new(frame, args, kwargs):

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import collections
 import functools
+import os
+import sys
 import types
 
 import torch
 
+from ...graph.known import known_tensor
 from ...guards.classes import lookup_class
 from ..constant import NUMPY_NUMBERS, ConstantValue, NotPlain, fold, fold_plain, force_plain, plain
 from ..enum_member import EnumMember
 from ..floats import FloatValue, float_of
 from ..function import BoundMethodValue, FunctionValue, NewFunctionValue
 from ..iterators import PartialBuiltin
+from ..late_values import LateValue, late_shown, read_late
 from ..mapping import METHODS as DICT_METHODS
 from ..mapping import DictValue
 from ..namespace import NamespaceValue
@@ -153,6 +157,10 @@ def number(cls):
 def bool_(frame, args, kwargs):
     if len(args) != 1 or kwargs:
         return fold(frame, bool, args, kwargs)
+    if type(args[0]) is TensorValue and known_tensor(args[0].node) is None:
+        late = read_late(frame, args[0], "__bool__")
+        if late is not None:
+            return late
     return ConstantValue(args[0].truth(frame))
 
 
@@ -184,6 +192,8 @@ def shown(frame, value, name, fn):
         return value
     if isinstance(value, NamespaceValue):  # its names may change, and its loader and spec are asked
         return frame.break_graph("value_not_known", f"text of {value.describe()}")
+    if isinstance(value, LateValue):
+        return value if fn is str is value.python_type() else late_shown(frame, value, fn)
     if isinstance(value, ObjectValue):
         static, owner = lookup_class(value.python_type(), name)
         if isinstance(value, EnumMember) and owner is not object and not isinstance(static, types.FunctionType):
@@ -270,6 +280,8 @@ def format_(frame, args, kwargs):
         return str_(frame, [args[0]], {})
     if is_open_number(args[0]):
         return text_of_size(frame, format, args[0], spec)
+    if isinstance(args[0], LateValue):
+        return late_shown(frame, args[0], format, spec)
     return fold(frame, format, args)
 
 
@@ -371,6 +383,16 @@ def namespace(frame, args, kwargs):
     return made
 
 
+def fspath(frame, args, kwargs):
+    """os.fspath(path)"""
+    if args[0].python_type() in (str, bytes):
+        return args[0]
+    method, _ = lookup_class(args[0].python_type(), "__fspath__")
+    if isinstance(args[0], ObjectValue) and isinstance(method, types.FunctionType):
+        return args[0].call_method(frame, "__fspath__", [], {})
+    return frame.break_graph("builtin_unsupported", f"os.fspath of {args[0].describe()}")
+
+
 ROWS = {
     len: len_,
     list: list_,
@@ -396,6 +418,8 @@ ROWS = {
     types.SimpleNamespace: namespace,
     types.MethodType: method_type,
     bytes: coded(bytes),
+    os.fspath: fspath,
+    sys.intern: folded(sys.intern),
     chr: folded(chr),
     ord: folded(ord),
     hex: folded(hex),

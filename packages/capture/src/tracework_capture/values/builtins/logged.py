@@ -12,6 +12,7 @@ from ...sources import Const
 from ...stand_ins import effective_level, is_enabled_for, listeners
 from ..constant import ConstantValue, force_plain
 from ..floats import LateFloat
+from ..late_values import LateValue
 from ..sequence import NONE
 from ..symint import SymNumber
 from ..tensor import TensorValue
@@ -86,7 +87,7 @@ def shown_as(frame, value, conversion):
     """Log arguments: constants stay, sizes and tensors stay as they are now, objects become the text that %s makes of them."""
     if value.is_constant():
         return value
-    if conversion != "s" and not isinstance(value, (SymNumber, LateFloat, TensorValue)):
+    if conversion != "s" and not isinstance(value, (SymNumber, LateFloat, LateValue, TensorValue)):
         frame.break_graph("print", f"a log record that shows {value.describe()} otherwise than by %s")
     return shown_later(frame, value)
 
