@@ -65,7 +65,7 @@ class Program:
                 return Failure(*failed)
             found = tuple(fetch(source, scope) for source in self.collect)
         except Exception as error:
-            return Failure(None, error=error)
+            return Failure(None, error=error.with_traceback(None))
         return next((failure for guard in last if (failure := check_guard(guard, scope)) is not None), found)
 
     def text(self) -> str:
@@ -99,7 +99,7 @@ def check_guard(guard: Guard, scope: Scope) -> Failure | None:
         payload = guard.payload() if type(guard.payload) is weakref.ref else guard.payload
         return None if kind_of(guard.kind).check(value, payload) else Failure(guard, value)
     except Exception as error:
-        return Failure(guard, error=error)
+        return Failure(guard, error=error.with_traceback(None))
 
 
 def dies_with(guard: Guard) -> Any:

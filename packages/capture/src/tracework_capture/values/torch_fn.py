@@ -49,13 +49,13 @@ class TorchFunctionValue(KnownFunction):
         return torch_name(self.fn)
 
     def getattr(self, frame, name):
-        if isinstance(self.fn, (torch._ops.OpOverloadPacket, torch._ops.OpOverload)):
-            found = getattr(self.fn, name)
-            return torch_function(found) if callable(found) else literal(frame, found)
         try:
-            return literal(frame, getattr(self.fn, name))
+            found = getattr(self.fn, name)
         except AttributeError as error:
             return frame.raise_new(AttributeError, *error.args)
+        if callable(found) and isinstance(self.fn, (torch._ops.OpOverloadPacket, torch._ops.OpOverload)):
+            return torch_function(found)
+        return literal(frame, found)
 
     def call(self, frame, args, kwargs):
         if is_overridden(frame, args, kwargs):
@@ -64,6 +64,35 @@ class TorchFunctionValue(KnownFunction):
         if program is not None and waits_for_writes(frame, program, [*args, *kwargs.values()]):
             return frame.break_graph("call_unknown", f"{self.describe()}, whose function reads what was written here")
         return call_torch(frame, self.fn, args, kwargs)
+
+
+class CustomOperatorValue(TorchFunctionValue):
+    """What torch.library.custom_op gave: its calls are calls of the operator; what else it has changes the operator, and is plain Python's."""
+
+    def __init__(self, definition, source):
+        super().__init__(definition._opoverload, source)
+        self.definition = definition
+
+    def real(self):
+        return self.definition
+
+    as_plain = real
+
+    def python_type(self):
+        return type(self.definition)
+
+    def hash_key(self, frame):
+        return self.definition
+
+    def same_object(self, other):
+        return isinstance(other, CustomOperatorValue) and other.definition is self.definition
+
+    def getattr(self, frame, name):
+        try:
+            getattr(self.definition, name)
+        except AttributeError as error:
+            return frame.raise_new(AttributeError, *error.args)
+        return frame.break_graph("call_unknown", f"{name} of the custom operator {self.describe()}")
 
 
 def torch_name(fn):

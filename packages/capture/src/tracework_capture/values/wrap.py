@@ -388,10 +388,10 @@ def wrap_builtin_method(frame, obj, source):
 
 def wrap_custom_operator(frame, obj, source):
     """What torch.library.custom_op gives: its calls are calls of the operator."""
-    from .torch_fn import TorchFunctionValue
+    from .torch_fn import CustomOperatorValue
 
     frame.guard("IDENTITY", source, obj)
-    return triton_program(frame, obj) or TorchFunctionValue(obj._opoverload, source)
+    return triton_program(frame, obj) or CustomOperatorValue(obj, source)
 
 
 def triton_program(frame, operator):

@@ -1,10 +1,12 @@
 """The limit of entries: said aloud once, with what differed and what would have kept each entry."""
 
+import collections
 import functools
 import gc
 import re
 import types
 import warnings
+import weakref
 
 import pytest
 import torch
@@ -35,6 +37,28 @@ def test_sizes():
     text = warning_of(lambda x: x + 1, [(torch.ones(n),) for n in (2, 3, 4, 5)], dynamic=False)
     assert "2 times, its recompile_limit" in text and "x has size 4 in dim 0, had 3" in text
     assert text.count("cure: mark_dynamic(x, 0) before the first call, or dynamic=True") == 1
+
+
+def test_what_a_guard_could_not_read_holds_no_frame():
+    class Held:
+        pass
+
+    def get(x, table):
+        return x + table["a"] if "a" in table else x
+
+    call = capture.optimize(eager)(get)
+    call(torch.ones(2), collections.OrderedDict(a=1))
+
+    def caller():
+        held = Held()
+        call(torch.ones(2), collections.OrderedDict(b=1))
+        return weakref.ref(held)
+
+    gc.disable()
+    try:
+        assert caller()() is None
+    finally:
+        gc.enable()
 
 
 def test_dtypes_and_numbers_of_dims():

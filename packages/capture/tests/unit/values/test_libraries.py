@@ -191,3 +191,17 @@ VERSIONS = {
 @pytest.mark.parametrize("name", VERSIONS)
 def test_the_version_of_torch_is_known_while_tracing(name):
     check(VERSIONS[name], torch.ones(2))
+
+
+def test_a_custom_operator_that_is_changed_in_the_frame():
+    def f(x):
+        made = torch.library.custom_op("tests::made_inside", lambda t: t + 1, mutates_args=(), schema="(Tensor t) -> Tensor")
+        made.register_fake(lambda t: torch.empty_like(t))
+        try:
+            _ = made.missing
+        except AttributeError as error:
+            return made(x), str(error), isinstance(made, torch._library.custom_ops.CustomOpDef)
+
+    result, message, is_one = capture.optimize(lambda gm, example_inputs: gm.forward)(f)(torch.ones(2))
+    assert torch.equal(result, torch.full((2,), 2.0)) and is_one
+    assert message == "'CustomOpDef' object has no attribute 'missing'"

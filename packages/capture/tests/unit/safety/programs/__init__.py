@@ -28,7 +28,10 @@ from . import (
     orders,
     places,
     practice,
+    protocols,
     repository,
+    settings,
+    standard,
     tensors,
 )
 from .prelude import PRELUDE
@@ -57,7 +60,10 @@ KINDS = (
     library,
     places,
     practice,
+    protocols,
     repository,
+    settings,
+    standard,
 )
 SIMPLE = [form for kind in KINDS for weight, form in kind.SIMPLE for _ in range(weight)]
 COMPOUND = [form for kind in KINDS for weight, form in kind.COMPOUND for _ in range(weight)]
