@@ -1,4 +1,4 @@
-"""nn.Parameter(data) in the traced program: a leaf, in the graph and for the code after it; and nn.Buffer(data)."""
+"""nn.Parameter(data) in the traced program: a leaf, in the graph and for the code after it; nn.Buffer(data); and Variable(data)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from ..graph.leaves import leaf
 from ..sources import Const
 from .constant import ConstantValue
 from .function import FunctionValue
+from .subclass import functions_off
 from .tensor import TensorValue, remember
 
 
@@ -48,6 +49,19 @@ def buffer_row(frame, args, kwargs):
     return FunctionValue(make, Const(make, "Buffer.__new__")).call(frame, [frame.constant(torch.nn.Buffer), *args], kwargs)
 
 
+def variable_row(frame, args, kwargs):
+    """torch.autograd.Variable(data, requires_grad=False) of programs older than torch 0.4: the tensor without its history."""
+    given = dict(zip(("data", "requires_grad"), args)) | kwargs
+    data, asks = given.get("data"), given.get("requires_grad", ConstantValue(False))
+    known = isinstance(data, TensorValue) and data.python_type() in (torch.Tensor, torch.nn.Parameter) and len(args) < 3
+    if not known or set(given) > {"data", "requires_grad"} or frame.root.transforms or asks.truth(frame):
+        return frame.break_graph(
+            "call_unknown", "construction of a Variable that asks for a gradient, or of something else than a tensor"
+        )
+    with functions_off(frame):
+        return frame.graph.call_method(frame, "detach", (data,))
+
+
 def is_buffer(value):
     """isinstance(value, nn.Buffer): whether a tensor says so of itself."""
     flag = value.attributes.get("_is_buffer")
@@ -56,4 +70,4 @@ def is_buffer(value):
     return flag.is_constant() and bool(flag.constant())
 
 
-PARAMETER_ROWS = {torch.nn.Parameter: parameter_row, torch.nn.Buffer: buffer_row}
+PARAMETER_ROWS = {torch.nn.Parameter: parameter_row, torch.nn.Buffer: buffer_row, torch.autograd.Variable: variable_row}

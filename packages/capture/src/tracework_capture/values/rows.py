@@ -46,7 +46,7 @@ _TAKE_KEYWORDS = {dict, collections.OrderedDict, collections.defaultdict, str, b
 _TAKE_KEYWORDS |= {functools.partial, itertools.repeat, itertools.product, itertools.zip_longest, enumerate, collections.deque}
 _TAKE_KEYWORDS |= {type, builtins.__build_class__, warnings.warn, operator.methodcaller}
 """Builtins that take keywords and have no signature to ask."""
-_CHECK_THEMSELVES = {"torch", "torch._C", "torch._C._nn"}
+_CHECK_THEMSELVES = {"torch", "torch._C", "torch._C._nn", "torch.autograd.variable"}
 """Modules whose classes and functions in C have no signature; their rows know what they take."""
 
 

@@ -25,6 +25,8 @@ PROGRAMS = {
     ),
     "new_tensor of sizes and tensors": lambda x: (x.new_tensor(x.shape), x.double().new_tensor([x[0, 1], 2]), x.new_tensor([])),
     "on the same device": lambda x: x.new(2, device="cpu").zero_(),
+    "a Variable": lambda x: (torch.autograd.Variable(x * 2).add_(1) * x, torch.autograd.Variable(x, requires_grad=False)),
+    "whether a result is a Variable": lambda x: x + isinstance(x + 1, torch.autograd.Variable),
     "the kind of a result": lambda x: (
         x + isinstance(x + 1, torch.FloatTensor) + 2 * isinstance(x.long(), (int, torch.LongTensor))
     ),
@@ -49,6 +51,21 @@ def test_a_tensor_is_aliased():
     run, _ = capture(lambda x: torch.Tensor(x * 2), x)
     run().sum().backward()
     assert x.grad.tolist() == [2, 2, 2]
+
+
+def test_a_variable_has_no_history_and_shares_memory():
+    def fn(x, w):
+        v = torch.autograd.Variable(w * 2)
+        v += x
+        alias = torch.autograd.Variable(w)
+        return v * w, v.requires_grad, alias, type(alias) is torch.Tensor
+
+    w = torch.nn.Parameter(torch.ones(3))
+    run, _ = capture(fn, torch.ones(3), w)
+    product, asks, alias, plain = run()
+    assert (asks, plain, alias.requires_grad, alias.data_ptr()) == (False, True, False, w.data_ptr())
+    (gradient,) = torch.autograd.grad(product.sum(), w)
+    assert gradient.tolist() == [3, 3, 3]
 
 
 def test_the_default_dtype_counts():

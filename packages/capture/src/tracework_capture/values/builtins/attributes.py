@@ -120,6 +120,8 @@ def is_instance(value, classes):
     if isinstance(value, TensorValue):
         if classes is torch.nn.Buffer:
             return is_buffer(value)
+        if classes is torch.autograd.Variable:
+            return True
         if classes is torch.nn.Parameter or isinstance(classes, type) and issubclass(classes, torch.nn.Parameter):
             return isinstance(value.obj, classes) if value.obj is not None else issubclass(value.python_type(), classes)
         if type(classes) is type(torch.FloatTensor) and value.obj is None:
