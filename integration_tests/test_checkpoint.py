@@ -44,13 +44,17 @@ def selective_by_a_function(x):
     )
 
 
+def by_name(x):
+    return checkpoint(function=lambda: block(x), use_reentrant=False)
+
+
 def dropout(x):
     return checkpoint(lambda t: torch.nn.functional.dropout(block(t), 0.5), x, use_reentrant=False)
 
 
 @pytest.mark.filterwarnings("ignore:None of the inputs")
 @pytest.mark.parametrize(
-    "fn", [plain, reentrant, cut_off, sequential, selective, selective_by_a_function, dropout], ids=lambda f: f.__name__
+    "fn", [plain, reentrant, cut_off, sequential, selective, selective_by_a_function, by_name, dropout], ids=lambda f: f.__name__
 )
 @pytest.mark.parametrize("backend", BACKENDS[:2])
 def test_values_and_gradients(fn, backend):
@@ -308,3 +312,69 @@ def test_around_compiled_modules(make, backend):
             out.square().sum().backward()
         found.append([out, x.grad, *(p.grad for p in blocks.parameters()), *blocks.buffers()])
     torch.testing.assert_close(*found)
+
+
+def test_names_that_no_function_takes_are_refused():
+    def fn(x):
+        return checkpoint(block, x, use_reentrant=True, scale=2.0)
+
+    for function in (fn, tracework.compile(fn)):
+        with pytest.raises(ValueError, match="Unexpected keyword arguments: scale"):
+            function(torch.randn(3, 4, requires_grad=True))
+
+
+decorates = pytest.mark.skipif(
+    not hasattr(torch.utils.checkpoint, "_checkpoint_impl"), reason="decorators are made as of torch 2.15"
+)
+
+
+def decorated(x):
+    @checkpoint(use_reentrant=False, preserve_rng_state=False)
+    def inner(t, *, scale=1.0):
+        return block(t, scale)
+
+    return inner(x, scale=2.0) + inner(x)
+
+
+def decorated_by_a_partial(x):
+    return checkpoint(use_reentrant=False)(block)(x)
+
+
+class Decorated:
+    scale = 3.0
+
+    @checkpoint(use_reentrant=False) if decorates.args[0] is False else staticmethod
+    def method(self, x):
+        return block(x, self.scale)
+
+
+def decorated_method(x):
+    return Decorated().method(x)
+
+
+@decorates
+@pytest.mark.parametrize("fn", [decorated, decorated_by_a_partial, decorated_method], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("backend", BACKENDS[:2])
+def test_decorated_functions(fn, backend):
+    model.zero_grad()
+    check(fn, torch.randn(3, 4, requires_grad=True), backend=backend, module=model)
+
+
+@decorates
+def test_a_decorated_function_that_breaks_runs_plainly_both_times():
+    """Compiled the first time and plain in the backward, it would keep other tensors than it is given back."""
+
+    def inner(t):
+        tracework_capture.graph_break()
+        return (t.sin() * t).cos()
+
+    def fn(x):
+        return checkpoint(use_reentrant=False)(inner)(x) + 1
+
+    x = torch.randn(3, 4)
+    grads = []
+    for function in (fn, tracework.compile(fn)):
+        leaf = x.clone().requires_grad_()
+        function(leaf).square().sum().backward()
+        grads.append(leaf.grad)
+    torch.testing.assert_close(*grads)

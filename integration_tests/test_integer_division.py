@@ -59,7 +59,6 @@ def test_integers_wrap_around_as_in_eager(name, dtype):
 
 
 NUMBERS = {
-    "clamp": lambda a: a.clamp(0, 300),
     "clamp_min": lambda a: a.clamp(min=300),
     "power": lambda a: a**300,
     "negative power": lambda a: a**-1,
@@ -73,5 +72,25 @@ NUMBERS = {
 def test_numbers_that_do_not_fit_are_refused(name):
     a = torch.arange(4, dtype=torch.uint8)
     for call in (NUMBERS[name], tracework.compile(NUMBERS[name])):
-        with pytest.raises(RuntimeError, match="without overflow|to negative integer powers"):
+        with pytest.raises(RuntimeError, match="without overflow|to negative integer powers|outside the representable range"):
             call(a)
+
+
+BOUNDS = [(-1, 1), (0, 300), (-1, 300), (-200, 5), (1, -1), (-3, -2), (300, 400), (-1.5, 1.5), (-128.5, 3), (-5, 1e5), (1e6, 1e7)]
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int32], ids=str)
+@pytest.mark.parametrize("op", [torch.clamp, torch.nn.functional.hardtanh, lambda a, low, high: a.clamp_min(low)])
+def test_bounds_that_the_dtype_does_not_hold(op, dtype):
+    """As of torch 2.15 they bound as its limits do; before, they wrapped around or were refused."""
+    a = torch.tensor([0, 1, 5, 100], dtype=dtype)
+
+    def outcome(function, *bounds):
+        try:
+            return function(a, *bounds).tolist()
+        except (RuntimeError, ValueError) as error:
+            return type(error)
+
+    for bounds in BOUNDS:
+        tracework.compiler.reset()
+        assert outcome(tracework.compile(op), *bounds) == outcome(op, *bounds), bounds

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch.distributions import distribution
 from torch.nn.modules._functions import BackwardHookFunction
 from torch.utils import checkpoint
 from torch.utils._device import DeviceContext
@@ -17,14 +18,17 @@ from torch.utils.hooks import BackwardHook
 from . import _C
 
 __all__ = [
+    "BOUNDS_TAKE_GRADIENTS",
     "DLPACK_DEVICES",
     "DLPACK_DTYPES",
     "FLAGS",
     "FORWARD_AD",
     "SETTINGS",
+    "StopRecomputation",
     "all_function_mode_count",
     "any_autocast",
     "any_saved_tensor_hooks",
+    "asserts_all",
     "autograd_on",
     "breaks_are_errors_in_torch_compile",
     "as_subclass",
@@ -32,6 +36,7 @@ __all__ = [
     "autocast_state",
     "backward_hook",
     "blocks_of_devices_aside",
+    "call_of_checkpointed",
     "cuda_device",
     "default_device",
     "deterministic_state",
@@ -115,6 +120,8 @@ pop_function_mode = torch._C._pop_torch_function_stack
 dispatch_mode_count = torch._C._len_torch_dispatch_stack
 under_jit_trace = torch._C._is_tracing
 make_subclass = torch.Tensor._make_subclass
+call_of_checkpointed: Any = getattr(checkpoint, "_checkpoint_impl", None)
+"""What functions that checkpoint() decorated call (torch 2.15); unlike checkpoint() torch does not mark it to run as plain Python."""
 neg_view = torch._neg_view
 keeping_version = torch.autograd.grad_mode._unsafe_preserve_version_counter
 
@@ -128,6 +135,13 @@ def as_subclass(tensor: Any, cls: type) -> Any:
     """tensor.as_subclass(cls), past the __torch_function__ of both."""
     with torch_functions_off():
         return torch.Tensor.as_subclass(tensor, cls)
+
+
+BOUNDS_TAKE_GRADIENTS = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 14)
+"""Whether a clamp has no gradient where an element is its bound, a number; where it is a bound in a tensor each gets a half of it."""
+
+asserts_all: Any = getattr(distribution, "_all_true_or_runtime_assert", None)
+"""What tells whether a tensor that distributions made holds (torch 2.15)."""
 
 
 class _Aside(threading.local):

@@ -6,6 +6,8 @@ import logging
 import torch
 from torch.distributions import constraints
 
+from ._torch import asserts_all
+
 __all__ = ["STAND_INS", "effective_level", "is_enabled_for"]
 
 
@@ -19,6 +21,11 @@ def definite_check(self, value):
     else:
         found = torch.linalg.eigvalsh(value).ge(0).all(-1)
     return torch.where(symmetric.all(), found, symmetric)
+
+
+def all_true(valid, error_message):
+    """What distributions ask about the values they are given: the data, so that the branch on it is one on data."""
+    return torch._is_all_true(valid)
 
 
 def is_enabled_for(self, level):
@@ -121,5 +128,6 @@ STAND_INS = {
     torch.istft: istft,
     constraints._PositiveDefinite.check: definite_check,
     constraints._PositiveSemidefinite.check: definite_check,
+    **({asserts_all: all_true} if asserts_all else {}),
 }
 """Function of torch -> what is traced for it."""

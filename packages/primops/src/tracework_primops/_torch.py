@@ -17,6 +17,12 @@ no_torch_function = torch._C.DisableTorchFunction
 OpOverload = torch._ops.OpOverload
 SizeTypes = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
+_RELEASE = tuple(int(part) for part in torch.__version__.split(".")[:2])
+ARANGE_COUNTS_BROKEN_STEPS = _RELEASE >= (2, 14)
+"""Whether an arange of int64 counts its elements before it cuts its ends and its step to integers, as other dtypes' always did."""
+CLAMPS_AT_LIMITS = _RELEASE >= (2, 15)
+"""Whether a bound that an integer dtype cannot hold bounds as the dtype's limit does; before, it wrapped around or was refused."""
+
 
 def storage_key(tensor: torch.Tensor) -> int:
     """A number that two tensors have in common when they share a storage, as long as the storage lives."""
@@ -118,6 +124,8 @@ def autocasts(func: OpOverload, device_type: str) -> bool:
 
 
 __all__ = [
+    "ARANGE_COUNTS_BROKEN_STEPS",
+    "CLAMPS_AT_LIMITS",
     "COMPOSITE_KEYS",
     "OpOverload",
     "SizeTypes",

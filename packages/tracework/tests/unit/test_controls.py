@@ -18,13 +18,16 @@ import tracework
 from tracework import compiler, config
 from tracework_capture.errors import ControlMisuse, RecompileError
 
-# Not ours: saved caches and functions belong to torch's own runtime, the collective guards to process groups.
+# Not ours: saved caches and functions belong to torch's own runtime, warm-ups to its CUDA graphs, the collective guards to process groups.
 ELSEWHERE = {
+    "PrecompileError",
     "compile",
     "config",
     "cudagraph_mark_step_begin",
+    "cudagraph_mark_warmup_incomplete",
     "load_cache_artifacts",
     "load_compiled_function",
+    "precompile",
     "save_cache_artifacts",
     "set_enable_guard_collectives",
 }

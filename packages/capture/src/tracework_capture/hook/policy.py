@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .. import _C, array_functions
+from .. import _C, _torch, array_functions
 from ..bytecode.resume import original_code
 
 if TYPE_CHECKING:
@@ -256,8 +256,11 @@ def is_of_a_package(code: types.CodeType) -> bool:
 
 def runs_what_is_compiled(code: types.CodeType) -> bool:
     """Whether the frame is torch.compile's own, an import, or a backward of this stack, which the engine calls below any program: it
-    and all below it are left alone.
+    and all below it are left alone. So is what a checkpoint runs, which the backward runs again where nothing is compiled: both times
+    plainly, so that the same is saved.
     """
+    if _torch.call_of_checkpointed is not None and code is _torch.call_of_checkpointed.__code__:
+        return True
     return code.co_filename.startswith(_COMPILED) and code.co_filename not in _AROUND
 
 

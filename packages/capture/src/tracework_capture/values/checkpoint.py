@@ -8,28 +8,49 @@ from __future__ import annotations
 import torch
 from torch.utils import checkpoint as torch_checkpoint
 
+from .._torch import call_of_checkpointed
 from ..graph.outline import region
 from ..graph.region_checks import Unchanged
+from ..sources import Const
 from .constant import force_plain
 from .context import set_grad
 from .tensor import TensorValue
 from .value import Value
 
-OWN_OPTIONS = {"use_reentrant", "context_fn", "determinism_check", "debug", "preserve_rng_state", "early_stop"}
+UNMARKED = torch_checkpoint.checkpoint.__wrapped__
+OWN_OPTIONS = {"preserve_rng_state", *UNMARKED.__kwdefaults__}
 
 
 def checkpoint_row(frame, args, kwargs):
-    """torch.utils.checkpoint.checkpoint(function, *args, **kwargs)"""
-    given = {k: v for k, v in kwargs.items() if k not in OWN_OPTIONS}
-    reentrant = force_plain(frame, kwargs["use_reentrant"]) if "use_reentrant" in kwargs else None
-    how = recompute_mark(frame, kwargs.get("context_fn"))
+    """torch.utils.checkpoint.checkpoint(function, *args, **kwargs); without a function its own code makes the decorator."""
+    function = args[0] if args else kwargs.get("function")
+    if function is None or function.python_type() is type(None):
+        return frame.wrap(UNMARKED, Const(UNMARKED, "checkpoint")).call(frame, args, kwargs)
+    options = {k: v for k, v in kwargs.items() if k in OWN_OPTIONS}
+    given = {k: v for k, v in kwargs.items() if k not in OWN_OPTIONS and (args or k != "function")}
+    return checkpointed(frame, function, args[1:], given, options)
+
+
+def call_of_decorated(frame, args, kwargs):
+    """What the decorator's functions call: (function, args, kwargs, *, options)"""
+    function, positional, named = args
+    given = {key.constant(): named.getitem(frame, key) for key in named.call_method(frame, "keys", [], {}).unpack(frame)}
+    return checkpointed(frame, function, positional.unpack(frame), given, kwargs)
+
+
+def checkpointed(frame, function, args, kwargs, options):
+    """The call of a function whose nodes are computed again in the backward."""
+    reentrant = force_plain(frame, options["use_reentrant"]) if "use_reentrant" in options else None
+    if kwargs and reentrant is not False:
+        frame.raise_new(ValueError, "Unexpected keyword arguments: " + ",".join(kwargs))
+    how = recompute_mark(frame, options.get("context_fn"))
     start = region(frame.graph)
     cut_off = reentrant is not False and torch.is_grad_enabled() and not any(requires_grad(a) for a in args)
     if cut_off:  # CheckpointFunction.apply: no argument asks for a gradient, so nothing inside gets one
         set_grad(frame, False)
-    reads = tuple(a.example for a in args[1:] if isinstance(a, TensorValue))  # the backward refuses others than they were
-    unchanged = Unchanged(frame, *args, *given.values())
-    found = args[0].call(frame, list(args[1:]), given)
+    reads = tuple(a.example for a in args if isinstance(a, TensorValue))  # the backward refuses others than they were
+    unchanged = Unchanged(frame, function, *args, *kwargs.values())
+    found = function.call(frame, list(args), kwargs)
     if torch.is_grad_enabled() and (changed := unchanged.what_changed()):
         return frame.break_graph("checkpoint_effects", f"the function {changed}")
     if cut_off:
@@ -79,5 +100,6 @@ def python_function(value):
 
 CHECKPOINT_ROWS = {
     torch_checkpoint.checkpoint: checkpoint_row,
+    **({call_of_checkpointed: call_of_decorated} if call_of_checkpointed else {}),
     torch_checkpoint.create_selective_checkpoint_contexts: selective_contexts_row,
 }

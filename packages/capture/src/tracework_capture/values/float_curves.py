@@ -9,6 +9,7 @@ import math
 
 import torch
 
+from .. import _torch
 from .constant import ConstantValue, force_plain
 from .float_formulas import answer
 from .floats import changes
@@ -140,13 +141,34 @@ def hardtanh(frame, x, low, high):
     return where(frame, call(frame, "le", x, low), low, below)
 
 
+def clamped(frame, end, x, bound):
+    """clamp_min or clamp_max, after `end`; where it has no gradient at a bound that is a number, the bound is chosen in place of x."""
+    name, number = f"clamp_{end}", operand(frame, bound, x)
+    if not has_no_gradient_at(x, bound):
+        return call(frame, name, x, number)
+    inside = call(frame, "gt" if end == "min" else "lt", x, number)
+    return where(frame, inside, x, call(frame, name, call(frame, "detach", x), number))
+
+
+def clamped_in_place(frame, end, x, bound):
+    """clamp_min_ or clamp_max_"""
+    if has_no_gradient_at(x, bound):
+        return call(frame, "copy_", x, clamped(frame, end, x, bound))
+    return call(frame, f"clamp_{end}_", x, operand(frame, bound, x))
+
+
+def has_no_gradient_at(x, bound):
+    """Whether eager's clamp has no gradient where x is the bound, which one in a tensor has."""
+    return _torch.BOUNDS_TAKE_GRADIENTS and changes(bound) and x.example.requires_grad and torch.is_grad_enabled()
+
+
 def normalize(frame, name, args, kwargs):
     given = arguments(args, kwargs, {"input": None, "p": 2.0, "dim": 1, "eps": 1e-12})
     if given is None or not isinstance(given[0], TensorValue) or not changes(given[3]):
         return None
     x, p, dim, least = given
     norm = call(frame, "norm", x, p, dim, ConstantValue(True))
-    return call(frame, "div", x, call(frame, "clamp_min", norm, operand(frame, least, norm)))
+    return call(frame, "div", x, clamped(frame, "min", norm, least))
 
 
 def is_exact(value):

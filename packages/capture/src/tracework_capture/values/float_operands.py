@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from .constant import ConstantValue
-from .float_curves import FLOAT_CURVES, call, operand
+from .float_curves import FLOAT_CURVES, call, clamped, clamped_in_place, operand
 from .float_formulas import answer
 from .floats import changes, shown_to_hooks
 from .number_arguments import EXACT, as_kind
@@ -66,7 +66,8 @@ def bounded(frame, name, args, kwargs):
     found = given[0]
     for end, bound in zip(ends, given[1:]):
         if bound is not None and bound is not NONE:
-            found = call(frame, f"clamp_{end}" + "_" * name.endswith("_"), found, operand(frame, bound, found))
+            clamp = clamped_in_place if name.endswith("_") else clamped
+            found = clamp(frame, end, found, bound)
     return given[0] if name.endswith("_") else found
 
 

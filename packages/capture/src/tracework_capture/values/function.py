@@ -303,6 +303,8 @@ class NewFunctionValue(FunctionValue):
             return self.attributes[name]
         if name == "__class__":
             return frame.wrap(types.FunctionType, Const(types.FunctionType, "FunctionType"))
+        if name == "__type_params__" and _is_of_functions(name):  # where there are some they were set
+            return frame.constant(())
         if _is_of_functions(name):
             frame.break_graph("attribute_unknown", f"{name} of a function made in the traced program")
         self._no_attribute(frame, name)

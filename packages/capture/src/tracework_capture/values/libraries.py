@@ -71,6 +71,11 @@ DECIDED = {
 }
 
 
+def no_unbacked_sizes(frame, args, kwargs):
+    """has_free_unbacked_symbols(): sizes out of data are compared as others are, and not asserted."""
+    return frame.constant(False)
+
+
 def begin_step(frame, args, kwargs):
     """Tells graphs that torch.compile made, before or after this one, where a step begins."""
     frame.mutations.call(torch.compiler.cudagraph_mark_step_begin, [])
@@ -125,6 +130,7 @@ LIBRARY_ROWS = {
     },
     "torch.fx.graph_module.GraphModule.recompile.<locals>.call_wrapped": graph_module_call,
     **{f"torch.fx.experimental.symbolic_shapes.{name}": decided(name, kind) for name, kind in DECIDED.items()},
+    "torch.fx.experimental.symbolic_shapes.has_free_unbacked_symbols": no_unbacked_sizes,
     "torch._dynamo.eval_frame.OptimizedModule.__call__": optimized_module_call,
     "torch._dynamo.mutation_guard.install_generation_tagging_init.<locals>.patched_init": module_init,
 }

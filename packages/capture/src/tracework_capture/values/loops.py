@@ -139,8 +139,8 @@ def number_of_steps(frame, name, xs, dim):
     over = leaves(frame, xs)
     if not over or dim < 0 or not all(type(v) is TensorValue and v.example.ndim > dim for v in over):
         return frame.break_graph("call_unknown", f"{name} over something else than tensors, or over a dim counted from the end")
-    lengths = {v.example.shape[dim] for v in over}
-    if len(lengths) != 1 or type(length := lengths.pop()) is not int or length == 0:
+    length, *others = (v.example.shape[dim] for v in over)
+    if type(length) is not int or length == 0 or any(type(other) is not int or other != length for other in others):
         return frame.break_graph("call_unknown", f"{name} over no steps, or a number of them that changes")
     return length
 

@@ -160,6 +160,7 @@ INLINED = {
     F.gaussian_nll_loss,  # asks data
     F.triplet_margin_with_distance_loss,  # calls a function that it is given
     getattr(F, "linear_cross_entropy", None),  # takes an object with options
+    getattr(F, "_linear_cross_entropy_chunked_applies", None),
     *(f for f in (getattr(F, n, None) for n in ("_in_projection_packed", "_verify_batch_size")) if f),
 }
 """Python functions of torch that are traced into although their namespace goes into the graph."""

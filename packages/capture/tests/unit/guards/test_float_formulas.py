@@ -105,6 +105,13 @@ CURVES = {
         torch.baddbmm(x[None], (x @ x.T)[None], x[None], beta=s),
         x.addbmm((x @ x.T)[None], x[None], alpha=s),
     ),
+    "clamps at what elements are": lambda x, s: (
+        torch.where(x > 0, s, x).clamp(-s, s),
+        (x * 0 + s).detach().requires_grad_().mul(x * 0 + 1).clamp_min(s),
+        F.normalize(x.sign() * s, p=1, eps=4 * s),
+        torch.where(x < 1, x, s).clamp(max=s),
+        torch.where(x < 1, x, s).clamp_(-s, s),
+    ),
     "vectors": lambda x, s: (x[:, 0].addmv(x, x[0], alpha=s), torch.addr(x, x[:, 0], x[0], beta=s, alpha=s)),
 }
 

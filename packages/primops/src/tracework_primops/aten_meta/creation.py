@@ -6,6 +6,7 @@ import math
 
 import torch
 
+from .. import _torch
 from ..broadcasting import broadcast_sizes
 from ..promotion import number_dtype
 from ..spec import TensorSpec
@@ -118,21 +119,25 @@ def _arange(start, end, step, dtype, device):
     if any(isinstance(n, Expr) for n in numbers) and not any(isinstance(n, float) for n in numbers):
         length = -floordiv(start - end, step)
     else:
-        length = _arange_length(*(map(int, numbers) if dtype is torch.int64 else numbers))
+        length = _arange_length(start, end, step, dtype is torch.int64)
     return _new((length,), dtype, device)
 
 
-def _arange_length(start, end, step):
-    """The number of elements. Raises RuntimeError as eager does."""
+def _arange_length(start, end, step, of_int64):
+    """The number of elements; doubles count those of other dtypes. Raises RuntimeError and ValueError as eager does."""
     if step == 0:
         raise RuntimeError("step must be nonzero")
     if not (math.isfinite(start) and math.isfinite(end)):
         raise RuntimeError(f"unsupported range: {start} -> {end}")
     if (end - start) * step < 0:
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
-    if any(isinstance(n, float) for n in (start, end, step)):
-        return math.ceil((end - start) / step)
-    return -((start - end) // step)
+    if of_int64 and not _torch.ARANGE_COUNTS_BROKEN_STEPS:
+        start, end, step = int(start), int(end), int(step)
+        if step == 0:
+            raise ValueError("step must be nonzero")
+    if of_int64 and not any(isinstance(n, float) for n in (start, end, step)):
+        return -((start - end) // step)
+    return math.ceil((float(end) - float(start)) / step)
 
 
 @row("arange.default")

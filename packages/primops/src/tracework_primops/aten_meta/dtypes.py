@@ -15,7 +15,7 @@ import torch
 
 from ..spec import TensorSpec
 
-__all__ = ["check_dtypes"]
+__all__ = ["check_dtypes", "refusal"]
 
 INTEGRAL = frozenset(
     """
@@ -31,7 +31,7 @@ INTEGRAL = frozenset(
 )
 """NotImplementedError unless some tensor is floating or complex."""
 STATISTICS = frozenset(("dist", "linalg_vector_norm", "renorm", "std", "std_mean", "var", "var_mean"))
-"""The same with RuntimeError."""
+"""The same with `refusal`."""
 BOOL = frozenset(
     """
     abs addbmm addcmul addmm addmv baddbmm avg_pool2d bmm bucketize ceil convolution dot floor kthvalue linalg_cross max_pool2d_with_indices
@@ -40,7 +40,7 @@ BOOL = frozenset(
 )
 """NotImplementedError when all tensors are bool."""
 BOOL_NEVER = frozenset(("argmax", "argmin", "hardtanh", "neg", "relu", "topk"))
-"""The same with RuntimeError."""
+"""The same with `refusal`."""
 COMPLEX = frozenset(
     """
     _adaptive_avg_pool2d _adaptive_avg_pool3d _batch_norm_with_update _ctc_loss _histogramdd_bin_edges _log_softmax
@@ -70,7 +70,7 @@ COMPLEX_NEVER = frozenset(
     _fft_r2c argmax argmin deg2rad exponential fmax fmin isneginf isposinf maximum minimum rad2deg sort topk
     """.split()
 )
-"""The same with RuntimeError."""
+"""The same with `refusal`."""
 FLOATING = frozenset("bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor gcd lcm".split())
 """NotImplementedError when some tensor is floating or complex."""
 BYTES = frozenset(
@@ -139,21 +139,21 @@ def _some_fractional(dtypes: Dtypes) -> bool:
     return not _none_fractional(dtypes)
 
 
-TABLES: tuple[tuple[frozenset[str], type[Exception], Callable[[Dtypes], bool]], ...] = (
+TABLES: tuple[tuple[frozenset[str], type[Exception] | None, Callable[[Dtypes], bool]], ...] = (
     (INTEGRAL, NotImplementedError, _none_fractional),
-    (STATISTICS, RuntimeError, _none_fractional),
+    (STATISTICS, None, _none_fractional),
     (BYTES, NotImplementedError, _other_than_bytes),
     (BOOL, NotImplementedError, _only_bool),
-    (BOOL_NEVER, RuntimeError, _only_bool),
+    (BOOL_NEVER, None, _only_bool),
     (COMPLEX, NotImplementedError, _some_complex),
-    (COMPLEX_NEVER, RuntimeError, _some_complex),
+    (COMPLEX_NEVER, None, _some_complex),
     (FLOATING, NotImplementedError, _some_fractional),
 )
 
 
 @functools.cache
-def _refused(func: Any) -> tuple[str, list[tuple[type[Exception], Callable[[Dtypes], bool]]]] | None:
-    """The name of an overload that is in the tables, and what is raised for which dtypes."""
+def _refused(func: Any) -> tuple[str, list[tuple[type[Exception] | None, Callable[[Dtypes], bool]]]] | None:
+    """The name of an overload that is in the tables, and what is raised for which dtypes, None for `refusal`."""
     name = func._schema.name.partition("::")[2]
     name = name if name.startswith("_") else name.rstrip("_")
     rules = [(error, refuses) for table, error, refuses in TABLES if name in table]
@@ -170,7 +170,7 @@ def check_dtypes(func: Any, args: Sequence[Any]) -> None:
     """Raises what eager's kernel of `func` raises for tensors of dtypes that it has no code for.
 
     Raises:
-        NotImplementedError, RuntimeError: as eager.
+        NotImplementedError, RuntimeError, TypeError: as eager.
     """
     alike = _alike(func)
     if alike:
@@ -188,6 +188,7 @@ def check_dtypes(func: Any, args: Sequence[Any]) -> None:
             continue
         if name in ONLY_CPU and refuses in (_none_fractional, _only_bool) and specs[0].device.type != "cpu":
             continue
+        error = error or refusal(func, args)
         raise error(f"\"{name}\" not implemented for '{KERNEL_DTYPES.get(specs[0].dtype, specs[0].dtype)}'")
 
 
@@ -197,3 +198,20 @@ def _specs(args: Sequence[Any]) -> Iterator[TensorSpec]:
             yield a
         elif isinstance(a, list | tuple):
             yield from _specs(a)
+
+
+def refusal(func: Any, args: Sequence[Any]) -> type[Exception]:
+    """The class of what eager's kernel on the CPU raises for tensors of such dtypes: it differs between the minor versions of torch."""
+    try:
+        func(*(_of_zeros(a) for a in args))
+    except Exception as error:
+        return type(error)
+    return RuntimeError
+
+
+def _of_zeros(a: Any) -> Any:
+    """The argument of a call of the kernel: a tensor without memory of its own for a description of one."""
+    if a.__class__ is TensorSpec:
+        sizes = [s if s.__class__ is int else 2 for s in a.sizes]
+        return torch.zeros((), dtype=a.dtype, device="cpu").expand(sizes)
+    return [_of_zeros(b) for b in a] if isinstance(a, list | tuple) else a

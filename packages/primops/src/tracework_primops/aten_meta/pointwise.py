@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import torch
 
+from .. import _torch
 from ..broadcasting import broadcast_sizes
 from ..errors import FakeTensorError
 from ..promotion import complex_of, float_dtype, real_of, result_dtype
 from ..spec import TensorSpec
 from ..symbols import active
-from .rows import check_number, elementwise, elementwise_with_number, fresh, row, same_layout, wrap_dim
+from .dtypes import check_dtypes, refusal
+from .rows import check_number, clamp_bound, elementwise, elementwise_with_number, fresh, row, same_layout, wrap_dim
 
 
 def _tensors(operands):
@@ -51,7 +53,9 @@ def _not_of_bools(a, b):
 
 def _difference(a, b):
     if any(x.__class__ is bool or getattr(x, "dtype", None) is torch.bool for x in (a, b)):
-        raise RuntimeError("Subtraction, the `-` operator, with a bool tensor is not supported; use `^` or `logical_xor()`.")
+        raise refusal(torch.ops.aten.sub.Tensor, (a, b))(
+            "Subtraction, the `-` operator, with a bool tensor is not supported; use `^` or `logical_xor()`."
+        )
     return result_dtype(a, b)
 
 
@@ -177,8 +181,10 @@ def round_decimals(x, *, decimals):
 
 @row("hardtanh.default")
 def hardtanh(x, min_val=-1, max_val=1):
-    if x.dtype is torch.uint8 and (min_val < 0 or max_val < 0):
+    if x.dtype is torch.uint8 and not _torch.CLAMPS_AT_LIMITS and (min_val < 0 or max_val < 0):
         raise RuntimeError("cannot do hardtanh on an unsigned type with negative limits")
+    clamp_bound(min_val, x.dtype, upper=False)
+    clamp_bound(max_val, x.dtype, upper=True)
     return into_empty_like(x)
 
 
@@ -295,6 +301,7 @@ def binary_cross_entropy_with_logits(a, b, weight=None, pos_weight=None, reducti
 
 @row("soft_margin_loss.default")
 def soft_margin_loss(a, b, reduction=1):
+    check_dtypes(torch.ops.aten.neg.default, (a,))
     _check_result("soft_margin_loss", a, b)
     return _of_inputs(a, b.replace(dtype=a.dtype), reduction)
 
@@ -311,16 +318,21 @@ def dist(a, b, p=2):
     return fresh(elementwise(real_of(result_dtype(a, b)), [a, b]), ())
 
 
-@row("clamp_min.default", "clamp_max.default")
-def clamp_one_side(a, bound):
+@row("clamp_min.default")
+def clamp_min(a, bound):
     return clamp(a, bound)
+
+
+@row("clamp_max.default")
+def clamp_max(a, bound):
+    return clamp(a, None, bound)
 
 
 @row("clamp.default")
 def clamp(a, min=None, max=None):
     dtype = result_dtype(a, min, max)
-    for bound in (min, max):
-        check_number(bound, dtype)
+    clamp_bound(min, dtype, upper=False)
+    clamp_bound(max, dtype, upper=True)
     return elementwise(dtype, [a])
 
 

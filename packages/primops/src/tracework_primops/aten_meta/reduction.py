@@ -8,6 +8,7 @@ from ..broadcasting import channels_last
 from ..promotion import real_of
 from ..spec import TensorSpec
 from ..symbols import active
+from .dtypes import refusal
 from .rows import at_least, contiguous, fresh, row, same_layout, suggests_channels_last, symbolic, wrap_dim
 
 
@@ -45,7 +46,7 @@ def mean_all(x, *, dtype=None):
 def mean_dims(x, dim=None, keepdim=False, *, dtype=None):
     out = dtype or x.dtype
     if not (out.is_floating_point or out.is_complex):
-        raise RuntimeError(
+        raise refusal(torch.ops.aten.mean.default, (x.replace(dtype=out),))(
             f"mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: {out}"
         )
     return fresh(x, reduced(x.sizes, dim, keepdim), out)
@@ -92,7 +93,7 @@ def extremum_dim(x, dim, keepdim=False):
 @row("argmax.default", "argmin.default")
 def argmax(x, dim=None, keepdim=False):
     if x.dtype is torch.bool or x.dtype.is_complex:  # which eager asks of tensors without elements, too
-        raise RuntimeError(f"argmax(): does not support {x.dtype} input")
+        raise refusal(torch.ops.aten.argmax.default, (x,))(f"argmax(): does not support {x.dtype} input")
     _has_elements("argmax", x, () if dim is None else (dim,), IndexError)
     return fresh(x, reduced(x.sizes, dim, keepdim), torch.int64)
 

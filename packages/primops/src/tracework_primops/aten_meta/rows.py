@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from .. import broadcasting
+from .. import _torch, broadcasting
 from ..spec import TensorSpec
 from ..symbols import active
 from ..symbols.expr import Size
@@ -97,6 +97,19 @@ def check_number(value: Any, dtype: torch.dtype) -> None:
     lowest = -info.max if not dtype.is_signed else info.min
     if not (lowest <= value <= info.max or dtype.is_floating_point and not math.isfinite(value)):
         raise RuntimeError(f"value cannot be converted to type {dtype} without overflow")
+
+
+def clamp_bound(bound: Any, dtype: torch.dtype, upper: bool) -> Any:
+    """The number that eager's clamp compares the elements of this dtype with. Raises RuntimeError as eager does."""
+    whole = not (dtype.is_floating_point or dtype.is_complex or dtype is torch.bool)
+    if not (_torch.CLAMPS_AT_LIMITS and whole and bound.__class__ in (int, float)):
+        check_number(bound, dtype)
+        return bound
+    check_number(bound, torch.int64)
+    limits, value = torch.iinfo(dtype), int(bound)
+    if value < limits.min if upper else value > limits.max:
+        raise RuntimeError(f"Clamp {'max' if upper else 'min'} value {bound} is outside the representable range of {dtype}")
+    return min(value, limits.max) if upper else max(value, limits.min)
 
 
 def common_device(specs: list[TensorSpec]) -> torch.device:

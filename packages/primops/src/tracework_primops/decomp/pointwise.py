@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ..aten_meta.rows import clamp_bound
 from ..op import PrimValue, prims
 from ..promotion import is_float, result_dtype
 from ..symbols import Expr
@@ -291,7 +292,9 @@ def clamp(x, min=None, max=None):
 
 def bounded(prim, x, bound):
     """The second of two equal operands is the result, -0.0 and 0.0 among them: eager keeps x at a bound that is a number."""
-    return prim(x, bound) if bound.__class__ is PrimValue else prim(bound, x)
+    if bound.__class__ is PrimValue:
+        return prim(x, bound)
+    return prim(clamp_bound(bound, x.dtype, upper=prim is prims.minimum), x)
 
 
 @decomposition(*overloads_of("clamp_min", "default", "Tensor"))
