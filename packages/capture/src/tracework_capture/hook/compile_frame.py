@@ -87,6 +87,15 @@ def capture_frame(given: FrameInput, backend: Any, options: CaptureOptions, hist
             history.answers = {}
 
 
+def refuse_break(given: FrameInput, options: CaptureOptions, reason: BreakGraph, stack: tuple[Any, ...]) -> None:
+    """Raises Unsupported where a break is an error, and SkipFrame for a frame that raises below one without anything to capture: that one
+    runs plainly, and may handle the exception."""
+    if options.fullgraph and getattr(reason, "raises", False) and not given.outermost:
+        raise SkipFrame(str(reason))
+    if options.fullgraph or getattr(reason, "is_error", False):
+        raise Unsupported.from_break(reason, stack) from reason.__cause__
+
+
 def capture_in_attempts(
     given: FrameInput, backend: Any, options: CaptureOptions, history: SizeHistory, services: Services
 ) -> Captured:
@@ -138,8 +147,7 @@ def capture_in_attempts(
             stop_before, reason, stack = root.step, BreakGraph("recursion", "Python's own recursion limit"), frame.locations()
         finally:
             let_go(root, frame)
-        if options.fullgraph or getattr(reason, "is_error", False):
-            raise Unsupported.from_break(reason, stack) from reason.__cause__
+        refuse_break(given, options, reason, stack)
         log.info("graph break in %s: %s%s", given.code.co_qualname, reason, f" ({stack[-1]})" if stack else "")
         if is_between_breaks(given.code, frame, reason) and root.graph.calls < SMALL_PIECE:
             raise not_continued("its loop breaks more than once in each round", reason, stack)

@@ -13,7 +13,7 @@ from ..errors import BreakGraph
 from ..guards.classes import lookup_class, resolution_order
 from .constant import ConstantValue, NotPlain, literal, plain
 from .sequence import ListValue, TupleValue
-from .value import NEW, Value
+from .value import NEW, SymbolicRaise, Value
 
 NONE = ConstantValue(None)
 _CHECK_ARGUMENTS = (OSError, SyntaxError, UnicodeError)  # classes whose __init__ may raise
@@ -84,6 +84,20 @@ class ExistingTraceback(Value):
 
     def reload(self, emit):
         return f"{emit.load(self.exception)}.__traceback__"
+
+
+def attribute_asked(frame, owner, name):
+    """owner.name. An AttributeError that says neither what was asked for, nor of which object, learns it, as from Python's own lookup."""
+    try:
+        return owner.getattr(frame, name)
+    except SymbolicRaise as raised:
+        error = raised.value
+        if isinstance(error, ExceptionValue) and issubclass(error.cls, AttributeError) and error.fields.keys().isdisjoint(_ASKED):
+            error.fields.update(name=ConstantValue(name), obj=owner)
+        raise
+
+
+_ASKED = ("name", "obj")
 
 
 class ExceptionValue(Value):

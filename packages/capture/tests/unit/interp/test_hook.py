@@ -394,3 +394,37 @@ def test_entries_that_die_when_the_interpreter_ends(monkeypatch):
 
 def run_of_nothing():
     pass
+
+
+class Passes:
+    """Hands attributes on to another object."""
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+
+def raises_itself(x):
+    raise ValueError(x)
+
+
+def test_a_function_that_is_called_where_nothing_is_captured_may_raise_with_fullgraph():
+    """What calls it runs plainly, and handles the exception."""
+
+    def asks(x):
+        return hasattr(Passes(3), "absent"), hasattr(Passes(3), "real"), x
+
+    def handles(x):
+        try:
+            raises_itself(x)
+        except ValueError as error:
+            return error.args
+
+    for function in (asks, handles):
+        run = capture.optimize(eager, fullgraph=True)(function)
+        for _ in range(12):  # also when it is known that there is nothing to capture
+            assert run(X) == function(X)
+    with pytest.raises(capture.Unsupported):
+        capture.optimize(eager, fullgraph=True)(raises_itself)(X)

@@ -1369,3 +1369,46 @@ def deleting_past_the_hook_of_the_class(x):
 def relations_to_generics_of_typing(x):
     found = isinstance({}, typing.Mapping), isinstance([], (typing.Mapping, typing.Sequence)), isinstance(x, typing.Hashable)
     return x + 1, found, issubclass(dict, typing.Mapping), issubclass(type(x), typing.Mapping)
+
+
+class Falls:
+    def __init__(self):
+        self.inner = 5
+
+    def __getattr__(self, name):
+        raise AttributeError("own text")
+
+
+@case
+def what_an_attribute_error_says_was_asked_for(x):
+    found = []
+    for ask in (
+        lambda: x.absent,
+        lambda: x.absent(),
+        lambda: Falls.absent,
+        lambda: Falls().absent,
+        lambda: Falls().inner.absent,
+        lambda: super(Falls, Falls()).absent,
+        lambda: [].absent,
+        lambda: getattr("text", "".join(["ab", "sent"])),
+        lambda: slice(1).absent,
+    ):
+        try:
+            ask()
+        except AttributeError as error:
+            found.append((error.name, error.args))
+    return x + 1, found
+
+
+@case
+def notes_of_an_exception(x):
+    try:
+        try:
+            raise ValueError("text")
+        except ValueError as error:
+            error.add_note("first")
+            error.add_note("second")
+            noted = error
+            error.add_note(3)
+    except TypeError as refused:
+        return x + 1, noted.__notes__, str(refused), noted.args

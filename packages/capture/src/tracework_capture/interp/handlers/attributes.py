@@ -4,6 +4,7 @@ import types
 
 from ...bytecode.facts import VERSION
 from ...guards.classes import defines, lookup_class
+from ...values.exception import attribute_asked
 from ...values.function import BoundMethodValue
 from ...values.user_object import ObjectValue
 from ...values.value import Value
@@ -47,7 +48,7 @@ def load_attr(frame, instruction):
     if VERSION >= (3, 12) and instruction.arg & 1:
         push_method(frame, owner, instruction.value)
         return
-    frame.stack.append(owner.getattr(frame, instruction.value))
+    frame.stack.append(attribute_asked(frame, owner, instruction.value))
 
 
 @opcode("LOAD_METHOD")
@@ -62,7 +63,7 @@ def push_method(frame, owner, name):
     lazy = defines(owner.python_type(), name)
     if lazy and isinstance(owner, ObjectValue):  # what the frame stored over a method is not there before its effects are
         lazy = name not in owner.fields and not is_computed(owner.python_type(), name)
-    pair = (MethodRef(owner, name) if lazy else owner.getattr(frame, name), NULL)
+    pair = (MethodRef(owner, name) if lazy else attribute_asked(frame, owner, name), NULL)
     frame.stack.extend(pair if VERSION >= (3, 13) else pair[::-1])
 
 
@@ -101,4 +102,4 @@ def load_super_attr(frame, instruction):
     if instruction.arg & 1:
         push_method(frame, bound, instruction.value)
     else:
-        frame.stack.append(bound.getattr(frame, instruction.value))
+        frame.stack.append(attribute_asked(frame, bound, instruction.value))

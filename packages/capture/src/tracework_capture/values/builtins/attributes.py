@@ -19,6 +19,7 @@ from ...hook.policy import is_installed
 from ...sources import Const, DictItem
 from ..binding import function_value
 from ..constant import ConstantValue, NotPlain, fold, fold_literal, fold_plain, force_plain, literal, plain, reads_whole
+from ..exception import attribute_asked
 from ..function import FunctionValue
 from ..module import ModuleValue
 from ..sequence import NONE, ListValue, TupleValue
@@ -173,7 +174,7 @@ def recursion_limit(frame, args, kwargs):
 def getattr_(frame, args, kwargs):
     name = force_plain(frame, args[1])
     if len(args) < 3:
-        return args[0].getattr(frame, name)
+        return attribute_asked(frame, args[0], name)
     try:
         return args[0].getattr(frame, name)
     except SymbolicRaise as raised:
