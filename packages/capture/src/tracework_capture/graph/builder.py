@@ -12,6 +12,7 @@ from torch import fx
 
 from ..contracts import InputBinding
 from ..errors import BreakGraph
+from ..signals import let_through
 from ..sources import Const
 from .checks import is_managed, is_swallowed, keep_apart
 from .data_sizes import bind_sizes
@@ -282,6 +283,7 @@ class GraphBuilder:
         except (BreakGraph, RecursionError):
             raise
         except Exception as error:
+            let_through(error)
             if type(error).__name__ == "DataDependentError":
                 raise BreakGraph("dynamic_output_shape", f"{target}: {error}") from error
             if type(error).__name__ == "GuardOnUnbackedError":

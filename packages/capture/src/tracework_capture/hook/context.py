@@ -37,6 +37,7 @@ from ..guards import store
 from ..guards.access import Scope
 from ..guards.filters import filter_guards
 from ..options import CaptureOptions
+from ..signals import let_through
 from . import cache, dynamism
 from . import stance as stances
 from .code_set import CodeSet
@@ -209,6 +210,7 @@ class FrameCallback:
             log.info("%s runs as plain Python this time: Python's recursion limit is near", code.co_qualname)
             return None
         except Exception as error:
+            let_through(error)
             if self.options.fullgraph:
                 raise InternalCaptureError(
                     f"{code.co_qualname} could not be captured: {type(error).__name__}: {error}"

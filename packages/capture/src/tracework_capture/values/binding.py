@@ -197,9 +197,14 @@ def call_c_method(frame, descriptor, owner, name, args, kwargs):
     row = BUILTINS.get(descriptor)
     if row is not None:
         return row(frame, [owner, *args], kwargs)
-    if owner.part is None and base is not object and base not in NATIVE_BASES:
-        return frame.break_graph("lock" if base in LOCKS else "call_unknown", f"{base.__module__}.{base.__qualname__}.{name}")
+    refuse_method(frame, owner, base, name)
     return owner.call_native(frame, name, args, kwargs)
+
+
+def refuse_method(frame, owner, base, name):
+    """Breaks for a method that `base` defines in C for instances whose built-in part is not modelled: a str's, say."""
+    if owner.part is None and base is not object and base not in NATIVE_BASES:
+        frame.break_graph("lock" if base in LOCKS else "call_unknown", f"{base.__module__}.{base.__qualname__}.{name}")
 
 
 def attribute_of_builtin(frame, value, name):

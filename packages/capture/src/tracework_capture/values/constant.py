@@ -20,6 +20,7 @@ from torch.torch_version import TorchVersion
 
 from ..bytecode.assemble import at_one_place
 from ..guards.kinds import COMPARE_FUNCTIONS
+from ..signals import let_through
 from ..sources import Attr, CellContents, Closure, Const, DictItem, InstanceAttr, Item, Local, Member, PartItem
 from .type_parameter import is_evaluated_late
 from .value import Value
@@ -341,6 +342,7 @@ def fold_plain(frame, fn, /, *args, **kwargs):
     try:
         return fn(*args, **kwargs)
     except Exception as error:
+        let_through(error)
         return raise_python(frame, error)
 
 

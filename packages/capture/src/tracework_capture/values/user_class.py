@@ -36,10 +36,12 @@ from .binding import (
     is_data_descriptor,
     native_base,
     python_new,
+    refuse_method,
 )
 from .builtins import BUILTINS
 from .constant import ConstantValue, fold, fold_plain, force_plain, literal
 from .controls import forbid
+from .enum_member import EnumMember
 from .exception import ExceptionValue, make_exception
 from .function import bind_arguments
 from .iterators import PartialBuiltin
@@ -642,6 +644,8 @@ class NativeMethod(BoundBuiltin):
         if isinstance(owner, ObjectValue):
             if self.name == "__init__" and owner.part is not None and self.base is not object:
                 return init_part(frame, owner, args, kwargs)
+            if not isinstance(owner, EnumMember):  # whose own way it is to ask its atom
+                refuse_method(frame, owner, self.base, self.name)
             return owner.call_native(frame, self.name, args, kwargs)
         return owner.call_method(frame, self.name, args, kwargs)
 

@@ -1,11 +1,16 @@
 """Functions through the native evaluator: breaks, side effects, with and try, decorators, marks."""
 
 import contextlib
+import functools
+import signal
 
 import pytest
 import torch
 import tracework_capture as capture
 from interp_harness import assert_same
+from tracework_capture.graph.builder import GraphBuilder
+from tracework_capture.hook import compile_frame
+from tracework_capture.values import constant
 
 LOG = []
 COUNT = 0
@@ -428,3 +433,36 @@ def test_a_function_that_is_called_where_nothing_is_captured_may_raise_with_full
             assert run(X) == function(X)
     with pytest.raises(capture.Unsupported):
         capture.optimize(eager, fullgraph=True)(raises_itself)(X)
+
+
+class TimeIsUp(Exception):
+    pass
+
+
+class Watch:
+    def ring(self, number, frame):
+        raise TimeIsUp
+
+    __call__ = ring
+
+
+@pytest.mark.parametrize("handler", [Watch().ring, Watch(), functools.partial(Watch.ring, None)])
+@pytest.mark.parametrize("at", [(compile_frame, "run"), (GraphBuilder, "call"), (constant, "literal")])
+def test_what_a_handler_of_a_signal_raises_is_the_programs(monkeypatch, caplog, handler, at):
+    def interrupted(*args, **kwargs):
+        signal.raise_signal(signal.SIGUSR1)
+
+    def f(x):
+        return (x + len("four")).sin() * 2
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        compiled = capture.optimize(eager)(f)
+        with monkeypatch.context() as patched:
+            patched.setattr(*at, interrupted)  # while the frame is traced
+            with pytest.raises(TimeIsUp):
+                compiled(torch.ones(2))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert not caplog.records
+    assert_same(compiled(torch.ones(2)), f(torch.ones(2)))

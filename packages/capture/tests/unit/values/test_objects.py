@@ -733,3 +733,56 @@ def test_the_parameters_of_a_scripted_module_are_asked_of_torch(caplog):
     (found, names), (expected, plain) = optimize(lambda gm, inputs: gm.forward)(f)(x), f(x)
     torch.testing.assert_close(found, expected)
     assert names == plain == ["weight", "bias"] and not caplog.messages
+
+
+class Word(str):
+    def __eq__(self, other):
+        return super().__eq__(other)
+
+    def __ne__(self, other):
+        return super().__ne__(other)
+
+    def __repr__(self):
+        return "Word " + super().__repr__()
+
+    __hash__ = str.__hash__
+
+
+class Number(int):
+    def __eq__(self, other):
+        return super().__eq__(other)
+
+    def __ne__(self, other):
+        return int.__ne__(self, other)
+
+    __hash__ = int.__hash__
+
+
+class Weight(float):
+    def __eq__(self, other):
+        return super().__eq__(other)
+
+    __hash__ = float.__hash__
+
+
+WORD, NUMBER, WEIGHT = Word("a"), Number(3), Weight(2.5)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        lambda: (WORD == "a", "a" == WORD, WORD == "b"),
+        lambda: WORD != "a",
+        lambda: WORD == Word("a"),
+        lambda: repr(WORD),
+        lambda: (NUMBER == 3, 3 == NUMBER, NUMBER == 4),
+        lambda: NUMBER != 3,
+        lambda: (WEIGHT == 2.5, WEIGHT != 2.5, WEIGHT == 3),
+    ],
+)
+def test_equality_of_words_and_numbers_that_ask_their_base(asked):
+    def f(x):
+        return (x + 1).sin() * 2, asked()
+
+    x = torch.ones(2)
+    assert str(optimize(lambda gm, inputs: gm.forward)(f)(x)) == str(f(x))

@@ -1,0 +1,26 @@
+"""Errors that the program's handlers of signals raise in the middle of capture: they are the program's, as KeyboardInterrupt is."""
+
+from __future__ import annotations
+
+import functools
+import signal
+import traceback
+from types import CodeType
+from typing import Any
+
+__all__ = ["let_through"]
+
+
+def let_through(error: Exception) -> None:
+    """Raises the error again when the handler of a signal raised it, a timeout say: capture did not fail, and the program did not raise it."""
+    handlers = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()}
+    if any(frame.f_code in handlers for frame, _ in traceback.walk_tb(error.__traceback__)):
+        raise error
+
+
+def _code_of(handler: Any) -> CodeType | None:
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    function = getattr(handler, "__func__", handler)
+    called = function if hasattr(function, "__code__") else getattr(type(function), "__call__", None)  # noqa: B004
+    return getattr(called, "__code__", None)
