@@ -41,7 +41,10 @@ MODULES = (
     "getpass glob gettext gzip hashlib hmac imghdr importlib io linecache lzma mailbox mimetypes minidom netrc ntpath optparse pathlib "
     "pickletools pkgutil platform plistlib posixpath pstats pyclbr quopri rlcompleter secrets selectors shutil site sqlite3 stat stringprep "
     "subprocess tempfile timeit tomllib trace unparse urllib urlparse uu uuid wave wsgiref xml_etree zipapp zoneinfo "
-    "smtplib imaplib poplib ssl profile cprofile"
+    "smtplib imaplib poplib ssl profile cprofile "
+    "frame peepholer iterlen context module file fileio bufio generator_stop atexit sys_setprofile bdb threading_local thread time "
+    "finalization codeccallbacks type_annotations unary univnewlines memoryio marshal asyncio.test_futures asyncio.test_queues "
+    "asyncio.test_taskgroups asyncio.test_timeouts"
 ).split()
 _HELD = "what compiled code refers to or looks things up in (a function, a class, a module) lives as long as that code"
 _SPECIALISED = (
@@ -71,6 +74,10 @@ KNOWN: dict[str, str] = {
         f"test.test_traceback.TestTracebackException.{test}": "asks a traceback for the locals of a frame that was traced into"
         for test in ("test_print", "test_comparison_params_variations")
     },
+    **{
+        f"test.test_frame.ClearTest.{test}": "asks for what the locals of a frame that was traced into hold, by a traceback"
+        for test in ("test_clear_locals", "test_clear_refcycles")
+    },
     "test.test_logging.LoggerTest.test_caching": "asks a logger for the answers it remembers, which tracing works out without that",
     **{
         f"test.test_sys_settrace.{kind}.{test}": _GOES_ON
@@ -96,6 +103,8 @@ KNOWN: dict[str, str] = {
         f"test.test_memoryview.{kind}.test_getbuffer": "counts the references to a constant, which compiled code has, too"
         for kind in ("BytesMemoryviewTest", "BytesMemorySliceTest", "BytesMemorySliceSliceTest")
     },
+    "test.test_memoryio.CBytesIOTest.test_sizeof": "asks for the size of a buffer, which a constant shares with it as long as something else "
+    "refers to that, and compiled code does",
     "test.test_int.IntSubclassStrDigitLimitsTests.test_denial_of_service_prevented_str_to_int": _TIME,
     "test.test_int.IntSubclassStrDigitLimitsTests.test_denial_of_service_prevented_int_to_str": _TIME,
     "test.test_re.ReTests.test_search_anchor_at_beginning": _TIME,
