@@ -236,3 +236,26 @@ def test_two_devices_are_named():
 def test_options_are_listed():
     assert "cudagraphs" in tracework.list_options()
     assert tracework.list_mode_options("reduce-overhead") == {"cudagraphs": True}
+
+
+class Named(torch.nn.Module):
+    def forward(self, x, *, other=1):
+        return x + other
+
+
+def test_messages_and_sources_name_the_arguments_of_forward():
+    graphs = []
+
+    def backend(gm, example_inputs):
+        graphs.append(gm)
+        return gm.forward
+
+    compiled = tracework.compile(Named(), backend=backend, options={"dynamic_sources": "x"})
+    for size in (3, 5, 7):
+        assert compiled(torch.ones(size)).shape == (size,)
+    assert len(graphs) == 1
+
+    fixed = tracework.compile(Named(), backend=backend, dynamic=False, recompile_limit=2)
+    with pytest.warns(match=r"x has size 5 in dim 0, had 3"):
+        for size in (3, 4, 5, 6):
+            fixed(torch.ones(size), other=2)

@@ -73,6 +73,10 @@ class Source:
     def __str__(self) -> str:
         raise NotImplementedError
 
+    def part(self, key: Any) -> str:
+        """How an item of what is here is written."""
+        return f"{self}[{text_of(key)}]"
+
 
 def _source(cls: type) -> type:
     """Frozen dataclass whose hash is computed once: sources are dict keys everywhere and chains get long."""
@@ -95,12 +99,16 @@ def _source(cls: type) -> type:
 
 @_source
 class Local(Source):
-    """A local variable (argument) of the captured frame."""
+    """A local variable (argument) of the captured frame; `parts` are names that the user knows items of it by."""
 
     name: str
+    parts: tuple[tuple[Any, str], ...] = field(default=(), compare=False)
 
     def __str__(self) -> str:
         return self.name
+
+    def part(self, key: Any) -> str:
+        return next((text for at, text in self.parts if at == key and type(at) is type(key)), None) or Source.part(self, key)
 
 
 @_source
@@ -338,7 +346,7 @@ class Item(Source):
     index: int
 
     def __str__(self) -> str:
-        return f"{self.base}[{self.index}]"
+        return self.base.part(self.index)
 
 
 @_source
@@ -374,7 +382,7 @@ class DictItem(Source):
             return value
 
     def __str__(self) -> str:
-        return f"{self.base}[{text_of(self.key)}]"
+        return self.base.part(self.key)
 
     def __repr__(self) -> str:
         return f"<DictItem {self}>"

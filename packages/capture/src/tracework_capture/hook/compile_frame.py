@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.hooks import RemovableHandle
 
-from .. import _torch
+from .. import _C, _torch
 from ..bytecode.resume import held_in_others, is_inside_a_round, is_resume_code, result_slot
 from ..contracts import Break, Returned
 from ..errors import (
@@ -32,7 +32,7 @@ from ..graph.data_sizes import switches_modes
 from ..graph.finish import Captured, finish
 from ..graph.inputs import SizeHistory, check_guesses, check_strict_dims, distinct_inputs
 from ..graph.mutations import MutationLog
-from ..guards.classes import ClassLookups, recorded_lookups
+from ..guards.classes import ClassLookups, find, recorded_lookups
 from ..guards.guard import GuardSet
 from ..guards.kinds import record_ambient
 from ..interp.breaks import execute_text
@@ -46,7 +46,7 @@ from ..values.lifetimes import acts_when_it_dies
 from ..values.made_class import MadeClassValue
 from ..values.value import EXISTING, SymbolicRaise, Value
 from .collector import paused_collection
-from .policy import call_policy, is_of_torch
+from .policy import call_policy, is_module_call, is_of_torch
 
 if TYPE_CHECKING:
     from ..options import CaptureOptions
@@ -223,10 +223,31 @@ def start(
     code, passed_on = given.code, held_in_others(given.code)
     root.acting = tuple(obj for name, obj in given.slots.items() if name not in passed_on and acts_when_it_dies(obj))
     closure = [root_cell(root, name, cell) for name, cell in zip(code.co_freevars, given.closure)]
-    local_values = _LazyLocals(given.slots)
+    local_values = _LazyLocals(given.slots, names_of_parts(given, options))
     frame = SymbolicFrame(root, code, given.globals, local_values, closure)
     local_values.frame = frame
     return root, frame
+
+
+def names_of_parts(given: FrameInput, options: CaptureOptions) -> dict[str, tuple[tuple[Any, str], ...]]:
+    """What the user calls the items of `args` and `kwargs`, in frames that only pass them on to a module's forward."""
+    if is_module_call(given.code):
+        module = given.slots.get("self")
+    elif given.code.co_filename in options.places:  # the code may stand for a module's call, and has that as a free variable
+        cell = dict(zip(given.code.co_freevars, given.closure)).get("self")
+        module = None if cell is None else cell.cell_contents
+    else:
+        return {}
+    if not issubclass(type(module), torch.nn.Module) or "forward" in _C.instance_dict(module):
+        return {}
+    forward = getattr(find(type(module), "forward")[0], "__code__", None)
+    if forward is None:
+        return {}
+    names = forward.co_varnames[1 : forward.co_argcount + forward.co_kwonlyargcount]
+    return {
+        "args": tuple(enumerate(names[: max(forward.co_argcount - 1, 0)])),
+        "kwargs": tuple((name, name) for name in names),
+    }
 
 
 def new_symbols() -> Any:
@@ -247,9 +268,9 @@ def root_cell(root: CaptureRoot, name: str, cell: types.CellType) -> CellValue:
 class _LazyLocals(dict):
     """The frame's locals; argument slots are wrapped (and so guarded) when they are first read."""
 
-    def __init__(self, slots: dict[str, Any]) -> None:
+    def __init__(self, slots: dict[str, Any], parts: dict[str, tuple[tuple[Any, str], ...]]) -> None:
         super().__init__()
-        self.slots = {name: (obj, Local(name)) for name, obj in slots.items()}
+        self.slots = {name: (obj, Local(name, parts.get(name, ()))) for name, obj in slots.items()}
         self.frame: Any = None
 
     def get(self, name: str, default: Value | None = None) -> Value | None:
