@@ -553,3 +553,23 @@ def test_only_one_number_fills_a_tensor(fill):
         with FakeMode() as mode, pytest.raises(RuntimeError) as found:
             fill(mode.from_real(torch.zeros(3)), mode.from_real(value))
         assert str(found.value) == str(expected.value)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.float32], ids=str)
+@pytest.mark.parametrize(
+    "numbers",
+    [(0.5, 2.5, 1), (-1, 2, 0.5), (0, 3.5, 1.5), (5, 0, -1.5), (0, 3, 0), (0, float("inf"), 1), (0, 3, -0.5), (0.5, 0.9, 1)],
+    ids=str,
+)
+def test_lengths_of_ranges_with_broken_numbers(numbers, dtype):
+    """Of int64 they are counted before the numbers are cut as of torch 2.14, after it before."""
+
+    def outcome():
+        try:
+            return torch.arange(*numbers, dtype=dtype, device="cpu").shape
+        except (RuntimeError, ValueError) as error:
+            return type(error)
+
+    expected = outcome()
+    with FakeMode():
+        assert outcome() == expected
