@@ -56,6 +56,8 @@ def as_bool(frame, instruction, value):
     following = frame.instructions[instruction.index + 1]
     if following.opname.startswith("POP_JUMP") and type(value) in (TensorValue, DataBool) and known_tensor(value.node) is None:
         return value
+    if isinstance(value, LateValue) and following.opname == "UNARY_NOT":
+        return value
     return frame.constant(value.truth(frame))
 
 

@@ -393,6 +393,8 @@ def fspath(frame, args, kwargs):
     return frame.break_graph("builtin_unsupported", f"os.fspath of {args[0].describe()}")
 
 
+PATHS_IN_C = [f for f in (os.path.normpath, getattr(os.path, "splitroot", None)) if isinstance(f, types.BuiltinFunctionType)]
+"""Functions of texts of os.path that newer Pythons have in C."""
 ROWS = {
     len: len_,
     list: list_,
@@ -420,6 +422,7 @@ ROWS = {
     bytes: coded(bytes),
     os.fspath: fspath,
     sys.intern: folded(sys.intern),
+    **{function: folded(function) for function in PATHS_IN_C},
     chr: folded(chr),
     ord: folded(ord),
     hex: folded(hex),
