@@ -237,3 +237,29 @@ def test_hooks_that_are_disabled(backend):
         tracework.compile(hooks_refused, backend=backend)(x, True)
     with torch.autograd.graph.save_on_cpu():
         assert hooks_refused is not None  # hooks are allowed again
+
+
+class Packing:
+    """A hook that refuses the second tensor."""
+
+    def __init__(self):
+        self.count = 0
+
+    def __call__(self, tensor):
+        self.count += 1
+        if self.count == 2:
+            raise RuntimeError("no room")
+        return tensor
+
+
+@pytest.mark.parametrize("as_object", [False, True])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_a_packing_hook_that_raises_is_called_once_for_each_tensor(backend, as_object):
+    compiled = tracework.compile(lambda x: (x.sin() * x.cos()).exp().sum(), backend=backend)
+    x = torch.randn(4, requires_grad=True)
+    for _ in range(2):
+        hook = Packing()
+        with pytest.raises(RuntimeError, match="no room"):
+            with torch.autograd.graph.saved_tensors_hooks(hook if as_object else lambda t: hook(t), lambda t: t):
+                compiled(x)
+        assert hook.count == 2

@@ -64,6 +64,7 @@ __all__ = [
     "mark_of_torch_compile",
     "neg_view",
     "operator_names",
+    "packing_hook",
     "pop_function_mode",
     "program_of_triton_operator",
     "push_function_mode",
@@ -187,7 +188,13 @@ StopRecomputation = checkpoint._StopRecomputationError
 
 def any_saved_tensor_hooks() -> bool:
     """Whether hooks see what autograd saves."""
-    return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+    return packing_hook() is not None
+
+
+def packing_hook() -> Any:
+    """The innermost hook that packs what autograd saves, or None."""
+    hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
+    return hooks[0] if hooks is not None else None
 
 
 @contextlib.contextmanager

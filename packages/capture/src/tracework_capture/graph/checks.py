@@ -21,6 +21,7 @@ from __future__ import annotations
 import inspect
 import logging
 import operator
+import traceback
 import types
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -562,11 +563,21 @@ _LIBRARIES = frozenset({"builtins", "torch", "numpy", "triton"})
 
 def is_of_operators(error: BaseException) -> bool:
     """Whether an operator may have raised it, so that plain Python would, too: a signal's handler may end the graph with another, and
-    so do wrong results of a backend, and a checkpoint around the call that needs no more of it."""
+    so do wrong results of a backend, a checkpoint around the call that needs no more of it, and hooks of the program that autograd calls
+    with what it saves, which would be called twice."""
     kind = type(error)
     library = kind.__module__.partition(".")[0]
     of_others = issubclass(kind, (OSError, MemoryError, ControlMisuse, _torch.StopRecomputation))
-    return (library in _LIBRARIES or library.startswith("tracework")) and not of_others
+    return (library in _LIBRARIES or library.startswith("tracework")) and not (of_others or _is_of_a_hook(error))
+
+
+def _is_of_a_hook(error: BaseException) -> bool:
+    """Whether the hook around the call that packs saved tensors raised it, or may have: its code is in the traceback, or it has none."""
+    pack = _torch.packing_hook()
+    code = getattr(pack, "__code__", None)
+    if pack is None or code is None:
+        return pack is not None
+    return any(frame.f_code is code for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 def run_with_handlers(given: list[Any]) -> Any:
