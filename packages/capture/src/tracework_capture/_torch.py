@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import math
 import sys
 import threading
 import typing
@@ -62,6 +63,7 @@ __all__ = [
     "leaving_saved_hooks",
     "make_subclass",
     "mark_of_torch_compile",
+    "nan_alone_is_no_bound",
     "neg_view",
     "operator_names",
     "packing_hook",
@@ -140,6 +142,13 @@ def as_subclass(tensor: Any, cls: type) -> Any:
 
 BOUNDS_TAKE_GRADIENTS = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 14)
 """Whether a clamp has no gradient where an element is its bound, a number; where it is a bound in a tensor each gets a half of it."""
+
+
+@functools.cache
+def nan_alone_is_no_bound() -> bool:
+    """Whether a clamp with one bound that is nan leaves all elements, without a gradient (torch 2.11), in the place of making them nan."""
+    return not torch.zeros(1).clamp(max=math.nan).isnan().item()
+
 
 asserts_all: Any = getattr(distribution, "_all_true_or_runtime_assert", None)
 """What tells whether a tensor that distributions made holds (torch 2.15)."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
+from .. import _torch
 from .constant import ConstantValue
-from .float_curves import FLOAT_CURVES, call, clamped, clamped_in_place, operand
+from .float_curves import FLOAT_CURVES, call, clamped, clamped_in_place, operand, where
 from .float_formulas import answer
 from .floats import changes, shown_to_hooks
 from .number_arguments import EXACT, as_kind
@@ -68,6 +69,10 @@ def bounded(frame, name, args, kwargs):
         if bound is not None and bound is not NONE:
             clamp = clamped_in_place if name.endswith("_") else clamped
             found = clamp(frame, end, found, bound)
+    (bound, *others) = [b for b in given[1:] if b is not None and b is not NONE] or [None]
+    if name == "clamp" and not others and changes(bound) and _torch.nan_alone_is_no_bound():
+        number = operand(frame, bound, given[0])
+        return where(frame, call(frame, "ne", number, number), call(frame, "detach", given[0]), found)
     return given[0] if name.endswith("_") else found
 
 
