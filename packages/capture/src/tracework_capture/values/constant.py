@@ -348,6 +348,9 @@ def fold_plain(frame, fn, /, *args, **kwargs):
 
 def called_there(frame, fn, /, *args, **kwargs):
     """fn(*args, **kwargs) from frames with the globals and at the places of the traced ones, where what it warns of is said."""
+    from .frame_hooks import check_frame_hooks
+
+    check_frame_hooks(frame.root)
     while frame is not None:
         code = frame.code
         names = {"co_filename": code.co_filename, "co_name": code.co_name, "co_qualname": code.co_qualname}

@@ -86,7 +86,16 @@ def marked_value(frame: Any, obj: Any, source: Any, mark: Mark) -> Value:
     from .row_value import RowValue
 
     frame.guard("IDENTITY", source, obj)
-    return RowValue(obj, functools.partial(MARKED[mark.kind], obj, mark), source)
+    return RowValue(obj, functools.partial(call_marked, obj, mark), source)
+
+
+def call_marked(obj: Any, mark: Mark, frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """What MARKED says of the call; those that run as they are, now or with the graph, call modules of the program themselves."""
+    from .frame_hooks import check_frame_hooks
+
+    if mark.kind in RUN_AS_THEY_ARE:
+        check_frame_hooks(frame.root)
+    return MARKED[mark.kind](obj, mark, frame, args, kwargs)
 
 
 def _allow(obj: Any, mark: Mark, frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -161,3 +170,4 @@ MARKED: dict[str, Callable[..., Any]] = {
     "nonstrict_trace": _nonstrict,
     "substitute_in_graph": _substitute,
 }
+RUN_AS_THEY_ARE = frozenset(("allow_in_graph", "assume_constant_result", "leaf_function", "nonstrict_trace"))

@@ -96,7 +96,7 @@ class ModuleValue(ObjectValue):
         self.replaced = 0  # how many entries functional_call shows in place of its own
 
     def plain_getattr(self, frame, name, use_hook=True):
-        if name.startswith(OWN_HOOKS):
+        if name.startswith(OWN_HOOKS) or name == "__dict__":
             check_frame_hooks(frame.root, self)
         if self.replaced and name in TABLES:
             return frame.break_graph("attribute_unknown", f"{name} of a module under functional_call")

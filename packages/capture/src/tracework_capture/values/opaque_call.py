@@ -11,6 +11,7 @@ from torch import fx
 from ..graph.checks import is_plain_call
 from ..graph.opaque_operators import NAMESPACE, Refusal, is_foreign, observe, operator_of
 from .constant import NotPlain, plain
+from .frame_hooks import check_frame_hooks
 from .sequence import ListValue, TupleValue
 from .tensor import TensorValue
 
@@ -23,6 +24,7 @@ def opaque_call(frame, function, args, kwargs):
     tensors = [v for v in values if isinstance(v, TensorValue)]
     if not is_foreign(function) or not tensors or not all(map(fits, tensors)) or frame.root.transforms:
         return None
+    check_frame_hooks(frame.root)
     try:
         constants = [None if isinstance(v, TensorValue) else (plain(v),) for v in values]
     except NotPlain:

@@ -19,6 +19,7 @@ from .context import CONTEXTS
 from .data_calls import DATA_CALL_ROWS
 from .dual_numbers import DUAL_CONTEXTS, DUAL_ROWS
 from .float_operands import tensor_form
+from .frame_hooks import check_frame_hooks
 from .generators import drawn
 from .known_function import KnownFunction
 from .loops import LOOP_ROWS
@@ -86,6 +87,10 @@ class CustomOperatorValue(TorchFunctionValue):
 
     def same_object(self, other):
         return isinstance(other, CustomOperatorValue) and other.definition is self.definition
+
+    def call(self, frame, args, kwargs):
+        check_frame_hooks(frame.root)  # the operator may call a module
+        return super().call(frame, args, kwargs)
 
     def getattr(self, frame, name):
         try:

@@ -1,9 +1,11 @@
 """Forward hooks that a frame puts on modules and takes off again are part of its graph; others break it where they are put on."""
 
+import copy
+
 import pytest
 import torch
 from torch.utils.hooks import RemovableHandle
-from tracework_capture import explain, optimize
+from tracework_capture import allow_in_graph, assume_constant_result, explain, leaf_function, nonstrict_trace, optimize
 
 X = torch.arange(12.0).reshape(3, 4)
 
@@ -138,3 +140,69 @@ def test_the_hook_stays_on():
     model = net()
     explain(stays)(model, X)
     assert len(model._forward_hooks) == 1
+
+
+MODEL = torch.nn.Linear(4, 4)
+
+
+@allow_in_graph
+def allowed(x):
+    return MODEL(x)
+
+
+@nonstrict_trace
+def traced_as_it_is(x):
+    return MODEL(x)
+
+
+@leaf_function
+def leaf(model, x):
+    return (model(x),)
+
+
+@leaf.register_fake
+def _(model, x):
+    return (torch.empty_like(x),)
+
+
+@assume_constant_result
+def constant():
+    return MODEL(torch.ones(1, 4)).sum().item()
+
+
+@torch.library.custom_op("frame_hooks_tests::model", mutates_args=())
+def operator(x: torch.Tensor) -> torch.Tensor:
+    return MODEL(x).clone()
+
+
+@operator.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+SEEN_BY = {
+    "allow_in_graph": allowed,
+    "nonstrict_trace": traced_as_it_is,
+    "leaf_function": lambda x: leaf(MODEL, x)[0],
+    "assume_constant_result": lambda x: x * constant(),
+    "custom operator": operator,
+    "copy": lambda x: copy.copy(MODEL)(x),
+    "deepcopy": lambda x: copy.deepcopy(MODEL)(x),
+    "vars": lambda x: x * len(vars(MODEL)["_forward_hooks"]),
+    "__dict__": lambda x: x * len(MODEL.__dict__["_forward_hooks"]),
+}
+
+
+@pytest.mark.parametrize("kind", SEEN_BY)
+def test_what_calls_or_reads_the_module_itself_sees_the_hook(kind):
+    function = SEEN_BY[kind]
+
+    def hooked(x):
+        handle = MODEL.register_forward_hook(lambda module, args, out: out * 2)
+        y = function(x)
+        handle.remove()
+        return y
+
+    with torch.no_grad():
+        torch.testing.assert_close(optimize(lambda gm, inputs: gm.forward)(hooked)(X), hooked(X))
+    assert not MODEL._forward_hooks

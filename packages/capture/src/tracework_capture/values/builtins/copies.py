@@ -11,6 +11,7 @@ import torch
 
 from ..binding import python_new
 from ..constant import ConstantValue
+from ..frame_hooks import check_frame_hooks
 from ..function import FunctionValue
 from ..instance_dict import InstanceDictValue
 from ..leaf_changes import PLAIN
@@ -71,6 +72,8 @@ def has_a_state(cls):
 def copy_object(frame, value, copy_field):
     """A new instance with the same fields."""
     kind = type(value)
+    if kind is ModuleValue:
+        check_frame_hooks(frame.root, value)
     if kind in (ObjectValue, ModuleValue) and value.part is None and has_a_state(value.cls):
         state, made = value.call_method(frame, "__getstate__", [], {}), ObjectValue(value.cls)
         made.call_method(frame, "__setstate__", [copy_field(state)], {})
