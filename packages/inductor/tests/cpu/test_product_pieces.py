@@ -2,12 +2,13 @@
 
 import pytest
 import torch
+from prim_programs import build
 from tracework_inductor import compile_graph
 from tracework_inductor.lowering import driver
 from tracework_inductor.lowering.product_pieces import pieces
 from tracework_inductor.options import InductorOptions
 from tracework_inductor.pipeline import plan_graph
-from tracework_primops import GraphBuilder, PrimGraph, PrimValue, TensorSpec, prims
+from tracework_primops import TensorSpec, prims
 from tracework_runtime import load
 
 CUDA, CPU = torch.device("cuda", 0), torch.device("cpu")
@@ -15,16 +16,7 @@ CUDA, CPU = torch.device("cuda", 0), torch.device("cpu")
 
 def graph_of(program, *shapes, dtype=torch.bfloat16, device=CUDA):
     """The graph of a program of inputs of these shapes."""
-    graph = torch.fx.Graph()
-    values = []
-    for i, shape in enumerate(shapes):
-        node = graph.placeholder(f"x{i}")
-        node.meta["spec"] = TensorSpec(dtype, device, shape)
-        values.append(PrimValue(node.meta["spec"], node))
-    with GraphBuilder(graph):
-        results = program(*values)
-    graph.output(tuple(r.node for r in (results if isinstance(results, tuple) else (results,))))
-    return PrimGraph.from_fx(graph)
+    return build(program, [None] * len(shapes), [TensorSpec(dtype, device, s) for s in shapes])
 
 
 def logits(x, w):

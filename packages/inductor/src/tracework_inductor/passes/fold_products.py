@@ -11,19 +11,18 @@ from typing import Any
 from tracework_primops import GraphBuilder, Kind, PrimGraph, PrimValue, prims
 
 from ..ir.index import contiguous_strides, same, same_all
+from .rewrites import rewritten
 
 TURNED = (1, 0, 2)
 
 
 def fold_products(graph: PrimGraph) -> PrimGraph:
     """The graph with such products folded; the same object where there are none."""
-    wanted = [n.name for n in graph.calls if n.target is prims.bmm and _is_repeated(n.args[1]) and _rows(n.args[0]) is not None]
-    if not wanted:
-        return graph
-    copy = graph.copy()
-    for node in [n for n in copy.calls if n.name in wanted]:
-        _rewrite(copy.graph, node)
-    return copy
+    return rewritten(graph, _folds, _rewrite)
+
+
+def _folds(node: Any) -> bool:
+    return node.target is prims.bmm and _is_repeated(node.args[1]) and _rows(node.args[0]) is not None
 
 
 def _is_repeated(node: Any) -> bool:
@@ -47,7 +46,8 @@ def _row_major(node: Any) -> bool:
     return same_all(spec.strides, contiguous_strides(spec.sizes))
 
 
-def _rewrite(graph: Any, node: Any) -> None:
+def _rewrite(node: Any) -> None:
+    graph = node.graph
     a, b = node.args[0], node.args[1].args[0]
     rows = _rows(a)
     added = _added_bias(node)

@@ -12,6 +12,7 @@ from tracework_primops import GraphBuilder, PrimGraph, PrimValue, prims
 
 from ..lowering.product_pieces import pieces
 from ..product_costs import COPY, LAUNCH, ROW_BYTES, SLOWER, alignment
+from .rewrites import rewritten
 
 LEAST_GAIN = 4 * LAUNCH
 """What padding has to save: two operands and the result are moved by kernels of their own."""
@@ -22,13 +23,7 @@ PRODUCTS: Mapping[str, int] = {"mm": 0, "bmm": 0, "addmm": 1}
 def pad_matmul(graph: PrimGraph) -> PrimGraph:
     """The graph with unaligned products padded where that pays; the same object where it never does."""
     apart = pieces(graph.graph)
-    wanted = [n.name for n in graph.calls if n not in apart and _pays(n)]
-    if not wanted:
-        return graph
-    copy = graph.copy()
-    for node in [n for n in copy.calls if n.name in wanted]:
-        _rewrite(copy.graph, node)
-    return copy
+    return rewritten(graph, lambda n: n not in apart and _pays(n), _rewrite)
 
 
 def _pays(node: Any) -> bool:
@@ -64,7 +59,8 @@ def _saved(a: Any, b: Any, out: Any) -> float:
     return SLOWER[out.device.type, size][aligned] * batch * rows * inner * columns - 2 * COPY * size * copied
 
 
-def _rewrite(graph: Any, node: Any) -> None:
+def _rewrite(node: Any) -> None:
+    graph = node.graph
     first = PRODUCTS[node.target.name]
     builder = GraphBuilder(graph)
     builder.origin = node.meta.get("origin")

@@ -13,6 +13,7 @@ from tracework_primops import GraphBuilder, PrimGraph, PrimValue, prims
 
 from ..ir.index import contiguous_strides, same_all
 from ..product_costs import ROW_BYTES, alignment
+from .rewrites import rewritten
 
 PLACES = {prims.convolution: (0, 1, 3), prims.convolution_backward: (1, 2, 4)}
 """prim -> positions of image, weight, and the first of the settings."""
@@ -20,17 +21,7 @@ PLACES = {prims.convolution: (0, 1, 3), prims.convolution_backward: (1, 2, 4)}
 
 def patch_products(graph: PrimGraph) -> PrimGraph:
     """The graph with products in the place of such convolutions and their gradients; the same object where there are none."""
-    wanted = [n.name for n in graph.calls if _cuts_patches(n)]
-    if not wanted:
-        return graph
-    copy = graph.copy()
-    for node in [n for n in copy.calls if n.name in wanted]:
-        builder = GraphBuilder(copy.graph)
-        builder.origin = node.meta.get("origin")
-        with copy.graph.inserting_before(node), builder:
-            (_convolution if node.target is prims.convolution else _gradients)(node)
-        copy.graph.erase_node(node)
-    return copy
+    return rewritten(graph, _cuts_patches, _rewrite)
 
 
 def _cuts_patches(node: Any) -> bool:
@@ -59,6 +50,14 @@ def _cuts_patches(node: Any) -> bool:
     whole_rows = all(alignment(n, x.dtype.itemsize) >= ROW_BYTES for n in (w.numel() // w.sizes[0], w.sizes[0]))
     row_major = all(same_all(s.strides, contiguous_strides(s.sizes)) for s in (x, w))
     return few_channels and whole_rows and row_major and max(window) > 1
+
+
+def _rewrite(node: Any) -> None:
+    builder = GraphBuilder(node.graph)
+    builder.origin = node.meta.get("origin")
+    with node.graph.inserting_before(node), builder:
+        (_convolution if node.target is prims.convolution else _gradients)(node)
+    node.graph.erase_node(node)
 
 
 def _convolution(node: Any) -> None:

@@ -2,25 +2,17 @@
 
 import pytest
 import torch
+from prim_programs import build
 from tracework_inductor.passes import GRAPH_PASSES
 from tracework_inductor.passes.fold_products import fold_products
-from tracework_primops import GraphBuilder, PrimGraph, PrimValue, SymbolTable, TensorSpec, prims
+from tracework_primops import SymbolTable, TensorSpec, prims
 
 CPU = torch.device("cpu")
 
 
 def graph_of(program, *shapes):
     """The graph of a program of float64 inputs of these shapes."""
-    graph = torch.fx.Graph()
-    values = []
-    for i, shape in enumerate(shapes):
-        node = graph.placeholder(f"x{i}")
-        node.meta["spec"] = TensorSpec(torch.float64, CPU, shape)
-        values.append(PrimValue(node.meta["spec"], node))
-    with GraphBuilder(graph):
-        results = program(*values)
-    graph.output(tuple(r.node for r in (results if isinstance(results, tuple) else (results,))))
-    return PrimGraph.from_fx(graph)
+    return build(program, [None] * len(shapes), [TensorSpec(torch.float64, CPU, s) for s in shapes])
 
 
 def same_matrix(x, w):

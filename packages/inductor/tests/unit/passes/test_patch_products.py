@@ -4,9 +4,10 @@ import sys
 
 import pytest
 import torch
+from prim_programs import build
 from tracework_inductor.passes import GRAPH_PASSES
 from tracework_inductor.passes.patch_products import patch_products
-from tracework_primops import GraphBuilder, PrimGraph, PrimValue, TensorSpec, prims
+from tracework_primops import TensorSpec, prims
 
 CUDA, CPU = torch.device("cuda", 0), torch.device("cpu")
 CONVOLUTIONS = (prims.convolution, prims.convolution_backward)
@@ -15,16 +16,7 @@ IMAGE, WEIGHT = (2, 3, 32, 48), (24, 3, 16, 8)
 
 def graph_of(program, *specs):
     """The graph of a program of inputs with these specs."""
-    graph = torch.fx.Graph()
-    values = []
-    for i, spec in enumerate(specs):
-        node = graph.placeholder(f"x{i}")
-        node.meta["spec"] = spec
-        values.append(PrimValue(spec, node))
-    with GraphBuilder(graph):
-        results = program(*values)
-    graph.output(tuple(r.node for r in (results if isinstance(results, tuple) else (results,))))
-    return PrimGraph.from_fx(graph)
+    return build(program, [None] * len(specs), specs)
 
 
 def settings(stride=(16, 8), padding=(0, 0), dilation=(1, 1), transposed=False, groups=1):
