@@ -358,15 +358,8 @@ class DictIterator(IteratorValue):
     def reload(self, emit):
         if self.position is None:
             return f"{emit.const(iter)}(())"
-        # it is made from an existing dict as that was, and from a new one as that is
-        if self.structure != (0 if self.mapping.mutability is EXISTING else self.mapping.structure):
-            stop = BreakGraph("cannot_rebuild", "an iterator over a dict whose keys came or went")
-            stop.made_at = self.made_at
-            raise stop
-        made = emit.temp(f"{emit.const(iter)}({builtins_own(emit, self.mapping, self.what)})")
-        if self.position:
-            emit.line(advanced(emit, made, self.position))
-        return made
+        rebuilds(self, self.mapping, "a dict whose keys")
+        return at_its_place(emit, self, f"{emit.const(iter)}({builtins_own(emit, self.mapping, self.what)})")
 
 
 class SetIterator(IteratorValue):
@@ -397,15 +390,25 @@ class SetIterator(IteratorValue):
     def reload(self, emit):
         if self.position is None:
             return f"{emit.const(iter)}({emit.const(frozenset)}())"
-        # it is made from an existing set as that was, and from a new one as that is
-        if self.structure != (0 if self.owner.mutability is EXISTING else self.owner.structure):
-            stop = BreakGraph("cannot_rebuild", "an iterator over a set whose members came or went")
-            stop.made_at = self.made_at
-            raise stop
-        made = emit.temp(builtins_own(emit, self.owner, "__iter__"))
-        if self.position:
-            emit.line(advanced(emit, made, self.position))
-        return made
+        rebuilds(self, self.owner, "a set whose members")
+        return at_its_place(emit, self, builtins_own(emit, self.owner, "__iter__"))
+
+
+def rebuilds(iterator, owner, what):
+    """Breaks where an iterator over a dict or a set cannot be made anew: it is made from an existing one as that was, and from a new one as
+    that is."""
+    if iterator.structure != (0 if owner.mutability is EXISTING else owner.structure):
+        stop = BreakGraph("cannot_rebuild", f"an iterator over {what} came or went")
+        stop.made_at = iterator.made_at
+        raise stop
+
+
+def at_its_place(emit, iterator, text):
+    """An iterator made by `text` that has given as many items as this one."""
+    made = emit.temp(text)
+    if iterator.position:
+        emit.line(advanced(emit, made, iterator.position))
+    return made
 
 
 def advanced(emit, iterator, count):

@@ -67,6 +67,11 @@ def contiguous_strides(sizes: Sequence[Size]) -> tuple[Size, ...]:
     return tuple(reversed(strides))
 
 
+def is_contiguous(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
+    """Whether these are the strides that torch gives a new tensor."""
+    return same_all(strides, contiguous_strides(sizes))
+
+
 def dot(index: Sequence[Size], strides: Sequence[Size], offset: Size = 0) -> Size:
     """offset + sum(index * stride)."""
     result = offset

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 
 from ..ir.buffer import BufferLayout
-from ..ir.index import contiguous_strides, dot, same_all
+from ..ir.index import dot, is_contiguous
 from ..ir.scalar_ops import ops
 from ..product_costs import ROW_BYTES, alignment
-from .row_padding import fast_axis, padded_rows, readers
+from .row_padding import fast_axis, is_plain, padded_rows, prim_name, readers
 from .value import Lazy, Strided, TensorValue, settled
 
 LEAST_BYTES = 1 << 26
@@ -26,22 +26,22 @@ ROWS = 256
 
 def pieces(graph: Any) -> dict[Any, int]:
     """Products that are computed in pieces -> how many rows a piece has."""
-    read_by = readers(graph)
-    return {node: rows for node in graph.nodes if (rows := _rows(node, read_by[node]))}
+    found = {node: rows for node in graph.nodes if (rows := _rows(node))}
+    read_by = readers(graph) if found else {}
+    return {node: rows for node, rows in found.items() if "output" in read_by[node]}
 
 
-def _rows(node: Any, read_by: frozenset[str]) -> int:
-    """Rows of a piece, or 0."""
-    name = getattr(node.target, "name", None) if hasattr(node.target, "family") else None
-    spec = node.meta.get("spec")
-    if name not in ("mm", "addmm") or "output" not in read_by or spec.device.type != "cuda":
+def _rows(node: Any) -> int:
+    """Rows of a piece of a product that leaves the graph, or 0."""
+    name, spec = prim_name(node), node.meta.get("spec")
+    if name not in ("mm", "addmm") or spec.device.type != "cuda":
         return 0
     if spec.dtype.itemsize != 2 or not spec.dtype.is_floating_point:
         return 0
     inner = node.args[-1 if name == "mm" else 2].meta["spec"].sizes[0]
-    if not all(isinstance(s, int) for s in (*spec.sizes, inner)) or not same_all(spec.strides, contiguous_strides(spec.sizes)):
+    if not all(isinstance(s, int) for s in (*spec.sizes, inner)) or not is_contiguous(spec.sizes, spec.strides):
         return 0
-    if name == "addmm" and (node.args[0].meta["spec"].ndim != 1 or any(v != 1 for v in (*node.args[3:], *node.kwargs.values()))):
+    if name == "addmm" and (node.args[0].meta["spec"].ndim != 1 or not is_plain(node)):
         return 0
     rows, columns = spec.sizes
     if alignment(inner, 2) < ROW_BYTES or alignment(columns, 2) >= ROW_BYTES or 2 * rows * columns < LEAST_BYTES:

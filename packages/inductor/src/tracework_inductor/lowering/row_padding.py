@@ -40,12 +40,12 @@ class RowPadding:
         self.bases: dict[Any, tuple[Size, ...]] = {}
         """Node that loops of ours compute -> strides of its buffer."""
         for node in graph.nodes:
-            if _name(node) in PRODUCTS and node not in apart:
+            if prim_name(node) in PRODUCTS and node not in apart:
                 self._consider(node)
 
     def splits(self, node: Any) -> bool:
         """Whether the bias is added by what reads the product, not by the library, which needs rows without gaps for it."""
-        return _is_plain(node) and "library" not in self.readers[node]
+        return is_plain(node) and "library" not in self.readers[node]
 
     def _consider(self, node: Any) -> None:
         spec = node.meta.get("spec")
@@ -85,7 +85,7 @@ class RowPadding:
             return _Part(aligned)
         if not _little_longer(sizes[-1], unit):
             return None
-        free = "output" not in self.readers[node] and (_name(node) in ("mm", "bmm") or self.splits(node))
+        free = "output" not in self.readers[node] and (prim_name(node) in ("mm", "bmm") or self.splits(node))
         strides = padded_rows(sizes, len(sizes) - 1, unit)
         return _Part(aligned, 0 if free else _traffic(spec), node, strides)
 
@@ -108,12 +108,12 @@ class RowPadding:
         return _Part(aligned, _traffic(spec)) if strides is None else _Part(aligned, 0, base, strides)
 
     def _is_split(self, node: Any) -> bool:
-        return _name(node) in ("addmm", "baddbmm") and self.splits(node)
+        return prim_name(node) in ("addmm", "baddbmm") and self.splits(node)
 
     def _free_strides(self, base: Any, unit: int) -> tuple[Size, ...] | None:
         if base is None or "output" in self.readers[base]:
             return None
-        own = _kind(base) == "pointwise" or _name(base) in OWN
+        own = _kind(base) == "pointwise" or prim_name(base) in OWN
         return padded_rows(base.meta["spec"].sizes, base.meta["spec"].ndim - 1, unit) if own else None
 
 
@@ -182,23 +182,23 @@ def _row_major(spec: Any) -> bool:
     return all(same(s, 1) or same(a, b) for s, a, b in zip(spec.sizes, spec.strides, plain, strict=True))
 
 
-def _is_plain(node: Any) -> bool:
+def is_plain(node: Any) -> bool:
     return all(v == 1 for v in (*node.args[3:], *node.kwargs.values()))
 
 
-def _name(node: Any) -> Any:
+def prim_name(node: Any) -> Any:
     return getattr(node.target, "name", None) if node.op == "call_function" and hasattr(node.target, "family") else None
 
 
 def _kind(node: Any) -> str | None:
-    return node.target.kind.value if _name(node) is not None else None
+    return node.target.kind.value if prim_name(node) is not None else None
 
 
 def _base(node: Any, fast: int) -> Any:
     """The node whose rows, along its last axis, are the rows of `node` along `fast`; None if they are cut or joined."""
     row = node.meta["spec"].sizes[fast]
     while True:
-        name = _name(node)
+        name = prim_name(node)
         if name == "permute":
             fast = node.args[1][fast] % node.meta["spec"].ndim
         elif name == "clone":
@@ -222,7 +222,7 @@ def readers(graph: Any) -> dict[Any, frozenset[str]]:
         for user in node.users:
             if user.op == "output":
                 kinds.add("output")
-            elif _name(user) in VIEWS:
+            elif prim_name(user) in VIEWS:
                 kinds |= found[user]
             else:
                 kinds.add("library" if _kind(user) in (None, "library") else "loop")
@@ -230,4 +230,4 @@ def readers(graph: Any) -> dict[Any, frozenset[str]]:
     return found
 
 
-__all__ = ["PRODUCTS", "ROW_BYTES", "RowPadding", "fast_axis", "padded_rows", "readers", "row_alignment"]
+__all__ = ["PRODUCTS", "ROW_BYTES", "RowPadding", "fast_axis", "is_plain", "padded_rows", "prim_name", "readers", "row_alignment"]

@@ -10,7 +10,7 @@ from typing import Any
 
 from tracework_primops import GraphBuilder, Kind, PrimGraph, PrimValue, prims
 
-from ..ir.index import contiguous_strides, same, same_all
+from ..ir.index import is_contiguous, same
 from .rewrites import rewritten
 
 TURNED = (1, 0, 2)
@@ -42,8 +42,7 @@ def _rows(a: Any) -> Any:
 
 
 def _row_major(node: Any) -> bool:
-    spec = node.meta["spec"]
-    return same_all(spec.strides, contiguous_strides(spec.sizes))
+    return is_contiguous(node.meta["spec"].sizes, node.meta["spec"].strides)
 
 
 def _rewrite(node: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from tracework_primops import GraphBuilder, PrimGraph, PrimValue, prims
 
-from ..ir.index import contiguous_strides, same_all
+from ..ir.index import is_contiguous
 from ..product_costs import ROW_BYTES, alignment
 from .rewrites import rewritten
 
@@ -25,30 +25,25 @@ def patch_products(graph: PrimGraph) -> PrimGraph:
 
 
 def _cuts_patches(node: Any) -> bool:
-    if (
-        node.target not in PLACES
-        or node.target is prims.convolution_backward
-        and not all(node.args[10][u.args[1]] for u in node.users)
-    ):
+    if node.target not in PLACES:
+        return False
+    if node.target is prims.convolution_backward and not all(node.args[10][u.args[1]] for u in node.users):
         return False
     image, weight, first = PLACES[node.target]
     x, w = (node.args[n].meta["spec"] for n in (image, weight))
     stride, padding, dilation, transposed, _, groups = node.args[first : first + 6]
     if x.device.type != "cuda" or x.dtype.itemsize != 2 or x.ndim != 4 or transposed or groups != 1:
         return False
-    if (
-        not all(isinstance(s, int) for s in (*x.sizes[1:], *w.sizes))
-        or 0 in w.sizes
-        or any(padding)
-        or any(d != 1 for d in dilation)
-    ):
+    if not all(isinstance(s, int) for s in (*x.sizes[1:], *w.sizes)) or 0 in w.sizes:
+        return False
+    if any(padding) or any(d != 1 for d in dilation):
         return False
     window, sides = w.sizes[2:], x.sizes[2:]
     if tuple(stride) != tuple(window) or any(side % k for side, k in zip(sides, window, strict=True)):
         return False
     few_channels = alignment(w.sizes[1], x.dtype.itemsize) < ROW_BYTES
     whole_rows = all(alignment(n, x.dtype.itemsize) >= ROW_BYTES for n in (w.numel() // w.sizes[0], w.sizes[0]))
-    row_major = all(same_all(s.strides, contiguous_strides(s.sizes)) for s in (x, w))
+    row_major = all(is_contiguous(s.sizes, s.strides) for s in (x, w))
     return few_channels and whole_rows and row_major and max(window) > 1
 
 
