@@ -212,10 +212,11 @@ ARGUMENTS = [
 
 @pytest.mark.parametrize("fn", ARGUMENTS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("place", range(-1, 4))
-def test_arguments_that_are_written_to_before_the_backward(fn, place):
+@pytest.mark.parametrize("backend", BACKENDS[:2])
+def test_arguments_that_are_written_to_before_the_backward(fn, place, backend):
     """Eager keeps them, and no results. A place among the inputs and results; none is written to at -1."""
     outcomes = []
-    for run in (fn, tracework.compile(fn, backend="aot_eager")):
+    for run in (fn, tracework.compile(fn, backend=backend)):
         leaf = torch.linspace(-1, 1, 16, dtype=torch.float64).view(4, 4).requires_grad_()
         given = [leaf * 1, leaf.detach().cos()]
         results = run(*given)
@@ -312,6 +313,25 @@ def test_around_compiled_modules(make, backend):
             out.square().sum().backward()
         found.append([out, x.grad, *(p.grad for p in blocks.parameters()), *blocks.buffers()])
     torch.testing.assert_close(*found)
+
+
+@pytest.mark.parametrize("function", [counting, printing, updating], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_effects_of_a_compiled_function_are_repeated_up_to_where_eager_ends_it(function, backend, capsys):
+    def calls(function):
+        log.clear()
+        norm.reset_running_stats()
+        seen = []
+        for number in range(3):
+            x = torch.linspace(0, 1 + number, 12).view(3, 4).requires_grad_()
+            checkpoint(function, x * 1, use_reentrant=False).sum().backward()
+            seen += [x.grad, norm.running_mean.clone(), int(norm.num_batches_tracked)]
+        return seen, list(log), capsys.readouterr().out
+
+    expected, *logged = calls(function)
+    actual, *logged_again = calls(tracework.compile(function, backend=backend))
+    torch.testing.assert_close(actual, expected)
+    assert logged_again == logged
 
 
 def test_names_that_no_function_takes_are_refused():

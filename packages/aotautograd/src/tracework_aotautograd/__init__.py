@@ -7,6 +7,7 @@ from .errors import AotError, PartitionError, Refusal, UsageError
 from .options import AotOptions
 from .partition import PARTITIONERS
 from .trace.joint import trace_inference, trace_joint
+from .wrappers.uncompiled import uncompiled
 
 __all__ = [
     "PARTITIONERS",
@@ -24,4 +25,5 @@ __all__ = [
     "partition",
     "trace_inference",
     "trace_joint",
+    "uncompiled",
 ]

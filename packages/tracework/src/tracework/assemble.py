@@ -55,10 +55,10 @@ def _check_compiler(options: Options) -> None:
 
 
 def eager_backend(options: Options, observe: Observe) -> Callable[..., Any]:
-    """Runs the captured graph as it is."""
+    """Runs the captured graph as it is, its checkpoints as torch's own."""
 
     def backend(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
-        return gm.forward
+        return aotautograd.uncompiled(gm)
 
     return backend
 
@@ -114,7 +114,7 @@ def inductor_backend(options: Options, observe: Observe) -> Callable[..., Any]:
             if not options.suppress_errors:
                 raise
             _warn_suppressed(error)
-            return gm.forward
+            return aotautograd.uncompiled(gm)
 
     return backend
 

@@ -531,6 +531,20 @@ def guarded_call(writer: CodeWriter, frame: Any, call: str, conditions: list[str
     return before + lines
 
 
+def plainly_under_hooks(writer: CodeWriter, frame: Any) -> list[str]:
+    """Statements that run a frame with side effects plainly where hooks see what autograd saves: one may raise in the middle of the graph,
+    as a checkpoint around the call does when it needs no more of it, and what the program did before that is done then."""
+    root = frame.root
+    made = (node.meta.get("example_value") for node in root.graph.graph.nodes if node.op not in ("placeholder", "output"))
+    if not len(root.mutations) or not any(isinstance(x, torch.Tensor) and x.requires_grad for x in made):
+        return []
+    function, arguments = plain_run(writer, frame)
+    return [
+        f"if {writer.const(_torch.any_saved_tensor_hooks, 'any_saved_tensor_hooks')}():",
+        f"    return {function}({', '.join(arguments)})",
+    ]
+
+
 def must_be_apart(root: Any) -> bool:
     """Whether the program would see that its frame does not run again: in a handler or a manager, or by a history that is there."""
     if root.graph.raises_in_try:

@@ -32,7 +32,7 @@ from ..values.context import end_autocast, left, refuse_open_managers
 from ..values.made_class import MadeClassValue
 from ..values.value import Deferred
 from .builder import TYPE_DTYPES
-from .checks import check_conditions, guarded_call, unused_that_may_raise
+from .checks import check_conditions, guarded_call, plainly_under_hooks, unused_that_may_raise
 from .replaced import check_replaced
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def finish(frame: Any, stop: Returned | Break, backend: Any, execute: Callable[.
     call: list[str] = []
     if captured is not None:
         text, writes_last = graph_call(writer, root, captured, backend)
-        call = guarded_call(writer, frame, text, conditions, writes_last)
+        call = [*plainly_under_hooks(writer, frame), *guarded_call(writer, frame, text, conditions, writes_last)]
     seconds = {"backend": time.perf_counter() - started}
     code = writer.finish(call, frame.info.position(frame.current))
     collect = tuple(binding.source for binding in root.graph.inputs)
