@@ -144,12 +144,169 @@ def written_in_place(x, w):
     return doubled.sin() @ w, made.exp(), part.cos(), doubled is made
 
 
+class OfItsClass(torch.autograd.Function):
+    """Class methods, with a setup_context and a default argument."""
+
+    factor = 3.0
+
+    @classmethod
+    def forward(cls, x, power=2):
+        return x.sin() * cls.factor**power
+
+    @classmethod
+    def setup_context(cls, ctx, inputs, output):
+        ctx.save_for_backward(inputs[0])
+        ctx.power = inputs[1]
+
+    @classmethod
+    @once_differentiable
+    def backward(cls, ctx, g):
+        return g * ctx.saved_tensors[0].cos() * cls.factor**ctx.power, None
+
+
+class OfASubclass(OfItsClass):
+    factor = 5.0
+
+
+def class_methods(x, w):
+    return OfItsClass.apply(x) @ w + OfASubclass.apply(x, 3) + OfItsClass.apply(x, power=1)
+
+
+class Apart(torch.autograd.Function):
+    """Asks for None where a result has no gradient."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.set_materialize_grads(False)
+        cos = x.cos()
+        ctx.save_for_backward(x, w, cos)
+        mask = x > 0
+        ctx.mark_non_differentiable(mask)
+        return x.sin() @ w, cos, mask
+
+    @staticmethod
+    def backward(ctx, g, h, _):
+        x, w, cos = ctx.saved_tensors
+        of_x = of_w = None
+        if g is not None:
+            of_x, of_w = g @ w.t() * cos, x.sin().t() @ g
+        if h is not None:
+            of_x = -h * x.sin() if of_x is None else of_x - h * x.sin()
+        return of_x, of_w
+
+
+def all_of_several(x, w):
+    a, b, mask = Apart.apply(x, w)
+    return a * mask, b
+
+
+def first_of_several(x, w):
+    return Apart.apply(x, w)[0]
+
+
+def second_of_several(x, w):
+    return Apart.apply(x, w)[1] + w[0]
+
+
+class Transformed(torch.autograd.Function):
+    """With a gradient that is not the derivative, an output without one, and a result that is saved."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x, y, k=2.0):
+        return x.exp() * y * k, x.exp() + y, x > y
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, y, ctx.k = inputs
+        ctx.save_for_backward(x, y, output[0])
+        ctx.mark_non_differentiable(output[2])
+
+    @staticmethod
+    def backward(ctx, g, h, _):
+        x, _, product = ctx.saved_tensors
+        return g * product * 7 + h * x.exp(), g * x.exp() * ctx.k + h, None
+
+
+def product(x, k=2.0):
+    a, b, _ = Transformed.apply(x, x.sin(), k)
+    return (a * b).sum()
+
+
+def under_vmap(x, w):
+    a, b, mask = torch.vmap(Transformed.apply, (0, None))(x, w[0])
+    return torch.where(mask, a, b) + torch.vmap(torch.vmap(lambda v: Transformed.apply(v, v * 2, 3.0)[0]))(x)
+
+
+def under_grad(x, w):
+    return torch.func.grad(product)(x) @ w
+
+
+def under_grad_of_grad(x, w):
+    return torch.func.grad(lambda v: torch.func.grad(product)(v).square().sum())(x) @ w
+
+
+def under_vmap_of_grad(x, w):
+    return torch.vmap(torch.func.grad(lambda v: product(v * w[0], 3.0)))(x)
+
+
+def under_grad_of_vmap(x, w):
+    return torch.func.grad(lambda v: torch.vmap(product)(v).sum())(x)
+
+
+def under_jacrev(x, w):
+    return torch.func.jacrev(lambda v: Transformed.apply(v, v.sin())[0])(x[0]) @ w
+
+
+def under_vjp(x, w):
+    value, back = torch.func.vjp(lambda v: Transformed.apply(v, v.sin())[1], x)
+    return back(value)[0] @ w
+
+
+TRANSFORMED = (
+    *(under_vmap, under_grad, under_grad_of_grad, under_vmap_of_grad, under_grad_of_vmap),
+    *(under_jacrev, under_vjp),
+)
+
+
+class OwnRule(torch.autograd.Function):
+    """With a rule of its own for vmap, which is not what its forward does."""
+
+    @staticmethod
+    def forward(x):
+        return x.exp()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(output)
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.saved_tensors[0]
+
+    @staticmethod
+    def vmap(info, in_dims, x):
+        return OwnRule.apply(x) * info.batch_size, in_dims[0]
+
+
+def own_rule(x, w):
+    return torch.vmap(lambda v: OwnRule.apply(v * 2))(x) @ w
+
+
+def without_a_rule(x, w):
+    return torch.vmap(lambda v: OfItsClass.apply(v * 2))(x) @ w
+
+
 def inputs(requires=(True, True)):
     torch.manual_seed(1)
     return torch.randn(3, 4, requires_grad=requires[0]), torch.randn(4, 4, requires_grad=requires[1])
 
 
-PROGRAMS = (cube, masked_linear, reverse, reads_a_parameter, same_twice, written_in_place)
+PROGRAMS = (
+    *(cube, masked_linear, reverse, reads_a_parameter, same_twice, written_in_place),
+    *(class_methods, all_of_several, first_of_several, second_of_several, *TRANSFORMED),
+)
 
 
 @pytest.mark.parametrize("fn", PROGRAMS, ids=lambda f: f.__name__)
@@ -157,6 +314,30 @@ PROGRAMS = (cube, masked_linear, reverse, reads_a_parameter, same_twice, written
 def test_values_and_gradients(fn, backend):
     check(fn, *inputs(), backend=backend, module=linear)
     check(fn, *inputs((True, False)), backend=backend, module=linear)
+
+
+@pytest.mark.parametrize("fn", [class_methods, all_of_several, *TRANSFORMED], ids=lambda f: f.__name__)
+def test_the_whole_stack_with_transforms(fn):
+    check(fn, *inputs(), backend="inductor", module=linear)
+
+
+def test_a_rule_of_its_own_for_vmap_is_asked():
+    torch.testing.assert_close(tracework.compile(own_rule, backend="eager")(*inputs()), own_rule(*inputs()))
+
+
+def test_a_function_without_a_rule_for_vmap_is_refused_as_in_eager():
+    for fn in (without_a_rule, tracework.compile(without_a_rule, backend="eager")):
+        with pytest.raises(RuntimeError, match="does not have vmap support"):
+            fn(*inputs())
+
+
+def test_a_tensor_of_a_transform_that_is_over():
+    def fn(x):
+        return x.sin() * 2
+
+    kept = []
+    torch.func.grad(lambda x: kept.append(x) or x.sum())(torch.ones(3))
+    torch.testing.assert_close(tracework.compile(fn, backend="eager")(kept[0]), fn(torch.ones(3)))
 
 
 @pytest.mark.parametrize(

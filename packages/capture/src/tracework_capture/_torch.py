@@ -55,6 +55,7 @@ __all__ = [
     "hide_from_torch_compile",
     "item",
     "keeping_version",
+    "is_of_a_transform",
     "leave_blocks_of_devices",
     "leave_dispatch_modes",
     "leave_dual_levels",
@@ -392,6 +393,10 @@ def leaving_saved_hooks(function: Any) -> Any:
             leave_saved_hooks(_saved_hooks.entered[-1])
 
     return _leaving(function, lambda: len(_saved_hooks.entered), leave)
+
+
+is_of_a_transform = torch._C._functorch.is_functorch_wrapped_tensor
+"""Whether a tensor is what a function under a transform of torch.func sees, if the transform is over."""
 
 
 def transform_level() -> Any:

@@ -89,7 +89,7 @@ def can_be_checked(frame: Any, tensor: Any) -> bool:
     example = tensor.example
     return (
         root.history.checks
-        and root.transforms == 0
+        and not root.transforms
         and example.device.type == "cpu"
         and type(example.numel()) is int
         and example.numel() == 1

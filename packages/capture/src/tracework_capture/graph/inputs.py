@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
+from .. import _torch
 from ..dims import SMALLEST, DimMarks, DimRange, marks_of
 from ..errors import ControlMisuse, DynamicDimError, RestartCapture
 from ..formulas import INT_BITS
@@ -112,6 +113,10 @@ def lift_tensor(frame: Any, tensor: torch.Tensor, source: Source, role: str) -> 
         frame.break_graph("tensor_layout", f"{source} has layout {tensor.layout}")
     if tensor.is_nested:
         frame.break_graph("tensor_layout", f"{source} is a nested tensor")
+    if _torch.is_of_a_transform(tensor):
+        frame.break_graph(
+            "tensor_layout", f"{source} is what a transform of torch.func made of a tensor, without memory of its own"
+        )
     if tensor._is_zerotensor():
         frame.break_graph("tensor_layout", f"{source} stands for zeros and has no memory, as some gradients of gradients do")
     if tensor.requires_grad and tensor._is_view():

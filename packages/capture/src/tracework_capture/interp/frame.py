@@ -108,7 +108,7 @@ class CaptureRoot:
         self.unrolls = True  # whether the rounds left of a loop that was broken in are captured together
         self.unrolled = False
         self.depth = 0
-        self.transforms = 0  # how many transforms of torch.func the function being traced is under
+        self.transforms: tuple[str, ...] = ()  # the transforms of torch.func that the function being traced is under, by name
         self.current: SymbolicFrame | None = None
         self.grad_at_start = True
         self.sees_tensors = True

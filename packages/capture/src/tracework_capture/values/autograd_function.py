@@ -1,12 +1,15 @@
-"""autograd.Function.apply: forward and backward are traced as other code is, and become the two halves of one node."""
+"""autograd.Function.apply: forward and backward are traced as other code is, and become the halves of one node."""
 
 from __future__ import annotations
 
 import types
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
 
 import torch
 
-from ..graph.autograd_call import INPUT, KEPT, SAVED, TANGENT, AutogradCall, Halves
+from ..graph.autograd_call import INPUT, KEPT, SAVED, TANGENT, AutogradCall, BackwardHalf, Halves
 from ..graph.outline import outline, region
 from ..graph.region_checks import Unchanged
 from .constant import ConstantValue
@@ -123,14 +126,15 @@ CONTEXT_METHODS = {
 
 
 def static_function(frame, cls, name):
-    """The Value of a static method of the class."""
+    """The Value of a static method of the class, and the values that it is called with first: the class of a class method."""
     from .binding import function_value
+    from .user_class import class_value
     from .user_object import lookup_class
 
-    static, _ = lookup_class(cls, name)
-    if not isinstance(static, staticmethod):
+    found, _ = lookup_class(cls, name)
+    if not isinstance(found, (staticmethod, classmethod)):
         return frame.break_graph("autograd_function", f"{cls.__name__}.{name} is no static method")
-    return function_value(frame, static.__func__)
+    return function_value(frame, found.__func__), [class_value(frame, cls)] if isinstance(found, classmethod) else []
 
 
 def apply(frame, class_val, args, kwargs):
@@ -141,24 +145,58 @@ def apply(frame, class_val, args, kwargs):
     setup, owner = lookup_class(cls, "setup_context")
     has_setup = owner is not torch.autograd.function._SingleLevelFunction
     if has_setup:
-        args = with_defaults(frame, static_function(frame, cls, "forward"), args, kwargs)
+        args = with_defaults(frame, *static_function(frame, cls, "forward"), args, kwargs)
     elif kwargs:
         return frame.break_graph("autograd_function", f"{cls.__name__}.apply with keyword arguments")
-    if frame.root.transforms:
-        return frame.break_graph("autograd_function", f"{cls.__name__} under a transform of torch.func")
+    why = not_transformed(cls, frame.root.transforms, has_setup)
+    if why:
+        return frame.break_graph("autograd_function", f"{cls.__name__} under a transform of torch.func{why}")
     return _Application(frame, cls, list(args), has_setup).run()
 
 
-def with_defaults(frame, forward, args, kwargs):
+def not_transformed(cls, transforms, has_setup):
+    """Why a Function is none for these transforms of torch.func, as the end of a text; empty where it is."""
+    from .user_object import lookup_class
+
+    if transforms and not has_setup:
+        return " without a setup_context"
+    if "vmap" in transforms and (lookup_class(cls, "generate_vmap_rule")[0] is not True or is_own(cls, "vmap")):
+        return " that has a rule of its own for it, or none"
+    if not {"jvp", "jacfwd"}.isdisjoint(transforms):
+        return " that its jvp is for"
+    return ""
+
+
+def is_own(cls, name):
+    """Whether a class defines a method that autograd.Function has, too."""
+    from .user_object import lookup_class
+
+    return lookup_class(cls, name)[0] is not lookup_class(torch.autograd.Function, name)[0]
+
+
+def with_defaults(frame, forward, leading, args, kwargs):
     """The arguments as apply binds them when there is a setup_context."""
     from .function import bind_arguments
 
-    bound = bind_arguments(frame, forward, list(args), kwargs)
+    bound = bind_arguments(frame, forward, [*leading, *args], kwargs)
     code = forward.code
+    positional = [bound[n] for n in code.co_varnames[len(leading) : code.co_argcount]]
     if code.co_flags & 4:
-        positional = [bound[n] for n in code.co_varnames[: code.co_argcount]]
         return positional + bound[code.co_varnames[code.co_argcount + code.co_kwonlyargcount]].items
-    return [bound[n] for n in code.co_varnames[: code.co_argcount]]
+    return positional
+
+
+MOST_RESULTS = 3
+"""Of a Function that gets None for a result without a gradient: its backward is traced for each choice of them."""
+
+
+@dataclass(frozen=True)
+class TracedBackward:
+    """What a backward gives and what was recorded for it. `tangents`: nodes of the gradients that it was given, None where there was none."""
+
+    gradients: list[Any]
+    nodes: list[Any]
+    tangents: list[Any]
 
 
 class _Application:
@@ -167,9 +205,16 @@ class _Application:
     def __init__(self, frame, cls, args, has_setup):
         self.frame, self.cls, self.args, self.has_setup = frame, cls, args, has_setup
         self.builder = frame.graph
-        self.needs = [isinstance(a, TensorValue) and a.example.requires_grad for a in args]
+        self.transformed = bool(frame.root.transforms)  # stand-ins say nothing of what is asked for a gradient
+        self.needs = [self.needs_gradient(a) for a in args]
         self.ctx = FunctionContext(cls, self.needs)
         self.outputs = []
+
+    def needs_gradient(self, value):
+        if not isinstance(value, TensorValue):
+            return False
+        dtype = value.example.dtype
+        return self.transformed and (dtype.is_floating_point or dtype.is_complex) or value.example.requires_grad
 
     def run(self):
         """The result, and the node that stands for the call."""
@@ -178,11 +223,11 @@ class _Application:
         outputs = self.outputs = self.output_values(found)
         if any(all(d is not v for v in values) for d in self.ctx.dirty for values in (self.args, outputs)):
             self.stop("ctx.mark_dirty of something else than an argument that is a result")
+        if self.ctx.dirty and self.transformed:
+            self.stop("ctx.mark_dirty under a transform of torch.func")
         tensors = [o for o in outputs if isinstance(o, TensorValue)]
         forward_nodes = start.nodes(self.builder)
         if torch.is_grad_enabled() and any(self.needs) and tensors:
-            if not self.ctx.materialize and len(tensors) > 1:
-                self.stop("set_materialize_grads(False) with several outputs")
             made = self.differentiable(forward_nodes, tensors)
         else:
             if self.ctx.dirty and any(self.needs):
@@ -207,11 +252,12 @@ class _Application:
         """forward and setup_context, without gradients."""
         frame, cls = self.frame, self.cls
         with torch.no_grad():
-            forward = static_function(frame, cls, "forward")
+            forward, leading = static_function(frame, cls, "forward")
             if not self.has_setup:
-                return forward.call(frame, [self.ctx, *self.args], {})
-            found = forward.call(frame, list(self.args), {})
-            static_function(frame, cls, "setup_context").call(frame, [self.ctx, TupleValue(list(self.args)), found], {})
+                return forward.call(frame, [*leading, self.ctx, *self.args], {})
+            found = forward.call(frame, [*leading, *self.args], {})
+            setup, leading = static_function(frame, cls, "setup_context")
+            setup.call(frame, [*leading, self.ctx, TupleValue(list(self.args)), found], {})
         return found
 
     # --- no gradient is asked of it -----------------------------------------------------------------------------
@@ -226,44 +272,61 @@ class _Application:
         forget_nodes(self.frame, set(nodes))
         return found.items
 
-    # --- both halves --------------------------------------------------------------------------------------------
+    # --- all halves ---------------------------------------------------------------------------------------------
     def differentiable(self, forward_nodes, tensors):
-        """The node with both halves."""
-        frame, builder = self.frame, self.builder
-        gradients, backward_nodes, tangents = self.in_backward(tensors)
-        backward = outline(builder, backward_nodes, gradients, f"{self.cls.__name__}Backward")
+        """The node with the forward and the backward, or the backwards."""
+        frame, builder, name = self.frame, self.builder, self.cls.__name__
+        traced = {mask: self.in_backward(tensors, mask) for mask in self.masks(tensors)}
+        tangents = {node for t in traced.values() for node in t.tangents if node is not None}
+        outlined = {mask: outline(builder, t.nodes, t.gradients, f"{name}Backward") for mask, t in traced.items()}
+        read = dict.fromkeys(n for backward in outlined.values() for n in backward.inputs if n not in tangents)
         inside = set(forward_nodes)
-        read = [n for n in backward.inputs if n in inside]
         held = dict.fromkeys(s.node for s in self.ctx.saved if isinstance(s, TensorValue))
-        kept = [n for n in read if n not in held]
-        saved = [n for n in held if n in read or self.ctx.unpacked and n not in backward.inputs]
+        kept = [n for n in read if n in inside and n not in held]
+        checked = self.ctx.unpacked and not self.transformed  # where an argument may be given back to be saved
+        saved = [n for n in held if n in read and n in inside or checked and n not in read]
         results = [t.node for t in tensors]
-        forward = outline(builder, forward_nodes, [*results, *saved, *kept], f"{self.cls.__name__}Forward")
+        forward = outline(builder, forward_nodes, [*results, *saved, *kept], f"{name}Forward")
         tensor_arguments = [a for a in self.args if isinstance(a, TensorValue)]
         arguments = [a.node for a in tensor_arguments]
-        others = dict.fromkeys([*forward.inputs, *(n for n in backward.inputs if n not in inside and n not in tangents)])
+        others = dict.fromkeys([*forward.inputs, *(n for n in read if n not in inside)])
         call_args = [*arguments, *(n for n in others if n not in arguments)]
         place = {n: i for i, n in reversed(list(enumerate(call_args)))}
         where = {n: (SAVED, i) for i, n in enumerate(saved)} | {n: (KEPT, i) for i, n in enumerate(kept)}
-        where |= {n: (TANGENT, i) for i, n in enumerate(tangents)} | {n: (INPUT, i) for n, i in place.items()}
-        marked = tuple(i for i, t in enumerate(tensors) if any(t is m for m in self.ctx.without_gradient))
+        where |= {n: (INPUT, i) for n, i in place.items()}
+        backwards = {}
+        for mask, backward in outlined.items():
+            here = where | {n: (TANGENT, i) for i, n in enumerate(traced[mask].tangents)}
+            backwards[mask] = BackwardHalf(backward.module, tuple(here[n] for n in backward.inputs))
         halves = Halves(
             forward.module,
             tuple(place[n] for n in forward.inputs),
             len(results),
             len(saved),
-            marked,
-            backward.module,
-            tuple(where[n] for n in backward.inputs),
+            tuple(i for i, t in enumerate(tensors) if self.is_marked(t)),
+            backwards,
+            self.ctx.materialize,
             len(arguments),
             self.is_once_differentiable(),
             tuple(i for i, a in enumerate(tensor_arguments) if any(a is d for d in self.ctx.dirty)),
         )
         for node in tangents:
             builder.graph.erase_node(node)
-        found = builder.call(frame, AutogradCall(self.cls.__name__, halves), call_args)
-        forget_nodes(frame, {*forward_nodes, *backward_nodes, *tangents})
+        found = builder.call(frame, AutogradCall(name, halves, self.transformed), call_args)
+        forget_nodes(frame, {*forward_nodes, *tangents, *(n for t in traced.values() for n in t.nodes)})
         return found.items
+
+    def is_marked(self, tensor):
+        return any(tensor is m for m in self.ctx.without_gradient)
+
+    def masks(self, tensors):
+        """For which results there is a gradient, in each way in which the backward is called, as the bits of a number."""
+        if self.ctx.materialize:
+            return [(1 << len(tensors)) - 1]
+        places = [i for i, t in enumerate(tensors) if not self.is_marked(t)]
+        if len(places) > MOST_RESULTS:
+            self.stop("set_materialize_grads(False) with many outputs")
+        return [sum(1 << i for i in chosen) for count in range(1, len(places) + 1) for chosen in combinations(places, count)]
 
     def is_once_differentiable(self):
         return getattr(self.backward_function(), "__code__", None) is _ONCE
@@ -275,26 +338,26 @@ class _Application:
     def backward_function(self):
         return getattr(self.cls, self.backward_name())
 
-    def in_backward(self, tensors):
-        """Gradient nodes of the tensor arguments, the nodes recorded for them, and those of the tangents."""
+    def in_backward(self, tensors, mask):
+        """The backward where these results have a gradient."""
         frame, builder = self.frame, self.builder
-        tangents = [gradient_of(frame, t) for t in tensors]
+        tangents = [gradient_of(frame, t) if mask >> place & 1 else None for place, t in enumerate(tensors)]
         start = region(builder)
-        function = static_function(frame, self.cls, self.backward_name())
+        function, leading = static_function(frame, self.cls, self.backward_name())
         if self.is_once_differentiable():
             function = frame.wrap(self.backward_function().__wrapped__, function.source)
         unchanged = Unchanged(frame, function, *self.ctx.fields.values())
         with torch.no_grad():
-            found = function.call(frame, [self.ctx, *self.gradients_for(tangents)], {})
+            found = function.call(frame, [*leading, self.ctx, *self.gradients_for(tangents)], {})
         nodes = start.nodes(builder)
         changed = unchanged.what_changed()
         if changed:
             self.stop(f"its backward {changed}")
-        return self.per_argument(found), nodes, [t.node for t in tangents]
+        return TracedBackward(self.per_argument(found), nodes, [None if t is None else t.node for t in tangents])
 
     def gradients_for(self, tangents):
         """What backward is handed: None for outputs that are no tensors."""
-        waiting = iter(tangents)
+        waiting = iter([NONE if t is None else t for t in tangents])
         return [next(waiting) if isinstance(o, TensorValue) else NONE for o in self.outputs]
 
     def per_argument(self, found):

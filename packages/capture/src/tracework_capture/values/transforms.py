@@ -25,15 +25,16 @@ RANDOM = ("rand", "dropout", "bernoulli", "multinomial", "normal", "exponential"
 class Body:
     """A function traced on stand-ins: `results` are what it gave, `module` its graph."""
 
-    def __init__(self, frame, function, call, stand_ins):
+    def __init__(self, frame, kind, function, call, stand_ins):
         self.frame, self.builder = frame, frame.graph
         root = frame.root
         start = region(self.builder)
-        root.transforms += 1
+        around = root.transforms
+        root.transforms = (*around, kind)
         try:
             self.result = call(function)
         finally:
-            root.transforms -= 1
+            root.transforms = around
         self.results = leaves(frame, self.result)
         self.tensors = [r for r in self.results if isinstance(r, TensorValue)]
         self.nodes = start.nodes(self.builder)
@@ -112,7 +113,7 @@ def vmap(frame, function, options, args, kwargs):
             stand_ins.append(stand_in(frame, leaf, dim))
         given.append(leaf if dim is None else stand_ins[-1])
     given = rebuilt(frame, structure, iter(given)).items
-    body = Body(frame, function, lambda f: f.call(frame, given, kwargs), stand_ins)
+    body = Body(frame, "vmap", function, lambda f: f.call(frame, given, kwargs), stand_ins)
     body.all_tensors(body.results)
     out_dims = tuple(spread(frame, body.result, options.get("out_dims", 0)))
     node_options = {"in_dims": (*dims, *(None for _ in body.free)), "out_dims": out_dims}
@@ -158,7 +159,7 @@ def grad(frame, function, options, args, kwargs, with_value=False):
     has_aux = options.get("has_aux", False)
     places, single = chosen_arguments(frame, args, options.get("argnums", 0))
     given, tensors, stand_ins = on_stand_ins(frame, args, places)
-    body = Body(frame, function, lambda f: f.call(frame, given, kwargs), stand_ins)
+    body = Body(frame, "grad", function, lambda f: f.call(frame, given, kwargs), stand_ins)
     value, aux = with_aux(frame, body, has_aux)
     if not isinstance(value, TensorValue):
         return frame.break_graph("call_unknown", "torch.func.grad of a function that gives no tensor")
@@ -184,7 +185,7 @@ def jacobian(kind):
         has_aux = options.get("has_aux", False)
         places, single = chosen_arguments(frame, args, options.get("argnums", 0))
         given, tensors, stand_ins = on_stand_ins(frame, args, places)
-        body = Body(frame, function, lambda f: f.call(frame, given, kwargs), stand_ins)
+        body = Body(frame, kind, function, lambda f: f.call(frame, given, kwargs), stand_ins)
         value, aux = with_aux(frame, body, has_aux)
         results = body.all_tensors(leaves(frame, value))
         node_options = {k: options[k] for k in ("chunk_size", "randomness") if options.get(k) is not None}
@@ -279,7 +280,7 @@ def vjp_row(frame, args, kwargs):
     function, primals = args[0], list(args[1:])
     has_aux = "has_aux" in kwargs and force_plain(frame, kwargs["has_aux"])
     given, tensors, stand_ins = on_stand_ins(frame, primals, range(len(primals)))
-    body = Body(frame, function, lambda f: f.call(frame, given, {}), stand_ins)
+    body = Body(frame, "vjp", function, lambda f: f.call(frame, given, {}), stand_ins)
     if body.is_random():
         return frame.break_graph("random_state", "torch.func.vjp of a function with random numbers")
     value, aux = with_aux(frame, body, has_aux)
@@ -309,7 +310,7 @@ def jvp_row(frame, args, kwargs):
     inside, tensors, stand_ins = on_stand_ins(frame, primals, range(len(primals)))
     if len(tangents) != len(tensors) or not all(isinstance(t, TensorValue) for t in tangents):
         return frame.break_graph("call_unknown", "tangents of torch.func.jvp")
-    body = Body(frame, given["func"], lambda f: f.call(frame, inside, {}), stand_ins)
+    body = Body(frame, "jvp", given["func"], lambda f: f.call(frame, inside, {}), stand_ins)
     value, aux = with_aux(frame, body, has_aux)
     results = len(body.all_tensors(leaves(frame, value)))
     made = iter(body.node("jvp", tensors, {"primals": len(tensors), "results": results}, tangents))
