@@ -474,3 +474,34 @@ def test_a_hook_of_a_result_changes_what_is_seen_of_its_gradient():
             found.append([*seen, *(t.grad for t in (*results, x, w))])
         assert [g is None for g in found[0]] == [g is None for g in found[1]]
         torch.testing.assert_close(*found)
+
+
+@pytest.mark.parametrize("count", [1, 2, 7])
+@pytest.mark.parametrize("shows_middle", [False, True])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_hooks_of_parameters_run_in_the_order_of_eager(count, shows_middle, backend):
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(4, 4).double() for _ in range(count)]
+    model = torch.nn.Sequential(*(part for layer in layers for part in (layer, torch.nn.Tanh())))
+    log = []
+    for name, parameter in model.named_parameters():
+        if not name.startswith("2."):
+            parameter.register_hook(lambda g, name=name: log.append(name))
+            parameter.register_post_accumulate_grad_hook(lambda _, name=name: log.append(f"{name}.grad"))
+
+    def forward(x):
+        middle = layers[0](x)
+        out = model(middle) + layers[0](middle).exp()
+        return (out, middle.sin()) if shows_middle else (out,)
+
+    found = []
+    for function in (forward, tracework.compile(forward, backend=backend)):
+        log.clear()
+        for _ in range(2):
+            results = function(torch.linspace(0, 1, 12, dtype=torch.float64).view(3, 4))
+            sum(result.square().sum() for result in results).backward()
+        found.append(([*log], [p.grad for p in model.parameters()]))
+        model.zero_grad()
+    (expected, gradients), (actual, compiled) = found
+    assert actual == expected
+    torch.testing.assert_close(compiled, gradients)

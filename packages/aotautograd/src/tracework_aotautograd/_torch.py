@@ -194,6 +194,15 @@ def direct_apply(function: Any, apart: Sequence[int]) -> Any:
     return apply_apart if apart else apply
 
 
+def has_hooks(leaf: torch.Tensor) -> bool:
+    """Whether the program's hooks run when a backward comes to a leaf."""
+    return bool(leaf._backward_hooks or leaf._post_accumulate_grad_hooks)
+
+
+with_own_node = torch.ops.aten.alias.default
+"""The same tensor, with an autograd node that gives gradients on as they are."""
+
+
 def graph_module(graph: torch.fx.Graph, root: Any = None) -> torch.fx.GraphModule:
     """A GraphModule whose Python text is made when it is first run or read: most graphs are compiled instead."""
     from torch.fx._lazy_graph_module import _LazyGraphModule

@@ -149,7 +149,8 @@ class Signature:
     then sizes. `write_backs` pairs (input slot, graph output slot). `components`: several where results have nothing in common, or are
     computed from results; what one takes from others they give before it.
     `views`: results that are none of a component, which components take as well. `constants`: tensors appended to the caller's inputs.
-    `output_versions` pairs (graph output slot, how often the program wrote to it).
+    `output_versions` pairs (graph output slot, how often the program wrote to it). `hooked`: slots of leaves with hooks of their own, in
+    the order in which eager's backward comes to them, where they are several.
     """
 
     inputs: tuple[InputInfo, ...]
@@ -161,6 +162,7 @@ class Signature:
     constants: tuple[Any, ...] = ()
     views: tuple[TakenView, ...] = ()
     output_versions: tuple[tuple[int, int], ...] = ()
+    hooked: tuple[int, ...] = ()
 
     @property
     def mutated_in_graph(self) -> frozenset[int]:

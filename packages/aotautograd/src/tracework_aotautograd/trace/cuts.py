@@ -7,6 +7,7 @@ made of, too, that is cut there as well, at a value that the caller does not see
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -57,6 +58,19 @@ def gradients_at(
 
 def _nothing_of_nothing(gradients: tuple[Any, ...], given: tuple[Any, ...]) -> tuple[Any, ...] | None:
     return None if any(g is not None for g in given) else (None,) * len(gradients)
+
+
+@contextlib.contextmanager
+def order_of_arrival(leaves: Mapping[int, torch.Tensor]) -> Iterator[list[int]]:
+    """The keys of leaves in the order in which a backward inside of the block comes to them."""
+    number, order = RemovableHandle.next_id, list[int]()
+    handles = [leaf.register_hook(lambda _, key=key: order.append(key)) for key, leaf in leaves.items()]
+    try:
+        yield order
+    finally:
+        for handle in handles:
+            handle.remove()
+        RemovableHandle.next_id = number
 
 
 def find_cuts(

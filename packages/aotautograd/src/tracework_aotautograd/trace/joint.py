@@ -34,7 +34,7 @@ from ..signature import (
     base_of,
 )
 from .components import components
-from .cuts import Edge, behind, edge_of, find_cuts, gradients_at, passed
+from .cuts import Edge, behind, edge_of, find_cuts, gradients_at, order_of_arrival, passed
 from .masks import without_constant_masks
 from .memory import Cell, Former, dense_order
 from .replay import Replay
@@ -86,6 +86,7 @@ class Trace:
         self.versions: list[int] = []  # and their versions
         self.graph_outputs: list[_GraphOutput] = []
         self.write_backs: dict[int, int] = {}  # input slot -> the graph output that is copied there outside
+        self.hooked: tuple[int, ...] = ()  # leaves with hooks, as the signature has them
         self.replay = Replay(self.gm, _torch.Modes.now(), former_values=needs.former_values)
 
     def run(self) -> JointProgram:
@@ -199,6 +200,7 @@ class Trace:
             tuple(recorder.constants),
             tuple(views.values()),
             versions,
+            self.hooked,
         )
         gm = _torch.graph_module(recorder.graph)
         return JointProgram(gm, signature, self.mode, self.symbols, self.replay)
@@ -546,8 +548,11 @@ class Trace:
         taken = {view.slot: edge_of(self.graph_outputs[view.slot].fake) for view in views}
         instead |= dict.fromkeys(taken.values())
         targets = [[leaf, *(e for e, x in inside.items() if x is self.values[slot])] for slot, leaf in wanted.items()]
+        hooked = {
+            slot: leaf for slot, leaf in wanted.items() if leaf is self.values[slot] and _torch.has_hooks(self.examples[slot])
+        }
         try:
-            with _torch.without_autocast():
+            with _torch.without_autocast(), order_of_arrival(hooked) as order:
                 grads = gradients_at(
                     [*targets, *([edges[place]] for place in flowing), *([edge] for edge in taken.values())],
                     [edges[place] for place in roots],
@@ -557,6 +562,7 @@ class Trace:
                 )
         except RuntimeError as error:  # eager raises this when its backward runs, if it ever does
             raise Refusal(f"the backward of this graph fails: {error}", self.recorder.origin) from error
+        self.hooked = tuple(order) if len(order) > 1 else ()
         arrived, at_views = grads[len(targets) : len(targets) + len(flowing)], grads[len(targets) + len(flowing) :]
         if any(gradient is None for gradient in arrived):
             return None

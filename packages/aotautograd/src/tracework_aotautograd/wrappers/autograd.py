@@ -161,7 +161,11 @@ def wrap_autograd(program: FunctionalProgram, forward: Call, gradients: Sequence
     leads = len(gradients) == 1 and bool(signature.components[0].inputs)
     # a Function of all inputs may get clones of those, and detached ones
     apart = {*dict(signature.write_backs), *(_unreached(signature) if leads else ())}
-    alone = leads and not signature.views and all(apart.isdisjoint(info.kept.inputs) for info in signature.tangents)
+    alone = (
+        leads
+        and not (signature.views or signature.hooked)
+        and all(apart.isdisjoint(info.kept.inputs) for info in signature.tangents)
+    )
     apply = _one_node(program, forward, *gradients) if alone else _several_nodes(program, forward, gradients)
     make = output_maker(signature)
     write_backs = signature.write_backs
@@ -263,7 +267,8 @@ def _several_nodes(program: FunctionalProgram, forward: Call, gradients: Sequenc
             return (None, None, *found, *last)
 
         function = part.function(made, range(len(slots)), spread)
-        nodes.append((part.keeper.keep, _torch.direct_apply(function, _apart(part.tangents)), inputs, taken, slots, begins))
+        apply_one = _torch.direct_apply(function, _apart(part.tangents))
+        nodes.append((part.keeper.keep, apply_one, _hooked_last(signature, inputs), inputs, taken, slots, begins))
     count, places = signature.number_of_graph_outputs, len(signature.inputs)
     first, behind = _views_in_order(signature)
     targets = {output: (number, slot) for number, (slot, output) in enumerate(signature.write_backs)}
@@ -277,10 +282,12 @@ def _several_nodes(program: FunctionalProgram, forward: Call, gradients: Sequenc
         _torch.add_versions(args, signature.newer_versions)
         graph_outputs, now = list(values[:count]), [*args]
         make_views(first, now, graph_outputs)
-        for original, (_, node, inputs, taken, slots, begins), outputs, views in zip(
+        for original, (_, node, hooked, inputs, taken, slots, begins), outputs, views in zip(
             originals, nodes, written, behind, strict=True
         ):
             given = [*[args[i] for i in inputs], *[graph_outputs[i] for i in taken]]
+            for place in hooked:
+                given[place] = _torch.with_own_node(given[place])
             for slot, result in zip(slots, node(values, original, *given, *begins), strict=True):
                 graph_outputs[slot] = result
             for output, number, slot in outputs:
@@ -290,6 +297,12 @@ def _several_nodes(program: FunctionalProgram, forward: Call, gradients: Sequenc
         return tuple(graph_outputs)
 
     return apply
+
+
+def _hooked_last(signature: Signature, inputs: Sequence[int]) -> list[int]:
+    """Places of leaves with hooks among a component's inputs, those last that a backward comes to first: the engine runs the latest node
+    first, and what follows a node of their own is theirs alone. Leaves that follow one node come in no order."""
+    return [inputs.index(slot) for slot in reversed(signature.hooked) if slot in inputs]
 
 
 def _views_in_order(signature: Signature) -> tuple[list[TakenView], list[list[TakenView]]]:
