@@ -350,6 +350,8 @@ int tw_check_leaf(tw_run *run, const tw_node *node, const tw_leaf *leaf, PyObjec
         return negate(has_attribute(value, leaf->payload));
     case TW_LEAF_FUNCTION_CODE:
         return PyFunction_Check(value) && PyFunction_GET_CODE(value) == leaf->payload && tw_function_runs_its_code(value);
+    case TW_LEAF_DIES_UNSEEN:
+        return tw_check_deaths(leaf->payload, value);
     case TW_LEAF_PYTHON:
         return call_check(leaf->payload, value);
     default:
@@ -359,7 +361,18 @@ int tw_check_leaf(tw_run *run, const tw_node *node, const tw_leaf *leaf, PyObjec
 
 /* ---- the walk ---- */
 
-/* An exception of the program's values means "does not hold"; what is not an Exception (KeyboardInterrupt) goes on. */
+/* signals.let_through: raises the exception again when a handler of a signal raised it. */
+static int let_through(PyObject *error)
+{
+    PyObject *signals = PyImport_ImportModule("tracework_capture.signals");
+    PyObject *done = signals == NULL ? NULL : PyObject_CallMethod(signals, "let_through", "O", error);
+    Py_XDECREF(signals);
+    Py_XDECREF(done);
+    return done == NULL ? -1 : 0;
+}
+
+/* An exception of the program's values means "does not hold"; what is not an Exception (KeyboardInterrupt) goes on, and so does what a
+ * handler of a signal raised while Python code ran, which a traceback tells of. */
 int tw_swallow(void)
 {
     if (!PyErr_Occurred()) {
@@ -368,8 +381,18 @@ int tw_swallow(void)
     if (!PyErr_ExceptionMatches(PyExc_Exception)) {
         return -1;
     }
-    PyErr_Clear();
-    return 0;
+    PyObject *type, *error, *traceback;
+    PyErr_Fetch(&type, &error, &traceback);
+    int answer = 0;
+    if (traceback != NULL) {
+        PyErr_NormalizeException(&type, &error, &traceback);
+        (void)PyException_SetTraceback(error, traceback);
+        answer = let_through(error);
+    }
+    Py_XDECREF(type);
+    Py_XDECREF(error);
+    Py_XDECREF(traceback);
+    return answer;
 }
 
 /* An integer that conditions read; false when it is none or too big. */

@@ -117,6 +117,10 @@ bool tw_snapshot_holds(const tw_snapshot *snapshot, PyObject *value);
 int tw_is_negated(PyObject *tensor); /* -1: not known here */
 bool tw_tensor_is_simple(const tw_tensor *tensor, PyObject *value);
 
+/* deaths.c */
+int tw_check_deaths(PyObject *payload, PyObject *value);
+PyObject *tw_dies_unseen(PyObject *module, PyObject *args);
+
 PyObject *tw_fetch(const tw_scope *scope, const tw_node *node, PyObject *value, bool *owned);
 int tw_keep_value(tw_run *run, const tw_node *node, PyObject *value);
 int tw_keep_slot(tw_run *run, const tw_node *node, PyObject *value);

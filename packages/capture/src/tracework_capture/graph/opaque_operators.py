@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from ..errors import OpaqueCallError
+from ..signals import let_through
 from .made_operators import MadeOperators
 
 __all__ = ["NAMESPACE", "Refusal", "ResultFacts", "is_foreign", "observe", "operator_of"]
@@ -56,6 +57,7 @@ def observe(call: Any, tensors: list[torch.Tensor]) -> tuple[type, tuple[ResultF
     try:
         found = call(*copies)
     except Exception as error:
+        let_through(error)
         raise Refusal(f"it raises {type(error).__name__}") from error
     if not all(map(_unchanged, copies, tensors)):
         raise Refusal("it writes to an argument")

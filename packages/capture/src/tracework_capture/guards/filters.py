@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from ..errors import ControlMisuse
+from ..signals import let_through
 from ..sources import Ambient, Const, FrameGlobals, Global, ancestors, root
 from .access import Scope, fetch
 from .guard import Guard
@@ -50,6 +51,7 @@ TYPES: dict[str, str] = {
     "SET_MEMBERS": "SET_CONTAINS",
     "TEXT": "EQUALS_MATCH",
     "DATA_PTR": "DATA_PTR_MATCH",
+    "DIES_UNSEEN": "LAMBDA_GUARD",
     "ORDER": "CONSTANT_MATCH",
     "NOT_SUBCLASS": "TYPE_MATCH",
     "CONSTANT_RANGE": "RANGE_ITERATOR_MATCH",
@@ -122,7 +124,8 @@ def entry_of(guard: Guard, scope: Scope) -> FilterEntry:
     for source in ancestors(guard.source):
         try:
             value = fetch(source, scope)
-        except Exception:  # what cannot be read now is shown without a value
+        except Exception as error:  # what cannot be read now is shown without a value
+            let_through(error)
             value, known = None, False
             break
         if isinstance(value, torch.nn.Module):

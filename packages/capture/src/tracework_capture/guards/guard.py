@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._torch import dispatch_keys
+from ..signals import let_through
 from ..sources import Ambient, Source
 
 __all__ = ["Guard", "GuardSet", "TensorFacts", "payload_key"]
@@ -97,7 +98,8 @@ def _short(payload: Any) -> str:
         return payload.text()
     try:
         text = repr(payload)
-    except Exception:
+    except Exception as error:
+        let_through(error)
         text = f"a {type(payload).__qualname__} without a repr"
     return text if len(text) <= 120 else text[:117] + "..."
 

@@ -22,6 +22,7 @@ from .. import _C, _torch
 from ..arrays import array_errors
 from ..errors import GuardBuildError
 from ..sources import Const, DictItem, text_of
+from .deaths import acts, dies_unseen
 from .guard import GuardSet, TensorFacts
 
 __all__ = [
@@ -280,6 +281,12 @@ GUARD_KINDS: dict[str, GuardKind] = {
         lambda v, p: v.data_ptr() == p,
         lambda v, p: "lies at another address",
         _python_leaf(lambda v, p: v.data_ptr() == p),
+    ),
+    "DIES_UNSEEN": GuardKind(
+        "DIES_UNSEEN",
+        dies_unseen,
+        lambda v, p: f"holds what somebody notices the death of{'' if p in (None, True) else f', at {p}'}",
+        lambda p: (p, acts),
     ),
     "CONSTANT_RANGE": GuardKind("PYTHON", _range, native=_python_leaf(_range)),
     "CLASSES": GuardKind(

@@ -15,6 +15,7 @@ import torch
 
 from .. import _C, _torch
 from ..errors import GuardBuildError
+from ..signals import let_through
 from ..sources import Ambient, Local, Referent, Source, TensorSize, root
 from . import shapes
 from .access import Scope, fetch, steps_of
@@ -65,6 +66,7 @@ class Program:
                 return Failure(*failed)
             found = tuple(fetch(source, scope) for source in self.collect)
         except Exception as error:
+            let_through(error)
             return Failure(None, error=error.with_traceback(None))
         return next((failure for guard in last if (failure := check_guard(guard, scope)) is not None), found)
 
@@ -99,6 +101,7 @@ def check_guard(guard: Guard, scope: Scope) -> Failure | None:
         payload = guard.payload() if type(guard.payload) is weakref.ref else guard.payload
         return None if kind_of(guard.kind).check(value, payload) else Failure(guard, value)
     except Exception as error:
+        let_through(error)
         return Failure(guard, error=error.with_traceback(None))
 
 

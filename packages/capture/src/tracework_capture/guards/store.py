@@ -20,6 +20,7 @@ import torch
 
 from .. import sources
 from ..errors import GuardBuildError
+from ..signals import let_through
 from ..sources import Source
 from . import shapes
 from .access import Scope
@@ -251,6 +252,7 @@ class StoredGuards:
         try:
             failed_condition = shapes.first_failure(self.conditions, self.symbols, scope)
         except Exception as error:  # a size that cannot be read
+            let_through(error)
             return explain_failure(Failure(None, error=error))
         return None if failed_condition is None else explain_failure(Failure(*failed_condition))
 

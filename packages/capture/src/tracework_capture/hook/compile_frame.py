@@ -42,7 +42,7 @@ from ..interp.services import Services
 from ..sources import Ambient, Closure, ClosureCell, Const, Item, Local
 from ..values.frame_hooks import check_frame_hooks
 from ..values.function import CellValue
-from ..values.lifetimes import acts_when_it_dies
+from ..values.lifetimes import acts_when_it_dies, guard_arguments
 from ..values.made_class import MadeClassValue
 from ..values.value import EXISTING, SymbolicRaise, Value
 from .collector import paused_collection
@@ -378,6 +378,7 @@ def attempt(
     if root.graph.calls == 1 and isinstance(stop, Returned) and root.may_be_small and not root.options.keep_empty:
         raise SkipFrame(ONE_OPERATION)
     distinct_guards(root)
+    guard_arguments(frame)
     lookups = lookups.without([value.cls for value in made_classes(root)])
     if lookups.found or lookups.orders:
         root.guards.record("CLASSES", Const(None, "classes"), lookups)

@@ -169,6 +169,7 @@ class ConstantValue(Value):
         except AttributeError as error:
             return raise_python(frame, error)
         except Exception as error:  # code of the program, which is to run when its turn comes
+            let_through(error)
             return frame.break_graph("attribute_unknown", f"{name} of {self.describe()} raised {type(error).__name__}")
         if isinstance(found, (types.BuiltinMethodType, types.MethodWrapperType)):
             return BoundBuiltin(self, name)

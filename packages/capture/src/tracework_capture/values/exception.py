@@ -11,6 +11,7 @@ from .. import _C
 from ..bytecode.resume import original_code
 from ..errors import BreakGraph
 from ..guards.classes import lookup_class, resolution_order
+from ..signals import let_through
 from .constant import ConstantValue, NotPlain, literal, plain
 from .sequence import ListValue, TupleValue
 from .value import NEW, SymbolicRaise, Value
@@ -156,7 +157,8 @@ class ExceptionValue(Value):
         try:
             native = native_class(self.cls)
             return str(native(*[plain(a) for a in self.args]))
-        except Exception:
+        except Exception as error:
+            let_through(error)
             return ", ".join(a.describe() for a in self.args)
 
     def describe(self):

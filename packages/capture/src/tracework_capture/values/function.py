@@ -52,10 +52,9 @@ class CellValue(Value):
     def set(self, frame: Frame, value: Value | None) -> None:
         """Store (None empties the cell); existing cells are logged for replay."""
         if self.mutability == EXISTING:
-            from .lifetimes import refuse_to_drop
+            from .lifetimes import let_go
 
-            for held in gc.get_referents(self.cell):
-                refuse_to_drop(frame, held)
+            let_go(frame, self.cell, self.source, True)
         self._read = True
         self._contents = value
         if self.mutability == EXISTING:

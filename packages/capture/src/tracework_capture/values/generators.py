@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import torch
 
+from ..signals import let_through
 from .constant import NotPlain, plain
 from .user_object import ObjectValue
 
@@ -49,7 +50,8 @@ def drawn(frame, fn, args, kwargs):
         return None
     try:
         real = fn(*given, **named, generator=torch.Generator(device=generator.obj.device))
-    except Exception:  # the program meets it where it calls the function
+    except Exception as error:  # the program meets it where it calls the function
+        let_through(error)
         return None
     if real.requires_grad or real.layout is not torch.strided:
         return None

@@ -10,6 +10,7 @@ import torch
 
 from .. import _torch
 from ..errors import BreakGraph, RestartAsked
+from ..signals import let_through
 from .constant import READ_AT_ONCE, ConstantValue
 from .floats import DataFloat, FloatValue
 from .iterators import SequenceIterator
@@ -249,7 +250,8 @@ def late_text(values, fn, write):
         given = [v.constant() if v.is_constant() else stand_in(v.python_type(), turn) for v in values]
         try:
             fn(*given)
-        except Exception:
+        except Exception as error:
+            let_through(error)
             return None
     return LateValue(str, write, places_of(values))
 

@@ -4,55 +4,66 @@ while the captured part of a frame keeps all that it was given to its end. So th
 
 from __future__ import annotations
 
-import collections
 import gc
-import traceback
 import types
 
-from ..bytecode.code import cleans_up
-from ..bytecode.resume import is_of_the_prologue
-from ..guards.classes import defines
+from ..bytecode.resume import held_in_others, is_of_the_prologue
+from ..guards.classes import attributes_of, defines
+from ..guards.deaths import dies_unseen
+from ..sources import Local
 from .function import CellValue
-from .sequence import Pending, SequenceValue
-from .value import Deferred, Value
+from .sequence import SequenceValue
+from .value import Deferred
 
-CONTAINERS = (list, tuple, set, frozenset, collections.deque)
-METHODS = (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType)
+ATOMS = (type(None), bool, int, float, complex, str, bytes)
 
 
 def acts_when_it_dies(obj):
-    """Whether the program sees when the object dies: by what it does then itself, or what it holds as a container or an exception does."""
-    if type(obj) is types.GeneratorType:
-        return obj.gi_frame is not None and cleans_up(obj.gi_code)
-    return defines(type(obj), "__del__") or any(defines(kind, "__del__") for kind in {*map(type, held_with(obj))})
+    """Whether the program sees when the object dies: by what it does then itself, what it alone holds does, or a weak reference's callback."""
+    return type(obj) not in ATOMS and not dies_unseen(obj)
 
 
-def held_with(obj):
-    """What an object holds as a container or a method, or an exception in its arguments, its attributes and the locals of the frames that it passed."""
-    if type(obj) is dict:
-        return [*obj, *obj.values()]
-    if type(obj) in CONTAINERS:
-        return obj
-    if type(obj) in METHODS:
-        return (obj.__self__,)
-    if not issubclass(type(obj), BaseException):
-        return ()
-    held = gc.get_referents(obj)
-    for part in tuple(held):
-        if type(part) is types.TracebackType:
-            held += [local for frame, _ in traceback.walk_tb(part) for local in frame.f_locals.values()]
-        elif type(part) in (tuple, dict):
-            held += held_with(part)
-    return held
+def refuse_to_drop(frame, value):
+    """Breaks where what goes may be the last that holds an object which the traced program made, and that acts when it dies."""
+    if defines(value.python_type(), "__del__"):
+        frame.break_graph("side_effect_unknown", f"{value.python_type().__name__} has __del__, and may be dropped")
 
 
-def refuse_to_drop(frame, obj):
-    """Breaks where what goes from an existing object may be the last that holds an object, or an item that nobody read, and it acts when it
-    dies."""
-    is_value = issubclass(type(obj), Value)
-    kind = obj.python_type() if is_value else type(obj.obj if type(obj) is Pending else obj)
-    if defines(kind, "__del__"):
-        frame.break_graph("side_effect_unknown", f"{kind.__name__} has __del__, and may be dropped")
+def let_go(frame, holder, source, where):
+    """What an existing holder has at a place (guards.deaths) goes, and with it the last reference, maybe: breaks where somebody notices
+    that, and guards that nobody does."""
+    held = {*map(type, held_at(holder, where))}
+    if held.issubset(ATOMS) and where is True:
+        return
+    frame.root.dropped |= held
+    if not dies_unseen(holder, where):
+        names = ", ".join(sorted(kind.__name__ for kind in held))
+        frame.break_graph("side_effect_unknown", f"{names}: somebody sees when it dies, and it may be dropped")
+    frame.guard("DIES_UNSEEN", source, where)
+
+
+def held_at(holder, where):
+    """The objects there."""
+    if where is True:
+        return gc.get_referents(holder)
+    if where is None:
+        return [holder]
+    if type(where) is types.MemberDescriptorType:
+        try:
+            return [where.__get__(holder, type(holder))]
+        except AttributeError:
+            return []
+    table = attributes_of(holder) if isinstance(holder, type) else holder
+    return [table[where] if isinstance(holder, type) else dict.__getitem__(table, where)] if where in table else []
+
+
+def guard_arguments(frame):
+    """Of the arguments that the frame no longer holds when its captured part ends: nobody notices when they die."""
+    root = frame.root
+    passed_on = held_in_others(frame.code)
+    for name, obj in root.arguments.items():
+        if name not in passed_on and type(obj) not in ATOMS and not holds(frame, obj):
+            frame.guard("DIES_UNSEEN", Local(name))
 
 
 def refuse_to_let_go(frame):

@@ -11,11 +11,11 @@ import itertools
 
 from ..guards.classes import lookup_class
 from ..guards.kinds import items_in_order, weak_key
-from ..sources import DictItem, DictValueAt
+from ..sources import Const, DictItem, DictValueAt, FrameGlobals
 from .constant import ConstantValue, NotPlain, plain
 from .dict_keys import behind, by_identity, hashed_here, held_key, is_new, key_of_existing, simple_key, wrap_key
 from .dict_views import DictView
-from .lifetimes import refuse_to_drop
+from .lifetimes import let_go, refuse_to_drop
 from .rows import call_row
 from .sequence import NONE, Pending, TupleValue
 from .user_keys import MOST_KEYS, FindsItsKeys, cannot_be_made_again, has_user_key, refuse_user_keys
@@ -43,7 +43,7 @@ def write_name(frame, table, name, value):
         known.delitem(frame, key) if value is None else known.setitem(frame, key, value)
         return
     if (id(table), name) not in frame.root.globals_written:
-        refuse_to_drop(frame, table.get(name))
+        let_go(frame, table, FrameGlobals() if table is frame.root.globals else Const(table, "globals"), name)
     frame.root.globals_written[id(table), name] = value
     frame.root.keep.append(table)
 
@@ -155,7 +155,7 @@ class DictValue(Value):
             self.structure += 1
             self.entries[hashed] = [key, value]
         else:
-            self.may_drop(frame, entry[1])
+            self.may_drop(frame, hashed)
             entry[1] = value
         self.log(frame, hashed, "add" if entry is None else "set")
 
@@ -163,16 +163,25 @@ class DictValue(Value):
         """del self[key], for a key that is there."""
         if self.mutability is EXISTING:
             self.guard_keys(frame)
-        self.may_drop(frame, self.entries[hashed][1])
+        self.may_drop(frame, hashed)
         key = self.key_value(frame, hashed)
         del self.entries[hashed]
         self.structure += 1
         self.log(frame, hashed, "delete", key)
 
-    def may_drop(self, frame, item):
-        """An item goes: where that may end its life, its __del__ is due now, and not when changes are replayed."""
-        if self.mutability is EXISTING:
+    def may_drop(self, frame, hashed):
+        """An item goes: where that may end its life, or its key's, what is seen of that is due now, and not when changes are replayed."""
+        if self.mutability is not EXISTING:
+            return
+        item = self.entries[hashed][1]
+        if type(item) is not Pending and item.mutability is NEW:
             refuse_to_drop(frame, item)
+        elif self.cleared or hashed in self.changes:
+            return
+        elif type(hashed) is str:
+            let_go(frame, self.obj, self.source, hashed)
+        else:
+            let_go(frame, self.obj, self.source, True)
 
     def log(self, frame, hashed, what, key=None):
         if self.mutability is EXISTING:
@@ -434,9 +443,8 @@ def popitem(frame, self, last=ConstantValue(True)):  # noqa: B008
 @method("clear")
 def clear(frame, self):
     self.guard_keys(frame)
-    for key, item in self.entries.values():
-        self.may_drop(frame, key)
-        self.may_drop(frame, item)
+    for hashed in self.entries:
+        self.may_drop(frame, hashed)
     self.structure += len(self.entries)
     self.entries.clear()
     if self.mutability is EXISTING:

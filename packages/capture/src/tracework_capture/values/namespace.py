@@ -8,6 +8,7 @@ import types
 from .. import _C
 from ..guards.classes import defines, lookup_class
 from ..hook.policy import is_of_a_package
+from ..signals import let_through
 from ..sources import Attr, Const, DictItem
 from .constant import ConstantValue, called_there, raise_python
 from .mapping import MISSING, touched_name, write_name
@@ -63,6 +64,7 @@ class NamespaceValue(Value):
             frame.guard("DICT_LACKS", names, name)
             return raise_python(frame, error)
         except Exception as error:  # code of the program, which is to run when its turn comes
+            let_through(error)
             return frame.break_graph("attribute_unknown", f"{name} of {self.describe()} raised {type(error).__name__}")
         return frame.wrap(found, Attr(self.source, name))
 

@@ -10,6 +10,7 @@ from torch import fx
 
 from ..graph.checks import is_plain_call
 from ..graph.opaque_operators import NAMESPACE, Refusal, is_foreign, observe, operator_of
+from ..signals import let_through
 from .constant import NotPlain, plain
 from .frame_hooks import check_frame_hooks
 from .sequence import ListValue, TupleValue
@@ -106,5 +107,6 @@ def values_so_far(builder):
             target = getattr(args[0], node.target) if node.op == "call_method" else node.target
             found[node] = target(*(args[1:] if node.op == "call_method" else args), **kwargs)
         except Exception as error:
+            let_through(error)
             raise Refusal(f"the graph before it raises {type(error).__name__}") from error
     return found

@@ -14,6 +14,7 @@ import torch
 
 from .. import _torch
 from ..guards.classes import NO_ATTRIBUTE, lookup_class
+from ..signals import let_through
 from .binding import BoundBuiltin
 from .constant import COMPARE_FUNCTIONS, ConstantValue, NotPlain, fold_literal, fold_plain, force_plain, plain
 from .dict_keys import IdentityKey
@@ -146,6 +147,7 @@ def draw(frame, function, generator, source, args, kwargs):
     try:
         example = function(UNTOUCHED[type(generator)](0), *given, **named) if {*map(type, numbers)} <= {int, float} else None
     except Exception as error:  # the program's own
+        let_through(error)
         return frame.break_graph("random_state", f"{name}, which raises {type(error).__name__}")
     most = max([abs(number) for number in numbers], default=0)
     if type(example) is not float and not (type(example) is type(most) is int and most <= EXACT):
@@ -257,6 +259,7 @@ def seed(frame, args, kwargs):
     except NotPlain:
         return frame.break_graph("random_state", "a seed that is not known")
     except Exception as error:  # the program's own
+        let_through(error)
         return frame.break_graph("random_state", f"seed, which raises {type(error).__name__}")
     frame.graph.drawn_input(generator.source, float, lambda at: FUNCTIONS["seed"](at, *given, **named) or 0.0)
     frame.mutations.changes += 1

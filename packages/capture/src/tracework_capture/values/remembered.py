@@ -17,6 +17,7 @@ from ..graph.checks import written_inputs
 from ..guards.classes import lookup_class
 from ..guards.guard import payload_key
 from ..guards.kinds import same_constant
+from ..signals import let_through
 from ..sources import Attr, Const
 from .binding import CONTAINERS
 from .constant import ATOM_TYPES, ConstantValue, NotPlain, called_there, force_plain, is_atom, plain
@@ -74,7 +75,8 @@ class Remembered:
         for args, kwargs, expected in self.calls:
             try:
                 found = asked(*args, **kwargs)
-            except Exception:  # the program meets it where it calls the function
+            except Exception as error:  # the program meets it where it calls the function
+                let_through(error)
                 return False
             if not (same_constant(found, expected) if is_atom(expected) else found is expected):
                 return False
@@ -144,6 +146,7 @@ class RememberingFunction(RowValue):
             try:
                 answers[key] = called_there(frame, self.fn, *known, **by_name), known, by_name
             except Exception as error:
+                let_through(error)
                 return frame.break_graph("call_unknown", f"{name}, which remembers results, and raises {type(error).__name__}")
         found = answers[key][0]
         if not is_atom(found):

@@ -236,10 +236,10 @@ class MutableSequenceValue(SequenceValue):
 
     def may_drop(self, frame, first):
         """Items at or after position `first` may go: where that ends a life of which there is something to see, it is due now."""
-        from .lifetimes import refuse_to_drop
+        from .lifetimes import let_go
 
-        for item in self.original[first:]:
-            refuse_to_drop(frame, item)
+        if first < len(self.original):
+            let_go(frame, [item.obj for item in self.original], self.source, True)
 
     def resized(self, frame, first):
         """Logs that items came or went at or after position `first`."""

@@ -9,7 +9,7 @@ from ..errors import BreakGraph
 from .constant import ConstantValue, NotPlain, literal
 from .dict_keys import IdentityKey, MethodKey, hashed_here, key_of_existing
 from .dict_views import DictView
-from .lifetimes import refuse_to_drop
+from .lifetimes import let_go, refuse_to_drop
 from .record_keys import RecordKey
 from .rows import call_row
 from .user_keys import UserKey, cannot_be_made_again, refuse_user_keys
@@ -154,7 +154,10 @@ class SetValue(Value):
         """New contents, and what makes them of the old ones."""
         if self.mutability is EXISTING:
             for key in self.members.keys() - members.keys():
-                refuse_to_drop(frame, self.members[key])
+                if self.members[key].mutability is NEW:
+                    refuse_to_drop(frame, self.members[key])
+            if self.members.keys() - members.keys() and self.order is not None:
+                let_go(frame, self.order, self.source, True)
         if members.keys() != self.members.keys():
             self.structure += 1
         if self.mutability is EXISTING:

@@ -17,9 +17,10 @@ from ..graph.known import known_tensor
 from ..graph.replaced import identity_is_asked, memory_is_asked
 from ..graph.state_conditions import truth_of_state
 from ..guards.classes import NO_ATTRIBUTE, lookup_class, meet
-from ..sources import Const, ModuleEntry, TensorOffset
+from ..sources import Const, InstanceDict, ModuleEntry, TensorOffset
 from .constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, NUMPY_NUMBERS, UNARY_FUNCTIONS, ConstantValue, force_plain, literal
 from .inference_tensors import as_inference_tensor, is_for_inference, is_input_for_inference, is_inside
+from .lifetimes import let_go
 from .ranges import as_index
 from .sequence import NONE, TupleValue
 from .symint import SymNumber, size_value
@@ -177,6 +178,8 @@ class TensorOperations(Value):
             if name == "requires_grad":
                 return requires_grad_(frame, self, name, [value], {}) and None
             return frame.break_graph("side_effect_unknown", f"assignment to {name} of a tensor")
+        if self.obj is not None and self.source is not None and name not in self.attributes:
+            let_go(frame, self.obj.__dict__, InstanceDict(self.source), name)
         self.attributes[name] = value
         return self.log_attribute(frame, name, value)
 

@@ -45,6 +45,7 @@ from .enum_member import EnumMember
 from .exception import ExceptionValue, make_exception
 from .function import bind_arguments
 from .iterators import PartialBuiltin
+from .lifetimes import let_go
 from .rows import call_row
 from .sequence import NONE, ListValue, TupleValue, is_record
 from .user_object import HEAP_TYPE, NO_ATTRIBUTE, ObjectValue, implemented, lookup_class
@@ -251,6 +252,7 @@ class ClassValue(Value):
             or any(map(is_descriptor, before))
         ):
             frame.break_graph("side_effect_unknown", f"assignment to {cls.__name__}.{name}")
+        let_go(frame, cls, self.source, name)
         store(cls, name, value)
         frame.mutations.attribute(class_value(frame, cls), name, value)
 

@@ -13,6 +13,7 @@ import functools
 import types
 
 from ..errors import BreakGraph
+from ..signals import let_through
 from .constant import is_atom
 from .record_keys import RecordKey
 
@@ -167,7 +168,8 @@ class FindsItsKeys:
     def __call__(self, table):
         try:
             return self.disabled(finds_its_keys)(table)
-        except Exception:  # the program meets it where it looks a key up
+        except Exception as error:  # the program meets it where it looks a key up
+            let_through(error)
             return False
 
 

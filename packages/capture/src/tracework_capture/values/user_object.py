@@ -16,6 +16,7 @@ import torch
 from .. import _C
 from ..bytecode.facts import VERSION
 from ..guards.classes import NO_ATTRIBUTE, attributes_of, defines, lookup_class
+from ..signals import let_through
 from ..sources import Attr, ClassAttr, Const, InstanceAttr, InstanceDict, Member
 from .binding import (
     ALIASES,
@@ -33,7 +34,7 @@ from .binding import (
 from .constant import ATOM_TYPES, ConstantValue, fold_literal, force_plain
 from .instance_dict import InstanceDictValue
 from .iterators import ItemIterator
-from .lifetimes import refuse_to_drop
+from .lifetimes import let_go, refuse_to_drop
 from .properties import is_property, use_property
 from .record_keys import key_of_parts, record_fields
 from .type_parameter import is_evaluated_late
@@ -152,10 +153,17 @@ class ObjectValue(Value):
 
     def may_drop(self, frame, name):
         """What the existing object holds under a name goes."""
-        if self.mutability is EXISTING and name not in self.fields:
-            refuse_to_drop(frame, (self.instance_dict() or {}).get(name))
-        elif self.mutability is EXISTING and self.fields[name] is not DELETED:
-            refuse_to_drop(frame, self.fields[name])
+        if self.mutability is not EXISTING:
+            return
+        if name in self.fields:
+            if self.fields[name] is not DELETED:
+                refuse_to_drop(frame, self.fields[name])
+            return
+        slot, _ = lookup_class(self.cls, name)
+        if type(slot) is SLOT:
+            let_go(frame, self.obj, self.source, slot)
+        elif self.instance_dict() is not None:
+            let_go(frame, self.instance_dict(), InstanceDict(self.source), name)
 
     def set_field(self, frame, name, value):
         """Stores into the instance, past every descriptor and __setattr__."""
@@ -191,6 +199,7 @@ class ObjectValue(Value):
             frame.guard("LACKS_ATTR", self.source, name)
             return frame.raise_new(AttributeError, *error.args)
         except Exception as error:  # a released memoryview has no shape
+            let_through(error)
             return frame.break_graph("attribute_unknown", f"{name} of {self.describe()}, which raises {type(error).__name__}")
         if type(found) not in (tuple, *ATOM_TYPES) and static.__get__(self.obj, self.cls) is not found:
             return frame.break_graph("attribute_unknown", f"{name} of {self.describe()}, which is another object each time")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import weakref
 
+import torch
+
 from .. import _C
 from ..errors import BreakGraph
 from ..sources import Referent
+from .lifetimes import ATOMS
 from .module import ModuleValue
 from .tensor import TensorValue
 from .user_object import ObjectValue
@@ -108,4 +111,11 @@ def may_have_died(frame, obj):
     if value is not None and all(v is not value for v in (*dict.values(frame.locals), *frame.stack)):
         if any(argument is obj for argument in root.arguments.values()):
             return True
-    return any(cell.lets_go_of(obj) for cell in root.cells.values())
+    return any(cell.lets_go_of(obj) for cell in root.cells.values()) or may_be_dropped(root, obj)
+
+
+def may_be_dropped(root, obj):
+    """Whether something existing let go of such an object, or of what may hold it."""
+    if isinstance(obj, torch.Tensor):
+        return not root.dropped.issubset(ATOMS)
+    return any(kind not in ATOMS and not issubclass(kind, torch.Tensor) for kind in root.dropped)

@@ -112,6 +112,16 @@ def looked_up(*pairs, before=None):
     return lookups
 
 
+class Told:
+    def __del__(self):
+        pass
+
+
+class Watched:
+    seen, unseen = Plain(a=1), Plain(a=1)
+    references = weakref.ref(seen, lambda dead: None), weakref.ref(unseen)
+
+
 LEFT, RIGHT = Plain(a=1), Plain(a=1)
 DENSE = torch.zeros(3, 4)
 PLACED = torch.ones(3)
@@ -190,6 +200,15 @@ CASES = {
         (("==", "a", True), 3, False),
     ],
     "DATA_PTR": [(PLACED.data_ptr(), PLACED, True), (PLACED.data_ptr(), PLACED[1:], False), (PLACED.data_ptr(), 3, False)],
+    "DIES_UNSEEN": [
+        (None, Watched.seen, False),
+        (None, Watched.unseen, True),
+        (True, [Watched.seen], False),
+        ("a", {"a": Watched.seen}, False),
+        ("a", {"a": [Watched.unseen, 1]}, True),
+        ("b", {"a": Watched.seen}, True),
+        (None, [[Told()]], False),
+    ],
     "ORDER": [
         ((">", 0.5, True), 0.75, True),
         ((">", 0.5, True), 0.25, False),

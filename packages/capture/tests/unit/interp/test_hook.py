@@ -466,3 +466,80 @@ def test_what_a_handler_of_a_signal_raises_is_the_programs(monkeypatch, caplog, 
         signal.signal(signal.SIGUSR1, before)
     assert not caplog.records
     assert_same(compiled(torch.ones(2)), f(torch.ones(2)))
+
+
+class Rings:
+    """Things of the program whose code runs while a frame is traced or its guards are checked: the signal comes there."""
+
+    def __init__(self):
+        self.armed = False
+
+    def ring(self):
+        if self.armed:
+            self.armed = False  # one signal: what loses its exception goes on as if there had been none
+            signal.raise_signal(signal.SIGUSR1)
+
+    def __getattr__(self, name):
+        self.ring()
+        raise AttributeError(name)
+
+
+class RingsAsAKey(Rings):
+    def __hash__(self):
+        self.ring()
+        return 7
+
+    def __eq__(self, other):
+        self.ring()
+        return self is other
+
+
+class AsksSubclasses(type):
+    def __instancecheck__(cls, instance):
+        RINGS.ring()
+        return False
+
+
+class Asked(metaclass=AsksSubclasses):
+    pass
+
+
+RINGS, KEY = Rings(), RingsAsAKey()
+TABLE = {KEY: 2}
+
+
+@functools.cache
+def remembered(n):
+    RINGS.ring()
+    return n + 1
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x + hasattr(RINGS, "missing"),
+        lambda x: x + TABLE[KEY],
+        lambda x: x + isinstance(x, Asked),
+        lambda x: x + remembered(3),
+    ],
+    ids=["a missing attribute", "a key", "a check of classes", "a function that remembers"],
+)
+@pytest.mark.parametrize("served", [False, True])
+def test_what_a_handler_raises_in_code_of_the_program_is_lost_nowhere(function, served):
+    def handler(number, frame):
+        raise TimeIsUp
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    compiled = capture.optimize(eager)(function)
+    try:
+        remembered.cache_clear()
+        for _ in range(3 if served else 0):
+            compiled(torch.ones(2))
+        remembered.cache_clear()
+        RINGS.armed = KEY.armed = True
+        with pytest.raises(TimeIsUp):
+            compiled(torch.ones(2))
+    finally:
+        RINGS.armed = KEY.armed = False
+        signal.signal(signal.SIGUSR1, before)
+    assert_same(compiled(torch.ones(2)), function(torch.ones(2)))

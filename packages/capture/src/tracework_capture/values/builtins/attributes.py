@@ -16,6 +16,7 @@ import torch
 
 from ...guards.classes import NO_ATTRIBUTE, find, lookup_class, resolution_order
 from ...hook.policy import is_installed
+from ...signals import let_through
 from ...sources import Const, DictItem
 from ..binding import function_value
 from ..constant import ConstantValue, NotPlain, fold, fold_literal, fold_plain, force_plain, literal, plain, reads_whole
@@ -107,6 +108,7 @@ def known_relation(frame, ask, value, classes):
     except TypeError as error:
         return frame.raise_new(TypeError, *error.args)
     except Exception as error:  # a hook of the class needs what the traced program has not made yet, or raises
+        let_through(error)
         return frame.break_graph("call_unknown", f"a check of classes, which raises {type(error).__name__}")
 
 
