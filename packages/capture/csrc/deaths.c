@@ -238,10 +238,13 @@ static PyObject *in_slot(PyObject *slot, PyObject *value)
     return held;
 }
 
-static int check_place(PyObject *value, PyObject *where, Py_ssize_t slack, PyObject *acts)
+static int check_place(PyObject *value, PyObject *where, Py_ssize_t others, Py_ssize_t slack, PyObject *acts)
 {
     if (where == Py_None || where == Py_True) {
         return dies_unseen(value, where == Py_True, slack, acts);
+    }
+    if (PyLong_CheckExact(where)) {
+        return Py_REFCNT(value) > PyLong_AsSsize_t(where) + others ? 1 : dies_unseen(value, false, slack, acts);
     }
     PyObject *held = NULL;
     if (Py_IS_TYPE(where, &PyMemberDescr_Type)) {
@@ -258,11 +261,11 @@ static int check_place(PyObject *value, PyObject *where, Py_ssize_t slack, PyObj
     return held == NULL && PyErr_Occurred() ? -1 : dies_unseen(held, false, slack, acts);
 }
 
-/* The leaf: payload is (where, acts). `where` is None for the value itself, True for all that it holds, a slot, or the key of what a dict,
- * or the dict of a class, has there. */
-int tw_check_deaths(PyObject *payload, PyObject *value)
+/* The leaf: payload is (where, acts). `where` is None for the value itself, a number for the value where it has no more holders than that
+ * beside `others`, True for all that it holds, a slot, or the key of what a dict, or the dict of a class, has there. */
+int tw_check_deaths(PyObject *payload, PyObject *value, Py_ssize_t others)
 {
-    return check_place(value, PyTuple_GET_ITEM(payload, 0), SLACK_OF_GUARDS, PyTuple_GET_ITEM(payload, 1));
+    return check_place(value, PyTuple_GET_ITEM(payload, 0), others, SLACK_OF_GUARDS, PyTuple_GET_ITEM(payload, 1));
 }
 
 PyObject *tw_dies_unseen(PyObject *module, PyObject *args)
@@ -272,6 +275,6 @@ PyObject *tw_dies_unseen(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "OOO", &object, &where, &acts)) {
         return NULL;
     }
-    int unseen = check_place(object, where, SLACK_OF_CAPTURES, acts);
+    int unseen = check_place(object, where, 0, SLACK_OF_CAPTURES, acts);
     return unseen < 0 ? NULL : PyBool_FromLong(unseen);
 }

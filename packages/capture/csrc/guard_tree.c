@@ -351,7 +351,7 @@ int tw_check_leaf(tw_run *run, const tw_node *node, const tw_leaf *leaf, PyObjec
     case TW_LEAF_FUNCTION_CODE:
         return PyFunction_Check(value) && PyFunction_GET_CODE(value) == leaf->payload && tw_function_runs_its_code(value);
     case TW_LEAF_DIES_UNSEEN:
-        return tw_check_deaths(leaf->payload, value);
+        return tw_check_deaths(leaf->payload, value, run->recorder != NULL);
     case TW_LEAF_PYTHON:
         return call_check(leaf->payload, value);
     default:

@@ -118,7 +118,7 @@ int tw_is_negated(PyObject *tensor); /* -1: not known here */
 bool tw_tensor_is_simple(const tw_tensor *tensor, PyObject *value);
 
 /* deaths.c */
-int tw_check_deaths(PyObject *payload, PyObject *value);
+int tw_check_deaths(PyObject *payload, PyObject *value, Py_ssize_t others);
 PyObject *tw_dies_unseen(PyObject *module, PyObject *args);
 
 PyObject *tw_fetch(const tw_scope *scope, const tw_node *node, PyObject *value, bool *owned);

@@ -87,8 +87,8 @@ static PyMethodDef object_methods[] = {
     {"ended_frame", ended_frame, METH_VARARGS,
      "ended_frame(code, globals, offset) -> a frame that never runs, for a traceback: it ended at the instruction at that byte"},
     {"dies_unseen", tw_dies_unseen, METH_VARARGS,
-     "dies_unseen(object, where, acts) -> whether nobody would notice that it dies (where None), all that it holds (True), what is in that "
-     "slot of it, or under that key: acts(object, callback or None) decides on finalizers and weak references"},
+     "dies_unseen(object, where, acts) -> whether nobody would notice that it dies (where None; a number: if it has no more holders), all "
+     "that it holds (True), what is in that slot of it, or under that key: acts(object, callback or None) decides on finalizers and weak references"},
     {"instance_dict", instance_dict, METH_O,
      "instance_dict(object) -> the dict of its own attributes, whatever its class has under __dict__; AttributeError where it has none"},
     {"is_generic", is_generic, METH_O, "is_generic(slot wrapper) -> whether it looks up, sets or deletes attributes as object does"},

@@ -12,7 +12,7 @@ import torch
 from torch.utils.hooks import RemovableHandle
 
 from .. import _C, _torch
-from ..bytecode.resume import held_in_others, is_inside_a_round, is_resume_code, result_slot
+from ..bytecode.resume import is_inside_a_round, is_resume_code, result_slot
 from ..contracts import Break, Returned
 from ..errors import (
     BreakGraph,
@@ -42,7 +42,7 @@ from ..interp.services import Services
 from ..sources import Ambient, Closure, ClosureCell, Const, Item, Local
 from ..values.frame_hooks import check_frame_hooks
 from ..values.function import CellValue
-from ..values.lifetimes import acts_when_it_dies, guard_arguments
+from ..values.lifetimes import acting_arguments, guard_arguments
 from ..values.made_class import MadeClassValue
 from ..values.value import EXISTING, SymbolicRaise, Value
 from .collector import paused_collection
@@ -73,6 +73,7 @@ class FrameInput:
     ) -> None:
         self.outermost = outermost
         self.code, self.slots, self.globals, self.closure = code, slots, globals_, closure or ()
+        self.acting = acting_arguments(code, slots)  # now, as a capture holds them, too
 
 
 @paused_collection()
@@ -220,8 +221,8 @@ def start(
         issubclass(type(obj), (torch.Tensor, torch.nn.Module)) for obj in given.slots.values()
     )
     root.arguments = given.slots
-    code, passed_on = given.code, held_in_others(given.code)
-    root.acting = tuple(obj for name, obj in given.slots.items() if name not in passed_on and acts_when_it_dies(obj))
+    code = given.code
+    root.acting = given.acting
     closure = [root_cell(root, name, cell) for name, cell in zip(code.co_freevars, given.closure)]
     local_values = _LazyLocals(given.slots, names_of_parts(given, options))
     frame = SymbolicFrame(root, code, given.globals, local_values, closure)

@@ -4,6 +4,7 @@ while the captured part of a frame keeps all that it was given to its end. So th
 
 from __future__ import annotations
 
+import collections
 import gc
 import types
 
@@ -15,12 +16,24 @@ from .function import CellValue
 from .sequence import SequenceValue
 from .value import Deferred
 
+HOLDERS_OF_A_SLOT = 3  # the frame, the table that the evaluator makes of it, and that of the arguments
+HOLDERS_HERE = 4  # names of functions, and what calls pass
 ATOMS = (type(None), bool, int, float, complex, str, bytes)
 
 
-def acts_when_it_dies(obj):
-    """Whether the program sees when the object dies: by what it does then itself, what it alone holds does, or a weak reference's callback."""
-    return type(obj) not in ATOMS and not dies_unseen(obj)
+def acting_arguments(code, slots):
+    """The arguments of a frame that is about to run which are no one's but its own, and of which the program sees when they die: by what they
+    do then, what they alone hold does, or a weak reference's callback."""
+    passed_on = held_in_others(code)
+    times = collections.Counter(map(id, slots.values()))
+    objects = list({id(obj): obj for name, obj in slots.items() if name not in passed_on and type(obj) not in ATOMS}.values())
+    acting = []
+    while objects:
+        obj = objects.pop()
+        if not dies_unseen(obj, times[id(obj)] * HOLDERS_OF_A_SLOT + HOLDERS_HERE):
+            acting.append(obj)
+        del obj
+    return tuple(acting)
 
 
 def refuse_to_drop(frame, value):
@@ -61,9 +74,10 @@ def guard_arguments(frame):
     """Of the arguments that the frame no longer holds when its captured part ends: nobody notices when they die."""
     root = frame.root
     passed_on = held_in_others(frame.code)
+    times = collections.Counter(map(id, root.arguments.values()))
     for name, obj in root.arguments.items():
         if name not in passed_on and type(obj) not in ATOMS and not holds(frame, obj):
-            frame.guard("DIES_UNSEEN", Local(name))
+            frame.guard("DIES_UNSEEN", Local(name), times[id(obj)])
 
 
 def refuse_to_let_go(frame):

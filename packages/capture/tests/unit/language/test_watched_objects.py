@@ -280,3 +280,27 @@ def test_cycles_and_shared_parts_are_counted_as_the_collector_counts_them():
         box.held.append(box.held)
         compiled(torch.ones(2))
     assert holders[0] == [kept]
+
+
+WATCHED_MODULE = torch.nn.Linear(2, 2)
+MODULE_REFERENCE = weakref.ref(WATCHED_MODULE, lambda dead: None)
+
+
+@capture.disable
+def same(value):
+    return value
+
+
+def test_arguments_of_continuations_that_others_hold_may_be_watched():
+    def fn(x, box):
+        x = box.module(same(x))  # the module lies on the continuation's stack, and is let go of there
+        return x + 1
+
+    graphs = []
+    compiled = capture.optimize(lambda gm, inputs: graphs.append(gm) or gm.forward)(fn)
+    box = Box()
+    box.module = WATCHED_MODULE
+    for _ in range(3):
+        torch.testing.assert_close(compiled(torch.ones(2), box), fn(torch.ones(2), box))
+    assert len(graphs) == 1
+    assert MODULE_REFERENCE() is WATCHED_MODULE
