@@ -76,7 +76,7 @@ def another_device(x):
     made = torch.ones(2, 3), torch.empty_like(x)
     where = torch.get_default_device().type, torch.device("cpu")
     torch.set_default_device(None)
-    return made[0].shape, made[0].device, made[1] * 0 == 0, torch.ones(3) + x, where
+    return made[0].shape, made[0].device, made[1].zero_() == 0, torch.ones(3) + x, where
 
 
 def broken_between(x):

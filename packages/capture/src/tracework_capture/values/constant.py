@@ -194,8 +194,12 @@ class ConstantValue(Value):
         except AttributeError as error:
             return raise_python(frame, error)
         if type(obj) is str and name == "format":
+            from .format_fields import looked_up
             from .late_values import late_format
 
+            found = looked_up(frame, obj, args, kwargs)
+            if found is not None:
+                return ConstantValue(found[0]).call_method(frame, name, found[1], {})
             late = late_format(obj, args, kwargs)
             if late is not None:
                 return late

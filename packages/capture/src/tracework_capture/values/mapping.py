@@ -19,7 +19,7 @@ from .lifetimes import let_go, refuse_to_drop
 from .rows import call_row
 from .sequence import NONE, Pending, TupleValue
 from .user_keys import MOST_KEYS, FindsItsKeys, cannot_be_made_again, has_user_key, refuse_user_keys
-from .value import EXISTING, NEW, Value
+from .value import EXISTING, NEW, SymbolicRaise, Value
 
 MISSING = object()
 
@@ -495,7 +495,12 @@ def pairs_of(frame, other):
         yield from pairs_of_mapping(frame, other)
         return
     for number, given in enumerate(each_of(frame, other)):
-        pair = iterate_all(frame, given)
+        try:
+            pair = iterate_all(frame, given)
+        except SymbolicRaise as raised:
+            if not issubclass(raised.value.python_type(), TypeError):
+                raise
+            frame.raise_new(TypeError, f"cannot convert dictionary update sequence element #{number} to a sequence")
         if len(pair) != 2:
             frame.raise_new(ValueError, f"dictionary update sequence element #{number} has length {len(pair)}; 2 is required")
         yield pair

@@ -285,7 +285,6 @@ CONSTANT_FUNCTIONS = (
     torch.iinfo,
     torch.promote_types,
     torch.can_cast,
-    torch.typename,
     torch.is_storage,
     torch._utils._get_device_index if hasattr(torch._utils, "_get_device_index") else None,
 )
@@ -429,6 +428,13 @@ def inference_mode_enabled(frame, args, kwargs):
 @row(torch.is_inference)
 def is_inference(frame, args, kwargs):
     return (args[0] if args else kwargs["input"]).call_method(frame, "is_inference", [], {})
+
+
+@row(torch.typename)
+def typename(frame, args, kwargs):
+    if len(args) == 1 and not kwargs and isinstance(args[0], TensorValue):
+        return args[0].call_method(frame, "type", [], {})
+    return fold(frame, torch.typename, args, kwargs)
 
 
 @row(torch.is_tensor)

@@ -265,6 +265,8 @@ class ClassValue(Value):
         if name == "fromkeys" and self.cls in (dict, collections.OrderedDict, collections.defaultdict):
             from .mapping import METHODS, DictValue
 
+            if self.cls is collections.OrderedDict and args and {*kwargs} == {"value"}:
+                args, kwargs = [*args, *kwargs.values()], {}
             return call_row(frame, DictValue(cls=self.cls), "fromkeys", METHODS["fromkeys"], args, kwargs)
         if name == "__new__" and python_new(self.cls) is None:
             return new_object(frame, args, kwargs)

@@ -358,7 +358,7 @@ class ObjectValue(Value):
                 self.no_place(frame, name)
             if not self.cls.__dictoffset__:
                 frame.raise_new(AttributeError, f"'{self.cls.__name__}' object attribute '{name}' is read-only")
-            self.no_attribute(frame, name)
+            frame.raise_new(AttributeError, f"'{_C.type_name(self.cls)}' object has no attribute '{name}'")
         self.delete_field(frame, name)
 
     def delete_field(self, frame, name):

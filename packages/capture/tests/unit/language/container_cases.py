@@ -262,6 +262,36 @@ def messages_of_odd_indices_and_names(x):
     return x + 1, indexed, error_of([1].pop, "a"), [error_of(without, name)[1] for name in ("x", "y", "z")]
 
 
+def missing_attribute(holder):
+    try:
+        del holder.q
+    except AttributeError as error:
+        return str(error), error.name, error.obj
+
+
+@case
+def attributes_that_are_not_there_to_be_deleted(x):
+    return x + 1, missing_attribute(Holder())
+
+
+class Holder:
+    pass
+
+
+@case
+def dicts_of_what_are_no_pairs(x):
+    found = []
+    for given in ([(1, 2, 3)], [1], ["abc"], [[]], 5, [None], [(1, 2), 3]):
+        found += [error_of(dict, given), error_of({}.update, given)]
+    return x + 1, found
+
+
+@case
+def ordered_dicts_from_keys(x):
+    made = collections.OrderedDict.fromkeys(["a", "b"], value=x + 1)
+    return made["b"], type(made), [*made]
+
+
 @case
 def orders_of_sets_of_constants(x):
     made = set(x.shape)

@@ -401,6 +401,39 @@ def string_formatting(x):
     )
 
 
+class Kept:
+    v = 3
+
+
+def error_of_format(template, *args):
+    try:
+        return template.format(*args)
+    except Exception as error:
+        return type(error).__name__, str(error)
+
+
+@case
+def templates_that_look_things_up(x):
+    broken = ("{} {0.ndim}", "{3.ndim}", "{a.ndim}", "{0.ndim", "{0.missing}", "{.ndim}{.ndim}")
+    return (
+        x + 1,
+        "{1.ndim} {0.dtype}".format(x, x[None]),  # noqa: UP030, UP032
+        "{.ndim} {:>{w.ndim}} {m[k]:.2f} {o.v!r:>5} {{}}".format(x, 3, w=x[None], m={"k": 1.234}, o=Kept()),
+        [error_of_format(template, x) for template in broken],
+    )
+
+
+@case
+def partials_are_asked_for_their_call(x):
+    function = functools.partial(torch.add, x)
+    return function.__call__(1), hasattr(function, "__call__"), callable(function)  # noqa: B004
+
+
+@case
+def names_of_types(x):
+    return x + 1, torch.typename(x), torch.typename(3)
+
+
 @case
 def builtin_functions(x):
     return (

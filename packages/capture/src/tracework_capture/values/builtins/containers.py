@@ -12,6 +12,7 @@ import torch
 
 from ...graph.known import known_tensor
 from ...guards.classes import lookup_class
+from ..binding import BoundBuiltin
 from ..constant import NUMPY_NUMBERS, ConstantValue, NotPlain, fold, fold_plain, force_plain, plain
 from ..enum_member import EnumMember
 from ..floats import FloatValue, float_of
@@ -319,12 +320,17 @@ class PartialValue(Value):
             return TupleValue(self.args)
         if name == "keywords":
             return dict_of(frame, self.kwargs.items())
+        if name == "__call__":
+            return BoundBuiltin(self, name)
         if name in ("__name__", "__qualname__", "__wrapped__", "__partialmethod__"):
             return frame.raise_new(AttributeError, f"'functools.partial' object has no attribute '{name}'")
         return super().getattr(frame, name)
 
     def call(self, frame, args, kwargs):
         return self.function.call(frame, [*self.args, *args], {**self.kwargs, **kwargs})
+
+    def call_method(self, frame, name, args, kwargs):
+        return self.call(frame, args, kwargs) if name == "__call__" else super().call_method(frame, name, args, kwargs)
 
     def reload(self, emit):
         parts = [
