@@ -280,6 +280,23 @@ def test_what_happens_to_inputs_that_the_graph_writes_to_before_the_backward(fn,
         assert mine == theirs if isinstance(mine, str) else torch.testing.assert_close(mine, theirs) is None
 
 
+OF_PARAMETERS = {
+    "a multiple": lambda h, c, w: (F.linear(h, w * 2),),
+    "a part": lambda h, c, w: (F.linear(h, w.triu() + w.triu(1).mT), w[1:] + 1),
+    "two": lambda h, c, w: (F.linear(h, torch.cat([w, w * 2])), h + w.t()),
+    "a cast": lambda h, c, w: (F.linear(h, w.to(torch.float64, copy=True) * c),),
+}
+
+
+@pytest.mark.parametrize("write", [lambda h, c, w, results: w.mul_(2), lambda h, c, w, results: w.data.mul_(2)])
+@pytest.mark.parametrize("fn", OF_PARAMETERS.values(), ids=OF_PARAMETERS)
+def test_what_is_computed_from_parameters_is_kept(fn, write, graph, eager_runner, data, real):
+    examples = [real(3, 3) * 1, data(3, 3), torch.nn.Parameter(real(3, 3))]
+    compiled = aot.aot_compile(graph(fn, 3), examples, forward_compiler=eager_runner)
+    for mine, theirs in zip(*([*outcomes(run, write)] for run in (compiled, fn)), strict=True):
+        assert mine == theirs if isinstance(mine, str) else torch.testing.assert_close(mine, theirs) is None
+
+
 KEPT_WITH_HISTORY = {
     "operand": lambda h, c, w: (h.sin(), h.square() * w),
     "factor": lambda h, c, w: (h * w,),

@@ -16,6 +16,7 @@ from .. import _torch
 from ..contracts import JointProgram
 from ..errors import PartitionError
 from ..signature import Component
+from .recompute import may_recompute
 
 
 @dataclass(frozen=True)
@@ -86,13 +87,26 @@ def kept_inputs(joint: JointProgram, parts: JointParts) -> frozenset[fx.Node]:
     """Inputs that may be kept as they are: a write to one before the backward is an error in eager, too.
 
     Those are the ones that gradients read, and what checkpoints take. Of others a copy is kept, if anything: eager keeps what is computed
-    from them. Parameters are taken for unchanged until the backward, to keep them rather than their casts; a write is an error.
+    from them. Parameters that are cast for products and their like are taken for unchanged until the backward, to keep them rather than
+    their casts; a write is an error.
     """
     infos = joint.signature.inputs
     read = {shown_input(n) for n in frontier(parts)}
     taken = {n for n in parts.inputs if any("recompute" in user.meta for user in n.users)}
-    fixed = {n for i, n in enumerate(parts.inputs) if i >= len(infos) or infos[i].is_parameter}
+    fixed = {n for i, n in enumerate(parts.inputs) if i >= len(infos) or infos[i].is_parameter and _is_only_cast(n)}
     return frozenset(n for n in (*read, *taken, *fixed) if n is not None)
+
+
+def _is_only_cast(node: fx.Node) -> bool:
+    """Whether the forward makes nothing of a value but casts, for what is not computed again."""
+    casts = [user for user in _users(node) if user.target is torch.ops.aten._to_copy.default]
+    return len(casts) == len(_users(node)) and not any(may_recompute(user, True) for cast in casts for user in _users(cast))
+
+
+def _users(node: fx.Node) -> list[fx.Node]:
+    """What the forward makes of a value and of views of it."""
+    users = [user for user in node.users if user.meta.get("phase") == "forward"]
+    return [found for user in users for found in (_users(user) if _is_view(user) else [user])]
 
 
 def lent_results(joint: JointProgram, parts: JointParts) -> frozenset[fx.Node]:
