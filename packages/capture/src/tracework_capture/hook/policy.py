@@ -60,6 +60,12 @@ OF_KINDS = (
 """Functions of the module inspect that look at an object's type and flags alone."""
 OF_ARGUMENTS = "Signature.bind Signature.bind_partial Signature._bind BoundArguments".split()
 """Methods of it that put arguments to the names of parameters."""
+NUMPY_CODE = (
+    "_core._ufunc_config _core.fromnumeric _core.numeric _core.shape_base fft._helper lib._array_utils_impl lib._arraypad_impl"
+    " lib._arraysetops_impl lib._function_base_impl lib._index_tricks_impl lib._nanfunctions_impl lib._polynomial_impl"
+    " lib._shape_base_impl lib._stride_tricks_impl lib._twodim_base_impl lib._type_check_impl lib._ufunclike_impl linalg._linalg"
+).split()
+"""Modules of NumPy whose functions only compute, from others."""
 
 TRACE_POLICY: tuple[tuple[str, str, str], ...] = (
     # module, its start, or a function in it; decision for calls, reason
@@ -102,7 +108,8 @@ TRACE_POLICY: tuple[tuple[str, str, str], ...] = (
     ("random", BREAK, "Python's random state"),
     ("triton.runtime.interpreter", BREAK, "runs kernels"),
     ("triton.runtime.autotuner", BREAK, "runs kernels"),
-    ("numpy", BREAK, "arrays are not part of the graph"),
+    *((f"numpy.{name}", INLINE, "computes with arrays") for name in NUMPY_CODE),
+    ("numpy", BREAK, "NumPy's insides"),
 )
 
 

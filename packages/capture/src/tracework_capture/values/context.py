@@ -6,6 +6,7 @@ import contextlib
 import copy
 import inspect
 
+import numpy
 import torch
 
 from ..errors import BreakGraph
@@ -421,6 +422,33 @@ def hooks_disabled_row(frame, args, kwargs):
     return HooksDisabled(torch.autograd.graph.disable_saved_tensors_hooks, args, kwargs)
 
 
+class ErrorState(ContextValue):
+    """numpy.errstate(...) that neither raises nor calls anything: graphs give no warnings of floating-point errors. One that a
+    continuation finds entered is left at run time, too."""
+
+    entered = 0
+
+    def enter(self, frame):
+        self.entered += 1
+
+    def leave(self, frame):
+        if self.entered:
+            self.entered -= 1
+        else:
+            frame.mutations.call(numpy.errstate.__exit__, [self, NONE, NONE, NONE])
+
+
+def error_state_row(frame, args, kwargs):
+    """numpy.errstate(over="ignore")"""
+    wanted = {k: force_plain(frame, v) for k, v in kwargs.items()}
+    if args or not wanted.keys() <= QUIET_ERRORS or not set(wanted.values()) <= {"ignore", "warn", "print"}:
+        return frame.break_graph("context_unknown", "numpy.errstate with these arguments")
+    return ErrorState(numpy.errstate, args, kwargs)
+
+
+QUIET_ERRORS = {"all", "divide", "over", "under", "invalid"}
+
+
 class ErrorRegion(ContextValue):
     """error_on_graph_break(value). One that a continuation finds entered is left at run time, too; `own`: it is ours, not torch's."""
 
@@ -475,6 +503,11 @@ def existing_context(frame, obj, source):
         made = NullContext(type(obj), [], {})  # options of torch.compile
         made.source, made.obj = source, obj
         return made
+    if type(obj) is numpy.errstate:
+        frame.guard("TYPE", source, type(obj))
+        made = ErrorState(type(obj), [], {})
+        made.source, made.obj = source, obj
+        return made
     if type(obj) in (torch.no_grad, torch.enable_grad, torch.set_grad_enabled):
         return existing_grad_mode(frame, obj, source)
     if type(obj) is contextlib.nullcontext and getattr(obj, "enter_result", obj) is None:
@@ -523,4 +556,5 @@ CONTEXTS = {
     torch.profiler.record_function: record_function_row(torch.profiler.record_function),
     contextlib.nullcontext: nullcontext_row,
     error_on_graph_break: error_region_row,
+    numpy.errstate: error_state_row,
 }

@@ -40,17 +40,34 @@ def watch_errors(frame):
 
 
 class ArrayValue(Value):
-    """An array, or a number of NumPy; `tensor` is over its memory."""
+    """An array, or a number of NumPy; `memory` is a tensor over its memory."""
 
     def __init__(self, tensor, scalar=False, source=None):
         super().__init__(source)
-        self.tensor = tensor
+        self.memory = tensor
         self.scalar = scalar
         self.mutability = NEW if source is None else EXISTING
 
+    flips: frozenset[int] = frozenset()
+    """Dims that run backwards (numpy_views.py)."""
+    writeable = True
+
+    @property
+    def tensor(self):
+        """What it holds, as a tensor."""
+        return self.memory
+
     @property
     def example(self):
-        return self.tensor.example
+        return self.memory.example
+
+    def shared(self, frame):
+        """The tensor over its memory, as torch makes one of it."""
+        return self.tensor
+
+    def write(self, frame, source):
+        """Writes a tensor to it."""
+        frame.graph.call_method(frame, "copy_", (self.tensor, source))
 
     @property
     def dtype(self):
@@ -101,9 +118,16 @@ class ArrayValue(Value):
         return frame.break_graph("attribute_unknown", f"{name} of a {self.describe()}")
 
     def setattr(self, frame, name, value):
+        if name == "shape" and self.mutability is NEW and type(self) is ArrayValue and self.example.is_contiguous():
+            from .numpy_table import sizes_of
+
+            self.memory = frame.graph.call(frame, torch.reshape, (self.tensor, sizes_of(frame, value)))
+            return
         frame.break_graph("side_effect_unknown", f"assignment to {name} of a {self.describe()}")
 
     def call_method(self, frame, name, args, kwargs):
+        if name == "item" and len(args) == 1 and not kwargs and not isinstance(args[0], SequenceValue):
+            return flat(self).getitem(frame, args[0]).tensor.call_method(frame, name, [], {})
         if name in NUMBER_METHODS:
             return self.tensor.call_method(frame, name, args, kwargs)
         row = ARRAY_METHODS.get(name)
@@ -133,33 +157,37 @@ class ArrayValue(Value):
         return refuse(frame, "membership in an array")
 
     def getitem(self, frame, key):
-        keys = index(frame, self, key)
-        found = frame.graph.call(frame, operator.getitem, (self.tensor, keys))
-        single = [k for k in keys if isinstance(k, TensorValue) and k.example.ndim == 0]
-        if is_element(keys, self.example.ndim) or (single and found.example.ndim == 0):
-            return ArrayValue(frame.graph.call_method(frame, "clone", (found,)), scalar=True)
-        if single:
-            return refuse(frame, "a view whose place is not known")
-        return ArrayValue(found, scalar=found.example.ndim == 0 and any(isinstance(k, TensorValue) for k in keys))
+        from .numpy_views import item
+
+        return item(frame, self, key)
 
     def setitem(self, frame, key, value):
-        from .numpy_ufuncs import prepared
+        from .numpy_views import is_special_place, set_item
 
-        if self.scalar:
-            return refuse(frame, "an item of a number is set")
+        if self.scalar or not self.writeable:
+            return refuse(frame, "an item of a number, or of an array that is read-only, is set")
         keys = index(frame, self, key)
         if any(isinstance(k, TensorValue) and k.example.dtype is not torch.bool for k in keys):
             return refuse(frame, "items set by an array of indices, of which the last one counts")
+        source = self.to_store(frame, value)
+        if is_special_place(frame, self, key):
+            set_item(frame, self, key, source)
+        else:
+            frame.graph.call(frame, operator.setitem, (self.tensor, keys, source))
+
+    def to_store(self, frame, value):
+        """A tensor of what is written to some of it."""
+        from .numpy_ufuncs import prepared
+
         source = as_operand(frame, value)
         if isinstance(source, ArrayValue):
             source = cast(frame, source.tensor, self.dtype)
             if source.example.storage is self.example.storage:
                 source = frame.graph.call_method(frame, "clone", (source,))
-        elif self.dtype.kind in "iu" and isinstance(source, float):
+            return source
+        if self.dtype.kind in "iu" and isinstance(source, float):
             return refuse(frame, "a float written into an array of integers")
-        else:
-            source = prepared(frame, source, self.dtype)
-        frame.graph.call(frame, operator.setitem, (self.tensor, keys, source))
+        return prepared(frame, source, self.dtype)
 
     def binary(self, frame, op, other, reverse=False):
         from .numpy_ufuncs import BINARY, apply
@@ -226,7 +254,8 @@ def constant_array(frame, array):
 def array_from_tensor(frame, tensor):
     """tensor.numpy(): an array over its memory. Writes to it are not counted by the tensor."""
     example = tensor.example
-    if example.device.type != "cpu" or example.dtype not in NUMPY_DTYPES or example.requires_grad:
+    turned = example.is_conj() or example.is_neg()
+    if example.device.type != "cpu" or example.dtype not in NUMPY_DTYPES or example.requires_grad or turned:
         return frame.break_graph("tensor_to_numpy", f"numpy() of a {tensor.describe()}")
     return ArrayValue(frame.graph.call(frame, getattr, (tensor, "data")))
 
@@ -235,7 +264,7 @@ def across(frame, args, kwargs):
     """What wrap_numpy does with its arguments and results: nothing, but for what they are called."""
     value = args[0]
     if isinstance(value, ArrayValue):
-        return value.tensor
+        return value.shared(frame)
     if not isinstance(value, TensorValue) or value.example.dtype not in NUMPY_DTYPES:
         return frame.break_graph("tensor_to_numpy", f"wrap_numpy of a function with a {value.describe()}")
     return ArrayValue(value)
@@ -254,12 +283,12 @@ def as_operand(frame, value, refusing=True):
         known = plain(value)
     except NotPlain:
         known = None
-    if isinstance(known, (bool, int, float, numpy.generic)):
+    if isinstance(known, (bool, int, float, complex, numpy.generic)):
         return known
     if isinstance(known, (list, tuple)):
         return constant_array(frame, numpy.array(known))
     if isinstance(value, SequenceValue):
-        from .numpy_functions import stacked
+        from .numpy_shapes import stacked
 
         return stacked(frame, value)
     return refuse(frame, f"a function of NumPy with a {value.describe()}") if refusing else None
@@ -337,18 +366,61 @@ def is_element(keys, ndim):
 
 
 def transposed(frame, self):
-    dims = tuple(reversed(range(self.example.ndim)))
-    return ArrayValue(frame.graph.call_method(frame, "permute", (self.tensor, dims)), self.scalar)
+    from .numpy_shapes import permuted
+
+    return permuted(frame, self, reversed(range(self.example.ndim)))
 
 
 def array_strides(array):
     """In elements; NumPy gives 0 to what it makes without elements, and slices and transposes keep that."""
     made = array.example.storage.first
     empty = made is not None and 0 in made.sizes and len(made.sizes) == array.example.ndim
-    return (0,) * array.example.ndim if empty else tuple(array.example.stride())
+    if empty:
+        return (0,) * array.example.ndim
+    return tuple(-s if dim in array.flips else s for dim, s in enumerate(array.example.stride()))
+
+
+def matrix_transposed(frame, self):
+    from .numpy_shapes import permuted
+
+    if self.example.ndim < 2:
+        return refuse(frame, "mT of an array of less than two dims")
+    dims = list(range(self.example.ndim))
+    return permuted(frame, self, [*dims[:-2], dims[-1], dims[-2]])
+
+
+def part(frame, self, which):
+    """real and imag: views of complex arrays; real arrays are their own real part, and their imaginary one is read-only."""
+    from .numpy_views import SpecialView, viewed
+
+    if self.dtype.kind == "c":
+        pairs = frame.graph.call(frame, torch.view_as_real, (self.memory,))
+        found = frame.graph.call(frame, torch.select, (pairs, -1, which))
+        return viewed(frame, self, found, range(self.example.ndim))
+    if which == 0:
+        return self
+    from .numpy_attributes import in_fortran_order
+
+    layout = torch.preserve_format if in_fortran_order(self) else torch.contiguous_format
+    zeros = frame.graph.call(frame, torch.zeros_like, (self.tensor,), {"memory_format": layout})
+    return ArrayValue(zeros, scalar=True) if self.scalar else SpecialView(frame, zeros, (), False)
+
+
+def flags(self):
+    from .numpy_attributes import Flags
+
+    return Flags(self)
+
+
+def flat(self):
+    from .numpy_attributes import Flat
+
+    return Flat(self)
 
 
 def strides(frame, self):
+    if self.example._is_view() and 1 in self.example.shape:
+        return refuse(frame, "strides of a view with a dim of size 1, which is 0 for some")
     size = self.dtype.itemsize
     return TupleValue([size_value(frame, s * size) for s in array_strides(self)])
 
@@ -366,6 +438,11 @@ ARRAY_ATTRIBUTES = {
     "nbytes": nbytes,
     "strides": strides,
     "T": transposed,
+    "mT": lambda frame, self: matrix_transposed(frame, self),
+    "real": lambda frame, self: part(frame, self, 0),
+    "imag": lambda frame, self: part(frame, self, 1),
+    "flags": lambda frame, self: flags(self),
+    "flat": lambda frame, self: flat(self),
     "__class__": lambda frame, self: literal(frame, self.python_type()),
 }
 ARRAY_METHODS = {}

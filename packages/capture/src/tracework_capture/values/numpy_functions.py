@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import operator
+import types
 
 import torch
 
-from ..arrays import DTYPES, numpy
-from .constant import NUMPY_NUMBERS, ConstantValue, NotPlain, force_plain, plain
+from ..arrays import DTYPES, multiarray, numpy
+from . import numpy_products, numpy_shapes, numpy_spectra  # noqa: F401  # fill a table
+from .constant import NUMPY_NUMBERS, ConstantValue, NotPlain, fold_plain, force_plain, literal, plain
 from .numpy_array import (
     ARRAY_METHODS,
     ArrayValue,
@@ -15,15 +18,19 @@ from .numpy_array import (
     as_array,
     as_operand,
     cast,
+    constant_array,
     dtype_of,
     refuse,
 )
+from .numpy_own import own_call, own_row, own_rows
+from .numpy_products import promoted
 from .numpy_reductions import float_dtype, reduced
 from .numpy_table import NUMPY_FUNCTIONS, axes_of, call, function, function_row, in_c_order, known, one_axis, result, sizes_of
-from .numpy_ufuncs import apply, kind_of, known_result, prepared, ufunc_rows
-from .sequence import NONE, ListValue, SequenceValue, TupleValue
+from .numpy_ufuncs import apply, known_result, prepared, ufunc_rows
+from .sequence import NONE, TupleValue
 from .symint import SymNumber
 from .tensor import TensorValue
+from .value import Value
 
 
 def fact(name):
@@ -39,180 +46,70 @@ for _name in ("shape", "ndim", "size"):
     fact(_name)
 
 
-# --- shapes ----------------------------------------------------------------------------------------------------------------
-
-
-@function("reshape")
-def reshape(frame, a, shape):
-    a = as_array(frame, a)
-    return ArrayValue(call(frame, torch.reshape, a.tensor, sizes_of(frame, shape)))
-
-
-def reshape_method(frame, args, kwargs):
-    a, *shape = args
-    if kwargs or not shape:
-        return refuse(frame, "reshape with these arguments")
-    return reshape(frame, a, shape[0] if len(shape) == 1 else TupleValue(shape))
-
-
-ARRAY_METHODS["reshape"] = reshape_method
-
-
-@function("ravel", method="ravel")
-def ravel(frame, a):
-    a = as_array(frame, a)
-    return ArrayValue(call(frame, torch.reshape, a.tensor, (-1,))) if a.example.is_contiguous() else flatten(frame, a)
-
-
-def flatten(frame, a):
-    return ArrayValue(call(frame, torch.clone, call(frame, torch.reshape, a.tensor, (-1,))))
-
-
-ARRAY_METHODS["flatten"] = function_row(flatten, None, "flatten")
-
-
-def permuted(frame, a, dims):
-    return ArrayValue(call(frame, torch.permute, a.tensor, tuple(dims)), a.scalar)
-
-
-@function("transpose")
-def transpose(frame, a, axes=None):
-    a = as_array(frame, a)
-    dims = axes_of(frame, TupleValue(axes.all_items(frame)) if isinstance(axes, ListValue) else axes, a.example.ndim)
-    dims = tuple(reversed(range(a.example.ndim))) if dims is None else dims
-    if sorted(dims) != list(range(a.example.ndim)):
-        return refuse(frame, f"axes {dims} of an array of {a.example.ndim} dims")
-    return permuted(frame, a, dims)
-
-
-def transpose_method(frame, args, kwargs):
-    a, *axes = args
-    if kwargs:
-        return refuse(frame, "transpose with these arguments")
-    if not axes:
-        return transpose(frame, a)
-    return transpose(frame, a, axes[0] if len(axes) == 1 else TupleValue(axes))
-
-
-ARRAY_METHODS["transpose"] = transpose_method
-
-
-@function("swapaxes", method="swapaxes")
-def swapaxes(frame, a, axis1, axis2):
-    a = as_array(frame, a)
-    first, second = (one_axis(frame, axis, a.example.ndim) for axis in (axis1, axis2))
-    return ArrayValue(call(frame, torch.transpose, a.tensor, first, second))
-
-
-@function("moveaxis")
-def moveaxis(frame, a, source, destination):
-    a = as_array(frame, a)
-    places = [axes_of(frame, axis, a.example.ndim) for axis in (source, destination)]
-    return ArrayValue(call(frame, torch.movedim, a.tensor, *places))
-
-
-@function("expand_dims")
-def expand_dims(frame, a, axis):
-    a = as_array(frame, a)
-    return ArrayValue(call(frame, torch.unsqueeze, a.tensor, one_axis(frame, axis, a.example.ndim + 1)))
-
-
-@function("squeeze", method="squeeze")
-def squeeze(frame, a, axis=None):
-    a = as_array(frame, a)
-    axes = axes_of(frame, axis, a.example.ndim)
-    if axes is None:
-        axes = tuple(d for d, size in enumerate(a.example.shape) if size == 1)
-    if any(a.example.shape[d] != 1 for d in axes):
-        return refuse(frame, "squeeze of an axis whose size is not one")
-    return ArrayValue(call(frame, torch.squeeze, a.tensor, axes), a.scalar)
-
-
-def stacked(frame, sequence, axis=0):
-    """An array of arrays of equal sizes, of numbers, or of nested sequences of them."""
-    return joined(frame, torch.stack, "stack", sequence, axis)
-
-
-def joined(frame, fn, name, sequence, axis, least=0):
-    """concatenate and stack: of one dtype, which NumPy chooses."""
-    items = [
-        as_array(frame, v) for v in (sequence.all_items(frame) if isinstance(sequence, SequenceValue) else sequence.unpack(frame))
-    ]
-    if not items or any(i.example.ndim < least for i in items):
-        return refuse(frame, f"numpy.{name} of these arrays")
-    dtype = numpy.result_type(*[i.dtype for i in items])
-    ndim = items[0].example.ndim + (fn is torch.stack)
-    in_c_order(frame, name, items, ndim)
-    tensors = TupleValue([cast(frame, i.tensor, dtype) for i in items])
-    return ArrayValue(call(frame, fn, tensors, dim=one_axis(frame, axis, ndim)))
-
-
-@function("stack")
-def stack(frame, arrays, axis=0):
-    return stacked(frame, arrays, axis)
-
-
-@function("concatenate")
-def concatenate(frame, arrays, axis=0):
-    if known(frame, axis) is None:
-        return refuse(frame, "numpy.concatenate of flattened arrays")
-    return joined(frame, torch.cat, "concatenate", arrays, axis, 1)
-
-
-def at_least(frame, a, dims):
-    """atleast_1d, atleast_2d"""
-    a = as_array(frame, a)
-    shape = (1,) * (dims - a.example.ndim)
-    return a if not shape else ArrayValue(call(frame, torch.reshape, a.tensor, shape + tuple(a.example.shape)))
-
-
-@function("vstack")
-def vstack(frame, tup):
-    return joined(frame, torch.cat, "vstack", TupleValue([at_least(frame, v, 2) for v in tup.unpack(frame)]), 0)
-
-
-@function("hstack")
-def hstack(frame, tup):
-    items = [at_least(frame, v, 1) for v in tup.unpack(frame)]
-    return joined(frame, torch.cat, "hstack", TupleValue(items), 0 if items and items[0].example.ndim == 1 else 1)
-
-
-@function("array_split")
-def array_split(frame, ary, indices_or_sections, axis=0):
-    a = as_array(frame, ary)
-    found = call(
-        frame, torch.tensor_split, a.tensor, known(frame, indices_or_sections), dim=one_axis(frame, axis, a.example.ndim)
-    )
-    return ListValue([ArrayValue(part) for part in found.unpack(frame)])
-
-
-@function("split")
-def split(frame, ary, indices_or_sections, axis=0):
-    a, sections = as_array(frame, ary), known(frame, indices_or_sections)
-    if isinstance(sections, int) and (sections < 1 or a.example.shape[one_axis(frame, axis, a.example.ndim)] % sections):
-        return refuse(frame, "an array split into parts that are not equal")
-    return array_split(frame, a, indices_or_sections, axis)
-
-
-@function("tile")
+@function("tile", complex=True)
 def tile(frame, A, reps):
     a = as_array(frame, A)
     in_c_order(frame, "tile", [a], 2)
     return ArrayValue(call(frame, torch.clone, call(frame, torch.tile, a.tensor, sizes_of(frame, reps))))
 
 
-@function("repeat", method="repeat")
+@function("repeat", method="repeat", complex=True)
 def repeat(frame, a, repeats, axis=None):
     a, count = as_array(frame, a), known(frame, repeats)
+    if isinstance(count, (list, tuple)) and all(isinstance(c, int) and c >= 0 for c in count):
+        return repeated_each(frame, a, count, axis)
     if not isinstance(count, int) or count < 0:
-        return refuse(frame, "numpy.repeat with a count for each item")
+        return refuse(frame, "numpy.repeat with counts that are not known")
     in_c_order(frame, "repeat", [a], a.example.ndim)
     if known(frame, axis) is None:
         return ArrayValue(call(frame, torch.repeat_interleave, call(frame, torch.reshape, a.tensor, (-1,)), count))
     return ArrayValue(call(frame, torch.repeat_interleave, a.tensor, count, dim=one_axis(frame, axis, a.example.ndim)))
 
 
-@function("roll")
+def repeated_each(frame, a, counts, axis):
+    """repeat with a count for each item."""
+    if known(frame, axis) is None:
+        a, axis = ArrayValue(call(frame, torch.reshape, a.tensor, (-1,))), 0
+    dim = one_axis(frame, axis, a.example.ndim)
+    if a.example.shape[dim] != len(counts):
+        return refuse(frame, "numpy.repeat with another number of counts")
+    in_c_order(frame, "repeat", [a], a.example.ndim)
+    places = constant_array(frame, numpy.repeat(numpy.arange(len(counts)), counts)).tensor
+    return ArrayValue(call(frame, torch.index_select, a.tensor, dim, places))
+
+
+@function("pad")
+def pad(frame, array, pad_width, mode="constant", constant_values=0, reflect_type="even"):
+    """Around constant numbers; the other modes take items of the array, at places that NumPy finds."""
+    a, kind = as_array(frame, array), known(frame, mode)
+    sizes = tuple(a.example.shape)
+    if kind not in PADDINGS or known(frame, reflect_type) != "even" or any(type(n) is not int for n in sizes):
+        return refuse(frame, "numpy.pad with these arguments")
+    in_c_order(frame, "pad", [a], a.example.ndim)
+    around = fold_plain(frame, pad_widths, known(frame, pad_width), a.example.ndim)
+    if kind == "constant":
+        filler = prepared(frame, known(frame, constant_values), a.dtype)
+        full = [n + sum(w) for n, w in zip(sizes, around, strict=True)]
+        made = call(frame, torch.clone, call(frame, torch.Tensor.expand, filler, full), memory_format=torch.contiguous_format)
+        inside = tuple(slice(before, before + n) for n, (before, _) in zip(sizes, around, strict=True))
+        frame.graph.call(frame, operator.setitem, (made, inside, a.tensor))
+        return ArrayValue(made)
+    found = a.tensor
+    for dim, (n, width) in enumerate(zip(sizes, around, strict=True)):
+        places = fold_plain(frame, numpy.pad, numpy.arange(n), width, kind)
+        found = call(frame, torch.index_select, found, dim, constant_array(frame, places).tensor)
+    return ArrayValue(found)
+
+
+PADDINGS = ("constant", "edge", "reflect", "symmetric", "wrap")
+
+
+def pad_widths(width, ndim):
+    """(before, after) of each dim."""
+    return numpy.broadcast_to(numpy.asarray(width, dtype=int), (ndim, 2)).tolist()
+
+
+@function("roll", complex=True)
 def roll(frame, a, shift, axis=None):
     a = as_array(frame, a)
     in_c_order(frame, "roll", [a], a.example.ndim)
@@ -223,8 +120,8 @@ def roll(frame, a, shift, axis=None):
 @function("take", method="take")
 def take(frame, a, indices, axis=None):
     a, places = as_array(frame, a), as_array(frame, indices)
-    if places.dtype.kind not in "iu" or places.example.ndim == 0:
-        return refuse(frame, "numpy.take of a single index, or of indices that are no integers")
+    if places.dtype.kind not in "iu":
+        return refuse(frame, "numpy.take of indices that are no integers")
     places = cast(frame, places.tensor, numpy.dtype("int64"))
     in_c_order(frame, "take", [a], a.example.ndim)
     if known(frame, axis) is None:
@@ -258,6 +155,8 @@ def diff(frame, a, n=1, axis=-1):
 @function("sort")
 def sort(frame, a, axis=-1):
     a = as_array(frame, a)
+    if known(frame, axis) is None:
+        a, axis = numpy_shapes.flatten(frame, a), -1
     in_c_order(frame, "sort", [a], a.example.ndim)
     return ArrayValue(call(frame, torch.sort, a.tensor, dim=one_axis(frame, axis, a.example.ndim)).unpack(frame)[0])
 
@@ -267,7 +166,7 @@ def argsort(frame, a, axis=-1, kind=None, order=None, *, stable=None):
     """Where it is stable, there is one answer; else the order of equal items is NumPy's own."""
     a = as_array(frame, a)
     if known(frame, kind) not in ("stable", "mergesort") and not known(frame, stable) or known(frame, order) is not None:
-        return refuse(frame, "numpy.argsort that is not stable")
+        return own_call(frame, numpy.argsort, [a, *map(valued, (axis, kind, order))], {})
     in_c_order(frame, "argsort", [a], a.example.ndim)
     return ArrayValue(call(frame, torch.argsort, a.tensor, dim=one_axis(frame, axis, a.example.ndim), stable=True))
 
@@ -276,7 +175,7 @@ ARRAY_METHODS["argsort"] = function_row(argsort, None, "argsort")
 
 
 def sort_in_place(frame, a, axis=-1):
-    call(frame, torch.Tensor.copy_, a.tensor, sort(frame, a, axis).tensor)
+    a.write(frame, sort(frame, a, axis).tensor)
     return NONE
 
 
@@ -286,24 +185,46 @@ ARRAY_METHODS["sort"] = function_row(sort_in_place, None, "sort")
 # --- several arrays ------------------------------------------------------------------------------------------------------------
 
 
-def promoted(frame, values):
-    """Tensors of the dtype that NumPy finds for all of them."""
-    operands = [as_operand(frame, v) for v in values]
-    operands = [force_plain(frame, v) if isinstance(v, SymNumber) else v for v in operands]
-    kinds = [k if isinstance(k := kind_of(v), numpy.dtype) else v for v in operands]
-    dtype = numpy.result_type(*kinds)
-    return [prepared(frame, v, dtype) for v in operands]
+@function("nonzero", method="nonzero", complex=True)
+def nonzero(frame, a):
+    """A column of the places for each dim."""
+    a = as_array(frame, a)
+    if not a.example.ndim:
+        return refuse(frame, "numpy.nonzero of a number")
+    places = places_of_others(frame, a)
+    return TupleValue([ArrayValue(call(frame, torch.select, places, 1, dim)) for dim in range(a.example.ndim)])
 
 
-@function("where", pure=False)
-def where(frame, condition, x, y):
+@function("argwhere", complex=True)
+def argwhere(frame, a):
+    a = as_array(frame, a)
+    if not a.example.ndim:
+        return refuse(frame, "numpy.argwhere of a number")
+    columns = call(frame, torch.permute, call(frame, torch.nonzero, a.tensor), (1, 0))
+    return ArrayValue(
+        call(frame, torch.permute, call(frame, torch.clone, columns, memory_format=torch.contiguous_format), (1, 0))
+    )
+
+
+def places_of_others(frame, a):
+    """A row for each item that is not zero, in C order, which torch's own kernels leave open."""
+    return call(frame, torch.clone, call(frame, torch.nonzero, a.tensor), memory_format=torch.contiguous_format)
+
+
+@function("where", pure=False, complex=True)
+def where(frame, condition, x=None, y=None):
+    if x is None and y is None:
+        return nonzero(frame, condition)
+    if x is None or y is None:
+        return frame.raise_new(ValueError, "either both or neither of x and y should be given")
     chosen = cast(frame, as_array(frame, condition).tensor, numpy.dtype(bool))
     return ArrayValue(call(frame, torch.where, chosen, *promoted(frame, (x, y))))
 
 
 @function("clip")
-def clip(frame, a, a_min, a_max):
+def clip(frame, a, a_min=NONE, a_max=NONE, *, min=None, max=None):
     found = as_array(frame, a)
+    a_min, a_max = a_min if min is None else min, a_max if max is None else max
     for name, limit in (("maximum", a_min), ("minimum", a_max)):
         if not (limit.is_constant() and limit.constant() is None):
             if as_array(frame, a).dtype.kind in "iub" and not isinstance(as_operand(frame, limit), (int, ArrayValue)):
@@ -319,40 +240,11 @@ def clip_method(frame, a, min=NONE, max=NONE):
 ARRAY_METHODS["clip"] = function_row(clip_method, None, "clip")
 
 
-@function("dot", method="dot")
-def dot(frame, a, b):
-    a, b = as_array(frame, a), as_array(frame, b)
-    if 0 in (a.example.ndim, b.example.ndim):
-        return apply(frame, "multiply", [a, b])
-    if b.example.ndim > 2:
-        return refuse(frame, "numpy.dot of arrays of more dims")
-    return apply(frame, "matmul", [a, b])
-
-
-@function("outer")
-def outer(frame, a, b):
-    flat = [ArrayValue(call(frame, torch.reshape, as_array(frame, v).tensor, (-1,))) for v in (a, b)]
-    column = ArrayValue(call(frame, torch.unsqueeze, flat[0].tensor, 1))
-    return apply(frame, "multiply", [column, flat[1]])
-
-
-@function("einsum")
-def einsum(frame, subscripts, *operands):
-    text = known(frame, subscripts)
-    if not isinstance(text, str):
-        return refuse(frame, "numpy.einsum without a string")
-    tensors = promoted(frame, [as_array(frame, v) for v in operands])
-    if tensors[0].example.dtype is torch.bool or len(operands) != text.partition("->")[0].count(",") + 1 or "->" not in text:
-        return refuse(frame, f"numpy.einsum {text!r}")
-    made = frame.graph.call_method(frame, "to", (call(frame, torch.einsum, text, *tensors), tensors[0].example.dtype))
-    return result(call(frame, torch.clone, made) if len(operands) == 1 else made)
-
-
 @function("linalg.norm")
 def norm(frame, x, ord=None, axis=None, keepdims=False):
     x = as_array(frame, x)
     if known(frame, ord) is not None:
-        return refuse(frame, f"numpy.linalg.norm of order {known(frame, ord)}")
+        return own_call(frame, numpy.linalg.norm, [x, *map(valued, (ord, axis, keepdims))], {})
     inner = cast(frame, x.tensor, float_dtype(x)[1])
     squares = call(frame, torch.square, inner)
     return reduced(
@@ -375,9 +267,12 @@ def isclose(frame, a, b, rtol=1e-5, atol=1e-8, equal_nan=False):
 
 
 @function("nan_to_num")
-def nan_to_num(frame, x):
+def nan_to_num(frame, x, copy=True, nan=0.0, posinf=None, neginf=None):
     x = as_array(frame, x)
-    return result(call(frame, torch.nan_to_num, x.tensor))
+    filled = {name: known(frame, value) for name, value in (("nan", nan), ("posinf", posinf), ("neginf", neginf))}
+    if not all(value is None or isinstance(value, (int, float)) for value in filled.values()) or known(frame, copy) is not True:
+        return refuse(frame, "numpy.nan_to_num with these arguments")
+    return result(call(frame, torch.nan_to_num, x.tensor, **filled))
 
 
 @function("round", "around", method="round")
@@ -387,6 +282,7 @@ def round_(frame, a, decimals=0):
         return refuse(frame, "numpy.round of integers") if places < 0 or a.dtype.kind == "b" else copied(frame, a)
     if places == 0:
         return apply(frame, "rint", [a])
+    in_c_order(frame, "round", [a], a.example.ndim)
     scale = ConstantValue(a.dtype.type(10.0 ** abs(places)))
     there, back = ("multiply", "true_divide") if places > 0 else ("true_divide", "multiply")
     return apply(frame, back, [apply(frame, "rint", [apply(frame, there, [a, scale])]), scale])
@@ -399,7 +295,7 @@ def copied(frame, a):
     return ArrayValue(call(frame, torch.clone, a.tensor), a.scalar)
 
 
-@function("copy")
+@function("copy", complex=True)
 def copy(frame, a):
     return copied(frame, as_array(frame, a))
 
@@ -408,20 +304,40 @@ def copy_method(frame, a):
     return ArrayValue(call(frame, torch.clone, a.tensor, memory_format=torch.contiguous_format), a.scalar)
 
 
+def conjugated(frame, a):
+    """Real arrays are their own conjugates."""
+    return apply(frame, "conjugate", [a]) if a.dtype.kind == "c" else a
+
+
+ARRAY_METHODS["conj"] = ARRAY_METHODS["conjugate"] = function_row(conjugated, None, "conj", complex=True)
 ARRAY_METHODS["__abs__"] = lambda frame, args, kwargs: apply(frame, "absolute", args)
-ARRAY_METHODS["copy"] = function_row(copy_method, None, "copy")
+ARRAY_METHODS["copy"] = function_row(copy_method, None, "copy", complex=True)
 
 
 def astype(frame, a, dtype, copy=True):
     wanted = dtype_of(frame, dtype)
-    if wanted not in DTYPES or (a.dtype.kind == "f" and wanted.kind in "iu" and wanted.itemsize < 4):
+    if (
+        wanted not in DTYPES
+        or (a.dtype.kind == "c" and wanted.kind not in "cb")
+        or (a.dtype.kind == "f" and wanted.kind in "iu" and wanted.itemsize < 4)
+    ):
         return refuse(frame, f"astype({wanted}) of {a.dtype}")
     if wanted == a.dtype and not known(frame, copy):
         return a
     return ArrayValue(frame.graph.call_method(frame, "to", (a.tensor, DTYPES[wanted]), {"copy": True}), a.scalar)
 
 
-ARRAY_METHODS["astype"] = function_row(astype, None, "astype")
+def view_method(frame, a, dtype=None):
+    """The same memory as another dtype of the same size."""
+    wanted = DTYPES.get(dtype_of(frame, dtype) or a.dtype)
+    if wanted is None or a.scalar or a.flips or wanted.itemsize != a.dtype.itemsize or torch.bool in (wanted, a.example.dtype):
+        return refuse(frame, "view() of an array with these arguments")
+    return numpy_shapes.viewed(frame, a, frame.graph.call_method(frame, "view", (a.memory, wanted)))
+
+
+ARRAY_METHODS["view"] = function_row(view_method, None, "view")
+ARRAY_METHODS["astype"] = function_row(astype, None, "astype", complex=True)
+function("astype", complex=True)(astype)
 
 
 def from_anything(frame, data, dtype, copies):
@@ -438,20 +354,97 @@ def from_anything(frame, data, dtype, copies):
     return ArrayValue(copied(frame, data).tensor) if copies else data
 
 
-@function("array")
-def array(frame, object, dtype=None):
-    return from_anything(frame, object, dtype, True)
+@function("array", complex=True)
+def array(frame, object, dtype=None, *, copy=True, order="K", subok=False, ndmin=0):
+    made = from_anything(frame, object, dtype, must_copy(frame, copy))
+    asked = known(frame, order)
+    if asked == "C" and (made.flips or not made.example.is_contiguous()):
+        made = copy_method(frame, made)
+    if asked == "F":
+        made = in_fortran_order(frame, made)
+    return numpy_shapes.at_least(frame, made, known(frame, ndmin))
 
 
-@function("asarray")
-def asarray(frame, a, dtype=None):
-    return from_anything(frame, a, dtype, False)
+def in_fortran_order(frame, a):
+    """The array, or a copy whose first dim is the fastest."""
+    dims = tuple(reversed(range(a.example.ndim)))
+    turned = call(frame, torch.permute, a.tensor, dims)
+    if not a.flips and turned.example.is_contiguous():
+        return a
+    turned = call(frame, torch.clone, turned, memory_format=torch.contiguous_format)
+    return ArrayValue(call(frame, torch.permute, turned, dims))
+
+
+@function("asfortranarray", complex=True)
+def asfortranarray(frame, a, dtype=None):
+    return in_fortran_order(frame, from_anything(frame, a, dtype, False))
+
+
+@function("asarray", "asanyarray", complex=True)
+def asarray(frame, a, dtype=None, order=None, *, copy=None):
+    if known(frame, order) not in ("K", "A", None):
+        return refuse(frame, "numpy.asarray with an order")
+    return from_anything(frame, a, dtype, must_copy(frame, copy))
+
+
+def must_copy(frame, copy):
+    """Whether copy= asks for one; False asks for none, which NumPy may have to refuse."""
+    asked = known(frame, copy)
+    return refuse(frame, "numpy.array with copy=False") if asked is False else bool(asked)
+
+
+@function("ascontiguousarray", complex=True)
+def ascontiguousarray(frame, a, dtype=None):
+    a = from_anything(frame, a, dtype, False)
+    if a.flips or not a.example.is_contiguous():
+        return copy_method(frame, a)
+    return numpy_shapes.at_least(frame, a, 1)
+
+
+@function("result_type", pure=False, complex=True)
+def result_type(frame, *arrays_and_dtypes):
+    operands = [v if is_dtype(v) else as_operand(frame, v) for v in arrays_and_dtypes]
+    return literal(
+        frame,
+        numpy.result_type(
+            *[dtype_of(frame, v) if isinstance(v, Value) and is_dtype(v) else kind_of_any(frame, v) for v in operands]
+        ),
+    )
+
+
+def is_dtype(value):
+    """Whether an argument names a dtype."""
+    return value.is_constant() and isinstance(value.constant(), (numpy.dtype, type, str))
+
+
+def kind_of_any(frame, operand):
+    """What numpy.result_type takes for an operand."""
+    operand = force_plain(frame, operand) if isinstance(operand, SymNumber) else operand
+    return operand.dtype if isinstance(operand, ArrayValue) else operand
+
+
+@function("copyto", pure=False, complex=True)
+def copyto(frame, dst, src, casting="same_kind", where=True):
+    if not isinstance(dst, ArrayValue) or dst.scalar or known(frame, casting) != "same_kind":
+        return refuse(frame, "numpy.copyto with these arguments")
+    source = as_array(frame, src)
+    if not numpy.can_cast(source.dtype, dst.dtype, "same_kind"):
+        return refuse(frame, f"numpy.copyto of {source.dtype} to {dst.dtype}")
+    source = dst.to_store(frame, source)
+    if isinstance(where, Value) and not (where.is_constant() and where.constant() is True):
+        mask = cast(frame, as_array(frame, where).tensor, numpy.dtype(bool))
+        source = call(frame, torch.where, mask, source, dst.tensor)
+    dst.write(frame, source)
+    return NONE
 
 
 def filled(name, fn):
     """zeros, ones, empty, and what is made like an array."""
 
-    def handler(frame, shape, dtype=float):
+    def handler(frame, shape, dtype=float, order="C", *, device=None, like=None):
+        if known(frame, order) != "C" or known(frame, device) not in (None, "cpu") or known(frame, like) is not None:
+            return refuse(frame, f"numpy.{name} with these arguments")
+        dtype = float if dtype_of(frame, dtype) is None else dtype
         wanted = DTYPES.get(dtype_of(frame, dtype)) or refuse(frame, f"an array of dtype {dtype}")
         return ArrayValue(call(frame, fn, sizes_of(frame, shape), dtype=wanted, device="cpu"))
 
@@ -462,21 +455,19 @@ def filled(name, fn):
         return ArrayValue(call(frame, getattr(torch, f"{name}_like"), a.tensor, dtype=wanted))
 
     function(name, pure=False)(handler)
-    function(f"{name}_like", pure=False)(like)
+    function(f"{name}_like", pure=False, complex=True)(like)
 
 
 for _name in ("zeros", "ones", "empty"):
     filled(_name, getattr(torch, _name))
 
 
-@function("full", pure=False)
+@function("full", pure=False, complex=True)
 def full(frame, shape, fill_value, dtype=None):
     number = as_operand(frame, fill_value)
     number = force_plain(frame, number) if isinstance(number, SymNumber) else number
     wanted = dtype_of(frame, dtype) or (number.dtype if isinstance(number, ArrayValue) else numpy.asarray(number).dtype)
-    if isinstance(number, ArrayValue):
-        return refuse(frame, "numpy.full of a number that is not known")
-    filler = prepared(frame, number, wanted)
+    filler = cast(frame, number.tensor, wanted) if isinstance(number, ArrayValue) else prepared(frame, number, wanted)
     return ArrayValue(
         call(
             frame,
@@ -487,7 +478,7 @@ def full(frame, shape, fill_value, dtype=None):
     )
 
 
-@function("full_like", pure=False)
+@function("full_like", pure=False, complex=True)
 def full_like(frame, a, fill_value, dtype=None):
     a = as_array(frame, a)
     in_c_order(frame, "full_like", [a], a.example.ndim)
@@ -522,18 +513,33 @@ def known_call(fn):
     return computes
 
 
+def valued(argument):
+    """An argument as a value, given or not."""
+    return argument if isinstance(argument, Value) else ConstantValue(argument)
+
+
+for _name in ("searchsorted", "argpartition"):
+    ARRAY_METHODS[_name] = own_row(getattr(numpy, _name))
+
 KNOWN_ONLY = (
-    "median average allclose array_equal interp percentile quantile isscalar real imag angle searchsorted finfo iinfo ndim size dtype "
-    "linspace logspace geomspace eye identity tri hanning hamming blackman bartlett kaiser meshgrid indices diag cross kron "
-    "result_type promote_types can_cast issubdtype"
+    "finfo iinfo dtype eye identity tri hanning hamming blackman bartlett kaiser indices promote_types "
+    "issubdtype min_scalar_type can_cast fft.fftfreq fft.rfftfreq tril_indices triu_indices broadcast_shapes"
 )
+
+
+def named(name):
+    """What NumPy has by this name, None where it is not that new."""
+    return functools.reduce(lambda space, part: getattr(space, part, None), name.split("."), numpy)
 
 
 def numpy_rows():
     """Function, ufunc or class of numbers -> row."""
-    rows = {fn: known_call(fn) for name in KNOWN_ONLY.split() if (fn := getattr(numpy, name, None)) is not None}
-    rows |= {numpy.arange: arange_row, numpy.linalg.inv: known_call(numpy.linalg.inv)}
-    return rows | {kind: number_class(kind) for kind in NUMPY_NUMBERS} | ufunc_rows() | NUMPY_FUNCTIONS
+    rows = ufunc_rows() | {fn: known_call(fn) for name in KNOWN_ONLY.split() if (fn := named(name)) is not None}
+    rows |= {numpy.arange: arange_row, multiarray.normalize_axis_index: known_call(multiarray.normalize_axis_index)}
+    rows |= {multiarray.correlate: numpy_products.correlate}
+    rows |= {kind: number_class(kind) for kind in NUMPY_NUMBERS} | own_rows() | NUMPY_FUNCTIONS
+    inner = {fn: getattr(fn, "_implementation", None) for fn in rows}  # NumPy's own code calls some of them past the dispatch
+    return rows | {inside: rows[fn] for fn, inside in inner.items() if isinstance(inside, types.BuiltinFunctionType)}
 
 
 def number_class(kind):

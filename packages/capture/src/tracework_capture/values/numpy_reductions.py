@@ -7,13 +7,16 @@ import torch
 from ..arrays import numpy
 from .constant import ConstantValue
 from .numpy_array import (
+    NUMPY_DTYPES,
     ArrayValue,
     as_array,
     cast,
     dtype_of,
     refuse,
 )
-from .numpy_table import axes_of, call, function, in_c_order, known, one_axis, result
+from .numpy_table import NUMPY_FUNCTIONS, axes_of, call, function, in_c_order, known, one_axis, put, result
+from .numpy_ufuncs import METHOD_FUNCTIONS, apply, prepared
+from .sequence import NONE
 
 
 def reduced(frame, name, a, axis, keepdims, compute):
@@ -34,17 +37,42 @@ def sum_dtype(frame, a, dtype):
     return numpy.dtype("int64") if a.dtype.kind in "bi" else a.dtype
 
 
-@function("sum", method="sum")
-def sum_(frame, a, axis=None, dtype=None, keepdims=False):
-    a = as_array(frame, a)
-    x = cast(frame, a.tensor, sum_dtype(frame, a, dtype))
-    return reduced(frame, "sum", a, axis, keepdims, lambda axes, keep: call(frame, torch.sum, x, dim=axes, keepdim=keep))
+def is_given(value):
+    """Whether an argument is given."""
+    return value is not None
 
 
-@function("prod", method="prod")
-def prod(frame, a, axis=None, dtype=None, keepdims=False):
+def chosen(frame, tensor, where, other):
+    """The tensor with `other` where the mask says no."""
+    if not is_given(where) or where.is_constant() and where.constant() is True:
+        return tensor
+    mask = cast(frame, as_array(frame, where).tensor, numpy.dtype(bool))
+    return call(frame, torch.where, mask, tensor, prepared(frame, other, NUMPY_DTYPES[tensor.example.dtype]))
+
+
+def with_initial(frame, found, name, initial):
+    """The result and the number that the reduction began with."""
+    if not is_given(initial):
+        return found
+    number = known(frame, initial)
+    if number is None:
+        return refuse(frame, "a reduction that begins with None")
+    first = ArrayValue(prepared(frame, number, found.dtype), scalar=True)
+    return apply(frame, name, [found, first])
+
+
+@function("sum", method="sum", complex=True)
+def sum_(frame, a, axis=None, dtype=None, keepdims=False, initial=None, where=None):
     a = as_array(frame, a)
-    x = cast(frame, a.tensor, sum_dtype(frame, a, dtype))
+    x = chosen(frame, cast(frame, a.tensor, sum_dtype(frame, a, dtype)), where, 0)
+    found = reduced(frame, "sum", a, axis, keepdims, lambda axes, keep: call(frame, torch.sum, x, dim=axes, keepdim=keep))
+    return with_initial(frame, found, "add", initial)
+
+
+@function("prod", method="prod", complex=True)
+def prod(frame, a, axis=None, dtype=None, keepdims=False, initial=None, where=None):
+    a = as_array(frame, a)
+    x = chosen(frame, cast(frame, a.tensor, sum_dtype(frame, a, dtype)), where, 1)
 
     def compute(axes, keep):
         found = x
@@ -52,20 +80,20 @@ def prod(frame, a, axis=None, dtype=None, keepdims=False):
             found = call(frame, torch.prod, found, dim=axis, keepdim=keep)
         return found if axes else call(frame, torch.clone, x)
 
-    return reduced(frame, "prod", a, axis, keepdims, compute)
+    return with_initial(frame, reduced(frame, "prod", a, axis, keepdims, compute), "multiply", initial)
 
 
 def float_dtype(a, dtype=None):
     """What means are computed in, and what they are given as."""
-    wanted = dtype or (a.dtype if a.dtype.kind == "f" else numpy.dtype("float64"))
+    wanted = dtype or (a.dtype if a.dtype.kind in "fc" else numpy.dtype("float64"))
     return numpy.dtype("float32") if wanted == numpy.float16 and dtype is None else wanted, wanted
 
 
-@function("mean", method="mean")
+@function("mean", method="mean", complex=True)
 def mean(frame, a, axis=None, dtype=None, keepdims=False):
     a = as_array(frame, a)
     inner, wanted = float_dtype(a, dtype_of(frame, dtype))
-    if wanted.kind != "f":
+    if wanted.kind not in "fc":
         return refuse(frame, f"a mean of dtype {wanted}")
     x = cast(frame, a.tensor, inner)
     return reduced(
@@ -98,18 +126,36 @@ spread("var", torch.var)
 spread("std", torch.std)
 
 
-def extreme(names, fn):
+def extreme(names, fn, ufunc):
     """max and min."""
 
-    def handler(frame, a, axis=None, keepdims=False):
-        a = as_array(frame, a)
-        return reduced(frame, names[0], a, axis, keepdims, lambda axes, keep: call(frame, fn, a.tensor, dim=axes, keepdim=keep))
+    def handler(frame, a, axis=None, keepdims=False, initial=None, where=None):
+        a, x = as_array(frame, a), as_array(frame, a).tensor
+        if is_given(where):
+            if not is_given(initial):
+                return refuse(frame, f"numpy.{names[1]} of chosen items without a first one")
+            x = chosen(frame, x, where, known(frame, initial))
+        found = reduced(frame, names[0], a, axis, keepdims, lambda axes, keep: call(frame, fn, x, dim=axes, keepdim=keep))
+        return with_initial(frame, found, ufunc, initial)
 
     function(*names, method=names[1])(handler)
 
 
-extreme(("amax", "max"), torch.amax)
-extreme(("amin", "min"), torch.amin)
+extreme(("amax", "max"), torch.amax, "maximum")
+extreme(("amin", "min"), torch.amin, "minimum")
+
+
+def running_extreme(fn):
+    """maximum.accumulate and minimum.accumulate."""
+
+    def row(frame, args, kwargs):
+        a, axis = as_array(frame, args[0]), kwargs.pop("axis")
+        if kwargs or a.dtype.kind == "c":
+            return refuse(frame, "a running extreme with these arguments")
+        in_c_order(frame, "accumulate", [a], a.example.ndim)
+        return ArrayValue(call(frame, fn, a.tensor, dim=one_axis(frame, axis, a.example.ndim)).unpack(frame)[0])
+
+    return row
 
 
 @function("ptp")
@@ -140,7 +186,7 @@ truth("all", torch.all)
 truth("any", torch.any)
 
 
-@function("count_nonzero")
+@function("count_nonzero", complex=True)
 def count_nonzero(frame, a, axis=None, keepdims=False):
     a = as_array(frame, a)
     x = cast(frame, cast(frame, a.tensor, numpy.dtype(bool)), numpy.dtype("int64"))
@@ -170,16 +216,34 @@ place_of_extreme("argmin", torch.argmin)
 def running(name, fn):
     """cumsum and cumprod."""
 
-    def handler(frame, a, axis=None, dtype=None):
+    def handler(frame, a, axis=None, dtype=None, out=NONE):
         a = as_array(frame, a)
         x = cast(frame, a.tensor, sum_dtype(frame, a, dtype))
         if known(frame, axis) is None:
-            return ArrayValue(call(frame, fn, call(frame, torch.reshape, x, (-1,)), dim=0))
-        in_c_order(frame, name, [a], a.example.ndim)
-        return ArrayValue(call(frame, fn, x, dim=one_axis(frame, axis, a.example.ndim)))
+            x, axis = call(frame, torch.reshape, x, (-1,)), 0
+        elif not isinstance(out, ArrayValue):
+            in_c_order(frame, name, [a], a.example.ndim)
+        found = ArrayValue(call(frame, fn, x, dim=one_axis(frame, axis, x.example.ndim)))
+        return found if not isinstance(out, ArrayValue) and known(frame, out) is None else put(frame, name, out, found)
 
-    function(name, method=name)(handler)
+    function(name, method=name, complex=True)(handler)
 
 
 running("cumsum", torch.cumsum)
 running("cumprod", torch.cumprod)
+
+
+METHOD_FUNCTIONS["reduce"].update(
+    add=NUMPY_FUNCTIONS[numpy.sum],
+    multiply=NUMPY_FUNCTIONS[numpy.prod],
+    maximum=NUMPY_FUNCTIONS[numpy.amax],
+    minimum=NUMPY_FUNCTIONS[numpy.amin],
+    logical_and=NUMPY_FUNCTIONS[numpy.all],
+    logical_or=NUMPY_FUNCTIONS[numpy.any],
+)
+METHOD_FUNCTIONS["accumulate"].update(
+    add=NUMPY_FUNCTIONS[numpy.cumsum],
+    multiply=NUMPY_FUNCTIONS[numpy.cumprod],
+    maximum=running_extreme(torch.cummax),
+    minimum=running_extreme(torch.cummin),
+)

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import functools
 import inspect
+import types
 
 from ..arrays import numpy
+from ..graph.known import known_tensor
+from ..sources import Const
 from .constant import NotPlain, force_plain, plain
 from .numpy_array import (
     ARRAY_METHODS,
@@ -26,23 +29,28 @@ NUMPY_FUNCTIONS = {}
 """Function of NumPy -> fn(frame, args, kwargs)."""
 
 
-def function(*names, method=None, pure=True):
-    """Adds a handler for functions of numpy of these names, and for a method; pure ones are computed now when all is known."""
+def function(*names, method=None, pure=True, complex=False):
+    """Adds a handler for functions of numpy of these names, and for a method; pure ones are computed now when all is known, complex ones
+    take complex numbers, too."""
 
     def add(handler):
         for name in names:
-            found = functools.reduce(getattr, name.split("."), numpy)
-            NUMPY_FUNCTIONS[found] = function_row(handler, found if pure else None, name)
+            found = functools.reduce(lambda space, part: getattr(space, part, None), name.split("."), numpy)
+            if found is not None:  # some are newer than others
+                NUMPY_FUNCTIONS[found] = function_row(handler, found if pure else None, name, complex)
         if method is not None:
-            ARRAY_METHODS[method] = function_row(handler, None, method)
+            ARRAY_METHODS[method] = function_row(handler, None, method, complex)
         return handler
 
     return add
 
 
-def function_row(handler, known, name):
+def function_row(handler, known, name, complex=False):
     """The row of a handler."""
     signature = inspect.signature(handler)
+    takes_out = "out" in signature.parameters
+    program = getattr(known, "_implementation", None)
+    program = program if isinstance(program, types.FunctionType) and program.__module__ != "numpy._core.fromnumeric" else None
 
     def computes(frame, args, kwargs):
         if known is not None:
@@ -52,18 +60,39 @@ def function_row(handler, known, name):
                 pass
             else:
                 return known_result(frame, known, given, named)
+        kwargs = {k: v for k, v in kwargs.items() if getattr(v, "obj", None) is not numpy._NoValue}
+        out = None if takes_out else kwargs.get("out")
+        if isinstance(out, Value):
+            kwargs = {k: v for k, v in kwargs.items() if k != "out"}
+        if not complex and any(isinstance(a, ArrayValue) and a.dtype.kind == "c" for a in (*args, *kwargs.values())):
+            return refuse(frame, f"numpy.{name} of complex numbers")
         try:
             signature.bind(frame, *args, **kwargs)
         except TypeError:
+            if program is not None:
+                return frame.wrap(program, Const(program, program.__qualname__)).call(frame, args, kwargs)
             return refuse(frame, f"numpy.{name} with these arguments")
         watch_errors(frame)
-        return handler(frame, *args, **kwargs)
+        found = handler(frame, *args, **kwargs)
+        return found if out is None or out.is_constant() and out.constant() is None else put(frame, name, out, found)
 
     return computes
 
 
+def put(frame, name, out, found):
+    """out=: the array, after the result was written to it."""
+    fits = isinstance(out, ArrayValue) and not out.scalar and isinstance(found, ArrayValue) and out.dtype == found.dtype
+    if not fits or tuple(out.example.shape) != tuple(found.example.shape):
+        return refuse(frame, f"numpy.{name} into an array of other sizes or another dtype")
+    out.write(frame, found.tensor)
+    return out
+
+
 def known(frame, value):
-    """The plain object of an argument, given or not."""
+    """The plain object of an argument, given or not; of an array whose data is known its items."""
+    data = known_tensor(value.memory.node) if isinstance(value, ArrayValue) and not value.flips else None
+    if data is not None:
+        return tuple(data.tolist()) if data.ndim == 1 else data.numpy()[()]
     return force_plain(frame, value) if isinstance(value, Value) else value
 
 
@@ -101,5 +130,8 @@ def one_axis(frame, axis, ndim):
 
 def sizes_of(frame, shape):
     """The argument of a shape: an int, or a sequence of ints; sizes that change stay so."""
+    if isinstance(shape, ArrayValue):
+        found = known(frame, shape)
+        return found if isinstance(found, tuple) else (int(found),)
     parts = shape.all_items(frame) if isinstance(shape, SequenceValue) else [shape]
     return tuple(p if isinstance(p, SymNumber) else int(force_plain(frame, p)) for p in parts)

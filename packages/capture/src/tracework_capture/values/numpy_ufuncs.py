@@ -10,7 +10,8 @@ import torch
 from ..arrays import DTYPES, numpy
 from ..graph.known import known_tensor
 from .constant import ConstantValue, NotPlain, fold_plain, force_plain, literal, plain
-from .numpy_array import ArrayValue, as_operand, cast, constant_array, dtype_of, refuse, watch_errors
+from .numpy_array import ArrayValue, as_array, as_operand, cast, constant_array, dtype_of, index, refuse, watch_errors
+from .row_value import RowValue
 from .sequence import TupleValue
 from .symint import SymNumber
 from .tensor import TensorValue
@@ -46,6 +47,8 @@ def apply(frame, name, values, out=None, dtype=None):
     check_order(frame, name, [v.example for v in operands if isinstance(v, ArrayValue)])
     watch_errors(frame)
     *given, wanted = resolved(frame, name, operands, dtype)
+    if any(d.kind == "c" for d in given) and name not in OF_COMPLEX:
+        return refuse(frame, f"numpy.{name} of complex numbers")
     tensors = [computed_in(frame, prepared(frame, v, d)) for v, d in zip(operands, given, strict=True)]
     made = cast(frame, row(frame, tensors, given[0]), wanted)
     return ArrayValue(made, scalar=made.example.ndim == 0) if out is None else written(frame, name, out, made, wanted)
@@ -108,7 +111,7 @@ def written(frame, name, out, made, dtype):
     """out=: the array, after the result was written to it."""
     if not isinstance(out, ArrayValue) or out.scalar or not numpy.can_cast(dtype, out.dtype, "same_kind"):
         return refuse(frame, f"numpy.{name}: the result of dtype {dtype} does not go into {out.describe()}")
-    frame.graph.call_method(frame, "copy_", (out.tensor, made))
+    out.write(frame, made)
     return out
 
 
@@ -130,14 +133,26 @@ def elementwise(function):
     return compute
 
 
-def with_divisor(function):
-    """Integers are divided only by positive numbers that are known: torch raises where NumPy warns and gives zero."""
+def with_divisor(function, by_minus_one):
+    """Integers by 0 are 0 (torch raises), and the smallest of all by -1 is what fits (the processor raises)."""
 
     def compute(frame, operands, dtype):
-        known = known_tensor(operands[1].node)
-        if dtype.kind != "f" and (known is None or not bool((known > 0).all())):
-            return refuse(frame, "division of integers by numbers that are not known to be positive")
-        return frame.graph.call(frame, function, tuple(operands))
+        a, b = operands
+        known = known_tensor(b.node)
+        if dtype.kind == "f" or known is not None and bool((known > 0).all()):
+            return frame.graph.call(frame, function, (a, b))
+        if dtype.kind == "b":
+            return refuse(frame, "division of booleans")
+        call = frame.graph.call
+        zero = call(frame, torch.eq, (b, ConstantValue(0)))
+        minus = call(frame, torch.eq, (b, ConstantValue(-1 if dtype.kind == "i" else 0)))
+        special = call(frame, torch.logical_or, (zero, minus))
+        found = call(frame, function, (a, call(frame, torch.where, (special, call(frame, torch.ones_like, (b,)), b))))
+        nothing = call(frame, torch.zeros_like, (found,))
+        at_minus = call(frame, torch.neg, (a,)) if by_minus_one else nothing
+        if dtype.kind == "i":
+            found = call(frame, torch.where, (minus, at_minus, found))
+        return call(frame, torch.where, (zero, nothing, found))
 
     return compute
 
@@ -154,7 +169,7 @@ def power(frame, operands, dtype):
 
 def floats_only(function):
     def compute(frame, operands, dtype):
-        if dtype.kind != "f":
+        if dtype.kind not in "fc":
             return refuse(frame, f"{function.__name__} of integers")
         return frame.graph.call(frame, function, tuple(operands))
 
@@ -191,6 +206,35 @@ def matmul(frame, operands, dtype):
     return frame.graph.call(frame, torch.matmul, tuple(operands))
 
 
+def vecdot(frame, operands, dtype):
+    if dtype.kind not in "fiu" or operands[0].example.shape[-1:] != operands[1].example.shape[-1:]:
+        return refuse(frame, "numpy.vecdot of these arrays")
+    a, b = (frame.graph.call(frame, torch.unsqueeze, (t, dim)) for t, dim in zip(operands, (-2, -1), strict=True))
+    return frame.graph.call(frame, torch.squeeze, (frame.graph.call(frame, torch.matmul, (a, b)), (-2, -1)))
+
+
+def conjugate(frame, operands, dtype):
+    return frame.graph.call(frame, torch.conj_physical if dtype.kind == "c" else torch.clone, tuple(operands))
+
+
+def shifted(function):
+    """Shifts by as many bits as the dtype has, or by negative numbers, are NumPy's own."""
+
+    def compute(frame, operands, dtype):
+        known = known_tensor(operands[1].node)
+        if known is None or not bool(((known >= 0) & (known < 8 * dtype.itemsize)).all()):
+            return refuse(frame, "shifts by numbers that are not known")
+        return frame.graph.call(frame, function, tuple(operands))
+
+    return compute
+
+
+OF_COMPLEX = frozenset(
+    "add subtract multiply true_divide divide negative positive conjugate exp log sqrt sin cos tan sinh cosh tanh equal not_equal absolute "
+    "square reciprocal isnan isfinite isinf matmul".split()
+)
+"""What functions of torch do with complex numbers as NumPy does."""
+
 UFUNCS = {
     **{
         name: elementwise(getattr(torch, name))
@@ -213,15 +257,24 @@ UFUNCS = {
     "positive": nothing,
     "sign": sign,
     "reciprocal": floats_only(torch.reciprocal),
-    "fmod": with_divisor(torch.fmod),
-    "remainder": with_divisor(torch.remainder),
-    "floor_divide": with_divisor(torch.floor_divide),
+    "fmod": with_divisor(torch.fmod, False),
+    "remainder": with_divisor(torch.remainder, False),
+    "floor_divide": with_divisor(torch.floor_divide, True),
     "power": power,
+    "conjugate": conjugate,
+    "heaviside": elementwise(torch.heaviside),
+    "nextafter": elementwise(torch.nextafter),
+    "gcd": elementwise(torch.gcd),
+    "lcm": elementwise(torch.lcm),
+    "left_shift": shifted(torch.bitwise_left_shift),
+    "right_shift": shifted(torch.bitwise_right_shift),
+    "ldexp": elementwise(torch.ldexp),
     "rint": rounded(torch.round),
     "floor": rounded(torch.floor),
     "ceil": rounded(torch.ceil),
     "trunc": rounded(torch.trunc),
     "matmul": matmul,
+    "vecdot": vecdot,
 }
 COMPARISONS = {
     *COMPARE.values(),
@@ -247,14 +300,41 @@ def ufunc_row(ufunc):
             pass
         else:
             return known_result(frame, ufunc, given, named)
-        out = kwargs.get("out")
+        operands, out = args[: ufunc.nin], kwargs.get("out", args[ufunc.nin] if len(args) == ufunc.nin + 1 else None)
         if isinstance(out, TupleValue):
             (out,) = out.all_items(frame)
-        if any(isinstance(v, TensorValue) for v in (*args, out)) or set(kwargs) - {"out", "dtype"} or len(args) != ufunc.nin:
+        known_names = {"out", "dtype", "subok", "where"}
+        if (
+            any(isinstance(v, TensorValue) for v in (*args, out))
+            or set(kwargs) - known_names
+            or not fits_ufunc(ufunc, args, kwargs)
+        ):
             return refuse(frame, f"numpy.{name} with these arguments")
-        return apply(frame, name, args, out if isinstance(out, ArrayValue) else None, asked_dtype(frame, kwargs))
+        as_array_always = out is not None and out.is_constant() and out.constant() is Ellipsis
+        out = out if isinstance(out, ArrayValue) else None
+        where = kwargs.get("where")
+        if where is None or where.is_constant() and where.constant() is True:
+            made = apply(frame, name, operands, out, asked_dtype(frame, kwargs))
+            return ArrayValue(made.tensor) if as_array_always else made
+        return applied_where(frame, name, operands, out, where)
 
     return computes
+
+
+def fits_ufunc(ufunc, args, kwargs):
+    """Whether there are as many arguments as it takes, and one result."""
+    return ufunc.nout == 1 and len(args) in (ufunc.nin, ufunc.nin + ("out" not in kwargs))
+
+
+def applied_where(frame, name, operands, out, where):
+    """ufunc(..., out=array, where=mask): the array keeps what it has where the mask says no."""
+    if out is None or out.scalar:
+        return refuse(frame, f"numpy.{name} of chosen items without an array for the result")
+    made, mask = apply(frame, name, operands), cast(frame, as_array(frame, where).tensor, numpy.dtype(bool))
+    if not numpy.can_cast(made.dtype, out.dtype, "same_kind"):
+        return refuse(frame, f"numpy.{name}: the result of dtype {made.dtype} does not go into {out.describe()}")
+    out.write(frame, frame.graph.call(frame, torch.where, (mask, cast(frame, made.tensor, out.dtype), out.tensor)))
+    return out
 
 
 def asked_dtype(frame, kwargs):
@@ -263,6 +343,123 @@ def asked_dtype(frame, kwargs):
     return dtype_of(frame, value) if isinstance(value, Value) else None
 
 
+def two_results(ufunc, compute):
+    """The row of a ufunc with two results."""
+
+    def computes(frame, args, kwargs):
+        try:
+            return known_result(frame, ufunc, [plain(a) for a in args], {k: plain(v) for k, v in kwargs.items()})
+        except NotPlain:
+            if kwargs or len(args) != ufunc.nin:
+                return refuse(frame, f"numpy.{ufunc.__name__} with these arguments")
+        return TupleValue(compute(frame, *args))
+
+    return computes
+
+
+def divmod_(frame, a, b):
+    return [apply(frame, name, [a, b]) for name in ("floor_divide", "remainder")]
+
+
+def modf(frame, x):
+    """The fraction has the sign of the number, and is zero of infinity."""
+    whole = apply(frame, "trunc", [x])
+    if whole.dtype.kind != "f":
+        return refuse(frame, "numpy.modf of integers")
+    rest = apply(frame, "subtract", [x, whole]).tensor
+    infinite = apply(frame, "isinf", [x]).tensor
+    rest = frame.graph.call(frame, torch.where, (infinite, frame.graph.call(frame, torch.zeros_like, (rest,)), rest))
+    rest = ArrayValue(rest, scalar=rest.example.ndim == 0)
+    return [apply(frame, "copysign", [rest, x]), whole]
+
+
+def frexp(frame, x):
+    x = as_array(frame, x)
+    if x.dtype.kind != "f" or x.dtype.itemsize < 4:
+        return refuse(frame, f"numpy.frexp of {x.dtype}")
+    check_order(frame, "frexp", [x.example])
+    found = frame.graph.call(frame, torch.frexp, (x.tensor,)).unpack(frame)
+    return [ArrayValue(t, scalar=t.example.ndim == 0) for t in found]
+
+
 def ufunc_rows():
     """numpy.ufunc -> row; those without a row compute on known numbers only."""
-    return {u: ufunc_row(u) for u in vars(numpy).values() if isinstance(u, numpy.ufunc)}
+    rows = {u: ufunc_row(u) for u in vars(numpy).values() if isinstance(u, numpy.ufunc)}
+    two = {numpy.divmod: divmod_, numpy.modf: modf, numpy.frexp: frexp}
+    return rows | {ufunc: two_results(ufunc, compute) for ufunc, compute in two.items()}
+
+
+class UfuncValue(RowValue):
+    """One of NumPy's universal functions; its methods are rows of UFUNC_METHODS."""
+
+    def call_method(self, frame, name, args, kwargs):
+        row = UFUNC_METHODS.get(name)
+        return super().call_method(frame, name, args, kwargs) if row is None else row(frame, self.fn.__name__, args, kwargs)
+
+    def getattr(self, frame, name):
+        from .binding import BoundBuiltin
+
+        return BoundBuiltin(self, name) if name in UFUNC_METHODS else super().getattr(frame, name)
+
+
+METHOD_FUNCTIONS = {"reduce": {}, "accumulate": {}}
+"""Method of ufuncs -> name of a ufunc -> the row of what computes it (numpy_reductions.py)."""
+
+
+def along_axis(method):
+    """reduce and accumulate, along the first axis if none is given."""
+
+    def row(frame, name, args, kwargs):
+        found = METHOD_FUNCTIONS[method].get(name)
+        names = ("array", "axis", "dtype", "out", "keepdims", "initial", "where")
+        given = dict(zip(names, args)) | kwargs
+        if found is None or len(args) > len(names) or not given.keys() <= set(names):
+            return refuse(frame, f"numpy.{name}.{method} with these arguments")
+        array = given.pop("array")
+        return found(frame, [array], {"axis": ConstantValue(0)} | given)
+
+    return row
+
+
+def outer(frame, name, args, kwargs):
+    """ufunc.outer(a, b)"""
+    if kwargs or len(args) != 2:
+        return refuse(frame, f"numpy.{name}.outer with these arguments")
+    a, b = (as_array(frame, v) for v in args)
+    if not a.example.ndim or not b.example.ndim:
+        return apply(frame, name, [a, b])
+    sizes = (*a.example.shape, *[1] * b.example.ndim)
+    return apply(frame, name, [ArrayValue(frame.graph.call(frame, torch.reshape, (a.tensor, sizes))), b])
+
+
+def add_at(frame, name, args, kwargs):
+    """numpy.add.at(array, indices, numbers): also where an index is there several times."""
+    array = args[0] if args else None
+    if name != "add" or kwargs or len(args) != 3 or not isinstance(array, ArrayValue) or array.flips or not array.writeable:
+        return refuse(frame, f"numpy.{name}.at with these arguments")
+    keys, numbers = index(frame, array, args[1]), array.to_store(frame, args[2])
+    if not keys or not all(isinstance(k, TensorValue) for k in keys):
+        return refuse(frame, f"numpy.{name}.at with indices that are no arrays")
+    frame.graph.call_method(frame, "index_put_", (array.tensor, TupleValue(list(keys)), numbers, ConstantValue(True)))
+    return ConstantValue(None)
+
+
+UFUNC_METHODS = {
+    **{method: along_axis(method) for method in METHOD_FUNCTIONS},
+    "outer": outer,
+    "at": add_at,
+    "reduceat": lambda frame, name, args, kwargs: refuse(frame, f"numpy.{name}.reduceat"),
+}
+"""Name of a method of ufuncs -> fn(frame, name of the ufunc, args, kwargs)."""
+
+
+def wrap_ufunc(frame, obj, source):
+    """A universal function of NumPy; those of other libraries break when they are called."""
+    from .torch_fn import TORCH_ROWS
+
+    frame.guard("IDENTITY", source, obj)
+    return UfuncValue(obj, TORCH_ROWS.get(obj) or unknown_ufunc(obj), source)
+
+
+def unknown_ufunc(ufunc):
+    return lambda frame, args, kwargs: refuse(frame, f"the ufunc {ufunc.__name__}")

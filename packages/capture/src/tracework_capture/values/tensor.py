@@ -308,7 +308,7 @@ def positions(frame, key):
         found = [positions(frame, item) for item in items]
         return key if all(a is b for a, b in zip(items, found)) else TupleValue(found)
     if type(key) is ArrayValue and not key.scalar and key.example.dtype in (torch.int64, torch.bool):
-        return key.tensor
+        return key.shared(frame)
     if type(key) is not ListValue:
         return key
     items = key.all_items(frame)

@@ -49,6 +49,7 @@ def tensor_of_array(frame, fn, array, args, kwargs):
     if args or set(kwargs) - {"dtype"} or not dtype.is_constant() or torch.get_default_device().type != "cpu":
         return frame.break_graph("tensor_to_numpy", f"torch.{fn.__name__} of an array with these arguments")
     wanted = dtype.constant() or array.example.dtype
+    array.shared(frame)
     if fn is torch.tensor or array.scalar or wanted is not array.example.dtype:
         return frame.graph.call_method(frame, "to", (array.tensor, wanted), {"copy": True})
     return over_memory(frame, array)
@@ -56,7 +57,7 @@ def tensor_of_array(frame, fn, array, args, kwargs):
 
 def over_memory(frame, array):
     """A tensor without a history over the memory of an array."""
-    tensor = frame.graph.call(frame, getattr, (array.tensor, "data"))
+    tensor = frame.graph.call(frame, getattr, (array.shared(frame), "data"))
     if 0 not in tensor.example.shape:
         return tensor
     sizes, strides = (tuple(size_value(frame, s) for s in given) for given in (tensor.example.shape, array_strides(array)))

@@ -24,6 +24,7 @@ from .generators import drawn
 from .known_function import KnownFunction
 from .loops import LOOP_ROWS
 from .number_arguments import NUMBER_METHODS, number_functions
+from .numpy_code import CODE_ROWS
 from .numpy_functions import numpy_rows
 from .parameter import PARAMETER_ROWS
 from .remembered import waits_for_writes
@@ -505,7 +506,7 @@ for _reason, _functions in BREAKS.items():
 
 
 TORCH_ROWS.update(number_functions() | PARAMETER_ROWS | numpy_rows() | DATA_ROWS | COND_ROWS | LOOP_ROWS | MODE_ROWS | STATE_ROWS)
-TORCH_ROWS.update(CLASS_ROWS | DATA_CALL_ROWS | DUAL_ROWS)
+TORCH_ROWS.update(CLASS_ROWS | DATA_CALL_ROWS | DUAL_ROWS | CODE_ROWS)
 TORCH_ROWS[torch.Tensor._make_subclass] = make_subclass_row
 TENSOR_METHODS.update(NUMBER_METHODS | TURNING_METHODS | {"as_subclass": as_subclass_method, "new": new_method})
 TENSOR_METHODS["new_tensor"] = new_tensor_method

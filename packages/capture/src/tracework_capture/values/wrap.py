@@ -66,7 +66,9 @@ from .mapping import DictValue
 from .namespace import NamespaceValue
 from .nested_texts import REPR_CODES
 from .numpy_array import ACROSS_ROWS, wrap_array
+from .numpy_code import wrap_dispatcher
 from .numpy_ints import NUMPY_INTS, changing_numpy_int
+from .numpy_ufuncs import wrap_ufunc
 from .open_fraction import changing_fraction
 from .optimizer import CODE_ROWS, OPTIMIZER_ROWS
 from .proxy import wrap_proxy
@@ -641,7 +643,8 @@ WRAP = {
     torch.nn.Parameter: wrap_tensor,
     torch.SymInt: wrap_symint,
     torch.jit.ScriptFunction: wrap_scripted,
-    **dict.fromkeys((numpy.ufunc, type(numpy.prod)), wrap_builtin),
+    numpy.ufunc: wrap_ufunc,
+    type(numpy.prod): wrap_dispatcher,
     numpy.ndarray: wrap_array,
     torch._ops.OpOverload: wrap_builtin,
     torch._ops.OpOverloadPacket: wrap_builtin,

@@ -19,6 +19,8 @@ from ..constant import ConstantValue, NotPlain, fold, fold_literal, force_plain,
 from ..float_formulas import called, computed_by_python
 from ..floats import DataFloat
 from ..late_values import LateValue, is_number, late_sum, rounded
+from ..numpy_array import ArrayValue
+from ..numpy_ufuncs import divmod_ as numpy_divmod
 from ..open_constant import OpenConstant
 from ..sequence import TupleValue
 from ..value import SymbolicRaise
@@ -447,6 +449,8 @@ def divmod_(frame, args, kwargs):
         parts = [computed_by_python(frame, f"divmod({{}}, {{}})[{place}]", *args) for place in (0, 1)]
         return fold(frame, divmod, args) if None in parts else TupleValue(parts)
     known = [a for a in args if a.is_constant() or a.python_type() is int or isinstance(a, NumpyInt)]
+    if any(isinstance(a, ArrayValue) for a in args):
+        return TupleValue(numpy_divmod(frame, *args))
     if any(hasattr(a.python_type(), "__divmod__") for a in args if a not in known):
         return frame.break_graph("call_unknown", "divmod of objects")
     if any(issubclass(a.python_type(), torch.Tensor) for a in args):

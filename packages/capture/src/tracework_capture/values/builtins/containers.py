@@ -22,6 +22,7 @@ from ..late_values import LateValue, late_shown, read_late
 from ..mapping import METHODS as DICT_METHODS
 from ..mapping import DictValue
 from ..namespace import NamespaceValue
+from ..numpy_array import ArrayValue
 from ..numpy_ints import NumpyInt
 from ..proxy import proxy_row
 from ..ranges import RangeValue, SliceValue, as_index
@@ -158,8 +159,9 @@ def number(cls):
 def bool_(frame, args, kwargs):
     if len(args) != 1 or kwargs:
         return fold(frame, bool, args, kwargs)
-    if type(args[0]) is TensorValue and known_tensor(args[0].node) is None:
-        late = read_late(frame, args[0], "__bool__")
+    data = args[0].tensor if isinstance(args[0], ArrayValue) and not args[0].example.ndim else args[0]
+    if type(data) is TensorValue and known_tensor(data.node) is None:
+        late = read_late(frame, data, "__bool__")
         if late is not None:
             return late
     return ConstantValue(args[0].truth(frame))
