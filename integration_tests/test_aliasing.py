@@ -200,6 +200,13 @@ def data_assigned_after_use(x, y):
     return used + (x * 3).sum()
 
 
+@case(lambda: (leaf(4, 4), leaf(4)))
+def data_assigned_from_one_vector(x, y):
+    vector = torch.nn.utils.parameters_to_vector([x, y])
+    torch.nn.utils.vector_to_parameters(vector * 2, [x, y])
+    return vector.exp().sum() + (x * x).sum() + y.sin()
+
+
 @case(lambda: (leaf(4, 4), data(2, 3)))
 def data_of_another_shape(x, y):
     x.data = y

@@ -66,6 +66,7 @@ __all__ = [
     "mark_of_torch_compile",
     "nan_alone_is_no_bound",
     "neg_view",
+    "nodes_behind",
     "operator_names",
     "packing_hook",
     "pop_function_mode",
@@ -74,6 +75,7 @@ __all__ = [
     "pytree_flatten",
     "pytree_row",
     "restore_autocast",
+    "saved_by",
     "saved_tensor_hooks_aside",
     "set_grad_enabled",
     "set_version",
@@ -194,6 +196,28 @@ def through_backward_hook(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 StopRecomputation = checkpoint._StopRecomputationError
 """What the backward of a checkpoint ends its function with when all is there that was to be computed again."""
+
+
+def nodes_behind(node: Any) -> list[Any]:
+    """An autograd node and all that a backward goes on to from it."""
+    found, waiting = dict[Any, None](), [node]
+    while waiting:
+        node = waiting.pop()
+        if node is not None and node not in found:
+            found[node] = None
+            waiting += [following for following, _ in node.next_functions]
+    return [*found]
+
+
+def saved_by(node: Any) -> list[torch.Tensor]:
+    """The tensors that an autograd node keeps for its formula. Raises RuntimeError where one was written to since."""
+    if isinstance(node, torch.autograd.function.BackwardCFunction):
+        names = ["saved_tensors"]
+    else:
+        names = [name.removeprefix("_raw") for name in dir(node) if name.startswith("_raw_saved_")]
+    fields = [getattr(node, name) for name in names]
+    saved = [one for field in fields for one in (field if isinstance(field, (tuple, list)) else (field,))]
+    return [one for one in saved if isinstance(one, torch.Tensor)]
 
 
 def any_saved_tensor_hooks() -> bool:

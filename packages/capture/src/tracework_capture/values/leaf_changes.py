@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import torch
 
+from .. import _torch
 from ..graph.leaves import with_data
 from .inference_tensors import is_inside
 from .tensor import TensorValue, known_values, remember
@@ -121,15 +122,20 @@ def why_not(frame, tensor, value):
     if tensor.example.requires_grad and not (example.dtype.is_floating_point or example.dtype.is_complex):
         return "a tensor that requires a gradient, of a dtype that has none"
     users = [user for user in tensor.node.users if user.target is not with_data and user.args[1:] != ("data",)]
-    if any(is_in_history(user.meta.get("example_value")) for user in users):
+    if any(is_read_behind(user.meta.get("example_value"), tensor.example) for user in users):
         return "a tensor that a later backward reads"
     return None
 
 
-def is_in_history(example):
-    """Whether a backward may still come to what gave this."""
+def is_read_behind(example, leaf):
+    """Whether a backward may still come to what gave this, and reads a leaf there: itself, and no view of it, which shows the old data."""
     from .backward import is_freed
 
     if isinstance(example, (tuple, list)):
-        return any(map(is_in_history, example))
-    return isinstance(example, torch.Tensor) and example.grad_fn is not None and not is_freed(example)
+        return any(is_read_behind(item, leaf) for item in example)
+    if not isinstance(example, torch.Tensor) or example.grad_fn is None or is_freed(example):
+        return False
+    try:
+        return any(saved is leaf for node in _torch.nodes_behind(example.grad_fn) for saved in _torch.saved_by(node))
+    except RuntimeError:  # something that was saved has been written to
+        return True
