@@ -29,6 +29,7 @@ __all__ = [
     "GUARD_KINDS",
     "MOST_RELATED",
     "NATIVE_STATES",
+    "REFERENCES",
     "STATES",
     "TEXT_TESTS",
     "GuardKind",
@@ -85,8 +86,20 @@ def items_in_order(value: Any) -> tuple[tuple[Any, Any], ...]:
     return tuple(kind.items(value) if isinstance(value, kind) else value.items())
 
 
+REFERENCES = (weakref.ref, weakref.KeyedRef)
+
+
+class ReferenceTo(weakref.ref):  # type: ignore[type-arg]
+    """Equals the weak references to an object that a dict has as keys, and holds no callback of theirs."""
+
+    __slots__ = ()
+
+
 def weak_key(key: Any) -> Any:
-    """What guards hold of a key of a dict: instances weakly, unless others may equal them."""
+    """What guards hold of a key of a dict: instances weakly, unless others may equal them, and so what weak references refer to."""
+    if type(key) in REFERENCES:
+        target = key()
+        return key if target is None else ReferenceTo(target)
     return _C.WeakKey(key) if type(key).__eq__ is object.__eq__ and may_die(key) else key
 
 

@@ -44,7 +44,6 @@ def run(frame: SymbolicFrame, raised: SymbolicRaise | None = None) -> Any:
 
     root = frame.root
     is_root = frame.parent is None
-    watches = is_root and bool(root.acting)
     outer, root.current = root.current, frame
     instructions = frame.instructions
     try:
@@ -74,7 +73,7 @@ def run(frame: SymbolicFrame, raised: SymbolicRaise | None = None) -> Any:
                     note_raise(frame, raised)
                     unwind(frame, raised)
                     signal = None
-                if watches and signal is not RETURNED:
+                if is_root and root.acting and signal is not RETURNED:
                     refuse_to_let_go(frame)
             except (BreakGraph, GuardOnUnbackedError) as stopped:
                 stop = stopped if isinstance(stopped, BreakGraph) else BreakGraph("unbacked_condition", str(stopped))

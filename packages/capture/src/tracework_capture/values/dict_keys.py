@@ -5,11 +5,12 @@ from __future__ import annotations
 import enum
 import types
 import typing
+import weakref
 
 import torch
 
 from .. import _C
-from ..guards.kinds import weak_key
+from ..guards.kinds import REFERENCES, weak_key
 from ..sources import Const, Referent
 from .constant import is_atom
 from .record_keys import RecordKey, record_key
@@ -57,6 +58,31 @@ class MethodKey:
         if type(self.function) is str:
             return getattr(self.owner, self.function)
         return types.MethodType(behind(self.function), self.owner)
+
+
+class ReferenceKey:
+    """Stands for a weak reference as a key: those to one object (which may be a Value), which compares by identity, are equal."""
+
+    __slots__ = ("obj",)
+
+    def __init__(self, obj):
+        self.obj = obj
+
+    def __eq__(self, other):
+        return type(other) is ReferenceKey and other.obj is self.obj
+
+    def __hash__(self):
+        return hash(("reference", id(self.obj)))
+
+    def made(self):
+        """A reference that equals the key."""
+        return weakref.ref(self.obj)
+
+
+def refers_to_identity(reference):
+    """Whether an existing weak reference compares as the object itself does: by identity."""
+    target = reference()
+    return target is None or type(target).__hash__ in IDENTITY_HASH
 
 
 def by_identity(hashed):
@@ -113,7 +139,7 @@ def behind(hashed):
     """The real key of an entry of an existing mapping."""
     if type(hashed) is tuple:
         return tuple(behind(part) for part in hashed)
-    if type(hashed) in (RecordKey, MethodKey):
+    if type(hashed) in (RecordKey, MethodKey, ReferenceKey):
         return hashed.made()
     return hashed.obj if isinstance(hashed, IdentityKey) else hashed
 
@@ -124,11 +150,11 @@ def is_new(hashed):
         return any(map(is_new, hashed))
     if type(hashed) is MethodKey:
         return isinstance(hashed.owner, Value) or is_new(hashed.function)
-    return isinstance(hashed, IdentityKey) and isinstance(hashed.obj, Value)
+    return isinstance(hashed, (IdentityKey, ReferenceKey)) and isinstance(hashed.obj, Value)
 
 
 _BY_IDENTITY = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, types.MethodDescriptorType)
-_IDENTITY_HASH = (object.__hash__, torch.nn.Module.__hash__, torch.Tensor.__hash__)
+IDENTITY_HASH = (object.__hash__, torch.nn.Module.__hash__, torch.Tensor.__hash__)
 
 
 def simple_key(key):
@@ -138,8 +164,9 @@ def simple_key(key):
     return (
         plain_key(key)
         or record_key(key) is not None
-        or type(key).__hash__ in _IDENTITY_HASH
+        or type(key).__hash__ in IDENTITY_HASH
         or isinstance(key, (*_NATIVE_KEYS, enum.Enum))
+        or (type(key) in REFERENCES and refers_to_identity(key))
     )
 
 
@@ -154,12 +181,16 @@ def key_of_existing(key):
         return MethodKey(key.__self__, key_of_existing(key.__func__))
     if type(key) is types.BuiltinFunctionType and key.__self__ is not None and not isinstance(key.__self__, types.ModuleType):
         return MethodKey(key.__self__, key.__name__)
+    if type(key) in REFERENCES and (target := key()) is not None:
+        return ReferenceKey(target)
     return key if plain_key(key) else record_key(key) or IdentityKey(key)
 
 
 def held_key(frame, key):
     """What a guard on the keys of a dict holds of one. Of objects with an equality of their own others than these may be equal, too, and
     guards do not ask them."""
+    if type(key) in REFERENCES and simple_key(key):
+        return key  # itself: there are no weak references to it
     if simple_key(key) and not has_record(key):
         return weak_key(key)
     try:
@@ -181,5 +212,5 @@ def wrap_key(frame, dict_value, key):
 
     if plain_key(key):
         return wrap_constant(frame, key)
-    held = weak_key(key)
+    held = key if type(key) in REFERENCES else weak_key(key)
     return frame.wrap(key, Const(key) if held is key else Referent(Const(held)))

@@ -11,6 +11,7 @@ import types
 from ..bytecode.resume import held_in_others, is_of_the_prologue
 from ..guards.classes import attributes_of, defines
 from ..guards.deaths import dies_unseen
+from ..guards.kinds import REFERENCES
 from ..sources import Local
 from .function import CellValue
 from .sequence import SequenceValue
@@ -18,7 +19,7 @@ from .value import Deferred
 
 HOLDERS_OF_A_SLOT = 3  # the frame, the table that the evaluator makes of it, and that of the arguments
 HOLDERS_HERE = 4  # names of functions, and what calls pass
-ATOMS = (type(None), bool, int, float, complex, str, bytes)
+ATOMS = (type(None), bool, int, float, complex, str, bytes, *REFERENCES)
 
 
 def acting_arguments(code, slots):
@@ -49,7 +50,7 @@ def let_go(frame, holder, source, where):
     if held.issubset(ATOMS) and where is True:
         return
     frame.root.dropped |= held
-    if not dies_unseen(holder, where):
+    if not dies_unseen(holder, where) or (frame.root.watched and not held.issubset(ATOMS)):
         names = ", ".join(sorted(kind.__name__ for kind in held))
         frame.break_graph("side_effect_unknown", f"{names}: somebody sees when it dies, and it may be dropped")
     frame.guard("DIES_UNSEEN", source, where)

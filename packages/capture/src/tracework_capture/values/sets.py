@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..errors import BreakGraph
 from .constant import ConstantValue, NotPlain, literal
-from .dict_keys import IdentityKey, MethodKey, hashed_here, key_of_existing
+from .dict_keys import IdentityKey, MethodKey, ReferenceKey, hashed_here, key_of_existing
 from .dict_views import DictView
 from .lifetimes import let_go, refuse_to_drop
 from .record_keys import RecordKey
@@ -257,7 +257,9 @@ def real_key(hashed):
         hashed = hashed.obj
     elif isinstance(hashed, tuple):
         return tuple(map(real_key, hashed))
-    if isinstance(hashed, (Value, frozenset, MethodKey, RecordKey, UserKey)):
+    elif isinstance(hashed, ReferenceKey) and not isinstance(hashed.obj, Value):
+        return hashed.made()
+    if isinstance(hashed, (Value, frozenset, MethodKey, RecordKey, ReferenceKey, UserKey)):
         raise NotPlain(hashed)
     return hashed
 

@@ -8,7 +8,9 @@ import torch
 
 from .. import _C
 from ..errors import BreakGraph
-from ..sources import Referent
+from ..guards.classes import lookup_class
+from ..sources import Attr, Referent
+from .dict_keys import IDENTITY_HASH, IdentityKey, ReferenceKey
 from .lifetimes import ATOMS
 from .module import ModuleValue
 from .tensor import TensorValue
@@ -24,7 +26,7 @@ class WeakReference(Value):
         self.obj = obj
 
     def python_type(self):
-        return weakref.ref
+        return type(self.obj)
 
     def truth(self, frame):
         return True
@@ -33,7 +35,14 @@ class WeakReference(Value):
         return self is other
 
     def hash_key(self, frame):
-        return frame.break_graph("unhashable_value", self.describe())
+        target = self.obj()
+        frame.guard("IDENTITY", self.source, self.obj)
+        return IdentityKey(self.obj) if target is None else key_to(frame, self, self.referred(frame))
+
+    def getattr(self, frame, name):
+        if name == "key" and type(self.obj) is weakref.KeyedRef:
+            return frame.wrap(self.obj.key, Attr(self.source, name))
+        return super().getattr(frame, name)
 
     def compare(self, frame, op, other):
         return frame.break_graph("operation_unknown", f"comparison of {self.describe()}")
@@ -51,17 +60,43 @@ class WeakReference(Value):
         return frame.wrap(obj, Referent(self.source))
 
 
-class MadeReference(WeakReference):
-    """One without a callback that the traced program made. As long as the first one lives, each further one is the same object."""
+def key_to(frame, reference, referent):
+    """What stands for a reference as a key: it is hashed and compared as what it refers to is."""
+    if lookup_class(referent.python_type(), "__hash__")[0] not in IDENTITY_HASH:
+        return frame.break_graph("unhashable_value", f"{reference.describe()}, to what defines its own equality")
+    if referent.source is None:
+        return ReferenceKey(referent)
+    frame.guard("IDENTITY", referent.source, referent.obj)
+    return ReferenceKey(referent.obj)
 
-    def __init__(self, referent):
+
+class MadeReference(WeakReference):
+    """One that the traced program made. As long as the first one without a callback lives, each further one is the same object."""
+
+    def __init__(self, referent, callback=None, key=None):
         super().__init__(None, None)
         self.referent = referent
+        self.callback = callback
+        self.key = key  # of a KeyedRef
+
+    def python_type(self):
+        return weakref.ref if self.key is None else weakref.KeyedRef
+
+    def held(self):
+        return [part for part in (self.callback, self.key) if part is not None]
+
+    def getattr(self, frame, name):
+        return self.key if name == "key" and self.key is not None else Value.getattr(self, frame, name)
 
     def describe(self):
         return f"a weak reference to {self.referent.describe()}"
 
+    def hash_key(self, frame):
+        return key_to(frame, self, self.referred(frame))
+
     def same_object(self, other):
+        if self.callback is not None or getattr(other, "callback", None) is not None:
+            return self is other
         if isinstance(other, MadeReference):
             return other.referent is self.referent
         return None if isinstance(other, WeakReference) else False
@@ -74,7 +109,8 @@ class MadeReference(WeakReference):
     def reload(self, emit):
         if self.referent.source is None:  # what is rebuilt of it after the graph may live shorter than the program's own
             raise BreakGraph("cannot_rebuild", self.describe())
-        return f"{emit.const(weakref.ref)}({emit.load(self.referent)})"
+        more = "".join(f", {emit.load(part)}" for part in self.held())
+        return f"{emit.const(self.python_type())}({emit.load(self.referent)}{more})"
 
 
 def is_held(frame, value):
@@ -89,16 +125,39 @@ def is_held(frame, value):
 
 
 def make_reference(frame, args, kwargs):
-    """weakref.ref(value)"""
-    value = args[0] if len(args) == 1 and not kwargs else None
+    """weakref.ref(value), weakref.ref(value, callback)"""
+    value = args[0] if len(args) in (1, 2) and not kwargs else None
+    callback = args[1] if len(args) == 2 and args[1].python_type() is not type(None) else None
     if not isinstance(value, (ObjectValue, ModuleValue, TensorValue)) or value.source is not None and value.obj is None:
-        return frame.break_graph("call_unknown", "weakref.ref with a callback, or of something else than an object")
+        return frame.break_graph("call_unknown", "weakref.ref of something else than an object")
+    if callback is not None and value.source is None:
+        return frame.break_graph("call_unknown", "weakref.ref with a callback, of what may die before the reference is made")
     if not value.python_type().__weakrefoffset__:
         return frame.raise_new(TypeError, f"cannot create weak reference to '{_C.type_name(value.python_type())}' object")
-    return MadeReference(value)
+    return MadeReference(value) if callback is None else watching(frame, value, callback)
 
 
-ROWS = {weakref.ref: make_reference}
+def make_keyed_reference(frame, args, kwargs):
+    """weakref.KeyedRef(value, callback, key)"""
+    if len(args) != 3 or kwargs or args[1].python_type() is type(None):
+        return frame.break_graph("call_unknown", "weakref.KeyedRef with these arguments")
+    made = make_reference(frame, args[:2], {})
+    made.key = args[2]
+    return made
+
+
+def watching(frame, value, callback):
+    """A reference with a callback to an existing object: it is made when the graph has run, and the object must live until then and beyond."""
+    root = frame.root
+    if not is_held(frame, value) or may_be_dropped(root, value.obj):
+        return frame.break_graph("value_not_known", f"{value.describe()}, which may have died")
+    root.watched = True
+    if any(obj is value.obj for obj in root.arguments.values()):
+        root.acting += (value.obj,)
+    return MadeReference(value, callback)
+
+
+ROWS = {weakref.ref: make_reference, weakref.KeyedRef: make_keyed_reference}
 
 
 def may_have_died(frame, obj):

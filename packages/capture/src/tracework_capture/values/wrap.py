@@ -15,7 +15,6 @@ import re
 import threading
 import types
 import typing
-import weakref
 from fractions import Fraction
 
 import numpy
@@ -25,7 +24,7 @@ from .. import _C
 from .._torch import patched_by_torch_compile, program_of_triton_operator, under_onnx_export
 from ..guards.access import iterated_list
 from ..guards.classes import lookup_class, meet
-from ..guards.kinds import items_in_order, members_of
+from ..guards.kinds import REFERENCES, items_in_order, members_of
 from ..marks import mark_of
 from ..sources import (
     Attr,
@@ -485,7 +484,7 @@ def wrap_match(frame, obj, source):
 
 
 def wrap_weakref(frame, obj, source):
-    frame.guard("TYPE", source, weakref.ref)
+    guard_type(frame, obj, source)
     return WeakReference(obj, source)
 
 
@@ -626,7 +625,7 @@ WRAP = {
     range: wrap_range,
     slice: wrap_slice,
     re.Match: wrap_match,
-    weakref.ref: wrap_weakref,
+    **dict.fromkeys(REFERENCES, wrap_weakref),
     functools._lru_cache_wrapper: wrap_cached,
     types.FunctionType: wrap_function,
     types.CellType: wrap_cell,

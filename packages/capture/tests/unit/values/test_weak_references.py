@@ -77,7 +77,84 @@ def of_the_old_one(x):
     return x + 1, reference() is child
 
 
-WHOLE = [of_an_object, of_a_dict, of_a_module, of_an_argument, of_a_result, of_what_was_made, given_away, refused, of_the_old_one]
+def with_a_callback(x):
+    return x + 1, weakref.ref(NODE, print)() is NODE
+
+
+BY_KEY, BY_NAME, MEMBERS = weakref.WeakKeyDictionary(), weakref.WeakValueDictionary(), weakref.WeakSet()
+OTHER = Node()
+
+
+@pytest.fixture(autouse=True)
+def tables():
+    for table in (BY_KEY, BY_NAME, MEMBERS):
+        table.clear()
+    BY_KEY[NODE] = 2
+    BY_NAME["node"] = NODE
+    MEMBERS.add(NODE)
+
+
+def read_by_key(x):
+    return x * BY_KEY[NODE], NODE in BY_KEY, len(BY_KEY), OTHER in BY_KEY, BY_KEY.get(OTHER)
+
+
+def read_by_name(x):
+    found = [each is NODE for each in BY_NAME.values()]
+    return x * BY_NAME["node"].scale, "node" in BY_NAME, len(BY_NAME), BY_NAME.get("other"), sorted(BY_NAME), found
+
+
+def members_read(x):
+    return x + len(MEMBERS), NODE in MEMBERS, OTHER in MEMBERS, [each is NODE for each in MEMBERS]
+
+
+def written_by_key(x):
+    BY_KEY[NODE] = BY_KEY[NODE] + 1
+    BY_KEY[OTHER] = 5
+    BY_KEY[NODE] -= 1
+    x = x * BY_KEY[OTHER]
+    del BY_KEY[OTHER]
+    return x, len(BY_KEY)
+
+
+def written_by_name(x):
+    BY_NAME["other"] = OTHER
+    count = len(BY_NAME)
+    del BY_NAME["other"]
+    return x + count, BY_NAME.setdefault("node", OTHER) is NODE
+
+
+def members_written(x):
+    MEMBERS.add(OTHER)
+    count = len(MEMBERS)
+    MEMBERS.discard(OTHER)
+    return x + count, len(MEMBERS)
+
+
+def gone_over(x):
+    for node, value in BY_KEY.items():
+        x = x * value + node.scale
+    return x
+
+
+WHOLE = [
+    read_by_key,
+    read_by_name,
+    members_read,
+    written_by_key,
+    written_by_name,
+    members_written,
+    gone_over,
+    of_an_object,
+    of_a_dict,
+    of_a_module,
+    of_an_argument,
+    of_a_result,
+    of_what_was_made,
+    given_away,
+    refused,
+    of_the_old_one,
+    with_a_callback,
+]
 
 
 def dead_at_once(x):
@@ -117,8 +194,9 @@ def of_what_is_gone_by_then(x):
     return x + 1, weakref.ref(made)
 
 
-def with_a_callback(x):
-    return x + 1, weakref.ref(NODE, print)() is NODE
+def with_a_callback_of_a_new_one(x):
+    made = Node()
+    return x + 1, weakref.ref(made, print)() is made
 
 
 def in_a_set(x):
@@ -139,7 +217,7 @@ BROKEN = [
     dropped_by_its_holder,
     alive_after_a_break,
     of_what_is_gone_by_then,
-    with_a_callback,
+    with_a_callback_of_a_new_one,
     in_a_set,
     of_a_number,
 ]
@@ -162,3 +240,44 @@ def test_a_reference(f):
             expected, actual = expected[0], actual[0]
         torch.testing.assert_close(actual, expected)
     assert len(graphs) <= 1 or f in BROKEN
+
+
+class Kept:
+    pass
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_what_a_frame_put_into_tables_leaves_them_when_it_dies(times):
+    def fn(x, node):
+        BY_NAME["kept"], BY_KEY[node] = node, 7
+        MEMBERS.add(node)
+        return x + BY_KEY[node] + len(BY_NAME) + len(MEMBERS)
+
+    compiled = optimize(lambda gm, inputs: gm.forward, fullgraph=True)(fn)
+    for _ in range(times):
+        node = Kept()
+        torch.testing.assert_close(compiled(torch.ones(2), node), torch.full((2,), 12.0))
+        assert BY_NAME["kept"] is node and BY_KEY[node] == 7 and node in MEMBERS
+        del node
+        assert (len(BY_NAME), len(BY_KEY), len(MEMBERS)) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("from_outside", [False, True])
+def test_what_a_frame_watches_and_drops_dies_there(from_outside):
+    told, references = [], []
+
+    def fn(x, box):
+        node = box.held if from_outside else box.items.pop()
+        references.append(weakref.ref(node, lambda dead: told.append("died")))
+        x = x + 1
+        node = None
+        box.held = node
+        told.append("after")
+        return x
+
+    compiled = optimize(lambda gm, inputs: gm.forward)(fn)
+    for _ in range(3):
+        box = Kept()
+        box.held, box.items = Kept(), [Kept()]
+        compiled(torch.ones(2), box)
+    assert told == ["died", "after"] * 3
