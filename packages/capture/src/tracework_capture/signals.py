@@ -13,7 +13,7 @@ __all__ = ["let_through"]
 
 def let_through(error: Exception) -> None:
     """Raises the error again when the handler of a signal raised it, a timeout say: capture did not fail, and the program did not raise it."""
-    handlers = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()}
+    handlers = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
     if any(frame.f_code in handlers for frame, _ in traceback.walk_tb(error.__traceback__)):
         raise error
 
@@ -22,5 +22,7 @@ def _code_of(handler: Any) -> CodeType | None:
     while isinstance(handler, functools.partial):
         handler = handler.func
     function = getattr(handler, "__func__", handler)
-    called = function if hasattr(function, "__code__") else getattr(type(function), "__call__", None)  # noqa: B004
+    # of the class itself, as a call finds it: signal.SIG_DFL is a member of an enum, whose metaclass has a __call__
+    held = (vars(kind).get("__call__") for kind in type(function).__mro__)
+    called = function if hasattr(function, "__code__") else next(filter(None, held), None)
     return getattr(called, "__code__", None)

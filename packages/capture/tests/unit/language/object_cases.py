@@ -495,3 +495,15 @@ def set_above(made, x):
 @case(graphs=2)
 def a_descriptor_above_a_property(x):
     return set_above(Doubling(1), x)
+
+
+def refused(cls, value):
+    try:
+        return cls(value)
+    except ValueError as error:
+        return str(error)
+
+
+@case
+def values_that_no_member_has(x):
+    return x + 1, [refused(cls, 99) for cls in (Planet, Loud)], refused(int, "x")
