@@ -19,8 +19,6 @@ def let_through(error: Exception) -> None:
 
 
 def _code_of(handler: Any) -> CodeType | None:
-    if not callable(handler):  # SIG_DFL, whose class has the __call__ of a metaclass
-        return None
     while isinstance(handler, functools.partial):
         handler = handler.func
     function = getattr(handler, "__func__", handler)

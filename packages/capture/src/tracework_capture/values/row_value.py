@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 
-from ..sources import Const
+from ..sources import Attr, Const
 from .binding import BoundBuiltin
 from .constant import ConstantValue
 from .known_function import KnownFunction
@@ -53,6 +53,8 @@ class RowValue(KnownFunction):
             return frame.raise_new(AttributeError, *error.args)
         if isinstance(found, C_METHODS):
             return frame.break_graph("attribute_unknown", f"{self.describe()}.{name}")
+        if getattr(self.fn, name) is found:
+            return frame.wrap(found, Attr(Const(self.fn), name))
         from .results import wrap_constant
 
         return wrap_constant(frame, found)
@@ -96,8 +98,12 @@ class CFunctionValue(RowValue):
 
 
 PURE_MODULES = {"math", "_operator", "cmath", "_struct", "binascii"}
+WRITING = frozenset(
+    "setitem delitem pack_into iadd iand iconcat ifloordiv ilshift imatmul imod imul ior ipow irshift isub itruediv ixor".split()
+)
+"""Functions of these modules that write to what they are given, which folding would do to a copy."""
 
 
 def is_pure(fn):
     """C functions that may be called while tracing when all arguments are constants."""
-    return getattr(fn, "__module__", None) in PURE_MODULES
+    return getattr(fn, "__module__", None) in PURE_MODULES and fn.__name__ not in WRITING

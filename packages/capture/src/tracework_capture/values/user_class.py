@@ -258,7 +258,7 @@ class ClassValue(Value):
 
     def call_method(self, frame, name, args, kwargs):
         row = TYPE_METHODS.get(name)
-        if row is not None and not args:
+        if row is not None and not args and lookup_class(self.cls, name)[0] is NO_ATTRIBUTE:
             return row(frame, self.cls)
         if name in ("__instancecheck__", "__subclasscheck__"):
             return fold(frame, getattr(self.cls, name), args)

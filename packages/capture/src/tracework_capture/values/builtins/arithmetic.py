@@ -480,9 +480,9 @@ def math_row(fn):
         from ..size_floats import function_of
         from ..tensor import TensorValue
 
-        if any(isinstance(a, TensorValue) for a in args):
+        if any(isinstance(a, TensorValue) for a in (*args, *kwargs.values())):
             return frame.break_graph("tensor_to_python", f"math.{fn.__name__} of a tensor")
-        made = function_of(frame, fn, args)
+        made = None if kwargs else function_of(frame, fn, args)
         if made is not None:
             return made
         if fn in (math.ceil, math.floor, math.trunc):
