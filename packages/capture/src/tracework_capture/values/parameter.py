@@ -50,16 +50,15 @@ def buffer_row(frame, args, kwargs):
 
 
 def variable_row(frame, args, kwargs):
-    """torch.autograd.Variable(data, requires_grad=False) of programs older than torch 0.4: the tensor without its history."""
+    """torch.autograd.Variable(data, requires_grad=False) of programs older than torch 0.4: the tensor without its history, or a leaf."""
     given = dict(zip(("data", "requires_grad"), args)) | kwargs
     data, asks = given.get("data"), given.get("requires_grad", ConstantValue(False))
     known = isinstance(data, TensorValue) and data.python_type() in (torch.Tensor, torch.nn.Parameter) and len(args) < 3
-    if not known or set(given) > {"data", "requires_grad"} or frame.root.transforms or asks.truth(frame):
-        return frame.break_graph(
-            "call_unknown", "construction of a Variable that asks for a gradient, or of something else than a tensor"
-        )
+    if not known or set(given) > {"data", "requires_grad"} or frame.root.transforms:
+        return frame.break_graph("call_unknown", "construction of a Variable of something else than a tensor")
     with functions_off(frame):
-        return frame.graph.call_method(frame, "detach", (data,))
+        made = frame.graph.call_method(frame, "detach", (data,))
+        return made.call_method(frame, "requires_grad_", [], {}) if asks.truth(frame) else made
 
 
 def is_buffer(value):

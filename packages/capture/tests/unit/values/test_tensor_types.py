@@ -68,6 +68,20 @@ def test_a_variable_has_no_history_and_shares_memory():
     assert gradient.tolist() == [3, 3, 3]
 
 
+def test_a_variable_that_asks_for_a_gradient_is_a_leaf():
+    def fn(x):
+        v = torch.autograd.Variable(x.data, requires_grad=True)
+        (v * v).sum().backward()
+        return v, torch.autograd.Variable(x * 2, True) * x
+
+    x = torch.arange(3.0, requires_grad=True)
+    run, _ = capture(fn, x)
+    v, product = run()
+    assert v.is_leaf and v.grad.tolist() == [0, 2, 4] and x.grad is None
+    product.sum().backward()
+    assert x.grad.tolist() == [0, 2, 4]
+
+
 def test_the_default_dtype_counts():
     torch.set_default_dtype(torch.float64)
     try:
