@@ -80,8 +80,8 @@ def written(results, given, choices, call):
     """A tensor is written to before the backward."""
     made = differentiable(results)
     if made:
-        target = choices.choice([t for t in _targets(made, given) if not (t.is_leaf and t.requires_grad)] or [given[-1]])
-        with torch.set_grad_enabled(choices.random() < 0.5):
+        target = choices.choice(_targets(made, given) or [given[-1]])
+        with torch.set_grad_enabled(choices.random() < 0.5 and not (target.is_leaf and target.requires_grad)):
             target.mul_(2)
         yield target.detach().clone()
     for result in made:
