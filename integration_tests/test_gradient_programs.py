@@ -42,6 +42,9 @@ WRONG_ONCE = {
         "    v1 = h1 * 2\n    v2 = checkpoint(lambda a: a.sin().exp(), v1, use_reentrant=False)\n    v2.add_(v1)\n    return v1, v2\n"
     ),
     "a write to an input, then again before the backward": "    c0.copy_(h0)\n    return c0.square(), c0.exp()\n",
+    "a hook of what a result and another that it is computed from have in common": (
+        "    v1 = w1 * h1\n    v2 = v1.sin()\n    v1.register_hook(lambda g: g * 2)\n    return v2, v2 / (1 + v1.square())\n"
+    ),
     "an input that is detached in place after its use": "    v0 = w0 / (1 + h0.square())\n    h0.detach_()\n    return v0, h0.sin()\n",
     "a detached write to what has turned in place": (
         "    v1 = h2.sin()\n    v1.t_()\n    v2 = v1.mean() * h1\n    v1.detach().mul_(2)\n    return v1, v2\n"

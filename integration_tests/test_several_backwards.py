@@ -116,3 +116,21 @@ def test_a_result_with_a_freed_history_may_be_a_view_that_was_made_without_gradi
     torch.testing.assert_close(found, expected)
     with pytest.raises(RuntimeError, match="a second time"):
         found[0].sum().backward()
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_several_gradients_at_once(backend):
+    """is_grads_batched, vectorized jacobians and a backward under vmap call the backward with tensors that have no memory of their own."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.LayerNorm(8), torch.nn.Linear(8, 3)).double()
+    x, given = torch.randn(2, 4, dtype=torch.float64, requires_grad=True), torch.randn(5, 2, 3, dtype=torch.float64)
+    found = []
+    for call in (model, tracework.compile(model, backend=backend)):
+        y = call(x)
+        first = torch.autograd.grad(y, [x, *model.parameters()], given, is_grads_batched=True, retain_graph=True)
+        (again,) = torch.autograd.grad(y, x, given, is_grads_batched=True, create_graph=True)
+        second = torch.autograd.grad(again.square().sum(), [x, model[0].weight], retain_graph=True)
+        mapped = torch.vmap(lambda v: torch.autograd.grad(y, x, v, retain_graph=True)[0])(given)
+        whole = torch.autograd.functional.hessian(lambda x: call(x).sin().sum(), x, vectorize=True)
+        found.append([*first, again, *second, mapped, whole])
+    torch.testing.assert_close(found[1], found[0])

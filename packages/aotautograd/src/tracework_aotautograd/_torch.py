@@ -194,6 +194,13 @@ def direct_apply(function: Any, apart: Sequence[int]) -> Any:
     return apply_apart if apart else apply
 
 
+def any_batched(gradients: Sequence[Any]) -> bool:
+    """Whether gradients are several at once, as those of `is_grads_batched` and of a backward under vmap: they have no memory of their
+    own, which kernels could read."""
+    functorch = torch._C._functorch
+    return any(functorch.is_functorch_wrapped_tensor(g) or functorch.is_legacy_batchedtensor(g) for g in gradients)
+
+
 def has_hooks(leaf: torch.Tensor) -> bool:
     """Whether the program's hooks run when a backward comes to a leaf."""
     return bool(leaf._backward_hooks or leaf._post_accumulate_grad_hooks)

@@ -12,7 +12,7 @@ from torch import fx
 
 from . import _torch
 from .contracts import Backward, Compiled, FunctionalProgram, GraphCompiler, GraphSpec, JointProgram
-from .errors import Refusal, UsageError
+from .errors import BehindAHook, Refusal, UsageError
 from .higher_order import HigherOrder, Reads
 from .options import AotOptions
 from .partition import PARTITIONERS, JointParts, has_effect, split
@@ -65,21 +65,24 @@ def aot_compile(
             raise Refusal("forward-mode AD inside of a graph", node.meta.get("stack") or "")
         if (other := _on_other_devices(gm)) is not None:
             raise Refusal(f"a tensor on device {other.meta['example_value'].device}", other.meta.get("stack") or "")
+
+        def compile_piece(piece: fx.GraphModule, examples: list[Any]) -> Callable[..., tuple[Any, ...]]:
+            return aot_compile(
+                piece,
+                examples,
+                forward_compiler=forward_compiler,
+                backward_compiler=backward_compiler,
+                inference_compiler=inference_compiler,
+                options=options,
+                observe=observe,
+            )
+
         if depends_on_data(gm):
-
-            def compile_piece(piece: fx.GraphModule, examples: list[Any]) -> Callable[..., tuple[Any, ...]]:
-                return aot_compile(
-                    piece,
-                    examples,
-                    forward_compiler=forward_compiler,
-                    backward_compiler=backward_compiler,
-                    inference_compiler=inference_compiler,
-                    options=options,
-                    observe=observe,
-                )
-
             return in_pieces(gm, example_inputs, compile_piece)
-        program = (trace_joint if _needs_backward(gm, example_inputs) else trace_inference)(gm, example_inputs)
+        try:
+            program = (trace_joint if _needs_backward(gm, example_inputs) else trace_inference)(gm, example_inputs)
+        except BehindAHook:
+            return in_pieces(gm, example_inputs, compile_piece)
         if program.signature.tangents:
             call = _training(gm, program, forward_compiler, backward_compiler or forward_compiler, options, observe)
             call = guard_saved_hooks(call, uncompiled(gm))
@@ -204,24 +207,26 @@ def _training(
 
 
 class LazyBackward:
-    """A backward, compiled when it is first called."""
+    """A backward, compiled when it is first called. Several gradients at once are for eager kernels."""
 
     def __init__(self, backward: Backward, compiler: GraphCompiler) -> None:
-        self._backward: Backward | None = backward
+        self._backward = backward
         self._compiler = compiler
         self._call: Compiled | None = None
+        self._tangents = len(backward.component.tangents)
 
     def compile(self) -> Compiled:
         """The compiled backward."""
         if self._call is None:
             backward = self._backward
-            assert backward is not None
             with torch.no_grad(), _torch.without_autocast():
                 self._call = _keeping(backward.graph, self._compiler(backward.graph, backward.spec))
-            self._backward = None
         return self._call
 
     def __call__(self, inputs: list[Any]) -> Sequence[Any]:
+        if _torch.any_batched(inputs[-self._tangents :]):
+            with _torch.without_autocast():
+                return self._backward.graph(*inputs)  # type: ignore[no-any-return]
         call = self._call or self.compile()
         if not _torch.autocast_is_on():
             return call(inputs)

@@ -21,6 +21,10 @@ class FunctionalizationError(Refusal):
     """An op writes to memory in a way for which no mutation-free form is known."""
 
 
+class BehindAHook(Refusal):
+    """Results that are computed from others have history in common, at a value with a hook: as pieces between hooks it can be compiled."""
+
+
 class PartitionError(AotError):
     """The joint graph cannot be split: a forward output depends on a tangent, or an unsaveable value crosses."""
 

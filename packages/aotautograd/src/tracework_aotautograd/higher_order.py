@@ -71,6 +71,8 @@ class HigherOrder:
     def __call__(self, inputs: Sequence[Any], results: Sequence[Any], tangents: Sequence[Any]) -> Sequence[Any]:
         """The gradients. A result is None where nobody has it any more."""
         given = [*inputs, *results, *tangents]
+        if _torch.any_batched(tangents):
+            return self._gradients(*given)
         key = tuple([None if x is None else getattr(x, "requires_grad", False) for x in given])
         found = self._compiled.get(key)
         if found is None:

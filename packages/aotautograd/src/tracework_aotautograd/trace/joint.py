@@ -17,7 +17,7 @@ from tracework_primops import FakeMode, FakeTensor, PrimError
 
 from .. import _torch
 from ..contracts import JointProgram
-from ..errors import FunctionalizationError, Refusal
+from ..errors import BehindAHook, FunctionalizationError, Refusal
 from ..signature import (
     Component,
     InputInfo,
@@ -518,6 +518,10 @@ class Trace:
         can_show = not self.needs.bases and any(cell.parent is not None and cell.root.slot is None for cell in cells)
         if can_show and places & passed({node for node, _ in places}) - cuts:
             raise _Another(replace(self.needs, bases=True))
+        if places & passed({node for node, _ in places}) - cuts and any(
+            c.fake._backward_hooks for c in self.recorder.memory.fresh()
+        ):
+            raise BehindAHook("results that are computed from others share history with them at a hook", self.recorder.origin)
 
     def _tangent(self, slot: int, output: _GraphOutput) -> tuple[TangentInfo, Any, fx.Node]:
         spec = output.fake.spec
