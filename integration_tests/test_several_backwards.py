@@ -134,3 +134,24 @@ def test_several_gradients_at_once(backend):
         whole = torch.autograd.functional.hessian(lambda x: call(x).sin().sum(), x, vectorize=True)
         found.append([*first, again, *second, mapped, whole])
     torch.testing.assert_close(found[1], found[0])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_hook_of_a_result_that_no_gradient_comes_to_is_not_called(backend):
+    """Two results have a value in common, and one of them is computed from a third."""
+
+    def of_a_third(x):
+        third, common = x.sin(), (x + x).tanh()
+        return third * common, common[:2] * 2, third
+
+    seen = []
+    for call in (of_a_third, tracework.compile(of_a_third, backend=backend)):
+        x = torch.linspace(0, 1, 4, dtype=torch.float64, requires_grad=True)
+        results = call(x * 1)
+        for place, result in enumerate(results):
+            result.register_hook(lambda g, place=place: seen.append((place, g.sum().item())))
+        for result in results:
+            torch.autograd.grad(result.square().sum(), x, retain_graph=True)
+    half = len(seen) // 2
+    assert [place for place, _ in seen[half:]] == [place for place, _ in seen[:half]] == [0, 2, 1, 2]
+    assert [value for _, value in seen[half:]] == pytest.approx([value for _, value in seen[:half]])

@@ -132,11 +132,11 @@ def _evened(
     made: Callable[[], Mapping[Edge, Any]],
     views: Mapping[Edge, Edge | None],
 ) -> tuple[set[Edge], list[Any]]:
-    """With more cuts, if they can be made, where results that share history have different inputs: the engine goes on to all that is
-    behind a node, also where none of its gradients leads, to hooks and to history that is gone."""
+    """With more cuts, if they can be made, where results that share history have different inputs, or end at different cuts: the engine
+    goes on to all that is behind a node, also where none of its gradients leads, to hooks and to history that is gone."""
     while True:
         segments = [_segment(edge, cuts, inputs, passing) for edge in (*edges, *hidden)]
-        uneven = [s for group in _groups(segments) if len({s.inputs for s in group}) > 1 for s in group]
+        uneven = [s for group in _groups(segments) if len({(s.inputs, frozenset(s.ends)) for s in group}) > 1 for s in group]
         below = _first_shared(uneven, passing) - cuts
         values = made() if below else {}
         if not below or not below <= values.keys():
