@@ -187,6 +187,8 @@ def call_c_method(frame, descriptor, owner, name, args, kwargs):
     native = native_base(owner.python_type())
     if base is dict is not native and name in native.__dict__ and issubclass(native, dict):
         return frame.break_graph("call_unknown", f"dict.{name} of a {native.__name__}, which has its own")
+    if base is type and hasattr(owner, "of_type"):
+        return owner.of_type(frame, descriptor, name, args, kwargs)
     if not isinstance(owner, ObjectValue):
         if lookup_class(owner.python_type(), name)[0] is not descriptor:
             if base is object and name in OF_OBJECT:

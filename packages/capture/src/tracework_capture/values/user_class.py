@@ -85,6 +85,10 @@ TYPE_METHODS = {
 }
 
 
+OF_CLASSES = ("__repr__", "__str__", "__eq__", "__ne__", "__hash__", "__instancecheck__", "__subclasscheck__")
+"""Methods of type that say something of a class, and change nothing."""
+
+
 def class_value(frame, cls):
     """The value of a class that is known."""
     return frame.wrap(cls, Const(cls, cls.__name__))
@@ -148,6 +152,19 @@ class ClassValue(Value):
         return self.cls
 
     def getattr(self, frame, name):
+        getter, _ = lookup_class(type(self.cls), "__getattribute__")
+        if not isinstance(getter, types.FunctionType):
+            return self.plain_getattr(frame, name)
+        try:
+            return function_value(frame, getter).call(frame, [self, ConstantValue(name)], {})
+        except SymbolicRaise as raised:
+            hook, _ = lookup_class(type(self.cls), "__getattr__")
+            if not issubclass(raised.value.python_type(), AttributeError) or not isinstance(hook, types.FunctionType):
+                raise
+        return function_value(frame, hook).call(frame, [self, ConstantValue(name)], {})
+
+    def plain_getattr(self, frame, name):
+        """cls.name, where the metaclass has no __getattribute__ of its own."""
         cls = self.cls
         if name in PLAIN_CLASS_ATTRIBUTES:
             found = fold_plain(frame, getattr, cls, name)
@@ -279,6 +296,19 @@ class ClassValue(Value):
                 return frame.break_graph("call_unknown", f"{self.cls.__name__}.{name} may run methods of the class")
             return fold(frame, getattr(self.cls, name), args, kwargs)
         return super().call_method(frame, name, args, kwargs)
+
+    def of_type(self, frame, descriptor, name, args, kwargs):
+        """type.name(cls, ...): past what the class itself and its metaclass have under the name."""
+        if name == "__setattr__" and len(args) == 2 and not kwargs:
+            self.plain_setattr(frame, force_plain(frame, args[0]), args[1])
+            return NONE
+        if name == "__getattribute__" and len(args) == 1 and not kwargs:
+            return self.looked_up(frame, force_plain(frame, args[0]))
+        if name in TYPE_METHODS or lookup_class(self.cls, name)[0] is NO_ATTRIBUTE:
+            return self.call_method(frame, name, args, kwargs)
+        if name in OF_CLASSES and self.mutability is not NEW:
+            return fold(frame, descriptor, [self, *args], kwargs)
+        return frame.break_graph("call_unknown", f"type.{name} of {self.cls.__name__}")
 
     def getitem(self, frame, key):
         alias = lookup_class(type(self.cls), "__getitem__")[0] is NO_ATTRIBUTE and hasattr(self.cls, "__class_getitem__")

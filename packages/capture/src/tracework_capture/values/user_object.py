@@ -186,7 +186,7 @@ class ObjectValue(Value):
         if name == "__dict__":
             return InstanceDictValue(self)
         if self.obj is None:
-            return frame.raise_new(AttributeError, f"'{_C.type_name(self.cls)}' object has no attribute '{name}'")
+            return self.empty_slot(frame, name)
         if is_evaluated_late(self.obj, name):
             return frame.break_graph("attribute_unknown", f"{name} of {self.describe()} runs what the program wrote there")
         try:
@@ -204,6 +204,18 @@ class ObjectValue(Value):
         if type(found) not in (tuple, *ATOM_TYPES) and static.__get__(self.obj, self.cls) is not found:
             return frame.break_graph("attribute_unknown", f"{name} of {self.describe()}, which is another object each time")
         return frame.wrap(found, Member(self.source, static) if hidden else Attr(self.source, name))
+
+    def empty_slot(self, frame, name):
+        """A slot is read in which nothing was stored: 3.13 says where the class was made."""
+        cls = self.cls
+        if VERSION >= (3, 13) and cls.__flags__ & HEAP_TYPE:
+            place = "" if cls.__module__ in ("builtins", "__main__") else f"{cls.__module__}."
+            error = frame.root.services.new_exception(
+                frame, AttributeError, (f"'{place}{cls.__qualname__}' object has no attribute '{name}'",)
+            )
+            error.fields.update(name=ConstantValue(name), obj=self)
+            return frame.raise_user(error)
+        return self.no_attribute(frame, name)
 
     def fills(self, frame, slot, name):
         """Whether there is something in a slot."""

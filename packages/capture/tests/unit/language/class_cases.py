@@ -1412,3 +1412,80 @@ def notes_of_an_exception(x):
             error.add_note(3)
     except TypeError as refused:
         return x + 1, noted.__notes__, str(refused), noted.args
+
+
+class OwnLookup(type):
+    def __getattribute__(cls, name):
+        return 42 if name == "magic" else type.__getattribute__(cls, name)
+
+    def __setattr__(cls, name, value):
+        type.__setattr__(cls, name, value)
+
+    def __repr__(cls):
+        return "own " + type.__repr__(cls)[:6]
+
+    def __eq__(cls, other):
+        return type.__eq__(cls, other)
+
+    def __hash__(cls):
+        return type.__hash__(cls)
+
+
+class LookedUp(metaclass=OwnLookup):
+    stored = 0
+
+    def __call__(self):
+        return "called"
+
+    def __repr__(self):
+        return "an instance"
+
+    def __setattr__(self, name, value):
+        object.__setattr__(self, name, value)
+
+
+def asked(ask):
+    try:
+        return ask()
+    except Exception as error:
+        return type(error).__name__, str(error)
+
+
+@case
+def metaclasses_that_look_attributes_up_themselves(x):
+    questions = (
+        lambda: LookedUp.magic,
+        lambda: getattr(LookedUp, "magic", 1),
+        lambda: (hasattr(LookedUp, "magic"), hasattr(LookedUp, "absent")),
+        lambda: LookedUp.absent,
+    )
+    return x + 1, [asked(ask) for ask in questions]
+
+
+@case
+def methods_of_type_beside_those_of_the_class(x):
+    try:
+        LookedUp.stored = 5
+    except TypeError:
+        return x
+    found = repr(LookedUp), repr(LookedUp()), type.__repr__(LookedUp)[:6], LookedUp == WithMeta, LookedUp != WithMeta
+    return x + LookedUp.stored, found, type.__call__(LookedUp)(), type.mro(LookedUp)[0] is LookedUp
+
+
+@case
+def slots_that_are_empty(x):
+    class Empty:
+        __slots__ = ("a", "b")
+
+    found = []
+    for ask in (lambda: Empty().b, lambda: Empty().c, lambda: delattr(Empty(), "b")):
+        try:
+            ask()
+        except AttributeError as error:
+            found.append((str(error), error.name))
+    return x + 1, found
+
+
+@case
+def special_methods_with_too_few_arguments(x):
+    return x + 1, [asked(ask) for ask in (lambda: object.__setattr__(x), lambda: x.__add__(), lambda: [].__len__(1))]

@@ -22,6 +22,7 @@ from ..late_values import LateValue, is_number, late_sum, rounded
 from ..numpy_array import ArrayValue
 from ..numpy_ufuncs import divmod_ as numpy_divmod
 from ..open_constant import OpenConstant
+from ..rows import positional_limits
 from ..sequence import TupleValue
 from ..value import SymbolicRaise
 
@@ -203,8 +204,20 @@ def none_of(result):
     return NONE
 
 
+def takes(name, count):
+    """Whether a special method by that name takes so many arguments."""
+    if name in BY_UNARY_METHOD:
+        return count == 0
+    if name in DUNDERS:
+        least, most = positional_limits(DUNDERS[name], 2)
+        return least <= count <= most
+    return count == 1
+
+
 def call_dunder(frame, self, name, args, kwargs):
     """self.__name__(*args) for values of built-in types, through the operation it stands for."""
+    if kwargs or not takes(name, len(args)):
+        return frame.break_graph("call_unknown", f"{self.python_type().__name__}.{name} with these arguments")
     for table, reverse in ((BY_METHOD, False), (BY_REFLECTED_METHOD, True), (BY_INPLACE_METHOD, False)):
         if name in table:
             found = self.binary(frame, table[name], args[0], reverse) if reverse else self.binary(frame, table[name], args[0])
