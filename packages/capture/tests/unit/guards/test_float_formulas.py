@@ -141,3 +141,12 @@ def test_an_open_size_and_an_open_float_in_a_try_block(op, pair):
     for rows, s in ((5, 5), (2, 3), (3, 2.5), (4, 1.25)):
         x = torch.ones(rows, 3)
         assert captured(x, s) == namespace["f"](x, s)
+
+
+def test_keywords_of_functions_count():
+    """`steps` is one of 3.12 and newer: before, a TypeError says so."""
+
+    def stepped(x, s):
+        return x * s, math.nextafter(s, 9.0, steps=3), math.isclose(s, 0.5, rel_tol=0.5)
+
+    graphs_of(stepped, [X])
