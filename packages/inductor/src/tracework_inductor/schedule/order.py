@@ -1,12 +1,17 @@
-"""A launch order of groups: dependencies first, then the order of the program."""
+"""A launch order of groups: dependencies first, then what only reduces, then the order of the program."""
 
 import heapq
 
+from ..ir.buffer import LoopNode
 from .group import Group
 
 
 def launch_order(groups: list[Group], predecessors: list[set[int]], group_of: dict[int, Group]) -> list[Group]:
-    """Topological order that stays close to the program's own order, in which values die early."""
+    """Topological order that stays close to the program's own order, in which values die early.
+
+    What only reduces runs as soon as what it reads is there: the gradients of biases and of the weights of norms are results, which
+    the program computes at its end, and until then a backward would keep all that they are sums of; they read it from the cache, too.
+    """
     waiting: dict[int, set[int]] = {g.number: set() for g in groups}
     followers: dict[int, set[int]] = {g.number: set() for g in groups}
     first: dict[int, int] = {}
@@ -17,16 +22,25 @@ def launch_order(groups: list[Group], predecessors: list[set[int]], group_of: di
             if other != group.number:
                 waiting[group.number].add(other)
                 followers[other].add(group.number)
-    ready = [(first[n], n) for n, before in waiting.items() if not before]
-    heapq.heapify(ready)
     by_number = {g.number: g for g in groups}
+    place = {n: (not (waiting[n] and _only_reduces(by_number[n])), first[n], n) for n in waiting}
+    ready = [place[n] for n, before in waiting.items() if not before]
+    heapq.heapify(ready)
     ordered: list[Group] = []
     while ready:
-        _, number = heapq.heappop(ready)
+        *_, number = heapq.heappop(ready)
         ordered.append(by_number[number])
         for f in followers[number]:
             waiting[f].discard(number)
             if not waiting[f]:
-                heapq.heappush(ready, (first[f], f))
+                heapq.heappush(ready, place[f])
     assert len(ordered) == len(groups), "kernels depend on each other in a circle"
     return ordered
+
+
+def _only_reduces(group: Group) -> bool:
+    """Whether all that the kernel writes are reductions of what it reads, and what is computed from these."""
+    nodes = [m.node for m in group.members]
+    if not group.inner or not all(isinstance(node, LoopNode) for node in nodes):
+        return False
+    return all(m.node.domain == "reduction" or m.level == "outer" for m in group.members)
