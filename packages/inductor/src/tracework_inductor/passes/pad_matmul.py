@@ -1,8 +1,10 @@
-"""Products whose inner dimension or number of columns is unaligned are computed on padded matrices.
+"""Products whose inner dimension, or number of rows or columns, is unaligned are computed on padded matrices.
 
 Aligned rows alone (lowering/row_padding.py) are not enough: the library takes its kernels with 16-byte loads only when the
-extents along memory, the columns of the result and the inner dimension, are multiples of 16 bytes themselves. So the operands get
-zeros (which add nothing to a sum) and the result is cut to size. Decided by arithmetic saved against bytes moved.
+extents along memory, the columns of the result, the inner dimension, and the rows of the result where the first matrix is
+transposed, are multiples of 16 bytes themselves. So the operands get zeros (which add nothing to a sum) and the result is cut to
+size. Decided by arithmetic saved against bytes moved. A matrix is padded once for all products that read it: the gradient of
+logits is the first matrix of one product and, transposed, of another.
 """
 
 from collections.abc import Mapping
@@ -10,8 +12,9 @@ from typing import Any
 
 from tracework_primops import GraphBuilder, PrimGraph, PrimValue, prims
 
+from ..ir.index import same
 from ..lowering.product_pieces import pieces
-from ..product_costs import COPY, LAUNCH, ROW_BYTES, SLOWER, alignment
+from ..product_costs import COPY, LAUNCH, ROW_BYTES, SLOWER, SLOWER_ROWS, alignment
 from .rewrites import rewritten
 
 LEAST_GAIN = 4 * LAUNCH
@@ -38,11 +41,30 @@ def _pays(node: Any) -> bool:
         return False
     if name == "addmm" and (node.args[0].meta["spec"].ndim != 1 or tuple(node.args[3:5]) != (1, 1)):
         return False
-    return _saved(a, b, out) > LEAST_GAIN
+    return _saved(a, b, out) + _saved_by_rows(node.args[first], out) > LEAST_GAIN
+
+
+def _saved_by_rows(first: Any, out: Any) -> float:
+    """The same for the rows of the result, where the first matrix has them along memory.
+
+    Such a matrix is copied for rows that start aligned in any case, by this pass or by lowering/row_padding.py.
+    """
+    if not _pads_rows(first):
+        return 0.0
+    (inner, rows), columns = first.args[0].meta["spec"].sizes, out.sizes[-1]
+    return SLOWER_ROWS * inner * rows * columns - 2 * COPY * out.dtype.itemsize * out.numel()
+
+
+def _pads_rows(first: Any) -> bool:
+    """Whether the first matrix is the transpose of one whose rows, which become the product's, are unaligned."""
+    if first.target is not prims.permute or tuple(first.args[1]) != (1, 0):
+        return False
+    spec = first.args[0].meta["spec"]
+    return spec.ndim == 2 and same(spec.strides[-1], 1) and alignment(spec.sizes[-1], spec.dtype.itemsize) < ROW_BYTES
 
 
 def _saved(a: Any, b: Any, out: Any) -> float:
-    """Femtoseconds saved less femtoseconds of the copies."""
+    """Femtoseconds saved less femtoseconds of the copies, of the inner dimension and the columns."""
     size = out.dtype.itemsize
     rows, inner, columns = a.sizes[-2], a.sizes[-1], b.sizes[-1]
     batch = out.numel() // (rows * columns)
@@ -62,19 +84,37 @@ def _saved(a: Any, b: Any, out: Any) -> float:
 def _rewrite(node: Any) -> None:
     graph = node.graph
     first = PRODUCTS[node.target.name]
+    first_node = node.args[first]
     builder = GraphBuilder(graph)
     builder.origin = node.meta.get("origin")
     with graph.inserting_before(node), builder:
         a, b = (PrimValue(n.meta["spec"], n) for n in node.args[first : first + 2])
         inner, columns = -a.sizes[-1] % 8, -b.sizes[-1] % 8
-        lead = ((0, 0),) * (a.ndim - 2)
-        a = prims.pad(a, (*lead, (0, 0), (0, inner)), 0) if inner else a
-        b = prims.pad(b, (*lead, (0, inner), (0, columns)), 0) if inner or columns else b
+        rows = -a.sizes[-2] % 8 if _pads_rows(first_node) else 0
+        lead = (0,) * (a.ndim - 2)
+        a = _padded(node, a, (*lead, rows, inner))
+        b = _padded(node, b, (*lead, inner, columns))
         bias = [PrimValue(n.meta["spec"], n) for n in node.args[:first]]
-        bias = [prims.pad(x, ((0, columns),), 0) if columns else x for x in bias]
+        bias = [_padded(node, x, (columns,)) for x in bias]
         result = node.target(*bias, a, b, *node.args[first + 2 :])
-        if columns:
-            result = prims.slice(result, result.ndim - 1, 0, node.meta["spec"].sizes[-1], 1)
+        for dim, more in ((result.ndim - 2, rows), (result.ndim - 1, columns)):
+            if more:
+                result = prims.slice(result, dim, 0, node.meta["spec"].sizes[dim], 1)
     result.node.meta["spec"] = node.meta["spec"]
     node.replace_all_uses_with(result.node)
     graph.erase_node(node)
+
+
+def _padded(node: Any, value: Any, more: tuple[int, ...]) -> Any:
+    """The value with zeros after each dim, as it lies in memory and as it was padded before `node` if it was."""
+    if not any(more):
+        return value
+    source = value.node
+    if source.target is prims.permute and tuple(source.args[1]) == (1, 0):
+        base = PrimValue(source.args[0].meta["spec"], source.args[0])
+        return prims.permute(_padded(node, base, more[::-1]), (1, 0))
+    widths = tuple((0, n) for n in more)
+    for user in source.users:
+        if user.target is prims.pad and user.args == (source, widths, 0) and user < node:
+            return PrimValue(user.meta["spec"], user)
+    return prims.pad(value, widths, 0)

@@ -4,6 +4,8 @@ import sys
 
 import pytest
 import torch
+from prim_programs import build, check
+from tracework_inductor import compile_graph
 from tracework_inductor.passes.pad_matmul import _saved, pad_matmul
 from tracework_inductor.product_costs import alignment
 from tracework_primops import GraphBuilder, PrimGraph, PrimValue, TensorSpec, prims
@@ -42,6 +44,45 @@ def test_alignment_counts_bytes():
 def test_decision(shapes, padded):
     graph = product("mm", *shapes)
     assert (pad_matmul(graph) is not graph) == padded
+
+
+def logits_gradients(grad, w, x):
+    """Of logits of a vocabulary: their gradient is the first matrix of one product and, transposed, of another."""
+    return prims.mm(grad, w), prims.mm(prims.permute(grad, (1, 0)), x)
+
+
+def test_a_matrix_is_padded_once_for_all_products():
+    shapes = ((16384, 30522), (30522, 768), (16384, 768))
+    graph = build(logits_gradients, [None] * 3, [TensorSpec(torch.bfloat16, CUDA, s) for s in shapes])
+    padded = pad_matmul(graph)
+    made = [n for n in padded.calls if n.target is prims.pad]
+    assert [n.args[0].name for n in made] == ["in0", "in1"]
+    assert [o.meta["spec"].sizes for o in padded.outputs] == [(16384, 768), (30522, 768)]
+    source = compile_graph(graph).host_source.split("def call")[1]
+    assert (
+        source.count("(16384, 30528, ), (30528, 1, )") == 1 and source.count("cuda_kernel") == 2
+    )  # both operands are windows on it
+
+
+@pytest.mark.parametrize(
+    ("shape", "padded"), [((16384, 30522), True), ((16384, 30528), False), ((64, 30522), False), ((16384, 12), False)]
+)
+def test_rows_of_a_transposed_first_matrix(shape, padded):
+    def program(grad, x):
+        return (prims.mm(prims.permute(grad, (1, 0)), x),)
+
+    specs = [TensorSpec(torch.bfloat16, CUDA, s) for s in (shape, (shape[0], 768))]
+    assert (pad_matmul(graph := build(program, [None] * 2, specs)) is not graph) == padded
+
+
+def test_values_stay_where_rows_are_padded(monkeypatch):
+    monkeypatch.setattr(sys.modules[pad_matmul.__module__], "_pays", lambda node: getattr(node.target, "name", "") == "mm")
+    inputs = [torch.randn(s, dtype=torch.float64) for s in ((16, 30), (30, 8), (16, 8))]
+    graph = build(logits_gradients, inputs)
+    padded = pad_matmul(graph)
+    assert sum(n.target is prims.pad for n in padded.calls) == 2
+    torch.testing.assert_close(padded.run(*inputs), graph.run(*inputs))
+    check(logits_gradients, *inputs, graph=padded)
 
 
 def test_other_devices_and_dtypes_are_left_alone():
