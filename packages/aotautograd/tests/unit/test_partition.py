@@ -121,6 +121,21 @@ def test_a_residual_stream_is_kept_as_its_sums(graph):
     assert {n.target for n in saved if n not in parts.inputs} == {torch.ops.aten.add.Tensor}
 
 
+@pytest.mark.parametrize(("shown", "kept"), [(False, "t"), (True, "clone")])
+def test_what_was_copied_is_kept_instead_of_the_copy(graph, shown, kept):
+    """Both take as many bytes, and the copy need not be made in the forward; but the caller may write to what it is given."""
+
+    def turned(x, w):
+        product = x @ w
+        copy = product.t().contiguous()
+        return (copy * copy).sum(), product if shown else w.sum()
+
+    joint, _ = joint_of(graph, turned)
+    parts = JointParts.of(joint)
+    saved = aot.PARTITIONERS["min_cut"](joint, parts, aot.AotOptions())
+    assert [n.target._schema.name for n in saved if n not in parts.inputs] == [f"aten::{kept}"]
+
+
 @pytest.mark.parametrize(
     ("op", "kind"),
     [("mm.default", Recompute.NEVER), ("view.default", Recompute.FREE), ("add.Tensor", Recompute.CHEAP), ("exp.default", Recompute.COSTLY),

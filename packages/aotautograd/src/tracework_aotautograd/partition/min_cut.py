@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+import torch
 from torch import fx
 
 from ..contracts import JointProgram
@@ -19,7 +20,7 @@ from ..options import Answers, AotOptions
 from .cost import kept_bytes
 from .default import default, is_constant
 from .recompute import Recompute, Rules, is_matmul, is_random, of_target
-from .split import JointParts, frontier, kept_inputs, lent_results, shown_input
+from .split import JointParts, frontier, kept_inputs, lent_results, shown_input, through_views
 
 INFINITE = 2**30
 MAX_UNIT = 2**20
@@ -38,7 +39,8 @@ def min_cut(joint: JointProgram, parts: JointParts, options: AotOptions) -> list
 def _solve(joint: JointProgram, parts: JointParts, options: AotOptions, readers: list[fx.Node], rules: Rules) -> list[fx.Node]:
     if not any(rules.may(n) for n in readers):
         return default(joint, parts, options)
-    return _cut(_ancestors(readers, parts, rules), set(readers), rules, options.answers, kept_inputs(joint, parts))
+    prices = Prices(rules, kept_inputs(joint, parts), _shown(parts))
+    return _cut(_ancestors(readers, parts, rules), set(readers), prices, options.answers)
 
 
 def _within_budget(saved: list[fx.Node], budget: float, rules: Rules, solve: Callable[[Rules], list[fx.Node]]) -> list[fx.Node]:
@@ -92,21 +94,51 @@ def _ancestors(readers: list[fx.Node], parts: JointParts, rules: Rules) -> list[
     return sorted(found)
 
 
+@dataclass(frozen=True)
+class Prices:
+    """What keeping each value costs. kept_as_they_are: inputs of which no copy is kept; shown: what the caller gets, or views of it."""
+
+    rules: Rules
+    kept_as_they_are: frozenset[fx.Node]
+    shown: frozenset[fx.Node]
+
+    def capacity(self, node: fx.Node, unit: int) -> int:
+        """Of the edge of a value, in units of so many bytes."""
+        if node in self.rules.forced or isinstance(node.meta.get("val"), (tuple, list)):
+            return INFINITE  # of a tuple only its items can be kept
+        if is_constant(node):
+            return 0
+        cost = 1 + kept_bytes(node) // unit
+        if shown_input(node) not in self.kept_as_they_are:
+            return 2 * cost + 1 + self._is_copy(node)
+        return 1 if node.op == "placeholder" else max(1, cost // 2)
+
+    def _is_copy(self, node: fx.Node) -> bool:
+        """Whether what the value is a copy of can be kept instead, and the copy be left out of the forward."""
+        if node.target is not torch.ops.aten.clone.default:
+            return False
+        *views, made = through_views(node.all_input_nodes[0])
+        return made.op != "placeholder" and self.shown.isdisjoint((*views, made))
+
+
+def _shown(parts: JointParts) -> frozenset[fx.Node]:
+    outputs = [n for n in parts.forward_outputs if isinstance(n, fx.Node)]
+    return frozenset(shown for node in outputs for shown in through_views(node))
+
+
 Edge = tuple[int, int, int]
 """From, to, capacity."""
 
 
-def _cut(
-    nodes: list[fx.Node], readers: set[fx.Node], rules: Rules, answers: Answers | None, kept_as_they_are: frozenset[fx.Node]
-) -> list[fx.Node]:
+def _cut(nodes: list[fx.Node], readers: set[fx.Node], prices: Prices, answers: Answers | None) -> list[fx.Node]:
     position = {n: i for i, n in enumerate(nodes)}
     count = len(nodes)
     source, sink = 2 * count, 2 * count + 1
     unit = max(1, max(kept_bytes(n) for n in nodes) // MAX_UNIT)
     edges: list[Edge] = []
     for node, i in position.items():
-        edges.append((2 * i, 2 * i + 1, _capacity(node, rules, unit, kept_as_they_are)))
-        if node.op == "placeholder" or not rules.may(node):
+        edges.append((2 * i, 2 * i + 1, prices.capacity(node, unit)))
+        if node.op == "placeholder" or not prices.rules.may(node):
             edges.append((source, 2 * i, INFINITE))
         else:
             edges += [(2 * position[a] + 1, 2 * i, INFINITE) for a in node.all_input_nodes if a in position]
@@ -145,14 +177,3 @@ def _source_side(source: int, edges: list[Edge]) -> set[int]:
     residual.eliminate_zeros()
     behind = breadth_first_order(residual.transpose().tocsr(), source + 1, return_predecessors=False)
     return set(range(source + 1)) - set(behind.tolist())
-
-
-def _capacity(node: fx.Node, rules: Rules, unit: int, kept_as_they_are: frozenset[fx.Node]) -> int:
-    if node in rules.forced or isinstance(node.meta.get("val"), (tuple, list)):
-        return INFINITE  # of a tuple only its items can be kept
-    if is_constant(node):
-        return 0
-    cost = 1 + kept_bytes(node) // unit
-    if shown_input(node) not in kept_as_they_are:
-        return 2 * cost + 1
-    return 1 if node.op == "placeholder" else max(1, cost // 2)

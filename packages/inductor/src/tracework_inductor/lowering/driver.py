@@ -15,15 +15,16 @@ from ..errors import InductorError, LoweringError
 from ..ir.body import Axis, LoopBody, Ref
 from ..ir.buffer import Buffer, BufferLayout, BufferView, ExternNode, LoopNode
 from ..ir.handlers import Recorder
-from ..ir.index import Expr, Size, contiguous_strides, dot, same, simplify, symbol
+from ..ir.index import Expr, Size, contiguous_strides, dot, same, same_all, simplify, symbol
 from ..ir.index import stride as step_along
 from ..ir.scalar_ops import handling, ops
 from ..options import InductorOptions
 from ..schedule.plan import Output, Program
 from . import fallback
-from .layout import ImageLayouts, dense_strides, strides_equal
+from .layout import ImageLayouts, dense_strides, is_dense, is_row_major, strides_equal
 from .operands import gapped_bases
 from .pointwise import rounded
+from .product_layouts import product_layouts
 from .product_pieces import pieces
 from .realize import reason_to_realize
 from .registry import LOWERINGS, VIEWS
@@ -54,7 +55,9 @@ class Lowering:
         self.fallbacks: list[tuple[str, str]] = []
         self.spec: Any = None
         self.node: Any = None
-        self.product_pieces = pieces(graph.graph) if options.numerics == "default" else {}
+        products = options.numerics == "default"  # what moves their operands chooses other kernels, with other bits
+        self.product_pieces = pieces(graph.graph) if products else {}
+        self.product_layouts = product_layouts(graph.graph) if products else {}
         self.row_padding = RowPadding(graph.graph, self.product_pieces)
         self.gapped_bases = gapped_bases(graph.graph)
         self.origin: str | None = None
@@ -97,6 +100,10 @@ class Lowering:
         assert isinstance(value, Lazy)
         if value.base is not None and value.base.realized is None and strides is None:
             self._prefer_base(value)
+            at = self.place(value)
+            if at is not None and is_row_major(at.sizes, at.strides):
+                value.realized = at
+                return at
         wanted = strides if strides is not None else value.strides
         return self.realize_in(value, dense_strides(value.sizes, wanted))
 
@@ -111,10 +118,8 @@ class Lowering:
         return value.realized
 
     def _prefer_base(self, value: Lazy) -> None:
-        base = value.base
-        while base is not None and base.base is not None and base.realized is None:
-            base = base.base
-        if base is not None and base.realized is None and base.cost >= self.options.inline_cost and len(base.reads) > 0:
+        base = _root(value)
+        if base is not value and base.realized is None and base.cost >= self.options.inline_cost and len(base.reads) > 0:
             self.realize(base)
 
     def realize_with(self, value: TensorValue, strides: Sequence[Size]) -> Strided:
@@ -137,7 +142,7 @@ class Lowering:
         value = settled(value)
         if not isinstance(value, Lazy):
             return value  # type: ignore[return-value]
-        if value.cost or len(value.reads) != 1:
+        if _root(value).realized is None and (value.cost or len(value.reads) != 1):
             return None
         axes, index = make_axes("i", value.sizes)
         recorder = Recorder(axes)
@@ -357,14 +362,24 @@ class Lowering:
                 return self.realize_in(value, self.row_padding.bases[node])
             if node in self.gapped_bases:
                 return self.realize(value)
+            if self._is_given_and_called_with(node, value):
+                return self.realize(value)
             if reason_to_realize(value, users, self.options, self.buffers) is not None:
                 return self.realize(value)
         return value
 
     def _give_strides(self, value: Any) -> Any:
         if isinstance(value, Lazy) and value.strides is None and hasattr(self.spec, "strides"):
-            value.strides = self.images.strides(self.spec, value.reads)
+            value.strides = self.product_layouts.get(self.node) or self.images.strides(self.spec, value.reads)
         return value
+
+    def _is_given_and_called_with(self, node: Any, value: Lazy) -> bool:
+        """Whether a new value leaves the graph and library calls read views of it: these are windows then, and no copies."""
+        if not {"output", "library"} <= self.row_padding.readers[node]:
+            return False
+        new = getattr(node.target, "name", None) not in VIEWS or value.cost > 0
+        spec = node.meta["spec"]
+        return new and value.strides is not None and same_all(value.strides, spec.strides) and is_dense(spec.sizes, spec.strides)
 
     def _lower(self, node: Any, args: Any, kwargs: Any) -> Any:
         name = getattr(node.target, "name", None)
@@ -440,6 +455,13 @@ class Lowering:
         return known[node]
 
 
+def _root(value: Lazy) -> Lazy:
+    """What a value is a rearrangement of, up to what is in memory."""
+    while value.base is not None and value.realized is None:
+        value = value.base
+    return value
+
+
 def _in_memory(value: Any) -> bool:
     return isinstance(settled(value), Strided)
 
@@ -513,7 +535,7 @@ def effective_users(graph: Any) -> dict[Any, int]:
 
 def _resolve(arg: Any, values: dict[Any, Any]) -> Any:
     if hasattr(arg, "op") and hasattr(arg, "users"):
-        return values[arg]
+        return settled(values[arg])
     if isinstance(arg, (tuple, list)):
         return (
             type(arg)(_resolve(a, values) for a in arg) if type(arg) in (tuple, list) else tuple(_resolve(a, values) for a in arg)

@@ -15,8 +15,25 @@ from .value import Lazy, Strided, settled
 
 
 def _windows(low: Any, values: Sequence[Any]) -> list[Any]:
-    """Operands in memory; any strides will do, so views stay views."""
-    return [low.realize(settled(v)) for v in values]
+    """Operands in memory; any strides will do, so views stay views, and copies of what lies well become views."""
+    return [_where_it_lies(low, v) or low.realize(settled(v)) for v in values]
+
+
+def _where_it_lies(low: Any, value: Any) -> Strided | None:
+    """The window on one buffer that a value is which was not computed yet, if the library takes it without a copy of its own."""
+    value = settled(value)
+    if not isinstance(value, Lazy) or low.options.numerics != "default" or value.ndim < 2:
+        return None
+    at = low.place(value)
+    fast = fast_axis(at.sizes, at.strides) if at is not None else None
+    if at is None or fast is None or not all(isinstance(t, int) for t in at.strides[-2:]):
+        return None
+    rows = at.sizes[fast], at.strides[2 * at.ndim - 3 - fast]
+    if not all(isinstance(n, int) for n in rows) or rows[0] > rows[1]:
+        return None
+    offset = at.offset + low.buffers[at.buffer].offset
+    aligned = at.device.type == "cpu" or row_alignment(at.sizes, at.strides, offset, fast, at.dtype.itemsize) >= ROW_BYTES
+    return at if aligned else None
 
 
 @lowers("mm")

@@ -15,7 +15,7 @@ from .value import Strided, settled
 def clone(low: Any, x: Any) -> Any:
     """Values are never shared for writing, so a copy is the value itself; the spec's layout is given where asked."""
     if isinstance(x, Strided):
-        return elementwise(low, (x,), x.dtype, lambda v: v)
+        return elementwise(low, (x,), x.dtype, lambda v: v, 0)
     return x
 
 

@@ -21,16 +21,20 @@ from .layout import dense_strides, strides_equal
 from .registry import VIEWS
 from .value import Strided, TensorValue, settled
 
-WINDOWS: Mapping[str, int] = {
-    "aten::_scaled_dot_product_flash_attention": 3,
-    "aten::_scaled_dot_product_cudnn_attention": 3,
-    "aten::_scaled_dot_product_efficient_attention": 3,
-    "aten::_scaled_dot_product_flash_attention_for_cpu": 3,
+WINDOWS: Mapping[str, range] = {
+    "aten::_scaled_dot_product_flash_attention": range(3),
+    "aten::_scaled_dot_product_cudnn_attention": range(3),
+    "aten::_scaled_dot_product_efficient_attention": range(3),
+    "aten::_scaled_dot_product_flash_attention_for_cpu": range(3),
+    "aten::_scaled_dot_product_flash_attention_backward": range(1, 4),
+    "aten::_scaled_dot_product_cudnn_attention_backward": range(1, 4),
+    "aten::_scaled_dot_product_efficient_attention_backward": range(1, 4),
+    "aten::_scaled_dot_product_flash_attention_for_cpu_backward": range(1, 4),
 }
-"""Overloads -> how many of their first operands may be windows on something larger: their kernels take any strides but the last.
+"""Overloads -> which of their operands may be windows on something larger: their kernels take any strides but the last.
 
 In such a window, of a product that gives query, key and value at once, eager has them too, where it copies nothing. The kernels lay
-their result out by the order of the query's strides, or always alike.
+their results out by the order of the operands' strides, or always alike.
 """
 
 
@@ -48,10 +52,10 @@ def is_overload(node: Any) -> bool:
 
 def operands(low: Any, node: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
     """The arguments of the overload that `node` calls."""
-    windows = WINDOWS.get(_torch.schema_name(node.target), 0)
+    windows = WINDOWS.get(_torch.schema_name(node.target), ())
     images = _takes_any_layout(node.target)
     first = [
-        _window(low, value, read) if n < windows else as_in_eager(low, value, read, images=images)
+        _window(low, value, read) if n in windows else as_in_eager(low, value, read, images=images)
         for n, (value, read) in enumerate(zip(args, node.args, strict=True))
     ]
     return tuple(first), as_in_eager(low, dict(kwargs), dict(node.kwargs), images=images)

@@ -3,7 +3,8 @@
 That is what eager's `linear` and `matmul` make of an input of three dimensions that is not contiguous (nn.MultiheadAttention turns
 batch and length round) where no gradients are asked for: they save the copy and run a small product for each batch. Here the loop that
 computes the rows writes them in the order of the product, or the product is taken in the order in which they lie in memory. Where a
-bias is added to the product and nothing else reads it, the library adds the bias.
+bias is added to the product and nothing else reads it, the library adds the bias; also to other products, where a loop would do
+nothing but add it.
 """
 
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from tracework_primops import GraphBuilder, Kind, PrimGraph, PrimValue, prims
 
 from ..ir.index import is_contiguous, same
+from ..lowering.row_padding import readers
 from .rewrites import rewritten
 
 TURNED = (1, 0, 2)
@@ -18,6 +20,8 @@ TURNED = (1, 0, 2)
 
 def fold_products(graph: PrimGraph) -> PrimGraph:
     """The graph with such products folded; the same object where there are none."""
+    kinds = readers(graph.graph)
+    graph = rewritten(graph, lambda n: _takes_bias(n, kinds), _rewrite_with_bias)
     return rewritten(graph, _folds, _rewrite)
 
 
@@ -43,6 +47,42 @@ def _rows(a: Any) -> Any:
 
 def _row_major(node: Any) -> bool:
     return is_contiguous(node.meta["spec"].sizes, node.meta["spec"].strides)
+
+
+def _takes_bias(node: Any, kinds: Any) -> bool:
+    if node.target is not prims.mm:
+        return False
+    added = _added_bias(_last_of_product(node))
+    return added is not None and "loop" not in kinds[added[0]]
+
+
+def _last_of_product(node: Any) -> Any:
+    """The product as batches of rows: the last reshape of it that keeps its columns, where each is all that reads the one before."""
+    while len(node.users) == 1:
+        (user,) = node.users
+        columns = node.meta["spec"].sizes[-1]
+        if user.target is not prims.reshape or not user.args[1] or not same(user.args[1][-1], columns):
+            break
+        node = user
+    return node
+
+
+def _rewrite_with_bias(node: Any) -> None:
+    last = _last_of_product(node)
+    total, bias = _added_bias(last)  # type: ignore[misc]
+    builder = GraphBuilder(node.graph)
+    builder.origin = node.meta.get("origin")
+    with node.graph.inserting_before(total), builder:
+        operands = [PrimValue(n.meta["spec"], n) for n in (bias, *node.args)]
+        result = prims.reshape(prims.addmm(*operands), total.meta["spec"].sizes)
+    result.node.meta["spec"] = total.meta["spec"]
+    total.replace_all_uses_with(result.node)
+    old = [total]
+    while old[-1] is not node:
+        old.append(last)
+        last = last.args[0]
+    for gone in old:
+        node.graph.erase_node(gone)
 
 
 def _rewrite(node: Any) -> None:
@@ -81,4 +121,4 @@ def _added_bias(node: Any) -> tuple[Any, Any] | None:
     spec = bias.meta.get("spec") if hasattr(bias, "meta") else None
     if not hasattr(spec, "strides") or spec.ndim != 1 or spec.dtype != node.meta["spec"].dtype:
         return None
-    return (total, bias) if same(spec.sizes[0], node.meta["spec"].sizes[2]) else None
+    return (total, bias) if same(spec.sizes[0], node.meta["spec"].sizes[-1]) else None

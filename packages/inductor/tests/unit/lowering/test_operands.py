@@ -125,6 +125,7 @@ def test_a_librarys_result_is_laid_out_anew_where_elements_repeat():
 
 
 FLASH_ON_CPU = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
+ITS_BACKWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default
 
 
 def self_attention(length, batch, heads, depth, given_out=False, other_order=False):
@@ -147,6 +148,28 @@ def self_attention(length, batch, heads, depth, given_out=False, other_order=Fal
         return (found, parts[0]) if given_out else found
 
     return build(program, [torch.randn(length * batch, 8), torch.randn(8, 3 * width)])
+
+
+def test_the_backward_of_attention_reads_them_there_too():
+    shape, strides = (2, 4, 5, 16), (64, 16, 128, 1)
+
+    def program(grad, x, w, out, sums):
+        packed = prims.reshape(prims.mm(x, w), (5, 2, 3, 64))
+        parts = [prims.permute(prims.reshape(prims.select(packed, 2, n), (5, 8, 16)), (1, 0, 2)) for n in range(3)]
+        parts = [prims.reshape(p, shape) for p in parts]
+        for part in parts:  # eager's are copies
+            part.node.meta["spec"] = TensorSpec(torch.float32, CPU, shape, strides)
+        made = [TensorSpec(torch.float32, CPU, shape, strides)] * 3
+        return overload(ITS_BACKWARD, (grad, *parts, out, sums, 0.0, False), *made)
+
+    inputs = [torch.randn(5, 2, 4, 16).permute(1, 2, 0, 3), torch.randn(10, 8), torch.randn(8, 192)]
+    x, w = inputs[1:]
+    q, k, v = (p.reshape(5, 8, 16).permute(1, 0, 2).reshape(shape) for p in (x @ w).reshape(5, 2, 3, 64).unbind(2))
+    inputs += FLASH_ON_CPU(q, k, v)
+    graph = build(program, inputs)
+    call = next(line for line in compile_graph(graph).host_source.splitlines() if ", 0.0, False)" in line)
+    assert call.count("(192, 16, 384, 1, )") == 3
+    check(None, *inputs, graph=graph)
 
 
 @pytest.mark.parametrize(

@@ -93,5 +93,41 @@ def test_bias_is_a_row(shape, dtype):
     assert ("addmm" in names(fold_products(graph))) == (len(shape) == 1)
 
 
+def biased(x, w, b):
+    return prims.add(prims.reshape(prims.mm(x, w), (3, 5, 6)), b)
+
+
+def biased_and_read_by_a_loop(x, w, b):
+    y = biased(x, w, b)
+    return y, prims.exp(y)
+
+
+def bias_of_rows(x, w, b):
+    return prims.add(prims.reshape(prims.mm(x, w), (3, 6, 5)), b)
+
+
+def read_without_bias(x, w, b):
+    y = prims.mm(x, w)
+    return prims.add(y, b), prims.permute(y, (1, 0))
+
+
+@pytest.mark.parametrize(
+    ("program", "shapes", "wanted"),
+    [
+        (biased, ((15, 4), (4, 6), (6,)), ["addmm", "reshape"]),
+        (biased_and_read_by_a_loop, ((15, 4), (4, 6), (6,)), ["mm", "reshape", "add", "exp"]),
+        (bias_of_rows, ((15, 4), (4, 6), (5,)), ["mm", "reshape", "add"]),
+        (read_without_bias, ((15, 4), (4, 6), (6,)), ["mm", "add", "permute"]),
+    ],
+)
+def test_the_library_adds_a_bias_that_a_loop_would_do_nothing_but_add(program, shapes, wanted):
+    graph = graph_of(program, *shapes)
+    folded = fold_products(graph)
+    assert names(folded) == wanted
+    inputs = [torch.randn(s, dtype=torch.float64) for s in shapes]
+    torch.testing.assert_close(folded.run(*inputs), graph.run(*inputs))
+    assert [o.meta["spec"] for o in folded.outputs] == [o.meta["spec"] for o in graph.outputs]
+
+
 def test_it_is_one_of_the_passes():
     assert fold_products in GRAPH_PASSES
