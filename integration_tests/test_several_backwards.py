@@ -136,6 +136,32 @@ def test_several_gradients_at_once(backend):
     torch.testing.assert_close(found[1], found[0])
 
 
+def out_of_order(x):
+    first = x.sin()
+    second = (x * 2).cos()
+    third = first * second
+    fourth = (x + 1).exp()
+    return third, fourth, first, second, (third + first).tanh()
+
+
+def of_one_value_in_turns(x):
+    common = x.sin()
+    first, second, third = common * 2, common.exp(), common.cos()
+    return third, first, second
+
+
+@pytest.mark.parametrize("fn", [out_of_order, of_one_value_in_turns])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_hooks_of_results_run_in_the_order_of_eager(fn, backend):
+    seen = []
+    for call in (fn, tracework.compile(fn, backend=backend)):
+        results = call(torch.linspace(0, 1, 4, dtype=torch.float64, requires_grad=True) * 1)
+        for place, result in enumerate(results):
+            result.register_hook(lambda g, place=place: seen.append(place))
+        sum(result.square().sum() for result in results).backward()
+    assert seen[len(results) :] == seen[: len(results)]
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_hook_of_a_result_that_no_gradient_comes_to_is_not_called(backend):
     """Two results have a value in common, and one of them is computed from a third."""

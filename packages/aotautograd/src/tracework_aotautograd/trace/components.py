@@ -35,14 +35,15 @@ def components(
     gradients: Mapping[int, Any],
     cuts: Mapping[int, fx.Node],
     views: Mapping[int, int | None],
+    times: Mapping[int, int],
     emit: Emit,
 ) -> list[tuple[Component, list[fx.Node]]] | None:
     """The components, each with one gradient for each of its inputs and results; new sums go to the end of the graph.
 
     tangents: graph output slot -> the placeholder of its tangent. gradients: input slot -> node, or None where no result's history
     leads. cuts: slots of results that others are computed from -> the gradients that come to them from those. views: of these the slots
-    that no component gives -> that of what it is a view of, None for an input. None where no order of the components has each one behind
-    those whose results it takes.
+    that no component gives -> that of what it is a view of, None for an input. times: graph output slot -> when its node was made, by
+    which they are put in order. None where no order of the components has each one behind those whose results it takes.
     """
     reached = {slot: node for slot, node in gradients.items() if node is not None}
     places = [*tangents.values()]
@@ -55,7 +56,9 @@ def components(
         )
         own = tuple(place for place in range(len(places)) if group >> place & 1)
         found.append((Component(own, tuple(inputs), tuple(results)), [*inputs.values(), *results.values()]))
-    return _in_order(found, [*tangents], views) if cuts else found
+    slots = [*tangents]
+    found.sort(key=lambda part: max(times[slots[place]] for place in part[0].tangents))
+    return _in_order(found, slots, views) if cuts else found
 
 
 def _in_order(

@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch.utils.hooks import RemovableHandle
 
+from .. import _torch
+
 Edge = tuple[Any, int]
 """An autograd node and the number of one of its results."""
 
@@ -23,6 +25,11 @@ Edge = tuple[Any, int]
 def edge_of(value: Any) -> Edge:
     """Where the history of a value begins."""
     return value.grad_fn, value.output_nr
+
+
+def made_at(value: Any) -> int:
+    """When the autograd node of a value was made, among others: the engine comes to the latest first."""
+    return _torch.sequence_number_of(value.grad_fn)
 
 
 def gradients_at(

@@ -34,7 +34,7 @@ from ..signature import (
     base_of,
 )
 from .components import components
-from .cuts import Edge, behind, edge_of, find_cuts, gradients_at, order_of_arrival, passed
+from .cuts import Edge, behind, edge_of, find_cuts, gradients_at, made_at, order_of_arrival, passed
 from .masks import without_constant_masks
 from .memory import Cell, Former, dense_order
 from .replay import Replay
@@ -350,6 +350,7 @@ class Trace:
         recorder = self.recorder
         outputs = [(slot, self.graph_outputs[slot]) for slot in sorted(shown)]
         differentiable = [(slot, o) for slot, o in outputs if isinstance(o.fake, FakeTensor) and _has_history(o.fake)]
+        differentiable.sort(key=lambda found: made_at(found[1].fake))
         wanted = {slot: self.leaves[slot] for slot, info in enumerate(self.infos) if info.requires_grad}
         if not differentiable or not wanted:
             return (), [], {}
@@ -358,6 +359,7 @@ class Trace:
         cuts, hidden = self._cuts([o for _, o in differentiable], ends, candidates)
         before = len(self.graph_outputs)
         kept = self._kept([edge_of(o.fake)[0] for _, o in differentiable])
+        hidden.sort(key=lambda found: made_at(found[0]))
         differentiable += [(self._add(fake, node), _GraphOutput(fake, node)) for fake, node in hidden]
         views = self._taken_views(results, {edge: found for edge, found in candidates.items() if edge in cuts})
         fakes = [*(o.fake for _, o in differentiable), *(self.graph_outputs[view.slot].fake for view in views.values())]
@@ -575,7 +577,8 @@ class Trace:
         flows |= {slot: self._gradient(gradient) for slot, gradient in zip(taken, at_views, strict=True) if gradient is not None}
         bases = {view.slot: base_of(view.info, self.write_backs) for view in views}
         nodes = {info.slot: node for info, _, node in made}
-        return components(self.recorder.graph, nodes, gradients, flows, bases, self.recorder.emit)
+        times = {slot: made_at(o.fake) for slot, o in outputs}
+        return components(self.recorder.graph, nodes, gradients, flows, bases, times, self.recorder.emit)
 
     def _gradient(self, grad: Any) -> Any:
         if grad is None:
