@@ -181,6 +181,7 @@ def let_go(root: CaptureRoot, frame: SymbolicFrame) -> None:
     for held in (root.memo, root.tuples, root.keep, root.cells, root.generators, root.globals_written):
         held.clear()
     root.arguments, root.acting, frame.result, frame.locals.frame = {}, (), None, None
+    root.guards = GuardSet()  # what was captured has the other
     root.graph.example_inputs, root.graph.tensor_values = [], {}
     root.mutations.entries.clear()
     root.mutations.keep.clear()

@@ -61,22 +61,21 @@ class MethodKey:
 
 
 class ReferenceKey:
-    """Stands for a weak reference as a key: those to one object (which may be a Value), which compares by identity, are equal."""
+    """Stands for a weak reference as a key: those to one object, which compares by identity, are equal. It holds a Value, and an existing
+    object weakly, as a table that the program made may outlive the capture."""
 
-    __slots__ = ("obj",)
+    __slots__ = ("number", "reference", "value")
 
-    def __init__(self, obj):
-        self.obj = obj
+    def __init__(self, referent):
+        self.number = id(referent)
+        self.value = referent if isinstance(referent, Value) else None
+        self.reference = weakref.ref(referent) if self.value is None else None
 
     def __eq__(self, other):
-        return type(other) is ReferenceKey and other.obj is self.obj
+        return type(other) is ReferenceKey and other.number == self.number
 
     def __hash__(self):
-        return hash(("reference", id(self.obj)))
-
-    def made(self):
-        """A reference that equals the key."""
-        return weakref.ref(self.obj)
+        return hash(("reference", self.number))
 
 
 def refers_to_identity(reference):
@@ -139,7 +138,9 @@ def behind(hashed):
     """The real key of an entry of an existing mapping."""
     if type(hashed) is tuple:
         return tuple(behind(part) for part in hashed)
-    if type(hashed) in (RecordKey, MethodKey, ReferenceKey):
+    if type(hashed) is ReferenceKey:
+        return hashed.reference
+    if type(hashed) in (RecordKey, MethodKey):
         return hashed.made()
     return hashed.obj if isinstance(hashed, IdentityKey) else hashed
 
@@ -150,7 +151,9 @@ def is_new(hashed):
         return any(map(is_new, hashed))
     if type(hashed) is MethodKey:
         return isinstance(hashed.owner, Value) or is_new(hashed.function)
-    return isinstance(hashed, (IdentityKey, ReferenceKey)) and isinstance(hashed.obj, Value)
+    if type(hashed) is ReferenceKey:
+        return hashed.value is not None
+    return isinstance(hashed, IdentityKey) and isinstance(hashed.obj, Value)
 
 
 _BY_IDENTITY = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, types.MethodDescriptorType)

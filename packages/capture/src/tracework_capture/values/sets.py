@@ -257,8 +257,8 @@ def real_key(hashed):
         hashed = hashed.obj
     elif isinstance(hashed, tuple):
         return tuple(map(real_key, hashed))
-    elif isinstance(hashed, ReferenceKey) and not isinstance(hashed.obj, Value):
-        return hashed.made()
+    elif isinstance(hashed, ReferenceKey) and hashed.value is None:
+        return hashed.reference
     if isinstance(hashed, (Value, frozenset, MethodKey, RecordKey, ReferenceKey, UserKey)):
         raise NotPlain(hashed)
     return hashed
