@@ -17,6 +17,7 @@ from .function import CellValue
 from .sequence import SequenceValue
 from .value import Deferred
 
+MOST_LOOKED_AT = 1000  # objects that are looked into for the classes of what goes
 HOLDERS_OF_A_SLOT = 3  # the frame, the table that the evaluator makes of it, and that of the arguments
 HOLDERS_HERE = 4  # names of functions, and what calls pass
 ATOMS = (type(None), bool, int, float, complex, str, bytes, *REFERENCES)
@@ -46,7 +47,7 @@ def refuse_to_drop(frame, value):
 def let_go(frame, holder, source, where):
     """What an existing holder has at a place (guards.deaths) goes, and with it the last reference, maybe: breaks where somebody notices
     that, and guards that nobody does."""
-    held = {*map(type, held_at(holder, where))}
+    held = kinds_in(held_at(holder, where))
     if held.issubset(ATOMS) and where is True:
         return
     frame.root.dropped |= held
@@ -54,6 +55,17 @@ def let_go(frame, holder, source, where):
         names = ", ".join(sorted(kind.__name__ for kind in held))
         frame.break_graph("side_effect_unknown", f"{names}: somebody sees when it dies, and it may be dropped")
     frame.guard("DIES_UNSEEN", source, where)
+
+
+def kinds_in(objects):
+    """The classes of objects; of lists, tuples and dicts those of what they hold."""
+    open_, kinds = [*objects], set()
+    for obj in open_:
+        if type(obj) in (list, tuple, dict) and len(open_) < MOST_LOOKED_AT:
+            open_ += gc.get_referents(obj)
+        else:
+            kinds.add(type(obj))
+    return kinds
 
 
 def held_at(holder, where):

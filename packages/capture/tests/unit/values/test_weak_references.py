@@ -1,5 +1,6 @@
 """weakref.ref(x) in the traced program: alive where a local or what was there before has the object, else left to plain Python."""
 
+import gc
 import os
 import weakref
 
@@ -281,3 +282,35 @@ def test_what_a_frame_watches_and_drops_dies_there(from_outside):
         box.held, box.items = Kept(), [Kept()]
         compiled(torch.ones(2), box)
     assert told == ["died", "after"] * 3
+
+
+def test_references_are_asked_after_lists_of_numbers_went():
+    def fn(x, box):
+        box.last = [float(x.dim()), (1, {"a": 2})]
+        return x * box.reference().scale
+
+    box = Kept()
+    box.last, box.reference = [1.0, (2, {})], weakref.ref(NODE)
+    compiled = optimize(lambda gm, inputs: gm.forward, fullgraph=True)(fn)
+    for _ in range(2):
+        torch.testing.assert_close(compiled(torch.ones(2), box), torch.full((2,), 2.0))
+
+
+@pytest.mark.parametrize("function", [lambda x, node: {node: x}, lambda x, node: weakref.WeakKeyDictionary({node: x})[node]])
+def test_attempts_that_are_over_hold_nothing_until_a_collection(function):
+    def fn(x):
+        node = Kept()
+        reference = weakref.ref(node)
+        os.getpid()
+        open(os.devnull).close()  # breaks the graph
+        function(x + 1, node)
+        open(os.devnull).close()
+        del node
+        return reference() is None
+
+    compiled = optimize(lambda gm, inputs: gm.forward)(fn)
+    gc.disable()
+    try:
+        assert [compiled(torch.ones(2)) for _ in range(3)] == [True] * 3
+    finally:
+        gc.enable()
