@@ -43,12 +43,12 @@ def runs(fn, times=3):
     return [list(f) if isinstance(f, tuple) else f for f in found] + [random.random(), float(numpy.random.rand())]
 
 
-@pytest.mark.parametrize("fn", [scaled, unused, ints], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("fn", [scaled, unused, ints, arrays], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_in_the_graph(fn, backend):
     same(runs(tracework.compile(fn, backend=backend, fullgraph=True)), runs(fn))
 
 
-@pytest.mark.parametrize("fn", [needed, arrays], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("fn", [needed], ids=lambda f: f.__name__)
 def test_with_breaks(fn):
     same(runs(tracework.compile(fn, backend="eager")), runs(fn))

@@ -6,6 +6,7 @@ A draw is an input of the graph. What needs the number while tracing breaks the 
 
 from __future__ import annotations
 
+import functools
 import operator
 import random
 import sys
@@ -144,11 +145,14 @@ def draw(frame, function, generator, source, args, kwargs):
     except NotPlain:
         return frame.break_graph("random_state", f"{name} of values that are not known")
     numbers = [*given, *named.values()]
+    fit = {*map(type, numbers)} <= {int, float} or type(generator) in NUMPY_KINDS and all(map(is_numpys, numbers))
     try:
-        example = function(UNTOUCHED[type(generator)](0), *given, **named) if {*map(type, numbers)} <= {int, float} else None
+        example = function(new_generator(UNTOUCHED[type(generator)]), *given, **named) if fit else None
     except Exception as error:  # the program's own
         let_through(error)
         return frame.break_graph("random_state", f"{name}, which raises {type(error).__name__}")
+    if type(example).__name__ == "ndarray":
+        return drawn_array(frame, functools.partial(call_with, function, given, named), source, example)
     most = max([abs(number) for number in numbers], default=0)
     if type(example) is not float and not (type(example) is type(most) is int and most <= EXACT):
         return frame.break_graph("random_state", f"{name} with these arguments")
@@ -156,6 +160,28 @@ def draw(frame, function, generator, source, args, kwargs):
     node = frame.graph.drawn_input(source, type(example), lambda at: exactly(function(at, *given, **named)))
     frame.mutations.changes += 1
     return DrawnValue(node) if type(example) is float else DrawnInt(node, most)
+
+
+def call_with(function, given, named, generator):
+    return function(generator, *given, **named)
+
+
+def is_numpys(number):
+    """Whether it is a number, sizes, or nothing: what NumPy's generators draw arrays from."""
+    parts = number if type(number) is tuple else (number,)
+    return all(type(part) in (int, float, bool, str, type, type(None)) for part in parts)
+
+
+def drawn_array(frame, draw, source, example):
+    """An array of random numbers, drawn for each run."""
+    from .numpy_array import NUMPY_DTYPES, ArrayValue
+
+    if example.dtype not in NUMPY_DTYPES.values():
+        return frame.break_graph("random_state", f"an array of {example.dtype} of random numbers")
+    node = frame.graph.drawn_tensor(source, torch.from_numpy(example), lambda at: torch.from_numpy(draw(at)))
+    frame.mutations.changes += 1
+    made = frame.graph.wrap_result(frame, node, node.meta["example_value"])
+    return ArrayValue(frame.graph.call_method(frame, "clone", (made,)))  # which the program may write to
 
 
 def method_row(kind, name):
@@ -272,13 +298,27 @@ PYTHON = (
 ).split()
 KNOWN_WITH_THE_SEED = "choice choices sample shuffle getrandbits randbytes seed".split()
 FROM_SEQUENCES = ("choice", "choices", "sample", "shuffle")
-NUMPY = "rand randn random random_sample uniform normal exponential beta randint".split()
+OF_ARRAYS = (
+    "beta binomial chisquare choice dirichlet exponential f gamma geometric gumbel hypergeometric laplace logistic lognormal logseries"
+    " multinomial multivariate_normal negative_binomial noncentral_chisquare normal pareto permutation poisson power random rayleigh"
+    " standard_cauchy standard_exponential standard_gamma standard_normal standard_t triangular uniform vonmises wald weibull zipf"
+).split()
+NUMPY = {
+    "RandomState": [*OF_ARRAYS, "rand", "randn", "random_sample", "randint"],
+    "Generator": [*OF_ARRAYS, "integers", "permuted"],
+}
+numpy = sys.modules.get("numpy")  # torch loads it where it is installed
+NUMPY_KINDS = {} if numpy is None else {getattr(numpy.random, name): names for name, names in NUMPY.items()}
 
 
 def generators():
     """Class of generators -> names of the methods that are modelled."""
-    numpy = sys.modules.get("numpy")  # torch loads it where it is installed
-    return {random.Random: PYTHON} if numpy is None else {random.Random: PYTHON, numpy.random.RandomState: NUMPY}
+    return {random.Random: PYTHON, **NUMPY_KINDS}
+
+
+def new_generator(kind):
+    """A generator of this class."""
+    return kind(numpy.random.PCG64(0)) if numpy is not None and issubclass(kind, numpy.random.Generator) else kind(0)
 
 
 def untouched(kind):

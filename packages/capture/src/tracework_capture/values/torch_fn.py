@@ -20,7 +20,7 @@ from .data_calls import DATA_CALL_ROWS
 from .dual_numbers import DUAL_CONTEXTS, DUAL_ROWS
 from .float_operands import tensor_form
 from .frame_hooks import check_frame_hooks
-from .generators import drawn
+from .generators import DRAW_METHODS, draw_method, drawn, make_generator
 from .known_function import KnownFunction
 from .loops import LOOP_ROWS
 from .number_arguments import NUMBER_METHODS, number_functions
@@ -426,6 +426,11 @@ def inference_mode_enabled(frame, args, kwargs):
     return ConstantValue(blocks[-1] if blocks else torch.is_inference_mode_enabled())
 
 
+@row(torch._shape_as_tensor)
+def shape_as_tensor(frame, args, kwargs):
+    return DATA_ROWS[torch.tensor](frame, [args[0].getattr(frame, "shape")], {"dtype": ConstantValue(torch.int64)})
+
+
 @row(torch.is_inference)
 def is_inference(frame, args, kwargs):
     return (args[0] if args else kwargs["input"]).call_method(frame, "is_inference", [], {})
@@ -509,6 +514,8 @@ TORCH_ROWS.update(number_functions() | PARAMETER_ROWS | numpy_rows() | DATA_ROWS
 TORCH_ROWS.update(CLASS_ROWS | DATA_CALL_ROWS | DUAL_ROWS | CODE_ROWS)
 TORCH_ROWS[torch.Tensor._make_subclass] = make_subclass_row
 TENSOR_METHODS.update(NUMBER_METHODS | TURNING_METHODS | {"as_subclass": as_subclass_method, "new": new_method})
+TORCH_ROWS[torch.Generator] = make_generator
+TENSOR_METHODS.update(dict.fromkeys(DRAW_METHODS, draw_method))
 TENSOR_METHODS["new_tensor"] = new_tensor_method
 TENSOR_METHODS["istft"] = lambda frame, self, name, args, kwargs: TORCH_ROWS[torch.istft](frame, [self, *args], kwargs)
 CONTEXTS.update(SUBCLASS_CONTEXTS | DUAL_CONTEXTS | SAVED_HOOK_CONTEXTS)

@@ -268,6 +268,46 @@ def numpy_seeded(x):
     return x * np.random.rand()
 
 
+def numpy_arrays_of_many_kinds(x):
+    drawn = [np.random.randn(2, 3), np.random.normal(1.0, 2.0, (3,)), np.random.randint(0, 5, size=3), np.random.permutation(3)]
+    drawn += [
+        OWN_STATE.rand(3),
+        OWN_NUMPY.normal(size=3),
+        OWN_NUMPY.integers(0, 9, 3),
+        OWN_NUMPY.permutation(4),
+        OWN_NUMPY.choice(5, 2),
+    ]
+    drawn[0][0] = 0.0
+    return x + torch.from_numpy(drawn[1]), [torch.from_numpy(each) for each in drawn], np.random.rand()
+
+
+def drawn_into_memory(x):
+    y, wide = x + 1, torch.zeros(4, 5)
+    y.normal_(1.0, 2.0, generator=OWN_TORCH)
+    wide.t().uniform_(generator=OWN_TORCH)
+    wide[:, ::2].exponential_(generator=OWN_TORCH)
+    return y * 2, wide.bernoulli_(0.5, generator=OWN_TORCH) + torch.rand(5, generator=OWN_TORCH)
+
+
+def memory_from_a_generator(x):
+    weight = torch.empty(3, 4)
+    torch.nn.init.normal_(weight, generator=OWN_TORCH)
+    return x @ weight.random_(0, 9, generator=OWN_TORCH)
+
+
+def several_made_inside(x):
+    first, second = torch.Generator(), torch.Generator(device="cpu")
+    second.manual_seed(5)
+    y = x * torch.rand(3, generator=first) + torch.rand(3, generator=second)
+    first.manual_seed(5)
+    return y.normal_(generator=first), torch.randn(3, generator=second), second.device
+
+
+def one_that_is_given_back(x):
+    made = torch.Generator().manual_seed(5)
+    return x + torch.rand(3, generator=made), made.get_state()[:9].tolist()
+
+
 def a_numpy_generator(x):
     return x * OWN_NUMPY.random() + OWN_NUMPY.integers(3)
 
@@ -308,11 +348,13 @@ PROGRAMS = [
     ),
     *(places_from_one_made_inside, the_argument_in_another_order),
     *(asked_of_one_made_inside, one_made_inside_leaves, seeded_between_draws, seeded_from_outside, a_seed_that_is_refused),
+    *(numpy_arrays_of_many_kinds, drawn_into_memory, memory_from_a_generator, several_made_inside, one_that_is_given_back),
     *(what_ints_are_asked, large_ints, an_empty_range, raises_for_some, chosen_by_an_int),
 ]
 WHOLE = {seed_at_the_start, dropout, floats, seeded, mixed_up, a_random_of_its_own, a_method_kept, ints_of_python, ints_kept}
 WHOLE |= {ints_of_numpy, raises_for_some, a_random_made_inside, asked_of_one_made_inside, seeded_between_draws}
-WHOLE |= {places_from_one_made_inside, the_argument_in_another_order}
+WHOLE |= {places_from_one_made_inside, the_argument_in_another_order, numpy_arrays, numpy_arrays_of_many_kinds}
+WHOLE |= {memory_from_a_generator, several_made_inside, a_generator_made_inside}
 
 
 def states():
