@@ -183,6 +183,32 @@ def bounds_and_curves(x, s):
     )  # fmt: skip
 
 
+PLACES = torch.tensor([0, 2])
+
+
+def by_name(x, s):
+    y, functional = x.detach() * 1, torch.nn.functional
+    return (
+        torch.fmod(x, s), torch.remainder(x, s), torch.floor_divide(y, s), torch.gt(x, s), x.ge(s), torch.eq(x, s), torch.true_divide(x, s),
+        torch.multiply(x, s), torch.xlogy(x.abs() + 1, abs(s)), torch.special.xlog1py(x.abs(), abs(s)), torch.special.zeta(y.abs() + 2, abs(s)),
+        torch.copysign(x, s), x.clone().fmod_(s), functional.threshold(x, s, s * 2), functional.threshold_(x * 1, s, 0.5), y.long() // s,
+        functional.pad(x, (1, 1), value=s), x.index_fill(1, PLACES, s), x.scatter(1, PLACES[None], s), x.clone().scatter_(0, PLACES[None] // 2, s),
+        x.index_add(1, PLACES, x[:, 1:], alpha=s), torch.bucketize(s, y[0]), torch.searchsorted(y[1], s), y.fill_diagonal_(s),
+        torch.scalar_tensor(s) * x, functional.local_response_norm(x[None], 2, alpha=abs(s), k=abs(s) + 1),
+        torch.distributions.Normal(x, abs(s)).log_prob(x * 2), torch.tensor(s, device="cpu") + x, functional.normalize(x, 2.0, eps=abs(s)),
+    )  # fmt: skip
+
+
+def made_and_measured(x, s):
+    y, power = x.detach(), abs(s) + 1
+    return (
+        x * s, torch.arange(0, power * 2, 0.25), torch.arange(power), torch.linspace(s, 3, 5, requires_grad=False), torch.logspace(0, s, 4),
+        torch.norm(y, power), torch.linalg.vector_norm(y, power, dim=1), torch.dist(y, y * 2, power), torch.nn.functional.normalize(y, power),
+        torch.cdist(y, y + 1, p=power), torch.histc(y, 4, min=-power - 3, max=power + 3), torch.signal.windows.gaussian(5, std=power),
+        torch.nn.functional.multi_margin_loss(y, PLACES, margin=power), y.norm(power, dim=0, keepdim=True), power, hasattr(s, "shape"), s.real,
+    )  # fmt: skip
+
+
 def sides(x, s):
     y = x * max(s, 0.001) + min(s, 4.0)
     if s > 0.3:
@@ -190,7 +216,7 @@ def sides(x, s):
     return y * abs(s - 0.0), (y if s else x), s == 0.5, 0.0 < s <= 1
 
 
-@pytest.mark.parametrize("fn", [stored, bounds_and_curves, sides], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("fn", [stored, bounds_and_curves, by_name, made_and_measured, sides], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_operators_with_numbers(fn, backend):
     """Each value is computed with; what Python decides by a float splits the values in two."""

@@ -11,7 +11,7 @@ import torch
 
 from .. import _torch
 from .constant import ConstantValue, force_plain
-from .float_formulas import answer
+from .float_formulas import answer, computed_int
 from .floats import changes
 from .number_arguments import EXACT, WIDE, as_kind
 from .tensor import TensorValue
@@ -221,10 +221,41 @@ def rsub(frame, name, args, kwargs):
     return frame.graph.call(frame, torch.rsub, (call(frame, "mul", x, operand(frame, alpha, x)), operand(frame, other, x)))
 
 
+AS_USUAL = {"layout": (None, torch.strided), "requires_grad": (None, False), "pin_memory": (None, False), "device": (None,)}
+"""What an argument is where it says nothing."""
+
+
+def without_usual(kwargs):
+    """The arguments that say something; a dtype of None is none."""
+    usual = AS_USUAL | {"dtype": (None,)}
+    return {k: v for k, v in kwargs.items() if k not in usual or not v.is_constant() or v.constant() not in usual[k]}
+
+
+def arange(frame, name, args, kwargs):
+    """In double precision, as eager computes it; as many numbers as Python finds for each call."""
+    kwargs = without_usual(kwargs)
+    options = {key: kwargs.pop(key) for key in ("dtype", "device") if key in kwargs}
+    dtype = options.pop("dtype", ConstantValue(torch.get_default_dtype()))
+    places = ("end",) if len(args) == 1 and "end" not in kwargs else ("start", "end", "step")
+    given = {"start": ConstantValue(0), "step": ConstantValue(1)} | dict(zip(places, args)) | kwargs
+    if len(args) > len(places) or given.keys() != {"start", "end", "step"} or not all(map(is_number, given.values())):
+        return None
+    if dtype.constant() not in EXACT or dtype.constant().is_complex:
+        return None
+    start, end, step = (given[key] for key in ("start", "end", "step"))
+    count = computed_int(frame, "ceil(({} - {}) / {})", end, start, step)
+    if count is None:
+        return None
+    place = frame.graph.call(frame, torch.arange, (count,), {"dtype": ConstantValue(torch.float64), **options})
+    found = call(frame, "mul", place, operand(frame, step, place))
+    return as_kind(frame, call(frame, "add", found, operand(frame, start, place)), dtype.constant())
+
+
 def linspace(frame, name, args, kwargs):
     """From both ends to the middle, as eager computes it."""
     from .builtins.arithmetic import binary
 
+    kwargs = without_usual(kwargs)
     options = {"dtype": ConstantValue(torch.get_default_dtype())}
     options |= {key: kwargs.pop(key) for key in ("dtype", "device") if key in kwargs}
     given = arguments(args, kwargs, {"start": None, "end": None, "steps": None})
@@ -253,6 +284,7 @@ FLOAT_CURVES = {
     "hardtanh": hardtanh,
     "normalize": normalize,
     "rsub": rsub,
+    "arange": arange,
     "linspace": linspace,
     "renorm": renorm,
     "renorm_": renorm,

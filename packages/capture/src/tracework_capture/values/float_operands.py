@@ -15,8 +15,9 @@ from .float_curves import FLOAT_CURVES, call, clamped, clamped_in_place, operand
 from .float_formulas import answer
 from .floats import changes, shown_to_hooks
 from .number_arguments import EXACT, as_kind
-from .sequence import NONE
-from .tensor import TensorValue
+from .number_calls import NUMBER_CALLS
+from .sequence import NONE, TupleValue
+from .tensor import TensorValue, size_value
 
 
 def tensor_form(frame, name, args, kwargs):
@@ -173,6 +174,116 @@ def normalized(frame, name, args, kwargs):
     return found
 
 
+def of_two(function):
+    """An elementwise function of two, as which the operators of Python are written, too; the number is a tensor without dims."""
+
+    def form(frame, name, args, kwargs):
+        given = named(args, kwargs, "input", "other")
+        if given is None or None in given or sum(map(changes, given)) != 1:
+            return None
+        tensor = next((v for v in given if isinstance(v, TensorValue)), None)
+        if tensor is None or tensor.example.dtype.is_complex:
+            return None
+        given = [operand(frame, v, tensor) for v in given]
+        if not all(isinstance(v, TensorValue) for v in given):
+            return None
+        if name.endswith("_"):
+            call(frame, name, *given)
+            return given[0]
+        return frame.graph.call(frame, function, tuple(given))
+
+    return form
+
+
+OF_TWO = (
+    "copysign divide eq floor_divide fmod ge greater greater_equal gt le less less_equal lt multiply ne not_equal remainder true_divide xlogy"
+).split()
+
+
+def diagonal_filled(frame, name, args, kwargs):
+    """x.fill_diagonal_(number) of a matrix"""
+    given = named(args, kwargs, "input", "fill_value")
+    if given is None or not is_real(given[0]) or not changes(given[1]) or given[0].example.ndim != len("ij"):
+        return None
+    call(frame, "copy_", call(frame, "diagonal", given[0]), element(frame, given[1], given[0]))
+    return given[0]
+
+
+def alone(frame, name, args, kwargs):
+    """scalar_tensor(number)"""
+    return made("empty", 1)(frame, "full", [TupleValue([]), *args], kwargs) if len(args) == 1 else None
+
+
+def padded(frame, name, args, kwargs):
+    """pad(x, widths, "constant", number): zeros, which the number takes the place of."""
+    names = ("input", "pad", "value") if name == "constant_pad_nd" else ("input", "pad", "mode", "value")
+    given = named(args, kwargs, *names)
+    mode = given[2] if given is not None and len(names) > len(("input", "pad", "value")) else None
+    if given is None or not is_real(given[0]) or not changes(given[-1]) or sum(map(changes, given)) > 1:
+        return None
+    if mode is not None and mode.constant() != "constant":
+        return None
+    x, widths = given[:2]
+    inside = frame.graph.call(frame, torch.ones_like, (x,), {"dtype": ConstantValue(torch.bool)})
+    there, zeros = (frame.graph.call(frame, F.pad, (t, widths)) for t in (inside, call(frame, "contiguous", x)))
+    return where(frame, there, zeros, element(frame, given[-1], x))
+
+
+def written(name):
+    """The form of the method that writes, of an elementwise one of FLOAT_CURVES."""
+
+    def form(frame, name_, args, kwargs):
+        found = FLOAT_CURVES[name](frame, name, args, kwargs) if args else None
+        if found is None:
+            return None
+        call(frame, "copy_", args[0], found)
+        return args[0]
+
+    return form
+
+
+def at_indices(frame, name, args, kwargs):
+    """index_fill and scatter with a number: the same with a tensor of it at all places."""
+    fills = name.startswith("index_fill")
+    given = named(args, kwargs, "input", "dim", "index", "value")
+    if given is None or not is_real(given[0]) or not isinstance(given[2], TensorValue) or sum(map(changes, given)) > 1:
+        return None
+    x, dim, index = given[:3]
+    known = dim.is_constant() and type(dim.constant()) is int and x.example.ndim > 0 and index.example.ndim > 0
+    if not known or not changes(given[3]) or not -x.example.ndim <= dim.constant() < x.example.ndim:
+        return None
+    sizes = list(index.example.shape)
+    if fills:
+        sizes = list(x.example.shape)
+        sizes[dim.constant()] = index.example.shape[0]
+    value = call(frame, "expand", element(frame, given[3], x), TupleValue([size_value(frame, n) for n in sizes]))
+    found = call(frame, name.replace("index_fill", "index_copy"), x, dim, index, value)
+    return x if name.endswith("_") else found
+
+
+def added_at(frame, name, args, kwargs):
+    """index_add(x, dim, index, source, alpha=number)"""
+    given = named(args, kwargs, "input", "dim", "index", "source", "alpha")
+    if given is None or not changes(given[4]) or not isinstance(given[3], TensorValue) or sum(map(changes, given)) > 1:
+        return None
+    x, source = given[0], given[3]
+    if not is_real(x) or x.example.dtype not in EXACT or source.example.dtype != x.example.dtype:
+        return None
+    found = call(frame, name, x, *given[1:3], call(frame, "mul", source, operand(frame, given[4], source)))
+    return x if name.endswith("_") else found
+
+
+def found_in(frame, name, args, kwargs):
+    """searchsorted(sorted, number), bucketize(number, sorted)"""
+    places = args[::-1] if name == "bucketize" else args
+    if len(args) != len(("sorted", "number")) or not is_real(places[0]) or not changes(places[1]):
+        return None
+    if any(map(changes, kwargs.values())):
+        return None
+    found = [v if v is places[0] else element(frame, v, places[0]) for v in args]
+    return frame.graph.call(frame, getattr(torch, name), tuple(found), kwargs)
+
+
 def fused_step(frame, name, args, kwargs):
     """The step of an optimizer, whose learning rate may be a tensor."""
     if not changes(kwargs.get("lr")) or sum(map(changes, [*args, *kwargs.values()])) > 1:
@@ -195,6 +306,16 @@ TENSOR_FORMS = {
     "lerp": between,
     "lerp_": between,
     "pow": power,
+    **{name + end: of_two(getattr(torch, name)) for name in OF_TWO for end in ("", "_")},
+    **{f"special_{name}": of_two(getattr(torch.special, name)) for name in ("xlogy", "xlog1py", "zeta")},
+    "fill_diagonal_": diagonal_filled,
+    "scalar_tensor": alone,
+    **dict.fromkeys(("pad", "constant_pad_nd"), padded),
+    "threshold_": written("threshold"),
+    **dict.fromkeys(("index_fill", "index_fill_", "scatter", "scatter_"), at_indices),
+    **dict.fromkeys(("index_add", "index_add_"), added_at),
+    **dict.fromkeys(("searchsorted", "bucketize"), found_in),
     **{n: fused_step for n in FUSED_STEPS if "tensor_lr" in getattr(torch.ops.aten, n).overloads()},
     **FLOAT_CURVES,
+    **NUMBER_CALLS,
 }

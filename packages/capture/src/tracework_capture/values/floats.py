@@ -191,7 +191,13 @@ class FloatValue(Value):
         return True if self is other else None
 
     def getattr(self, frame, name):
-        return self.number(frame).getattr(frame, name)
+        from .binding import attribute_of_builtin
+
+        if self.python_type() is not float:
+            return self.number(frame).getattr(frame, name)
+        if name == "real":
+            return self
+        return ConstantValue(0.0) if name == "imag" else attribute_of_builtin(frame, self, name)
 
     def call_method(self, frame, name, args, kwargs):
         found = called(frame, f"float.{name}", [self, *args]) if name in PURE_METHODS and not kwargs else None

@@ -78,7 +78,7 @@ def factory_of_plain(frame, fn, data, args, kwargs):
     if fn is torch.asarray or len(args) > 1 or not set(kwargs) <= {"data", "dtype", "device"}:
         return None
     options = {k: v for k, v in kwargs.items() if k != "data"}
-    if isinstance(data, (SymNumber, FloatValue)) and not data.is_constant() and "device" not in options:
+    if isinstance(data, (SymNumber, FloatValue)) and not data.is_constant() and is_on_cpu(options.get("device")):
         return single(frame, data, asked_dtype(kwargs) or number_dtype(data.python_type()))
     if data.is_constant() and type(data.constant()) in (bool, int, float, *NUMPY_NUMBERS):
         options.setdefault("dtype", ConstantValue(number_dtype(type(data.constant()))))
@@ -86,6 +86,14 @@ def factory_of_plain(frame, fn, data, args, kwargs):
     if data.python_type() in (list, tuple) and not getattr(data, "items", True):
         return call_torch(frame, torch.empty, [TupleValue([ConstantValue(0)])], options)
     return None
+
+
+def is_on_cpu(device):
+    """Whether a tensor is made there."""
+    known = device is None or device.is_constant() and type(device.constant()) in (str, torch.device, type(None))
+    if not known or torch.get_default_device().type != "cpu":
+        return False
+    return device is None or device.constant() is None or torch.device(device.constant()).type == "cpu"
 
 
 def number_dtype(kind):

@@ -19,7 +19,9 @@ from .context import CONTEXTS
 from .data_calls import DATA_CALL_ROWS
 from .dual_numbers import DUAL_CONTEXTS, DUAL_ROWS
 from .float_operands import tensor_form
+from .floats import changes
 from .frame_hooks import check_frame_hooks
+from .function import FunctionValue
 from .generators import DRAW_METHODS, draw_method, drawn, make_generator
 from .known_function import KnownFunction
 from .loops import LOOP_ROWS
@@ -117,6 +119,8 @@ def call_torch(frame, fn, args, kwargs):
     if isinstance(out, TensorValue) and is_only_made(out) and into_empty(frame, fn, args, kwargs, out):
         return out
     result = tensor_form(frame, name, args, kwargs) or drawn(frame, fn, args, kwargs)
+    if result is None and type(fn) is types.FunctionType and any(map(changes, (*args, *kwargs.values()))):
+        return FunctionValue(fn, Const(fn, name)).call(frame, list(args), kwargs)  # what it calls may take the float as it is
     if result is None:
         result = frame.graph.call(frame, fn, tuple(args), kwargs)
     if isinstance(out, TensorValue):
