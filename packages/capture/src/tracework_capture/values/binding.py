@@ -120,6 +120,8 @@ def bind_static(frame, self, cls, owner, static, name):
     if kind is FIELD and getattr(self, "part", None) is not None:
         index, _ = static.__reduce__()[1]
         return self.part.item(frame, index)
+    if is_modelled(static):
+        return BoundMethodValue(frame.wrap(static, Const(static, name)), self)
     if defines(kind, "__get__"):
         getter, _ = lookup_class(kind, "__get__")
         if isinstance(getter, types.FunctionType):
@@ -207,6 +209,14 @@ def refuse_method(frame, owner, base, name):
     """Breaks for a method that `base` defines in C for instances whose built-in part is not modelled: a str's, say."""
     if owner.part is None and base is not object and base not in NATIVE_BASES:
         frame.break_graph("lock" if base in LOCKS else "call_unknown", f"{base.__module__}.{base.__qualname__}.{name}")
+
+
+def is_modelled(static):
+    """Whether a method in a class is a function, of Cython's say, that has a row."""
+    from .builtins import BUILTINS
+    from .row_value import FOREIGN_FUNCTIONS
+
+    return type(static).__name__ in FOREIGN_FUNCTIONS and static in BUILTINS
 
 
 def attribute_of_builtin(frame, value, name):
