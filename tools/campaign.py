@@ -20,6 +20,7 @@ from pathlib import Path
 
 __all__ = ["add_arguments", "alone", "run"]
 
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # each program runs in a fork, which cannot use a GPU that the parent looked at
 GRACE = 10
 """Seconds after the limit in which a process says where it is; then it is killed."""
 BETWEEN = "\0"

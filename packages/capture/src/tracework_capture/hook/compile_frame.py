@@ -380,7 +380,7 @@ def attempt(
     if root.graph.calls == 1 and isinstance(stop, Returned) and root.may_be_small and not root.options.keep_empty:
         raise SkipFrame(ONE_OPERATION)
     distinct_guards(root)
-    guard_arguments(frame)
+    guard_arguments(frame, [frame.result] if isinstance(stop, Returned) else [])
     lookups = lookups.without([value.cls for value in made_classes(root)])
     if lookups.found or lookups.orders:
         root.guards.record("CLASSES", Const(None, "classes"), lookups)

@@ -83,13 +83,14 @@ def held_at(holder, where):
     return [table[where] if isinstance(holder, type) else dict.__getitem__(table, where)] if where in table else []
 
 
-def guard_arguments(frame):
-    """Of the arguments that the frame no longer holds when its captured part ends: nobody notices when they die."""
+def guard_arguments(frame, given):
+    """Of the arguments that the frame no longer holds when its captured part ends, and does not give to its caller: nobody notices when they
+    die. given: the values that it returns."""
     root = frame.root
     passed_on = held_in_others(frame.code)
     times = collections.Counter(map(id, root.arguments.values()))
     for name, obj in root.arguments.items():
-        if name not in passed_on and type(obj) not in ATOMS and not holds(frame, obj):
+        if name not in passed_on and type(obj) not in ATOMS and not holds(frame, obj, given):
             frame.guard("DIES_UNSEEN", Local(name), times[id(obj)])
 
 
@@ -102,13 +103,13 @@ def refuse_to_let_go(frame):
             frame.break_graph("side_effect_unknown", f"a {type(obj).__name__} that acts when it dies is let go of")
 
 
-def holds(frame, obj):
-    """Whether the frame's stack, locals or cells hold the object, itself or in a sequence that the traced program made."""
+def holds(frame, obj, given=()):
+    """Whether the frame's stack, locals or cells, or `given`, hold the object, itself or in a sequence that the traced program made."""
     if any(held is obj for held, _ in frame.locals.slots.values()):
         return True
     known = id(frame.root.memo.get(id(obj)))
     cells = (cell._contents for cell in frame.cells.values() if type(cell) is CellValue)
-    for value in (*frame.stack, *dict.values(frame.locals), *cells):
+    for value in (*frame.stack, *dict.values(frame.locals), *cells, *given):
         if value is not None and (value.obj is obj if type(value) is Deferred else known in parts_of(value)):
             return True
     return False

@@ -766,3 +766,38 @@ def test_what_acts_is_passed_on_over_breaks(function):
         expected, log = [], []
         assert torch.equal(compiled(torch.ones(2), log), function(torch.ones(2), expected))
         assert log == expected
+
+
+def given_back(x, log):
+    y = x + 1
+    held, _ = Told(log), nothing()
+    return held, y * 2
+
+
+@capture.disable
+def watched(log):
+    held = Held()
+    weakref.finalize(held, log.append, "gone").atexit = False
+    return held
+
+
+def given_back_from_a_call(x, log):
+    return x + 1, watched(log)
+
+
+def alone(x, log):
+    x.add_(1)
+    return watched(log)
+
+
+@pytest.mark.parametrize("function", [given_back, given_back_from_a_call, alone])
+def test_what_acts_is_given_to_the_caller(function, recwarn):
+    """The frame does not hold it any longer, and it does not die with it."""
+    compiled = capture.optimize(lambda gm, inputs: gm.forward)(function)
+    for _ in range(3):
+        expected, log = [], []
+        made = compiled(torch.ones(2), log), function(torch.ones(2), expected)
+        assert log == expected == []
+        del made
+        assert log == expected != []
+    assert not recwarn.list
