@@ -169,7 +169,7 @@ class OfASubclass(OfItsClass):
 
 
 def class_methods(x, w):
-    return OfItsClass.apply(x) @ w + OfASubclass.apply(x, 3) + OfItsClass.apply(x, power=1)
+    return OfItsClass.apply(x) @ w + OfASubclass.apply(x, 3) + OfItsClass.apply(x, 1)
 
 
 class Apart(torch.autograd.Function):
