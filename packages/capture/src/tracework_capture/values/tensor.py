@@ -104,7 +104,7 @@ class TensorOperations(Value):
         if freed:
             return reload_freed(self, emit)
         node = self.node
-        if self.retains_grad and "grad" not in self.attributes:
+        if self.retains_grad and self.example.requires_grad and "grad" not in self.attributes:  # it may have been detached since
             from .hooks import keeps_gradient
 
             node = node.graph.call_function(keeps_gradient, (node,))

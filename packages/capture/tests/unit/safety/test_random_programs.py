@@ -138,6 +138,9 @@ PROGRAMS = {
         "    q = y.detach().clone().requires_grad_() * 2\n    q.register_hook(lambda g: g * 3)\n    q.retain_grad()\n"
         "    (q * y).sum().backward()\n    return q.grad"
     ),
+    "a tensor that was to keep its gradient, detached since": (
+        "    q = y.detach().clone().requires_grad_() * 2\n    q.retain_grad()\n    q.detach_()\n    return x + 1, q, q.requires_grad"
+    ),
     "an index that is a known mask": "    return x[torch.tensor([i > 0 for i in range(x.shape[0])])], x[..., torch.tensor([True] * x.shape[-1])]",
     "items are added, and their keys asked for, before the next is fetched": (
         "    def g():\n        for i in (3, 1, 2):\n            LOG.append(i)\n            yield i\n"
