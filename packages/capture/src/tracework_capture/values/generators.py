@@ -136,6 +136,13 @@ class Place(threading.local):
     def take(self):
         return self.now
 
+    def get_state(self):
+        """The generator itself: a run that begins again makes another."""
+        return self.now
+
+    def set_state(self, now):
+        self.now = now
+
 
 class MadeGenerator(Value):
     """torch.Generator(device), made in the traced program."""

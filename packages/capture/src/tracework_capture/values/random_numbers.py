@@ -153,7 +153,8 @@ def draw(frame, function, generator, source, args, kwargs):
         return frame.break_graph("random_state", f"{name}, which raises {type(error).__name__}")
     if type(example).__name__ == "ndarray":
         return drawn_array(frame, functools.partial(call_with, function, given, named), source, example)
-    most = max([abs(number) for number in numbers], default=0)
+    counted = type(example) is int and {*map(type, numbers)} <= {int, float}
+    most = max([abs(number) for number in numbers], default=0) if counted else None
     if type(example) is not float and not (type(example) is type(most) is int and most <= EXACT):
         return frame.break_graph("random_state", f"{name} with these arguments")
     exactly = float if type(example) is float else operator.index

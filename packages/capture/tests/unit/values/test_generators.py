@@ -89,3 +89,23 @@ def test_the_default_generator_breaks():
     fast(X, generator())
     torch.manual_seed(0)
     assert repr(fast(X, torch.default_generator)) == repr(expected)
+
+
+def a_made_one_that_is_set_back(x):
+    torch.manual_seed(int(x.numel()) + 9)
+    before = torch.get_rng_state()
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        forked = torch.randn(2) + torch.nn.functional.dropout(torch.ones(2), 0.5)
+    torch.set_rng_state(before)
+    made = torch.Generator().manual_seed(7)
+    drawn = torch.randperm(4, generator=made), torch.empty(2).normal_(1, 2, generator=made), made.initial_seed()
+    state, numbers = made.get_state(), torch.bernoulli(torch.full((4,), 0.5), generator=made)
+    made.set_state(state)
+    return drawn, forked, numbers, torch.bernoulli(torch.full((4,), 0.5), generator=made), torch.multinomial(torch.ones(4), 2)
+
+
+def test_a_generator_made_beside_graphs_that_may_raise():
+    """What such a graph drew is drawn again when it raises, but by a generator that the frame makes itself."""
+    expected = a_made_one_that_is_set_back(X)
+    assert repr(optimize(lambda gm, inputs: gm.forward)(a_made_one_that_is_set_back)(X)) == repr(expected)

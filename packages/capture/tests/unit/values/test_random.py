@@ -460,3 +460,12 @@ def test_a_draw_of_a_class_that_is_replaced(monkeypatch):
         return call(X), list(drawn)
 
     assert_same(found(optimize(lambda gm, example_inputs: gm.forward)(step)), found(step))
+
+
+def test_a_generator_of_numpy_that_is_given_a_list(caplog):
+    def step(x):
+        made = np.random.RandomState(3)
+        return x + 1, made.choice([3, 1, 2], size=2, replace=False).tolist(), made.choice([3, 1, 2])
+
+    assert_same(optimize(lambda gm, example_inputs: gm.forward)(step)(X), step(X))
+    assert not caplog.records
