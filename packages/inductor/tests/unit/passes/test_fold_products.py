@@ -41,6 +41,16 @@ def product_read_twice(x, w, b):
     return prims.add(y, b), prims.neg(y)
 
 
+def folded_graph(program, shapes):
+    """What the pass makes of the program, with the same values and specs."""
+    graph = graph_of(program, *shapes)
+    folded = fold_products(graph)
+    inputs = [torch.randn(s, dtype=torch.float64) for s in shapes]
+    torch.testing.assert_close(folded.run(*inputs), graph.run(*inputs))
+    assert [o.meta["spec"] for o in folded.outputs] == [o.meta["spec"] for o in graph.outputs]
+    return folded
+
+
 def names(graph):
     return [n.target.name for n in graph.calls]
 
@@ -56,12 +66,8 @@ def names(graph):
 )
 def test_folded(program, wanted):
     shapes = ((3, 5, 4), (4, 6), (6,))
-    graph = graph_of(program, *shapes)
-    folded = fold_products(graph)
+    folded = folded_graph(program, shapes)
     assert names(folded) == wanted
-    inputs = [torch.randn(s, dtype=torch.float64) for s in shapes]
-    torch.testing.assert_close(folded.run(*inputs), graph.run(*inputs))
-    assert [o.meta["spec"] for o in folded.outputs] == [o.meta["spec"] for o in graph.outputs]
     assert fold_products(folded) is folded
 
 
@@ -121,12 +127,8 @@ def read_without_bias(x, w, b):
     ],
 )
 def test_the_library_adds_a_bias_that_a_loop_would_do_nothing_but_add(program, shapes, wanted):
-    graph = graph_of(program, *shapes)
-    folded = fold_products(graph)
+    folded = folded_graph(program, shapes)
     assert names(folded) == wanted
-    inputs = [torch.randn(s, dtype=torch.float64) for s in shapes]
-    torch.testing.assert_close(folded.run(*inputs), graph.run(*inputs))
-    assert [o.meta["spec"] for o in folded.outputs] == [o.meta["spec"] for o in graph.outputs]
 
 
 def test_it_is_one_of_the_passes():
