@@ -486,7 +486,7 @@ def constant_of_code(frame, obj):
     return found
 
 
-_OF_RECORDS = frozenset({"__new__", "__repr__", "__str__", "__format__", "__getnewargs__", "__reduce__"})
+_OF_RECORDS = frozenset({"__new__", "__repr__", "__str__", "__format__", "__getnewargs__", "__reduce__", "__replace__"})
 """What a namedtuple defines, and what is never asked of a TupleValue."""
 
 

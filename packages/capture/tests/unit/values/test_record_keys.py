@@ -1,10 +1,12 @@
 """Frozen dataclasses as keys: looked up by their fields, as the code that dataclass makes does."""
 
+import collections
 import dataclasses
 
 import pytest
 import torch
 from tracework_capture import optimize
+from tracework_capture.values.sequence import is_record
 
 X = torch.ones(3)
 
@@ -114,3 +116,8 @@ def test_a_class_that_gets_an_equality_of_its_own():
     assert torch.equal(compiled(X, Key(4)), X * 3)
     Key.__eq__, Key.__hash__ = lambda self, other: True, lambda self: 7
     assert torch.equal(compiled(X, Key(4)), X * 2)
+
+
+def test_a_namedtuple_behaves_as_tuples_do():
+    """Whatever methods its class was given: 3.13 gives it __replace__."""
+    assert is_record(collections.namedtuple("Pair", "first second"))
