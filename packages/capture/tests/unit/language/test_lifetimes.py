@@ -15,19 +15,11 @@ from tracework_capture.hook.context import FrameCallback
 from tracework_capture.interp.frame import CaptureRoot, SymbolicFrame
 from tracework_capture.options import CaptureOptions
 
+pytestmark = pytest.mark.usefixtures("without_the_collector")
+
 
 class Held:
     pass
-
-
-@pytest.fixture(autouse=True)
-def without_the_collector():
-    capture.reset()
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
-    capture.reset()
 
 
 @capture.disable

@@ -2,25 +2,16 @@
 call's object is watched."""
 
 import collections
-import gc
 import weakref
 
 import pytest
 import torch
 import tracework_capture as capture
 
+pytestmark = pytest.mark.usefixtures("without_the_collector")
+
 LOG, REFERENCES = [], []
 NAMED, SEEN = weakref.WeakValueDictionary(), weakref.WeakSet()
-
-
-@pytest.fixture(autouse=True)
-def without_the_collector():
-    capture.reset()
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
-    capture.reset()
 
 
 class Node:
