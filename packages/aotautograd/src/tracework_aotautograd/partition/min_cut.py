@@ -20,7 +20,7 @@ from ..options import Answers, AotOptions
 from .cost import kept_bytes
 from .default import default, is_constant
 from .recompute import Recompute, Rules, is_matmul, is_random, of_target
-from .split import JointParts, frontier, kept_inputs, lent_results, shown_input, through_views
+from .split import JointParts, frontier, kept_inputs, lent_results, shown_input, through_views, with_bases
 
 INFINITE = 2**30
 MAX_UNIT = 2**20
@@ -39,7 +39,8 @@ def min_cut(joint: JointProgram, parts: JointParts, options: AotOptions) -> list
 def _solve(joint: JointProgram, parts: JointParts, options: AotOptions, readers: list[fx.Node], rules: Rules) -> list[fx.Node]:
     if not any(rules.may(n) for n in readers):
         return default(joint, parts, options)
-    prices = Prices(rules, kept_inputs(joint, parts), _shown(parts))
+    shown = with_bases(n for n in parts.forward_outputs if isinstance(n, fx.Node))
+    prices = Prices(rules, kept_inputs(joint, parts), shown)
     return _cut(_ancestors(readers, parts, rules), set(readers), prices, options.answers)
 
 
@@ -119,11 +120,6 @@ class Prices:
             return False
         *views, made = through_views(node.all_input_nodes[0])
         return made.op != "placeholder" and self.shown.isdisjoint((*views, made))
-
-
-def _shown(parts: JointParts) -> frozenset[fx.Node]:
-    outputs = [n for n in parts.forward_outputs if isinstance(n, fx.Node)]
-    return frozenset(shown for node in outputs for shown in through_views(node))
 
 
 Edge = tuple[int, int, int]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -73,6 +73,11 @@ def through_views(node: fx.Node) -> Iterator[fx.Node]:
         yield node
 
 
+def with_bases(nodes: Iterable[fx.Node]) -> frozenset[fx.Node]:
+    """The nodes, and what they are views of."""
+    return frozenset(found for node in nodes for found in through_views(node))
+
+
 def shown_input(node: fx.Node) -> fx.Node | None:
     """The input that a node is, or a view of."""
     return next((shown for shown in through_views(node) if shown.op == "placeholder"), None)
@@ -113,7 +118,7 @@ def lent_results(joint: JointProgram, parts: JointParts) -> frozenset[fx.Node]:
     """What the caller gets, and what that is a view of, which eager does not keep: it may be written to before the backward."""
     kept = {slot for info in joint.signature.tangents for slot in info.kept.results}
     lent = [n for slot, n in enumerate(parts.forward_outputs) if slot not in kept and isinstance(n, fx.Node)]
-    return frozenset(shown for node in lent for shown in through_views(node))
+    return with_bases(lent)
 
 
 def has_effect(node: fx.Node) -> bool:

@@ -10,7 +10,7 @@ from .cpu_products import GEMM, own_addend, own_product
 from .pointwise import elementwise
 from .product_pieces import product_in_pieces
 from .registry import lowers
-from .row_padding import ROW_BYTES, fast_axis, padded_rows, row_alignment
+from .row_padding import ROW_BYTES, fast_axis, other_axis, padded_rows, row_alignment
 from .value import Lazy, Strided, settled
 
 
@@ -28,7 +28,7 @@ def _where_it_lies(low: Any, value: Any) -> Strided | None:
     fast = fast_axis(at.sizes, at.strides) if at is not None else None
     if at is None or fast is None or not all(isinstance(t, int) for t in at.strides[-2:]):
         return None
-    rows = at.sizes[fast], at.strides[2 * at.ndim - 3 - fast]
+    rows = at.sizes[fast], at.strides[other_axis(fast, at.sizes)]
     if not all(isinstance(n, int) for n in rows) or rows[0] > rows[1]:
         return None
     offset = at.offset + low.buffers[at.buffer].offset

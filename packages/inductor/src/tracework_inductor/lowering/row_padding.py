@@ -101,7 +101,7 @@ class RowPadding:
         aligned = row_alignment(spec.sizes, spec.strides, spec.offset, fast, spec.dtype.itemsize)
         if aligned >= ROW_BYTES:
             return _Part(aligned)
-        row, pitch = spec.sizes[fast], spec.strides[_other(fast, spec.sizes)]
+        row, pitch = spec.sizes[fast], spec.strides[other_axis(fast, spec.sizes)]
         if not isinstance(row, int) or not _little_longer(row, unit) or (isinstance(pitch, int) and pitch < row):
             return None
         strides = self._free_strides(base, unit)
@@ -148,13 +148,14 @@ def padded_rows(sizes: Sequence[Size], fast: int, unit: int) -> tuple[Size, ...]
     assert isinstance(row, int)
     strides: list[Size] = [1] * len(sizes)
     step: Size = -(-row // unit) * unit
-    for n in (_other(fast, sizes), *range(len(sizes) - 3, -1, -1)):
+    for n in (other_axis(fast, sizes), *range(len(sizes) - 3, -1, -1)):
         strides[n] = step
         step = step * sizes[n]
     return tuple(strides)
 
 
-def _other(fast: int, sizes: Sequence[Size]) -> int:
+def other_axis(fast: int, sizes: Sequence[Size]) -> int:
+    """Of the last two axes the one that is not `fast`."""
     return 2 * len(sizes) - 3 - fast
 
 
@@ -230,4 +231,15 @@ def readers(graph: Any) -> dict[Any, frozenset[str]]:
     return found
 
 
-__all__ = ["PRODUCTS", "ROW_BYTES", "RowPadding", "fast_axis", "is_plain", "padded_rows", "prim_name", "readers", "row_alignment"]
+__all__ = [
+    "PRODUCTS",
+    "ROW_BYTES",
+    "RowPadding",
+    "fast_axis",
+    "is_plain",
+    "other_axis",
+    "padded_rows",
+    "prim_name",
+    "readers",
+    "row_alignment",
+]

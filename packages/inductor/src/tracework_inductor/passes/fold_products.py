@@ -9,11 +9,11 @@ nothing but add it.
 
 from typing import Any
 
-from tracework_primops import GraphBuilder, Kind, PrimGraph, PrimValue, prims
+from tracework_primops import Kind, PrimGraph, prims
 
 from ..ir.index import is_contiguous, same
 from ..lowering.row_padding import readers
-from .rewrites import rewritten
+from .rewrites import built_before, rewritten, value_of
 
 TURNED = (1, 0, 2)
 
@@ -70,10 +70,8 @@ def _last_of_product(node: Any) -> Any:
 def _rewrite_with_bias(node: Any) -> None:
     last = _last_of_product(node)
     total, bias = _added_bias(last)  # type: ignore[misc]
-    builder = GraphBuilder(node.graph)
-    builder.origin = node.meta.get("origin")
-    with node.graph.inserting_before(total), builder:
-        operands = [PrimValue(n.meta["spec"], n) for n in (bias, *node.args)]
+    with built_before(total):
+        operands = [value_of(n) for n in (bias, *node.args)]
         result = prims.reshape(prims.addmm(*operands), total.meta["spec"].sizes)
     result.node.meta["spec"] = total.meta["spec"]
     total.replace_all_uses_with(result.node)
@@ -91,16 +89,14 @@ def _rewrite(node: Any) -> None:
     rows = _rows(a)
     added = _added_bias(node)
     last = node if added is None else added[0]
-    builder = GraphBuilder(graph)
-    builder.origin = node.meta.get("origin")
-    with graph.inserting_before(last), builder:
-        x, matrix = PrimValue(rows.meta["spec"], rows), PrimValue(b.meta["spec"], b)
+    with built_before(last):
+        x, matrix = value_of(rows), value_of(b)
         outer, inner, length = x.sizes
         flat = prims.reshape(x, (outer * inner, length))
         if added is None:
             result = prims.mm(flat, matrix)
         else:
-            result = prims.addmm(PrimValue(added[1].meta["spec"], added[1]), flat, matrix)
+            result = prims.addmm(value_of(added[1]), flat, matrix)
         result = prims.reshape(result, (outer, inner, matrix.sizes[1]))
         if rows is not a:
             result = prims.permute(result, TURNED)

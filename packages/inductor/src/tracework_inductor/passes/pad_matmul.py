@@ -10,12 +10,12 @@ logits is the first matrix of one product and, transposed, of another.
 from collections.abc import Mapping
 from typing import Any
 
-from tracework_primops import GraphBuilder, PrimGraph, PrimValue, prims
+from tracework_primops import PrimGraph, prims
 
 from ..ir.index import same
 from ..lowering.product_pieces import pieces
 from ..product_costs import COPY, LAUNCH, ROW_BYTES, SLOWER, SLOWER_ROWS, alignment
-from .rewrites import rewritten
+from .rewrites import built_before, rewritten, transposed, value_of
 
 LEAST_GAIN = 4 * LAUNCH
 """What padding has to save: two operands and the result are moved by kernels of their own."""
@@ -57,9 +57,9 @@ def _saved_by_rows(first: Any, out: Any) -> float:
 
 def _pads_rows(first: Any) -> bool:
     """Whether the first matrix is the transpose of one whose rows, which become the product's, are unaligned."""
-    if first.target is not prims.permute or tuple(first.args[1]) != (1, 0):
+    if (base := transposed(first)) is None:
         return False
-    spec = first.args[0].meta["spec"]
+    spec = base.meta["spec"]
     return spec.ndim == 2 and same(spec.strides[-1], 1) and alignment(spec.sizes[-1], spec.dtype.itemsize) < ROW_BYTES
 
 
@@ -85,16 +85,14 @@ def _rewrite(node: Any) -> None:
     graph = node.graph
     first = PRODUCTS[node.target.name]
     first_node = node.args[first]
-    builder = GraphBuilder(graph)
-    builder.origin = node.meta.get("origin")
-    with graph.inserting_before(node), builder:
-        a, b = (PrimValue(n.meta["spec"], n) for n in node.args[first : first + 2])
+    with built_before(node):
+        a, b = (value_of(n) for n in node.args[first : first + 2])
         inner, columns = -a.sizes[-1] % 8, -b.sizes[-1] % 8
         rows = -a.sizes[-2] % 8 if _pads_rows(first_node) else 0
         lead = (0,) * (a.ndim - 2)
         a = _padded(node, a, (*lead, rows, inner))
         b = _padded(node, b, (*lead, inner, columns))
-        bias = [PrimValue(n.meta["spec"], n) for n in node.args[:first]]
+        bias = [value_of(n) for n in node.args[:first]]
         bias = [_padded(node, x, (columns,)) for x in bias]
         result = node.target(*bias, a, b, *node.args[first + 2 :])
         for dim, more in ((result.ndim - 2, rows), (result.ndim - 1, columns)):
@@ -110,11 +108,10 @@ def _padded(node: Any, value: Any, more: tuple[int, ...]) -> Any:
     if not any(more):
         return value
     source = value.node
-    if source.target is prims.permute and tuple(source.args[1]) == (1, 0):
-        base = PrimValue(source.args[0].meta["spec"], source.args[0])
-        return prims.permute(_padded(node, base, more[::-1]), (1, 0))
+    if (base := transposed(source)) is not None:
+        return prims.permute(_padded(node, value_of(base), more[::-1]), (1, 0))
     widths = tuple((0, n) for n in more)
     for user in source.users:
         if user.target is prims.pad and user.args == (source, widths, 0) and user < node:
-            return PrimValue(user.meta["spec"], user)
+            return value_of(user)
     return prims.pad(value, widths, 0)

@@ -2,7 +2,6 @@
 
 import heapq
 
-from ..ir.buffer import LoopNode
 from .group import Group
 
 
@@ -40,7 +39,4 @@ def launch_order(groups: list[Group], predecessors: list[set[int]], group_of: di
 
 def _only_reduces(group: Group) -> bool:
     """Whether all that the kernel writes are reductions of what it reads, and what is computed from these."""
-    nodes = [m.node for m in group.members]
-    if not group.inner or not all(isinstance(node, LoopNode) for node in nodes):
-        return False
-    return all(m.node.domain == "reduction" or m.level == "outer" for m in group.members)
+    return bool(group.inner) and all(m.node.domain == "reduction" or m.level == "outer" for m in group.members)
