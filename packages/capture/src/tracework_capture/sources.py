@@ -36,6 +36,7 @@ __all__ = [
     "InstanceAttr",
     "InstanceDict",
     "Item",
+    "ItemAhead",
     "IteratedList",
     "KwDefaultArg",
     "Local",
@@ -320,12 +321,23 @@ class GeneratorLocal(Source):
 
 @_source
 class IteratedList(Source):
-    """The list that the iterator at base will go over; there is none when the iterator has been asked for an item."""
+    """The list that the iterator at base goes over, another one at its end."""
 
     base: Source
 
     def __str__(self) -> str:
         return f"{self.base}.__reduce__()[1][0]"
+
+
+@_source
+class ItemAhead(Source):
+    """What the iterator at base gives after `count` other items; nothing when it has fewer left."""
+
+    base: Source
+    count: int
+
+    def __str__(self) -> str:
+        return f"next(itertools.islice({self.base}, {self.count}, None))"
 
 
 @_source

@@ -10,7 +10,7 @@ from .. import _C
 from .. import sources as s
 from ..arrays import tensor_of_array
 from ..formulas import int_of_formula
-from ..guards.access import part_item
+from ..guards.access import item_ahead, part_item
 from ..guards.kinds import STATES
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ RELOAD: dict[type, Callable[[Any, str, _Names], str]] = {
     s.Referent: lambda x, base, w: f"{base}()",
     s.GeneratorLocal: lambda x, base, w: f"{base}.gi_frame.f_locals[{x.name!r}]",
     s.IteratedList: lambda x, base, w: f"{base}.__reduce__()[1][0]",
+    s.ItemAhead: lambda x, base, w: f"{w.const(item_ahead)}({base}, {x.count})",
     s.ArrayTensor: lambda x, base, w: f"{w.const(tensor_of_array)}({base})",
     s.Item: lambda x, base, w: f"{base}[{x.index}]",
     s.PartItem: lambda x, base, w: f"{w.const(part_item)}({base}, {x.index})",

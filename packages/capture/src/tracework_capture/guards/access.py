@@ -36,6 +36,7 @@ from ..sources import (
     InstanceAttr,
     InstanceDict,
     Item,
+    ItemAhead,
     IteratedList,
     KwDefaultArg,
     Local,
@@ -163,12 +164,32 @@ def _part_item(source: PartItem, code: CodeType) -> tuple[Step, ...]:
     return (("APPLY", lambda container: part_item(container, index), 0),)
 
 
+def goes_over(iterator: Any) -> tuple[Any, int]:
+    """The sequence that an iterator of Python's own goes over, an empty one at its end, and the place of the next item; raises LookupError
+    for sequences whose class is not Python's own."""
+    _, (items,), *place = iterator.__reduce__()
+    if type(items) not in (list, tuple, range, str, bytes):
+        raise LookupError("a class that may have its own items")
+    return items, place[0] or 0 if place else 0  # from 3.12 on a range begins with the next item
+
+
 def iterated_list(iterator: Any) -> list[Any]:
-    """The list of a list iterator that stands before its first item; raises LookupError for others."""
-    _, (items,), *position = iterator.__reduce__()
-    if position != [0] or type(items) is not list:
-        raise LookupError("not at the start of a list")
+    """The list that a list iterator goes over; raises LookupError for others."""
+    items, _ = goes_over(iterator)
+    if type(items) is not list:
+        raise LookupError("not over a list")
     return items
+
+
+def item_ahead(iterator: Any, count: int) -> Any:
+    """What an iterator over a sequence gives after `count` other items; raises LookupError when it has fewer left."""
+    items, place = goes_over(iterator)
+    return items[place + count]
+
+
+def _item_ahead(source: ItemAhead, code: CodeType) -> tuple[Step, ...]:
+    count = source.count
+    return (("APPLY", lambda iterator: item_ahead(iterator, count), 0),)
 
 
 ACCESS: dict[type, Access] = {
@@ -194,6 +215,7 @@ ACCESS: dict[type, Access] = {
     Referent: Access(lambda s, c: (("APPLY", _referent, 0),), lambda s, v, scope: v()),
     GeneratorLocal: Access(_generator_local, lambda s, v, scope: v.gi_frame.f_locals[s.name]),
     IteratedList: Access(lambda s, c: (("APPLY", iterated_list, 0),), lambda s, v, scope: iterated_list(v)),
+    ItemAhead: Access(_item_ahead, lambda s, v, scope: item_ahead(v, s.count)),
     ArrayTensor: Access(lambda s, c: (("APPLY", tensor_of_array, 0),), lambda s, v, scope: tensor_of_array(v)),
     Item: Access(lambda s, c: (("ITEM", None, s.index),), lambda s, v, scope: v[s.index]),
     PartItem: Access(_part_item, lambda s, v, scope: part_item(v, s.index)),

@@ -6,10 +6,12 @@ from __future__ import annotations
 import collections
 import itertools
 import types
+from typing import NamedTuple
 
 from ..errors import BreakGraph
+from ..guards.access import goes_over, item_ahead
 from ..guards.classes import lookup_class
-from ..sources import IteratedList
+from ..sources import ItemAhead, IteratedList
 from .constant import ConstantValue, literal
 from .sequence import TupleValue
 from .value import EXISTING, SymbolicRaise, Value
@@ -115,29 +117,91 @@ class ExistingIterator(IteratorValue):
         return frame.break_graph("loop_goes_on", f"{name} of an existing {self.kind.__name__}")
 
 
-class UnaskedIterator(ExistingIterator):
-    """An iterator of plain Python at the start of a list, alive at a break before its loop: the list is gone over here, and how far
-    that went is told to the iterator. When a round breaks it is left to plain Python."""
+OVER_SEQUENCES = frozenset(type(iter(made)) for made in ([], (), "", "\xe9", b"", range(0), range(1 << 70)))
+
+
+class HasLeft(NamedTuple):
+    """the iterator has as many items left as before"""
+
+    count: int
+
+    def __call__(self, iterator):
+        return iterator.__length_hint__() == self.count
+
+
+class StandsAt(NamedTuple):
+    """the iterator stands at the same place as before"""
+
+    place: int
+
+    def __call__(self, iterator):
+        return goes_over(iterator)[1] == self.place
+
+
+class ExistingSequenceIterator(ExistingIterator):
+    """An iterator of plain Python over a list, a tuple, a range or a text. What it gives next is read where it stands, wherever that is,
+    and how many items were taken is told to it after the graph. A list that the program changed is gone over here, from a place that is
+    guarded. When a round of the loop over it breaks it is left to plain Python."""
 
     mutability = EXISTING
 
-    def __init__(self, obj, source, items):
+    def __init__(self, obj, source):
         super().__init__(obj, source)
-        self.items = items
-        self.position = None
+        self.obj = obj
+        self.taken = 0
+        self.is_asked = self.is_ended = False
+        self.over_list = None
+
+    def call_method(self, frame, name, args, kwargs):
+        return IteratorValue.call_method(self, frame, name, args, kwargs)
 
     def next_value(self, frame):
-        root = frame.root
-        if not root.unrolls:
+        if not frame.root.unrolls:
             return super().next_value(frame)
-        if self.position is None:
-            root.unrolled = True
-            self.position = LiveSequenceIterator(frame.wrap(self.items, IteratedList(self.source)))
-            self.position.sequence.look(frame)
+        if not self.is_asked:
+            self.is_asked = frame.root.unrolled = True
             frame.mutations.keep.append(self)
-        item = self.position.next_value(frame)
-        frame.mutations.effect(("iterator", id(self)), lambda emit: self.position.move(emit, emit.source(self.source)))
+        item = None if self.is_ended else self.following(frame)
+        frame.mutations.effect(("iterator", id(self)), self.replay)
         return item
+
+    def following(self, frame):
+        """The next item, None at the end."""
+        if self.over_list is None:
+            self.over_list = self.over_changed_list(frame)
+        if self.over_list is not None:
+            return self.over_list.next_value(frame)
+        try:
+            item = item_ahead(self.obj, self.taken)
+        except LookupError:
+            frame.guard("PREDICATE", self.source, HasLeft(self.taken))
+            self.is_ended = True
+            return None
+        self.taken += 1
+        return frame.wrap(item, ItemAhead(self.source, self.taken - 1))
+
+    def over_changed_list(self, frame):
+        """What goes over the list on from here, where the program changed it; else None."""
+        items, place = goes_over(self.obj)
+        known = frame.root.memo.get(id(items))
+        if known is None or type(items) is not list or known.is_unchanged():
+            return None
+        frame.wrap(items, IteratedList(self.source))
+        frame.guard("PREDICATE", self.source, StandsAt(place))
+        known.look(frame)
+        made = LiveSequenceIterator(known)
+        made.position = place + self.taken
+        return made
+
+    def replay(self, emit):
+        """Takes as many items off the iterator."""
+        iterator = emit.source(self.source)
+        if self.over_list is not None:
+            self.over_list.move(emit, iterator)
+        elif self.is_ended:
+            emit.line(f"{emit.const(collections.deque)}({iterator}, 0)")
+        else:
+            emit.line(advanced(emit, iterator, self.taken))
 
 
 NATIVE_ITERATORS = frozenset(
@@ -148,10 +212,8 @@ NATIVE_ITERATORS = frozenset(
         map,
         filter,
         reversed,
-        *(
-            type(iter(made))
-            for made in ([], (), {}, {}.values(), {}.items(), set(), "", b"", bytearray(), range(0), range(1 << 70))
-        ),
+        *OVER_SEQUENCES,
+        *(type(iter(made)) for made in ({}, {}.values(), {}.items(), set(), bytearray())),
         *(type(reversed(made)) for made in ([], {}, range(0), collections.deque())),
         type(iter(collections.deque())),
         type(iter(int, 1)),
@@ -238,7 +300,7 @@ class LiveSequenceIterator(IteratorValue):
         self.position = 0
         self.state_at_start = sequence.state
         self.made_from = list(sequence.items) if sequence.kind == "deque" else None
-        self.made_unchanged = sequence.kind != "deque" or sequence.kept == len(sequence.original) == len(sequence.items)
+        self.made_unchanged = sequence.kind != "deque" or sequence.is_unchanged()
         self.kind = self.KINDS.get(sequence.cls, type(iter([])))
 
     def next_value(self, frame):

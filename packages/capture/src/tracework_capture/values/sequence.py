@@ -246,6 +246,10 @@ class MutableSequenceValue(SequenceValue):
         self.state += 1
         self.changed(frame, first)
 
+    def is_unchanged(self):
+        """Whether the items of an existing sequence are those that it had."""
+        return self.kept == len(self.original) == len(self.items)
+
     def rearranged(self, frame):
         """Logs a change of which the outcome depends on how many items there were."""
         self.look(frame)

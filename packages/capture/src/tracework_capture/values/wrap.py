@@ -22,7 +22,7 @@ import torch
 
 from .. import _C
 from .._torch import patched_by_torch_compile, program_of_triton_operator, under_onnx_export
-from ..guards.access import iterated_list
+from ..guards.access import goes_over
 from ..guards.classes import lookup_class, meet
 from ..guards.kinds import REFERENCES, items_in_order, members_of
 from ..marks import mark_of
@@ -38,6 +38,7 @@ from ..sources import (
     Global,
     InstanceAttr,
     Item,
+    ItemAhead,
     KwDefaultArg,
     Local,
     Member,
@@ -59,7 +60,7 @@ from .floats import changing_float
 from .function import BoundMethodValue, FunctionValue
 from .functional_call import FUNCTIONAL_CALL_ROWS
 from .hooks import HOOK_ROWS
-from .iterators import NATIVE_ITERATORS, ExistingIterator, UnaskedIterator
+from .iterators import NATIVE_ITERATORS, OVER_SEQUENCES, ExistingIterator, ExistingSequenceIterator
 from .libraries import LIBRARY_CODES, LIBRARY_ROWS
 from .mapping import DictValue
 from .namespace import NamespaceValue
@@ -168,6 +169,7 @@ CHANGING = (
     InstanceAttr,
     DictItem,
     Item,
+    ItemAhead,
     PartItem,
     CellContents,
     DefaultArg,
@@ -307,6 +309,7 @@ MADE_ANEW = (
     DictItem,
     DictValueAt,
     Item,
+    ItemAhead,
     PartItem,
     CellContents,
     DefaultArg,
@@ -552,13 +555,14 @@ def wrap_symint(frame, obj, source):
     return size_value(frame, obj)
 
 
-def unasked_iterator(frame, obj, source):
-    """The value of an iterator that nobody has asked for an item, where it can be asked here; else None."""
-    if type(obj) is type(iter([])) and type(source) is not Const:
+def iterator_to_ask(frame, obj, source):
+    """The value of an existing iterator that can be asked here; else None."""
+    if type(obj) in OVER_SEQUENCES and type(source) is not Const:
         try:
-            return UnaskedIterator(obj, source, iterated_list(obj))
+            goes_over(obj)
         except LookupError:
             return None
+        return ExistingSequenceIterator(obj, source)
     return frame.root.services.unstarted_generator(frame, obj, source)
 
 
@@ -573,7 +577,7 @@ def wrap_object(frame, obj, source):
         return wrap_builtin(frame, obj, source)
     if type(obj) in NATIVE_ITERATORS:
         guard_type(frame, obj, source)
-        return unasked_iterator(frame, obj, source) or ExistingIterator(obj, source)
+        return iterator_to_ask(frame, obj, source) or ExistingIterator(obj, source)
     made = existing_context(frame, obj, source) or existing_kernel(frame, obj, source)
     if made is not None:
         return made

@@ -1,0 +1,173 @@
+"""Iterators that are there before: what they give next is read where they stand, and they have moved on when the call is over."""
+
+import itertools
+
+import pytest
+import torch
+import tracework_capture as capture
+from harness import assert_same
+
+X = torch.arange(3.0) + 1
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    capture.reset()
+    yield
+    capture.reset()
+
+
+def one(x, it):
+    return x * next(it) + 1
+
+
+def two_and_the_end(x, it):
+    return x + next(it, 7), next(it, None), it.__next__() if x.shape[0] > 3 else None
+
+
+def all_of_them(x, it):
+    found = x.sin()
+    for item in it:
+        found = found * item
+    return found, next(it, "end")
+
+
+def left_in_the_middle(x, it):
+    for item in it:
+        x = x + item
+        if item == 2:
+            break
+    return x
+
+
+def many_at_once(x, it):
+    first, *rest = it
+    return x + first, rest, x * sum(rest)
+
+
+def a_list_that_grows(x, it, items):
+    first = next(it)
+    items.append(first + 5)
+    return x + first, list(it), len(items)
+
+
+def items_exchanged_before(x, it, items):
+    items[-1] = 9
+    return x * next(it), next(it, None)
+
+
+def two_names(x, it, other):
+    return x + next(it), x - next(other)
+
+
+def an_error_at_the_end(x, it):
+    try:
+        return x + next(it)
+    except StopIteration:
+        return x * 2
+
+
+def texts(x, it):
+    return x + len(next(it)), "".join(it)
+
+
+def advanced(it, count):
+    for _ in itertools.islice(it, count):
+        pass
+    return it
+
+
+def over_list(count, items=(1, 2, 3, 4)):
+    items = list(items)
+    return advanced(iter(items), count), items
+
+
+CALLS = [
+    (one, lambda at: (advanced(iter(range(3, 50, 7)), at),)),
+    (one, lambda at: (advanced(iter((X, X + 1, X + 2, X + 3, X + 4)), at),)),
+    (one, lambda at: (over_list(at, (2.5, 3.5, 4.5, 5.5, 6.5))[0],)),
+    (one, lambda at: (advanced(iter(range(1 << 40, (1 << 40) + 9)), at),)),
+    (two_and_the_end, lambda at: (advanced(iter((1, 2, 3)), at),)),
+    (two_and_the_end, lambda at: (advanced(iter(range(3)), at),)),
+    (all_of_them, lambda at: (advanced(iter(range(1, 5)), at),)),
+    (all_of_them, lambda at: (over_list(at)[0],)),
+    (left_in_the_middle, lambda at: (advanced(iter([0, 1, 2, 3, 4]), at),)),
+    (left_in_the_middle, lambda at: (advanced(iter(range(5)), at),)),
+    (many_at_once, lambda at: (advanced(iter((4, 5, 6, 7, 8)), at),)),
+    (a_list_that_grows, lambda at: over_list(min(at, 3))),
+    (items_exchanged_before, lambda at: over_list(min(at, 3))),
+    (two_names, lambda at: (advanced(iter(range(6)), at),) * 2),
+    (two_names, lambda at: (advanced(iter(range(6)), at), iter(range(6)))),
+    (an_error_at_the_end, lambda at: (advanced(iter((4, 5)), at),)),
+    (texts, lambda at: (advanced(iter("abcdef"), at),)),
+    (texts, lambda at: (advanced(iter("ab\xe9def"), at),)),
+]
+
+
+@pytest.mark.parametrize("function,arguments", CALLS, ids=[f"{f.__name__}{i}" for i, (f, _) in enumerate(CALLS)])
+def test_an_iterator_among_the_arguments(function, arguments):
+    run = capture.optimize(lambda gm, inputs: gm.forward, fullgraph=True)(function)
+    for at in (0, 1, 2, 1, 4):
+        ours, plain = arguments(at), arguments(at)
+        assert_same(run(X, *ours), function(X, *plain))
+        for moved, expected in zip(ours, plain):
+            assert_same(list(moved), list(expected))
+
+
+def counted(function):
+    graphs = []
+
+    def backend(gm, inputs):
+        graphs.append(gm)
+        return gm.forward
+
+    return capture.optimize(backend, fullgraph=True)(function), graphs
+
+
+class Counts(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.steps = iter(range(2, 100, 3))
+
+    def forward(self, x):
+        return x * next(self.steps)
+
+
+def test_an_attribute_that_counts_is_compiled_twice():
+    model = Counts()
+    run, graphs = counted(model.forward)
+    for step in range(5):
+        assert_same(run(X), X * (2 + 3 * step))
+    assert len(graphs) == 2
+
+
+def test_tensors_that_an_iterator_gives_share_an_entry():
+    run, graphs = counted(one)
+    items = [X + 1, X * 2, X - 1, X * 3]
+    it = iter(items)
+    for expected in items:
+        assert_same(run(X, it), X * expected + 1)
+    assert len(graphs) == 1
+
+
+def test_the_error_at_the_end_is_the_programs():
+    run, it = capture.optimize(lambda gm, inputs: gm.forward)(one), iter((1, 2))
+    for _ in range(2):
+        run(X, it)
+    for _ in range(2):
+        with pytest.raises(StopIteration):
+            run(X, it)
+
+
+class Reversed(list):
+    def __getitem__(self, place):
+        return list.__getitem__(self, -1 - place)
+
+
+def test_a_class_with_items_of_its_own():
+    run = capture.optimize(lambda gm, inputs: gm.forward)(one)
+    for items in ([1, 2], Reversed([1, 2]), [3, 4], Reversed([])):
+        ours, plain = iter(items), iter(items)
+        if items:
+            assert_same(run(X, ours), one(X, plain))
+        assert list(ours) == list(plain)
