@@ -53,6 +53,21 @@ def listeners(self):
     return found
 
 
+def gradient_of_even(x, spacing, dims, edge_order):
+    """torch.gradient(x, spacing=, dim=, edge_order=) of places that lie one number apart, in eager's order of operations."""
+    found = []
+    for dim in dims:
+        parts = [x.narrow(dim, place, 1) for place in (0, 1, x.shape[dim] - 2, x.shape[dim] - 1)]
+        if edge_order == 1:
+            first, last = parts[1] - parts[0], parts[3] - parts[2]
+        else:
+            first = -1.5 * parts[0] + 2 * parts[1] - 0.5 * x.narrow(dim, 2, 1)
+            last = 1.5 * parts[3] - 2 * parts[2] + 0.5 * x.narrow(dim, x.shape[dim] - 3, 1)
+        between = x.narrow(dim, 2, x.shape[dim] - 2) - x.narrow(dim, 0, x.shape[dim] - 2)
+        found.append(torch.cat([first / spacing, between / spacing / 2, last / spacing], dim))
+    return tuple(found)
+
+
 def reversed_sequence(sequence):
     """reversed() of what has no __reversed__."""
     return _from_the_end(sequence, len(sequence))

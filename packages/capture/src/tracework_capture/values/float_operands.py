@@ -10,11 +10,12 @@ import torch
 import torch.nn.functional as F
 
 from .. import _torch
-from .constant import ConstantValue
+from ..sources import Const
+from ..stand_ins import gradient_of_even
+from .constant import ConstantValue, plain
 from .float_curves import FLOAT_CURVES, call, clamped, clamped_in_place, operand, where
-from .float_formulas import answer
 from .floats import changes, shown_to_hooks
-from .number_arguments import EXACT, as_kind
+from .number_arguments import EXACT, as_kind, fits
 from .number_calls import NUMBER_CALLS
 from .sequence import NONE, TupleValue
 from .tensor import TensorValue, size_value
@@ -37,11 +38,6 @@ def largest_number(given):
     dtypes = {v.example.dtype if isinstance(v, TensorValue) else v.is_constant() and v.constant() for v in given}
     found = {d for d in dtypes if isinstance(d, torch.dtype) and d.is_floating_point} or {torch.get_default_dtype()}
     return min(torch.finfo(dtype).max for dtype in found)
-
-
-def fits(frame, number, largest):
-    """Whether a float is as large at most, infinite or no number."""
-    return answer(frame, f"not {largest!r} < abs({{0}}) < inf", number) is not False
 
 
 def element(frame, value, tensor):
@@ -284,6 +280,21 @@ def found_in(frame, name, args, kwargs):
     return frame.graph.call(frame, getattr(torch, name), tuple(found), kwargs)
 
 
+def differences(frame, name, args, kwargs):
+    """torch.gradient(x, spacing=number)"""
+    given = named(args, kwargs, "input", "spacing", "dim", "edge_order")
+    if given is None or not is_real(given[0]) or not changes(given[1]):
+        return None
+    x, spacing, dim, order = (NONE if value is None else value for value in given)
+    dims = range(x.example.ndim) if dim is NONE else plain(dim)
+    dims = [d % x.example.ndim for d in ([dims] if type(dims) is int else dims)]
+    order = 1 if order is NONE else plain(order)
+    if order not in (1, 2) or len(set(dims)) < len(dims) or any(x.example.shape[d] <= order for d in dims):
+        return None
+    rest = [frame.constant(value) for value in (tuple(dims), order)]
+    return frame.wrap(gradient_of_even, Const(gradient_of_even, "gradient")).call(frame, [x, spacing, *rest], {})
+
+
 def fused_step(frame, name, args, kwargs):
     """The step of an optimizer, whose learning rate may be a tensor."""
     if not changes(kwargs.get("lr")) or sum(map(changes, [*args, *kwargs.values()])) > 1:
@@ -308,6 +319,7 @@ TENSOR_FORMS = {
     "pow": power,
     **{name + end: of_two(getattr(torch, name)) for name in OF_TWO for end in ("", "_")},
     **{f"special_{name}": of_two(getattr(torch.special, name)) for name in ("xlogy", "xlog1py", "zeta")},
+    "gradient": differences,
     "fill_diagonal_": diagonal_filled,
     "scalar_tensor": alone,
     **dict.fromkeys(("pad", "constant_pad_nd"), padded),

@@ -12,6 +12,7 @@ import functools
 import torch
 
 from .constant import ConstantValue
+from .float_formulas import answer
 from .floats import FloatValue
 from .tensor import TensorValue
 
@@ -96,7 +97,7 @@ def addcdiv(frame, name, target, tensors, number):
 
 NUMBER_FORMS = {
     "add": (add, "alpha", 1),
-    "sub": (sub, "alpha", 1),
+    **dict.fromkeys(("sub", "subtract"), (sub, "alpha", 1)),
     "addcmul": (addcmul, "value", 2),
     "addcdiv": (addcdiv, "value", 2),
 }
@@ -111,7 +112,7 @@ def without_number(frame, name, args, kwargs):
         number = args[count + 1]
     if "scalars" in kwargs:
         number = kwargs["scalars"]
-    if isinstance(number, FloatValue) and not number.known and may_be_tensor(frame, args[: count + 1]):
+    if isinstance(number, FloatValue) and not number.known and may_be_tensor(frame, number, args[: count + 1]):
         number = number.as_tensor(frame)
     factors = open_numbers(frame, number) if name.startswith("_foreach_") and len(args) >= count + 1 else None
     if factors is not None:
@@ -129,10 +130,17 @@ def without_number(frame, name, args, kwargs):
     return apply_form(frame, form, name, args[: count + 1], number, wide)
 
 
-def may_be_tensor(frame, operands):
-    """Whether a tensor can stand for the number: eager computes with these tensors, or rows of lists of them, in a dtype that is known."""
+def may_be_tensor(frame, number, operands):
+    """Whether a tensor can stand for the number: eager computes with these tensors, or rows of lists of them, in a dtype that is known
+    and holds the number; it refuses a larger one."""
     rows = [operands] if isinstance(operands[0], TensorValue) else zip(*(column.unpack(frame) for column in operands))
-    return all(computed_in(row) for row in rows)
+    dtypes = {computed_in(row) for row in rows}
+    return None not in dtypes and all(fits(frame, number, torch.finfo(dtype).max) for dtype in dtypes)
+
+
+def fits(frame, number, largest):
+    """Whether a float that changes is as large at most, infinite or no number."""
+    return answer(frame, f"not {largest!r} < abs({{0}}) < inf", number) is not False
 
 
 def with_operand(frame, name, args):

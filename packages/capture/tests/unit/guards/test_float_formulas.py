@@ -95,6 +95,13 @@ CURVES = {
     "normalize": lambda x, s: (F.normalize(x, eps=s), F.normalize(x, p=1, dim=-1, eps=s)),
     "renorm": lambda x, s: (torch.renorm(x.detach(), 2, 0, s), x.detach().clone().renorm_(1, -1, s)),
     "rsub": lambda x, s: (torch.rsub(x, x * 2, alpha=s), torch.rsub(x, s)),
+    "sums": lambda x, s: (torch.add(x, x * 2, alpha=s), x.sub(x[0], alpha=s), torch.addcmul(x, x, x, value=s)),
+    "subtract": lambda x, s: (torch.subtract(x, x * 2, alpha=s), x.subtract(x[0], alpha=s), (x * 1).subtract_(x, alpha=s)),
+    "gradient": lambda x, s: (
+        *torch.gradient(x, spacing=s),
+        *torch.gradient(x, spacing=s, dim=-1, edge_order=2),
+        *torch.gradient(x[0], spacing=s, dim=(0,)),
+    ),
     "linspace": lambda x, s: (
         torch.linspace(0, s, 4),
         torch.linspace(-s, 1, 7, dtype=torch.float64),
