@@ -87,6 +87,7 @@ TRACE_POLICY: tuple[tuple[str, str, str], ...] = (
     ("torch.fx", BREAK, "graph tooling"),
     ("torch.autograd.grad_mode", INLINE, "managers of grad mode"),
     ("torch.autograd", BREAK, "the autograd engine's Python side"),
+    ("torch.nn.init._no_grad_trunc_normal_", BREAK, "draws again until all numbers fit"),
     ("torch.distributed", BREAK, "process groups"),
     ("torch.utils.data", BREAK, "data loading"),
     ("torch.serialization", BREAK, "files"),
@@ -140,6 +141,8 @@ _HERE = os.path.dirname(os.path.dirname(os.path.realpath(__file__))) + os.sep
 _AROUND = frozenset((os.path.join(os.path.dirname(torch.__file__), "_dynamo", "external_utils.py"), array_functions.__file__))
 """Files of what decorators put around functions of the program."""
 _COMPREHENSIONS = frozenset(("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"))
+_ASKING = frozenset({torch.nn.init._no_grad_trunc_normal_.__code__})
+"""Code that asks the data of what it has just drawn, again and again."""
 _FRAMES: dict[str, bool] = {}
 
 
@@ -215,7 +218,7 @@ def frame_is_captured(code: types.CodeType) -> bool:
     A comprehension is run on an iterator that exists already; what it calls is still seen. The body of a module or class, and what
     exec runs, keeps its names in a dict that is not the frame's.
     """
-    if code.co_name in _COMPREHENSIONS or not code.co_flags & inspect.CO_OPTIMIZED:
+    if code.co_name in _COMPREHENSIONS or not code.co_flags & inspect.CO_OPTIMIZED or original_code(code) in _ASKING:
         return False
     filename = code.co_filename
     known = _FRAMES.get(filename)

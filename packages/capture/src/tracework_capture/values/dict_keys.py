@@ -104,6 +104,11 @@ def hashed_here(frame, key):
     """The same where it is compared with objects that exist already, or orders them: which tensors and owners of methods are in it is
     guarded."""
     guard_tensors(frame, key)
+    return hashed_apart(frame, key)
+
+
+def hashed_apart(frame, key):
+    """The same without the tensors: different inputs stay different objects, whichever they are."""
     return _with_owners(frame, by_identity(key.hash_key(frame)))
 
 
@@ -125,13 +130,18 @@ def _with_owners(frame, hashed):
 
 def guard_tensors(frame, key):
     """Guards the identity of tensors in a key."""
-    from .tensor import TensorValue
-
     if isinstance(key, TupleValue):
         for part in key.all_items(frame):
             guard_tensors(frame, part)
-    elif isinstance(key, TensorValue) and key.obj is not None:
+    elif is_input_tensor(key):
         frame.guard("IDENTITY", key.source, key.obj)
+
+
+def is_input_tensor(key):
+    """Whether it is a tensor that was there before."""
+    from .tensor import TensorValue
+
+    return isinstance(key, TensorValue) and key.obj is not None
 
 
 def behind(hashed):

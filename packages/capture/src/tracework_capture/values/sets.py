@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..errors import BreakGraph
 from .constant import ConstantValue, NotPlain, literal
-from .dict_keys import IdentityKey, MethodKey, ReferenceKey, hashed_here, key_of_existing
+from .dict_keys import IdentityKey, MethodKey, ReferenceKey, guard_tensors, hashed_apart, hashed_here, is_input_tensor, key_of_existing
 from .dict_views import DictView
 from .lifetimes import let_go, refuse_to_drop
 from .record_keys import RecordKey
@@ -87,7 +87,7 @@ class SetValue(Value):
 
     Python iterates over a set in an order that follows from hashes and from all that was done to the set. `order` is a real set
     to which the same was done; None when that is not to be had, and then nothing may depend on the order. `steps` are what was done
-    to a new set, and what changed an existing one.
+    to a new set, and what changed an existing one. Which input tensors are in a new set is guarded once something depends on it.
     """
 
     owner = None  # the object of a subclass that this is the built-in part of
@@ -97,11 +97,25 @@ class SetValue(Value):
         self.cls = cls
         self.members = {}
         self.structure = 0  # counts changes, for the iterators
+        self.open = {}  # the input tensors that are, or were, in it, where no guard says which they are
+        self.mutability = None if cls is frozenset else NEW if source is None else EXISTING
         for member in members:
-            self.members.setdefault(hashed_here(frame, member), member)
+            self.members.setdefault(self.hashed(frame, member), member)
         self.order = order if order is not None else real_set(cls, self.members)
         self.steps = steps or (() if source is not None else (Step("", self.members, "list"),))
-        self.mutability = None if cls is frozenset else NEW if source is None else EXISTING
+
+    def hashed(self, frame, member):
+        """The hash key of a member."""
+        if self.source is not None or not is_input_tensor(member):
+            return hashed_here(frame, member)
+        self.open[id(member)] = member
+        return hashed_apart(frame, member)
+
+    def pin(self, frame):
+        """Guards which input tensors the set has: their order, or another container, is asked for."""
+        for member in self.open.values():
+            guard_tensors(frame, member)
+        self.open = {}
 
     def held(self):
         return self.members.values()
@@ -110,7 +124,7 @@ class SetValue(Value):
         return self.cls
 
     def as_plain(self):
-        if self.order is None:
+        if self.order is None or self.open:
             raise NotPlain(self)
         if self.mutability is not NEW:
             return self.order
@@ -130,6 +144,7 @@ class SetValue(Value):
     def unpack(self, frame):
         if len(self.members) < 2:
             return list(self.members.values())
+        self.pin(frame)
         if self.order is None:
             return frame.break_graph("iterator_unsupported", "the order of a set of new objects, or of a set that was changed")
         found = [self.members.get(key_of_existing(key)) for key in self.order]
@@ -143,10 +158,11 @@ class SetValue(Value):
         return SetIterator(self, self.unpack(frame), frame.root.step)
 
     def contains(self, frame, item):
-        return ConstantValue(member_key(frame, item) in self.members)
+        return ConstantValue(member_key(frame, self, item) in self.members)
 
     def hash_key(self, frame):
         if self.cls is frozenset:
+            self.pin(frame)
             return frozenset(self.members)
         return frame.raise_new(TypeError, "unhashable type: 'set'")
 
@@ -191,6 +207,8 @@ class SetValue(Value):
         return attribute_of_builtin(frame, self, name)
 
     def call_method(self, frame, name, args, kwargs):
+        if name not in OF_ONE_MEMBER:
+            self.pin(frame)
         handler = METHODS.get(name)
         if handler is not None and (self.cls is set or name not in CHANGING):
             return call_row(frame, self, name, handler, args, kwargs)
@@ -200,10 +218,12 @@ class SetValue(Value):
 
     def binary(self, frame, op, other, reverse=False):
         if isinstance(other, DictView):  # no set to the operators of sets
+            self.pin(frame)
             return other.binary(frame, op, self, not reverse)
         other_set = as_set(frame, other, strict=True)
         if other_set is None:
             return None
+        self.pin(frame)
         if op in OPERATORS:
             left, right = (other_set, self) if reverse else (self, other_set)
             return METHODS[OPERATORS[op]](frame, left, right)
@@ -216,6 +236,7 @@ class SetValue(Value):
         other_set = as_set(frame, other, strict=True)
         if other_set is None:
             return None
+        self.pin(frame)
         left, right = self.members.keys(), other_set.members.keys()
         answers = {
             "==": left == right,
@@ -233,6 +254,8 @@ class SetValue(Value):
     def reload(self, emit):
         cannot_be_made_again(self.members)
         steps = (Step("", self.members, "list"),)
+        if self.open:
+            return text_of_steps(emit, self.cls, self.how_made())
         leaves_gaps = any(step.name in ("discard", "difference_update", "symmetric_difference_update") for step in self.steps)
         if self.order is not None and (leaves_gaps or not alike(real_steps(self.cls, steps), self.order)):
             steps = self.how_made()
@@ -272,14 +295,18 @@ def real_set(cls, members):
         return None
 
 
-def member_key(frame, item):
-    """The hash key of a member that is looked for; a set stands for the frozenset that equals it."""
+def member_key(frame, owner, item):
+    """The hash key of a member that is looked for in a set; a set stands for the frozenset that equals it."""
     from .user_object import builtin_part
 
     part = builtin_part(item)
     if part is not item and getattr(item.python_type(), "__hash__", None) not in (None, frozenset.__hash__):
-        return hashed_here(frame, item)
-    return frozenset(part.members) if isinstance(part, SetValue) else hashed_here(frame, item)
+        return owner.hashed(frame, item)
+    if isinstance(part, SetValue):
+        part.pin(frame)
+        owner.pin(frame)
+        return frozenset(part.members)
+    return owner.hashed(frame, item)
 
 
 def as_set(frame, value, strict=False):
@@ -287,6 +314,7 @@ def as_set(frame, value, strict=False):
     from .wrap import iterate_all
 
     if isinstance(value, SetValue):
+        value.pin(frame)
         return value
     if isinstance(value, DictView) and not (strict and value.kind == "values"):
         return value.as_set(frame)
@@ -294,6 +322,7 @@ def as_set(frame, value, strict=False):
 
 
 METHODS = {}
+OF_ONE_MEMBER = frozenset(("add", "discard", "remove", "__contains__", "__len__"))
 CHANGING = frozenset(
     "add discard remove pop clear update intersection_update difference_update symmetric_difference_update __init__".split()
 )
@@ -311,7 +340,7 @@ def method(name):
 
 @method("add")
 def add(frame, self, item):
-    hashed = hashed_here(frame, item)
+    hashed = self.hashed(frame, item)
     if hashed not in self.members:
         if self.order is not None and real_set(set, [hashed]) is None:
             self.order = None
@@ -321,7 +350,7 @@ def add(frame, self, item):
 
 @method("discard")
 def discard(frame, self, item):
-    hashed = member_key(frame, item)
+    hashed = member_key(frame, self, item)
     if hashed in self.members:
         self.take(frame, hashed)
     return NONE
@@ -329,7 +358,7 @@ def discard(frame, self, item):
 
 @method("remove")
 def remove(frame, self, item):
-    if member_key(frame, item) not in self.members:
+    if member_key(frame, self, item) not in self.members:
         return frame.raise_new(KeyError, item)
     return discard(frame, self, item)
 
@@ -360,6 +389,7 @@ def init(frame, self, *others):
 
 def settled(frame, value):
     """A set that another is made of. Breaks where it is there and was changed: what the change does to its order is not known here."""
+    value.pin(frame)
     if value.order is None and real_set(set, value.members) is not None:
         frame.break_graph("iterator_unsupported", "the order of a set that is made of one that was changed")
     return value
@@ -453,6 +483,7 @@ def made_set(frame, cls, given):
     if isinstance(given, SetValue):
         if cls is frozenset is given.cls:
             return given
+        given.pin(frame)
         made = SetValue(frame, given.members.values(), cls=cls, steps=(step_of("", settled(frame, given)),))
         made.order = None if given.order is None else cls(given.order)
         return made
