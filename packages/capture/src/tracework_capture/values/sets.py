@@ -7,7 +7,16 @@ from dataclasses import dataclass
 
 from ..errors import BreakGraph
 from .constant import ConstantValue, NotPlain, literal
-from .dict_keys import IdentityKey, MethodKey, ReferenceKey, guard_tensors, hashed_apart, hashed_here, is_input_tensor, key_of_existing
+from .dict_keys import (
+    IdentityKey,
+    MethodKey,
+    ReferenceKey,
+    guard_tensors,
+    hashed_apart,
+    hashed_here,
+    is_input_tensor,
+    key_of_existing,
+)
 from .dict_views import DictView
 from .lifetimes import let_go, refuse_to_drop
 from .record_keys import RecordKey
