@@ -1,4 +1,4 @@
-"""What host programs do to the tensors that they return."""
+"""The tensors that host programs make: their memory, and what is done to those that they return."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import torch
 
 from . import _torch
 
-__all__ = ["unwritten"]
+__all__ = ["empty_cpu", "empty_cuda", "unwritten"]
+
+# (sizes, strides, dtype): memory that a kernel fills, on the CPU or the current GPU, without the ways through torch that do not matter for it
+empty_cpu, empty_cuda = _torch.empty_strided_cpu, _torch.empty_strided_cuda
 
 
 def unwritten(*tensors: torch.Tensor) -> None:

@@ -1,14 +1,27 @@
 """The launcher against a driver that writes down what it is asked."""
 
+import contextlib
 import ctypes
+import gc
 import struct
+import weakref
 
 import pytest
 import torch
 from tracework_runtime import KernelSource, LaunchError, RuntimeOptions, Store
 from tracework_runtime.build import triton as build
-from tracework_runtime.device.driver import LaunchConfig
 from tracework_runtime.launch import triton as launch
+
+
+class LaunchConfig(ctypes.Structure):
+    """CUlaunchConfig of the driver."""
+
+    _fields_ = (
+        *((name, ctypes.c_uint) for name in ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "shared_bytes")),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.c_void_p),
+        ("attribute_count", ctypes.c_uint),
+    )
 
 
 class PaperDriver:
@@ -16,6 +29,8 @@ class PaperDriver:
 
     def __init__(self, layout: str) -> None:
         self.layout, self.launches, self.devices, self.status = layout, [], [], 0
+        self.function = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 4)(self.launch)
+        self.launch_address = ctypes.cast(self.function, ctypes.c_void_p).value
 
     def load(self, code, symbol, shared, device):
         return 77
@@ -37,10 +52,11 @@ class PaperDriver:
     def make_current(self, device):
         self.status = 0
 
-    def launch_on(self, device, *launch):
+    @contextlib.contextmanager
+    def on(self, device):
         self.devices.append(device)
         self.status = 0
-        return self.launch(*launch, None)
+        yield
 
     def launch(self, config, function, parameters, extra):
         size = LaunchConfig.from_address(config)
@@ -165,3 +181,70 @@ def test_kernels_may_name_their_device(compiled, tmp_path, monkeypatch):
     driver.status = 400
     call(torch.empty(1000))
     assert driver.devices == [3]
+
+
+def test_stages_share_scratch_memory(compiled, tmp_path, monkeypatch):
+    made = []
+
+    def allocate(self, size):
+        made.append(torch.empty(size, dtype=torch.uint8))
+        return made[-1]
+
+    monkeypatch.setattr(launch.TritonKernel, "_allocate", allocate)
+    driver = PaperDriver("PPPPP")
+    scratch = [{"elements": "100", "dtype": "float32"}, {"elements": "3", "dtype": "int64"}]
+    facts = {"entries": ["first", "second"], "grids": ["4", "1"], "workspace": scratch}
+    call = bind(kernel(("*fp32",), **facts), driver, tmp_path)
+    a = torch.empty(1000)
+    call(a)
+    first = made[0].data_ptr()
+    assert [blocks for _, blocks, *_ in driver.launches] == [4, 1]
+    assert {tuple(values) for *_, values in driver.launches} == {(a.data_ptr(), first, first + 512, 0, 0)}
+    assert made[0].numel() == 512 + 128
+
+
+def test_numbers_of_every_kind(compiled, tmp_path):
+    driver = PaperDriver("Pifd?iPP")
+    source = kernel(("*fp32", "i64", "fp32", "fp64", "i1", "i32"), grids=["4"])
+    call = bind(source, driver, tmp_path)
+    a = torch.empty(300)
+    for numbers in ((-3, 0.5, 0.1, True, 7), (-3, 0.5, 0.2, False, 7), (5, 1, 2, 0, -1)):
+        call(a, *numbers)
+        assert driver.launches[-1][4][1:6] == list(numbers)
+    with pytest.raises(OverflowError):
+        call(a, 2**70, 0.5, 0.1, True, 7)
+
+
+def test_wrong_arguments_are_refused(compiled, tmp_path):
+    driver = PaperDriver("PiPP")
+    call = bind(kernel(("*fp32", "i64")), driver, tmp_path)
+    with pytest.raises(TypeError, match="1 tensors and 1 numbers got 1"):
+        call(torch.empty(4))
+    with pytest.raises(TypeError, match="takes a tensor here"):
+        call(3, torch.empty(4))
+    with pytest.raises(TypeError):
+        call(torch.empty(4), "a")
+    with pytest.raises(TypeError, match="keyword"):
+        call(torch.empty(4), a=4)
+    assert not driver.launches
+
+
+def test_errors_of_what_a_launch_asks_for_are_raised(compiled, tmp_path):
+    driver = PaperDriver("PPP")
+
+    def current_stream(device):
+        raise ValueError("no stream")
+
+    driver.current_stream = current_stream
+    with pytest.raises(ValueError, match="no stream"):
+        bind(kernel(("*fp32",)), driver, tmp_path)(torch.empty(10))
+
+
+def test_what_a_kernel_holds_ends_with_it(compiled, tmp_path):
+    driver = PaperDriver("PPP")
+    call = bind(kernel(("*fp32",)), driver, tmp_path)
+    call(torch.empty(10))
+    ended = weakref.ref(driver)
+    del driver, call
+    gc.collect()
+    assert ended() is None

@@ -28,7 +28,7 @@ LOOSE = {"rtol": 2e-2, "atol": 1e-1}
 
 def test_result_is_padded_and_given_in_the_layout_of_eager(anywhere):
     artifact = check(lambda a, b: prims.reshape(prims.mm(a, b), (2, 8, 13)), tensor(16, 24), tensor(24, 13))
-    assert "empty_strided((16, 13, ), (16, 1, )" in artifact.host_source
+    assert "empty_cpu((16, 13, ), (16, 1, )" in artifact.host_source
 
 
 def test_single_precision_rows_take_multiples_of_four(anywhere):
@@ -38,7 +38,7 @@ def test_single_precision_rows_take_multiples_of_four(anywhere):
     for columns, padded in ((13, True), (20, False)):
         inputs = tensor(16, 24, dtype=torch.float32), tensor(24, columns, dtype=torch.float32)
         source = check(program, *inputs).host_source
-        assert (f"empty_strided((16, {columns}, ), (16, 1, )" in source) is padded
+        assert (f"empty_cpu((16, {columns}, ), (16, 1, )" in source) is padded
 
 
 def test_bias_is_added_after_a_padded_product(anywhere):
@@ -57,7 +57,7 @@ def test_bias_stays_with_the_library_where_another_product_reads_the_result(anyw
 
     artifact = check(program, tensor(13), tensor(16, 24), tensor(24, 13), tensor(13, 16), **LOOSE)
     assert "torch.addmm" in artifact.host_source
-    assert artifact.host_source.count("empty_strided((16, 13, ), (16, 1, )") == 1, "no second copy for the reader"
+    assert artifact.host_source.count("empty_cpu((16, 13, ), (16, 1, )") == 1, "no second copy for the reader"
 
 
 def test_operand_with_odd_rows_is_copied_once_for_both_products(anywhere):
@@ -66,7 +66,7 @@ def test_operand_with_odd_rows_is_copied_once_for_both_products(anywhere):
         return prims.mm(flat, w), prims.mm(prims.permute(flat, (1, 0)), x)
 
     artifact = check(gradients, tensor(2, 8, 13), tensor(16, 24), tensor(13, 24))
-    assert artifact.host_source.count("empty_strided((16, 13, ), (16, 1, )") == 1
+    assert artifact.host_source.count("empty_cpu((16, 13, ), (16, 1, )") == 1
 
 
 def test_rows_that_our_loops_write_are_padded_without_a_copy(anywhere):
@@ -76,8 +76,8 @@ def test_rows_that_our_loops_write_are_padded_without_a_copy(anywhere):
 
     artifact = check(gradients, tensor(2, 8, 13, dtype=torch.float32), tensor(16, 24), tensor(13, 24), **LOOSE)
     source = artifact.host_source
-    assert source.count("empty_strided((2, 8, 13, ), (128, 16, 1, )") == 1
-    assert source.count("empty_strided((") == 3, "the gradient and two results"
+    assert source.count("empty_cpu((2, 8, 13, ), (128, 16, 1, )") == 1
+    assert source.count("empty_cpu((") == 3, "the gradient and two results"
 
 
 def test_attention_written_out(anywhere):
@@ -90,7 +90,7 @@ def test_attention_written_out(anywhere):
         return prims.bmm(p, v)
 
     artifact = check(program, tensor(3, 13, 16), tensor(3, 13, 16), tensor(3, 13, 16), **LOOSE)
-    assert artifact.host_source.count("empty_strided((3, 13, 13, ), (208, 16, 1, )") >= 1
+    assert artifact.host_source.count("empty_cpu((3, 13, 13, ), (208, 16, 1, )") >= 1
     assert "(169, 13, 1, )" not in artifact.host_source
 
 
@@ -104,7 +104,7 @@ def test_computed_operand_that_is_also_returned_has_the_strides_of_eager(anywher
 
 def test_slices_that_start_at_odd_places_are_copied(anywhere):
     artifact = check(lambda a, b: prims.mm(prims.slice(a, 1, 3, 27, 1), b), tensor(16, 32), tensor(24, 16), **LOOSE)
-    assert "empty_strided((16, 24, ), (24, 1, )" in artifact.host_source
+    assert "empty_cpu((16, 24, ), (24, 1, )" in artifact.host_source
 
 
 def test_as_strided_sees_the_strides_of_eager(anywhere):
@@ -194,5 +194,5 @@ def test_symbolic_row_counts_are_padded_and_symbolic_columns_are_not():
 def test_host_program_for_a_gpu():
     graph = build(linear, [None, None], [spec(600, 768), spec(50257, 768)])
     source = compile_graph(graph, InductorOptions()).host_source
-    assert "empty_strided((600, 50264, ), (50264, 1, )" in source
-    assert "empty_strided((600, 50257, ), (50257, 1, )" in source
+    assert "empty_cuda((600, 50264, ), (50264, 1, )" in source
+    assert "empty_cuda((600, 50257, ), (50257, 1, )" in source

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -11,7 +13,7 @@ import torch
 from tracework_runtime import _torch
 from tracework_runtime.errors import LaunchError
 
-__all__ = ["CudaDriver", "LaunchConfig", "driver"]
+__all__ = ["CudaDriver", "driver"]
 
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _SHARED_WITHOUT_ASKING = 48 * 1024
@@ -19,22 +21,10 @@ NO_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
 OTHER_CONTEXT = 400  # CUDA_ERROR_INVALID_HANDLE: the thread has the context of another device
 
 
-class LaunchConfig(ctypes.Structure):
-    """CUlaunchConfig of the driver: what of a launch stays the same from call to call."""
-
-    _fields_ = (
-        *((name, ctypes.c_uint) for name in ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "shared_bytes")),
-        ("stream", ctypes.c_void_p),
-        ("attributes", ctypes.c_void_p),
-        ("attribute_count", ctypes.c_uint),
-    )
-
-
 class CudaDriver:
     """The few driver calls that launching takes.
 
-    `launch(config, function, parameters, extra)` is cuLaunchKernelEx itself, by addresses: the caller checks its result. It takes four
-    arguments where cuLaunchKernel takes eleven, whose conversion costs more than a microsecond.
+    `launch_address` is where cuLaunchKernelEx lies, which csrc/launcher.c calls.
     """
 
     def __init__(self) -> None:
@@ -43,9 +33,7 @@ class CudaDriver:
         except OSError as error:
             raise LaunchError(f"cannot load the CUDA driver: {error}", advice="install the NVIDIA driver") from error
         self._library = library
-        self.launch = library.cuLaunchKernelEx
-        self.launch.argtypes = [ctypes.c_void_p] * 4
-        self.launch.restype = ctypes.c_int
+        self.launch_address = ctypes.cast(library.cuLaunchKernelEx, ctypes.c_void_p).value
         library.cuModuleLoadData.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
         library.cuModuleGetFunction.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p]
         library.cuFuncSetAttribute.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_int]
@@ -68,16 +56,16 @@ class CudaDriver:
             context = self._contexts[device] = found.value
         self.check(self._library.cuCtxSetCurrent(context), f"using device {device}")
 
-    def launch_on(self, device: int, config: int, function: int, parameters: int) -> int:
-        """A launch on a device that is not the thread's current one, which it is again afterwards."""
+    @contextlib.contextmanager
+    def on(self, device: int) -> Iterator[None]:
+        """A device as the thread's current one, with its context."""
         with torch.cuda.device(device):
             self.make_current(device)
-            return int(self.launch(config, function, parameters, None))
+            yield
 
     def load(self, code: bytes, symbol: str, shared: int, device: int) -> int:
         """The function of a cubin on a device; the module stays loaded. Raises LaunchError."""
-        with torch.cuda.device(device):
-            self.make_current(device)
+        with self.on(device):
             module, function = ctypes.c_void_p(), ctypes.c_void_p()
             self.check(self._library.cuModuleLoadData(ctypes.byref(module), code), f"loading {symbol}")
             found = self._library.cuModuleGetFunction(ctypes.byref(function), module, symbol.encode())

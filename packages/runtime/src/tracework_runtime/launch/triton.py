@@ -1,29 +1,27 @@
 """Triton kernels as Python callables: our own launcher through the CUDA driver.
 
-A kernel is called with tensors and then its sizes. Per call: the tensors' addresses, one check that all are divisible
-by 16 (else a variant that does not rely on it), one look-up by sizes where there are any, one struct.pack into a
-prepared argument buffer, one driver call. What can be known before is a `Plan` per (sizes, variant).
+A kernel is called with tensors and then its sizes. A call is csrc/launcher.c's: the tensors' addresses, one check that all are divisible
+by 16 (else a variant that does not rely on it), one comparison with the sizes of the call before, one driver call for each stage. What can
+be known before is a `Plan` per (sizes, variant), which is made and looked up here.
 """
 
 from __future__ import annotations
 
-import ctypes
-import dataclasses
 import json
 import logging
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from tracework_runtime import observe
+from tracework_runtime import _torch, observe
+from tracework_runtime._C import Launcher, Plan, set_data_ptr
 from tracework_runtime.artifact import KernelSource
 from tracework_runtime.build import triton as build
 from tracework_runtime.build.triton import Cubin, Variant
 from tracework_runtime.cache.store import Store
 from tracework_runtime.device import cuda
-from tracework_runtime.device.driver import NO_CONTEXT, OTHER_CONTEXT, LaunchConfig
+from tracework_runtime.device.driver import NO_CONTEXT, OTHER_CONTEXT
 from tracework_runtime.errors import LaunchError
 from tracework_runtime.options import RuntimeOptions
 
@@ -33,60 +31,7 @@ log = logging.getLogger("tracework.runtime.launch")
 _FORMATS = {"i64": "q", "i32": "i", "fp32": "f", "fp64": "d", "i1": "?"}
 _MEASURE_REPEAT = 10
 _SCRATCH_ALIGNMENT = 128
-
-
-Slot = tuple[
-    Any, int, int, Any
-]  # buffer, addresses of the launch's configuration and of the pointer array, what keeps both alive
-
-
-class Slots:
-    """Argument buffers of one function: packed values, the array of pointers to them and the configuration that the driver wants.
-
-    A buffer is taken for a launch on a stream and put back after it, so that threads do not write into each other's.
-    """
-
-    def __init__(self, layout: str, blocks: int, threads: int, shared: int) -> None:
-        self.layout = struct.Struct("@" + layout)
-        self.offsets = [struct.calcsize("@" + layout[: n + 1]) - struct.calcsize(c) for n, c in enumerate(layout)]
-        self.size = blocks, 1, 1, threads, 1, 1, shared
-        self.free: dict[int, list[Slot]] = {}
-
-    def take(self, stream: int) -> Slot:
-        """One that nobody uses."""
-        try:
-            return self.free[stream].pop()
-        except (KeyError, IndexError):
-            self.free.setdefault(stream, [])
-            buffer = ctypes.create_string_buffer(max(8, self.layout.size))
-            base = ctypes.addressof(buffer)
-            pointers = (ctypes.c_void_p * max(1, len(self.offsets)))(*(base + o for o in self.offsets))
-            config = LaunchConfig(*self.size, stream, None, 0)
-            return buffer, ctypes.addressof(config), ctypes.addressof(pointers), (config, pointers)
-
-
-@dataclasses.dataclass(frozen=True)
-class Stage:
-    """One function ready to launch."""
-
-    function: int
-    blocks: int
-    slots: Slots
-    zeros: tuple[int, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """Everything a launch needs for one combination of sizes and variant.
-
-    scratch: where each of the kernel's scratch arrays begins in one piece of memory of `scratch_bytes`; only: the one stage of a
-    kernel without scratch, which has a path of its own.
-    """
-
-    stages: tuple[Stage, ...]
-    scratch: tuple[int, ...]
-    scratch_bytes: int
-    only: Stage | None
+set_data_ptr(torch.Tensor.data_ptr)
 
 
 class TritonKernel:
@@ -103,10 +48,11 @@ class TritonKernel:
         self.chosen: int | None = 0 if len(self.configs) == 1 or not options.measure_launch else self._remembered()
         self.plans: dict[tuple[Any, ...], Plan] = {}
         self._functions: dict[tuple[str, int, Variant], tuple[int, Cubin]] = {}
-        self.call = _specialise(self)
-
-    def __call__(self, *args: Any) -> None:
-        self.call(*args)
+        signature = kernel.signature
+        tensors = sum(t.startswith("*") for t in signature)
+        self.numbers = "".join(_FORMATS[t] for t in signature if not t.startswith("*"))
+        given = "".join("d" if t in "fd" else "q" for t in self.numbers)
+        self.call = Launcher(tensors, given, self.find, self.failed, driver.current_stream, device)
 
     # before the first launch
 
@@ -158,18 +104,24 @@ class TritonKernel:
             scratch.append(end)
             size = int(eval(w["elements"], {}, names)) * getattr(torch, w["dtype"]).itemsize
             end += -(-size // _SCRATCH_ALIGNMENT) * _SCRATCH_ALIGNMENT
-        return Plan(stages, tuple(scratch), end, stages[0] if len(stages) == 1 and not scratch else None)
+        numbers = self.numbers if variant.wide else self.numbers.replace("q", "i")
+        return Plan(self.driver.launch_address, stages, numbers, tuple(scratch), end, self._allocate)
 
-    def _stage(self, entry: str, config: int, variant: Variant, blocks: int) -> Stage:
+    def _allocate(self, size: int) -> torch.Tensor:
+        """Scratch memory of so many bytes."""
+        if _torch.current_gpu() == self.device:
+            return _torch.empty_strided_cuda((size,), (1,), torch.uint8)
+        return torch.empty(size, dtype=torch.uint8, device=self.tensor_device)
+
+    def _stage(self, entry: str, config: int, variant: Variant, blocks: int) -> tuple[int, int, int, int, int]:
+        """What Plan takes for one function."""
         handle, cubin = self._function(entry, config, variant)
         arguments = build.request(self.kernel, entry, self.configs[config], variant, self.capability)["arguments"]
-        layout = "".join("P" if t.startswith("*") else _FORMATS[t] for _, t in arguments)
         hidden = cubin.params - len(arguments)
         if hidden < 0:
             raise LaunchError(f"kernel {self.kernel.name}: {entry} takes {cubin.params} parameters, not {len(arguments)}")
         # Triton adds pointers to scratch memory that these kernels do not use.
-        slots = Slots(layout + "P" * hidden, blocks, cubin.num_warps * 32, cubin.shared)
-        return Stage(handle, blocks, slots, (0,) * hidden)
+        return handle, blocks, cubin.num_warps * 32, cubin.shared, hidden
 
     # choosing a config
 
@@ -199,81 +151,26 @@ class TritonKernel:
 
     # launching
 
-    def run(self, plan: Plan, pointers: tuple[int, ...], sizes: tuple[Any, ...]) -> None:
-        """Launch all stages of a plan."""
-        stream = self.driver.current_stream(self.device)
-        values = (*pointers, *sizes)
-        if plan.scratch:
-            scratch = torch.empty(plan.scratch_bytes, dtype=torch.uint8, device=self.tensor_device)
-            first = scratch.data_ptr()
-            values += tuple([first + offset for offset in plan.scratch])
-        for stage in plan.stages:
-            if stage.blocks == 0:
-                continue
-            slot = stage.slots.take(stream)
-            stage.slots.layout.pack_into(slot[0], 0, *values, *stage.zeros)
-            status = self.driver.launch(slot[1], stage.function, slot[2], None)
-            if status:
-                self.launch_again(stage, slot, status)
-            stage.slots.free[stream].append(slot)
+    def find(self, pointers: tuple[int, ...], sizes: tuple[Any, ...], aligned: bool) -> tuple[Plan, bool]:
+        """The plan of a launch, and whether the next one with these sizes may take it without asking."""
+        if not aligned:
+            observe.add("launch.unaligned")
+        return self.plan(pointers, sizes, aligned), self.chosen is not None
 
-    def launch_again(self, stage: Stage, slot: Slot, status: int) -> None:
+    def run(self, plan: Plan, pointers: tuple[int, ...], sizes: tuple[Any, ...]) -> None:
+        """Launches all stages of a plan."""
+        status = plan.run(self.driver.current_stream(self.device), pointers, sizes)
+        self.driver.check(status, f"launching kernel {self.kernel.name}")
+
+    def failed(self, status: int, *args: Any) -> None:
         """After a launch that failed: once more where the thread only had no context yet, or another device's; else LaunchError."""
         if status == NO_CONTEXT:
             self.driver.make_current(self.device)
-            status = self.driver.launch(slot[1], stage.function, slot[2], None)
+            status = self.call.attempt(*args)
         elif status == OTHER_CONTEXT:
-            status = self.driver.launch_on(self.device, slot[1], stage.function, slot[2])
+            with self.driver.on(self.device):
+                status = self.call.attempt(*args)
         self.driver.check(status, f"launching kernel {self.kernel.name}")
-
-    def slow(self, pointers: tuple[int, ...], sizes: tuple[Any, ...], aligned: bool) -> None:
-        """A launch that the fast path does not cover."""
-        if not aligned:
-            observe.add("launch.unaligned")
-        self.run(self.plan(pointers, sizes, aligned), pointers, sizes)
-
-
-# The fast path: one function per number of arguments, everything constant bound as a default or closure variable.
-_TEMPLATE = """
-def make(kernel, plans, driver, device):
-    slow, run, launch, current_stream, again = kernel.slow, kernel.run, driver.launch, driver.current_stream, kernel.launch_again
-    def call({arguments}):
-        {addresses}
-        if ({together}) & 15:
-            return slow(({pointers}), ({sizes}), False)
-        plan = plans.get((({sizes}), True))
-        if plan is None:
-            return slow(({pointers}), ({sizes}), True)
-        stage = plan.only
-        if stage is None:
-            return run(plan, ({pointers}), ({sizes}))
-        if not stage.blocks:
-            return
-        slots, stream = stage.slots, current_stream(device)
-        slot = slots.take(stream)
-        slots.layout.pack_into(slot[0], 0, {pointers}{sizes}*stage.zeros)
-        status = launch(slot[1], stage.function, slot[2], None)
-        if status:
-            again(stage, slot, status)
-        slots.free[stream].append(slot)
-    return call
-"""
-
-
-def _specialise(kernel: TritonKernel) -> Callable[..., None]:
-    signature = kernel.kernel.signature
-    tensors = [n for n, t in enumerate(signature) if t.startswith("*")]
-    sizes = [n for n, t in enumerate(signature) if not t.startswith("*")]
-    text = _TEMPLATE.format(
-        arguments=", ".join(f"a{n}" for n in (*tensors, *sizes)),
-        addresses="; ".join(f"q{n} = a{n}.data_ptr()" for n in tensors) or "pass",
-        together=" | ".join(f"q{n}" for n in tensors) or "0",
-        pointers="".join(f"q{n}, " for n in tensors),
-        sizes="".join(f"a{n}, " for n in sizes),
-    )
-    namespace: dict[str, Any] = {}
-    exec(compile(text, f"<tracework launch {kernel.kernel.name}>", "exec"), namespace)
-    return namespace["make"](kernel, kernel.plans, kernel.driver, kernel.device)  # type: ignore[no-any-return]
 
 
 def bind_all(

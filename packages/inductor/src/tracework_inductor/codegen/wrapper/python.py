@@ -4,7 +4,7 @@
 up once is a global of the module; a kernel call is one foreign call with plain integers.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ from ...schedule.plan import ExternKernel, KernelBatch, KernelPlan, LoopKernel, 
 HEADER = '''import torch
 from torch import device, empty, empty_strided
 from torch import {dtypes}
-from tracework_runtime.results import unwritten
+from tracework_runtime.results import empty_cpu, empty_cuda, unwritten
 inf, nan = float("inf"), float("nan")
 
 
@@ -73,6 +73,7 @@ class PythonWrapper:
         self.workspace = plan.memory.workspace
         # their memory lives as long as their new names
         self.renamed = {old for step in plan.memory.steps for _, old in step.reuse}
+        self.gpus = {b.layout.device for b in self.program.buffers.values() if b.layout.device.type == "cuda"}
         self.windows: dict[str, int] = {}
         self.counted: set[str] = set()  # buffers whose tensors torch has written to, so that it counts a version
 
@@ -220,10 +221,10 @@ class PythonWrapper:
             self.lines.append(f"{self.pointers[root]} = {self._name(root)}.data_ptr()")
         return self.pointers[root]
 
-    def _allocate(self, step: MemoryStep) -> None:
+    def _allocate(self, step: MemoryStep, empty: Callable[[BufferLayout], str] | None = None) -> None:
         for name in step.allocate:
             if self.program.buffers[name].kind == "computed" and name not in self.workspace.offsets:
-                self.lines.append(f"{name} = {self._empty(self.program.buffers[name].layout)}")
+                self.lines.append(f"{name} = {(empty or self._empty)(self.program.buffers[name].layout)}")
         for new, old in step.reuse:
             if new in self.workspace.offsets:
                 continue
@@ -238,6 +239,13 @@ class PythonWrapper:
                 self.pointers[new] = self.pointers[old]
 
     def _empty(self, layout: BufferLayout) -> str:
+        """Memory that a kernel fills. A host program with one GPU runs with that as the current one."""
+        if layout.device.type == "cpu" or layout.device.type == "cuda" and len(self.gpus) == 1:
+            return f"empty_{layout.device.type}({_tuple(layout.sizes)}, {_tuple(layout.strides)}, {_dtype(layout.dtype)})"
+        return self._eager_empty(layout)
+
+    def _eager_empty(self, layout: BufferLayout) -> str:
+        """Memory that the program sees as it is, which torch fills where it is told to."""
         device = self._shared(f"device({str(layout.device)!r})", "d")
         return f"empty_strided({_tuple(layout.sizes)}, {_tuple(layout.strides)}, dtype={_dtype(layout.dtype)}, device={device})"
 
@@ -254,7 +262,7 @@ class PythonWrapper:
     def _extern(self, kernel: ExternKernel, step: MemoryStep) -> None:
         node = kernel.node
         if node.target == "empty":
-            self._allocate(step)
+            self._allocate(step, self._eager_empty)
             return
         if node.target == GEMM:
             self._gemm(node, step)

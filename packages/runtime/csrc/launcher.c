@@ -1,0 +1,518 @@
+/* Launching GPU kernels: what does not change from call to call lies ready, a call converts its arguments and asks the driver.
+ *
+ * Plan: the functions to launch for one combination of sizes, one after another, with the memory that they share.
+ * Launcher: a kernel as a callable that takes tensors and then numbers. It remembers the plan of its last numbers; another, and one for
+ * addresses that are not divisible by 16, it asks a Python function for.
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <structmember.h>
+
+/* CUlaunchConfig of the driver. */
+typedef struct {
+    unsigned int grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
+    void *stream, *attributes;
+    unsigned int attribute_count;
+} launch_config;
+
+/* cuLaunchKernelEx */
+typedef int (*launch_function)(const launch_config *config, void *function, void **parameters, void **extra);
+
+typedef struct {
+    void *function;
+    unsigned int blocks, threads, shared, hidden;
+} stage;
+
+/* tensor.data_ptr as C: the method's own function, which wants a tensor. */
+static PyMethodDescrObject *data_ptr;
+
+static int address_of(PyObject *tensor, uint64_t *out)
+{
+    if (!PyObject_TypeCheck(tensor, PyDescr_TYPE(data_ptr))) {
+        PyErr_Format(PyExc_TypeError, "a kernel takes a tensor here, not %R", Py_TYPE(tensor));
+        return -1;
+    }
+    PyObject *number = data_ptr->d_method->ml_meth(tensor, NULL);
+    if (number == NULL) {
+        return -1;
+    }
+    *out = (uint64_t)(uintptr_t)PyLong_AsVoidPtr(number);
+    Py_DECREF(number);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static PyObject *set_data_ptr(PyObject *module, PyObject *method)
+{
+    if (!Py_IS_TYPE(method, &PyMethodDescr_Type) || ((PyMethodDescrObject *)method)->d_method->ml_flags != METH_NOARGS) {
+        return PyErr_Format(PyExc_TypeError, "set_data_ptr wants a method descriptor without arguments, not %R", method);
+    }
+    Py_XSETREF(data_ptr, (PyMethodDescrObject *)Py_NewRef(method));
+    Py_RETURN_NONE;
+}
+
+/* Plan */
+
+typedef struct {
+    PyObject_HEAD
+    launch_function launch;
+    PyObject *allocate;      /* number of bytes -> tensor */
+    PyObject *scratch_bytes; /* None where no stage wants scratch memory */
+    char *formats;           /* of the numbers: q, i, f, d or ? as in struct */
+    uint64_t *scratch;       /* where each scratch array begins */
+    stage *stages;
+    Py_ssize_t scratch_count, stage_count, hidden;
+} plan_object;
+
+static int plan_traverse(plan_object *self, visitproc visit, void *arg)
+{
+    Py_VISIT(self->allocate);
+    Py_VISIT(self->scratch_bytes);
+    return 0;
+}
+
+static int plan_clear(plan_object *self)
+{
+    Py_CLEAR(self->allocate);
+    Py_CLEAR(self->scratch_bytes);
+    return 0;
+}
+
+static void plan_dealloc(plan_object *self)
+{
+    PyObject_GC_UnTrack(self);
+    plan_clear(self);
+    PyMem_Free(self->formats);
+    PyMem_Free(self->scratch);
+    PyMem_Free(self->stages);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+static int read_stages(plan_object *self, PyObject *stages)
+{
+    self->stage_count = PyTuple_GET_SIZE(stages);
+    self->stages = PyMem_Calloc((size_t)self->stage_count + 1, sizeof(stage));
+    if (self->stages == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < self->stage_count; i++) {
+        stage *one = &self->stages[i];
+        unsigned long long function;
+        if (!PyArg_ParseTuple(
+                PyTuple_GET_ITEM(stages, i), "KIIII", &function, &one->blocks, &one->threads, &one->shared, &one->hidden)) {
+            return -1;
+        }
+        one->function = (void *)(uintptr_t)function;
+        if ((Py_ssize_t)one->hidden > self->hidden) {
+            self->hidden = one->hidden;
+        }
+    }
+    return 0;
+}
+
+static int read_scratch(plan_object *self, PyObject *places)
+{
+    self->scratch_count = PyTuple_GET_SIZE(places);
+    self->scratch = PyMem_Calloc((size_t)self->scratch_count + 1, sizeof(uint64_t));
+    if (self->scratch == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < self->scratch_count; i++) {
+        self->scratch[i] = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(places, i));
+    }
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* Plan(address of cuLaunchKernelEx, stages, formats of the numbers, places of scratch arrays, bytes of them all, allocate): a stage is
+ * (function, blocks, threads, shared bytes, parameters behind those that the kernel knows, which are zero). */
+static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    unsigned long long launch;
+    PyObject *stages, *places, *bytes, *allocate;
+    const char *formats;
+    if (!PyArg_ParseTuple(args, "KO!sO!OO", &launch, &PyTuple_Type, &stages, &formats, &PyTuple_Type, &places, &bytes, &allocate)) {
+        return NULL;
+    }
+    plan_object *self = (plan_object *)type->tp_alloc(type, 0);
+    if (self == NULL) {
+        return NULL;
+    }
+    self->launch = (launch_function)(uintptr_t)launch;
+    self->allocate = Py_NewRef(allocate);
+    self->scratch_bytes = Py_NewRef(bytes);
+    size_t length = strlen(formats) + 1;
+    self->formats = PyMem_Malloc(length);
+    if (self->formats == NULL) {
+        Py_DECREF(self);
+        return PyErr_NoMemory();
+    }
+    memcpy(self->formats, formats, length);
+    if (read_stages(self, stages) < 0 || read_scratch(self, places) < 0) {
+        Py_DECREF(self);
+        return NULL;
+    }
+    return (PyObject *)self;
+}
+
+/* A number as it was given, to a kernel's parameter of that format. Both lie in eight bytes. */
+static uint64_t narrowed(uint64_t value, char format)
+{
+    uint64_t out = 0;
+    double real;
+    memcpy(&real, &value, sizeof(real));
+    switch (format) {
+    case 'i': {
+        int32_t narrow = (int32_t)(int64_t)value;
+        memcpy(&out, &narrow, sizeof(narrow));
+        return out;
+    }
+    case 'f': {
+        float narrow = (float)real;
+        memcpy(&out, &narrow, sizeof(narrow));
+        return out;
+    }
+    case '?':
+        return value != 0;
+    default:
+        return value;
+    }
+}
+
+/* Launches all stages: the driver's status, or -1 with an exception. */
+static int run_plan(plan_object *self, void *stream, const uint64_t *values, Py_ssize_t tensors)
+{
+    Py_ssize_t numbers = (Py_ssize_t)strlen(self->formats), known = tensors + numbers + self->scratch_count;
+    uint64_t arguments[known + 1];
+    void *parameters[known + self->hidden + 1];
+    static uint64_t zero = 0;
+    memcpy(arguments, values, sizeof(uint64_t) * (size_t)tensors);
+    for (Py_ssize_t i = 0; i < numbers; i++) {
+        arguments[tensors + i] = narrowed(values[tensors + i], self->formats[i]);
+    }
+    PyObject *memory = NULL;
+    if (self->scratch_count) {
+        uint64_t first;
+        memory = PyObject_CallOneArg(self->allocate, self->scratch_bytes);
+        if (memory == NULL || address_of(memory, &first) < 0) {
+            Py_XDECREF(memory);
+            return -1;
+        }
+        for (Py_ssize_t i = 0; i < self->scratch_count; i++) {
+            arguments[tensors + numbers + i] = first + self->scratch[i];
+        }
+    }
+    for (Py_ssize_t i = 0; i < known + self->hidden; i++) {
+        parameters[i] = i < known ? &arguments[i] : &zero;
+    }
+    int status = 0;
+    for (Py_ssize_t i = 0; i < self->stage_count && status == 0; i++) {
+        const stage *one = &self->stages[i];
+        if (one->blocks == 0) {
+            continue;
+        }
+        launch_config config = {one->blocks, 1, 1, one->threads, 1, 1, one->shared, stream, NULL, 0};
+        /* a launch waits where the queue is full */
+        Py_BEGIN_ALLOW_THREADS
+        status = self->launch(&config, one->function, parameters, NULL);
+        Py_END_ALLOW_THREADS
+    }
+    Py_XDECREF(memory); /* whoever gets it next on this stream comes after these launches */
+    return status;
+}
+
+static int read_number(PyObject *value, char format, uint64_t *out)
+{
+    if (format == 'd') {
+        double real = PyFloat_AsDouble(value);
+        memcpy(out, &real, sizeof(real));
+    }
+    else {
+        *out = (uint64_t)PyLong_AsLongLong(value);
+    }
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* run(stream, addresses, numbers): the driver's status. */
+static PyObject *plan_run(plan_object *self, PyObject *args)
+{
+    unsigned long long stream;
+    PyObject *addresses, *numbers;
+    if (!PyArg_ParseTuple(args, "KO!O!", &stream, &PyTuple_Type, &addresses, &PyTuple_Type, &numbers)) {
+        return NULL;
+    }
+    Py_ssize_t tensors = PyTuple_GET_SIZE(addresses), count = PyTuple_GET_SIZE(numbers);
+    if (count != (Py_ssize_t)strlen(self->formats)) {
+        return PyErr_Format(PyExc_TypeError, "this plan takes %zu numbers, not %zd", strlen(self->formats), count);
+    }
+    uint64_t values[tensors + count + 1];
+    for (Py_ssize_t i = 0; i < tensors; i++) {
+        values[i] = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(addresses, i));
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *number = PyTuple_GET_ITEM(numbers, i);
+        if (PyErr_Occurred() || read_number(number, PyFloat_Check(number) ? 'd' : 'q', &values[tensors + i]) < 0) {
+            return NULL;
+        }
+    }
+    int status = run_plan(self, (void *)(uintptr_t)stream, values, tensors);
+    return status < 0 ? NULL : PyLong_FromLong(status);
+}
+
+static PyMethodDef plan_methods[] = {
+    {"run", (PyCFunction)plan_run, METH_VARARGS, "run(stream, addresses, numbers): launches all stages; the driver's status."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyTypeObject plan_type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "tracework_runtime._C.Plan",
+    .tp_basicsize = sizeof(plan_object),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_new = plan_new,
+    .tp_dealloc = (destructor)plan_dealloc,
+    .tp_traverse = (traverseproc)plan_traverse,
+    .tp_clear = (inquiry)plan_clear,
+    .tp_methods = plan_methods,
+};
+
+/* Launcher */
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    PyObject *find;   /* (addresses, numbers, aligned) -> (Plan, whether it stays right for these numbers) */
+    PyObject *failed; /* (status, *arguments): what a launch that failed comes to */
+    PyObject *stream; /* device -> handle of its current stream */
+    PyObject *device;
+    PyObject *plan; /* of the last numbers, NULL before there are any */
+    uint64_t *last;
+    char *formats; /* of the numbers: d for floats, q for others */
+    Py_ssize_t tensors, numbers;
+} launcher_object;
+
+static int launcher_traverse(launcher_object *self, visitproc visit, void *arg)
+{
+    Py_VISIT(self->find);
+    Py_VISIT(self->failed);
+    Py_VISIT(self->stream);
+    Py_VISIT(self->device);
+    Py_VISIT(self->plan);
+    return 0;
+}
+
+static int launcher_clear(launcher_object *self)
+{
+    Py_CLEAR(self->find);
+    Py_CLEAR(self->failed);
+    Py_CLEAR(self->stream);
+    Py_CLEAR(self->device);
+    Py_CLEAR(self->plan);
+    return 0;
+}
+
+static void launcher_dealloc(launcher_object *self)
+{
+    PyObject_GC_UnTrack(self);
+    launcher_clear(self);
+    PyMem_Free(self->last);
+    PyMem_Free(self->formats);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+/* The plan that Python finds, a new reference; kept where it holds for all aligned addresses. */
+static PyObject *find_plan(launcher_object *self, PyObject *const *args, const uint64_t *values, bool aligned)
+{
+    PyObject *addresses = PyTuple_New(self->tensors), *numbers = PyTuple_New(self->numbers), *found = NULL, *plan = NULL;
+    for (Py_ssize_t i = 0; addresses != NULL && i < self->tensors; i++) {
+        PyObject *address = PyLong_FromUnsignedLongLong(values[i]);
+        if (address == NULL) {
+            Py_CLEAR(addresses);
+            break;
+        }
+        PyTuple_SET_ITEM(addresses, i, address);
+    }
+    for (Py_ssize_t i = 0; numbers != NULL && i < self->numbers; i++) {
+        PyTuple_SET_ITEM(numbers, i, Py_NewRef(args[self->tensors + i]));
+    }
+    if (addresses != NULL && numbers != NULL) {
+        found = PyObject_CallFunctionObjArgs(self->find, addresses, numbers, aligned ? Py_True : Py_False, NULL);
+    }
+    Py_XDECREF(addresses);
+    Py_XDECREF(numbers);
+    if (found == NULL) {
+        return NULL;
+    }
+    int stays = 0;
+    if (!PyArg_ParseTuple(found, "O!p", &plan_type, &plan, &stays)) {
+        Py_DECREF(found);
+        return NULL;
+    }
+    if (strlen(((plan_object *)plan)->formats) != (size_t)self->numbers) {
+        PyErr_SetString(PyExc_ValueError, "a plan for another count of numbers");
+        Py_DECREF(found);
+        return NULL;
+    }
+    Py_INCREF(plan);
+    Py_DECREF(found);
+    if (aligned && stays) {
+        memcpy(self->last, values + self->tensors, sizeof(uint64_t) * (size_t)self->numbers);
+        Py_XSETREF(self->plan, Py_NewRef(plan));
+    }
+    return plan;
+}
+
+/* One try to launch: the driver's status, or -1 with an exception. */
+static int try_launch(launcher_object *self, PyObject *const *args, Py_ssize_t count)
+{
+    if (count != self->tensors + self->numbers) {
+        PyErr_Format(PyExc_TypeError, "a kernel of %zd tensors and %zd numbers got %zd arguments", self->tensors, self->numbers, count);
+        return -1;
+    }
+    uint64_t values[count + 1], together = 0;
+    for (Py_ssize_t i = 0; i < self->tensors; i++) {
+        if (address_of(args[i], &values[i]) < 0) {
+            return -1;
+        }
+        together |= values[i];
+    }
+    for (Py_ssize_t i = 0; i < self->numbers; i++) {
+        if (read_number(args[self->tensors + i], self->formats[i], &values[self->tensors + i]) < 0) {
+            return -1;
+        }
+    }
+    bool aligned = (together & 15) == 0;
+    bool known = aligned && self->plan != NULL &&
+                 memcmp(self->last, values + self->tensors, sizeof(uint64_t) * (size_t)self->numbers) == 0;
+    PyObject *plan = known ? Py_NewRef(self->plan) : find_plan(self, args, values, aligned);
+    if (plan == NULL) {
+        return -1;
+    }
+    PyObject *handle = PyObject_CallOneArg(self->stream, self->device);
+    void *stream = handle == NULL ? NULL : PyLong_AsVoidPtr(handle);
+    Py_XDECREF(handle);
+    int status = PyErr_Occurred() ? -1 : run_plan((plan_object *)plan, stream, values, self->tensors);
+    Py_DECREF(plan);
+    return status;
+}
+
+static PyObject *launcher_call(PyObject *callable, PyObject *const *args, size_t flags, PyObject *names)
+{
+    launcher_object *self = (launcher_object *)callable;
+    Py_ssize_t count = PyVectorcall_NARGS(flags);
+    if (names != NULL && PyTuple_GET_SIZE(names)) {
+        PyErr_SetString(PyExc_TypeError, "a kernel takes no keyword arguments");
+        return NULL;
+    }
+    int status = try_launch(self, args, count);
+    if (status == 0) {
+        Py_RETURN_NONE;
+    }
+    if (status < 0) {
+        return NULL;
+    }
+    PyObject *given[count + 1];
+    given[0] = PyLong_FromLong(status);
+    if (given[0] == NULL) {
+        return NULL;
+    }
+    memcpy(given + 1, args, sizeof(PyObject *) * (size_t)count);
+    PyObject *result = PyObject_Vectorcall(self->failed, given, (size_t)count + 1, NULL);
+    Py_DECREF(given[0]);
+    return result;
+}
+
+static PyObject *launcher_attempt(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    int status = try_launch((launcher_object *)self, args, count);
+    return status < 0 ? NULL : PyLong_FromLong(status);
+}
+
+/* Launcher(number of tensors, formats of the numbers, find, failed, stream, device) */
+static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    Py_ssize_t tensors;
+    const char *formats;
+    PyObject *find, *failed, *stream, *device;
+    if (!PyArg_ParseTuple(args, "nsOOOO", &tensors, &formats, &find, &failed, &stream, &device)) {
+        return NULL;
+    }
+    if (data_ptr == NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "set_data_ptr comes first");
+        return NULL;
+    }
+    launcher_object *self = (launcher_object *)type->tp_alloc(type, 0);
+    if (self == NULL) {
+        return NULL;
+    }
+    self->vectorcall = launcher_call;
+    self->tensors = tensors;
+    self->numbers = (Py_ssize_t)strlen(formats);
+    self->find = Py_NewRef(find);
+    self->failed = Py_NewRef(failed);
+    self->stream = Py_NewRef(stream);
+    self->device = Py_NewRef(device);
+    self->last = PyMem_Calloc((size_t)self->numbers + 1, sizeof(uint64_t));
+    self->formats = PyMem_Malloc((size_t)self->numbers + 1);
+    if (self->last == NULL || self->formats == NULL) {
+        Py_DECREF(self);
+        return PyErr_NoMemory();
+    }
+    memcpy(self->formats, formats, (size_t)self->numbers + 1);
+    return (PyObject *)self;
+}
+
+static PyMethodDef launcher_methods[] = {
+    {"attempt", (PyCFunction)(void (*)(void))launcher_attempt, METH_FASTCALL,
+     "attempt(*arguments): one try to launch; the driver's status instead of what becomes of a failure."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef launcher_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(launcher_object, vectorcall), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyTypeObject launcher_type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "tracework_runtime._C.Launcher",
+    .tp_basicsize = sizeof(launcher_object),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_new = launcher_new,
+    .tp_dealloc = (destructor)launcher_dealloc,
+    .tp_traverse = (traverseproc)launcher_traverse,
+    .tp_clear = (inquiry)launcher_clear,
+    .tp_call = PyVectorcall_Call,
+    .tp_vectorcall_offset = offsetof(launcher_object, vectorcall),
+    .tp_methods = launcher_methods,
+    .tp_members = launcher_members,
+};
+
+/* The module */
+
+static PyMethodDef functions[] = {
+    {"set_data_ptr", set_data_ptr, METH_O, "set_data_ptr(method): how a tensor's address is read: torch.Tensor.data_ptr."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "tracework_runtime._C",
+    .m_doc = "Launching GPU kernels.",
+    .m_size = -1,
+    .m_methods = functions,
+};
+
+PyMODINIT_FUNC PyInit__C(void)
+{
+    PyObject *module = PyModule_Create(&definition);
+    if (module == NULL || PyModule_AddType(module, &plan_type) < 0 || PyModule_AddType(module, &launcher_type) < 0) {
+        Py_XDECREF(module);
+        return NULL;
+    }
+    return module;
+}

@@ -1,0 +1,33 @@
+"""Types of the native module."""
+
+from collections.abc import Callable
+from typing import Any
+
+Stages = tuple[tuple[int, int, int, int, int], ...]
+
+class Plan:
+    def __init__(
+        self,
+        launch_address: int,
+        stages: Stages,
+        numbers: str,
+        scratch: tuple[int, ...],
+        scratch_bytes: int,
+        allocate: Callable[[int], Any],
+    ) -> None: ...
+    def run(self, stream: int, addresses: tuple[int, ...], numbers: tuple[Any, ...]) -> int: ...
+
+class Launcher:
+    def __init__(
+        self,
+        tensors: int,
+        numbers: str,
+        find: Callable[[tuple[int, ...], tuple[Any, ...], bool], tuple[Plan, bool]],
+        failed: Callable[..., None],
+        stream: Callable[[int], int],
+        device: int,
+    ) -> None: ...
+    def __call__(self, *args: Any) -> None: ...
+    def attempt(self, *args: Any) -> int: ...
+
+def set_data_ptr(method: Any) -> None: ...
