@@ -49,6 +49,13 @@ WRONG_ONCE = {
     "a detached write to what has turned in place": (
         "    v1 = h2.sin()\n    v1.t_()\n    v2 = v1.mean() * h1\n    v1.detach().mul_(2)\n    return v1, v2\n"
     ),
+    "a hook of an input with a history that two results depend on": (
+        "    v0 = h0.reshape(-1).mean() * h1\n    h1.register_hook(lambda g: g * 2)\n    return v0.exp(), v0.diagonal()\n"
+    ),
+    "a write to an input that is a view": "    v0 = h2.sigmoid()\n    h2.t().mul_(2)\n    h2[0] = 0.5\n    return v0, h2[1:].exp()\n",
+    "a view of an input that is a view is written to": "    v0 = h2.narrow(0, 0, 1)\n    v0.mul_(2)\n    return v0, v0.sin()\n",
+    "an input that is a view and has views is written to": "    v0 = h2[1:]\n    h2.mul_(2)\n    return v0.sin(), h2.mean() * h1\n",
+    "a view of an input that is a view turns in place": "    v0 = h2.narrow(0, 0, 1)\n    v0.t_()\n    return v0, v0.sin()\n",
 }
 
 

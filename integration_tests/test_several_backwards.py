@@ -136,6 +136,25 @@ def test_several_gradients_at_once(backend):
     torch.testing.assert_close(found[1], found[0])
 
 
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_several_gradients_of_gradients_through_random_numbers(backend):
+    """The graph is run again for them, and draws outside of what takes several gradients at once."""
+
+    def f(x):
+        return torch.nn.functional.dropout(x.sin(), 0.5) * x.exp()
+
+    x, given = torch.randn(4, dtype=torch.float64, requires_grad=True), torch.eye(4, dtype=torch.float64)
+    found = []
+    for call in (f, tracework.compile(f, backend=backend)):
+        torch.manual_seed(0)
+        y = call(x)
+        (first,) = torch.autograd.grad(y, x, given, is_grads_batched=True, create_graph=True)
+        (second,) = torch.autograd.grad(first.sum(0), x, given, is_grads_batched=True, retain_graph=True)
+        mapped = torch.vmap(lambda v: torch.autograd.grad(y, x, v, create_graph=True)[0])(given)
+        found.append([first, second, mapped, *torch.autograd.grad(mapped.sum(), x), torch.rand(2)])
+    torch.testing.assert_close(found[1], found[0])
+
+
 def out_of_order(x):
     first = x.sin()
     second = (x * 2).cos()

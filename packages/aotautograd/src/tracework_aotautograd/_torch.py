@@ -201,6 +201,24 @@ def any_batched(gradients: Sequence[Any]) -> bool:
     return any(functorch.is_functorch_wrapped_tensor(g) or functorch.is_legacy_batchedtensor(g) for g in gradients)
 
 
+@contextmanager
+def outside_of_transforms() -> Iterator[None]:
+    """Operators on plain tensors run as if no transform of torch.func were active, nor the older vmap that is_grads_batched runs under:
+    they refuse to draw random numbers, whatever for."""
+    functorch = torch._C._functorch
+    levels = [functorch.pop_dynamic_layer_stack() for _ in range(functorch.get_dynamic_layer_stack_depth())]
+    older = torch._C._vmapmode_increment_nesting()
+    for _ in range(older):
+        torch._C._vmapmode_decrement_nesting()
+    try:
+        yield
+    finally:
+        for _ in range(older - 1):
+            torch._C._vmapmode_increment_nesting()
+        for level in reversed(levels):
+            functorch.push_dynamic_layer_stack(level)
+
+
 def has_hooks(leaf: torch.Tensor) -> bool:
     """Whether the program's hooks run when a backward comes to a leaf."""
     return bool(leaf._backward_hooks or leaf._post_accumulate_grad_hooks)

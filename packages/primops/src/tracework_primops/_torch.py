@@ -58,6 +58,13 @@ def set_bits(tensor: torch.Tensor, conjugate: bool, negative: bool) -> None:
 deny_data_pointer = torch._C._set_throw_on_mutable_data_ptr  # also for C++ code that asks, as the makers of DLPack capsules do
 
 
+def may_be_written(tensor: torch.Tensor) -> bool:
+    """Whether autograd lets an operator write to this view: it has a formula of its own, and its base is no leaf that requires gradients."""
+    base = tensor._base
+    plain = torch._C._autograd._get_creation_meta(tensor) == torch._C._autograd.CreationMeta.DEFAULT
+    return plain and not (base.is_leaf and base.requires_grad)
+
+
 def in_dual_level() -> bool:
     """Whether the program is in a level of forward-mode AD of its own, and in no transform of torch.func."""
     return torch.autograd.forward_ad._current_level >= 0 and not torch._C._are_functorch_transforms_active()

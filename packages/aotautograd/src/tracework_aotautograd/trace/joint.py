@@ -178,7 +178,7 @@ class Trace:
         for position, output in enumerate(outputs):
             infos.append(self._classify(output, position, seen, shared, written))
         versions = self._output_versions()
-        self._write_back(written)
+        self._write_back(written, outputs)
         shown = {info.slot for info in infos if info.requires_grad and info.kind in (OutputKind.FRESH, OutputKind.BASE_VIEW)}
         shown.update(self.write_backs.values())
         inside = frozenset(slot for slot, x in enumerate(self.values) if any(x is made for made in recorder.inside.values()))
@@ -321,11 +321,12 @@ class Trace:
         fakes = [(slot, o.fake) for slot, o in enumerate(self.graph_outputs) if isinstance(o.fake, FakeTensor)]
         return tuple((slot, fake._version) for slot, fake in fakes if not fake.is_inference() and fake._version)
 
-    def _write_back(self, written: dict[int, Cell]) -> None:
+    def _write_back(self, written: dict[int, Cell], outputs: tuple[Any, ...]) -> None:
         """Inputs written to: a copy_ at the end of the graph, or an output copied back where autograd has to see it."""
         for slot, cell in written.items():
             value = self.recorder.memory.read(cell)
             if self.with_backward and self.values[slot].requires_grad and self.values[slot].grad_fn is not self.histories[slot]:
+                self._check_siblings(slot, cell, outputs)
                 self.write_backs[slot] = self._add(self.values[slot], value)
                 self.infos[slot] = replace(self.infos[slot], mutation=Mutation.BY_WRAPPER)
                 continue
@@ -340,6 +341,13 @@ class Trace:
             if self.infos[slot].mutation is Mutation.BY_WRAPPER:
                 newer = max(newer - 1, 0)  # its copy_ is one
             self.infos[slot] = replace(self.infos[slot], newer=newer)
+
+    def _check_siblings(self, slot: int, cell: Cell, outputs: tuple[Any, ...]) -> None:
+        """Raises for an input that is a view itself where others see its new value through views that were there before: autograd gives
+        those the history of its base then, in which it has no part."""
+        older = any(found.is_older and found.root is cell.root for o in outputs if (found := self._cell(o)) is not None)
+        if self.examples[slot]._is_view() and (older or cell.root.read_through_older):
+            raise Refusal("a write to an input that is a view and has views, which are read afterwards", self.recorder.origin)
 
     # --- the backward -------------------------------------------------------------------------------------------------
     def _backward(
@@ -502,9 +510,8 @@ class Trace:
         views = {edge: base for edge, base in views.items() if base is None or base in cuttable}
         passing = {c.fake.grad_fn for c in memory.views() if _has_history(c.fake) and not c.fake._backward_hooks}
         passing -= {node for node, _ in (*roots, *views)}
-        hooked = [
-            leaf for leaf, x in zip(self.leaves, self.examples, strict=True) if isinstance(x, torch.Tensor) and x._backward_hooks
-        ]
+        inputs = zip(self.leaves, self.values, self.examples, strict=True)  # of what has a history the nodes are among the ends
+        hooked = [leaf for leaf, value, x in inputs if leaf is value and isinstance(x, torch.Tensor) and x._backward_hooks]
         begins = ends.union(torch.autograd.graph.get_gradient_edge(leaf).node for leaf in hooked if leaf.requires_grad)
         edges, hidden = find_cuts([o.fake for o in outputs], cuttable, begins, passing, made, views)
         return edges, [

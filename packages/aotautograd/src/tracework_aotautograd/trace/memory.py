@@ -26,11 +26,12 @@ class Root:
     node: Node
     writes: int = 0
     slot: int | None = None  # the input slot, for memory that the caller owns
+    read_through_older: bool = False  # a view that was there before a write has been read since
 
 
 @dataclass(eq=False)
 class Cell:
-    """One fake tensor: `node` is its value as of `seen` writes to the root."""
+    """One fake tensor: `node` is its value as of `seen` writes to the root. made: how many writes there were when it came into being."""
 
     fake: torch.Tensor
     root: Root
@@ -38,6 +39,12 @@ class Cell:
     parent: "Cell | None" = None
     step: ViewStep | None = None
     seen: int = 0
+    made: int = 0
+
+    @property
+    def is_older(self) -> bool:
+        """Whether it is a view, and there was a write to the memory since it is there."""
+        return self.parent is not None and self.made != self.root.writes
 
 
 @dataclass(frozen=True)
@@ -83,7 +90,7 @@ class Memory:
 
     def new_view(self, fake: torch.Tensor, parent: Cell, step: ViewStep, node: Node) -> Cell:
         """Registers a view of `parent` whose present value is `node`."""
-        cell = Cell(fake, parent.root, node, parent, step, parent.root.writes)
+        cell = Cell(fake, parent.root, node, parent, step, parent.root.writes, parent.root.writes)
         self._cells[id(fake)] = cell
         return cell
 
@@ -101,6 +108,7 @@ class Memory:
     def read(self, cell: Cell) -> Node:
         """The node of the cell's present value."""
         root = cell.root
+        root.read_through_older |= cell.is_older
         if cell.seen != root.writes:
             cell.node = root.node if cell.parent is None else self._replay(cell)
             cell.seen = root.writes

@@ -125,7 +125,7 @@ class GradientsOf:
     def __call__(self, *args: Any) -> tuple[Any, ...]:
         """On real tensors. That they depend on results is not known then: gradients go on to what those are computed from."""
         inputs = [_alias(x) for x in args[: self._count]]
-        return self.run([*inputs, *args[self._count :]], lambda graph, values: graph.forward(*values), {})
+        return self.run([*inputs, *args[self._count :]], _run_as_it_is, {})
 
     def run(self, args: Sequence[Any], run: Run, inside: dict[Edge, Any]) -> tuple[Any, ...]:
         """`run(graph, values)` runs the captured graph. inside: edges where a gradient that arrives is one with respect to a tensor that
@@ -177,6 +177,14 @@ def can_be_stood_for(like: Any) -> bool:
     if not isinstance(like, torch.Tensor) or not all(isinstance(n, int) for n in like.spec.sizes):
         return False
     return dense_order(like) is not None
+
+
+def _run_as_it_is(graph: fx.GraphModule, values: Sequence[Any]) -> Any:
+    """On real tensors, as in the forward, also where several gradients at once are what it is run for."""
+    if _torch.any_batched([x for x in values if isinstance(x, torch.Tensor)]):
+        return graph.forward(*values)
+    with _torch.outside_of_transforms():
+        return graph.forward(*values)
 
 
 def _alias(value: Any) -> Any:

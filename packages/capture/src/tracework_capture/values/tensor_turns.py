@@ -15,14 +15,8 @@ def view_in_place(frame, self, name, args, kwargs):
 
     It counts as written to: a backward that needs what it was refuses.
     """
-    if self.source is not None:
-        return frame.break_graph("side_effect_unknown", f"Tensor.{name} of an existing tensor")
-    viewed = self.example if self.example._base is None else self.example._base
-    if viewed.is_leaf and viewed.requires_grad and torch.is_grad_enabled():
-        return frame.break_graph("fake_failed", f"{name}: eager refuses to change a leaf that requires grad, or a view of it")
+    refuse_turn(frame, self, name)
     is_view = self.example._base is not None and not self.turned
-    if self.example.requires_grad and not torch.is_grad_enabled():
-        return frame.break_graph("side_effect_unknown", f"Tensor.{name} under no_grad of a tensor that keeps its history")
     made, counted = frame.graph.call_method(frame, name[:-1], (self, *args), kwargs), not self.example.is_inference()
     if name != "detach_" and not is_view:
         # no view of anything, though its example is one: writes that are not recorded would give a view another history
@@ -35,6 +29,20 @@ def view_in_place(frame, self, name, args, kwargs):
     self.node, self.example = made.node, made.example
     remember(frame, self)
     return self
+
+
+def refuse_turn(frame, self, name):
+    """Breaks the graph for tensors that others hold, and where autograd refuses or does more than to make a view."""
+    if self.source is not None:
+        frame.break_graph("side_effect_unknown", f"Tensor.{name} of an existing tensor")
+    viewed = self.example if self.example._base is None else self.example._base
+    if viewed.is_leaf and viewed.requires_grad and torch.is_grad_enabled():
+        frame.break_graph("fake_failed", f"{name}: eager refuses to change a leaf that requires grad, or a view of it")
+    bases = [getattr(n.meta["example_value"], "_base", None) for n in frame.root.graph.graph.nodes if n.op == "placeholder"]
+    if self.example.requires_grad and any(viewed is base for base in bases):
+        frame.break_graph("side_effect_unknown", f"Tensor.{name} of a view of a view that exists: both get another history")
+    if self.example.requires_grad and not torch.is_grad_enabled():
+        frame.break_graph("side_effect_unknown", f"Tensor.{name} under no_grad of a tensor that keeps its history")
 
 
 def first_turn(node):

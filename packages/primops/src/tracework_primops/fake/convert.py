@@ -77,7 +77,7 @@ class Converter:
         storage.first = storage.first or spec
         if tensor.requires_grad and not tensor.is_leaf:
             with torch.inference_mode(False):  # where nothing has a history
-                fake = self._as_result(make_fake(self._mode, spec, storage, False), tensor._is_view())
+                fake = self._as_result(make_fake(self._mode, spec, storage, False), tensor)
         else:
             fake = make_fake(self._mode, spec, storage, tensor.requires_grad)
         if tensor.is_conj() or tensor.is_neg():
@@ -85,13 +85,17 @@ class Converter:
         fake.is_parameter = isinstance(tensor, torch.nn.Parameter)
         return fake
 
-    def _as_result(self, fake: FakeTensor, is_view: bool) -> FakeTensor:
-        """A fake that autograd takes for the result of an operation rather than a leaf."""
+    def _as_result(self, fake: FakeTensor, tensor: torch.Tensor) -> FakeTensor:
+        """A fake that autograd takes for the result of an operation rather than a leaf; one that is a view where the tensor is, and
+        refuses writes where that does."""
         recorder, self._mode.recorder = self._mode.recorder, None
-        operation = torch.ops.aten.alias.default if is_view else torch.ops.aten.clone.default
         try:
             with torch.enable_grad():
-                result = operation(fake.requires_grad_())
+                result = fake.requires_grad_()
+                if not tensor._is_view() or _torch.may_be_written(tensor):
+                    result = torch.ops.aten.clone.default(result)
+                if tensor._is_view():
+                    result = torch.ops.aten.alias.default(result)
         finally:
             self._mode.recorder = recorder
         result.spec, result.storage = fake.spec, fake.storage
