@@ -290,8 +290,130 @@ class OwnRule(torch.autograd.Function):
         return OwnRule.apply(x) * info.batch_size, in_dims[0]
 
 
+class OwnRuleOfTwo(torch.autograd.Function):
+    """The same, of two arguments and a number, of which the first may have the batch alone."""
+
+    @staticmethod
+    def forward(x, y, k):
+        return x @ y * k, x.sin()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs[:2])
+        ctx.k = inputs[2]
+
+    @staticmethod
+    def backward(ctx, g, h):
+        x, y = ctx.saved_tensors
+        return g @ y.mT * ctx.k + h, x.mT @ g * 3, None
+
+    @staticmethod
+    def vmap(info, in_dims, x, y, k):
+        assert info.randomness == "error" and in_dims[2] is None
+        x = x.expand(info.batch_size, *x.shape) if in_dims[0] is None else x.movedim(in_dims[0], 0)
+        y = y if in_dims[1] is None else y.movedim(in_dims[1], 0)
+        a, b = OwnRuleOfTwo.apply(x, y, k)
+        return (a * 5, b.movedim(0, 1)), (0, 1)
+
+
 def own_rule(x, w):
     return torch.vmap(lambda v: OwnRule.apply(v * 2))(x) @ w
+
+
+def own_rule_of_two(x, w):
+    a, b = torch.vmap(lambda v: OwnRuleOfTwo.apply(v, w, 2.0), 1)(x.expand(3, 3, 4).movedim(1, 2).movedim(2, 1))
+    return a.sum(0) + b.sum(0)
+
+
+def own_rule_in_turn(x, w):
+    twice = torch.vmap(torch.vmap(lambda v, u: OwnRuleOfTwo.apply(v, u, 2.0)[0], (0, None)), (None, 0))
+    return twice(x.expand(2, 3, 4), w.expand(2, 4, 4)).sum((0, 1))
+
+
+def own_rule_of_gradients(x, w):
+    return torch.vmap(torch.func.grad(lambda v: OwnRule.apply(v * w[0]).sum()))(x)
+
+
+def gradient_of_own_rule(x, w):
+    return torch.func.grad(lambda v: (torch.vmap(OwnRule.apply)(v) @ w).sum())(x)
+
+
+class OwnTangent(torch.autograd.Function):
+    """With a jvp that is not what its backward says."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x, k, y):
+        return x * y * k, x.exp()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, ctx.k, y = inputs
+        ctx.save_for_backward(x, y, output[1])
+        ctx.save_for_forward(y, output[1], x)
+
+    @staticmethod
+    def backward(ctx, g, h):
+        x, y, exp = ctx.saved_tensors
+        return g * y * ctx.k + h * exp, None, g * x * ctx.k
+
+    @staticmethod
+    def jvp(ctx, s, _, t):
+        y, exp, x = ctx.saved_tensors
+        return (s * y + t * x) * ctx.k * 11, s * exp * x
+
+
+class OnlyTangent(torch.autograd.Function):
+    """Without a backward."""
+
+    @staticmethod
+    def forward(x):
+        return x.sin()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def jvp(ctx, t):
+        return t * ctx.saved_tensors[0] * 2
+
+
+def own_tangent(x, w):
+    value, tangent = torch.func.jvp(lambda a, b: OwnTangent.apply(a, 2.0, b), (x, x.cos()), (x.sin(), x))
+    return value[0] + tangent[0] + tangent[1] @ w
+
+
+def own_tangent_of_one(x, w):
+    return torch.func.jvp(lambda a: OwnTangent.apply(a, 2.0, w[0]), (x,), (x,))[1]
+
+
+def own_tangents(x, w):
+    return torch.func.jacfwd(lambda a: OwnTangent.apply(a, 2.0, a.sin())[0])(x[0]) @ w
+
+
+def own_tangent_of_gradients(x, w):
+    return torch.func.hessian(lambda a: OwnTangent.apply(a, 2.0, a.sin())[0].sum())(x[0]) @ w
+
+
+def gradient_of_own_tangent(x, w):
+    return torch.func.grad(lambda a: torch.func.jvp(lambda b: OwnTangent.apply(b, 2.0, a)[0], (a,), (w[:3],))[1].sum())(x)
+
+
+def own_tangent_in_turn(x, w):
+    return torch.vmap(lambda a: torch.func.jvp(lambda b: OwnTangent.apply(b, 2.0, b.sin())[1], (a,), (a,))[1])(x)
+
+
+def only_tangent(x, w):
+    return torch.func.jvp(OnlyTangent.apply, (x.detach(),), (x.detach(),))[1] @ w
+
+
+OWN = (
+    *(own_rule, own_rule_of_two, own_rule_in_turn, own_rule_of_gradients, gradient_of_own_rule),
+    *(own_tangent, own_tangent_of_one, own_tangents, own_tangent_of_gradients, gradient_of_own_tangent, own_tangent_in_turn),
+    only_tangent,
+)
 
 
 def without_a_rule(x, w):
@@ -321,8 +443,11 @@ def test_the_whole_stack_with_transforms(fn):
     check(fn, *inputs(), backend="inductor", module=linear)
 
 
-def test_a_rule_of_its_own_for_vmap_is_asked():
-    torch.testing.assert_close(tracework.compile(own_rule, backend="eager")(*inputs()), own_rule(*inputs()))
+@pytest.mark.parametrize("fn", OWN, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("backend", BACKENDS[:2])
+def test_rules_of_its_own_are_asked(fn, backend):
+    check(fn, *inputs(), backend=backend, module=linear)
+    torch.testing.assert_close(tracework.compile(fn, backend=backend, fullgraph=True)(*inputs()), fn(*inputs()))
 
 
 def test_a_function_without_a_rule_for_vmap_is_refused_as_in_eager():

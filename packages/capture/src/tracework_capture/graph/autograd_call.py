@@ -41,6 +41,10 @@ class Halves:
     arguments: int  # leading arguments of the call that take part in autograd; the others are only read
     once: bool  # whether the backward was marked once_differentiable
     dirty: tuple[int, ...]  # arguments that the forward writes to, and which are results
+    forward_mode: BackwardHalf | None = (
+        None  # the Function's jvp, where a transform calls it: gradients are those of the arguments
+    )
+    batched: BatchedHalf | None = None  # the Function's own rule for the innermost vmap around
 
     def gradients(self, given: Sequence[Any], places: dict[str, Any]) -> tuple[Any, ...]:
         """What the backward makes of gradients of the results, None where there is none. `places`: the values by their kind."""
@@ -52,9 +56,30 @@ class Halves:
         return backward.module.forward(*[values[kind][i] for kind, i in backward.inputs])  # type: ignore[no-any-return]
 
     def arguments_read(self) -> list[int]:
-        """Places of the call's arguments that a backward reads."""
-        inputs = (place for backward in self.backwards.values() for place in backward.inputs)
+        """Places of the call's arguments that a backward or the jvp reads."""
+        halves = [*self.backwards.values(), *([] if self.forward_mode is None else [self.forward_mode])]
+        inputs = (place for half in halves for place in half.inputs)
         return list(dict.fromkeys(i for kind, i in inputs if kind == INPUT))
+
+
+@dataclass(frozen=True)
+class BatchedHalf:
+    """What a Function's vmap rule made of arguments that have the batch in front, where they have one: the graph, for each of its
+    placeholders the place among the call's arguments, where they have one, and where its results have one (None for none)."""
+
+    module: fx.GraphModule
+    inputs: tuple[int, ...]
+    in_front: tuple[bool, ...]
+    out_dims: tuple[int | None, ...]
+
+    def results(self, in_dims: Sequence[int | None], args: Sequence[Any]) -> Any:
+        """The results of a call whose arguments have their batch at `in_dims`."""
+        if tuple(dim is not None for dim in in_dims) != self.in_front:
+            raise NotImplementedError(
+                "arguments of an autograd.Function under vmap that have no batch, or have one, unlike when it was traced"
+            )
+        given = [arg if dim is None else arg.movedim(dim, 0) for dim, arg in zip(in_dims, args)]
+        return self.module.forward(*[given[place] for place in self.inputs])
 
 
 class AutogradCall:
@@ -121,7 +146,9 @@ def _transformed_function(name: str, halves: Halves) -> Any:
         tensors = [i for i in read if isinstance(inputs[i], torch.Tensor)]
         ctx.tensors = tensors
         ctx.others = {i: inputs[i] for i in read if i not in tensors}
-        ctx.save_for_backward(*[output[place] for place in places[halves.results :]], *[inputs[i] for i in tensors])
+        held = [*[output[place] for place in places[halves.results :]], *[inputs[i] for i in tensors]]
+        ctx.save_for_backward(*held)
+        ctx.save_for_forward(*held)
         ctx.set_materialize_grads(halves.materialize)
         inner = [output[i] for i in range(len(distinct)) if i not in places[: halves.results]]
         ctx.mark_non_differentiable(*inner, *[output[places[i]] for i in halves.without_gradient])
@@ -133,10 +160,24 @@ def _transformed_function(name: str, halves: Halves) -> Any:
         found = halves.gradients(given, {SAVED: held[: halves.saved], KEPT: held[halves.saved : count], INPUT: inputs})
         return (*found, *(None for _ in range(len(ctx.needs_input_grad) - len(found))))
 
-    body = {
-        "forward": staticmethod(forward),
-        "setup_context": staticmethod(setup_context),
-        "backward": staticmethod(once_differentiable(backward) if halves.once else backward),
-        "generate_vmap_rule": True,
-    }
+    def jvp(ctx: Any, *tangents: Any) -> tuple[Any, ...]:
+        held, count = ctx.saved_tensors, len(places) - halves.results
+        inputs = {**ctx.others, **dict(zip(ctx.tensors, held[count:]))}
+        assert halves.forward_mode is not None
+        values = {SAVED: held[: halves.saved], KEPT: held[halves.saved : count], INPUT: inputs, TANGENT: tangents}
+        found = halves.forward_mode.module.forward(*[values[kind][i] for kind, i in halves.forward_mode.inputs])
+        return tuple([found[places.index(i)] if i in places[: halves.results] else None for i in range(len(distinct))])
+
+    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:
+        assert halves.batched is not None
+        found = halves.batched.results(in_dims, args)
+        order = [places.index(i) for i in range(len(distinct))]
+        return tuple([found[i] for i in order]), tuple([halves.batched.out_dims[i] for i in order])
+
+    body: dict[str, Any] = {"forward": staticmethod(forward), "setup_context": staticmethod(setup_context)}
+    if halves.backwards:
+        body["backward"] = staticmethod(once_differentiable(backward) if halves.once else backward)
+    if halves.forward_mode is not None:
+        body["jvp"] = staticmethod(jvp)
+    body |= {"generate_vmap_rule": True} if halves.batched is None else {"vmap": staticmethod(vmap)}
     return type(name, (torch.autograd.Function,), body)

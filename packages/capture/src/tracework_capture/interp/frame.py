@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ..bytecode.code import Instruction
     from ..shapes import DeclaredShapes
     from ..values.function import FunctionValue
+    from ..values.transforms import Level
 
 __all__ = ["NULL", "CaptureRoot", "HandlerMark", "SymbolicFrame"]
 
@@ -108,7 +109,7 @@ class CaptureRoot:
         self.unrolls = True  # whether the rounds left of a loop that was broken in are captured together
         self.unrolled = False
         self.depth = 0
-        self.transforms: tuple[str, ...] = ()  # the transforms of torch.func that the function being traced is under, by name
+        self.transforms: tuple[Level, ...] = ()  # the transforms of torch.func that the function being traced is under
         self.current: SymbolicFrame | None = None
         self.grad_at_start = True
         self.sees_tensors = True

@@ -5,15 +5,15 @@ from __future__ import annotations
 import types
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-from ..graph.autograd_call import INPUT, KEPT, SAVED, TANGENT, AutogradCall, BackwardHalf, Halves
+from ..graph.autograd_call import INPUT, KEPT, SAVED, TANGENT, AutogradCall, BackwardHalf, BatchedHalf, Halves
 from ..graph.outline import outline, region
 from ..graph.region_checks import Unchanged
-from .constant import ConstantValue
-from .hooks import gradient_of
+from .constant import ConstantValue, force_plain
+from .hooks import gradient_of, stand_in_like
 from .iterators import PartialBuiltin
 from .rows import accepted
 from .sequence import NONE, TupleValue
@@ -31,6 +31,7 @@ class FunctionContext(Value):
         self.cls = cls
         self.fields = {"needs_input_grad": TupleValue([ConstantValue(n) for n in needs_input_grad])}
         self.saved = []
+        self.saved_for_forward = []  # what its jvp finds instead
         self.unpacked = False  # whether all that is saved was read, and with that found to be as it was
         self.without_gradient = []
         self.dirty = []
@@ -95,6 +96,13 @@ def _save(frame, ctx, args):
     return NONE
 
 
+def _save_for_forward(frame, ctx, args):
+    if not all(isinstance(a, TensorValue) or is_none(a) for a in args):
+        return frame.break_graph("autograd_function", "save_for_forward of something that is no tensor")
+    ctx.saved_for_forward = list(args)
+    return NONE
+
+
 def _without_gradient(frame, ctx, args):
     if not all(isinstance(a, TensorValue) for a in args):
         return frame.break_graph("autograd_function", "a mark on something that is no tensor")
@@ -118,7 +126,7 @@ def _materialize(frame, ctx, args):
 
 CONTEXT_METHODS = {
     "save_for_backward": _save,
-    "save_for_forward": lambda frame, ctx, args: NONE,
+    "save_for_forward": _save_for_forward,
     "mark_non_differentiable": _without_gradient,
     "set_materialize_grads": _materialize,
     "mark_dirty": _dirty,
@@ -158,13 +166,19 @@ def not_transformed(cls, transforms, has_setup):
     """Why a Function is none for these transforms of torch.func, as the end of a text; empty where it is."""
     from .user_object import lookup_class
 
+    kinds = {level.kind for level in transforms}
+    generated, own = lookup_class(cls, "generate_vmap_rule")[0] is True, is_own(cls, "vmap")
     if transforms and not has_setup:
         return " without a setup_context"
-    if "vmap" in transforms and (lookup_class(cls, "generate_vmap_rule")[0] is not True or is_own(cls, "vmap")):
-        return " that has a rule of its own for it, or none"
-    if not {"jvp", "jacfwd"}.isdisjoint(transforms):
-        return " that its jvp is for"
+    if not kinds.isdisjoint(BATCHING) and generated == own:
+        return " that has no rule for it, or two"
+    if not kinds.isdisjoint(FORWARD_MODE) and not is_own(cls, "jvp"):
+        return " that asks for its jvp"
     return ""
+
+
+BATCHING, FORWARD_MODE = ("vmap", "jacfwd"), ("jvp", "jacfwd")
+"""Transforms that ask for a Function's rule for vmap, and for its jvp."""
 
 
 def is_own(cls, name):
@@ -186,8 +200,17 @@ def with_defaults(frame, forward, leading, args, kwargs):
     return positional
 
 
+JVP = -1
+"""In the place of a set of results: what was traced is the jvp."""
 MOST_RESULTS = 3
 """Of a Function that gets None for a result without a gradient: its backward is traced for each choice of them."""
+
+
+class VmapInfo(NamedTuple):
+    """What torch tells a vmap rule."""
+
+    batch_size: int
+    randomness: str
 
 
 @dataclass(frozen=True)
@@ -205,7 +228,8 @@ class _Application:
     def __init__(self, frame, cls, args, has_setup):
         self.frame, self.cls, self.args, self.has_setup = frame, cls, args, has_setup
         self.builder = frame.graph
-        self.transformed = bool(frame.root.transforms)  # stand-ins say nothing of what is asked for a gradient
+        self.transforms = frame.root.transforms
+        self.transformed = bool(self.transforms)  # stand-ins say nothing of what is asked for a gradient
         self.needs = [self.needs_gradient(a) for a in args]
         self.ctx = FunctionContext(cls, self.needs)
         self.outputs = []
@@ -232,6 +256,8 @@ class _Application:
         else:
             if self.ctx.dirty and any(self.needs):
                 self.stop("ctx.mark_dirty where gradients are off: the result has no history, what was written to keeps its own")
+            if self.vmap_level() is not None:
+                self.stop("its own rule for vmap where no gradient is asked for")
             made = self.plain(forward_nodes, tensors)
         results = iter(made)
         values = [next(results) if isinstance(o, TensorValue) else o for o in outputs]
@@ -276,12 +302,15 @@ class _Application:
     def differentiable(self, forward_nodes, tensors):
         """The node with the forward and the backward, or the backwards."""
         frame, builder, name = self.frame, self.builder, self.cls.__name__
-        traced = {mask: self.in_backward(tensors, mask) for mask in self.masks(tensors)}
+        has_backward = any(is_own(self.cls, way) for way in ("backward", "vjp"))
+        traced = {mask: self.in_backward(tensors, mask) for mask in self.masks(tensors)} if has_backward else {}
+        if not {level.kind for level in self.transforms}.isdisjoint(FORWARD_MODE):
+            traced[JVP] = self.in_jvp(tensors)
         tangents = {node for t in traced.values() for node in t.tangents if node is not None}
         outlined = {mask: outline(builder, t.nodes, t.gradients, f"{name}Backward") for mask, t in traced.items()}
         read = dict.fromkeys(n for backward in outlined.values() for n in backward.inputs if n not in tangents)
         inside = set(forward_nodes)
-        held = dict.fromkeys(s.node for s in self.ctx.saved if isinstance(s, TensorValue))
+        held = dict.fromkeys(s.node for s in (*self.ctx.saved, *self.ctx.saved_for_forward) if isinstance(s, TensorValue))
         kept = [n for n in read if n in inside and n not in held]
         checked = self.ctx.unpacked and not self.transformed  # where an argument may be given back to be saved
         saved = [n for n in held if n in read and n in inside or checked and n not in read]
@@ -309,6 +338,8 @@ class _Application:
             len(arguments),
             self.is_once_differentiable(),
             tuple(i for i, a in enumerate(tensor_arguments) if any(a is d for d in self.ctx.dirty)),
+            backwards.pop(JVP, None),
+            self.in_vmap(tensors, [*saved, *kept], call_args),
         )
         for node in tangents:
             builder.graph.erase_node(node)
@@ -354,6 +385,112 @@ class _Application:
         if changed:
             self.stop(f"its backward {changed}")
         return TracedBackward(self.per_argument(found), nodes, [None if t is None else t.node for t in tangents])
+
+    def in_jvp(self, tensors):
+        """The jvp, for all tensors among the arguments: torch gives it zeros where one has no tangent."""
+        frame, ctx = self.frame, self.ctx
+        if not all(self.needs_gradient(a) for a in self.args if isinstance(a, TensorValue)):
+            self.stop("a jvp with arguments that have no tangents")
+        tangents = [gradient_of(frame, a) if isinstance(a, TensorValue) else None for a in self.args]
+        start = region(self.builder)
+        function, leading = static_function(frame, self.cls, "jvp")
+        unchanged = Unchanged(frame, function, *ctx.fields.values())
+        kept, ctx.saved = ctx.saved, ctx.saved_for_forward
+        with torch.no_grad():
+            found = function.call(frame, [*leading, ctx, *[NONE if t is None else t for t in tangents]], {})
+        ctx.saved = kept
+        items = list(found.items) if isinstance(found, TupleValue) else [found]
+        if len(items) != len(self.outputs) or len(items) != len(tensors) or not all(isinstance(i, TensorValue) for i in items):
+            self.stop("its jvp gives something else than a tensor for each result")
+        if changed := unchanged.what_changed():
+            self.stop(f"its jvp {changed}")
+        return TracedBackward([i.node for i in items], start.nodes(self.builder), [t.node for t in tangents if t is not None])
+
+    # --- under vmap, by a rule of its own -----------------------------------------------------------------------
+    def vmap_level(self):
+        """The place of the innermost vmap among the transforms around, if the class has a rule for it."""
+        places = [place for place, level in enumerate(self.transforms) if level.kind == "vmap"]
+        return places[-1] if places and is_own(self.cls, "vmap") else None
+
+    def in_vmap(self, tensors, others, call_args):
+        """What the class's vmap rule makes of the arguments, traced under the transforms around that vmap: a BatchedHalf, or None."""
+        from .user_class import class_value
+
+        place = self.vmap_level()
+        if place is None:
+            return None
+        frame, root, level = self.frame, self.frame.root, self.transforms[place]
+        if level.batch is None or not {t.node for t in tensors}.issuperset(others):
+            self.stop("a vmap in chunks, or a backward that reads more than arguments and results, and a vmap rule of its own")
+        in_front = [isinstance(a, TensorValue) and self.is_batched(a.node, level) for a in self.args]
+        given = [self.argument_in_vmap(*pair, level) for pair in zip(self.args, in_front)]
+        in_dims = TupleValue([ConstantValue(0) if batched else NONE for batched in in_front])
+        info = class_value(frame, VmapInfo).call(frame, [level.batch.size, ConstantValue(level.batch.randomness)], {})
+        start = region(self.builder)
+        root.transforms = self.transforms[:place]
+        try:
+            function, leading = static_function(frame, self.cls, "vmap")
+            unchanged = Unchanged(frame, function)
+            found = function.call(frame, [*leading, info, in_dims, *given], {})
+        finally:
+            root.transforms = self.transforms
+        if changed := unchanged.what_changed():
+            self.stop(f"its vmap rule {changed}")
+        return self.batched_half(start.nodes(self.builder), found, given, in_front, call_args)
+
+    def argument_in_vmap(self, value, is_batched, level):
+        """A stand-in for an argument as the vmap rule is given it, with the batch in front. What may be asked for a gradient is."""
+        if not isinstance(value, TensorValue):
+            return value
+        example, frame = value.example, self.frame
+        sizes = [level.batch.length] if is_batched else []
+        with torch.no_grad():
+            example = frame.graph.run_on_fakes(
+                frame, torch.Tensor.new_empty, (example, [*sizes, *example.shape]), {}, "call_function"
+            )
+        if self.needs_gradient(value):
+            example = frame.graph.run_on_fakes(frame, torch.clone, (example.requires_grad_(),), {}, "call_function")
+        made = stand_in_like(frame, example)
+        made.node.meta["stands_for"] = value.node
+        return made
+
+    def is_batched(self, node, level):
+        """Whether a value depends on what this vmap takes apart."""
+        seen, waiting = set(), [node]
+        while waiting:
+            found = waiting.pop()
+            if found in level.stand_ins:
+                return True
+            if found not in seen:
+                seen.add(found)
+                waiting += [*found.all_input_nodes, *([found.meta["stands_for"]] if "stands_for" in found.meta else [])]
+        return False
+
+    def batched_half(self, nodes, found, given, in_front, call_args):
+        """Of what the rule gave: (results, where they have the batch)."""
+        if not isinstance(found, TupleValue) or len(found.items) != 2:
+            self.stop("its vmap rule gives no pair")
+        items, dims = ([*v.items] if isinstance(v, TupleValue) else [v] for v in found.items)
+        dims = dims * len(items) if len(dims) == 1 else dims
+        if len(items) != len(self.outputs) or len(dims) != len(items) or not all(isinstance(i, TensorValue) for i in items):
+            self.stop("its vmap rule gives something else than a tensor for each result")
+        made = outline(self.builder, nodes, [i.node for i in items], f"{self.cls.__name__}Vmap")
+        pairs = [(g, a) for g, a in zip(given, self.args) if isinstance(a, TensorValue)]
+        stand_ins = {g.node: a.node for g, a in pairs}
+        asked = [stand_ins.get(n, n) for n in made.inputs]
+        if not set(call_args).issuperset(asked):
+            self.stop("its vmap rule reads tensors that are no arguments")
+        batched = dict(zip((a.node for _, a in pairs), (b for b, a in zip(in_front, self.args) if isinstance(a, TensorValue))))
+        half = BatchedHalf(
+            made.module,
+            tuple(call_args.index(n) for n in asked),
+            tuple(batched.get(n, False) for n in call_args),
+            tuple(None if is_none(d) else force_plain(self.frame, d) for d in dims),
+        )
+        forget_nodes(self.frame, {*nodes, *stand_ins})
+        for node in stand_ins:
+            self.builder.graph.erase_node(node)
+        return half
 
     def gradients_for(self, tangents):
         """What backward is handed: None for outputs that are no tensors."""

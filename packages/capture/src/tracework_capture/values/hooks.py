@@ -219,6 +219,11 @@ def gradient_of(frame, tensor):
     options = {"memory_format": torch.contiguous_format}
     with torch.no_grad():
         example = frame.graph.run_on_fakes(frame, torch.empty_like, (tensor.example,), options, "call_function")
+    return stand_in_like(frame, example)
+
+
+def stand_in_like(frame, example):
+    """A tensor that is not there yet, with a node that its user erases."""
     node = frame.graph.graph.call_function(torch.empty_like, ())
     node.meta["example_value"] = node.meta["val"] = example
     value = TensorValue(node, example)

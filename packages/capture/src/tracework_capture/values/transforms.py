@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import inspect
 import types
+from typing import Any, NamedTuple
 
 import torch
 
@@ -13,24 +14,41 @@ from ..graph.outline import outline, region
 from ..graph.transform_call import TransformCall
 from ..sources import Const
 from .constant import force_plain
+from .hooks import stand_in_like
 from .iterators import PartialBuiltin
 from .sequence import TupleValue
 from .structure import leaves, rebuilt, spread
-from .tensor import TensorValue, forget_nodes, remember
+from .tensor import TensorValue, forget_nodes
 from .value import Value
 
 RANDOM = ("rand", "dropout", "bernoulli", "multinomial", "normal", "exponential", "poisson", "uniform", "rrelu", "gumbel")
 
 
+class Batch(NamedTuple):
+    """What a vmap takes apart: its size, as a Value and as fakes have it, and what it does with random numbers."""
+
+    size: Value
+    length: Any
+    randomness: str
+
+
+class Level(NamedTuple):
+    """A transform that is being traced: its stand-ins, and of a vmap its batch, None where that comes in chunks."""
+
+    kind: str
+    stand_ins: frozenset[Any]
+    batch: Batch | None = None
+
+
 class Body:
     """A function traced on stand-ins: `results` are what it gave, `module` its graph."""
 
-    def __init__(self, frame, kind, function, call, stand_ins):
+    def __init__(self, frame, kind, function, call, stand_ins, batch=None):
         self.frame, self.builder = frame, frame.graph
         root = frame.root
         start = region(self.builder)
         around = root.transforms
-        root.transforms = (*around, kind)
+        root.transforms = (*around, Level(kind, frozenset(s.node for s in stand_ins), batch))
         try:
             self.result = call(function)
         finally:
@@ -75,10 +93,8 @@ def stand_in(frame, tensor, dim=None):
             example = frame.graph.run_on_fakes(frame, torch.Tensor.new_empty, (example, sizes), {}, "call_function")
         elif dim is not None:
             example = frame.graph.run_on_fakes(frame, torch.select, (example, dim, 0), {}, "call_function")
-    node = frame.graph.graph.call_function(torch.empty_like, ())
-    node.meta["example_value"] = node.meta["val"] = example
-    value = TensorValue(node, example)
-    remember(frame, value)
+    value = stand_in_like(frame, example)
+    value.node.meta["stands_for"] = tensor.node
     return value
 
 
@@ -113,7 +129,11 @@ def vmap(frame, function, options, args, kwargs):
             stand_ins.append(stand_in(frame, leaf, dim))
         given.append(leaf if dim is None else stand_ins[-1])
     given = rebuilt(frame, structure, iter(given)).items
-    body = Body(frame, "vmap", function, lambda f: f.call(frame, given, kwargs), stand_ins)
+    batch = None
+    if options.get("chunk_size") is None and tensors:
+        size = tensors[0].getattr(frame, "shape").unpack(frame)[dims[0]]
+        batch = Batch(size, tensors[0].example.shape[dims[0]], options.get("randomness", "error"))
+    body = Body(frame, "vmap", function, lambda f: f.call(frame, given, kwargs), stand_ins, batch)
     body.all_tensors(body.results)
     out_dims = tuple(spread(frame, body.result, options.get("out_dims", 0)))
     node_options = {"in_dims": (*dims, *(None for _ in body.free)), "out_dims": out_dims}
