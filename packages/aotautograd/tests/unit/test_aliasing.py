@@ -1,5 +1,8 @@
 """Outputs that are inputs, views of inputs, or share memory with each other: writes to them show where they show in eager."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 from torch import fx
@@ -229,3 +232,13 @@ def test_a_view_of_a_detached_result_has_that_as_its_base(requires_grad, graph, 
         y, *views, of_input = run(x)
         assert [view._base is y for view in views] == [True, True]
         assert of_input._is_view() and of_input._base is not x
+
+
+def test_results_that_share_memory_end_with_their_last_holder(graph, eager_runner, data):
+    compiled = aot_compile(graph(lambda x: (y := x * 2, y[1:], y.view(-1, 1)), 1), [data(4)], forward_compiler=eager_runner)
+    gc.disable()
+    try:
+        ended = [weakref.ref(result) for result in compiled(data(4))]
+        assert [ref() for ref in ended] == [None] * 3
+    finally:
+        gc.enable()

@@ -17,25 +17,26 @@ Maker = Callable[[Sequence[Any], Sequence[Any]], tuple[Any, ...]]
 
 def replay(base: torch.Tensor, steps: tuple[ViewStep, ...], graph_outputs: Sequence[Any]) -> torch.Tensor:
     """The view ops on a real tensor."""
-
-    def actual(arg: Any) -> Any:
-        if isinstance(arg, SizeSlot):
-            return graph_outputs[arg.slot]
-        return type(arg)(map(actual, arg)) if isinstance(arg, (list, tuple)) else arg
-
     for step in steps:
         if step.tracked == torch.is_grad_enabled() or not base.requires_grad:
-            base = view(base, step, actual)
+            base = view(base, step, graph_outputs)
         else:  # the graph itself may have switched them
             with torch.set_grad_enabled(step.tracked):
-                base = view(base, step, actual)
+                base = view(base, step, graph_outputs)
     return base
 
 
-def view(base: torch.Tensor, step: ViewStep, actual: Callable[[Any], Any]) -> torch.Tensor:
+def view(base: torch.Tensor, step: ViewStep, graph_outputs: Sequence[Any]) -> torch.Tensor:
     """One view op, where gradients are on or off as the program made it."""
-    base = step.target(base, *actual(step.args), **dict(step.kwargs))
+    base = step.target(base, *actual(step.args, graph_outputs), **dict(step.kwargs))
     return base if step.index is None else base[step.index]
+
+
+def actual(arg: Any, graph_outputs: Sequence[Any]) -> Any:
+    """The argument with the sizes that the graph gave. No closure: one that calls itself would hold the results until a collection."""
+    if isinstance(arg, SizeSlot):
+        return graph_outputs[arg.slot]
+    return type(arg)(actual(part, graph_outputs) for part in arg) if isinstance(arg, (list, tuple)) else arg
 
 
 def make_views(views: Sequence[TakenView], inputs: Sequence[Any], graph_outputs: list[Any]) -> None:
