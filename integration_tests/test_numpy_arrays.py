@@ -1,8 +1,11 @@
 """NumPy on arrays is part of the graph: dtypes, values, memory and classes of results are NumPy's own."""
 
 import copy
+import gc
 import itertools
+import sys
 import warnings
+import weakref
 
 import numpy
 import pytest
@@ -289,10 +292,65 @@ def test_arrays_made_inside_index_tensors():
         assert torch.equal(found, expected)
 
 
-def test_the_base_of_a_view_is_an_array():
-    def program(array):
-        view = array[:2] + 0
-        return view, view[1:]
+VIEWS = {
+    "of what is made": lambda x, t: (a := x * 2, a[1:]),
+    "backwards": lambda x, t: (a := x * 2, a[::-1]),
+    "of a view": lambda x, t: (a := x * 2, a.reshape(2, 3).T[1]),
+    "without items": lambda x, t: (a := x[:0] * 2, a[None]),
+    "of an argument": lambda x, t: (x, x[1:]),
+    "in another order": lambda x, t: (a := x.reshape(2, 3).T + 1, a[:, 1]),
+    "of a tensor's": lambda x, t: (a := t.numpy(), a[1:]),
+    "of a made tensor's": lambda x, t: (a := (t * 2).numpy(), a[1:]),
+    "that a tensor shares": lambda x, t: (a := x + 1, torch.from_numpy(a).add_(1).numpy() is None, a[2:])[::2],
+    "after a break": lambda x, t: (a := x + 1, print(end=""), a[2:])[::2],
+}
 
-    doubled, view = tracework.compile(program)(numpy.arange(10.0))
-    assert type(view.base) is numpy.ndarray and numpy.shares_memory(view.base, doubled)
+
+def memory_facts(held, view):
+    """Whose memory two arrays have, and that it is theirs: it can be written to and resized as NumPy's own."""
+    facts = [view.base is held, type(held.base), held.flags.owndata, view.flags.owndata, numpy.shares_memory(held, view)]
+    held[...] += 1
+    facts += [view.tolist(), view.dtype, sys.getsizeof(held), sys.getsizeof(view)]
+    del view
+    for size in (7, 100, 2):
+        try:
+            held.resize(size, refcheck=False)
+        except ValueError as error:
+            facts.append(str(error))
+        facts.append(held.tolist())
+    return facts
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+@pytest.mark.parametrize("name", VIEWS)
+def test_whose_memory_an_array_has(name, backend):
+    compiled = tracework.compile(VIEWS[name], backend=backend)
+    for start in (0, 6):  # the argument owns its memory, or is a view
+        given = [(numpy.arange(12.0)[start:] if start else numpy.arange(6.0), torch.arange(6.0)) for _ in range(2)]
+        assert memory_facts(*compiled(*given[0])) == memory_facts(*VIEWS[name](*given[1]))
+
+
+def test_what_an_array_says_of_its_memory_is_part_of_the_graph():
+    def says(x):
+        a = x + 1
+        return a.base is None, a[1:].base is a, a[1:].T.base is a, a.flags.owndata, a[1:].flags["OWNDATA"], a
+
+    compare(says, numpy.arange(4.0), fullgraph=True)
+
+
+def test_memory_ends_with_the_last_array():
+    def held(x):
+        a = numpy.tanh(x)
+        return a, a[2:3]
+
+    compiled = tracework.compile(held)
+    array, view = compiled(numpy.arange(5.0))
+    ended = weakref.ref(array)
+    del array
+    assert ended() is view.base
+    gc.disable()
+    try:
+        del view
+        assert ended() is None
+    finally:
+        gc.enable()

@@ -1,4 +1,5 @@
-"""NumPy's functions on arrays in a graph: results, dtypes, memory order, flags, what shares memory with what, and writes are NumPy's own.
+"""NumPy's functions on arrays in a graph: results, dtypes, memory order, flags, what shares memory with what and whose it is, and writes
+are NumPy's own.
 
 EXPRESSIONS are parts of one graph for arrays of floats; for other dtypes and orders of memory some are left to NumPy. LEFT are always.
 """
@@ -161,7 +162,7 @@ def facts(leaf):
     if not isinstance(leaf, np.ndarray):
         return type(leaf)
     steps = [stride for stride, size in zip(leaf.strides, leaf.shape, strict=True) if size > 1] if leaf.size else []
-    return leaf.dtype, leaf.shape, steps, leaf.flags.writeable
+    return leaf.dtype, leaf.shape, steps, leaf.flags.writeable, leaf.flags.owndata
 
 
 def agree(found, expected):
@@ -178,6 +179,13 @@ def shared(leaf, given):
     return [isinstance(leaf, np.ndarray) and np.shares_memory(leaf, other) for other in given.values()]
 
 
+def base(leaf, given):
+    """What it says that its memory belongs to: one of the arguments or what that is a view of, by name, or the facts of another array."""
+    found = leaf.base if isinstance(leaf, np.ndarray) else None
+    names = [name for name, other in given.items() if found is not None and (found is other or found is other.base)]
+    return names or (facts(found) if isinstance(found, np.ndarray) else found)
+
+
 def check(function, plain, given, call):
     """Results agree, also after each array among them is written to; gives how often the graph broke."""
     how, expected = outcome(function, plain)
@@ -190,6 +198,7 @@ def check(function, plain, given, call):
     for mine, theirs in zip(leaves(found), leaves(expected), strict=True):
         agree(mine, theirs)
         assert shared(mine, given) == shared(theirs, plain)
+        assert base(mine, given) == base(theirs, plain)
     for mine, theirs in zip(leaves(found[1]), leaves(expected[1]), strict=True):
         if isinstance(theirs, np.ndarray) and theirs.flags.writeable:
             mine[...], theirs[...] = 1, 1

@@ -126,6 +126,10 @@ int tw_keep_value(tw_run *run, const tw_node *node, PyObject *value);
 int tw_keep_slot(tw_run *run, const tw_node *node, PyObject *value);
 int tw_swallow(void);
 
+/* array_memory.c */
+PyObject *tw_own_memory(PyObject *module, PyObject *array);
+PyObject *tw_set_base(PyObject *module, PyObject *args);
+
 /* guard_memory.c */
 struct tw_recorder *tw_recorder_new(tw_program *program);
 void tw_recorder_node(struct tw_recorder *recorder, int32_t node, PyObject *value);

@@ -94,6 +94,9 @@ static PyMethodDef object_methods[] = {
     {"is_generic", is_generic, METH_O, "is_generic(slot wrapper) -> whether it looks up, sets or deletes attributes as object does"},
     {"runs_its_code", runs_its_code, METH_O, "runs_its_code(function) -> whether calls run its code, and no extension has put something else there"},
     {"is_interned", is_interned, METH_O, "is_interned(object) -> whether it is the one str of its text that names and constants share"},
+    {"own_memory", tw_own_memory, METH_O,
+     "own_memory(array) -> the array, which now owns the memory that the tensor holds of which Tensor.numpy() made it: no copy"},
+    {"set_base", tw_set_base, METH_VARARGS, "set_base(array, owner) -> the array, which now is a view of that one, or of what that is a view of"},
     {"type_name", type_name, METH_O, "type_name(class) -> its name in CPython's messages: with its module where C made it so"},
     {NULL, NULL, 0, NULL},
 };

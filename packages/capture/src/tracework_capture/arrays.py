@@ -29,8 +29,8 @@ def array_number(tensor: torch.Tensor) -> Any:
 
 
 def as_view(array: Any, flips: list[int], writeable: bool | None) -> Any:
-    """The array, with these dims the other way round, and read-only unless it may be written to (None: with a warning)."""
-    view = array[tuple(slice(None, None, -1 if dim in flips else 1) for dim in range(array.ndim))]
+    """The new array, with these dims the other way round, and read-only unless it may be written to (None: with a warning)."""
+    view = array[tuple(slice(None, None, -1 if dim in flips else 1) for dim in range(array.ndim))] if flips else array
     if writeable is None:
         view.flags._warn_on_write = True
     else:

@@ -11,6 +11,7 @@ import operator
 
 import torch
 
+from .. import _C
 from ..arrays import DTYPES, array_errors, array_number, numpy, tensor_of_array
 from ..sources import ArrayTensor
 from .constant import ConstantValue, NotPlain, force_plain, literal, plain
@@ -40,12 +41,14 @@ def watch_errors(frame):
 
 
 class ArrayValue(Value):
-    """An array, or a number of NumPy; `memory` is a tensor over its memory."""
+    """An array, or a number of NumPy; `memory` is a tensor over its memory. `base` is the array that it is a view of, None where it
+    owns its memory, or IN_A_TENSOR; it is not known of an array with a source."""
 
-    def __init__(self, tensor, scalar=False, source=None):
+    def __init__(self, tensor, scalar=False, source=None, base=None):
         super().__init__(source)
         self.memory = tensor
         self.scalar = scalar
+        self.base = base
         self.mutability = NEW if source is None else EXISTING
 
     flips: frozenset[int] = frozenset()
@@ -96,8 +99,18 @@ class ArrayValue(Value):
         return refuse(frame, f"a {self.describe()} as an argument of a function of torch")
 
     def reload(self, emit):
-        text = emit.load(self.tensor)
-        return f"{emit.const(array_number)}({text})" if self.scalar else f"{text}.numpy()[...]"
+        return f"{emit.const(array_number)}({emit.load(self.tensor)})" if self.scalar else self.over_memory(emit)
+
+    def over_memory(self, emit):
+        """Expression of a new array over `memory`, with the base that NumPy gives it."""
+        text = f"{emit.load(self.memory)}.numpy()"
+        if self.base is None:
+            return f"{emit.const(_C.own_memory)}({text})"
+        return text if self.base is IN_A_TENSOR else f"{emit.const(_C.set_base)}({text}, {emit.load(self.holder())})"
+
+    def holder(self):
+        """What it is a view of, if it is one, or else itself: NumPy has no views of views."""
+        return self.base.holder() if isinstance(self.base, ArrayValue) else self
 
     def as_operand(self, frame, tensors, op=None):
         """What stands for a number in arithmetic of these tensors with it: it does not change their dtype, as any number."""
@@ -219,6 +232,8 @@ class ArrayValue(Value):
         return apply(frame, UNARY[op], [self])
 
 
+IN_A_TENSOR = object()
+"""The base of an array that a tensor gave: NumPy sees a tensor of its own there."""
 NUMBER_METHODS = frozenset("item tolist __bool__ __int__ __float__ __index__ __complex__".split())
 """Methods that give Python's numbers, as a tensor's do."""
 
@@ -240,6 +255,8 @@ def wrap_array(frame, obj, source):
 
 def constant_array(frame, array):
     """A new array with data that is known now."""
+    from .numpy_views import held_sizes, inside_of
+
     if not isinstance(array, numpy.ndarray) or array.dtype not in DTYPES or array.nbytes > LARGEST_CONSTANT:
         return refuse(frame, "an array that NumPy makes")
     real = torch.from_numpy(array.copy(order="K"))
@@ -248,7 +265,8 @@ def constant_array(frame, array):
     made = frame.graph.call_method(frame, "clone", (TensorValue(node, node.meta["example_value"]),))
     if real.numel() <= KNOWN and real.ndim <= 1:
         made.node.meta["known"] = real, made.example.storage.version
-    return ArrayValue(made)
+    sizes = held_sizes(array)
+    return ArrayValue(made) if sizes is None else inside_of(frame, ArrayValue(made), sizes)
 
 
 def array_from_tensor(frame, tensor):
@@ -257,7 +275,7 @@ def array_from_tensor(frame, tensor):
     turned = example.is_conj() or example.is_neg()
     if example.device.type != "cpu" or example.dtype not in NUMPY_DTYPES or example.requires_grad or turned:
         return frame.break_graph("tensor_to_numpy", f"numpy() of a {tensor.describe()}")
-    return ArrayValue(frame.graph.call(frame, getattr, (tensor, "data")))
+    return ArrayValue(frame.graph.call(frame, getattr, (tensor, "data")), base=IN_A_TENSOR)
 
 
 def across(frame, args, kwargs):
@@ -267,7 +285,7 @@ def across(frame, args, kwargs):
         return value.shared(frame)
     if not isinstance(value, TensorValue) or value.example.dtype not in NUMPY_DTYPES:
         return frame.break_graph("tensor_to_numpy", f"wrap_numpy of a function with a {value.describe()}")
-    return ArrayValue(value)
+    return ArrayValue(value, base=IN_A_TENSOR)
 
 
 ACROSS_ROWS = {
@@ -403,7 +421,7 @@ def part(frame, self, which):
 
     layout = torch.preserve_format if in_fortran_order(self) else torch.contiguous_format
     zeros = frame.graph.call(frame, torch.zeros_like, (self.tensor,), {"memory_format": layout})
-    return ArrayValue(zeros, scalar=True) if self.scalar else SpecialView(frame, zeros, (), False)
+    return ArrayValue(zeros, scalar=True) if self.scalar else SpecialView(frame, zeros, (), False, None)
 
 
 def flags(self):
@@ -425,6 +443,14 @@ def strides(frame, self):
     return TupleValue([size_value(frame, s * size) for s in array_strides(self)])
 
 
+def base(frame, self):
+    """Known of what the graph made."""
+    holder = self.holder()
+    if holder.source is not None or self.base is IN_A_TENSOR:
+        return refuse(frame, f"the base of a {self.describe()}")
+    return ConstantValue(None) if self.base is None else holder
+
+
 def nbytes(frame, self):
     return self.tensor.getattr(frame, "nbytes")
 
@@ -436,6 +462,7 @@ ARRAY_ATTRIBUTES = {
     "dtype": lambda frame, self: literal(frame, self.dtype),
     "itemsize": lambda frame, self: ConstantValue(self.dtype.itemsize),
     "nbytes": nbytes,
+    "base": base,
     "strides": strides,
     "T": transposed,
     "mT": lambda frame, self: matrix_transposed(frame, self),

@@ -28,8 +28,10 @@ FLAGS = {
     "forc": lambda array: in_fortran_order(array) or in_c_order(array),
     "writeable": lambda array: array.writeable and not array.scalar,
     "aligned": lambda array: True,
+    "owndata": lambda array: array.base is None if array.source is None else None,
 }
-SHORT = {"C": "c_contiguous", "F": "f_contiguous", "W": "writeable", "A": "aligned", "CONTIGUOUS": "c_contiguous"}
+"""Name -> function of the array: the flag, None where it is not known."""
+SHORT = {"C": "c_contiguous", "F": "f_contiguous", "W": "writeable", "A": "aligned", "O": "owndata", "CONTIGUOUS": "c_contiguous"}
 
 
 class Flags(Value):
@@ -50,7 +52,8 @@ class Flags(Value):
 
     def asked(self, frame, name):
         row = FLAGS.get(name)
-        return refuse(frame, f"flags.{name} of an array") if row is None else ConstantValue(bool(row(self.array)))
+        known = None if row is None else row(self.array)
+        return refuse(frame, f"flags.{name} of an array") if known is None else ConstantValue(bool(known))
 
     def getattr(self, frame, name):
         return self.asked(frame, name)

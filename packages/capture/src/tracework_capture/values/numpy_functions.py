@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import operator
 import types
 
@@ -27,6 +28,7 @@ from .numpy_products import promoted
 from .numpy_reductions import float_dtype, reduced
 from .numpy_table import NUMPY_FUNCTIONS, axes_of, call, function, function_row, in_c_order, known, one_axis, result, sizes_of
 from .numpy_ufuncs import apply, known_result, prepared, ufunc_rows
+from .numpy_views import inside_of, view_of
 from .sequence import NONE, TupleValue
 from .symint import SymNumber
 from .tensor import TensorValue
@@ -50,7 +52,11 @@ for _name in ("shape", "ndim", "size"):
 def tile(frame, A, reps):
     a = as_array(frame, A)
     in_c_order(frame, "tile", [a], 2)
-    return ArrayValue(call(frame, torch.clone, call(frame, torch.tile, a.tensor, sizes_of(frame, reps))))
+    times = sizes_of(frame, reps)
+    made = ArrayValue(call(frame, torch.clone, call(frame, torch.tile, a.tensor, times)))
+    sizes = (1,) * (len(times) - a.example.ndim) + tuple(a.example.shape)
+    repeated = [dim for dim, count in enumerate((1,) * (len(sizes) - len(times)) + times) if count != 1]
+    return inside_of(frame, made, (-1, math.prod(sizes[repeated[-1] :]))) if repeated else made  # repeated as rows of this length
 
 
 @function("repeat", method="repeat", complex=True)
@@ -114,7 +120,8 @@ def roll(frame, a, shift, axis=None):
     a = as_array(frame, a)
     in_c_order(frame, "roll", [a], a.example.ndim)
     axes = axes_of(frame, axis, a.example.ndim)
-    return ArrayValue(call(frame, torch.roll, a.tensor, known(frame, shift), dims=axes))
+    made = ArrayValue(call(frame, torch.roll, a.tensor, known(frame, shift), dims=axes))
+    return made if axes is not None else inside_of(frame, made, (-1,))
 
 
 @function("take", method="take")
@@ -192,7 +199,7 @@ def nonzero(frame, a):
     if not a.example.ndim:
         return refuse(frame, "numpy.nonzero of a number")
     places = places_of_others(frame, a)
-    return TupleValue([ArrayValue(call(frame, torch.select, places, 1, dim)) for dim in range(a.example.ndim)])
+    return TupleValue([view_of(frame, places, call(frame, torch.select, places.memory, 1, dim)) for dim in range(a.example.ndim)])
 
 
 @function("argwhere", complex=True)
@@ -201,14 +208,13 @@ def argwhere(frame, a):
     if not a.example.ndim:
         return refuse(frame, "numpy.argwhere of a number")
     columns = call(frame, torch.permute, call(frame, torch.nonzero, a.tensor), (1, 0))
-    return ArrayValue(
-        call(frame, torch.permute, call(frame, torch.clone, columns, memory_format=torch.contiguous_format), (1, 0))
-    )
+    made = ArrayValue(call(frame, torch.clone, columns, memory_format=torch.contiguous_format))
+    return numpy_shapes.permuted(frame, made, (1, 0))
 
 
 def places_of_others(frame, a):
     """A row for each item that is not zero, in C order, which torch's own kernels leave open."""
-    return call(frame, torch.clone, call(frame, torch.nonzero, a.tensor), memory_format=torch.contiguous_format)
+    return ArrayValue(call(frame, torch.clone, call(frame, torch.nonzero, a.tensor), memory_format=torch.contiguous_format))
 
 
 @function("where", pure=False, complex=True)
@@ -263,7 +269,8 @@ def isclose(frame, a, b, rtol=1e-5, atol=1e-8, equal_nan=False):
     if not first.example.dtype.is_floating_point:
         return refuse(frame, "numpy.isclose of integers")
     limits = {"rtol": known(frame, rtol), "atol": known(frame, atol), "equal_nan": known(frame, equal_nan)}
-    return result(call(frame, torch.isclose, first, second, **limits))
+    made = result(call(frame, torch.isclose, first, second, **limits))
+    return inside_of(frame, made, tuple(made.example.shape))
 
 
 @function("nan_to_num")

@@ -15,6 +15,7 @@ from ..graph.opaque_operators import Refusal, operator_of
 from .constant import NotPlain, plain
 from .numpy_array import ArrayValue, refuse
 from .numpy_ufuncs import known_result
+from .numpy_views import held_sizes, inside_of
 from .opaque_call import fits, observed
 from .sequence import SequenceValue, TupleValue
 
@@ -42,7 +43,8 @@ class Results:
         parts = list(found) if isinstance(found, (tuple, list)) else [found]
         if not all(isinstance(p, (numpy.ndarray, numpy.generic)) for p in parts):
             raise Refusal(f"it gives a {type(found).__name__}")
-        self.form = (type(found) if isinstance(found, (tuple, list)) else None, [isinstance(p, numpy.generic) for p in parts])
+        kinds = [(isinstance(p, numpy.generic), None if isinstance(p, numpy.generic) else held_sizes(p)) for p in parts]
+        self.form = (type(found) if isinstance(found, (tuple, list)) else None, kinds)
         return tuple(as_tensor(p) for p in parts)
 
 
@@ -88,12 +90,13 @@ def own_call(frame, function, args, kwargs):
     constants = [make.text for _, make in values]
     operator = operator_of(function, call, (constants, tuple(kwargs)), len(flat), facts)
     made = frame.graph.call(frame, operator, tuple(flat))
-    return together(made.unpack(frame) if len(facts) > 1 else [made], *call.form)
+    return together(frame, made.unpack(frame) if len(facts) > 1 else [made], *call.form)
 
 
-def together(tensors, kind, numbers):
+def together(frame, tensors, kind, kinds):
     """What the program gets: arrays and numbers, alone or in a tuple."""
-    parts = [ArrayValue(t, scalar=number) for t, number in zip(tensors, numbers, strict=True)]
+    parts = [ArrayValue(t, scalar=number) for t, (number, _) in zip(tensors, kinds, strict=True)]
+    parts = [part if sizes is None else inside_of(frame, part, sizes) for part, (_, sizes) in zip(parts, kinds, strict=True)]
     return parts[0] if kind is None else TupleValue(parts, cls=kind)
 
 

@@ -22,7 +22,12 @@ def no_flips(frame, name, a):
 def reshape(frame, a, shape):
     a = as_array(frame, a)
     no_flips(frame, "reshape", a)
-    return viewed(frame, a, call(frame, torch.reshape, a.memory, sizes_of(frame, shape)))
+    sizes = sizes_of(frame, shape)
+    made = call(frame, torch.reshape, a.memory, sizes)
+    if made.example.storage is a.memory.example.storage:
+        return viewed(frame, a, made)
+    copy = ArrayValue(call(frame, torch.clone, a.memory, memory_format=torch.contiguous_format))
+    return viewed(frame, copy, call(frame, torch.reshape, copy.memory, sizes))  # NumPy's is a view of a copy, too
 
 
 def reshape_method(frame, args, kwargs):
@@ -118,6 +123,8 @@ def squeeze(frame, a, axis=None):
     axes = axes_of(frame, axis, a.example.ndim)
     if axes is None:
         axes = tuple(d for d, size in enumerate(a.example.shape) if size == 1)
+        if not axes:
+            return a
     if any(a.example.shape[d] != 1 for d in axes):
         return refuse(frame, "squeeze of an axis whose size is not one")
     left = [d for d in range(a.example.ndim) if d not in axes]
@@ -214,7 +221,7 @@ def expanded(frame, a, sizes):
     made = call(frame, torch.Tensor.expand, a.memory, sizes)
     new = made.example.ndim - a.example.ndim
     flips = [dim + new for dim in a.flips]
-    return SpecialView(frame, made, flips, False)
+    return SpecialView(frame, made, flips, False, a)
 
 
 @function("diagonal", method="diagonal", complex=True)
@@ -225,7 +232,7 @@ def diagonal(frame, a, offset=0, axis1=0, axis2=1):
     first, second = (one_axis(frame, axis, a.example.ndim) for axis in (axis1, axis2))
     if first == second:
         return refuse(frame, "numpy.diagonal of one axis")
-    return SpecialView(frame, call(frame, torch.diagonal, a.memory, known(frame, offset), first, second), (), False)
+    return SpecialView(frame, call(frame, torch.diagonal, a.memory, known(frame, offset), first, second), (), False, a)
 
 
 @function("diag", complex=True)
@@ -243,7 +250,7 @@ def trace(frame, a, offset=0, axis1=0, axis2=1, dtype=None):
 
 def flipped(frame, a, dims):
     """The view whose items in these dims come the other way round."""
-    return SpecialView(frame, a.memory, a.flips ^ frozenset(dims), a.writeable)
+    return SpecialView(frame, a.memory, a.flips ^ frozenset(dims), a.writeable, a)
 
 
 @function("rot90", complex=True)

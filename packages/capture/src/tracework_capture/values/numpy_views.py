@@ -10,7 +10,7 @@ import operator
 
 import torch
 
-from ..arrays import as_view
+from ..arrays import as_view, numpy
 from .constant import ConstantValue, force_plain
 from .numpy_array import ArrayValue, index, is_element, refuse
 from .ranges import SliceValue
@@ -22,8 +22,8 @@ from .tensor import TensorValue
 class SpecialView(ArrayValue):
     """`memory` is a tensor over the memory; `flips` are the dims that run backwards; not all may be written to."""
 
-    def __init__(self, frame, memory, flips, writeable):
-        super().__init__(memory)
+    def __init__(self, frame, memory, flips, writeable, base):
+        super().__init__(memory, base=base)
         self.frame, self.flips, self.writeable = frame, frozenset(flips), writeable
 
     warns = False
@@ -46,7 +46,24 @@ class SpecialView(ArrayValue):
         frame.graph.call_method(frame, "copy_", (self.memory, source))
 
     def reload(self, emit):
-        return f"{emit.const(as_view)}({emit.load(self.memory)}.numpy(), {sorted(self.flips)!r}, {'None' if self.warns else self.writeable})"
+        return (
+            f"{emit.const(as_view)}({self.over_memory(emit)}, {sorted(self.flips)!r}, {'None' if self.warns else self.writeable})"
+        )
+
+
+def inside_of(frame, made, sizes):
+    """What a function made, as a view of an array of these sizes that owns the memory: so NumPy's own code leaves some results."""
+    if made.scalar or 0 in sizes:
+        return made
+    return view_of(frame, ArrayValue(frame.graph.call(frame, torch.reshape, (made.memory, sizes))), made.memory)
+
+
+def held_sizes(array):
+    """The sizes of the array that this one is all of, in other dims or the same; None for others."""
+    held = array.base
+    if type(held) is not numpy.ndarray or held.dtype != array.dtype or not (held.flags.c_contiguous and array.flags.c_contiguous):
+        return None
+    return held.shape if held.size == array.size else None
 
 
 def turned(frame, tensor, dims):
@@ -57,10 +74,16 @@ def turned(frame, tensor, dims):
 def viewed(frame, array, made, dims=None):
     """The array for a tensor over (some of) its memory; dims: of each of its dims, which one of the array it is, None where it is new."""
     flips = [new for new, old in enumerate(dims or ()) if old in array.flips]
-    shares = made.example.storage is array.memory.example.storage
-    if not flips and (array.writeable or not shares):
+    if made.example.storage is not array.memory.example.storage or array.scalar:
         return ArrayValue(made, array.scalar)
-    return SpecialView(frame, made, flips, array.writeable)
+    return view_of(frame, array, made, flips)
+
+
+def view_of(frame, array, made, flips=()):
+    """The array for a tensor over (some of) the memory of this one, whose dims `flips` run backwards."""
+    if not flips and array.writeable:
+        return ArrayValue(made, base=array)
+    return SpecialView(frame, made, flips, array.writeable, array)
 
 
 # --- items ---------------------------------------------------------------------------------------------------------------
@@ -83,14 +106,12 @@ def item(frame, array, key):
         found = frame.graph.call(frame, operator.getitem, (array.memory, keys))
         if is_element(keys, array.example.ndim):
             return ArrayValue(frame.graph.call_method(frame, "clone", (found,)), scalar=True)
-        return ArrayValue(found) if array.writeable else SpecialView(frame, found, (), False)
+        return view_of(frame, array, found)
     places, flips = in_memory(frame, array, keys)
     found = frame.graph.call(frame, operator.getitem, (array.memory, places))
     if is_element(keys, array.example.ndim):
         return ArrayValue(frame.graph.call_method(frame, "clone", (found,)), scalar=True)
-    if not flips and array.writeable:
-        return ArrayValue(found)
-    return SpecialView(frame, found, flips, array.writeable)
+    return view_of(frame, array, found, flips)
 
 
 def advanced_item(frame, array, keys):
@@ -163,7 +184,7 @@ def set_item(frame, array, key, source):
     if is_element(keys, array.example.ndim):
         return frame.graph.call(frame, operator.setitem, (array.memory, places, source))
     found = frame.graph.call(frame, operator.getitem, (array.memory, places))
-    return SpecialView(frame, found, flips, array.writeable).write(frame, source)
+    return SpecialView(frame, found, flips, array.writeable, array).write(frame, source)
 
 
 def is_special_place(frame, array, key):
