@@ -170,10 +170,9 @@ def _make(code: types.CodeType, point: ResumePoint) -> tuple[types.CodeType, lis
     arguments += ["__tw_raised"] if point.raising else []
     slots = {name: slot for slot, name in enumerate(arguments)}
     kept = [(info.instructions[i], _pieces(code, info.instructions[i], point.cells)) for i in reachable(info, point.index)]
-    for _, pieces in kept:
-        for _, name, is_local in pieces:
-            if is_local:
-                slots.setdefault(name, len(slots))
+    named = {name for _, pieces in kept for _, name, is_local in pieces if is_local}
+    for name in sorted(named - slots.keys(), key=[*code.co_varnames, *code.co_cellvars].index):  # the order in which they end
+        slots[name] = len(slots)
     own = tuple(name for name in point.cells if name in code.co_cellvars and name not in code.co_freevars)
     given = {name: len(slots) + len(own) + i for i, name in enumerate(point.cells)}
     cells = given | {name: len(slots) + i for i, name in enumerate(own)}

@@ -1489,3 +1489,66 @@ def slots_that_are_empty(x):
 @case
 def special_methods_with_too_few_arguments(x):
     return x + 1, [asked(ask) for ask in (lambda: object.__setattr__(x), lambda: x.__add__(), lambda: [].__len__(1))]
+
+
+class Divided:
+    def __init__(self, value, log, reflected=True):
+        self.value, self.log, self.reflected = value, log, reflected
+
+    def __divmod__(self, other):
+        self.log.append("divmod")
+        return (self.value, other) if not isinstance(other, Divided) else NotImplemented
+
+    def __rdivmod__(self, other):
+        self.log.append("rdivmod")
+        return (other, self.value) if self.reflected else NotImplemented
+
+    def __sub__(self, other):
+        self.log.append("sub")
+        return NotImplemented
+
+    def __rsub__(self, other):
+        self.log.append("rsub")
+        return self.value
+
+
+class DividedFirst(Divided):
+    def __rdivmod__(self, other):
+        return "first"
+
+
+class OnlyFloorAndRest:
+    def __floordiv__(self, other):
+        return 1
+
+    def __mod__(self, other):
+        return 2
+
+
+def tried(function):
+    try:
+        return function()
+    except TypeError as error:
+        return str(error)
+
+
+@case
+def divmod_of_objects(x):
+    log = []
+    made, refusing = Divided(x + 1, log), Divided(x, log, reflected=False)
+    found = [
+        divmod(made, 3),
+        divmod(3, made),
+        divmod(2.5, made)[0],
+        divmod("a", made)[0],
+        divmod(made, DividedFirst(2, log)),
+        *map(tried, (lambda: divmod(3, refusing), lambda: divmod(OnlyFloorAndRest(), 2), lambda: divmod(2, OnlyFloorAndRest()))),
+    ]
+    return found, log
+
+
+@case
+def operands_of_one_class(x):
+    log = []
+    made, other = Divided(x + 1, log), Divided(x, log)
+    return tried(lambda: divmod(made, other)), tried(lambda: made - other), 2 - made, log

@@ -793,3 +793,20 @@ def test_what_acts_is_given_to_the_caller(function, recwarn):
         del made
         assert log == expected != []
     assert not recwarn.list
+
+
+def goes_on_in_its_handler(x, log):
+    try:
+        x.sum(5)
+    except IndexError:
+        pass
+    first, second = Held(), Held()  # CPython stores them the other way round
+    kept = [weakref.ref(first, lambda _: log.append("first")), weakref.ref(second, lambda _: log.append("second"))]
+    return nothing(kept)
+
+
+def test_locals_of_a_continuation_end_in_the_order_of_the_frame():
+    compiled, log, expected = capture.optimize(lambda gm, inputs: gm.forward)(goes_on_in_its_handler), [], []
+    compiled(torch.ones(2), log)
+    goes_on_in_its_handler(torch.ones(2), expected)
+    assert log == expected

@@ -24,6 +24,7 @@ from ..numpy_ufuncs import divmod_ as numpy_divmod
 from ..open_constant import OpenConstant
 from ..rows import positional_limits
 from ..sequence import TupleValue
+from ..user_object import ObjectValue, implemented
 from ..value import SymbolicRaise
 
 REFLECTED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -62,14 +63,7 @@ def binary(frame, op, left, right):
         if found is not None:
             return found
     left_type, right_type = left.python_type(), right.python_type()
-    reflected = f"__r{SPECIAL[symbol]}__"
-    right_first = (
-        right_type is not left_type
-        and left_type in resolution_order(right_type)  # registering with an ABC does not count
-        and lookup_class(left_type, reflected)[0] is not lookup_class(right_type, reflected)[0]
-    )
-    order = [(right, left, True), (left, right, False)] if right_first else [(left, right, False), (right, left, True)]
-    for value, other, reverse in order:
+    for value, other, reverse in order_of_operands(left, right, f"__r{SPECIAL[symbol]}__"):
         found = value.binary(frame, symbol, other, reverse)
         if found is not None:
             return found
@@ -78,6 +72,19 @@ def binary(frame, op, left, right):
             return binary(frame, op, sequence, index_of(frame, [count], {}))
     hint = HINT if op == ">>" and is_known(left) and left.real() is print else ""
     return frame.raise_new(TypeError, unsupported(op, left_type, right_type) + hint)
+
+
+def order_of_operands(left, right, reflected):
+    """(the operand whose method is asked, the other one, whether it is the reflected method), one after the other."""
+    left_type, right_type = left.python_type(), right.python_type()
+    if right_type is left_type and isinstance(left, ObjectValue):  # which has refused it already
+        return [(left, right, False)]
+    right_first = (
+        right_type is not left_type
+        and left_type in resolution_order(right_type)  # registering with an ABC does not count
+        and lookup_class(left_type, reflected)[0] is not lookup_class(right_type, reflected)[0]
+    )
+    return [(right, left, True), (left, right, False)] if right_first else [(left, right, False), (right, left, True)]
 
 
 HINT = '. Did you mean "print(<message>, file=<output_stream>)"?'
@@ -462,6 +469,8 @@ def divmod_(frame, args, kwargs):
         parts = [computed_by_python(frame, f"divmod({{}}, {{}})[{place}]", *args) for place in (0, 1)]
         return fold(frame, divmod, args) if None in parts else TupleValue(parts)
     known = [a for a in args if a.is_constant() or a.python_type() is int or isinstance(a, NumpyInt)]
+    if any(type(a) is ObjectValue and a.part is None for a in args):
+        return divmod_of_objects(frame, *args)
     if any(isinstance(a, ArrayValue) for a in args):
         return TupleValue(numpy_divmod(frame, *args))
     if any(hasattr(a.python_type(), "__divmod__") for a in args if a not in known):
@@ -470,6 +479,16 @@ def divmod_(frame, args, kwargs):
         left, right = (a.python_type().__name__ for a in args)
         frame.raise_new(TypeError, f"unsupported operand type(s) for divmod(): '{left}' and '{right}'")
     return TupleValue([binary(frame, "//", *args), binary(frame, "%", *args)])
+
+
+def divmod_of_objects(frame, left, right):
+    """Objects of the program's classes have methods for it or refuse; what is built in refuses them."""
+    for value, other, reverse in order_of_operands(left, right, "__rdivmod__"):
+        if isinstance(value, ObjectValue):
+            found = implemented(value.special(frame, "__rdivmod__" if reverse else "__divmod__", [other]))
+            if found is not None:
+                return found
+    return frame.raise_new(TypeError, unsupported("divmod()", left.python_type(), right.python_type()))
 
 
 def not_(frame, args, kwargs):
