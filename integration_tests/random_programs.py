@@ -66,7 +66,7 @@ def run_campaign(doc, generate, check, backend):
 
     if given.device == "cpu":  # what is loaded at first use; a GPU that is used before a fork cannot be used after it
         failure(drawn(0))
-    _, _, failed = campaign.run(given, drawn, failure, smaller)
+    _, _, failed, _ = campaign.run(given, drawn, failure, smaller)
     return 1 if failed else 0
 
 

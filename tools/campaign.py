@@ -18,11 +18,13 @@ import sys
 import time
 from pathlib import Path
 
-__all__ = ["add_arguments", "alone", "run"]
+__all__ = ["LIMIT", "add_arguments", "alone", "run"]
 
 os.environ["CUDA_VISIBLE_DEVICES"] = ""  # each program runs in a fork, which cannot use a GPU that the parent looked at
 GRACE = 10
 """Seconds after the limit in which a process says where it is; then it is killed."""
+LIMIT = "Limit: "
+"""What is wrong with a program begins so where nothing could be done about it: such are counted apart and are no failures."""
 BETWEEN = "\0"
 """Between the program and what is wrong with it, where one process tells another."""
 
@@ -114,7 +116,7 @@ def _one(task):
     seed, text = task
     program, found = alone(wrong, (lambda: draw(seed)) if text is None else (lambda: text), given.limit)
     small = program
-    if found is not None and given.shrink and program:
+    if found is not None and given.shrink and program and not found.startswith(LIMIT):
         small = smaller(program, found, lambda text: alone(wrong, lambda: text, given.limit)[1], given.shrink)
     return seed, found, small
 
@@ -126,28 +128,32 @@ def saved(text):
 
 
 def run(given, draw, wrong, smaller):
-    """Runs the seeds that the options say; prints what fails and a total, and returns (seeds, how many ran, seeds that failed).
+    """Runs the seeds that the options say; prints what fails and a total, and returns (first seed, how many ran, seeds that failed,
+    seeds at a limit).
 
     `draw(seed)` gives a program's text, `wrong(text)` what is wrong with it or None, `smaller(text, found, alone, seconds)` a smaller text
     that fails like `found`, where `alone(text)` asks what is wrong with one.
     """
     first, last = map(int, given.seeds.split(":"))
     tasks = saved(given.programs.read_text()) if given.programs else zip(range(first, last), iter(lambda: None, 0))
-    failed, count, started = [], 0, time.monotonic()
+    failed, limited, count, started = [], [], 0, time.monotonic()
     work = draw, wrong, smaller, given, started + given.seconds
     with multiprocessing.get_context("fork").Pool(given.jobs, _begin, work) as pool:
         for seed, found, small in filter(None, pool.imap_unordered(_one, tasks)):
             count += 1
             if found is None:
                 continue
-            failed.append(seed)
+            at_limit = found.startswith(LIMIT)
+            (limited if at_limit else failed).append(seed)
             brief = " ".join(found.split())
-            print(f"seed {seed}: {brief[:400]}" + (f"\n{small}" if given.shrink else ""), flush=True)
+            print(f"seed {seed}: {brief[:400]}" + (f"\n{small}" if given.shrink and not at_limit else ""), flush=True)
             if given.save:
                 with given.save.open("a") as file:
                     file.write(f"# seed {seed}: {brief[:1500]}\n{small}\n\n")
     failed.sort()
+    limited.sort()
     print(
         f"{count} programs of {given.programs or given.seeds} in {time.monotonic() - started:.0f} s, {len(failed)} failed: {failed}"
+        + (f", {len(limited)} at a limit: {limited}" if limited else "")
     )
-    return first, count, failed
+    return first, count, failed, limited

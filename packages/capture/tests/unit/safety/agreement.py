@@ -24,8 +24,9 @@ import torch
 import tracework_capture
 from calls import CALLS, FIRST
 from torch.utils.hooks import RemovableHandle
+from tracework_capture import _C
 
-__all__ = ["Disagreement", "check"]
+__all__ = ["Disagreement", "EvaluatorLimit", "check"]
 
 REFUSED = "raised", "one of the variables needed for gradient computation has been modified by an inplace operation"[:60]
 FREED = "raised", "Trying to backward through the graph a second time (or directly access saved tensors"[:60]
@@ -35,6 +36,13 @@ _numbers = itertools.count()
 
 class Disagreement(AssertionError):
     """Captured and plain runs differ."""
+
+
+class EvaluatorLimit(AssertionError):
+    """Captured and plain runs differ as the plain one differs from itself once a frame evaluator is installed that does nothing.
+
+    CPython makes no call of its own then (PEP 523): it holds the arguments of a call until that has ended.
+    """
 
 
 class _Failures(logging.Handler):
@@ -55,7 +63,7 @@ def eager(gm, example_inputs):
 
 
 def check(source, backend=eager, compiled=False, **options):
-    """Raises Disagreement; returns the number of graphs captured.
+    """Raises Disagreement, or EvaluatorLimit where that is all that differs; returns the number of graphs captured.
 
     Graphs that are compiled may keep an input for the backward where eager keeps what it computes from it, so that a write to the input
     makes backward refuse; what they keep decides, too, whether backward runs a second time without `retain_graph`, which torch promises
@@ -75,13 +83,21 @@ def check(source, backend=eager, compiled=False, **options):
     log.addHandler(failures)
     propagate, log.propagate = log.propagate, False
     gc.disable()  # what only the collector ends, ends at the same time in both: later
+    calls = [CALLS[kind] for kind in plain.get("CALLS", FIRST)]
+    evaluated, limit = None, None
     try:
-        for number, make in enumerate(CALLS[kind] for kind in plain.get("CALLS", FIRST)):
+        for number, make in enumerate(calls):
             expected = observe(plain, plain["main"], make(plain), not compiled)
             actual = observe(captured, main, make(captured), not compiled)
             if failures.seen:
                 raise Disagreement(f"call {number}: capture failed with {failures.seen[0]!r}") from failures.seen[0]
-            compare(expected, actual, number, compiled)
+            differs = disagreement(expected, actual, number, compiled)
+            if differs is not None:
+                evaluated = evaluated or _evaluated(source, calls, not compiled)
+                found = disagreement(next(seen for at, seen in evaluated if at == number), actual, number, compiled)
+                if found is not None:
+                    raise found
+                limit = limit or differs
             state = torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")
             if state != (True, False):
                 raise Disagreement(f"call {number}: modes left as {state}")
@@ -93,7 +109,24 @@ def check(source, backend=eager, compiled=False, **options):
         log.propagate = propagate
         torch.set_grad_enabled(True)
         tracework_capture.reset()
+    if limit is not None:
+        raise EvaluatorLimit(str(limit))
     return len(graphs)
+
+
+def _evaluated(source, calls, exact):
+    """(number of a call, what it gives and leaves) where a frame evaluator is installed that does nothing."""
+    namespace = load(source)
+
+    def main(*args):
+        before = _C.set_callback(lambda *frame: None)
+        try:
+            return namespace["main"](*args)
+        finally:
+            _C.set_callback(before)
+
+    for number, make in enumerate(calls):
+        yield number, observe(namespace, main, make(namespace), exact)
 
 
 def load(source):
@@ -295,8 +328,8 @@ class _View:
         return self(value) if not isinstance(value, str) else value[:40] if not value.startswith("cannot access") else "unbound"
 
 
-def compare(expected, actual, number, compiled):
-    """Raises Disagreement at the first part that differs."""
+def disagreement(expected, actual, number, compiled):
+    """The Disagreement at the first part that differs; None when all agree."""
     if compiled:
         wanted, found = expected["gradients"], actual["gradients"]
         free = found in (REFUSED, FREED) or wanted == FREED
@@ -306,7 +339,8 @@ def compare(expected, actual, number, compiled):
         a, b = expected.get(part), actual.get(part)
         if not same(a, b):
             path, a, b = difference(a, b)
-            raise Disagreement(f"call {number}: {part} differ at {path}\n  plain:    {a}\n  captured: {b}")
+            return Disagreement(f"call {number}: {part} differ at {path}\n  plain:    {a}\n  captured: {b}")
+    return None
 
 
 def difference(a, b):

@@ -21,7 +21,7 @@ sys.path[:0] = [str(HERE), str(HERE.parents[4] / "tools")]
 
 import campaign  # noqa: E402
 import torch  # noqa: E402
-from agreement import check, eager  # noqa: E402
+from agreement import EvaluatorLimit, check, eager  # noqa: E402
 from programs import generate, module  # noqa: E402
 from shrink import shrunk  # noqa: E402
 
@@ -32,6 +32,8 @@ def failure(function, backend):
     """What is wrong with a program; None when captured and plain runs agree."""
     try:
         check(module(function), backend, compiled=backend is not eager)
+    except EvaluatorLimit as error:
+        return f"{campaign.LIMIT}any frame evaluator changes this: {error}"
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return None
@@ -65,7 +67,7 @@ def main() -> int:
     torch.set_num_threads(1)
     backend = compiled() if given.compiled else eager
     failure(generate(random.Random(0)), backend)  # what is loaded at first use is loaded once
-    first, count, failed = campaign.run(
+    first, count, failed, limited = campaign.run(
         given,
         lambda seed: generate(random.Random(seed)),
         lambda function: failure(function, backend),
@@ -74,7 +76,8 @@ def main() -> int:
     if given.write:
         with TABLE.open("a") as table:
             kind = "compiled" if given.compiled else "captured"
-            table.write(f"| {kind} | {first} to {first + count - 1} | {count:,} | {len(failed)} | {failed or ''} |\n")
+            what = [f"open: {failed}"] * bool(failed) + [f"limit of frame evaluators: {limited}"] * bool(limited)
+            table.write(f"| {kind} | {first} to {first + count - 1} | {count:,} | {len(failed)} | {'; '.join(what)} |\n")
     return 1 if failed else 0
 
 

@@ -60,9 +60,17 @@ def test_seeds_that_fail_are_written_and_run_again(tmp_path, capsys):
     work = (lambda seed: f"number {seed} of many\n"), wrong, lambda text, found, alone, seconds: f"number {text.split()[1]}"
     saved = tmp_path / "failed.txt"
     given = parser.parse_args(["--seeds", "3:8", "--jobs", "2", "--save", str(saved)])
-    assert campaign.run(given, *work) == (3, 5, [3, 5, 7])
+    assert campaign.run(given, *work) == (3, 5, [3, 5, 7], [])
     assert "5 programs of 3:8" in capsys.readouterr().out
     assert sorted(campaign.saved(saved.read_text()))[0][0] == 3
     again = parser.parse_args(["--programs", str(saved), "--shrink", "5"])
-    assert campaign.run(again, *work)[1:] == (3, [3, 5, 7])
+    assert campaign.run(again, *work)[1:] == (3, [3, 5, 7], [])
     assert "seed 3: odd: number 3 of many\nnumber 3\n" in capsys.readouterr().out
+
+
+def test_limits_are_counted_apart(capsys):
+    parser = argparse.ArgumentParser()
+    campaign.add_arguments(parser, "0:4")
+    work = str, lambda text: {"1": f"{campaign.LIMIT}known", "2": "odd"}.get(text), lambda text, *others: text
+    assert campaign.run(parser.parse_args([]), *work) == (0, 4, [2], [1])
+    assert "1 failed: [2], 1 at a limit: [1]" in capsys.readouterr().out

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 import tracework_capture
-from agreement import check, eager
+from agreement import Disagreement, EvaluatorLimit, check, eager
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from programs import SIGNATURE, generate, module
@@ -340,3 +340,25 @@ def test_a_write_to_memory_that_an_input_shares_in_part(dynamic):
         with pytest.raises(RuntimeError, match="refer to a single memory location"):
             function(torch.ones(3, 4).t())
     assert seen == [1, 1]
+
+
+ENDS = f"""{SIGNATURE}
+    class Ends:
+        def __init__(self, name): self.name = name
+        def __del__(self): LOG.append(self.name)
+    def inner(p, given):
+        made = Ends("made")
+        return p + 1
+"""
+
+
+def test_what_any_frame_evaluator_changes():
+    """It holds the arguments of a call until that has ended. That is told from what capture changes."""
+    check(module(f"{ENDS}    given = Ends('given')\n    return inner(y, given)\n"))
+    with pytest.raises(EvaluatorLimit, match="LOG differ"):
+        check(module(f"{ENDS}    return inner(y, Ends('given'))\n"))
+    with pytest.raises(Disagreement, match="outcome differ"):
+        check(
+            module(f"{ENDS}    z = y * 2\n    return inner(y, Ends('given')), z\n"),
+            lambda gm, inputs: lambda *given: [r + 1 for r in gm.forward(*given)],
+        )
