@@ -199,7 +199,11 @@ class FrameCallback:
             if self.options.fullgraph and outermost and skipped.detail not in (NOTHING, ONE_OPERATION):
                 place = UserLocation(code.co_filename, code.co_firstlineno, code.co_qualname)
                 raise Unsupported("other", skipped.detail, (place,)) from skipped
-            return self.plain(code, skipped.detail, skipped.stop, held=wrapped_functions(code, closure))
+            answer = self.plain(code, skipped.detail, skipped.stop, held=wrapped_functions(code, closure))
+            traced = outermost and skipped.detail == NOTHING and skipped.stop is None
+            return (
+                _C.OFF if traced and answer is None and self.options.fullgraph else answer
+            )  # what it calls has no graph, either
         except (Unsupported, ForbiddenCall, ControlMisuse, DynamicDimError, BackendFailed) as error:
             if isinstance(error, BackendFailed):
                 raise error.__cause__ from None

@@ -433,7 +433,8 @@ def pop(frame, self, key, default=None):
 @method("popitem")
 def popitem(frame, self, last=ConstantValue(True)):  # noqa: B008
     if not self.truth(frame):
-        return frame.raise_new(KeyError, "popitem(): dictionary is empty")
+        said = "dictionary is empty" if self.cls is collections.OrderedDict else "popitem(): dictionary is empty"
+        return frame.raise_new(KeyError, said)
     hashed = list(self.entries)[-1 if last.truth(frame) else 0]
     pair = TupleValue([self.key_value(frame, hashed), self.find_hashed(frame, hashed)])
     self.remove(frame, hashed)

@@ -180,9 +180,7 @@ class ObjectValue(Value):
         hidden = lookup_class(self.cls, name)[0] is not static  # by what super() passes over
         if name in self.fields and not hidden:
             found = self.fields[name]
-            if found is DELETED:
-                return frame.raise_new(AttributeError, name)
-            return found
+            return self.empty_slot(frame, name) if found is DELETED else found
         if name == "__dict__":
             return InstanceDictValue(self)
         if self.obj is None:

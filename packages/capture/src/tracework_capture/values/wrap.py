@@ -71,6 +71,7 @@ from .numpy_ints import NUMPY_INTS, changing_numpy_int
 from .numpy_ufuncs import wrap_ufunc
 from .open_fraction import changing_fraction
 from .optimizer import CODE_ROWS, OPTIMIZER_ROWS
+from .partial import PARTS, PartialValue
 from .proxy import wrap_proxy
 from .ranges import RangeValue, SliceValue
 from .record_keys import record_key
@@ -425,12 +426,8 @@ def wrap_method(frame, obj, source):
 
 
 def wrap_partial(frame, obj, source):
-    from .builtins.containers import PartialValue
-
     guard_type(frame, obj, source)
-    args = frame.wrap(obj.args, Attr(source, "args")).all_items(frame)
-    keywords = frame.wrap(obj.keywords, Attr(source, "keywords")).all_items(frame)
-    return PartialValue(frame.wrap(obj.func, Attr(source, "func")), args, {k.constant(): v for k, v in keywords}, source)
+    return PartialValue([frame.wrap(getattr(obj, name), Attr(source, name)) for name in PARTS], obj, source)
 
 
 def wrap_getter(frame, obj, source):

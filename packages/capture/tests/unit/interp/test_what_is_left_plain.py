@@ -230,3 +230,20 @@ def test_a_wrapper_is_left_plain_for_the_functions_that_break_in_it():
         for _ in range(6):
             assert compiled(X) == X.tolist()
         assert graphs_of(works, X) == [["mul", "add", "sin"]]
+
+
+class Named(torch.nn.Module):
+    def __init__(self, **named):
+        super().__init__()
+        self.named = named
+
+
+def test_what_a_function_without_operators_calls_is_not_asked_to_be_one_graph():
+    """Its parts, as a module's __init__ that has not run yet, need not be frames that can be captured by themselves."""
+
+    def program(x):
+        return x, Named(a=1).named
+
+    compiled = capture.optimize(lambda module, example_inputs: module.forward, fullgraph=True)(program)
+    for _ in range(2):
+        assert compiled(X) == (X, {"a": 1})

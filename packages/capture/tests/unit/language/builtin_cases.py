@@ -413,3 +413,20 @@ def vars_of_what_has_none(x):
         except TypeError as error:
             said.append(str(error))
     return x + 1, said
+
+
+@case
+def containers_that_refuse(x):
+    said = []
+    for make in (
+        lambda: collections.deque([1], -1),
+        lambda: collections.deque((), "three"),
+        lambda: collections.defaultdict(5),
+        lambda: collections.OrderedDict().popitem(),
+        lambda: {}.popitem(),
+    ):
+        try:
+            make()
+        except (KeyError, TypeError, ValueError) as error:
+            said.append((type(error).__name__, str(error)))
+    return x + 1, said

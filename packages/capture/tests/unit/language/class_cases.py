@@ -1552,3 +1552,20 @@ def operands_of_one_class(x):
     log = []
     made, other = Divided(x + 1, log), Divided(x, log)
     return tried(lambda: divmod(made, other)), tried(lambda: made - other), 2 - made, log
+
+
+class OneSlot:
+    __slots__ = ("kept",)
+
+
+held_in_a_slot = OneSlot()
+
+
+@case
+def a_slot_that_was_emptied(x):
+    held_in_a_slot.kept = x
+    del held_in_a_slot.kept
+    try:
+        return held_in_a_slot.kept
+    except AttributeError as error:
+        return x + 1, str(error), error.name

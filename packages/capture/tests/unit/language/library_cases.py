@@ -631,3 +631,37 @@ def matches_one_by_one(x, text="a=1 b=2"):
     first = next(found)
     numbers = [int(m.group()) for m in re.finditer(r"\d+", "a12b3")]
     return x * len(first[1]), [m[0] for m in found], {m[1]: m.span() for m in ASSIGNED.finditer(text)}, numbers, list(found)
+
+
+def scaled(a, b=1):
+    """a * b"""
+    return a * b
+
+
+renamed = functools.update_wrapper(functools.partial(scaled, b=3), scaled)
+bare = functools.partial(scaled, b=4)
+
+
+@case
+def partials_have_attributes(x):
+    made = functools.partial(scaled, b=x)
+    made.label = "by x"
+    made.keywords["more"] = 1
+    del made.keywords["more"]
+    nested, flat = functools.partial(made), functools.partial(bare, 2)
+    return (
+        renamed(x),
+        (renamed.__name__, renamed.__doc__, renamed.__wrapped__ is scaled, hasattr(renamed, "__module__")),
+        [hasattr(bare, name) for name in ("__name__", "__wrapped__", "func", "lable")],
+        (made, made(x), made.label, made.keywords is made.keywords, made.args),
+        (nested.func is made, flat.func is scaled, flat.args, flat.keywords),
+        functools.partial(bare, x).__call__(),
+    )
+
+
+@case
+def keywords_of_a_partial_are_a_dict_of_its_own(x):
+    made = functools.partial(scaled, x)
+    named = made.keywords
+    named["b"] = 7
+    return made(), made, named

@@ -1,4 +1,4 @@
-"""len, the constructors of containers and numbers, str, repr, format, range, slice, functools.partial."""
+"""len, the constructors of containers and numbers, str, repr, format, range, slice."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import torch
 
 from ...graph.known import known_tensor
 from ...guards.classes import lookup_class
-from ..binding import BoundBuiltin
 from ..constant import NUMPY_NUMBERS, ConstantValue, NotPlain, fold, fold_plain, force_plain, plain
 from ..enum_member import EnumMember
 from ..floats import FloatValue, float_of
@@ -24,6 +23,7 @@ from ..mapping import DictValue
 from ..namespace import NamespaceValue
 from ..numpy_array import ArrayValue
 from ..numpy_ints import NumpyInt
+from ..partial import partial_, partial_call
 from ..proxy import proxy_row
 from ..ranges import RangeValue, SliceValue, as_index
 from ..rows import call_row
@@ -37,7 +37,7 @@ from ..user_object import ObjectValue
 from ..value import Value
 from ..wrap import each_of, iterate_all
 from .arithmetic import binary
-from .attributes import text
+from .attributes import callable_, text
 
 NONE = ConstantValue(None)
 
@@ -70,6 +70,8 @@ def ordered_dict(frame, args, kwargs):
 
 def defaultdict_(frame, args, kwargs):
     factory = None if not args or (args[0].is_constant() and args[0].constant() is None) else args[0]
+    if factory is not None and not callable_(frame, [factory], {}).truth(frame):
+        return frame.raise_new(TypeError, "first argument must be callable or None")
     made = DictValue(cls=collections.defaultdict, default_factory=factory)
     call_row(frame, made, "update", DICT_METHODS["update"], args[1:], kwargs)
     return made
@@ -89,6 +91,8 @@ def deque_(frame, args, kwargs):
     if len(given) < len(args) + len(kwargs) or not given.keys() <= {"iterable", "maxlen"}:
         return fold(frame, collections.deque, args, kwargs)  # an error
     limit = force_plain(frame, given.get("maxlen", NONE))
+    if limit is not None and (not isinstance(limit, int) or limit < 0):
+        return fold(frame, collections.deque, [ConstantValue(()), given["maxlen"]])  # an error
     items = iterate_all(frame, given["iterable"]) if "iterable" in given else []
     return DequeValue(items if limit is None else items[len(items) - limit if len(items) > limit else 0 :], maxlen=limit)
 
@@ -292,64 +296,6 @@ def folded(fn):
     return lambda frame, args, kwargs: fold(frame, fn, args, kwargs)
 
 
-class PartialValue(Value):
-    """functools.partial."""
-
-    def __init__(self, function, args, kwargs, source=None):
-        super().__init__(source)
-        self.function = function
-        self.args = args
-        self.kwargs = kwargs
-
-    def held(self):
-        return self.function, *self.args, *self.kwargs.values()
-
-    def python_type(self):
-        return functools.partial
-
-    def truth(self, frame):
-        return True
-
-    def same_object(self, other):
-        return self is other
-
-    def getattr(self, frame, name):
-        from ..mapping import dict_of
-
-        if name == "func":
-            return self.function
-        if name == "args":
-            return TupleValue(self.args)
-        if name == "keywords":
-            return dict_of(frame, self.kwargs.items())
-        if name == "__call__":
-            return BoundBuiltin(self, name)
-        if name in ("__name__", "__qualname__", "__wrapped__", "__partialmethod__"):
-            return frame.raise_new(AttributeError, f"'functools.partial' object has no attribute '{name}'")
-        return super().getattr(frame, name)
-
-    def call(self, frame, args, kwargs):
-        return self.function.call(frame, [*self.args, *args], {**self.kwargs, **kwargs})
-
-    def call_method(self, frame, name, args, kwargs):
-        return self.call(frame, args, kwargs) if name == "__call__" else super().call_method(frame, name, args, kwargs)
-
-    def reload(self, emit):
-        parts = [
-            emit.load(self.function),
-            *(emit.load(a) for a in self.args),
-            *(f"{k}={emit.load(v)}" for k, v in self.kwargs.items()),
-        ]
-        return f"{emit.const(functools.partial)}({', '.join(parts)})"
-
-
-def partial_(frame, args, kwargs):
-    function = args[0]
-    if isinstance(function, PartialValue):
-        return PartialValue(function.function, [*function.args, *args[1:]], {**function.kwargs, **kwargs})
-    return PartialValue(function, list(args[1:]), dict(kwargs))
-
-
 def attribute_names(function):
     """Names in the __dict__ of a function or of the function of a method."""
     function = function.function if isinstance(function, BoundMethodValue) else function
@@ -424,6 +370,7 @@ ROWS = {
     repr: repr_,
     format: format_,
     functools.partial: partial_,
+    functools.partial.__call__: partial_call,
     functools.wraps: wraps_,
     types.SimpleNamespace: namespace,
     types.MethodType: method_type,
