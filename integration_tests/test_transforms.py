@@ -3,7 +3,7 @@
 import pytest
 import torch
 import tracework
-from torch.func import functional_call, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp
+from torch.func import functional_call, functionalize, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize, vjp
 from training import BACKENDS, check
 
 linear = torch.nn.Linear(4, 4)
@@ -84,7 +84,23 @@ def ensemble(x, w):
     return torch.vmap(lambda p: functional_call(linear, {"weight": p}, (x,)))(weights)
 
 
+def without_writes(x, w):
+    def f(a):
+        b = a.clone()
+        b.view(-1).mul_(3)
+        return b.sin_() @ w
+
+    return functionalize(f)(x) + grad(lambda a: functionalize(lambda b: b.sin().mul_(2).sum())(a))(x)
+
+
+def all_other_parameters(x, w):
+    new = {"weight": w, "bias": x[0]}
+    return functional_call(linear, new, (x,), strict=True) + functional_call(linear, {"bias": x[1]}, (x,), strict=False)
+
+
 PROGRAMS = (
+    without_writes,
+    all_other_parameters,
     mapped,
     mapped_dims,
     mapped_twice,
@@ -151,6 +167,28 @@ class Half(torch.autograd.Function):
 def test_what_runs_plainly(fn):
     x = torch.randn(4, requires_grad=True)
     torch.testing.assert_close(tracework.compile(fn, backend="eager")(x), fn(x))
+
+
+def linear_parts(x, w):
+    value, push = linearize(lambda d, b: {"of": d["a"].sin() @ b, "sum": d["a"].sum()}, {"a": x}, w)
+    return value, push({"a": x.cos()}, w), push({"a": x}, w.sin())
+
+
+@pytest.mark.parametrize("backend", BACKENDS[:2])
+def test_linearize(backend):
+    torch.manual_seed(1)
+    inputs = torch.randn(3, 4), torch.randn(4, 4)
+    found, expected = tracework.compile(linear_parts, backend=backend, fullgraph=True)(*inputs), linear_parts(*inputs)
+    torch.testing.assert_close(found, expected)
+
+
+def test_linearize_where_gradients_are_asked_for():
+    """It is left to eager: of what it computes early some parts are constants."""
+    inputs = torch.randn(3, 4, requires_grad=True), torch.randn(4, 4)
+    for value, *pushed in (linear_parts(*inputs), tracework.compile(linear_parts, backend="aot_eager")(*inputs)):
+        assert value["of"].requires_grad and [p["sum"].requires_grad for p in pushed] == [True, True]
+    (expected, found) = (f(*inputs)[1]["of"] for f in (linear_parts, tracework.compile(linear_parts, backend="aot_eager")))
+    torch.testing.assert_close(torch.autograd.grad(found.sum(), inputs[0]), torch.autograd.grad(expected.sum(), inputs[0]))
 
 
 def test_errors_are_eagers():

@@ -19,7 +19,7 @@ def functional_call_row(frame, args, kwargs):
     """torch.func.functional_call(module, dicts, args, kwargs, tie_weights=True, strict=False)"""
     given = dict(zip(NAMES, args)) | kwargs
     module, dicts = given["module"], given["parameter_and_buffer_dicts"]
-    if not isinstance(module, ModuleValue) or set(given) - {*NAMES, "tie_weights"}:
+    if not isinstance(module, ModuleValue) or set(given) - {*NAMES, "tie_weights", "strict"}:
         return frame.break_graph("call_unknown", "functional_call")
     dicts = [dicts] if isinstance(dicts, DictValue) else dicts.unpack(frame)
     new = [(force_plain(frame, k), v) for d in dicts for k, v in d.all_items(frame)]
@@ -27,6 +27,8 @@ def functional_call_row(frame, args, kwargs):
         return frame.break_graph("call_unknown", "functional_call with a name twice, or with something that is no tensor")
     tie = "tie_weights" not in given or force_plain(frame, given["tie_weights"])
     places = entries_for(frame, module, dict(new), tie)
+    if "strict" in given and force_plain(frame, given["strict"]) and not places.keys() >= set(entries_of(frame, module)):
+        return frame.break_graph("call_unknown", "functional_call, strict, with less than all parameters and buffers")
     with replaced(frame, places):
         return module.call(frame, positional(frame, given.get("args")), keywords(frame, given.get("kwargs")))
 
@@ -64,6 +66,15 @@ def entries_for(frame, module, new, tie):
                 if tensor is not None and id(tensor) in tied:
                     found.setdefault((owner, name), tied[id(tensor)])
     return found
+
+
+def entries_of(frame, module):
+    """(module value, name) of every parameter and buffer that is there."""
+    for _, owner in walk(frame, module, "", True, set()):
+        for table in ("_parameters", "_buffers"):
+            for name, tensor in owner.obj.__dict__[table].items():
+                if tensor is not None:
+                    yield owner, name
 
 
 @contextlib.contextmanager

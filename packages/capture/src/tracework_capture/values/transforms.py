@@ -17,7 +17,7 @@ from .constant import force_plain
 from .hooks import stand_in_like
 from .iterators import PartialBuiltin
 from .sequence import TupleValue
-from .structure import leaves, rebuilt, spread
+from .structure import leaves, rebuilt, same_structure, spread
 from .tensor import TensorValue, forget_nodes
 from .value import Value
 
@@ -224,6 +224,18 @@ def hessian(frame, function, options, args, kwargs):
     return jacobian("jacfwd")(frame, TransformedValue("jacrev", function, options), options, args, kwargs)
 
 
+def functionalize(frame, function, options, args, kwargs):
+    """torch.func.functionalize(function)(*args): writes are removed from every graph later on"""
+    if options.get("remove", "mutations") != "mutations":
+        return frame.break_graph("call_unknown", f"torch.func.functionalize that removes {options['remove']}")
+    given = {id(leaf) for leaf in leaves(frame, TupleValue([*args, *kwargs.values()]))}
+    result = function.call(frame, args, kwargs)
+    for leaf in leaves(frame, result):  # what it gives is no object that it was given, and how far a view is one is its own
+        if isinstance(leaf, TensorValue) and (id(leaf) in given or leaf.node.op == "placeholder" or leaf.example._is_view()):
+            return frame.break_graph("call_unknown", "torch.func.functionalize of a function that gives an argument, or a view")
+    return result
+
+
 class TransformedValue(Value):
     """What torch.vmap(function, ...) and its like give."""
 
@@ -255,6 +267,7 @@ CALLS = {
     "jacrev": jacobian("jacrev"),
     "jacfwd": jacobian("jacfwd"),
     "hessian": hessian,
+    "functionalize": functionalize,
 }
 """Name in torch.func -> fn(frame, function, options, args, kwargs) for a call of the transformed function."""
 
@@ -292,7 +305,7 @@ def made_before(kind):
 TRANSFORM_CODES = {getattr(torch.func, k)(abs).__code__: made_before(k) for k in CALLS if k != "hessian"}
 
 
-# --- vjp and jvp ---------------------------------------------------------------------------------------------------------
+# --- vjp, jvp and linearize ----------------------------------------------------------------------------------------------
 
 
 def vjp_row(frame, args, kwargs):
@@ -339,9 +352,41 @@ def jvp_row(frame, args, kwargs):
     return TupleValue([*found, rebuilt_aux(frame, aux, made)] if has_aux else found)
 
 
+def linearize_row(frame, args, kwargs):
+    """torch.func.linearize(function, *primals)"""
+    function, primals = args[0], list(args[1:])
+    given, tensors, stand_ins = on_stand_ins(frame, primals, range(len(primals)))
+    body = Body(frame, "jvp", function, lambda f: f.call(frame, given, {}), stand_ins)
+    read = [*(t.example for t in tensors), *(n.meta["example_value"] for n in body.free)]
+    if body.is_random() or any(isinstance(x, torch.Tensor) and x.requires_grad for x in read):
+        return frame.break_graph("call_unknown", "torch.func.linearize with random numbers, or at what is asked for a gradient")
+    results = len(body.all_tensors(leaves(frame, body.result)))
+    made = body.node("call", tensors, {})
+    body.done()
+
+    # torch runs the function again for this, too, though once
+    def push_forward(frame, args, kwargs):
+        tangents, like = TupleValue(list(args)), TupleValue(primals)
+        pairs = zip(leaves(frame, tangents), tensors) if same_structure(frame, tangents, like) else ()
+        fits = [isinstance(a, TensorValue) and kind_of(a.example) == kind_of(b.example) for a, b in pairs]
+        if kwargs or len(fits) != len(tensors) or not all(fits):
+            return frame.break_graph("call_unknown", "arguments of the function that torch.func.linearize gave")
+        options = {"primals": len(tensors), "results": results}
+        found = body.node("jvp", tensors, options, leaves(frame, tangents))
+        return rebuilt(frame, body.result, iter(found[results : 2 * results]))
+
+    return TupleValue([rebuilt(frame, body.result, iter(made)), PartialBuiltin(types.FunctionType, push_forward)])
+
+
+def kind_of(example):
+    """What of a tangent has to be as its primal's."""
+    return example.shape, example.dtype, example.device
+
+
 TRANSFORM_ROWS = {
     **{getattr(torch.func, kind): transform_row(kind) for kind in CALLS},
     torch.vmap: transform_row("vmap"),
     torch.func.vjp: vjp_row,
     torch.func.jvp: jvp_row,
+    torch.func.linearize: linearize_row,
 }
