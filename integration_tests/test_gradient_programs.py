@@ -52,6 +52,10 @@ WRONG_ONCE = {
     "a hook of an input with a history that two results depend on": (
         "    v0 = h0.reshape(-1).mean() * h1\n    h1.register_hook(lambda g: g * 2)\n    return v0.exp(), v0.diagonal()\n"
     ),
+    "a detached write to a leaf": "    v0 = w0.sin() * h0.detach()\n    w0.detach().add_(1)\n    return v0, w0.exp()\n",
+    "a detached write to a leaf beside random numbers": (
+        "    w0.detach().add_(1)\n    v0 = torch.nn.functional.dropout(w0, 0.5)\n    return v0, v0 * w1\n"
+    ),
     "a write to an input that is a view": "    v0 = h2.sigmoid()\n    h2.t().mul_(2)\n    h2[0] = 0.5\n    return v0, h2[1:].exp()\n",
     "a view of an input that is a view is written to": "    v0 = h2.narrow(0, 0, 1)\n    v0.mul_(2)\n    return v0, v0.sin()\n",
     "an input that is a view and has views is written to": "    v0 = h2[1:]\n    h2.mul_(2)\n    return v0.sin(), h2.mean() * h1\n",

@@ -18,7 +18,6 @@ from torch import fx
 
 from .. import _torch
 from ..contracts import Backward, FunctionalProgram
-from ..errors import UsageError
 from ..partition import shown_input, through_views
 from ..signature import InputKind, Signature, TakenView, TangentInfo, base_of
 from ..trace.components import sources_of, together
@@ -86,7 +85,9 @@ class Keeper:
         # an input that gets what the graph computes would have its own history keep it
         copies |= {i: f"a[{i}].detach()" for i, _ in program.signature.write_backs if i in reads.kept and i not in needed}
         copies |= {i: f"copy(a[{i}])" for i in needed if i in mutated}
-        self._unlinked = tuple(i for i in needed if i in mutated and infos[i].requires_grad)  # a clone has lost their history
+        # leaves, which a clone is no part of
+        self._former = tuple(i for i in needed if i in mutated and infos[i].requires_grad)
+        copies |= {i: f"(copy(a[{i}]), a[{i}])" for i in self._former}
         self._checked = tuple(
             i for i in tensors if i in watched or i in reads.inputs and not infos[i].is_static and i not in mutated
         )
@@ -113,11 +114,9 @@ class Keeper:
         """The inputs, when nobody wrote to those that are needed since, and all have their histories."""
         self.check(kept, self._checked)
         _check_linked(kept[4], [1] * len(kept[4]), 0)
-        for slot in self._unlinked:
-            raise UsageError(
-                f"a gradient of a gradient through input {self._infos[slot].name}, which the graph writes to without recording it"
-            )
         inputs = [None if i in self._counted else x for i, x in enumerate(kept[0])]
+        for slot in self._former:
+            inputs[slot] = _FormerValue.apply(*inputs[slot])
         return [_recorded(x, info.requires_grad) for x, info in zip(inputs, self._infos, strict=True)]
 
     def check(self, kept: Kept, slots: Collection[int]) -> None:
@@ -129,6 +128,18 @@ class Keeper:
         for slot, version, expected in found:
             if slot in slots and version != expected:
                 raise _modified(f"input {self._infos[slot].name}", version, expected)
+
+
+class _FormerValue(torch.autograd.Function):
+    """The value that a tensor had, with the tensor's history."""
+
+    @staticmethod
+    def forward(ctx: Any, value: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+        return value.view_as(value)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[None, torch.Tensor]:
+        return None, gradient
 
 
 def _recorded(value: Any, requires_grad: bool) -> Any:
