@@ -232,6 +232,16 @@ def test_gradients_pass_by_what_arrays_compute():
     torch.testing.assert_close(x.grad, y.grad)
 
 
+def test_arrays_of_what_wants_gradients_are_forced():
+    def forced(x):
+        return (x * 2).numpy(force=True) + x.numpy(force=True), x.detach().numpy(force=False), x.sum()
+
+    x = torch.arange(1.0, 5.0, requires_grad=True)
+    found, expected = tracework.compile(forced, backend="aot_eager", fullgraph=True)(x), forced(x)
+    agree(list(found[:2]), list(expected[:2]))
+    assert found[2].requires_grad
+
+
 def test_arrays_are_guarded():
     compiled = tracework.compile(lambda a: (a + 1, a.dtype.name, a.shape), backend="eager")
     given = [numpy.ones(3), numpy.ones(3, "float32"), numpy.ones((2, 2), "int8"), numpy.ones(4)[::-1], numpy.ones(3, ">f8")]

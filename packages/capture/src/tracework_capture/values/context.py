@@ -72,6 +72,10 @@ class ContextValue(Value):
             return DecoratedValue(self, args[0])
         return frame.break_graph("context_unknown", f"call of {self.cls.__name__}")
 
+    def for_call(self, frame):
+        """The manager that a call of a function which this one decorates enters."""
+        return self
+
     def copied(self):
         """A manager like this one that was not entered."""
         made = copy.copy(self)
@@ -131,11 +135,12 @@ class DecoratedValue(Value):
         return self.function.python_type()
 
     def call(self, frame, args, kwargs):
-        self.manager.enter(frame)
+        manager = self.manager.for_call(frame)
+        manager.enter(frame)
         try:
             return self.function.call(frame, args, kwargs)
         finally:
-            self.manager.leave(frame)
+            manager.leave(frame)
 
 
 class GradModeContext(ContextValue):
@@ -154,6 +159,9 @@ class GradModeContext(ContextValue):
         if self.before is None:
             return super().reload(emit)
         return f"{emit.const(entered_before)}({super().reload(emit)}, {self.before})"
+
+    def for_call(self, frame):
+        return self.copied()
 
     def copied(self):
         made = super().copied()
@@ -190,7 +198,17 @@ def entered_before(manager, before):
 
 
 class SetGradEnabled(GradModeContext):
-    """torch.set_grad_enabled(mode) takes effect when it is made, and remembers what held then."""
+    """torch.set_grad_enabled(mode) takes effect when it is made, and remembers what held then. As a decorator it takes none but inside of
+    the function."""
+
+    def call(self, frame, args, kwargs):
+        switch_grad(frame, self.mode_before(frame))
+        return super().call(frame, args, kwargs)
+
+    def for_call(self, frame):
+        made = self.copied()
+        made.before = torch.is_grad_enabled()
+        return made
 
     def enter(self, frame):
         switch_grad(frame, self.mode)
@@ -252,6 +270,9 @@ class InferenceMode(GradModeContext):
         self.entered = []
 
     outlives_graph = False
+
+    def for_call(self, frame):
+        return self  # it knows each of the blocks that it is entered for
 
     def enter(self, frame):
         if self.mode and torch.is_inference_mode_enabled():

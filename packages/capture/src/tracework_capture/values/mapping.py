@@ -288,6 +288,8 @@ class DictValue(Value):
         handler = METHODS.get(name)
         if handler is not None:
             return call_row(frame, self, name, handler, args, kwargs)
+        if name == "default_factory" and self.cls is collections.defaultdict:
+            return self.getattr(frame, name).call(frame, args, kwargs)
         from .builtins.arithmetic import call_dunder
 
         return call_dunder(frame, self, name, args, kwargs)

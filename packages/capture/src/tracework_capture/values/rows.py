@@ -52,7 +52,12 @@ _CHECK_THEMSELVES = {"torch", "torch._C", "torch._C._nn", "torch.autograd.variab
 
 @functools.cache
 def signature_of(function):
-    """The signature, or None when Python does not know it."""
+    """The signature, or None when Python does not know it; of a class with a __new__ of its own, such as torch.no_grad, what that takes."""
+    make = function.__new__ if isinstance(function, type) else None
+    if isinstance(make, types.FunctionType):
+        taken = list(inspect.signature(make).parameters.values())[1:]
+        if not any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in taken):
+            return inspect.Signature(taken)
     try:
         return inspect.signature(function)
     except (ValueError, TypeError):

@@ -571,8 +571,10 @@ def backward_method(frame, self, name, args, kwargs):
 def numpy_method(frame, self, name, args, kwargs):
     from .numpy_array import array_from_tensor
 
-    if args or kwargs:
-        return frame.break_graph("tensor_to_numpy", "Tensor.numpy with arguments")
+    if args or not kwargs.keys() <= {"force"}:
+        return frame.break_graph("tensor_to_numpy", "Tensor.numpy with these arguments")
+    if "force" in kwargs and kwargs["force"].truth(frame):
+        self = frame.graph.call_method(frame, "detach", (self,))
     return array_from_tensor(frame, self)
 
 

@@ -13,7 +13,7 @@ import contextlib
 import torch
 import torch.nn.attention
 
-from .._torch import FLAGS, SETTINGS, device_is_set_for_good
+from .._torch import FLAGS, SETTINGS, any_autocast, device_is_set_for_good
 from ..guards.kinds import STATES
 from .constant import fold, force_plain
 from .context import ContextValue, hooks_disabled_row
@@ -201,6 +201,7 @@ STATE_ROWS = {
             torch.get_autocast_cpu_dtype,
             torch.get_autocast_gpu_dtype,
             torch.is_autocast_cache_enabled,
+            any_autocast,
         )
     },
     **{read: read_row(read, name) for name, (read, _) in FLAGS.items()},

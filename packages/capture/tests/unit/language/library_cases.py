@@ -665,3 +665,43 @@ def keywords_of_a_partial_are_a_dict_of_its_own(x):
     named = made.keywords
     named["b"] = 7
     return made(), made, named
+
+
+class Doubling:
+    def __init__(self):
+        self.factor = 2
+
+    def __call__(self, a):
+        return a * self.factor
+
+
+doubling = Doubling()
+
+
+@case
+def wrappers_of_what_is_no_function(x):
+    made = functools.partial(scaled, b=3)
+    made.label = "by three"
+
+    @functools.wraps(made)
+    def outer(a):
+        return made(a)
+
+    @functools.wraps(doubling)
+    def twice(a):
+        return doubling(a)
+
+    def other(a):
+        return a
+
+    updated = functools.update_wrapper(other, scaled)
+    return (
+        (outer(x), outer.__name__, outer.label, outer.__wrapped__ is made),
+        (twice(x), twice.__name__, twice.factor),
+        (updated(x), updated.__name__, updated is other, updated.__doc__),
+    )
+
+
+@case
+def factories_are_called(x):
+    return x + 1, collections.defaultdict(lambda: 5).default_factory(), collections.defaultdict(list).default_factory()

@@ -207,3 +207,56 @@ def test_a_manager_that_a_function_leaves_entered():
         assert not state()[2]
     with pytest.raises(Unsupported, match="is entered by a call, and the graph ends before it is left"):
         optimize(eager, fullgraph=True)(begin)(x)
+
+
+def under_no_grad(x):
+    with torch.no_grad():
+        decorate = torch.set_grad_enabled(True)
+        during = torch.is_grad_enabled()
+        doubled = decorate(lambda v: v * 2)
+        return doubled(x), during, torch.is_grad_enabled(), (x * 1).requires_grad
+
+
+def recursive(x):
+    @torch.no_grad()
+    def halved(count, v):
+        return v if count == 0 else halved(count - 1, v) / 2
+
+    kept = halved(3, x)
+    return x * 1, kept.requires_grad, torch.is_grad_enabled()
+
+
+def made_before_it_is_called(x):
+    @torch.set_grad_enabled(False)
+    def doubled(v):
+        return v * 2
+
+    y = x * 1
+    with torch.no_grad():
+        inside = doubled(x).requires_grad, torch.is_grad_enabled()
+    return y, *inside, doubled(x).requires_grad, torch.is_grad_enabled()
+
+
+def without_parentheses(x):
+    @torch.no_grad
+    def first(v):
+        return v * 2
+
+    @torch.enable_grad
+    def second(v):
+        return v * 2
+
+    return x * 1, first(x).requires_grad, second(x).requires_grad, torch.is_grad_enabled()
+
+
+@pytest.mark.parametrize(
+    "program", (under_no_grad, recursive, made_before_it_is_called, without_parentheses), ids=lambda f: f.__name__
+)
+def test_grad_modes_that_decorate(program):
+    """A decorated function enters a manager of its own at each call; set_grad_enabled takes effect where it is made, until it decorates."""
+    reset()
+    captured, x = optimize(eager, fullgraph=True)(program), torch.ones(3, requires_grad=True)
+    value, *rest = program(x)
+    for _ in range(2):
+        found, *others = captured(x)
+        assert torch.equal(found, value) and found.requires_grad == value.requires_grad and others == rest

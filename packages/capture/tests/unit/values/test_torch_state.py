@@ -33,6 +33,7 @@ QUERIES = {
         lambda wanted: torch.set_autocast_dtype("cpu", torch.float16 if wanted else torch.bfloat16),
     ),
     "autocast cache": (lambda: torch.is_autocast_cache_enabled(), torch.set_autocast_cache_enabled),
+    "any autocast": (lambda: torch._C._is_any_autocast_enabled(), lambda wanted: torch.set_autocast_enabled("cpu", wanted)),
 }
 
 

@@ -16,6 +16,7 @@ from ..constant import NUMPY_NUMBERS, ConstantValue, NotPlain, fold, fold_plain,
 from ..enum_member import EnumMember
 from ..floats import FloatValue, float_of
 from ..function import BoundMethodValue, FunctionValue, NewFunctionValue
+from ..instance_dict import InstanceDictValue
 from ..iterators import PartialBuiltin
 from ..late_values import LateValue, late_shown, read_late
 from ..mapping import METHODS as DICT_METHODS
@@ -34,7 +35,7 @@ from ..tensor import TensorValue
 from ..text import OpenText, text_of_size, text_of_sizes
 from ..text_codecs import break_for_own_codec
 from ..user_object import ObjectValue
-from ..value import Value
+from ..value import SymbolicRaise, Value
 from ..wrap import each_of, iterate_all
 from .arithmetic import binary
 from .attributes import callable_, text
@@ -296,31 +297,45 @@ def folded(fn):
     return lambda frame, args, kwargs: fold(frame, fn, args, kwargs)
 
 
-def attribute_names(function):
-    """Names in the __dict__ of a function or of the function of a method."""
+def attributes_given(frame, function):
+    """(name, value) of what the program set on a function, on the function of a method, or on an object that is called."""
     function = function.function if isinstance(function, BoundMethodValue) else function
-    if isinstance(function, NewFunctionValue):
-        return list(function.attributes)
-    return list(vars(function.function)) if isinstance(function, FunctionValue) else []
+    if isinstance(function, ObjectValue):
+        held = InstanceDictValue(function).snapshot(frame).all_items(frame) if hasattr(function.cls, "__dict__") else []
+        return [(name.constant(), value) for name, value in held]
+    if not isinstance(function, FunctionValue):
+        return []
+    names = function.attributes if isinstance(function, NewFunctionValue) else vars(function.function)
+    return [(name, function.getattr(frame, name)) for name in names]
+
+
+def update_wrapper(frame, args, kwargs):
+    """functools.update_wrapper: the wrapper gets the names; what else is copied nobody sees while tracing."""
+    wrapper, wrapped = args[:2] if len(args) > 1 else (None, None)
+    if len(args) != 2 or kwargs or not isinstance(wrapper, FunctionValue):
+        return frame.break_graph("builtin_unsupported", "functools.update_wrapper with these arguments")
+    names = ["__module__", "__name__", "__qualname__", "__doc__"]
+    if isinstance(wrapped, FunctionValue):
+        names.append("__annotations__")
+    for name in names:
+        try:
+            found = wrapped.getattr(frame, name)
+        except SymbolicRaise as raised:
+            if not issubclass(raised.value.python_type(), AttributeError):
+                raise
+            continue  # a partial has no name
+        wrapper.setattr(frame, name, found)
+    for name, value in attributes_given(frame, wrapped):
+        wrapper.setattr(frame, name, value)
+    wrapper.setattr(frame, "__wrapped__", wrapped)
+    return wrapper
 
 
 def wraps_(frame, args, kwargs):
-    """functools.wraps: the wrapper gets the names; what else is copied nobody sees while tracing."""
-    wrapped = args[0]
-    if len(args) > 1 or kwargs:
+    """functools.wraps"""
+    if len(args) != 1 or kwargs:
         return frame.break_graph("builtin_unsupported", "functools.wraps with these arguments")
-
-    def decorate(frame, inner, _):
-        for name in ("__module__", "__name__", "__qualname__", "__doc__"):
-            inner[0].setattr(frame, name, wrapped.getattr(frame, name))
-        for name in attribute_names(wrapped):
-            inner[0].setattr(frame, name, wrapped.getattr(frame, name))
-        if isinstance(wrapped, FunctionValue):
-            inner[0].setattr(frame, "__annotations__", wrapped.getattr(frame, "__annotations__"))
-        inner[0].setattr(frame, "__wrapped__", wrapped)
-        return inner[0]
-
-    return PartialBuiltin(functools.partial, decorate)
+    return PartialBuiltin(functools.partial, lambda frame, inner, _: update_wrapper(frame, [*inner, *args], {}))
 
 
 def method_type(frame, args, kwargs):
@@ -371,6 +386,7 @@ ROWS = {
     format: format_,
     functools.partial: partial_,
     functools.partial.__call__: partial_call,
+    functools.update_wrapper: update_wrapper,
     functools.wraps: wraps_,
     types.SimpleNamespace: namespace,
     types.MethodType: method_type,
