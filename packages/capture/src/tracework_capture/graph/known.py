@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import fx
 
-__all__ = ["LARGEST", "is_pure", "is_pure_write", "known_tensor", "learn", "numbers_alone", "with_numbers"]
+__all__ = ["LARGEST", "is_pure", "is_pure_write", "known_tensor", "learn", "learn_part", "numbers_alone", "with_numbers"]
 
 LARGEST = 16
 _ARITHMETIC = (
@@ -23,7 +23,8 @@ _FUNCTIONS = frozenset(getattr(torch, name) for name in _ARITHMETIC) | frozenset
     getattr(operator, name)
     for name in "add sub mul truediv floordiv mod pow neg abs eq ne lt le gt ge and_ or_ xor invert getitem".split()
 )
-_FACTORIES = frozenset({torch.full, torch.tensor, torch.as_tensor, torch.scalar_tensor})
+_FACTORIES = frozenset({torch.full, torch.tensor, torch.as_tensor, torch.scalar_tensor, torch.arange, torch.zeros, torch.ones})
+_UNBIND = frozenset({"unbind", torch.unbind})
 _METHODS = frozenset(
     [*_ARITHMETIC, "long", "int", "float", "double", "bool", "to", "detach", "clone", "view", "reshape", "squeeze"]
 )
@@ -74,6 +75,16 @@ def learn(node: fx.Node, example: Any) -> None:
         and real.device.type == "cpu"
     ):
         node.meta["known"] = real, example.storage.version
+
+
+def learn_part(node: fx.Node, example: Any) -> None:
+    """Keep the data of a node that takes one of the tensors that unbind gave, as loops over a tensor do."""
+    rows, place = node.args
+    if rows.target not in _UNBIND or rows.kwargs:
+        return
+    known = known_tensor(rows.args[0])
+    if known is not None:
+        node.meta["known"] = known.unbind(*rows.args[1:])[place], example.storage.version
 
 
 def is_pure(node: fx.Node) -> bool:

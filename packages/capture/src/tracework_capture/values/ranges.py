@@ -111,12 +111,13 @@ class SliceValue(Value):
 
 
 def as_index(frame, value):
-    """What an object of the program says in __index__; other values as they are."""
+    """What an object of the program, or a tensor whose data is known, says in __index__; other values as they are."""
     from .builtins.arithmetic import index_of
     from .numpy_ints import NumpyInt
+    from .tensor import is_known_int
     from .user_object import ObjectValue
 
-    if isinstance(value, NumpyInt):
+    if isinstance(value, NumpyInt) or is_known_int(value):
         return value.call_method(frame, "__index__", [], {})
     if isinstance(value, ObjectValue) and lookup_class(value.python_type(), "__index__")[0] is not NO_ATTRIBUTE:
         return index_of(frame, [value], {})

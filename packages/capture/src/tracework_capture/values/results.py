@@ -9,6 +9,7 @@ import re
 import numpy
 import torch
 
+from ..graph.known import learn_part
 from ..sources import Const
 from .constant import ATOM_TYPES, ConstantValue
 from .inference_tensors import refuse_misuse
@@ -59,6 +60,7 @@ def wrap_result(frame, node, example):
             if is_graph_result(item):
                 part = frame.graph.graph.call_function(operator.getitem, (node, index))
                 part.meta.update(example_value=item, val=item, stack=node.meta.get("stack"), stack_trace=node.meta.get("stack"))
+                learn_part(part, item)
                 items.append(wrap_result(frame, part, item))
             else:
                 items.append(wrap_result(frame, node, item))

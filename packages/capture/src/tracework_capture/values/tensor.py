@@ -479,6 +479,12 @@ def number_row(frame, self, name, args, kwargs):
     return literal(frame, getattr(known, name)())
 
 
+def is_known_int(value):
+    """Whether it is a tensor that is an index, of a number that is known while tracing."""
+    known = known_tensor(value.node) if type(value) is TensorValue else None
+    return known is not None and known.numel() == 1 and not (known.is_floating_point() or known.is_complex())
+
+
 def number_of_data(frame, self, name):
     """item(), int() and tolist() of a tensor of whole numbers as symbols without a value; None for others."""
     example = self.example
