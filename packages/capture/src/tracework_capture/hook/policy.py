@@ -60,6 +60,8 @@ OF_KINDS = (
 """Functions of the module inspect that look at an object's type and flags alone."""
 OF_ARGUMENTS = "Signature.bind Signature.bind_partial Signature._bind BoundArguments".split()
 """Methods of it that put arguments to the names of parameters."""
+OF_WARNINGS = "catch_warnings filterwarnings simplefilter resetwarnings _add_filter WarningMessage".split()
+"""What the module warnings has that changes its filters, and the records that it gives to whoever takes warnings up."""
 NUMPY_CODE = (
     "_core._ufunc_config _core.fromnumeric _core.numeric _core.shape_base fft._helper lib._array_utils_impl lib._arraypad_impl"
     " lib._arraysetops_impl lib._function_base_impl lib._index_tricks_impl lib._nanfunctions_impl lib._polynomial_impl"
@@ -94,6 +96,7 @@ TRACE_POLICY: tuple[tuple[str, str, str], ...] = (
     ("torch._subclasses", BREAK, "fake tensors of another compiler"),
     ("importlib", BREAK, "imports"),
     ("logging", BREAK, "writes to handlers"),
+    *((f"warnings.{name}", INLINE, "says what is done with warnings") for name in OF_WARNINGS),
     ("warnings", BREAK, "keeps a registry per module"),
     ("threading", BREAK, "threads"),
     ("unittest", BREAK, "test machinery"),

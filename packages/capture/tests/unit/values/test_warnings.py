@@ -213,3 +213,95 @@ def test_what_follows_a_warning_that_is_an_error_is_not_done():
 
     COUNTED.zero_()
     assert [counts(action) for action in ("ignore", "error", "ignore", "error", "default")] == [1, 1, 2, 2, 3]
+
+
+def recorded(x):
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        warnings.warn("first")
+        y = deep(x, 2) * 2
+        warnings.warn("old", DeprecationWarning)
+    return y, found
+
+
+def recorded_inside(x):
+    with warnings.catch_warnings(record=True) as outer:
+        warnings.simplefilter("always")
+        warnings.warn("outer")
+        with warnings.catch_warnings(record=True) as inner:
+            warnings.warn("inner", FutureWarning)
+            x = x * len(inner)
+        warnings.warn("outer again")
+    return x + len(outer), outer + inner
+
+
+def ignored(x):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*noise", category=UserWarning)
+        warnings.warn("only noise")
+        y = x.sin()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.warn("any")
+    return y * 2, []
+
+
+def made_an_error(x):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DeprecationWarning)
+        try:
+            warnings.warn("old", DeprecationWarning)
+        except DeprecationWarning as error:
+            return x + 1, [str(error)]
+
+
+def of_some_modules(x):
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("ignore")
+        warnings.filterwarnings("always", module=r".*test_warnings")
+        warnings.warn("from here")
+    return x + 1, found
+
+
+def after_the_block(x):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        x = x + 1
+    warnings.warn("after")
+    return x * 2, []
+
+
+def broken_in_the_block(x):
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        warnings.warn("before")
+        x = x + 1
+        capture.graph_break()
+        warnings.warn("after")
+        x = x * 2
+    return x, found
+
+
+def said(found):
+    return [str(each) for each in found]
+
+
+BLOCKS = [recorded, recorded_inside, ignored, made_an_error, of_some_modules, after_the_block]
+
+
+@pytest.mark.parametrize("function", [*BLOCKS, broken_in_the_block])
+def test_blocks_that_catch_warnings(function):
+    x = torch.ones(2)
+    before = warnings.filters, list(warnings.filters), warnings.showwarning, warnings._showwarnmsg_impl
+    with warnings.catch_warnings(record=True) as plain:
+        warnings.simplefilter("always")
+        expected, theirs = function(x)
+    graphs = []
+    run = capture.optimize(lambda gm, inputs: graphs.append(gm) or gm.forward, fullgraph=function in BLOCKS)(function)
+    for _ in range(3):
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            found, ours = run(x)
+        assert found.equal(expected) and said(ours) == said(theirs) and said(seen) == said(plain)
+    assert (warnings.filters, list(warnings.filters), warnings.showwarning, warnings._showwarnmsg_impl) == before
+    assert len(graphs) == (1 if function in BLOCKS else 2)

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 from ...hook.policy import is_installed
 from ...sources import Const
-from ..constant import ConstantValue, force_plain
+from ..binding import BoundBuiltin
+from ..constant import ConstantValue, force_plain, plain
 from ..mapping import MISSING, touched_name
-from ..sequence import NONE
-from ..user_class import ClassValue
+from ..sequence import NONE, ListValue
+from ..user_class import ClassValue, class_value
 from ..value import Value
 from .attributes import call_later
 
@@ -40,6 +41,13 @@ def warn_(frame, args, kwargs):
     is_category = isinstance(category, ClassValue) and issubclass(category.cls, Warning)
     if not is_category and not (category.is_constant() and category.constant() is None):
         return frame.break_graph("call_unknown", "warnings.warn with a category that is none")
+    changed = filters_changed(frame)
+    if changed or is_recorded_in_a_list(frame):
+        found = warn_at_once(frame, message, category.cls if is_category else UserWarning, place, source)
+        if found is not None:
+            return found
+    if changed:
+        return frame.break_graph("print", "a warning under filters that the program changed")
     if may_raise(frame, category.cls if is_category else UserWarning):  # before what the frame does after it
         return frame.break_graph("print", "a warning that is an error here")
     if not goes_where_nobody_looks(frame):
@@ -48,6 +56,81 @@ def warn_(frame, args, kwargs):
         call_later(frame, warnings.warn, [message, category, ConstantValue(above + 1), source], {})
     else:
         call_later(frame, functools.partial(warn_at, *place), [message, category, source], {})
+    return NONE
+
+
+def filters_changed(frame):
+    """Whether the program has changed the filters, so that those of the end of the frame say nothing of a warning."""
+    if id(warnings.filters) not in frame.root.memo and touched_name(frame, vars(warnings), "filters") is MISSING:
+        return False
+    now = filters_now(frame)
+    return now is not frame.root.memo.get(id(warnings.filters)) or not now.is_unchanged()
+
+
+def filters_now(frame):
+    """The list of filters as the program left it."""
+    return frame.wrap(warnings, Const(warnings, "warnings")).getattr(frame, "filters")
+
+
+def warn_at_once(frame, message, category, place, source):
+    """A warning of which the filters say what is done at once: nothing, an error, or one more in the list that the program has them
+    recorded in. None where they say something else."""
+    text = message.constant() if message.is_constant() else None
+    if place is None or type(text) is not str:
+        return None
+    globals_, filename, line = place
+    action = action_for(frame, text, category, globals_.get("__name__", "<string>"), line)
+    if action == "ignore":
+        return NONE
+    if action == "error":
+        return frame.raise_user(class_value(frame, category).call(frame, [message], {}))
+    take_up = taken_up_by(frame)
+    if action not in ("always", "all") or take_up is None:
+        return None
+    given = class_value(frame, category).call(frame, [message], {})
+    facts = [class_value(frame, category), ConstantValue(filename), ConstantValue(line), NONE, NONE, source]
+    take_up.call(frame, [class_value(frame, warnings.WarningMessage).call(frame, [given, *facts], {})], {})
+    return NONE
+
+
+def action_for(frame, text, category, module, line):
+    """What the filters, as the program left them, say of a warning."""
+    from ..wrap import iterate_all
+
+    for row in iterate_all(frame, filters_now(frame)):
+        action, pattern, kind, where, at = iterate_all(frame, row)
+        if (
+            is_met(plain(pattern), text)
+            and is_met(plain(where), module)
+            and issubclass(category, kind.real())
+            and plain(at) in (0, line)
+        ):
+            return plain(action)
+    return plain(frame.wrap(warnings, Const(warnings, "warnings")).getattr(frame, "defaultaction"))
+
+
+def is_met(pattern, text):
+    """Whether a text is what a filter asks for: any, this one (in the filters that Python begins with), or one that a pattern matches."""
+    return pattern is None or (pattern == text if type(pattern) is str else bool(pattern.match(text)))
+
+
+def is_recorded_in_a_list(frame):
+    """Whether a list that was there before takes warnings up, one that nothing but this module has seen."""
+    record = getattr(warnings._showwarnmsg_impl, "__self__", None)
+    return type(record) is list and not isinstance(frame.root.memo.get(id(record)), RecordOfWarnings)
+
+
+def taken_up_by(frame):
+    """What is called with the record of a warning where that is a method of a list; else None."""
+    module = frame.wrap(warnings, Const(warnings, "warnings"))
+    shows, take_up = module.getattr(frame, "showwarning"), module.getattr(frame, "_showwarnmsg_impl")
+    is_usual = shows.same_object(module.getattr(frame, "_showwarning_orig"))
+    return take_up if is_usual and isinstance(take_up, BoundBuiltin) and isinstance(take_up.owner, ListValue) else None
+
+
+def filters_mutated(frame, args, kwargs):
+    """What each warning was issued for counts from here on as not issued."""
+    call_later(frame, warnings._filters_mutated, [], {})
     return NONE
 
 
@@ -63,8 +146,10 @@ class RecordOfWarnings(Value):
 
 def goes_where_nobody_looks(frame):
     """Whether warnings may wait: what takes them up is as it was before the frame, and the frame has not seen the list they go to."""
-    if any(touched_name(frame, vars(warnings), name) is not MISSING for name in ("showwarning", "_showwarnmsg_impl")):
-        return False
+    for name in ("showwarning", "_showwarnmsg_impl"):
+        found = touched_name(frame, vars(warnings), name)
+        if found is not MISSING and found is not frame.root.memo.get(id(getattr(warnings, name))):
+            return False
     shown = getattr(warnings.showwarning, "__code__", None)
     if shown is None or not is_installed(shown):  # a function of the program
         return False
@@ -87,8 +172,7 @@ def may_raise(frame, category):
         found = AreErrors(category, is_error_here(warnings, category))
         frame.guard("PREDICATE", Const(warnings, "warnings"), found)
         return found.answer
-    filters = frame.wrap(warnings, Const(warnings, "warnings")).getattr(frame, "filters")
-    for row in iterate_all(frame, filters):
+    for row in iterate_all(frame, filters_now(frame)):
         action, _, kind, *_ = iterate_all(frame, row)
         if force_plain(frame, action) == "error" and (issubclass(category, kind.real()) or category is UserWarning):
             return True
@@ -127,4 +211,4 @@ def warn_at(globals_, filename, line, message, category, source):
     warnings.warn_explicit(message, category or UserWarning, filename, line, module, registry, source=source)
 
 
-ROWS = {warnings.warn: warn_}
+ROWS = {warnings.warn: warn_, warnings._filters_mutated: filters_mutated}
