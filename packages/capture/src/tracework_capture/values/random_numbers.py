@@ -10,6 +10,7 @@ import functools
 import operator
 import random
 import sys
+import threading
 
 import torch
 
@@ -293,6 +294,77 @@ def seed(frame, args, kwargs):
     return NONE
 
 
+class KeptState(threading.local):
+    """Where the state that a generator had in a run is kept, between the draws of that run."""
+
+    state = None
+
+
+class StateValue(Value):
+    """What getstate() gave of a generator that was there before: another state in each run."""
+
+    def __init__(self, kind, kept):
+        super().__init__(None)
+        self.kind, self.kept = kind, kept
+
+    def python_type(self):
+        return tuple
+
+    def reload(self, emit):
+        return f"{emit.const(self.kept)}.state"
+
+
+def state_rows(kind, take, put):
+    """The rows of the methods that give and set the state of generators of this class, in the program's order of draws."""
+    take_state, put_state = getattr(kind, take), getattr(kind, put)
+
+    def check(frame, args, kwargs, count, name):
+        if kwargs or len(args) != count or args[0].source is None or args[0].python_type() is not kind:
+            frame.break_graph("random_state", f"{name} of {args[0].describe()} with these arguments")
+
+    def taken(frame, args, kwargs):
+        check(frame, args, kwargs, 1, take)
+        kept = KeptState()
+
+        def keep(generator):
+            kept.state = take_state(generator)
+            return 0.0
+
+        frame.graph.drawn_input(args[0].source, float, keep)
+        frame.mutations.changes += 1
+        return StateValue(kind, kept)
+
+    def given_back(frame, args, kwargs):
+        check(frame, args, kwargs, 2, put)
+        if not isinstance(args[1], StateValue) or args[1].kind is not kind:
+            return frame.break_graph("random_state", f"{put} of a state that is not of this call")
+        kept = args[1].kept
+        frame.graph.drawn_input(args[0].source, float, lambda generator: put_state(generator, kept.state) or 0.0)
+        frame.mutations.changes += 1
+        return NONE
+
+    return {take_state: taken, put_state: given_back}
+
+
+def choose(frame, args, kwargs):
+    """random.Random.choice of ints, or of floats, that are known."""
+    generator, *given = [*args, *kwargs.values()]
+    try:
+        (items,) = map(plain, given)
+    except (NotPlain, ValueError):
+        return frame.break_graph("random_state", "choice of values that are not known")
+    kinds = {*map(type, items)} if type(items) in (list, tuple) else set()
+    if generator.source is None or generator.python_type() is not random.Random or kinds not in ({int}, {float}):
+        return frame.break_graph("random_state", "choice of something else than ints or floats")
+    most = max(map(abs, items))
+    if kinds == {int} and most > EXACT:
+        return frame.break_graph("random_state", "choice of large ints")
+    (kind,) = kinds
+    node = frame.graph.drawn_input(generator.source, kind, lambda at: FUNCTIONS["choice"](at, items))
+    frame.mutations.changes += 1
+    return DrawnValue(node) if kind is float else DrawnInt(node, most)
+
+
 PYTHON = (
     "random uniform triangular gauss normalvariate lognormvariate expovariate betavariate gammavariate paretovariate weibullvariate"
     " vonmisesvariate randint randrange"
@@ -330,7 +402,9 @@ def untouched(kind):
 UNTOUCHED = {kind: untouched(kind) for kind in generators()}
 """Class of generators -> what is asked which kind of number is drawn."""
 ROWS = {getattr(kind, name): method_row(kind, name) for kind, names in generators().items() for name in names}
-ROWS |= {random.Random: make_generator, random.Random.seed: seed}
+ROWS |= {random.Random: make_generator, random.Random.seed: seed, random.Random.choice: choose}
+ROWS |= state_rows(random.Random, "getstate", "setstate")
+ROWS |= state_rows(numpy.random.RandomState, "get_state", "set_state") if numpy is not None else {}
 """The functions of the modules random and numpy.random are methods, too, of a generator that the module has."""
 FUNCTIONS = {name: getattr(random.Random, name) for name in (*PYTHON, *KNOWN_WITH_THE_SEED)}
 """Methods of generators whose seed is known."""

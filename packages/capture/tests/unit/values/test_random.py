@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+import tracework_capture as capture
 from harness import assert_same
 from tracework_capture.hook.context import optimize
 
 X = torch.arange(6.0).reshape(2, 3) / 7 + 0.1
 OWN = random.Random(3)
 NUMBERS = [5, 6, 7, 8]
+STATE = random.Random(5).getstate()
 OWN_NUMPY = np.random.default_rng(3)
 OWN_STATE = np.random.RandomState(3)
 OWN_TORCH = torch.Generator()
@@ -323,6 +325,42 @@ def raises_after_draws(x):
     raise ValueError(f"{len(y)}")
 
 
+def states_put_back(x):
+    state, numpys = random.getstate(), np.random.get_state()
+    y = x * random.random() + np.random.rand()
+    random.setstate(state)
+    np.random.set_state(numpys)
+    return y + random.random(), np.random.rand()
+
+
+def drawn_aside(x):
+    before = OWN.getstate()
+    OWN.seed(7)
+    y = x * OWN.random()
+    after = OWN.getstate()
+    OWN.setstate(before)
+    first = OWN.random()
+    OWN.setstate(after)
+    return y + first, OWN.random()
+
+
+def a_state_over_a_break(x):
+    state = random.getstate()
+    y = x * random.random()
+    capture.graph_break()
+    random.setstate(state)
+    return y.sin() * random.random(), state
+
+
+def a_state_from_before(x):
+    random.setstate(STATE)
+    return x.sin() * random.random()
+
+
+def chosen_numbers(x):
+    return x * random.choice([2, 3, 5]) + OWN.choice((0.5, 0.25)), random.choice([7, 8]), random.choice([x, x + 1]).sum()
+
+
 PROGRAMS = [
     *(seed_at_the_start, seed_in_the_middle, fork, a_generator_made_inside, a_generator_of_the_program, state_taken_and_put_back),
     *(initial_seed, dropout, floats, branch, integers, shuffled, seeded, a_random_of_its_own, dropped_layers, numpy_numbers),
@@ -349,11 +387,13 @@ PROGRAMS = [
     *(places_from_one_made_inside, the_argument_in_another_order),
     *(asked_of_one_made_inside, one_made_inside_leaves, seeded_between_draws, seeded_from_outside, a_seed_that_is_refused),
     *(numpy_arrays_of_many_kinds, drawn_into_memory, memory_from_a_generator, several_made_inside, one_that_is_given_back),
+    *(states_put_back, drawn_aside, a_state_over_a_break, a_state_from_before, chosen_numbers),
     *(what_ints_are_asked, large_ints, an_empty_range, raises_for_some, chosen_by_an_int),
 ]
 WHOLE = {seed_at_the_start, dropout, floats, seeded, mixed_up, a_random_of_its_own, a_method_kept, ints_of_python, ints_kept}
 WHOLE |= {ints_of_numpy, raises_for_some, a_random_made_inside, asked_of_one_made_inside, seeded_between_draws}
 WHOLE |= {places_from_one_made_inside, the_argument_in_another_order, numpy_arrays, numpy_arrays_of_many_kinds}
+WHOLE |= {states_put_back, drawn_aside}
 WHOLE |= {memory_from_a_generator, several_made_inside, a_generator_made_inside}
 
 
