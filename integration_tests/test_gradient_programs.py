@@ -63,6 +63,21 @@ WRONG_ONCE = {
 }
 
 
+UNCOMPILED_ONCE = {
+    "a piece whose inputs have hooks": (
+        "    v2 = h1.squeeze()\n    v3 = h0 / (1 + w1.square())\n    v4 = w0.view_as(w0)\n    v5 = Scaled.apply(v2, v3)\n"
+        "    v6 = torch.cat([v4, v2])\n    v7 = Scaled.apply(v3, v3)\n    v4.register_hook(lambda g: g * 2)\n    return v4, v5, v7\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("body", UNCOMPILED_ONCE.values(), ids=UNCOMPILED_ONCE)
+def test_programs_that_ran_uncompiled(body, caplog):
+    described = {"use": "gradients", "sizes": "static", "seed": 0}
+    check(described, f"def main({', '.join(NAMES)}):\n{body}", backend="aot_eager")
+    assert not [record for record in caplog.records if record.name == "tracework.fallbacks"]
+
+
 @pytest.mark.parametrize("body", WRONG_ONCE.values(), ids=WRONG_ONCE)
 @pytest.mark.parametrize("use", USES)
 def test_programs_that_were_wrong(body, use):

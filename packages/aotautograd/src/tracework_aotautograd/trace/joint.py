@@ -512,7 +512,8 @@ class Trace:
         passing -= {node for node, _ in (*roots, *views)}
         inputs = zip(self.leaves, self.values, self.examples, strict=True)  # of what has a history the nodes are among the ends
         hooked = [leaf for leaf, value, x in inputs if leaf is value and isinstance(x, torch.Tensor) and x._backward_hooks]
-        begins = ends.union(torch.autograd.graph.get_gradient_edge(leaf).node for leaf in hooked if leaf.requires_grad)
+        with self.recorder.apart():  # a leaf is asked for its node by way of a view
+            begins = ends.union(torch.autograd.graph.get_gradient_edge(leaf).node for leaf in hooked if leaf.requires_grad)
         edges, hidden = find_cuts([o.fake for o in outputs], cuttable, begins, passing, made, views)
         return edges, [
             (value, value.node if isinstance(value, Former) else memory.read(self.recorder.cell(value))) for value in hidden

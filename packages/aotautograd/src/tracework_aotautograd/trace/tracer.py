@@ -9,7 +9,8 @@ from __future__ import annotations
 import bisect
 import functools
 import operator
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -156,6 +157,15 @@ class Recorder:
         finally:
             self.mode.recorder = recorder
         return self.node(func, args, kwargs, val)
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """Operators on fakes that are no part of the graph."""
+        recorder, self.mode.recorder = self.mode.recorder, None
+        try:
+            yield
+        finally:
+            self.mode.recorder = recorder
 
     def bind_result(self, fake: Any, node: fx.Node) -> None:
         """`fake` is new memory whose value is `node`."""
