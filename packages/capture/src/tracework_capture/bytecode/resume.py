@@ -176,7 +176,8 @@ def _make(code: types.CodeType, point: ResumePoint) -> tuple[types.CodeType, lis
     own = tuple(name for name in point.cells if name in code.co_cellvars and name not in code.co_freevars)
     given = {name: len(slots) + len(own) + i for i, name in enumerate(point.cells)}
     cells = given | {name: len(slots) + i for i, name in enumerate(own)}
-    prologue = _prologue(point, slots, [(given[name], cells[name]) for name in own])
+    here = info.instructions[point.index]
+    prologue = _prologue(point, slots, [(given[name], cells[name]) for name in own], here.handler is not None)
     places, indices = {}, [point.index] * (len(prologue) + 1)
     for instruction, pieces in kept:
         places[instruction.index] = len(indices)
@@ -186,9 +187,11 @@ def _make(code: types.CodeType, point: ResumePoint) -> tuple[types.CodeType, lis
         row = instruction.handler
         return None if row is None else (places[row.target], row.depth, row.push_lasti)
 
-    here = info.instructions[point.index]
     line = (info.position(here)[0], None, None, None)
-    parts = [Part(opname, arg, line, handler=handler(here) if point.raising else None) for opname, arg in prologue]
+    inside = handler(here) if point.raising else None
+    parts = [
+        Part(opname, arg, info.position(here) if opname == "RAISE_VARARGS" else line, handler=inside) for opname, arg in prologue
+    ]
     parts.append(Part("JUMP_FORWARD", 0, line, target=places[point.index]))
     for instruction, pieces in kept:
         target = places[instruction.target] if instruction.target >= 0 else -1
@@ -211,8 +214,9 @@ def _make(code: types.CodeType, point: ResumePoint) -> tuple[types.CodeType, lis
     return made, indices, len(prologue) + 1
 
 
-def _prologue(point: ResumePoint, slots: dict[str, int], own: list[tuple[int, int]]) -> list[tuple[str, int]]:
-    """What puts the frame's own cells into their slots and the stack where the jump finds it, or raises. `own`: (from, to) of cells."""
+def _prologue(point: ResumePoint, slots: dict[str, int], own: list[tuple[int, int]], in_block: bool) -> list[tuple[str, int]]:
+    """What puts the frame's own cells into their slots and the stack where the jump finds it, or raises: into the block that the frame is
+    in, or out of it, where the traceback gets its entry. `own`: (from, to) of cells."""
     prologue = [("COPY_FREE_VARS", len(point.cells))] if point.cells else []
     prologue.append(("RESUME", 0))
     for free, cell in own:
@@ -229,7 +233,7 @@ def _prologue(point: ResumePoint, slots: dict[str, int], own: list[tuple[int, in
             prologue += [("PUSH_EXC_INFO", 0), ("POP_TOP", 0)]
     if point.raising:
         slot = slots["__tw_raised"]  # deleted, or it and its traceback would hold each other
-        prologue += [("LOAD_FAST", slot), ("DELETE_FAST", slot), ("RERAISE", 0)]
+        prologue += [("LOAD_FAST", slot), ("DELETE_FAST", slot), ("RERAISE", 0) if in_block else ("RAISE_VARARGS", 1)]
     return prologue
 
 

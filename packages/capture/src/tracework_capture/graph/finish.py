@@ -422,9 +422,10 @@ class _Leaving:
 
 
 def write_execution(leaving: _Leaving, executed: Any, instruction: Any, stack: list[str | None]) -> list[types.CodeType]:
-    """The breaking instruction; inside a try or with block its exceptions go to the frame's own handlers."""
+    """The breaking instruction; its exceptions go to a frame that goes on inside of a try or with block, or that shows the program's locals
+    in a traceback, where they are expected."""
     writer = leaving.writer
-    if instruction.handler is None:
+    if instruction.handler is None and not leaving.frame.root.is_refused:
         for line in executed.lines:
             writer.line(line)
         return []
@@ -433,6 +434,8 @@ def write_execution(leaving: _Leaving, executed: Any, instruction: Any, stack: l
         writer.line("    " + line)
     # the frame itself may be a continuation that was handed an exception as __tw_raised
     writer.line(f"except {writer.const(BaseException)} as __tw_error:")
+    if instruction.handler is None:  # the frame that goes on is the one that the traceback shows
+        writer.line("    __tw_error.__traceback__ = __tw_error.__traceback__.tb_next")
     writer.line("    __tw_escaped = __tw_error")
     writer.line("else:")
     writer.line("    __tw_escaped = None")
@@ -453,7 +456,7 @@ def live_values(frame: Any, writer: CodeWriter, null: Any) -> tuple[list[str], l
     slots = frame.code.co_varnames  # in the order in which plain Python has them
     ordered = sorted(frame.locals, key=lambda name: (slots.index(name) if name in slots else len(slots), name))
     values = {name: value for name in (*first, *ordered) if (value := frame.peek_local(name)) is not null}
-    stays = is_shown if frame.root.ends_in_raise else is_held
+    stays = is_shown if frame.root.ends_in_raise or frame.root.is_refused else is_held
     held = {name for name, value in values.items() if name not in live and stays(writer, value)}
     kept = [name for name in values if name in live or name in held or name in first]
     return kept, [values[name] for name in kept], held

@@ -109,6 +109,7 @@ def capture_in_attempts(
         attempts -= 1
         root, frame = start(given, options, history, services, stop_before, keeps_sizes)
         root.unrolls, root.ends_in_raise = unrolls, getattr(reason, "raises", False)
+        root.is_refused = is_refused(reason)
         try:
             with _StateKept(root):
                 return attempt(root, frame, reason, stack, backend, history)
@@ -153,6 +154,12 @@ def capture_in_attempts(
         if is_between_breaks(given.code, frame, reason) and root.graph.calls < SMALL_PIECE:
             raise not_continued("its loop breaks more than once in each round", reason, stack)
     raise SkipFrame("no attempt to capture the frame came to an end")
+
+
+def is_refused(reason: BreakGraph | None) -> bool:
+    """Whether the graph breaks at an operator that will raise, as its shape rule did; one without a rule may do what it likes."""
+    failed = reason.__cause__ if reason is not None and reason.reason_id == "fake_failed" else None
+    return isinstance(failed, (RuntimeError, TypeError, ValueError, IndexError)) and not isinstance(failed, NotImplementedError)
 
 
 def is_between_breaks(code: types.CodeType, frame: SymbolicFrame, reason: BreakGraph) -> bool:

@@ -106,6 +106,7 @@ class CaptureRoot:
         self.grown = 0  # how much it had then
         self.stop_before = -1
         self.ends_in_raise = False  # whether the instruction to stop at raises
+        self.is_refused = False  # whether the instruction to stop at is one that eager refuses, as its shape rule did
         self.unrolls = True  # whether the rounds left of a loop that was broken in are captured together
         self.unrolled = False
         self.depth = 0

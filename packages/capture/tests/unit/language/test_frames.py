@@ -323,11 +323,24 @@ def left_for_a_name(x):
     return mising  # noqa: F821
 
 
-@pytest.mark.parametrize("program", [left_through_finally, left_for_a_name])
+def left_for_sizes(x):
+    y = x + 1
+    z = y.reshape(1, 2)
+    return z @ torch.ones(3, 4)
+
+
+def left_for_an_axis(x):
+    y, unread = x * 2, 5
+    for place in range(3):
+        y = y.sum(place)
+    return y + unread
+
+
+@pytest.mark.parametrize("program", [left_through_finally, left_for_a_name, left_for_sizes, left_for_an_axis])
 def test_the_frame_that_raised_is_as_the_program_left_it(program):
     seen = []
     for run in (program, *[compiled(program)] * 2):
-        with pytest.raises((ZeroDivisionError, NameError)) as raised:
+        with pytest.raises((ZeroDivisionError, NameError, RuntimeError, IndexError)) as raised:
             run(torch.ones(2))
         frame = raised.value.__traceback__.tb_next.tb_frame
         names = {name: held for name, held in frame.f_locals.items() if not isinstance(held, torch.Tensor)}
