@@ -142,6 +142,18 @@ def test_a_compiled_module_is_parametrized():
     torch.testing.assert_close(compiled(x), torch.nn.functional.linear(x, linear.weight, linear.bias))
 
 
+@pytest.mark.parametrize("is_called_before", [False, True])
+def test_symbolic_trace_goes_through_a_compiled_module(is_called_before):
+    inner = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU())
+    outer = torch.nn.Sequential(tracework.compile(inner, backend="eager"), torch.nn.Linear(3, 2))
+    x = torch.randn(2, 3)
+    expected = outer(x) if is_called_before else outer[1](inner(x))
+    traced = torch.fx.symbolic_trace(outer)
+    assert [node.target for node in traced.graph.nodes if node.op == "call_module"] == ["0.0", "0.1", "1"]
+    torch.testing.assert_close(traced(x), expected)
+    torch.testing.assert_close(outer(x), expected)
+
+
 def test_in_place():
     net = Net()
     x = torch.randn(2, 4)

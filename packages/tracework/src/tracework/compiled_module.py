@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.fx import _symbolic_trace as symbolic_trace
 from torch.nn.modules.lazy import LazyModuleMixin
 
 from .errors import MixedDevices
@@ -50,6 +51,8 @@ class CompiledModule:
         self.__init__(*args, **kwargs)  # type: ignore[misc]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if symbolic_trace._is_fx_tracing_flag:  # torch.fx knows the modules below its root, of which the original is none
+            return super().__call__(*args, **kwargs)  # type: ignore[misc]
         return self._tracework.call(*args, **kwargs)
 
     def _replicate_for_data_parallel(self) -> Any:
