@@ -210,9 +210,9 @@ class ConstantValue(Value):
         return fold(frame, method, args, kwargs)
 
     def getitem(self, frame, key):
-        from .ranges import as_index
+        from .ranges import as_place
 
-        return fold(frame, operator.getitem, [self, as_index(frame, key)])
+        return fold(frame, operator.getitem, [self, as_place(frame, key)])
 
     def iterate(self, frame):
         from .iterators import TextIterator

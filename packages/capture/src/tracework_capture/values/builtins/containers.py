@@ -26,7 +26,7 @@ from ..numpy_array import ArrayValue
 from ..numpy_ints import NumpyInt
 from ..partial import partial_, partial_call
 from ..proxy import proxy_row
-from ..ranges import RangeValue, SliceValue, as_index
+from ..ranges import RangeValue, SliceValue, as_place
 from ..rows import call_row
 from ..sequence import DequeValue, ListValue, TupleValue
 from ..sets import SetValue, made_set
@@ -116,7 +116,7 @@ def frozenset_(frame, args, kwargs):
 
 
 def range_(frame, args, kwargs):
-    bounds = [force_plain(frame, as_index(frame, a)) for a in args]
+    bounds = [force_plain(frame, as_place(frame, a)) for a in args]
     try:
         return RangeValue(range(*bounds))
     except (TypeError, ValueError) as error:
