@@ -144,6 +144,16 @@ BREAK_REASONS: dict[str, BreakReason] = {
         " another time",
         "take the lock around the call of the compiled function",
     ),
+    "packed_sequence": BreakReason(
+        "a packed sequence is made, or padded again",
+        "how many rows each step has is data, and decides the sizes of what follows",
+        "pack outside of the compiled function, or keep the sequences padded and mask what is behind their ends",
+    ),
+    "serialization": BreakReason(
+        "objects become bytes, or bytes objects, or the memory of an object is looked at",
+        "what is written depends on all that an object holds and on code of its class; a graph runs before changes of objects are made",
+        "do it before or after the call; copy.copy and copy.deepcopy of objects are captured",
+    ),
     "random_state": BreakReason(
         "Python's or NumPy's random state is used", "each call must draw anew", "use torch's random functions"
     ),

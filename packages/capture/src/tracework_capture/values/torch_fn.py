@@ -493,9 +493,9 @@ BREAKS = {
         torch.cuda.manual_seed_all,
     ],
     "tensor_to_python": [torch.equal, torch.allclose, torch.is_nonzero],
+    "packed_sequence": [torch._pack_padded_sequence, torch._pad_packed_sequence],
+    "serialization": [torch.save, torch.load],
     "call_unknown": [
-        torch.save,
-        torch.load,
         torch.cuda.synchronize,
         torch.cuda.empty_cache,
         torch.jit.script,

@@ -19,7 +19,7 @@ from tracework_capture.contracts import PlainFrame
 from tracework_capture.hook.compile_frame import not_continued
 
 SOURCES = Path(capture.__file__).parent
-TAKEN_FROM_TABLES = {"random_state", "tensor_to_numpy"}
+TAKEN_FROM_TABLES = {"packed_sequence", "random_state", "serialization", "tensor_to_numpy"}
 FOR_IDS_WITHOUT_A_ROW = "other"
 
 

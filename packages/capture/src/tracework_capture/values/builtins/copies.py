@@ -5,6 +5,8 @@ from __future__ import annotations
 import collections
 import copy
 import copyreg
+import marshal
+import pickle
 import types
 
 import torch
@@ -21,6 +23,7 @@ from ..parameter import parameter_row
 from ..sequence import NONE, SequenceValue, TupleValue
 from ..sets import SetValue
 from ..tensor import TensorValue
+from ..torch_fn import break_row
 from ..user_class import ClassValue
 from ..user_object import ObjectValue
 
@@ -170,4 +173,6 @@ def deep_tensor(frame, value):
     return made.call_method(frame, "requires_grad_", [], {}) if asks else made
 
 
-ROWS = {copy.copy: copy_, copy.deepcopy: deepcopy_}
+SERIALIZING = (pickle.dumps, pickle.dump, pickle.loads, pickle.load, marshal.dumps, marshal.dump, marshal.loads, marshal.load)
+ROWS = {copy.copy: copy_, copy.deepcopy: deepcopy_, memoryview: break_row("serialization", "memoryview")}
+ROWS |= {fn: break_row("serialization", f"{fn.__module__.lstrip('_')}.{fn.__name__}") for fn in SERIALIZING}
