@@ -11,6 +11,7 @@ import torch
 
 from ..guards.classes import defines
 from ..sources import Const
+from .binding import function_value
 from .constant import NotPlain, called_there, fold_literal, plain
 from .function import FunctionValue
 from .sequence import NONE
@@ -42,7 +43,10 @@ def graph_module_call(frame, args, kwargs):
     module = args[0]
     if module.python_type()._wrapped_call.cls_call is not None:
         return frame.break_graph("call_unknown", f"{module.describe()}, whose class had a __call__ before it was recompiled")
-    return module.call_impl(frame, args[1:], kwargs)
+    inherited = super(module.python_type(), module.python_type()).__call__
+    if inherited is torch.nn.Module.__call__:
+        return module.call_impl(frame, args[1:], kwargs)
+    return function_value(frame, inherited).call(frame, list(args), kwargs)
 
 
 def optimized_module_call(frame, args, kwargs):

@@ -205,3 +205,40 @@ def test_a_custom_operator_that_is_changed_in_the_frame():
     result, message, is_one = capture.optimize(lambda gm, example_inputs: gm.forward)(f)(torch.ones(2))
     assert torch.equal(result, torch.full((2,), 2.0)) and is_one
     assert message == "'CustomOpDef' object has no attribute 'missing'"
+
+
+class Folded(torch.fx.GraphModule):
+    """Runs a part of itself before it is called first, as torch.fx.experimental.const_fold has it."""
+
+    folded = None
+
+    def __call__(self, *args):
+        if self.folded is None:
+            self.folded = [args[0] * 2]
+        return super().__call__(*args) + self.folded[0]
+
+
+def test_a_call_that_a_class_of_graph_modules_inherits():
+    def program(module, x):
+        return module(x) * 2, module(x + 1)
+
+    graph = torch.fx.symbolic_trace(torch.nn.Linear(2, 2))
+    made = [Folded(graph, graph.graph) for _ in range(2)]
+    found = [
+        run(module, torch.ones(1, 2))
+        for run, module in zip((capture.optimize(lambda gm, inputs: gm.forward)(program), program), made)
+    ]
+    for mine, theirs in zip(*found, strict=True):
+        assert torch.equal(mine, theirs)
+    assert all(torch.equal(module.folded[0], torch.full((1, 2), 2.0)) for module in made)
+
+
+def test_an_error_of_a_linearized_function_is_the_programs():
+    def program(x):
+        try:
+            return torch.func.linearize(lambda p: (p.sin() * p).sum(), x)[1](x)
+        except IndexError:
+            return None
+
+    x = torch.arange(3.0)
+    assert torch.equal(capture.optimize(lambda gm, inputs: gm.forward)(program)(x), program(x))
