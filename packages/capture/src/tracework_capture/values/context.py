@@ -154,6 +154,9 @@ class GradModeContext(ContextValue):
 
     outlives_graph = True
 
+    def getattr(self, frame, name):
+        return ConstantValue(self.before) if name == "prev" and self.before is not None else super().getattr(frame, name)
+
     def reload(self, emit):
         """One that is entered knows what held before."""
         if self.before is None:
@@ -309,6 +312,8 @@ class AutocastContext(ContextValue):
     def enter(self, frame):
         from .results import record_plain
 
+        if self.nodes:  # it has one place for what held before, and so stays in force
+            frame.break_graph("context_unknown", f"{self.cls.__name__} that is entered again inside of its own block")
         self.nodes.append(record_plain(frame, torch.amp.autocast_mode._enter_autocast, self.settings))
         return self
 

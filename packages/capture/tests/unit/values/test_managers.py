@@ -260,3 +260,36 @@ def test_grad_modes_that_decorate(program):
     for _ in range(2):
         found, *others = captured(x)
         assert torch.equal(found, value) and found.requires_grad == value.requires_grad and others == rest
+
+
+def test_what_held_before_a_grad_mode_is_asked():
+    manager = torch.no_grad()
+
+    def program(x):
+        with manager:
+            y = x * 2
+        return y, manager.prev
+
+    captured, x = optimize(eager, fullgraph=True)(program), torch.ones(3)
+    for _ in range(2):
+        assert captured(x)[1] is True
+        manager.prev = False
+
+
+def test_an_autocast_that_is_entered_twice_at_once_stays_in_force():
+    def program(x):
+        manager = torch.autocast("cpu")
+        with manager:
+            with manager:
+                inside = torch.is_autocast_enabled("cpu")
+        return x @ x.T, inside, torch.is_autocast_enabled("cpu")
+
+    def run(function):
+        try:
+            product, *rest = function(torch.ones(2, 2))
+            return product.dtype, *rest
+        finally:
+            torch.set_autocast_enabled("cpu", False)
+
+    captured = optimize(eager)(program)
+    assert [run(captured) for _ in range(2)] == [run(program)] * 2
