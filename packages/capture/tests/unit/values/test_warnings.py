@@ -189,6 +189,15 @@ def test_what_takes_up_warnings_is_looked_at_in_the_same_frame(function):
             assert torch.equal(found, expected) and seen == told
 
 
+@pytest.mark.parametrize("action", ["always", "default", "once"])
+def test_a_list_of_the_caller_takes_warnings_up_and_the_graph_is_one(action):
+    compiled = capture.optimize(plainly, fullgraph=True)(levels)
+    with warnings.catch_warnings(record=True) as taken:
+        warnings.simplefilter(action)
+        compiled(torch.ones(2))
+    assert taken
+
+
 COUNTED = torch.zeros(())
 
 

@@ -84,8 +84,8 @@ def warn_at_once(frame, message, category, place, source):
         return NONE
     if action == "error":
         return frame.raise_user(class_value(frame, category).call(frame, [message], {}))
-    take_up = taken_up_by(frame)
-    if action not in ("always", "all") or take_up is None:
+    take_up = taken_up_by(frame) if action in ("always", "all") else None
+    if take_up is None:
         return None
     given = class_value(frame, category).call(frame, [message], {})
     facts = [class_value(frame, category), ConstantValue(filename), ConstantValue(line), NONE, NONE, source]
@@ -115,9 +115,13 @@ def is_met(pattern, text):
 
 
 def is_recorded_in_a_list(frame):
-    """Whether a list that was there before takes warnings up, one that nothing but this module has seen."""
+    """Whether a list that was there before takes warnings up, and the frame has it: it may look at it."""
     record = getattr(warnings._showwarnmsg_impl, "__self__", None)
-    return type(record) is list and not isinstance(frame.root.memo.get(id(record)), RecordOfWarnings)
+    if type(record) is not list:
+        return False
+    return isinstance(frame.root.memo.get(id(record)), ListValue) or any(
+        given is record for given in frame.root.arguments.values()
+    )
 
 
 def taken_up_by(frame):
