@@ -244,6 +244,22 @@ def test_sparse_gradients_of_a_backward_inside(fn, backend, caplog):
     assert "please report" not in caplog.text  # the graph would have raised, and the frame been run again
 
 
+MADE_SPARSE = [
+    lambda x: torch.sparse_coo_tensor(torch.tensor([[0, 1], [2, 0]]), x[0, :2] * 2, (2, 3)).to_dense() * 2,
+    lambda x: torch.sparse_coo_tensor(torch.tensor([[0, 0], [2, 2]]), x[0, :2] * 2, (2, 3)).coalesce().values() + 1,
+    lambda x: torch.zeros_like(x, layout=torch.sparse_coo).to_dense() + x,
+    lambda x: (x.new_zeros((2, 3), layout=torch.sparse_coo).is_sparse, x + 1),
+    lambda x: torch.sparse_csr_tensor(torch.tensor([0, 1, 2]), torch.tensor([0, 1]), x[0, :2] * 2, (2, 2)).to_dense() + 1,
+    lambda x: x.relu().to_sparse_csr() @ x.T,
+]
+
+
+@pytest.mark.parametrize("fn", MADE_SPARSE)
+def test_sparse_tensors_that_the_program_makes(fn):
+    x = torch.arange(6.0).view(2, 3)
+    same(tracework.compile(fn, backend="aot_eager")(x), fn(x))
+
+
 def test_a_nested_tensor_without_sizes_is_left_to_eager(caplog):
     nested = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)])
     found = tracework.compile(lambda x: x * 2, backend="eager")(nested)

@@ -106,6 +106,8 @@ def _result(mode: Any, func: Any, rule: Rule, args: tuple, kwargs: dict) -> Any:
 def _work_out(mode: Any, func: Any, rule: Rule, args: tuple, kwargs: dict, key: tuple | None) -> Any:
     plain, named = _plain(mode, func, args), _plain_dict(mode, func, kwargs)
     check_dtypes(func, plain)
+    if named.get("layout") not in (None, torch.strided):
+        raise FakeTensorError(f"{func}: a tensor of layout {named['layout']} has no fake form; break the graph before it is made")
     outer = active.swap(mode.table)
     try:
         result = rule(*plain, **named)
