@@ -7,6 +7,7 @@ and never reach the user.
 import functools
 import linecache
 import os
+import sys
 import sysconfig
 from dataclasses import dataclass
 from typing import Any
@@ -288,14 +289,18 @@ def excerpt(location: UserLocation) -> str:
     return f"    {line[indent:]}\n    {' ' * (start - indent)}{'^' * max(1, end - start)}"
 
 
-_INSTALLED = tuple(
-    {os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+# also those of an environment below this one
+_FOLDERS = [path for path in sys.path if os.path.basename(path) in ("site-packages", "dist-packages")]
+STDLIB = tuple({os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib")})
+SITE = tuple(
+    {os.path.realpath(path) + os.sep for path in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *_FOLDERS)}
 )
+"""Folders of Python's own library, and of installed packages."""
 
 
 @functools.lru_cache(4096)
 def _is_of_a_library(filename: str) -> bool:
-    return filename.startswith("<frozen") or os.path.realpath(filename).startswith(_INSTALLED)
+    return filename.startswith("<frozen") or os.path.realpath(filename).startswith((*SITE, *STDLIB))
 
 
 class CaptureError(Exception):

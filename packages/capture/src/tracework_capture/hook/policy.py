@@ -11,8 +11,6 @@ import functools
 import importlib.util
 import inspect
 import os
-import sys
-import sysconfig
 import types
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -21,6 +19,7 @@ import torch
 
 from .. import _C, _torch, array_functions
 from ..bytecode.resume import original_code
+from ..errors import SITE, STDLIB
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -124,10 +123,6 @@ def _folders(package: str) -> list[str]:
 
 
 _DISABLE_MARKS = ("_torchdynamo_disable", "__tracework_disable__")
-_STDLIB = tuple({os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib")})
-# also those of an environment below this one
-_FOLDERS = [path for path in sys.path if os.path.basename(path) in ("site-packages", "dist-packages")]
-_SITE = tuple({os.path.realpath(p) + os.sep for p in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *_FOLDERS)})
 _TORCH = os.path.dirname(os.path.realpath(torch.__file__)) + os.sep
 _COMPILED = (
     os.path.join(os.path.dirname(torch.__file__), "_dynamo") + os.sep,
@@ -259,12 +254,12 @@ def _file_is_of_torch(filename: str) -> bool:
 
 def is_installed(code: types.CodeType) -> bool:
     """Whether the code is of Python's own library or of an installed package."""
-    return os.path.realpath(code.co_filename).startswith((*_SITE, *_STDLIB))
+    return os.path.realpath(code.co_filename).startswith((*SITE, *STDLIB))
 
 
 def is_of_a_package(code: types.CodeType) -> bool:
     """Whether the code is of an installed package: its `__getattr__` of a module, as a rule, imports and keeps what it gives."""
-    return os.path.realpath(code.co_filename).startswith(_SITE)
+    return os.path.realpath(code.co_filename).startswith(SITE)
 
 
 def runs_what_is_compiled(code: types.CodeType) -> bool:
@@ -289,4 +284,4 @@ def _file_is_captured(filename: str) -> bool:
         return False
     if path.startswith(_HERE) or f"{os.sep}tracework_" in path and f"{os.sep}tests{os.sep}" not in path:
         return False
-    return path.startswith(_SITE) or not path.startswith(_STDLIB)
+    return path.startswith(SITE) or not path.startswith(STDLIB)
