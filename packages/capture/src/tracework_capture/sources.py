@@ -44,6 +44,7 @@ __all__ = [
     "ModuleEntry",
     "NewlyCreated",
     "PartItem",
+    "PlainPart",
     "Referent",
     "Source",
     "TensorOffset",
@@ -370,6 +371,16 @@ class PartItem(Source):
 
     def __str__(self) -> str:
         return f"{self.base}[{self.index}]"
+
+
+@_source
+class PlainPart(Source):
+    """The int, float, str or bytes that base is by inheritance, past what its class overrides."""
+
+    base: Source
+
+    def __str__(self) -> str:
+        return f"plain {self.base}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)

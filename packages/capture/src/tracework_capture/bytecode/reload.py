@@ -10,7 +10,7 @@ from .. import _C
 from .. import sources as s
 from ..arrays import tensor_of_array
 from ..formulas import int_of_formula
-from ..guards.access import item_ahead, part_item
+from ..guards.access import item_ahead, part_item, plain_part
 from ..guards.kinds import STATES
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ RELOAD: dict[type, Callable[[Any, str, _Names], str]] = {
     s.ArrayTensor: lambda x, base, w: f"{w.const(tensor_of_array)}({base})",
     s.Item: lambda x, base, w: f"{base}[{x.index}]",
     s.PartItem: lambda x, base, w: f"{w.const(part_item)}({base}, {x.index})",
+    s.PlainPart: lambda x, base, w: f"{w.const(plain_part)}({base})",
     s.DictItem: lambda x, base, w: f"__tw_dict_get({base}, {_key(x.key, w)})",
     s.DictKeyAt: lambda x, base, w: f"__tw_list({base})[{x.index}]",
     s.DictValueAt: lambda x, base, w: f"__tw_list({base}.values())[{x.index}]",

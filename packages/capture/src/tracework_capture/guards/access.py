@@ -6,6 +6,7 @@ A row gives steps, each (accessor name of _C.ACCESSORS, key, index); the last st
 import collections
 import functools
 import inspect
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import CellType, CodeType
@@ -43,6 +44,7 @@ from ..sources import (
     Member,
     ModuleEntry,
     PartItem,
+    PlainPart,
     Referent,
     Source,
     TensorOffset,
@@ -164,9 +166,33 @@ def _part_item(source: PartItem, code: CodeType) -> tuple[Step, ...]:
     return (("APPLY", lambda container: part_item(container, index), 0),)
 
 
+_PLAIN: dict[type, Callable[[Any], Any]] = {
+    int: int.__int__,
+    float: float.__float__,
+    str: lambda text: str.__getitem__(text, slice(None)),
+    bytes: lambda text: bytes.__getitem__(text, slice(None)),
+}
+
+
+def plain_part(obj: Any) -> Any:
+    """The int, float, str or bytes that an instance of a subclass is by inheritance."""
+    return next(make for kind, make in _PLAIN.items() if kind in type(obj).__mro__)(obj)
+
+
+def _counted(counter: Any) -> range:
+    """What an itertools.count of ints gives; raises LookupError for other numbers, which rounding adds up."""
+    _, (start, *steps) = counter.__reduce__()
+    step = steps[0] if steps else 1
+    if type(start) is not int or type(step) is not int or not step:
+        raise LookupError("a count of other numbers than ints")
+    return range(start, start + (step << 62), step)
+
+
 def goes_over(iterator: Any) -> tuple[Any, int]:
-    """The sequence that an iterator of Python's own goes over, an empty one at its end, and the place of the next item; raises LookupError
-    for sequences whose class is not Python's own."""
+    """The sequence that an iterator of Python's own goes over, an empty one at its end, and the place of the next item; of a count, a range
+    that ends nowhere near. Raises LookupError for sequences whose class is not Python's own."""
+    if type(iterator) is itertools.count:
+        return _counted(iterator), 0
     _, (items,), *place = iterator.__reduce__()
     if type(items) not in (list, tuple, range, str, bytes):
         raise LookupError("a class that may have its own items")
@@ -219,6 +245,7 @@ ACCESS: dict[type, Access] = {
     ArrayTensor: Access(lambda s, c: (("APPLY", tensor_of_array, 0),), lambda s, v, scope: tensor_of_array(v)),
     Item: Access(lambda s, c: (("ITEM", None, s.index),), lambda s, v, scope: v[s.index]),
     PartItem: Access(_part_item, lambda s, v, scope: part_item(v, s.index)),
+    PlainPart: Access(lambda s, c: (("APPLY", plain_part, 0),), lambda s, v, scope: plain_part(v)),
     DictItem: Access(lambda s, c: (("DICT_ITEM", s.key, 0),), lambda s, v, scope: _dict_item(v, s.key)),
     DictKeyAt: Access(lambda s, c: (("DICT_KEY_AT", None, s.index),), lambda s, v, scope: list(v)[s.index]),
     DictValueAt: Access(_value_at, lambda s, v, scope: list(v.values())[s.index]),

@@ -21,7 +21,10 @@ DELETED = object()
 CONTAINERS = (collections.OrderedDict, collections.defaultdict, dict, list, set, frozenset, tuple, collections.deque)
 
 
-NATIVE_BASES = (*CONTAINERS, types.SimpleNamespace)
+ATOMS = (int, float, str, bytes)
+
+
+NATIVE_BASES = (*CONTAINERS, *ATOMS, types.SimpleNamespace)
 
 
 ALIASES = tuple({type(alias) for alias in (typing.List, typing.Tuple, typing.Callable, typing.Optional, typing.List[int])})  # noqa: UP006

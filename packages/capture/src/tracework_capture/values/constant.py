@@ -21,7 +21,7 @@ from torch.torch_version import TorchVersion
 from ..bytecode.assemble import at_one_place
 from ..guards.kinds import COMPARE_FUNCTIONS
 from ..signals import let_through
-from ..sources import Attr, CellContents, Closure, Const, DictItem, InstanceAttr, Item, Local, Member, PartItem
+from ..sources import Attr, CellContents, Closure, Const, DictItem, InstanceAttr, Item, Local, Member, PartItem, PlainPart
 from .type_parameter import is_evaluated_late
 from .value import Value
 
@@ -57,7 +57,7 @@ ATOM_TYPES = (NUMPY_NUMBERS | NUMPY_DTYPES) | frozenset(
 )
 """Types whose instances are constants; enum members are, too."""
 
-KEEPING = (Attr, CellContents, Closure, DictItem, InstanceAttr, Item, Member, PartItem)
+KEEPING = (Attr, CellContents, Closure, DictItem, InstanceAttr, Item, Member, PartItem, PlainPart)
 """Places in objects of the program, in which each call may find another object that equals the constant."""
 SINGLE_TYPES = frozenset(
     {

@@ -117,7 +117,7 @@ class ExistingIterator(IteratorValue):
         return frame.break_graph("loop_goes_on", f"{name} of an existing {self.kind.__name__}")
 
 
-OVER_SEQUENCES = frozenset(type(iter(made)) for made in ([], (), "", "\xe9", b"", range(0), range(1 << 70)))
+OVER_SEQUENCES = frozenset((itertools.count, *(type(iter(made)) for made in ([], (), "", "\xe9", b"", range(0), range(1 << 70)))))
 
 
 class HasLeft(NamedTuple):
@@ -139,7 +139,7 @@ class StandsAt(NamedTuple):
 
 
 class ExistingSequenceIterator(ExistingIterator):
-    """An iterator of plain Python over a list, a tuple, a range or a text. What it gives next is read where it stands, wherever that is,
+    """An iterator of plain Python over a list, a tuple, a range or a text, or a count of ints. What it gives next is read where it stands, wherever that is,
     and how many items were taken is told to it after the graph. A list that the program changed is gone over here, from a place that is
     guarded. When a round of the loop over it breaks it is left to plain Python."""
 

@@ -495,8 +495,9 @@ _OF_RECORDS = frozenset({"__new__", "__repr__", "__str__", "__format__", "__getn
 
 
 def is_record(cls):
-    """Whether the class is a namedtuple, or made of one, whose instances behave as tuples do: no operator or hook is its own."""
-    if not issubclass(cls, tuple) or not hasattr(cls, "_fields"):
+    """Whether the class is a namedtuple, or made of one, whose instances are tuples and nothing else: no operator or hook is its own, and
+    no attribute can be set."""
+    if not issubclass(cls, tuple) or not hasattr(cls, "_fields") or cls.__dictoffset__:
         return False
     own = {n: static for c in cls.__mro__[: cls.__mro__.index(tuple)] for n, static in attributes_of(c).items()}
     return not any(

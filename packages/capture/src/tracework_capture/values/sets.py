@@ -218,6 +218,7 @@ class SetValue(Value):
     def call_method(self, frame, name, args, kwargs):
         if name not in OF_ONE_MEMBER:
             self.pin(frame)
+            args = [set_part(arg) for arg in args]
         handler = METHODS.get(name)
         if handler is not None and (self.cls is set or name not in CHANGING):
             return call_row(frame, self, name, handler, args, kwargs)
@@ -229,6 +230,7 @@ class SetValue(Value):
         if isinstance(other, DictView):  # no set to the operators of sets
             self.pin(frame)
             return other.binary(frame, op, self, not reverse)
+        other = set_part(other)
         other_set = as_set(frame, other, strict=True)
         if other_set is None:
             return None
@@ -272,11 +274,44 @@ class SetValue(Value):
                 raise BreakGraph("cannot_rebuild", "a set in an order that follows from what was done to another one")
         return text_of_steps(emit, self.cls, steps)
 
+    def refill(self, emit, name):
+        """Puts the members into the new, empty instance of a subclass of set that `name` is."""
+        way = [f"[{', '.join(map(emit.load, self.members.values()))}]", lambda: list(map(real_key, self.members))]
+        if self.order is not None and list(set(way[1]())) != list(self.order):
+            way = [self.reload(emit), lambda: real_steps(set, self.how_made())]
+            if list(set(way[1]())) != list(self.order):
+                raise BreakGraph("cannot_rebuild", "a set in an order that follows from what was done to another one")
+        cannot_be_made_again(self.members)
+        emit.line(f"{emit.const(set)}.update({name}, {way[0]})")
+
     def replay(self, emit):
         """Does to the existing set what the program does to it."""
         name = emit.temp(emit.source(self.source))
         for step in self.steps:
             emit.line(f"{emit.const(set)}.{step.name}({', '.join(filter(None, (name, step.text(emit, name))))})")
+
+
+def set_part(value):
+    """The built-in set of an instance of a subclass, which functions of sets read past what the class overrides; else the value."""
+    from .user_object import builtin_part
+
+    part = builtin_part(value)
+    return part if isinstance(part, SetValue) else value
+
+
+def makes_of_subclass(made_of, name, args):
+    """Whether the method of an instance of a subclass of set or frozenset gives one of that class, and not the built-in one: with some it
+    depends on the number of members. Tried out on sets of as many."""
+    native, count = made_of.cls, len(made_of.members)
+    like = _LIKE[native](range(count))
+    others = []
+    for arg in args:
+        length = len(arg.members) if isinstance(arg, SetValue) else None
+        others.append(like if arg is made_of else [] if length is None else arg.cls(range(length)))
+    return type(getattr(like, name)(*others)) is _LIKE[native]
+
+
+_LIKE = {native: type("Like", (native,), {}) for native in (set, frozenset)}
 
 
 def real_key(hashed):
@@ -322,6 +357,7 @@ def as_set(frame, value, strict=False):
     """A SetValue of any iterable; with `strict` only of sets and dict views, else None."""
     from .wrap import iterate_all
 
+    value = set_part(value)
     if isinstance(value, SetValue):
         value.pin(frame)
         return value
@@ -489,6 +525,7 @@ def members_of(frame, value):
 
 def made_set(frame, cls, given):
     """cls(given), in Python's order: that of a copied set, of a dict's keys, or of members added one by one."""
+    given = set_part(given)
     if isinstance(given, SetValue):
         if cls is frozenset is given.cls:
             return given

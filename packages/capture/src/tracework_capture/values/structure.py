@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from .mapping import DictValue, dict_of
 from .sequence import ListValue, TupleValue
+from .user_class import class_value
+from .user_object import builtin_part
 
 
 def children(frame, value):
@@ -11,6 +13,11 @@ def children(frame, value):
     if isinstance(value, (TupleValue, ListValue)) and type(value) in (TupleValue, ListValue):
         kind, cls = type(value), value.python_type()
         return value.unpack(frame), (lambda items: kind(items, cls=cls)) if kind is TupleValue else kind
+    part = builtin_part(value)
+    if (
+        part is not value and isinstance(part, TupleValue) and hasattr(value.python_type(), "_fields")
+    ):  # as torch's pytrees take them
+        return part.unpack(frame), lambda items: class_value(frame, value.python_type()).call(frame, items, {})
     if isinstance(value, DictValue) and value.python_type() is dict:
         pairs = value.all_items(frame)
         return [v for _, v in pairs], lambda items: dict_of(frame, list(zip((k for k, _ in pairs), items)))

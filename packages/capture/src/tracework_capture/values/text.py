@@ -94,8 +94,10 @@ def percent_text(frame, pattern, value):
     """`pattern % value` where value is a symbolic size or a number out of data, or a tuple with some in it; None for other values."""
     from .late_values import late_percent
     from .sequence import TupleValue
+    from .user_object import builtin_part
 
-    parts = value.all_items(frame) if isinstance(value, TupleValue) else [value]
+    part = builtin_part(value)
+    parts = part.all_items(frame) if isinstance(part, TupleValue) else [value]
     if not all(isinstance(p, SymNumber) or p.is_constant() for p in parts):
         return late_percent(pattern, parts)
     hints = tuple(frame.symbols.hint(p.expr) if isinstance(p, SymNumber) else p.constant() for p in parts)

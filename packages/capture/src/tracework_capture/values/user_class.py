@@ -26,6 +26,7 @@ from ..guards.classes import (
 )
 from ..sources import Attr, Const
 from .binding import (
+    ATOMS,
     C_METHODS,
     NATIVE_BASES,
     BoundBuiltin,
@@ -507,6 +508,10 @@ def new_object(frame, args, kwargs):
             return frame.raise_new(TypeError, f"{native.__name__}() takes no keyword arguments")
         items = iterate_all(frame, args[1]) if len(args) > 1 else []
         part = TupleValue(items) if native is tuple else SetValue(frame, items, cls=frozenset)
+    elif native in ATOMS:
+        part = BUILTINS[native](frame, args[1:], kwargs)
+        if part.python_type() is not native:
+            frame.break_graph("call_unknown", f"{native.__name__}.__new__({cls.__name__}, ...) of {part.describe()}")
     elif issubclass(native, dict):
         part = DictValue(cls=native)
     else:

@@ -20,8 +20,11 @@ from ..signals import let_through
 from ..sources import Attr, ClassAttr, Const, InstanceAttr, InstanceDict, Member
 from .binding import (
     ALIASES,
+    ATOMS,
     C_METHODS,
     DELETED,
+    FIELD,
+    GETSET,
     LOOKUP_HOOKS,
     NATIVE_BASES,
     SLOT,
@@ -31,7 +34,7 @@ from .binding import (
     native_base,
     python_new,
 )
-from .constant import ATOM_TYPES, ConstantValue, fold_literal, force_plain
+from .constant import ATOM_TYPES, ConstantValue, NotPlain, fold_literal, force_plain, plain
 from .instance_dict import InstanceDictValue
 from .iterators import ItemIterator
 from .lifetimes import let_go, refuse_to_drop
@@ -42,7 +45,7 @@ from .user_keys import user_key
 from .value import EXISTING, NEW, SymbolicRaise, Value
 
 NONE = ConstantValue(None)
-MADE_OF_SUBCLASS = (set, frozenset, collections.deque, collections.OrderedDict, collections.defaultdict)
+MADE_OF_SUBCLASS = (collections.deque, collections.OrderedDict, collections.defaultdict)
 """Containers that make more of the class of the instance, not all of them in the same methods."""
 
 
@@ -53,6 +56,44 @@ def builtin_part(value):
     """The built-in container inside a value, or the value itself."""
     part = getattr(value, "part", None)
     return value if part is None else part
+
+
+def is_atomic(part):
+    """Whether the built-in part of an instance is an int, a float, a str or bytes."""
+    return part.python_type() in ATOMS
+
+
+def operand_of(value):
+    """What an operator of a built-in type sees of its other operand: of an instance of a subclass of int, float, str or bytes, that."""
+    part = getattr(value, "part", None)
+    return part if part is not None and is_atomic(part) else value
+
+
+def past_its_class(frame, value, operation, *args):
+    """operation(frame, *args) with the built-in part of an instance in its place. Breaks for a TypeError, which names the class."""
+    try:
+        return operation(frame, *args)
+    except SymbolicRaise as raised:
+        if issubclass(raised.value.python_type(), TypeError):
+            frame.break_graph("operation_unknown", f"an error about {value.describe()}")
+        raise
+
+
+ASKED_BY_NO_FUNCTION = frozenset(
+    "__new__ __init__ __init_subclass__ __class_getitem__ __set_name__ __getnewargs__ __getnewargs_ex__ __getstate__ __setstate__ "
+    "__reduce__ __reduce_ex__ __copy__ __deepcopy__ __replace__ __getattr__ __setattr__ __delattr__ __dir__".split()
+)
+"""Methods of an instance that functions of C which take numbers, texts and tuples do not call."""
+
+
+def behaves_as_its_part(cls, native):
+    """Whether what C computes of an instance of a subclass of `native` follows from its built-in part alone."""
+    own = {n: static for c in cls.__mro__[: cls.__mro__.index(native)] for n, static in attributes_of(c).items()}
+    return not any(
+        name.startswith("__") and name not in ASKED_BY_NO_FUNCTION and (callable(static) or defines(type(static), "__get__"))
+        for name, static in own.items()
+        if type(static) not in (GETSET, str)
+    )
 
 
 def own_dict(obj):
@@ -73,7 +114,7 @@ class ObjectValue(Value):
         self.cls = cls
         self.obj = obj
         self.part = part
-        if part is not None:
+        if part is not None and not is_atomic(part):
             part.owner = self
         self.fields = {}
         self.seen = {}
@@ -94,6 +135,13 @@ class ObjectValue(Value):
     def same_object(self, other):
         return self is other
 
+    def as_plain(self):
+        """What functions of C see of an instance of a subclass of a number, a text or a tuple."""
+        native = native_base(self.cls)
+        if native not in (*ATOMS, tuple) or not behaves_as_its_part(self.cls, native):
+            raise NotPlain(self)
+        return plain(self.part)
+
     def hash_key(self, frame):
         from .dict_keys import IdentityKey
 
@@ -103,6 +151,8 @@ class ObjectValue(Value):
         if hasher is None:
             return frame.raise_new(TypeError, f"unhashable type: '{_C.type_name(self.cls)}'")
         if self.part is not None and not isinstance(hasher, types.FunctionType):
+            if isinstance(lookup_class(self.cls, "__eq__")[0], types.FunctionType):
+                return user_key(frame, self)
             return self.part.hash_key(frame)
         names = record_fields(self.cls)
         if names is not None:
@@ -183,6 +233,8 @@ class ObjectValue(Value):
             return self.empty_slot(frame, name) if found is DELETED else found
         if name == "__dict__":
             return InstanceDictValue(self)
+        if self.part is not None and is_atomic(self.part):
+            return self.part.getattr(frame, name)
         if self.obj is None:
             return self.empty_slot(frame, name)
         if is_evaluated_late(self.obj, name):
@@ -337,6 +389,8 @@ class ObjectValue(Value):
         """A property or another data descriptor takes the value."""
         if is_property(static, "__set__"):
             return use_property(frame, static, "__set__", self, self.cls, value)
+        if type(static) is FIELD:
+            return frame.raise_new(AttributeError, "can't set attribute")
         setter, _ = lookup_class(type(static), "__set__")
         if not isinstance(setter, types.FunctionType):
             return frame.break_graph("side_effect_unknown", f"assignment to {self.cls.__name__}.{name}")
@@ -358,6 +412,8 @@ class ObjectValue(Value):
             if is_property(static, "__delete__"):
                 use_property(frame, static, "__delete__", self, self.cls)
                 return
+            if type(static) is FIELD:
+                frame.raise_new(AttributeError, "can't delete attribute")
             frame.break_graph("side_effect_unknown", f"del {self.cls.__name__}.{name}")
         self.refuse_member(frame, static, name)
         if type(static) is SLOT:
@@ -409,12 +465,16 @@ class ObjectValue(Value):
             row = NAMESPACE_METHODS[name]
         if row is not None and (self.part is None or name in PART_LEAVES_TO_OBJECT):
             return row(frame, self, *args, **kwargs)
+        if self.part is not None and is_atomic(self.part):
+            return self.call_atomic(frame, name, args, kwargs)
         if self.part is not None:
             if name == "__getitem__" and self.lacks(frame, args):
                 return self.special(frame, "__missing__", args)
             found = self.part.call_method(frame, name, args, kwargs)
             if found is self.part and self.part.mutability is None:
                 frame.break_graph("call_unknown", f"{self.cls.__name__}.{name} gives another object that is equal")
+            if found is not self.part and found.python_type() is self.part.python_type() in (set, frozenset):
+                return self.made_of_set(frame, name, args, found)
             if (
                 found is not self.part
                 and found.python_type() in MADE_OF_SUBCLASS
@@ -423,6 +483,29 @@ class ObjectValue(Value):
                 frame.break_graph("call_unknown", f"{self.cls.__name__}.{name} gives an instance of which class?")
             return self if found is self.part else found
         return frame.break_graph("call_unknown", f"{self.cls.__module__}.{self.cls.__qualname__}.{name}")
+
+    def made_of_set(self, frame, name, args, found):
+        """A new set that a method gives: of the class of the instance or of the built-in one."""
+        from .mapping import DictValue
+        from .sets import makes_of_subclass, set_part
+        from .user_class import refuse_class
+
+        others = [set_part(arg) for arg in args]
+        if any(isinstance(builtin_part(other), DictValue) for other in others):
+            frame.break_graph("call_unknown", f"{self.cls.__name__}.{name} gives an instance of which class?")
+        if not makes_of_subclass(self.part, name, others):
+            return found
+        refuse_class(frame, self.cls)
+        return ObjectValue(self.cls, part=found)
+
+    def call_atomic(self, frame, name, args, kwargs):
+        """A method of int, float, str or bytes."""
+        from .builtins.arithmetic import call_dunder, is_operation
+
+        args = [operand_of(arg) for arg in args]
+        if is_operation(name):
+            return past_its_class(frame, self, call_dunder, self.part, name, args, kwargs)
+        return past_its_class(frame, self, self.part.call_method, name, args, kwargs)
 
     def lacks(self, frame, args):
         """Whether a dict with __missing__ is asked for a key that it does not have."""
@@ -538,10 +621,12 @@ class ObjectValue(Value):
         native = native_base(self.cls)
         if native is tuple or native is frozenset:
             return f"{emit.const(native)}.__new__({cls}, {self.part.reload(emit)})"
+        if native in ATOMS:
+            return f"{emit.const(native)}.__new__({cls}, {emit.load(self.part)})"
         return f"{emit.const(native)}.__new__({cls})"
 
     def fill(self, emit, name):
-        if self.part is not None:
+        if self.part is not None and not is_atomic(self.part):
             fill_part(emit, self.part, native_base(self.cls), name)
         for key, value in self.fields.items():
             if value is not DELETED:
@@ -568,7 +653,7 @@ def fill_part(emit, part, native, name):
     elif native in (list, collections.deque) and part.items:
         emit.line(f"{cls}.extend({name}, ({''.join(i + ', ' for i in part.loaded_items(emit))}))")
     elif native is set:
-        emit.line(f"{cls}.update({name}, [{', '.join(emit.load(m) for m in part.members.values())}])")
+        part.refill(emit, name)
 
 
 def store_field(emit, target, name, key, value):

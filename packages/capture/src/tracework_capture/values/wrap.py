@@ -22,7 +22,7 @@ import torch
 
 from .. import _C
 from .._torch import patched_by_torch_compile, program_of_triton_operator, under_onnx_export
-from ..guards.access import goes_over
+from ..guards.access import goes_over, plain_part
 from ..guards.classes import lookup_class, meet
 from ..guards.kinds import REFERENCES, items_in_order, members_of
 from ..marks import mark_of
@@ -43,10 +43,11 @@ from ..sources import (
     Local,
     Member,
     PartItem,
+    PlainPart,
 )
 from . import sequence_methods  # noqa: F401  # fills a table
 from .backward import BACKWARD_ROWS
-from .binding import CONTAINERS, BoundBuiltin, native_base
+from .binding import ATOMS, CONTAINERS, BoundBuiltin, native_base
 from .builtins import BUILTINS, fill
 from .checkpoint import CHECKPOINT_ROWS
 from .constant import ATOM_TYPES, ConstantValue
@@ -172,6 +173,7 @@ CHANGING = (
     Item,
     ItemAhead,
     PartItem,
+    PlainPart,
     CellContents,
     DefaultArg,
     KwDefaultArg,
@@ -548,6 +550,13 @@ def wrap_container_subclass(frame, obj, source):
     return ObjectValue(kind, obj, source, part)
 
 
+def wrap_atom_subclass(frame, obj, source):
+    """An instance of a user's subclass of int, float, str or bytes."""
+    guard_type(frame, obj, source)
+    meet(type(obj))
+    return ObjectValue(type(obj), obj, source, frame.wrap(plain_part(obj), PlainPart(source)))
+
+
 def wrap_symint(frame, obj, source):
     return size_value(frame, obj)
 
@@ -681,6 +690,7 @@ SUBCLASS_ROWS = (
     (torch._ops.HigherOrderOperator, wrap_higher_order),
     (torch._library.custom_ops.CustomOpDef, wrap_custom_operator),
     (CONTAINERS, wrap_container_subclass),
+    (ATOMS, wrap_atom_subclass),
 )
 DISABLED = torch._disable_dynamo(lambda: None).__code__
 FUNCTION_ROWS = {

@@ -43,6 +43,7 @@ from tracework_capture.sources import (
     ModuleEntry,
     NewlyCreated,
     PartItem,
+    PlainPart,
     Referent,
     TensorOffset,
     TensorSize,
@@ -303,6 +304,16 @@ HIDING = Hiding()
 Slotted.items.__set__(HIDING, ITEMS)
 
 
+class Doubled(int):
+    def __int__(self):
+        return 2 * super().__int__()
+
+
+class Reversed(str):
+    def __getitem__(self, key):
+        return super().__getitem__(slice(None, None, -1))
+
+
 SOURCES = [
     (Attr(X, "a"), LEFT, 1),
     (Member(X, Slotted.items), HIDING, ITEMS),
@@ -319,6 +330,8 @@ SOURCES = [
     (Item(X, 1), [4, 5], 5),
     (Item(X, -1), (4, 5), 5),
     (PartItem(X, 1), Masked([4, 5]), 5),
+    (PlainPart(X), Doubled(5), 5),
+    (PlainPart(X), Reversed("ab"), "ab"),
     (DictItem(X, "k"), {"k": 7}, 7),
     (DictItem(X, int), {int: 7}, 7),
     (DictKeyAt(X, 1), {"a": 1, "b": 2}, "b"),
@@ -349,8 +362,8 @@ def test_every_source_is_fetched(source, value, expected):
     if isinstance(source, ArrayTensor):
         assert torch.equal(found, expected) and torch.equal(fetched, expected) and found.data_ptr() == value.ctypes.data
         return
-    assert found is fetched or (found == fetched and isinstance(expected, int))
-    assert found is expected or (found == expected and isinstance(expected, int))
+    assert found is fetched or (found == fetched and isinstance(expected, (int, str)))
+    assert found is expected or (found == expected and isinstance(expected, (int, str)))
 
 
 def test_sources_have_rows():

@@ -8,7 +8,7 @@ import torch
 from tracework_capture import _C
 from tracework_capture import sources as s
 from tracework_capture.graph.inputs import SizeHistory
-from tracework_capture.guards.access import Scope
+from tracework_capture.guards.access import Scope, part_item, plain_part
 from tracework_capture.guards.program import check_guard
 from tracework_capture.hook.compile_frame import FrameInput, capture_frame
 from tracework_capture.hook.context import disabled_call
@@ -21,6 +21,8 @@ FETCH = {
     s.ModuleEntry: lambda x, base: base.__dict__[x.table][x.name],
     s.TypeOf: lambda x, base: type(base),
     s.Item: lambda x, base: base[x.index],
+    s.PartItem: lambda x, base: part_item(base, x.index),
+    s.PlainPart: lambda x, base: plain_part(base),
     s.DictItem: lambda x, base: dict.__getitem__(base, x.key),
     s.DictValueAt: lambda x, base: list(base.values())[x.index],
     s.CellContents: lambda x, base: base.__closure__[x.index].cell_contents,

@@ -104,6 +104,39 @@ CALLS = [
 ]
 
 
+COUNTS = [
+    (one, lambda at: (itertools.count(at, 3),)),
+    (one, lambda at: (itertools.count(1 << 40, -at - 1),)),
+    (left_in_the_middle, lambda at: (itertools.count(at - 2),)),
+    (two_names, lambda at: (itertools.count(at),) * 2),
+]
+
+
+@pytest.mark.parametrize("function,arguments", COUNTS, ids=[f"{f.__name__}{i}" for i, (f, _) in enumerate(COUNTS)])
+def test_a_count_among_the_arguments(function, arguments):
+    run = capture.optimize(lambda gm, inputs: gm.forward, fullgraph=True)(function)
+    for at in (0, 1, 2, 1, 4):
+        ours, plain = arguments(at), arguments(at)
+        assert_same(run(X, *ours), function(X, *plain))
+        assert [repr(counter) for counter in ours] == [repr(counter) for counter in plain]
+
+
+def test_numbers_that_a_class_gives_out():
+    class Numbered:
+        numbers = itertools.count(1)
+
+        def __init__(self):
+            self.number = next(Numbered.numbers)
+
+    def made(x):
+        return x * Numbered().number, Numbered().number
+
+    run, graphs = counted(made)
+    for call in range(5):
+        assert_same(run(X), (X * (2 * call + 1), 2 * call + 2))
+    assert len(graphs) == 2
+
+
 @pytest.mark.parametrize("function,arguments", CALLS, ids=[f"{f.__name__}{i}" for i, (f, _) in enumerate(CALLS)])
 def test_an_iterator_among_the_arguments(function, arguments):
     run = capture.optimize(lambda gm, inputs: gm.forward, fullgraph=True)(function)

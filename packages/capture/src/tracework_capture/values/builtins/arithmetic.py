@@ -24,7 +24,7 @@ from ..numpy_ufuncs import divmod_ as numpy_divmod
 from ..open_constant import OpenConstant
 from ..rows import positional_limits
 from ..sequence import TupleValue
-from ..user_object import ObjectValue, implemented
+from ..user_object import ObjectValue, implemented, is_atomic, operand_of, past_its_class
 from ..value import SymbolicRaise
 
 REFLECTED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -51,6 +51,7 @@ BY_REFLECTED_METHOD = {f"__r{stem}__": symbol for symbol, stem in SPECIAL.items(
 BY_INPLACE_METHOD = {f"__i{stem}__": symbol + "=" for symbol, stem in SPECIAL.items()}
 BY_COMPARE_METHOD = {name: symbol for symbol, name in COMPARE_SPECIAL.items()}
 BY_UNARY_METHOD = {name: symbol for symbol, name in UNARY_SPECIAL.items()}
+OPERATIONS = (BY_METHOD, BY_REFLECTED_METHOD, BY_INPLACE_METHOD, BY_COMPARE_METHOD, BY_UNARY_METHOD)
 
 
 def binary(frame, op, left, right):
@@ -59,12 +60,12 @@ def binary(frame, op, left, right):
     if isinstance(right, LateValue) and is_number(left):
         return right.binary(frame, symbol, left, reverse=True)
     if op != symbol:
-        found = left.binary(frame, op, right)
+        found = asked(frame, left.binary, op, right)
         if found is not None:
             return found
     left_type, right_type = left.python_type(), right.python_type()
     for value, other, reverse in order_of_operands(left, right, f"__r{SPECIAL[symbol]}__"):
-        found = value.binary(frame, symbol, other, reverse)
+        found = asked(frame, value.binary, symbol, other, reverse)
         if found is not None:
             return found
     for sequence, count in ((left, right), (right, left)) if symbol == "*" else ():
@@ -72,6 +73,15 @@ def binary(frame, op, left, right):
             return binary(frame, op, sequence, index_of(frame, [count], {}))
     hint = HINT if op == ">>" and is_known(left) and left.real() is print else ""
     return frame.raise_new(TypeError, unsupported(op, left_type, right_type) + hint)
+
+
+def asked(frame, operation, symbol, other, *reverse):
+    """value.binary or value.compare, which see the number or text that an instance of a subclass is."""
+    value = operation.__self__
+    given = other if isinstance(value, ObjectValue) else operand_of(other)
+    if given is other or symbol == "%" and value.python_type() in (str, bytes):  # which asks for its text
+        return operation(frame, symbol, other, *reverse)
+    return past_its_class(frame, other, operation, symbol, given, *reverse)
 
 
 def order_of_operands(left, right, reflected):
@@ -111,7 +121,7 @@ def compare(frame, op, left, right):
     if right_type is not left_type and left_type in resolution_order(right_type):
         tries.reverse()
     for value, symbol, other in tries:
-        found = value.compare(frame, symbol, other)
+        found = asked(frame, value.compare, symbol, other)
         if found is not None:
             return found
     if op in ("==", "!="):
@@ -209,6 +219,12 @@ NONE = ConstantValue(None)
 
 def none_of(result):
     return NONE
+
+
+def is_operation(name):
+    """Whether a special method stands for an operation that values have."""
+    of_values = name in DUNDERS and name not in ("__hash__", "__repr__", "__str__")
+    return of_values or any(name in table for table in OPERATIONS)
 
 
 def takes(name, count):
@@ -469,7 +485,7 @@ def divmod_(frame, args, kwargs):
         parts = [computed_by_python(frame, f"divmod({{}}, {{}})[{place}]", *args) for place in (0, 1)]
         return fold(frame, divmod, args) if None in parts else TupleValue(parts)
     known = [a for a in args if a.is_constant() or a.python_type() is int or isinstance(a, NumpyInt)]
-    if any(type(a) is ObjectValue and a.part is None for a in args):
+    if any(type(a) is ObjectValue and (a.part is None or is_atomic(a.part)) for a in args):
         return divmod_of_objects(frame, *args)
     if any(isinstance(a, ArrayValue) for a in args):
         return TupleValue(numpy_divmod(frame, *args))

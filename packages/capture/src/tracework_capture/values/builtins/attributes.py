@@ -247,6 +247,8 @@ def hash_(frame, args, kwargs):
                 -sys.maxsize - 1 <= number <= sys.maxsize
             )  # what __hash__ gives is taken as it is, but for -1, which means an error
             return ConstantValue(hash(number) if not fits else -2 if number == -1 else number)
+    if isinstance(args[0], ObjectValue) and args[0].part is not None and hasher not in (None, object.__hash__):
+        return hash_(frame, [args[0].part], {})
     if type(args[0]) is TupleValue:
         key = args[0].hash_key(frame)
         if has_user_key(key) and is_hashed_alike(key):

@@ -12,6 +12,7 @@ import torch
 
 from ...graph.known import known_tensor
 from ...guards.classes import lookup_class
+from ..binding import ATOMS
 from ..constant import NUMPY_NUMBERS, ConstantValue, NotPlain, fold, fold_plain, force_plain, plain
 from ..enum_member import EnumMember
 from ..floats import FloatValue, float_of
@@ -34,7 +35,7 @@ from ..symint import SymNumber
 from ..tensor import TensorValue
 from ..text import OpenText, text_of_size, text_of_sizes
 from ..text_codecs import break_for_own_codec
-from ..user_object import ObjectValue
+from ..user_object import ObjectValue, is_atomic, operand_of
 from ..value import SymbolicRaise, Value
 from ..wrap import each_of, iterate_all
 from .arithmetic import binary
@@ -190,6 +191,28 @@ def coded(cls):
     return row
 
 
+def shown_object(frame, value, name, fn):
+    """str(value) or repr(value) as the class of an instance says; None where neither it nor the built-in part says."""
+    static, owner = lookup_class(value.python_type(), name)
+    if isinstance(value, EnumMember) and owner is not object and not isinstance(static, types.FunctionType):
+        return value.call_native(frame, name, [], {})
+    if value.part is not None and owner in ATOMS and not isinstance(static, types.FunctionType):
+        return shown(frame, value.part, name, fn)
+    if not isinstance(static, types.FunctionType):
+        static, _ = lookup_class(value.python_type(), "__repr__")
+        name = "__repr__"
+    if isinstance(static, types.FunctionType):
+        found = value.call_method(frame, name, [], {})
+        if not issubclass(found.python_type(), str):
+            frame.break_graph("operation_unknown", f"{name} of {value.describe()} gives no text")
+        return found
+    if value.part is not None and (is_atomic(value.part) or isinstance(value.part, TupleValue)):
+        return shown(frame, value.part, name, fn)
+    if value.part is not None and lookup_class(value.python_type(), "__repr__")[0] is not object.__repr__:
+        return frame.break_graph("value_not_known", f"text of {value.describe()}")
+    return None
+
+
 def shown(frame, value, name, fn):
     """str(value) or repr(value): constants now, user classes by their own method."""
     from ..exception import ExceptionValue
@@ -202,20 +225,9 @@ def shown(frame, value, name, fn):
         return frame.break_graph("value_not_known", f"text of {value.describe()}")
     if isinstance(value, LateValue):
         return value if fn is str is value.python_type() else late_shown(frame, value, fn)
-    if isinstance(value, ObjectValue):
-        static, owner = lookup_class(value.python_type(), name)
-        if isinstance(value, EnumMember) and owner is not object and not isinstance(static, types.FunctionType):
-            return value.call_native(frame, name, [], {})
-        if not isinstance(static, types.FunctionType):
-            static, _ = lookup_class(value.python_type(), "__repr__")
-            name = "__repr__"
-        if isinstance(static, types.FunctionType):
-            found = value.call_method(frame, name, [], {})
-            if not issubclass(found.python_type(), str):
-                frame.break_graph("operation_unknown", f"{name} of {value.describe()} gives no text")
-            return found
-        if value.part is not None and lookup_class(value.python_type(), "__repr__")[0] is not object.__repr__:
-            return frame.break_graph("value_not_known", f"text of {value.describe()}")
+    found = shown_object(frame, value, name, fn) if isinstance(value, ObjectValue) else None
+    if found is not None:
+        return found
     if isinstance(value, NumpyInt) and is_open_number(value):  # which plain() fixes
         return text_of_size(frame, fn, value)
     try:
@@ -290,7 +302,7 @@ def format_(frame, args, kwargs):
         return text_of_size(frame, format, args[0], spec)
     if isinstance(args[0], LateValue):
         return late_shown(frame, args[0], format, spec)
-    return fold(frame, format, args)
+    return fold(frame, format, [operand_of(args[0]), *args[1:]])
 
 
 def folded(fn):

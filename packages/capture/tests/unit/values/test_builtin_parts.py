@@ -1,0 +1,306 @@
+"""Instances of the program's own subclasses of int, float, str, bytes, tuple, set and frozenset: one graph, and what plain Python gives."""
+
+import collections
+import math
+import operator
+
+import pytest
+import torch
+import tracework_capture as capture
+from harness import check
+
+X = torch.arange(6.0)
+
+
+class Dim(int):
+    def __new__(cls, value, name="n"):
+        self = super().__new__(cls, value)
+        self.name = name
+        return self
+
+    def double(self):
+        return self * 2
+
+
+class Level(int):
+    def __add__(self, other):
+        return Level(int(self) + int(other))
+
+    def __radd__(self, other):
+        return "from the right"
+
+    def __repr__(self):
+        return f"Level<{int(self)}>"
+
+    def __format__(self, spec):
+        return f"as {spec}"
+
+
+class Half(int):
+    __slots__ = ()
+
+    @property
+    def half(self):
+        return self // 2
+
+
+class Metres(float):
+    unit = "m"
+
+
+class Money(float):
+    def __new__(cls, value, currency):
+        self = float.__new__(cls, value)
+        self.currency = currency
+        return self
+
+    def __mul__(self, other):
+        return Money(super().__mul__(other), self.currency)
+
+
+class Name(str):
+    def shout(self):
+        return self.upper() + "!"
+
+
+class Quoted(str):
+    def __repr__(self):
+        return "quoted"
+
+
+class EqualToAll(str):
+    def __eq__(self, other):
+        return True
+
+    __hash__ = str.__hash__
+
+
+class Raw(bytes):
+    pass
+
+
+class Pair(collections.namedtuple("Pair", "a b")):
+    def total(self):
+        return self.a + self.b
+
+    @classmethod
+    def zero(cls):
+        return cls(0, 0)
+
+
+class Marked(Pair):
+    def __init__(self, a, b):
+        self.extra = a
+
+
+class Row(tuple):
+    @property
+    def first(self):
+        return self[0]
+
+
+class Bag(set):
+    def __init__(self, *members):
+        super().__init__(*members)
+        self.made_by_init = True
+
+
+class Frozen(frozenset):
+    pass
+
+
+class Either(set):
+    def __or__(self, other):
+        return "either"
+
+
+def arithmetic(x, d):
+    infix = d + 1, 1 + d, d - 1, d // 2, d % 2, d**2, 2**d, d & 3, d | 1, d ^ 1, d << 1, d >> 1
+    return x * d, d * x, infix, -d, +d, ~d, abs(d), divmod(d, 2), divmod(7, d), d.double(), d / 2
+
+
+def asked_of_ints(x, d):
+    texts = str(d), repr(d), f"{d}", f"{d:03d}", "%d" % d, "%s" % d, "{:>4}".format(d)  # noqa: UP031, UP032
+    numbers = int(d), float(d), d.real, d.bit_length(), operator.index(d), math.sqrt(d), round(d), bool(d)
+    return x + 1, texts, numbers, d == 3, 3 == d, d < 4, 4 > d, isinstance(d, int), type(d), d.name, hash(d) == hash(int(d))
+
+
+def taken_as_ints(x, d):
+    return x[:d], x[d], x.view(2, 3).repeat(d, 1), torch.zeros(d), [5, 6, 7, 8][d], list(range(d)), [0] * d, "ab" * d, {3: "c"}[d]
+
+
+def kept(x, d):
+    d.note = 3
+    return x + d.note, [d], {d: 1}, max(d, 2), min(d, 10), sorted([9, d, 1]), sum([d, d]), d or 1
+
+
+def made_ints(x):
+    d = Dim(3, "k")
+    e = d
+    e += 1
+    return x * d, d, d.name, Dim(d, "z").name, Dim("12"), Half(5).half, type(e), d is d, [Dim(1)].count(1), Dim(1) in (1, 2)
+
+
+def own_operators(x):
+    return Level(2) + 3, 3 + Level(2), Level(4) - 1, repr(Level(5)), str(Level(5)), f"{Level(5):w}", x + 1
+
+
+def floats(x, f):
+    texts = str(f), f"{f:.2f}", f.hex(), f.unit
+    return x * f, f + 1, 1 - f, f / 3, f == 1.5, f < 2, int(f), round(f, 1), math.floor(f), f.is_integer(), texts, f
+
+
+def made_floats(x):
+    m = Money(1.5, "EUR") * 2
+    return x * m, m, m.currency, max(m, Money(0.5, "USD")).currency, Metres("2.5"), abs(Metres(-1)), torch.full((2,), Metres(3))
+
+
+def texts(x, s):
+    tests = s == "ab", "ab" == s, s != "b", s.startswith("a"), "a" in s, s < "b", isinstance(s, str), type(s) is str
+    parts = s[0], s[::-1], list(s), s.split("a"), s.encode(), s.join(["x", "y"]), ",".join([s, "z"])
+    return x + len(s), s + "c", "c" + s, s * 2, s.shout(), f"{s}!", "%s" % s, str(s), repr(s), tests, parts, {s: 1}["ab"]  # noqa: UP031
+
+
+def made_texts(x):
+    return (
+        x + len(Name("abc")),
+        Name("a").shout(),
+        Name("a") + "d",
+        Name(5),
+        Name(),
+        str(Quoted("a")),
+        repr(Quoted("a")),
+        Name("x") or 1,
+    )
+
+
+def own_equality(x, s):
+    return x + 1, s == "q", "q" == s
+
+
+def some_bytes(x, b):
+    return x + 1, b + b"c", b[0], len(b), list(b), b == b"ab", b.hex(), Raw(b"ab") + b
+
+
+def records(x, p):
+    p.note = 5
+    return x + p.note, p.total(), p._replace(b=3), p._asdict(), Pair.zero(), p[0], [*p], hash(Pair(1, 2)) == hash((1, 2)), p == p
+
+
+def made_records(x):
+    m = Marked(x, 1)
+    return (
+        m.extra + 1,
+        m,
+        vars(m),
+        repr(Pair(1, 2)),
+        f"{Pair(1, 2)}",
+        Pair(1, 2) < (1, 3),
+        {Pair(1, 2): 3}[1, 2],
+        Pair(1, 2) + (3,),
+    )
+
+
+def records_under_transforms(x):
+    mapped = torch.vmap(lambda p: p.a * p.b)(Pair(x, x + 1))
+    return mapped, torch.func.grad(lambda p: (p.a * p.b).sum())(Pair(x, x + 1)), torch.stack(Pair(x, x))
+
+
+def a_field_is_not_set(x):
+    try:
+        Pair(1, 2).a = 4
+    except AttributeError as error:
+        return x + 1, str(error)
+
+
+def tuples(x):
+    r = Row((1, 2))
+    compared = r == (1, 2), (1, 2) == r, r != (1,), r < (2,), r <= Row((1, 2)), hash(r) == hash((1, 2)), {r: 3}[1, 2]
+    return x + r.first, compared, r + (3,), r * 2, r.index(1), sorted(Row((2, 1))), str(r), r
+
+
+def sets_of_sets(x):
+    a, b = Bag([1, 2]), Bag([2, 3])
+    operators = a | b, a & b, a - b, a ^ b, a - a, a & a, {4} | a, {4} - a, frozenset([1]) | a, a | {2: 3}.keys()
+    methods = (
+        a.copy(),
+        a.union(b),
+        a.union(b, [7]),
+        a.union(),
+        a.difference([1]),
+        a.intersection([1]),
+        a.symmetric_difference([9]),
+    )
+    sizes = Bag(range(20)) - {3}, Bag(range(20)).difference(Bag([1])), Bag([1]) - set(range(20))
+    marked = [hasattr(made, "made_by_init") for made in (a, a | b, a.copy())]
+    return x + len(a | b), operators, methods, sizes, marked, a == b, a == Bag([1, 2]), a <= b, a.isdisjoint(b), Either([1]) | b
+
+
+def sets_in_place(x):
+    a = Bag([1])
+    b = a
+    b |= {2, 3}
+    b -= Bag([1])
+    b &= {2, 3}
+    b ^= {8}
+    a.update([4])
+    c = Frozen([1])
+    return x + 1, a, b is a, c | {4}, {4} | c, c - {1}, c & {1}, c ^ {3}, hash(c) == hash(frozenset([1])), {c: 1}[frozenset([1])]
+
+
+def existing_sets(x, s):
+    made = s | {9}
+    made.add(3)
+    s.add(7)
+    return x + len(made), made, sorted(made)
+
+
+@pytest.mark.parametrize(
+    ("function", "args"),
+    [
+        *[(f, (Dim(3, "rows"),)) for f in (arithmetic, asked_of_ints, taken_as_ints, kept)],
+        *[(f, (Metres(1.5),)) for f in (floats,)],
+        *[(f, (Name("ab"),)) for f in (texts,)],
+        (own_equality, (EqualToAll("ab"),)),
+        (some_bytes, (Raw(b"ab"),)),
+        *[(records, (Pair(X, 2),)), (records, (Marked(X, 2),))],
+        *[(f, ()) for f in (made_ints, own_operators, made_floats, made_texts, made_records, records_under_transforms, tuples)],
+        *[(f, ()) for f in (a_field_is_not_set, sets_of_sets, sets_in_place)],
+        (existing_sets, (Bag([1, 5]),)),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_they_do_what_they_do_in_plain_python(function, args):
+    check(function, X.clone(), *args)
+
+
+def test_a_number_that_changes_is_an_input():
+    def scaled(x, d):
+        return x * d
+
+    graphs = []
+    compiled = capture.optimize(lambda gm, example_inputs: graphs.append(gm) or gm.forward, fullgraph=True)(scaled)
+    for number in range(2, 7):
+        torch.testing.assert_close(compiled(X, Dim(number)), X * number)
+    assert len(graphs) == 2
+
+
+def test_another_text_is_noticed():
+    def sized(x, s):
+        return x + len(s)
+
+    compiled = capture.optimize(lambda gm, example_inputs: gm.forward, fullgraph=True)(sized)
+    for text in ("a", "bc", "", "def"):
+        torch.testing.assert_close(compiled(X, Name(text)), X + len(text))
+
+
+@pytest.mark.parametrize("make", [lambda: Dim(1) + "a", lambda: Name("a") + 1], ids=["sum", "text"])
+def test_errors_name_the_class(make):
+    def failing(x):
+        try:
+            return make()
+        except TypeError as error:
+            return x + 1, str(error)
+
+    compiled = capture.optimize(lambda gm, example_inputs: gm.forward)(failing)
+    assert compiled(X)[1] == failing(X)[1]
