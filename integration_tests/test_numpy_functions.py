@@ -78,14 +78,24 @@ np.nancumsum(A) | np.nanprod(A) | np.nanvar(A) | np.nanmedian(A) | np.nanquantil
 np.sum(A,where=A>0) | np.max(A,initial=0.0) | np.sum(A,initial=1.0) | np.sum(A,axis=(0,1)) | np.sum(A,out=np.empty(())) |
 np.mean(A,axis=1,out=W) | np.tri(3,4,1) | np.vander(V,3) | np.isin(V,W) | np.sign(A) | np.signbit(A) |
 np.float_power(A*A,2) | np.logaddexp(A,B) | np.trapezoid(A,dx=0.5) | np.roots([1,2]) | np.polyadd([1],[2]) |
-np.cross(W,W+1) | np.linalg.cross(W,W+1)
+np.cross(W,W+1) | np.linalg.cross(W,W+1) | A[1:,[0,1]] | C3[:,0,[0,1]] | C3[...,[0,1]] | C3[:,[[0,1],[1,2]]] |
+C3.swapaxes(0,2)[:,[0,1]] | A+F32 | np.where(A>0,A,F32) | np.isclose(A,F32) | np.ones((3,1))+A.T.copy().T |
+C3.transpose(1,0,2)+np.asfortranarray(C3).swapaxes(0,1) | np.fft.fft(C3,axis=1) | np.fft.rfftn(C3.T) | np.dot(2,A) |
+np.concatenate((C3.T,C3.transpose(2,1,0).copy())) | np.diff(A,n=0) | np.diff(C3.T,axis=0) | np.take(A,1,axis=0) |
+np.take(C3.T,[0,1],axis=1) | np.roll(C3.T,1,axis=0) | np.roll(C3.T,1) | np.sort(C3.T,axis=0) | np.tril(M.T) |
+np.round(C3.transpose(1,0,2),1) | np.zeros_like(C3.transpose(1,0,2)) | np.full_like(C3.T,2) | np.repeat(C3.T,2,axis=1) |
+np.tile(C3.T,2) | np.sum(C3.transpose(2,0,1),axis=0) | np.max(C3.T,axis=0,keepdims=True) |
+np.cumsum(C3.transpose(2,0,1),axis=1) | np.mean(A,where=A>0) | np.mean(A,axis=0,where=A.T.copy().T>0) |
+np.mean(A,axis=1,where=np.zeros((3,4),bool)) | np.std(A,axis=0,where=A>-2,ddof=1) | np.var(A,where=A>0,keepdims=True) |
+np.var(A,mean=np.mean(A),correction=1) | np.all(A,where=A>0) | np.any(A,where=A>0,axis=0) | A.mean(where=W[:,None]>0) |
+A.std(where=A>0)
 """
 OF_DATA = """
 np.nonzero(A>0) | A.nonzero() | np.where(A>0) | np.argwhere(A>0) | np.flatnonzero(V>0) | np.extract(A>0,A) | A[A>0] | np.nonzero(V)
 """
 LEFT = """
 np.unique(I) | np.bincount(I) | np.linalg.eigvals(M) | np.put(V,[0,1],[9.0,8.0]) | A.tobytes() | max(V) | I**I |
-np.mean(A,where=A>0) | np.trim_zeros(V) | np.vectorize(str)(V)
+np.sum(A,axis=()) | np.trim_zeros(V) | np.vectorize(str)(V)
 """
 KINDS = (
     ("float64", "c"),

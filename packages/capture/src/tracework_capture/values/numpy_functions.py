@@ -23,6 +23,8 @@ from .numpy_array import (
     dtype_of,
     refuse,
 )
+from .numpy_attributes import FLAGS
+from .numpy_layouts import ordered, ordered_as, ordered_as_examples, ordered_in_c
 from .numpy_own import own_call, own_row, own_rows
 from .numpy_products import promoted
 from .numpy_reductions import float_dtype, reduced
@@ -51,12 +53,15 @@ for _name in ("shape", "ndim", "size"):
 @function("tile", complex=True)
 def tile(frame, A, reps):
     a = as_array(frame, A)
-    in_c_order(frame, "tile", [a], 2)
     times = sizes_of(frame, reps)
-    made = ArrayValue(call(frame, torch.clone, call(frame, torch.tile, a.tensor, times)))
     sizes = (1,) * (len(times) - a.example.ndim) + tuple(a.example.shape)
     repeated = [dim for dim, count in enumerate((1,) * (len(sizes) - len(times)) + times) if count != 1]
-    return inside_of(frame, made, (-1, math.prod(sizes[repeated[-1] :]))) if repeated else made  # repeated as rows of this length
+    if not repeated:
+        made = copied(frame, a)
+        return made if len(times) <= a.example.ndim else view_of(frame, made, call(frame, torch.reshape, made.memory, sizes))
+    tiled = call(frame, torch.tile, a.tensor, times)
+    made = ArrayValue(call(frame, torch.clone, tiled, memory_format=torch.contiguous_format))
+    return inside_of(frame, made, (-1, math.prod(sizes[repeated[-1] :])))  # it is repeated as rows of this length
 
 
 @function("repeat", method="repeat", complex=True)
@@ -66,10 +71,10 @@ def repeat(frame, a, repeats, axis=None):
         return repeated_each(frame, a, count, axis)
     if not isinstance(count, int) or count < 0:
         return refuse(frame, "numpy.repeat with counts that are not known")
-    in_c_order(frame, "repeat", [a], a.example.ndim)
     if known(frame, axis) is None:
         return ArrayValue(call(frame, torch.repeat_interleave, call(frame, torch.reshape, a.tensor, (-1,)), count))
-    return ArrayValue(call(frame, torch.repeat_interleave, a.tensor, count, dim=one_axis(frame, axis, a.example.ndim)))
+    found = call(frame, torch.repeat_interleave, a.tensor, count, dim=one_axis(frame, axis, a.example.ndim))
+    return ArrayValue(ordered_in_c(frame, found))
 
 
 def repeated_each(frame, a, counts, axis):
@@ -79,9 +84,8 @@ def repeated_each(frame, a, counts, axis):
     dim = one_axis(frame, axis, a.example.ndim)
     if a.example.shape[dim] != len(counts):
         return refuse(frame, "numpy.repeat with another number of counts")
-    in_c_order(frame, "repeat", [a], a.example.ndim)
     places = constant_array(frame, numpy.repeat(numpy.arange(len(counts)), counts)).tensor
-    return ArrayValue(call(frame, torch.index_select, a.tensor, dim, places))
+    return ArrayValue(ordered_in_c(frame, call(frame, torch.index_select, a.tensor, dim, places)))
 
 
 @function("pad")
@@ -118,10 +122,11 @@ def pad_widths(width, ndim):
 @function("roll", complex=True)
 def roll(frame, a, shift, axis=None):
     a = as_array(frame, a)
-    in_c_order(frame, "roll", [a], a.example.ndim)
     axes = axes_of(frame, axis, a.example.ndim)
-    made = ArrayValue(call(frame, torch.roll, a.tensor, known(frame, shift), dims=axes))
-    return made if axes is not None else inside_of(frame, made, (-1,))
+    found = call(frame, torch.roll, a.tensor, known(frame, shift), dims=axes)
+    if axes is None:
+        return inside_of(frame, ArrayValue(ordered_in_c(frame, found)), (-1,))
+    return ArrayValue(ordered_as(frame, found, [a]))
 
 
 @function("take", method="take")
@@ -130,11 +135,11 @@ def take(frame, a, indices, axis=None):
     if places.dtype.kind not in "iu":
         return refuse(frame, "numpy.take of indices that are no integers")
     places = cast(frame, places.tensor, numpy.dtype("int64"))
-    in_c_order(frame, "take", [a], a.example.ndim)
     if known(frame, axis) is None:
         return result(frame.graph.call(frame, operator.getitem, (call(frame, torch.reshape, a.tensor, (-1,)), (places,))))
     before = (slice(None),) * one_axis(frame, axis, a.example.ndim)
-    return result(frame.graph.call(frame, operator.getitem, (a.tensor, (*before, places))))
+    found = frame.graph.call(frame, operator.getitem, (a.tensor, (*before, places)))
+    return result(call(frame, torch.clone, found, memory_format=torch.contiguous_format))
 
 
 def triangle(name, fn):
@@ -142,8 +147,8 @@ def triangle(name, fn):
         m = as_array(frame, m)
         if m.example.ndim < 2:
             return refuse(frame, f"numpy.{name} of an array of one dim")
-        in_c_order(frame, name, [m], 2)
-        return ArrayValue(call(frame, fn, m.tensor, known(frame, k)))
+        mask = torch.empty(tuple(m.example.shape[-2:]), device="meta")
+        return ArrayValue(ordered_as_examples(frame, call(frame, fn, m.tensor, known(frame, k)), [mask, m.memory.example]))
 
     function(name)(handler)
 
@@ -154,9 +159,11 @@ triangle("triu", torch.triu)
 
 @function("diff")
 def diff(frame, a, n=1, axis=-1):
-    a = as_array(frame, a)
-    in_c_order(frame, "diff", [a], a.example.ndim)
-    return ArrayValue(call(frame, torch.diff, a.tensor, n=known(frame, n), dim=one_axis(frame, axis, a.example.ndim)))
+    a, times = as_array(frame, a), known(frame, n)
+    if times == 0:
+        return a
+    found = call(frame, torch.diff, a.tensor, n=times, dim=one_axis(frame, axis, a.example.ndim))
+    return ArrayValue(ordered_as(frame, found, [a]))
 
 
 @function("sort")
@@ -164,8 +171,8 @@ def sort(frame, a, axis=-1):
     a = as_array(frame, a)
     if known(frame, axis) is None:
         a, axis = numpy_shapes.flatten(frame, a), -1
-    in_c_order(frame, "sort", [a], a.example.ndim)
-    return ArrayValue(call(frame, torch.sort, a.tensor, dim=one_axis(frame, axis, a.example.ndim)).unpack(frame)[0])
+    found = call(frame, torch.sort, a.tensor, dim=one_axis(frame, axis, a.example.ndim)).unpack(frame)[0]
+    return ArrayValue(ordered_as(frame, found, [a]))
 
 
 @function("argsort")
@@ -174,8 +181,8 @@ def argsort(frame, a, axis=-1, kind=None, order=None, *, stable=None):
     a = as_array(frame, a)
     if known(frame, kind) not in ("stable", "mergesort") and not known(frame, stable) or known(frame, order) is not None:
         return own_call(frame, numpy.argsort, [a, *map(valued, (axis, kind, order))], {})
-    in_c_order(frame, "argsort", [a], a.example.ndim)
-    return ArrayValue(call(frame, torch.argsort, a.tensor, dim=one_axis(frame, axis, a.example.ndim), stable=True))
+    found = call(frame, torch.argsort, a.tensor, dim=one_axis(frame, axis, a.example.ndim), stable=True)
+    return ArrayValue(ordered_in_c(frame, found))
 
 
 ARRAY_METHODS["argsort"] = function_row(argsort, None, "argsort")
@@ -223,8 +230,10 @@ def where(frame, condition, x=None, y=None):
         return nonzero(frame, condition)
     if x is None or y is None:
         return frame.raise_new(ValueError, "either both or neither of x and y should be given")
-    chosen = cast(frame, as_array(frame, condition).tensor, numpy.dtype(bool))
-    return ArrayValue(call(frame, torch.where, chosen, *promoted(frame, (x, y))))
+    condition = as_array(frame, condition)
+    chosen = cast(frame, condition.tensor, numpy.dtype(bool))
+    given = [condition, *(v for v in (x, y) if isinstance(v, ArrayValue))]
+    return ArrayValue(ordered_as(frame, call(frame, torch.where, chosen, *promoted(frame, (x, y))), given))
 
 
 @function("clip")
@@ -269,7 +278,8 @@ def isclose(frame, a, b, rtol=1e-5, atol=1e-8, equal_nan=False):
     if not first.example.dtype.is_floating_point:
         return refuse(frame, "numpy.isclose of integers")
     limits = {"rtol": known(frame, rtol), "atol": known(frame, atol), "equal_nan": known(frame, equal_nan)}
-    made = result(call(frame, torch.isclose, first, second, **limits))
+    given = [v for v in (a, b) if isinstance(v, ArrayValue)]
+    made = result(ordered_as(frame, call(frame, torch.isclose, first, second, **limits), given))
     return inside_of(frame, made, tuple(made.example.shape))
 
 
@@ -289,10 +299,13 @@ def round_(frame, a, decimals=0):
         return refuse(frame, "numpy.round of integers") if places < 0 or a.dtype.kind == "b" else copied(frame, a)
     if places == 0:
         return apply(frame, "rint", [a])
-    in_c_order(frame, "round", [a], a.example.ndim)
     scale = ConstantValue(a.dtype.type(10.0 ** abs(places)))
     there, back = ("multiply", "true_divide") if places > 0 else ("true_divide", "multiply")
-    return apply(frame, back, [apply(frame, "rint", [apply(frame, there, [a, scale])]), scale])
+    made = apply(frame, back, [apply(frame, "rint", [apply(frame, there, [a, scale])]), scale])
+    if a.example.ndim < 2:
+        return made
+    dims = tuple(range(a.example.ndim))
+    return ArrayValue(ordered(frame, made.tensor, dims[::-1] if FLAGS["fnc"](a) else dims))
 
 
 # --- new arrays ------------------------------------------------------------------------------------------------------------------
@@ -458,8 +471,7 @@ def filled(name, fn):
     def like(frame, a, dtype=None):
         a = as_array(frame, a)
         wanted = DTYPES.get(dtype_of(frame, dtype) or a.dtype) or refuse(frame, f"an array of dtype {dtype}")
-        in_c_order(frame, f"{name}_like", [a], a.example.ndim)
-        return ArrayValue(call(frame, getattr(torch, f"{name}_like"), a.tensor, dtype=wanted))
+        return ArrayValue(ordered_as(frame, call(frame, getattr(torch, f"{name}_like"), a.tensor, dtype=wanted), [a]))
 
     function(name, pure=False)(handler)
     function(f"{name}_like", pure=False, complex=True)(like)
@@ -488,8 +500,8 @@ def full(frame, shape, fill_value, dtype=None):
 @function("full_like", pure=False, complex=True)
 def full_like(frame, a, fill_value, dtype=None):
     a = as_array(frame, a)
-    in_c_order(frame, "full_like", [a], a.example.ndim)
-    return full(frame, TupleValue(a.getattr(frame, "shape").items), fill_value, dtype_of(frame, dtype) or a.dtype)
+    made = full(frame, TupleValue(a.getattr(frame, "shape").items), fill_value, dtype_of(frame, dtype) or a.dtype)
+    return ArrayValue(ordered_as(frame, made.tensor, [a]))
 
 
 def fill_method(frame, a, value):

@@ -9,6 +9,7 @@ import torch
 from ..arrays import numpy
 from .constant import force_plain
 from .numpy_array import ArrayValue, as_array, as_operand, refuse
+from .numpy_layouts import ordered_in_c
 from .numpy_table import call, function, in_c_order, known, result
 from .numpy_ufuncs import apply, kind_of, prepared
 from .numpy_views import viewed
@@ -41,7 +42,8 @@ def last_first(frame, b):
 def dot(frame, a, b):
     a, b = as_array(frame, a), as_array(frame, b)
     if 0 in (a.example.ndim, b.example.ndim):
-        return apply(frame, "multiply", [a, b])
+        made = apply(frame, "multiply", [a, b])
+        return ArrayValue(ordered_in_c(frame, made.tensor), made.scalar)
     if b.example.ndim > 2:
         if a.example.shape[-1] != b.example.shape[-2]:
             return refuse(frame, "numpy.dot of sizes that do not fit")
@@ -53,7 +55,8 @@ def dot(frame, a, b):
 def inner(frame, a, b):
     a, b = as_array(frame, a), as_array(frame, b)
     if 0 in (a.example.ndim, b.example.ndim):
-        return apply(frame, "multiply", [a, b])
+        made = apply(frame, "multiply", [a, b])
+        return ArrayValue(ordered_in_c(frame, made.tensor), made.scalar)
     if a.example.shape[-1] != b.example.shape[-1]:
         return refuse(frame, "numpy.inner of sizes that do not fit")
     return sums_of_products(frame, a, ArrayValue(call(frame, torch.movedim, b.tensor, -1, 0)))

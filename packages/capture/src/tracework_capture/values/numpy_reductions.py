@@ -11,20 +11,23 @@ from .numpy_array import (
     ArrayValue,
     as_array,
     cast,
+    constant_array,
     dtype_of,
     refuse,
 )
-from .numpy_table import NUMPY_FUNCTIONS, axes_of, call, function, in_c_order, known, one_axis, put, result
+from .numpy_layouts import ordered_as, ordered_without
+from .numpy_table import NUMPY_FUNCTIONS, axes_of, call, function, known, one_axis, put, result
 from .numpy_ufuncs import METHOD_FUNCTIONS, apply, prepared
 from .sequence import NONE
 
 
-def reduced(frame, name, a, axis, keepdims, compute):
-    """compute(tensor, axes or None), with the dims kept if asked for."""
-    axes = axes_of(frame, axis, a.example.ndim)
-    left = a.example.ndim - (a.example.ndim if axes is None else len(axes))
-    in_c_order(frame, name, [a], left)
-    return result(compute(tuple(range(a.example.ndim)) if axes is None else axes, bool(known(frame, keepdims))))
+def reduced(frame, name, a, axis, keepdims, compute, mask=None):
+    """compute(axes, whether they are kept), laid out as NumPy does, of an array whose items a mask chooses."""
+    axes, keep = axes_of(frame, axis, a.example.ndim), bool(known(frame, keepdims))
+    axes = tuple(range(a.example.ndim)) if axes is None else axes
+    if a.example.ndim and not axes:
+        return refuse(frame, f"numpy.{name} over no axes")
+    return result(ordered_without(frame, compute(axes, keep), [a, *([] if mask is None else [mask])], axes, keep))
 
 
 def sum_dtype(frame, a, dtype):
@@ -42,12 +45,28 @@ def is_given(value):
     return value is not None
 
 
-def chosen(frame, tensor, where, other):
-    """The tensor with `other` where the mask says no."""
+def mask_of(frame, where, a):
+    """where=, an array of booleans that fits the array; None where all items are chosen."""
     if not is_given(where) or where.is_constant() and where.constant() is True:
+        return None
+    mask = as_array(frame, where)
+    sizes = tuple(a.example.shape)
+    if mask.dtype.kind != "b" or torch.broadcast_shapes(tuple(mask.example.shape), sizes) != sizes:
+        return refuse(frame, "a reduction of items that are chosen by something else than booleans for each of them")
+    return mask
+
+
+def chosen(frame, tensor, mask, other):
+    """The tensor with `other` where the mask says no."""
+    if mask is None:
         return tensor
-    mask = cast(frame, as_array(frame, where).tensor, numpy.dtype(bool))
-    return call(frame, torch.where, mask, tensor, prepared(frame, other, NUMPY_DTYPES[tensor.example.dtype]))
+    return call(frame, torch.where, mask.tensor, tensor, prepared(frame, other, NUMPY_DTYPES[tensor.example.dtype]))
+
+
+def counted(frame, a, mask, axes, keep):
+    """How many items the mask chooses, as a tensor."""
+    chosen_ones = call(frame, torch.Tensor.expand, mask.tensor, tuple(a.example.shape))
+    return call(frame, torch.sum, chosen_ones, dim=axes, keepdim=keep)
 
 
 def with_initial(frame, found, name, initial):
@@ -64,15 +83,17 @@ def with_initial(frame, found, name, initial):
 @function("sum", method="sum", complex=True)
 def sum_(frame, a, axis=None, dtype=None, keepdims=False, initial=None, where=None):
     a = as_array(frame, a)
-    x = chosen(frame, cast(frame, a.tensor, sum_dtype(frame, a, dtype)), where, 0)
-    found = reduced(frame, "sum", a, axis, keepdims, lambda axes, keep: call(frame, torch.sum, x, dim=axes, keepdim=keep))
+    mask = mask_of(frame, where, a)
+    x = chosen(frame, cast(frame, a.tensor, sum_dtype(frame, a, dtype)), mask, 0)
+    found = reduced(frame, "sum", a, axis, keepdims, lambda axes, keep: call(frame, torch.sum, x, dim=axes, keepdim=keep), mask)
     return with_initial(frame, found, "add", initial)
 
 
 @function("prod", method="prod", complex=True)
 def prod(frame, a, axis=None, dtype=None, keepdims=False, initial=None, where=None):
     a = as_array(frame, a)
-    x = chosen(frame, cast(frame, a.tensor, sum_dtype(frame, a, dtype)), where, 1)
+    mask = mask_of(frame, where, a)
+    x = chosen(frame, cast(frame, a.tensor, sum_dtype(frame, a, dtype)), mask, 1)
 
     def compute(axes, keep):
         found = x
@@ -80,7 +101,7 @@ def prod(frame, a, axis=None, dtype=None, keepdims=False, initial=None, where=No
             found = call(frame, torch.prod, found, dim=axis, keepdim=keep)
         return found if axes else call(frame, torch.clone, x)
 
-    return with_initial(frame, reduced(frame, "prod", a, axis, keepdims, compute), "multiply", initial)
+    return with_initial(frame, reduced(frame, "prod", a, axis, keepdims, compute, mask), "multiply", initial)
 
 
 def float_dtype(a, dtype=None):
@@ -90,36 +111,57 @@ def float_dtype(a, dtype=None):
 
 
 @function("mean", method="mean", complex=True)
-def mean(frame, a, axis=None, dtype=None, keepdims=False):
+def mean(frame, a, axis=None, dtype=None, keepdims=False, *, where=None):
     a = as_array(frame, a)
     inner, wanted = float_dtype(a, dtype_of(frame, dtype))
     if wanted.kind not in "fc":
         return refuse(frame, f"a mean of dtype {wanted}")
-    x = cast(frame, a.tensor, inner)
-    return reduced(
-        frame,
-        "mean",
-        a,
-        axis,
-        keepdims,
-        lambda axes, keep: cast(frame, call(frame, torch.mean, x, dim=axes, keepdim=keep), wanted),
-    )
+    mask = mask_of(frame, where, a)
+    x = chosen(frame, cast(frame, a.tensor, inner), mask, 0)
+
+    def compute(axes, keep):
+        return cast(frame, average(frame, x, a, mask, axes, keep), wanted)
+
+    return reduced(frame, "mean", a, axis, keepdims, compute, mask)
+
+
+def average(frame, x, a, mask, axes, keep):
+    """The mean of a tensor, which holds the numbers of the array that the mask chooses."""
+    if mask is None:
+        return call(frame, torch.mean, x, dim=axes, keepdim=keep)
+    return call(frame, torch.true_divide, call(frame, torch.sum, x, dim=axes, keepdim=keep), counted(frame, a, mask, axes, keep))
 
 
 def spread(name, fn):
     """var and std."""
 
-    def handler(frame, a, axis=None, dtype=None, ddof=0, keepdims=False):
-        a = as_array(frame, a)
+    def handler(frame, a, axis=None, dtype=None, ddof=0, keepdims=False, *, where=None, mean=None, correction=None):
+        a, less = as_array(frame, a), known(frame, ddof if correction is None else correction)
+        if ddof != 0 and correction is not None:
+            return refuse(frame, f"numpy.{name} with ddof and correction")
         inner, wanted = float_dtype(a, dtype_of(frame, dtype))
-        x, correction = cast(frame, a.tensor, inner), ConstantValue(known(frame, ddof))
+        x, mask = cast(frame, a.tensor, inner), mask_of(frame, where, a)
+        centre = None if mean is None else cast(frame, as_array(frame, mean).tensor, inner)
 
         def compute(axes, keep):
-            return cast(frame, call(frame, fn, x, dim=axes, correction=correction, keepdim=keep), wanted)
+            if mask is None and centre is None:
+                return cast(frame, call(frame, fn, x, dim=axes, correction=ConstantValue(less), keepdim=keep), wanted)
+            return cast(frame, around(frame, fn, x, a, mask, centre, less, axes, keep), wanted)
 
-        return reduced(frame, name, a, axis, keepdims, compute)
+        return reduced(frame, name, a, axis, keepdims, compute, mask)
 
     function(name, method=name)(handler)
+
+
+def around(frame, fn, x, a, mask, centre, less, axes, keep):
+    """The spread of the chosen items around a mean, their own if none is given."""
+    centre = average(frame, chosen(frame, x, mask, 0), a, mask, axes, True) if centre is None else centre
+    distances = chosen(frame, call(frame, torch.square, call(frame, torch.sub, x, centre)), mask, 0)
+    total = call(frame, torch.sum, distances, dim=axes, keepdim=keep)
+    everything = constant_array(frame, numpy.ones((), bool)) if mask is None else mask
+    count = call(frame, torch.clamp, call(frame, torch.sub, counted(frame, a, everything, axes, keep), less), min=0)
+    found = call(frame, torch.true_divide, total, count)
+    return call(frame, torch.sqrt, found) if fn is torch.std else found
 
 
 spread("var", torch.var)
@@ -131,11 +173,16 @@ def extreme(names, fn, ufunc):
 
     def handler(frame, a, axis=None, keepdims=False, initial=None, where=None):
         a, x = as_array(frame, a), as_array(frame, a).tensor
-        if is_given(where):
+        mask = mask_of(frame, where, a)
+        if mask is not None:
             if not is_given(initial):
                 return refuse(frame, f"numpy.{names[1]} of chosen items without a first one")
-            x = chosen(frame, x, where, known(frame, initial))
-        found = reduced(frame, names[0], a, axis, keepdims, lambda axes, keep: call(frame, fn, x, dim=axes, keepdim=keep))
+            x = chosen(frame, x, mask, known(frame, initial))
+
+        def compute(axes, keep):
+            return call(frame, fn, x, dim=axes, keepdim=keep)
+
+        found = reduced(frame, names[0], a, axis, keepdims, compute, mask)
         return with_initial(frame, found, ufunc, initial)
 
     function(*names, method=names[1])(handler)
@@ -152,8 +199,8 @@ def running_extreme(fn):
         a, axis = as_array(frame, args[0]), kwargs.pop("axis")
         if kwargs or a.dtype.kind == "c":
             return refuse(frame, "a running extreme with these arguments")
-        in_c_order(frame, "accumulate", [a], a.example.ndim)
-        return ArrayValue(call(frame, fn, a.tensor, dim=one_axis(frame, axis, a.example.ndim)).unpack(frame)[0])
+        found = call(frame, fn, a.tensor, dim=one_axis(frame, axis, a.example.ndim)).unpack(frame)[0]
+        return ArrayValue(ordered_as(frame, found, [a]))
 
     return row
 
@@ -174,10 +221,11 @@ def ptp(frame, a, axis=None, keepdims=False):
 def truth(name, fn):
     """all and any."""
 
-    def handler(frame, a, axis=None, keepdims=False):
+    def handler(frame, a, axis=None, keepdims=False, *, where=None):
         a = as_array(frame, a)
-        x = cast(frame, a.tensor, numpy.dtype(bool))
-        return reduced(frame, name, a, axis, keepdims, lambda axes, keep: call(frame, fn, x, dim=axes, keepdim=keep))
+        mask = mask_of(frame, where, a)
+        x = chosen(frame, cast(frame, a.tensor, numpy.dtype(bool)), mask, fn is torch.all)
+        return reduced(frame, name, a, axis, keepdims, lambda axes, keep: call(frame, fn, x, dim=axes, keepdim=keep), mask)
 
     function(name, method=name)(handler)
 
@@ -221,9 +269,8 @@ def running(name, fn):
         x = cast(frame, a.tensor, sum_dtype(frame, a, dtype))
         if known(frame, axis) is None:
             x, axis = call(frame, torch.reshape, x, (-1,)), 0
-        elif not isinstance(out, ArrayValue):
-            in_c_order(frame, name, [a], a.example.ndim)
-        found = ArrayValue(call(frame, fn, x, dim=one_axis(frame, axis, x.example.ndim)))
+        summed = call(frame, fn, x, dim=one_axis(frame, axis, x.example.ndim))
+        found = ArrayValue(ordered_as(frame, summed, [a]) if a.example.ndim == x.example.ndim else summed)
         return found if not isinstance(out, ArrayValue) and known(frame, out) is None else put(frame, name, out, found)
 
     function(name, method=name, complex=True)(handler)

@@ -7,6 +7,7 @@ import torch
 from ..arrays import numpy
 from .constant import fold_plain
 from .numpy_array import ARRAY_METHODS, ArrayValue, as_array, cast, refuse
+from .numpy_layouts import ordered_as
 from .numpy_reductions import sum_
 from .numpy_table import axes_of, call, function, function_row, in_c_order, known, one_axis, sizes_of
 from .numpy_views import SpecialView, viewed
@@ -145,9 +146,10 @@ def joined(frame, fn, name, sequence, axis, least=0):
         return refuse(frame, f"numpy.{name} of these arrays")
     dtype = numpy.result_type(*[i.dtype for i in items])
     ndim = items[0].example.ndim + (fn is torch.stack)
-    in_c_order(frame, name, items, ndim)
+    if fn is torch.stack:
+        in_c_order(frame, name, items, ndim)
     tensors = TupleValue([cast(frame, i.tensor, dtype) for i in items])
-    return ArrayValue(call(frame, fn, tensors, dim=one_axis(frame, axis, ndim)))
+    return ArrayValue(ordered_as(frame, call(frame, fn, tensors, dim=one_axis(frame, axis, ndim)), items))
 
 
 @function("stack", complex=True)

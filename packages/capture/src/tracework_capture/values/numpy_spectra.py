@@ -1,4 +1,4 @@
-"""numpy.fft: transforms in the precision of the array, results in C order."""
+"""numpy.fft: transforms in the precision of the array, results laid out as the array."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import torch
 
 from ..arrays import numpy
 from .numpy_array import ArrayValue, as_array, cast, refuse
-from .numpy_table import axes_of, call, function, in_c_order, known, one_axis
+from .numpy_layouts import ordered_as
+from .numpy_table import axes_of, call, function, known, one_axis
 
 
 def prepared(frame, name, a):
@@ -18,8 +19,8 @@ def prepared(frame, name, a):
     return ArrayValue(cast(frame, a.tensor, wanted))
 
 
-def made(frame, found):
-    return ArrayValue(frame.graph.call_method(frame, "contiguous", (frame.graph.call_method(frame, "resolve_conj", (found,)),)))
+def made(frame, found, a):
+    return ArrayValue(ordered_as(frame, frame.graph.call_method(frame, "resolve_conj", (found,)), [a]))
 
 
 def along_one(name):
@@ -30,7 +31,7 @@ def along_one(name):
         if name in ("rfft", "ihfft") and a.dtype.kind == "c":
             return refuse(frame, f"numpy.fft.{name} of complex numbers")
         dim = one_axis(frame, axis, a.example.ndim)
-        return made(frame, call(frame, getattr(torch.fft, name), a.tensor, known(frame, n), dim, known(frame, norm)))
+        return made(frame, call(frame, getattr(torch.fft, name), a.tensor, known(frame, n), dim, known(frame, norm)), a)
 
     function(f"fft.{name}", complex=True)(handler)
 
@@ -42,13 +43,12 @@ def along_many(name, dims):
         a, sizes = prepared(frame, name, a), known(frame, s)
         if (name.startswith("rfft") and a.dtype.kind == "c") or sizes is not None and None in (known(frame, axes), *sizes):
             return refuse(frame, f"numpy.fft.{name} with these arguments")
-        in_c_order(frame, f"fft.{name}", [a], a.example.ndim)
         axes = known(frame, axes)
         found = axes_of(frame, axes if axes is None else tuple(axes), a.example.ndim)
         found = tuple(range(a.example.ndim)) if found is None else found
         if not found or len(set(found)) != len(found):
             return refuse(frame, f"numpy.fft.{name} along axes that repeat, or none")
-        return made(frame, call(frame, getattr(torch.fft, name), a.tensor, sizes, found, known(frame, norm)))
+        return made(frame, call(frame, getattr(torch.fft, name), a.tensor, sizes, found, known(frame, norm)), a)
 
     function(f"fft.{name}", complex=True)(handler)
 

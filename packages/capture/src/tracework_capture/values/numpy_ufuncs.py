@@ -11,6 +11,7 @@ from ..arrays import DTYPES, numpy
 from ..graph.known import known_tensor
 from .constant import ConstantValue, NotPlain, fold_plain, force_plain, literal, plain
 from .numpy_array import ArrayValue, as_array, as_operand, cast, constant_array, dtype_of, index, refuse, watch_errors
+from .numpy_layouts import ordered_as
 from .row_value import RowValue
 from .sequence import TupleValue
 from .symint import SymNumber
@@ -44,21 +45,15 @@ def apply(frame, name, values, out=None, dtype=None):
     operands = [as_operand(frame, v) for v in values]
     if not any(isinstance(v, ArrayValue) for v in (*operands, *([out] if out is not None else []))):
         return known_result(frame, getattr(numpy, name), [force_plain(frame, v) for v in values], {})
-    check_order(frame, name, [v.example for v in operands if isinstance(v, ArrayValue)])
     watch_errors(frame)
     *given, wanted = resolved(frame, name, operands, dtype)
     if any(d.kind == "c" for d in given) and name not in OF_COMPLEX:
         return refuse(frame, f"numpy.{name} of complex numbers")
     tensors = [computed_in(frame, prepared(frame, v, d)) for v, d in zip(operands, given, strict=True)]
     made = cast(frame, row(frame, tensors, given[0]), wanted)
+    if name not in PRODUCTS and out is None:
+        made = ordered_as(frame, made, [v for v in operands if isinstance(v, ArrayValue)])
     return ArrayValue(made, scalar=made.example.ndim == 0) if out is None else written(frame, name, out, made, wanted)
-
-
-def check_order(frame, name, examples):
-    """Results lie in memory as the operands do, in NumPy and torch alike but for the strides of dims of size 1."""
-    ones = any(example.ndim > 1 and any(type(size) is int and size == 1 for size in example.shape) for example in examples)
-    if ones and not all(example.is_contiguous() for example in examples):
-        refuse(frame, f"numpy.{name} of arrays with a dim of size 1 that are not in C order")
 
 
 def resolved(frame, name, operands, dtype=None):
@@ -276,6 +271,8 @@ UFUNCS = {
     "matmul": matmul,
     "vecdot": vecdot,
 }
+PRODUCTS = {"matmul", "vecdot"}
+"""What gives C order, whatever the operands have."""
 COMPARISONS = {
     *COMPARE.values(),
     "logical_and",
@@ -377,8 +374,7 @@ def frexp(frame, x):
     x = as_array(frame, x)
     if x.dtype.kind != "f" or x.dtype.itemsize < 4:
         return refuse(frame, f"numpy.frexp of {x.dtype}")
-    check_order(frame, "frexp", [x.example])
-    found = frame.graph.call(frame, torch.frexp, (x.tensor,)).unpack(frame)
+    found = [ordered_as(frame, t, [x]) for t in frame.graph.call(frame, torch.frexp, (x.tensor,)).unpack(frame)]
     return [ArrayValue(t, scalar=t.example.ndim == 0) for t in found]
 
 

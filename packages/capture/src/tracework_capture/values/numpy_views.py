@@ -13,6 +13,7 @@ import torch
 from ..arrays import as_view, numpy
 from .constant import ConstantValue, force_plain
 from .numpy_array import ArrayValue, index, is_element, refuse
+from .numpy_layouts import axis_order, ordered, strides_in
 from .ranges import SliceValue
 from .sequence import TupleValue
 from .symint import SymNumber
@@ -122,12 +123,59 @@ def advanced_item(frame, array, keys):
         return ArrayValue(frame.graph.call_method(frame, "clone", (found,)), scalar=True)
     if single:
         return refuse(frame, "a view whose place is not known")
-    return ArrayValue(found, scalar=found.example.ndim == 0)
+    if found.example.ndim < 2:
+        return ArrayValue(found, scalar=found.example.ndim == 0)
+    before, outer, order = taken_order(array, keys)
+    made = ordered(frame, found, order)
+    if not before:
+        return ArrayValue(made)
+    front = (*range(before, before + outer), *range(before), *range(before + outer, made.example.ndim))
+    held = frame.graph.call(frame, torch.permute, (made, front))  # NumPy makes that and gives a view of it
+    return view_of(frame, ArrayValue(held), made)
+
+
+def taken_order(array, keys):
+    """Of what arrays of indices take: how many dims come before those of the indices, how many these are, and the order of all in
+    memory, in which these are outermost."""
+    parts, steps, dim = whole(keys, array.example.ndim), [], 0
+    for part in parts:
+        if isinstance(part, TensorValue) or isinstance(part, (int, SymNumber)):
+            steps.append(None)
+        else:
+            steps.append(0 if part is None else abs(array.memory.example.stride(dim) * step_of(part)))
+        dim += dims_of(part)
+    indices = [k.example for k in keys if isinstance(k, TensorValue)]
+    outer = max(1 if is_mask(k) else k.example.ndim for k in keys if isinstance(k, TensorValue))
+    strides = [strides_in(e, outer) for e in indices if e.dtype is not torch.bool]
+    first = steps.index(None)
+    chosen = [place for place, step in enumerate(steps) if step is None]
+    before = first if chosen[-1] - first + 1 == len(chosen) else 0
+    left = sorted(((place, step) for place, step in enumerate(step for step in steps if step is not None)), key=lambda s: -s[1])
+    places = [place if place < before else place + outer for place, _ in left]
+    return before, outer, (*(before + d for d in (range(outer) if left else axis_order(strides, outer))), *places)
+
+
+def dims_of(part):
+    """Of how many dims a part of a key takes items."""
+    if part is None or part is Ellipsis:
+        return 0
+    return part.example.ndim if is_mask(part) else 1
+
+
+def is_mask(part):
+    """Whether a part of a key is an array of booleans."""
+    return isinstance(part, TensorValue) and part.example.dtype is torch.bool
+
+
+def step_of(part):
+    """The step of a slice, 1 where it is not known."""
+    step = part.parts[2].constant() if part.parts[2].is_constant() else None
+    return step if type(step) is int else 1
 
 
 def whole(keys, ndim):
     """The parts of a key with as many slices as it leaves out."""
-    missing = ndim - sum(k is not None and k is not Ellipsis for k in keys)
+    missing = ndim - sum(dims_of(k) for k in keys)
     everything = SliceValue(*[ConstantValue(None)] * 3)
     if Ellipsis not in [k for k in keys if not isinstance(k, (SymNumber, SliceValue))]:
         keys = (*keys, Ellipsis)
