@@ -9,7 +9,7 @@ from ..promotion import result_dtype
 from ..spec import TensorSpec
 from ..symbols import active, mod
 from .rows import at_least, check_number, common_device, contiguous, fresh, row, same_layout, suggests_channels_last, wrap_dim
-from .view import unsqueeze, view
+from .view import unsqueeze, view, view_strides
 
 
 def _is_skipped(spec):
@@ -283,18 +283,24 @@ def _together(shapes):
 
 
 def _index_strides(x, indices, given, kept, block, adjacent, sizes):
-    """Eager iterates over the operand with indexed dimensions put where the block goes, stride 0, beside the indices."""
+    """Eager iterates over the operand with indexed dimensions put where the block goes, stride 0, beside views of the indices."""
     lead = [d for d in kept if adjacent and d < given[0]]
     rest = [d for d in kept if d not in lead]
     operand = [x.strides[d] for d in lead] + [0] * len(block) + [x.strides[d] for d in rest]
     operands = [(sizes, tuple(operand))]
+    shape = (*(1,) * len(lead), *block, *(1,) * len(rest))
     for d in given:
-        spec = indices[d]
-        shape = (*(1,) * len(lead), *(1,) * (len(block) - spec.ndim), *spec.sizes, *(1,) * len(rest))
-        own = broadcasting.contiguous(spec.sizes)
-        steps = (*(0,) * len(lead), *(0,) * (len(block) - spec.ndim), *own, *(0,) * len(rest))
-        operands.append((shape, steps))
+        operands.append((shape, view_strides(block, _steps(indices[d], block), shape)))
     return broadcasting.strides_in_order(sizes, broadcasting._iteration_order(operands, sizes))
+
+
+def _steps(index, block):
+    """The strides of an index that is expanded to the block and then made one of 64-bit integers."""
+    new = len(block) - index.ndim
+    same = map(active.equal, index.sizes, block[new:])
+    steps = (*(0,) * new, *(step if fits else 0 for step, fits in zip(index.strides, same)))
+    kept = index.dtype is torch.int64 or broadcasting.is_dense(block, steps)
+    return steps if kept else broadcasting.elementwise_strides([(block, steps)], block)
 
 
 @row("slice_backward.default", "select_backward.default", "diagonal_backward.default")

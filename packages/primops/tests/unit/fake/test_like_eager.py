@@ -4,6 +4,7 @@ import copy
 import itertools
 import operator
 import pickle
+import random
 
 import pytest
 import torch
@@ -239,6 +240,30 @@ def test_what_cannot_be_indexed_is_refused_as_eager_refuses_it(program):
     mode = FakeMode()
     with pytest.raises(plain.type):
         program(lambda *args, **options: mode.from_real(torch.tensor(*args, **options)))
+
+
+def in_some_order(numbers, sizes, dtype):
+    """Zeros whose dims lie in memory in some order, with gaps or without, or all at one place."""
+    order = numbers.sample(range(len(sizes)), len(sizes))
+    wide = torch.zeros([sizes[d] * numbers.choice([1, 1, 2]) for d in order], dtype=dtype)
+    found = wide.permute([order.index(d) for d in range(len(sizes))])[tuple(slice(size) for size in sizes)]
+    return numbers.choice([found, found, found, torch.zeros((), dtype=dtype).expand(sizes)])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_is_indexed_lies_in_memory_as_in_eager(seed):
+    numbers = random.Random(seed)
+    for _ in range(50):
+        block = numbers.choices([1, 2, 3], k=numbers.randint(0, 2))
+        x = in_some_order(numbers, numbers.choices([1, 2, 3, 4], k=numbers.randint(1, 4)), torch.float32)
+        indices = [None] * x.ndim
+        for d in numbers.sample(range(x.ndim), numbers.randint(1, x.ndim)):
+            sizes = [numbers.choice([size, size, 1]) for size in block][numbers.randint(0, 1) :]
+            indices[d] = in_some_order(numbers, sizes, numbers.choice([torch.int64, torch.int64, torch.int32]))
+        mode = FakeMode()
+        fakes = [i if i is None else mode.from_real(i) for i in indices]
+        found, plain = torch.ops.aten.index(mode.from_real(x), fakes), torch.ops.aten.index(x, indices)
+        assert (found.shape, found.stride()) == (plain.shape, plain.stride())
 
 
 def test_a_mask_takes_a_number_of_another_dtype():
