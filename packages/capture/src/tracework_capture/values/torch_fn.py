@@ -500,7 +500,6 @@ BREAKS = {
         torch.cuda.empty_cache,
         torch.jit.script,
         torch.jit.trace,
-        torch.compile,
         torch.set_printoptions,
         torch.set_default_tensor_type,
         torch.set_deterministic_debug_mode,

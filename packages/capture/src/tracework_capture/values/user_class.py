@@ -389,6 +389,8 @@ def construct(frame, class_val, args, kwargs):
         return make_exception(frame, cls, args, kwargs)
     if is_record(cls):
         return make_namedtuple(frame, cls, args, kwargs)
+    if cls.__module__ == "torch.return_types":
+        return make_result(frame, cls, args, kwargs)
     if not makes_tensor_subclass(cls):
         refuse_class(frame, cls)
     meta_call, owner = lookup_class(type(cls), "__call__")
@@ -556,6 +558,16 @@ def make_namedtuple(frame, cls, args, kwargs):
         return function_value(frame, new).call(frame, [class_value(frame, cls), *args], kwargs)
     bound = bind_arguments(frame, function_value(frame, new), [class_value(frame, cls), *args], kwargs)
     return TupleValue([bound[n] for n in cls._fields], cls=cls)
+
+
+def make_result(frame, cls, args, kwargs):
+    """cls(sequence) of a structure that torch functions return; C says what it takes."""
+    from .wrap import iterate_all
+
+    items = iterate_all(frame, args[0]) if len(args) == 1 and not kwargs else []
+    if len(items) != cls.n_fields or cls.n_fields != cls.n_sequence_fields:
+        frame.break_graph("call_unknown", f"{cls.__name__} with these arguments")
+    return TupleValue(items, cls=cls)
 
 
 # --- super() ----------------------------------------------------------------------------------------------------------

@@ -50,6 +50,7 @@ from .backward import BACKWARD_ROWS
 from .binding import ATOMS, CONTAINERS, BoundBuiltin, native_base
 from .builtins import BUILTINS, fill
 from .checkpoint import CHECKPOINT_ROWS
+from .compiled_here import compile_
 from .constant import ATOM_TYPES, ConstantValue
 from .context import METHOD_ROWS, ErrorRegion, error_region_row, null_row
 from .controls import ROWS as CONTROL_ROWS
@@ -697,6 +698,7 @@ FUNCTION_ROWS = {
     **ACROSS_ROWS,
     **CONTROL_ROWS,
     **LIBRARY_ROWS,
+    "torch.compile": compile_,
     "torch._dynamo.decorators.error_on_graph_break": error_region_row,
     **METHOD_ROWS,
     "torch.fx.traceback.annotate": null_row(torch.fx.traceback.annotate),

@@ -1,6 +1,7 @@
 """What a program asks of classes, functions and objects while it runs: signatures, members, subclasses, paths, and ready-made getters."""
 
 import dataclasses
+import functools
 import inspect
 import operator
 import os
@@ -8,6 +9,7 @@ import pathlib
 
 import pytest
 import torch
+from harness import check
 from tracework_capture import explain, optimize
 
 X = torch.arange(12.0).reshape(3, 4)
@@ -177,3 +179,28 @@ class Answers:
 
 def test_subclasses_that_a_class_answers_itself():
     assert optimize(lambda gm, inputs: gm.forward, fullgraph=True)(lambda x: (x + 1, Answers.__subclasses__()))(X)[1] == ["none"]
+
+
+def with_two(a, b, *, c=3):
+    return a + b + c
+
+
+PARTIAL = functools.partial(with_two, 1, c=2)
+
+
+def test_signatures_of_partials():
+    def asked(x):
+        made = functools.partial(with_two, x, c=4)
+        texts = [str(inspect.signature(f)) for f in (made, PARTIAL, functools.partial(with_two, b=5), functools.partial(made, 2))]
+        return x + len(texts), texts, list(inspect.signature(made).parameters), inspect.signature(PARTIAL).parameters["c"].default
+
+    def does_not_fit(x):
+        try:
+            inspect.signature(functools.partial(with_two, 1, 2, 3))
+        except ValueError as error:
+            return x + 1, str(error)
+
+    x = torch.ones(2)
+    check(asked, x)
+    compiled = optimize(lambda gm, inputs: gm.forward)(does_not_fit)
+    assert compiled(x)[1] == does_not_fit(x)[1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import contextlib
 import dataclasses
+import functools
 import inspect
 import operator
 import sys
@@ -390,17 +391,12 @@ def of_signature(fn):
     """A function of inspect that says what arguments a callable takes."""
 
     def row(frame, args, kwargs):
-        from ..function import BoundMethodValue
-
         name = f"inspect.{fn.__name__}"
         if len(args) != 1:
             return frame.break_graph("builtin_unsupported", f"{name} with these arguments")
         value, options = args[0], plain_options(frame, kwargs)
-        function = value.function if isinstance(value, BoundMethodValue) else value
-        if isinstance(function, FunctionValue):
-            found = plain_function(frame, function)
-            guard_signature(frame, function)
-            asked = types.MethodType(found, object()) if function is not value else found
+        asked = stand_in(frame, value, name)
+        if asked is not None:
             return fold_literal(frame, fn, asked, **options)
         if isinstance(value, ClassValue) and value.cls.__flags__ & HEAP_TYPE:
             guard_signature_of_class(frame, value.cls, name)
@@ -410,6 +406,33 @@ def of_signature(fn):
             return frame.break_graph("builtin_unsupported", f"{name} of {value.describe()}")
 
     return row
+
+
+def stand_in(frame, value, name):
+    """What has the signature of a function, a method or a partial of one, guarded; None for other callables."""
+    from ..function import BoundMethodValue
+    from ..partial import PartialValue
+
+    if isinstance(value, FunctionValue):
+        found = plain_function(frame, value)
+        guard_signature(frame, value)
+        return found
+    if isinstance(value, BoundMethodValue):
+        found = stand_in(frame, value.function, name)
+        return None if found is None else types.MethodType(found, object())
+    if not isinstance(value, PartialValue):
+        return None
+    function, positional, keywords = value.parts
+    found = stand_in(frame, function, name)
+    named = {key.constant(): given for key, given in keywords.all_items(frame)}
+    if found is None or not value.is_flat() or not all(given.is_constant() for given in named.values()):
+        frame.break_graph("builtin_unsupported", f"{name} of {value.describe()}")
+    made = functools.partial(found, *positional.all_items(frame), **{key: given.constant() for key, given in named.items()})
+    try:
+        inspect.signature(made)
+    except ValueError:
+        frame.break_graph("builtin_unsupported", f"{name} of {value.describe()}, which has arguments that do not fit")
+    return made
 
 
 def guard_signature_of_class(frame, cls, name):
