@@ -220,6 +220,70 @@ def test_arguments_may_overlap_and_be_the_same(backend):
         agree(list(found), list(expected))
 
 
+def special(kind):
+    """An array that torch has no tensor for."""
+    a = numpy.arange(12.0).reshape(3, 4)
+    if kind.startswith("read-only"):
+        a.flags.writeable = False
+    views = {
+        "rows backwards": a[::-1],
+        "backwards": a[::-1, ::-1],
+        "some backwards": a[::-2, ::2],
+        "read-only backwards": a[:, ::-1],
+    }
+    return numpy.broadcast_to(a[0], (3, 4)) if kind == "broadcast" else views.get(kind, a)
+
+
+def reads(a):
+    computed = (
+        a + 1,
+        a.sum(axis=0),
+        a[0, 1],
+        numpy.sort(a, axis=0),
+        numpy.copy(a),
+        a.T + a.T,
+        a[:, [1, 0]],
+        numpy.roll(a, 1, axis=0),
+    )
+    return *computed, a[0], a[1:], a[::-1], a.T, a, numpy.flip(a), a.strides, a.flags.writeable, a.flags.c_contiguous, a.ravel()
+
+
+def writes(a):
+    a[0] = 7
+    a += 1
+    view = a[1:]
+    view *= 2
+    a[-1, -1] = 5
+    return a, view, numpy.add(a, a, out=a), a.sum()
+
+
+@pytest.mark.parametrize("backend", BACKENDS[:2])
+@pytest.mark.parametrize(
+    "kind",
+    ["rows backwards", "backwards", "some backwards", "read-only", "read-only backwards", "broadcast"],
+)
+def test_arguments_that_torch_has_no_tensor_for(kind, backend):
+    compiled = tracework.compile(reads, backend=backend, fullgraph=True)
+    given, plain = special(kind), special(kind)
+    for found, expected in zip(compiled(given), reads(plain), strict=True):
+        agree(found, expected)
+        if isinstance(expected, numpy.ndarray):
+            assert found.flags.writeable == expected.flags.writeable
+            assert (found is given, numpy.shares_memory(found, given)) == (
+                expected is plain,
+                numpy.shares_memory(expected, plain),
+            )
+    agree(compiled(numpy.ones((3, 4)))[0], numpy.ones((3, 4)) + 1)  # another entry
+    compare(writes, special(kind), backend=backend, fullgraph=plain.flags.writeable)
+
+
+def test_one_row_backwards_is_in_order():
+    def facts(a):
+        return a + 1, a.strides, a.flags.c_contiguous, a.ravel()[0]
+
+    compare(facts, numpy.ones((1, 4))[::-1], backend="eager", fullgraph=False)
+
+
 def test_gradients_pass_by_what_arrays_compute():
     def scaled(x):
         weights = x.detach().numpy()

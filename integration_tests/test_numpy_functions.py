@@ -81,6 +81,7 @@ np.float_power(A*A,2) | np.logaddexp(A,B) | np.trapezoid(A,dx=0.5) | np.roots([1
 np.cross(W,W+1) | np.linalg.cross(W,W+1) | A[1:,[0,1]] | C3[:,0,[0,1]] | C3[...,[0,1]] | C3[:,[[0,1],[1,2]]] |
 C3.swapaxes(0,2)[:,[0,1]] | A+F32 | np.where(A>0,A,F32) | np.isclose(A,F32) | np.ones((3,1))+A.T.copy().T |
 C3.transpose(1,0,2)+np.asfortranarray(C3).swapaxes(0,1) | np.fft.fft(C3,axis=1) | np.fft.rfftn(C3.T) | np.dot(2,A) |
+np.dot(I[0],C3.T) | np.round(np.array(I[0]),1) |
 np.concatenate((C3.T,C3.transpose(2,1,0).copy())) | np.diff(A,n=0) | np.diff(C3.T,axis=0) | np.take(A,1,axis=0) |
 np.take(C3.T,[0,1],axis=1) | np.roll(C3.T,1,axis=0) | np.roll(C3.T,1) | np.sort(C3.T,axis=0) | np.tril(M.T) |
 np.round(C3.transpose(1,0,2),1) | np.zeros_like(C3.transpose(1,0,2)) | np.full_like(C3.T,2) | np.repeat(C3.T,2,axis=1) |

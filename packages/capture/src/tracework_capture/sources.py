@@ -343,9 +343,11 @@ class ItemAhead(Source):
 
 @_source
 class ArrayTensor(Source):
-    """A tensor over the memory of the NumPy array base."""
+    """A tensor over the memory of the NumPy array base, whose dims `flips` run backwards and which may be written to, or not."""
 
     base: Source
+    flips: tuple[int, ...] = ()
+    writeable: bool = True
 
     def __str__(self) -> str:
         return f"torch.from_numpy({self.base})"

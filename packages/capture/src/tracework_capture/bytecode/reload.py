@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import _C
 from .. import sources as s
-from ..arrays import tensor_of_array
+from ..arrays import tensor_maker
 from ..formulas import int_of_formula
 from ..guards.access import item_ahead, part_item, plain_part
 from ..guards.kinds import STATES
@@ -64,7 +64,7 @@ RELOAD: dict[type, Callable[[Any, str, _Names], str]] = {
     s.GeneratorLocal: lambda x, base, w: f"{base}.gi_frame.f_locals[{x.name!r}]",
     s.IteratedList: lambda x, base, w: f"{base}.__reduce__()[1][0]",
     s.ItemAhead: lambda x, base, w: f"{w.const(item_ahead)}({base}, {x.count})",
-    s.ArrayTensor: lambda x, base, w: f"{w.const(tensor_of_array)}({base})",
+    s.ArrayTensor: lambda x, base, w: f"{w.const(tensor_maker(x.flips, x.writeable))}({base})",
     s.Item: lambda x, base, w: f"{base}[{x.index}]",
     s.PartItem: lambda x, base, w: f"{w.const(part_item)}({base}, {x.index})",
     s.PlainPart: lambda x, base, w: f"{w.const(plain_part)}({base})",

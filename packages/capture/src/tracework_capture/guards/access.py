@@ -13,7 +13,7 @@ from types import CellType, CodeType
 from typing import Any
 
 from .. import _C, _torch
-from ..arrays import tensor_of_array
+from ..arrays import tensor_maker
 from ..errors import GuardBuildError
 from ..formulas import int_of_formula
 from ..sources import (
@@ -242,7 +242,10 @@ ACCESS: dict[type, Access] = {
     GeneratorLocal: Access(_generator_local, lambda s, v, scope: v.gi_frame.f_locals[s.name]),
     IteratedList: Access(lambda s, c: (("APPLY", iterated_list, 0),), lambda s, v, scope: iterated_list(v)),
     ItemAhead: Access(_item_ahead, lambda s, v, scope: item_ahead(v, s.count)),
-    ArrayTensor: Access(lambda s, c: (("APPLY", tensor_of_array, 0),), lambda s, v, scope: tensor_of_array(v)),
+    ArrayTensor: Access(
+        lambda s, c: (("APPLY", tensor_maker(s.flips, s.writeable), 0),),
+        lambda s, v, scope: tensor_maker(s.flips, s.writeable)(v),
+    ),
     Item: Access(lambda s, c: (("ITEM", None, s.index),), lambda s, v, scope: v[s.index]),
     PartItem: Access(_part_item, lambda s, v, scope: part_item(v, s.index)),
     PlainPart: Access(lambda s, c: (("APPLY", plain_part, 0),), lambda s, v, scope: plain_part(v)),

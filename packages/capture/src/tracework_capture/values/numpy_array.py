@@ -1,7 +1,7 @@
 """NumPy's arrays in a graph: an ndarray is a tensor over the same memory, a number of NumPy that is not known is a tensor of no dims.
 
 ARRAY_ATTRIBUTES and ARRAY_METHODS hold what arrays can do; what is not there breaks the graph. Arrays that torch cannot share memory
-with (other dtypes and byte orders, negative strides, read-only memory) are left to NumPy. Warnings of floating-point errors that
+with (other dtypes and byte orders) are left to NumPy. Warnings of floating-point errors that
 NumPy gives are not given.
 """
 
@@ -12,7 +12,7 @@ import operator
 import torch
 
 from .. import _C
-from ..arrays import DTYPES, array_errors, array_number, numpy, tensor_of_array
+from ..arrays import DTYPES, array_errors, array_number, backwards, numpy, tensor_of_array
 from ..sources import ArrayTensor
 from .constant import ConstantValue, NotPlain, force_plain, literal, plain
 from .ranges import SliceValue
@@ -243,14 +243,18 @@ NUMBER_METHODS = frozenset("item tolist __bool__ __int__ __float__ __index__ __c
 
 def wrap_array(frame, obj, source):
     """An array of the user's program: an input of the graph that shares its memory."""
+    from .numpy_views import SpecialView
     from .wrap import wrap_object
 
     frame.guard("TYPE", source, type(obj))
-    tensor = tensor_of_array(obj)
-    if tensor is None:
+    flips, writeable = backwards(obj), obj.flags.writeable
+    tensor = tensor_of_array(obj, flips, writeable)
+    if tensor is None or any(obj.shape[dim] == 1 for dim in flips):  # of one item both directions are in order
         return wrap_object(frame, obj, source)
     frame.root.keep.append(tensor)
-    return ArrayValue(existing_tensor(frame, tensor, ArrayTensor(source)), source=source)
+    memory = existing_tensor(frame, tensor, ArrayTensor(source, flips, writeable))
+    special = flips or not writeable
+    return SpecialView(frame, memory, flips, writeable, None, source) if special else ArrayValue(memory, source=source)
 
 
 def constant_array(frame, array):

@@ -24,7 +24,7 @@ from .numpy_array import (
     refuse,
 )
 from .numpy_attributes import FLAGS
-from .numpy_layouts import ordered, ordered_as, ordered_as_examples, ordered_in_c
+from .numpy_layouts import ordered, ordered_as, ordered_as_examples, ordered_in_c, ordered_like
 from .numpy_own import own_call, own_row, own_rows
 from .numpy_products import promoted
 from .numpy_reductions import float_dtype, reduced
@@ -126,7 +126,7 @@ def roll(frame, a, shift, axis=None):
     found = call(frame, torch.roll, a.tensor, known(frame, shift), dims=axes)
     if axes is None:
         return inside_of(frame, ArrayValue(ordered_in_c(frame, found)), (-1,))
-    return ArrayValue(ordered_as(frame, found, [a]))
+    return ArrayValue(ordered_like(frame, found, a))
 
 
 @function("take", method="take")
@@ -172,7 +172,7 @@ def sort(frame, a, axis=-1):
     if known(frame, axis) is None:
         a, axis = numpy_shapes.flatten(frame, a), -1
     found = call(frame, torch.sort, a.tensor, dim=one_axis(frame, axis, a.example.ndim)).unpack(frame)[0]
-    return ArrayValue(ordered_as(frame, found, [a]))
+    return ArrayValue(ordered_like(frame, found, a))
 
 
 @function("argsort")
@@ -296,7 +296,7 @@ def nan_to_num(frame, x, copy=True, nan=0.0, posinf=None, neginf=None):
 def round_(frame, a, decimals=0):
     a, places = as_array(frame, a), known(frame, decimals)
     if a.dtype.kind != "f":
-        return refuse(frame, "numpy.round of integers") if places < 0 or a.dtype.kind == "b" else copied(frame, a)
+        return refuse(frame, "numpy.round of integers") if places < 0 or a.dtype.kind == "b" else result(copied(frame, a).tensor)
     if places == 0:
         return apply(frame, "rint", [a])
     scale = ConstantValue(a.dtype.type(10.0 ** abs(places)))
@@ -312,7 +312,7 @@ def round_(frame, a, decimals=0):
 
 
 def copied(frame, a):
-    return ArrayValue(call(frame, torch.clone, a.tensor), a.scalar)
+    return ArrayValue(ordered_like(frame, call(frame, torch.clone, a.tensor), a), a.scalar)
 
 
 @function("copy", complex=True)
@@ -344,7 +344,8 @@ def astype(frame, a, dtype, copy=True):
         return refuse(frame, f"astype({wanted}) of {a.dtype}")
     if wanted == a.dtype and not known(frame, copy):
         return a
-    return ArrayValue(frame.graph.call_method(frame, "to", (a.tensor, DTYPES[wanted]), {"copy": True}), a.scalar)
+    made = frame.graph.call_method(frame, "to", (a.tensor, DTYPES[wanted]), {"copy": True})
+    return ArrayValue(ordered_like(frame, made, a), a.scalar)
 
 
 def view_method(frame, a, dtype=None):
@@ -471,7 +472,7 @@ def filled(name, fn):
     def like(frame, a, dtype=None):
         a = as_array(frame, a)
         wanted = DTYPES.get(dtype_of(frame, dtype) or a.dtype) or refuse(frame, f"an array of dtype {dtype}")
-        return ArrayValue(ordered_as(frame, call(frame, getattr(torch, f"{name}_like"), a.tensor, dtype=wanted), [a]))
+        return ArrayValue(ordered_like(frame, call(frame, getattr(torch, f"{name}_like"), a.tensor, dtype=wanted), a))
 
     function(name, pure=False)(handler)
     function(f"{name}_like", pure=False, complex=True)(like)
@@ -501,7 +502,7 @@ def full(frame, shape, fill_value, dtype=None):
 def full_like(frame, a, fill_value, dtype=None):
     a = as_array(frame, a)
     made = full(frame, TupleValue(a.getattr(frame, "shape").items), fill_value, dtype_of(frame, dtype) or a.dtype)
-    return ArrayValue(ordered_as(frame, made.tensor, [a]))
+    return ArrayValue(ordered_like(frame, made.tensor, a))
 
 
 def fill_method(frame, a, value):

@@ -58,6 +58,15 @@ def ordered_as_examples(frame, tensor, examples):
     return ordered(frame, tensor, axis_order([strides_in(e, ndim) for e in examples], ndim))
 
 
+def ordered_like(frame, tensor, array):
+    """The tensor laid out as NumPy lays out a copy of the array: its dims by their strides."""
+    example = array.memory.example
+    if example.ndim < 2 or example.is_contiguous() and tensor.example.is_contiguous():
+        return tensor
+    strides = example.stride()
+    return ordered(frame, tensor, tuple(sorted(range(example.ndim), key=lambda dim: -abs(strides[dim]))))
+
+
 def ordered_without(frame, tensor, arrays, dims, keepdims):
     """The tensor, a reduction of the first of the arrays over these dims, laid out as NumPy does."""
     examples, ndim = [a.memory.example for a in arrays], tensor.example.ndim

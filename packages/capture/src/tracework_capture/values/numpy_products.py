@@ -42,8 +42,7 @@ def last_first(frame, b):
 def dot(frame, a, b):
     a, b = as_array(frame, a), as_array(frame, b)
     if 0 in (a.example.ndim, b.example.ndim):
-        made = apply(frame, "multiply", [a, b])
-        return ArrayValue(ordered_in_c(frame, made.tensor), made.scalar)
+        return scaled(frame, a, b)
     if b.example.ndim > 2:
         if a.example.shape[-1] != b.example.shape[-2]:
             return refuse(frame, "numpy.dot of sizes that do not fit")
@@ -51,12 +50,19 @@ def dot(frame, a, b):
     return apply(frame, "matmul", [a, b])
 
 
+def scaled(frame, a, b):
+    """The product with an array of no dims, in C order where the library of linear algebra computes it."""
+    made = apply(frame, "multiply", [a, b])
+    if made.dtype.kind not in "fc" or made.dtype == numpy.float16 or made.example.ndim > 2:
+        return made
+    return ArrayValue(ordered_in_c(frame, made.tensor), made.scalar)
+
+
 @function("inner", complex=True)
 def inner(frame, a, b):
     a, b = as_array(frame, a), as_array(frame, b)
     if 0 in (a.example.ndim, b.example.ndim):
-        made = apply(frame, "multiply", [a, b])
-        return ArrayValue(ordered_in_c(frame, made.tensor), made.scalar)
+        return scaled(frame, a, b)
     if a.example.shape[-1] != b.example.shape[-1]:
         return refuse(frame, "numpy.inner of sizes that do not fit")
     return sums_of_products(frame, a, ArrayValue(call(frame, torch.movedim, b.tensor, -1, 0)))

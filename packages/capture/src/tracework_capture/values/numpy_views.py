@@ -23,8 +23,8 @@ from .tensor import TensorValue
 class SpecialView(ArrayValue):
     """`memory` is a tensor over the memory; `flips` are the dims that run backwards; not all may be written to."""
 
-    def __init__(self, frame, memory, flips, writeable, base):
-        super().__init__(memory, base=base)
+    def __init__(self, frame, memory, flips, writeable, base, source=None):
+        super().__init__(memory, source=source, base=base)
         self.frame, self.flips, self.writeable = frame, frozenset(flips), writeable
 
     warns = False
