@@ -85,9 +85,9 @@ np.dot(I[0],C3.T) | np.round(np.array(I[0]),1) |
 np.concatenate((C3.T,C3.transpose(2,1,0).copy())) | np.diff(A,n=0) | np.diff(C3.T,axis=0) | np.take(A,1,axis=0) |
 np.take(C3.T,[0,1],axis=1) | np.roll(C3.T,1,axis=0) | np.roll(C3.T,1) | np.sort(C3.T,axis=0) | np.tril(M.T) |
 np.round(C3.transpose(1,0,2),1) | np.zeros_like(C3.transpose(1,0,2)) | np.full_like(C3.T,2) | np.repeat(C3.T,2,axis=1) |
-np.tile(C3.T,2) | np.sum(C3.transpose(2,0,1),axis=0) | np.max(C3.T,axis=0,keepdims=True) |
+np.tile(C3.T,2) | np.sum(C3.transpose(2,0,1),axis=0) | np.max(C3.T,axis=0) |
 np.cumsum(C3.transpose(2,0,1),axis=1) | np.mean(A,where=A>0) | np.mean(A,axis=0,where=A.T.copy().T>0) |
-np.mean(A,axis=1,where=np.zeros((3,4),bool)) | np.std(A,axis=0,where=A>-2,ddof=1) | np.var(A,where=A>0,keepdims=True) |
+np.mean(A,axis=1,where=np.zeros((3,4),bool)) | np.std(A,axis=0,where=A>-2,ddof=1) | np.var(A,where=A>0) |
 np.var(A,mean=np.mean(A),correction=1) | np.all(A,where=A>0) | np.any(A,where=A>0,axis=0) | A.mean(where=W[:,None]>0) |
 A.std(where=A>0)
 """

@@ -35,6 +35,22 @@ def arrays(x):
     return x + torch.from_numpy(numpy.random.rand(3)) * numpy.random.rand()
 
 
+def seeded(x):
+    numpy.random.seed(7)
+    drawn = numpy.random.sample(3) + numpy.random.dirichlet([1, 2, 3]) * numpy.random.rand()
+    numpy.random.seed([1, 2])
+    return x + torch.from_numpy(drawn), x * numpy.random.normal()
+
+
+def of_items(x):
+    numbers, table = x.numpy() + numpy.arange(3.0), numpy.arange(12.0).reshape(3, 4)
+    view = table[::-1, 1:]
+    numpy.random.shuffle(numbers)
+    numpy.random.shuffle(view)
+    chosen = numpy.random.choice(numbers, 2, replace=False), numpy.random.choice([1.5, 2.5], (2, 2))
+    return [torch.from_numpy(a) for a in (numbers, table, numpy.random.permutation(table), *chosen)]
+
+
 def runs(fn, times=3):
     """Results of some calls, and the state of the generators after them."""
     random.seed(3)
@@ -43,7 +59,7 @@ def runs(fn, times=3):
     return [list(f) if isinstance(f, tuple) else f for f in found] + [random.random(), float(numpy.random.rand())]
 
 
-@pytest.mark.parametrize("fn", [scaled, unused, ints, arrays], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("fn", [scaled, unused, ints, arrays, seeded, of_items], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_in_the_graph(fn, backend):
     same(runs(tracework.compile(fn, backend=backend, fullgraph=True)), runs(fn))

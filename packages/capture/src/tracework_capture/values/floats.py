@@ -91,7 +91,7 @@ class FloatValue(Value):
 
     def binary(self, frame, op, other, reverse=False):
         op = op.rstrip("=")
-        if isinstance(other, TensorValue) and not self.known:
+        if not self.known and not issubclass(other.python_type(), (int, float, complex)):  # which a float leaves to the other
             return None
         if isinstance(other, NumpyFloat):
             other = other.number(frame)

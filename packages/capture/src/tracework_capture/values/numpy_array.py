@@ -15,6 +15,7 @@ from .. import _C
 from ..arrays import DTYPES, array_errors, array_number, backwards, numpy, tensor_of_array
 from ..sources import ArrayTensor
 from .constant import ConstantValue, NotPlain, force_plain, literal, plain
+from .floats import FloatValue
 from .ranges import SliceValue
 from .sequence import SequenceValue, TupleValue
 from .symint import SymNumber
@@ -198,7 +199,7 @@ class ArrayValue(Value):
             if source.example.storage is self.example.storage:
                 source = frame.graph.call_method(frame, "clone", (source,))
             return source
-        if self.dtype.kind in "iu" and isinstance(source, float):
+        if self.dtype.kind in "iu" and isinstance(source, (float, FloatValue)):
             return refuse(frame, "a float written into an array of integers")
         return prepared(frame, source, self.dtype)
 
@@ -299,7 +300,7 @@ ACROSS_ROWS = {
 
 def as_operand(frame, value, refusing=True):
     """The array, the Python or NumPy number, or the array made of a list of numbers, that a function of NumPy works on; None else."""
-    if isinstance(value, (ArrayValue, SymNumber)):
+    if isinstance(value, (ArrayValue, SymNumber)) or is_open_float(value):
         return value
     try:
         known = plain(value)
@@ -316,9 +317,16 @@ def as_operand(frame, value, refusing=True):
     return refuse(frame, f"a function of NumPy with a {value.describe()}") if refusing else None
 
 
+def is_open_float(value):
+    """Whether it is a float of Python's that changes from call to call, or that is drawn."""
+    return isinstance(value, FloatValue) and not value.known and value.python_type() is float
+
+
 def as_array(frame, value):
     """as_operand, numbers as arrays of no dims."""
     found = as_operand(frame, value)
+    if is_open_float(found):
+        return ArrayValue(found.as_tensor(frame))
     if isinstance(found, SymNumber):
         found = force_plain(frame, found)
     return found if isinstance(found, ArrayValue) else constant_array(frame, numpy.asarray(found))

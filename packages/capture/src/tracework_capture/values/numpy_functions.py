@@ -21,6 +21,7 @@ from .numpy_array import (
     cast,
     constant_array,
     dtype_of,
+    is_open_float,
     refuse,
 )
 from .numpy_attributes import FLAGS
@@ -441,6 +442,7 @@ def is_dtype(value):
 def kind_of_any(frame, operand):
     """What numpy.result_type takes for an operand."""
     operand = force_plain(frame, operand) if isinstance(operand, SymNumber) else operand
+    operand = 0.0 if is_open_float(operand) else operand
     return operand.dtype if isinstance(operand, ArrayValue) else operand
 
 
@@ -486,6 +488,7 @@ for _name in ("zeros", "ones", "empty"):
 def full(frame, shape, fill_value, dtype=None):
     number = as_operand(frame, fill_value)
     number = force_plain(frame, number) if isinstance(number, SymNumber) else number
+    number = as_array(frame, number) if is_open_float(number) else number
     wanted = dtype_of(frame, dtype) or (number.dtype if isinstance(number, ArrayValue) else numpy.asarray(number).dtype)
     filler = cast(frame, number.tensor, wanted) if isinstance(number, ArrayValue) else prepared(frame, number, wanted)
     return ArrayValue(

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
+
+from .numpy_array import refuse
 
 
 def axis_order(operands, ndim):
@@ -22,22 +26,41 @@ def axis_order(operands, ndim):
     return inside_first[::-1]
 
 
+def is_known(size):
+    """Whether a size can be asked: it does not depend on data."""
+    return not isinstance(size, torch.SymInt) or size.node.has_hint()
+
+
 def strides_in(example, ndim):
     """Strides as an operand of `ndim` dims; 0 where it has one item."""
-    own = [0 if size == 1 else stride for size, stride in zip(example.shape, example.stride(), strict=True)]
+    own = [0 if is_known(size) and size == 1 else stride for size, stride in zip(example.shape, example.stride(), strict=True)]
     return [0] * (ndim - len(own)) + own
 
 
 def ordered(frame, tensor, order):
     """The tensor, or a copy of it, whose memory has its dims in this order."""
-    turned = tensor.example.permute(order)
-    if turned.is_contiguous():
+    if all(map(is_known, tensor.example.shape)) and is_packed(tensor.example.permute(order)):
         return tensor
     call = frame.graph.call
     copied = call(
         frame, torch.clone, (call(frame, torch.permute, (tensor, tuple(order))),), {"memory_format": torch.contiguous_format}
     )
     return call(frame, torch.permute, (copied, tuple(sorted(range(len(order)), key=order.__getitem__))))
+
+
+def arranged(frame, tensor, order):
+    """The same for the order of operands, which says nothing of dims with one item."""
+    if any(is_known(size) and size == 1 for size in tensor.example.shape):
+        return refuse(frame, "a result with a dim of one item, of arrays that are not in C order")
+    return ordered(frame, tensor, order)
+
+
+def is_packed(example):
+    """Whether it is in C order; with known sizes also the strides of dims of one item are those of C order."""
+    sizes = example.shape
+    if not all(type(size) is int for size in sizes):
+        return example.is_contiguous()
+    return 0 in sizes or example.stride() == tuple(math.prod(sizes[dim + 1 :]) for dim in range(len(sizes)))
 
 
 def ordered_in_c(frame, tensor):
@@ -55,7 +78,7 @@ def ordered_as_examples(frame, tensor, examples):
     ndim = tensor.example.ndim
     if ndim < 2 or all(e.is_contiguous() for e in (*examples, tensor.example)):
         return tensor
-    return ordered(frame, tensor, axis_order([strides_in(e, ndim) for e in examples], ndim))
+    return arranged(frame, tensor, axis_order([strides_in(e, ndim) for e in examples], ndim))
 
 
 def ordered_like(frame, tensor, array):
@@ -64,7 +87,7 @@ def ordered_like(frame, tensor, array):
     if example.ndim < 2 or example.is_contiguous() and tensor.example.is_contiguous():
         return tensor
     strides = example.stride()
-    return ordered(frame, tensor, tuple(sorted(range(example.ndim), key=lambda dim: -abs(strides[dim]))))
+    return arranged(frame, tensor, tuple(sorted(range(example.ndim), key=lambda dim: -abs(strides[dim]))))
 
 
 def ordered_without(frame, tensor, arrays, dims, keepdims):
@@ -74,4 +97,4 @@ def ordered_without(frame, tensor, arrays, dims, keepdims):
         return tensor
     strides = [strides_in(e, examples[0].ndim) for e in examples]
     left = [[0 if d in dims else s for d, s in enumerate(own) if keepdims or d not in dims] for own in strides]
-    return ordered(frame, tensor, axis_order(left, ndim))
+    return arranged(frame, tensor, axis_order(left, ndim))

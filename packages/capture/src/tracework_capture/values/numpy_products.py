@@ -20,7 +20,7 @@ def promoted(frame, values):
     """Tensors of the dtype that NumPy finds for all of them."""
     operands = [as_operand(frame, v) for v in values]
     operands = [force_plain(frame, v) if isinstance(v, SymNumber) else v for v in operands]
-    kinds = [k if isinstance(k := kind_of(v), numpy.dtype) else v for v in operands]
+    kinds = [k if isinstance(k := kind_of(v), numpy.dtype) else 0.0 if k is float else v for v in operands]
     dtype = numpy.result_type(*kinds)
     return [prepared(frame, v, dtype) for v in operands]
 

@@ -148,7 +148,7 @@ def joined(frame, fn, name, sequence, axis, least=0):
     ndim = items[0].example.ndim + (fn is torch.stack)
     if fn is torch.stack:
         in_c_order(frame, name, items, ndim)
-    if any(n > 1 and s == 0 for i in items for n, s in zip(i.example.shape, i.example.stride(), strict=True)):
+    if any(type(s) is int and s == 0 and n > 1 for i in items for n, s in zip(i.example.shape, i.example.stride(), strict=True)):
         return refuse(frame, f"numpy.{name} of arrays whose items are the same memory")
     tensors = TupleValue([cast(frame, i.tensor, dtype) for i in items])
     return ArrayValue(ordered_as(frame, call(frame, fn, tensors, dim=one_axis(frame, axis, ndim)), items))

@@ -10,7 +10,18 @@ import torch
 from ..arrays import DTYPES, numpy
 from ..graph.known import known_tensor
 from .constant import ConstantValue, NotPlain, fold_plain, force_plain, literal, plain
-from .numpy_array import ArrayValue, as_array, as_operand, cast, constant_array, dtype_of, index, refuse, watch_errors
+from .numpy_array import (
+    ArrayValue,
+    as_array,
+    as_operand,
+    cast,
+    constant_array,
+    dtype_of,
+    index,
+    is_open_float,
+    refuse,
+    watch_errors,
+)
 from .numpy_layouts import ordered_as
 from .row_value import RowValue
 from .sequence import TupleValue
@@ -73,6 +84,8 @@ def kind_of(operand):
     """What NumPy's promotion looks at: the dtype, or the class of a Python number."""
     if isinstance(operand, SymNumber):
         return int
+    if is_open_float(operand):
+        return float
     if isinstance(operand, (ArrayValue, numpy.generic)):
         return operand.dtype
     return numpy.dtype(bool) if isinstance(operand, bool) else type(operand)
@@ -85,6 +98,8 @@ def prepared(frame, operand, dtype):
     """A tensor of the dtype; NumPy refuses numbers that do not fit."""
     if isinstance(operand, ArrayValue):
         return cast(frame, operand.tensor, dtype)
+    if is_open_float(operand):
+        return cast(frame, operand.as_tensor(frame), dtype)
     if dtype not in DTYPES:
         return refuse(frame, f"numbers of dtype {dtype}")
     if isinstance(operand, SymNumber) and dtype.itemsize == _WIDEST:

@@ -17,6 +17,7 @@ import torch
 from .. import _torch
 from ..guards.classes import NO_ATTRIBUTE, lookup_class
 from ..signals import let_through
+from ..sources import Const
 from .binding import BoundBuiltin
 from .constant import COMPARE_FUNCTIONS, ConstantValue, NotPlain, fold_literal, fold_plain, force_plain, plain
 from .dict_keys import IdentityKey
@@ -169,9 +170,10 @@ def call_with(function, given, named, generator):
 
 
 def is_numpys(number):
-    """Whether it is a number, sizes, or nothing: what NumPy's generators draw arrays from."""
-    parts = number if type(number) is tuple else (number,)
-    return all(type(part) in (int, float, bool, str, type, type(None)) for part in parts)
+    """Whether it is a number, sizes, a list of numbers, or nothing: what NumPy's generators draw arrays from."""
+    if type(number) in (tuple, list):
+        return all(map(is_numpys, number))
+    return type(number) in (int, float, bool, str, type, type(None))
 
 
 def drawn_array(frame, draw, source, example):
@@ -194,9 +196,50 @@ def method_row(kind, name):
         generator = args[0]
         if generator.source is None or generator.python_type() is not kind:
             return frame.break_graph("random_state", f"{name} of {generator.describe()}")
+        if name == "shuffle" and not (len(args) > 1 and isinstance(args[1], array_class())):
+            return frame.break_graph("random_state", "shuffle of something else than an array")
+        if name in OF_ITEMS and len(args) > 1 and isinstance(args[1], array_class()):
+            return of_items(frame, function, generator, args[1], args[2:], kwargs)
         return draw(frame, function, generator.obj, generator.source, args[1:], kwargs)
 
     return row
+
+
+def array_class():
+    from .numpy_array import ArrayValue
+
+    return ArrayValue
+
+
+def of_items(frame, function, generator, array, args, kwargs):
+    """Items of an array, or all of them in another order: what is drawn are places along its first dim."""
+    count = array.example.shape[0] if array.example.ndim else None
+    in_place = function.__name__ == "shuffle"
+    taken = function.__name__ != "choice" or array.example.ndim == 1
+    if (
+        type(count) is not int
+        or {"axis", "p"} & kwargs.keys()
+        or in_place
+        and (args or kwargs or not array.writeable)
+        or not taken
+    ):
+        return frame.break_graph("random_state", f"{function.__name__} of an array with these arguments")
+    draws = shuffled if in_place else function
+    places = draw(frame, draws, generator.obj, generator.source, [ConstantValue(count), *args], kwargs)
+    if not isinstance(places, array_class()):
+        return frame.break_graph("random_state", f"{function.__name__} of one item of an array")
+    found = array.getitem(frame, places)
+    if not in_place:
+        return found
+    array.write(frame, found.tensor)
+    return NONE
+
+
+def shuffled(generator, count):
+    """Places in the order that the generator's shuffle gives to as many items."""
+    places = numpy.arange(count)
+    generator.shuffle(places)
+    return places
 
 
 class MadeGenerator(Value):
@@ -276,22 +319,36 @@ def make_generator(frame, args, kwargs):
     return MadeGenerator(UNTOUCHED[random.Random](*given))
 
 
-def seed(frame, args, kwargs):
-    """random.Random.seed of a generator that was there before: done in the program's order of draws, as one of them."""
-    generator = args[0]
-    if generator.source is None or generator.python_type() is not random.Random:
-        return frame.break_graph("random_state", f"seed of {generator.describe()}")
-    try:
-        given, named = [plain(a) for a in args[1:]], {k: plain(v) for k, v in kwargs.items()}
-        FUNCTIONS["seed"](UNTOUCHED[random.Random](0), *given, **named)
-    except NotPlain:
-        return frame.break_graph("random_state", "a seed that is not known")
-    except Exception as error:  # the program's own
-        let_through(error)
-        return frame.break_graph("random_state", f"seed, which raises {type(error).__name__}")
-    frame.graph.drawn_input(generator.source, float, lambda at: FUNCTIONS["seed"](at, *given, **named) or 0.0)
-    frame.mutations.changes += 1
-    return NONE
+def module_row(row):
+    """The row of a function of numpy.random: the method's for the generator that the module has."""
+
+    def of_module(frame, args, kwargs):
+        generator = numpy.random.mtrand._rand
+        return row(frame, [frame.wrap(generator, Const(generator)), *args], kwargs)
+
+    return of_module
+
+
+def seed_row(kind, function):
+    """The row of seed() of a generator of this class that was there before: done in the program's order of draws, as one of them."""
+
+    def seed(frame, args, kwargs):
+        generator = args[0]
+        if generator.source is None or generator.python_type() is not kind:
+            return frame.break_graph("random_state", f"seed of {generator.describe()}")
+        try:
+            given, named = [plain(a) for a in args[1:]], {k: plain(v) for k, v in kwargs.items()}
+            function(UNTOUCHED[kind](0), *given, **named)
+        except NotPlain:
+            return frame.break_graph("random_state", "a seed that is not known")
+        except Exception as error:  # the program's own
+            let_through(error)
+            return frame.break_graph("random_state", f"seed, which raises {type(error).__name__}")
+        frame.graph.drawn_input(generator.source, float, lambda at: function(at, *given, **named) or 0.0)
+        frame.mutations.changes += 1
+        return NONE
+
+    return seed
 
 
 class KeptState(threading.local):
@@ -377,9 +434,11 @@ OF_ARRAYS = (
     " standard_cauchy standard_exponential standard_gamma standard_normal standard_t triangular uniform vonmises wald weibull zipf"
 ).split()
 NUMPY = {
-    "RandomState": [*OF_ARRAYS, "rand", "randn", "random_sample", "randint"],
-    "Generator": [*OF_ARRAYS, "integers", "permuted"],
+    "RandomState": [*OF_ARRAYS, "noncentral_f", "rand", "randn", "random_sample", "randint", "shuffle"],
+    "Generator": [*OF_ARRAYS, "integers", "multivariate_hypergeometric", "noncentral_f", "permuted", "shuffle"],
 }
+OF_ITEMS = ("choice", "permutation", "shuffle")
+"""Methods that take an array of the program's."""
 numpy = sys.modules.get("numpy")  # torch loads it where it is installed
 NUMPY_KINDS = {} if numpy is None else {getattr(numpy.random, name): names for name, names in NUMPY.items()}
 
@@ -402,9 +461,13 @@ def untouched(kind):
 UNTOUCHED = {kind: untouched(kind) for kind in generators()}
 """Class of generators -> what is asked which kind of number is drawn."""
 ROWS = {getattr(kind, name): method_row(kind, name) for kind, names in generators().items() for name in names}
-ROWS |= {random.Random: make_generator, random.Random.seed: seed, random.Random.choice: choose}
-ROWS |= state_rows(random.Random, "getstate", "setstate")
-ROWS |= state_rows(numpy.random.RandomState, "get_state", "set_state") if numpy is not None else {}
+ROWS |= {random.Random: make_generator, random.Random.choice: choose} | state_rows(random.Random, "getstate", "setstate")
+ROWS |= {random.Random: make_generator}
+ROWS |= {kind.seed: seed_row(kind, kind.seed) for kind in generators() if hasattr(kind, "seed")}
+if numpy is not None:
+    ROWS |= {getattr(numpy.random, name): module_row(ROWS[numpy.random.RandomState.random_sample]) for name in ("ranf", "sample")}
+    ROWS[numpy.random.seed] = module_row(ROWS[numpy.random.RandomState.seed])
+    ROWS |= state_rows(numpy.random.RandomState, "get_state", "set_state")
 """The functions of the modules random and numpy.random are methods, too, of a generator that the module has."""
 FUNCTIONS = {name: getattr(random.Random, name) for name in (*PYTHON, *KNOWN_WITH_THE_SEED)}
 """Methods of generators whose seed is known."""
