@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ..values.value import Value
+
 __all__ = ["Unchanged"]
 
 
@@ -45,7 +47,7 @@ class Unchanged:
 def is_changed(value: Any, held: list[Any]) -> bool:
     """Whether something else is in a value than what was; what nobody had read may have become a value."""
     now = list(value.held())
-    return len(now) != len(held) or any(new is not old and hasattr(old, "held") for new, old in zip(now, held))
+    return len(now) != len(held) or any(new is not old and isinstance(old, Value) for new, old in zip(now, held))
 
 
 def made_in(values: Iterable[Any]) -> list[tuple[Any, list[Any]]]:
@@ -53,7 +55,7 @@ def made_in(values: Iterable[Any]) -> list[tuple[Any, list[Any]]]:
     found, seen, open_ = [], set(), list(values)
     while open_:
         value = open_.pop()
-        if id(value) in seen or not hasattr(value, "held"):  # nobody has read it yet
+        if id(value) in seen or not isinstance(value, Value):  # nobody has read it yet
             continue
         seen.add(id(value))
         held = list(value.held())

@@ -31,11 +31,16 @@ def einops_backend(frame, args, kwargs):
     return frame.wrap(backend, Const(backend, "einops_backend"))
 
 
-def module_init(frame, args, kwargs):
-    """nn.Module.__init__ as torch.compile leaves it for the process once it was used: it notes down modules for itself afterwards."""
-    patched = torch.nn.Module.__init__
-    init = patched.__closure__[patched.__code__.co_freevars.index("init")].cell_contents
-    return FunctionValue(init, Const(init, "Module.__init__")).call(frame, list(args), kwargs)
+def below_generation_tagging(name, variable):
+    """A method of nn.Module as torch.compile leaves it for the process once it was used: it notes down modules for itself afterwards.
+    `variable` is where it keeps the method that was there before."""
+
+    def row(frame, args, kwargs):
+        patched = getattr(torch.nn.Module, name)
+        method = patched.__closure__[patched.__code__.co_freevars.index(variable)].cell_contents
+        return FunctionValue(method, Const(method, f"Module.{name}")).call(frame, list(args), kwargs)
+
+    return row
 
 
 def graph_module_call(frame, args, kwargs):
@@ -136,5 +141,10 @@ LIBRARY_ROWS = {
     **{f"torch.fx.experimental.symbolic_shapes.{name}": decided(name, kind) for name, kind in DECIDED.items()},
     "torch.fx.experimental.symbolic_shapes.has_free_unbacked_symbols": no_unbacked_sizes,
     "torch._dynamo.eval_frame.OptimizedModule.__call__": optimized_module_call,
-    "torch._dynamo.mutation_guard.install_generation_tagging_init.<locals>.patched_init": module_init,
+    **{
+        f"torch._dynamo.mutation_guard.install_generation_tagging_init.<locals>.patched_{kept}": below_generation_tagging(
+            name, kept
+        )
+        for name, kept in (("__init__", "init"), ("__setstate__", "setstate"))
+    },
 }
