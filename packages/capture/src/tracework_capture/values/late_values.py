@@ -106,11 +106,11 @@ class LateValue(Value):
 
 
 class LateList(LateValue):
-    """What tolist() gives of a tensor of this shape, whose items are of class `held`; None for shapes that are open."""
+    """What tolist() gives of a tensor of this shape, whose items are of class `item_class`; None for shapes that are open."""
 
-    def __init__(self, write, places, shape, held):
+    def __init__(self, write, places, shape, item_class):
         super().__init__(list, write, places)
-        self.shape, self.held, self.made = shape, held, None
+        self.shape, self.item_class, self.made = shape, item_class, None
 
     def items(self, frame):
         """Each item as a value: nothing was written to the list."""
@@ -127,7 +127,7 @@ class LateList(LateValue):
             return f"{emit.load(self)}[{place}]"
 
         left = self.shape[1:]
-        return LateList(write, self.places, left, self.held) if left else LateValue(self.held, write, self.places)
+        return LateList(write, self.places, left, self.item_class) if left else LateValue(self.item_class, write, self.places)
 
     def length(self, frame):
         return ConstantValue(len(self.items(frame)))

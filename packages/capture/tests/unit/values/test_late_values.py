@@ -162,3 +162,24 @@ def test_gradients_pass_by_what_is_read():
     expected, found = step(first), optimize(lambda gm, inputs: gm.forward, fullgraph=True)(step)(second)
     expected[0].backward(), found[0].backward()
     assert repr(found[1:]) == repr(expected[1:]) and torch.equal(first.grad, second.grad)
+
+
+class Keeping(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, ids):
+        ctx.kept = ids.tolist()
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 3, None
+
+
+def test_a_backward_may_reach_what_is_read_from_a_tensor():
+    def fn(x, ids):
+        return Keeping.apply(x, ids)
+
+    x = torch.ones(2, requires_grad=True)
+    found = optimize(lambda gm, inputs: gm.forward)(fn)(x, torch.arange(2))
+    found.sum().backward()
+    assert found.tolist() == [2, 2] and x.grad.tolist() == [3, 3]
