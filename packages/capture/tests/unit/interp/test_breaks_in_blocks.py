@@ -10,13 +10,7 @@ from interp_harness import assert_same
 from tracework_capture.hook import compile_frame
 
 X = torch.arange(6.0)
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    capture.reset()
-    yield
-    capture.reset()
+pytestmark = pytest.mark.usefixtures("fresh")
 
 
 @pytest.fixture(autouse=True)

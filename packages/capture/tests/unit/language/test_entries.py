@@ -9,12 +9,7 @@ import torch
 import tracework_capture as capture
 from interp_harness import assert_same
 
-
-@pytest.fixture(autouse=True)
-def fresh():
-    capture.reset()
-    yield
-    capture.reset()
+pytestmark = pytest.mark.usefixtures("fresh")
 
 
 def optimized(function):

@@ -12,12 +12,7 @@ import pytest
 import torch
 import tracework_capture as capture
 
-
-@pytest.fixture(autouse=True)
-def fresh():
-    capture.reset()
-    yield
-    capture.reset()
+pytestmark = pytest.mark.usefixtures("fresh")
 
 
 def compiled(function):

@@ -12,11 +12,7 @@ def backend(gm, example_inputs):
     return gm.forward
 
 
-@pytest.fixture(autouse=True)
-def fresh():
-    capture.reset()
-    yield
-    capture.reset()
+pytestmark = pytest.mark.usefixtures("fresh")
 
 
 @capture.disable

@@ -14,12 +14,7 @@ import tracework_capture as capture
 from cases import CASES
 from interp_harness import assert_same
 
-
-@pytest.fixture(autouse=True)
-def fresh():
-    capture.reset()
-    yield
-    capture.reset()
+pytestmark = pytest.mark.usefixtures("fresh")
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -6,13 +6,7 @@ import tracework_capture as capture
 from harness import assert_same
 
 X = torch.arange(6.0)
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    capture.reset()
-    yield
-    capture.reset()
+pytestmark = pytest.mark.usefixtures("fresh")
 
 
 class Lazy(torch.nn.Module):

@@ -8,13 +8,7 @@ import tracework_capture as capture
 from harness import assert_same
 
 X = torch.arange(3.0) + 1
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    capture.reset()
-    yield
-    capture.reset()
+pytestmark = pytest.mark.usefixtures("fresh")
 
 
 def one(x, it):

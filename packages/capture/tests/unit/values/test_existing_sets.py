@@ -9,13 +9,7 @@ import torch
 import tracework_capture as capture
 
 X = torch.ones(2)
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    capture.reset()
-    yield
-    capture.reset()
+pytestmark = pytest.mark.usefixtures("fresh")
 
 
 def compiled(function):
