@@ -299,8 +299,13 @@ SITE = tuple(
 
 
 @functools.lru_cache(4096)
+def is_installed_file(filename: str) -> bool:
+    """Whether a file is of Python's own library or of an installed package."""
+    return os.path.realpath(filename).startswith((*SITE, *STDLIB))
+
+
 def _is_of_a_library(filename: str) -> bool:
-    return filename.startswith("<frozen") or os.path.realpath(filename).startswith((*SITE, *STDLIB))
+    return filename.startswith("<frozen") or is_installed_file(filename)
 
 
 class CaptureError(Exception):

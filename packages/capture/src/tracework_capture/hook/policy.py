@@ -19,7 +19,7 @@ import torch
 
 from .. import _C, _torch, array_functions
 from ..bytecode.resume import original_code
-from ..errors import SITE, STDLIB
+from ..errors import SITE, STDLIB, is_installed_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -254,7 +254,7 @@ def _file_is_of_torch(filename: str) -> bool:
 
 def is_installed(code: types.CodeType) -> bool:
     """Whether the code is of Python's own library or of an installed package."""
-    return os.path.realpath(code.co_filename).startswith((*SITE, *STDLIB))
+    return is_installed_file(code.co_filename)
 
 
 def is_of_a_package(code: types.CodeType) -> bool:

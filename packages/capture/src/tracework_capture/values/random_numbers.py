@@ -461,13 +461,12 @@ def untouched(kind):
 UNTOUCHED = {kind: untouched(kind) for kind in generators()}
 """Class of generators -> what is asked which kind of number is drawn."""
 ROWS = {getattr(kind, name): method_row(kind, name) for kind, names in generators().items() for name in names}
+"""The functions of the modules random and numpy.random are methods, too, of a generator that the module has."""
 ROWS |= {random.Random: make_generator, random.Random.choice: choose} | state_rows(random.Random, "getstate", "setstate")
-ROWS |= {random.Random: make_generator}
 ROWS |= {kind.seed: seed_row(kind, kind.seed) for kind in generators() if hasattr(kind, "seed")}
 if numpy is not None:
     ROWS |= {getattr(numpy.random, name): module_row(ROWS[numpy.random.RandomState.random_sample]) for name in ("ranf", "sample")}
     ROWS[numpy.random.seed] = module_row(ROWS[numpy.random.RandomState.seed])
     ROWS |= state_rows(numpy.random.RandomState, "get_state", "set_state")
-"""The functions of the modules random and numpy.random are methods, too, of a generator that the module has."""
 FUNCTIONS = {name: getattr(random.Random, name) for name in (*PYTHON, *KNOWN_WITH_THE_SEED)}
 """Methods of generators whose seed is known."""

@@ -230,7 +230,6 @@ class SetValue(Value):
         if isinstance(other, DictView):  # no set to the operators of sets
             self.pin(frame)
             return other.binary(frame, op, self, not reverse)
-        other = set_part(other)
         other_set = as_set(frame, other, strict=True)
         if other_set is None:
             return None
@@ -270,19 +269,22 @@ class SetValue(Value):
         leaves_gaps = any(step.name in ("discard", "difference_update", "symmetric_difference_update") for step in self.steps)
         if self.order is not None and (leaves_gaps or not alike(real_steps(self.cls, steps), self.order)):
             steps = self.how_made()
-            if list(real_steps(self.cls, steps)) != list(self.order):
-                raise BreakGraph("cannot_rebuild", "a set in an order that follows from what was done to another one")
+            self.check_order(real_steps(self.cls, steps))
         return text_of_steps(emit, self.cls, steps)
+
+    def check_order(self, made):
+        """Breaks where a set that is made anew has its members in another order."""
+        if list(made) != list(self.order):
+            raise BreakGraph("cannot_rebuild", "a set in an order that follows from what was done to another one")
 
     def refill(self, emit, name):
         """Puts the members into the new, empty instance of a subclass of set that `name` is."""
-        way = [f"[{', '.join(map(emit.load, self.members.values()))}]", lambda: list(map(real_key, self.members))]
-        if self.order is not None and list(set(way[1]())) != list(self.order):
-            way = [self.reload(emit), lambda: real_steps(set, self.how_made())]
-            if list(set(way[1]())) != list(self.order):
-                raise BreakGraph("cannot_rebuild", "a set in an order that follows from what was done to another one")
+        members = f"[{', '.join(map(emit.load, self.members.values()))}]"
+        if self.order is not None and list(set(map(real_key, self.members))) != list(self.order):
+            members = self.reload(emit)
+            self.check_order(set(real_steps(set, self.how_made())))
         cannot_be_made_again(self.members)
-        emit.line(f"{emit.const(set)}.update({name}, {way[0]})")
+        emit.line(f"{emit.const(set)}.update({name}, {members})")
 
     def replay(self, emit):
         """Does to the existing set what the program does to it."""

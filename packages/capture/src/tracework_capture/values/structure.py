@@ -14,9 +14,8 @@ def children(frame, value):
         kind, cls = type(value), value.python_type()
         return value.unpack(frame), (lambda items: kind(items, cls=cls)) if kind is TupleValue else kind
     part = builtin_part(value)
-    if (
-        part is not value and isinstance(part, TupleValue) and hasattr(value.python_type(), "_fields")
-    ):  # as torch's pytrees take them
+    if part is not value and isinstance(part, TupleValue) and hasattr(value.python_type(), "_fields"):
+        # a namedtuple with attributes, as torch's pytrees take it
         return part.unpack(frame), lambda items: class_value(frame, value.python_type()).call(frame, items, {})
     if isinstance(value, DictValue) and value.python_type() is dict:
         pairs = value.all_items(frame)
