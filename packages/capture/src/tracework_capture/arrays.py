@@ -32,10 +32,12 @@ def tensor_of_array(array: Any, flips: tuple[int, ...] = (), writeable: bool = T
     None when torch has none such (other dtypes or byte orders), when other dims run backwards, or when it may be written to and should
     not, or the other way round. What is read-only is so for the caller to heed.
     """
-    if array.dtype not in DTYPES or array.flags.writeable is not writeable or backwards(array) != flips:
+    if array.dtype not in DTYPES or array.flags.writeable is not writeable:
         return None
-    if any(stride % array.itemsize for stride in array.strides):
-        return None
+    itemsize = array.itemsize
+    for dim, stride in enumerate(array.strides):
+        if stride % itemsize or (stride < 0) is not (dim in flips):
+            return None
     if flips:
         array = array[tuple(slice(None, None, -1 if dim in flips else 1) for dim in range(array.ndim))]
     return torch.from_numpy(array if writeable else numpy.asarray(_Writeable(array)))
