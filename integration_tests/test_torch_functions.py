@@ -87,6 +87,46 @@ def test_versions(backend):
         same(found, expected)
 
 
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_versions_of_made_tensors_are_zero(requires_grad):
+    """Torch's functions count no writes of their own; a view that the program makes is one."""
+
+    def fn(x):
+        made = (
+            torch.zeros(3),
+            torch.arange(4),
+            torch.rand(2),
+            torch.eye(2),
+            torch.hann_window(4),
+            torch.tensor(3),
+            torch.normal(0.0, 1.0, (3,)),
+        )
+        return *made, torch.randperm(4), torch.linspace(0, 1, 4), x * 2
+
+    x = torch.ones(2, 2, requires_grad=requires_grad)
+    compiled = tracework.compile(fn, backend="aot_eager", fullgraph=True)
+    assert [(t._version, t._is_view()) for t in compiled(x)] == [(t._version, t._is_view()) for t in fn(x)]
+    part = tracework.compile(lambda x: (x * 2).view(-1), backend="aot_eager", fullgraph=True)
+    assert requires_grad or part(x)._is_view()
+
+
+def test_an_operator_that_uses_autograd_inside():
+    """Run by aot_eager as eager runs it, with a history inside where nothing outside has one."""
+    with torch.library._scoped_library("versions_test", "DEF") as library:
+        library.define("slope(Tensor x) -> Tensor")
+
+        def slope(x):
+            with torch.enable_grad():
+                leaf = x.detach().requires_grad_()
+                return torch.autograd.grad((leaf**3).view(-1).sum(), leaf)[0]
+
+        library.impl("slope", slope, "CPU")
+        library.impl("slope", torch.empty_like, "Meta")
+        x = torch.arange(3.0)
+        fn = lambda x: torch.ops.versions_test.slope(x) + torch.zeros(3)
+        same(tracework.compile(fn, backend="aot_eager")(x), fn(x))
+
+
 def test_versions_of_tensors_that_share_memory():
     def fn(x, y):
         x.add_(1)

@@ -6,6 +6,7 @@ In one line: `optimize(backend=g)(fn)`, where `g(graph) = aot(graph, compiler=h)
 from __future__ import annotations
 
 import logging
+import operator
 import time
 import warnings
 from collections.abc import Callable
@@ -18,6 +19,7 @@ import tracework_inductor as inductor
 import tracework_primops as primops
 import tracework_runtime as runtime
 
+from . import _torch
 from .compiled_module import check_devices
 from .errors import CompileError, MissingCompiler, TraceworkError
 from .observe import Observe, nothing
@@ -68,7 +70,14 @@ def aot_eager_backend(options: Options, observe: Observe) -> Callable[..., Any]:
 
     def compiler(gm: torch.fx.GraphModule, spec: Any) -> Callable[..., Any]:
         observe(spec.role, gm)
-        return lambda inputs: gm(*inputs)
+        if not _is_torchs_alone(gm) or spec.role == "inference" and _gives_views(gm):
+            return lambda inputs: gm(*inputs)
+
+        def run(inputs: list[Any]) -> Any:
+            with _torch.below_views():
+                return gm(*inputs)
+
+        return run
 
     def backend(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         return Stage(nothing)(
@@ -81,6 +90,18 @@ def aot_eager_backend(options: Options, observe: Observe) -> Callable[..., Any]:
         )
 
     return backend
+
+
+def _is_torchs_alone(gm: torch.fx.GraphModule) -> bool:
+    """Whether nothing but torch's own operators are called: the program's may use autograd inside."""
+    return all(_torch.is_torchs_own(n.target) for n in gm.graph.nodes if n.op == "call_function")
+
+
+def _gives_views(gm: torch.fx.GraphModule) -> bool:
+    """Whether a result is a view, which its caller may ask for: there autograd's bookkeeping stays on."""
+    results = [r for r in next(iter(reversed(gm.graph.nodes))).args[0] if isinstance(r, torch.fx.Node)]
+    makers = [r.args[0] if r.target is operator.getitem else r for r in results]
+    return any(isinstance(m, torch.fx.Node) and _torch.is_view_of(m.target) for m in makers)
 
 
 def _warn_suppressed(error: CompileError) -> None:
