@@ -195,3 +195,23 @@ def test_errors_are_eagers():
     fn = tracework.compile(lambda x: torch.vmap(lambda a: torch.rand(2) + a)(x), backend="eager")
     with pytest.raises(RuntimeError, match="randomness"):
         fn(torch.ones(3))
+
+
+@pytest.mark.parametrize("transform", [torch.vmap, grad, jacrev])
+def test_a_raising_function_leaves_nothing_in_the_graph(transform, caplog):
+    """What was traced before the exception stayed in the graph, which then failed when it ran."""
+
+    def missing(a):
+        return {}[a.sin().ndim]
+
+    def fn(x):
+        y = x * 2
+        try:
+            transform(missing)(y)
+        except KeyError as error:
+            y = y + len(error.args)
+        return y.cos()
+
+    x = torch.randn(3, 4)
+    torch.testing.assert_close(tracework.compile(fn, backend="eager")(x), fn(x))
+    assert "please report" not in caplog.text

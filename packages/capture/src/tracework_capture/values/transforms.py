@@ -19,7 +19,7 @@ from .iterators import PartialBuiltin
 from .sequence import TupleValue
 from .structure import leaves, rebuilt, same_structure, spread
 from .tensor import TensorValue, forget_nodes
-from .value import Value
+from .value import SymbolicRaise, Value
 
 RANDOM = ("rand", "dropout", "bernoulli", "multinomial", "normal", "exponential", "poisson", "uniform", "rrelu", "gumbel")
 
@@ -51,6 +51,8 @@ class Body:
         root.transforms = (*around, Level(kind, frozenset(s.node for s in stand_ins), batch))
         try:
             self.result = call(function)
+        except SymbolicRaise:  # what was traced until then would stay behind, in a graph that goes on after the transform
+            frame.break_graph("call_unknown", "a function under a transform of torch.func raises")
         finally:
             root.transforms = around
         self.results = leaves(frame, self.result)
