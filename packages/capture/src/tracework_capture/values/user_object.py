@@ -85,6 +85,9 @@ ASKED_BY_NO_FUNCTION = frozenset(
 )
 """Methods of an instance that functions of C which take numbers, texts and tuples do not call."""
 
+OF_THE_WHOLE = frozenset("__reduce__ __reduce_ex__ __getstate__ __sizeof__".split())
+"""Methods of C that give something else for an instance than for its built-in part, which has neither its class nor its attributes."""
+
 
 def behaves_as_its_part(cls, native):
     """Whether what C computes of an instance of a subclass of `native` follows from its built-in part alone."""
@@ -465,6 +468,8 @@ class ObjectValue(Value):
             row = NAMESPACE_METHODS[name]
         if row is not None and (self.part is None or name in PART_LEAVES_TO_OBJECT):
             return row(frame, self, *args, **kwargs)
+        if self.part is not None and name in OF_THE_WHOLE:
+            return frame.break_graph("call_unknown", f"{self.cls.__name__}.{name}, which tells more of {self.describe()} than its value")
         if self.part is not None and is_atomic(self.part):
             return self.call_atomic(frame, name, args, kwargs)
         if self.part is not None:

@@ -1,6 +1,7 @@
 """Instances of the program's own subclasses of int, float, str, bytes, tuple, set and frozenset: one graph, and what plain Python gives."""
 
 import collections
+import copy
 import math
 import operator
 
@@ -304,3 +305,18 @@ def test_errors_name_the_class(make):
 
     compiled = capture.optimize(lambda gm, example_inputs: gm.forward)(failing)
     assert compiled(X)[1] == failing(X)[1]
+
+
+@pytest.mark.parametrize("make", [lambda: Dim(3), lambda: Name("a")], ids=["int", "str"])
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda a: a.__reduce_ex__(4)], ids=["copy", "deepcopy", "reduce"])
+def test_copies_are_of_the_class(make, copied):
+    """They were of the built-in class, without the attributes."""
+
+    def fn(x, value):
+        value.note = "kept"
+        return x + 1, copied(value)
+
+    compiled = capture.optimize(lambda gm, example_inputs: gm.forward)(fn)
+    (_, expected), (_, found) = fn(X, make()), compiled(X, make())
+    assert found == expected and type(found) is type(expected)
+    assert getattr(found, "note", None) == getattr(expected, "note", None)
