@@ -469,7 +469,9 @@ class ObjectValue(Value):
         if row is not None and (self.part is None or name in PART_LEAVES_TO_OBJECT):
             return row(frame, self, *args, **kwargs)
         if self.part is not None and name in OF_THE_WHOLE:
-            return frame.break_graph("call_unknown", f"{self.cls.__name__}.{name}, which tells more of {self.describe()} than its value")
+            return frame.break_graph(
+                "call_unknown", f"{self.cls.__name__}.{name}, which tells more of {self.describe()} than its value"
+            )
         if self.part is not None and is_atomic(self.part):
             return self.call_atomic(frame, name, args, kwargs)
         if self.part is not None:
