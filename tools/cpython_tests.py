@@ -5,7 +5,7 @@
 Each module runs twice in a process of its own: plainly, and with a frame callback to which all code but the machinery of the tests
 is offered. By default every frame that can be captured is replaced, also where there is no tensor operation (a program would run
 plainly there); --natural leaves such frames alone. The exit status is 1 when a test is lost that KNOWN has no reason for, or a
-module crashes, and when less than half of the frames are captured that the table has. The results of all modules are committed, one
+module crashes, or when less than half of the frames are captured that the table has. The results of all modules are committed, one
 table for each version of Python: --write renews the rows of what ran.
 """
 

@@ -99,7 +99,7 @@ def _is_torchs_alone(gm: torch.fx.GraphModule) -> bool:
 
 def _gives_views(gm: torch.fx.GraphModule) -> bool:
     """Whether a result is a view, which its caller may ask for: there autograd's bookkeeping stays on."""
-    results = [r for r in next(iter(reversed(gm.graph.nodes))).args[0] if isinstance(r, torch.fx.Node)]
+    results = [r for r in gm.graph.output_node().args[0] if isinstance(r, torch.fx.Node)]
     makers = [r.args[0] if r.target is operator.getitem else r for r in results]
     return any(isinstance(m, torch.fx.Node) and _torch.is_view_of(m.target) for m in makers)
 

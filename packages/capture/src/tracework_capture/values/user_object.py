@@ -85,9 +85,6 @@ ASKED_BY_NO_FUNCTION = frozenset(
 )
 """Methods of an instance that functions of C which take numbers, texts and tuples do not call."""
 
-OF_THE_WHOLE = frozenset("__reduce__ __reduce_ex__ __getstate__ __sizeof__".split())
-"""Methods of C that give something else for an instance than for its built-in part, which has neither its class nor its attributes."""
-
 
 def behaves_as_its_part(cls, native):
     """Whether what C computes of an instance of a subclass of `native` follows from its built-in part alone."""
@@ -466,15 +463,12 @@ class ObjectValue(Value):
         row = OBJECT_METHODS.get(name)
         if name in NAMESPACE_METHODS and issubclass(self.cls, types.SimpleNamespace):
             row = NAMESPACE_METHODS[name]
-        if row is not None and (self.part is None or name in PART_LEAVES_TO_OBJECT):
+        of_the_part = self.part is not None and name not in PART_LEAVES_TO_OBJECT
+        if row is not None and not of_the_part:
             return row(frame, self, *args, **kwargs)
-        if self.part is not None and name in OF_THE_WHOLE:
-            return frame.break_graph(
-                "call_unknown", f"{self.cls.__name__}.{name}, which tells more of {self.describe()} than its value"
-            )
-        if self.part is not None and is_atomic(self.part):
+        if of_the_part and is_atomic(self.part):
             return self.call_atomic(frame, name, args, kwargs)
-        if self.part is not None:
+        if of_the_part:
             if name == "__getitem__" and self.lacks(frame, args):
                 return self.special(frame, "__missing__", args)
             found = self.part.call_method(frame, name, args, kwargs)
@@ -727,7 +721,10 @@ def namespace_comparison(op):
 NAMESPACE_METHODS = {"__eq__": namespace_comparison("=="), "__ne__": namespace_comparison("!=")}
 OF_OBJECT = {"__eq__": identical, "__ne__": opposite, "__repr__": default_repr}
 """What object does with instances of classes that do it otherwise."""
-PART_LEAVES_TO_OBJECT = {"__setattr__", "__delattr__", "__getattribute__", "__init_subclass__", "__class__"}
+PART_LEAVES_TO_OBJECT = frozenset(
+    "__setattr__ __delattr__ __getattribute__ __init_subclass__ __class__ __reduce__ __reduce_ex__ __getstate__ __sizeof__".split()
+)
+"""What follows from the class and the attributes of an instance, which its built-in part has not."""
 OBJECT_METHODS = {
     "__setattr__": object_setattr,
     "__delattr__": object_delattr,
