@@ -530,8 +530,28 @@ def written_without_gradients(x):
     return made * 2 + doubled
 
 
-@pytest.mark.parametrize("program", [noted, written_without_gradients])
-def test_what_cannot_be_captured_runs_plainly(program):
+class Fails(torch.autograd.Function):
+    """Its backward raises."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * {}["missing"]
+
+
+def caught_around_apply(x):
+    try:
+        y = Fails.apply(x * 3)
+    except KeyError:
+        return x * 5
+    return x * 7 + y.detach()
+
+
+@pytest.mark.parametrize("program", [noted, written_without_gradients, caught_around_apply])
+def test_what_cannot_be_captured_runs_plainly(program, caplog):
     fn = tracework.compile(program, backend="eager")
     results = []
     for call in (program, fn):
@@ -540,6 +560,7 @@ def test_what_cannot_be_captured_runs_plainly(program):
         call(x).sum().backward()
         results.append((x.grad, len(SEEN)))
     torch.testing.assert_close(*results)
+    assert "please report" not in caplog.text
 
 
 def test_what_forward_reads_is_guarded():

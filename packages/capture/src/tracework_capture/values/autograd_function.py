@@ -18,7 +18,7 @@ from .iterators import PartialBuiltin
 from .rows import accepted
 from .sequence import NONE, TupleValue
 from .tensor import TensorValue, forget_nodes
-from .value import Value
+from .value import SymbolicRaise, Value
 
 _ONCE = torch.autograd.function.once_differentiable(lambda ctx: None).__code__
 
@@ -379,12 +379,19 @@ class _Application:
             function = frame.wrap(self.backward_function().__wrapped__, function.source)
         unchanged = Unchanged(frame, function, *self.ctx.fields.values())
         with torch.no_grad():
-            found = function.call(frame, [*leading, self.ctx, *self.gradients_for(tangents)], {})
+            found = self.traced_now(function, [*leading, self.ctx, *self.gradients_for(tangents)], "backward")
         nodes = start.nodes(builder)
         changed = unchanged.what_changed()
         if changed:
             self.stop(f"its backward {changed}")
         return TracedBackward(self.per_argument(found), nodes, [None if t is None else t.node for t in tangents])
+
+    def traced_now(self, function, args, name):
+        """What a function gives that eager calls later, if at all: where it raises is then, too, and what it traced is no part of the graph."""
+        try:
+            return function.call(self.frame, args, {})
+        except SymbolicRaise as error:
+            return self.stop(f"its {name} raises: {error}")
 
     def in_jvp(self, tensors):
         """The jvp, for all tensors among the arguments: torch gives it zeros where one has no tangent."""
@@ -397,7 +404,7 @@ class _Application:
         unchanged = Unchanged(frame, function, *ctx.fields.values())
         kept, ctx.saved = ctx.saved, ctx.saved_for_forward
         with torch.no_grad():
-            found = function.call(frame, [*leading, ctx, *[NONE if t is None else t for t in tangents]], {})
+            found = self.traced_now(function, [*leading, ctx, *[NONE if t is None else t for t in tangents]], "jvp")
         ctx.saved = kept
         items = list(found.items) if isinstance(found, TupleValue) else [found]
         if len(items) != len(self.outputs) or len(items) != len(tensors) or not all(isinstance(i, TensorValue) for i in items):
@@ -431,7 +438,7 @@ class _Application:
         try:
             function, leading = static_function(frame, self.cls, "vmap")
             unchanged = Unchanged(frame, function)
-            found = function.call(frame, [*leading, info, in_dims, *given], {})
+            found = self.traced_now(function, [*leading, info, in_dims, *given], "vmap rule")
         finally:
             root.transforms = self.transforms
         if changed := unchanged.what_changed():
