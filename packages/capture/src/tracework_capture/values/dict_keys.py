@@ -17,6 +17,9 @@ from .record_keys import RecordKey, record_key
 from .sequence import TupleValue
 from .value import Value
 
+LOWEST_ADDRESS = 2**16
+"""No object lies below (Linux's vm.mmap_min_addr), so smaller ints are no id() of one."""
+
 
 def plain_key(key):
     """True when a key of an existing dict can be used as it is."""
@@ -76,6 +79,39 @@ class ReferenceKey:
 
     def __hash__(self):
         return hash(("reference", self.number))
+
+
+class NumberKey:
+    """Stands for the id() of an object as a key, where that is not known while tracing (values.identity_numbers.IdentityNumber); `among` sees
+    to it that no other key of a table is the same number."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number):
+        self.number = number
+
+    def __eq__(self, other):
+        return type(other) is NumberKey and other.number.of is self.number.of
+
+    def __hash__(self):
+        return id(self.number.of)
+
+
+def among(frame, hashed, keys, is_existing):
+    """What a table with these keys has the key `hashed` under. Where there are numbers that are known, it is compared as one of them."""
+    asked = type(hashed) is NumberKey
+    if not asked and not (type(hashed) is int and hashed >= LOWEST_ADDRESS):
+        return hashed
+    if asked and is_existing:
+        return hashed.number.known(frame)
+    for key in keys:
+        if asked and type(key) is NumberKey:
+            hashed.number.equals(frame, key.number)
+        elif type(key) is NumberKey and key.number.known(frame) == hashed:
+            return key
+        elif asked and type(key) is int and key >= LOWEST_ADDRESS and hashed.number.known(frame) == key:
+            return key
+    return hashed
 
 
 def refers_to_identity(reference):

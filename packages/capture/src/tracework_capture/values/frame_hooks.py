@@ -10,6 +10,7 @@ from torch.utils.hooks import RemovableHandle
 
 from ..errors import RestartAsked
 from .hooks import Handle
+from .late_values import place_here
 from .sequence import NONE
 
 ROWS_OF_TABLES = {"register_forward_hook": "_forward_hooks", "register_forward_pre_hook": "_forward_pre_hooks"}
@@ -53,7 +54,7 @@ class FrameHook(Handle):
 def put_on(frame, name, args, kwargs):
     """The handle of module.register_forward_hook(hook) and its like; None where the hook must be one of the module."""
     root, given = frame.root, dict(zip(OF_ONE_FRAME[:1], args[1:])) | kwargs
-    place = frame.code.co_filename, frame.code.co_firstlineno, frame.code.co_name, frame.current.index
+    place = place_here(frame)
     flags = {key: value for key, value in given.items() if key != "hook"}
     known = len(args) <= 2 and "hook" in given and all(value.is_constant() for value in flags.values())
     if not known or any(value.constant() for key, value in flags.items() if key not in OF_ONE_FRAME):

@@ -193,10 +193,15 @@ def places_of(values):
     return frozenset().union(*(value.places for value in values if isinstance(value, LateValue)))
 
 
+def place_here(frame):
+    """What `history.asked_early` has the instruction under that the frame is at."""
+    return frame.code.co_filename, frame.code.co_firstlineno, frame.code.co_name, frame.current.index
+
+
 def read_late(frame, tensor, name):
     """What a method of a tensor (item, tolist, ...) reads from it, known when the graph has run; None where it is asked for at once."""
     kind, root = kind_of(tensor.example, name), frame.root
-    place = frame.code.co_filename, frame.code.co_firstlineno, frame.code.co_name, frame.current.index
+    place = place_here(frame)
     refused = root.transforms or root.selecting or root.function_modes or root.subclass_functions_off
     if kind is None or refused or type(tensor) is not TensorValue or place in root.history.asked_early:
         return None

@@ -13,7 +13,7 @@ from ..guards.classes import lookup_class
 from ..guards.kinds import items_in_order, weak_key
 from ..sources import Const, DictItem, DictValueAt, FrameGlobals
 from .constant import ConstantValue, NotPlain, plain
-from .dict_keys import behind, by_identity, hashed_here, held_key, is_new, key_of_existing, simple_key, wrap_key
+from .dict_keys import among, behind, by_identity, hashed_here, held_key, is_new, key_of_existing, simple_key, wrap_key
 from .dict_views import DictView
 from .lifetimes import let_go, refuse_to_drop
 from .rows import call_row
@@ -115,7 +115,9 @@ class DictValue(Value):
         """What `entries` has the key under."""
         if self.odd:
             self.read_odd_keys(frame)
-        return hashed_here(frame, key) if self.mutability is EXISTING else by_identity(key.hash_key(frame))
+        is_existing = self.mutability is EXISTING
+        hashed = hashed_here(frame, key) if is_existing else by_identity(key.hash_key(frame))
+        return among(frame, hashed, self.entries, is_existing)
 
     def read_odd_keys(self, frame):
         """Asks the keys that define equality themselves for their hashes. Those that the dict keeps may be of other times."""

@@ -10,7 +10,9 @@ from .constant import ConstantValue, NotPlain, literal
 from .dict_keys import (
     IdentityKey,
     MethodKey,
+    NumberKey,
     ReferenceKey,
+    among,
     guard_tensors,
     hashed_apart,
     hashed_here,
@@ -116,7 +118,7 @@ class SetValue(Value):
     def hashed(self, frame, member):
         """The hash key of a member."""
         if self.source is not None or not is_input_tensor(member):
-            return hashed_here(frame, member)
+            return among(frame, hashed_here(frame, member), self.members, self.source is not None)
         self.open[id(member)] = member
         return hashed_apart(frame, member)
 
@@ -328,7 +330,7 @@ def real_key(hashed):
         return tuple(map(real_key, hashed))
     elif isinstance(hashed, ReferenceKey) and hashed.value is None:
         return hashed.reference
-    if isinstance(hashed, (Value, frozenset, MethodKey, RecordKey, ReferenceKey, UserKey)):
+    if isinstance(hashed, (Value, frozenset, MethodKey, NumberKey, RecordKey, ReferenceKey, UserKey)):
         raise NotPlain(hashed)
     return hashed
 

@@ -15,6 +15,7 @@ import typing
 
 import torch
 
+from ...graph.replaced import identity_is_asked
 from ...guards.classes import NO_ATTRIBUTE, find, lookup_class, resolution_order
 from ...hook.policy import is_installed
 from ...signals import let_through
@@ -23,6 +24,8 @@ from ..binding import function_value
 from ..constant import ConstantValue, NotPlain, fold, fold_literal, fold_plain, force_plain, literal, plain, reads_whole
 from ..exception import attribute_asked
 from ..function import FunctionValue
+from ..identity_numbers import IdentityNumber
+from ..late_values import place_here
 from ..module import ModuleValue
 from ..sequence import NONE, ListValue, TupleValue
 from ..tensor import TensorValue
@@ -218,17 +221,20 @@ def type_(frame, args, kwargs):
 
 
 def id_(frame, args, kwargs):
-    """Of an existing object, module, function or class, which stays the same one; tensors change from call to call, and new objects have
-    none yet."""
-    found = None
+    """Of an existing object, module, function or class, which stays the same one; of tensors, which change from call to call, and of what the
+    program makes it is known when the graph has run."""
+    found, place = None, place_here(frame)
     if isinstance(args[0], (ObjectValue, ModuleValue)):
         found = args[0].identity(frame)
     elif isinstance(args[0], (FunctionValue, ClassValue)) and args[0].mutability is not NEW:
         found = args[0].real()
         frame.guard("IDENTITY", args[0].source, found)
-    if found is None:
+    if found is not None:
+        return ConstantValue(id(found))
+    if not isinstance(args[0], TensorValue) and args[0].mutability is not NEW or place in frame.root.history.asked_early:
         return frame.break_graph("builtin_unsupported", f"id() of {args[0].describe()}")
-    return ConstantValue(id(found))
+    identity_is_asked(frame.root, args[0])
+    return IdentityNumber(args[0], place)
 
 
 def callable_(frame, args, kwargs):
