@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..errors import BreakGraph
 from .constant import ConstantValue
 from .function import BoundMethodValue, FunctionValue, NewFunctionValue
+from .known_function import KnownFunction
+from .module import ModuleValue
 from .value import Value
 
 if TYPE_CHECKING:
@@ -46,6 +49,24 @@ class CompiledHere(Value):
         return f"{emit.const(torch.compile, 'compile')}({emit.load(self.function)}{given})"
 
 
+class CompiledModuleHere(CompiledHere):
+    """torch.compile(module, **options): an OptimizedModule, which calls the module; what else it does is left to Python."""
+
+    def python_type(self) -> type:
+        raise BreakGraph("call_unknown", "something else than a call of what torch.compile makes of a module")
+
+    def describe(self) -> str:
+        return f"torch.compile({self.function.describe()})"
+
+    def call(self, frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if torch.nn.modules.module._has_any_global_hook():  # they are called for the wrapper, too
+            frame.break_graph("call_unknown", f"{self.describe()} under hooks of all modules")
+        return super().call(frame, args, kwargs)
+
+    def getattr(self, frame: Frame, name: str) -> Value:
+        return self.function if name == "_orig_mod" else super().getattr(frame, name)
+
+
 class CompilesNext(Value):
     """torch.compile(**options), which decorates."""
 
@@ -61,7 +82,8 @@ class CompilesNext(Value):
 
 
 def compile_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """torch.compile(function, **options); breaks for modules, and for options that may be refused or turn it off."""
+    """torch.compile(function, **options); breaks for options that may be refused or turn it off. Others say nothing here, as in torch: what
+    is compiled is part of the graph around it, and is compiled with these where that breaks."""
     function, *others = args or [ConstantValue(None)]
     options = {name: value for name, value in kwargs.items() if not _is_none(value)}
     mode = options.get("mode", ConstantValue("default"))
@@ -72,7 +94,9 @@ def compile_(frame: Frame, args: list[Value], kwargs: dict[str, Value]) -> Value
         frame.break_graph("call_unknown", f"torch.compile for the backend {backend.describe()}")
     if _is_none(function):
         return CompilesNext(options)
-    if not isinstance(function, (FunctionValue, NewFunctionValue, BoundMethodValue)):
+    if isinstance(function, ModuleValue):
+        return CompiledModuleHere(function, options)
+    if not isinstance(function, (FunctionValue, NewFunctionValue, BoundMethodValue, KnownFunction)):
         frame.break_graph("call_unknown", f"torch.compile of {function.describe()}")
     return CompiledHere(function, options)
 

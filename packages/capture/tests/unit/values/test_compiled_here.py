@@ -35,11 +35,63 @@ def decorated(x):
     return inner(x * 2)
 
 
-@pytest.mark.parametrize(("function", "expected"), [(called_at_once, X * 3), (decorated, X * 3), (Lazy(), X.sin() + 1)])
+LAYER = torch.nn.Linear(6, 6)
+
+
+def of_a_module(x):
+    compiled = torch.compile(LAYER, fullgraph=True)
+    return compiled(x) - LAYER(x) + x * (compiled._orig_mod is LAYER)
+
+
+def of_a_function_of_torch(x):
+    return torch.compile(torch.sin, backend="eager")(x) + torch.compile(torch.add)(x, x)
+
+
+class HoldsModule(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = LAYER
+        self.made = {}
+
+    def forward(self, x):
+        if "layer" not in self.made:
+            self.made["layer"] = torch.compile(self.layer, backend="eager")
+        return self.made["layer"](x) - self.layer(x)
+
+
+OF_OTHERS = [(of_a_module, X), (of_a_function_of_torch, X.sin() + 2 * X), (HoldsModule(), X * 0)]
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"), [*OF_OTHERS, (called_at_once, X * 3), (decorated, X * 3), (Lazy(), X.sin() + 1)]
+)
 def test_one_graph(function, expected):
     run = capture.optimize(lambda gm, inputs: gm.forward, fullgraph=True)(function)
     for _ in range(2):
-        assert_same(run(X), expected)
+        assert_same(run(X).detach(), expected)
+
+
+def test_module_that_was_compiled_leaves_the_graph_as_torch_makes_it():
+    compiled, y = capture.optimize(lambda gm, inputs: gm.forward)(lambda x: (torch.compile(LAYER, backend="eager"), x + 1))(X)
+    assert compiled._orig_mod is LAYER and isinstance(compiled, torch.nn.Module)
+    assert_same(compiled(X), LAYER(X))
+
+
+@pytest.mark.filterwarnings("ignore:Using `torch.compile")
+def test_hooks_of_all_modules_see_the_wrapper_of_a_compiled_module():
+    def count(module, args, result):
+        seen.append(type(module).__name__)
+
+    def fn(x):
+        return torch.compile(layer, backend="eager")(x + 1)
+
+    seen, layer = [], torch.nn.Linear(6, 6)
+    handle = torch.nn.modules.module.register_module_forward_hook(count)
+    try:
+        capture.optimize(lambda gm, inputs: gm.forward)(fn)(X)
+    finally:
+        handle.remove()
+    assert seen[-1:] == ["OptimizedModule"]
 
 
 def test_what_was_made_is_a_compiled_function_for_others():
