@@ -213,5 +213,56 @@ def test_a_raising_function_leaves_nothing_in_the_graph(transform, caplog):
         return y.cos()
 
     x = torch.randn(3, 4)
-    torch.testing.assert_close(tracework.compile(fn, backend="eager")(x), fn(x))
+    torch.testing.assert_close(tracework.compile(fn, backend="eager", fullgraph=True)(x), fn(x))
     assert "please report" not in caplog.text
+
+
+def raising_after(effect):
+    """A program that goes on where the function under a transform raises after this."""
+
+    def fn(x):
+        def raising(a):
+            effect(a * 2)
+            raise KeyError("k")
+
+        try:
+            return torch.vmap(raising, randomness="different")(x)
+        except KeyError:
+            return x + torch.rand(3), torch.zeros(())
+        except RuntimeError:
+            return x - 1
+
+    return fn
+
+
+@pytest.mark.parametrize(
+    "effect", [lambda a: torch.rand(3), lambda a: torch.zeros(4).add_(a), lambda a: torch.set_grad_enabled(False)]
+)
+def test_what_a_raising_function_did_before_is_done(effect):
+    """Random numbers are drawn, and what a transform refuses is refused, before the exception."""
+    fn, x = raising_after(effect), torch.randn(3, 3)
+    results = []
+    for run in (tracework.compile(fn, backend="eager"), fn):
+        torch.manual_seed(0)
+        try:
+            results.append((run(x), torch.is_grad_enabled()))
+        finally:
+            torch.set_grad_enabled(True)
+    torch.testing.assert_close(*results)
+
+
+def test_a_raising_function_in_another_transform():
+    def inner(b):
+        return {}[b.sin().ndim]
+
+    def outer(a):
+        try:
+            return grad(inner)(a.sum())
+        except KeyError:
+            return a.cos().sum()
+
+    def fn(x):
+        return grad(outer)(x), torch.vmap(outer)(x[None])
+
+    x = torch.randn(3)
+    torch.testing.assert_close(tracework.compile(fn, backend="eager", fullgraph=True)(x), fn(x))

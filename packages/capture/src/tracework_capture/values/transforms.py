@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 import torch
 
 from ..graph.outline import outline, region
+from ..graph.region_checks import Unchanged
 from ..graph.transform_call import TransformCall
+from ..graph.undo import storages_of
 from ..sources import Const
 from .constant import force_plain
 from .hooks import stand_in_like
@@ -46,13 +48,15 @@ class Body:
     def __init__(self, frame, kind, function, call, stand_ins, batch=None):
         self.frame, self.builder = frame, frame.graph
         root = frame.root
-        start = region(self.builder)
+        start, before = region(self.builder), Unchanged(frame)
         around = root.transforms
         root.transforms = (*around, Level(kind, frozenset(s.node for s in stand_ins), batch))
         try:
             self.result = call(function)
-        except SymbolicRaise:  # what was traced until then would stay behind, in a graph that goes on after the transform
-            frame.break_graph("call_unknown", "a function under a transform of torch.func raises")
+        except SymbolicRaise:
+            self.nodes, self.stand_ins = start.nodes(self.builder), [s.node for s in stand_ins]
+            self.take_back(before)
+            raise
         finally:
             root.transforms = around
         self.results = leaves(frame, self.result)
@@ -63,6 +67,19 @@ class Body:
         self.name = getattr(function, "name", "") if isinstance(getattr(function, "name", ""), str) else ""
         self.free = [n for n in self.made.inputs if n not in self.stand_ins]
         for node in self.stand_ins:
+            self.builder.graph.erase_node(node)
+
+    def take_back(self, before):
+        """The function raises, and so does the transform: the graph goes on without what was traced until then, which nobody gets. Writes to
+        its own tensors may be refused under the transform, with another exception before this one."""
+        inside = {*self.nodes, *self.stand_ins}
+        memory = {storage for node in self.nodes for storage in storages_of(node)}
+        written = before.written() or any(storage.version != before.versions.get(storage, 0) for storage in memory)
+        seen = written or self.is_random() or any(map(has_effect, self.nodes))
+        if seen or any(user not in inside for node in inside for user in node.users):
+            self.frame.break_graph("call_unknown", "a function under a transform of torch.func raises after what is seen outside")
+        self.done()
+        for node in [*reversed(self.nodes), *self.stand_ins]:
             self.builder.graph.erase_node(node)
 
     def node(self, kind, tensors, options, more=()):
@@ -84,6 +101,17 @@ class Body:
 
     def is_random(self):
         return any(word in str(getattr(n.target, "__name__", n.target)) for n in self.nodes for word in RANDOM)
+
+
+EFFECTS = ("may_raise", "may_write", "data_dependent", "of_history")
+"""What a node is marked with that does, or may do, something beside computing tensors."""
+
+
+def has_effect(node):
+    """Whether somebody may see that the node is gone: by what it is marked with, or since it gives something else than tensors."""
+    example = node.meta.get("example_value")
+    parts = example if isinstance(example, (tuple, list)) else [example]
+    return any(map(node.meta.get, EFFECTS)) or not all(isinstance(part, torch.Tensor) for part in parts)
 
 
 def stand_in(frame, tensor, dim=None):
