@@ -10,7 +10,7 @@ from .. import _C
 from ..errors import BreakGraph
 from ..guards.classes import lookup_class
 from ..sources import Attr, Referent
-from .dict_keys import IDENTITY_HASH, IdentityKey, ReferenceKey
+from .dict_keys import IDENTITY_HASH, IdentityKey, ReferenceKey, behind, by_identity
 from .lifetimes import ATOMS
 from .module import ModuleValue
 from .tensor import TensorValue
@@ -66,8 +66,9 @@ def key_to(frame, reference, referent):
         return frame.break_graph("unhashable_value", f"{reference.describe()}, to what defines its own equality")
     if referent.source is None:
         return ReferenceKey(referent)
-    frame.guard("IDENTITY", referent.source, referent.obj)
-    return ReferenceKey(referent.obj)
+    obj = behind(by_identity(referent.hash_key(frame)))
+    frame.guard("IDENTITY", referent.source, obj)
+    return ReferenceKey(obj)
 
 
 class MadeReference(WeakReference):

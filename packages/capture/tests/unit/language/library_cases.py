@@ -507,6 +507,41 @@ def wraps_keeps_attributes(x):
     return made(x), made.mark, made.__name__, made.__wrapped__ is marked
 
 
+class Wraps:
+    """Gives a wrapper of what it holds when it is asked for, as functools.singledispatchmethod does."""
+
+    def __init__(self, held):
+        self.held = held
+
+    def __get__(self, instance, owner=None):
+        @functools.wraps(self.held)
+        def wrapper(value):
+            return value
+
+        return wrapper
+
+
+class ClassWithAWrappedMethod:
+    @Wraps
+    @classmethod
+    def method(cls, value: int) -> int:
+        """Doc."""
+
+    factor = 3
+
+
+@case(graphs=2)
+def wraps_keeps_what_a_classmethod_has(x):
+    y, method = x + 1, ClassWithAWrappedMethod.method
+    return y * 2, method.__annotations__, method.__name__, method.__doc__, sorted(vars(method))
+
+
+@case
+def wraps_a_class(x):
+    y, made = x + 1, functools.wraps(ClassWithAWrappedMethod)(lambda a: a * 2)
+    return made(y), made.factor, made.__name__
+
+
 @capture.disable
 def aside(value):
     return value

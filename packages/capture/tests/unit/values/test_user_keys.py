@@ -246,3 +246,38 @@ def test_a_dict_that_gets_another_key():
     compiled = optimize(lambda gm, inputs: gm.forward)(lambda x, table: x * table.get(Node(1), 5.0))
     for table in ({}, {Node(1): 2.0}, {1: 3.0}, {Node(2): 2.0}, {Node(1): 7.0}):
         assert compiled(X, table)[0] == table.get(Node(1), 5.0)
+
+
+class HashedList(list):
+    def __init__(self, number):
+        super().__init__([number])
+
+    def __hash__(self):
+        return self.number
+
+
+class HashedInt(int):
+    def __hash__(self):
+        return self.number
+
+
+class TextAsHash(int):
+    def __hash__(self):
+        return "text"
+
+
+def test_hashes_that_change():
+    """They become numbers of the program; the hash of the built-in part is none, or another."""
+    for cls in (HashedInt, HashedList):
+        compiled = optimize(lambda gm, inputs: gm.forward)(lambda x, key: (x + 1, hash(key), {key: 3}[key]))
+        for number in (1, 2, 3, -1, 2**70, 5):
+            key = cls(7)
+            key.number = number
+            assert compiled(X, key)[1:] == (hash(key), 3)
+
+
+def test_a_hash_that_is_no_number():
+    compiled = optimize(lambda gm, inputs: gm.forward)(lambda x, key: (x + 1, hash(key)))
+    for _ in range(2):
+        with pytest.raises(TypeError, match="__hash__ method should return an integer"):
+            compiled(X, TextAsHash(3))

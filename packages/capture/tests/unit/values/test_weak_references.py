@@ -247,6 +247,21 @@ class Kept:
     pass
 
 
+@pytest.mark.parametrize("referent", [Node, of_a_dict, MODULE], ids=["class", "function", "module"])
+def test_references_as_keys(referent):
+    table = {}
+
+    def fn(x, key):
+        table[key] = table.get(key, 0) + 1
+        return x + table[key], key in table
+
+    compiled = optimize(lambda gm, inputs: gm.forward, fullgraph=True)(fn)
+    for times in (1, 2, 3):
+        found = compiled(torch.zeros(2), weakref.ref(referent))
+        assert found[0].tolist() == [times] * 2 and found[1:] == (True,)
+    assert list(table.items()) == [(weakref.ref(referent), 3)]
+
+
 @pytest.mark.parametrize("times", [1, 3])
 def test_what_a_frame_put_into_tables_leaves_them_when_it_dies(times):
     def fn(x, node):

@@ -247,13 +247,12 @@ def callable_(frame, args, kwargs):
 def hash_(frame, args, kwargs):
     hasher, _ = lookup_class(args[0].python_type(), "__hash__")
     if isinstance(hasher, types.FunctionType) and isinstance(args[0], ObjectValue):
-        found = args[0].call_method(frame, "__hash__", [], {})
-        if found.is_constant() and isinstance(found.constant(), int):
-            number = int(found.constant())
-            fits = (
-                -sys.maxsize - 1 <= number <= sys.maxsize
-            )  # what __hash__ gives is taken as it is, but for -1, which means an error
-            return ConstantValue(hash(number) if not fits else -2 if number == -1 else number)
+        number = force_plain(frame, args[0].call_method(frame, "__hash__", [], {}))
+        if not isinstance(number, int):
+            return frame.raise_new(TypeError, "__hash__ method should return an integer")
+        # what __hash__ gives is taken as it is where it fits, but for -1, which means an error
+        fits = -sys.maxsize - 1 <= number <= sys.maxsize
+        return ConstantValue(hash(int(number)) if not fits else -2 if number == -1 else int(number))
     if isinstance(args[0], ObjectValue) and args[0].part is not None and hasher not in (None, object.__hash__):
         return hash_(frame, [args[0].part], {})
     if type(args[0]) is TupleValue:

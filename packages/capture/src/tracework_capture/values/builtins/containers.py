@@ -316,20 +316,19 @@ def attributes_given(frame, function):
         held = InstanceDictValue(function).snapshot(frame).all_items(frame) if hasattr(function.cls, "__dict__") else []
         return [(name.constant(), value) for name, value in held]
     if not isinstance(function, FunctionValue):
+        if function.python_type().__dictoffset__:  # a class or a classmethod: all that is in its __dict__ would be copied
+            return frame.break_graph("builtin_unsupported", f"functools.update_wrapper from a {function.python_type().__name__}")
         return []
     names = function.attributes if isinstance(function, NewFunctionValue) else vars(function.function)
     return [(name, function.getattr(frame, name)) for name in names]
 
 
 def update_wrapper(frame, args, kwargs):
-    """functools.update_wrapper: the wrapper gets the names; what else is copied nobody sees while tracing."""
+    """functools.update_wrapper"""
     wrapper, wrapped = args[:2] if len(args) > 1 else (None, None)
     if len(args) != 2 or kwargs or not isinstance(wrapper, FunctionValue):
         return frame.break_graph("builtin_unsupported", "functools.update_wrapper with these arguments")
-    names = ["__module__", "__name__", "__qualname__", "__doc__"]
-    if isinstance(wrapped, FunctionValue):
-        names.append("__annotations__")
-    for name in names:
+    for name in functools.WRAPPER_ASSIGNMENTS:
         try:
             found = wrapped.getattr(frame, name)
         except SymbolicRaise as raised:
