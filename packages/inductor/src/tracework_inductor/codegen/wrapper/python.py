@@ -36,17 +36,20 @@ def restride(value, strides):
 
 
 def fitted(value, sizes, strides):
-    """The library's result with the strides that the graph was compiled for; None where the library computed none."""
+    """The library's result with the strides that the graph was compiled for, at the begin of its memory; None where the library computed
+    none."""
     if value is None:
         return value
     if value.shape != sizes and 0 not in sizes:  # what was planned as empty shares no memory
         raise RuntimeError(f"a library's kernel gave a tensor of size {{tuple(value.shape)}} where the graph was compiled for {{sizes}}")
+    if value.storage_offset():
+        return restride(value, strides)
     if value.stride() == strides or value.numel() == 0:
         return value
     for size, mine, wanted in zip(sizes, value.stride(), strides):
         if mine != wanted and size > 1:
             return restride(value, strides)
-    return value.as_strided(sizes, strides)
+    return value.as_strided(sizes, strides).detach()
 
 
 def out_of_range(name, origins):
@@ -278,9 +281,10 @@ class PythonWrapper:
         function = "restride" if node.target == "restride" else self._shared(node.target)
         if node.mutates is not None:
             self.counted.add(alias_root(self.program.buffers, node.mutates))
-        elif node.target.startswith("prims."):  # eager rules fill memory that they make
+        elif node.target.startswith("prims.") or not kernel.reads:  # eager rules, and torch's makers, fill memory that they make
             self.counted.update(name for name in node.outputs if name is not None)
-        self._results(node, f"{function}({', '.join(arguments)})")
+        call = f"{function}({', '.join(arguments)})"
+        self._results(node, call if kernel.reads or node.tuple_result else f"{call}.detach()")  # torch's windows are parts of longer ones
 
     def _gemm(self, node: ExternNode, step: MemoryStep) -> None:
         """A product by our own kernel: addresses, strides and sizes."""
