@@ -87,27 +87,98 @@ def test_versions(backend):
         same(found, expected)
 
 
+MADE = {
+    "zeros": lambda x: torch.zeros(3),
+    "eye": lambda x: torch.eye(2),
+    "tensor": lambda x: torch.tensor(3),
+    "normal": lambda x: torch.normal(0.0, 1.0, (3,)),
+    "normal of tensors": lambda x: torch.normal(x.detach(), 1.0),
+    "randperm": lambda x: torch.randperm(4),
+    "linspace": lambda x: torch.linspace(0, 1, 4),
+    "logspace": lambda x: torch.logspace(0, 1, 4),
+    "hann_window": lambda x: torch.hann_window(4),
+    "gaussian window": lambda x: torch.signal.windows.gaussian(5, std=2),
+    "stft": lambda x: torch.stft(x.repeat(1, 8)[0], 4, window=torch.ones(4), return_complex=True),
+    "quantile": lambda x: torch.quantile(x, 0.5, dim=0),
+    "index_fill": lambda x: x.index_fill(0, torch.tensor([0]), torch.tensor(2.0)),
+    "empty, through a view": lambda x: x.new_empty(4, 5).t().copy_(x.new_ones(5, 4)),
+    "ones, through a view": lambda x: ((made := torch.ones_like(x))[0].mul_(2), made),
+    "view of zeros": lambda x: torch.zeros(3).view(3, 1),
+    "view": lambda x: (x * 2).view(-1),
+    "view in place": lambda x: (x * 2).transpose_(0, 1),
+    "linear": lambda x: F.linear(x[None] * 2, torch.eye(2), torch.ones(2)),
+    "einsum": lambda x: torch.einsum("ij,kj->ik", x, x),
+    "alias": lambda x: torch.ops.aten.alias(x * 2),
+    "detached view": lambda x: (x * 2).view(-1).detach(),
+    "row": lambda x: (x * 2)[1],
+    "view that others read": lambda x: ((made := (x * 2).flatten()), made.sin()),
+    "view and what it shows": lambda x: ((made := x * 2).view(-1).mul_(2), made),
+}
+"""Functions of a matrix with two columns."""
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("requires_grad", [False, True])
-def test_versions_of_made_tensors_are_zero(requires_grad):
-    """Torch's functions count no writes of their own; a view that the program makes is one."""
+def test_versions_of_what_is_made_and_views(requires_grad, backend):
+    """Torch's functions count no writes of their own, and give no views of their own; what is a view for the program is one."""
+    x = torch.arange(1.0, 7.0).view(3, 2).clone().requires_grad_(requires_grad)
 
+    def seen(function):
+        found = function(x)
+        return [(t._version, t._is_view(), t.stride()) for t in (found if isinstance(found, tuple) else (found,))]
+
+    differ = {}
+    for name, function in MADE.items():
+        expected, actual = seen(function), seen(tracework.compile(function, backend=backend, fullgraph=True))
+        if actual != expected:
+            differ[name] = expected, actual
+    assert not differ
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_gradients_with_respect_to_a_result_that_is_a_view(backend):
     def fn(x):
-        made = (
-            torch.zeros(3),
-            torch.arange(4),
-            torch.rand(2),
-            torch.eye(2),
-            torch.hann_window(4),
-            torch.tensor(3),
-            torch.normal(0.0, 1.0, (3,)),
-        )
-        return *made, torch.randperm(4), torch.linspace(0, 1, 4), x * 2
+        part = (x * 2).flatten()
+        return part, part.exp(), part.tanh().view(2, -1)
 
-    x = torch.ones(2, 2, requires_grad=requires_grad)
-    compiled = tracework.compile(fn, backend="aot_eager", fullgraph=True)
-    assert [(t._version, t._is_view()) for t in compiled(x)] == [(t._version, t._is_view()) for t in fn(x)]
-    part = tracework.compile(lambda x: (x * 2).view(-1), backend="aot_eager", fullgraph=True)
-    assert requires_grad or part(x)._is_view()
+    def observed(function):
+        x = torch.arange(4.0).view(2, 2).requires_grad_()
+        part, grown, turned = function(x)
+        (first,) = torch.autograd.grad(grown.sum(), part, create_graph=True)
+        (second,) = torch.autograd.grad(turned.sum(), x, create_graph=True)
+        return first, *torch.autograd.grad(first.sum(), part, retain_graph=True), second, *torch.autograd.grad(second.sum(), x)
+
+    same(observed(tracework.compile(fn, backend=backend, fullgraph=True)), observed(fn))
+
+
+def test_versions_beside_an_operator_of_the_program():
+    with torch.library._scoped_library("versions_test", "DEF") as library:
+        library.define("twice(Tensor x) -> Tensor")
+        library.impl("twice", lambda x: x * 2, "CompositeExplicitAutograd")
+        fn = lambda x: (torch.ops.versions_test.twice(x), torch.zeros(3), torch.hann_window(4), (x + 1).view(-1))
+        found = tracework.compile(fn, backend="aot_eager", fullgraph=True)(torch.ones(2, 2))
+        assert [(t._version, t._is_view()) for t in found] == [(t._version, t._is_view()) for t in fn(torch.ones(2, 2))]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_function_that_writes_to_out_of_a_plain_tensor_alone(backend):
+    """Torch's linalg.matrix_rank writes to no out= that is of another class, as tensors are while a graph is traced."""
+
+    def fn(x, out):
+        return torch.linalg.matrix_rank(x, out=out)
+
+    x, found, expected = torch.randn(2, 5, 5), torch.zeros(2, dtype=torch.int64), torch.zeros(2, dtype=torch.int64)
+    same(tracework.compile(fn, backend=backend)(x, found), fn(x, expected))
+    same(found, expected)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_result_of_the_library_that_does_not_begin_where_its_memory_does(backend):
+    def fn(x, y):
+        return torch.as_strided_scatter(x, y, (2, 2), (1, 2), 0)[0]
+
+    x, y = torch.arange(12.0)[3:].view(3, 3), torch.full((2, 2), 20.0)
+    same(tracework.compile(fn, backend=backend)(x, y), fn(x, y))
 
 
 def test_an_operator_that_uses_autograd_inside():

@@ -64,6 +64,8 @@ def facts(t, everything):
         "dtype": t.dtype,
         "requires_grad": t.requires_grad,
         "is_leaf": t.is_leaf,
+        "version": t._version,
+        "is_view": t._is_view(),
         "history": history,
         "retains_grad": t.retains_grad,
         "memory": next(i for i, o in enumerate(everything) if o.untyped_storage().data_ptr() == t.untyped_storage().data_ptr()),

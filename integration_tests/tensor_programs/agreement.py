@@ -83,6 +83,8 @@ def facts(everything):
                 "dtype": t.dtype,
                 "requires_grad": t.requires_grad,
                 "is_leaf": t.is_leaf,
+                "version": t._version,
+                "is_view": t._is_view(),
                 "history": history(t),
                 "memory": place,
                 "object": next(i for i, o in enumerate(everything) if o is t),

@@ -132,6 +132,10 @@ def graph_is_kept() -> bool:
     return bool(torch._C._autograd._get_current_graph_task_keep_graph())
 
 
+alias = torch.ops.aten.alias.default._op
+"""A tensor -> a view of all of it, as autograd knows it."""
+
+
 def set_versions(tensors: Sequence[torch.Tensor], versions: Sequence[int]) -> None:
     """Tells autograd how often the tensors were written to; those of inference mode have no versions."""
     pairs = [(t, version) for t, version in zip(tensors, versions, strict=True) if not t.is_inference()]

@@ -26,6 +26,7 @@ class OutputKind(Enum):
     """How the caller's output is made."""
 
     FRESH = "fresh"  # a graph output, as it is
+    ALIAS = "alias"  # a graph output, shown through a view: in eager it is a view of what nobody has
     INPUT = "input"  # the same object as an input
     INPUT_VIEW = "input_view"  # a view of an input, made again at run time
     OUTPUT = "output"  # the same object as an earlier output

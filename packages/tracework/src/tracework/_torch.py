@@ -1,21 +1,55 @@
 """The only file of this package that touches private torch names; each is wrapped under our own name."""
 
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 
-def below_views() -> Any:
-    """Guard under which neither writes count versions nor views know their base, as inside of torch's own functions."""
-    return torch._C._AutoDispatchBelowADInplaceOrView()
+def below_views(gm: torch.fx.GraphModule) -> Callable[[list[Any]], Any]:
+    """Runs a functional graph as torch's own functions run inside: neither do writes count versions nor do views know their base. The
+    program's operators, which may use autograd inside, run as they do outside."""
+    outside = _Outside()
+    graph = torch.fx.Graph()
+    graph.output(graph.graph_copy(gm.graph, {}))
+    others = [n for n in graph.nodes if n.op == "call_function" and not _is_torchs_own(n.target)]
+    for node in others:
+        node.target = _run_in(node.target, outside)
+    run = torch.fx.GraphModule(gm, graph)
+
+    def call(inputs: list[Any]) -> Any:
+        with torch._C._AutoDispatchBelowADInplaceOrView():
+            return run(*inputs)
+
+    def call_with_others(inputs: list[Any]) -> Any:
+        around = outside.keys
+        outside.keys = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
+        try:
+            return call(inputs)
+        finally:
+            outside.keys = around
+
+    return call_with_others if others else call
 
 
-def is_view_of(target: Any) -> bool:
-    """Whether a functional operator gives views of what it takes."""
-    return isinstance(target, torch._ops.OpOverload) and any(r.alias_info is not None for r in target._schema.returns)
+class _Outside(threading.local):
+    """What a thread's calls are dispatched to where it calls a graph: keys that are included and excluded."""
+
+    keys: Any = None
 
 
-def is_torchs_own(target: Any) -> bool:
+def _run_in(target: Callable[..., Any], outside: _Outside) -> Callable[..., Any]:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with torch._C._ForceDispatchKeyGuard(*outside.keys):
+            return target(*args, **kwargs)
+
+    return run
+
+
+def _is_torchs_own(target: Any) -> bool:
     """Whether a function of a functional graph is one of torch's operators, or takes an item or computes with sizes."""
     if isinstance(target, torch._ops.OpOverload):
         return target.namespace in ("aten", "prims")

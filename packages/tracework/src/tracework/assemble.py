@@ -6,7 +6,6 @@ In one line: `optimize(backend=g)(fn)`, where `g(graph) = aot(graph, compiler=h)
 from __future__ import annotations
 
 import logging
-import operator
 import time
 import warnings
 from collections.abc import Callable
@@ -70,14 +69,7 @@ def aot_eager_backend(options: Options, observe: Observe) -> Callable[..., Any]:
 
     def compiler(gm: torch.fx.GraphModule, spec: Any) -> Callable[..., Any]:
         observe(spec.role, gm)
-        if not _is_torchs_alone(gm) or spec.role == "inference" and _gives_views(gm):
-            return lambda inputs: gm(*inputs)
-
-        def run(inputs: list[Any]) -> Any:
-            with _torch.below_views():
-                return gm(*inputs)
-
-        return run
+        return _torch.below_views(gm)
 
     def backend(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         return Stage(nothing)(
@@ -90,18 +82,6 @@ def aot_eager_backend(options: Options, observe: Observe) -> Callable[..., Any]:
         )
 
     return backend
-
-
-def _is_torchs_alone(gm: torch.fx.GraphModule) -> bool:
-    """Whether nothing but torch's own operators are called: the program's may use autograd inside."""
-    return all(_torch.is_torchs_own(n.target) for n in gm.graph.nodes if n.op == "call_function")
-
-
-def _gives_views(gm: torch.fx.GraphModule) -> bool:
-    """Whether a result is a view, which its caller may ask for: there autograd's bookkeeping stays on."""
-    results = [r for r in gm.graph.output_node().args[0] if isinstance(r, torch.fx.Node)]
-    makers = [r.args[0] if r.target is operator.getitem else r for r in results]
-    return any(isinstance(m, torch.fx.Node) and _torch.is_view_of(m.target) for m in makers)
 
 
 def _warn_suppressed(error: CompileError) -> None:

@@ -36,12 +36,18 @@ from ..signature import (
 from .components import components
 from .cuts import Edge, behind, edge_of, find_cuts, gradients_at, made_at, order_of_arrival, passed
 from .masks import without_constant_masks
-from .memory import Cell, Former, dense_order
+from .memory import Cell, Former, Root, dense_order, same_layout
 from .replay import Replay
 from .run import run_captured
 from .tracer import BACKWARD, Recorder
 
 aten = torch.ops.aten
+
+SHOWN = OutputKind.FRESH, OutputKind.ALIAS, OutputKind.BASE_VIEW
+"""The kinds of results that are made from graph outputs."""
+
+REFUSED_VIEWS = "A view was created in no_grad mode", "is a view and its base or another view of its base has been modified inplace"
+"""In what autograd says where it says no more of a view; eager says it where the view is used, if at all."""
 
 
 @dataclass(eq=False)
@@ -100,7 +106,7 @@ class Trace:
             except PrimError as error:
                 raise Refusal(f"{type(error).__name__}: {error}", self.recorder.origin) from error
             except RuntimeError as error:  # autograd says no more of some views, which eager may give all the same
-                if "A view was created in no_grad mode" not in str(error):
+                if not any(words in str(error) for words in REFUSED_VIEWS):
                     raise
                 raise Refusal(f"{type(error).__name__}: {error}", self.recorder.origin) from error
             finally:
@@ -177,9 +183,9 @@ class Trace:
         seen: dict[int, int] = {}
         for position, output in enumerate(outputs):
             infos.append(self._classify(output, position, seen, shared, written))
-        versions = self._output_versions()
+        versions = self._output_versions(outputs, infos)
         self._write_back(written, outputs)
-        shown = {info.slot for info in infos if info.requires_grad and info.kind in (OutputKind.FRESH, OutputKind.BASE_VIEW)}
+        shown = {info.slot for info in infos if info.requires_grad and info.kind in SHOWN}
         shown.update(self.write_backs.values())
         inside = frozenset(slot for slot, x in enumerate(self.values) if any(x is made for made in recorder.inside.values()))
         self.replay = replace(self.replay, written=tuple(self.write_backs), inside=inside)
@@ -260,7 +266,9 @@ class Trace:
         for slot, value in enumerate(self.values):
             if value is output:
                 return OutputInfo(OutputKind.INPUT, slot, requires_grad=needs_grad)
-        if cell.root.slot is not None:
+        if cell.root.slot is None:
+            self._check_layout(cell.root)
+        else:
             self._check_views(output, cell)
             return OutputInfo(OutputKind.INPUT_VIEW, cell.root.slot, self._steps(cell), needs_grad)
         is_view = cell.parent is not None
@@ -276,7 +284,14 @@ class Trace:
             return OutputInfo(OutputKind.BASE_VIEW, self._base(cell), self._steps(cell), needs_grad or untracked)
         if id(cell.root) in shared:
             return OutputInfo(OutputKind.BASE_VIEW, self._base(cell), (), needs_grad)
-        return OutputInfo(OutputKind.FRESH, self._add(output, self.recorder.memory.read(cell)), requires_grad=needs_grad)
+        kind = OutputKind.ALIAS if output._is_view() else OutputKind.FRESH
+        return OutputInfo(kind, self._add(output, self.recorder.memory.read(cell)), requires_grad=needs_grad)
+
+    def _check_layout(self, root: Root) -> None:
+        """What is written to memory with gaps is computed without them."""
+        made = root.fake
+        if root.writes and made is not None and made.spec.numel() != 0 and not same_layout(root.node.meta["val"], made):
+            raise Refusal("a write to memory with gaps that the graph has made and gives back", self.recorder.origin)
 
     def _check_views(self, output: FakeTensor, cell: Cell) -> None:
         """Made again outside, the views have gradients of their own: one that an autograd.Function gives its view is not among them, nor
@@ -317,9 +332,14 @@ class Trace:
         self.graph_outputs.append(_GraphOutput(fake, node))
         return len(self.graph_outputs) - 1
 
-    def _output_versions(self) -> tuple[tuple[int, int], ...]:
+    def _output_versions(self, outputs: tuple[Any, ...], infos: list[OutputInfo]) -> tuple[tuple[int, int], ...]:
         fakes = [(slot, o.fake) for slot, o in enumerate(self.graph_outputs) if isinstance(o.fake, FakeTensor)]
-        return tuple((slot, fake._version) for slot, fake in fakes if not fake.is_inference() and fake._version)
+        # torch.ones and its like give another tensor than the one that they made, with a version of its own
+        fakes += [(i.slot, o._base) for o, i in zip(outputs, infos, strict=True) if i.kind is OutputKind.BASE_VIEW and o._is_view()]
+        versions: dict[int, int] = {}
+        for slot, fake in fakes:
+            versions[slot] = 0 if fake.is_inference() else max(fake._version, versions.get(slot, 0))
+        return tuple((slot, version) for slot, version in versions.items() if version)
 
     def _write_back(self, written: dict[int, Cell], outputs: tuple[Any, ...]) -> None:
         """Inputs written to: a copy_ at the end of the graph, or an output copied back where autograd has to see it."""

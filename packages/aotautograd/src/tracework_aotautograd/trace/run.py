@@ -13,6 +13,8 @@ from .read_again import ReadAgain
 from .replay import GradientsOf, raises_if_differentiated
 from .tracer import Recorder
 
+SHARING = "unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes"
+"""Functions whose results lie in their argument's memory, which neither their schemas nor autograd say."""
 MARKS = ("recompute", "recompute_region")  # contracts.py says what they mean
 
 
@@ -50,6 +52,9 @@ def _run_node(gm: fx.GraphModule, node: fx.Node, values: dict[fx.Node, Any], rec
             found = getattr(found, part)
         return recorder.constant(found) if isinstance(found, torch.Tensor) else found
     args, kwargs = _resolve(node.args, values), _resolve(node.kwargs, values)
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    if name.partition(".")[0] in SHARING:
+        raise Refusal(f"{name} gives views that nobody knows to be some; split and chunk give such that are known", recorder.origin)
     if node.op == "call_method":
         return getattr(args[0], node.target)(*args[1:], **kwargs)
     if node.op == "call_module":
@@ -62,7 +67,15 @@ def _run_node(gm: fx.GraphModule, node: fx.Node, values: dict[fx.Node, Any], rec
         if raises_if_differentiated(found):
             raise Refusal("a backward inside is differentiable once", recorder.origin)
         return found
-    return node.target(*args, **kwargs)
+    out = kwargs.get("out")
+    if out is None:
+        return node.target(*args, **kwargs)
+    roots = [recorder.cell(t).root for t in ((out,) if isinstance(out, torch.Tensor) else out)]
+    before = [root.writes for root in roots]
+    found = node.target(*args, **kwargs)
+    if any(root.writes == count for root, count in zip(roots, before, strict=True)):
+        raise Refusal("a composite function of torch that does not write to an out= of another class", recorder.origin)
+    return found
 
 
 def _resolve(arg: Any, values: dict[fx.Node, Any]) -> Any:

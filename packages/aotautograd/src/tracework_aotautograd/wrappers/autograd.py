@@ -22,7 +22,7 @@ from ..partition import shown_input, through_views
 from ..signature import InputKind, Signature, TakenView, TangentInfo, base_of
 from ..trace.components import sources_of, together
 from ..trace.cuts import edge_of
-from .outputs import compile_function, is_plain, make_views, output_maker
+from .outputs import aliased, compile_function, is_plain, make_views, output_maker
 from .random_state import States, drawing_again, random_devices, states_of
 
 if TYPE_CHECKING:
@@ -177,14 +177,17 @@ def wrap_autograd(program: FunctionalProgram, forward: Call, gradients: Sequence
         and not (signature.views or signature.hooked)
         and all(apart.isdisjoint(info.kept.inputs) for info in signature.tangents)
     )
-    apply = _one_node(program, forward, *gradients) if alone else _several_nodes(program, forward, gradients)
-    make = output_maker(signature)
+    # for gradients of gradients the results are what their own formulas read, so that nothing may come between
+    own = {signature.tangents[g.backward.component.tangents[place]].slot for g in gradients for place in g.reads.own}
+    records = torch.is_grad_enabled()
+    views = aliased(signature) - own if records else frozenset()  # made where gradients are off they would have no history
+    apply = _one_node(program, forward, *gradients) if alone else _several_nodes(program, forward, gradients, views)
+    make = output_maker(signature, aliased(signature) - views if alone else aliased(signature))
     write_backs = signature.write_backs
     targets = [slot for slot, _ in write_backs]
     cloned = [slot for slot in targets if any(slot in g.reads.inputs for g in gradients) or _read_behind(signature, slot)]
     written = signature.newer_versions if alone else ()
     unreached = _unreached(signature) if alone else []
-    records = torch.is_grad_enabled()
 
     def plain(*args: Any) -> tuple[Any, ...]:
         return make(args, apply(*args))
@@ -253,10 +256,13 @@ def _one_node(program: FunctionalProgram, forward: Call, gradients: Gradients) -
     return _torch.direct_apply(function, [slots[place] for place in _apart(part.tangents)])  # type: ignore[no-any-return]
 
 
-def _several_nodes(program: FunctionalProgram, forward: Call, gradients: Sequence[Gradients]) -> Callable[..., tuple[Any, ...]]:
+def _several_nodes(
+    program: FunctionalProgram, forward: Call, gradients: Sequence[Gradients], viewed: Collection[int]
+) -> Callable[..., tuple[Any, ...]]:
     """The forward first, then for each component a Function from its inputs, and results of those before it, to its results.
 
-    Behind the inputs it takes those that get new values outside: they get them behind the component that gives them.
+    Behind the inputs it takes those that get new values outside: they get them behind the component that gives them. viewed: the graph
+    outputs that are shown through views, to the components that take them, too.
     """
     signature = program.signature
     lines = [*_values(signature), "return values"]
@@ -284,6 +290,7 @@ def _several_nodes(program: FunctionalProgram, forward: Call, gradients: Sequenc
     first, behind = _views_in_order(signature)
     targets = {output: (number, slot) for number, (slot, output) in enumerate(signature.write_backs)}
     written = [[(output, *targets[output]) for output in slots if output in targets] for *_, slots, _ in nodes]
+    without_history = [slot for slot in viewed if all(slot != info.slot for info in signature.tangents)]
 
     def apply(*args: Any) -> tuple[Any, ...]:
         originals = [keep(args) for keep, *_ in nodes]
@@ -292,6 +299,8 @@ def _several_nodes(program: FunctionalProgram, forward: Call, gradients: Sequenc
             values = run(args)
         _torch.add_versions(args, signature.newer_versions)
         graph_outputs, now = list(values[:count]), [*args]
+        for slot in without_history:
+            graph_outputs[slot] = _torch.alias(graph_outputs[slot])
         make_views(first, now, graph_outputs)
         for original, (_, node, hooked, inputs, taken, slots, begins), outputs, views in zip(
             originals, nodes, written, behind, strict=True
@@ -300,7 +309,7 @@ def _several_nodes(program: FunctionalProgram, forward: Call, gradients: Sequenc
             for place in hooked:
                 given[place] = _torch.with_own_node(given[place])
             for slot, result in zip(slots, node(values, original, *given, *begins), strict=True):
-                graph_outputs[slot] = result
+                graph_outputs[slot] = _torch.alias(result) if slot in viewed else result
             for output, number, slot in outputs:
                 tensor = write_back(to_write[number], graph_outputs[output], signature.inputs[slot].newer)
                 now[slot] = graph_outputs[output] = tensor

@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
 
+from .. import _torch
 from ..signature import OutputKind, Signature, SizeSlot, TakenView, ViewStep
 
 Maker = Callable[[Sequence[Any], Sequence[Any]], tuple[Any, ...]]
@@ -50,6 +51,7 @@ def make_views(views: Sequence[TakenView], inputs: Sequence[Any], graph_outputs:
 # kind -> Python text of the output, from its position and slot; `info_<position>` is the OutputInfo
 TEXTS: dict[OutputKind, str] = {
     OutputKind.FRESH: "graph[{slot}]",
+    OutputKind.ALIAS: "alias(graph[{slot}])",
     OutputKind.SIZE: "graph[{slot}]",
     OutputKind.INPUT: "inputs[{slot}]",
     OutputKind.OUTPUT: "out_{slot}",
@@ -66,16 +68,23 @@ def is_plain(signature: Signature) -> bool:
     return len(slots) == len(signature.outputs) == signature.number_of_graph_outputs and slots == list(range(len(slots)))
 
 
-def output_maker(signature: Signature) -> Maker:
-    """(the caller's inputs, graph outputs) -> all of the caller's outputs."""
+def aliased(signature: Signature) -> frozenset[int]:
+    """Graph outputs that the caller gets through views."""
+    return frozenset(info.slot for info in signature.outputs if info.kind is OutputKind.ALIAS)
+
+
+def output_maker(signature: Signature, as_they_are: Collection[int] = ()) -> Maker:
+    """(the caller's inputs, graph outputs) -> all of the caller's outputs. as_they_are: graph outputs that are shown through no view,
+    as they may be one already."""
     if is_plain(signature):
         return lambda inputs, graph: graph if graph.__class__ is tuple else tuple(graph)
-    scope: dict[str, Any] = {"replay": replay}
+    scope: dict[str, Any] = {"replay": replay, "alias": _torch.alias}
     lines = []
     for position in sorted(range(len(signature.outputs)), key=lambda place: _depth(signature, place)):
         info = signature.outputs[position]
         scope[f"info_{position}"] = info
-        lines.append(f"    out_{position} = {TEXTS[info.kind].format(slot=info.slot, position=position)}")
+        kind = OutputKind.FRESH if info.kind is OutputKind.ALIAS and info.slot in as_they_are else info.kind
+        lines.append(f"    out_{position} = {TEXTS[kind].format(slot=info.slot, position=position)}")
     results = "".join(f"out_{position}, " for position in range(len(signature.outputs)))
     return compile_function("make", "inputs, graph", [*lines, f"    return ({results})"], scope)
 
