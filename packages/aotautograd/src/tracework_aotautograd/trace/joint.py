@@ -46,7 +46,10 @@ aten = torch.ops.aten
 SHOWN = OutputKind.FRESH, OutputKind.ALIAS, OutputKind.BASE_VIEW
 """The kinds of results that are made from graph outputs."""
 
-REFUSED_VIEWS = "A view was created in no_grad mode", "is a view and its base or another view of its base has been modified inplace"
+REFUSED_VIEWS = (
+    "A view was created in no_grad mode",
+    "is a view and its base or another view of its base has been modified inplace",
+)
 """In what autograd says where it says no more of a view; eager says it where the view is used, if at all."""
 
 
@@ -270,7 +273,10 @@ class Trace:
             self._check_layout(cell.root)
         else:
             self._check_views(output, cell)
-            return OutputInfo(OutputKind.INPUT_VIEW, cell.root.slot, self._steps(cell), needs_grad)
+            steps = self._steps(cell)
+            if not output.is_inference() and output._version != self.values[cell.root.slot]._version:
+                steps = tuple(replace(step, is_data=step.target is aten.detach.default) for step in steps)
+            return OutputInfo(OutputKind.INPUT_VIEW, cell.root.slot, steps, needs_grad)
         is_view = cell.parent is not None
         # of one out of several that an op gives, autograd refuses writes
         is_piece = is_view and needs_grad and any(step.index is not None for step in self.recorder.memory.steps(cell))
@@ -335,7 +341,9 @@ class Trace:
     def _output_versions(self, outputs: tuple[Any, ...], infos: list[OutputInfo]) -> tuple[tuple[int, int], ...]:
         fakes = [(slot, o.fake) for slot, o in enumerate(self.graph_outputs) if isinstance(o.fake, FakeTensor)]
         # torch.ones and its like give another tensor than the one that they made, with a version of its own
-        fakes += [(i.slot, o._base) for o, i in zip(outputs, infos, strict=True) if i.kind is OutputKind.BASE_VIEW and o._is_view()]
+        fakes += [
+            (i.slot, o._base) for o, i in zip(outputs, infos, strict=True) if i.kind is OutputKind.BASE_VIEW and o._is_view()
+        ]
         versions: dict[int, int] = {}
         for slot, fake in fakes:
             versions[slot] = 0 if fake.is_inference() else max(fake._version, versions.get(slot, 0))

@@ -54,7 +54,9 @@ def _run_node(gm: fx.GraphModule, node: fx.Node, values: dict[fx.Node, Any], rec
     args, kwargs = _resolve(node.args, values), _resolve(node.kwargs, values)
     name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
     if name.partition(".")[0] in SHARING:
-        raise Refusal(f"{name} gives views that nobody knows to be some; split and chunk give such that are known", recorder.origin)
+        raise Refusal(
+            f"{name} gives views that nobody knows to be some; split and chunk give such that are known", recorder.origin
+        )
     if node.op == "call_method":
         return getattr(args[0], node.target)(*args[1:], **kwargs)
     if node.op == "call_module":

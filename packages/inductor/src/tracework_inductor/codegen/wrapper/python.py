@@ -284,7 +284,9 @@ class PythonWrapper:
         elif node.target.startswith("prims.") or not kernel.reads:  # eager rules, and torch's makers, fill memory that they make
             self.counted.update(name for name in node.outputs if name is not None)
         call = f"{function}({', '.join(arguments)})"
-        self._results(node, call if kernel.reads or node.tuple_result else f"{call}.detach()")  # torch's windows are parts of longer ones
+        if not kernel.reads and not node.tuple_result:
+            call += ".detach()"  # torch's windows are parts of longer ones
+        self._results(node, call)
 
     def _gemm(self, node: ExternNode, step: MemoryStep) -> None:
         """A product by our own kernel: addresses, strides and sizes."""
