@@ -231,6 +231,7 @@ class NewFunctionValue(FunctionValue):
         self.attributes: dict[str, Value] = {}
         self.annotations: Value | None = None
         self.defaults_read: Value | None = None
+        self.closure_read: Value | None = None
 
     name = property(lambda self: self.code.co_qualname)
 
@@ -300,6 +301,10 @@ class NewFunctionValue(FunctionValue):
             self.annotations = None
             self.attributes[name] = frame.make_dict(list(zip(flat[::2], flat[1::2])))
             return self.attributes[name]
+        if name == "__closure__":
+            if self.closure_read is None:
+                self.closure_read = frame.make_tuple(list(self._closure)) if self._closure else frame.constant(None)
+            return self.closure_read
         if name == "__class__":
             return frame.wrap(types.FunctionType, Const(types.FunctionType, "FunctionType"))
         if name == "__type_params__" and _is_of_functions(name):  # where there are some they were set

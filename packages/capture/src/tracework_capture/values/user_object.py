@@ -236,7 +236,8 @@ class ObjectValue(Value):
         if self.part is not None and is_atomic(self.part):
             return self.part.getattr(frame, name)
         if self.obj is None:
-            return self.empty_slot(frame, name)
+            of_the_part = self.part is not None and lookup_class(native_base(self.cls), name)[0] is static
+            return self.part.getattr(frame, name) if of_the_part else self.empty_slot(frame, name)
         if is_evaluated_late(self.obj, name):
             return frame.break_graph("attribute_unknown", f"{name} of {self.describe()} runs what the program wrote there")
         try:
@@ -460,6 +461,8 @@ class ObjectValue(Value):
 
     def call_native(self, frame, name, args, kwargs):
         """A method that C defines: on the built-in part, or object's own."""
+        from .builtins.copies import copy_of_subclass
+
         row = OBJECT_METHODS.get(name)
         if name in NAMESPACE_METHODS and issubclass(self.cls, types.SimpleNamespace):
             row = NAMESPACE_METHODS[name]
@@ -481,6 +484,8 @@ class ObjectValue(Value):
                 and found.python_type() in MADE_OF_SUBCLASS
                 and found.python_type() is self.part.python_type()
             ):
+                if name in ("copy", "__copy__"):
+                    return copy_of_subclass(frame, self)
                 frame.break_graph("call_unknown", f"{self.cls.__name__}.{name} gives an instance of which class?")
             return self if found is self.part else found
         return frame.break_graph("call_unknown", f"{self.cls.__module__}.{self.cls.__qualname__}.{name}")

@@ -320,3 +320,76 @@ def test_copies_are_of_the_class(make, copied):
     (_, expected), (_, found) = fn(X, make()), compiled(X, make())
     assert found == expected and type(found) is type(expected)
     assert getattr(found, "note", None) == getattr(expected, "note", None)
+
+
+class Settings(dict):
+    def __init__(self, *args, **given):
+        super().__init__(*args, **given)
+        self.made = True
+
+
+class Counted(dict):
+    def __setitem__(self, key, value):
+        super().__setitem__(key, value)
+        self.stores = getattr(self, "stores", 0) + 1
+
+
+class Logged(list):
+    def append(self, value):
+        super().append(value)
+        self.appends = getattr(self, "appends", 0) + 1
+
+
+class Groups(collections.defaultdict):
+    def __init__(self, factory=None, *args):
+        super().__init__(factory, *args)
+        self.made = True
+
+
+class Ordered(collections.OrderedDict):
+    def __setitem__(self, key, value):
+        super().__setitem__(key, value)
+
+
+class Window(collections.deque):
+    pass
+
+
+def parts(value):
+    """Class, contents and attributes."""
+    inside = list(value.items()) if isinstance(value, dict) else list(value) if isinstance(value, list) else value
+    return type(value).__name__, inside, sorted(vars(value).items())
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: Dim(3), lambda: Name("a"), lambda: Settings(a=[1]), lambda: Counted(a=2), lambda: Logged([1, [2]])]
+)
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_copies_of_new_and_existing_instances_are_made_in_the_graph(make, copied):
+    def fn(x, given):
+        new = make()
+        new.note, given.note = [1], "kept"
+        made = copied(new)
+        return x + 1, parts(made), made.note is new.note, parts(copied(given)), made is new
+
+    compiled = capture.optimize(lambda gm, example_inputs: gm.forward, fullgraph=True)(fn)
+    for _ in range(2):
+        assert compiled(X, make())[1:] == fn(X, make())[1:]
+
+
+@pytest.mark.parametrize("make", [lambda: Groups(list, {"a": 1}), lambda: Ordered(a=1, b=2), lambda: Window([1, 2])])
+def test_copy_method_calls_the_class(make):
+    def fn(x, given):
+        new = make()
+        made = new.copy()
+        return (
+            x + 1,
+            *map(parts, (made, given.copy())),
+            made is new,
+            getattr(made, "maxlen", 0),
+            getattr(made, "default_factory", 0),
+        )
+
+    compiled = capture.optimize(lambda gm, example_inputs: gm.forward, fullgraph=True)(fn)
+    for _ in range(2):
+        assert compiled(X, make())[1:] == fn(X, make())[1:]

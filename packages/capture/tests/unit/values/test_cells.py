@@ -157,3 +157,19 @@ def test_breaks_around_comprehensions_that_name_a_cell():
     for function in (reads_after, closes_in_it, closes_after, two_in_a_row):
         torch.testing.assert_close(compiled(function)(x), function(x))
     torch.testing.assert_close(compiled(closes_over_an_argument)(x, 2), closes_over_an_argument(x, 2))
+
+
+def test_closure_of_a_function_made_in_the_frame():
+    def fn(x):
+        y, z = x + 1, x + 2
+
+        def inner():
+            return y, z
+
+        cells = dict(zip(inner.__code__.co_freevars, inner.__closure__))
+        y = x * 3
+        return cells["y"].cell_contents * 2 + cells["z"].cell_contents, (lambda: 1).__closure__, inner.__closure__ is None
+
+    x = torch.arange(3.0)
+    found, expected = capture.optimize(lambda gm, example_inputs: gm.forward, fullgraph=True)(fn)(x), fn(x)
+    assert torch.equal(found[0], expected[0]) and found[1:] == expected[1:] == (None, False)

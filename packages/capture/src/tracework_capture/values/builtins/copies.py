@@ -11,7 +11,7 @@ import types
 
 import torch
 
-from ..binding import python_new
+from ..binding import function_value, native_base, python_new
 from ..constant import ConstantValue
 from ..frame_hooks import check_frame_hooks
 from ..function import FunctionValue
@@ -20,12 +20,12 @@ from ..leaf_changes import PLAIN
 from ..mapping import DictValue, dict_of
 from ..module import ModuleValue, is_none
 from ..parameter import parameter_row
-from ..sequence import NONE, SequenceValue, TupleValue
+from ..sequence import NONE, ListValue, SequenceValue, TupleValue
 from ..sets import SetValue
 from ..tensor import TensorValue
 from ..torch_fn import break_row
-from ..user_class import ClassValue
-from ..user_object import ObjectValue
+from ..user_class import ClassValue, class_value, new_object
+from ..user_object import ObjectValue, is_atomic
 
 
 def copy_(frame, args, kwargs):
@@ -47,15 +47,35 @@ def copy_(frame, args, kwargs):
     return copy_object(frame, value, lambda v: v)
 
 
+def copy_of_subclass(frame, value):
+    """value.copy() of an instance of a subclass of OrderedDict, defaultdict or deque: the class is called."""
+    native, cls = native_base(value.cls), class_value(frame, value.cls)
+    if native is collections.OrderedDict:
+        made = cls.call(frame, [], {})
+        for key in value.part.unpack(frame):
+            made.setitem(frame, key, value.getitem(frame, key))
+        return made
+    if native is collections.defaultdict:
+        return cls.call(frame, [value.part.default_factory or NONE, value], {})
+    maxlen = value.part.getattr(frame, "maxlen")
+    return cls.call(frame, [value] if is_none(maxlen) else [value, maxlen], {})
+
+
 OWN_COPIES = ("__copy__", "__deepcopy__", "__getnewargs__", "__getnewargs_ex__", "__setstate__", "__slots__")
 LIKE_OBJECT = ("__reduce__", "__reduce_ex__", *(("__getstate__",) if hasattr(object, "__getstate__") else ()))
 
 
+REDUCED_AS_OBJECTS = (object, int, float, str, bytes, complex, list, dict)
+"""Built-in classes of whose subclasses an instance is copied as one of a class of the program: __new__ with the number or text, fields, items."""
+
+
 def copied_its_own_way(cls):
-    """Whether a copy of an instance is more than a new one with the same fields."""
-    if cls in copyreg.dispatch_table or python_new(cls) is not None or not cls.__dictoffset__:
+    """Whether a copy of an instance is more than a new one with the same fields and items."""
+    native = native_base(cls)
+    if native not in REDUCED_AS_OBJECTS or cls in copyreg.dispatch_table or not cls.__dictoffset__:
         return True
-    own = [n for n in OWN_COPIES if hasattr(cls, n)] + [n for n in LIKE_OBJECT if getattr(cls, n) is not getattr(object, n)]
+    names = (*OWN_COPIES, *LIKE_OBJECT)
+    own = [n for n in names if getattr(cls, n, None) is not getattr(native, n, None)]
     return bool(own) or hasattr(cls, "__getattr__") or not hasattr(object, "__getstate__") and hasattr(cls, "__getstate__")
 
 
@@ -72,8 +92,22 @@ def has_a_state(cls):
     return all(isinstance(state, types.FunctionType) for state in states)
 
 
+def new_like(frame, value):
+    """cls.__new__(cls), with the number or the text that the instance `value` of cls is one of."""
+    given = [class_value(frame, value.cls), *([value.part] if value.part is not None and is_atomic(value.part) else [])]
+    new = python_new(value.cls)
+    if new is None:
+        return ObjectValue(value.cls) if value.part is None else new_object(frame, given, {})
+    made = function_value(frame, new).call(frame, given, {})
+    if type(made) is not ObjectValue or made.cls is not value.cls:
+        return frame.break_graph("builtin_unsupported", f"copy of {value.describe()}, whose __new__ gives something else")
+    return made
+
+
 def copy_object(frame, value, copy_field):
-    """A new instance with the same fields."""
+    """A new instance with the same fields, number or text, and items."""
+    from ..wrap import iterate_all
+
     kind = type(value)
     if kind is ModuleValue:
         check_frame_hooks(frame.root, value)
@@ -81,9 +115,9 @@ def copy_object(frame, value, copy_field):
         state, made = value.call_method(frame, "__getstate__", [], {}), ObjectValue(value.cls)
         made.call_method(frame, "__setstate__", [copy_field(state)], {})
         return made
-    if kind is not ObjectValue or value.part is not None or copied_its_own_way(value.cls):
+    if kind is not ObjectValue or copied_its_own_way(value.cls):
         return frame.break_graph("builtin_unsupported", f"copy of {value.describe()}")
-    made = ObjectValue(value.cls)
+    made = new_like(frame, value)
     fields = InstanceDictValue(value)
     if value.cls.__getattribute__ is not object.__getattribute__:  # copy asks it for both dicts
         fields = value.getattr(frame, "__dict__")
@@ -92,6 +126,10 @@ def copy_object(frame, value, copy_field):
             return frame.break_graph("builtin_unsupported", f"copy of {value.describe()}, whose __dict__ is not its own")
     for key, found in fields.snapshot(frame).all_items(frame):
         made.set_field(frame, key.constant(), copy_field(found))
+    for item in iterate_all(frame, value) if isinstance(value.part, ListValue) else ():
+        made.call_method(frame, "append", [copy_field(item)], {})
+    for pair in iterate_all(frame, value.call_method(frame, "items", [], {})) if isinstance(value.part, DictValue) else ():
+        made.setitem(frame, *map(copy_field, pair.unpack(frame)))
     return made
 
 
