@@ -670,3 +670,16 @@ def test_in_modes(mode, backend):
         with mode():
             same(compiled(x), function(x))
             assert compiled(x).is_inference() == function(x).is_inference()
+
+
+def test_an_arm_with_sizes_out_of_data_is_no_selection(caplog):
+    """The mean of a cluster, which may be empty: the size was left outside of the arm, and capture failed."""
+
+    def fn(x, chosen):
+        return torch.stack([x[chosen == k].mean(0) if (chosen == k).any() else x[k] for k in range(3)])
+
+    run = tracework.compile(fn, backend="eager")
+    for chosen in ([0, 1, 1, 0], [2, 2, 2, 2]):
+        given = torch.randn(4, 2), torch.tensor(chosen)
+        torch.testing.assert_close(run(*given), fn(*given))
+    assert "please report" not in caplog.text

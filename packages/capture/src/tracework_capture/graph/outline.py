@@ -77,11 +77,14 @@ def region(builder: GraphBuilder) -> Region:
 def outline(builder: GraphBuilder, nodes: Sequence[fx.Node], outputs: Sequence[fx.Node | None], name: str) -> Outlined:
     """Moves `nodes` out of the outer graph into a module that gives `outputs`, which may also be nodes from outside, as a tuple.
 
-    Raises BreakGraph where hooks that run at backward time are set up inside: only the outer graph is cut there.
+    Raises BreakGraph where hooks that run at backward time are set up inside, since only the outer graph is cut there, and where sizes
+    depend on data inside.
     """
     if any(n.meta.get("of_history") and n.meta.get("data_dependent") for n in nodes):
         raise BreakGraph("hook", f"a module with backward hooks in {name}, which is a graph of its own")
     inside = set(nodes)
+    if any(user not in inside for node in nodes for user in node.users):  # arithmetic on sizes, which stays outside
+        raise BreakGraph("dynamic_output_shape", f"a size of what {name}, which is a graph of its own, makes out of data")
     read = dict.fromkeys(a for n in nodes for a in n.all_input_nodes)
     read.update(dict.fromkeys(o for o in outputs if o is not None))
     inputs = tuple(n for n in read if n not in inside)
