@@ -477,6 +477,22 @@ def a_part_that_nobody_knows_to_be_one_is_written(x):
     return second, *torch.unsafe_split(x * 3, 3)
 
 
+@case(lambda: (middle(3, 4),))
+def data_counts_its_writes_apart(x):
+    v, w = x.data, x[0].data
+    with torch.no_grad():
+        x.add_(1)
+    v.mul_(2)
+    return v, w, x.detach(), x.view(-1).detach()
+
+
+@case(lambda: (data(3, 4),))
+def data_of_what_turns(x):
+    v = x[None].data
+    x.t_()
+    return (v,)
+
+
 @case(lambda: (middle(4, 3),))
 def one_of_several_views_and_a_write_behind_it(x):
     part = x.chunk(2)[0].view(-1)

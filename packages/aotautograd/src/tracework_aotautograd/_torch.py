@@ -132,6 +132,11 @@ def graph_is_kept() -> bool:
     return bool(torch._C._autograd._get_current_graph_task_keep_graph())
 
 
+def is_below_views() -> bool:
+    """Whether an operator that a class is asked for comes from where autograd counts versions and knows views: `tensor.data` does not."""
+    return torch._C._dispatch_tls_is_dispatch_key_excluded(torch._C.DispatchKey.ADInplaceOrView)
+
+
 alias = torch.ops.aten.alias.default._op
 """A tensor -> a view of all of it, as autograd knows it."""
 

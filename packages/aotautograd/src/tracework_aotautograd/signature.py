@@ -61,8 +61,8 @@ class InputInfo:
 class ViewStep:
     """One view op between a base and an output: `target(base, *args, **kwargs)`, then `[index]` when it gives a list.
 
-    Args may hold SizeSlot in place of a symbolic size. `tracked`: gradients were on, so that they go through it. `is_data`: it is
-    `tensor.data`, which counts writes apart from the tensor.
+    Args may hold SizeSlot in place of a symbolic size. `tracked`: gradients were on, so that they go through it. `data`: it is
+    `tensor.data`, which counts writes apart from the tensor, and this is how many there were.
     """
 
     target: Any
@@ -70,7 +70,7 @@ class ViewStep:
     kwargs: tuple[tuple[str, Any], ...] = ()
     index: int | None = None
     tracked: bool = True
-    is_data: bool = False
+    data: int | None = None
 
 
 @dataclass(frozen=True)

@@ -274,8 +274,8 @@ class Trace:
         else:
             self._check_views(output, cell)
             steps = self._steps(cell)
-            if not output.is_inference() and output._version != self.values[cell.root.slot]._version:
-                steps = tuple(replace(step, is_data=step.target is aten.detach.default) for step in steps)
+            if not output.is_inference():
+                steps = tuple(s if s.data is None else replace(s, data=output._version) for s in steps)
             return OutputInfo(OutputKind.INPUT_VIEW, cell.root.slot, steps, needs_grad)
         is_view = cell.parent is not None
         # of one out of several that an op gives, autograd refuses writes
@@ -341,9 +341,8 @@ class Trace:
     def _output_versions(self, outputs: tuple[Any, ...], infos: list[OutputInfo]) -> tuple[tuple[int, int], ...]:
         fakes = [(slot, o.fake) for slot, o in enumerate(self.graph_outputs) if isinstance(o.fake, FakeTensor)]
         # torch.ones and its like give another tensor than the one that they made, with a version of its own
-        fakes += [
-            (i.slot, o._base) for o, i in zip(outputs, infos, strict=True) if i.kind is OutputKind.BASE_VIEW and o._is_view()
-        ]
+        shown = [(i.slot, o) for o, i in zip(outputs, infos, strict=True) if i.kind is OutputKind.BASE_VIEW]
+        fakes += [(slot, o._base if o._is_view() else o) for slot, o in shown]
         versions: dict[int, int] = {}
         for slot, fake in fakes:
             versions[slot] = 0 if fake.is_inference() else max(fake._version, versions.get(slot, 0))

@@ -349,7 +349,10 @@ def _view(index: int) -> Any:
             node = recorder.node(target, recorder.to_node(tuple(args)), recorder.to_node(kwargs), out)
         named = tuple(kwargs.items())
         if isinstance(out, FakeTensor):
-            recorder.memory.new_view(out, parent, ViewStep(func, rest, named, None, torch.is_grad_enabled()), node)
+            # what torch.ones and its like do with what they made is `.data`, too, and nobody else has that
+            is_data = func is aten.detach.default and parent.root.slot is not None and not _torch.is_below_views()
+            step = ViewStep(func, rest, named, None, torch.is_grad_enabled(), 0 if is_data else None)
+            recorder.memory.new_view(out, parent, step, node)
             return
         for i, item in enumerate(out):
             picked = recorder.node(operator.getitem, (node, i), {}, item)

@@ -29,8 +29,10 @@ def replay(base: torch.Tensor, steps: tuple[ViewStep, ...], graph_outputs: Seque
 
 def view(base: torch.Tensor, step: ViewStep, graph_outputs: Sequence[Any]) -> torch.Tensor:
     """One view op, where gradients are on or off as the program made it."""
-    if step.is_data:
-        return base.data
+    if step.data is not None:
+        found = base.data
+        _torch.set_versions([found], [step.data])
+        return found
     base = step.target(base, *actual(step.args, graph_outputs), **dict(step.kwargs))
     return base if step.index is None else base[step.index]
 
