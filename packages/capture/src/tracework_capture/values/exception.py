@@ -260,6 +260,9 @@ class ExceptionValue(Value):
 
     def as_text(self, frame, fn):
         """str(e) or repr(e) of a built-in class"""
+        is_its_argument = fn is str and len(self.args) == 1 and native_class(self.cls).__str__ is BaseException.__str__
+        if is_its_argument and self.args[0].python_type() is str:
+            return self.args[0]
         try:
             args = [plain(a) for a in self.args]
             native = native_class(self.cls)

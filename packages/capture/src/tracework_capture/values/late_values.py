@@ -11,7 +11,7 @@ import torch
 from .. import _torch
 from ..errors import BreakGraph, RestartAsked
 from ..signals import let_through
-from .constant import READ_AT_ONCE, ConstantValue
+from .constant import READ_AT_ONCE, ConstantValue, NotPlain, plain
 from .floats import DataFloat, FloatValue
 from .iterators import SequenceIterator
 from .symint import SymNumber
@@ -198,6 +198,19 @@ def place_here(frame):
     return frame.code.co_filename, frame.code.co_firstlineno, frame.code.co_name, frame.current.index
 
 
+def copy_for_later(frame, tensor):
+    """Writes the expression of a tensor that holds what this one does now: what is written to it later is not in the copy."""
+    alone = frame.graph.compute(frame, torch.detach, (tensor,))
+    node = frame.graph.compute(frame, torch.clone, (alone,)).node
+
+    def write(emit):
+        if node.meta.get("moved"):
+            raise BreakGraph("cannot_rebuild", "what a tensor holds inside of a function that has a graph of its own")
+        return emit.graph_output(node)
+
+    return write
+
+
 def read_late(frame, tensor, name):
     """What a method of a tensor (item, tolist, ...) reads from it, known when the graph has run; None where it is asked for at once."""
     kind, root = kind_of(tensor.example, name), frame.root
@@ -205,14 +218,11 @@ def read_late(frame, tensor, name):
     refused = root.transforms or root.selecting or root.function_modes or root.subclass_functions_off
     if kind is None or refused or type(tensor) is not TensorValue or place in root.history.asked_early:
         return None
-    alone = frame.graph.compute(frame, torch.detach, (tensor,))
-    node = frame.graph.compute(frame, torch.clone, (alone,)).node  # what is written to the tensor later is not read
+    load = copy_for_later(frame, tensor)
 
     def write(emit):
-        if node.meta.get("moved"):
-            raise BreakGraph("cannot_rebuild", "a number of a tensor inside of a function that has a graph of its own")
         read = torch.Tensor.tolist if kind is list else _torch.item
-        found = f"{emit.const(read)}({emit.graph_output(node)})"
+        found = f"{emit.const(read)}({load(emit)})"
         return found if kind is list else f"{emit.const(kind)}({found})"
 
     places = frozenset((place,))
@@ -246,13 +256,23 @@ def is_shown(value):
     return isinstance(value, (LateValue, DataFloat))
 
 
+def is_written(value):
+    """Whether its text is known: it is a constant, or a tuple of some."""
+    if value.is_constant():
+        return True
+    try:
+        return value.python_type() in (tuple, torch.Size) and type(plain(value)) is value.python_type()
+    except NotPlain:
+        return False
+
+
 def late_text(values, fn, write):
     """A text that fn makes of the values, written when the graph has run; None where a value is not of a kind that is known here, or fn
     may raise."""
-    if not any(map(is_shown, values)) or not all(v.is_constant() or is_shown(v) and v.python_type() in OF_KIND for v in values):
+    if not any(map(is_shown, values)) or not all(is_written(v) or is_shown(v) and v.python_type() in OF_KIND for v in values):
         return None
     for turn in range(max(map(len, OF_KIND.values()))):
-        given = [v.constant() if v.is_constant() else stand_in(v.python_type(), turn) for v in values]
+        given = [stand_in(v.python_type(), turn) if is_shown(v) else plain(v) for v in values]
         try:
             fn(*given)
         except Exception as error:

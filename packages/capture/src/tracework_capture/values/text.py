@@ -7,6 +7,7 @@ for that text only; tests that a helper steers by (equality, startswith, `in`) g
 from __future__ import annotations
 
 import operator
+import re
 
 from ..guards.kinds import TEXT_TESTS
 from ..sources import Source
@@ -14,7 +15,16 @@ from .constant import ConstantValue, fold_plain, plain
 from .open_constant import OpenConstant
 from .symint import SymNumber
 
-__all__ = ["OpenText", "changing_text", "joined_text", "known_text", "percent_text", "text_of_size", "text_of_sizes"]
+__all__ = [
+    "OpenText",
+    "changing_text",
+    "conversions",
+    "joined_text",
+    "known_text",
+    "percent_text",
+    "text_of_size",
+    "text_of_sizes",
+]
 
 
 class OpenText(OpenConstant):
@@ -90,14 +100,26 @@ def text_of_size(frame, fn, size, *args):
     return OpenText(text, lambda: size.specialise(frame), lambda emit: f"{emit.const(fn)}({emit.load(size)}{extra})")
 
 
+def conversions(pattern, count):
+    """What the pattern makes of each of so many values: the letters of its conversions; None where that is not known."""
+    if "*" in pattern or "%(" in pattern:
+        return [None] * count
+    return (_CONVERSION.findall(pattern.replace("%%", "")) + [None] * count)[:count]
+
+
+_CONVERSION = re.compile(r"%[-#0 +\d.]*[hlL]?([a-zA-Z])")
+
+
 def percent_text(frame, pattern, value):
-    """`pattern % value` where value is a symbolic size or a number out of data, or a tuple with some in it; None for other values."""
+    """`pattern % value` where value is a symbolic size, a tensor or a number out of data, or a tuple with some in it; None for other values."""
     from .late_values import late_percent
     from .sequence import TupleValue
+    from .texts_of_data import converted
     from .user_object import builtin_part
 
     part = builtin_part(value)
     parts = part.all_items(frame) if isinstance(part, TupleValue) else [value]
+    parts = [converted(frame, kind, part) for kind, part in zip(conversions(pattern, len(parts)), parts)]
     if not all(isinstance(p, SymNumber) or p.is_constant() for p in parts):
         return late_percent(pattern, parts)
     hints = tuple(frame.symbols.hint(p.expr) if isinstance(p, SymNumber) else p.constant() for p in parts)

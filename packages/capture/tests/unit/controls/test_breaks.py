@@ -151,8 +151,9 @@ def test_a_break_inside_of_a_library_shows_the_program_s_own_line():
     assert errors.describe_break("call_unknown", "", (OTHER, PLACE)).count("^^^") == 1
 
 
-def test_the_text_of_a_tensor_is_no_output():
-    (stop,) = capture.explain(lambda x: f"{x + 1}")(torch.ones(2)).breaks
+def test_the_text_of_a_tensor_with_a_history_is_no_output():
+    """It names the function that autograd has for the tensor."""
+    (stop,) = capture.explain(lambda x: f"{x + 1}")(torch.ones(2, requires_grad=True)).breaks
     assert stop.reason_id == "tensor_to_python" and "text of tensor" in stop.detail
 
 

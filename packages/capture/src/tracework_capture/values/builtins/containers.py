@@ -35,6 +35,7 @@ from ..symint import SymNumber
 from ..tensor import TensorValue
 from ..text import OpenText, text_of_size, text_of_sizes
 from ..text_codecs import break_for_own_codec
+from ..texts_of_data import format_of_number, number_for, text_of_data
 from ..user_object import ObjectValue, is_atomic, operand_of
 from ..value import SymbolicRaise, Value
 from ..wrap import each_of, iterate_all
@@ -239,8 +240,10 @@ def shown(frame, value, name, fn):
     if isinstance(value, TupleValue) and value.cls in (tuple, torch.Size) and all_sizes(value):
         known = all(frame.symbols.has_hint(item.expr) for item in value.items if isinstance(item, SymNumber))
         return text_of_sizes(frame, fn, value) if known else SizesText(fn, value)
-    if isinstance(value, TensorValue):  # what it holds is another call's data, also where the tensor itself is known
-        return text(frame, value, fn)
+    if isinstance(
+        value, (TensorValue, ArrayValue)
+    ):  # what it holds is another call's data, also where the tensor itself is known
+        return text_of_data(frame, value, fn) or text(frame, value, fn)
     try:
         return ConstantValue(fold_plain(frame, fn, value.real()))
     except LookupError:
@@ -289,6 +292,7 @@ def repr_(frame, args, kwargs):
 
 def format_(frame, args, kwargs):
     spec = force_plain(frame, args[1]) if len(args) > 1 else ""
+    args = [number_for(frame, args[0]), *args[1:]]
     if isinstance(args[0], ObjectValue) and isinstance(lookup_class(args[0].python_type(), "__format__")[0], types.FunctionType):
         found = args[0].special(frame, "__format__", [ConstantValue(spec)])
         if found.python_type() is str:
@@ -302,7 +306,8 @@ def format_(frame, args, kwargs):
         return text_of_size(frame, format, args[0], spec)
     if isinstance(args[0], LateValue):
         return late_shown(frame, args[0], format, spec)
-    return fold(frame, format, [operand_of(args[0]), *args[1:]])
+    late = format_of_number(frame, args[0], spec) if type(args[0]) is ArrayValue and args[0].scalar else None
+    return late or fold(frame, format, [operand_of(args[0]), *args[1:]])
 
 
 def folded(fn):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import types
 
 from ...bytecode.resume import original_code
@@ -16,6 +15,7 @@ from ..late_values import LateValue
 from ..sequence import NONE
 from ..symint import SymNumber
 from ..tensor import TensorValue
+from ..text import conversions
 from ..torch_fn import stand_in_row
 from .attributes import call_later, shown_later
 
@@ -55,7 +55,7 @@ def log_row(function):
             kwargs = kwargs | {"stacklevel": ConstantValue(level + 1)}  # the frame itself is above what stands for it
         first = len(owner) + (LEVELS[function.__name__] is None) + 1  # after the message
         message = args[first - 1 : first]
-        shown = [shown_as(frame, value, kind) for value, kind in zip(args[first:], conversions(message, len(args) - first))]
+        shown = [shown_as(frame, value, kind) for value, kind in zip(args[first:], conversions_of(message, len(args) - first))]
         call_later(frame, call, owner + [shown_as(frame, a, "s") for a in args[len(owner) : first]] + shown, kwargs)
         return NONE
 
@@ -72,15 +72,10 @@ def refuse_listeners(frame, logger):
             frame.break_graph("print", f"a log record for {each.describe()}, which is code of the program")
 
 
-def conversions(message, count):
-    """What the message makes of each of so many arguments: the letters of its conversions; None where that is not known."""
+def conversions_of(message, count):
+    """What the message makes of each of so many arguments."""
     text = message[0].constant() if message and message[0].is_constant() else None
-    if type(text) is not str or "*" in text or "%(" in text:
-        return [None] * count
-    return (_CONVERSION.findall(text.replace("%%", "")) + [None] * count)[:count]
-
-
-_CONVERSION = re.compile(r"%[-#0 +\d.]*[hlL]?([a-zA-Z])")
+    return conversions(text, count) if type(text) is str else [None] * count
 
 
 def shown_as(frame, value, conversion):
