@@ -319,3 +319,40 @@ def test_backends_of_others_are_given_no_such_sizes():
 
     mask = torch.tensor([0, 1, 0, 1, 1, 0])
     same([tracework.compile(two_ways, backend=backend)(X.clone(), mask)], [two_ways(X.clone(), mask)])
+
+
+def masks_made_twice(x, y):
+    first = x[x > 0] * y[x > 0]
+    y = y.clone()
+    y[x.gt(0) & (x < 1)] = first.sum()
+    y[(x > 0) & (x < 1)] += x[(x > 0) & (x < 1)]
+    return first.sum(), (y[x > 0] + first).mean(), y
+
+
+def masks_around_writes(x, y):
+    x, y = x + 1, y + 1
+    before = x[x > 0].sum()
+    x.sub_(1)
+    mask = y > 0
+    kept = y[mask].sum()
+    mask.logical_not_()
+    return before, x[x > 0].sum(), kept, y[y > 0].sum(), y[mask].sum()
+
+
+def masks_of_like_numbers(x, y):
+    return x[x > 0].sum(), x[x > 0.0].sum(), x[x > True].sum(), x[x >= 1].sum(), x[0 < x].sum()
+
+
+def variance(x, y):
+    return torch.distributions.StudentT(x.exp(), y, 1.0, validate_args=False).variance
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("program", [masks_made_twice, masks_around_writes, masks_of_like_numbers, variance])
+def test_masks_that_say_the_same_select_as_many(program, backend):
+    run = tracework.compile(program, backend=backend)
+    graphs = tracework.explain(program, backend="eager")(torch.randn(7), torch.randn(7)).capture
+    assert len(graphs.graphs) == 1 and not graphs.breaks
+    for _ in range(3):
+        x, y = torch.randn(7), torch.randn(7)
+        torch.testing.assert_close(run(x, y), program(x.clone(), y.clone()), equal_nan=True)

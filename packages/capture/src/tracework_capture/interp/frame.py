@@ -100,6 +100,7 @@ class CaptureRoot:
         self.asks_keys = False  # whether a table asks about its keys (values.user_keys)
         self.key_answers: dict[Any, Any] = {}  # what it was told
         self.told_apart: set[frozenset[Any]] = set()  # pairs of sources whose objects were found to be different ones
+        self.masks: dict[Any, Any] = {}  # what a mask asks of tensors -> the first one that does (values.masks)
         self.step = 0
         self.turns = 0
         self.idle = 0  # instructions and turns of loops since the graph was last seen to have grown

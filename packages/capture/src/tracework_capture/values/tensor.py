@@ -298,7 +298,8 @@ class TensorValue(Dispatching, TensorOperations):
 
 
 def positions(frame, key):
-    """The key of an index with lists of ints, some of them symbols, and arrays of NumPy as tensors."""
+    """The key of an index with lists of ints, some of them symbols, and arrays of NumPy as tensors; of masks that say the same the first."""
+    from .masks import first_such
     from .numpy_array import ArrayValue
     from .sequence import ListValue
     from .tensor_data import tensor_of_leaves
@@ -307,6 +308,8 @@ def positions(frame, key):
         items = key.all_items(frame)
         found = [positions(frame, item) for item in items]
         return key if all(a is b for a, b in zip(items, found)) else TupleValue(found)
+    if type(key) is TensorValue and key.node is not None and key.example.dtype is torch.bool:
+        return first_such(frame, key)
     if type(key) is ArrayValue and not key.scalar and key.example.dtype in (torch.int64, torch.bool):
         return key.shared(frame)
     if type(key) is not ListValue:
