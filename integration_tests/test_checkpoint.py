@@ -398,3 +398,73 @@ def test_a_decorated_function_that_breaks_runs_plainly_both_times():
         function(leaf).square().sum().backward()
         grads.append(leaf.grad)
     torch.testing.assert_close(*grads)
+
+
+def from_a_closure(c, w):
+    def part(x):
+        return (x * c).sin() * c
+
+    return lambda x: checkpoint(part, x, use_reentrant=False) * 2
+
+
+def from_a_closure_reentrant(c, w):
+    def part(x):
+        return (x * c).sin() * c
+
+    return lambda x: checkpoint(part, x, use_reentrant=True) * 2
+
+
+def by_a_keyword(c, w):
+    def part(x, scale):
+        return (x * scale).sin() * scale
+
+    return lambda x: checkpoint(part, x, scale=c, use_reentrant=False) * 2
+
+
+def from_a_parameter(c, w):
+    def part(x):
+        return (x @ w).sin()
+
+    return lambda x: checkpoint(part, x, use_reentrant=False) * 2
+
+
+def from_parameters_twice(c, w):
+    def part(x):
+        return (x @ w).tanh() @ w
+
+    return lambda x: checkpoint(part, checkpoint(part, x, use_reentrant=False), use_reentrant=False) * c
+
+
+def write(tensor):
+    tensor.mul_(2)
+
+
+def other_data(tensor):
+    tensor.data = tensor.data * 2
+
+
+def write_data(tensor):
+    tensor.data.mul_(2)
+
+
+@pytest.mark.parametrize("change", [write, other_data, write_data], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "make",
+    [from_a_closure, from_a_closure_reentrant, by_a_keyword, from_a_parameter, from_parameters_twice],
+    ids=lambda f: f.__name__,
+)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_is_read_beside_the_arguments_is_read_as_it_is_by_the_backward(make, change, backend):
+    def observed(compiled):
+        torch.manual_seed(0)
+        x, c, w = torch.randn(3, 3, requires_grad=True), torch.rand(3, 3), torch.nn.Parameter(torch.randn(3, 3))
+        function = make(c, w)
+        result = (tracework.compile(function, backend=backend) if compiled else function)(x)
+        with torch.no_grad():
+            change(w if make in (from_a_parameter, from_parameters_twice) else c)
+        result.sum().backward()
+        return x.grad, w.grad
+
+    expected, found = observed(False), observed(True)
+    for mine, theirs in zip(found, expected):
+        assert mine is theirs is None or torch.allclose(mine, theirs, atol=1e-5)

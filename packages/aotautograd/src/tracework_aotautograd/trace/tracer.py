@@ -11,7 +11,7 @@ import functools
 import operator
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import fx
@@ -32,6 +32,15 @@ _PLAIN = frozenset((int, float, bool, str, type(None), torch.dtype, torch.device
 _NUMBER_DTYPES = frozenset((torch.float64, torch.int64, torch.bool, torch.complex128))
 
 
+class _Begin(NamedTuple):
+    """Of a captured node: its first autograd node's number, where it is in the program, what its checkpoint reads and which that is."""
+
+    number: int
+    origin: str
+    reads: Reads | None
+    region: Any
+
+
 class Recorder:
     """The graph being made, the memory of its fakes, and where in the user's program we are."""
 
@@ -49,7 +58,7 @@ class Recorder:
         self._sizes: dict[Any, fx.Node] = {}
         self._last_placeholder: fx.Node | None = None
         self._names: set[str] = set()
-        self._begins: list[tuple[int, str, Reads | None]] = []  # of each captured node: first autograd node, origin, checkpoint
+        self._begins: list[_Begin] = []  # of each captured node
 
     # --- inputs -------------------------------------------------------------------------------------------------------
     def placeholder(self, name: str, val: Any, slot: int | None = None) -> fx.Node:
@@ -89,7 +98,8 @@ class Recorder:
     def at(self, origin: str, marks: dict[str, Any], reads: Reads) -> None:
         """The captured node being run; nodes of the forward carry its marks, autograd nodes made from now on belong to it."""
         self.origin, self.marks = origin, marks
-        self._begins.append((_torch.sequence_number(), origin, reads if "recompute" in marks else None))
+        within = (reads, marks.get("recompute_region")) if "recompute" in marks else (None, None)
+        self._begins.append(_Begin(_torch.sequence_number(), origin, *within))
 
     def saving(self) -> Any:
         """How autograd saves what the captured node reads and gives: a checkpoint computes that again in the backward."""
@@ -116,21 +126,20 @@ class Recorder:
             raise RuntimeError("what a checkpoint is computed from has been modified by an inplace operation")
         return tensor
 
-    def _where(self) -> str:
-        if self.phase is FORWARD:
-            return self.origin
-        number = _torch.running_backward_sequence()
+    def _where(self) -> dict[str, Any]:
+        number = _torch.running_backward_sequence() if self.phase is BACKWARD else None
         if number is None or not self._begins:
-            return self.origin
-        return self._begin_of(number)[1]
+            return {"origin": self.origin}
+        begin = self._begin_of(number)
+        return {"origin": begin.origin, "differentiates": begin.region}
 
-    def _begin_of(self, number: int) -> tuple[int, str, Reads | None]:
+    def _begin_of(self, number: int) -> _Begin:
         """Of the captured node that made the autograd node with this number."""
         return self._begins[max(bisect.bisect_right(self._begins, number, key=operator.itemgetter(0)) - 1, 0)]
 
     def checkpoint_of(self, node: Any) -> Reads | None:
         """What the checkpoint keeps in which an autograd node was made, in the place of what the node would keep."""
-        return self._begin_of(_torch.sequence_number_of(node))[2] if self._begins else None
+        return self._begin_of(_torch.sequence_number_of(node)).reads if self._begins else None
 
     # --- recording ----------------------------------------------------------------------------------------------------
     def __call__(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
@@ -142,7 +151,7 @@ class Recorder:
     def node(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], val: Any) -> fx.Node:
         """A node for a call whose arguments are nodes already."""
         node = add_node(self.graph, "call_function", func, args, kwargs)
-        node.meta.update(val=val, origin=self._where(), phase=self.phase, **self.marks)
+        node.meta.update(val=val, phase=self.phase, **self._where(), **self.marks)
         return node
 
     def emit(self, func: Any, *args: Any, **kwargs: Any) -> fx.Node:

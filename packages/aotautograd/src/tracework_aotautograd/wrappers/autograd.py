@@ -444,7 +444,12 @@ class _Part:
                 for i in places
                 if outputs[i] not in mine and any(n.op == "placeholder" or n in results for n in through_views(outputs[i]))
             ]
-            given = [f"values[{i}]{'.detach()' if i in apart else ''}" for i in places]
+            # what a checkpoint reads beside its arguments it reads as it is by then, so that autograd is to ask for no version
+            nodes = [n for n in program.forward.graph.nodes if n.op == "placeholder"]
+            kept = {slot for info in tangents for slot in info.kept.inputs}
+            free = {nodes[slot] for slot in self._gradients.other_data.read_again - kept}
+            ways = [".data" if shown_input(outputs[i]) in free else ".detach()" if i in apart else "" for i in places]
+            given = [f"values[{i}]{way}" for i, way in zip(places, ways, strict=True)]
             if len(tangents) == 1:  # read back, the result has its history, also when nobody else has it any more
                 slot = tangents[0].slot
                 self._kept_result = next((n for n, i in enumerate(places) if outputs[i] is outputs[slot]), None)
