@@ -18,6 +18,7 @@ import torch
 import torch.nn.attention
 from torch.torch_version import TorchVersion
 
+from .. import _C
 from ..bytecode.assemble import at_one_place
 from ..guards.kinds import COMPARE_FUNCTIONS
 from ..signals import let_through
@@ -213,7 +214,10 @@ class ConstantValue(Value):
 
     def getitem(self, frame, key):
         from .ranges import as_place
+        from .user_object import has_own_instance
 
+        if type(self.obj) not in ATOM_TYPES and has_own_instance(key):
+            return frame.break_graph("builtin_unsupported", f"{self.describe()}[...] that holds an instance of an own class")
         return fold(frame, operator.getitem, [self, as_place(frame, key)])
 
     def iterate(self, frame):
@@ -317,6 +321,14 @@ def force_plain(frame, value):
         if reads_whole(frame, part):
             return force_plain(frame, value)
         return frame.break_graph("value_not_known", f"the value of {part.describe()} is needed while tracing")
+
+
+def attribute_name(frame, value):
+    """The text that an attribute is set or deleted by."""
+    name = force_plain(frame, value)
+    if not isinstance(name, str):
+        frame.raise_new(TypeError, f"attribute name must be string, not '{_C.type_name(type(name))}'")
+    return name
 
 
 READ_AT_ONCE = 256

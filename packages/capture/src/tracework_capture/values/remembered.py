@@ -24,6 +24,7 @@ from .constant import ATOM_TYPES, ConstantValue, NotPlain, called_there, force_p
 from .function import is_empty
 from .module import ModuleValue
 from .row_value import RowValue
+from .sequence import TupleValue
 from .symint import SymNumber
 from .user_keys import globals_read, is_pure
 from .user_object import ObjectValue, own_dict
@@ -193,6 +194,10 @@ def key_of(frame, value):
         if all(lookup_class(kind, name)[0] is own for name, own in _BY_IDENTITY.items()):
             frame.guard("IDENTITY", value.source, value.obj)
             return value.obj
+    if isinstance(value, TupleValue) and value.cls is tuple:
+        return tuple(key_of(frame, item) for item in value.all_items(frame))
+    if isinstance(value, ObjectValue):  # what it remembers may hold it, as an instance of its own class
+        raise NotPlain(value)
     return plain(value)
 
 

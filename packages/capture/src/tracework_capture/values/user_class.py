@@ -40,7 +40,7 @@ from .binding import (
     refuse_method,
 )
 from .builtins import BUILTINS
-from .constant import ConstantValue, fold, fold_plain, force_plain, literal
+from .constant import ConstantValue, attribute_name, fold, fold_plain, force_plain, literal
 from .controls import forbid
 from .enum_member import EnumMember
 from .exception import ExceptionValue, make_exception
@@ -49,7 +49,7 @@ from .iterators import PartialBuiltin
 from .lifetimes import let_go
 from .rows import call_row
 from .sequence import NONE, ListValue, TupleValue, is_record
-from .user_object import HEAP_TYPE, NO_ATTRIBUTE, ObjectValue, implemented, lookup_class
+from .user_object import HEAP_TYPE, NO_ATTRIBUTE, ObjectValue, has_own_instance, implemented, lookup_class
 from .value import NEW, SymbolicRaise, Value
 
 PLAIN_CLASS_ATTRIBUTES = (
@@ -301,7 +301,7 @@ class ClassValue(Value):
     def of_type(self, frame, descriptor, name, args, kwargs):
         """type.name(cls, ...): past what the class itself and its metaclass have under the name."""
         if name == "__setattr__" and len(args) == 2 and not kwargs:
-            self.plain_setattr(frame, force_plain(frame, args[0]), args[1])
+            self.plain_setattr(frame, attribute_name(frame, args[0]), args[1])
             return NONE
         if name == "__getattribute__" and len(args) == 1 and not kwargs:
             return self.looked_up(frame, force_plain(frame, args[0]))
@@ -313,6 +313,8 @@ class ClassValue(Value):
 
     def getitem(self, frame, key):
         alias = lookup_class(type(self.cls), "__getitem__")[0] is NO_ATTRIBUTE and hasattr(self.cls, "__class_getitem__")
+        if alias and has_own_instance(key):
+            return frame.break_graph("builtin_unsupported", f"{self.cls.__name__}[...] that holds an instance of an own class")
         if alias or has_members(frame, self.cls, "__getitem__"):
             return fold(frame, lambda k: self.cls[k], [key])
         return self.special(frame, "__getitem__", [key]) or super().getitem(frame, key)

@@ -34,7 +34,7 @@ from .binding import (
     native_base,
     python_new,
 )
-from .constant import ATOM_TYPES, ConstantValue, NotPlain, fold_literal, force_plain, plain
+from .constant import ATOM_TYPES, ConstantValue, NotPlain, attribute_name, fold_literal, force_plain, plain
 from .instance_dict import InstanceDictValue
 from .iterators import ItemIterator
 from .lifetimes import let_go, refuse_to_drop
@@ -56,6 +56,13 @@ def builtin_part(value):
     """The built-in container inside a value, or the value itself."""
     part = getattr(value, "part", None)
     return value if part is None else part
+
+
+def has_own_instance(key):
+    """Whether it is an instance of an own class, of a number or text, say, or a tuple that has one: what keeps it keeps its class."""
+    from .sequence import TupleValue
+
+    return isinstance(key, ObjectValue) or isinstance(key, TupleValue) and any(map(has_own_instance, key.items))
 
 
 def is_atomic(part):
@@ -452,7 +459,13 @@ class ObjectValue(Value):
                 return None
             if self.part is None and owner not in NATIVE_BASES:
                 return frame.break_graph("call_unknown", f"{owner.__module__}.{owner.__qualname__}.{name}")
-            return self.call_native(frame, name, args, {})
+            if (
+                static.__objclass__ not in native_base(self.cls).__mro__[:-1]
+            ):  # it raises, or is object's although the part has its own
+                return frame.break_graph(
+                    "call_unknown", f"{self.cls.__name__}.{name}, which is that of {static.__objclass__.__name__}"
+                )
+            return self.call_native(frame, static.__name__, args, {})
         return bind_static(frame, self, self.cls, owner, static, name).call(frame, list(args), {})
 
     def required(self, frame, name, args, text):
@@ -547,6 +560,8 @@ class ObjectValue(Value):
     def getitem(self, frame, key):
         if isinstance(self.obj, ALIASES):  # a type annotation in a body: List[Tensor]
             frame.guard("IDENTITY", self.source, self.obj)
+            if has_own_instance(key):
+                return frame.break_graph("builtin_unsupported", f"{self.obj}[...] that holds an instance of an own class")
             return fold_literal(frame, operator.getitem, self.obj, force_plain(frame, key))
         return self.required(frame, "__getitem__", [key], "is not subscriptable")
 
@@ -677,12 +692,12 @@ def store_field(emit, target, name, key, value):
 
 
 def object_setattr(frame, self, name, value):
-    self.plain_setattr(frame, force_plain(frame, name), value)
+    self.plain_setattr(frame, attribute_name(frame, name), value)
     return NONE
 
 
 def object_delattr(frame, self, name):
-    self.plain_delattr(frame, force_plain(frame, name))
+    self.plain_delattr(frame, attribute_name(frame, name))
     return NONE
 
 

@@ -2,8 +2,10 @@
 
 import collections
 import copy
+import functools
 import math
 import operator
+import typing
 
 import pytest
 import torch
@@ -393,3 +395,111 @@ def test_copy_method_calls_the_class(make):
     compiled = capture.optimize(lambda gm, example_inputs: gm.forward, fullgraph=True)(fn)
     for _ in range(2):
         assert compiled(X, make())[1:] == fn(X, make())[1:]
+
+
+class Offset(int):
+    def __index__(self):
+        return int(self) + 1
+
+
+class Foreign(int):
+    __eq__ = str.__eq__
+    __add__ = str.__add__
+    __sub__ = int.__mul__
+    __neg__ = int.__abs__
+    __hash__ = int.__hash__
+
+
+class ByIdentity(int):
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+
+def test_index_of_an_int_is_the_int():
+    """CPython asks no __index__ of what is an int."""
+
+    def fn(x, n):
+        items = list(range(10))
+        return x + 1, operator.index(n), items[n], items[:n], [0] * n, range(n), "ab".ljust(n), slice(n).indices(20), bytes(n)
+
+    compiled = capture.optimize(lambda gm, example_inputs: gm.forward)(fn)
+    for number in (3, 4):
+        assert compiled(X, Offset(number))[1:] == fn(X, Offset(number))[1:]
+
+
+def test_methods_of_other_classes():
+    """They raise, or are what their own names say."""
+
+    def fn(x, a):
+        errors = []
+        for operation in (operator.eq, operator.add):
+            try:
+                operation(a, a)
+            except TypeError as error:
+                errors.append(str(error))
+        return x + 1, errors, a - 5, -a, ByIdentity(3) == ByIdentity(3)
+
+    compiled = capture.optimize(lambda gm, example_inputs: gm.forward)(fn)
+    assert compiled(X, Foreign(-3))[1:] == fn(X, Foreign(-3))[1:]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda text: typing.Annotated[int, text].__metadata__[0],
+        lambda text: typing.Annotated[int, (text, 1)].__metadata__[0][0],
+        lambda text: typing.Literal[text].__args__[0],
+        lambda text: list[text].__args__[0],
+        lambda text: remembered(text)[0],
+    ],
+    ids=["annotated", "in_a_tuple", "literal", "alias", "lru_cache"],
+)
+def test_what_keeps_an_instance_keeps_its_class(make):
+    compiled = capture.optimize(lambda gm, example_inputs: gm.forward)(lambda x: (x + 1, make(Name("a")), make("b")))
+    assert [type(found) for found in compiled(X)[1:]] == [Name, str]
+
+
+@functools.lru_cache(typed=True)
+def remembered(value):
+    return (value,)
+
+
+@pytest.mark.parametrize(
+    "access",
+    [
+        lambda thing: type.__setattr__(type(thing), b"x", None),
+        lambda thing: object.__setattr__(thing, b"x", None),
+        lambda thing: object.__delattr__(thing, b"x"),
+        lambda thing: setattr(thing, b"x", None),
+        lambda thing: delattr(type(thing), b"x"),
+        lambda thing: getattr(thing, b"x", None),
+        lambda thing: hasattr(thing, b"x"),
+    ],
+)
+def test_attributes_go_by_texts(access):
+    def fn(x):
+        class Made:
+            pass
+
+        with pytest.raises(TypeError, match="attribute name must be string, not 'bytes'"):
+            access(Made())
+        return x + 1
+
+    assert capture.optimize(lambda gm, example_inputs: gm.forward)(fn)(X).tolist() == (X + 1).tolist()
+
+
+class OddText(str):
+    def __eq__(self, other):
+        return True
+
+    __hash__ = str.__hash__
+
+
+def test_keywords_that_are_instances_of_an_own_class():
+    def fn(x):
+        def keywords(**given):
+            return [type(name) for name in given]
+
+        return x + 1, keywords(**{Name("a"): 1}), keywords(**{OddText("b"): 1})
+
+    assert capture.optimize(lambda gm, example_inputs: gm.forward)(fn)(X)[1:] == fn(X)[1:]

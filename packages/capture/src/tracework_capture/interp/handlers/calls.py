@@ -97,6 +97,8 @@ def keyword_arguments(frame, mapping):
         return {}
     kwargs = {}
     for key in mapping.call_method(frame, "keys", [], {}).unpack(frame):
+        if issubclass(key.python_type(), str) and not key.is_constant():
+            frame.break_graph("call_unknown", f"a keyword that is {key.describe()}")
         if not key.is_constant() or type(key.constant()) is not str:
             frame.raise_new(TypeError, "keywords must be strings")
         kwargs[key.constant()] = mapping.getitem(frame, key)

@@ -24,7 +24,7 @@ from ..numpy_ufuncs import divmod_ as numpy_divmod
 from ..open_constant import OpenConstant
 from ..rows import positional_limits
 from ..sequence import TupleValue
-from ..user_object import ObjectValue, implemented, is_atomic, operand_of, past_its_class
+from ..user_object import ObjectValue, builtin_part, implemented, is_atomic, operand_of, past_its_class
 from ..value import SymbolicRaise
 
 REFLECTED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -326,6 +326,8 @@ def index_of(frame, args, kwargs):
         return value
     if value.is_constant() or not hasattr(value.python_type(), "__index__"):
         return fold(frame, operator.index, args)
+    if issubclass(value.python_type(), int):  # CPython takes it as it is, whatever its __index__ says
+        return builtin_part(value)
     found = value.call_method(frame, "__index__", [], {})
     if found.python_type() is not int:
         return frame.break_graph("builtin_unsupported", "__index__ that does not give an int")

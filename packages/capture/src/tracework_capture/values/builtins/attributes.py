@@ -21,7 +21,18 @@ from ...hook.policy import is_installed
 from ...signals import let_through
 from ...sources import Const, DictItem
 from ..binding import function_value
-from ..constant import ConstantValue, NotPlain, fold, fold_literal, fold_plain, force_plain, literal, plain, reads_whole
+from ..constant import (
+    ConstantValue,
+    NotPlain,
+    attribute_name,
+    fold,
+    fold_literal,
+    fold_plain,
+    force_plain,
+    literal,
+    plain,
+    reads_whole,
+)
 from ..exception import attribute_asked
 from ..function import FunctionValue
 from ..identity_numbers import IdentityNumber
@@ -178,7 +189,7 @@ def recursion_limit(frame, args, kwargs):
 
 
 def getattr_(frame, args, kwargs):
-    name = force_plain(frame, args[1])
+    name = attribute_name(frame, args[1])
     if len(args) < 3:
         return attribute_asked(frame, args[0], name)
     try:
@@ -191,7 +202,7 @@ def getattr_(frame, args, kwargs):
 
 def hasattr_(frame, args, kwargs):
     try:
-        args[0].getattr(frame, force_plain(frame, args[1]))
+        args[0].getattr(frame, attribute_name(frame, args[1]))
     except SymbolicRaise as raised:
         if issubclass(raised.value.python_type(), AttributeError):
             return ConstantValue(False)
@@ -200,12 +211,12 @@ def hasattr_(frame, args, kwargs):
 
 
 def setattr_(frame, args, kwargs):
-    args[0].setattr(frame, force_plain(frame, args[1]), args[2])
+    args[0].setattr(frame, attribute_name(frame, args[1]), args[2])
     return NONE
 
 
 def delattr_(frame, args, kwargs):
-    args[0].delattr(frame, force_plain(frame, args[1]))
+    args[0].delattr(frame, attribute_name(frame, args[1]))
     return NONE
 
 
