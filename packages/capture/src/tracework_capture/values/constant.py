@@ -197,13 +197,11 @@ class ConstantValue(Value):
         if type(obj) is str and name == "format":
             from .format_fields import looked_up
             from .late_values import late_format
-            from .texts_of_data import formatted_as
 
             found = looked_up(frame, obj, args, kwargs)
             if found is not None:
                 return ConstantValue(found[0]).call_method(frame, name, found[1], {})
-            given = [formatted_as(frame, obj, value) for value in args]
-            late = late_format(obj, given, {key: formatted_as(frame, obj, value) for key, value in kwargs.items()})
+            late = late_format(obj, args, kwargs)
             if late is not None:
                 return late
         if type(obj) is inspect.Signature and name in BINDING:  # what it gives may be changed, and holds any objects

@@ -1,19 +1,34 @@
-"""str.format: what a template looks up in its arguments (`{0.ndim}`, `{x[key]}`) is looked up as the traced program would do it."""
+"""str.format: what a template looks up in its arguments (`{0.ndim}`, `{x[key]}`) is looked up as the traced program would do it, and objects
+and tensors are asked for their texts as it would ask them."""
 
 from __future__ import annotations
 
 import string
 
+from ..sources import Const
 from .constant import ConstantValue
+from .numpy_array import ArrayValue
+from .tensor import TensorValue
+from .texts_of_data import number_for
+from .user_object import ObjectValue
+
+CONVERSIONS = {"s": str, "r": repr, "a": ascii}
 
 
 def looked_up(frame, template, args, kwargs):
-    """(template, arguments) with the lookups done and the fields numbered; None where there are none, or where the template is broken."""
-    if not any("." in name or "[" in name for name in names_in(template)):
+    """(template, arguments) with the lookups done, texts in the place of objects and tensors, and the fields numbered; None where there is
+    nothing of it to do, or where the template is broken."""
+    names = names_in(template)
+    if not names or not any("." in name or "[" in name for name in names) and not any(map(is_asked, (*args, *kwargs.values()))):
         return None
     fields = Fields(frame, args, kwargs)
     written = fields.rewrite(template)
     return None if written is None else (written, fields.values)
+
+
+def is_asked(value):
+    """Whether the value says itself what its text is, when the program runs or by code of its own."""
+    return isinstance(value, (ArrayValue, ObjectValue, TensorValue)) and not value.is_constant()
 
 
 def names_in(template):
@@ -46,8 +61,22 @@ class Fields:
             inner = self.rewrite(spec) if number is not None else None
             if inner is None:
                 return None
+            if not conversion:
+                self.values[number] = number_for(self.frame, self.values[number])
+            if is_asked(self.values[number]) and "{" not in inner:
+                self.values[number], conversion, inner = self.text(self.values[number], conversion, inner), None, ""
             text += "{" + str(number) + (f"!{conversion}" if conversion else "") + (f":{inner}" if inner else "") + "}"
         return text
+
+    def text(self, value, conversion, spec):
+        """What a field makes of a value that is asked for its text."""
+
+        def called(function, *given):
+            return self.frame.wrap(function, Const(function, function.__name__)).call(self.frame, list(given), {})
+
+        if conversion:
+            value = called(CONVERSIONS[conversion], value)
+        return value if conversion and not spec else called(format, value, ConstantValue(spec))
 
     def field(self, name):
         """The number of what a field gives."""

@@ -5,18 +5,20 @@ What needs the text while tracing captures the frame again, and the graph then b
 
 from __future__ import annotations
 
-import string
+from types import FunctionType
 
 import torch
 
+from ..guards.classes import lookup_class
 from ..signals import let_through
 from .late_values import OF_KIND, LateValue, copy_for_later, place_here
 from .numpy_array import ArrayValue
 from .numpy_functions import copy_method
 from .tensor import TensorValue, number_row
+from .user_object import ObjectValue
 from .value import Value
 
-__all__ = ["converted", "format_of_number", "formatted_as", "number_for", "text_of_data"]
+__all__ = ["converted", "format_of_number", "number_for", "text_of_data"]
 
 OF_DTYPE_KIND = {"f": OF_KIND[float], "b": OF_KIND[bool], "i": (-1, 0, 1), "u": (0, 1)}
 """Kind of NumPy's dtypes -> numbers that a format takes where it takes any."""
@@ -71,25 +73,25 @@ def number_for(frame, value: Value) -> Value:
     return number_row(frame, frame.graph.compute(frame, torch.detach, (value,)), "item", [], {})
 
 
-def formatted_as(frame, template: str, value: Value) -> Value:
-    """What str.format makes a text of for a tensor or array among the arguments of `template`, where all fields ask for the same."""
-    if not isinstance(value, (TensorValue, ArrayValue)):
-        return value
-    try:
-        fields = [(spec, conversion) for _, name, spec, conversion in string.Formatter().parse(template) if name is not None]
-    except ValueError:  # which format raises, too
-        return value
-    if any(conversion for _, conversion in fields):
-        return value
-    number = number_for(frame, value)
-    return number if number is not value or any(spec for spec, _ in fields) else text_of_data(frame, value, str) or value
-
-
 def converted(frame, kind: str | None, value: Value) -> Value:
-    """What `%` takes a tensor for at a conversion of this letter, None where that is not known; other values as they are."""
+    """What `%` takes a tensor or an object for at a conversion of this letter, None where that is not known; other values as they are."""
+    if isinstance(value, ObjectValue) and kind is not None and not value.is_constant():
+        return converted_object(frame, kind, value)
     if kind == "s" and isinstance(value, (TensorValue, ArrayValue)):
         return text_of_data(frame, value, str) or value
     is_float = kind is not None and kind in "fFeEgG" and type(value) is TensorValue and not value.example.requires_grad
     if not is_float or not value.example.dtype.is_floating_point or value.example.numel() != 1 or frame.root.function_modes:
         return value
     return number_row(frame, value, "__float__", [], {})
+
+
+def converted_object(frame, kind: str, value: ObjectValue) -> Value:
+    """The same of an instance of a class: its str(), or its int."""
+    from .builtins.containers import str_
+
+    if kind == "s":
+        return str_(frame, [value], {})
+    names = ("__index__",) if kind in "xXo" else ("__int__", "__index__") if kind in "diu" else ()
+    asked = next((name for name in names if isinstance(lookup_class(value.cls, name)[0], FunctionType)), None)
+    found = value.special(frame, asked, []) if asked and value.part is None else value
+    return found if found.python_type() is int else value

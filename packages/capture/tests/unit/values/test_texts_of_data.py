@@ -149,3 +149,53 @@ def test_others_are_what_plain_python_gives(program):
     finally:
         torch.set_printoptions(profile="default")
     assert torch.equal(found[0], expected[0]) and found[1:] == expected[1:]
+
+
+class Shown:
+    def __str__(self):
+        return "as text"
+
+    def __repr__(self):
+        return "as repr"
+
+
+class Numbered:
+    def __index__(self):
+        return 3
+
+
+class Counted:
+    def __int__(self):
+        return 5
+
+
+class Formatted:
+    def __format__(self, spec):
+        return f"<{spec}>"
+
+
+LAYER = torch.nn.Linear(2, 2)
+
+
+def objects_in_percent(x):
+    return (
+        x + 1,
+        "%s" % Shown(),
+        "%s %.1f %s" % (Shown(), 1.5, x[0]),
+        "%d %x %d" % (Numbered(), Numbered(), Counted()),
+        "%s" % LAYER,
+    )
+
+
+def objects_in_templates(x):
+    texts = "{} {!r} {:>3}".format(Shown(), Shown(), 1), "{:.3f} {o!s:>9} {o}".format(Formatted(), o=Shown())
+    return x + 1, texts, "{} {t:.1f} {t!r}".format(LAYER, t=x[0])
+
+
+@pytest.mark.parametrize("program", [objects_in_percent, objects_in_templates])
+def test_objects_are_asked_for_their_texts_in_the_graph(program):
+    compiled = optimize(lambda gm, inputs: gm.forward, fullgraph=True)(program)
+    for _ in range(2):
+        x = torch.randn(3)
+        found, expected = compiled(x), program(x)
+        assert torch.equal(found[0], expected[0]) and found[1:] == expected[1:]
