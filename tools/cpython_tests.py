@@ -63,6 +63,7 @@ _EVALUATOR = (
     "while a frame evaluator is set, whichever, the interpreter calls what it awaits, and tells tracers of the StopIteration"
 )
 _GOES_ON = "calls what starts to trace, by f_back, the frame that called it: that one goes on in a continuation, of which the trace tells"
+_REFERENT = "a collection in another thread, between the guard that asks a weak reference and the code that asks it again, shows"
 _TRACED = (
     "TraceTestCase",
     "SkipLineEventsTraceTestCase",
@@ -112,6 +113,8 @@ KNOWN: dict[str, str] = {
     "test.test_re.ReTests.test_symbolic_refs_errors": _ASKED,
     **{f"test.test_code.{test}": _LIFETIME for test in ("CoExtra.test_free_called", "CoExtra.test_free_different_thread")},
     "test.test_functools.TestLRUPy.test_lru_cache_weakrefable": _HELD,
+    "test.test_weakref.MappingTestCase.test_threaded_weak_valued_pop": _REFERENT,
+    "test.test_weakref.MappingTestCase.test_threaded_weak_valued_setdefault": _REFERENT,
     **{
         f"test.test_dis.{kind}.{test}": _SPECIALISED
         for kind in ("DisTests", "DisWithFileTests")
