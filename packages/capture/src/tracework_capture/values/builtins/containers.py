@@ -240,9 +240,7 @@ def shown(frame, value, name, fn):
     if isinstance(value, TupleValue) and value.cls in (tuple, torch.Size) and all_sizes(value):
         known = all(frame.symbols.has_hint(item.expr) for item in value.items if isinstance(item, SymNumber))
         return text_of_sizes(frame, fn, value) if known else SizesText(fn, value)
-    if isinstance(
-        value, (TensorValue, ArrayValue)
-    ):  # what it holds is another call's data, also where the tensor itself is known
+    if isinstance(value, (TensorValue, ArrayValue)):  # what it holds is another call's data, also where the tensor is known
         return text_of_data(frame, value, fn) or text(frame, value, fn)
     try:
         return ConstantValue(fold_plain(frame, fn, value.real()))
