@@ -109,7 +109,7 @@ def test_hooks(hook, gradients):
         for _ in range(3):
             assert_same(step(fast, net, gradients), step(whole(plain), plain, gradients))
     finally:
-        for name in ("forward_hooks", "backward_hooks", "backward_pre_hooks"):
+        for name in ("forward_hooks", "forward_hooks_with_kwargs", "backward_hooks", "backward_pre_hooks"):
             getattr(torch_module, f"_global_{name}").clear()
         torch_module._global_is_full_backward_hook = None
     assert len(graphs) == (1 if hook is of_parameters else 2)

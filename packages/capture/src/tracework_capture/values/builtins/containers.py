@@ -319,9 +319,11 @@ def attributes_given(frame, function):
         held = InstanceDictValue(function).snapshot(frame).all_items(frame) if hasattr(function.cls, "__dict__") else []
         return [(name.constant(), value) for name, value in held]
     if not isinstance(function, FunctionValue):
-        if function.python_type().__dictoffset__:  # a class or a classmethod: all that is in its __dict__ would be copied
-            return frame.break_graph("builtin_unsupported", f"functools.update_wrapper from a {function.python_type().__name__}")
-        return []
+        kind = function.python_type()
+        if kind is types.FunctionType and not vars(function.real()) or not kind.__dictoffset__:
+            return []
+        # of a class, or a classmethod, all that is in its __dict__ would be copied
+        return frame.break_graph("builtin_unsupported", f"functools.update_wrapper from a {kind.__name__}")
     names = function.attributes if isinstance(function, NewFunctionValue) else vars(function.function)
     return [(name, function.getattr(frame, name)) for name in names]
 
