@@ -155,6 +155,24 @@ def test_inputs_are_overwritten_after_they_are_read() -> None:
     torch.testing.assert_close(doubled, before * 2)
 
 
+def test_a_copy_that_a_library_call_reads_where_the_original_lies_keeps_its_values() -> None:
+    """The call is given a window on the input, and what is read after the input is overwritten is no such window."""
+    import tracework_runtime as runtime
+    from tracework_inductor import compile_graph
+
+    def program(x, w):
+        row = p.unsqueeze(p.clone(x), 0)
+        product = p.mm(row, w)
+        return product, p.copy_into(x, p.mul(x, 2.0)), row
+
+    x, w = data(5), data(5, 6, seed=1)
+    before = x.clone()
+    product, _, row = runtime.load(compile_graph(build(program, [x, w])))([x, w])
+    torch.testing.assert_close(product, before[None] @ w)
+    torch.testing.assert_close(x, before * 2)
+    torch.testing.assert_close(row, before[None])
+
+
 def test_results_that_take_memory_over_are_no_views() -> None:
     import tracework_runtime as runtime
     from tracework_inductor import compile_graph

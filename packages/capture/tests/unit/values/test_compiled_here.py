@@ -9,6 +9,14 @@ X = torch.arange(6.0)
 pytestmark = pytest.mark.usefixtures("fresh")
 
 
+@pytest.fixture(autouse=True, scope="module")
+def distributions_as_before():
+    """torch's own compiler leaves the checks of all distributions switched off."""
+    checked = torch.distributions.Distribution._validate_args
+    yield
+    torch.distributions.Distribution.set_default_validate_args(checked)
+
+
 class Lazy(torch.nn.Module):
     def __init__(self):
         super().__init__()

@@ -438,11 +438,16 @@ class Lowering:
         return result
 
     def settle_readers(self, buffer: str) -> None:
-        """Realises every lazy value that reads `buffer`, which the current node overwrites, and that a later node needs."""
+        """Gives memory to every value that reads `buffer`, which the current node overwrites, and that a later node needs."""
         known: dict[Any, bool] = {self.node: False}
         for node, value in self._lazies:
-            if value.realized is None and buffer in value.reads and self._needed_later(node, known):
+            at = value.realized
+            if at is None and buffer in value.reads and self._needed_later(node, known):
                 self.realize(value)
+            elif at is not None and at.buffer == buffer and self._needed_later(node, known):
+                # a rearranged copy that a library call read where the original lies
+                value.realized = None
+                self._values[node] = self.realize_in(value, dense_strides(value.sizes, value.strides))
 
     def _needed_later(self, node: Any, known: dict[Any, bool]) -> bool:
         """Whether a node that is still to come reads the lazy value of `node`, itself or through other lazy values."""
