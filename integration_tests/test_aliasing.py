@@ -638,6 +638,66 @@ def test_results_are_bases_of_their_views_and_pieces_that_autograd_guards():
         piece[0] = 5
 
 
+def a_place(x):
+    return (x.as_strided((2,), (1,), 1) * 2,)
+
+
+def where_it_begins(x):
+    return (x.as_strided((2,), (1,)) * 2,)
+
+
+def where_a_view_begins(x):
+    return (x[1:].as_strided((2,), (1,)) * 2,)
+
+
+def where_what_is_written_begins(x):
+    x.mul_(2)
+    return x.as_strided((2,), (1,)) * 2, x * 1
+
+
+def where_what_is_written_in_part_begins(x):
+    rest = x[1:]
+    rest.mul_(2)
+    return rest.as_strided((2,), (1,)) * 2, x * 1
+
+
+def a_place_before_what_is_written(x):
+    x.mul_(2)
+    return x.as_strided((2,), (1,), 1) * 2, x * 1
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    "function",
+    [
+        a_place,
+        where_it_begins,
+        where_a_view_begins,
+        where_what_is_written_begins,
+        where_what_is_written_in_part_begins,
+        a_place_before_what_is_written,
+    ],
+)
+def test_inputs_that_begin_elsewhere_in_their_memory(function, backend):
+    """No guard asks for the offset: a graph that reads the memory by places is right for those that it was compiled for alone."""
+    compiled = tracework.compile(function, backend=backend)
+    for begin, size in [(3, 4), (7, 4), (9, 6), (2, 8), (20, 8)]:
+        mine, theirs = torch.arange(40.0), torch.arange(40.0)
+        torch.testing.assert_close(compiled(mine[begin : begin + size]), function(theirs[begin : begin + size]))
+        torch.testing.assert_close(mine, theirs)
+
+
+def test_a_row_that_is_copied_into_another_through_a_view_with_an_index_of_none():
+    def function(x):
+        x[1:, ::2] *= 2
+        x[None, 0] = x[-1]
+        return x
+
+    mine, theirs = data(3, 4), data(3, 4)
+    torch.testing.assert_close(tracework.compile(function)(mine), function(theirs))
+    torch.testing.assert_close(mine, theirs)
+
+
 def test_one_of_many_tensors_is_suddenly_another():
     """Once calls have passed a few times only what moved is compared; here 30 gradients move, then one is a parameter, or two are one."""
 

@@ -23,6 +23,7 @@ from .wrappers.autograd import Gradients, wrap_autograd
 from .wrappers.inference import wrap_inference
 from .wrappers.other_data import OtherData
 from .wrappers.overlap import guard_overlaps
+from .wrappers.places import guard_places
 from .wrappers.saved_hooks import guard_saved_hooks
 from .wrappers.uncompiled import uncompiled
 
@@ -89,6 +90,7 @@ def aot_compile(
         else:
             call = _inference(program, inference_compiler or forward_compiler, observe)
         call = guard_overlaps(call, uncompiled(gm), program.signature)
+        call = guard_places(call, uncompiled(gm), program.signature)
         call.__tracework_writes_last__ = True  # type: ignore[attr-defined]
         return call
     except Refusal as refusal:

@@ -210,6 +210,7 @@ class Trace:
             tuple(views.values()),
             versions,
             self.hooked,
+            tuple(recorder.memory.places.items()),
         )
         gm = _torch.graph_module(recorder.graph)
         return JointProgram(gm, signature, self.mode, self.symbols, self.replay)

@@ -64,6 +64,8 @@ class Memory:
         self._emit = emit
         self._cells: dict[int, Cell] = {}
         self.former: list[Former] = []
+        self.places: dict[int, int] = {}
+        """Slot of an input -> where its tensor begins in its memory, for those that as_strided reads from the begin of that."""
 
     def find(self, fake: torch.Tensor) -> Cell | None:
         """The cell of a fake, or None when it was not made in this trace."""
@@ -137,8 +139,23 @@ class Memory:
             raise FunctionalizationError(
                 "as_strided of memory that no tensor of the graph shows all of has no mutation-free form"
             )
+        node = self.read(whole)
+        if storage_offset is None and cell is whole:
+            return self._emit(aten.as_strided.default, node, size, stride)
         offset = cell.fake.storage_offset() if storage_offset is None else storage_offset
-        return self._emit(aten.as_strided.default, self.read(whole), size, stride, offset)
+        start = whole.fake.storage_offset()
+        if root.slot is not None:
+            self.places[root.slot] = start
+        if root.node.op != "placeholder" and start:
+            node = self._emit(
+                aten.clone.default, node
+            )  # some operators begin where their operand does, a copy at the begin of its memory
+            offset = offset - start
+            if offset < 0:
+                raise FunctionalizationError(
+                    "as_strided of what lies before an input that is written to has no mutation-free form"
+                )
+        return self._emit(aten.as_strided.default, node, size, stride, offset)
 
     def _whole(self, cell: Cell, op: Any) -> Cell:
         """The cell of all the memory, when its elements are those of `cell`."""

@@ -87,7 +87,10 @@ def can_replace(node: torch.fx.Node, other: torch.fx.Node) -> bool:
         return False
     if not layout_matters(node):
         return True
-    return other.op != "placeholder" and node.meta["spec"].strides == other.meta["spec"].strides
+    mine, others = node.meta["spec"], other.meta["spec"]
+    if reads_memory(node) and mine.offset != others.offset:
+        return False
+    return other.op != "placeholder" and mine.strides == others.strides
 
 
 def replace_nodes(graph: PrimGraph, rewrite: Rewrite) -> PrimGraph:

@@ -41,6 +41,11 @@ CASES = {
         "%a: f32[4] = exp(%x)\n%b: f32[4] = exp(%x)\n%c: f32[2] = slice(%a, 0, 0, 2, 1)\n%d: f32[2] = slice(%b, 0, 1, 3, 1)\nreturn %c, %d",
         ["exp", "exp", "slice", "slice"],
     ),
+    "copy_that_is_read_by_places": (
+        "%a: f32[4] = exp(%x)\n%b: f32[2] offset 2 = slice(%a, 0, 2, 4, 1)\n%c: f32[2] = clone(%b)\n"
+        "%d: f32[1] = as_strided(%c, (1,), (1,), 0)\n%e: f32[1] = exp(%d)\nreturn %e",
+        ["exp", "slice", "clone", "as_strided", "exp"],
+    ),
     "copy_that_nobody_sees": (
         "%a: f32[2] = slice(%x, 0, 0, 2, 1)\n%b: f32[2] = clone(%a)\n%c: f32[2] = exp(%b)\nreturn %c",
         ["slice", "exp"],

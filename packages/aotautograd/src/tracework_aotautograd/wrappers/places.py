@@ -1,0 +1,41 @@
+"""Calls whose inputs begin elsewhere in their memory run uncompiled, where the graph reads that memory by places from its begin.
+
+`x.as_strided(sizes, strides, 1)` shows what is at place 1 of the memory, wherever x begins, and a graph is compiled for one such distance.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from ..signature import Signature
+
+fallbacks = logging.getLogger("tracework.fallbacks")
+Run = Callable[..., Any]
+
+
+def guard_places(call: Run, uncompiled: Run, signature: Signature) -> Run:
+    """`call`, or `uncompiled` where such an input has another storage offset; `call` itself for graphs without one."""
+    places = signature.places
+    if not places:
+        return call
+    told = False
+
+    def run(*args: Any) -> Any:
+        nonlocal told
+        for slot, offset in places:
+            if args[slot].storage_offset() != offset:
+                break
+        else:
+            return call(*args)
+        if not told:
+            told = True
+            fallbacks.warning(
+                "input %s begins elsewhere in its memory, which the graph reads by as_strided: such calls run uncompiled; give as_strided "
+                "no offset to avoid it",
+                signature.inputs[slot].name,
+            )
+        return uncompiled(*args)
+
+    return run
