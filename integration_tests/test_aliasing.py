@@ -666,10 +666,20 @@ def a_place_before_what_is_written(x):
     return x.as_strided((2,), (1,), 1) * 2, x * 1
 
 
+def copied_places(x):
+    return torch.as_strided_copy(x, (2,), (1,), 4), torch.as_strided_copy(x, (2,), (1,))
+
+
+def scattered_places(x):
+    return (torch.as_strided_scatter(x, torch.ones(2), (2,), (1,)),)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
     "function",
     [
+        copied_places,
+        scattered_places,
         a_place,
         where_it_begins,
         where_a_view_begins,

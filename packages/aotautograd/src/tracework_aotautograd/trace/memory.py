@@ -143,9 +143,7 @@ class Memory:
         if storage_offset is None and cell is whole:
             return self._emit(aten.as_strided.default, node, size, stride)
         offset = cell.fake.storage_offset() if storage_offset is None else storage_offset
-        start = whole.fake.storage_offset()
-        if root.slot is not None:
-            self.places[root.slot] = start
+        start = self.note_place(whole)
         if root.node.op != "placeholder" and start:
             node = self._emit(
                 aten.clone.default, node
@@ -156,6 +154,15 @@ class Memory:
                     "as_strided of what lies before an input that is written to has no mutation-free form"
                 )
         return self._emit(aten.as_strided.default, node, size, stride, offset)
+
+    def note_place(self, cell: Cell) -> Any:
+        """Where the memory that a cell shows begins in its storage, which holds for this graph where it is an input's."""
+        while cell.parent is not None:
+            cell = cell.parent
+        start = cell.fake.storage_offset()
+        if cell.root.slot is not None:
+            self.places[cell.root.slot] = start
+        return start
 
     def _whole(self, cell: Cell, op: Any) -> Cell:
         """The cell of all the memory, when its elements are those of `cell`."""

@@ -344,6 +344,21 @@ def _scatter(recorder: Recorder, func: Any, args: Any, kwargs: Any, out: Any) ->
     _pure(recorder, func, args, kwargs, out)
 
 
+_BY_PLACES = frozenset((aten.as_strided_copy.default, aten.as_strided_scatter.default))
+
+
+def _by_places(kind: Any) -> Any:
+    """The kind of an op that finds elements by where they lie in the storage of its first argument."""
+
+    def placed(recorder: Recorder, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+        cell = recorder.cell(args[0])
+        if recorder.memory.note_place(cell) and cell.root.writes:
+            raise Refusal(f"{func} of an input that is written to", recorder.origin)
+        kind(recorder, func, args, kwargs, out)
+
+    return placed
+
+
 def _view(index: int) -> Any:
     def view(recorder: Recorder, func: Any, args: Any, kwargs: Any, out: Any) -> None:
         base = args[index]
@@ -372,6 +387,8 @@ def _view(index: int) -> Any:
 
 def _kind_of(func: Any) -> Any:
     names = [argument.name for argument in func._schema.arguments]
+    if func in _BY_PLACES:
+        return _by_places(_kind_of_dense(func))
     place = next((i for i, name in enumerate(names) if name in ("sparse", "sparse_grad")), None)
     return _kind_of_dense(func) if place is None else _dense_gradients(_kind_of_dense(func), place, names[place])
 
