@@ -28,7 +28,8 @@ def looked_up(frame, template, args, kwargs):
 
 def is_asked(value):
     """Whether the value says itself what its text is, when the program runs or by code of its own."""
-    return isinstance(value, (ArrayValue, ObjectValue, TensorValue)) and not value.is_constant()
+    asked = isinstance(value, (ArrayValue, ObjectValue, TensorValue)) or value.python_type() in (list, tuple, dict)
+    return asked and not value.is_constant()
 
 
 def names_in(template):

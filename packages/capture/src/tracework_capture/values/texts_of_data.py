@@ -12,8 +12,10 @@ import torch
 from ..guards.classes import lookup_class
 from ..signals import let_through
 from .late_values import OF_KIND, LateValue, copy_for_later, place_here
+from .mapping import DictValue
 from .numpy_array import ArrayValue
 from .numpy_functions import copy_method
+from .sequence import SequenceValue
 from .tensor import TensorValue, number_row
 from .user_object import ObjectValue
 from .value import Value
@@ -79,10 +81,19 @@ def converted(frame, kind: str | None, value: Value) -> Value:
         return converted_object(frame, kind, value)
     if kind == "s" and isinstance(value, (TensorValue, ArrayValue)):
         return text_of_data(frame, value, str) or value
+    if kind == "s" and isinstance(value, (SequenceValue, DictValue)) and not value.is_constant():
+        return converted_items(frame, value)
     is_float = kind is not None and kind in "fFeEgG" and type(value) is TensorValue and not value.example.requires_grad
     if not is_float or not value.example.dtype.is_floating_point or value.example.numel() != 1 or frame.root.function_modes:
         return value
     return number_row(frame, value, "__float__", [], {})
+
+
+def converted_items(frame, value: Value) -> Value:
+    """The text of what a list, tuple or dict holds, for `%s`."""
+    from .builtins.containers import shown_items
+
+    return shown_items(frame, value) or value
 
 
 def converted_object(frame, kind: str, value: ObjectValue) -> Value:

@@ -212,9 +212,18 @@ def wrap_tuple(frame, obj, source):
 
 def wrap_deque(frame, obj, source):
     guard_type(frame, obj, source)
-    maxlen = Attr(source, "maxlen")
-    frame.guard("IS_NONE" if obj.maxlen is None else "CONSTANT", maxlen, obj.maxlen)
-    return DequeValue(pending_items(obj, source), source, maxlen=obj.maxlen)
+    return DequeValue(pending_items(obj, source), source, maxlen=guarded_maxlen(frame, obj, source))
+
+
+def guarded_maxlen(frame, obj, source):
+    """The most items that an existing deque, or an instance of a subclass, keeps; None where there is no limit."""
+    kind = type(obj)
+    if any(lookup_class(kind, name)[0] is not getattr(collections.deque, name) for name in ("maxlen", "__getattribute__")):
+        return frame.break_graph(
+            "value_not_known", f"maxlen of a deque of the class {kind.__name__}, which reads it in its own way"
+        )
+    frame.guard("IS_NONE" if obj.maxlen is None else "CONSTANT", Attr(source, "maxlen"), obj.maxlen)
+    return obj.maxlen
 
 
 def wrap_dict(frame, obj, source):
@@ -543,7 +552,10 @@ def wrap_container_subclass(frame, obj, source):
         if native is tuple:
             frame.guard("LENGTH", source, tuple.__len__(obj))
         items = [Pending(item, PartItem(source, i)) for i, item in enumerate(native.__iter__(obj))]
-        part = {list: ListValue, tuple: TupleValue, collections.deque: DequeValue}[native](items, source)
+        if native is collections.deque:
+            part = DequeValue(items, source, maxlen=guarded_maxlen(frame, obj, source))
+        else:
+            part = {list: ListValue, tuple: TupleValue}[native](items, source)
     else:
         if any(lookup_class(kind, name)[1] is not native for name in ("__iter__", "__len__", "__contains__", "copy")):
             frame.break_graph("iterator_unsupported", f"a set of the class {kind.__name__}, which goes over it in its own way")

@@ -503,3 +503,26 @@ def test_keywords_that_are_instances_of_an_own_class():
         return x + 1, keywords(**{Name("a"): 1}), keywords(**{OddText("b"): 1})
 
     assert capture.optimize(lambda gm, example_inputs: gm.forward)(fn)(X)[1:] == fn(X)[1:]
+
+
+class LimitedInItsOwnWay(collections.deque):
+    @property
+    def maxlen(self):
+        return "none"
+
+
+@pytest.mark.parametrize("kind", [Window, LimitedInItsOwnWay])
+@pytest.mark.parametrize("limit", [None, 0, 2, 3])
+def test_existing_instances_of_a_subclass_of_deque_keep_no_more_than_they_may(kind, limit):
+    def fn(x, window):
+        window.append(4)
+        seen = [len(window), sum(window), window.maxlen]
+        window.appendleft(5)
+        window.extend([6, 7])
+        return x * len(window) + sum(window), seen, list(window)
+
+    compiled = capture.optimize(lambda gm, example_inputs: gm.forward, fullgraph=kind is Window)(fn)
+    for kept in (limit, limit, 4):
+        ours, theirs = kind([1, 2], kept), kind([1, 2], kept)
+        found, expected = compiled(X, ours), fn(X, theirs)
+        assert torch.equal(found[0], expected[0]) and found[1:] == expected[1:] and list(ours) == list(theirs)

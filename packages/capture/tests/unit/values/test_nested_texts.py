@@ -90,3 +90,88 @@ def test_while_its_text_is_being_written():
     assert repr(one) == "Settings(rate=0.5, tags=[], more=shows)" and seen[0][1] == "first"
     repr(one)
     assert seen[1][1] == "..."
+
+
+class Named:
+    def __init__(self, name):
+        self.name = name
+
+    def __repr__(self):
+        return f"<{self.name}>"
+
+
+class Grows(Named):
+    def __repr__(self):
+        self.name.append(0)
+        return "grows"
+
+
+class GivesANumber(Named):
+    def __repr__(self):
+        return 3
+
+
+EXISTING = [Named("a"), {Named("k").name: Named("v"), 2: (Named("t"),)}, (), [[]], X]
+
+
+PERCENT, BRACES = "%s", "{}"
+
+
+def all_texts(held):
+    return str(held), repr(held), f"{held}", f"{held!r:>90}", PERCENT % (held,), BRACES.format(held)
+
+
+def of_what_existing_containers_hold(x):
+    return x + 1, all_texts(EXISTING[:4]), all_texts(EXISTING[1]), all_texts((EXISTING[0],))
+
+
+def of_what_new_containers_hold(x):
+    held = [Named("a"), {"k": Named(1.5), ("t", 2): (Named("t"),)}, x.shape[0]]
+    return x + 1, all_texts(held), all_texts(held[1]), str({}), str([(Named(()), Named([]))])
+
+
+def of_containers_inside_of_themselves(x):
+    row, table = [Named("a")], {"b": Named("b")}
+    row.append(row)
+    table["self"] = (row, table)
+    return x + 1, str(row), str(table)
+
+
+def of_tensors_in_containers(x):
+    return x + 1, f"{[Named('a'), x * 2]}", str({"loss": (x.sum(), Named("b"))})
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        of_what_existing_containers_hold,
+        of_what_new_containers_hold,
+        of_containers_inside_of_themselves,
+        of_tensors_in_containers,
+    ],
+)
+def test_texts_of_containers_ask_what_they_hold(function):
+    compiled = optimize(lambda gm, example_inputs: gm.forward, fullgraph=True)(function)
+    for x in (X, X * 2):
+        assert compiled(x)[1:] == function(x)[1:]
+
+
+def of_a_list_that_grows_meanwhile(x):
+    row = []
+    row += [Grows(row), Named("b")]
+    return x + 1, str(row), len(row)
+
+
+def of_what_gives_no_text(x):
+    try:
+        return x + 1, str([Named("a"), GivesANumber("b")])
+    except TypeError as error:
+        return x + 2, str(error)
+
+
+@pytest.mark.parametrize("function", [of_a_list_that_grows_meanwhile, of_what_gives_no_text])
+def test_texts_of_containers_are_eagers_where_an_item_has_its_own_way(function):
+    compiled = optimize(lambda gm, example_inputs: gm.forward)(function)
+    for _ in range(2):
+        found, expected = compiled(X), function(X)
+        assert torch.equal(found[0], expected[0]) and found[1:] == expected[1:]

@@ -19,7 +19,7 @@ from ..floats import FloatValue, float_of
 from ..function import BoundMethodValue, FunctionValue, NewFunctionValue
 from ..instance_dict import InstanceDictValue
 from ..iterators import PartialBuiltin
-from ..late_values import LateValue, late_shown, read_late
+from ..late_values import LateValue, late_joined, late_shown, read_late
 from ..mapping import METHODS as DICT_METHODS
 from ..mapping import DictValue
 from ..namespace import NamespaceValue
@@ -33,7 +33,7 @@ from ..sequence import DequeValue, ListValue, TupleValue
 from ..sets import SetValue, made_set
 from ..symint import SymNumber
 from ..tensor import TensorValue
-from ..text import OpenText, text_of_size, text_of_sizes
+from ..text import OpenText, joined_text, known_text, text_of_size, text_of_sizes
 from ..text_codecs import break_for_own_codec
 from ..texts_of_data import format_of_number, number_for, text_of_data
 from ..user_object import ObjectValue, is_atomic, operand_of
@@ -245,7 +245,47 @@ def shown(frame, value, name, fn):
     try:
         return ConstantValue(fold_plain(frame, fn, value.real()))
     except LookupError:
-        return text(frame, value, fn)
+        return shown_items(frame, value) or text(frame, value, fn)
+
+
+BRACKETS = {list: ("[", "]"), tuple: ("(", ")"), dict: ("{", "}")}
+
+
+def shown_items(frame, value):
+    """The text of a list, tuple or dict, whose items' texts their classes make; dots inside of its own. None for other values."""
+    if not isinstance(value, (ListValue, TupleValue, DictValue)) or value.python_type() not in BRACKETS:
+        return None
+    opened, closed = BRACKETS[value.python_type()]
+    if any(outer is value for outer in frame.root.shown):
+        return ConstantValue(f"{opened}...{closed}")
+    frame.root.shown.append(value)
+    try:
+        items = value.all_items(frame)
+        parts = list(texts_between(frame, value, items))
+    finally:
+        frame.root.shown.pop()
+    if [held for *_, held in rows_of(value, value.all_items(frame))] != [held for *_, held in rows_of(value, items)]:
+        return frame.break_graph("value_not_known", f"text of {value.describe()}, which changes while it is written")
+    parts = [ConstantValue(opened), *parts, ConstantValue(",)" if value.python_type() is tuple and len(items) == 1 else closed)]
+    if all(map(known_text, parts)):
+        return joined_text(parts)
+    return late_joined(parts) if all(known_text(part) or isinstance(part, LateValue) for part in parts) else None
+
+
+def rows_of(value, items):
+    """Each item of a list or tuple as a row of one, each of a dict as key and value."""
+    return items if isinstance(value, DictValue) else [(item,) for item in items]
+
+
+def texts_between(frame, value, items):
+    """The texts that stand between the brackets."""
+    for number, row in enumerate(rows_of(value, items)):
+        if number:
+            yield ConstantValue(", ")
+        for place, part in enumerate(row):
+            if place:
+                yield ConstantValue(": ")
+            yield shown(frame, part, "__repr__", repr)
 
 
 def is_open_number(value):
