@@ -11,9 +11,11 @@ from ..errors import BreakGraph
 from ..guards.classes import lookup_class
 from ..sources import Attr, Referent
 from .dict_keys import IDENTITY_HASH, IdentityKey, ReferenceKey, behind, by_identity
+from .function import FunctionValue
 from .lifetimes import ATOMS
 from .module import ModuleValue
 from .tensor import TensorValue
+from .user_class import ClassValue
 from .user_object import ObjectValue
 from .value import Value
 
@@ -32,7 +34,7 @@ class WeakReference(Value):
         return True
 
     def same_object(self, other):
-        return self is other
+        return other.same_object(self) if isinstance(other, MadeReference) else self is other
 
     def hash_key(self, frame):
         target = self.obj()
@@ -99,7 +101,7 @@ class MadeReference(WeakReference):
         if self.callback is not None or getattr(other, "callback", None) is not None:
             return self is other
         if isinstance(other, MadeReference):
-            return other.referent is self.referent
+            return other.referent is self.referent or is_same_definition(self.referent, other.referent)
         return None if isinstance(other, WeakReference) else False
 
     def referred(self, frame):
@@ -116,7 +118,7 @@ class MadeReference(WeakReference):
 
 def is_held(frame, value):
     """Whether an object surely lives: it was there before and nothing was changed, or a local has it."""
-    if value.source is not None and not frame.mutations.entries and not may_have_died(frame, value.obj):
+    if value.source is not None and not frame.mutations.entries and not may_have_died(frame, existing(value)):
         return True
     while frame is not None:
         if any(held is value for held in dict.values(frame.locals)):
@@ -125,14 +127,31 @@ def is_held(frame, value):
     return False
 
 
+DEFINITIONS = (ClassValue, FunctionValue)
+"""Of one class or function there may be several values, each of which says which object it is."""
+
+
+def existing(value):
+    """The object that a value with a source is."""
+    return value.real() if type(value) in DEFINITIONS else value.obj
+
+
+def is_same_definition(value, other):
+    """Whether both are one existing class or function."""
+    return type(value) is type(other) and type(value) in DEFINITIONS and value.real() is other.real()
+
+
 def make_reference(frame, args, kwargs):
     """weakref.ref(value), weakref.ref(value, callback)"""
     value = args[0] if len(args) in (1, 2) and not kwargs else None
     callback = args[1] if len(args) == 2 and args[1].python_type() is not type(None) else None
-    if not isinstance(value, (ObjectValue, ModuleValue, TensorValue)) or value.source is not None and value.obj is None:
+    is_known = isinstance(value, (ObjectValue, ModuleValue, TensorValue)) or type(value) in DEFINITIONS
+    if not is_known or value.source is not None and existing(value) is None:
         return frame.break_graph("call_unknown", "weakref.ref of something else than an object")
     if callback is not None and value.source is None:
         return frame.break_graph("call_unknown", "weakref.ref with a callback, of what may die before the reference is made")
+    if type(value) is FunctionValue:
+        value.hash_key(frame)  # guards which function it is
     if not value.python_type().__weakrefoffset__:
         return frame.raise_new(TypeError, f"cannot create weak reference to '{_C.type_name(value.python_type())}' object")
     return MadeReference(value) if callback is None else watching(frame, value, callback)
@@ -150,11 +169,11 @@ def make_keyed_reference(frame, args, kwargs):
 def watching(frame, value, callback):
     """A reference with a callback to an existing object: it is made when the graph has run, and the object must live until then and beyond."""
     root = frame.root
-    if not is_held(frame, value) or may_be_dropped(root, value.obj):
+    if not is_held(frame, value) or may_be_dropped(root, existing(value)):
         return frame.break_graph("value_not_known", f"{value.describe()}, which may have died")
     root.watched = True
-    if any(obj is value.obj for obj in root.arguments.values()):
-        root.acting += (value.obj,)
+    if any(obj is existing(value) for obj in root.arguments.values()):
+        root.acting += (existing(value),)
     return MadeReference(value, callback)
 
 

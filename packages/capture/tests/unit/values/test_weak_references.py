@@ -329,3 +329,79 @@ def test_attempts_that_are_over_hold_nothing_until_a_collection(function):
         assert [compiled(torch.ones(2)) for _ in range(3)] == [True] * 3
     finally:
         gc.enable()
+
+
+class Plugin:
+    factor = 3.0
+
+
+def helper(x):
+    return x * 2
+
+
+PLUGINS = weakref.WeakKeyDictionary({Plugin: 5.0})
+OF_NODE, OF_PLUGIN = weakref.ref(NODE), weakref.ref(Plugin)
+
+
+def of_a_class(x, cls, function):
+    reference = weakref.ref(cls)
+    again = weakref.ref(Plugin)
+    return x * reference().factor, reference is again, reference() is cls, {reference: 1}[again], PLUGINS[reference()]
+
+
+def of_a_function(x, cls, function):
+    reference = weakref.ref(function)
+    return reference()(x), reference is weakref.ref(helper), reference is weakref.ref(cls)
+
+
+def with_a_callback(x, cls, function):
+    return x + 1, weakref.ref(cls, print)() is Plugin, weakref.ref(function, print)() is helper
+
+
+@pytest.mark.parametrize("function", [of_a_class, of_a_function, with_a_callback])
+def test_references_to_existing_classes_and_functions_are_in_the_graph(function):
+    compiled = optimize(lambda gm, inputs: gm.forward, fullgraph=True)(function)
+    for _ in range(2):
+        found, expected = compiled(torch.ones(3), Plugin, helper), function(torch.ones(3), Plugin, helper)
+        assert torch.equal(found[0], expected[0]) and found[1:] == expected[1:]
+
+
+def given_out(x, cls, function):
+    return x + 1, weakref.ref(cls), weakref.ref(function)
+
+
+def let_go_of(x, cls, function):
+    def made():
+        return 1
+
+    reference, y = weakref.ref(made), x + 1
+    before = reference() is made
+    del made
+    return y, before, reference() is None
+
+
+def compared_with_those_that_were_there(x, cls, function):
+    mine = weakref.ref(NODE), weakref.ref(cls)
+    return x + 1, OF_NODE is mine[0], mine[0] is OF_NODE, OF_PLUGIN is mine[1], mine[1] is not OF_PLUGIN, OF_NODE is mine[1]
+
+
+@pytest.mark.parametrize("function", [given_out, let_go_of, compared_with_those_that_were_there])
+def test_references_are_the_ones_that_plain_python_has(function):
+    compiled = optimize(lambda gm, inputs: gm.forward)(function)
+    for _ in range(2):
+        found, expected = compiled(torch.ones(3), Plugin, helper), function(torch.ones(3), Plugin, helper)
+        assert torch.equal(found[0], expected[0]) and all(a is b for a, b in zip(found[1:], expected[1:], strict=True))
+
+
+def test_which_function_a_reference_is_to_is_guarded():
+    def makes(number):
+        return lambda x: x * number
+
+    def fn(x, function):
+        reference = weakref.ref(function)
+        return reference()(x + 1), reference() is function
+
+    compiled = optimize(lambda gm, inputs: gm.forward)(fn)
+    for function in (makes(2), makes(3), helper):
+        found, expected = compiled(torch.ones(3), function), fn(torch.ones(3), function)
+        assert torch.equal(found[0], expected[0]) and found[1] is expected[1] is True
