@@ -449,3 +449,22 @@ def test_a_loss_that_reads_data_gives_gradients():
     plain = copy.deepcopy(model)
     torch.testing.assert_close(tracework.compile(step)(model, *given), step(plain, *given))
     torch.testing.assert_close([p.grad for p in model.parameters()], [p.grad for p in plain.parameters()])
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_gradients_that_a_backward_inside_leaves_are_no_views(backend):
+    """A view refuses detach_(), which a training loop may call before it sets gradients to zero."""
+
+    def step(model, x):
+        loss = model(x).sum()
+        loss.backward()
+        return loss
+
+    models = [torch.nn.Linear(3, 1), torch.nn.Linear(3, 1)]
+    models[1].load_state_dict(models[0].state_dict())
+    for model, call in zip(models, (step, tracework.compile(step, backend=backend))):
+        for _ in range(2):
+            call(model, torch.ones(2, 3))
+            assert not any(p.grad._is_view() for p in model.parameters())
+            [p.grad.detach_() for p in model.parameters()]
+    torch.testing.assert_close(*([p.grad for p in model.parameters()] for model in models))

@@ -211,6 +211,8 @@ def accumulate(frame, leaves, gradients, create):
             )
         elif (storage in shared or not alike) and as_leaf and not create:
             gradient = frame.graph.call(frame, copy_like, (gradient, leaf))
+        elif as_leaf and not create and gradient.example._is_view():
+            gradient = frame.graph.call_method(frame, "detach", (gradient,))  # as autograd keeps it: a view refuses detach_()
         shared.add(storage)
         leaf.setattr(frame, "grad", gradient)
 
