@@ -53,10 +53,10 @@ def listeners(self):
     return found
 
 
-def gradient_of_even(x, spacing, dims, edge_order):
-    """torch.gradient(x, spacing=, dim=, edge_order=) of places that lie one number apart, in eager's order of operations."""
+def gradient_of_even(x, spacings, dims, edge_order):
+    """torch.gradient(x, spacing=, dim=, edge_order=) of places that lie one number apart in each dim, in eager's order of operations."""
     found = []
-    for dim in dims:
+    for spacing, dim in zip(spacings, dims):
         parts = [x.narrow(dim, place, 1) for place in (0, 1, x.shape[dim] - 2, x.shape[dim] - 1)]
         if edge_order == 1:
             first, last = parts[1] - parts[0], parts[3] - parts[2]

@@ -17,7 +17,7 @@ from .float_curves import FLOAT_CURVES, call, clamped, clamped_in_place, operand
 from .floats import changes, shown_to_hooks
 from .number_arguments import EXACT, as_kind, fits
 from .number_calls import NUMBER_CALLS
-from .sequence import NONE, TupleValue
+from .sequence import NONE, SequenceValue, TupleValue
 from .tensor import TensorValue, size_value
 
 
@@ -25,12 +25,18 @@ def tensor_form(frame, name, args, kwargs):
     """The result of a function or method of torch by this name where one of its arguments is a float that changes; else None."""
     form = TENSOR_FORMS.get(name)
     given = [*args, *kwargs.values()]
+    if name in OF_LISTS:
+        given += [item for value in given if isinstance(value, SequenceValue) for item in value.unpack(frame)]
     if form is None or "out" in kwargs or not any(map(changes, given)):
         return None
     largest = largest_number(given)
     if shown_to_hooks(frame) or not all(fits(frame, value, largest) for value in given if changes(value)):
         return None
     return form(frame, name, list(args), dict(kwargs))
+
+
+OF_LISTS = frozenset(("gradient",))
+"""Functions whose form takes lists of numbers, too."""
 
 
 def largest_number(given):
@@ -281,9 +287,9 @@ def found_in(frame, name, args, kwargs):
 
 
 def differences(frame, name, args, kwargs):
-    """torch.gradient(x, spacing=number)"""
+    """torch.gradient(x, spacing=number), torch.gradient(x, spacing=[number, ...])"""
     given = named(args, kwargs, "input", "spacing", "dim", "edge_order")
-    if given is None or not is_real(given[0]) or not changes(given[1]):
+    if given is None or not is_real(given[0]):
         return None
     x, spacing, dim, order = (NONE if value is None else value for value in given)
     dims = range(x.example.ndim) if dim is NONE else plain(dim)
@@ -291,8 +297,14 @@ def differences(frame, name, args, kwargs):
     order = 1 if order is NONE else plain(order)
     if order not in (1, 2) or len(set(dims)) < len(dims) or any(x.example.shape[d] <= order for d in dims):
         return None
+    spacings = spacing.unpack(frame) if isinstance(spacing, SequenceValue) else [spacing] * len(dims)
+    if len(spacings) != len(dims) or not all(
+        changes(s) or s.is_constant() and type(s.constant()) in (int, float) for s in spacings
+    ):
+        return None
     rest = [frame.constant(value) for value in (tuple(dims), order)]
-    return frame.wrap(gradient_of_even, Const(gradient_of_even, "gradient")).call(frame, [x, spacing, *rest], {})
+    given = [x, TupleValue(spacings), *rest]
+    return frame.wrap(gradient_of_even, Const(gradient_of_even, "gradient")).call(frame, given, {})
 
 
 def fused_step(frame, name, args, kwargs):

@@ -101,6 +101,8 @@ CURVES = {
         *torch.gradient(x, spacing=s),
         *torch.gradient(x, spacing=s, dim=-1, edge_order=2),
         *torch.gradient(x[0], spacing=s, dim=(0,)),
+        *torch.gradient(x, spacing=[s, s * 2]),
+        *torch.gradient(x, spacing=(0.5, s), dim=(1, 0), edge_order=2),
     ),
     "linspace": lambda x, s: (
         torch.linspace(0, s, 4),
