@@ -37,6 +37,7 @@ OFFERED = 15  # times as many of an entry's samples are looked at
 LARGEST = 1 << 20  # elements; larger samples take long and show nothing else
 SEED = 42
 LIMIT = 300  # seconds for one row
+HERE = f"{Path(__file__).parent}{os.sep}"  # tables name files by their place in this folder
 MODES = {
     "float32": (torch.float32, True, False),
     "bfloat16": (torch.bfloat16, False, False),
@@ -275,7 +276,7 @@ def _agree(cases: list[Case], dynamic: bool, random: bool) -> tuple[str, str]:
             if (shared := shared_memory(mine, given)) != case.shared and case.op.name not in UNSAFE:
                 return "wrong", f"outputs lie in the memory of inputs {shared} instead of {case.shared}"
     if refusals.first and status == "equal":
-        return "uncompiled", refusals.first
+        return "uncompiled", refusals.first.replace(HERE, "")
     return status, detail
 
 
@@ -306,8 +307,7 @@ def _reason(error: Unsupported) -> str:
     lines = str(error).splitlines()
     detail = [line.strip().removeprefix("detail: ") for line in lines if line.strip().startswith("detail:")]
     text = ": ".join([lines[0].removeprefix("cannot be captured as one graph: "), *detail])
-    here = f"{Path(__file__).parent}{os.sep}"
-    return re.sub(r" at 0x[0-9a-f]+", "", text).replace(here, "")[:200]
+    return re.sub(r" at 0x[0-9a-f]+", "", text).replace(HERE, "")[:200]
 
 
 def _difference(case: Case, outputs: list[Any], grads: list[Any], random: bool) -> str | None:
