@@ -116,6 +116,8 @@ def torch_function(fn):
 def call_torch(frame, fn, args, kwargs):
     """A node, unless an argument says that the call is plain Python; `out=` tensors are given back themselves."""
     out, name = kwargs.get("out"), getattr(fn, "__name__", "")
+    if isinstance(out, TensorValue) and name in ARITHMETIC:
+        args, kwargs = with_a_tensor(frame, args, kwargs)
     if isinstance(out, TensorValue) and is_only_made(out) and into_empty(frame, fn, args, kwargs, out):
         return out
     result = tensor_form(frame, name, args, kwargs) or drawn(frame, fn, args, kwargs)
@@ -134,6 +136,23 @@ def call_torch(frame, fn, args, kwargs):
     ):
         return args[0]
     return result
+
+
+ARITHMETIC = frozenset("add sub subtract mul multiply div divide true_divide floor_divide".split())
+"""Functions that take numbers alone when they are given a tensor for the result."""
+
+
+def with_a_tensor(frame, args, kwargs):
+    """The arguments with the first one a tensor, as eager makes it of a number, where there is none: operators of a graph need one."""
+    first = args[0] if args else kwargs.get("input")
+    second = args[1] if len(args) > 1 else kwargs.get("other")
+    if any(operand is None or operand.python_type() not in NUMBERS for operand in (first, second)):
+        return args, kwargs
+    made = call_torch(frame, torch.full, [TupleValue([]), first], {"device": ConstantValue(torch.device("cpu"))})
+    return ([made, *args[1:]], kwargs) if args else (args, {**kwargs, "input": made})
+
+
+NUMBERS = (bool, int, float, complex)
 
 
 def is_only_made(out):
