@@ -670,6 +670,11 @@ def copied_places(x):
     return torch.as_strided_copy(x, (2,), (1,), 4), torch.as_strided_copy(x, (2,), (1,))
 
 
+def windows_that_are_written(x):
+    x[1:].unfold(0, 2, 1 if len(x) < 4 else 2).mul_(2)
+    return (x + 1,)
+
+
 def scattered_places(x):
     return (torch.as_strided_scatter(x, torch.ones(2), (2,), (1,)),)
 
@@ -680,6 +685,7 @@ def scattered_places(x):
     [
         copied_places,
         scattered_places,
+        windows_that_are_written,
         a_place,
         where_it_begins,
         where_a_view_begins,
@@ -690,11 +696,60 @@ def scattered_places(x):
 )
 def test_inputs_that_begin_elsewhere_in_their_memory(function, backend):
     """No guard asks for the offset: a graph that reads the memory by places is right for those that it was compiled for alone."""
+    places = [(3, 4), (7, 4), (9, 6), (2, 8), (20, 8), (8, 5), (0, 5)]
+    for order in (places, places[::-1]):
+        compiled = tracework.compile(function, backend=backend)
+        for begin, size in order:
+            mine, theirs = torch.arange(40.0), torch.arange(40.0)
+            torch.testing.assert_close(compiled(mine[begin : begin + size]), function(theirs[begin : begin + size]))
+            torch.testing.assert_close(mine, theirs)
+
+
+def unread_pairs(x):
+    torch.view_as_complex(x)
+    return x * 2
+
+
+def pairs_that_are_written(x):
+    x.view(-1)[1:5].mul_(2)
+    return torch.view_as_complex(x).mul_(2) + 1
+
+
+def counted_pairs(x):
+    return x.mul_(2) * torch.view_as_complex(x).numel()
+
+
+def read_pairs(x):
+    return torch.full_like(torch.view_as_complex(x), 2), torch.view_as_complex(x[:, :2].clone()) * x[0, 0]
+
+
+def bits(x):
+    return x.view(torch.float64) * 2
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("function", [unread_pairs, pairs_that_are_written, counted_pairs, read_pairs, bits])
+def test_pairs_begin_at_even_places(function, backend):
     compiled = tracework.compile(function, backend=backend)
-    for begin, size in [(3, 4), (7, 4), (9, 6), (2, 8), (20, 8)]:
-        mine, theirs = torch.arange(40.0), torch.arange(40.0)
-        torch.testing.assert_close(compiled(mine[begin : begin + size]), function(theirs[begin : begin + size]))
+    for begin in (2, 4, 8):
+        mine, theirs = torch.arange(20.0), torch.arange(20.0)
+        torch.testing.assert_close(compiled(mine[begin:][:6].view(3, 2)), function(theirs[begin:][:6].view(3, 2)))
         torch.testing.assert_close(mine, theirs)
+        with pytest.raises(RuntimeError, match="storage_offset"):
+            function(theirs[begin + 1 :][:6].view(3, 2))
+        with pytest.raises(RuntimeError, match="storage_offset"):
+            compiled(mine[begin + 1 :][:6].view(3, 2))
+        torch.testing.assert_close(mine, theirs)
+
+
+def test_pairs_of_complex_numbers_begin_at_even_places_always(caplog):
+    def function(x):
+        return torch.view_as_complex(torch.view_as_real(x)) * 2
+
+    compiled, memory = tracework.compile(function), torch.randn(9, dtype=torch.complex64)
+    for begin in (2, 3):
+        torch.testing.assert_close(compiled(memory[begin:][:4]), function(memory[begin:][:4]))
+    assert not caplog.text
 
 
 def test_a_row_that_is_copied_into_another_through_a_view_with_an_index_of_none():

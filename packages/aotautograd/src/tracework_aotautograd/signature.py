@@ -153,8 +153,8 @@ class Signature:
     computed from results; what one takes from others they give before it.
     `views`: results that are none of a component, which components take as well. `constants`: tensors appended to the caller's inputs.
     `output_versions` pairs (graph output slot, how often the program wrote to it). `hooked`: slots of leaves with hooks of their own, in
-    the order in which eager's backward comes to them, where they are several. `places` pairs (input slot, the storage offset that it was
-    traced with), for those whose memory is read by places from its begin.
+    the order in which eager's backward comes to them, where they are several. `places` has (input slot, the storage offset that it
+    was traced with, period) for those where the graph depends on it: it holds for offsets that are a multiple of the period away.
     """
 
     inputs: tuple[InputInfo, ...]
@@ -167,7 +167,7 @@ class Signature:
     views: tuple[TakenView, ...] = ()
     output_versions: tuple[tuple[int, int], ...] = ()
     hooked: tuple[int, ...] = ()
-    places: tuple[tuple[int, int], ...] = ()
+    places: tuple[tuple[int, int, int], ...] = ()
 
     @property
     def mutated_in_graph(self) -> frozenset[int]:

@@ -210,7 +210,7 @@ class Trace:
             tuple(views.values()),
             versions,
             self.hooked,
-            tuple(recorder.memory.places.items()),
+            tuple([(slot, *place) for slot, place in recorder.memory.places.items()]),
         )
         gm = _torch.graph_module(recorder.graph)
         return JointProgram(gm, signature, self.mode, self.symbols, self.replay)

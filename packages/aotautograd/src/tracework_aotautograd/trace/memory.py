@@ -5,6 +5,7 @@ tensor: its root, and, when it is a view, its parent cell and the view op betwee
 view from the parent's present value; writing a cell carries the new value up to the root.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,8 +65,9 @@ class Memory:
         self._emit = emit
         self._cells: dict[int, Cell] = {}
         self.former: list[Former] = []
-        self.places: dict[int, int] = {}
-        """Slot of an input -> where its tensor begins in its memory, for those that as_strided reads from the begin of that."""
+        self.places: dict[int, tuple[int, int]] = {}
+        """Slot of an input -> where its tensor begins in its memory, where the graph depends on it, and after how many elements more it
+        does the same, 0 for never."""
 
     def find(self, fake: torch.Tensor) -> Cell | None:
         """The cell of a fake, or None when it was not made in this trace."""
@@ -145,9 +147,8 @@ class Memory:
         offset = cell.fake.storage_offset() if storage_offset is None else storage_offset
         start = self.note_place(whole)
         if root.node.op != "placeholder" and start:
-            node = self._emit(
-                aten.clone.default, node
-            )  # some operators begin where their operand does, a copy at the begin of its memory
+            # some operators begin where their operand does, a copy at the begin of its memory
+            node = self._emit(aten.clone.default, node)
             offset = offset - start
             if offset < 0:
                 raise FunctionalizationError(
@@ -155,14 +156,24 @@ class Memory:
                 )
         return self._emit(aten.as_strided.default, node, size, stride, offset)
 
-    def note_place(self, cell: Cell) -> Any:
-        """Where the memory that a cell shows begins in its storage, which holds for this graph where it is an input's."""
+    def note_place(self, cell: Cell, period: int = 0) -> Any:
+        """Where the memory that a cell shows begins in its storage. Where it is an input's, the graph holds for this begin, and for those
+        that are a multiple of `period` elements away."""
         while cell.parent is not None:
             cell = cell.parent
         start = cell.fake.storage_offset()
-        if cell.root.slot is not None:
-            self.places[cell.root.slot] = start
+        if (slot := cell.root.slot) is not None:
+            noted = self.places.get(slot)
+            self.places[slot] = start, math.lcm(period, noted[1]) if noted else period
         return start
+
+    def note_pairs(self, cell: Cell) -> None:
+        """A cell's elements are taken in pairs, which eager does where its place is even."""
+        whole = cell
+        while whole.parent is not None:
+            whole = whole.parent
+        if whole.fake.dtype.itemsize <= cell.fake.dtype.itemsize:  # what is wider begins at an even place always
+            self.note_place(whole, 2)
 
     def _whole(self, cell: Cell, op: Any) -> Cell:
         """The cell of all the memory, when its elements are those of `cell`."""
@@ -203,6 +214,7 @@ class Memory:
             raise FunctionalizationError("a write through overlapping windows of memory with gaps has no mutation-free form")
         if overlaps_itself(cell.fake):
             raise FunctionalizationError("a write to a view that shows one place several times has no mutation-free form")
+        self.note_place(whole)
         return whole, fit(self._emit, by_strides(self._emit, self.read(whole), new, cell.fake), whole.fake)
 
     def steps(self, cell: Cell) -> tuple[ViewStep, ...]:

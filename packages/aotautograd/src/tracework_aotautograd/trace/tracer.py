@@ -371,6 +371,8 @@ def _view(index: int) -> Any:
         else:
             target = PHYSICAL.get(func, func)
             node = recorder.node(target, recorder.to_node(tuple(args)), recorder.to_node(kwargs), out)
+            if func is aten.view_as_complex.default:
+                recorder.memory.note_pairs(parent)
         named = tuple(kwargs.items())
         if isinstance(out, FakeTensor):
             # what torch.ones and its like do with what they made is `.data`, too, and nobody else has that

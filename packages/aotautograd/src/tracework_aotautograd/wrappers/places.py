@@ -1,6 +1,7 @@
-"""Calls whose inputs begin elsewhere in their memory run uncompiled, where the graph reads that memory by places from its begin.
+"""Calls whose inputs begin elsewhere in their memory run uncompiled, where the graph depends on that.
 
 `x.as_strided(sizes, strides, 1)` shows what is at place 1 of the memory, wherever x begins, and a graph is compiled for one such distance.
+`view_as_complex` takes pairs of elements that begin at even places, and raises for others.
 """
 
 from __future__ import annotations
@@ -24,16 +25,17 @@ def guard_places(call: Run, uncompiled: Run, signature: Signature) -> Run:
 
     def run(*args: Any) -> Any:
         nonlocal told
-        for slot, offset in places:
-            if args[slot].storage_offset() != offset:
+        for slot, offset, period in places:
+            distance = args[slot].storage_offset() - offset
+            if distance and (not period or distance % period):
                 break
         else:
             return call(*args)
         if not told:
             told = True
             fallbacks.warning(
-                "input %s begins elsewhere in its memory, which the graph reads by as_strided: such calls run uncompiled; give as_strided "
-                "no offset to avoid it",
+                "input %s begins elsewhere in its memory, which the graph depends on (as_strided with an offset, view_as_complex, a write "
+                "through overlapping windows): such calls run uncompiled",
                 signature.inputs[slot].name,
             )
         return uncompiled(*args)
