@@ -752,6 +752,42 @@ def test_pairs_of_complex_numbers_begin_at_even_places_always(caplog):
     assert not caplog.text
 
 
+def turned_by_places(x):
+    return x.as_strided_((2,), (2,), 3) + 1
+
+
+def turned_by_a_function(x):
+    y = x * 2
+    torch.as_strided_(y, (3, 2), (1, 3))
+    return torch.as_strided_(x, (2,), (2,)) + 1, y + 1
+
+
+def turned_by_an_operator(x):
+    return torch.ops.aten.as_strided_.default(x, (2,), (2,), 1) + 1
+
+
+def turned_with_a_view_there(x):
+    y = x * 1
+    row = y[1]
+    z = y.as_strided_((2,), (2,), 3)
+    row.mul_(2)
+    return z + 1, row, y._version
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("function", [turned_by_places, turned_by_a_function, turned_by_an_operator, turned_with_a_view_there])
+def test_a_tensor_that_as_strided_turns_in_place(function, backend):
+    mine, theirs = torch.arange(6.0).view(2, 3), torch.arange(6.0).view(2, 3)
+    torch.testing.assert_close(tracework.compile(function, backend=backend)(mine), function(theirs))
+    torch.testing.assert_close(mine, theirs)
+    assert mine.stride() == theirs.stride() and mine.storage_offset() == theirs.storage_offset()
+
+
+def test_a_view_that_a_function_detaches_in_place():
+    with pytest.raises(RuntimeError, match="Can't detach views in-place"):
+        tracework.compile(lambda x: torch.detach_(x) + 1)(torch.ones(4)[1:])
+
+
 def test_a_row_that_is_copied_into_another_through_a_view_with_an_index_of_none():
     def function(x):
         x[1:, ::2] *= 2

@@ -83,5 +83,5 @@ def set_method(frame, self, name, args, kwargs):
 TURNING_METHODS = {
     "detach_": detach_,
     "set_": set_method,
-    **{n: view_in_place for n in ("t_", "transpose_", "squeeze_", "unsqueeze_", "swapaxes_", "swapdims_")},
+    **{n: view_in_place for n in ("t_", "transpose_", "squeeze_", "unsqueeze_", "swapaxes_", "swapdims_", "as_strided_")},
 }

@@ -67,6 +67,8 @@ class TorchFunctionValue(KnownFunction):
         program = function_of_custom_operator(self.fn)
         if program is not None and waits_for_writes(frame, program, [*args, *kwargs.values()]):
             return frame.break_graph("call_unknown", f"{self.describe()}, whose function reads what was written here")
+        if args and isinstance(args[0], TensorValue) and (name := turning_operator(self.fn)):
+            return args[0].call_method(frame, name, args[1:], kwargs)
         return call_torch(frame, self.fn, args, kwargs)
 
 
@@ -106,6 +108,14 @@ class CustomOperatorValue(TorchFunctionValue):
 def torch_name(fn):
     """A printable name."""
     return getattr(fn, "__qualname__", None) or getattr(fn, "__name__", None) or str(fn)
+
+
+def turning_operator(fn):
+    """The name of the method that an operator of ATen is, where that turns its tensor into another one."""
+    if not isinstance(fn, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        return None
+    name = fn.__name__.partition(".")[0]
+    return name if name in TURNING_METHODS and getattr(torch.ops.aten, name) is getattr(fn, "overloadpacket", fn) else None
 
 
 def torch_function(fn):
@@ -471,10 +481,18 @@ def is_tensor(frame, args, kwargs):
     return ConstantValue(issubclass(args[0].python_type(), torch.Tensor))
 
 
-for _fn in (torch.is_floating_point, torch.is_complex, torch.numel):
-    TORCH_ROWS[_fn] = (
-        lambda name: lambda frame, args, kwargs: (args[0] if args else kwargs["input"]).call_method(frame, name, [], {})
-    )(_fn.__name__)
+def method_row(name):
+    """A function that is the method of its first argument."""
+
+    def call_method(frame, args, kwargs):
+        first, *others = args or [kwargs["input"]]
+        return first.call_method(frame, name, others, {k: v for k, v in kwargs.items() if k != "input"})
+
+    return call_method
+
+
+for _name in ("is_floating_point", "is_complex", "numel", "as_strided_", "detach_"):
+    TORCH_ROWS[getattr(torch, _name)] = method_row(_name)
 
 
 @row(torch.Size)
@@ -525,6 +543,7 @@ BREAKS = {
         torch.set_warn_always,
         torch.from_dlpack,
         torch.frombuffer,
+        torch.resize_as_,
     ],
 }
 for _reason, _functions in BREAKS.items():
