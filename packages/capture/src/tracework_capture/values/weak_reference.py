@@ -151,6 +151,8 @@ def make_reference(frame, args, kwargs):
     if callback is not None and value.source is None:
         return frame.break_graph("call_unknown", "weakref.ref with a callback, of what may die before the reference is made")
     if type(value) is FunctionValue:
+        if "<locals>" in value.real().__qualname__:  # the guard would keep it alive
+            return frame.break_graph("call_unknown", "weakref.ref of a function that is made in another")
         value.hash_key(frame)  # guards which function it is
     if not value.python_type().__weakrefoffset__:
         return frame.raise_new(TypeError, f"cannot create weak reference to '{_C.type_name(value.python_type())}' object")

@@ -405,3 +405,14 @@ def test_which_function_a_reference_is_to_is_guarded():
     for function in (makes(2), makes(3), helper):
         found, expected = compiled(torch.ones(3), function), fn(torch.ones(3), function)
         assert torch.equal(found[0], expected[0]) and found[1] is expected[1] is True
+
+
+def test_a_reference_to_a_function_of_one_call_keeps_it_not_alive():
+    def fn(x, function):
+        return x + 1, weakref.ref(function)
+
+    compiled = optimize(lambda gm, inputs: gm.forward)(fn)
+    for _ in range(2):
+        _, reference = compiled(torch.ones(3), lambda: 1)
+        gc.collect()
+        assert reference() is None
