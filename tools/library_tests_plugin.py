@@ -9,6 +9,7 @@ import sys
 import numpy  # noqa: F401 - before the tests are collected: it cannot be loaded twice
 import pytest
 import torch
+from _pytest.doctest import DoctestItem
 from every_frame import every_frame
 
 SETTING = json.loads(os.environ["TRACEWORK_TESTS"])
@@ -41,8 +42,10 @@ def pytest_runtest_setup(item):
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_call(item):
     """The test itself is what is captured, its fixtures are not."""
-    if callback is not None:
-        item.obj = callback.wrap(item.obj)
+    if callback is None:
+        return
+    name = "runtest" if isinstance(item, DoctestItem) else "obj"
+    setattr(item, name, callback.wrap(getattr(item, name)))
 
 
 def pytest_runtest_logreport(report):
