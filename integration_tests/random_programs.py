@@ -43,7 +43,7 @@ def run_campaign(doc, generate, check, backend):
     parser = argparse.ArgumentParser(description=doc)
     campaign.add_arguments(parser, "0:1000")
     parser.add_argument("--backend", default=backend, help=f"default: {backend}")
-    parser.add_argument("--device", default="cpu", help="where tensors are made; programs are drawn on the CPU")
+    parser.add_argument("--device", default="cpu", help="where tensors are made; cuda needs CUDA_VISIBLE_DEVICES")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)

@@ -20,7 +20,7 @@ from pathlib import Path
 
 __all__ = ["LIMIT", "add_arguments", "alone", "run"]
 
-os.environ["CUDA_VISIBLE_DEVICES"] = ""  # each program runs in a fork, which cannot use a GPU that the parent looked at
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # a fork cannot use a GPU that its parent looked at: only where one is named
 GRACE = 10
 """Seconds after the limit in which a process says where it is; then it is killed."""
 LIMIT = "Limit: "
