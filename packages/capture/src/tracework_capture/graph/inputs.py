@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
-from .. import _torch
 from ..dims import SMALLEST, DimMarks, DimRange, marks_of
 from ..errors import ControlMisuse, DynamicDimError, RestartCapture
 from ..formulas import INT_BITS
@@ -109,16 +108,6 @@ def lift_tensor(frame: Any, tensor: torch.Tensor, source: Source, role: str) -> 
     node = root.graph.placeholder_of(tensor)
     if node is not None:
         return node
-    if tensor.layout is not torch.strided:
-        frame.break_graph("tensor_layout", f"{source} has layout {tensor.layout}")
-    if tensor.is_nested:
-        frame.break_graph("tensor_layout", f"{source} is a nested tensor")
-    if _torch.is_of_a_transform(tensor):
-        frame.break_graph(
-            "tensor_layout", f"{source} is what a transform of torch.func made of a tensor, without memory of its own"
-        )
-    if tensor._is_zerotensor():
-        frame.break_graph("tensor_layout", f"{source} stands for zeros and has no memory, as some gradients of gradients do")
     if tensor.requires_grad and tensor._is_view():
         try:
             _ = tensor.grad_fn

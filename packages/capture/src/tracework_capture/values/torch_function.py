@@ -15,6 +15,7 @@ import torch
 from .._torch import torch_functions_on
 from ..guards.classes import NO_ATTRIBUTE, lookup_class
 from .constant import BINARY_FUNCTIONS, COMPARE_FUNCTIONS, UNARY_FUNCTIONS, ConstantValue, force_plain
+from .foreign_tensor import ForeignTensor
 from .mapping import dict_of
 from .sequence import SequenceValue, TupleValue
 from .symint import SymNumber
@@ -231,7 +232,7 @@ def has_function(value):
         return False
     from .user_object import ObjectValue
 
-    if isinstance(value, Dispatching):
+    if isinstance(value, (Dispatching, ForeignTensor)):
         return value.asks_its_class
     return isinstance(value, ObjectValue) and lookup_class(value.cls, "__torch_function__")[0] is not NO_ATTRIBUTE
 
@@ -320,6 +321,8 @@ def dispatch(frame, function, args, kwargs):
             return found
         return frame.break_graph("function_mode", f"a mode does not implement {function.describe()}")
     for value in asked:
+        if isinstance(value, ForeignTensor):
+            value.used()
         handler = class_value(frame, value.python_type()).getattr(frame, "__torch_function__")
         found = handler.call(frame, given, {})
         if not is_not_implemented(found):

@@ -59,6 +59,7 @@ from .enum_member import EnumMember
 from .exception import ExistingException
 from .flex_attention import wrap_higher_order
 from .floats import changing_float
+from .foreign_tensor import foreign_tensor, why_foreign
 from .function import BoundMethodValue, FunctionValue
 from .functional_call import FUNCTIONAL_CALL_ROWS
 from .hooks import HOOK_ROWS
@@ -509,7 +510,8 @@ def wrap_cached(frame, obj, source):
 
 
 def wrap_tensor(frame, obj, source):
-    return existing_tensor(frame, obj, source)
+    why = why_foreign(obj)
+    return existing_tensor(frame, obj, source) if why is None else foreign_tensor(frame, obj, source, why)
 
 
 def wrap_tensor_subclass(frame, obj, source):
@@ -517,10 +519,10 @@ def wrap_tensor_subclass(frame, obj, source):
     if cls.__torch_function__ is torch._C._disabled_torch_function_impl and (
         cls.__torch_dispatch__ is torch.Tensor.__torch_dispatch__ or issubclass(cls, (torch.nn.Parameter, torch.nn.Buffer))
     ):
-        return existing_tensor(frame, obj, source)
+        return wrap_tensor(frame, obj, source)
     if is_traced(cls):
         return existing_subclass_tensor(frame, obj, source)
-    return frame.break_graph("tensor_subclass", type(obj).__name__)
+    return foreign_tensor(frame, obj, source, ("tensor_subclass", f"a {cls.__name__}"))
 
 
 def wrap_module(frame, obj, source):
