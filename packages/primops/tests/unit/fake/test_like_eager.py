@@ -509,6 +509,8 @@ OF_TWO_DTYPES = {
     "group_norm": lambda x: torch.nn.functional.group_norm(x, 1, x[0], x[0].double()),
     "batch_norm": lambda x: torch.nn.functional.batch_norm(x.double(), x[0], x[1], training=True),
     "huber_loss": lambda x: torch.nn.functional.huber_loss(x.long(), x),
+    "huber_loss's gradient": lambda x: torch.ops.aten.huber_loss_backward(x, x, x.double(), 0, 1.0),
+    "huber_loss's gradient of the target": lambda x: torch.ops.aten.huber_loss_backward(x.half(), x, x.half(), 0, 1.0),
     "soft_margin_loss": lambda x: torch.nn.functional.soft_margin_loss(x.bool(), x),
 }
 
