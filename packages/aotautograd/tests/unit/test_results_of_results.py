@@ -664,3 +664,22 @@ def test_backwards_of_results_that_share_a_view_of_an_input_are_apart(pair, real
             result.sum().backward()  # frees the history of this one alone
         gradients.append([x.grad for x in inputs])
     torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize("view", [lambda y: y.t(), lambda y: y.view(-1)[2:], lambda y: y.unsqueeze(0)])
+def test_the_hook_of_an_input_that_only_another_result_is_computed_from_is_not_called(view, pair, real):
+    """What the first result is a view of is no result, and the second one is computed from it and from an input more."""
+
+    def fn(x, w):
+        y = x * x
+        return view(y), y + w
+
+    found = pair(fn, real(4, 4), real(4, 4), make=lambda x, w: (x * 1, w * 1))
+    gradients = []
+    for results, inputs in zip(found.call(), (found.mine, found.theirs), strict=True):
+        for tensor in inputs:
+            tensor.register_hook(lambda g: g * 2)  # a TypeError if it is called without a gradient
+        for result in results:
+            gradients.append(torch.autograd.grad(result.sum(), inputs, retain_graph=True, allow_unused=True))
+    assert [g is None for g in gradients[0]] == [False, True]
+    torch.testing.assert_close(gradients[:2], gradients[2:])

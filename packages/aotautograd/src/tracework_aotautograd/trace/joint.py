@@ -523,12 +523,13 @@ class Trace:
         memory = self.recorder.memory
         shared = Counter(o.node for o in outputs)
         cuttable = {edge_of(o.fake) for o in outputs if o.node.op != "placeholder" and shared[o.node] == 1}
+        shown = {id(cell.root) for o in outputs if (cell := memory.find(o.fake)) is not None}
 
         def made() -> dict[Edge, Any]:
-            shown = {id(cell.root) for o in outputs if (cell := memory.find(o.fake)) is not None}
             found = {edge_of(former): former for former in memory.former}
             for cell in memory.fresh():
-                if id(cell.root) not in shown and _has_history(cell.fake) and not cell.fake._backward_hooks:
+                can_show = id(cell.root) not in shown or cell.parent is None and not self.needs.bases
+                if can_show and _has_history(cell.fake) and not cell.fake._backward_hooks:
                     found[edge_of(cell.fake)] = cell.fake
             return found
 
@@ -543,6 +544,8 @@ class Trace:
         with self.recorder.apart():  # a leaf is asked for its node by way of a view
             begins = ends.union(torch.autograd.graph.get_gradient_edge(leaf).node for leaf in hooked if leaf.requires_grad)
         edges, hidden = find_cuts([o.fake for o in outputs], cuttable, begins, passing, made, views)
+        if any((cell := self._cell(value)) is not None and id(cell.root) in shown for value in hidden):
+            raise _Another(replace(self.needs, bases=True))
         return edges, [
             (value, value.node if isinstance(value, Former) else memory.read(self.recorder.cell(value))) for value in hidden
         ]
