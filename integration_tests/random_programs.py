@@ -43,7 +43,11 @@ def run_campaign(doc, generate, check, backend):
     parser = argparse.ArgumentParser(description=doc)
     campaign.add_arguments(parser, "0:1000")
     parser.add_argument("--backend", default=backend, help=f"default: {backend}")
-    parser.add_argument("--device", default="cpu", help="where tensors are made; cuda needs CUDA_VISIBLE_DEVICES")
+    parser.add_argument(
+        "--device",
+        default="cpu",
+        help="where tensors are made; cuda needs CUDA_VISIBLE_DEVICES=0 PYTORCH_NVML_BASED_CUDA_CHECK=1",
+    )
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)

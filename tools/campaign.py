@@ -21,7 +21,6 @@ from pathlib import Path
 __all__ = ["LIMIT", "add_arguments", "alone", "run"]
 
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # a fork cannot use a GPU that its parent looked at: only where one is named
-os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # to ask how many there are is no use
 GRACE = 10
 """Seconds after the limit in which a process says where it is; then it is killed."""
 LIMIT = "Limit: "
