@@ -11,24 +11,28 @@ from torch._higher_order_ops.while_loop import while_loop
 from ..graph.opaque_operators import ResultFacts
 from .cond import call_traced, is_fixed, traced_part
 from .constant import ConstantValue
+from .loop_numbers import OverInts, places_of_ints, sizes_as_tensors, with_ints, with_tensors
 from .sequence import TupleValue
 from .structure import leaves, rebuilt, same_structure
 from .tensor import TensorValue
+from .value import Value
 
 LONGEST = 64
 """Steps of a scan or map that go into the graph one by one."""
 
 
 class Loop:
-    """A graph that asks whether to go on and one that makes a round; both take the carried tensors and others that they read."""
+    """A graph that asks whether to go on and one that makes a round; both take the carried tensors and others that they read, of which those at
+    `sizes` are ints for them."""
 
     name = "while_loop"
 
-    def __init__(self, condition, body, places, count):
-        self.condition, self.body, self.places, self.count = condition, body, places, count
+    def __init__(self, condition, body, places, count, sizes):
+        self.condition, self.body, self.places, self.count, self.sizes = condition, body, places, count, sizes
 
     def __call__(self, *tensors):
-        carried, others = tensors[: self.count], tensors[self.count :]
+        given = [int(t) if at in self.sizes else t for at, t in enumerate(tensors)]
+        carried, others = tuple(given[: self.count]), tuple(given[self.count :])
         while True:
             given = (*carried, *others)
             if not bool(self.condition(*[given[i] for i in self.places[0]])[0]):
@@ -42,19 +46,22 @@ def while_row(frame, args, kwargs):
     if len(args) > 3 or set(given) - {"cond_fn", "body_fn", "carried_inputs"} or frame.root.transforms:
         return frame.break_graph("call_unknown", "torch.while_loop with other arguments, or under a transform")
     carried = TupleValue(given["carried_inputs"].unpack(frame))
-    started, nodes = first_round(frame, carried, "torch.while_loop")
+    ints = places_of_ints(frame, carried)
+    started, nodes = first_round(frame, with_tensors(frame, carried, ints), "torch.while_loop")
     items = started.unpack(frame)
-    _, wanted, asked = traced_part(frame, given["cond_fn"], items, "torch.while_loop")
-    found, facts, made = traced_part(frame, given["body_fn"], items, "torch.while_loop")
+    _, wanted, asked = traced_part(frame, OverInts(given["cond_fn"], ints, False), items, "torch.while_loop")
+    found, facts, made = traced_part(frame, OverInts(given["body_fn"], ints, True), items, "torch.while_loop")
     same = same_structure(frame, TupleValue(found.unpack(frame)), started) and facts == facts_of(nodes)
     if not same or len(wanted) != 1 or wanted[0].sizes not in ((), (1,)):
         return frame.break_graph("call_unknown", "torch.while_loop whose body gives other kinds of tensors than it takes")
     count = len(nodes)
     nodes = list(dict.fromkeys([*nodes, *asked.inputs, *made.inputs]))
     places = tuple(tuple(nodes.index(n) for n in part.inputs) for part in (asked, made))
-    loop = Loop(asked.module, made.module, places, count)
-    results = call_traced(frame, loop, (asked.module.code, made.module.code, places), nodes, facts, "torch.while_loop")
-    return rebuilt(frame, found, iter(results))
+    nodes, sizes = sizes_as_tensors(frame, nodes)
+    loop = Loop(asked.module, made.module, places, count, sizes)
+    text = asked.module.code, made.module.code, places, sizes
+    results = call_traced(frame, loop, text, nodes, facts, "torch.while_loop")
+    return rebuilt(frame, found, iter(with_ints(frame, results, ints)))
 
 
 def first_round(frame, carried, name):
@@ -167,11 +174,15 @@ def stack(frame, row, dim):
     return frame.graph.call(frame, torch.movedim, (found, 0, dim)) if 0 < dim < found.example.ndim else found
 
 
-class With:
+class With(Value):
     """A function with further arguments."""
 
     def __init__(self, function, others):
+        super().__init__(None)
         self.function, self.others = function, others
+
+    def held(self):
+        return self.function, *self.others
 
     def call(self, frame, args, kwargs):
         return self.function.call(frame, [*args, *self.others], kwargs)
