@@ -32,13 +32,15 @@ NONE = ConstantValue(None)
 @dataclass(frozen=True)
 class Step:
     """A call of a method of sets, the first of several that of the class: with one of the members, a list or a dict of them, a set that
-    `steps` make, the set itself, or nothing. What holds the members decides how much room they get, and so in which order the set has them."""
+    `steps` make, the set itself, one that was there and was changed, whose order is not known, or nothing. What holds the members decides
+    how much room they get, and so in which order the set has them."""
 
     name: str
     members: dict
     form: str
     steps: tuple = ()
     existing: SetValue | None = None  # the set itself that is given, which was there before and is as it was
+    made_at: int = -1  # the step of the frame that asked for a set that was changed
 
     def real(self, made=None):
         """The arguments for a call of a method of `made`, of objects that exist while tracing."""
@@ -51,10 +53,18 @@ class Step:
         keys = [real_key(hashed) for hashed in self.members]
         return {"item": keys, "list": [keys], "dict": [dict.fromkeys(keys)], "nothing": []}[self.form]
 
+    def unknown_order(self):
+        """The break where the order of a set that was changed is needed: before it was asked for, which leaves it to plain Python."""
+        stop = BreakGraph("cannot_rebuild", "a set that was made of one which was changed before")
+        stop.made_at = self.made_at
+        return stop
+
     def text(self, emit, made=""):
         """The arguments for a call of a method of `made` as an expression."""
         if self.form == "itself":
             return made
+        if self.form == "changed":
+            raise self.unknown_order()
         if self.existing is not None:
             self.existing.as_it_was()
             return emit.load(self.existing)
@@ -86,6 +96,15 @@ def text_of_steps(emit, cls, steps):
         else:
             made = call
     return made
+
+
+def of_a_changed_set(steps):
+    """The step in which one that was there and was changed became part of a set; None where none did."""
+    for step in steps:
+        found = step if step.form == "changed" else of_a_changed_set(step.steps)
+        if found is not None:
+            return found
+    return None
 
 
 def alike(made, other):
@@ -141,7 +160,7 @@ class SetValue(Value):
             return self.order
         made = self.order.copy()
         if not alike(made, self.order):  # a copy may have another order
-            made = real_steps(self.cls, self.how_made())
+            made = real_steps(self.cls, self.steps)
         if not alike(made, self.order):
             raise NotPlain(self)
         return made
@@ -208,9 +227,9 @@ class SetValue(Value):
             raise BreakGraph("cannot_rebuild", "a set that was made of one which was changed afterwards")
         return self.order
 
-    def how_made(self):
+    def how_made(self, frame):
         """The steps that make a new set like this one."""
-        return self.steps if self.source is None else (step_of("", self),)
+        return self.steps if self.source is None else (step_of(frame, "", self),)
 
     def getattr(self, frame, name):
         from .binding import attribute_of_builtin
@@ -266,11 +285,11 @@ class SetValue(Value):
     def reload(self, emit):
         cannot_be_made_again(self.members)
         steps = (Step("", self.members, "list"),)
-        if self.open:
-            return text_of_steps(emit, self.cls, self.how_made())
+        if self.open or of_a_changed_set(self.steps) is not None:
+            return text_of_steps(emit, self.cls, self.steps)
         leaves_gaps = any(step.name in ("discard", "difference_update", "symmetric_difference_update") for step in self.steps)
         if self.order is not None and (leaves_gaps or not alike(real_steps(self.cls, steps), self.order)):
-            steps = self.how_made()
+            steps = self.steps
             self.check_order(real_steps(self.cls, steps))
         return text_of_steps(emit, self.cls, steps)
 
@@ -281,10 +300,13 @@ class SetValue(Value):
 
     def refill(self, emit, name):
         """Puts the members into the new, empty instance of a subclass of set that `name` is."""
+        lost = of_a_changed_set(self.steps)
+        if lost is not None:
+            raise lost.unknown_order()
         members = f"[{', '.join(map(emit.load, self.members.values()))}]"
         if self.order is not None and list(set(map(real_key, self.members))) != list(self.order):
             members = self.reload(emit)
-            self.check_order(set(real_steps(set, self.how_made())))
+            self.check_order(set(real_steps(set, self.steps)))
         cannot_be_made_again(self.members)
         emit.line(f"{emit.const(set)}.update({name}, {members})")
 
@@ -436,20 +458,14 @@ def init(frame, self, *others):
     return update(frame, self, *others)
 
 
-def settled(frame, value):
-    """A set that another is made of. Breaks where it is there and was changed: what the change does to its order is not known here."""
-    value.pin(frame)
-    if value.order is None and real_set(set, value.members) is not None:
-        frame.break_graph("iterator_unsupported", "the order of a set that is made of one that was changed")
-    return value
-
-
 @method("copy")
 def copy(frame, self):
-    settled(frame, self)
-    order = None if self.order is None else self.order.copy()
-    steps = (*self.how_made(), Step("copy", {}, "nothing"))
-    return self if self.cls is frozenset else SetValue(frame, self.members.values(), cls=self.cls, order=order, steps=steps)
+    self.pin(frame)
+    if self.cls is frozenset:
+        return self
+    made = SetValue(frame, self.members.values(), cls=set, steps=(*self.how_made(frame), Step("copy", {}, "nothing")))
+    made.order = None if self.order is None else self.order.copy()
+    return made
 
 
 def step_with(frame, name, other, made):
@@ -458,14 +474,17 @@ def step_with(frame, name, other, made):
     if other is made:
         return Step(name, given.members, "itself"), given, given.order is not None
     if isinstance(other, SetValue):
-        return step_of(name, settled(frame, given)), given, given.order is not None
+        given.pin(frame)
+        return step_of(frame, name, given), given, given.order is not None
     form = "dict" if is_plain_dict(other) else "list"
     return Step(name, given.members, form), given, real_set(set, given.members) is not None
 
 
-def step_of(name, given):
+def step_of(frame, name, given):
     """The call of a method with a set."""
-    if given.source is not None and given.order is not None:
+    if given.source is not None:
+        if given.order is None:
+            return Step(name, given.members, "changed", made_at=frame.root.step)
         return Step(name, given.members, "set", existing=given)
     return Step(name, given.members, "set" if given.source is None else "list", given.steps)
 
@@ -534,7 +553,7 @@ def made_set(frame, cls, given):
         if cls is frozenset is given.cls:
             return given
         given.pin(frame)
-        made = SetValue(frame, given.members.values(), cls=cls, steps=(step_of("", settled(frame, given)),))
+        made = SetValue(frame, given.members.values(), cls=cls, steps=(step_of(frame, "", given),))
         made.order = None if given.order is None else cls(given.order)
         return made
     made = SetValue(frame, members_of(frame, given), cls=cls)
@@ -555,7 +574,8 @@ def combining(name):
     """The four operations that give a new set."""
 
     def handler(frame, self, *others):
-        made = settled(frame, self) if others else copy(frame, self)
+        self.pin(frame)
+        made = self if others else copy(frame, self)
         if len(others) > 1 and self.cls is frozenset:
             return frame.break_graph("builtin_unsupported", f"frozenset.{name} of several others")
         for number, other in enumerate(others):
@@ -567,7 +587,7 @@ def combining(name):
             step, given, exists = step_with(frame, name, other, made)
             order = getattr(made.order, name)(*step.real(made.order)) if exists and made.order is not None else None
             members = combine(made, given, name, isinstance(other, SetValue))
-            made = SetValue(frame, members.values(), cls=self.cls, order=order, steps=(*made.how_made(), step))
+            made = SetValue(frame, members.values(), cls=self.cls, order=order, steps=(*made.how_made(frame), step))
             made.order = order
         return made
 

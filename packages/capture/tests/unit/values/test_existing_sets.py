@@ -133,3 +133,58 @@ def test_a_module_whose_getattr_cannot_be_called(caplog):
 
     agree(asks, lambda: 0)
     assert not caplog.records
+
+
+def asked(op):
+    """What does not depend on the order of a set that is made of one which the program changed."""
+    return lambda x, s, other: (
+        x + len(op(s, other)),
+        7 in op(s, other),
+        bool(op(s, other)),
+        op(s, other) == {3},
+        s <= op(s, other),
+    )
+
+
+def unordered(change, question):
+    def program(x, s, other):
+        change(s)
+        y = x + 1
+        return question(y, s, other)
+
+    return program
+
+
+CHANGES = [lambda s: s.add(25), lambda s: s.discard(3), lambda s: s.__ior__({1, 2}), lambda s: s.clear()]
+OPERATIONS = [
+    lambda s, o: s | o, lambda s, o: o | s, lambda s, o: s & o, lambda s, o: o & s, lambda s, o: s - o, lambda s, o: o - s,
+    lambda s, o: s ^ o, lambda s, o: s.union(o, [99]), lambda s, o: s.copy(), lambda s, o: set(s), lambda s, o: frozenset(s) | o,
+    lambda s, o: {*()}.union(s),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("operation", range(len(OPERATIONS)))
+@pytest.mark.parametrize("change", range(len(CHANGES)))
+def test_a_changed_set_is_combined_in_the_graph(fresh, change, operation):
+    program = unordered(CHANGES[change], asked(OPERATIONS[operation]))
+    compiled = capture.optimize(lambda gm, inputs: gm.forward, fullgraph=True)(program)
+    for _ in range(2):
+        (x, s, other), again = [(torch.ones(3), {10, 3, 77, 1034}, {7, 19, 3}) for _ in range(2)]
+        found, expected = compiled(x, s, other), program(*again)
+        assert found[0].equal(expected[0])
+        assert found[1:] == expected[1:]
+        assert list(s) == list(again[1])
+
+
+@pytest.mark.parametrize("operation", range(len(OPERATIONS)))
+@pytest.mark.parametrize("change", range(len(CHANGES)))
+@pytest.mark.parametrize("give", [lambda y, r: (y, r), lambda y, r: (y, *r)], ids=["the set", "its members"])
+def test_the_order_is_pythons(fresh, change, operation, give):
+    program = unordered(CHANGES[change], lambda y, s, other: give(y * 2, OPERATIONS[operation](s, other)))
+    compiled = capture.optimize(lambda gm, inputs: gm.forward)(program)
+    for _ in range(2):
+        (x, s, other), again = [(torch.ones(3), {10, 3, 77, 1034}, {7, 19, 3}) for _ in range(2)]
+        (y, *found), (expected_y, *expected) = compiled(x, s, other), program(*again)
+        assert y.equal(expected_y)
+        assert repr(found) == repr(expected)
+        assert list(s) == list(again[1])
