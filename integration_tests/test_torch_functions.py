@@ -419,3 +419,49 @@ def test_no_positions_of_another_number_of_dims(backend):
 
     given = torch.ones(2), torch.zeros(0, 3, dtype=torch.int64)
     same(tracework.compile(fn, backend=backend)(*given), fn(*given))
+
+
+INTO = {
+    "sum": lambda x, out: torch.sum(x, 1, out=out),
+    "mean": lambda x, out: torch.mean(x, 1, out=out),
+    "prod": lambda x, out: torch.prod(x, 1, out=out),
+    "var": lambda x, out: torch.var(x, 1, out=out),
+    "logsumexp": lambda x, out: torch.logsumexp(x, 1, out=out),
+    "cumsum": lambda x, out: torch.cumsum(x[:, 0], 0, out=out),
+    "sum of a dtype": lambda x, out: torch.sum(x, 1, dtype=torch.float32, out=out),
+    "abs": lambda x, out: torch.abs(x[:, 0], out=out),
+    "clamp_min": lambda x, out: torch.clamp_min(x[:, 0], 0, out=out),
+    "lerp with a number": lambda x, out: torch.lerp(x[:, 0], x[:, 1], 0.5, out=out),
+    "lerp with tensors": lambda x, out: torch.lerp(x[:, 0], x[:, 1], x[:, 2], out=out),
+    "largest with its place": lambda x, out: torch.max(x, 1, out=(out, torch.empty(len(x), dtype=torch.int64)))[0],
+    "maximum": lambda x, out: torch.maximum(x[:, 0], x[:, 1], out=out),
+    "add": lambda x, out: torch.add(x[:, 0], x[:, 1], out=out),
+    "less": lambda x, out: torch.lt(x[:, 0], x[:, 1], out=out),
+    "div": lambda x, out: torch.div(x[:, 0], 3, out=out),
+    "cat": lambda x, out: torch.cat([x[:, 0], x[:0, 1]], out=out),
+}
+DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.complex64, torch.int64, torch.int32, torch.bool)
+
+
+@pytest.mark.parametrize("name", INTO)
+@pytest.mark.parametrize("given", [torch.float32, torch.bfloat16, torch.int32])
+def test_results_written_to_tensors_of_other_dtypes(name, given):
+    """Some operators cast their result, some compute in the dtype of the tensor that they write to, some refuse it."""
+    x = (torch.randn(7, 50, generator=torch.Generator().manual_seed(1)) * 20).to(given)
+
+    def outcome(function, dtype):
+        out = torch.zeros(7, dtype=dtype)
+        try:
+            assert function(x, out) is out
+        except (RuntimeError, TypeError, NotImplementedError) as error:
+            return type(error), str(error)
+        return out
+
+    compiled = tracework.compile(lambda x, out: INTO[name](x, out), backend="aot_eager")
+    for dtype in DTYPES:
+        mine, theirs = outcome(compiled, dtype), outcome(INTO[name], dtype)
+        assert type(mine) is type(theirs), (dtype, mine, theirs)
+        if isinstance(mine, tuple):
+            assert mine == theirs
+        else:
+            torch.testing.assert_close(mine, theirs, rtol=0, atol=0, equal_nan=True)
