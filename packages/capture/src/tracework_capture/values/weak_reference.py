@@ -11,9 +11,12 @@ from ..errors import BreakGraph
 from ..guards.classes import lookup_class
 from ..sources import Attr, Referent
 from .dict_keys import IDENTITY_HASH, IdentityKey, ReferenceKey, behind, by_identity
-from .function import FunctionValue
+from .function import FunctionValue, NewFunctionValue
 from .lifetimes import ATOMS
+from .made_class import MadeClassValue
+from .mapping import DictValue
 from .module import ModuleValue
+from .sequence import SequenceValue
 from .tensor import TensorValue
 from .user_class import ClassValue
 from .user_object import ObjectValue
@@ -79,6 +82,7 @@ class MadeReference(WeakReference):
     def __init__(self, referent, callback=None, key=None):
         super().__init__(None, None)
         self.referent = referent
+        self.made_at = -1
         self.callback = callback
         self.key = key  # of a KeyedRef
 
@@ -111,20 +115,33 @@ class MadeReference(WeakReference):
 
     def reload(self, emit):
         if self.referent.source is None:  # what is rebuilt of it after the graph may live shorter than the program's own
-            raise BreakGraph("cannot_rebuild", self.describe())
+            stop = BreakGraph("cannot_rebuild", self.describe())
+            stop.made_at = self.made_at
+            raise stop
         more = "".join(f", {emit.load(part)}" for part in self.held())
         return f"{emit.const(self.python_type())}({emit.load(self.referent)}{more})"
 
 
 def is_held(frame, value):
-    """Whether an object surely lives: it was there before and nothing was changed, or a local has it."""
+    """Whether an object surely lives: it was there before and nothing was changed, or a local has it, or what a local has."""
     if value.source is not None and not frame.mutations.entries and not may_have_died(frame, existing(value)):
         return True
+    open_, seen = [], set()
     while frame is not None:
-        if any(held is value for held in dict.values(frame.locals)):
-            return True
+        open_ += [*dict.values(frame.locals), *(cell._contents for cell in frame.cells.values())]
         frame = frame.parent
+    while open_:
+        held = open_.pop()
+        if held is value:
+            return True
+        if isinstance(held, HOLDERS) and id(held) not in seen:
+            seen.add(id(held))
+            open_ += held.held()
     return False
+
+
+HOLDERS = (SequenceValue, DictValue, ObjectValue)
+"""Of these it is known what they hold, and only that."""
 
 
 DEFINITIONS = (ClassValue, FunctionValue)
@@ -145,7 +162,9 @@ def make_reference(frame, args, kwargs):
     """weakref.ref(value), weakref.ref(value, callback)"""
     value = args[0] if len(args) in (1, 2) and not kwargs else None
     callback = args[1] if len(args) == 2 and args[1].python_type() is not type(None) else None
-    is_known = isinstance(value, (ObjectValue, ModuleValue, TensorValue)) or type(value) in DEFINITIONS
+    is_known = (
+        isinstance(value, (ObjectValue, ModuleValue, TensorValue, NewFunctionValue, MadeClassValue)) or type(value) in DEFINITIONS
+    )
     if not is_known or value.source is not None and existing(value) is None:
         return frame.break_graph("call_unknown", "weakref.ref of something else than an object")
     if callback is not None and value.source is None:
@@ -156,7 +175,11 @@ def make_reference(frame, args, kwargs):
         value.hash_key(frame)  # guards which function it is
     if not value.python_type().__weakrefoffset__:
         return frame.raise_new(TypeError, f"cannot create weak reference to '{_C.type_name(value.python_type())}' object")
-    return MadeReference(value) if callback is None else watching(frame, value, callback)
+    if callback is not None:
+        return watching(frame, value, callback)
+    made = MadeReference(value)
+    made.made_at = frame.root.step
+    return made
 
 
 def make_keyed_reference(frame, args, kwargs):

@@ -137,7 +137,51 @@ def gone_over(x):
     return x
 
 
+def of_a_function_made(x):
+    def double(y):
+        return y * 2
+
+    reference = weakref.ref(double)
+    return reference()(x), reference() is double, reference is weakref.ref(double)
+
+
+def of_a_class_made(x):
+    class Made:
+        scale = 3.0
+
+    reference = weakref.ref(Made)
+    return x * reference().scale, reference() is Made
+
+
+def held_by_containers(x):
+    nodes, table, tree = [Node()], {"node": Node()}, Node()
+    tree.children = [(Node(), 1)]
+    references = [weakref.ref(node) for node in (nodes[0], table["node"], tree.children[0][0])]
+    return x + 1, [reference() is None for reference in references], references[2]() is tree.children[0][0]
+
+
+def held_by_a_closure(x):
+    made = Node()
+    reference = weakref.ref(made)
+
+    def scaled():
+        return x * reference().scale, reference() is made
+
+    return scaled()
+
+
+def of_a_parent(x):
+    parent, child = Node(), Node()
+    child.parent, parent.children = weakref.ref(parent), [child]
+    return x * child.parent().children[0].scale
+
+
 WHOLE = [
+    of_a_function_made,
+    of_a_class_made,
+    held_by_containers,
+    held_by_a_closure,
+    of_a_parent,
     read_by_key,
     read_by_name,
     members_read,
@@ -190,6 +234,15 @@ def alive_after_a_break(x):
     return x + 1, reference() is None
 
 
+def replaced_after_a_break(x):
+    made, reference = Node(), None
+    open(os.devnull).close()  # breaks the graph
+    reference = weakref.ref(made)
+    open(os.devnull).close()
+    made = x + 1
+    return made, reference() is None
+
+
 def of_what_is_gone_by_then(x):
     made = Node()
     return x + 1, weakref.ref(made)
@@ -211,12 +264,35 @@ def of_a_number(x):
         return x + 1, str(refusal)
 
 
+def taken_out_of_a_list(x):
+    nodes = [Node(), Node()]
+    references = [weakref.ref(node) for node in nodes]
+    del nodes[1]
+    return x + 1, [reference() is None for reference in references[1:]]
+
+
+def of_a_function_that_is_gone(x):
+    reference = weakref.ref(lambda y: y + x)
+    return x + 1, reference() is None
+
+
+def of_a_function_given_away(x):
+    def double(y):
+        return y * 2
+
+    return double(x), weakref.ref(double)() is double, weakref.ref(double)
+
+
 BROKEN = [
+    taken_out_of_a_list,
+    of_a_function_that_is_gone,
+    of_a_function_given_away,
     dead_at_once,
     deleted,
     replaced,
     dropped_by_its_holder,
     alive_after_a_break,
+    replaced_after_a_break,
     of_what_is_gone_by_then,
     with_a_callback_of_a_new_one,
     in_a_set,
