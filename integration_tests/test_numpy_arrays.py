@@ -428,3 +428,42 @@ def test_memory_ends_with_the_last_array():
         assert ended() is None
     finally:
         gc.enable()
+
+
+PUTS = [
+    "numpy.put(a, [1, -2], [7, 8])",
+    "numpy.put(a, (1, 2, 1, 1), [7, 8])",
+    "a.put([3], 9)",
+    "a.put(5, a[0])",
+    "numpy.put(a, numpy.array([0, 3]), a[1] * 2, mode='raise')",
+    "numpy.put(a, [], [1])",
+    "numpy.put_along_axis(a, a.argmax(axis=1, keepdims=True), 9, axis=1)",
+    "numpy.put_along_axis(a, numpy.array([[2, 1, -1, 0]]), numpy.arange(4), axis=0)",
+    "numpy.put_along_axis(a, numpy.array([[-3]]), a[:1] + 1, axis=-2)",
+]
+
+
+@pytest.mark.parametrize("kind", ["float32", "int64", "bool"])
+@pytest.mark.parametrize("text", PUTS)
+def test_writes_to_chosen_places(text, kind):
+    compare(
+        program(f"b := a + a, {text.replace('(a', '(b').replace('a.', 'b.', 1)}, b, a.sum()", "a"), array(kind), fullgraph=True
+    )
+    compare(program(f"{text}, a + 1", "a"), array(kind), fullgraph=True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "numpy.put(a, [12], 1)",
+        "numpy.put(a, [13, 1], [1, 2], mode='wrap')",
+        "numpy.put(a.T, [1, 2], 3)",
+        "numpy.put(a, a[0].astype(int) % 2, [1, 2, 3, 4])",
+        "numpy.put(a[::-1], [1], 3)",
+        "numpy.put_along_axis(a, numpy.array([[0, 0], [1, 1], [2, 2]]), [[1, 2], [3, 4], [5, 6]], axis=1)",
+        "numpy.put_along_axis(a, numpy.array([[9]]), 1, axis=1)",
+        "numpy.put_along_axis(a, numpy.array([1, 2]), 1, axis=None)",
+    ],
+)
+def test_writes_that_are_left_to_numpy(text):
+    compare(program(f"a.sum(), {text}, a + 1", "a"), array("float32"))

@@ -10,7 +10,7 @@ import types
 import torch
 
 from ..arrays import DTYPES, multiarray, numpy
-from . import numpy_products, numpy_shapes, numpy_spectra  # noqa: F401  # fill a table
+from . import numpy_places, numpy_products, numpy_shapes, numpy_spectra  # noqa: F401  # fill a table
 from .constant import NUMPY_NUMBERS, ConstantValue, NotPlain, fold_plain, force_plain, literal, plain
 from .numpy_array import (
     ARRAY_METHODS,
