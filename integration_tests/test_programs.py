@@ -114,3 +114,12 @@ def test_gradients_switched_on_in_a_graph_that_is_entered_without(backend):
     assert torch.equal(
         torch.autograd.grad(found[2].sum() + found[1].sum(), w)[0], (torch.arange(4)[:, None] > 0) * 2.0 * torch.ones(4, 3)
     )
+
+
+def test_a_sum_of_no_elements_of_a_repeated_tensor():
+    def fn(x):
+        return x.repeat(2, 1)[::2].sum(0), x.reshape(3, -1).repeat(2, 1).amax(0)
+
+    x = torch.ones(0, 3)
+    for found, expected in zip(tracework.compile(fn)(x), fn(x), strict=True):
+        assert torch.equal(found, expected)

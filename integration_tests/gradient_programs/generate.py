@@ -145,8 +145,9 @@ def namespace():
 
 def inputs(size):
     """The inputs of one call."""
-    made = torch.Generator().manual_seed(size)
-    w0, w1, c0 = (torch.randn(size, size, dtype=torch.float64, generator=made) for _ in range(3))
+    device = torch.get_default_device()
+    made = torch.Generator(device).manual_seed(size)
+    w0, w1, c0 = (torch.randn(size, size, dtype=torch.float64, generator=made, device=device) for _ in range(3))
     w0.requires_grad_()
     w1 = torch.nn.Parameter(w1)
     return [w0, w1, w0 * 1, (w1 * w0).clone(), (w1 + w0).t(), c0]

@@ -128,6 +128,11 @@ def small_ones(x: Any, y: Any, count: Any) -> Any:
     return prims.mul(x, 2.0), prims.add(y, 1.0), prims.add(count, 1), turned, prims.exp(prims.reshape(y, (70,))), prims.neg(count)
 
 
+def signs_of_zeros(x: Any) -> tuple[Any, ...]:
+    found = [op(x) for op in (prims.neg, prims.floor, prims.ceil, prims.trunc, prims.round, prims.sin)]
+    return tuple([prims.signbit(v) for v in [*found, prims.mul(x, x), prims.sub(0.0, x), prims.neg(prims.neg(x))]])
+
+
 PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[torch.Tensor, ...]]]] = {
     "softmax": (softmax, lambda: (torch.randn(9, 33),)),
     "layer norm": (
@@ -143,5 +148,8 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[torch.Tensor, .
     "max pool": (max_pool, lambda: (torch.randn(2, 3, 9, 10).contiguous(memory_format=torch.channels_last),)),
     "scans": (scans, lambda: (torch.randn(3, 40),)),
     "scan across": (scan_across, lambda: (torch.randn(6, 40),)),
+    "signs of zeros": (signs_of_zeros, lambda: (torch.tensor([0.0, -0.0, 0.3, -0.3, 2.5, -2.5]),)),
+    "signs of zeros, float64": (signs_of_zeros, lambda: (torch.tensor([0.0, -0.0, 0.3, -0.3, 2.5]).double(),)),
+    "signs of zeros, bfloat16": (signs_of_zeros, lambda: (torch.tensor([0.0, -0.0, 0.3, -0.3, 2.5]).bfloat16(),)),
     "small ones": (small_ones, lambda: (torch.randn(300, 20), torch.randn(7, 10), torch.tensor(3))),
 }  # fmt: skip

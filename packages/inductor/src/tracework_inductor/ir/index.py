@@ -160,6 +160,8 @@ def _divides(a: Size, b: Size) -> bool:
 def reshape_index(old: Sequence[Size], new: Sequence[Size], index: Sequence[Size]) -> list[Size]:
     """The index into `old` sizes that element `index` of the `new` sizes has, both row-major."""
     result: list[Size] = [0] * len(old)
+    if any(isinstance(s, int) and s == 0 for s in old):
+        return result  # there is no element
     for left, right in _groups(old, new):
         if len(left) == 1 and len(right) == 1:
             result[left[0]] = index[right[0]]

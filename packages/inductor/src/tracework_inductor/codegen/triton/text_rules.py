@@ -207,7 +207,7 @@ def _division_to_nearest(args: Sequence[str], dtype: torch.dtype) -> str:
 
 
 TRITON_TEXT: dict[str, Rule] = {
-    "neg": _fill("(-{0})"),
+    "neg": _by_kind("({0} * -1.0)", "(-{0})"),  # Triton's `-x` is 0 - x, which gives 0.0 for 0.0
     "abs": _by_kind("tl.abs({0})", "tl.abs({0})", "{0}"),
     "sign": _by_kind(
         "(({0} > 0).to({0}.dtype) - ({0} < 0).to({0}.dtype))", "(({0} > 0).to({0}.dtype) - ({0} < 0).to({0}.dtype))", "{0}"
