@@ -11,7 +11,7 @@ import re
 
 from ..guards.kinds import TEXT_TESTS
 from ..sources import Source
-from .constant import ConstantValue, fold_plain, plain
+from .constant import ConstantValue, fold, fold_plain, plain
 from .open_constant import OpenConstant
 from .symint import SymNumber
 
@@ -117,6 +117,9 @@ def percent_text(frame, pattern, value):
     from .texts_of_data import converted
     from .user_object import builtin_part
 
+    named = by_names(frame, pattern, value)
+    if named is not None:
+        return percent_text(frame, *named) or fold(frame, operator.mod, [ConstantValue(named[0]), named[1]])
     part = builtin_part(value)
     parts = part.all_items(frame) if isinstance(part, TupleValue) else [value]
     parts = [converted(frame, kind, part) for kind, part in zip(conversions(pattern, len(parts)), parts)]
@@ -131,6 +134,23 @@ def percent_text(frame, pattern, value):
 
     found = fold_plain(frame, operator.mod, pattern, hints)
     return OpenText(found, settle, lambda emit: f"{emit.literal(pattern)} % ({''.join(emit.load(p) + ', ' for p in parts)})")
+
+
+def by_names(frame, pattern, value):
+    """(pattern, tuple) of what a pattern with names takes out of a dict; None for other patterns and values."""
+    from .mapping import DictValue
+    from .sequence import TupleValue
+
+    if not isinstance(value, DictValue) or value.owner is not None or "%" in _NAMED.sub("", pattern):
+        return None
+    names = [name for name, conversion in _NAMED.findall(pattern) if conversion]
+    if not names:
+        return None
+    found = [value.getitem(frame, ConstantValue(name)) for name in names]
+    return _NAMED.sub(lambda match: f"%{match[2] or '%'}", pattern), TupleValue(found)
+
+
+_NAMED = re.compile(r"%(?:%|\(([^()]*)\)([-#0 +]*\d*(?:\.\d*)?[hlL]?[a-zA-Z]))")
 
 
 def text_of_sizes(frame, fn, sizes):

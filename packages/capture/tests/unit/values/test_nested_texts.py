@@ -1,5 +1,6 @@
 """Texts of dataclasses, and of what reprlib.recursive_repr decorates: an object inside of itself is shown as dots."""
 
+import collections
 import dataclasses
 import reprlib
 
@@ -172,6 +173,50 @@ def of_what_gives_no_text(x):
 @pytest.mark.parametrize("function", [of_a_list_that_grows_meanwhile, of_what_gives_no_text])
 def test_texts_of_containers_are_eagers_where_an_item_has_its_own_way(function):
     compiled = optimize(lambda gm, example_inputs: gm.forward)(function)
+    for _ in range(2):
+        found, expected = compiled(X), function(X)
+        assert torch.equal(found[0], expected[0]) and found[1:] == expected[1:]
+
+
+EPOCH, LOSS, NAME, NUMBER = "%(epoch)d %(lr)8.1e 100%% %(epoch)s", "%(name)s of %(size)d: %(loss).2f", "%(name)s", "%(name)d"
+
+
+def by_names(x):
+    given = {"epoch": 3, "rows": [Named("a"), x], "lr": 1e-3, "name": Named("b"), "size": x.shape[0], "loss": x.sum()}
+    return x + 1, EPOCH % given, LOSS % given
+
+
+def by_names_of_a_default(x):
+    given = collections.defaultdict(lambda: Named("made"), n=[Named("a")])
+    return x + 1, NAME % given, list(given), NAME % given
+
+
+def by_a_name_that_is_missing(x):
+    try:
+        return x + 1, NAME % {"other": Named("a")}
+    except KeyError as error:
+        return x + 2, error.args
+
+
+def by_names_and_without(x):
+    try:
+        return x + 1, (NAME + "%s") % {"name": Named("a")}
+    except TypeError as error:
+        return x + 2, error.args
+
+
+def by_a_name_for_another_kind(x):
+    try:
+        return x + 1, NUMBER % {"name": "a", "other": Named("b")}
+    except TypeError as error:
+        return x + 2, error.args
+
+
+@pytest.mark.parametrize(
+    "function", [by_names, by_names_of_a_default, by_a_name_that_is_missing, by_names_and_without, by_a_name_for_another_kind]
+)
+def test_percent_with_a_dict_looks_up_what_it_names(function):
+    compiled = optimize(lambda gm, example_inputs: gm.forward, fullgraph=function is not by_names_and_without)(function)
     for _ in range(2):
         found, expected = compiled(X), function(X)
         assert torch.equal(found[0], expected[0]) and found[1:] == expected[1:]
