@@ -752,6 +752,43 @@ def test_pairs_of_complex_numbers_begin_at_even_places_always(caplog):
     assert not caplog.text
 
 
+def read_alone(x):
+    first, second = (x * 3).unsafe_chunk(2)
+    return torch.unsafe_split(input=first.sin() + second.t().t(), split_size=1)[1] * 2
+
+
+def given_back(x):
+    first, second = (x * 3).unsafe_chunk(2)
+    return first.t() if len(x) == 4 else second
+
+
+def written_behind(x):
+    y = x * 3
+    first, second = y.unsafe_chunk(2)
+    y.mul_(2)
+    return first * second
+
+
+def written_after_a_split(x):
+    first, second = torch.unsafe_split_with_sizes(x * 3, [1, 3])
+    first.mul_(2)
+    return first + second
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("make", [leaf, data])
+@pytest.mark.parametrize("function", [read_alone, given_back, written_behind, written_after_a_split])
+def test_parts_that_nobody_knows_to_be_some(function, make, backend, caplog):
+    """Those that are read alone are compiled."""
+    mine, theirs = make(4, 3), make(4, 3)
+    found, expected = tracework.compile(function, backend=backend)(mine), function(theirs)
+    torch.testing.assert_close(found, expected)
+    assert (found._version, found._is_view()) == (expected._version, expected._is_view())
+    if make is leaf:
+        torch.testing.assert_close(*(torch.autograd.grad(y.square().sum(), x)[0] for y, x in ((found, mine), (expected, theirs))))
+    assert ("uncompiled" in caplog.text) == (function is not read_alone)
+
+
 def turned_by_places(x):
     return x.as_strided_((2,), (2,), 3) + 1
 

@@ -179,6 +179,7 @@ class Trace:
     def _finish(self, outputs: tuple[Any, ...]) -> JointProgram:
         recorder = self.recorder
         self._check_leaves(outputs)
+        self._check_pieces(outputs)
         written = self._written_inputs()
         roots = [c.root for c in (self._cell(o) for o in outputs) if c is not None]
         shared = {id(r) for r in roots if sum(r is other for other in roots) > 1}
@@ -217,6 +218,23 @@ class Trace:
 
     def _cell(self, value: Any) -> Cell | None:
         return self.recorder.memory.find(value) if isinstance(value, FakeTensor) else None
+
+    def _check_pieces(self, outputs: tuple[Any, ...]) -> None:
+        """What `unsafe_split` and its like give is made of views here. Eager's are none to autograd: nobody may see a difference, which
+        lies in what a write does to them, and in which write a backward notices."""
+        cells = [cell for output in outputs if (cell := self._cell(output)) is not None]
+        given = {id(cell) for cell in cells}
+        for cell in cells:
+            while (cell := cell.parent) is not None:
+                given.add(id(cell))
+        seen = {id(cell.root) for cell in cells}
+        for piece, writes, origin in self.recorder.pieces:
+            is_kept = self.with_backward and (piece.root.slot is not None or id(piece.root) in seen)
+            if id(piece) in given or piece.root.writes != writes or is_kept:
+                reason = (
+                    "views that nobody knows to be some are given back or written to; split and chunk give such that are known"
+                )
+                raise Refusal(reason, origin)
 
     def _check_leaves(self, outputs: tuple[Any, ...]) -> None:
         """A leaf made inside that the caller gets, with another output that depends on it, asks for gradients that would have to come

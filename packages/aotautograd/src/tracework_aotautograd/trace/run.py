@@ -13,8 +13,9 @@ from .read_again import ReadAgain
 from .replay import GradientsOf, raises_if_differentiated
 from .tracer import Recorder
 
-SHARING = "unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes"
-"""Functions whose results lie in their argument's memory, which neither their schemas nor autograd say."""
+aten = torch.ops.aten
+SHARING = {"unsafe_chunk": aten.chunk, "unsafe_split": aten.split, "unsafe_split_with_sizes": aten.split_with_sizes}
+"""Functions whose results lie in their argument's memory, which neither their schemas nor autograd say -> those that give known views."""
 MARKS = ("recompute", "recompute_region")  # contracts.py says what they mean
 
 
@@ -53,10 +54,10 @@ def _run_node(gm: fx.GraphModule, node: fx.Node, values: dict[fx.Node, Any], rec
         return recorder.constant(found) if isinstance(found, torch.Tensor) else found
     args, kwargs = _resolve(node.args, values), _resolve(node.kwargs, values)
     name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-    if name.partition(".")[0] in SHARING:
-        raise Refusal(
-            f"{name} gives views that nobody knows to be some; split and chunk give such that are known", recorder.origin
-        )
+    if (known := SHARING.get(name.partition(".")[0])) is not None:
+        found = tuple(known(*args, **{"self" if k == "input" else k: v for k, v in kwargs.items()}))
+        recorder.pieces += [(cell := recorder.cell(piece), cell.root.writes, recorder.origin) for piece in found]
+        return found
     if node.op == "call_method":
         return getattr(args[0], node.target)(*args[1:], **kwargs)
     if node.op == "call_module":

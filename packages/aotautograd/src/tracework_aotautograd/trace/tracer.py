@@ -53,6 +53,8 @@ class Recorder:
         self.origin = ""
         self.marks: dict[str, Any] = {}  # what the captured node says of recomputation
         self.constants: list[torch.Tensor] = []
+        self.pieces: list[tuple[Cell, int, str]] = []
+        """Views that nobody knows to be some, how often their memory was written to before, and where they were made."""
         self.inside: dict[Any, FakeTensor] = {}  # edges where a gradient that arrives is one with respect to an input
         self._constant_nodes: dict[int, fx.Node] = {}
         self._sizes: dict[Any, fx.Node] = {}
