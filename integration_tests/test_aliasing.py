@@ -752,6 +752,38 @@ def test_pairs_of_complex_numbers_begin_at_even_places_always(caplog):
     assert not caplog.text
 
 
+LAZY = {
+    "conjugate": lambda x: (x * 2).conj(),
+    "adjoint": lambda x: (x @ x).mH,
+    "imaginary part of one": lambda x: (x * 2).conj().imag,
+    "negative": lambda x: torch._neg_view(x.real * 2),
+    "transform": lambda x: torch.fft.ihfft(x.real),
+    "transform of real numbers": lambda x: torch.fft.ifft(x.real),
+    "written": lambda x: (x * 2).conj().mul_(2),
+    "resolved": lambda x: (x * 2).conj().resolve_conj(),
+    "of an input": lambda x: x.conj()[1:],
+    "twice": lambda x: (x * 2).conj().t().conj(),
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize("name", LAZY)
+def test_conjugates_and_negatives_that_eager_leaves_to_later(name, requires_grad, backend):
+    outcomes = []
+    for call in (tracework.compile(lambda x: LAZY[name](x), backend=backend), LAZY[name]):
+        x = torch.randn(3, 3, dtype=torch.complex64, generator=torch.Generator().manual_seed(0)).requires_grad_(requires_grad)
+        y = call(x)
+        seen = [y.is_conj(), y.is_neg(), y._is_view(), y._version, y.stride(), y.detach().clone()]
+        with torch.no_grad():
+            y.mul_(1 + y.real)
+        seen += [y.detach().clone(), x.detach().clone(), y._version]
+        if requires_grad:
+            seen.append(torch.autograd.grad(y.abs().sum(), x)[0])
+        outcomes.append(seen)
+    torch.testing.assert_close(*outcomes)
+
+
 def read_alone(x):
     first, second = (x * 3).unsafe_chunk(2)
     return torch.unsafe_split(input=first.sin() + second.t().t(), split_size=1)[1] * 2

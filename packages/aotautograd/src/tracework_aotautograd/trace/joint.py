@@ -40,6 +40,7 @@ from .memory import Cell, Former, Root, dense_order, same_layout
 from .replay import Replay
 from .run import run_captured
 from .tracer import BACKWARD, Recorder
+from .views import PHYSICAL
 
 aten = torch.ops.aten
 
@@ -300,8 +301,9 @@ class Trace:
         # of one out of several that an op gives, autograd refuses writes
         is_piece = is_view and needs_grad and any(step.index is not None for step in self.recorder.memory.steps(cell))
         untracked = _untracked(output) and output._base is cell.root.fake
+        is_lazy = any(step.target in PHYSICAL for step in self.recorder.memory.steps(cell))  # it says is_conj or is_neg
         shows_base = self.needs.bases and needs_grad and cell.root.fake is not None and _has_history(cell.root.fake)
-        if is_view and (id(cell.root) in shared or dense_order(output) is None or is_piece or untracked or shows_base):
+        if is_view and (id(cell.root) in shared or dense_order(output) is None or is_piece or is_lazy or untracked or shows_base):
             self._check_views(output, cell)
             steps, base = self.recorder.memory.steps(cell), cell.root.fake  # none of what turned in place
             if base is not None and output._base is base and _has_history(base) and not all(step.tracked for step in steps):
