@@ -19,7 +19,6 @@ import tracework_primops as primops
 import tracework_runtime as runtime
 
 from . import _torch
-from .compiled_module import check_devices
 from .errors import CompileError, MissingCompiler, TraceworkError
 from .observe import Observe, nothing
 from .options import Options
@@ -96,7 +95,6 @@ def inductor_backend(options: Options, observe: Observe) -> Callable[..., Any]:
         _check_compiler(options)
 
     def backend(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
-        check_devices("the graph", [x for x in example_inputs if isinstance(x, torch.Tensor)])
         compiler.warm_up(example_inputs)
         if any(isinstance(x, torch.Tensor) and x.device.type == "cpu" and x.ndim for x in example_inputs):
             _check_compiler(options)

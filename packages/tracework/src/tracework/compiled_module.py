@@ -169,16 +169,11 @@ def _twin_type(state: Compiled) -> Any:
     return type(kind)(kind.__name__, (CompiledModule, kind), body)
 
 
-def check_devices(where: str, tensors: Iterable[torch.Tensor]) -> None:
-    """Raises MixedDevices when tensors (except CPU scalars) are on devices that no graph is compiled for together.
+def check_devices_of(module: torch.nn.Module) -> None:
+    """Raises MixedDevices when parameters and buffers (except CPU scalars) are on devices that no graph is compiled for together.
 
     A graph may have tensors on the CPU and on several GPUs.
     """
-    devices = {t.device for t in tensors if t.ndim or t.device.type != "cpu"}
+    devices = {t.device for t in (*module.parameters(), *module.buffers()) if t.ndim or t.device.type != "cpu"}
     if len(devices) > 1 and not {d.type for d in devices} <= {"cpu", "cuda"}:
-        raise MixedDevices(where, map(str, devices))
-
-
-def check_devices_of(module: torch.nn.Module) -> None:
-    """check_devices for parameters and buffers."""
-    check_devices(f"module {type(module).__name__}", [*module.parameters(), *module.buffers()])
+        raise MixedDevices(f"module {type(module).__name__}", map(str, devices))

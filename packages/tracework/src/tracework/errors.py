@@ -29,7 +29,7 @@ class UnknownName(InvalidArgument):
 
 
 class MixedDevices(InvalidArgument):
-    """The tensors of one compiled region live on devices that no graph is compiled for together, such as the CPU and "meta"."""
+    """The tensors of one module live on devices that no graph is compiled for together, such as the CPU and "meta"."""
 
     def __init__(self, where: str, devices: Iterable[str]):
         found = ", ".join(sorted(devices))

@@ -95,8 +95,27 @@ def test_two_devices_are_named():
     for compile in (tracework.compile, tracework.compile_in_place):
         with pytest.raises(tracework.MixedDevices, match="cpu, meta"):
             compile(net)
-    with pytest.raises(tracework.MixedDevices, match="cpu, meta"):
-        tracework.compile(lambda x, y: (x + 1, y + 1))(torch.ones(2), torch.ones(2, device="meta"))
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x, y: (x + 1, y + 1),
+        lambda x, y: (x.add_(1), y.add_(1)),
+        lambda x, y: (y * x[0], y.copy_(x)),
+        lambda x, y: (x.view(y.shape) * 2,),
+        lambda x, y: (torch.empty_like(y, device="cpu").zero_() + x, x.to("meta") @ y),
+    ],
+)
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_a_graph_with_tensors_without_data_beside_others_runs_uncompiled(fn, requires_grad, caplog):
+    mine, theirs = ([torch.ones(2, device=d, requires_grad=requires_grad) * 1 for d in ("cpu", "meta")] for _ in range(2))
+    for found, expected in zip(tracework.compile(fn)(*mine), fn(*theirs), strict=True):
+        assert (found.device, found.shape, found.requires_grad) == (expected.device, expected.shape, expected.requires_grad)
+        if found.device.type == "cpu":
+            torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(mine[0], theirs[0])
+    assert "runs uncompiled" in caplog.text
 
 
 def test_no_compiler_on_this_machine_is_said_before_anything_is_compiled(tmp_path):
