@@ -11,7 +11,7 @@ import copy
 import functools
 import inspect
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
