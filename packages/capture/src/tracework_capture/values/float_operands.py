@@ -15,6 +15,7 @@ from ..stand_ins import gradient_of_even
 from .constant import ConstantValue, plain
 from .float_curves import FLOAT_CURVES, call, clamped, clamped_in_place, operand, where
 from .floats import changes, shown_to_hooks
+from .foreach import FOREACH_FORMS
 from .number_arguments import EXACT, as_kind, fits
 from .number_calls import NUMBER_CALLS
 from .sequence import NONE, SequenceValue, TupleValue
@@ -35,7 +36,7 @@ def tensor_form(frame, name, args, kwargs):
     return form(frame, name, list(args), dict(kwargs))
 
 
-OF_LISTS = frozenset(("gradient",))
+OF_LISTS = frozenset(("gradient", *FOREACH_FORMS))
 """Functions whose form takes lists of numbers, too."""
 
 
@@ -342,4 +343,5 @@ TENSOR_FORMS = {
     **{n: fused_step for n in FUSED_STEPS if "tensor_lr" in getattr(torch.ops.aten, n).overloads()},
     **FLOAT_CURVES,
     **NUMBER_CALLS,
+    **FOREACH_FORMS,
 }

@@ -14,6 +14,8 @@ import torch
 from .constant import ConstantValue
 from .float_formulas import answer
 from .floats import FloatValue
+from .foreach import given_back, writes_to_lists
+from .sequence import SequenceValue, TupleValue
 from .tensor import TensorValue
 
 EXACT = frozenset((torch.float32, torch.float64, torch.complex64, torch.complex128))
@@ -143,20 +145,15 @@ def fits(frame, number, largest):
     return answer(frame, f"not {largest!r} < abs({{0}}) < inf", number) is not False
 
 
-def with_operand(frame, name, args):
+def with_operand(frame, args):
     """The arguments of tensor arithmetic with a float that changes in second place replaced by a tensor."""
-    if len(args) < 2 or not isinstance(args[1], FloatValue) or args[1].known:
+    if len(args) < 2 or not isinstance(args[0], TensorValue) or not isinstance(args[1], FloatValue) or args[1].known:
         return args
-    tensors = args[0].unpack(frame) if name.startswith("_foreach_") else [args[0]]
-    if not all(isinstance(t, TensorValue) for t in tensors):
-        return args
-    return [args[0], args[1].as_operand(frame, tensors), *args[2:]]
+    return [args[0], args[1].as_operand(frame, [args[0]]), *args[2:]]
 
 
 def open_numbers(frame, numbers):
     """A list of numbers, some of them floats that change, as tensors and numbers; None for anything else."""
-    from .sequence import SequenceValue
-
     items = numbers.unpack(frame) if isinstance(numbers, SequenceValue) else []
     if not any(isinstance(i, FloatValue) and not i.known for i in items) or not all(i.python_type() is float for i in items):
         return None
@@ -175,9 +172,7 @@ def each_without_number(frame, form, name, args, count, factors):
     if not all(dtypes) or any(len(column) != len(factors) for column in columns):
         return None
     made = [apply_form(frame, form, name, row, factor, wide) for row, factor, wide in zip(zip(*columns), factors, dtypes)]
-    from .sequence import NONE, TupleValue
-
-    return NONE if name.endswith("_") else TupleValue(made)
+    return given_back(args, {}) if writes_to_lists(name) else TupleValue(made)
 
 
 def method_row(frame, self, name, args, kwargs):
@@ -185,7 +180,7 @@ def method_row(frame, self, name, args, kwargs):
     found = without_number(frame, name, [self, *args], kwargs) if name.rstrip("_") in NUMBER_FORMS else None
     if found is not None:
         return found
-    found = frame.graph.call_method(frame, name, with_operand(frame, name, [self, *args]), kwargs)
+    found = frame.graph.call_method(frame, name, with_operand(frame, [self, *args]), kwargs)
     return self if name.endswith("_") else found
 
 
@@ -201,7 +196,7 @@ def function_row(fn):
 
         name = fn.__name__
         found = without_number(frame, name, args, kwargs) if name.removeprefix("_foreach_").rstrip("_") in NUMBER_FORMS else None
-        return found if found is not None else call_torch(frame, fn, with_operand(frame, name, list(args)), kwargs)
+        return found if found is not None else call_torch(frame, fn, with_operand(frame, list(args)), kwargs)
 
     return row
 

@@ -20,6 +20,7 @@ from .data_calls import DATA_CALL_ROWS
 from .dual_numbers import DUAL_CONTEXTS, DUAL_ROWS
 from .float_operands import tensor_form
 from .floats import changes
+from .foreach import given_back, writes_to_lists
 from .frame_hooks import check_frame_hooks
 from .function import FunctionValue
 from .generators import DRAW_METHODS, draw_method, drawn, make_generator
@@ -137,6 +138,8 @@ def call_torch(frame, fn, args, kwargs):
         result = frame.graph.call(frame, fn, tuple(args), kwargs)
     if isinstance(out, TensorValue):
         return out
+    if writes_to_lists(name) and isinstance(fn, types.BuiltinFunctionType):
+        return given_back(args, kwargs)
     if (
         args
         and isinstance(args[0], TensorValue)
