@@ -173,7 +173,7 @@ def normalized(frame, name, args, kwargs):
     rest = frame.graph.call(frame, torch.rsub, (share, ConstantValue(1.0)))
     for new, old in zip(own, running):
         new, before = (call(frame, "mul", as_kind(frame, t, torch.float64), n) for t, n in ((new, share), (old, rest)))
-        call(frame, "copy_", old, call(frame, "add", new, before))
+        call(frame, "copy_", old.getattr(frame, "data"), call(frame, "add", new, before))  # eager's does not count as a write
     return found
 
 

@@ -60,11 +60,14 @@ def test_steps(kind):
 
     fast = optimize(backend, fullgraph=True)(lambda x: module(x))
     dtype = next((t.dtype for t in plain.buffers() if t.ndim), torch.float32)
+    versions = [[t._version for t in m.buffers()] for m in (plain, module)]
     for step in range(4):
         x = (torch.arange(12, dtype=dtype).reshape(4, 3) * (step + 1)).requires_grad_()
         assert_same(fast(x).detach(), plain(x).detach())
         assert_same(dict(module.state_dict()), dict(plain.state_dict()))
         assert_same(*(torch.autograd.grad(run(x).sin().sum(), x)[0] for run in (fast, plain)))
+    counted = [[t._version - n for t, n in zip(m.buffers(), before)] for m, before in zip((plain, module), versions)]
+    assert counted[0] == counted[1]
     plain.eval(), module.eval()
     assert_same(fast(x).detach(), plain(x).detach())
     assert len(graphs) <= 2  # one for training, one for evaluation

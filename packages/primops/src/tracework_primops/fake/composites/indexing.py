@@ -25,9 +25,10 @@ def take_along_dim(x: torch.Tensor, indices: torch.Tensor, dim: int | None = Non
 
 @composite("one_hot", static=True)
 def one_hot(x: torch.Tensor, num_classes: int = -1) -> Any:
-    """Row-major whatever the indices are: tensors, unlike their subclasses, are scattered into zeros, which counts as two writes."""
+    """Row-major whatever the indices are: tensors, unlike their subclasses, are scattered into zeros, which counts as two writes; there
+    are none of no indices."""
     made = torchs(torch.ops.aten.one_hot.default, x.contiguous(), num_classes)
-    if isinstance(made, torch.Tensor) and not made.is_inference():
+    if isinstance(made, torch.Tensor) and made.numel() and not made.is_inference():
         torch.autograd.graph.increment_version([made, made])
     return made
 

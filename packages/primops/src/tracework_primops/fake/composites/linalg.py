@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from .registry import composite
+from .registry import composite, torchs
 
 aten = torch.ops.aten
 
@@ -76,3 +76,19 @@ def _of_singular_values(x: torch.Tensor, rows: int, columns: int, extremum: Any,
     order = [d for d in range(x.dim()) if d not in (rows, columns)] + [rows, columns]
     found = extremum(torch.linalg.svdvals(x.permute(order)), -1, keepdim)
     return found.unsqueeze(-1).permute([order.index(d) for d in range(x.dim())]) if keepdim else found
+
+
+def _counted_rank(func: Any) -> Any:
+    """The rank of a matrix as torch computes it, which for tensors is a sum that is written into a result made before: one write."""
+
+    def matrix_rank(*args: Any, **kwargs: Any) -> Any:
+        rank = torchs(func, *args, **kwargs)
+        if not rank.is_inference():
+            torch.autograd.graph.increment_version(rank)
+        return rank
+
+    return matrix_rank
+
+
+for _name in ("linalg_matrix_rank", *(f"linalg_matrix_rank.{n}" for n in ("tol_tensor", "atol_rtol_tensor", "atol_rtol_float"))):
+    composite(_name, static=True)(_counted_rank(getattr(aten.linalg_matrix_rank, _name.partition(".")[2] or "default")))
