@@ -1,5 +1,7 @@
 """Each construct, captured and run, against plain Python."""
 
+import typing
+
 import pytest
 import torch
 
@@ -108,6 +110,53 @@ def test_unpacking():
     def f(x):
         a, (b, *c) = x, (x + 1, x + 2, x + 3)
         return a + b, c
+
+    check(f, X.clone(), graphs=1, skips=0)
+
+
+UserId = typing.NewType("UserId", int)
+
+
+def test_new_types():
+    def f(x):
+        return x + UserId(3), UserId(x), UserId.__supertype__
+
+    check(f, X.clone(), graphs=1, skips=0)
+
+
+class FromTheStart:
+    """An iterator that begins anew whenever it is asked for one."""
+
+    def __init__(self, last):
+        self.last, self.asked = last, []
+
+    def __iter__(self):
+        self.place = 0
+        self.asked.append("iter")
+        return self
+
+    def __next__(self):
+        self.asked.append(self.place)
+        if self.place == self.last:
+            raise StopIteration
+        self.place += 1
+        return self.place
+
+
+@pytest.mark.parametrize("last", range(5))
+def test_what_is_left_of_an_iterator_is_what_its_own_iterator_gives(last):
+    def f(x):
+        numbers, found = [FromTheStart(last) for _ in range(3)], []
+        try:
+            a, *b = numbers[0]
+            found += [a, b]
+            a, *b, c = numbers[1]
+            found += [a, b, c]
+            *a, b, c = numbers[2]
+            found += [a, b, c]
+        except ValueError as error:
+            found.append(error.args)
+        return x + 1, found, [n.asked for n in numbers]
 
     check(f, X.clone(), graphs=1, skips=0)
 

@@ -194,13 +194,26 @@ def check_unpackable(frame, value):
         frame.raise_new(TypeError, f"cannot unpack non-iterable {_C.type_name(value.python_type())} object")
 
 
+def all_items(frame, value, before):
+    """All items of a container; of an iterator `before` of them, and then what its own iter() goes over."""
+    if type(value).unpack is not Value.unpack:
+        return value.unpack(frame)
+    iterator, items = value.iterate(frame), []
+    while len(items) < before:
+        item = iterator.next_value(frame)
+        if item is None:
+            return items
+        items.append(item)
+    return items + iterator.unpack(frame)
+
+
 @opcode("UNPACK_EX")
 def unpack_ex(frame, instruction):
     """a, *b, c = value"""
     before, after = instruction.arg & 255, instruction.arg >> 8
     value = frame.stack.pop()
     check_unpackable(frame, value)
-    items = value.unpack(frame)
+    items = all_items(frame, value, before)
     if len(items) < before + after:
         frame.raise_new(ValueError, f"not enough values to unpack (expected at least {before + after}, got {len(items)})")
     middle = frame.make_list(items[before : len(items) - after])

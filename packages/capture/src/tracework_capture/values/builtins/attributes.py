@@ -580,6 +580,13 @@ def cast(frame, args, kwargs):
     return args[1]
 
 
+def of_new_type(frame, args, kwargs):
+    """UserId(value), where UserId = typing.NewType("UserId", int): the value"""
+    if len(args) != 1 or kwargs:
+        return frame.break_graph("call_unknown", "typing.NewType with other arguments than a value")
+    return args[0]
+
+
 ROWS = {
     isinstance: isinstance_,
     issubclass: issubclass_,
@@ -621,6 +628,7 @@ ROWS = {
     **{f: own_frame(f"traceback.{f.__name__}") for f in (traceback.walk_stack, traceback.extract_stack, traceback.format_stack)},
     traceback.print_stack: own_frame("traceback.print_stack"),
     typing.cast: cast,
+    typing.NewType.__call__: of_new_type,
     type.__call__: lambda frame, args, kwargs: type_call(frame, args[0], list(args[1:]), kwargs),
     sys.exc_info: exc_info,
     sys.exception: exception,
