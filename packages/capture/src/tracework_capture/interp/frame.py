@@ -95,6 +95,7 @@ class CaptureRoot:
         self.globals_written: dict[tuple[int, str], Value | None] = {}
         self.builtins_read: set[tuple[int, str]] = set()
         self.remembered: dict[Any, Any] = {}  # calls of functions that remember results -> what they gave (values.remembered)
+        self.remembered_here: dict[int, dict[Any, Value]] = {}  # the same of those with arguments that no guard knows
         self.remembered_later: set[int] = set()  # functions of that kind that are called after the graph
         self.shown: list[Value] = []  # objects whose text is being written (values.nested_texts)
         self.asks_keys = False  # whether a table asks about its keys (values.user_keys)

@@ -21,6 +21,7 @@ from ..signals import let_through
 from ..sources import Attr, Const
 from .binding import CONTAINERS
 from .constant import ATOM_TYPES, ConstantValue, NotPlain, called_there, force_plain, is_atom, plain
+from .dict_keys import hashed_apart
 from .function import is_empty
 from .module import ModuleValue
 from .row_value import RowValue
@@ -131,7 +132,7 @@ class RememberingFunction(RowValue):
         try:
             known, by_name = [key_of(frame, a) for a in args], {k: key_of(frame, v) for k, v in kwargs.items()}
         except NotPlain:
-            return self.wrapped(frame).call(frame, args, kwargs)
+            return self.called_once(frame, args, kwargs)
         if frame.mutations.entries or written_inputs(frame.root):  # which another function may read
             self.fix(frame)
         if waits_for_writes(frame, self.fn.__wrapped__, [*args, *kwargs.values()]):
@@ -157,6 +158,19 @@ class RememberingFunction(RowValue):
             frame.guard("RELATION", self.source, (asked, (self.source,)))
         asked.is_asked(self.fn, known, by_name, found)
         return frame.wrap(found, Const(found))
+
+    def called_once(self, frame, args, kwargs):
+        """What it computes of objects that no guard knows, which it may hold; of the same ones again it is what it gave."""
+        calls = frame.root.remembered_here.setdefault(id(self.fn), {})
+        most = self.fn.cache_parameters()["maxsize"]
+        if most is not None and most < 1:
+            return self.wrapped(frame).call(frame, args, kwargs)
+        key = tuple(hashed_apart(frame, a) for a in args), tuple((k, hashed_apart(frame, v)) for k, v in kwargs.items())
+        if key not in calls:
+            if len(calls) == most:
+                return frame.break_graph("call_unknown", f"{self.describe()}, which forgets one result for another")
+            calls[key] = self.wrapped(frame).call(frame, args, kwargs)
+        return calls[key]
 
     def is_formula(self, args, kwargs):
         """Whether it is called with one int that is open, and depends on nothing else: what it remembers is what it computes. Ints are

@@ -366,3 +366,69 @@ def test_attributes_are_in_the_order_of_their_stores(program):
         program(expected, torch.ones(2))
         captured(made, torch.ones(2))
         assert [*vars(made)] == [*vars(expected)] and str(made) == str(expected)
+
+
+class Counted:
+    asked = 0
+
+    @functools.lru_cache  # noqa: B019
+    def scale(self, number):
+        self.asked += 1
+        return number * 2
+
+
+@functools.lru_cache(maxsize=2)
+def doubled(tensor, *, again=1):
+    ASKED.append(again)
+    return tensor * 2
+
+
+@functools.lru_cache(maxsize=0)
+def tripled(tensor):
+    ASKED.append(3)
+    return tensor * 3
+
+
+ASKED = []
+
+
+def of_a_new_object(x):
+    made = Counted()
+    return x * made.scale(2) * made.scale(2), made.asked
+
+
+def of_the_same_tensor(x):
+    y = x + 1
+    first, second, third = doubled(y), doubled(y), doubled(y, again=1)
+    y.add_(1)
+    return first + 1, first is second, first is third, doubled(y) is first
+
+
+def of_a_list(x):
+    try:
+        return doubled([x + 1])
+    except TypeError as error:
+        return x + 1, str(error)
+
+
+def without_room(x):
+    y = x + 1
+    return y, tripled(y) is tripled(y)
+
+
+def with_too_little_room(x):
+    made = [x * i for i in range(3)]
+    return [doubled(y) for y in made][2], doubled(made[0]) is doubled(made[0])
+
+
+@pytest.mark.parametrize("program", [of_a_new_object, of_the_same_tensor, of_a_list, without_room, with_too_little_room])
+def test_remembering_functions_give_for_the_same_objects_what_they_gave(program):
+    def results(program):
+        ASKED.clear()
+        doubled.cache_clear()
+        value, *others = program(torch.ones(2))
+        return value.tolist(), others, list(ASKED)
+
+    compiled = optimize(lambda gm, _: gm.forward, fullgraph=program is not with_too_little_room)(program)
+    for _ in range(2):
+        assert results(compiled) == results(program)
