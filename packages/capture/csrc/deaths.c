@@ -2,16 +2,15 @@
  * program lets go of.
  *
  * The object is taken to die, as only the program's own places are known; what it holds dies with it where it has no other holders.
- * References that are met on the way are counted, as the collector counts them. `slack` more holders are taken to be gone, too: what
- * looks at the object holds parts of it. What is noticed: a finalizer (`__del__`, a generator's blocks), and a weak reference with a
- * callback. Python code decides on each, after the walk: it may let others run.
+ * References that are met on the way are counted, as the collector counts them, and those of who looks at the object, which go, too: of a
+ * run of guards they are known, a capture is taken to have a few. What is noticed: a finalizer (`__del__`, a generator's blocks), and a
+ * weak reference with a callback. Python code decides on each, after the walk: it may let others run.
  */
 #include "guard_tree.h"
 
 #define FIRST_ROOM 64      /* a power of two */
 #define MOST_OBJECTS 20000 /* more are not looked through, and count as noticed */
-/* Holders beside the program: a register, an input, a recorder; and all that a capture keeps of an object, of which a guard must find no more. */
-enum { SLACK_OF_GUARDS = 3, SLACK_OF_CAPTURES = 16 };
+#define MOST_HOLDERS 16    /* that a capture has, or are looked for in a run of guards, of which that must find no more */
 
 typedef struct {
     PyObject *object;
@@ -25,7 +24,7 @@ typedef struct {
     PyObject **open, *first[FIRST_ROOM];
     size_t open_room, open_count;
     PyObject *suspects; /* pairs (object, callback or None); NULL while there are none */
-    Py_ssize_t slack;
+    const tw_run *run; /* NULL: a capture */
     bool failed, too_many, all_die;
 } walk;
 
@@ -118,6 +117,16 @@ static bool is_of_no_interest(PyObject *object)
            (!PyObject_IS_GC(object) && type->tp_weaklistoffset == 0 && type->tp_finalize == NULL);
 }
 
+/* Whether nobody holds the object but those that were met and who looks at it. */
+static bool is_let_go(const walk *w, const holding *found)
+{
+    Py_ssize_t others = Py_REFCNT(found->object) - found->met;
+    if (others <= 0 || others > MOST_HOLDERS) {
+        return others <= 0;
+    }
+    return w->run == NULL || others <= tw_holders_in_run(w->run, found->object);
+}
+
 static int meet(PyObject *object, void *argument)
 {
     walk *w = argument;
@@ -140,7 +149,7 @@ static int meet(PyObject *object, void *argument)
         }
     }
     found->met++;
-    if (!found->dies && (w->all_die || Py_REFCNT(object) <= found->met + w->slack)) {
+    if (!found->dies && (w->all_die || is_let_go(w, found))) {
         found->dies = true;
         w->failed = !let_die(w, object);
     }
@@ -193,7 +202,7 @@ static bool is_plain(PyObject *object, bool contents)
     return !PyObject_IS_GC(object) || type->tp_traverse == NULL || type->tp_traverse(object, is_of_interest, NULL) == 0;
 }
 
-static int dies_unseen(PyObject *object, bool contents, Py_ssize_t slack, PyObject *acts)
+static int dies_unseen(PyObject *object, bool contents, const tw_run *run, PyObject *acts)
 {
     if (object == NULL || is_of_no_interest(object) || is_plain(object, contents)) {
         return 1;
@@ -201,7 +210,7 @@ static int dies_unseen(PyObject *object, bool contents, Py_ssize_t slack, PyObje
     walk w;
     memset(&w, 0, sizeof(w));
     w.room = w.open_room = FIRST_ROOM;
-    w.slack = slack;
+    w.run = run;
     w.all_die = true;
     w.table = w.few;
     w.open = w.first;
@@ -238,13 +247,14 @@ static PyObject *in_slot(PyObject *slot, PyObject *value)
     return held;
 }
 
-static int check_place(PyObject *value, PyObject *where, Py_ssize_t others, Py_ssize_t slack, PyObject *acts)
+static int check_place(PyObject *value, PyObject *where, const tw_run *run, PyObject *acts)
 {
     if (where == Py_None || where == Py_True) {
-        return dies_unseen(value, where == Py_True, slack, acts);
+        return dies_unseen(value, where == Py_True, run, acts);
     }
     if (PyLong_CheckExact(where)) {
-        return Py_REFCNT(value) > PyLong_AsSsize_t(where) + others ? 1 : dies_unseen(value, false, slack, acts);
+        Py_ssize_t known = PyLong_AsSsize_t(where) + (run != NULL && run->recorder != NULL);
+        return Py_REFCNT(value) > known ? 1 : dies_unseen(value, false, run, acts);
     }
     PyObject *held = NULL;
     if (Py_IS_TYPE(where, &PyMemberDescr_Type)) {
@@ -258,14 +268,14 @@ static int check_place(PyObject *value, PyObject *where, Py_ssize_t others, Py_s
         }
         held = PyDict_GetItemWithError(dict, where);
     }
-    return held == NULL && PyErr_Occurred() ? -1 : dies_unseen(held, false, slack, acts);
+    return held == NULL && PyErr_Occurred() ? -1 : dies_unseen(held, false, run, acts);
 }
 
 /* The leaf: payload is (where, acts). `where` is None for the value itself, a number for the value where it has no more holders than that
- * beside `others`, True for all that it holds, a slot, or the key of what a dict, or the dict of a class, has there. */
-int tw_check_deaths(PyObject *payload, PyObject *value, Py_ssize_t others)
+ * beside a recorder, True for all that it holds, a slot, or the key of what a dict, or the dict of a class, has there. */
+int tw_check_deaths(const tw_run *run, PyObject *payload, PyObject *value)
 {
-    return check_place(value, PyTuple_GET_ITEM(payload, 0), others, SLACK_OF_GUARDS, PyTuple_GET_ITEM(payload, 1));
+    return check_place(value, PyTuple_GET_ITEM(payload, 0), run, PyTuple_GET_ITEM(payload, 1));
 }
 
 PyObject *tw_dies_unseen(PyObject *module, PyObject *args)
@@ -275,6 +285,6 @@ PyObject *tw_dies_unseen(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "OOO", &object, &where, &acts)) {
         return NULL;
     }
-    int unseen = check_place(object, where, 0, SLACK_OF_CAPTURES, acts);
+    int unseen = check_place(object, where, NULL, acts);
     return unseen < 0 ? NULL : PyBool_FromLong(unseen);
 }

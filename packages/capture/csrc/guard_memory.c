@@ -111,6 +111,33 @@ struct tw_recorder *tw_recorder_new(tw_program *program)
     return recorder;
 }
 
+static Py_ssize_t count_of(PyObject *const *values, Py_ssize_t size, const PyObject *object)
+{
+    Py_ssize_t found = 0;
+    for (Py_ssize_t i = 0; i < size; i++) {
+        found += values[i] == object;
+    }
+    return found;
+}
+
+Py_ssize_t tw_holders_in_run(const tw_run *run, PyObject *object)
+{
+    const tw_program *program = run->program;
+    const tw_memory *memory = run->acting;
+    Py_ssize_t found = count_of(run->scope->locals, run->scope->local_count, object);
+    found += count_of(run->inputs, program->input_count, object);
+    for (Py_ssize_t i = 0; i < program->reg_count; i++) { /* fixed ones are borrowed */
+        found += run->regs[i] == object && (memory == NULL || !memory->fixed[i]);
+    }
+    for (Py_ssize_t i = 0; run->recorder != NULL && i < program->node_count; i++) {
+        found += run->recorder->nodes[i].value == object;
+    }
+    for (int32_t i = 0; memory != NULL && i < memory->action_count; i++) {
+        found += memory->actions[i].value == object;
+    }
+    return found;
+}
+
 static bool is_big_namespace(const tw_node *node)
 {
     return node->get == TW_GET_GLOBALS || node->get == TW_GET_FUNCTION_GLOBALS;
@@ -579,6 +606,7 @@ static int act(tw_program *program, tw_run *run, const action *each)
 static int run_actions(tw_program *program, const tw_memory *memory, tw_run *run)
 {
     int passed = 1;
+    run->acting = memory;
     for (int32_t i = 0; i < memory->action_count; i++) { /* an action may run code that lets go of a later one's value */
         Py_INCREF(memory->actions[i].value);
     }
@@ -588,6 +616,7 @@ static int run_actions(tw_program *program, const tw_memory *memory, tw_run *run
     for (int32_t i = 0; i < memory->action_count; i++) {
         Py_DECREF(memory->actions[i].value);
     }
+    run->acting = NULL;
     return passed;
 }
 

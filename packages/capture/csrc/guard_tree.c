@@ -351,7 +351,7 @@ int tw_check_leaf(tw_run *run, const tw_node *node, const tw_leaf *leaf, PyObjec
     case TW_LEAF_FUNCTION_CODE:
         return PyFunction_Check(value) && PyFunction_GET_CODE(value) == leaf->payload && tw_function_runs_its_code(value);
     case TW_LEAF_DIES_UNSEEN:
-        return tw_check_deaths(leaf->payload, value, run->recorder != NULL);
+        return tw_check_deaths(run, leaf->payload, value);
     case TW_LEAF_PYTHON:
         return call_check(leaf->payload, value);
     default:
@@ -777,7 +777,7 @@ PyObject *tw_program_run(tw_program *program, const tw_scope *scope, int32_t *fa
     int64_t small_slots[SMALL];
     PyObject *small_regs[SMALL];
     size_t slot_bytes = sizeof(int64_t) * (size_t)program->slot_count, reg_bytes = sizeof(PyObject *) * (size_t)program->reg_count;
-    tw_run run = {scope, &PyTuple_GET_ITEM(inputs, 0), small_regs, small_slots, -1, NULL};
+    tw_run run = {program, scope, &PyTuple_GET_ITEM(inputs, 0), small_regs, small_slots, -1, NULL, NULL};
     if (program->slot_count > SMALL && (run.slots = PyMem_Malloc(slot_bytes)) == NULL) {
         Py_DECREF(inputs);
         return PyErr_NoMemory();

@@ -74,12 +74,14 @@ typedef struct {
 } tw_program;
 
 typedef struct tw_run {
+    const tw_program *program;
     const tw_scope *scope;
     PyObject **inputs;
     PyObject **regs;
     int64_t *slots;
     int32_t failed;
     struct tw_recorder *recorder;
+    const tw_memory *acting; /* the memory whose actions hold their values */
 } tw_run;
 
 extern PyTypeObject tw_program_type;
@@ -118,7 +120,7 @@ int tw_is_negated(PyObject *tensor); /* -1: not known here */
 bool tw_tensor_is_simple(const tw_tensor *tensor, PyObject *value);
 
 /* deaths.c */
-int tw_check_deaths(PyObject *payload, PyObject *value, Py_ssize_t others);
+int tw_check_deaths(const tw_run *run, PyObject *payload, PyObject *value);
 PyObject *tw_dies_unseen(PyObject *module, PyObject *args);
 
 PyObject *tw_fetch(const tw_scope *scope, const tw_node *node, PyObject *value, bool *owned);
@@ -132,6 +134,7 @@ PyObject *tw_set_base(PyObject *module, PyObject *args);
 
 /* guard_memory.c */
 struct tw_recorder *tw_recorder_new(tw_program *program);
+Py_ssize_t tw_holders_in_run(const tw_run *run, PyObject *object); /* how often the frame's variables and the run of guards hold it */
 void tw_recorder_node(struct tw_recorder *recorder, int32_t node, PyObject *value);
 tw_memory *tw_recorder_finish(struct tw_recorder *recorder, bool keep);
 int tw_memory_check(tw_program *program, tw_memory *memory, tw_run *run);
