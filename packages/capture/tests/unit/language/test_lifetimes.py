@@ -814,10 +814,8 @@ def test_locals_of_a_continuation_end_in_the_order_of_the_frame():
 
 
 def looked_up(x, table):
-    get = table.get
     y = x + 1
-    nothing()
-    return y * get("scale")
+    return y * table.get(nothing(), 2)
 
 
 def test_what_others_hold_is_not_looked_through_when_its_method_dies():
