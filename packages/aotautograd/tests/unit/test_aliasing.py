@@ -242,3 +242,50 @@ def test_results_that_share_memory_end_with_their_last_holder(graph, eager_runne
         assert [ref() for ref in ended] == [None] * 3
     finally:
         gc.enable()
+
+
+def piece_of_filled_zeros(w):
+    y = torch.zeros(2, 3)
+    y[0] = w * 2
+    return y.chunk(2)
+
+
+def rows_of_filled_zeros(w):
+    y = w.new_zeros(2, 3)
+    y[0] = w * 2
+    return y[0], y[1], y
+
+
+def part_of_filled_memory(w):
+    y = torch.empty(2, 3)
+    y.copy_(w)
+    return (y[:, 1:],)
+
+
+def view_before_a_write(w):
+    y = torch.ones_like(w)
+    v = y.expand(2, 3)
+    y.mul_(w)
+    return v, w * 2
+
+
+def detached_view_that_is_written(w):
+    y = w * 2
+    v = y.detach()[1:]
+    v.mul_(w[1:])
+    return v[None].expand(2, 2), w * 2
+
+
+@pytest.mark.parametrize(
+    "fn", [piece_of_filled_zeros, rows_of_filled_zeros, part_of_filled_memory, view_before_a_write, detached_view_that_is_written]
+)
+def test_views_of_what_got_its_history_by_a_write(fn, graph, eager_runner):
+    found = []
+    inputs = [torch.arange(1.0, 4.0).requires_grad_() for _ in range(2)]
+    call = aot_compile(graph(fn, 1), inputs[:1], forward_compiler=eager_runner)
+    for run, w in zip((call, fn), inputs, strict=True):
+        results = run(w)
+        facts = [(t.requires_grad, t._is_view(), t._version, t.stride(), t.detach().clone()) for t in results]
+        loss = sum((t * torch.arange(1.0, t.numel() + 1).view(t.shape)).sum() for t in results)
+        found.append((facts, torch.autograd.grad(loss, w)[0]))
+    torch.testing.assert_close(*found)

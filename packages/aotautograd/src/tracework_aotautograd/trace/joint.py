@@ -323,18 +323,22 @@ class Trace:
     def _check_views(self, output: FakeTensor, cell: Cell) -> None:
         """Made again outside, the views have gradients of their own: one that an autograd.Function gives its view is not among them, nor
         one of what was written to a view that autograd takes for a tensor of its own."""
+        own_history = "a detached view that is a result of the graph got a history of its own"
         if _has_history(output) and cell.step is not None and not output._is_view():
-            raise Refusal("a detached view that is a result of the graph got a history of its own", self.recorder.origin)
+            raise Refusal(own_history, self.recorder.origin)
         parent: Cell | None = cell
         while (parent := parent.parent) is not None:
             if parent.fake._backward_hooks:
                 raise Refusal("a hook of what a result of the graph is a view of", self.recorder.origin)
-        node = output.grad_fn
-        begins = {cell.root.fake.grad_fn} if cell.root.slot is None and cell.root.fake is not None else {*self.histories}
+        node, is_made = output.grad_fn, cell.root.slot is None and cell.root.fake is not None
+        begins = {cell.root.fake.grad_fn} if is_made else {*self.histories}
         while node is not None and node not in begins:
             if isinstance(node, torch.autograd.function.BackwardCFunction):
                 raise Refusal("an autograd.Function gives a view that is a result of the graph", self.recorder.origin)
             node = node.next_functions[0][0] if node.next_functions else None
+        is_tracked = all(step.tracked for step in self.recorder.memory.steps(cell))  # to one made under no_grad no history leads
+        if is_made and is_tracked and node is None and _has_history(output):
+            raise Refusal(own_history, self.recorder.origin)
 
     def _steps(self, cell: Cell) -> tuple[ViewStep, ...]:
         """View steps with symbolic sizes as graph outputs."""

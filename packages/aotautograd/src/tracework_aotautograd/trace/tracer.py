@@ -61,6 +61,7 @@ class Recorder:
         self._last_placeholder: fx.Node | None = None
         self._names: set[str] = set()
         self._begins: list[_Begin] = []  # of each captured node
+        self._latest: fx.Node | None = None  # when the captured node being run began
 
     # --- inputs -------------------------------------------------------------------------------------------------------
     def placeholder(self, name: str, val: Any, slot: int | None = None) -> fx.Node:
@@ -100,6 +101,7 @@ class Recorder:
     def at(self, origin: str, marks: dict[str, Any], reads: Reads) -> None:
         """The captured node being run; nodes of the forward carry its marks, autograd nodes made from now on belong to it."""
         self.origin, self.marks = origin, marks
+        self._latest = self._last_node()
         within = (reads, marks.get("recompute_region")) if "recompute" in marks else (None, None)
         self._begins.append(_Begin(_torch.sequence_number(), origin, *within))
 
@@ -177,6 +179,21 @@ class Recorder:
             yield
         finally:
             self.mode.recorder = recorder
+
+    def _last_node(self) -> fx.Node | None:
+        return next(iter(reversed(self.graph.nodes)), None)
+
+    def has_just_made(self, cell: Cell) -> bool:
+        """Whether the memory was made right now, inside of the captured node being run, by an operator that reads no data."""
+        node = cell.node
+        if cell.parent is not None or cell.root.slot is not None or node is not self._last_node() or node is self._latest:
+            return False
+        name = getattr(node.target, "__name__", "").partition(".")[0]
+        return (
+            name.startswith("new_")
+            or name.endswith("_like")
+            or not any(isinstance(given.meta["val"], FakeTensor) for given in node.all_input_nodes)
+        )
 
     def bind_result(self, fake: Any, node: fx.Node) -> None:
         """`fake` is new memory whose value is `node`."""
@@ -376,8 +393,10 @@ def _view(index: int) -> Any:
             if func is aten.view_as_complex.default:
                 recorder.memory.note_pairs(parent)
         named = tuple(kwargs.items())
+        if func is aten.detach.default and recorder.has_just_made(parent):
+            recorder.memory.new_root(out, node)  # the result of torch.ones and its like: nobody has what they detach
+            return
         if isinstance(out, FakeTensor):
-            # what torch.ones and its like do with what they made is `.data`, too, and nobody else has that
             is_data = func is aten.detach.default and parent.root.slot is not None and not _torch.is_below_views()
             step = ViewStep(func, rest, named, None, torch.is_grad_enabled(), 0 if is_data else None)
             recorder.memory.new_view(out, parent, step, node)
