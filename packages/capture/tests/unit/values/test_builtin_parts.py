@@ -526,3 +526,42 @@ def test_existing_instances_of_a_subclass_of_deque_keep_no_more_than_they_may(ki
         ours, theirs = kind([1, 2], kept), kind([1, 2], kept)
         found, expected = compiled(X, ours), fn(X, theirs)
         assert torch.equal(found[0], expected[0]) and found[1:] == expected[1:] and list(ours) == list(theirs)
+
+
+def test_a_number_in_place_with_an_instance_that_answers_first():
+    def fn(x, parts):
+        total = 0
+        for part in parts:
+            total += part
+        text = "n"
+        text += "m"
+        return x + 1, total, text
+
+    check(fn, X, (Level(3),))
+
+
+class Named(str):
+    def __eq__(self, other):
+        return super().__eq__(other)
+
+    def __lt__(self, other):
+        return super().__lt__(other)
+
+    __hash__ = str.__hash__
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x, a, b: (x + 1, a == b),
+        lambda x, a, b: (x + 1, a < b),
+        lambda x, a, b: (x + 1, str.__eq__(a, b)),
+        lambda x, a, b: (x + 1, str.__eq__("c", b), str.__gt__(a, b)),
+        lambda x, a, b: (x + 1, str.__ne__(a, "c"), str.__add__(a, b)),
+    ],
+)
+@pytest.mark.parametrize("cls", [Named, str])
+def test_comparisons_of_texts_that_change_by_their_methods(fn, cls):
+    compiled = capture.optimize(lambda gm, inputs: gm.forward)(fn)
+    for a, b in (("a", "a"), ("b", "b"), ("c", "c"), ("c", "a"), ("a", "c")):
+        assert compiled(X, cls(a), cls(b))[1:] == fn(X, cls(a), cls(b))[1:]

@@ -59,11 +59,11 @@ def binary(frame, op, left, right):
     symbol = op[:-1] if op.endswith("=") else op
     if isinstance(right, LateValue) and is_number(left):
         return right.binary(frame, symbol, left, reverse=True)
-    if op != symbol:
+    left_type, right_type = left.python_type(), right.python_type()
+    if op != symbol and hasattr(left_type, f"__i{SPECIAL[symbol]}__"):
         found = asked(frame, left.binary, op, right)
         if found is not None:
             return found
-    left_type, right_type = left.python_type(), right.python_type()
     for value, other, reverse in order_of_operands(left, right, f"__r{SPECIAL[symbol]}__"):
         found = asked(frame, value.binary, symbol, other, reverse)
         if found is not None:
@@ -243,17 +243,25 @@ def call_dunder(frame, self, name, args, kwargs):
         return frame.break_graph("call_unknown", f"{self.python_type().__name__}.{name} with these arguments")
     for table, reverse in ((BY_METHOD, False), (BY_REFLECTED_METHOD, True), (BY_INPLACE_METHOD, False)):
         if name in table:
-            found = self.binary(frame, table[name], args[0], reverse) if reverse else self.binary(frame, table[name], args[0])
-            return NOT_IMPLEMENTED if found is None else found
+            return answered(frame, self.binary, table[name], args[0], *([reverse] if reverse else []))
     if name in BY_COMPARE_METHOD:
-        found = self.compare(frame, BY_COMPARE_METHOD[name], args[0])
-        return NOT_IMPLEMENTED if found is None else found
+        return answered(frame, self.compare, BY_COMPARE_METHOD[name], args[0])
     if name in BY_UNARY_METHOD:
         return self.unary(frame, BY_UNARY_METHOD[name])
     handler = DUNDERS.get(name)
     if handler is None:
         return frame.break_graph("call_unknown", f"{self.python_type().__name__}.{name}")
     return handler(frame, self, *args)
+
+
+def answered(frame, operation, symbol, other, *reverse):
+    """What value.binary or value.compare gives to who calls its special method. An operand that need not be fixed for operators, which then
+    ask it in turn, is fixed here."""
+    found = asked(frame, operation, symbol, other, *reverse)
+    part = operand_of(other)
+    if found is None and isinstance(part, OpenConstant):
+        found = asked(frame, operation, symbol, part.known(), *reverse)
+    return NOT_IMPLEMENTED if found is None else found
 
 
 DUNDERS = {
