@@ -16,6 +16,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.nn.utils import rnn
 
 from .. import _C, _torch, array_functions
 from ..bytecode.resume import original_code
@@ -139,8 +140,16 @@ _HERE = os.path.dirname(os.path.dirname(os.path.realpath(__file__))) + os.sep
 _AROUND = frozenset((os.path.join(os.path.dirname(torch.__file__), "_dynamo", "external_utils.py"), array_functions.__file__))
 """Files of what decorators put around functions of the program."""
 _COMPREHENSIONS = frozenset(("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"))
-_ASKING = frozenset({torch.nn.init._no_grad_trunc_normal_.__code__})
-"""Code that asks the data of what it has just drawn, again and again."""
+_PACKING = (
+    "pack_padded_sequence pad_packed_sequence _packed_sequence_init _packed_sequence_init_args invert_permutation"
+).split()
+_ASKING = frozenset(
+    {
+        torch.nn.init._no_grad_trunc_normal_.__code__,
+        *(getattr(rnn, name).__code__ for name in _PACKING if hasattr(rnn, name)),
+    }
+)
+"""Code that asks the data of what it has just drawn, again and again, and code around an operator that asks for data."""
 _FRAMES: dict[str, bool] = {}
 
 

@@ -552,6 +552,8 @@ BREAKS = {
 for _reason, _functions in BREAKS.items():
     for _fn in _functions:
         TORCH_ROWS[_fn] = break_row(_reason, f"torch.{_fn.__name__}")
+for _fn in (torch.nn.utils.rnn.pack_padded_sequence, torch.nn.utils.rnn.pad_packed_sequence):
+    TORCH_ROWS[_fn] = break_row("packed_sequence", f"torch.nn.utils.rnn.{_fn.__name__}")
 
 
 TORCH_ROWS.update(number_functions() | PARAMETER_ROWS | numpy_rows() | DATA_ROWS | COND_ROWS | LOOP_ROWS | MODE_ROWS | STATE_ROWS)
