@@ -182,6 +182,12 @@ class SetValue(Value):
             return frame.break_graph("iterator_unsupported", "the order of a set of objects that compare by their contents")
         return found
 
+    def in_any_order(self):
+        """The members, where they are ints or texts, of which no two are sorted alike; else None."""
+        members = list(self.members.values())
+        kinds = {type(m.constant()) if m.is_constant() else None for m in members}
+        return members if kinds <= {int} or kinds <= {str} else None
+
     def iterate(self, frame):
         from .iterators import SetIterator
 

@@ -188,3 +188,28 @@ def test_the_order_is_pythons(fresh, change, operation, give):
         assert y.equal(expected_y)
         assert repr(found) == repr(expected)
         assert list(s) == list(again[1])
+
+
+@pytest.mark.parametrize("members", [{3, 77, 1034}, {"b", "a"}])
+def test_a_changed_set_is_sorted_in_the_graph(members):
+    def program(x, s):
+        s.add(type(next(iter(s)))())
+        return x + len(s), sorted(s), sorted(s | {*s}, reverse=True), sorted(s, key=None)
+
+    run = capture.optimize(lambda gm, inputs: gm.forward, fullgraph=True)(program)
+    for _ in range(2):
+        found, expected = run(X, {*members}), program(X, {*members})
+        assert found[0].equal(expected[0]) and found[1:] == expected[1:]
+
+
+@pytest.mark.parametrize("members", [{3, 1.0, 2.5}, {(1, 2), (0,)}, {3, True, 7}, {1, "a"}])
+@pytest.mark.parametrize("key", [None, lambda v: 0])
+def test_what_may_be_sorted_alike_is_sorted_in_pythons_order(members, key):
+    def program(x, s):
+        s.discard(3)
+        try:
+            return x + 1, sorted(s, key=key)
+        except TypeError as error:
+            return x + 2, str(error)
+
+    agree(lambda s: program(X, s), lambda: {*members})

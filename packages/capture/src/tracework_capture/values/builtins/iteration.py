@@ -29,6 +29,7 @@ from ..lazy_iterators import (
 )
 from ..ranges import RangeValue
 from ..sequence import ListValue, SequenceValue, TupleValue
+from ..sets import SetValue
 from ..wrap import iterate, iterate_all
 from .arithmetic import binary, compare, index_of
 
@@ -152,8 +153,12 @@ def sort_values(frame, items, key, descending):
 
 
 def sorted_(frame, args, kwargs):
-    items = list(iterate_all(frame, args[0]))
-    sort_values(frame, items, kwargs.get("key"), is_descending(frame, kwargs.get("reverse")))
+    key = kwargs.get("key")
+    by_themselves = key is None or key.is_constant() and key.constant() is None
+    items = args[0].in_any_order() if by_themselves and isinstance(args[0], SetValue) else None
+    if items is None:
+        items = list(iterate_all(frame, args[0]))
+    sort_values(frame, items, key, is_descending(frame, kwargs.get("reverse")))
     return ListValue(items)
 
 
