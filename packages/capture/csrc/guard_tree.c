@@ -372,7 +372,8 @@ static int let_through(PyObject *error)
 }
 
 /* An exception of the program's values means "does not hold"; what is not an Exception (KeyboardInterrupt) goes on, and so does what a
- * handler of a signal raised while Python code ran, which a traceback tells of. */
+ * handler of a signal raised while Python code ran, which a traceback tells of. Near the recursion limit Python code of a guard may have no
+ * room where the program has. */
 int tw_swallow(void)
 {
     if (!PyErr_Occurred()) {
@@ -387,7 +388,11 @@ int tw_swallow(void)
     if (traceback != NULL) {
         PyErr_NormalizeException(&type, &error, &traceback);
         (void)PyException_SetTraceback(error, traceback);
-        answer = let_through(error);
+        answer = PyErr_GivenExceptionMatches(error, PyExc_RecursionError) ? 0 : let_through(error);
+        if (answer < 0 && PyErr_ExceptionMatches(PyExc_RecursionError)) {
+            PyErr_Clear();
+            answer = 0;
+        }
     }
     Py_XDECREF(type);
     Py_XDECREF(error);

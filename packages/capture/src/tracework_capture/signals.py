@@ -12,7 +12,10 @@ __all__ = ["let_through"]
 
 
 def let_through(error: Exception) -> None:
-    """Raises the error again when the handler of a signal raised it, a timeout say: capture did not fail, and the program did not raise it."""
+    """Raises the error again when the handler of a signal raised it, a timeout say: capture did not fail, and the program did not raise it.
+    So it does with a RecursionError: capture is deeper in the stack than the program would be."""
+    if isinstance(error, RecursionError):
+        raise error
     handlers = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
     if any(frame.f_code in handlers for frame, _ in traceback.walk_tb(error.__traceback__)):
         raise error

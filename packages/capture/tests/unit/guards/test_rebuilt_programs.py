@@ -256,3 +256,34 @@ def test_calls_of_remembered_functions_are_counted():
     for _ in range(4):
         call(torch.ones(2))
     assert f.cache_info() == before._replace(hits=before.hits + 12)
+
+
+KNOWN = {"a", "b", 3}
+
+
+def counted(x):
+    return x + len(KNOWN) + sum(1 for name in KNOWN if name == "a")
+
+
+def test_guards_without_room_below_the_recursion_limit_let_the_frame_run():
+    """Those that are Python code take a few calls more than the program does."""
+
+    def depth():
+        frame, count = sys._getframe(), 0
+        while frame is not None:
+            frame, count = frame.f_back, count + 1
+        return count
+
+    def nested(n, fn):
+        return nested(n - 1, fn) if n else fn(torch.ones(1))
+
+    def outcome(left, fn):
+        try:
+            return nested(sys.getrecursionlimit() - depth() - left, fn).item()
+        except RecursionError:
+            return "no room"
+
+    compiled = optimize(lambda gm, inputs: gm.forward)(counted)
+    compiled(torch.ones(1)), compiled(torch.ones(1))
+    rooms = range(3, 100)
+    assert [outcome(left, compiled) for left in rooms] == [outcome(left, counted) for left in rooms]
