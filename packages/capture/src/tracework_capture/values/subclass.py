@@ -28,7 +28,13 @@ def is_traced(cls):
     """Whether tensors of this class can be modelled: all that is special about them is their __torch_function__ and Python attributes."""
     if issubclass(cls, (torch.nn.Parameter, torch.nn.Buffer)) or cls.__torch_dispatch__ is not Tensor.__torch_dispatch__:
         return False
+    if any(getattr(cls, name) is not getattr(Tensor, name) for name in FACTS):
+        return False
     return hasattr(cls.__torch_function__, "__func__") and not hasattr(cls, "__getattr__")
+
+
+FACTS = "shape dtype device layout requires_grad size stride dim is_conj is_neg is_inference".split()
+"""What guards and shape rules ask of a tensor itself."""
 
 
 def existing_subclass_tensor(frame, obj, source):

@@ -120,3 +120,27 @@ def test_functions_of_subclasses_switched_off_outside(fresh):
     with torch._C.DisableTorchFunctionSubclass():
         assert compiled(X, other)[0] is False
     assert compiled(X, other)[0] is True
+
+
+class Shaped(torch.Tensor):
+    """Has the shape of another tensor, which is not there at first."""
+
+    @property
+    def shape(self):
+        return self.other.shape
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        return torch.Tensor.__torch_function__.__func__(cls, function, types, args, kwargs or {})
+
+
+def test_a_tensor_whose_class_has_a_shape_of_its_own(fresh):
+    def fn(x, shaped):
+        y = x + 1
+        shaped.other = y
+        return y, tuple(shaped.shape)
+
+    compiled = optimize(lambda gm, inputs: gm.forward)(fn)
+    for size in (3, 4, 5):
+        y, shape = compiled(torch.ones(size), torch.ones(2).as_subclass(Shaped))
+        assert torch.equal(y, torch.full((size,), 2.0)) and shape == (size,)
