@@ -38,6 +38,9 @@ from ..guards.access import Scope
 from ..guards.filters import filter_guards
 from ..options import CaptureOptions
 from ..signals import let_through
+
+# what other modules import in functions: a program that is captured may have changed how Python imports
+from ..values import autograd_function, data_indices, format_fields, masks, nonstrict, open_indices, size_floats  # noqa: F401
 from . import cache, dynamism
 from . import stance as stances
 from .code_set import CodeSet

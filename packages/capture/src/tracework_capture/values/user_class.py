@@ -391,7 +391,7 @@ def construct(frame, class_val, args, kwargs):
         return make_exception(frame, cls, args, kwargs)
     if is_record(cls):
         return make_namedtuple(frame, cls, args, kwargs)
-    if cls.__module__ == "torch.return_types":
+    if attributes_of(cls).get("__module__") == "torch.return_types":
         return make_result(frame, cls, args, kwargs)
     if not makes_tensor_subclass(cls):
         refuse_class(frame, cls)

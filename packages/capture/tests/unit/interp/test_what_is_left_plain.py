@@ -3,6 +3,7 @@
 import builtins
 import functools
 import random
+import subprocess
 import sys
 
 import pytest
@@ -247,3 +248,27 @@ def test_what_a_function_without_operators_calls_is_not_asked_to_be_one_graph():
     compiled = capture.optimize(lambda module, example_inputs: module.forward, fullgraph=True)(program)
     for _ in range(2):
         assert compiled(X) == (X, {"a": 1})
+
+
+def test_nothing_of_capture_is_imported_while_a_program_is_traced():
+    """The program may have changed how Python imports; functions of leaf_function come with their own module."""
+    script = """
+import pkgutil, sys, tracework_capture
+names = {m.name.partition(".")[2] for m in pkgutil.walk_packages(tracework_capture.__path__, "tracework_capture.")}
+print(sorted(name for name in names if f"tracework_capture.{name}" not in sys.modules))
+"""
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert found.strip() == "['graph.leaf_operators', 'values.leaf', 'values.torch_policy']"
+
+
+class BadMeta(type):
+    @property
+    def __module__(cls):
+        raise ZeroDivisionError
+
+
+def test_a_class_whose_module_raises():
+    def fn(x):
+        return x + 1, type(BadMeta("Made", (), {})()).__name__
+
+    assert capture.optimize(lambda gm, inputs: gm.forward)(fn)(X)[1] == "Made"
