@@ -35,6 +35,10 @@ class RecordedCondition:
         return f"{self.condition}  # {self.origin}" if self.origin else str(self.condition)
 
 
+_MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+"""What holds of -x where the operator does of x, both compared with 0."""
+
+
 class SymbolTable:
     """Allocates symbols, evaluates and records conditions. Shared by all stages of one compile.
 
@@ -181,12 +185,12 @@ class SymbolTable:
 
     def attempt(self, run: Callable[[], Any]) -> Any:
         """The result of `run`; if it raises, nothing that it decided stays recorded."""
-        kept = (list(self.conditions), dict(self._known), dict(self._ranges), dict(self._equal))
+        kept = (list(self.conditions), dict(self._known), dict(self._ranges), dict(self._equal), list(self._facts))
         try:
             return run()
         except Exception:
             self.conditions[:] = kept[0]
-            self._known, self._ranges, self._equal = kept[1:]
+            self._known, self._ranges, self._equal, self._facts = kept[1:]
             if self.fakes is not None:
                 self.fakes.forget()  # results that relied on those decisions
             raise
@@ -194,7 +198,8 @@ class SymbolTable:
     def _learn(self, condition: Condition, why: str) -> None:
         self.conditions.append(RecordedCondition(condition, why or self.origin))
         log.debug("recorded %s (%s)", condition, why or self.origin)
-        self._known = {condition: True, condition.negate(): False}
+        mirrored = Condition(_MIRRORED[condition.op], -condition.expr)
+        self._known |= {condition: True, condition.negate(): False, mirrored: True, mirrored.negate(): False}
         self._facts += facts_of(condition)
         plain = Condition(condition.op, whole_multiples(condition.expr))
         value = known_value(plain)
@@ -237,7 +242,7 @@ class SymbolTable:
         """factor * s + constant `op` 0 as a new bound."""
         low, high = self._ranges.get(s, (s.lower, s.upper))
         if factor < 0:
-            factor, constant, op = -factor, -constant, {"<": ">", "<=": ">=", ">": "<", ">=": "<="}.get(op, op)
+            factor, constant, op = -factor, -constant, _MIRRORED[op]
         if op == "==" and constant % factor == 0:
             low = high = -constant // factor
         elif op in (">", ">="):

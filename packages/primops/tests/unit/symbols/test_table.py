@@ -120,3 +120,29 @@ def test_rounding_a_quotient_keeps_the_size(divisor):
     for number in range(2, 60):
         expected = [round(number / divisor), round(number * (1.0 / divisor))]
         assert [each.evaluate({symbol: number}) for each in found] == expected
+
+
+def test_what_was_recorded_stays_known_in_either_order():
+    table = SymbolTable()
+    s0, s1, s2, s3 = (table.new(5) for _ in range(4))
+    diagonal = table.from_symint(torch.sym_max(0, torch.sym_min(table.to_symint(s0), table.to_symint(s1))))
+    assert table.guard(Condition.compare("==", s2, diagonal))
+    assert table.guard(Condition.compare("==", s3, 5))
+    assert table.is_true(Condition.compare("==", s2, diagonal)) is True
+    assert table.is_true(Condition.compare("==", diagonal, s2)) is True
+    assert table.is_true(Condition.compare("!=", diagonal, s2)) is False
+    assert len(table.conditions) == 2
+
+
+def test_an_attempt_that_fails_leaves_no_facts():
+    table = SymbolTable()
+    s0, s1, s2 = (table.new(hint, lower=0) for hint in (6, 3, 2))
+
+    def run():
+        table.guard(Condition.compare(">=", s0, s1 + s2))
+        raise ValueError
+
+    with pytest.raises(ValueError):
+        table.attempt(run)
+    assert table.is_true(Condition.compare(">=", s0 + 1, s1 + s2)) is None
+    assert not table.conditions
