@@ -18,6 +18,21 @@ from .tensor import FakeTensor, from_template
 if TYPE_CHECKING:
     from .mode import FakeMode
 
+EXACT = frozenset(
+    """
+    _linalg_det _linalg_eigh _linalg_slogdet _linalg_solve_ex _linalg_svd _log_softmax _native_batch_norm_legit _softmax
+    addbmm addmm addmv alias_copy all amax amin aminmax any argmax argmin as_strided_copy avg_pool2d avg_pool3d baddbmm bitwise_not bmm
+    bucketize ceil complex conj_physical cross cummax cummin diag diag_embed diagonal_copy dot expand_copy floor frac frexp gather
+    gelu hardshrink hash_tensor heaviside histc histogram index_add index_copy index_reduce index_select isin isneginf isposinf
+    kthvalue linalg_cholesky_ex linalg_cross linalg_eigvalsh linalg_inv_ex linalg_ldl_factor_ex linalg_ldl_solve linalg_lu
+    linalg_lu_factor_ex linalg_lu_solve linalg_qr linalg_solve_triangular linalg_vector_norm linear log_sigmoid_forward log_softmax
+    logcumsumexp masked_scatter masked_select max.dim_max min.dim_min mm mode multinomial mv nan_to_num narrow_copy
+    native_batch_norm neg ormqr permute_copy polar put renorm round scatter scatter_add scatter_reduce searchsorted sgn sign
+    signbit slice_scatter softmax softplus softshrink sort split_with_sizes_copy squeeze_copy t_copy take topk transpose_copy
+    triangular_solve tril triu trunc unbind_copy unfold_copy unsqueeze_copy vdot view_copy where
+    """.split()
+)
+"""Ops that refuse an out= of another dtype than their results'. Found by giving every op of op_db wider outputs."""
 CASTS = frozenset(
     """
     _chunk_cat _fft_c2c _fft_c2r _fft_r2c acos acosh add addcdiv addcmul addr angle asin asinh atan atan2 atanh bitwise_and
@@ -102,7 +117,10 @@ def _flat(values: Any) -> list[Any]:
 def _check_dtype(func: Any, name: str, target: FakeTensor, dtype: torch.dtype) -> None:
     if target.spec.dtype is dtype:
         return
-    if CASTS.isdisjoint((name, f"{name}.{func._overloadname}")):
+    names = name, f"{name}.{func._overloadname}"
+    if not EXACT.isdisjoint(names):
+        raise RuntimeError(f"{name}: expected out= of dtype {dtype}, but got {target.spec.dtype}")
+    if CASTS.isdisjoint(names):
         raise FakeTensorError(f"{func}: what becomes of an out= of {target.spec.dtype} for a result of {dtype} is not known")
     if not torch.can_cast(dtype, target.spec.dtype):
         error = TypeError if name in CONCATENATION else RuntimeError
