@@ -142,3 +142,22 @@ def result_structures(x):
 def test_structures_that_torch_functions_return_are_made():
     run = capture.optimize(lambda gm, inputs: gm.forward, fullgraph=True)(result_structures)
     assert_same(run(X), result_structures(X))
+
+
+SEEN = []
+
+
+def told_before_and_after(x):
+    module = torch.nn.LazyLinear(2)
+    SEEN.append((type(module).__name__, torch.nn.parameter.is_lazy(module.weight)))
+    y = module(x)
+    SEEN.append((type(module).__name__, torch.nn.parameter.is_lazy(module.weight)))
+    return y.shape
+
+
+def test_a_lazy_module_is_told_of_before_its_first_call():
+    compiled = capture.optimize(lambda gm, inputs: gm.forward)(told_before_and_after)
+    for function in (compiled, compiled, told_before_and_after):
+        function(torch.ones(3, 4))
+        assert SEEN == [("LazyLinear", True), ("Linear", False)]
+        SEEN.clear()

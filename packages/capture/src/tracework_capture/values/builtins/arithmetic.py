@@ -60,7 +60,8 @@ def binary(frame, op, left, right):
     if isinstance(right, LateValue) and is_number(left):
         return right.binary(frame, symbol, left, reverse=True)
     left_type, right_type = left.python_type(), right.python_type()
-    if op != symbol and hasattr(left_type, f"__i{SPECIAL[symbol]}__"):
+    # what has no in-place form gives way to an object on the right that answers first; errors name the operator
+    if op != symbol and (not isinstance(right, ObjectValue) or hasattr(left_type, f"__i{SPECIAL[symbol]}__")):
         found = asked(frame, left.binary, op, right)
         if found is not None:
             return found
