@@ -38,9 +38,6 @@ from ..guards.access import Scope
 from ..guards.filters import filter_guards
 from ..options import CaptureOptions
 from ..signals import let_through
-
-# what other modules import in functions: a program that is captured may have changed how Python imports
-from ..values import autograd_function, data_indices, format_fields, masks, nonstrict, open_indices, size_floats  # noqa: F401
 from . import cache, dynamism
 from . import stance as stances
 from .code_set import CodeSet
@@ -82,6 +79,9 @@ class FrameCallback:
     """What the evaluator asks for frames without a fitting entry; owns the entries that it makes."""
 
     def __init__(self, backend: Any, options: CaptureOptions, function: Any = None) -> None:
+        # what other modules import in functions: a program that is captured may have changed how Python imports
+        from ..values import autograd_function, data_indices, format_fields, masks, nonstrict, open_indices, size_floats  # noqa: F401
+
         self.outermost = Outermost(function)
         cache.try_again(self.outermost.code)
         self.backend = backend
