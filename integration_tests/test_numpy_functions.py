@@ -95,7 +95,7 @@ OF_DATA = """
 np.nonzero(A>0) | A.nonzero() | np.where(A>0) | np.argwhere(A>0) | np.flatnonzero(V>0) | np.extract(A>0,A) | A[A>0] | np.nonzero(V)
 """
 LEFT = """
-np.unique(I) | np.bincount(I) | np.linalg.eigvals(M) | np.put(V,[0,1],[9.0,8.0]) | A.tobytes() | max(V) | I**I |
+np.unique(I) | np.bincount(I) | np.linalg.eigvals(M) | A.tobytes() | max(V) | I**I |
 np.sum(A,axis=()) | np.trim_zeros(V) | np.vectorize(str)(V)
 """
 KINDS = (
