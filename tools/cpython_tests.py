@@ -113,6 +113,8 @@ KNOWN: dict[str, str] = {
     "test.test_re.ReTests.test_symbolic_refs_errors": _ASKED,
     **{f"test.test_code.{test}": _LIFETIME for test in ("CoExtra.test_free_called", "CoExtra.test_free_different_thread")},
     "test.test_functools.TestLRUPy.test_lru_cache_weakrefable": _HELD,
+    "test.test_tomllib.test_misc.TestMiscellaneous.test_inline_table_recursion_limit": "nests its calls to within three of the recursion "
+    "limit, and captured frames take a few more",
     "test.test_weakref.MappingTestCase.test_threaded_weak_valued_pop": _REFERENT,
     "test.test_weakref.MappingTestCase.test_threaded_weak_valued_setdefault": _REFERENT,
     **{
