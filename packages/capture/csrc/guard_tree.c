@@ -388,7 +388,7 @@ int tw_swallow(void)
     if (traceback != NULL) {
         PyErr_NormalizeException(&type, &error, &traceback);
         (void)PyException_SetTraceback(error, traceback);
-        answer = PyErr_GivenExceptionMatches(error, PyExc_RecursionError) ? 0 : let_through(error);
+        answer = let_through(error);
         if (answer < 0 && PyErr_ExceptionMatches(PyExc_RecursionError)) {
             PyErr_Clear();
             answer = 0;

@@ -30,6 +30,7 @@ __all__ = [
     "is_stored_to",
     "lookup_class",
     "meet",
+    "module_of",
     "recorded_lookups",
     "resolution_order",
     "store",
@@ -44,7 +45,8 @@ _WRITTEN_BY_PYTHON = frozenset(
 )
 """Special names that are no methods, of which some are set when they are first asked for."""
 _current = threading.local()
-_mro_of, attributes_of = (type.__dict__[name].__get__ for name in ("__mro__", "__dict__"))  # a metaclass may say something else
+# a metaclass may say something else
+_mro_of, attributes_of, module_of = (type.__dict__[name].__get__ for name in ("__mro__", "__dict__", "__module__"))
 
 
 class ClassLookups:

@@ -159,13 +159,10 @@ def with_a_tensor(frame, args, kwargs):
     """The arguments with the first one a tensor, as eager makes it of a number, where there is none: operators of a graph need one."""
     first = args[0] if args else kwargs.get("input")
     second = args[1] if len(args) > 1 else kwargs.get("other")
-    if any(operand is None or operand.python_type() not in NUMBERS for operand in (first, second)):
+    if any(operand is None or operand.python_type() not in (bool, int, float, complex) for operand in (first, second)):
         return args, kwargs
     made = call_torch(frame, torch.full, [TupleValue([]), first], {"device": ConstantValue(torch.device("cpu"))})
     return ([made, *args[1:]], kwargs) if args else (args, {**kwargs, "input": made})
-
-
-NUMBERS = (bool, int, float, complex)
 
 
 def is_only_made(out):

@@ -21,6 +21,7 @@ from ..guards.classes import (
     defines,
     is_descriptor,
     is_stored_to,
+    module_of,
     resolution_order,
     store,
 )
@@ -371,10 +372,6 @@ class ClassValue(Value):
         return construct(frame, self, args, kwargs)
 
 
-MODULE_OF = type.__dict__["__module__"]
-"""Of any class; a metaclass may have another."""
-
-
 # --- construction ----------------------------------------------------------------------------------------------------
 
 
@@ -395,7 +392,7 @@ def construct(frame, class_val, args, kwargs):
         return make_exception(frame, cls, args, kwargs)
     if is_record(cls):
         return make_namedtuple(frame, cls, args, kwargs)
-    if MODULE_OF.__get__(cls) == "torch.return_types":
+    if module_of(cls) == "torch.return_types":
         return make_result(frame, cls, args, kwargs)
     if not makes_tensor_subclass(cls):
         refuse_class(frame, cls)

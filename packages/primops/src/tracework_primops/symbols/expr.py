@@ -727,3 +727,4 @@ COMPARE: dict[str, Callable[[int, int], bool]] = {
 }
 NEGATED = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 MIRRORED = {"==": "==", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
+"""What holds of (b, a), and of -x and 0, where the operator does of (a, b), and of x and 0."""

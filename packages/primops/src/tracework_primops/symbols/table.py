@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ..errors import GuardOnUnbackedError
-from .expr import Condition, Expr, Size, Symbol, symbol
+from .expr import MIRRORED, Condition, Expr, Size, Symbol, symbol
 from .ranges import simplify
 from .solve import decide, facts_of, known_value, whole_multiples
 from .symint import to_symint, unwrap
@@ -33,10 +33,6 @@ class RecordedCondition:
 
     def __str__(self) -> str:
         return f"{self.condition}  # {self.origin}" if self.origin else str(self.condition)
-
-
-_MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-"""What holds of -x where the operator does of x, both compared with 0."""
 
 
 class SymbolTable:
@@ -198,7 +194,7 @@ class SymbolTable:
     def _learn(self, condition: Condition, why: str) -> None:
         self.conditions.append(RecordedCondition(condition, why or self.origin))
         log.debug("recorded %s (%s)", condition, why or self.origin)
-        mirrored = Condition(_MIRRORED[condition.op], -condition.expr)
+        mirrored = Condition(MIRRORED[condition.op], -condition.expr)
         self._known |= {condition: True, condition.negate(): False, mirrored: True, mirrored.negate(): False}
         self._facts += facts_of(condition)
         plain = Condition(condition.op, whole_multiples(condition.expr))
@@ -242,7 +238,7 @@ class SymbolTable:
         """factor * s + constant `op` 0 as a new bound."""
         low, high = self._ranges.get(s, (s.lower, s.upper))
         if factor < 0:
-            factor, constant, op = -factor, -constant, _MIRRORED[op]
+            factor, constant, op = -factor, -constant, MIRRORED[op]
         if op == "==" and constant % factor == 0:
             low = high = -constant // factor
         elif op in (">", ">="):
