@@ -220,6 +220,18 @@ def not_followed(x, w):
     return y, WithoutGradient.apply(y, w)
 
 
+def only_one_followed(x, w):
+    y = x * 2
+    z = y.sin() * w
+    return y, z, WithoutGradient.apply(y, w) * z
+
+
+def none_followed(x, w):
+    y = x * 2
+    z = x.sin()
+    return y, z, WithoutGradient.apply(y * z, w), y.cos()
+
+
 PROGRAMS = [
     scaled,
     chain,
@@ -250,6 +262,8 @@ PROGRAMS = [
     twice,
     also_an_input,
     not_followed,
+    only_one_followed,
+    none_followed,
     doubled,
     past_a_written_value,
     past_a_view,

@@ -416,37 +416,41 @@ class Trace:
             return (), [], {}
         recorder.phase = BACKWARD
         ends = {node for node in self.histories if node is not None} | {node for node, _ in recorder.inside}
-        cuts, hidden = self._cuts([o for _, o in differentiable], ends, candidates)
-        before = len(self.graph_outputs)
         kept = self._kept([edge_of(o.fake)[0] for _, o in differentiable])
-        hidden.sort(key=lambda found: made_at(found[0]))
-        differentiable += [(self._add(fake, node), _GraphOutput(fake, node)) for fake, node in hidden]
-        views = self._taken_views(results, {edge: found for edge, found in candidates.items() if edge in cuts})
+        made = [self._tangent(slot, output) for slot, output in differentiable]
+        before, roots = len(self.graph_outputs), len(differentiable)
+        idle: set[Edge] = set()
+        while True:
+            cuts, hidden = self._cuts([o for _, o in differentiable], ends, candidates, idle)
+            hidden.sort(key=lambda found: made_at(found[0]))
+            differentiable += [(self._add(fake, node), _GraphOutput(fake, node)) for fake, node in hidden]
+            made += [self._tangent(slot, output) for slot, output in differentiable[roots:]]
+            views = self._taken_views(results, {edge: found for edge, found in candidates.items() if edge in cuts})
+            parts, nothing = self._components(differentiable, made, wanted, cuts, [*views.values()])
+            if not nothing:
+                break
+            idle |= nothing
+            self._undo([node for _, _, node in made[roots:]])
+            del differentiable[roots:], made[roots:], self.graph_outputs[before:]
         fakes = [*(o.fake for _, o in differentiable), *(self.graph_outputs[view.slot].fake for view in views.values())]
         self.replay = self.replay.finding(self.values, results, fakes, ends)
         rewritten = (i for i, o in enumerate(self.graph_outputs) if isinstance(o.fake, FakeTensor) and o.fake._version)
         self.replay = replace(self.replay, rewritten=frozenset(rewritten))
-        made = [self._tangent(slot, output) for slot, output in differentiable]
-        parts = self._components(differentiable, made, wanted, cuts, [*views.values()])
-        if parts is None:  # the formulas do not come apart where the history was to be cut
-            del self.graph_outputs[before:]
-            views = {}
-            for node in reversed(recorder.graph.nodes):
-                if node.meta["phase"] == BACKWARD and not node.users and not isinstance(node.meta["val"], torch.SymInt):
-                    if node.op == "call_function" or node in [n for _, _, n in made[len(made) - len(hidden) :]]:
-                        recorder.graph.erase_node(node)
-            count = len(made) - len(hidden)
-            made = made[:count]
-            cuts = set()
-            parts = self._components(differentiable[:count], made, wanted, cuts, [])
-            assert parts is not None
         self._check_cuts(results, cuts)
         infos = []
-        for (info, _, _), (_, output) in zip(made, differentiable, strict=False):
+        for (info, _, _), (_, output) in zip(made, differentiable, strict=True):
             formulas = [kept[node] for node in behind(edge_of(output.fake), cuts, ends) if node in kept]
             memory, tensors = (_merged([formula[part] for formula in formulas]) for part in (0, 1))
             infos.append(replace(info, kept=memory, linked=tensors, runs_once=bool(formulas)))
         return tuple(infos), parts, views
+
+    def _undo(self, tangents: Collection[fx.Node]) -> None:
+        """Takes out of the graph what an attempt at the gradients put there, and these tangents."""
+        graph = self.recorder.graph
+        for node in reversed(graph.nodes):
+            if node.meta["phase"] == BACKWARD and not node.users and not isinstance(node.meta["val"], torch.SymInt):
+                if node.op == "call_function" or node in tangents:
+                    graph.erase_node(node)
 
     def _kept(self, starts: Collection[Any]) -> dict[Any, tuple[Slots, Slots]]:
         """For the autograd nodes behind these that keep anything whose memory that is, and which tensors with a history of their own;
@@ -538,15 +542,19 @@ class Trace:
         return parent if is_base or _leads_to(parent.fake, cell.fake, steps) else None
 
     def _cuts(
-        self, outputs: list[_GraphOutput], ends: set[Any], candidates: dict[Edge, tuple[int, OutputInfo]]
+        self,
+        outputs: list[_GraphOutput],
+        ends: set[Any],
+        candidates: dict[Edge, tuple[int, OutputInfo]],
+        idle: set[Edge],
     ) -> tuple[set[Edge], list[tuple[Any, Any]]]:
         """Where the history is cut, and the values there that become results, with their nodes. Inside at none with hooks: they see all
-        that comes to it."""
+        that comes to it. At none that is `idle`: no gradient comes to it."""
         if len(outputs) < 2 and not candidates:
             return set(), []
         memory = self.recorder.memory
         shared = Counter(o.node for o in outputs)
-        cuttable = {edge_of(o.fake) for o in outputs if o.node.op != "placeholder" and shared[o.node] == 1}
+        cuttable = {edge_of(o.fake) for o in outputs if o.node.op != "placeholder" and shared[o.node] == 1} - idle
         shown = {id(cell.root) for o in outputs if (cell := memory.find(o.fake)) is not None}
 
         def made() -> dict[Edge, Any]:
@@ -555,14 +563,16 @@ class Trace:
                 can_show = id(cell.root) not in shown or cell.parent is None and not self.needs.bases
                 if can_show and _has_history(cell.fake) and not cell.fake._backward_hooks:
                     found[edge_of(cell.fake)] = cell.fake
-            return found
+            return {edge: value for edge, value in found.items() if edge not in idle}
 
         roots = {edge_of(o.fake) for o in outputs}
         bases = {edge: base_of(info, self.write_backs) for edge, (_, info) in candidates.items() if edge not in roots}
         views = {edge: None if base is None else edge_of(self.graph_outputs[base].fake) for edge, base in bases.items()}
-        views = {edge: base for edge, base in views.items() if base is None or base in cuttable}
+        views = {edge: base for edge, base in views.items() if edge not in idle and (base is None or base in cuttable)}
         passing = {c.fake.grad_fn for c in memory.views() if _has_history(c.fake) and not c.fake._backward_hooks}
         passing -= {node for node, _ in (*roots, *views)}
+        # a result that a node saved, like that of exp, comes out of it as a view, with the history of the whole
+        passing -= {cell.fake.grad_fn for cell in memory.fresh() if cell.parent is None}
         inputs = zip(self.leaves, self.values, self.examples, strict=True)  # of what has a history the nodes are among the ends
         hooked = [leaf for leaf, value, x in inputs if leaf is value and isinstance(x, torch.Tensor) and x._backward_hooks]
         with self.recorder.apart():  # a leaf is asked for its node by way of a view
@@ -602,11 +612,9 @@ class Trace:
         wanted: dict[int, Any],
         cuts: set[Edge],
         views: list[TakenView],
-    ) -> list[tuple[Component, list[fx.Node]]] | None:
-        """The gradients, by component. At a cut the engine goes on with the tangent of the result instead of what comes to it.
-
-        None where a cut is not possible.
-        """
+    ) -> tuple[list[tuple[Component, list[fx.Node]]], set[Edge]]:
+        """The gradients, by component. At a cut the engine goes on with the tangent of the result instead of what comes to it. No
+        components, and the cuts to which nothing comes, if there are any."""
         tangents = [fake for _, fake, _ in made]
         edges = [edge_of(o.fake) for _, o in outputs]
         roots = [place for place, edge in enumerate(edges) if edge not in cuts]
@@ -633,15 +641,20 @@ class Trace:
             raise Refusal(f"the backward of this graph fails: {error}", self.recorder.origin) from error
         self.hooked = tuple(order) if len(order) > 1 else ()
         arrived, at_views = grads[len(targets) : len(targets) + len(flowing)], grads[len(targets) + len(flowing) :]
-        if any(gradient is None for gradient in arrived):
-            return None
+        if nothing := {edges[place] for place, gradient in zip(flowing, arrived, strict=True) if gradient is None}:
+            return [], nothing
         gradients = {slot: self._gradient(gradient) for slot, gradient in zip(wanted, grads[: len(targets)], strict=True)}
         flows = {outputs[place][0]: self._gradient(gradient) for place, gradient in zip(flowing, arrived, strict=True)}
         flows |= {slot: self._gradient(gradient) for slot, gradient in zip(taken, at_views, strict=True) if gradient is not None}
         bases = {view.slot: base_of(view.info, self.write_backs) for view in views}
         nodes = {info.slot: node for info, _, node in made}
         times = {slot: made_at(o.fake) for slot, o in outputs}
-        return components(self.recorder.graph, nodes, gradients, flows, bases, times, self.recorder.emit)
+        parts = components(self.recorder.graph, nodes, gradients, flows, bases, times, self.recorder.emit)
+        if parts is None:
+            raise Refusal(
+                "results that are computed from others, with gradients that do not come apart there", self.recorder.origin
+            )
+        return parts, set()
 
     def _gradient(self, grad: Any) -> Any:
         if grad is None:
