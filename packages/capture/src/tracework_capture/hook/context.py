@@ -45,6 +45,7 @@ from .compile_frame import NOTHING, ONE_OPERATION, FrameInput, capture_frame
 from .made_anew import MadeAnew
 from .policy import (
     Outermost,
+    counts_objects,
     disabled_inside,
     frame_is_captured,
     is_disabled,
@@ -137,7 +138,9 @@ class FrameCallback:
         if runs_what_is_compiled(code):
             cache.skip(code, recursive=True)
             return _C.SKIP
-        if code.co_flags & _GENERATORS or not frame_is_captured(code) or starts_watching(code) and not self.options.fullgraph:
+        if code.co_flags & _GENERATORS or not frame_is_captured(code):
+            return _C.SKIP
+        if not self.options.fullgraph and (starts_watching(code) or counts_objects(code)):
             return _C.SKIP
         if is_disabled(function):
             cache.skip(code, recursive=True)

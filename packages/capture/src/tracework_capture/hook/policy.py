@@ -7,6 +7,7 @@ start a graph; one that is SKIPped runs plainly, while what it calls is still se
 from __future__ import annotations
 
 import builtins
+import dis
 import functools
 import importlib.util
 import inspect
@@ -32,6 +33,7 @@ __all__ = [
     "Outermost",
     "TRACE_POLICY",
     "call_policy",
+    "counts_objects",
     "frame_is_captured",
     "runs_what_is_compiled",
     "starts_watching",
@@ -238,6 +240,27 @@ def starts_watching(code: types.CodeType) -> bool:
     """Whether the code may ask Python to report the steps of frames that run already: it must be the program's own from its start."""
     names = code.co_names
     return "settrace" in names or "setprofile" in names or "monitoring" in names and "set_events" in names
+
+
+_OF_ALL_OBJECTS = frozenset({"get_count", "get_objects", "get_referrers", "get_stats", "garbage", "callbacks"})
+_CALLS = ("CALL", "CALL_KW", "CALL_FUNCTION_EX")
+
+
+def counts_objects(code: types.CodeType) -> bool:
+    """Whether the code reads what Python's collector counts or finds: what capture makes while it traces would be among that."""
+    names = code.co_names
+    return "gc" in names and (not _OF_ALL_OBJECTS.isdisjoint(names) or "collect" in names and _reads_what_is_collected(code))
+
+
+def _reads_what_is_collected(code: types.CodeType) -> bool:
+    instructions = iter(dis.get_instructions(code))
+    for instruction in instructions:
+        if instruction.argval == "collect":
+            called = next((i for i in instructions if i.opname in _CALLS), None)
+            following = next(instructions, None)
+            if called is None or following is None or following.opname != "POP_TOP":
+                return True
+    return False
 
 
 def replaced_builtin() -> str | None:

@@ -2,6 +2,8 @@
 
 import ctypes
 import dis
+import functools
+import gc
 import inspect
 import io
 import pdb
@@ -501,3 +503,78 @@ def test_a_class_with_attributes_under_what_is_no_str(caplog):
         assert run(torch.ones(2), made, instance)[1:] == (1, 1)
         assert set(asked) == {"value"}
     assert not [record for record in caplog.records if record.exc_info]
+
+
+def _watch(trace):
+    sys.settrace(trace)
+    sys._getframe().f_back.f_back.f_trace = trace
+
+
+def _begin(trace):
+    _watch(trace)
+
+
+def seen_from_here(x):
+    lines, old = [], sys.gettrace()
+
+    def trace(frame, event, arg):
+        if frame.f_code is seen_from_here.__code__:
+            lines.append((event, frame.f_lineno))
+        return trace
+
+    y = x + 1
+    _begin(trace)
+    y = y * 2
+    sys.settrace(old)
+    return y, lines
+
+
+def without_naming_it(x, stop, lines):
+    def trace(frame, event, arg):
+        if frame.f_code.co_name == "without_naming_it":
+            lines.append((event, frame.f_lineno))
+        return trace
+
+    y = x + 1
+    _begin(trace)
+    y = y * 2
+    stop()
+    return y
+
+
+def test_tracing_that_a_callee_starts():
+    seen = []
+    for call in (without_naming_it, compiled(without_naming_it)):
+        lines, old = [], sys.gettrace()
+        assert torch.equal(call(torch.ones(2), functools.partial(sys.settrace, old), lines), torch.full((2,), 4.0))
+        seen.append(lines)
+    assert seen[0] == seen[1] and [event for event, _ in seen[0]] == ["line", "line"]
+    (result, lines), (expected, plain) = compiled(seen_from_here)(torch.ones(2)), seen_from_here(torch.ones(2))
+    assert torch.equal(result, expected) and lines == plain
+
+
+def collected(x):
+    a = [x]
+    a.append(a)
+    gc.collect()
+    del a
+    return x + 1, gc.collect(), len(gc.garbage), gc.get_count()[2] >= 0
+
+
+def test_what_a_collection_finds():
+    (result, *found), (expected, *plain) = compiled(collected)(torch.ones(2)), collected(torch.ones(2))
+    assert torch.equal(result, expected)
+    assert found == plain == [1, 0, True]
+
+
+def collects(x):
+    x = x + 1
+    gc.collect()
+    return x * 2
+
+
+def test_a_collection_is_a_break_and_no_more():
+    graphs = []
+    function = capture.optimize(lambda gm, inputs: graphs.append(gm) or gm.forward)(collects)
+    assert torch.equal(function(torch.ones(2)), collects(torch.ones(2)))
+    assert len(graphs) == 2

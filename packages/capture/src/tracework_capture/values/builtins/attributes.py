@@ -15,6 +15,7 @@ import typing
 
 import torch
 
+from ...errors import SkipFrame
 from ...graph.replaced import identity_is_asked
 from ...guards.classes import NO_ATTRIBUTE, find, lookup_class, resolution_order
 from ...hook.policy import is_installed
@@ -560,6 +561,17 @@ def own_frame(name, looks=lambda args: True):
     return handler
 
 
+def reports_steps(name):
+    """What has the steps of frames that run already reported: those that call it all go on as the program's own."""
+
+    def handler(frame, args, kwargs):
+        if frame.parent is not None and not frame.root.options.fullgraph:
+            raise SkipFrame(f"{name}() reports the steps of the frame")
+        return frame.leave_plain("builtin_unsupported", f"{name}()")
+
+    return handler
+
+
 def frame_above(name, default):
     """What gives the frame that is so many calls up: the user's functions look at its names, libraries at its module."""
 
@@ -618,10 +630,10 @@ ROWS = {
     sys._getframe: frame_above("sys._getframe", 0),
     inspect.currentframe: frame_above("inspect.currentframe", 1),  # and f_back of it
     breakpoint: own_frame("breakpoint"),
-    sys.settrace: own_frame("sys.settrace"),
-    sys.setprofile: own_frame("sys.setprofile"),
+    sys.settrace: reports_steps("sys.settrace"),
+    sys.setprofile: reports_steps("sys.setprofile"),
     **{
-        getattr(sys.monitoring, name): own_frame(f"sys.monitoring.{name}")
+        getattr(sys.monitoring, name): reports_steps(f"sys.monitoring.{name}")
         for name in ("set_events", "set_local_events", "restart_events")
         if hasattr(sys, "monitoring")
     },
