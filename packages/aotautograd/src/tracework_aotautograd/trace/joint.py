@@ -37,7 +37,7 @@ from .components import components
 from .cuts import Edge, behind, edge_of, find_cuts, gradients_at, made_at, order_of_arrival, passed
 from .masks import without_constant_masks
 from .memory import Cell, Former, Root, dense_order, same_layout
-from .replay import Replay
+from .replay import GradientsOf, Replay
 from .run import run_captured
 from .tracer import BACKWARD, Recorder
 from .views import PHYSICAL
@@ -420,16 +420,20 @@ class Trace:
         made = [self._tangent(slot, output) for slot, output in differentiable]
         before, roots = len(self.graph_outputs), len(differentiable)
         idle: set[Edge] = set()
+        apart = True
         while True:
-            cuts, hidden = self._cuts([o for _, o in differentiable], ends, candidates, idle)
+            cuts, hidden = self._cuts([o for _, o in differentiable], ends, candidates, idle) if apart else (set(), [])
             hidden.sort(key=lambda found: made_at(found[0]))
             differentiable += [(self._add(fake, node), _GraphOutput(fake, node)) for fake, node in hidden]
             made += [self._tangent(slot, output) for slot, output in differentiable[roots:]]
             views = self._taken_views(results, {edge: found for edge, found in candidates.items() if edge in cuts})
             parts, nothing = self._components(differentiable, made, wanted, cuts, [*views.values()])
-            if not nothing:
+            if parts is not None:
                 break
-            idle |= nothing
+            apart, idle = bool(nothing), idle | nothing
+            # what differentiates gradients can rarely run uncompiled, and gradients between gradients are rarely asked for
+            if not apart and not any(isinstance(node.target, GradientsOf) for node in self.gm.graph.nodes):
+                raise Refusal("results that are computed from others, with gradients that do not come apart there", recorder.origin)
             self._undo([node for _, _, node in made[roots:]])
             del differentiable[roots:], made[roots:], self.graph_outputs[before:]
         fakes = [*(o.fake for _, o in differentiable), *(self.graph_outputs[view.slot].fake for view in views.values())]
@@ -571,8 +575,6 @@ class Trace:
         views = {edge: base for edge, base in views.items() if edge not in idle and (base is None or base in cuttable)}
         passing = {c.fake.grad_fn for c in memory.views() if _has_history(c.fake) and not c.fake._backward_hooks}
         passing -= {node for node, _ in (*roots, *views)}
-        # a result that a node saved, like that of exp, comes out of it as a view, with the history of the whole
-        passing -= {cell.fake.grad_fn for cell in memory.fresh() if cell.parent is None}
         inputs = zip(self.leaves, self.values, self.examples, strict=True)  # of what has a history the nodes are among the ends
         hooked = [leaf for leaf, value, x in inputs if leaf is value and isinstance(x, torch.Tensor) and x._backward_hooks]
         with self.recorder.apart():  # a leaf is asked for its node by way of a view
@@ -612,9 +614,9 @@ class Trace:
         wanted: dict[int, Any],
         cuts: set[Edge],
         views: list[TakenView],
-    ) -> tuple[list[tuple[Component, list[fx.Node]]], set[Edge]]:
-        """The gradients, by component. At a cut the engine goes on with the tangent of the result instead of what comes to it. No
-        components, and the cuts to which nothing comes, if there are any."""
+    ) -> tuple[list[tuple[Component, list[fx.Node]]] | None, set[Edge]]:
+        """The gradients, by component. At a cut the engine goes on with the tangent of the result instead of what comes to it. None where
+        they do not come apart at the cuts, with those to which nothing comes."""
         tangents = [fake for _, fake, _ in made]
         edges = [edge_of(o.fake) for _, o in outputs]
         roots = [place for place, edge in enumerate(edges) if edge not in cuts]
@@ -642,19 +644,14 @@ class Trace:
         self.hooked = tuple(order) if len(order) > 1 else ()
         arrived, at_views = grads[len(targets) : len(targets) + len(flowing)], grads[len(targets) + len(flowing) :]
         if nothing := {edges[place] for place, gradient in zip(flowing, arrived, strict=True) if gradient is None}:
-            return [], nothing
+            return None, nothing
         gradients = {slot: self._gradient(gradient) for slot, gradient in zip(wanted, grads[: len(targets)], strict=True)}
         flows = {outputs[place][0]: self._gradient(gradient) for place, gradient in zip(flowing, arrived, strict=True)}
         flows |= {slot: self._gradient(gradient) for slot, gradient in zip(taken, at_views, strict=True) if gradient is not None}
         bases = {view.slot: base_of(view.info, self.write_backs) for view in views}
         nodes = {info.slot: node for info, _, node in made}
         times = {slot: made_at(o.fake) for slot, o in outputs}
-        parts = components(self.recorder.graph, nodes, gradients, flows, bases, times, self.recorder.emit)
-        if parts is None:
-            raise Refusal(
-                "results that are computed from others, with gradients that do not come apart there", self.recorder.origin
-            )
-        return parts, set()
+        return components(self.recorder.graph, nodes, gradients, flows, bases, times, self.recorder.emit), set()
 
     def _gradient(self, grad: Any) -> Any:
         if grad is None:
