@@ -15,7 +15,14 @@ CASES = {
     "expanded": lambda x: ((x * 2)[:1].expand(5, 4), (x * 2)[:, ::2]),
     "pieces": lambda x: tuple((x + 1).split(1)) + (x.unbind(1)[2],),
     "detached": lambda x: (lambda y: (y, y.detach()))(x * 2),
+    "copied": lambda x: copied(x * 2, (x + 1).detach()),
 }
+
+
+def copied(target, source):
+    target.unsqueeze(0).copy_(source)
+    target[None].view(1, -1).copy_(source.view(-1))
+    return target, source
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -34,9 +34,11 @@ def _rule(*names: str) -> Callable[[Rule], Rule]:
 
 @_rule("copy_.default")
 def copy_(recorder: Any, func: Any, args: Any, kwargs: Any, out: Any) -> None:
-    """The new value is the source; a clone keeps the two memories apart."""
+    """The new value is the source; a clone keeps the two memories apart where what fits it to the old value makes none."""
     source = recorder.to_node(args[1])
-    if source.meta["val"].spec.sizes == args[0].spec.sizes and source.meta["val"].dtype == args[0].dtype:
+    given, old = source.meta["val"].spec, args[0].spec
+    repeats_nothing = [n for n in given.sizes if n != 1] == [n for n in old.sizes if n != 1]
+    if repeats_nothing and given.dtype == old.dtype:
         source = recorder.emit(aten.clone.default, source)
     recorder.write(args[0], source)
 
