@@ -66,3 +66,13 @@ def test_random_results_are_at_version_zero(requires_grad):
 
     found = tracework.compile(function)(torch.rand(4, 4, requires_grad=requires_grad))
     assert [t._version for t in found] == [0] * 7
+
+
+def test_a_rotation_of_what_is_empty_for_all_sizes():
+    def function(t):
+        flat = t.reshape(-1)
+        return flat.reshape(flat.size(0), -1).diagonal()[1:].roll(1, -1)
+
+    compiled = tracework.compile(function)
+    for sizes in ((2, 3, 4), (3, 2, 5), (4, 5, 3)):
+        assert torch.equal(compiled(torch.ones(sizes)), function(torch.ones(sizes)))

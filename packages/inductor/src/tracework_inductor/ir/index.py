@@ -87,7 +87,10 @@ def substitute(expr: Any, mapping: Mapping[Any, Size]) -> Size:
 
 def simplify(expr: Size, ranges: Mapping[Any, tuple[Size, Size]]) -> Size:
     """Uses inclusive ranges of symbols to drop floors and mods."""
-    return expr if isinstance(expr, int) else _simplify(expr, ranges)
+    try:
+        return expr if isinstance(expr, int) else _simplify(expr, ranges)
+    except ZeroDivisionError:  # by a size that is 0 in all calls of the graph: this is in a loop over nothing
+        return expr
 
 
 def stride(expr: Size, var: Any) -> Size | None:
