@@ -416,13 +416,18 @@ class Trace:
             return (), [], {}
         recorder.phase = BACKWARD
         ends = {node for node in self.histories if node is not None} | {node for node, _ in recorder.inside}
+        # before there are more: what nodes have saved comes out of them as views
+        fresh, views_there = recorder.memory.fresh(), recorder.memory.views()
+        passing = {c.fake.grad_fn for c in views_there if _has_history(c.fake) and not c.fake._backward_hooks}
         kept = self._kept([edge_of(o.fake)[0] for _, o in differentiable])
         made = [self._tangent(slot, output) for slot, output in differentiable]
         before, roots = len(self.graph_outputs), len(differentiable)
         idle: set[Edge] = set()
         apart = True
         while True:
-            cuts, hidden = self._cuts([o for _, o in differentiable], ends, candidates, idle) if apart else (set(), [])
+            cuts, hidden = (
+                self._cuts([o for _, o in differentiable], ends, candidates, fresh, passing, idle) if apart else (set(), [])
+            )
             hidden.sort(key=lambda found: made_at(found[0]))
             differentiable += [(self._add(fake, node), _GraphOutput(fake, node)) for fake, node in hidden]
             made += [self._tangent(slot, output) for slot, output in differentiable[roots:]]
@@ -433,7 +438,9 @@ class Trace:
             apart, idle = bool(nothing), idle | nothing
             # what differentiates gradients can rarely run uncompiled, and gradients between gradients are rarely asked for
             if not apart and not any(isinstance(node.target, GradientsOf) for node in self.gm.graph.nodes):
-                raise Refusal("results that are computed from others, with gradients that do not come apart there", recorder.origin)
+                raise Refusal(
+                    "results that are computed from others, with gradients that do not come apart there", recorder.origin
+                )
             self._undo([node for _, _, node in made[roots:]])
             del differentiable[roots:], made[roots:], self.graph_outputs[before:]
         fakes = [*(o.fake for _, o in differentiable), *(self.graph_outputs[view.slot].fake for view in views.values())]
@@ -550,10 +557,12 @@ class Trace:
         outputs: list[_GraphOutput],
         ends: set[Any],
         candidates: dict[Edge, tuple[int, OutputInfo]],
+        fresh: list[Cell],
+        passing: set[Any],
         idle: set[Edge],
     ) -> tuple[set[Edge], list[tuple[Any, Any]]]:
         """Where the history is cut, and the values there that become results, with their nodes. Inside at none with hooks: they see all
-        that comes to it. At none that is `idle`: no gradient comes to it."""
+        that comes to it. At none that is `idle`: no gradient comes to it. passing: the nodes of views in the forward."""
         if len(outputs) < 2 and not candidates:
             return set(), []
         memory = self.recorder.memory
@@ -563,7 +572,7 @@ class Trace:
 
         def made() -> dict[Edge, Any]:
             found = {edge_of(former): former for former in memory.former}
-            for cell in memory.fresh():
+            for cell in fresh:
                 can_show = id(cell.root) not in shown or cell.parent is None and not self.needs.bases
                 if can_show and _has_history(cell.fake) and not cell.fake._backward_hooks:
                     found[edge_of(cell.fake)] = cell.fake
@@ -573,8 +582,7 @@ class Trace:
         bases = {edge: base_of(info, self.write_backs) for edge, (_, info) in candidates.items() if edge not in roots}
         views = {edge: None if base is None else edge_of(self.graph_outputs[base].fake) for edge, base in bases.items()}
         views = {edge: base for edge, base in views.items() if edge not in idle and (base is None or base in cuttable)}
-        passing = {c.fake.grad_fn for c in memory.views() if _has_history(c.fake) and not c.fake._backward_hooks}
-        passing -= {node for node, _ in (*roots, *views)}
+        passing = passing - {node for node, _ in (*roots, *views)}
         inputs = zip(self.leaves, self.values, self.examples, strict=True)  # of what has a history the nodes are among the ends
         hooked = [leaf for leaf, value, x in inputs if leaf is value and isinstance(x, torch.Tensor) and x._backward_hooks]
         with self.recorder.apart():  # a leaf is asked for its node by way of a view
