@@ -45,6 +45,14 @@ def test_roundings_and_flags_of_triton(word, dtype):
     assert request["fp_fusion"] == (not strict)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+def test_a_truncated_division_is_exact_before_it_is_truncated(dtype):
+    (kernel,) = artifact("cuda:0", dtype, "default", prims.trunc_divide).kernels
+    division = "/" if dtype == torch.float64 else "tl.div_rn("
+    line = next(line for line in kernel.source.splitlines() if "libdevice.trunc(" in line)
+    assert division in line
+
+
 def test_single_precision_is_not_rounded_again():
     assert "tw_rounded<tw_" not in artifact("cpu", torch.float32, "strict").kernels[0].source.split("cpu_kernel0", 1)[1]
 

@@ -533,6 +533,20 @@ def test_losses_have_the_dtype_of_their_input(loss):
             assert loss(mode.from_real(x), mode.from_real(target)).dtype is wanted.dtype
 
 
+def test_a_huber_loss_is_laid_out_like_its_input():
+    x, mode = torch.ones(5, 4, 5), FakeMode()
+    operands = [
+        x,
+        torch.ones(1, 4, 5).expand(5, 4, 5),
+        torch.ones(5, 4, 1).expand(5, 4, 5),
+        x.permute(2, 0, 1).clone().permute(1, 2, 0),
+    ]
+    for a, b in itertools.product([*operands, x[:, :1], x[0]], operands):
+        expected = torch.ops.aten.huber_loss(a, b, 0).stride()
+        with mode:
+            assert torch.ops.aten.huber_loss(mode.from_real(a), mode.from_real(b), 0).stride() == expected
+
+
 NORMS = {
     "layer": lambda x, w, b: torch.native_layer_norm(x, (4,), w, b, 1e-5),
     "group": lambda x, w, b: torch.native_group_norm(x, w, b, 2, 4, 1, 2, 1e-5),

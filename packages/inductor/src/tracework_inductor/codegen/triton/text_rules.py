@@ -206,6 +206,11 @@ def _division_to_nearest(args: Sequence[str], dtype: torch.dtype) -> str:
     return f"({args[0]} / {args[1]})" if dtype == torch.float64 else f"tl.div_rn({args[0]}, {args[1]})"
 
 
+def _truncated_division(args: Sequence[str], dtype: torch.dtype) -> str:
+    """Of x by x the plain division may give a bit less than 1, and its whole part is 0 then."""
+    return f"libdevice.trunc({_division_to_nearest(args, dtype)})" if dtype.is_floating_point else f"({args[0]} // {args[1]})"
+
+
 TRITON_TEXT: dict[str, Rule] = {
     "neg": _by_kind("({0} * -1.0)", "(-{0})"),  # Triton's `-x` is 0 - x, which gives 0.0 for 0.0
     "abs": _by_kind("tl.abs({0})", "tl.abs({0})", "{0}"),
@@ -251,7 +256,7 @@ TRITON_TEXT: dict[str, Rule] = {
     "shift_left": _fill("({0} << {1})"),
     "shift_right": _fill("({0} >> {1})"),
     "floor_divide": _by_kind("_float_floordiv({0}, {1})", "_floordiv({0}, {1})"),
-    "trunc_divide": _by_kind("libdevice.trunc({0} / {1})", "({0} // {1})"),
+    "trunc_divide": _truncated_division,
     "remainder": _by_kind("_float_mod({0}, {1})", "_mod({0}, {1})"),
     "fmod": _by_kind("libdevice.fmod({0}, {1})", "({0} % {1})"),
     "pow": _by_kind("libdevice.pow({0}, {1})", "_int_pow({0}, {1})"),
