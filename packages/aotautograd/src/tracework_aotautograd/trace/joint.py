@@ -420,7 +420,7 @@ class Trace:
         fresh, views_there = recorder.memory.fresh(), recorder.memory.views()
         passing = {c.fake.grad_fn for c in views_there if _has_history(c.fake) and not c.fake._backward_hooks}
         kept = self._kept([edge_of(o.fake)[0] for _, o in differentiable])
-        made = [self._tangent(slot, output) for slot, output in differentiable]
+        made: list[tuple[TangentInfo, Any, fx.Node]] = []
         before, roots = len(self.graph_outputs), len(differentiable)
         idle: set[Edge] = set()
         apart = True
@@ -430,7 +430,7 @@ class Trace:
             )
             hidden.sort(key=lambda found: made_at(found[0]))
             differentiable += [(self._add(fake, node), _GraphOutput(fake, node)) for fake, node in hidden]
-            made += [self._tangent(slot, output) for slot, output in differentiable[roots:]]
+            made += [self._tangent(slot, output) for slot, output in differentiable[len(made) :]]
             views = self._taken_views(results, {edge: found for edge, found in candidates.items() if edge in cuts})
             parts, nothing = self._components(differentiable, made, wanted, cuts, [*views.values()])
             if parts is not None:
