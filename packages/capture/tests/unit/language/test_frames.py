@@ -180,9 +180,13 @@ def without_lines():
 
 
 def test_code_without_lines_stays_so():
-    with pytest.raises(KeyError) as caught:
-        compiled(without_lines())(torch.ones(2))
-    assert traceback.extract_tb(caught.value.__traceback__)[-1].lineno is None
+    lines = []
+    for function in (without_lines(), compiled(without_lines())):
+        with pytest.raises(KeyError) as caught:
+            function(torch.ones(2))
+        lines.append(traceback.extract_tb(caught.value.__traceback__)[-1].lineno)
+    assert lines[0] == lines[1]
+    assert lines[0] is None or lines[0] == -1  # which early versions of 3.11 say instead
 
 
 def divided(number, by=1):
