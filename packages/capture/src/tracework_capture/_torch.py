@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch.distributions import distribution
+from torch.fx import _symbolic_trace
 from torch.nn.modules._functions import BackwardHookFunction
 from torch.utils import checkpoint
 from torch.utils._device import DeviceContext
@@ -85,6 +86,7 @@ __all__ = [
     "torch_functions_off",
     "torch_functions_on",
     "transform_level",
+    "under_fx_tracing",
     "under_jit_trace",
     "under_no_function_modes",
     "under_onnx_export",
@@ -276,6 +278,12 @@ def under_onnx_export() -> bool:
     """Whether torch.onnx, which takes long to load, is exporting."""
     onnx = sys.modules.get("torch.onnx")
     return onnx is not None and onnx.is_in_onnx_export()
+
+
+def under_fx_tracing() -> bool:
+    """Whether torch.fx is tracing, in this thread from torch 2.14 on, before that in any."""
+    ask = getattr(_symbolic_trace, "_get_is_fx_tracing", None)
+    return _symbolic_trace._is_fx_tracing_flag if ask is None else ask()
 
 
 def all_function_mode_count() -> int:

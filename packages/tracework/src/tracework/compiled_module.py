@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.fx import _symbolic_trace as symbolic_trace
 from torch.nn.modules.lazy import LazyModuleMixin
 
+from ._torch import under_fx_tracing
 from .errors import MixedDevices
 
 Recompile = Callable[[torch.nn.Module, dict[str, Any]], torch.nn.Module]
@@ -51,7 +51,7 @@ class CompiledModule:
         self.__init__(*args, **kwargs)  # type: ignore[misc]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if symbolic_trace._is_fx_tracing_flag:  # torch.fx knows the modules below its root, of which the original is none
+        if under_fx_tracing():  # torch.fx knows the modules below its root, of which the original is none
             return super().__call__(*args, **kwargs)  # type: ignore[misc]
         return self._tracework.call(*args, **kwargs)
 

@@ -334,6 +334,7 @@ STATES: dict[str, Callable[[], Any]] = {
     "cuda_initialized": torch.cuda.is_initialized,
     "distributed": _torch.distributed_is_initialized,
     "onnx_export": _torch.under_onnx_export,
+    "fx_tracing": _torch.under_fx_tracing,
     **{name: read for name, (read, _) in _torch.FLAGS.items()},
     "numpy_errors": array_errors,
     "saved_tensor_hooks": _torch.any_saved_tensor_hooks,

@@ -21,7 +21,7 @@ import numpy
 import torch
 
 from .. import _C
-from .._torch import patched_by_torch_compile, program_of_triton_operator, under_onnx_export
+from .._torch import patched_by_torch_compile, program_of_triton_operator, under_fx_tracing, under_onnx_export
 from ..guards.access import goes_over, plain_part
 from ..guards.classes import lookup_class, meet
 from ..guards.kinds import REFERENCES, items_in_order, members_of
@@ -718,6 +718,7 @@ FUNCTION_ROWS = {
     "torch.fx.traceback.annotate": null_row(torch.fx.traceback.annotate),
     "torch._dynamo.external_utils.is_compiling": lambda frame, args, kwargs: ConstantValue(True),
     "torch.onnx.is_in_onnx_export": read_row(under_onnx_export, "onnx_export"),
+    "tracework._torch.under_fx_tracing": read_row(under_fx_tracing, "fx_tracing"),
 }
 TRAINING_ROWS = {
     **BACKWARD_ROWS,

@@ -740,3 +740,37 @@ def wrappers_of_what_is_no_function(x):
 @case
 def factories_are_called(x):
     return x + 1, collections.defaultdict(lambda: 5).default_factory(), collections.defaultdict(list).default_factory()
+
+
+class Wrapping:
+    """An object in the place of a function."""
+
+    def __init__(self, function, **names):
+        self.function = function
+        functools.update_wrapper(self, function, **names)
+
+    def __call__(self, a):
+        return self.function(a)
+
+
+class CountingWrapping(Wrapping):
+    def __setattr__(self, name, value):
+        self.__dict__[name] = value
+        self.__dict__["sets"] = self.__dict__.get("sets", 0) + 1
+
+
+@case
+def wrappers_that_are_objects(x):
+    def plus(a):
+        return a + 1
+
+    plus.label = "one more"
+    chosen = {"all": {}, "assigned": {"updated": ()}, "updated": {"assigned": ()}, "name": {"assigned": ("__name__",)}}
+    made = {name: Wrapping(plus, **names) for name, names in chosen.items()}
+    named = functools.wraps(plus, updated=())(lambda a: a)
+    given = functools.update_wrapper(wrapped=plus, wrapper=CountingWrapping(scaled))
+    return (
+        {name: (wrapping(x), [getattr(wrapping, n, None) for n in ("__name__", "label")]) for name, wrapping in made.items()},
+        (named(x), named.__name__, hasattr(named, "label"), named.__wrapped__ is plus),
+        (given(x), given.__doc__, given.label, given.sets),
+    )

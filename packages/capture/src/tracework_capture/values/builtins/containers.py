@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import inspect
 import os
 import sys
 import types
@@ -368,12 +369,23 @@ def attributes_given(frame, function):
     return [(name, function.getattr(frame, name)) for name in names]
 
 
+def arguments_of(frame, function, args, kwargs):
+    """The arguments of a call of a Python function by their names, without the defaults."""
+    try:
+        return inspect.signature(function).bind(*args, **kwargs).arguments
+    except TypeError as error:
+        return frame.break_graph("builtin_unsupported", f"functools.{function.__name__}: {error}")
+
+
 def update_wrapper(frame, args, kwargs):
-    """functools.update_wrapper"""
-    wrapper, wrapped = args[:2] if len(args) > 1 else (None, None)
-    if len(args) != 2 or kwargs or not isinstance(wrapper, FunctionValue):
-        return frame.break_graph("builtin_unsupported", "functools.update_wrapper with these arguments")
-    for name in functools.WRAPPER_ASSIGNMENTS:
+    """functools.update_wrapper of a function or an object of a class of the program."""
+    given = arguments_of(frame, functools.update_wrapper, args, kwargs)
+    wrapper, wrapped = given["wrapper"], given["wrapped"]
+    assigned = force_plain(frame, given["assigned"]) if "assigned" in given else functools.WRAPPER_ASSIGNMENTS
+    updated = force_plain(frame, given["updated"]) if "updated" in given else functools.WRAPPER_UPDATES
+    if not isinstance(wrapper, (FunctionValue, ObjectValue)) or {*updated} - {"__dict__"}:
+        return frame.break_graph("builtin_unsupported", f"functools.update_wrapper of {wrapper.describe()}")
+    for name in assigned:
         try:
             found = wrapped.getattr(frame, name)
         except SymbolicRaise as raised:
@@ -381,17 +393,19 @@ def update_wrapper(frame, args, kwargs):
                 raise
             continue  # a partial has no name
         wrapper.setattr(frame, name, found)
-    for name, value in attributes_given(frame, wrapped):
-        wrapper.setattr(frame, name, value)
+    for name, value in attributes_given(frame, wrapped) if updated else ():
+        if isinstance(wrapper, ObjectValue):  # past its __setattr__
+            wrapper.getattr(frame, "__dict__").setitem(frame, ConstantValue(name), value)
+        else:
+            wrapper.setattr(frame, name, value)
     wrapper.setattr(frame, "__wrapped__", wrapped)
     return wrapper
 
 
 def wraps_(frame, args, kwargs):
     """functools.wraps"""
-    if len(args) != 1 or kwargs:
-        return frame.break_graph("builtin_unsupported", "functools.wraps with these arguments")
-    return PartialBuiltin(functools.partial, lambda frame, inner, _: update_wrapper(frame, [*inner, *args], {}))
+    given = arguments_of(frame, functools.wraps, args, kwargs)
+    return PartialBuiltin(functools.partial, lambda frame, inner, others: update_wrapper(frame, inner, given | others))
 
 
 def method_type(frame, args, kwargs):
