@@ -1,6 +1,8 @@
 """torch's own state inside a compiled function: inference mode, generators, layouts; as plain Python has it, in the graph or over a break."""
 
 import contextlib
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -330,3 +332,14 @@ def test_uninitialized_memory_is_filled_where_algorithms_are_deterministic(backe
     x = torch.arange(3.0)
     compiled = tracework.compile(uninitialized, backend=backend, fullgraph=True)
     torch.testing.assert_close(compiled(x), uninitialized(x), equal_nan=True)
+
+
+def test_the_first_compilation_is_under_a_default_device_that_is_not_there():
+    """The packages that it imports make tensors of their own."""
+    program = (
+        "import torch, tracework\n"
+        "torch.set_default_device('cuda:99')\n"
+        "print(tracework.compile(lambda x: x * 2)(torch.ones(2, device='cpu')).tolist())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "[2.0, 2.0]\n"), done.stderr

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 import torch.fx
 
+OpOverload = torch._ops.OpOverload
+
 
 def sequence_number() -> int:
     """The number that the next autograd node made on this thread will get."""

@@ -255,7 +255,10 @@ def default_device() -> Any:
     device = next((mode.device for mode in reversed(list(stack)) if isinstance(mode, DeviceContext)), None)
     if device is None or device.index is not None or device.type != "cuda":
         return device
-    return device, torch._C._cuda_getDevice()
+    try:
+        return device, torch.cuda.current_device()
+    except (AssertionError, RuntimeError):  # there is none, which what is made on it says
+        return device, -1
 
 
 def cuda_device() -> int:

@@ -15,7 +15,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 disabled_torch_function = torch._C._disabled_torch_function_impl
 no_torch_function = torch._C.DisableTorchFunction
 OpOverload = torch._ops.OpOverload
+OpOverloadPacket = torch._ops.OpOverloadPacket
+HigherOrderOperator = torch._ops.HigherOrderOperator
 SizeTypes = (torch.SymInt, torch.SymFloat, torch.SymBool)
+make_wrapper_subclass = torch.Tensor._make_wrapper_subclass
+fused_sdp_choice = torch._fused_sdp_choice
+safe_softmax = torch._safe_softmax
+scaled_mm = torch._scaled_mm
+grouped_mm = torch._grouped_mm
+int_mm = torch._int_mm
 
 _RELEASE = tuple(int(part) for part in torch.__version__.split(".")[:2])
 ARANGE_COUNTS_BROKEN_STEPS = _RELEASE >= (2, 14)
@@ -134,7 +142,9 @@ __all__ = [
     "ARANGE_COUNTS_BROKEN_STEPS",
     "CLAMPS_AT_LIMITS",
     "COMPOSITE_KEYS",
+    "HigherOrderOperator",
     "OpOverload",
+    "OpOverloadPacket",
     "SizeTypes",
     "CompositeKernels",
     "TorchDispatchMode",
@@ -142,14 +152,20 @@ __all__ = [
     "below_autograd",
     "deny_data_pointer",
     "disabled_torch_function",
+    "fused_sdp_choice",
+    "grouped_mm",
     "no_torch_function",
     "has_computed_kernel",
     "has_kernel",
     "in_dual_level",
+    "int_mm",
+    "make_wrapper_subclass",
     "node_name",
     "onednn_convolves",
-    "set_bits",
     "python_kernel",
+    "safe_softmax",
+    "scaled_mm",
+    "set_bits",
     "storage_key",
     "weak_storage",
     "without_composite_key",

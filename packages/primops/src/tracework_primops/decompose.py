@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.fx
 
+from ._torch import HigherOrderOperator, OpOverload
 from .decomp import select
 from .errors import PrimError
 from .fake import FakeTensor
@@ -108,7 +109,7 @@ class _Walk:
         target, val = node.target, node.meta.get("val")
         if target is operator.getitem:
             self.values[node] = self.values[node.args[0]][node.args[1]]
-        elif not isinstance(target, torch._ops.OpOverload) or isinstance(val, (torch.SymInt, int)):
+        elif not isinstance(target, OpOverload) or isinstance(val, (torch.SymInt, int)):
             self.values[node] = self._number(node, val)
         else:
             self.builder.origin = node.meta.get("origin")
@@ -121,7 +122,7 @@ class _Walk:
             return self.number(val.node.expr)
         if isinstance(val, (int, float, bool)):
             return val
-        if isinstance(node.target, torch._ops.HigherOrderOperator):
+        if isinstance(node.target, HigherOrderOperator):
             raise DecompositionError(node, "higher-order operators have no prims")
         raise DecompositionError(node, f"expected an ATen overload, found {node.target!r} giving {val!r}")
 

@@ -52,7 +52,7 @@ def of_target(target: Any) -> Recompute:
     """The row of an op; ops without one go by their tags and schema."""
     if target is operator.getitem:
         return Recompute.FREE
-    if not isinstance(target, torch._ops.OpOverload):
+    if not isinstance(target, _torch.OpOverload):
         return Recompute.FREE  # arithmetic on sizes
     if torch.Tag.nondeterministic_seeded in target.tags:
         return Recompute.NEVER
@@ -74,14 +74,14 @@ def is_matmul(node: fx.Node) -> bool:
     """Matrix products, convolutions and attention, and the items of their results: what costs most to compute again."""
     if node.target is operator.getitem:
         return is_matmul(node.args[0])
-    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.name.split("::")[1] in MATMUL_NAMES
+    return isinstance(node.target, _torch.OpOverload) and node.target._schema.name.split("::")[1] in MATMUL_NAMES
 
 
 def is_random(node: fx.Node) -> bool:
     """Random numbers and the items of results that hold them: never computed twice."""
     if node.target is operator.getitem:
         return is_random(node.args[0])
-    return isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
+    return isinstance(node.target, _torch.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
 
 
 def may_recompute(node: fx.Node, costly: bool) -> bool:

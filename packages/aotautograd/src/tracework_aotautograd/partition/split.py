@@ -125,7 +125,7 @@ def has_effect(node: fx.Node) -> bool:
     """Whether a node matters even when nobody reads it: it writes to an input, draws random numbers, or returns nothing (a check)."""
     if node.meta.get("write_back") is not None:
         return True
-    if not isinstance(node.target, torch._ops.OpOverload):
+    if not isinstance(node.target, _torch.OpOverload):
         return False
     return torch.Tag.nondeterministic_seeded in node.target.tags or not node.target._schema.returns
 

@@ -13,6 +13,7 @@ import torch
 from torch import fx
 from tracework_primops import Condition
 
+from .. import _torch
 from ..signature import Component
 from .memory import Emit, fit
 
@@ -161,7 +162,7 @@ def _groups(graph: fx.Graph, count: int, results: set[fx.Node], sources: Mapping
 def _draws_in_backward(graph: fx.Graph, sources: Mapping[fx.Node, int]) -> bool:
     """Whether gradients are computed from random numbers of the backward, which are drawn once."""
     random = torch.Tag.nondeterministic_seeded
-    nodes = (n for n in graph.nodes if isinstance(n.target, torch._ops.OpOverload) and random in n.target.tags)
+    nodes = (n for n in graph.nodes if isinstance(n.target, _torch.OpOverload) and random in n.target.tags)
     return any(n.meta["phase"] == "backward" for n in nodes)
 
 

@@ -370,7 +370,7 @@ def counter_of(result: torch.Tensor) -> tuple[torch.Tensor, int]:
     return counter, counter._version
 
 
-NO_MEMORY = torch.empty(0)
+NO_MEMORY = torch.empty(0, device="cpu")
 # what lines of _Part.saving call
 SAVING = {
     "hooks": _torch.saved_tensor_hooks,

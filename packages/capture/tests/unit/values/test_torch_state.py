@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from tracework_capture._torch import FLAGS
+from tracework_capture.guards.kinds import STATES
 from tracework_capture.hook.context import optimize
 
 X = torch.ones(2)
@@ -92,6 +93,12 @@ def test_an_answer_inside_of_a_block_that_changes_it_is_guarded_by_what_held_bef
     for _ in range(3):
         torch.testing.assert_close(fast(X), X * 2)
     assert len(graphs) == 1
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the device is there")
+def test_a_default_device_that_is_not_there():
+    with torch.device("cuda"):
+        assert STATES["default_device"]() == (torch.device("cuda"), -1)
 
 
 WRITES = {

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from .._torch import OpOverloadPacket
 from ..errors import SealedTable
 from ..op import PrimValue, prims
 from ..promotion import compute_dtype, float_dtype, result_dtype
@@ -24,7 +25,7 @@ def decomposition(*overloads: Any) -> Callable[[Callable[..., Any]], Callable[..
 
     def file(function: Callable[..., Any]) -> Callable[..., Any]:
         for overload in overloads:
-            key = overload.default if isinstance(overload, torch._ops.OpOverloadPacket) else overload
+            key = overload.default if isinstance(overload, OpOverloadPacket) else overload
             if key in DECOMPS:
                 raise SealedTable(f"DECOMPS: a second row for {key} in {function.__module__}")
             DECOMPS[key] = function

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from .. import _torch
 from ..op import Op
 from ..tables import rules_into
 
@@ -53,14 +54,14 @@ def vdot(a: Any, b: Any) -> torch.Tensor:
 def scaled_mm(
     a: Any, b: Any, scale_a: Any, scale_b: Any, bias: Any, scale_result: Any, out_dtype: Any, use_fast_accum: bool
 ) -> Any:
-    return torch._scaled_mm(a, b, scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum)
+    return _torch.scaled_mm(a, b, scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum)
 
 
 @rule()
 def grouped_mm(a: Any, b: Any, offs: Any, bias: Any, out_dtype: Any) -> torch.Tensor:
-    return torch._grouped_mm(a, b, offs=offs, bias=bias, out_dtype=out_dtype)
+    return _torch.grouped_mm(a, b, offs=offs, bias=bias, out_dtype=out_dtype)
 
 
 @rule()
 def int_mm(a: Any, b: Any) -> torch.Tensor:
-    return torch._int_mm(a, b)
+    return _torch.int_mm(a, b)

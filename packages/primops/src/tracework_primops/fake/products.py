@@ -14,6 +14,7 @@ import torch
 from torch.nn.attention import SDPBackend
 from torch.overrides import TorchFunctionMode
 
+from .. import _torch
 from .tensor import FakeTensor
 
 FIRST_WITH_SYMBOLS = (2, 13)
@@ -72,7 +73,7 @@ def attention(
     given = query, key, value, attn_mask
     if not _symbolic(*given) or query.dtype not in EXACT or dropout_p or options.get("enable_gqa") or scale < 0:
         return NotImplemented
-    if torch._fused_sdp_choice(*given, dropout_p, is_causal, **options) != SDPBackend.MATH.value:
+    if _torch.fused_sdp_choice(*given, dropout_p, is_causal, **options) != SDPBackend.MATH.value:
         return NotImplemented
     if is_causal:
         attn_mask = torch.ones(query.size(-2), key.size(-2), dtype=torch.bool, device=query.device).tril()
@@ -81,7 +82,7 @@ def attention(
         if attn_mask.dtype is torch.bool:
             attn_mask = torch.zeros_like(attn_mask, dtype=query.dtype).masked_fill_(attn_mask.logical_not(), -math.inf)
         weights = weights + attn_mask
-    return _product(torch._safe_softmax(weights, -1), value)
+    return _product(_torch.safe_softmax(weights, -1), value)
 
 
 def _broadcast(a: Any, b: Any) -> list[Any]:

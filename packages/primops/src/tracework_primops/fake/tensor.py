@@ -111,7 +111,7 @@ def find_mode(func: Any, *containers: Any) -> FakeMode:
     raise TypeError(f"{func}: no fake tensor among the arguments")
 
 
-_make = torch.Tensor._make_wrapper_subclass
+_make = _torch.make_wrapper_subclass
 _deny_data_pointer = _torch.deny_data_pointer
 
 
