@@ -131,6 +131,7 @@ make_subclass = torch.Tensor._make_subclass
 call_of_checkpointed: Any = getattr(checkpoint, "_checkpoint_impl", None)
 """What functions that checkpoint() decorated call (torch 2.15); unlike checkpoint() torch does not mark it to run as plain Python."""
 neg_view = torch._neg_view
+FUSED_ATTENTION = (torch._native_multi_head_attention, torch._transformer_encoder_layer_fwd)
 keeping_version = torch.autograd.grad_mode._unsafe_preserve_version_counter
 
 
@@ -550,8 +551,23 @@ def set_deterministic_warn_only(warn_only: bool) -> None:
     torch._C._set_deterministic_algorithms(deterministic_state(), warn_only=warn_only)
 
 
+def _unless_mixed(query: Any) -> Any:
+    """The query with None for an answer where torch raises, as it does when a setting has no one value in the words of the older API."""
+
+    def read() -> Any:
+        try:
+            return query()
+        except RuntimeError:
+            return None
+
+    return read
+
+
+_MAY_BE_MIXED = frozenset(("cublas_allow_tf32", "cudnn_allow_tf32", "float32_matmul_precision"))
+
+
 def _flags() -> dict[str, tuple[Any, Any]]:
-    """Name -> (read, write) of flags that torch of this version has;"""
+    """Name -> torch's (query, setter) of flags that torch of this version has."""
     found = {name: (f"_get_{name}", f"_set_{name}") for name in (*_FLAG_NAMES, "sdp_priority_order")}
     found |= {f"sdp_{name}": (f"_get_{name}_sdp_enabled", f"_set_sdp_use_{name}") for name in _ATTENTION_KERNELS}
     found["math_sdp_reduction"] = ("_get_math_sdp_allow_fp16_bf16_reduction", "_set_math_sdp_allow_fp16_bf16_reduction")
@@ -562,8 +578,9 @@ def _flags() -> dict[str, tuple[Any, Any]]:
     return {name: (read, write) for name, (read, write) in present.items() if read is not None and write is not None}
 
 
-FLAGS = _flags()
-"""Settings that choose kernels."""
+FLAG_FUNCTIONS = _flags()
+FLAGS = {n: (_unless_mixed(read) if n in _MAY_BE_MIXED else read, write) for n, (read, write) in FLAG_FUNCTIONS.items()}
+"""Settings that choose kernels: name -> (read, write)."""
 
 SETTINGS = FLAGS | {
     "default_dtype": (torch.get_default_dtype, torch.set_default_dtype),
@@ -573,10 +590,10 @@ SETTINGS = FLAGS | {
 
 
 def write_settings(values: dict[str, Any]) -> None:
-    """Writes the settings that are not so already."""
+    """Writes the settings that are not so already; None of a flag is no value that could be written."""
     for name, value in values.items():
         read, write = SETTINGS[name]
-        if read() != value:
+        if read() != value and (value is not None or name not in FLAGS):
             write(value)
 
 

@@ -17,6 +17,7 @@ from ..sources import Const
 from .checks import is_managed, is_swallowed, keep_apart
 from .data_sizes import bind_sizes
 from .defaults import with_defaults
+from .kernel_choices import guard_choices
 from .known import learn, numbers_alone, with_numbers
 from .numbers import OpenNumbers
 
@@ -253,6 +254,7 @@ class GraphBuilder:
         node = add_node(self.graph, kind, target, args, kwargs)
         node.meta["example_value"] = node.meta["val"] = example
         node.meta["stack"] = node.meta["stack_trace"] = frame.user_location()
+        guard_choices(frame, target)
         self.calls += 1
         if frame.root.effects.raising != self._raising:
             self._raising = frame.root.effects.raising

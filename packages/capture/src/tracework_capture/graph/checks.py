@@ -395,13 +395,16 @@ RANDOM_STATE = frozenset({torch.manual_seed, torch.get_rng_state, torch.set_rng_
 _AUTOGRAD = frozenset({torch.autograd.grad, copy_like, with_data, leaf})
 """Functions of operators; the history that gradients are asked of is the graph's own."""
 
+_SETTERS = frozenset(write for _, write in _torch.FLAGS.values())
+"""Of what is as it was where the frame runs again."""
+
 
 def is_plain_call(node: fx.Node) -> bool:
     """Whether a node calls operators and no more."""
     target: Any = node.target
     if node.op != "call_function" or target in AUTOCAST or target is torch.autograd.graph.increment_version:
         return True
-    if target in _AUTOGRAD or target in RANDOM_STATE:
+    if target in _AUTOGRAD or target in RANDOM_STATE or target in _SETTERS:
         return True
     if hasattr(target, "runs"):
         return all(is_plain_call(inner) for inner in target.runs.graph.nodes)

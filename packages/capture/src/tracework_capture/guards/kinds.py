@@ -364,7 +364,8 @@ def record_ambient(guards: GuardSet) -> None:
         guards.state(name, STATES[name]())
     guards.record("CONSTANT", DictItem(Const(_torch.FORWARD_AD, "torch.autograd.forward_ad"), "_current_level"), -1)
     if _torch.deterministic_state():
-        guards.state("deterministic_fill_uninitialized_memory", STATES["deterministic_fill_uninitialized_memory"]())
+        for name in ("deterministic_warn_only", "deterministic_fill_uninitialized_memory"):
+            guards.state(name, STATES[name]())
     if _torch.any_autocast():
         guards.state("autocast", STATES["autocast"]())
     if _torch.all_function_mode_count():

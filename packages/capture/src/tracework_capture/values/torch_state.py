@@ -13,7 +13,7 @@ import contextlib
 import torch
 import torch.nn.attention
 
-from .._torch import FLAGS, SETTINGS, any_autocast, device_is_set_for_good
+from .._torch import FLAG_FUNCTIONS, FLAGS, SETTINGS, any_autocast, device_is_set_for_good
 from ..guards.kinds import STATES
 from .constant import fold, force_plain
 from .context import ContextValue, hooks_disabled_row
@@ -66,7 +66,7 @@ def write_row(fn, states, wanted):
             guard_state(frame, state)
         if all(STATES[state]() == value for state, value in zip(states, values)):
             return NONE
-        if not all(state in FLAGS for state in states):
+        if not all(state in FLAGS and STATES[state]() is not None for state in states):
             return frame.break_graph("torch_state", f"torch.{fn.__name__}")
         for state, value in zip(states, values):
             set_flag(frame, state, value)
@@ -204,8 +204,8 @@ STATE_ROWS = {
             any_autocast,
         )
     },
-    **{read: read_row(read, name) for name, (read, _) in FLAGS.items()},
-    **{write: write_row(write, (name,), lambda value: (value,)) for name, (_, write) in FLAGS.items()},
+    **{read: read_row(read, name) for name, (read, _) in FLAG_FUNCTIONS.items()},
+    **{write: write_row(write, (name,), lambda value: (value,)) for name, (_, write) in FLAG_FUNCTIONS.items()},
     torch.set_default_dtype: default_row("default_dtype", "d", lambda d: d),
     torch.set_default_device: default_row("default_device", "device", lambda device: device),
     torch.set_float32_matmul_precision: write_row(

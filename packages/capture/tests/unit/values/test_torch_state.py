@@ -42,6 +42,92 @@ def eager(gm, example_inputs):
     return gm.forward
 
 
+PRECISIONS = {
+    "products": (torch.backends.cuda.matmul, torch.get_float32_matmul_precision),
+    "convolutions": (torch.backends.cudnn.conv, lambda: torch.backends.cudnn.allow_tf32),
+}
+
+
+@pytest.fixture
+def precisions():
+    yield
+    torch.backends.cuda.matmul.fp32_precision = torch.backends.cudnn.conv.fp32_precision = "none"
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = True
+
+
+@pytest.mark.parametrize("name", PRECISIONS)
+def test_a_question_in_the_older_words_that_torch_does_not_answer_any_more(name, precisions):
+    """torch raises where precisions were set in the newer words to what the older have no word for."""
+    backend, query = PRECISIONS[name]
+
+    def fn(x):
+        return x + 1, query()
+
+    def flags_are_written(x):
+        with sdpa_kernel(SDPBackend.MATH):
+            return x + 1
+
+    fast, other = optimize(eager)(fn), optimize(eager, fullgraph=True)(flags_are_written)
+    assert fast(X)[1] == fn(X)[1]
+    backend.fp32_precision = "ieee" if query() is True else "tf32"
+    with pytest.raises(RuntimeError, match="mix of the legacy and new APIs"):
+        fn(X)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="mix of the legacy and new APIs"):
+            fast(X)
+        torch.testing.assert_close(other(X), X + 1)
+
+
+IMAGE, WEIGHT = torch.randn(1, 2, 8, 8), torch.randn(3, 2, 3, 3)
+Q = torch.randn(1, 2, 4, 8, generator=torch.Generator().manual_seed(0))
+CHOOSING = {
+    "attention": (lambda: F.scaled_dot_product_attention(Q, Q, Q), ["sdp_flash", "sdp_math", "math_sdp_reduction"]),
+    "convolution": (lambda: F.conv2d(IMAGE, WEIGHT), ["cudnn_enabled", "mkldnn_enabled"]),
+    "transposed": (lambda: F.conv_transpose2d(IMAGE, WEIGHT.transpose(0, 1)), ["cublas_allow_fp16_accumulation"]),
+    "loss": (
+        lambda: F.ctc_loss(Q[0].log_softmax(-1), torch.ones(4, 1, dtype=torch.int64), (2,) * 4, (1,) * 4),
+        ["cudnn_enabled"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHOOSING)
+def test_settings_that_choose_a_kernel_while_tracing_are_guarded(name):
+    function, flags = CHOOSING[name]
+    graphs = []
+
+    def fn(x):
+        return function() + x[0]
+
+    fast = optimize(lambda gm, inputs: graphs.append(gm) or gm.forward, fullgraph=True)(fn)
+    fast(X)
+    assert len(graphs) == 1
+    for n, flag in enumerate(flags):
+        read, write = FLAGS[flag]
+        before = read()
+        try:
+            write(not before)
+            torch.testing.assert_close(fast(X), fn(X))
+            assert len(graphs) == n + 2
+        finally:
+            write(before)
+        fast(X)
+        assert len(graphs) == n + 2
+
+
+def test_other_settings_do_not_matter_to_other_functions():
+    graphs = []
+    fast = optimize(lambda gm, inputs: graphs.append(gm) or gm.forward, fullgraph=True)(lambda x: x * 2)
+    for flag in ("cudnn_enabled", "sdp_flash", "cudnn_benchmark"):
+        read, write = FLAGS[flag]
+        before = read()
+        for wanted in (not before, before):
+            write(wanted)
+            fast(X)
+    assert len(graphs) == 1
+
+
 @pytest.mark.parametrize("name", QUERIES)
 def test_an_answer_holds_as_long_as_the_setting(name):
     query, write = QUERIES[name]
@@ -138,9 +224,6 @@ def test_a_write_of_what_held_at_the_start_is_one_when_it_does_not_hold_any_more
                 assert torch.get_float32_matmul_precision() == "high"
     finally:
         torch.set_float32_matmul_precision("highest")
-
-
-Q = torch.randn(1, 2, 4, 8, generator=torch.Generator().manual_seed(0))
 
 
 def in_block(q):
