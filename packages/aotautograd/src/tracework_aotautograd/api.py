@@ -49,7 +49,7 @@ def aot_compile(
         gm: an fx graph of torch calls; placeholder.meta["example_value"] holds fakes where capture made it.
         example_inputs: one real tensor, int or None for each placeholder.
         forward_compiler, backward_compiler, inference_compiler: what compiles the functional ATen graphs; the last two
-            default to the first.
+            default to the first. The second is also given what computes gradients under `create_graph=True`.
         partitioner: a name in PARTITIONERS.
 
     Returns:
@@ -194,7 +194,7 @@ def _training(
 
     def compile_gradients(graph: fx.GraphModule, args: list[Any]) -> Callable[..., tuple[Any, ...]]:
         again = replace(options, eager_backward=joint.symbols is not None)
-        return aot_compile(graph, args, forward_compiler=forward_compiler, options=again)
+        return aot_compile(graph, args, forward_compiler=backward_compiler, options=again)
 
     parts = JointParts.of(joint)
     gradients = []

@@ -4,7 +4,7 @@ from ._version import __version__
 from .codegen import TARGETS
 from .errors import InductorError, LoweringError
 from .lowering import LOWERINGS, lower
-from .options import InductorOptions
+from .options import InductorOptions, Settings
 from .pipeline import compile_graph, plan_graph
 from .schedule.pipeline import schedule
 from .schedule.plan import KernelPlan
@@ -16,6 +16,7 @@ __all__ = [
     "InductorOptions",
     "KernelPlan",
     "LoweringError",
+    "Settings",
     "__version__",
     "compile_graph",
     "lower",

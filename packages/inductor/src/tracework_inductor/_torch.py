@@ -1,5 +1,7 @@
 """The only file here that touches private torch names."""
 
+from collections.abc import Callable
+
 import torch
 
 OpOverload = torch._ops.OpOverload
@@ -26,6 +28,10 @@ def is_mutable(overload: OpOverload) -> bool:
     return bool(overload._schema.is_mutable)
 
 
+mkldnn_enabled: Callable[[], bool] = torch._C._get_mkldnn_enabled
+half_accumulation: Callable[[], bool] = torch._C._get_cublas_allow_fp16_accumulation
+
+
 def has_packed_convolutions() -> bool:
-    """Whether torch was built with the library that packs weights of convolutions, and lets it be used."""
+    """Whether torch was built with the library that packs weights of convolutions."""
     return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_convolution_pointwise")

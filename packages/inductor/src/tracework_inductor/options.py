@@ -2,9 +2,12 @@
 
 import dataclasses
 import hashlib
+from typing import NamedTuple
 
+import torch
 from tracework_primops import NUMERICS
 
+from . import _torch
 from .errors import InductorError
 
 
@@ -30,6 +33,12 @@ class InductorOptions:
     mode: str = "default"
     numerics: str = "default"
     """A word of primops' NUMERICS: what has eager's bits."""
+    deterministic: bool = False
+    """Whether algorithms are to be deterministic: no kernel on a GPU writes to computed positions, which it does in any order."""
+    packs: bool = True
+    """Whether convolutions of a CPU may be given to oneDNN."""
+    half_accumulation: bool = False
+    """Whether the library may add up float16 products in float16."""
 
     def __post_init__(self) -> None:
         if self.numerics not in NUMERICS:
@@ -45,10 +54,27 @@ class InductorOptions:
         """Whether elements are added up in eager's order, by its kernels."""
         return "reduction" in NUMERICS[self.numerics]
 
+    def under(self, settings: "Settings") -> "InductorOptions":
+        """These options under settings of torch."""
+        return dataclasses.replace(self, **settings._asdict())
+
     def fingerprint(self) -> str:
         """A digest of all fields."""
         rows = [f"{f.name}={_stable(getattr(self, f.name))}" for f in dataclasses.fields(self)]
         return hashlib.sha256("\n".join(rows).encode()).hexdigest()
+
+
+class Settings(NamedTuple):
+    """Settings of torch that choose kernels here; others are looked at by torch's kernels when they run. Fields of InductorOptions."""
+
+    deterministic: bool
+    packs: bool
+    half_accumulation: bool
+
+    @classmethod
+    def now(cls) -> "Settings":
+        """As they are set."""
+        return cls(torch.are_deterministic_algorithms_enabled(), _torch.mkldnn_enabled(), _torch.half_accumulation())
 
 
 def _stable(value: object) -> str:

@@ -38,8 +38,9 @@ def compile_graph(
 
 def plan_graph(graph: Any, options: InductorOptions, observe: Observe | None = None) -> KernelPlan:
     """Up to the KernelPlan."""
-    for graph_pass in GRAPH_PASSES if options.numerics == "default" else ():  # they choose other kernels, with other bits
-        graph = graph_pass(graph)
+    passes = GRAPH_PASSES if options.numerics == "default" else {}  # they choose other kernels, with other bits
+    for graph_pass, applies in passes.items():
+        graph = graph_pass(graph) if applies(options) else graph
     program = lower(graph, options)
     device_type = next((b.layout.device.type for b in program.buffers.values() if b.layout.device.type != "cpu"), "cpu")
     plan = schedule(program, options, renderer_for(device_type, options).capabilities)

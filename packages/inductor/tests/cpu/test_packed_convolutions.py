@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 import tracework_runtime as runtime
 from prim_programs import build
-from tracework_inductor import compile_graph
+from tracework_inductor import InductorOptions, compile_graph
 from tracework_inductor.passes.packed_convolution import pack_convolutions
 from tracework_primops import prims as p
 
@@ -143,3 +143,10 @@ def test_a_value_with_another_reader_is_not_folded() -> None:
     got = runtime.load(compile_graph(graph))(list(values.values()))
     for a, e in zip(got, graph.run(*values.values()), strict=True):
         close(a, e)
+
+
+def test_none_where_the_library_is_switched_off() -> None:
+    values = tensors()
+    artifact = compile_graph(graph_of(values), InductorOptions(packs=False))
+    assert "packed_convolution" not in artifact.host_source
+    close(runtime.load(artifact)(list(values.values()))[0], eager(**values))

@@ -3,7 +3,7 @@
 from . import eager, meta  # noqa: F401  (fill the rule tables)
 from ._version import __version__
 from .aten_graph import aten_graph
-from .decomp import DECOMPS, NUMERICS, PROFILES, contract_changes, decomposition
+from .decomp import DECOMPS, NUMERICS, PROFILES, contract_changes, decomposition, deterministic_changes
 from .decompose import DecompositionError, decompose
 from .errors import DataDependentError, FakeTensorError, GuardOnUnbackedError, MixedTensorError, PrimError, VerifyError
 from .fake import FakeMode, FakeStorage, FakeTensor
@@ -69,6 +69,7 @@ __all__ = [
     "aten_graph",
     "bounds",
     "contract_changes",
+    "deterministic_changes",
     "copy_node",
     "floordiv",
     "maximum",

@@ -16,6 +16,32 @@ def under_fx_tracing() -> bool:
     return bool(_symbolic_trace._is_fx_tracing_flag if ask is None else ask())
 
 
+def with_warnings(call: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+    """The same, where algorithms are to be deterministic or to warn: a warning of a kernel goes to Python's `warnings`, as it does from
+    torch's functions. Operators that are called by name have it on stderr."""
+    if not (torch.are_deterministic_algorithms_enabled() and torch.is_deterministic_algorithms_warn_only_enabled()):
+        return call
+
+    def run(inputs: list[Any]) -> Any:
+        if torch._C._len_torch_function_stack() or not torch._C._is_torch_function_enabled():
+            return call(inputs)
+        return torch.positive(_Call(call, inputs))  # type: ignore[arg-type]
+
+    return run
+
+
+class _Call:
+    """A call that runs inside of whatever function of torch it is given to."""
+
+    def __init__(self, call: Callable[[list[Any]], Any], inputs: list[Any]):
+        self.call, self.inputs = call, inputs
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        (made,) = args
+        return made.call(made.inputs)
+
+
 def below_views(gm: torch.fx.GraphModule) -> Callable[[list[Any]], Any]:
     """Runs a functional graph as torch's own functions run inside: neither do writes count versions nor do views know their base. The
     program's operators, which may use autograd inside, run as they do outside."""

@@ -68,7 +68,7 @@ def aot_eager_backend(options: Options, observe: Observe) -> Callable[..., Any]:
 
     def compiler(gm: torch.fx.GraphModule, spec: Any) -> Callable[..., Any]:
         observe(spec.role, gm)
-        return _torch.below_views(gm)
+        return _torch.with_warnings(_torch.below_views(gm))
 
     def backend(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         return Stage(nothing)(
@@ -105,6 +105,7 @@ def inductor_backend(options: Options, observe: Observe) -> Callable[..., Any]:
                 gm,
                 example_inputs,
                 forward_compiler=compiler,
+                backward_compiler=compiler.unguarded,
                 options=aotautograd.AotOptions(
                     options.partitioner, memory_budget=options.memory_budget, answers=compiler.answers
                 ),
@@ -134,6 +135,28 @@ class Answers:
             _cache_log.warning("cut %s not stored: %s", key[:12], error)
 
 
+class BySettings:
+    """A graph of gradients, compiled for the settings of torch that are on when it runs, as eager's looks at them then."""
+
+    def __init__(self, gm: torch.fx.GraphModule, spec: Any, compile_: Callable[..., Callable[..., Any]]):
+        self._gm, self._spec, self._compile = gm, spec, compile_
+        self._made = {inductor.Settings.now(): compile_(gm, spec)}
+
+    def __call__(self, inputs: list[Any]) -> Any:
+        settings = inductor.Settings.now()
+        call = self._made.get(settings)
+        if call is None:
+            call = self._made[settings] = self._make()
+        return call(inputs)
+
+    def _make(self) -> Callable[[list[Any]], Any]:
+        symbols = self._spec.symbols
+        if symbols is not None and symbols.symbols:  # nobody would check what compiling finds out about sizes
+            return lambda inputs: self._gm(*inputs)
+        with torch.no_grad():
+            return self._compile(self._gm, self._spec)
+
+
 class GraphCompiler:
     """Functional ATen graph -> callable: prims, then an artifact from the cache or made new, then loaded."""
 
@@ -149,8 +172,16 @@ class GraphCompiler:
         )
         self.answers = Answers(self._runtime)
 
-    @capture.paused_collection()  # the compilation of a backward is not part of a frame's
     def __call__(self, gm: torch.fx.GraphModule, spec: Any) -> Callable[..., Any]:
+        """For the settings of torch that are on, which capture guards."""
+        return _torch.with_warnings(self._compile(gm, spec))
+
+    def unguarded(self, gm: torch.fx.GraphModule, spec: Any) -> Callable[..., Any]:
+        """For the settings of torch that will be on."""
+        return BySettings(gm, spec, self._compile)
+
+    @capture.paused_collection()  # the compilation of a backward is not part of a frame's
+    def _compile(self, gm: torch.fx.GraphModule, spec: Any) -> Callable[..., Any]:
         try:
             return self._compiled(gm, spec)
         except CompileError as error:  # here, and not only around the whole, because a backward is compiled when it first runs
@@ -171,12 +202,15 @@ class GraphCompiler:
             runtime.warm_up("cuda", self._runtime)
 
     def _prims(self, gm: torch.fx.GraphModule, spec: Any) -> Any:
-        graph = primops.decompose(gm, profile=self._profile, spec=spec, changes=self._changes)
+        left = primops.deterministic_changes() if torch.are_deterministic_algorithms_enabled() else {}
+        changes: dict[Any, Any] = {**left, **self._changes}
+        graph = primops.decompose(gm, profile=self._profile, spec=spec, changes=changes)
         return primops.run_passes(graph.replace(editable=True))
 
     def _artifact(self, prims: Any) -> runtime.Artifact:
         devices = frozenset(str(i.spec.device) for i in prims.inputs if hasattr(i.spec, "device"))
-        facts = runtime.KeyFacts(prims.fingerprint(), self._inductor.fingerprint(), self._runtime, devices)
+        options = self._inductor.under(inductor.Settings.now())
+        facts = runtime.KeyFacts(prims.fingerprint(), options.fingerprint(), self._runtime, devices)
         key = runtime.cache_key(facts)
         cache = runtime.open_cache(self._runtime)
-        return cache.get_or_make(key, lambda: inductor.compile_graph(prims, self._inductor))
+        return cache.get_or_make(key, lambda: inductor.compile_graph(prims, options))

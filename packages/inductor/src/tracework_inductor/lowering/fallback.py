@@ -1,5 +1,6 @@
 """Ops handed to the eager kernel, with the reason."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -37,8 +38,10 @@ def reason(name: str, target: Any, args: Any, spec: Any, options: InductorOption
         return "the option fallback_ops lists it"
     if name not in LOWERINGS or not hasattr(target, "family"):
         return "it has no lowering"
-    if options.keeps_order and (target.family in ORDERED_FAMILIES and name not in ANY_ORDER or name in SUMS):
+    if options.keeps_order and (target.family in ORDERED_FAMILIES and name not in ANY_ORDER or SCATTERS.get(name) == "adds"):
         return f"the option numerics is {options.numerics!r}"
+    if options.deterministic and name in SCATTERS and any(s.device.type != "cpu" for s in _specs(spec)):
+        return "algorithms are to be deterministic, and a GPU writes to computed positions in any order"
     if target.family in LIBRARY_FAMILIES:
         return None
     dtype = _unsupported(args, spec)
@@ -49,10 +52,17 @@ ORDERED_FAMILIES = frozenset({"reduction", "scan", "matmul", "conv", "window"})
 """Ops that add or multiply elements up."""
 ANY_ORDER = frozenset("amax amin any all argmax argmin count_nonzero xor_sum max_pool max_pool_backward".split())
 """Those of them whose result does not depend on the order."""
-SUMS = frozenset("index_put scatter_add scatter_reduce index_add index_reduce".split())
-"""Writes that add up what meets at one place."""
+SCATTERS: Mapping[str, str] = {
+    **dict.fromkeys(("index_put", "scatter_add", "scatter_reduce", "index_add", "index_reduce"), "adds"),
+    **dict.fromkeys(("scatter", "index_copy"), "replaces"),
+}
+"""Writes to computed positions -> what becomes of values that meet at one."""
 
 LIBRARY_FAMILIES = frozenset({"matmul", "conv", "rng"})
+
+
+def _specs(spec: Any) -> list[Any]:
+    return [part for part in (spec if isinstance(spec, (tuple, list)) else [spec]) if hasattr(part, "device")]
 
 
 def _unsupported(args: Any, spec: Any) -> torch.dtype | None:

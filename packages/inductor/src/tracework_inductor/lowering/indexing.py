@@ -5,10 +5,11 @@ from typing import Any
 
 import torch
 
+from ..errors import TableError
 from ..ir.buffer import BufferLayout
 from ..ir.index import Size, contiguous_strides, dot, mod, product, same
 from ..ir.scalar_ops import ops
-from .fallback import Refused
+from .fallback import SCATTERS, Refused
 from .pointwise import broadcast_sizes, elementwise
 from .registry import lowers
 from .value import Lazy, Strided, TensorValue, pointwise, settled
@@ -162,7 +163,9 @@ def start_from(low: Any, x: Any, dtype: torch.dtype | None = None) -> Any:
 
 
 def scatter_into(low: Any, target: Strided, sizes: Sequence[Size], value: Any, position: Any, mode: str) -> Strided:
-    """Stores value(index) at target[position(index)] for all indices below sizes."""
+    """Stores value(index) at target[position(index)] for all indices below sizes; only for ops that SCATTERS knows."""
+    if low.node.target.name not in SCATTERS:
+        raise TableError(f"{low.node.target} writes to computed positions and has no row in SCATTERS (lowering/fallback.py)")
     layout = low.buffers[target.buffer].layout
     new = low.new_buffer(layout, "alias", target.buffer)
     low.pointwise_node(

@@ -1,21 +1,22 @@
-"""GRAPH_PASSES: rewrites of a graph of prims before it is lowered, in order."""
+"""GRAPH_PASSES: rewrites of a graph of prims before it is lowered, in order, and under which options."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from tracework_primops import PrimGraph
 
+from ..options import InductorOptions
 from .fold_products import fold_products
 from .gather_numbers import gather_numbers
 from .packed_convolution import pack_convolutions
 from .pad_matmul import pad_matmul
 from .patch_products import patch_products
 
-GRAPH_PASSES: tuple[Callable[[PrimGraph], PrimGraph], ...] = (
-    fold_products,
-    patch_products,
-    pad_matmul,  # after the two that make products
-    pack_convolutions,
-    gather_numbers,
-)
+GRAPH_PASSES: Mapping[Callable[[PrimGraph], PrimGraph], Callable[[InductorOptions], bool]] = {
+    fold_products: lambda options: True,
+    patch_products: lambda options: not options.half_accumulation,  # which is about products, and not about convolutions
+    pad_matmul: lambda options: True,  # after the two that make products
+    pack_convolutions: lambda options: options.packs,
+    gather_numbers: lambda options: True,
+}
 
 __all__ = ["GRAPH_PASSES"]

@@ -5,6 +5,7 @@ import sys
 import pytest
 import torch
 from prim_programs import build
+from tracework_inductor import InductorOptions
 from tracework_inductor.passes import GRAPH_PASSES
 from tracework_inductor.passes.patch_products import patch_products
 from tracework_primops import TensorSpec, prims
@@ -99,4 +100,8 @@ def test_gradients_that_nobody_asked_for():
 
 
 def test_it_is_one_of_the_passes():
-    assert patch_products in GRAPH_PASSES
+    assert GRAPH_PASSES[patch_products](InductorOptions())
+
+
+def test_a_setting_that_is_about_products_is_none_about_convolutions():
+    assert not GRAPH_PASSES[patch_products](InductorOptions(half_accumulation=True))

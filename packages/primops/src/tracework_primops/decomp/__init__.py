@@ -26,12 +26,13 @@ from . import (
     view,
     window,
 )
+from .determinism import deterministic_changes
 from .numerics import NUMERICS, contract_changes
 from .table import DECOMPS, decomposition
 
 PROFILES = ("prims", "core_aten", "none")
 
-__all__ = ["DECOMPS", "NUMERICS", "PROFILES", "contract_changes", "decomposition", "select"]
+__all__ = ["DECOMPS", "NUMERICS", "PROFILES", "contract_changes", "decomposition", "deterministic_changes", "select"]
 
 _FAMILIES = (creation, indexing, matmul, memory, pointwise, reduction, rng, scan, view, conv, window)
 _COMPOSITES = (activation, attention, foreach, loss, normalization, quantization)

@@ -42,9 +42,11 @@ def ones(sizes, *, dtype=None, layout=None, device=None, pin_memory=None):
     return _filled(sizes, 1, dtype, device)
 
 
-def _uninitialized(sizes: Any, dtype: Any, device: Any) -> PrimValue:
+def _uninitialized(sizes: Any, dtype: Any, device: Any, strides: Any = None) -> PrimValue:
     """Memory as it is, or what torch fills it with where algorithms are to be deterministic."""
     if not (torch.are_deterministic_algorithms_enabled() and torch.utils.deterministic.fill_uninitialized_memory):
+        if strides is not None:
+            return prims.empty_strided(tuple(sizes), tuple(strides), dtype, device)
         return prims.empty(tuple(sizes), dtype, device)
     whole = not (dtype.is_floating_point or dtype.is_complex)
     value = True if dtype == torch.bool else torch.iinfo(dtype).max if whole else float("nan")
@@ -60,12 +62,12 @@ def empty(sizes, *, dtype=None, layout=None, device=None, pin_memory=None, memor
 @decomposition(aten.empty_strided)
 def empty_strided(sizes, strides, *, dtype=None, layout=None, device=None, pin_memory=None):
     dtype, device = _placed(dtype, device)
-    return prims.empty_strided(tuple(sizes), tuple(strides), dtype, device)
+    return _uninitialized(sizes, dtype, device, strides)
 
 
 @decomposition(aten.new_empty_strided)
 def new_empty_strided(x, sizes, strides, *, dtype=None, layout=None, device=None, pin_memory=None):
-    return prims.empty_strided(tuple(sizes), tuple(strides), dtype or x.dtype, device or x.device)
+    return _uninitialized(sizes, dtype or x.dtype, device or x.device, strides)
 
 
 def _like(x: PrimValue, value: Any, dtype: Any, device: Any) -> PrimValue:
