@@ -15,6 +15,7 @@ __all__ = [
     "current_raw_stream",
     "empty_strided_cpu",
     "empty_strided_cuda",
+    "library_settings",
     "openmp_library",
     "pack_convolution",
     "set_versions",
@@ -50,6 +51,26 @@ empty_strided_cuda = _allocator("_empty_strided_cuda", "cuda")
 
 # (tensors, versions): how often autograd has seen each of them written to.
 set_versions: Callable[[tuple[torch.Tensor, ...], tuple[int, ...]], None] = torch._C._autograd._unsafe_set_version_counter
+
+
+_KERNEL_SETTINGS: tuple[Callable[[], Any], ...] = (
+    torch._C._get_deterministic_algorithms,
+    torch._C._get_cudnn_enabled,
+    torch._C._get_cudnn_benchmark,
+    torch._C._get_cudnn_deterministic,
+    torch._C._get_cublas_allow_fp16_accumulation,
+    torch._C._get_cublas_allow_fp16_reduced_precision_reduction,
+    torch._C._get_cublas_allow_bf16_reduced_precision_reduction,
+)
+
+
+def library_settings() -> tuple[Any, ...]:
+    """The settings by which torch's kernels for a GPU choose what they compute, and how, when they are launched."""
+    try:
+        precisions: tuple[Any, ...] = torch._C._get_cublas_allow_tf32(), torch._C._get_cudnn_allow_tf32()
+    except RuntimeError:  # the older words have none for what is set; the newer take five times as long
+        precisions = tuple(torch._C._get_fp32_precision_getter("cuda", kind) for kind in ("matmul", "conv", "rnn"))
+    return (*precisions, *[read() for read in _KERNEL_SETTINGS])
 
 
 def openmp_library() -> Path | None:

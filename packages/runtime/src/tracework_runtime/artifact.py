@@ -100,7 +100,7 @@ class SymbolBinding:
 @dataclasses.dataclass(frozen=True)
 class Artifact:
     """A compiled graph. `host_source` is a Python module that defines `call(args: list) -> tuple`; the names of
-    kernels and constants are globals of that module when it is executed."""
+    kernels and constants are globals of that module when it is executed. `externs`: what else it calls, "aten::mm" or "prims::sort"."""
 
     key: str
     host_source: str
@@ -112,6 +112,7 @@ class Artifact:
     static_inputs: frozenset[int] = frozenset()
     mutated_inputs: frozenset[int] = frozenset()
     graph_refusals: tuple[str, ...] = ()
+    externs: frozenset[str] = frozenset()
     symbols: tuple[SymbolBinding, ...] = ()
     notes: Mapping[str, Any] = dataclasses.field(default_factory=lambda: _EMPTY)
     format: int = FORMAT
@@ -119,7 +120,7 @@ class Artifact:
     def __post_init__(self) -> None:
         for name in ("kernels", "checks", "outputs", "graph_refusals", "symbols"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
-        for name in ("devices", "static_inputs", "mutated_inputs"):
+        for name in ("devices", "static_inputs", "mutated_inputs", "externs"):
             object.__setattr__(self, name, frozenset(getattr(self, name)))
         for name in ("constants", "notes"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
@@ -142,6 +143,7 @@ class Artifact:
             "static_inputs": sorted(self.static_inputs),
             "mutated_inputs": sorted(self.mutated_inputs),
             "graph_refusals": list(self.graph_refusals),
+            "externs": sorted(self.externs),
             "symbols": [dataclasses.asdict(s) for s in self.symbols],
             "notes": dict(self.notes),
         }
@@ -163,6 +165,7 @@ class Artifact:
                 static_inputs=frozenset(header["static_inputs"]),
                 mutated_inputs=frozenset(header["mutated_inputs"]),
                 graph_refusals=tuple(header["graph_refusals"]),
+                externs=frozenset(header["externs"]),
                 symbols=tuple(SymbolBinding(**s) for s in header["symbols"]),
                 notes=header["notes"],
             )

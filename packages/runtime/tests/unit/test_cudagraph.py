@@ -1,10 +1,11 @@
 """Recording and replaying, with an engine that repeats the call into the recorded memory."""
 
 import ctypes
+import warnings
 
 import pytest
 import torch
-from tracework_runtime import Artifact, KernelSource, RuntimeOptions, TensorCheck
+from tracework_runtime import Artifact, KernelSource, RuntimeOptions, _torch
 from tracework_runtime.cudagraph import record
 from tracework_runtime.cudagraph.refusals import CUDAGRAPH_REFUSALS, refusals
 from tracework_runtime.load import CompiledFn
@@ -135,10 +136,12 @@ def test_saved_values_are_read_in_place(graphed):
 @pytest.mark.parametrize(
     ("name", "change"),
     [
-        ("no gpu", {"devices": {"cpu"}}),
+        ("no gpu", {"devices": set()}),
         ("several gpus", {"devices": {"cuda:0", "cuda:1"}}),
         ("cpu work", {"kernels": (KernelSource("k", "cpp", ""),)}),
-        ("cpu work", {"checks": (TensorCheck(0, "x", "float32", "cpu", (), ()),)}),
+        ("cpu work", {"devices": {"cuda:0", "cpu"}}),
+        ("waits", {"externs": {"aten::mm", "aten::_local_scalar_dense"}}),
+        ("waits", {"externs": {"prims::nonzero"}}),
         ("mutated input", {"mutated_inputs": {1}}),
     ],
 )
@@ -152,3 +155,52 @@ def test_refused_function_is_returned_as_it_is(graphed):
     plain = CompiledFn(graphed.artifact.replace(devices={"cpu"}), {"call": tuple})
     assert record.cudagraph(plain) is plain
     assert counters()["cudagraph.refused"] == 1
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_an_error_while_recording_is_a_warning_and_no_error_of_the_call(graphed, held, monkeypatch):
+    w, kept = torch.randn(4), []
+    for _ in range(2 if held else 0):
+        kept.append(graphed([w, torch.randn(4)]))
+
+    def fail(*args):
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(graphed.engine, "record", fail)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for n in (4, 4, 4, 5, 5, 4):
+            w, x = torch.randn(n), torch.randn(n)
+            expect(graphed([w, x]), w, x)
+    (warning,) = said
+    assert "not permitted" in str(warning.message) and "reduce-overhead" in str(warning.message)
+    assert not graphed.recordings
+    assert counters()["cudagraph.plain.refused"] == (6 if held else 5)
+
+
+@pytest.mark.parametrize("externs", [frozenset(), frozenset({"aten::mm"})])
+def test_a_recording_for_each_of_the_settings_that_library_kernels_look_at(graphed, externs, monkeypatch):
+    graphed.artifact = graphed.artifact.replace(externs=externs)
+    w = torch.randn(4)
+    settings = [("benchmark", True), ("benchmark", False), ("deterministic", True), ("deterministic", False)]
+    for name, value in settings:
+        monkeypatch.setattr(torch.backends.cudnn, name, value)
+        for _ in range(2):
+            x = torch.randn(4)
+            expect(graphed([w, x]), w, x)
+    assert len(graphed.recordings) == (3 if externs else 1)
+
+
+def test_precisions_in_the_newer_words_are_among_the_settings():
+    products, images, found = torch.backends.cuda.matmul, torch.backends.cudnn.conv, []
+    try:
+        for products.fp32_precision, images.fp32_precision in (
+            ("ieee", "ieee"),
+            ("tf32", "ieee"),
+            ("tf32", "tf32"),
+            ("ieee", "tf32"),
+        ):
+            found.append(_torch.library_settings())
+    finally:
+        products.fp32_precision = images.fp32_precision = "none"
+    assert len(set(found)) == 4

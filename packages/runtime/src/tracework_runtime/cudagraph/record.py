@@ -10,13 +10,16 @@ Rules that keep it sound:
   it any more. Where somebody does, the memory is left to its holder: the call is recorded anew, and from then on
   this output is handed out as a copy;
 * every recording has a memory pool of its own, so a replay cannot write to what another recording handed out;
-* recordings are replayed on the caller's stream, in the caller's order.
+* recordings are replayed on the caller's stream, in the caller's order;
+* where library kernels are called there is a recording for each of the settings of torch that they look at;
+* what cannot be recorded runs plainly: an error while recording is a warning, once, and no more recordings.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import logging
+import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -48,13 +51,23 @@ class GraphEngine:
         if stream is None:
             stream = self._streams[device] = torch.cuda.Stream(device)
         graph = torch.cuda.CUDAGraph()
-        # relaxed: a kernel's module may be loaded while recording.
-        with (
-            torch.cuda.device(device),
-            torch.cuda.graph(graph, stream=stream, capture_error_mode="relaxed"),
-        ):
-            outputs = call(inputs)
+        try:
+            # relaxed: a kernel's module may be loaded while recording.
+            with (
+                torch.cuda.device(device),
+                torch.cuda.graph(graph, stream=stream, capture_error_mode="relaxed"),
+            ):
+                outputs = call(inputs)
+        except BaseException:
+            del self._streams[device]
+            self._recover(device)
+            raise
         return graph.replay, outputs
+
+    def _recover(self, device: int) -> None:
+        """A recording that ends well: after one that did not torch takes its generator of random numbers to be recorded still."""
+        with torch.cuda.device(device), torch.cuda.graph(torch.cuda.CUDAGraph(), stream=torch.cuda.Stream(device)):
+            torch.zeros(1, device="cuda")
 
     def capturing(self) -> bool:
         """Whether somebody else is recording right now."""
@@ -124,6 +137,7 @@ class GraphedFn:
         self.recordings: dict[tuple[Any, ...], Recording] = {}
         self.warm: dict[tuple[Any, ...], int] = {}
         self.made = 0
+        self.refused = False
         names = [name for name in self.artifact.devices if name.startswith("cuda:")]
         self.device = int(names[0].partition(":")[2]) if names else 0
 
@@ -142,18 +156,21 @@ class GraphedFn:
             output.copied = True
         if held:
             self._drop(key)
-            recording = self._record(key, inputs, [o.copied for o in recording.outputs])
+            return self._record_and_run(key, inputs, [o.copied for o in recording.outputs])
         return self._replay(recording, inputs)
 
     def _key(self, inputs: Inputs) -> tuple[Any, ...]:
         static = self.artifact.static_inputs
-        return tuple((x.shape if isinstance(x, torch.Tensor) else x) for n, x in enumerate(inputs) if n not in static)
+        sizes = tuple((x.shape if isinstance(x, torch.Tensor) else x) for n, x in enumerate(inputs) if n not in static)
+        return (*sizes, *_torch.library_settings()) if self.artifact.externs else sizes
 
     def _plain(self, inputs: Inputs, why: str) -> tuple[Any, ...]:
         observe.add(f"cudagraph.plain.{why}")
         return self.compiled(inputs)  # type: ignore[no-any-return]
 
     def _first(self, key: tuple[Any, ...], inputs: Inputs) -> tuple[Any, ...]:
+        if self.refused:
+            return self._plain(inputs, "refused")
         runs = self.warm.get(key, 0)
         self.warm[key] = runs + 1
         if runs < self.options.cudagraph_warmup:
@@ -165,7 +182,25 @@ class GraphedFn:
                 log.warning("%r: %d recordings made, no more: too many sizes or addresses", self.compiled, self.made)
                 self.made += 1
             return self._plain(inputs, "limit")
-        return self._replay(self._record(key, inputs, None), inputs)
+        return self._record_and_run(key, inputs, None)
+
+    def _record_and_run(self, key: tuple[Any, ...], inputs: Inputs, copied: list[bool] | None) -> tuple[Any, ...]:
+        """The call by a new recording, or as it is where that cannot be made: nothing has run then."""
+        try:
+            recording = self._record(key, inputs, copied)
+        except Exception as error:
+            self.refused = True
+            first: BaseException = error
+            while first.__context__ is not None:
+                first = first.__context__
+            warnings.warn(
+                f"{self.compiled!r} cannot be recorded as a CUDA graph and runs kernel by kernel from now on: {first}\n"
+                "Compile what waits for the GPU apart, or without mode='reduce-overhead'.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            return self._plain(inputs, "refused")
+        return self._replay(recording, inputs)
 
     def _record(self, key: tuple[Any, ...], inputs: Inputs, copied: list[bool] | None) -> Recording:
         fixed, copies, mine = [], [], list(inputs)
