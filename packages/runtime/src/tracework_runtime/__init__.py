@@ -5,6 +5,7 @@ from tracework_runtime.artifact import FORMAT, Artifact, KernelSource, OutputRec
 from tracework_runtime.build.cpp import Compiler, find_compiler
 from tracework_runtime.cache.key import KEY_PARTS, KeyFacts, cache_key, explain_key
 from tracework_runtime.cache.memory import Cache, open_cache
+from tracework_runtime.cache.secret import secret
 from tracework_runtime.cache.store import Store
 from tracework_runtime.cudagraph import CUDAGRAPH_REFUSALS, GraphedFn, cudagraph
 from tracework_runtime.device import DEVICES
@@ -12,7 +13,10 @@ from tracework_runtime.errors import (
     ArtifactError,
     BuildError,
     CacheCorrupt,
+    CacheForeign,
     CacheUnsafe,
+    CacheWarning,
+    InputError,
     LaunchError,
     LoadError,
     RuntimeFailure,
@@ -33,9 +37,12 @@ __all__ = [
     "BuildError",
     "Cache",
     "CacheCorrupt",
+    "CacheForeign",
     "CacheUnsafe",
+    "CacheWarning",
     "CompiledFn",
     "Compiler",
+    "InputError",
     "KernelSource",
     "KeyFacts",
     "LaunchError",
@@ -55,5 +62,6 @@ __all__ = [
     "load",
     "open_cache",
     "reset_counters",
+    "secret",
     "warm_up",
 ]

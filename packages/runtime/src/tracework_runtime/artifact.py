@@ -100,7 +100,12 @@ class SymbolBinding:
 @dataclasses.dataclass(frozen=True)
 class Artifact:
     """A compiled graph. `host_source` is a Python module that defines `call(args: list) -> tuple`; the names of
-    kernels and constants are globals of that module when it is executed. `externs`: what else it calls, "aten::mm" or "prims::sort"."""
+    kernels and constants are globals of that module when it is executed.
+
+    externs: what else it calls, "aten::mm" or "prims::sort".
+    conditions: relations over `symbols` and over the names of `inputs` that the graph was compiled for, as Python expressions.
+    inputs: a name for each input; None where that is not known.
+    """
 
     key: str
     host_source: str
@@ -114,11 +119,13 @@ class Artifact:
     graph_refusals: tuple[str, ...] = ()
     externs: frozenset[str] = frozenset()
     symbols: tuple[SymbolBinding, ...] = ()
+    conditions: tuple[str, ...] = ()
+    inputs: tuple[str, ...] | None = None
     notes: Mapping[str, Any] = dataclasses.field(default_factory=lambda: _EMPTY)
     format: int = FORMAT
 
     def __post_init__(self) -> None:
-        for name in ("kernels", "checks", "outputs", "graph_refusals", "symbols"):
+        for name in ("kernels", "checks", "outputs", "graph_refusals", "symbols", "conditions"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         for name in ("devices", "static_inputs", "mutated_inputs", "externs"):
             object.__setattr__(self, name, frozenset(getattr(self, name)))
@@ -145,6 +152,8 @@ class Artifact:
             "graph_refusals": list(self.graph_refusals),
             "externs": sorted(self.externs),
             "symbols": [dataclasses.asdict(s) for s in self.symbols],
+            "conditions": list(self.conditions),
+            "inputs": None if self.inputs is None else list(self.inputs),
             "notes": dict(self.notes),
         }
         return container.pack(header, sections)
@@ -167,10 +176,12 @@ class Artifact:
                 graph_refusals=tuple(header["graph_refusals"]),
                 externs=frozenset(header["externs"]),
                 symbols=tuple(SymbolBinding(**s) for s in header["symbols"]),
+                conditions=tuple(header["conditions"]),
+                inputs=None if header["inputs"] is None else tuple(header["inputs"]),
                 notes=header["notes"],
             )
-        except (KeyError, TypeError) as error:
-            raise ArtifactError(f"artifact with missing or unknown fields: {error}") from error
+        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            raise ArtifactError(f"artifact with missing or unknown fields: {error!r}") from error
 
     def text(self) -> str:
         """Everything in the artifact for reading: facts, host program, kernels (equal sources once)."""

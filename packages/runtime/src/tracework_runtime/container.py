@@ -1,8 +1,7 @@
 """One file format for everything stored: a JSON header and binary sections, sealed by a hash.
 
 Layout: MAGIC, format number (u32), header length (u64), header JSON, sections one after another, and the
-trailer of `seal`. The trailer comes last so that a sealed shared object can still be opened by the dynamic
-linker. Nothing here is ever a pickle.
+trailer of `seal`. Nothing here is ever a pickle.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from tracework_runtime.errors import ArtifactError, CacheCorrupt
 
 __all__ = ["FORMAT", "pack", "seal", "unpack", "unseal"]
 
-FORMAT = 1
+FORMAT = 2
 MAGIC = b"TRACEWRK"
 SEAL = b"TWSEAL01"
 _HEAD = struct.Struct("<8sIQ")
@@ -64,6 +63,9 @@ def unpack(data: bytes, name: str = "entry") -> tuple[dict[str, Any], dict[str, 
             advice="compile again with the installed version",
         )
     start = _HEAD.size + length
-    document = json.loads(content[_HEAD.size : start])
-    sections = {key: content[start + o : start + o + n] for key, (o, n) in document["sections"].items()}
-    return document["header"], sections
+    try:
+        document = json.loads(content[_HEAD.size : start])
+        sections = {key: content[start + o : start + o + n] for key, (o, n) in document["sections"].items()}
+        return document["header"], sections
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ArtifactError(f"{name}: its header cannot be read: {error}") from error

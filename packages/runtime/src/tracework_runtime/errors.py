@@ -6,7 +6,10 @@ __all__ = [
     "ArtifactError",
     "BuildError",
     "CacheCorrupt",
+    "CacheForeign",
     "CacheUnsafe",
+    "CacheWarning",
+    "InputError",
     "LaunchError",
     "LoadError",
     "RuntimeFailure",
@@ -45,9 +48,21 @@ class LaunchError(RuntimeFailure):
     """The driver refused a launch, or the arguments do not fit the kernel's signature."""
 
 
+class InputError(RuntimeFailure, ValueError):
+    """A loaded artifact was called with other inputs than it was compiled for."""
+
+
 class CacheCorrupt(RuntimeFailure):
     """A stored entry does not have the hash it was written with."""
 
 
+class CacheForeign(CacheCorrupt):
+    """A stored entry is whole, and sealed with another key than this user's."""
+
+
 class CacheUnsafe(RuntimeFailure):
-    """The cache folder cannot be made, or can be written by others, so that what is in it cannot be trusted."""
+    """The cache folder or the key of its entries cannot be made, or can be written by others, so that nothing there can be trusted."""
+
+
+class CacheWarning(UserWarning):
+    """The disk cache cannot be used as it should; compilation goes on without. Once per process and reason."""

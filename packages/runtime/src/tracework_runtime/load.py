@@ -5,7 +5,9 @@ Reads top to bottom: `load`, then the two builders, then CompiledFn.
 
 from __future__ import annotations
 
+import ctypes
 import linecache
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from types import CodeType
 from typing import Any
@@ -17,9 +19,10 @@ from tracework_runtime.artifact import Artifact, KernelSource
 from tracework_runtime.build import cpp as build_cpp
 from tracework_runtime.build.pool import triton_pool
 from tracework_runtime.cache.memory import open_store
-from tracework_runtime.cache.store import Store
+from tracework_runtime.cache.store import Entries
 from tracework_runtime.device import DEVICES, driver
 from tracework_runtime.errors import ArtifactError, LoadError
+from tracework_runtime.inputs import InputCheck, input_check
 from tracework_runtime.launch import cpp as launch_cpp
 from tracework_runtime.launch import triton as launch_triton
 from tracework_runtime.observe import Observer, no_observer
@@ -27,6 +30,7 @@ from tracework_runtime.options import DEFAULT_OPTIONS, RuntimeOptions
 
 __all__ = ["CompiledFn", "load", "warm_up"]
 
+log = logging.getLogger("tracework.runtime.cache")
 Kernels = Sequence[KernelSource]
 
 
@@ -34,18 +38,22 @@ class CompiledFn:
     """A loaded artifact: `fn(list_of_inputs) -> tuple`; it may empty the list.
 
     artifact: what it was loaded from.
-    call: the host program's function itself, for a caller that wants to save one Python call.
+    call: what a call runs, for a caller that wants to save one Python call.
+    unchecked: the same without the check of inputs.
+    check: raises InputError for inputs that it was not compiled for; None where it was loaded without.
     graph_refusals: reasons against recording it as a cudagraph.
     origins: kernel name -> "file:line op" texts of the user's source.
     """
 
-    __slots__ = ("__weakref__", "artifact", "call", "namespace")
+    __slots__ = ("__weakref__", "artifact", "call", "check", "namespace", "unchecked")
     __tracework_boxed__ = True
 
-    def __init__(self, artifact: Artifact, namespace: dict[str, Any]) -> None:
+    def __init__(self, artifact: Artifact, namespace: dict[str, Any], check: InputCheck | None = None) -> None:
         self.artifact = artifact
         self.namespace = namespace
-        self.call: Callable[[list[Any]], tuple[Any, ...]] = namespace["call"]
+        self.check = check
+        self.unchecked: Callable[[list[Any]], tuple[Any, ...]] = namespace["call"]
+        self.call = self.unchecked if check is None else _checked(self.unchecked, check)
 
     def __call__(self, inputs: list[Any]) -> tuple[Any, ...]:
         return self.call(inputs)
@@ -64,13 +72,25 @@ class CompiledFn:
         return {kernel.name: kernel.origins for kernel in self.artifact.kernels}
 
 
+def _checked(call: Callable[[list[Any]], tuple[Any, ...]], check: InputCheck) -> Callable[[list[Any]], tuple[Any, ...]]:
+    def call_checked(inputs: list[Any]) -> tuple[Any, ...]:
+        check(inputs)
+        return call(inputs)
+
+    return call_checked
+
+
 def load(
     artifact: Artifact,
     options: RuntimeOptions = DEFAULT_OPTIONS,
     *,
+    check_inputs: bool = True,
     observe_stage: Observer = no_observer,
 ) -> CompiledFn:
     """Make an artifact callable.
+
+    check_inputs: each call compares its inputs with what the graph was compiled for, and raises InputError where they differ; without,
+    other inputs give wrong results or worse. For callers with guards of their own.
 
     Raises BuildError where a compiler fails or is missing, LoadError where the artifact does not fit this machine.
     """
@@ -88,7 +108,7 @@ def load(
     gpus = _gpus(artifact)
     if len(gpus) == 1 and torch.cuda.device_count() > 1:
         namespace["call"] = _on_device(gpus[0], namespace["call"])
-    compiled = CompiledFn(artifact, namespace)
+    compiled = CompiledFn(artifact, namespace, input_check(artifact) if check_inputs else None)
     observe_stage("load", compiled)
     return compiled
 
@@ -114,14 +134,22 @@ def _host_code(source: str, key: str) -> CodeType:
     return compile(source, name, "exec")
 
 
-def _build_cpp(kernels: Kernels, options: RuntimeOptions, store: Store, artifact: Artifact) -> dict[str, Any]:
+def _build_cpp(kernels: Kernels, options: RuntimeOptions, store: Entries, artifact: Artifact) -> dict[str, Any]:
     jobs = [build_cpp.CppJob(k.source, tuple(k.launch.get("flags", ()))) for k in kernels]
     unique = list(dict.fromkeys(jobs))
-    built = dict(zip(unique, build_cpp.build_all(unique, options, store), strict=True))
-    return {
-        kernel.name: launch_cpp.bind(kernel, launch_cpp.open_library(built[job]))
-        for kernel, job in zip(kernels, jobs, strict=True)
-    }
+    built = build_cpp.build_all(unique, options, store)
+    libraries = {job: _library(job, product, options, store) for job, product in zip(unique, built, strict=True)}
+    return {kernel.name: launch_cpp.bind(kernel, libraries[job]) for kernel, job in zip(kernels, jobs, strict=True)}
+
+
+def _library(job: build_cpp.CppJob, product: build_cpp.Product, options: RuntimeOptions, store: Entries) -> ctypes.CDLL:
+    """A product that is loaded; one that cannot be is built again, once."""
+    try:
+        return launch_cpp.open_library(product)
+    except LoadError as error:
+        log.warning("a stored kernel cannot be loaded and is built again: %s", error.message)
+    (again,) = build_cpp.build_all([job], options, store, anew=True)
+    return launch_cpp.open_library(again)
 
 
 def _gpus(artifact: Artifact) -> list[int]:
@@ -141,11 +169,11 @@ def _on_device(gpu: int, call: Callable[[list[Any]], Any]) -> Callable[[list[Any
     return call_on_device
 
 
-def _build_triton(kernels: Kernels, options: RuntimeOptions, store: Store, artifact: Artifact) -> dict[str, Any]:
+def _build_triton(kernels: Kernels, options: RuntimeOptions, store: Entries, artifact: Artifact) -> dict[str, Any]:
     return launch_triton.bind_all(kernels, options, store, (_gpus(artifact) or [0])[0], driver.driver())
 
 
-BUILDERS: dict[str, Callable[[Kernels, RuntimeOptions, Store, Artifact], dict[str, Any]]] = {
+BUILDERS: dict[str, Callable[[Kernels, RuntimeOptions, Entries, Artifact], dict[str, Any]]] = {
     "cpp": _build_cpp,
     "triton": _build_triton,
 }

@@ -28,6 +28,7 @@ class RuntimeOptions:
     build_jobs: int | None = _option(None, changes_code=False, doc="compiles at one time; None: cores")
     triton_workers: int | None = _option(None, changes_code=False, doc="warm Triton processes; None: cores, at most 16")
     cache_dir: str | None = _option(None, changes_code=False, doc="cache folder; None: the user's cache folder")
+    cache_key: str | None = _option(None, changes_code=False, doc="file of the key that seals entries; None: the user's own")
     disk_cache: bool = _option(True, changes_code=False, doc="store on disk what was built")
     cache_limit: int = _option(8 << 30, changes_code=False, doc="bytes kept before the oldest entries go")
     measure_launch: bool = _option(True, changes_code=False, doc="choose among a kernel's configs by measuring")

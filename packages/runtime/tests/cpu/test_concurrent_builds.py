@@ -4,6 +4,8 @@ import subprocess
 import sys
 import textwrap
 
+from tracework_runtime import FORMAT
+
 SCRIPT = """
 import sys, torch
 from tracework_runtime import Artifact, KernelSource, RuntimeOptions, load
@@ -20,4 +22,4 @@ def test_processes_share_a_cache(tmp_path):
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     assert [p.communicate(timeout=120)[0].strip() for p in processes] == ["42.0"] * 3
     assert len(list((tmp_path / "cache").rglob("*.so"))) == 1
-    assert not list((tmp_path / "cache" / "v1" / "tmp").iterdir())
+    assert not list((tmp_path / "cache" / f"v{FORMAT}" / "tmp").iterdir())

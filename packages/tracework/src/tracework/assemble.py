@@ -129,10 +129,7 @@ class Answers:
         return runtime.open_cache(self._options).store.get("cut", key)
 
     def put(self, key: str, answer: bytes) -> None:
-        try:
-            runtime.open_cache(self._options).store.put("cut", key, answer)
-        except OSError as error:
-            _cache_log.warning("cut %s not stored: %s", key[:12], error)
+        runtime.open_cache(self._options).store.put("cut", key, answer)
 
 
 class BySettings:
@@ -168,7 +165,10 @@ class GraphCompiler:
         self._suppress_errors = options.suppress_errors
         self._inductor = inductor.InductorOptions(numerics=options.numerics)
         self._runtime = runtime.RuntimeOptions(
-            cxx=options.cxx or None, cache_dir=options.cache_dir or None, disk_cache=options.cache
+            cxx=options.cxx or None,
+            cache_dir=options.cache_dir or None,
+            cache_key=options.cache_key or None,
+            disk_cache=options.cache,
         )
         self.answers = Answers(self._runtime)
 
@@ -193,8 +193,18 @@ class GraphCompiler:
     def _compiled(self, gm: torch.fx.GraphModule, spec: Any) -> Callable[..., Any]:
         prims = self._stage("primops", self._prims, gm, spec)
         artifact = self._stage("inductor", self._artifact, prims)
-        loaded = self._stage("runtime", runtime.load, artifact, self._runtime)
+        try:
+            loaded = self._loaded(artifact)
+        except CompileError as error:
+            if not runtime.open_cache(self._runtime).discard(artifact.key):
+                raise
+            _cache_log.warning("stored artifact %s cannot be loaded and is made again: %s", artifact.key[:12], error.__cause__)
+            loaded = self._loaded(self._stage("inductor", self._artifact, prims))
         return runtime.cudagraph(loaded, self._runtime) if self._cudagraphs else loaded
+
+    def _loaded(self, artifact: runtime.Artifact) -> Any:
+        # capture's guards have compared the inputs
+        return self._stage("runtime", runtime.load, artifact, self._runtime, check_inputs=False)
 
     def warm_up(self, example_inputs: list[Any]) -> None:
         """Starts what building for the inputs' device needs while the graph is being traced."""

@@ -1,4 +1,4 @@
-"""The command line: tracework demo | doctor | where | options."""
+"""The command line: tracework demo | doctor | where | options | adopt."""
 
 from __future__ import annotations
 
@@ -49,6 +49,20 @@ def doctor() -> None:
     table.add_row("CUDA device", torch.cuda.get_device_name() if torch.cuda.is_available() else "none")
     table.add_row("cache folder", settings.cache_dir)
     console.print(table)
+
+
+@app.command()
+def adopt(folder: Annotated[str, typer.Argument(help="a cache folder; left out: the one in use")] = "") -> None:
+    """Makes a cache folder that was copied from another machine or user usable here. Its entries are programs: adopt only what you trust."""
+    import tracework_runtime as runtime
+
+    settings = config.current()
+    try:
+        store = runtime.Store(folder or settings.cache_dir, key=runtime.secret(settings.cache_key or None))
+    except runtime.RuntimeFailure as error:
+        console.print(f"[red]{type(error).__name__}[/red]: {error}")
+        raise typer.Exit(1) from error
+    console.print(f"{store.adopt()} entries of {store.folder} adopted")
 
 
 @app.command(name="options")

@@ -50,6 +50,9 @@ ENVIRONMENT: Mapping[str, Variable] = {
     ),
     "TRACEWORK_LOGS": Variable("logs", str, False, "comma-separated artifact names, see logs.py"),
     "TRACEWORK_CACHE_DIR": Variable("cache_dir", str, False, "folder of the disk cache"),
+    "TRACEWORK_CACHE_KEY": Variable(
+        "cache_key", str, False, "file of the key that seals the disk cache's entries; left out: ~/.config/tracework/cache.key"
+    ),
     "TRACEWORK_CACHE": Variable("cache", _flag, False, "0: neither read nor write the disk cache"),
     "TRACEWORK_CXX": Variable("cxx", str, True, "the C++ compiler to use for CPU kernels"),
     "TRACEWORK_DYNAMIC_SOURCES": Variable(
@@ -98,6 +101,7 @@ class Config:
     suppress_errors: bool = False
     logs: str = ""
     cache_dir: str = ""
+    cache_key: str = ""
     cache: bool = True
     cxx: str = ""
     dynamic_sources: str = ""

@@ -26,6 +26,7 @@ class Options:
         fallback_random: random ops call the eager generator, so that values equal eager's.
         cache: read and write the disk cache.
         cache_dir: folder of the disk cache.
+        cache_key: file of the key that seals the disk cache's entries; empty: the user's own.
         cxx: C++ compiler; empty finds one.
         suppress_errors: run a graph uncompiled, with a warning, when its compilation fails.
         guard_filter_fn: drops guards; unsafe, as in torch.compile.
@@ -46,6 +47,7 @@ class Options:
     fallback_random: bool = field(default=True, metadata={"code": True})
     cache: bool = field(default=True, metadata={"code": False})
     cache_dir: str = field(default="", metadata={"code": False})
+    cache_key: str = field(default="", metadata={"code": False})
     cxx: str = field(default="", metadata={"code": True})
     suppress_errors: bool = field(default=False, metadata={"code": False})
     guard_filter_fn: Callable[..., Any] | None = field(default=None, metadata={"code": False})
@@ -130,6 +132,7 @@ def build(mode: str | None, options: Mapping[str, Any] | None, config: Config) -
     values: dict[str, Any] = {
         "cache": config.cache,
         "cache_dir": config.cache_dir,
+        "cache_key": config.cache_key,
         "cxx": config.cxx,
         "suppress_errors": config.suppress_errors,
         "dynamic_sources": config.dynamic_sources,

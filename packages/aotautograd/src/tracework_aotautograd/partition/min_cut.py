@@ -149,12 +149,21 @@ def _known_side(source: int, edges: list[Edge], answers: Answers | None) -> set[
     if answers is None:
         return _source_side(source, edges)
     key = hashlib.sha256(repr(("next to the sink", source, edges)).encode()).hexdigest()
-    known = answers.get(key)
+    known = _vertices(answers.get(key), source)
     if known is not None:
-        return {int(v) for v in known.split()}
+        return known
     found = _source_side(source, edges)
     answers.put(key, " ".join(map(str, sorted(found))).encode())
     return found
+
+
+def _vertices(answer: bytes | None, source: int) -> set[int] | None:
+    """An answer that was kept; None where it is none, and the cut is solved again."""
+    try:
+        found = {int(v) for v in (answer or b"").split()}
+    except ValueError:
+        return None
+    return found if source in found and found <= set(range(source + 1)) else None
 
 
 def _source_side(source: int, edges: list[Edge]) -> set[int]:

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from tracework_runtime import Artifact, OutputRecipe, TensorCheck
+from tracework_primops.symbols.expr import Symbol
+from tracework_runtime import Artifact, OutputRecipe, SymbolBinding, TensorCheck
 
 from ..ir.buffer import BufferView
 from ..ir.index import Expr, Size
 from ..schedule.graph import alias_root
-from ..schedule.plan import ExternKernel, KernelPlan, Output
+from ..schedule.plan import ExternKernel, KernelPlan, Output, Program
 
 
 def pack(plan: KernelPlan, host_source: str, kernels: Sequence[Any], key: str) -> Artifact:
@@ -33,6 +34,9 @@ def pack(plan: KernelPlan, host_source: str, kernels: Sequence[Any], key: str) -
         mutated_inputs=frozenset(mutated),
         graph_refusals=tuple(refusals),
         externs=frozenset(name for k in plan.kernels if isinstance(k, ExternKernel) for name in _called(plan, k)),
+        symbols=_bindings(program),
+        conditions=_conditions(program),
+        inputs=program.inputs,
         notes={"fallbacks": [list(f) for f in program.fallbacks], "kernels": len(plan.kernels)},
     )
 
@@ -64,6 +68,37 @@ def _checks(plan: KernelPlan) -> list[TensorCheck]:
             sizes, strides = tuple(map(_extent, layout.sizes)), tuple(map(_extent, layout.strides))
             found.append(TensorCheck(n, name, dtype, str(layout.device), sizes, strides, _extent(buffer.offset)))
     return found
+
+
+def _bindings(program: Program) -> tuple[SymbolBinding, ...]:
+    """Where the host program reads each symbol: from a number, else from the first tensor that has it."""
+    found: dict[str, SymbolBinding] = {}
+    for n, name in enumerate(program.inputs):
+        expr = program.size_inputs.get(name)
+        if isinstance(expr, Symbol):
+            found.setdefault(expr.name, SymbolBinding(expr.name, "value", n))
+    for n, name in enumerate(program.inputs):
+        layout = program.buffers[name].layout if name in program.buffers else None
+        for kind, extents in (("size", layout.sizes), ("stride", layout.strides)) if layout is not None else ():
+            for d, extent in enumerate(extents):
+                if isinstance(extent, Symbol):
+                    found.setdefault(extent.name, SymbolBinding(extent.name, kind, n, d))
+    return tuple(found.values())
+
+
+def _conditions(program: Program) -> tuple[str, ...]:
+    """What the numbers among the inputs are, where that is no symbol of their own, and what was found out or assumed about symbols."""
+    bound = {binding.name: binding for binding in _bindings(program)}
+    numbers = [
+        f"{name} == {expr}"
+        for n, name in enumerate(program.inputs)
+        if (expr := program.size_inputs.get(name)) is not None and not (isinstance(expr, Symbol) and bound[expr.name].index == n)
+    ]
+    if program.symbols is None:
+        return tuple(numbers)
+    recorded = [r.condition for r in (*program.symbols.range_conditions(), *program.symbols.conditions)]
+    known = [str(c) for c in recorded if {s.name for s in c.free_symbols} <= bound.keys()]
+    return tuple(dict.fromkeys([*numbers, *known]))
 
 
 def _recipe(plan: KernelPlan, o: Output) -> OutputRecipe:

@@ -1,7 +1,8 @@
 """C++ source to shared object: finds a compiler, chooses flags, stores the product by content.
 
 One `CppJob` is one translation unit. `build_all` starts the compilers of all missing units as child processes,
-`build_jobs` at a time, and waits. Two processes that build the same unit do double work and no harm.
+`build_jobs` at a time, and waits. Two processes that build the same unit do double work and no harm. A product exports a symbol that
+carries its key, so that it cannot be taken for another's.
 """
 
 from __future__ import annotations
@@ -10,16 +11,18 @@ import dataclasses
 import functools
 import hashlib
 import importlib.util
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tracework_runtime import _torch, observe
 from tracework_runtime.build import pool
-from tracework_runtime.cache.store import Store
+from tracework_runtime.cache.store import Entries
 from tracework_runtime.device import cpu
 from tracework_runtime.errors import BuildError
 from tracework_runtime.options import RuntimeOptions
@@ -28,6 +31,8 @@ __all__ = ["BASE_FLAGS", "Compiler", "CppJob", "build_all", "find_compiler"]
 
 BASE_FLAGS = ("-O3", "-march=native", "-std=c++17", "-shared", "-fPIC", "-fno-math-errno", "-w")
 _EXCERPT_LINES = 12
+_ROOM = 4 << 20
+"""Bytes that a compiler has to have for its files."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +50,16 @@ class CppJob:
 
     source: str
     flags: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Product:
+    """A shared object: the symbol that says whose it is, its bytes, the file that has them if one does, and who made it."""
+
+    symbol: str
+    content: bytes
+    file: Path | None
+    compiler: str
 
 
 def _on_path(name: str) -> Callable[[], tuple[str, ...] | None]:
@@ -68,6 +83,12 @@ COMPILERS: tuple[tuple[str, Callable[[], tuple[str, ...] | None], bool], ...] = 
 )
 
 
+_ONE_THREAD = ("-fopenmp-simd",)
+"""The pragmas of vector loops need no library."""
+_PROBE_TIMEOUT = 60.0
+_WITHOUT_OPENMP: set[Compiler] = set()
+
+
 @functools.cache
 def find_compiler(wanted: str | None = None) -> Compiler:
     """The compiler to use: `wanted` if given, else the first of COMPILERS that is there.
@@ -78,11 +99,11 @@ def find_compiler(wanted: str | None = None) -> Compiler:
         words = tuple(wanted.split())
         if shutil.which(words[0]) is None:
             raise BuildError(f"C++ compiler {wanted!r} not found", advice="unset the option cxx, or install it")
-        return Compiler(words, _identity(words), _openmp_flags())
-    for _, find, has_openmp in COMPILERS:
+        return _found(words, _openmp_flags())
+    for _, find, brings_openmp in COMPILERS:
         words_found = find()
         if words_found:
-            return Compiler(words_found, _identity(words_found), _openmp_flags() if has_openmp else ())
+            return _found(words_found, _openmp_flags() if brings_openmp else ())
     names = ", ".join(name for name, _, _ in COMPILERS)
     raise BuildError(
         f"no C++ compiler: looked for {names}",
@@ -90,9 +111,36 @@ def find_compiler(wanted: str | None = None) -> Compiler:
     )
 
 
+def _found(words: tuple[str, ...], openmp: tuple[str, ...]) -> Compiler:
+    compiler = Compiler(words, _identity(words), openmp)
+    return dataclasses.replace(compiler, openmp=_ONE_THREAD) if compiler in _WITHOUT_OPENMP else compiler
+
+
+def has_openmp(compiler: Compiler) -> bool:
+    """Whether a compiler compiles the smallest program with the OpenMP flags that it is given; asked after a failure, for it takes a while."""
+    if compiler.openmp in ((), _ONE_THREAD):
+        return True
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        source = Path(folder) / "probe.cpp"
+        source.write_text("int probe;\n")
+        works = []
+        for flags in ((), compiler.openmp):
+            command = [*compiler.command, "-shared", "-fPIC", str(source), "-o", str(Path(folder) / "probe.so"), *flags]
+            works.append(_run(command, _PROBE_TIMEOUT, Path(folder)).returncode == 0)
+    if works == [True, False]:
+        _WITHOUT_OPENMP.add(compiler)
+        return False
+    return True
+
+
 def _identity(words: tuple[str, ...]) -> str:
     path = Path(shutil.which(words[0]) or words[0]).resolve()
-    run = subprocess.run([*words, "--version"], capture_output=True, text=True, check=False)
+    try:
+        run = subprocess.run([*words, "--version"], capture_output=True, text=True, errors="replace", check=False)
+    except OSError as error:
+        raise BuildError(
+            f"{path} cannot be run: {error}", advice="set another C++ compiler (option cxx, TRACEWORK_CXX)"
+        ) from error
     return f"{path}: {run.stdout.splitlines()[0] if run.stdout else 'unknown version'}"
 
 
@@ -104,20 +152,36 @@ def _openmp_flags() -> tuple[str, ...]:
 
 def job_key(job: CppJob, compiler: Compiler, options: RuntimeOptions) -> str:
     """The content address of a job's product."""
-    facts = [job.source, *job.flags, "|", *options.cxx_flags, "|", *BASE_FLAGS, compiler.identity, cpu.identity()]
+    flags = [*job.flags, "|", *options.cxx_flags, "|", *BASE_FLAGS, *compiler.openmp[:1]]
+    facts = [job.source, *flags, compiler.identity, cpu.identity()]
     return hashlib.sha256("\0".join(facts).encode()).hexdigest()
 
 
-def build_all(jobs: Sequence[CppJob], options: RuntimeOptions, store: Store) -> list[Path]:
-    """The shared object of each job, compiling what the store does not have.
+def build_all(jobs: Sequence[CppJob], options: RuntimeOptions, store: Entries, *, anew: bool = False) -> list[Product]:
+    """The shared object of each job, compiling what the store does not have; all of them where `anew`.
 
     Raises BuildError with the compiler's first complaint.
     """
     if not jobs:
         return []
     compiler = find_compiler(options.cxx)
+    try:
+        return _build_with(compiler, jobs, options, store, anew)
+    except BuildError:
+        if has_openmp(compiler):
+            raise
+    warnings.warn(
+        f"{compiler.identity} compiles nothing with {' '.join(compiler.openmp)}: kernels for the CPU run on one thread\n"
+        f"  try: install its OpenMP library (libgomp for g++, libomp for clang++), or set another compiler (TRACEWORK_CXX)",
+        stacklevel=2,
+    )
+    find_compiler.cache_clear()
+    return _build_with(find_compiler(options.cxx), jobs, options, store, anew)
+
+
+def _build_with(compiler: Compiler, jobs: Sequence[CppJob], options: RuntimeOptions, store: Entries, anew: bool) -> list[Product]:
     keys = [job_key(job, compiler, options) for job in jobs]
-    products = {key: store.path("cpp", key, ".so") for key in keys}
+    products = {key: None if anew else _stored(key, compiler, store) for key in keys}
     missing = {key: job for key, job in zip(keys, jobs, strict=True) if products[key] is None}
     if missing:
         with observe.timed("build.cpp"):
@@ -127,23 +191,72 @@ def build_all(jobs: Sequence[CppJob], options: RuntimeOptions, store: Store) -> 
     return [product for key in keys if (product := products[key]) is not None]
 
 
-def _compile(job: CppJob, key: str, compiler: Compiler, options: RuntimeOptions, store: Store) -> Path:
-    with tempfile.TemporaryDirectory(dir=store.tmp) as folder:
-        source, product = Path(folder) / f"{key[:16]}.cpp", Path(folder) / "out.so"
-        source.write_text(job.source)
-        before = [*compiler.command, *BASE_FLAGS, *job.flags, *options.cxx_flags]
-        command = [*before, str(source), "-o", str(product), *compiler.openmp]
+def _stored(key: str, compiler: Compiler, store: Entries) -> Product | None:
+    content = store.get("cpp", key, ".so")
+    return None if content is None else Product(_symbol(key), content, store.file("cpp", key, ".so"), compiler.identity)
+
+
+def _symbol(key: str) -> str:
+    return f"tracework_{key}"
+
+
+def _compile(job: CppJob, key: str, compiler: Compiler, options: RuntimeOptions, store: Entries) -> Product:
+    full = []
+    for scratch in (store.scratch, *(functools.partial(tempfile.TemporaryDirectory, dir=place) for place in (None, "/dev/shm"))):
         try:
-            run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=options.cxx_timeout, cwd=folder)
-        except subprocess.TimeoutExpired as late:
-            raise BuildError(f"{command[0]} did not finish in {options.cxx_timeout} s") from late
-        if run.returncode != 0:
-            raise BuildError(
-                f"{' '.join(command)}: exit status {run.returncode}",
-                excerpt=_excerpt(run.stderr, job.source),
-                advice="report this kernel; the excerpt has its text",
-            )
-        return store.put("cpp", key, product.read_bytes(), ".so")
+            with scratch() as folder:
+                content = _compiled(Path(folder), job, key, compiler, options)
+            break
+        except OSError as error:
+            full.append(str(error))
+    else:
+        raise BuildError(f"no place to compile in: {'; '.join(full)}", advice="make room in the cache folder, or set TMPDIR")
+    return Product(_symbol(key), content, store.put("cpp", key, content, ".so"), compiler.identity)
+
+
+def _compiled(folder: Path, job: CppJob, key: str, compiler: Compiler, options: RuntimeOptions) -> bytes:
+    """What the compiler makes of a job. Raises OSError where the folder has no room, BuildError where the compiler is at fault."""
+    source, product = folder / f"{key[:16]}.cpp", folder / "out.so"
+    source.write_text(f'{job.source}\nextern "C" {{ extern const char {_symbol(key)}; const char {_symbol(key)} = 1; }}\n')
+    before = [*compiler.command, *BASE_FLAGS, *job.flags, *options.cxx_flags]
+    command = [*before, str(source), "-o", str(product), *compiler.openmp]
+    run = _run(command, options.cxx_timeout, folder)
+    if run.returncode != 0:
+        _demand_room(folder)
+        raise BuildError(
+            f"{' '.join(command)}: exit status {run.returncode}",
+            excerpt=_excerpt(run.stderr, job.source),
+            advice="report this kernel; the excerpt has its text",
+        )
+    if not product.exists() or not product.stat().st_size:
+        raise BuildError(
+            f"{' '.join(command)}: exit status 0, and it wrote nothing",
+            excerpt=_excerpt(run.stderr, job.source),
+            advice="run this command on a file of your own, or set another C++ compiler (option cxx, TRACEWORK_CXX)",
+        )
+    return product.read_bytes()
+
+
+def _run(command: Sequence[str], timeout: float, folder: Path) -> subprocess.CompletedProcess[str]:
+    """A compiler's run. Its own temporary files lie in the folder too."""
+    place = {**os.environ, "TMPDIR": str(folder)}
+    try:
+        return subprocess.run(
+            command, capture_output=True, text=True, errors="replace", check=False, timeout=timeout, cwd=folder, env=place
+        )
+    except subprocess.TimeoutExpired as late:
+        raise BuildError(
+            f"{command[0]} did not finish in {timeout} s", advice="raise the option cxx_timeout, or set another compiler"
+        ) from late
+    except (FileNotFoundError, PermissionError) as error:
+        raise BuildError(
+            f"{command[0]} cannot be run: {error}", advice="set another C++ compiler (option cxx, TRACEWORK_CXX)"
+        ) from error
+
+
+def _demand_room(folder: Path) -> None:
+    """Raises OSError where a compiler's files do not fit."""
+    (folder / "room").write_bytes(bytes(_ROOM))
 
 
 def _excerpt(complaint: str, source: str) -> str:

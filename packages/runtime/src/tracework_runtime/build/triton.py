@@ -10,16 +10,18 @@ import dataclasses
 import hashlib
 import importlib.metadata
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tracework_runtime import container, observe
 from tracework_runtime.artifact import KernelSource
 from tracework_runtime.build.pool import triton_pool
-from tracework_runtime.cache.store import Store
+from tracework_runtime.cache.store import Entries
 from tracework_runtime.errors import ArtifactError, BuildError, CacheCorrupt
 from tracework_runtime.options import RuntimeOptions
 
+log = logging.getLogger("tracework.runtime.cache")
 __all__ = ["Cubin", "Variant", "build_all", "request"]
 
 
@@ -86,13 +88,13 @@ def _key(job: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps([job, version], sort_keys=True).encode()).hexdigest()
 
 
-def build_all(jobs: Sequence[dict[str, Any]], options: RuntimeOptions, store: Store) -> list[Cubin]:
-    """The cubin of each request, compiling what the store does not have.
+def build_all(jobs: Sequence[dict[str, Any]], options: RuntimeOptions, store: Entries, *, anew: bool = False) -> list[Cubin]:
+    """The cubin of each request, compiling what the store does not have; all of them where `anew`.
 
     Raises BuildError with the end of Triton's complaint.
     """
     keys = [_key(job) for job in jobs]
-    found: dict[str, Cubin | None] = {key: _stored(key, store) for key in keys}
+    found: dict[str, Cubin | None] = {key: None if anew else _stored(key, store) for key in keys}
     missing = {key: job for key, job in zip(keys, jobs, strict=True) if found[key] is None}
     if missing:
         with observe.timed("build.triton"):
@@ -103,7 +105,7 @@ def build_all(jobs: Sequence[dict[str, Any]], options: RuntimeOptions, store: St
     return [cubin for key in keys if (cubin := found[key]) is not None]
 
 
-def _accept(key: str, job: Mapping[str, Any], facts: dict[str, Any], code: bytes, store: Store) -> Cubin:
+def _accept(key: str, job: Mapping[str, Any], facts: dict[str, Any], code: bytes, store: Entries) -> Cubin:
     if not facts.pop("ok"):
         complaint = facts["error"].strip().splitlines()
         raise BuildError(
@@ -111,17 +113,20 @@ def _accept(key: str, job: Mapping[str, Any], facts: dict[str, Any], code: bytes
             excerpt="\n".join(complaint[-30:]),
             advice="report this kernel with its source",
         )
-    store.put("triton", key, container.pack(facts, {"cubin": code}), ".cubin")
+    store.put("triton", key, container.pack({"key": key, **facts}, {"cubin": code}), ".cubin")
     return Cubin(code, **facts)
 
 
-def _stored(key: str, store: Store) -> Cubin | None:
+def _stored(key: str, store: Entries) -> Cubin | None:
     data = store.get("triton", key, ".cubin")
     if data is None:
         return None
     try:
         facts, sections = container.unpack(data, "cubin")
+        if facts.pop("key") != key:
+            raise CacheCorrupt("a cubin of another request")
         return Cubin(sections["cubin"], **facts)
     except (ArtifactError, CacheCorrupt, KeyError, TypeError):
+        log.warning("stored cubin %s cannot be used; it is made again", key[:12])
         store.drop("triton", key, ".cubin")
         return None

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import functools
 import logging
-import tempfile
 import threading
-import weakref
 from collections import OrderedDict
 from collections.abc import Callable
-from pathlib import Path
 
 from tracework_runtime import observe
 from tracework_runtime.artifact import Artifact
-from tracework_runtime.cache.store import Store
-from tracework_runtime.errors import ArtifactError, CacheCorrupt
+from tracework_runtime.cache.secret import secret
+from tracework_runtime.cache.store import Entries, MemoryStore, Store, warn_once
+from tracework_runtime.errors import ArtifactError, CacheCorrupt, CacheUnsafe
 from tracework_runtime.options import DEFAULT_OPTIONS, RuntimeOptions
 
 __all__ = ["Cache", "open_cache", "open_store"]
@@ -23,13 +21,13 @@ log = logging.getLogger("tracework.runtime.cache")
 
 
 class Cache:
-    """Artifacts by key: first this process's own, then the disk's (unless the store is private to the process)."""
+    """Artifacts by key: first this process's own, then the disk's, if the store is on one."""
 
-    def __init__(self, store: Store, *, entries: int = 512, on_disk: bool = True) -> None:
+    def __init__(self, store: Entries, *, entries: int = 512) -> None:
         self.store = store
-        self.on_disk = on_disk
         self.entries = entries
         self._memory: OrderedDict[str, Artifact] = OrderedDict()
+        self._read: set[str] = set()
         self._lock = threading.Lock()
 
     def get(self, key: str) -> Artifact | None:
@@ -46,12 +44,8 @@ class Cache:
     def put(self, key: str, artifact: Artifact) -> None:
         """Keep an artifact in memory and on disk."""
         self._remember(key, artifact)
-        if not self.on_disk:
-            return
-        try:
+        if isinstance(self.store, Store):
             self.store.put("artifact", key, artifact.to_bytes(), ".twa")
-        except OSError as error:
-            log.warning("artifact %s not stored: %s", key[:12], error)
 
     def get_or_make(self, key: str, make: Callable[[], Artifact]) -> Artifact:
         """The artifact of a key; made and kept where there is none."""
@@ -63,6 +57,16 @@ class Cache:
             made = made.replace(key=key)
         self.put(key, made)
         return made
+
+    def discard(self, key: str) -> bool:
+        """Forget an artifact that was read from the disk and cannot be loaded; False where this process made it itself."""
+        with self._lock:
+            if key not in self._read:
+                return False
+            self._read.discard(key)
+            self._memory.pop(key, None)
+        self.store.drop("artifact", key, ".twa")
+        return True
 
     def forget(self) -> None:
         """Empty the per-process layer."""
@@ -76,39 +80,43 @@ class Cache:
                 self._memory.popitem(last=False)
 
     def _from_disk(self, key: str) -> Artifact | None:
-        data = self.store.get("artifact", key, ".twa") if self.on_disk else None
+        data = self.store.get("artifact", key, ".twa") if isinstance(self.store, Store) else None
         if data is None:
             return None
         try:
             artifact = Artifact.from_bytes(data)
-        except (ArtifactError, CacheCorrupt, ValueError) as error:
-            log.warning("stored artifact %s cannot be read (%s); it is made again", key[:12], error)
+            if artifact.key != key:
+                raise ArtifactError(f"it is the artifact of another key, {artifact.key[:12]}")
+        except (ArtifactError, CacheCorrupt) as error:
+            log.warning("stored artifact %s cannot be used (%s); it is made again", key[:12], error)
             self.store.drop("artifact", key, ".twa")
             return None
         self._remember(key, artifact)
+        with self._lock:
+            self._read.add(key)
         return artifact
 
 
 @functools.cache
-def _store(folder: str | None, limit: int, on_disk: bool) -> Store:
+def _store(folder: str | None, limit: int, on_disk: bool, key: str | None) -> Entries:
     if on_disk:
-        return Store(folder, limit=limit)
-    temporary = tempfile.TemporaryDirectory(prefix="tracework-")
-    store = Store(Path(temporary.name) / "store", limit=limit)
-    weakref.finalize(store, temporary.cleanup)
-    return store
+        try:
+            return Store(folder, limit=limit, key=secret(key))
+        except CacheUnsafe as unsafe:
+            warn_once(f"{unsafe.message}; what is compiled is kept for this process only", unsafe.advice)
+    return MemoryStore()
 
 
-def open_store(options: RuntimeOptions = DEFAULT_OPTIONS) -> Store:
-    """The store these options name: on disk, or a temporary one that goes with the process."""
-    return _store(options.cache_dir, options.cache_limit, options.disk_cache)
+def open_store(options: RuntimeOptions = DEFAULT_OPTIONS) -> Entries:
+    """The store that these options name, or one in memory: where none is to be on disk, or none can be, which is warned of once."""
+    return _store(options.cache_dir, options.cache_limit, options.disk_cache, options.cache_key)
 
 
 @functools.cache
-def _cache(store: Store, on_disk: bool) -> Cache:
-    return Cache(store, on_disk=on_disk)
+def _cache(store: Entries) -> Cache:
+    return Cache(store)
 
 
 def open_cache(options: RuntimeOptions = DEFAULT_OPTIONS) -> Cache:
     """The process's artifact cache for these options."""
-    return _cache(open_store(options), options.disk_cache)
+    return _cache(open_store(options))

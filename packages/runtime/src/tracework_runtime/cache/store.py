@@ -1,26 +1,38 @@
 """The disk cache: sealed files below one folder that only its owner can write.
 
-Layout: <folder>/v<FORMAT>/<kind>/<first two of key>/<key><suffix>, and <folder>/v<FORMAT>/tmp for files being
-written. Rules: a file appears by rename, complete or not at all; its hash is checked whenever it is read; a
-damaged file is thrown away and counts as missing; nothing expires by age, the least recently used go when
-the folder outgrows its limit.
+Layout: <folder>/v<FORMAT>/<kind>/<first two of key>/<key><suffix>, and <folder>/v<FORMAT>/tmp for what is being made. Rules: a file
+appears by rename, complete or not at all; its seal is checked whenever it is read; what is damaged, not ours, or no file at all is
+removed and counts as missing; an entry that cannot be written is not kept, with one warning; nothing expires by age, the least recently
+used go when the folder outgrows its limit.
 """
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import logging
 import os
+import shutil
 import stat
 import tempfile
+import time
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Protocol
 
 from tracework_runtime import container, observe
-from tracework_runtime.errors import CacheCorrupt, CacheUnsafe
+from tracework_runtime.cache.seal import Seal
+from tracework_runtime.cache.secret import secret
+from tracework_runtime.errors import CacheCorrupt, CacheForeign, CacheUnsafe, CacheWarning
 
-__all__ = ["Store", "default_folder"]
+__all__ = ["Entries", "MemoryStore", "Store", "default_folder", "warn_once"]
 
 log = logging.getLogger("tracework.runtime.cache")
 _PUTS_BETWEEN_EVICTIONS = 256
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_STALE = 24 * 3600.0
+"""Seconds after which nobody is still making something."""
 
 
 def default_folder() -> Path:
@@ -28,67 +40,121 @@ def default_folder() -> Path:
     return Path.home() / ".cache" / "tracework"
 
 
+class Entries(Protocol):
+    """What is kept by (kind, key, suffix). Nothing here raises for a disk that fails."""
+
+    def get(self, kind: str, key: str, suffix: str = "") -> bytes | None:
+        """The content of an entry, or None where there is none that can be trusted."""
+
+    def put(self, kind: str, key: str, content: bytes, suffix: str = "") -> Path | None:
+        """Keep an entry; gives the file that it is kept in, if there is one."""
+
+    def file(self, kind: str, key: str, suffix: str = "") -> Path | None:
+        """The file that an entry would be in; None where entries have none."""
+
+    def drop(self, kind: str, key: str, suffix: str = "") -> None:
+        """Remove an entry if it is there."""
+
+    def scratch(self) -> tempfile.TemporaryDirectory[str]:
+        """A folder for something that is being made, which goes at its end. Raises OSError where it cannot be made."""
+
+
+class MemoryStore:
+    """Entries of this process, where no folder is to be used or none can be."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, str, str], bytes] = {}
+
+    def get(self, kind: str, key: str, suffix: str = "") -> bytes | None:
+        """The content of an entry, or None."""
+        return self._kept.get((kind, key, suffix))
+
+    def put(self, kind: str, key: str, content: bytes, suffix: str = "") -> None:
+        """Keep an entry."""
+        self._kept[kind, key, suffix] = content
+
+    def file(self, kind: str, key: str, suffix: str = "") -> None:
+        """None."""
+
+    def drop(self, kind: str, key: str, suffix: str = "") -> None:
+        """Remove an entry if it is there."""
+        self._kept.pop((kind, key, suffix), None)
+
+    def scratch(self) -> tempfile.TemporaryDirectory[str]:
+        """A folder in the system's place for temporary files. Raises OSError where it cannot be made."""
+        return tempfile.TemporaryDirectory(prefix="tracework-", ignore_cleanup_errors=True)
+
+
 class Store:
     """Sealed files by (kind, key, suffix)."""
 
-    def __init__(self, folder: str | os.PathLike[str] | None = None, *, limit: int = 8 << 30) -> None:
-        """Open or make the folder. Raises CacheUnsafe where others can write to it."""
+    def __init__(self, folder: str | os.PathLike[str] | None = None, *, limit: int = 8 << 30, key: bytes | None = None) -> None:
+        """Open or make the folder; its entries are sealed with `key` (None: the user's own).
+
+        Raises CacheUnsafe where others can write to it, where it cannot be made, or where there can be no key.
+        """
         self.folder = Path(folder) if folder is not None else default_folder()
         self.limit = limit
         self.root = self.folder / f"v{container.FORMAT}"
         self.tmp = self.root / "tmp"
         self._puts = 0
-        _make_private(self.folder)
-        _make_private(self.root)
-        _make_private(self.tmp)
+        self._mended: set[Path] = set()
+        _check_folder(self.folder)
+        self._seal = Seal(secret() if key is None else key)
+        self._sweep()
 
-    def place(self, kind: str, key: str, suffix: str = "") -> Path:
+    def file(self, kind: str, key: str, suffix: str = "") -> Path:
         """Where an entry is or would be."""
         return self.root / kind / key[:2] / (key + suffix)
 
     def get(self, kind: str, key: str, suffix: str = "") -> bytes | None:
-        """The content of an entry, or None where there is none (or a damaged one, which is removed)."""
-        path = self.place(kind, key, suffix)
+        """The content of an entry, or None where there is none that can be trusted."""
+        path = self.file(kind, key, suffix)
         try:
-            data = path.read_bytes()
+            self._mend(path.parent, make=False)
+            content = self._seal.open(self._name(path), _read(path))
         except FileNotFoundError:
             observe.add(f"cache.{kind}.miss")
             return None
-        try:
-            content = container.unseal(data, str(path))
-        except CacheCorrupt as damage:
-            log.warning("%s; it is thrown away and made again", damage.message)
+        except CacheForeign as foreign:  # left as it is, for whoever adopts it
+            warn_once(
+                f"cache folder {self.folder} has entries that were sealed with another key; they are made again", foreign.advice
+            )
+            observe.add(f"cache.{kind}.foreign")
+            return None
+        except (CacheCorrupt, OSError) as damage:
+            log.warning("%s; it is thrown away and made again", damage)
             observe.add(f"cache.{kind}.damaged")
-            path.unlink(missing_ok=True)
+            _remove(path)
             return None
         observe.add(f"cache.{kind}.hit")
         _touch(path)
         return content
 
-    def path(self, kind: str, key: str, suffix: str = "") -> Path | None:
-        """The checked file of an entry, for the dynamic linker; None where there is none."""
-        return self.place(kind, key, suffix) if self.get(kind, key, suffix) is not None else None
-
-    def put(self, kind: str, key: str, content: bytes, suffix: str = "") -> Path:
-        """Write an entry; safe against other processes writing the same one."""
-        path = self.place(kind, key, suffix)
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=self.tmp)
+    def put(self, kind: str, key: str, content: bytes, suffix: str = "") -> Path | None:
+        """Write an entry; safe against other processes writing the same one. None where it cannot be written, which is warned of once."""
+        path = self.file(kind, key, suffix)
         try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(container.seal(content))
-            os.replace(name, path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-        self._puts += 1
-        if self._puts % _PUTS_BETWEEN_EVICTIONS == 0:
-            self.evict()
+            self._write(path, self._seal.close(self._name(path), content))
+            self._puts += 1
+            if self._puts % _PUTS_BETWEEN_EVICTIONS == 0:
+                self.evict()
+        except OSError as error:
+            observe.add(f"cache.{kind}.unwritten")
+            warn_once(
+                f"cache folder {self.folder} cannot be written ({error.strerror or error}); what is compiled now is not kept",
+                "make room there, or set another cache folder",
+            )
+            return None
         return path
 
     def drop(self, kind: str, key: str, suffix: str = "") -> None:
         """Remove an entry if it is there."""
-        self.place(kind, key, suffix).unlink(missing_ok=True)
+        _remove(self.file(kind, key, suffix))
+
+    def scratch(self) -> tempfile.TemporaryDirectory[str]:
+        """A folder for something that is being made, which goes at its end. Raises OSError where it cannot be made."""
+        return tempfile.TemporaryDirectory(prefix=_maker(), dir=self._tmp(), ignore_cleanup_errors=True)
 
     def size(self) -> int:
         """Bytes of all entries."""
@@ -102,7 +168,7 @@ class Store:
         for path, facts in entries:
             if total <= self.limit:
                 break
-            path.unlink(missing_ok=True)
+            _remove(path)
             total -= facts.st_size
             gone += 1
         if gone:
@@ -110,22 +176,122 @@ class Store:
         return gone
 
     def clear(self) -> None:
-        """Remove every entry."""
+        """Remove every entry; what is being made stays."""
         for path, _ in self._entries():
-            path.unlink(missing_ok=True)
+            _remove(path)
 
-    def _entries(self) -> list[tuple[Path, os.stat_result]]:
-        found = []
-        for folder, _, names in os.walk(self.root):
-            if Path(folder) == self.tmp:
-                continue
+    def adopt(self) -> int:
+        """Seal with this store's key what another has sealed; returns how many entries. What is damaged is removed.
+
+        For a folder that was copied from another machine or user: entries are programs that will run, so adopt only what you trust.
+        """
+        adopted = 0
+        for path, _ in self._entries():
+            name = self._name(path)
+            try:
+                data = _read(path)
+                try:
+                    self._seal.open(name, data)
+                except CacheForeign:
+                    self._write(path, self._seal.adopt(name, data))
+                    adopted += 1
+            except CacheCorrupt as damage:
+                log.warning("%s; it is thrown away", damage)
+                _remove(path)
+        return adopted
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self.root).as_posix()
+
+    def _write(self, path: Path, data: bytes) -> None:
+        handle, name = tempfile.mkstemp(prefix=_maker(), dir=self._tmp())
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+            self._mend(path.parent, make=True)
+            if path.is_dir():
+                _remove(path)
+            os.replace(name, path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+
+    def _tmp(self) -> Path:
+        self._mend(self.tmp, make=True)
+        return self.tmp
+
+    def _mend(self, folder: Path, make: bool) -> None:
+        """Makes every level from the root to `folder` a folder that is ours and that only we write to.
+
+        Raises FileNotFoundError where one is missing and is not to be made, OSError where it cannot be mended.
+        """
+        if folder in self._mended and (not make or folder.is_dir()):
+            return
+        if folder != self.root:
+            self._mend(folder.parent, make)
+        elif make:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        facts = os.lstat(folder) if os.path.lexists(folder) else None
+        if facts is not None and (not stat.S_ISDIR(facts.st_mode) or facts.st_uid not in (os.geteuid(), 0)):
+            log.warning("%s is no folder of yours; it is thrown away", folder)
+            _remove(folder)
+            facts = None
+        if facts is None:
+            if not make:
+                raise FileNotFoundError(folder)
+            folder.mkdir(mode=0o700, exist_ok=True)
+        elif facts.st_mode & _OTHERS_WRITE:
+            folder.chmod(stat.S_IMODE(facts.st_mode) & ~_OTHERS_WRITE)
+        self._mended.add(folder)
+
+    def _sweep(self) -> None:
+        """Removes what was being made by processes that are gone."""
+        try:
+            left = [(Path(entry.path), entry.stat(follow_symlinks=False)) for entry in os.scandir(self.tmp)]
+        except OSError:
+            return
+        for path, facts in left:
+            if time.time() - facts.st_mtime > _STALE or _maker_is_gone(path.name):
+                _remove(path)
+
+    def _entries(self) -> Iterator[tuple[Path, os.stat_result]]:
+        for folder, inner, names in os.walk(self.root):
+            if Path(folder) == self.root and self.tmp.name in inner:
+                inner.remove(self.tmp.name)
             for name in names:
                 path = Path(folder) / name
                 try:
-                    found.append((path, path.stat()))
+                    yield path, path.lstat()
                 except FileNotFoundError:
                     continue
-        return found
+
+
+@functools.cache
+def warn_once(what: str, advice: str) -> None:
+    """One CacheWarning a process for each text."""
+    observe.add("cache.warning")
+    warnings.warn(f"{what}\n  try: {advice}", CacheWarning, stacklevel=3)
+
+
+def _read(path: Path) -> bytes:
+    """The bytes of a file that only we can have written. Raises CacheCorrupt for anything else that lies there."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:  # a pipe is not waited for
+        facts = os.fstat(file.fileno())
+        if not stat.S_ISREG(facts.st_mode):
+            raise CacheCorrupt(f"{path}: not a file")
+        if facts.st_uid not in (os.geteuid(), 0) or facts.st_mode & _OTHERS_WRITE:
+            raise CacheCorrupt(f"{path}: others can have written it")
+        return file.read()
+
+
+def _remove(path: Path) -> None:
+    try:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        log.warning("%s cannot be removed: %s", path, error)
 
 
 def _touch(path: Path) -> None:
@@ -135,14 +301,49 @@ def _touch(path: Path) -> None:
         pass  # a read-only cache is still a cache
 
 
-def _make_private(folder: Path) -> None:
+def _check_folder(folder: Path) -> None:
+    """Makes the cache folder; raises CacheUnsafe where others can write to it or put another in its place."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
+        real = folder.resolve(strict=True)
+        facts = real.stat()
+        open_to_all = [p for p in real.parents if p.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH]
+    except (OSError, RuntimeError) as error:
         raise CacheUnsafe(f"cache folder {folder} cannot be made: {error}", advice="set another cache folder") from error
-    facts = folder.stat()
     advice = f"chmod go-w {folder}, remove it, or set another cache folder"
     if facts.st_uid not in (os.geteuid(), 0):
         raise CacheUnsafe(f"cache folder {folder} belongs to user {facts.st_uid}, not to you", advice=advice)
-    if facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    if facts.st_mode & _OTHERS_WRITE:
         raise CacheUnsafe(f"cache folder {folder} can be written by others", advice=advice)
+    if open_to_all:
+        advice = f"chmod o-w {open_to_all[0]} (or +t), or set another cache folder"
+        raise CacheUnsafe(f"cache folder {folder} lies in {open_to_all[0]}, which can be written by others", advice=advice)
+
+
+@functools.cache
+def _machine() -> str:
+    """Where a process number means the same process: this boot, this namespace of processes."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return hashlib.sha256(f"{boot} {os.stat('/proc/self/ns/pid').st_ino}".encode()).hexdigest()[:12]
+    except OSError:
+        return "unknown"
+
+
+def _maker() -> str:
+    """How the name of what this process is making begins."""
+    return f"{_machine()}-{os.getpid()}-"
+
+
+def _maker_is_gone(name: str) -> bool:
+    machine, _, rest = name.partition("-")
+    pid = rest.partition("-")[0]
+    if machine != _machine() or machine == "unknown" or not pid.isdigit():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except (PermissionError, OverflowError):
+        return False
+    return False

@@ -134,6 +134,7 @@ class GraphedFn:
     def __init__(self, compiled: Any, options: RuntimeOptions = DEFAULT_OPTIONS, engine: Any = None) -> None:
         self.compiled, self.options, self.engine = compiled, options, engine or GraphEngine()
         self.artifact = compiled.artifact
+        self.check = compiled.check
         self.recordings: dict[tuple[Any, ...], Recording] = {}
         self.warm: dict[tuple[Any, ...], int] = {}
         self.made = 0
@@ -144,6 +145,8 @@ class GraphedFn:
     def __call__(self, inputs: Inputs) -> tuple[Any, ...]:
         if self.engine.capturing():
             return self._plain(inputs, "nested")
+        if self.check is not None:
+            self.check(inputs)
         key = self._key(inputs)
         recording = self.recordings.get(key)
         if recording is None:
@@ -166,7 +169,7 @@ class GraphedFn:
 
     def _plain(self, inputs: Inputs, why: str) -> tuple[Any, ...]:
         observe.add(f"cudagraph.plain.{why}")
-        return self.compiled(inputs)  # type: ignore[no-any-return]
+        return self.compiled.unchecked(inputs)  # type: ignore[no-any-return]
 
     def _first(self, key: tuple[Any, ...], inputs: Inputs) -> tuple[Any, ...]:
         if self.refused:
@@ -214,7 +217,7 @@ class GraphedFn:
             mine[n].copy_(value)
             copies.append((n, mine[n]))
         with observe.timed("cudagraph.record"):
-            replay, outputs = self.engine.record(self.compiled, list(mine), self.device)
+            replay, outputs = self.engine.record(self.compiled.unchecked, list(mine), self.device)
         recording = Recording(replay, tuple(fixed), tuple(copies), self._outputs(outputs, mine, copied))
         owned = [
             output.value.untyped_storage().data_ptr()

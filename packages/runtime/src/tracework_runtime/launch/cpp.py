@@ -6,15 +6,19 @@ A kernel takes pointers as plain integers (`tensor.data_ptr()`) and numbers; the
 from __future__ import annotations
 
 import ctypes
+import itertools
+import logging
+import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from tracework_runtime.artifact import KernelSource
+from tracework_runtime.build.cpp import Product
 from tracework_runtime.errors import LoadError
 
 __all__ = ["ARGUMENT_TYPES", "bind", "open_library"]
 
+log = logging.getLogger("tracework.runtime.cache")
 ARGUMENT_TYPES: dict[str, Any] = {
     "ptr": ctypes.c_void_p,
     "i1": ctypes.c_bool,
@@ -24,18 +28,48 @@ ARGUMENT_TYPES: dict[str, Any] = {
     "fp64": ctypes.c_double,
     "void": None,
 }
-_OPEN: dict[Path, ctypes.CDLL] = {}
+_OPEN: dict[str, ctypes.CDLL] = {}
+_IN_MEMORY = itertools.count()
 
 
-def open_library(path: Path) -> ctypes.CDLL:
-    """The loaded shared object, once per process."""
-    found = _OPEN.get(path)
+def open_library(product: Product) -> ctypes.CDLL:
+    """The loaded shared object, once per process: its file, or the bytes themselves where the file is gone, is another, or lies
+    where nothing may be executed.
+
+    Raises LoadError where the bytes cannot be loaded either, or are those of another translation unit.
+    """
+    found = _OPEN.get(product.symbol)
     if found is None:
-        try:
-            found = _OPEN[path] = ctypes.CDLL(str(path))
-        except OSError as error:
-            raise LoadError(f"cannot load {path}: {error}", advice="remove the file; it will be built again") from error
+        found = _opened(str(product.file), product.symbol) if product.file is not None else None
+        found = _OPEN[product.symbol] = found or _from_memory(product)
     return found
+
+
+def _opened(name: str, symbol: str) -> ctypes.CDLL | None:
+    try:
+        library = ctypes.CDLL(name)
+        library[symbol]
+    except (OSError, AttributeError) as error:
+        log.info("%s cannot be used: %s", name, error)
+        return None
+    return library
+
+
+def _from_memory(product: Product) -> ctypes.CDLL:
+    handle = os.memfd_create(product.symbol)
+    with os.fdopen(handle, "wb") as file:
+        file.write(product.content)
+        file.flush()
+        # The linker takes equal names for equal libraries, and a closed handle's number is soon another's: each gets a spelling of its own.
+        number = next(_IN_MEMORY)
+        spelling = "".join("/." if number >> bit & 1 else "//" for bit in range(32))
+        library = _opened(f"/proc/self/fd{spelling}/{handle}", product.symbol)
+    if library is None:
+        raise LoadError(
+            f"what {product.compiler} made is no library that can be loaded here",
+            advice="set another C++ compiler (option cxx, TRACEWORK_CXX)",
+        )
+    return library
 
 
 def bind(kernel: KernelSource, library: ctypes.CDLL) -> Callable[..., Any]:

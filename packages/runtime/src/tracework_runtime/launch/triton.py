@@ -19,7 +19,7 @@ from tracework_runtime._C import Launcher, Plan, set_data_ptr
 from tracework_runtime.artifact import KernelSource
 from tracework_runtime.build import triton as build
 from tracework_runtime.build.triton import Cubin, Variant
-from tracework_runtime.cache.store import Store
+from tracework_runtime.cache.store import Entries
 from tracework_runtime.device import cuda
 from tracework_runtime.device.driver import NO_CONTEXT, OTHER_CONTEXT
 from tracework_runtime.errors import LaunchError
@@ -38,7 +38,7 @@ class TritonKernel:
     """A kernel bound to a device. Call with tensors, then sizes."""
 
     def __init__(
-        self, kernel: KernelSource, options: RuntimeOptions, store: Store, device: int, driver: Any, capability: int
+        self, kernel: KernelSource, options: RuntimeOptions, store: Entries, device: int, driver: Any, capability: int
     ) -> None:
         self.kernel, self.options, self.store = kernel, options, store
         self.device, self.driver, self.capability = device, driver, capability
@@ -71,7 +71,12 @@ class TritonKernel:
         if found is None:
             job = build.request(self.kernel, entry, self.configs[config], variant, self.capability)
             (cubin,) = build.build_all([job], self.options, self.store)
-            handle = self.driver.load(cubin.code, cubin.symbol, cubin.shared, self.device)
+            try:
+                handle = self.driver.load(cubin.code, cubin.symbol, cubin.shared, self.device)
+            except LaunchError as error:
+                log.warning("kernel %s cannot be loaded and is built again: %s", self.kernel.name, error.message)
+                (cubin,) = build.build_all([job], self.options, self.store, anew=True)
+                handle = self.driver.load(cubin.code, cubin.symbol, cubin.shared, self.device)
             found = self._functions[key] = (handle, cubin)
         return found
 
@@ -146,8 +151,14 @@ class TritonKernel:
         data = self.store.get("choice", self._choice_key())
         if data is None:
             return None
-        chosen = json.loads(data).get("config", 0)
-        return chosen if isinstance(chosen, int) and 0 <= chosen < len(self.configs) else None
+        try:
+            chosen = json.loads(data)["config"]
+        except (ValueError, KeyError, TypeError):
+            chosen = None
+        if type(chosen) is int and 0 <= chosen < len(self.configs):
+            return chosen
+        self.store.drop("choice", self._choice_key())  # it is measured again
+        return None
 
     # launching
 
@@ -174,7 +185,7 @@ class TritonKernel:
 
 
 def bind_all(
-    kernels: Sequence[KernelSource], options: RuntimeOptions, store: Store, device: int, driver: Any
+    kernels: Sequence[KernelSource], options: RuntimeOptions, store: Entries, device: int, driver: Any
 ) -> dict[str, Callable[..., None]]:
     """All kernels of an artifact, compiled in parallel; equal ones share one launcher.
 
