@@ -38,6 +38,11 @@ def overload(target: Any, args: Sequence[Any], *specs: Any, **kwargs: Any) -> An
     return found[0] if len(specs) > 1 else found
 
 
+def copied(x: torch.Tensor) -> torch.Tensor:
+    """The same values at the same place of a memory of its own, as the graph was compiled for."""
+    return x.new_empty(0).set_(x.untyped_storage().clone(), x.storage_offset(), x.shape, x.stride())
+
+
 def check(
     fn: Callable[..., Any],
     *inputs: Any,
@@ -51,7 +56,7 @@ def check(
     artifact = compile_graph(graph, options or InductorOptions())
     compiled = runtime.load(artifact)
     expected = graph.run(*[i.clone() if isinstance(i, torch.Tensor) else i for i in inputs])
-    actual = compiled([i.clone() if isinstance(i, torch.Tensor) else i for i in inputs])
+    actual = compiled([copied(i) if isinstance(i, torch.Tensor) else i for i in inputs])
     for a, e in zip(actual, expected, strict=True):
         assert a.dtype == e.dtype and a.shape == e.shape
         torch.testing.assert_close(a, e, rtol=rtol, atol=atol, equal_nan=True)

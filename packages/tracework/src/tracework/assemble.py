@@ -24,7 +24,6 @@ from .observe import Observe, nothing
 from .options import Options
 
 _timing = logging.getLogger("tracework.timing")
-_cache_log = logging.getLogger("tracework.runtime.cache")
 
 
 class Stage:
@@ -192,14 +191,8 @@ class GraphCompiler:
 
     def _compiled(self, gm: torch.fx.GraphModule, spec: Any) -> Callable[..., Any]:
         prims = self._stage("primops", self._prims, gm, spec)
-        artifact = self._stage("inductor", self._artifact, prims)
-        try:
-            loaded = self._loaded(artifact)
-        except CompileError as error:
-            if not runtime.open_cache(self._runtime).discard(artifact.key):
-                raise
-            _cache_log.warning("stored artifact %s cannot be loaded and is made again: %s", artifact.key[:12], error.__cause__)
-            loaded = self._loaded(self._stage("inductor", self._artifact, prims))
+        cache = runtime.open_cache(self._runtime)
+        loaded = cache.loaded(lambda: self._stage("inductor", self._artifact, prims, cache), self._loaded)
         return runtime.cudagraph(loaded, self._runtime) if self._cudagraphs else loaded
 
     def _loaded(self, artifact: runtime.Artifact) -> Any:
@@ -217,10 +210,9 @@ class GraphCompiler:
         graph = primops.decompose(gm, profile=self._profile, spec=spec, changes=changes)
         return primops.run_passes(graph.replace(editable=True))
 
-    def _artifact(self, prims: Any) -> runtime.Artifact:
+    def _artifact(self, prims: Any, cache: runtime.Cache) -> runtime.Artifact:
         devices = frozenset(str(i.spec.device) for i in prims.inputs if hasattr(i.spec, "device"))
         options = self._inductor.under(inductor.Settings.now())
         facts = runtime.KeyFacts(prims.fingerprint(), options.fingerprint(), self._runtime, devices)
         key = runtime.cache_key(facts)
-        cache = runtime.open_cache(self._runtime)
         return cache.get_or_make(key, lambda: inductor.compile_graph(prims, options))

@@ -7,6 +7,7 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import TypeVar
 
 from tracework_runtime import observe
 from tracework_runtime.artifact import Artifact
@@ -18,6 +19,7 @@ from tracework_runtime.options import DEFAULT_OPTIONS, RuntimeOptions
 __all__ = ["Cache", "open_cache", "open_store"]
 
 log = logging.getLogger("tracework.runtime.cache")
+T = TypeVar("T")
 
 
 class Cache:
@@ -58,8 +60,19 @@ class Cache:
         self.put(key, made)
         return made
 
-    def discard(self, key: str) -> bool:
-        """Forget an artifact that was read from the disk and cannot be loaded; False where this process made it itself."""
+    def loaded(self, get: Callable[[], Artifact], load: Callable[[Artifact], T]) -> T:
+        """`load(get())`; once more, with an artifact that is made anew, where one that was read from the disk cannot be loaded."""
+        artifact = get()
+        try:
+            return load(artifact)
+        except Exception as error:
+            if not self._discard(artifact.key):
+                raise
+            log.warning("stored artifact %s cannot be loaded (%s); it is made again", artifact.key[:12], error)
+            return load(get())
+
+    def _discard(self, key: str) -> bool:
+        """Forgets an artifact that was read from the disk; False where this process made it itself."""
         with self._lock:
             if key not in self._read:
                 return False

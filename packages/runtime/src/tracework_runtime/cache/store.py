@@ -97,22 +97,24 @@ class Store:
         self.limit = limit
         self.root = self.folder / f"v{container.FORMAT}"
         self.tmp = self.root / "tmp"
+        self._base = str(self.root)
         self._puts = 0
-        self._mended: set[Path] = set()
+        self._mended: set[str] = set()
         _check_folder(self.folder)
         self._seal = Seal(secret() if key is None else key)
         self._sweep()
 
     def file(self, kind: str, key: str, suffix: str = "") -> Path:
         """Where an entry is or would be."""
-        return self.root / kind / key[:2] / (key + suffix)
+        return Path(f"{self._base}/{_name(kind, key, suffix)}")
 
     def get(self, kind: str, key: str, suffix: str = "") -> bytes | None:
         """The content of an entry, or None where there is none that can be trusted."""
-        path = self.file(kind, key, suffix)
+        name = _name(kind, key, suffix)
+        path = f"{self._base}/{name}"
         try:
-            self._mend(path.parent, make=False)
-            content = self._seal.open(self._name(path), _read(path))
+            self._mend(os.path.dirname(path), make=False)
+            content = self._seal.open(name, _read(path))
         except FileNotFoundError:
             observe.add(f"cache.{kind}.miss")
             return None
@@ -122,10 +124,14 @@ class Store:
             )
             observe.add(f"cache.{kind}.foreign")
             return None
-        except (CacheCorrupt, OSError) as damage:
+        except CacheCorrupt as damage:
             log.warning("%s; it is thrown away and made again", damage)
             observe.add(f"cache.{kind}.damaged")
             _remove(path)
+            return None
+        except OSError as error:  # perhaps for now only, and what is made will take its place
+            log.warning("%s cannot be read: %s", path, error)
+            observe.add(f"cache.{kind}.unread")
             return None
         observe.add(f"cache.{kind}.hit")
         _touch(path)
@@ -133,9 +139,9 @@ class Store:
 
     def put(self, kind: str, key: str, content: bytes, suffix: str = "") -> Path | None:
         """Write an entry; safe against other processes writing the same one. None where it cannot be written, which is warned of once."""
-        path = self.file(kind, key, suffix)
+        name = _name(kind, key, suffix)
         try:
-            self._write(path, self._seal.close(self._name(path), content))
+            self._write(name, self._seal.close(name, content))
             self._puts += 1
             if self._puts % _PUTS_BETWEEN_EVICTIONS == 0:
                 self.evict()
@@ -146,7 +152,7 @@ class Store:
                 "make room there, or set another cache folder",
             )
             return None
-        return path
+        return self.file(kind, key, suffix)
 
     def drop(self, kind: str, key: str, suffix: str = "") -> None:
         """Remove an entry if it is there."""
@@ -187,48 +193,46 @@ class Store:
         """
         adopted = 0
         for path, _ in self._entries():
-            name = self._name(path)
+            name = path.relative_to(self.root).as_posix()
             try:
                 data = _read(path)
                 try:
                     self._seal.open(name, data)
                 except CacheForeign:
-                    self._write(path, self._seal.adopt(name, data))
+                    self._write(name, self._seal.adopt(name, data))
                     adopted += 1
             except CacheCorrupt as damage:
                 log.warning("%s; it is thrown away", damage)
                 _remove(path)
         return adopted
 
-    def _name(self, path: Path) -> str:
-        return path.relative_to(self.root).as_posix()
-
-    def _write(self, path: Path, data: bytes) -> None:
-        handle, name = tempfile.mkstemp(prefix=_maker(), dir=self._tmp())
+    def _write(self, name: str, data: bytes) -> None:
+        path = f"{self._base}/{name}"
+        handle, made = tempfile.mkstemp(prefix=_maker(), dir=self._tmp())
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
-            self._mend(path.parent, make=True)
-            if path.is_dir():
+            self._mend(os.path.dirname(path), make=True)
+            if os.path.isdir(path):
                 _remove(path)
-            os.replace(name, path)
+            os.replace(made, path)
         except BaseException:
-            Path(name).unlink(missing_ok=True)
+            Path(made).unlink(missing_ok=True)
             raise
 
     def _tmp(self) -> Path:
-        self._mend(self.tmp, make=True)
+        self._mend(str(self.tmp), make=True)
         return self.tmp
 
-    def _mend(self, folder: Path, make: bool) -> None:
+    def _mend(self, folder: str, make: bool) -> None:
         """Makes every level from the root to `folder` a folder that is ours and that only we write to.
 
         Raises FileNotFoundError where one is missing and is not to be made, OSError where it cannot be mended.
         """
-        if folder in self._mended and (not make or folder.is_dir()):
+        if folder in self._mended and (not make or os.path.isdir(folder)):
             return
-        if folder != self.root:
-            self._mend(folder.parent, make)
+        if folder != self._base:
+            self._mend(os.path.dirname(folder), make)
         elif make:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         facts = os.lstat(folder) if os.path.lexists(folder) else None
@@ -239,9 +243,9 @@ class Store:
         if facts is None:
             if not make:
                 raise FileNotFoundError(folder)
-            folder.mkdir(mode=0o700, exist_ok=True)
+            Path(folder).mkdir(mode=0o700, exist_ok=True)
         elif facts.st_mode & _OTHERS_WRITE:
-            folder.chmod(stat.S_IMODE(facts.st_mode) & ~_OTHERS_WRITE)
+            os.chmod(folder, stat.S_IMODE(facts.st_mode) & ~_OTHERS_WRITE)
         self._mended.add(folder)
 
     def _sweep(self) -> None:
@@ -273,7 +277,11 @@ def warn_once(what: str, advice: str) -> None:
     warnings.warn(f"{what}\n  try: {advice}", CacheWarning, stacklevel=3)
 
 
-def _read(path: Path) -> bytes:
+def _name(kind: str, key: str, suffix: str) -> str:
+    return f"{kind}/{key[:2]}/{key}{suffix}"
+
+
+def _read(path: str | Path) -> bytes:
     """The bytes of a file that only we can have written. Raises CacheCorrupt for anything else that lies there."""
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:  # a pipe is not waited for
         facts = os.fstat(file.fileno())
@@ -284,17 +292,17 @@ def _read(path: Path) -> bytes:
         return file.read()
 
 
-def _remove(path: Path) -> None:
+def _remove(path: str | Path) -> None:
     try:
-        if path.is_dir() and not path.is_symlink():
+        if os.path.isdir(path) and not os.path.islink(path):
             shutil.rmtree(path)
         else:
-            path.unlink(missing_ok=True)
+            Path(path).unlink(missing_ok=True)
     except OSError as error:
         log.warning("%s cannot be removed: %s", path, error)
 
 
-def _touch(path: Path) -> None:
+def _touch(path: str) -> None:
     try:
         os.utime(path)
     except OSError:

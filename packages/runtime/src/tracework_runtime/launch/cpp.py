@@ -9,6 +9,7 @@ import ctypes
 import itertools
 import logging
 import os
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -40,9 +41,27 @@ def open_library(product: Product) -> ctypes.CDLL:
     """
     found = _OPEN.get(product.symbol)
     if found is None:
+        _demand_whole(product)
         found = _opened(str(product.file), product.symbol) if product.file is not None else None
         found = _OPEN[product.symbol] = found or _from_memory(product)
     return found
+
+
+def _demand_whole(product: Product) -> None:
+    """Raises LoadError for what is no ELF file or was cut short: the linker, which maps it, would end the process."""
+    content = product.content
+    if content.startswith(b"\x7fELF\x02") and len(content) >= 64:
+        table, size, count = *struct.unpack_from("<Q", content, 40), *struct.unpack_from("<HH", content, 58)
+        if table + size * count <= len(content):  # the table of sections, which linkers write last
+            return
+    raise _no_library(product)
+
+
+def _no_library(product: Product) -> LoadError:
+    return LoadError(
+        f"what the compiler made is no library that can be loaded here ({product.compiler})",
+        advice="set another C++ compiler (option cxx, TRACEWORK_CXX)",
+    )
 
 
 def _opened(name: str, symbol: str) -> ctypes.CDLL | None:
@@ -65,10 +84,7 @@ def _from_memory(product: Product) -> ctypes.CDLL:
         spelling = "".join("/." if number >> bit & 1 else "//" for bit in range(32))
         library = _opened(f"/proc/self/fd{spelling}/{handle}", product.symbol)
     if library is None:
-        raise LoadError(
-            f"what {product.compiler} made is no library that can be loaded here",
-            advice="set another C++ compiler (option cxx, TRACEWORK_CXX)",
-        )
+        raise _no_library(product)
     return library
 
 
