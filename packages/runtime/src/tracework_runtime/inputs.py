@@ -80,7 +80,7 @@ class _Tensor:
         strides = x.stride()
         if not _fit([self.strides[d] for d in walked], [strides[d] for d in walked], values):
             raise self._differs("strides", _shown(facts.strides, values), strides)
-        if not _fit([self.offset], [x.storage_offset()], values):
+        if not _fit([self.offset], [int(x.storage_offset())], values):
             raise self._differs("storage offset", _shown([facts.offset], values), x.storage_offset())
         if facts.alignment > 1 and x.data_ptr() % facts.alignment:
             raise self._differs("address", f"divisible by {facts.alignment}", hex(x.data_ptr()))

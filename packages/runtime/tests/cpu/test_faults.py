@@ -159,7 +159,10 @@ def resealed(content: Callable[[bytes, bytes], bytes], key: bytes | None = None)
         root = next(p for p in mine.parents if p.name.startswith("v"))
         store = Store(root.parent, key=secret(root.parent.parent / "key") if key is None else key)
         seal, trailer = store._seal, len(store._seal.close("", b""))
-        write(mine, seal.close(mine.relative_to(root).as_posix(), content(mine.read_bytes()[:-trailer], other.read_bytes()[:-trailer])))
+        write(
+            mine,
+            seal.close(mine.relative_to(root).as_posix(), content(mine.read_bytes()[:-trailer], other.read_bytes()[:-trailer])),
+        )
 
     return damage
 

@@ -24,12 +24,12 @@ def keep(path: str) -> None:
     if path in _kept:
         return
     _kept.add(path)
-    file = Path(path)
-    if file.exists():
-        try:
-            capture.load_dynamism(file.read_text())
-        except (OSError, ValueError, capture.CaptureError) as error:
-            log.warning("%s cannot be read and is made anew: %s", path, error)
+    try:
+        capture.load_dynamism(Path(path).read_text())
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError, capture.CaptureError) as error:
+        log.warning("%s cannot be read and is made anew: %s", path, error)
     atexit.register(save, path)
 
 

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ def pack(plan: KernelPlan, host_source: str, kernels: Sequence[Any], key: str) -
     static = program.static_inputs
     mutated_names = {alias_root(program.buffers, b) for b in program.mutated}
     mutated = {n for n, name in enumerate(program.inputs) if name in mutated_names}
+    bound = _bindings(program)
     refusals = [f"input {n} is overwritten" for n in sorted(mutated - static)]
     return Artifact(
         key or hashlib.sha256(host_source.encode()).hexdigest(),
@@ -34,8 +35,8 @@ def pack(plan: KernelPlan, host_source: str, kernels: Sequence[Any], key: str) -
         mutated_inputs=frozenset(mutated),
         graph_refusals=tuple(refusals),
         externs=frozenset(name for k in plan.kernels if isinstance(k, ExternKernel) for name in _called(plan, k)),
-        symbols=_bindings(program),
-        conditions=_conditions(program),
+        symbols=tuple(bound.values()),
+        conditions=_conditions(program, bound),
         inputs=program.inputs,
         notes={"fallbacks": [list(f) for f in program.fallbacks], "kernels": len(plan.kernels)},
     )
@@ -70,35 +71,35 @@ def _checks(plan: KernelPlan) -> list[TensorCheck]:
     return found
 
 
-def _bindings(program: Program) -> tuple[SymbolBinding, ...]:
+def _bindings(program: Program) -> dict[Symbol, SymbolBinding]:
     """Where the host program reads each symbol: from a number, else from the first tensor that has it."""
-    found: dict[str, SymbolBinding] = {}
+    found: dict[Symbol, SymbolBinding] = {}
     for n, name in enumerate(program.inputs):
         expr = program.size_inputs.get(name)
         if isinstance(expr, Symbol):
-            found.setdefault(expr.name, SymbolBinding(expr.name, "value", n))
+            found.setdefault(expr, SymbolBinding(expr.name, "value", n))
     for n, name in enumerate(program.inputs):
         layout = program.buffers[name].layout if name in program.buffers else None
         for kind, extents in (("size", layout.sizes), ("stride", layout.strides)) if layout is not None else ():
             for d, extent in enumerate(extents):
                 if isinstance(extent, Symbol):
-                    found.setdefault(extent.name, SymbolBinding(extent.name, kind, n, d))
-    return tuple(found.values())
+                    found.setdefault(extent, SymbolBinding(extent.name, kind, n, d))
+    return found
 
 
-def _conditions(program: Program) -> tuple[str, ...]:
-    """What the numbers among the inputs are, where that is no symbol of their own, and what was found out or assumed about symbols."""
-    bound = {binding.name: binding for binding in _bindings(program)}
-    numbers = [
+def _conditions(program: Program, bound: Mapping[Symbol, SymbolBinding]) -> tuple[str, ...]:
+    """What numbers among the inputs are that stand for no symbol, the ranges of symbols, and what was found out about them."""
+    found = [
         f"{name} == {expr}"
         for n, name in enumerate(program.inputs)
-        if (expr := program.size_inputs.get(name)) is not None and not (isinstance(expr, Symbol) and bound[expr.name].index == n)
+        if (expr := program.size_inputs.get(name)) is not None and not (isinstance(expr, Symbol) and bound[expr].index == n)
     ]
-    if program.symbols is None:
-        return tuple(numbers)
-    recorded = [r.condition for r in (*program.symbols.range_conditions(), *program.symbols.conditions)]
-    known = [str(c) for c in recorded if {s.name for s in c.free_symbols} <= bound.keys()]
-    return tuple(dict.fromkeys([*numbers, *known]))
+    for symbol in bound:
+        found += [f"{symbol} >= {symbol.lower}"] if symbol.lower is not None else []
+        found += [f"{symbol} <= {symbol.upper}"] if symbol.upper is not None else []
+    recorded = [r.condition for r in program.symbols.conditions] if program.symbols is not None else []
+    found += [str(condition) for condition in recorded if condition.free_symbols <= bound.keys()]
+    return tuple(dict.fromkeys(found))
 
 
 def _recipe(plan: KernelPlan, o: Output) -> OutputRecipe:

@@ -202,7 +202,9 @@ def _symbol(key: str) -> str:
 
 def _compile(job: CppJob, key: str, compiler: Compiler, options: RuntimeOptions, store: Entries) -> Product:
     full = []
-    for scratch in (store.scratch, *(functools.partial(tempfile.TemporaryDirectory, dir=place) for place in (None, "/dev/shm"))):
+    places: list[Callable[[], tempfile.TemporaryDirectory[str]]] = [store.scratch]
+    places += [functools.partial(tempfile.TemporaryDirectory, dir=place) for place in (None, "/dev/shm")]
+    for scratch in places:
         try:
             with scratch() as folder:
                 content = _compiled(Path(folder), job, key, compiler, options)

@@ -19,7 +19,6 @@ import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
 
 from tracework_runtime import container, observe
 from tracework_runtime.cache.seal import Seal
@@ -38,25 +37,6 @@ _STALE = 24 * 3600.0
 def default_folder() -> Path:
     """The user's own cache folder."""
     return Path.home() / ".cache" / "tracework"
-
-
-class Entries(Protocol):
-    """What is kept by (kind, key, suffix). Nothing here raises for a disk that fails."""
-
-    def get(self, kind: str, key: str, suffix: str = "") -> bytes | None:
-        """The content of an entry, or None where there is none that can be trusted."""
-
-    def put(self, kind: str, key: str, content: bytes, suffix: str = "") -> Path | None:
-        """Keep an entry; gives the file that it is kept in, if there is one."""
-
-    def file(self, kind: str, key: str, suffix: str = "") -> Path | None:
-        """The file that an entry would be in; None where entries have none."""
-
-    def drop(self, kind: str, key: str, suffix: str = "") -> None:
-        """Remove an entry if it is there."""
-
-    def scratch(self) -> tempfile.TemporaryDirectory[str]:
-        """A folder for something that is being made, which goes at its end. Raises OSError where it cannot be made."""
 
 
 class MemoryStore:
@@ -268,6 +248,10 @@ class Store:
                     yield path, path.lstat()
                 except FileNotFoundError:
                     continue
+
+
+Entries = Store | MemoryStore
+"""Where things are kept by (kind, key, suffix). Neither raises for a disk that fails."""
 
 
 @functools.cache
