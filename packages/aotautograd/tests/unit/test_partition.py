@@ -191,3 +191,15 @@ def test_cuts_of_other_costs_are_other_problems(module_graph):
         joint = aot.trace_joint(module_graph(lambda a, b: (torch.tanh(a * b) * torch.cat([a, b])[: a.shape[0]],), 2), inputs)
         aot.PARTITIONERS["min_cut"](joint, JointParts.of(joint), aot.AotOptions(answers=kept))
     assert len(kept) == 2
+
+
+@pytest.mark.parametrize("answer", [b"", b"rubbish", b"\xff", b"1.5", b"0 1", b"-1", b"99999999"])
+def test_an_answer_that_is_none_is_solved_again(module_graph, answer):
+    joint, _ = joint_of(module_graph, program([(2, 0, 1), (1, 2, 0), (8, 3, 2), (4, 4, 3)]))
+    kept = Kept()
+    cut = str(aot.partition(joint, aot.AotOptions(answers=kept)).forward.graph)
+    right = dict(kept)
+    kept.update(dict.fromkeys(kept, answer))
+    joint, _ = joint_of(module_graph, program([(2, 0, 1), (1, 2, 0), (8, 3, 2), (4, 4, 3)]))
+    assert str(aot.partition(joint, aot.AotOptions(answers=kept)).forward.graph) == cut
+    assert right and kept == right

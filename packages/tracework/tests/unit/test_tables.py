@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import tracework
+import tracework_runtime as runtime
 from tracework import cli, config, logs, modes, options, where
 from typer.testing import CliRunner
 
@@ -47,6 +48,19 @@ def test_doctor_and_options_print_what_they_know(monkeypatch):
     shown = CliRunner().invoke(cli.app, ["options"])
     assert shown.exit_code == 0
     assert all(name in shown.stdout for name in [*options.OPTION_NAMES, *config.ENVIRONMENT])
+
+
+def test_adopt_seals_the_entries_of_another(tmp_path, monkeypatch):
+    for number, key in enumerate((b"a" * 32, b"b" * 32)):
+        runtime.Store(tmp_path / "cache", key=key).put("cut", f"key{number}", b"1 2")
+    (tmp_path / "key").write_bytes(b"a" * 32)
+    (tmp_path / "key").chmod(0o600)
+    monkeypatch.setenv("TRACEWORK_CACHE_KEY", str(tmp_path / "key"))
+    shown = CliRunner().invoke(cli.app, ["adopt", str(tmp_path / "cache")])
+    assert shown.exit_code == 0 and shown.stdout.startswith("1 entries")
+    assert runtime.Store(tmp_path / "cache", key=b"a" * 32).get("cut", "key1") == b"1 2"
+    (tmp_path / "cache").chmod(0o777)
+    assert CliRunner().invoke(cli.app, ["adopt", str(tmp_path / "cache")]).exit_code == 1
 
 
 def test_every_option_has_a_type_that_is_checked_and_a_meaning():

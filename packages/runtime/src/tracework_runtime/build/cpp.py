@@ -120,17 +120,22 @@ def has_openmp(compiler: Compiler) -> bool:
     """Whether a compiler compiles the smallest program with the OpenMP flags that it is given; asked after a failure, for it takes a while."""
     if compiler.openmp in ((), _ONE_THREAD):
         return True
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        source = Path(folder) / "probe.cpp"
-        source.write_text("int probe;\n")
-        works = []
-        for flags in ((), compiler.openmp):
-            command = [*compiler.command, "-shared", "-fPIC", str(source), "-o", str(Path(folder) / "probe.so"), *flags]
-            works.append(_run(command, _PROBE_TIMEOUT, Path(folder)).returncode == 0)
+    try:
+        works = [_compiles(compiler, flags) for flags in ((), compiler.openmp)]
+    except OSError:  # nothing can be said where there is no place to compile in
+        return True
     if works == [True, False]:
         _WITHOUT_OPENMP.add(compiler)
         return False
     return True
+
+
+def _compiles(compiler: Compiler, flags: Sequence[str]) -> bool:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        source = Path(folder) / "probe.cpp"
+        source.write_text("int probe;\n")
+        command = [*compiler.command, "-shared", "-fPIC", str(source), "-o", str(Path(folder) / "probe.so"), *flags]
+        return _run(command, _PROBE_TIMEOUT, Path(folder)).returncode == 0
 
 
 def _identity(words: tuple[str, ...]) -> str:

@@ -35,7 +35,10 @@ class Seal:
         """
         content, digest, mark = _parts(name, data)
         if not hmac.compare_digest(mark, self._mark(digest)):
-            raise CacheForeign(f"{name}: sealed with another key", advice="adopt the folder if you trust where it comes from")
+            raise CacheForeign(
+                f"{name}: sealed with another key",
+                advice="`tracework adopt` (Store.adopt) if you trust where the folder comes from",
+            )
         return content
 
     def adopt(self, name: str, data: bytes) -> bytes:

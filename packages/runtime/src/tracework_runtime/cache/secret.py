@@ -40,7 +40,7 @@ def secret(file: str | os.PathLike[str] | None = None) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise CacheUnsafe(
-            f"no key for the cache: {error}", advice="name a file for it that can be written (cache_key)"
+            f"no key for the cache: {error}", advice="set TRACEWORK_CACHE_KEY (option cache_key) to a file that you can write"
         ) from error
 
 
