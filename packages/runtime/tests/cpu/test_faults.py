@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 import torch
-from tracework_runtime import Artifact, CacheWarning, KernelSource, RuntimeOptions, Store, load, open_cache, secret
+from tracework_runtime import Artifact, CacheWarning, KernelSource, RuntimeOptions, Store, container, load, open_cache, secret
 from tracework_runtime.build import cpp as build_cpp
 from tracework_runtime.build import triton as build_triton
 from tracework_runtime.cache import memory
@@ -358,6 +358,16 @@ def test_contents_that_cannot_be_used_are_made_again(place, kind, part):
     assert run(kind, place) == (KINDS[kind][1], [], [])
 
 
+def test_a_binary_that_the_driver_refuses_is_made_again(place):
+    def content(mine: bytes, other: bytes) -> bytes:
+        facts, _ = container.unpack(mine)
+        return container.pack(facts, {"cubin": b"rubbish"})
+
+    resealed(content)(entry("cubin", place, "A"), entry("cubin", place, "B"))
+    assert run("cubin", place) == (2, ["cubin"], [])
+    assert run("cubin", place) == (2, [], [])
+
+
 @pytest.mark.parametrize("host", HOSTS)
 def test_host_programs_that_do_not_load_are_made_again(place, host):
     def content(mine: bytes, other: bytes) -> bytes:
@@ -549,6 +559,18 @@ def test_the_users_own_key_is_made_anew_where_others_know_it(tmp_path, monkeypat
     assert secret() != first
     path.write_bytes(b"short")
     assert len(secret()) == 32
+
+
+@pytest.mark.parametrize("given", ["nothing", "a folder", "a key"])
+def test_a_user_without_a_home(tmp_path, monkeypatch, given):
+    def home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", home)
+    facts = {"nothing": {}, "a folder": {"cache_dir": str(tmp_path / "cache")}, "a key": {"cache_key": str(tmp_path / "key")}}
+    with pytest.warns(CacheWarning, match="TRACEWORK_CACHE_") as caught:
+        assert graph("A", RuntimeOptions(**facts[given]), Made()) == 2.0
+    assert len(caught) == 1
 
 
 # Builds that are under way or were given up.

@@ -59,6 +59,16 @@ def test_least_recently_used_go_first(store):
     assert store.get("x", "key1") is None
 
 
+def test_what_older_versions_kept_goes_too(store):
+    old = store.folder / "v0" / "x" / "ke" / "key"
+    old.parent.mkdir(parents=True)
+    old.write_bytes(bytes(60))
+    os.utime(old, (0, 0))
+    path = store.put("x", "key", bytes(60))
+    store.limit = path.stat().st_size
+    assert store.evict() == 1 and path.exists() and not old.exists()
+
+
 def test_no_entry_is_a_pickle(store):
     path = Cache(store).store.put("artifact", "k", Artifact("k", HOST).to_bytes(), ".twa")
     assert path.read_bytes().startswith(b"TRACEWRK")

@@ -27,8 +27,10 @@ def _flag(text: str) -> bool:
 
 
 def _default_cache_dir() -> str:
-    root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return str(Path(root) / "tracework")
+    try:
+        return str(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tracework")
+    except RuntimeError:  # a user without a home: the runtime says what that means
+        return ""
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ def secret(file: str | os.PathLike[str] | None = None) -> bytes:
 
     Raises CacheUnsafe where there can be none.
     """
-    path = Path(file) if file is not None else default_file()
     try:
+        path = Path(file) if file is not None else default_file()
         if not path.exists():
             _make(path, replace=False)
         elif file is None and _complaint(path):
@@ -38,7 +38,7 @@ def secret(file: str | os.PathLike[str] | None = None) -> bytes:
         if complaint:
             raise CacheUnsafe(f"the key of the cache, {path}, {complaint}", advice="remove it; a new one is made")
         return path.read_bytes()
-    except OSError as error:
+    except (OSError, RuntimeError) as error:  # a user without a home has none either
         raise CacheUnsafe(
             f"no key for the cache: {error}", advice="set TRACEWORK_CACHE_KEY (option cache_key) to a file that you can write"
         ) from error

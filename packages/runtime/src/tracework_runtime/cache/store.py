@@ -35,8 +35,11 @@ _STALE = 24 * 3600.0
 
 
 def default_folder() -> Path:
-    """The user's own cache folder."""
-    return Path.home() / ".cache" / "tracework"
+    """The user's own cache folder. Raises CacheUnsafe for a user without a home."""
+    try:
+        return Path.home() / ".cache" / "tracework"
+    except RuntimeError as error:
+        raise CacheUnsafe(f"no cache folder: {error}", advice="set a cache folder (TRACEWORK_CACHE_DIR)") from error
 
 
 class MemoryStore:
@@ -173,6 +176,8 @@ class Store:
         """
         adopted = 0
         for path, _ in self._entries():
+            if not path.is_relative_to(self.root):
+                continue
             name = path.relative_to(self.root).as_posix()
             try:
                 data = _read(path)
@@ -239,15 +244,17 @@ class Store:
                 _remove(path)
 
     def _entries(self) -> Iterator[tuple[Path, os.stat_result]]:
-        for folder, inner, names in os.walk(self.root):
-            if Path(folder) == self.root and self.tmp.name in inner:
-                inner.remove(self.tmp.name)
-            for name in names:
-                path = Path(folder) / name
-                try:
-                    yield path, path.lstat()
-                except FileNotFoundError:
-                    continue
+        """Those of other formats too: nobody else removes what an older version kept."""
+        for root in self.folder.glob("v[0-9]*"):
+            for folder, inner, names in os.walk(root):
+                if Path(folder) == root and self.tmp.name in inner:
+                    inner.remove(self.tmp.name)
+                for name in names:
+                    path = Path(folder) / name
+                    try:
+                        yield path, path.lstat()
+                    except FileNotFoundError:
+                        continue
 
 
 Entries = Store | MemoryStore
