@@ -127,7 +127,7 @@ UNUSABLE = {
     "open to all": mode(0o777),
     "in a folder open to all": lambda folder: folder.parent.chmod(0o777),
     "a file": lambda folder: (shutil.rmtree(folder), folder.write_text("")),
-    "the key open to all": lambda folder: Path(f"{folder}.key").chmod(0o644),
+    "the key open to all": lambda folder: Path(f"{folder}.key").chmod(0o666),
 }
 
 

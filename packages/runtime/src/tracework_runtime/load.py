@@ -147,7 +147,7 @@ def _library(job: build_cpp.CppJob, product: build_cpp.Product, options: Runtime
     try:
         return launch_cpp.open_library(product)
     except LoadError as error:
-        log.warning("a stored kernel cannot be loaded and is built again: %s", error.message)
+        log.warning("a kernel cannot be loaded and is built again: %s", error.message)
     (again,) = build_cpp.build_all([job], options, store, anew=True)
     return launch_cpp.open_library(again)
 

@@ -23,6 +23,7 @@ from tracework_runtime.build import cpp as build_cpp
 from tracework_runtime.build import triton as build_triton
 from tracework_runtime.cache import memory
 from tracework_runtime.cache import store as store_module
+from tracework_runtime.elf import is_whole
 from tracework_runtime.errors import BuildError, LaunchError
 from tracework_runtime.launch import cpp as launch_cpp
 from tracework_runtime.launch.triton import TritonKernel
@@ -516,7 +517,7 @@ FOLDER_FAULTS: dict[str, tuple[Callable[[Path], contextlib.AbstractContextManage
     "foreign key": (lambda place: owner(place, "key"), False),
     "empty key": (lambda place: instead(place, "key", lambda p: (p.write_text(""), p.chmod(0o600))), False),
     "folder for key": (lambda place: instead(place, "key", lambda p: p.mkdir()), False),
-    "key that others read": (lambda place: instead(place, "key", lambda p: (p.write_bytes(bytes(32)), p.chmod(0o644))), False),
+    "key that others write": (lambda place: instead(place, "key", lambda p: (p.write_bytes(bytes(32)), p.chmod(0o666))), False),
 }
 SILENT = {"noexec", "linker refuses", "evicting reader"}  # nothing is lost by these
 
@@ -537,17 +538,42 @@ def test_faults_of_the_folder(place, fault, state):
     assert run("artifact", place) == (2.0, [], [])
 
 
+def test_without_a_folder_libraries_are_loaded_from_memory():
+    """Each is itself, although the system gives them one file number after the other."""
+    options = RuntimeOptions(disk_cache=False)
+    values, handles = [], []
+    for n in range(6):
+        source = f'extern "C" void put(float* x) {{ x[0] = {n}; }}'
+        host = "import torch\ndef call(args):\n    x = torch.empty(1)\n    k0(x.data_ptr())\n    return (x,)\n"
+        kernel = KernelSource("k0", "cpp", source, ("*fp32",), {"entry": "put"})
+        values.append(load(Artifact("k", host, (kernel,)), options)([])[0].item())
+        handles.append(len(os.listdir("/proc/self/fd")))
+    assert values == [0, 1, 2, 3, 4, 5] and len(set(handles)) == 1
+
+
+@pytest.mark.parametrize("part", [0.0, 0.1, 0.5, 0.9, 0.999])
+def test_parts_of_binaries_are_no_binaries(place, part):
+    content = Store(place / "cache", key=secret(place / "key")).get("cpp", entry("library", place, "A").stem, ".so")
+    assert is_whole(content) and not is_whole(content[: int(part * len(content))])
+
+
 def test_a_foreign_folder_is_used_once_it_is_adopted(place):
     (place / "key").unlink()
     value, made, said = run("artifact", place, "B")
     assert value == 3.0 and made and len(said) == 1 and "another key" in said[0]
     damaged = entry("cut", place, "A")
     write(damaged, damaged.read_bytes()[:-1])
+    entry("choice", place, "A").chmod(0o664)  # as an archive may leave it
     store = Store(place / "cache", key=secret(place / "key"))
     assert store.adopt() == 7  # not B's artifact and library, which were made again, nor what is damaged
     assert store.adopt() == 0 and not damaged.exists()
     for kind in ("artifact", "cubin", "choice"):
         assert run(kind, place) == (KINDS[kind][1], [], [])
+
+
+def test_a_key_that_is_named_may_be_read_by_others(place):
+    (place / "key").chmod(0o644)
+    assert run("artifact", place) == (2.0, [], [])
 
 
 def test_the_users_own_key_is_made_anew_where_others_know_it(tmp_path, monkeypatch):

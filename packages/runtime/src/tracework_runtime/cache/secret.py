@@ -26,15 +26,16 @@ def default_file() -> Path:
 def secret(file: str | os.PathLike[str] | None = None) -> bytes:
     """The secret in a file, made where there is none; None: the user's own, which is made anew where others could know or change it.
 
-    Raises CacheUnsafe where there can be none.
+    A file that is named may be read by others, who then can seal entries, so that several users can share a folder that is not theirs
+    to write. Raises CacheUnsafe where there can be no secret.
     """
     try:
         path = Path(file) if file is not None else default_file()
         if not path.exists():
             _make(path, replace=False)
-        elif file is None and _complaint(path):
+        elif file is None and _complaint(path, stat.S_IRWXG | stat.S_IRWXO):
             _make(path, replace=True)
-        complaint = _complaint(path)
+        complaint = _complaint(path, stat.S_IWGRP | stat.S_IWOTH)
         if complaint:
             raise CacheUnsafe(f"the key of the cache, {path}, {complaint}", advice="remove it; a new one is made")
         return path.read_bytes()
@@ -44,12 +45,12 @@ def secret(file: str | os.PathLike[str] | None = None) -> bytes:
         ) from error
 
 
-def _complaint(path: Path) -> str:
-    """What is wrong with a key, or nothing."""
+def _complaint(path: Path, refused: int) -> str:
+    """What is wrong with a key, which may have none of the `refused` bits in its mode; or nothing."""
     facts = path.stat()
     if facts.st_uid not in (os.geteuid(), 0):
         return f"belongs to user {facts.st_uid}, not to you"
-    if facts.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+    if facts.st_mode & refused:
         return "can be read or written by others"
     if not stat.S_ISREG(facts.st_mode) or facts.st_size != LENGTH:
         return f"is not a file of {LENGTH} bytes"

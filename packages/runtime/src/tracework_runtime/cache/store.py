@@ -173,6 +173,7 @@ class Store:
         """Seal with this store's key what another has sealed; returns how many entries. What is damaged is removed.
 
         For a folder that was copied from another machine or user: entries are programs that will run, so adopt only what you trust.
+        Raises OSError where the folder cannot be written.
         """
         adopted = 0
         for path, _ in self._entries():
@@ -180,13 +181,14 @@ class Store:
                 continue
             name = path.relative_to(self.root).as_posix()
             try:
+                path.chmod(0o600)  # what is adopted is trusted, whatever its copy's mode is
                 data = _read(path)
                 try:
                     self._seal.open(name, data)
                 except CacheForeign:
                     self._write(name, self._seal.adopt(name, data))
                     adopted += 1
-            except CacheCorrupt as damage:
+            except (CacheCorrupt, FileNotFoundError) as damage:
                 log.warning("%s; it is thrown away", damage)
                 _remove(path)
         return adopted

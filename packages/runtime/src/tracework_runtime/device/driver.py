@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from tracework_runtime import _torch
+from tracework_runtime.elf import is_whole
 from tracework_runtime.errors import LaunchError
 
 __all__ = ["CudaDriver", "driver"]
@@ -65,6 +66,8 @@ class CudaDriver:
 
     def load(self, code: bytes, symbol: str, shared: int, device: int) -> int:
         """The function of a cubin on a device; the module stays loaded. Raises LaunchError."""
+        if not is_whole(code):
+            raise LaunchError(f"loading {symbol}: a part of a binary")
         with self.on(device):
             module, function = ctypes.c_void_p(), ctypes.c_void_p()
             self.check(self._library.cuModuleLoadData(ctypes.byref(module), code), f"loading {symbol}")

@@ -9,12 +9,12 @@ import ctypes
 import itertools
 import logging
 import os
-import struct
 from collections.abc import Callable
 from typing import Any
 
 from tracework_runtime.artifact import KernelSource
 from tracework_runtime.build.cpp import Product
+from tracework_runtime.elf import is_whole
 from tracework_runtime.errors import LoadError
 
 __all__ = ["ARGUMENT_TYPES", "bind", "open_library"]
@@ -41,20 +41,11 @@ def open_library(product: Product) -> ctypes.CDLL:
     """
     found = _OPEN.get(product.symbol)
     if found is None:
-        _demand_whole(product)
+        if not is_whole(product.content):
+            raise _no_library(product)
         found = _opened(str(product.file), product.symbol) if product.file is not None else None
         found = _OPEN[product.symbol] = found or _from_memory(product)
     return found
-
-
-def _demand_whole(product: Product) -> None:
-    """Raises LoadError for what is no ELF file or was cut short: the linker, which maps it, would end the process."""
-    content = product.content
-    if content.startswith(b"\x7fELF\x02") and len(content) >= 64:
-        table, size, count = *struct.unpack_from("<Q", content, 40), *struct.unpack_from("<HH", content, 58)
-        if table + size * count <= len(content):  # the table of sections, which linkers write last
-            return
-    raise _no_library(product)
 
 
 def _no_library(product: Product) -> LoadError:
@@ -75,14 +66,18 @@ def _opened(name: str, symbol: str) -> ctypes.CDLL | None:
 
 
 def _from_memory(product: Product) -> ctypes.CDLL:
-    handle = os.memfd_create(product.symbol)
-    with os.fdopen(handle, "wb") as file:
-        file.write(product.content)
-        file.flush()
-        # The linker takes equal names for equal libraries, and a closed handle's number is soon another's: each gets a spelling of its own.
-        number = next(_IN_MEMORY)
-        spelling = "".join("/." if number >> bit & 1 else "//" for bit in range(32))
-        library = _opened(f"/proc/self/fd{spelling}/{handle}", product.symbol)
+    library = None
+    try:
+        handle = os.memfd_create(product.symbol)
+        with os.fdopen(handle, "wb") as file:
+            file.write(product.content)
+            file.flush()
+            # The linker takes equal names for equal libraries, and a closed handle's number is soon another's: each has its own spelling.
+            number = next(_IN_MEMORY)
+            spelling = "".join("/." if number >> bit & 1 else "//" for bit in range(32))
+            library = _opened(f"/proc/self/fd{spelling}/{handle}", product.symbol)
+    except OSError as error:
+        log.info("no file in memory: %s", error)
     if library is None:
         raise _no_library(product)
     return library
