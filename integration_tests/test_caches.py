@@ -83,7 +83,7 @@ def sealed_anew(pattern, change):
     """Other bytes under the user's own seal, as after a bug or an adoption."""
 
     def damage(folder):
-        kept = runtime.Store(folder, key=runtime.secret(f"{folder}.key"))
+        kept = runtime.Store(folder, secret_key=runtime.secret(f"{folder}.key"))
         for path in entries(folder, pattern):
             kind, _, name = path.relative_to(kept.root).parts
             content = kept.get(kind, name.removesuffix(path.suffix), path.suffix)

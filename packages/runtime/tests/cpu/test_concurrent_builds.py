@@ -26,7 +26,7 @@ print("right", int(counters().get("build.cpp", 0)))
 CLEARING = """
 import sys, time
 from tracework_runtime import Store, secret
-store = Store(sys.argv[1] + "/cache", limit=0, key=secret(sys.argv[1] + "/key"))
+store = Store(sys.argv[1] + "/cache", limit=0, secret_key=secret(sys.argv[1] + "/key"))
 while True:
     store.clear()
     store.evict()

@@ -158,7 +158,7 @@ def resealed(content: Callable[[bytes, bytes], bytes], key: bytes | None = None)
 
     def damage(mine: Path, other: Path) -> None:
         root = next(p for p in mine.parents if p.name.startswith("v"))
-        store = Store(root.parent, key=secret(root.parent.parent / "key") if key is None else key)
+        store = Store(root.parent, secret_key=secret(root.parent.parent / "key") if key is None else key)
         seal, trailer = store._seal, len(store._seal.close("", b""))
         write(
             mine,
@@ -553,7 +553,7 @@ def test_without_a_folder_libraries_are_loaded_from_memory():
 
 @pytest.mark.parametrize("part", [0.0, 0.1, 0.5, 0.9, 0.999])
 def test_parts_of_binaries_are_no_binaries(place, part):
-    content = Store(place / "cache", key=secret(place / "key")).get("cpp", entry("library", place, "A").stem, ".so")
+    content = Store(place / "cache", secret_key=secret(place / "key")).get("cpp", entry("library", place, "A").stem, ".so")
     assert is_whole(content) and not is_whole(content[: int(part * len(content))])
 
 
@@ -564,7 +564,7 @@ def test_a_foreign_folder_is_used_once_it_is_adopted(place):
     damaged = entry("cut", place, "A")
     write(damaged, damaged.read_bytes()[:-1])
     entry("choice", place, "A").chmod(0o664)  # as an archive may leave it
-    store = Store(place / "cache", key=secret(place / "key"))
+    store = Store(place / "cache", secret_key=secret(place / "key"))
     assert store.adopt() == 7  # not B's artifact and library, which were made again, nor what is damaged
     assert store.adopt() == 0 and not damaged.exists()
     for kind in ("artifact", "cubin", "choice"):
@@ -603,11 +603,11 @@ def test_a_user_without_a_home(tmp_path, monkeypatch, given):
 
 
 def test_builds_of_others_are_left_alone(place):
-    store = Store(place / "cache", key=secret(place / "key"))
+    store = Store(place / "cache", secret_key=secret(place / "key"))
     with store.scratch() as folder:
         (Path(folder) / "kernel.cpp").write_text("x")
-        Store(place / "cache", limit=0, key=secret(place / "key")).evict()
-        Store(place / "cache", key=secret(place / "key")).clear()
+        Store(place / "cache", limit=0, secret_key=secret(place / "key")).evict()
+        Store(place / "cache", secret_key=secret(place / "key")).clear()
         assert (Path(folder) / "kernel.cpp").exists()
     assert not Path(folder).exists() and store.size() == 0
 

@@ -58,7 +58,7 @@ def adopt(folder: Annotated[str, typer.Argument(help="a cache folder; left out: 
 
     settings = config.current()
     try:
-        store = runtime.Store(folder or settings.cache_dir or None, key=runtime.secret(settings.cache_key or None))
+        store = runtime.Store(folder or settings.cache_dir or None, secret_key=runtime.secret(settings.cache_key or None))
         console.print(f"{store.adopt()} entries of {store.folder} adopted")
     except (runtime.RuntimeFailure, OSError) as error:
         console.print(f"[red]{type(error).__name__}[/red]: {error}")

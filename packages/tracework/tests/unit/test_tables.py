@@ -52,13 +52,13 @@ def test_doctor_and_options_print_what_they_know(monkeypatch):
 
 def test_adopt_seals_the_entries_of_another(tmp_path, monkeypatch):
     for number, key in enumerate((b"a" * 32, b"b" * 32)):
-        runtime.Store(tmp_path / "cache", key=key).put("cut", f"key{number}", b"1 2")
+        runtime.Store(tmp_path / "cache", secret_key=key).put("cut", f"key{number}", b"1 2")
     (tmp_path / "key").write_bytes(b"a" * 32)
     (tmp_path / "key").chmod(0o600)
     monkeypatch.setenv("TRACEWORK_CACHE_KEY", str(tmp_path / "key"))
     shown = CliRunner().invoke(cli.app, ["adopt", str(tmp_path / "cache")])
     assert shown.exit_code == 0 and shown.stdout.startswith("1 entries")
-    assert runtime.Store(tmp_path / "cache", key=b"a" * 32).get("cut", "key1") == b"1 2"
+    assert runtime.Store(tmp_path / "cache", secret_key=b"a" * 32).get("cut", "key1") == b"1 2"
     (tmp_path / "cache").chmod(0o777)
     assert CliRunner().invoke(cli.app, ["adopt", str(tmp_path / "cache")]).exit_code == 1
 

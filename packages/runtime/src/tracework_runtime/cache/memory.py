@@ -114,7 +114,7 @@ class Cache:
 def _store(folder: str | None, limit: int, on_disk: bool, key: str | None) -> Entries:
     if on_disk:
         try:
-            return Store(folder, limit=limit, key=secret(key))
+            return Store(folder, limit=limit, secret_key=secret(key))
         except CacheUnsafe as unsafe:
             warn_once(f"{unsafe.message}; what is compiled is kept for this process only", unsafe.advice)
     return MemoryStore()

@@ -71,8 +71,10 @@ class MemoryStore:
 class Store:
     """Sealed files by (kind, key, suffix)."""
 
-    def __init__(self, folder: str | os.PathLike[str] | None = None, *, limit: int = 8 << 30, key: bytes | None = None) -> None:
-        """Open or make the folder; its entries are sealed with `key` (None: the user's own).
+    def __init__(
+        self, folder: str | os.PathLike[str] | None = None, *, limit: int = 8 << 30, secret_key: bytes | None = None
+    ) -> None:
+        """Open or make the folder; its entries are sealed with `secret_key` (None: the user's own).
 
         Raises CacheUnsafe where others can write to it, where it cannot be made, or where there can be no key.
         """
@@ -84,7 +86,7 @@ class Store:
         self._puts = 0
         self._mended: set[str] = set()
         _check_folder(self.folder)
-        self._seal = Seal(secret() if key is None else key)
+        self._seal = Seal(secret() if secret_key is None else secret_key)
         self._sweep()
 
     def file(self, kind: str, key: str, suffix: str = "") -> Path:
