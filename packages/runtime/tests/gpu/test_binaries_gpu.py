@@ -29,7 +29,6 @@ DAMAGES = {
     "half": lambda code: code[: len(code) // 2],
     "nine tenths": lambda code: code[: len(code) * 9 // 10],
     "without its last byte": lambda code: code[:-1],
-    "zeros behind its header": lambda code: code[:64] + bytes(len(code) - 64),
 }
 
 
