@@ -2,7 +2,7 @@
 
 from ._version import __version__
 from .array_functions import wrap_numpy
-from .contracts import Backend, Break, CapturedGraph, InputBinding, Returned
+from .contracts import SYMBOLIC_SIZES, Backend, Break, CapturedGraph, InputBinding, Returned
 from .dims import DimRange, mark_dynamic, mark_static, mark_static_address, mark_unbacked, maybe_mark_dynamic
 from .errors import (
     BREAK_REASONS,
@@ -63,6 +63,7 @@ __all__ = [
     "RecompileLimitError",
     "Returned",
     "STANCES",
+    "SYMBOLIC_SIZES",
     "StanceMisuse",
     "StoredGuards",
     "Unsupported",

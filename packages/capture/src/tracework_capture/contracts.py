@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .guards.guard import GuardSet
     from .sources import Source
 
-__all__ = ["Backend", "Break", "CapturedGraph", "InputBinding", "Origin", "PlainFrame", "Recompile", "Returned"]
+__all__ = ["SYMBOLIC_SIZES", "Backend", "Break", "CapturedGraph", "InputBinding", "Origin", "PlainFrame", "Recompile", "Returned"]
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,16 @@ class CapturedGraph:
         return "\n".join(lines)
 
 
+SYMBOLIC_SIZES = "__tracework_symbolic_sizes__"
+"""The attribute of a backend whose value true says that what it makes of a graph with symbols serves all sizes that the guards let in."""
+
+
 class Backend(Protocol):
-    """What turns a captured graph into something callable."""
+    """What turns a captured graph into something callable.
+
+    Sizes and ints that change are symbols in the graph (SymInts in the placeholders' meta["example_value"], the present numbers among
+    `example_inputs`) where the backend says that it keeps them open, by the attribute SYMBOLIC_SIZES, or gives the graph back as it is.
+    What another one makes of a graph may have the present numbers in it: it gets a graph for each, guarded, without symbols.
+    """
 
     def __call__(self, gm: fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]: ...

@@ -33,6 +33,7 @@ __all__ = [
     "RestartWithoutSizes",
     "RestartUnselected",
     "RestartWithoutChecks",
+    "SizesBurntIn",
     "SkipFrame",
     "StanceMisuse",
     "Unsupported",
@@ -429,6 +430,10 @@ class RestartUnselected(RestartCapture):
 
 class RestartAsked(RestartCapture):
     """Start the frame again from nothing, and let the graph break where a number is read that something needs while tracing."""
+
+
+class SizesBurntIn(Exception):
+    """What the backend made of a graph with symbols may hold for the present sizes only: capture the frame with these as constants."""
 
 
 class RestartApart(RestartCapture):

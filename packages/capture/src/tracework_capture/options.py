@@ -3,7 +3,7 @@
 import functools
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import CodeType
 from typing import Any
 
@@ -29,6 +29,8 @@ class CaptureOptions:
     unbacked_sources: names of tensors on whose sizes nothing may be decided.
     unbacked: item(), nonzero, masks and the like stay in the graph, with sizes that are symbols without a value; without it they break.
     None keeps sizes, not numbers, in frames that go into one graph without a decision on them; the backend must know such sizes.
+    symbolic_sizes: whether graphs have sizes and ints that are symbols; without them each one is a constant, whatever marks and other
+    options say. None finds it out: as long as the backend gives the graphs back as they are (see contracts.Backend).
     shapes: declared sizes of arguments (shapes.py); those that are not declared are fixed then, but for ones that tensors are marked with.
     idle_limit: instructions and turns of loops in a row that are traced without meeting a tensor; then the graph breaks. Where there
     are tensors, six times as many are.
@@ -47,6 +49,7 @@ class CaptureOptions:
     name: str | None = None
     places: Mapping[str, str] = field(default_factory=dict)
     unbacked: bool | None = False
+    symbolic_sizes: bool | None = None
     shapes: Mapping[tuple[Any, ...], Any] | None = None
     idle_limit: int = 50_000
     keep_empty: bool = False
@@ -71,6 +74,15 @@ class CaptureOptions:
                 re.compile(name)
             except re.error as error:
                 raise ControlMisuse(f"the source {name!r} is neither a name nor a regular expression: {error}.") from error
+
+    @property
+    def keeps_sizes_open(self) -> bool:
+        """Whether sizes and ints may be symbols; floats that change are tensors, which no backend takes for constants."""
+        return self.symbolic_sizes is not False
+
+    def with_sizes(self, symbolic: bool | None) -> "CaptureOptions":
+        """These options with another value of symbolic_sizes."""
+        return self if symbolic is self.symbolic_sizes else replace(self, symbolic_sizes=symbolic)
 
     def shown(self, code: CodeType) -> str:
         """A function in messages: its name, its place, and the name that the user gave this compile call."""

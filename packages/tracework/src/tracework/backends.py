@@ -7,6 +7,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 import torch
+from tracework_capture import SYMBOLIC_SIZES
 
 from .errors import InvalidArgument, UnknownName
 from .observe import Observe
@@ -39,13 +40,20 @@ _registered: dict[str, Backend] = {}
 _default: list[str | Backend] = ["inductor"]
 
 
-def register_backend(compiler: Backend | None = None, name: str | None = None) -> Any:
+def register_backend(compiler: Backend | None = None, name: str | None = None, *, dynamic: bool = False) -> Any:
     """Registers `compiler(graph_module, example_inputs) -> callable` under `name` (its own name when left out).
 
-    A decorator with and without arguments. Raises InvalidArgument for what cannot be called and for a name that is taken or is none.
+    A decorator with and without arguments.
+
+    Args:
+        dynamic: what the backend makes of a graph serves all sizes: where one changes, it gets a graph with a symbol (a SymInt as the
+            placeholder's meta["example_value"], the present number as the example). Otherwise each size and int in a graph is a constant, and
+            another one is compiled anew; but a backend that gives graphs back as they are gets symbols in any case.
+
+    Raises InvalidArgument for what cannot be called, for a name that is taken or is none, and with `dynamic` for what takes no attribute.
     """
     if compiler is None:
-        return lambda fn: register_backend(fn, name=name)
+        return lambda fn: register_backend(fn, name=name, dynamic=dynamic)
     if not callable(compiler):
         raise InvalidArgument(f"register_backend() takes a callable (graph_module, example_inputs), not {compiler!r}.")
     key = name or getattr(compiler, "__name__", None)
@@ -53,8 +61,19 @@ def register_backend(compiler: Backend | None = None, name: str | None = None) -
         raise InvalidArgument(f"a backend is registered under a name, not under {key!r}. Give name='...'.")
     if key in BACKENDS or (key in _registered and _registered[key] is not compiler):
         raise InvalidArgument(f"backend name {key!r} is taken; register under another name.")
+    if dynamic:
+        _keep_sizes_open(compiler)
     _registered[key] = compiler
     return compiler
+
+
+def _keep_sizes_open(backend: Any) -> Any:
+    """The backend, marked as one that takes symbolic sizes. Raises InvalidArgument."""
+    try:
+        setattr(getattr(backend, "__func__", backend), SYMBOLIC_SIZES, True)
+    except AttributeError as error:
+        raise InvalidArgument(f"dynamic=True marks the backend by an attribute, and {backend!r} takes none. Give a function.") from error
+    return backend
 
 
 def _entry_points() -> dict[str, Any]:
@@ -102,7 +121,7 @@ def resolve(backend: str | Backend | None, options: Options, observe: Observe) -
         return chosen
     _check_name(chosen)
     if chosen in BACKENDS:
-        return BACKENDS[chosen](options, observe)
+        return _keep_sizes_open(BACKENDS[chosen](options, observe))  # type: ignore[no-any-return]
     if chosen in _registered:
         return _registered[chosen]
     return _entry_points()[chosen].load()

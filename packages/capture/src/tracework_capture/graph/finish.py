@@ -25,7 +25,7 @@ from ..bytecode.liveness import live_locals
 from ..bytecode.reload import local_name
 from ..bytecode.resume import ResumePoint, original_code, raising_code, resume_code
 from ..contracts import Break, CapturedGraph, Origin, Returned
-from ..errors import ControlMisuse, SkipFrame
+from ..errors import ControlMisuse, SizesBurntIn, SkipFrame
 from ..sources import Const
 from ..values.constant import ATOM_TYPES
 from ..values.context import end_autocast, left, refuse_open_managers
@@ -57,6 +57,7 @@ class Captured:
     stop: Returned | Break
     raising_codes: tuple[types.CodeType, ...] = ()
     checked: bool = False  # conditions on data are left to checks
+    given_back: bool = True  # the backend gave the graph back as it was
     seconds: dict[str, float] = field(default_factory=dict)
 
 
@@ -83,13 +84,16 @@ def finish(frame: Any, stop: Returned | Break, backend: Any, execute: Callable[.
     root.fake_mode.recorder = None
     started = time.perf_counter()
     call: list[str] = []
+    given_back = True
     if captured is not None:
-        text, writes_last = graph_call(writer, root, captured, backend)
+        compiled, given_back = compiled_by(backend, root, captured)
+        text, writes_last = graph_call(writer, root, captured, compiled, name_of(backend))
         call = [*plainly_under_hooks(writer, frame), *guarded_call(writer, frame, text, conditions, writes_last)]
     seconds = {"backend": time.perf_counter() - started}
     code = writer.finish(call, frame.info.position(frame.current))
     collect = tuple(binding.source for binding in root.graph.inputs)
-    return Captured(code, root.guards, collect, captured, root.symbols, stop, tuple(raising), bool(root.checks), seconds)
+    checked = bool(root.checks)
+    return Captured(code, root.guards, collect, captured, root.symbols, stop, tuple(raising), checked, given_back, seconds)
 
 
 def replay(root: Any, writer: CodeWriter) -> None:
@@ -156,20 +160,40 @@ def make_graph(root: Any, frame: Any, stop: Returned | Break, writer: CodeWriter
     return CapturedGraph(module, tuple(builder.inputs), root.guards, root.symbols, origin, stop, tuple(builder.example_inputs))
 
 
-def graph_call(writer: CodeWriter, root: Any, captured: CapturedGraph, backend: Any) -> tuple[str, bool]:
-    """Compile the graph, in the mode in which it will be entered; the text that calls it, and whether what it compiled to writes to
-    inputs after all that may raise."""
+def compiled_by(backend: Any, root: Any, captured: CapturedGraph) -> tuple[Callable[..., Any], bool]:
+    """What the backend makes of the graph, in the mode in which it will be entered, and whether that is the graph as it was.
+
+    Raises BackendFailed, and SizesBurntIn where it is not known whether the backend keeps sizes open and it made something else of a graph
+    with symbols, or raised."""
+    graph, on_trial = captured.graph, root.options.symbolic_sizes is None and bool(root.symbols.ranges)
+    before = graph.code
     try:
         with torch.set_grad_enabled(root.grad_at_start), settings_at_start(root):
-            compiled = backend(captured.graph, list(captured.example_inputs))
-        name = getattr(backend, "__name__", repr(backend))
+            compiled = backend(graph, list(captured.example_inputs))
         if not callable(compiled):
             raise ControlMisuse(
-                f"the backend {name} gave {compiled!r} for a graph, which cannot be called. Return a function that takes the graph's inputs"
-                " and gives the tuple of its results, as the graph module's forward does."
+                f"the backend {name_of(backend)} gave {compiled!r} for a graph, which cannot be called. Return a function that takes the"
+                " graph's inputs and gives the tuple of its results, as the graph module's forward does."
             )
     except Exception as error:
+        if on_trial:
+            raise SizesBurntIn from error
         raise BackendFailed(str(error)) from error
+    given_back = graph in (compiled, getattr(compiled, "__self__", None)) and graph.code == before
+    if on_trial and not given_back:
+        raise SizesBurntIn
+    return compiled, given_back
+
+
+def name_of(backend: Any) -> str:
+    """The backend in messages."""
+    return getattr(backend, "__name__", None) or repr(backend)
+
+
+def graph_call(
+    writer: CodeWriter, root: Any, captured: CapturedGraph, compiled: Callable[..., Any], backend: str
+) -> tuple[str, bool]:
+    """The text that calls what the graph was compiled to, and whether that writes to inputs after all that may raise."""
     writes_last = getattr(compiled, "__tracework_writes_last__", False)
     boxed = getattr(compiled, "__tracework_boxed__", False)
     takes_list = getattr(compiled, "__tracework_list_call__", None)
@@ -187,7 +211,7 @@ def graph_call(writer: CodeWriter, root: Any, captured: CapturedGraph, backend: 
     if root.uses_saved_hooks:
         compiled = _torch.leaving_saved_hooks(compiled)
     count = len(next(iter(reversed(captured.graph.graph.nodes))).args[0])
-    refuse = functools.partial(refuse_results, name, count)
+    refuse = functools.partial(refuse_results, backend, count)
     called = writer.const(root.services.call_disabled(compiled, count, refuse), "graph")
     return (f"{called}(list(__tw_inputs))" if boxed else f"{called}(*__tw_inputs)"), writes_last
 

@@ -170,7 +170,7 @@ def check_guesses(root: Any) -> None:
 def dynamic_dims(root: Any, tensor: torch.Tensor, source: Source, role: str) -> frozenset[int]:
     """Which dims of an input become symbols: those that are marked, and those that changed, or all, unless they are static."""
     marks, shape, key = marks_at(root, tensor, source), tuple(tensor.shape), str(source)
-    if root.symbols is None or tensor.layout is not torch.strided:
+    if not root.options.keeps_sizes_open or tensor.layout is not torch.strided:
         return frozenset()
     if role in ("parameter", "buffer") or type(tensor) is not torch.Tensor:
         if marks.strict:
@@ -300,7 +300,7 @@ def check_strict_dims(root: Any) -> None:
 def lift_number(frame: Any, value: int, source: Source) -> Any:
     """A symbol for an int that had another value in an earlier capture, else None."""
     root = frame.root
-    if root.symbols is None or root.options.dynamic is False:
+    if root.options.dynamic is False:
         return None
     declared = None if root.shapes is None else root.shapes.get(path_of(source))
     if root.shapes is not None:
@@ -308,7 +308,7 @@ def lift_number(frame: Any, value: int, source: Source) -> Any:
         chosen = isinstance(declared, DimRange)
     else:
         chosen = root.changes(source, value) or root.options.chosen_number(str(source), value)
-    if not chosen or value.bit_length() > INT_BITS:
+    if not chosen or not root.options.keeps_sizes_open or value.bit_length() > INT_BITS:
         return None
     symbol = root.numbers.get(source)
     if symbol is None and held_by_static_module(root, source):

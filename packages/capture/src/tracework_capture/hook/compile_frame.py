@@ -214,9 +214,9 @@ def start(
     given: FrameInput, options: CaptureOptions, history: SizeHistory, services: Services, stop_before: int, keeps_sizes: bool
 ) -> tuple[CaptureRoot, SymbolicFrame]:
     """A fresh root and frame for one attempt."""
-    from tracework_primops import FakeMode
+    from tracework_primops import FakeMode, SymbolTable  # primops is imported when the first graph is made
 
-    symbols = new_symbols()
+    symbols = SymbolTable()
     fake_mode = FakeMode(symbols, allow_unbacked=keeps_sizes, unbacked_numbers=options.unbacked is True)
     graph = GraphBuilder(fake_mode, symbols, services.wrap_result)
     root = CaptureRoot(services, GuardSet(), graph, MutationLog(), symbols, fake_mode, options, given.globals, history)
@@ -257,14 +257,6 @@ def names_of_parts(given: FrameInput, options: CaptureOptions) -> dict[str, tupl
         "args": tuple(enumerate(names[: max(forward.co_argcount - 1, 0)])),
         "kwargs": tuple((name, name) for name in names),
     }
-
-
-def new_symbols() -> Any:
-    """A SymbolTable, when primops has one."""
-    import tracework_primops
-
-    table = getattr(tracework_primops, "SymbolTable", None)
-    return table() if table is not None else None
 
 
 def root_cell(root: CaptureRoot, name: str, cell: types.CellType) -> CellValue:

@@ -19,7 +19,7 @@ import torch
 
 from .. import _C, _torch
 from ..bytecode.resume import original_code
-from ..contracts import Break, PlainFrame, Recompile
+from ..contracts import SYMBOLIC_SIZES, Break, PlainFrame, Recompile
 from ..errors import (
     CaptureError,
     ControlMisuse,
@@ -27,11 +27,12 @@ from ..errors import (
     ForbiddenCall,
     InternalCaptureError,
     RecompileError,
+    SizesBurntIn,
     SkipFrame,
     Unsupported,
     UserLocation,
 )
-from ..graph.finish import BackendFailed, code_that_raises
+from ..graph.finish import BackendFailed, Captured, code_that_raises
 from ..graph.inputs import SizeHistory
 from ..guards import store
 from ..guards.access import Scope
@@ -88,6 +89,7 @@ class FrameCallback:
         self.backend = backend
         place = getattr(function, "__tracework_place__", None)
         self.options = options if place is None else dataclasses.replace(options, places={function.__code__.co_filename: place})
+        self.fixes_sizes = False  # whether what the backend makes of a graph may hold for the present sizes only
         # Codes are held weakly: an entry of a code holds this callback, and the collector does not see into code objects.
         self.histories: dict[int, tuple[weakref.ref[types.CodeType], SizeHistory]] = {}
         self.empty: dict[tuple[Any, ...], int] = {}
@@ -298,7 +300,7 @@ class FrameCallback:
         count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
         slots = {name: names[name] for name in code.co_varnames[:count] if name in names}
         given = FrameInput(code, slots, globals_, closure, outermost)
-        captured = capture_frame(given, backend or self.backend, self.options, self.history(code), disabled_call)
+        captured = self.captured(given, backend or self.backend, self.history(code))
         if isinstance(captured.stop, Break) and (captured.graph is not None or not is_of_torch(code)):
             self.breaks.append(captured.stop)
         for raising in captured.raising_codes:
@@ -320,6 +322,19 @@ class FrameCallback:
             has_graph=captured.graph is not None,
             gone=self.history(code).gone,
         )
+
+    def captured(self, given: FrameInput, backend: Any, history: SizeHistory) -> Captured:
+        """The frame captured, with sizes as constants from the time on when the backend has made something of a graph that may hold for
+        the present ones only."""
+        own = backend is self.backend
+        known = True if getattr(backend, SYMBOLIC_SIZES, False) else False if own and self.fixes_sizes else None
+        try:
+            captured = capture_frame(given, backend, self.options.with_sizes(known), history, disabled_call)
+        except SizesBurntIn:
+            captured = None
+        if own and (captured is None or not captured.given_back):
+            self.fixes_sizes = True
+        return captured or capture_frame(given, backend, self.options.with_sizes(False), history, disabled_call)
 
     def history(self, code: types.CodeType) -> SizeHistory:
         """Sizes seen for this code."""

@@ -144,7 +144,7 @@ def computed_int(frame, template, *operands):
     from .symint import size_value
 
     formula = formula_of(template, *operands)
-    if formula is None or len(formula.numbers) > 1:
+    if formula is None or len(formula.numbers) > 1 or not frame.root.options.keeps_sizes_open:
         return None
     (given,) = formula.numbers
     try:

@@ -473,7 +473,7 @@ def changing_float(frame, number, source):
     """The value of a float that had another value in an earlier capture, or is one of NumPy, which programs compute, not write; None when it
     stays a constant."""
     root = frame.root
-    if root.symbols is None or root.options.dynamic is False or not math.isfinite(number):
+    if root.options.dynamic is False or not math.isfinite(number):
         return None
     if type(number) is float and not root.changes(source, number):
         return None

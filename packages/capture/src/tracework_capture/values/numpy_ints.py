@@ -128,7 +128,7 @@ class NumpyInt(OpenConstant):
 def changing_numpy_int(frame, number, source):
     """The value of an int that had another value in an earlier capture; None when it stays a constant."""
     root = frame.root
-    if root.symbols is None or root.options.dynamic is False or not root.changes(source, number):
+    if root.options.dynamic is False or not root.changes(source, number) or not root.options.keeps_sizes_open:
         return None
     if int(number).bit_length() > INT_BITS:
         return None
