@@ -2,7 +2,7 @@
 
 from ._version import __version__
 from .api import aot_compile, partition
-from .contracts import FunctionalProgram, GraphCompiler, GraphSpec, JointProgram
+from .contracts import FunctionalProgram, GraphCompiler, GraphSpec, JointProgram, Report
 from .errors import AotError, PartitionError, Refusal, UsageError
 from .options import AotOptions
 from .partition import PARTITIONERS
@@ -19,6 +19,7 @@ __all__ = [
     "JointProgram",
     "PartitionError",
     "Refusal",
+    "Report",
     "UsageError",
     "__version__",
     "aot_compile",

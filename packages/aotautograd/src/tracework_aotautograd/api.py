@@ -11,9 +11,9 @@ import torch
 from torch import fx
 
 from . import _torch
-from .contracts import Backward, Compiled, FunctionalProgram, GraphCompiler, GraphSpec, JointProgram
+from .contracts import Backward, Compiled, FunctionalProgram, GraphCompiler, GraphSpec, JointProgram, Report
 from .errors import BehindAHook, Refusal, UsageError
-from .higher_order import HigherOrder, Reads
+from .higher_order import BATCHED, HigherOrder, Reads
 from .options import AotOptions
 from .partition import PARTITIONERS, JointParts, has_effect, split
 from .pieces import depends_on_data, in_pieces
@@ -32,6 +32,22 @@ fallbacks = logging.getLogger("tracework.fallbacks")
 Observe = Callable[[str, Any], None]
 
 
+def log_uncompiled(reason: str, place: str) -> None:
+    """A Report that writes to the log."""
+    fallbacks.warning("this graph runs uncompiled: %s%s", reason, f" (at {place})" if place else "")
+
+
+def _once(report: Report) -> Report:
+    told: set[tuple[str, str]] = set()
+
+    def tell(reason: str, place: str) -> None:
+        if (reason, place) not in told:
+            told.add((reason, place))
+            report(reason, place)
+
+    return tell
+
+
 def aot_compile(
     gm: fx.GraphModule,
     example_inputs: Sequence[Any],
@@ -42,6 +58,7 @@ def aot_compile(
     partitioner: str = "min_cut",
     options: AotOptions | None = None,
     observe: Observe | None = None,
+    report: Report = log_uncompiled,
 ) -> Callable[..., tuple[Any, ...]]:
     """Compile a captured graph ahead of time, with its backward when some input and output require grad.
 
@@ -51,6 +68,8 @@ def aot_compile(
         forward_compiler, backward_compiler, inference_compiler: what compiles the functional ATen graphs; the last two
             default to the first. The second is also given what computes gradients under `create_graph=True`.
         partitioner: a name in PARTITIONERS.
+        observe: called with ("functional", product): the functional graph, or the FunctionalProgram.
+        report: told once for a graph why and where it, a part of it, or a call runs uncompiled.
 
     Returns:
         A callable of the same inputs that returns the tuple of outputs and takes part in autograd. One with the attribute
@@ -61,6 +80,7 @@ def aot_compile(
         raise UsageError(f"unknown partitioner {options.partitioner!r}; known: {', '.join(PARTITIONERS)}")
     if not 0 <= options.memory_budget <= 1:
         raise UsageError(f"memory_budget is a number from 0 to 1, not {options.memory_budget}")
+    report = _once(report)
     try:
         if (node := _torch.dual_level_in(gm.graph)) is not None:
             raise Refusal("forward-mode AD inside of a graph", node.meta.get("stack") or "")
@@ -76,27 +96,28 @@ def aot_compile(
                 inference_compiler=inference_compiler,
                 options=options,
                 observe=observe,
+                report=report,
             )
 
         if depends_on_data(gm):
-            return in_pieces(gm, example_inputs, compile_piece)
+            return in_pieces(gm, example_inputs, compile_piece, report)
         try:
             program = (trace_joint if _needs_backward(gm, example_inputs) else trace_inference)(gm, example_inputs)
         except BehindAHook:
-            return in_pieces(gm, example_inputs, compile_piece)
+            return in_pieces(gm, example_inputs, compile_piece, report)
         if program.signature.tangents:
-            call = _training(gm, program, forward_compiler, backward_compiler or forward_compiler, options, observe)
-            call = guard_saved_hooks(call, uncompiled(gm))
+            call = _training(gm, program, forward_compiler, backward_compiler or forward_compiler, options, observe, report)
+            call = guard_saved_hooks(call, uncompiled(gm), report)
         else:
             call = _inference(program, inference_compiler or forward_compiler, observe)
-        call = guard_overlaps(call, uncompiled(gm), program.signature)
-        call = guard_places(call, uncompiled(gm), program.signature)
+        call = guard_overlaps(call, uncompiled(gm), program.signature, report)
+        call = guard_places(call, uncompiled(gm), program.signature, report)
         call.__tracework_writes_last__ = True  # type: ignore[attr-defined]
         return call
     except Refusal as refusal:
         if not options.fallback:
             raise
-        fallbacks.warning("this graph runs uncompiled: %s", refusal)
+        report(refusal.reason, refusal.origin)
         return uncompiled(gm)
 
 
@@ -182,6 +203,7 @@ def _training(
     backward_compiler: GraphCompiler,
     options: AotOptions,
     observe: Observe | None,
+    report: Report,
 ) -> Callable[..., tuple[Any, ...]]:
     _clean(joint.graph)
     spread_channels_last(joint.graph)
@@ -194,26 +216,27 @@ def _training(
 
     def compile_gradients(graph: fx.GraphModule, args: list[Any]) -> Callable[..., tuple[Any, ...]]:
         again = replace(options, eager_backward=joint.symbols is not None)
-        return aot_compile(graph, args, forward_compiler=backward_compiler, options=again)
+        return aot_compile(graph, args, forward_compiler=backward_compiler, options=again, report=report)
 
     parts = JointParts.of(joint)
     gradients = []
     for backward in program.backwards:
-        first = LazyBackward(backward, backward_compiler)
+        first = LazyBackward(backward, backward_compiler, report)
         if options.eager_backward or program.saved[0]:
             first.compile()  # with symbolic sizes: what compiling finds out about them has to be known when guards are made
-        again = HigherOrder(joint, parts, backward.component, compile_gradients)
+        again = HigherOrder(joint, parts, backward.component, compile_gradients, report)
         reads = Reads.of(joint, parts, backward.component)
-        gradients.append(Gradients(backward, first, again, reads, OtherData(joint, parts, backward)))
+        gradients.append(Gradients(backward, first, again, reads, OtherData(joint, parts, backward, report)))
     return wrap_autograd(program, forward, gradients)
 
 
 class LazyBackward:
     """A backward, compiled when it is first called. Several gradients at once are for eager kernels."""
 
-    def __init__(self, backward: Backward, compiler: GraphCompiler) -> None:
+    def __init__(self, backward: Backward, compiler: GraphCompiler, report: Report) -> None:
         self._backward = backward
         self._compiler = compiler
+        self._report = report
         self._call: Compiled | None = None
         self._tangents = len(backward.component.tangents)
 
@@ -227,6 +250,7 @@ class LazyBackward:
 
     def __call__(self, inputs: list[Any]) -> Sequence[Any]:
         if _torch.any_batched(inputs[-self._tangents :]):
+            self._report(BATCHED, "")
             with _torch.without_autocast():
                 return self._backward.graph(*inputs)  # type: ignore[no-any-return]
         call = self._call or self.compile()

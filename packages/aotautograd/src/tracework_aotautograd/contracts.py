@@ -9,6 +9,8 @@ import torch.fx as fx
 from .signature import Component, Signature
 
 Compiled = Callable[[list[Any]], Sequence[Any]]
+Report = Callable[[str, str], None]
+"""Told (reason, place) where a graph, or a part of one, runs uncompiled; the place is "file:line ..." or empty, for all of the graph."""
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,13 @@ import torch
 from torch import fx
 
 from . import _torch
-from .contracts import JointProgram
+from .contracts import JointProgram, Report
 from .partition import JointParts, has_effect, needed_for, value_inputs
 from .signature import Component
 from .trace.replay import GradientsOf, can_be_stood_for
 
 Compile = Callable[[fx.GraphModule, list[Any]], Callable[..., Any]]
+BATCHED = "several gradients are computed at once (is_grads_batched=True, vmap over a backward)"
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,9 @@ class HigherOrder:
     Guards exist by then, so with symbolic sizes what compiling finds out is checked here, and otherwise the captured graph runs as it is.
     """
 
-    def __init__(self, joint: JointProgram, parts: JointParts, component: Component, compile_: Compile) -> None:
+    def __init__(
+        self, joint: JointProgram, parts: JointParts, component: Component, compile_: Compile, report: Report
+    ) -> None:
         results = [*component.results, *(joint.signature.tangents[place].slot for place in component.tangents)]
         tangents = [parts.tangents[place] for place in component.tangents]
         count = len(joint.signature.inputs)
@@ -65,6 +68,7 @@ class HigherOrder:
         self._gradients = GradientsOf(joint.replay, joint.signature, component, self._examples)
         self._symbols = joint.symbols
         self._compile = compile_
+        self._report = report
         self._compiled: dict[tuple[bool | None, ...], Callable[..., Any]] = {}
         self._guarded: int | None = None  # conditions that were there when guards were made
 
@@ -72,6 +76,7 @@ class HigherOrder:
         """The gradients. A result is None where nobody has it any more."""
         given = [*inputs, *results, *tangents]
         if _torch.any_batched(tangents):
+            self._report(BATCHED, "")
             return self._gradients(*given)
         key = tuple([None if x is None else getattr(x, "requires_grad", False) for x in given])
         found = self._compiled.get(key)
@@ -97,7 +102,9 @@ class HigherOrder:
 
         def run(given: list[Any]) -> Any:
             values = {expr: given[i] for expr, i in sizes.items()} if conditions else {}
-            hold = all(condition.evaluate(values) for condition in conditions)
-            return call(*[given[i] for i in places]) if hold else self._gradients(*given)
+            if all(condition.evaluate(values) for condition in conditions):
+                return call(*[given[i] for i in places])
+            self._report("a gradient of a gradient was compiled for other sizes", "")
+            return self._gradients(*given)
 
         return run

@@ -13,7 +13,6 @@ where one is smaller, or something has to be decided on it, the piece runs eager
 from __future__ import annotations
 
 import contextlib
-import logging
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,11 +23,11 @@ from torch import fx
 from tracework_primops import Condition, Expr, FakeTensor, GuardOnUnbackedError, copy_node
 
 from . import _torch
+from .contracts import Report
 from .errors import Refusal
 
 __all__ = ["depends_on_data", "in_pieces"]
 
-log = logging.getLogger("tracework.fallbacks")
 SMALLEST = 2
 PASSED_ON = ("example_value", "val", "binding", "recompute_reads")
 Call = Callable[..., Sequence[Any]]
@@ -57,7 +56,10 @@ class _Step:
 
 
 def in_pieces(
-    gm: fx.GraphModule, example_inputs: Sequence[Any], compile_piece: Callable[[fx.GraphModule, list[Any]], Call]
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    compile_piece: Callable[[fx.GraphModule, list[Any]], Call],
+    report: Report,
 ) -> Callable[..., tuple[Any, ...]]:
     """The graph as a callable of the same inputs. Raises Refusal where gradients are asked for inside, which pieces would not know."""
     for node in gm.graph.nodes:
@@ -68,7 +70,7 @@ def in_pieces(
     records = torch.is_grad_enabled()
     with _settings_kept(gm.graph):
         try:
-            steps = _steps(gm, examples, compile_piece, entered)
+            steps = _steps(gm, examples, compile_piece, entered, report)
         finally:
             _torch.leave_modes(records, entered.values())
     inputs = tuple(examples)
@@ -216,6 +218,7 @@ def _steps(
     examples: dict[fx.Node, Any],
     compile_piece: Callable[[fx.GraphModule, list[Any]], Call],
     entered: dict[fx.Node, Any],
+    report: Report,
 ) -> list[_Step]:
     """The pieces, each compiled in the modes and under the settings that it will run in. `entered`: blocks of autocast that are open."""
     runs = _runs(gm.graph, _behind(gm.graph))
@@ -243,7 +246,7 @@ def _steps(
                 del entered[node]
         call = piece.forward
         if not _is_eager(run):
-            call = _with_leaves(_compiled(piece, needed[number], examples, compile_piece), made)
+            call = _with_leaves(_compiled(piece, needed[number], examples, compile_piece, report), made)
         ended = tuple(n for n in needed[number] if last[n] == number)
         steps.append(_Step(call, needed[number], made, ended))
     return steps
@@ -293,14 +296,21 @@ def _compiled(
     needed: Sequence[fx.Node],
     examples: dict[fx.Node, Any],
     compile_piece: Callable[[fx.GraphModule, list[Any]], Call],
+    report: Report,
 ) -> Call:
     """The piece, compiled for data-dependent sizes of 2 and more."""
+    place = next((origin for node in piece.graph.nodes if _computes(node) and (origin := _origin(node))), "")
+
+    def run_small(*args: Any) -> Sequence[Any]:
+        report(f"a size that depends on data is below {SMALLEST}, which compiled code takes it to be at least", place)
+        return piece.forward(*args)  # type: ignore[no-any-return]
+
     symbols = piece.meta["symbols"]
     sizes = [n.meta["example_value"] for n in needed]
     places = [i for i, size in enumerate(sizes) if isinstance(size, torch.SymInt) and not size.node.has_hint()]
     enough = [Condition.compare(">=", sizes[i].node.expr, SMALLEST) for i in places]
     if any(symbols.is_true(condition) is False for condition in enough):
-        return piece.forward
+        return run_small
     for condition in enough:
         symbols.assume(condition, "compiled code")
     try:
@@ -309,11 +319,11 @@ def _compiled(
         asked = _question_about_data(error)
         if asked is None:
             raise
-        log.warning("part of a graph runs uncompiled: %s", asked)
+        report(str(asked), place)
         return piece.forward
 
     def run(*args: Any) -> Sequence[Any]:
-        return call(*args) if all(args[i] >= SMALLEST for i in places) else piece.forward(*args)
+        return call(*args) if all(args[i] >= SMALLEST for i in places) else run_small(*args)
 
     return run if places else call
 

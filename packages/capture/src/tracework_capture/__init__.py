@@ -43,6 +43,7 @@ from .marks import (
 from .options import CaptureOptions
 from .regions import error_on_graph_break
 from .shapes import declared_shapes
+from .uncompiled import RecompileLimitWarning, Uncompiled, UncompiledWarning, report_uncompiled
 from .values.controls import graph_break, skip_frame, step_unsupported
 
 __all__ = [
@@ -61,11 +62,14 @@ __all__ = [
     "InputBinding",
     "RecompileError",
     "RecompileLimitError",
+    "RecompileLimitWarning",
     "Returned",
     "STANCES",
     "SYMBOLIC_SIZES",
     "StanceMisuse",
     "StoredGuards",
+    "Uncompiled",
+    "UncompiledWarning",
     "Unsupported",
     "__version__",
     "allow_in_graph",
@@ -92,6 +96,7 @@ __all__ = [
     "maybe_mark_dynamic",
     "nonstrict_trace",
     "optimize",
+    "report_uncompiled",
     "paused_collection",
     "reset",
     "run_only",

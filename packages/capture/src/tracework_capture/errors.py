@@ -392,11 +392,15 @@ class NotReal(BreakGraph, LookupError):
 
 
 class SkipFrame(Exception):
-    """The whole frame must run as plain Python; not an error. `stop`: the break after which it could not be continued, if any."""
+    """The whole frame must run as plain Python; not an error.
 
-    def __init__(self, detail: str = "") -> None:
+    stop: the break after which it could not be continued, if any. wanted: whether the program asked for it.
+    """
+
+    def __init__(self, detail: str = "", wanted: bool = False) -> None:
         super().__init__(detail)
         self.detail = detail
+        self.wanted = wanted
         self.stop: Any = None
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .contracts import Break
 from .hook.context import FrameCallback
 from .options import CaptureOptions
+from .uncompiled import Uncompiled, collected
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,13 +24,15 @@ class Explanation:
 
     graphs: in the order of their capture, each with its inputs and guards. breaks: why graphs ended before their function did, those
     without an operation, which nothing is compiled for, included. skipped: frames that ran as plain Python, with the reason.
-    recompiles: calls inside that needed another entry, with the guard that failed. result: what the call gave.
+    recompiles: calls inside that needed another entry, with the guard that failed. uncompiled: where tensor operations that were recorded ran
+    without a compiled graph, and why. result: what the call gave.
     """
 
     graphs: list[CapturedGraph] = field(default_factory=list)
     breaks: list[Break] = field(default_factory=list)
     skipped: list[PlainFrame] = field(default_factory=list)
     recompiles: list[Recompile] = field(default_factory=list)
+    uncompiled: list[Uncompiled] = field(default_factory=list)
     result: Any = None
 
     @property
@@ -46,7 +49,8 @@ class Explanation:
             (len(self.recompiles), "recompile(s)"),
             (len(self.skipped), "frame(s) run as plain Python"),
         )
-        return ", ".join(f"{count} {what}" for count, what in counts)
+        uncompiled = [f"uncompiled at {len(self.uncompiled)} place(s)"] if self.uncompiled else []
+        return ", ".join([*(f"{count} {what}" for count, what in counts), *uncompiled])
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, fit for JSON: everything but the result."""
@@ -61,10 +65,11 @@ class Explanation:
                 {"function": f.name, "file": f.filename, "line": f.line, "why": f.why, "break": f.stop and f.stop.as_dict()}
                 for f in self.skipped
             ],
+            "uncompiled": [{"place": u.place, "why": u.reason} for u in self.uncompiled],
         }
 
     def __str__(self) -> str:
-        lines = [self.summary()]
+        lines = [self.summary(), *(f"uncompiled: {each}" for each in self.uncompiled)]
         lines += [f"break {number}: {stop.report()}" for number, stop in enumerate(self.breaks)]
         for recompile in self.recompiles:
             lines.append(f"recompile of {recompile.name} ({recompile.filename}:{recompile.line})")
@@ -110,7 +115,8 @@ def explain(
         callback = FrameCallback(
             backend or _run_graph, CaptureOptions(dynamic=dynamic, unbacked=unbacked, observe=observe), function
         )
-        found.result = callback.wrap(function)(*args, **kwargs)
+        with collected() as found.uncompiled:
+            found.result = callback.wrap(function)(*args, **kwargs)
         found.breaks, found.skipped, found.recompiles = list(callback.breaks), list(callback.skipped), list(callback.recompiles)
         return found
 

@@ -29,6 +29,7 @@ class CaptureOptions:
     unbacked_sources: names of tensors on whose sizes nothing may be decided.
     unbacked: item(), nonzero, masks and the like stay in the graph, with sizes that are symbols without a value; without it they break.
     None keeps sizes, not numbers, in frames that go into one graph without a decision on them; the backend must know such sizes.
+    on_failure: called with (graph module, exception) where the backend raised; gives what runs instead of a compiled graph, or raises.
     symbolic_sizes: whether graphs have sizes and ints that are symbols; without them each one is a constant, whatever marks and other
     options say. None finds it out: as long as the backend gives the graphs back as they are (see contracts.Backend).
     shapes: declared sizes of arguments (shapes.py); those that are not declared are fixed then, but for ones that tensors are marked with.
@@ -49,6 +50,7 @@ class CaptureOptions:
     name: str | None = None
     places: Mapping[str, str] = field(default_factory=dict)
     unbacked: bool | None = False
+    on_failure: Callable[[Any, Exception], Callable[..., Any]] | None = None
     symbolic_sizes: bool | None = None
     shapes: Mapping[tuple[Any, ...], Any] | None = None
     idle_limit: int = 50_000
@@ -88,6 +90,10 @@ class CaptureOptions:
         """A function in messages: its name, its place, and the name that the user gave this compile call."""
         label = f", {self.name!r}" if self.name else ""
         return f"{code.co_qualname} ({self.place(code, code.co_firstlineno)}{label})"
+
+    def named(self, code: CodeType) -> str:
+        """file:line of a function and its name."""
+        return f"{self.place(code, code.co_firstlineno)} in {code.co_qualname}"
 
     def place(self, code: CodeType, line: int | None) -> str:
         """file:line of code in messages."""

@@ -1,5 +1,7 @@
 """A compiler for unmodified PyTorch programs, compatible with torch.compile at its entry point."""
 
+from tracework_capture import UncompiledWarning
+
 from . import compiler
 from ._version import __version__
 from .api import compile, compile_in_place
@@ -17,6 +19,7 @@ __all__ = [
     "MixedDevices",
     "NotCallable",
     "TraceworkError",
+    "UncompiledWarning",
     "UnknownName",
     "__version__",
     "compile",

@@ -118,7 +118,14 @@ def _optimizer(
         dynamic_values=_numbers(options.dynamic_values),
         unbacked=_unbacked(options, arguments),
         shapes=shapes,
+        on_failure=_run_uncompiled if options.suppress_errors else None,
     )
+
+
+def _run_uncompiled(gm: torch.fx.GraphModule, error: Exception) -> Callable[..., Any]:
+    from . import assemble  # which imports every package
+
+    return assemble.run_uncompiled(gm, error)
 
 
 def _unbacked(options: Options, arguments: Mapping[str, Any]) -> bool | None:

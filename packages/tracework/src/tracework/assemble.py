@@ -5,9 +5,9 @@ In one line: `optimize(backend=g)(fn)`, where `g(graph) = aot(graph, compiler=h)
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -77,17 +77,29 @@ def aot_eager_backend(options: Options, observe: Observe) -> Callable[..., Any]:
             example_inputs,
             forward_compiler=compiler,
             options=aotautograd.AotOptions(options.partitioner, memory_budget=options.memory_budget),
+            report=report_of(gm),
         )
 
     return backend
 
 
-def _warn_suppressed(error: CompileError) -> None:
-    warnings.warn(f"{error}\nsuppress_errors is on: this graph runs uncompiled.", stacklevel=3)
+def report_of(gm: torch.fx.GraphModule) -> aotautograd.Report:
+    """What warns that a graph, or a part of one, runs uncompiled."""
+
+    def report(reason: str, place: str) -> None:
+        capture.report_uncompiled(reason, place or gm.meta.get("place", "a graph"))
+
+    return report
+
+
+def run_uncompiled(gm: torch.fx.GraphModule, error: Exception) -> Callable[..., Any]:
+    """What suppress_errors puts in the place of a graph whose compilation failed, with a warning."""
+    report_of(gm)(f"suppress_errors is on, and {type(error).__name__}: {error}", getattr(error, "location", None) or "")
+    return aotautograd.uncompiled(gm)
 
 
 def inductor_backend(options: Options, observe: Observe) -> Callable[..., Any]:
-    """All stages; a graph whose compilation fails raises CompileError, or runs uncompiled under suppress_errors."""
+    """All stages; a graph whose compilation fails raises CompileError, a forward or backward only without suppress_errors."""
     stage = Stage(observe)
     compiler = GraphCompiler(options, stage)
     if options.cxx or not torch.cuda.is_available():
@@ -97,23 +109,17 @@ def inductor_backend(options: Options, observe: Observe) -> Callable[..., Any]:
         compiler.warm_up(example_inputs)
         if any(isinstance(x, torch.Tensor) and x.device.type == "cpu" and x.ndim for x in example_inputs):
             _check_compiler(options)
-        try:
-            return stage(
-                "aotautograd",
-                aotautograd.aot_compile,
-                gm,
-                example_inputs,
-                forward_compiler=compiler,
-                backward_compiler=compiler.unguarded,
-                options=aotautograd.AotOptions(
-                    options.partitioner, memory_budget=options.memory_budget, answers=compiler.answers
-                ),
-            )
-        except CompileError as error:
-            if not options.suppress_errors:
-                raise
-            _warn_suppressed(error)
-            return aotautograd.uncompiled(gm)
+        report = report_of(gm)
+        return stage(
+            "aotautograd",
+            aotautograd.aot_compile,
+            gm,
+            example_inputs,
+            forward_compiler=functools.partial(compiler, report=report),
+            backward_compiler=functools.partial(compiler.unguarded, report=report),
+            options=aotautograd.AotOptions(options.partitioner, memory_budget=options.memory_budget, answers=compiler.answers),
+            report=report,
+        )
 
     return backend
 
@@ -171,22 +177,22 @@ class GraphCompiler:
         )
         self.answers = Answers(self._runtime)
 
-    def __call__(self, gm: torch.fx.GraphModule, spec: Any) -> Callable[..., Any]:
+    def __call__(self, gm: torch.fx.GraphModule, spec: Any, report: aotautograd.Report) -> Callable[..., Any]:
         """For the settings of torch that are on, which capture guards."""
-        return _torch.with_warnings(self._compile(gm, spec))
+        return _torch.with_warnings(self._compile(gm, spec, report))
 
-    def unguarded(self, gm: torch.fx.GraphModule, spec: Any) -> Callable[..., Any]:
+    def unguarded(self, gm: torch.fx.GraphModule, spec: Any, report: aotautograd.Report) -> Callable[..., Any]:
         """For the settings of torch that will be on."""
-        return BySettings(gm, spec, self._compile)
+        return BySettings(gm, spec, functools.partial(self._compile, report=report))
 
     @capture.paused_collection()  # the compilation of a backward is not part of a frame's
-    def _compile(self, gm: torch.fx.GraphModule, spec: Any) -> Callable[..., Any]:
+    def _compile(self, gm: torch.fx.GraphModule, spec: Any, report: aotautograd.Report) -> Callable[..., Any]:
         try:
             return self._compiled(gm, spec)
         except CompileError as error:  # here, and not only around the whole, because a backward is compiled when it first runs
             if not self._suppress_errors:
                 raise
-            _warn_suppressed(error)
+            report(f"suppress_errors is on, and the {spec.role} failed: {error}", error.location or "")
             return lambda inputs: gm(*inputs)
 
     def _compiled(self, gm: torch.fx.GraphModule, spec: Any) -> Callable[..., Any]:

@@ -28,7 +28,7 @@ class Options:
         cache_dir: folder of the disk cache.
         cache_key: file of the key that seals the disk cache's entries; empty: the user's own.
         cxx: C++ compiler; empty finds one.
-        suppress_errors: run a graph uncompiled, with a warning, when its compilation fails.
+        suppress_errors: run a graph uncompiled, with a warning, when its compilation fails, whatever the backend.
         guard_filter_fn: drops guards; unsafe, as in torch.compile.
         dynamic_sources: comma-separated names (x, x:0, self.table) whose sizes and numbers are symbols from the first capture on.
         dynamic_values: comma-separated sizes and numbers that are symbols from the first capture on.

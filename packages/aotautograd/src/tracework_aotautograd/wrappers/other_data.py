@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ..contracts import Backward, JointProgram
+from ..contracts import Backward, JointProgram, Report
 from ..partition import shown_input
 from ..partition.split import JointParts, needed_for
 
@@ -28,7 +28,8 @@ class OtherData:
     """A component's part of the joint graph. `watched`: slots of the inputs that formulas of its backward read, or checkpoints that it
     computes again."""
 
-    def __init__(self, joint: JointProgram, parts: JointParts, backward: Backward) -> None:
+    def __init__(self, joint: JointProgram, parts: JointParts, backward: Backward, report: Report) -> None:
+        self._report = report
         self._graph = joint.graph.graph
         self._inputs, self._gradients = parts.inputs, parts.gradients[backward.component]
         nodes = {node.name: node for node in self._graph.nodes}
@@ -59,6 +60,7 @@ class OtherData:
 
     def gradients(self, watched: Sequence[torch.Tensor], given: Sequence[Any]) -> list[Any]:
         """The gradients: of the watched inputs and what the backward is called with. Raises what the operators do on the other data."""
+        self._report("the data of an input was replaced between a forward and its backward", "")
         values: dict[Step, Any] = {(node, False): value for node, value in zip(self._known, given, strict=True)}
         now = {self._inputs[slot]: tensor.detach() for slot, tensor in zip(self.watched, watched, strict=True)}
         for step in self._order or self._plan(now):

@@ -8,7 +8,6 @@ where sizes are symbolic, are compared first; where these meet the elements are:
 
 from __future__ import annotations
 
-import logging
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from itertools import accumulate
@@ -16,34 +15,26 @@ from typing import Any
 
 import torch
 
+from ..contracts import Report
 from ..signature import InputKind, Mutation, Signature
 
-fallbacks = logging.getLogger("tracework.fallbacks")
 Run = Callable[..., Any]
 Bounds = tuple[int, int]
 data_ptr = torch.Tensor.data_ptr
 
 
-def guard_overlaps(call: Run, uncompiled: Run, signature: Signature) -> Run:
+def guard_overlaps(call: Run, uncompiled: Run, signature: Signature, report: Report) -> Run:
     """`call`, or `uncompiled` where a written input overlaps another one; `call` itself for graphs that write to no input."""
     if all(info.mutation is Mutation.NONE for info in signature.inputs):
         return call
     check = OverlapCheck(signature)
-    told = False
 
     def run(*args: Any) -> Any:
-        nonlocal told
         pair = check(args)
         if pair is None:
             return call(*args)
-        if not told:
-            told = True
-            a, b = (signature.inputs[i].name if i < len(signature.inputs) else "a constant" for i in pair)
-            fallbacks.warning(
-                "inputs %s and %s share memory and one of them is written to: such calls run uncompiled; pass clones to avoid it",
-                a,
-                b,
-            )
+        a, b = (signature.inputs[i].name if i < len(signature.inputs) else "a constant" for i in pair)
+        report(f"inputs {a} and {b} share memory and one of them is written to; pass clones to avoid it", "")
         return uncompiled(*args)
 
     return run

@@ -6,38 +6,33 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any
 
+from ..contracts import Report
 from ..signature import Signature
 
-fallbacks = logging.getLogger("tracework.fallbacks")
 Run = Callable[..., Any]
 
 
-def guard_places(call: Run, uncompiled: Run, signature: Signature) -> Run:
+def guard_places(call: Run, uncompiled: Run, signature: Signature, report: Report) -> Run:
     """`call`, or `uncompiled` where such an input has another storage offset; `call` itself for graphs without one."""
     places = signature.places
     if not places:
         return call
-    told = False
 
     def run(*args: Any) -> Any:
-        nonlocal told
         for slot, offset, period in places:
             distance = args[slot].storage_offset() - offset
             if distance and (not period or distance % period):
                 break
         else:
             return call(*args)
-        if not told:
-            told = True
-            fallbacks.warning(
-                "input %s begins elsewhere in its memory, which the graph depends on (as_strided with an offset, view_as_complex, a write "
-                "through overlapping windows): such calls run uncompiled",
-                signature.inputs[slot].name,
-            )
+        report(
+            f"input {signature.inputs[slot].name} begins elsewhere in its memory, which the graph depends on (as_strided with an offset, "
+            "view_as_complex, a write through overlapping windows)",
+            "",
+        )
         return uncompiled(*args)
 
     return run

@@ -61,6 +61,7 @@ class GraphBuilder:
         self.example_inputs: list[Any] = []
         self.aliased_inputs: set[str] = set()  # names of placeholders that stand for tensors of a subclass
         self.calls = 0  # operations on tensors: what makes the graph worth its call
+        self.own_calls = 0  # those of the frame itself; what it calls may be captured without it
         self.draws: dict[str, Callable[[Any], Any]] = {}  # name of an input -> what draws it from the generator that is given
         self.raises_in_block = False  # whether an operator may raise inside of a try or with block of the program
         self.raises_in_try = False  # whether its exception meets an except block that may go on, or a manager of the program
@@ -256,6 +257,7 @@ class GraphBuilder:
         node.meta["stack"] = node.meta["stack_trace"] = frame.user_location()
         guard_choices(frame, target)
         self.calls += 1
+        self.own_calls += frame.parent is None
         if frame.root.effects.raising != self._raising:
             self._raising = frame.root.effects.raising
             node.meta["may_raise"] = True

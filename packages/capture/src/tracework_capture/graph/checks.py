@@ -18,6 +18,7 @@ see how far it came; elsewhere the exception of the graph is the program's, and 
 
 from __future__ import annotations
 
+import functools
 import inspect
 import logging
 import operator
@@ -33,6 +34,7 @@ import torch
 from .. import _torch
 from ..bytecode.reload import local_name
 from ..errors import ControlMisuse, RestartApart, RestartWithoutChecks
+from ..uncompiled import PLEASE_REPORT, report_uncompiled
 from .data_sizes import holds
 from .leaves import copy_like, leaf, with_data
 from .undo import (
@@ -521,8 +523,8 @@ def guarded_call(writer: CodeWriter, frame: Any, call: str, conditions: list[str
     if written:
         lines += [f"    if not {writer.const(can_run_again)}(__tw_kept):", "        raise __tw_failure"]
     lines += ["    " + line for line in restore]
-    run = run_with_handlers if root.graph.raises_in_block else run_again
-    lines += [f"    return {writer.const(run)}({writer.handed_over(['__tw_failure', function, *arguments])})"]
+    run = run_with_handlers if root.graph.raises_in_block else functools.partial(run_again, root.options.named(frame.code))
+    lines += [f"    return {writer.const(run, 'run')}({writer.handed_over(['__tw_failure', function, *arguments])})"]
     if conditions:
         if not root.options.fullgraph:  # where a break is an error
             restore = [f"{writer.const(root.history.check_failed, 'check_failed')}()", *restore]
@@ -542,8 +544,11 @@ def plainly_under_hooks(writer: CodeWriter, frame: Any) -> list[str]:
     if not len(root.mutations) or not any(isinstance(x, torch.Tensor) and x.requires_grad for x in made):
         return []
     function, arguments = plain_run(writer, frame)
+    why = "it has side effects, and hooks of saved tensors, as a checkpoint's, are around the call"
+    report = functools.partial(report_uncompiled, why, root.options.named(frame.code), "leave the hooks around the call")
     return [
         f"if {writer.const(_torch.any_saved_tensor_hooks, 'any_saved_tensor_hooks')}():",
+        f"    {writer.const(report, 'report')}()",
         f"    return {function}({', '.join(arguments)})",
     ]
 
@@ -605,9 +610,9 @@ def run_with_handlers(given: list[Any]) -> Any:
     return function(*args)
 
 
-def run_again(given: list[Any]) -> Any:
+def run_again(place: str, given: list[Any]) -> Any:
     """As run_with_handlers, where it raises by itself, as a rule, and with the program's own traceback."""
-    kind, text, function = type(given[0]).__name__, str(given[0]), given[1]
+    kind, text = type(given[0]).__name__, str(given[0])
     result = run_with_handlers(given)
-    log.warning("the graph of %s raised %s (%s) where plain Python does not; please report", function, kind, text)
+    report_uncompiled(f"the graph raised {kind} ({text}) where plain Python does not", place, PLEASE_REPORT)
     return result

@@ -36,7 +36,7 @@ from .checks import check_conditions, guarded_call, plainly_under_hooks, unused_
 from .replaced import check_replaced
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 __all__ = ["BackendFailed", "Captured", "finish"]
 
@@ -157,6 +157,7 @@ def make_graph(root: Any, frame: Any, stop: Returned | Break, writer: CodeWriter
     module.meta["fake_mode"] = root.fake_mode
     code = frame.code
     origin = Origin(code.co_filename, code.co_firstlineno, code.co_qualname)
+    module.meta["place"] = root.options.named(code)
     return CapturedGraph(module, tuple(builder.inputs), root.guards, root.symbols, origin, stop, tuple(builder.example_inputs))
 
 
@@ -178,7 +179,9 @@ def compiled_by(backend: Any, root: Any, captured: CapturedGraph) -> tuple[Calla
     except Exception as error:
         if on_trial:
             raise SizesBurntIn from error
-        raise BackendFailed(str(error)) from error
+        if root.options.on_failure is None:
+            raise BackendFailed(str(error)) from error
+        return root.options.on_failure(graph, error), True
     given_back = graph in (compiled, getattr(compiled, "__self__", None)) and graph.code == before
     if on_trial and not given_back:
         raise SizesBurntIn
@@ -195,6 +198,7 @@ def graph_call(
 ) -> tuple[str, bool]:
     """The text that calls what the graph was compiled to, and whether that writes to inputs after all that may raise."""
     writes_last = getattr(compiled, "__tracework_writes_last__", False)
+    is_ours = writes_last or getattr(compiled, "__self__", None) is captured.graph
     boxed = getattr(compiled, "__tracework_boxed__", False)
     takes_list = getattr(compiled, "__tracework_list_call__", None)
     if takes_list is not None:
@@ -210,10 +214,34 @@ def graph_call(
         compiled = _torch.leaving_dual_levels(compiled)
     if root.uses_saved_hooks:
         compiled = _torch.leaving_saved_hooks(compiled)
-    count = len(next(iter(reversed(captured.graph.graph.nodes))).args[0])
+    results = next(iter(reversed(captured.graph.graph.nodes))).args[0]
+    if not is_ours:
+        compiled = with_history(compiled, results, backend)
+    count = len(results)
     refuse = functools.partial(refuse_results, backend, count)
     called = writer.const(root.services.call_disabled(compiled, count, refuse), "graph")
     return (f"{called}(list(__tw_inputs))" if boxed else f"{called}(*__tw_inputs)"), writes_last
+
+
+def with_history(compiled: Callable[..., Any], results: Sequence[fx.Node], backend: str) -> Callable[..., Any]:
+    """Raises ControlMisuse at a call that gives a tensor without a history where the program's has one: gradients would be lost."""
+    due = [(i, n) for i, n in enumerate(results) if getattr(n.meta["example_value"], "requires_grad", False)]
+    if not due:
+        return compiled
+
+    def call(*given: Any) -> Any:
+        made = compiled(*given)
+        if isinstance(made, (tuple, list)) and len(made) == len(results):
+            for place, node in due:
+                if not made[place].requires_grad:
+                    raise ControlMisuse(
+                        f"what the backend {backend} made of a graph gave {node.name}, result {place} (at {node.meta.get('stack')}), without"
+                        " a history, and its gradient would be lost. Call the function under torch.no_grad(), or let the backend compile"
+                        " forward and backward, as tracework_aotautograd.aot_compile does with a forward_compiler."
+                    )
+        return made
+
+    return call
 
 
 def refuse_results(backend: str, count: int, given: Any) -> NoReturn:

@@ -58,6 +58,7 @@ class SizeHistory:
         self.fixed_dims: set[tuple[Any, int]] = set()  # opened on a guess, and fixed by the program
         self.delayed = False
         self.gone: list[str] = []  # where the objects were whose death has ended entries
+        self.operations = 0  # most that an attempt of the last capture recorded for the frame itself
         self.traced_in_vain = 0  # instructions of captures that met no tensor
 
     def check_failed(self) -> None:

@@ -4,11 +4,9 @@ An entry's guard program keeps no instance alive: objects guarded by identity ar
 first of them. The limit of entries is announced once, loudly, with reasons and cure.
 """
 
-import contextlib
 import gc
 import logging
 import threading
-import warnings
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -26,11 +24,11 @@ from ..guards.program import Program, build_program, guard_set, lean_programs
 from ..guards.report import cure_of, recompile_reason, same_object_cure
 from ..options import CaptureOptions
 from ..sources import Source
+from ..uncompiled import RecompileLimitWarning, Uncompiled, forget_told, say
 from .code_set import CodeSet
 
 __all__ = [
     "EntryInfo",
-    "RecompileLimitWarning",
     "at_limit",
     "build_lean_programs",
     "entries_of",
@@ -40,15 +38,12 @@ __all__ = [
     "recompile_reasons",
     "remove",
     "reset",
+    "say_limit",
     "skip",
     "try_again",
 ]
 
 log = logging.getLogger("tracework.capture.recompiles")
-
-
-class RecompileLimitWarning(UserWarning):
-    """A function was compiled as often as recompile_limit allows; new kinds of calls run as plain Python."""
 
 
 @dataclass
@@ -275,12 +270,15 @@ def at_limit(
     with _lock:
         is_new = code not in _announced
         _announced.add(code)
-    if is_new and not continues_a_loop(code):  # a loop whose rounds differ goes on as plain Python
-        log.warning("%s", text)
-        # a program that makes errors of warnings has not asked for its call to fail
-        with contextlib.suppress(RecompileLimitWarning):
-            warnings.warn(text, RecompileLimitWarning, stacklevel=3)
+    if is_new:
+        say_limit(text, code, options, reasons)
     return True
+
+
+def say_limit(text: str, code: CodeType, options: CaptureOptions, reasons: Sequence[str]) -> None:
+    """Warns that frames of the code run as plain Python from now on."""
+    reason = "; ".join((f"{code.co_qualname} was compiled {options.recompile_limit} times, its recompile_limit", *reasons))
+    say(text, Uncompiled(reason, options.place(code, code.co_firstlineno)), RecompileLimitWarning)
 
 
 def _close(code: CodeType, entries: Sequence[_C.Entry], owner: Any) -> None:
@@ -316,6 +314,7 @@ def reset(code: CodeType | None = None) -> None:
         codes = [code] if code is not None else list(_touched)
         _announced.clear()
         _left_plain.clear()
+        forget_told()
     for each in codes:
         _C.set_entries(each, ())
         _C.set_mark(each, _C.MARK_NONE)

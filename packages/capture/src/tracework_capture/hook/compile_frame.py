@@ -83,6 +83,7 @@ def capture_frame(given: FrameInput, backend: Any, options: CaptureOptions, hist
     # what is asked of tensors here is no call of the program, which its modes and classes of tensors would see
     with _torch.function_modes_aside(), _torch.saved_tensor_hooks_aside(), _torch.torch_functions_off():
         try:
+            history.operations = 0
             return capture_in_attempts(given, backend, options, history, Services(call_policy, call_disabled, functions_on))
         finally:
             history.answers = {}
@@ -148,6 +149,7 @@ def capture_in_attempts(
                 raise not_continued("calls nest too deeply to be inlined", reason, stack) from error
             stop_before, reason, stack = root.step, BreakGraph("recursion", "Python's own recursion limit"), frame.locations()
         finally:
+            history.operations = max(history.operations, root.graph.own_calls)
             let_go(root, frame)
         refuse_break(given, options, reason, stack)
         log.info("graph break in %s: %s%s", given.code.co_qualname, reason, f" ({stack[-1]})" if stack else "")

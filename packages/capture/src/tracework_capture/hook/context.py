@@ -39,6 +39,7 @@ from ..guards.access import Scope
 from ..guards.filters import filter_guards
 from ..options import CaptureOptions
 from ..signals import let_through
+from ..uncompiled import PLEASE_REPORT, report_uncompiled
 from . import cache, dynamism
 from . import stance as stances
 from .code_set import CodeSet
@@ -207,6 +208,8 @@ class FrameCallback:
             if self.options.fullgraph and outermost and skipped.detail not in (NOTHING, ONE_OPERATION):
                 place = UserLocation(code.co_filename, code.co_firstlineno, code.co_qualname)
                 raise Unsupported("other", skipped.detail, (place,)) from skipped
+            if not (skipped.wanted or skipped.detail in (NOTHING, ONE_OPERATION)):
+                self.report(code, f"{skipped.detail}, after {skipped.stop.text}" if skipped.stop else skipped.detail)
             answer = self.plain(code, skipped.detail, skipped.stop, held=wrapped_functions(code, closure))
             traced = outermost and skipped.detail == NOTHING and skipped.stop is None
             return (
@@ -219,7 +222,7 @@ class FrameCallback:
         except RecursionError:
             if self.options.fullgraph:
                 raise
-            log.info("%s runs as plain Python this time: Python's recursion limit is near", code.co_qualname)
+            self.report(code, "Python's recursion limit is near, and it runs as plain Python this time")
             return None
         except Exception as error:
             let_through(error)
@@ -227,14 +230,15 @@ class FrameCallback:
                 raise InternalCaptureError(
                     f"{code.co_qualname} could not be captured: {type(error).__name__}: {error}"
                 ) from error
-            log.warning(
-                "capture of %s (%s:%d) failed and it runs as plain Python; please report",
-                code.co_qualname,
-                code.co_filename,
-                code.co_firstlineno,
-                exc_info=True,
-            )
+            log.info("capture of %s failed", code.co_qualname, exc_info=True)
+            text = f"its capture failed ({type(error).__name__}: {error}) and it runs as plain Python"
+            report_uncompiled(text, self.options.named(code), PLEASE_REPORT)
             return self.plain(code, f"{type(error).__name__}: {error}", held=wrapped_functions(code, closure))
+
+    def report(self, code: types.CodeType, why: str) -> None:
+        """Warns that the tensor operations of a frame that was given up run uncompiled, if it has any."""
+        if self.history(code).operations:
+            report_uncompiled(why, self.options.named(code))
 
     def wrap(self, function: Callable[..., Any], run_only: bool = False) -> Any:
         """The function with its frames going through this callback; when the last such wrapper dies, so do the entries.
@@ -437,6 +441,7 @@ def optimize(
     unbacked_sources: Iterable[str] = (),
     unbacked: bool | None = False,
     shapes: DeclaredShapes | None = None,
+    on_failure: Callable[[Any, Exception], Callable[..., Any]] | None = None,
 ) -> Callable[[Callable[..., Any]], Any]:
     """A decorator: the function runs with its frames captured and compiled by backend(gm, example_inputs). Raises ControlMisuse."""
     for given in (dynamic_sources, static_sources, unbacked_sources):
@@ -450,7 +455,7 @@ def optimize(
     settings: dict[str, Any] = {"fullgraph": fullgraph, "dynamic": dynamic, "guard_filter_fn": guard_filter_fn, "name": name}
     settings.update(dynamic_sources=frozenset(dynamic_sources), static_sources=frozenset(static_sources))
     settings.update(dynamic_values=frozenset(dynamic_values), unbacked_sources=frozenset(unbacked_sources))
-    settings.update(unbacked=unbacked, shapes=shapes)
+    settings.update(unbacked=unbacked, shapes=shapes, on_failure=on_failure)
     if recompile_limit is not None:
         settings["recompile_limit"] = recompile_limit
     if observe is not None:

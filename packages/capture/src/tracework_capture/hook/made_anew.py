@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import logging
-import warnings
 from types import CodeType
 
 from ..errors import RecompileLimitError
 from ..options import CaptureOptions
-from .cache import RecompileLimitWarning
+from .cache import say_limit
 
 __all__ = ["MadeAnew"]
-
-log = logging.getLogger("tracework.capture.recompiles")
 
 
 class MadeAnew:
@@ -53,8 +48,5 @@ class MadeAnew:
             raise RecompileLimitError(text)
         if kind not in self._announced:
             self._announced.add(kind)
-            log.warning("%s", text)
-            # a program that makes errors of warnings has not asked for its call to fail
-            with contextlib.suppress(RecompileLimitWarning):
-                warnings.warn(text, RecompileLimitWarning, stacklevel=3)
+            say_limit(text, code, options, ("the program makes its code anew",))
         return True

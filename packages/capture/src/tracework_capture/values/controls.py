@@ -48,7 +48,7 @@ def _skip_frame(frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         raise Unsupported("explicit", "skip_frame() was called", (frame.location(),))
     if len(frame.locations()) > 1:  # inlined: the caller's graph breaks at the call, and this frame is then met by itself
         frame.break_graph("explicit", "skip_frame() was called")
-    raise SkipFrame(f"skip_frame() was called {_text(args, kwargs)}".strip())
+    raise SkipFrame(f"skip_frame() was called {_text(args, kwargs)}".strip(), wanted=True)
 
 
 def _mark_static(frame: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:

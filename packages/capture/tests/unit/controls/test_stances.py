@@ -62,7 +62,7 @@ def test_fail_on_recompile_says_why_and_what_to_do():
     assert len(graphs) == 1
 
 
-@pytest.mark.filterwarnings("ignore::tracework_capture.hook.cache.RecompileLimitWarning")
+@pytest.mark.filterwarnings("ignore::tracework_capture.RecompileLimitWarning")
 def test_fail_on_recompile_holds_at_the_limit_of_entries_too():
     call = capture.optimize(lambda gm, inputs: gm.forward, recompile_limit=1, dynamic=False)(plus_one)
     call(X)

@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 import tracework_capture as capture
-from tracework_capture.hook.cache import RecompileLimitWarning
+from tracework_capture import RecompileLimitWarning
 
 X = torch.arange(6.0).reshape(2, 3)
 

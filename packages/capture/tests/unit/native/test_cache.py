@@ -31,7 +31,7 @@ def test_the_limit_is_announced_once():
         return "plain"
 
     call = compiled(plain, lambda inputs, x: "fast", CaptureOptions(recompile_limit=2))
-    with pytest.warns(cache.RecompileLimitWarning) as caught:
+    with pytest.warns(RecompileLimitWarning) as caught:
         assert [call(i) for i in range(5)] == ["fast", "fast", "plain", "plain", "plain"]
     assert len(caught) == 1
     text = str(caught[0].message)
@@ -56,7 +56,7 @@ def test_at_the_limit_nobody_is_asked_until_an_entry_dies():
 
     call = _C.Scoped(plain, callback)
     first, *others = things = [Thing() for _ in range(5)]
-    with pytest.warns(cache.RecompileLimitWarning):
+    with pytest.warns(RecompileLimitWarning):
         assert [call(thing) for thing in things] == ["fast", "fast", "plain", "plain", "plain"]
     assert asked == things[:3]
     asked.clear()
@@ -145,7 +145,7 @@ def test_equal_code_of_several_functions_is_forgotten_one_by_one():
     options = CaptureOptions(recompile_limit=1)
     calls = [compiled(function, lambda inputs, x: "fast", options) for function in (first, second)]
     assert [call(1) for call in calls] == ["fast", "fast"]
-    with pytest.warns(cache.RecompileLimitWarning) as caught:
+    with pytest.warns(RecompileLimitWarning) as caught:
         assert [call(2) for call in calls] == ["plain", "plain"]
     assert len(caught) == 2
     cache.reset()

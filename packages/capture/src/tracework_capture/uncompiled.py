@@ -1,0 +1,84 @@
+"""Tensor operations that were recorded and run without a compiled graph: said once a place, and to whoever collects.
+
+Graph breaks, and frames without tensor operations, are no such thing: explain and the logs tell of these.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["RecompileLimitWarning", "Uncompiled", "UncompiledWarning", "collected", "forget_told", "report_uncompiled", "say"]
+
+log = logging.getLogger("tracework.capture")
+PLEASE_REPORT = "report it, with what TRACEWORK_LOGS=breaks prints"
+NEXT = "TRACEWORK_LOGS=breaks,fallbacks and tracework.explain(function)(*args) say more"
+
+
+class UncompiledWarning(UserWarning):
+    """Tensor operations of a compiled function run uncompiled; the text says why, where, and what to do."""
+
+
+class RecompileLimitWarning(UncompiledWarning):
+    """A function was compiled as often as recompile_limit allows; new kinds of calls run as plain Python."""
+
+
+@dataclass(frozen=True)
+class Uncompiled:
+    """One place of it. place: "file:line", and of what, as far as that is known."""
+
+    reason: str
+    place: str
+
+    def __str__(self) -> str:
+        return f"{self.reason} (at {self.place})"
+
+
+_told: set[Uncompiled] = set()
+_collectors: list[list[Uncompiled]] = []
+
+
+@contextlib.contextmanager
+def collected() -> Iterator[list[Uncompiled]]:
+    """What is reported, by any thread, in the block; those that were said before, too."""
+    found: list[Uncompiled] = []
+    _collectors.append(found)
+    try:
+        yield found
+    finally:
+        _collectors[:] = [each for each in _collectors if each is not found]
+
+
+def report_uncompiled(reason: str, place: str, cure: str = NEXT) -> None:
+    """Warns, once for a reason at a place, that tensor operations there run uncompiled."""
+    what = Uncompiled(reason, place)
+    text = f"tensor operations run uncompiled: {reason}\n  at {place}\n  try: {cure}"
+    is_new = what not in _told
+    _told.add(what)
+    say(text, what, UncompiledWarning if is_new else None)
+
+
+def say(text: str, what: Uncompiled, category: type[Warning] | None) -> None:
+    """Gives it to the collectors and the log, and as a warning of the category for the user's file and line."""
+    for found in _collectors:
+        if what not in found:
+            found.append(what)
+    if category is None:
+        return
+    log.info("%s", text)
+    file, line = re.match(r"(.*?)(?::(\d+))?(?: in .*| \(.*)?$", what.place, re.DOTALL).groups()  # type: ignore[union-attr]
+    # a program that makes errors of warnings has not asked for its call to fail
+    with contextlib.suppress(category):
+        warnings.warn_explicit(text, category, file, int(line or 0))
+
+
+def forget_told() -> None:
+    """What was said may be said again."""
+    _told.clear()
