@@ -1,6 +1,6 @@
 """The only file of this package that touches private torch names; each is wrapped under our own name."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -290,3 +290,23 @@ def aliased_argument(schema: Any) -> int | None:
         if argument.alias_info is not None and not argument.alias_info.is_write:
             return index
     return None
+
+
+@cache
+def draws(target: Any) -> bool:
+    """Whether what a node calls takes numbers from a generator. What is given where another operator drew, as the backward of attention is,
+    makes those numbers again and takes none."""
+    if not isinstance(target, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in target.tags:
+        return False
+    return all(argument.name not in ("philox_seed", "rng_state") for argument in target._schema.arguments)
+
+
+def untraced_by_torch_compile(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which torch.compile neither inlines nor looks below: it runs what is compiled already. Compiled autograd traces calls of
+    backwards."""
+    function._torchdynamo_disable = True  # type: ignore[attr-defined]
+    function._torchdynamo_disable_msg = "a compiled backward"  # type: ignore[attr-defined]
+    evaluator = torch._C._dynamo.eval_frame
+    skip = evaluator._FrameAction.SKIP
+    evaluator.set_code_exec_strategy(function.__code__, evaluator._FrameExecStrategy(skip, skip))
+    return function

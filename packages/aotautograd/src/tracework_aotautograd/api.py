@@ -27,7 +27,6 @@ from .wrappers.places import guard_places
 from .wrappers.saved_hooks import guard_saved_hooks
 from .wrappers.uncompiled import uncompiled
 
-log = logging.getLogger("tracework.aotautograd")
 fallbacks = logging.getLogger("tracework.fallbacks")
 Observe = Callable[[str, Any], None]
 
@@ -68,7 +67,8 @@ def aot_compile(
         forward_compiler, backward_compiler, inference_compiler: what compiles the functional ATen graphs; the last two
             default to the first. The second is also given what computes gradients under `create_graph=True`.
         partitioner: a name in PARTITIONERS.
-        observe: called with ("functional", product): the functional graph, or the FunctionalProgram.
+        observe: called with ("joint", fx.GraphModule) where there is a backward, and ("functional", product): the functional graph, or the
+            FunctionalProgram, of each piece of the graph.
         report: told once for a graph why and where it, a part of it, or a call runs uncompiled.
 
     Returns:
@@ -207,8 +207,9 @@ def _training(
 ) -> Callable[..., tuple[Any, ...]]:
     _clean(joint.graph)
     spread_channels_last(joint.graph)
+    if observe is not None:
+        observe("joint", joint.graph)
     program = partition(joint, options)
-    log.debug("%s", program)
     if observe is not None:
         observe("functional", program)
     forward = _apart_from_autocast(forward_compiler(program.forward, program.forward_spec))

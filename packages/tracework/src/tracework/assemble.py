@@ -27,12 +27,13 @@ _timing = logging.getLogger("tracework.timing")
 
 
 class Stage:
-    """Times one stage, gives its product to the observer, and turns its failure into a CompileError."""
+    """Times one stage, and turns its failure into a CompileError."""
 
     def __init__(self, observe: Observe):
-        self._observe = observe
+        self.observe = observe
 
     def __call__(self, name: str, work: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """What work(*args, **kwargs) gives."""
         started = time.perf_counter()
         try:
             product = work(*args, **kwargs)
@@ -41,7 +42,12 @@ class Stage:
         except Exception as error:
             raise CompileError(name, error, getattr(error, "location", None)) from error
         _timing.debug("%s: %.3f s", name, time.perf_counter() - started)
-        self._observe(name, product)
+        return product
+
+    def observed(self, name: str, work: Callable[..., Any], *args: Any) -> Any:
+        """The same, and the observer gets it."""
+        product = self(name, work, *args)
+        self.observe(name, product)
         return product
 
 
@@ -105,6 +111,9 @@ def inductor_backend(options: Options, observe: Observe) -> Callable[..., Any]:
     if options.cxx or not torch.cuda.is_available():
         _check_compiler(options)
 
+    def named(name: str, product: Any) -> None:
+        observe("aotautograd" if name == "functional" else name, product)
+
     def backend(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         compiler.warm_up(example_inputs)
         if any(isinstance(x, torch.Tensor) and x.device.type == "cpu" and x.ndim for x in example_inputs):
@@ -118,6 +127,7 @@ def inductor_backend(options: Options, observe: Observe) -> Callable[..., Any]:
             forward_compiler=functools.partial(compiler, report=report),
             backward_compiler=functools.partial(compiler.unguarded, report=report),
             options=aotautograd.AotOptions(options.partitioner, memory_budget=options.memory_budget, answers=compiler.answers),
+            observe=named,
             report=report,
         )
 
@@ -196,9 +206,9 @@ class GraphCompiler:
             return lambda inputs: gm(*inputs)
 
     def _compiled(self, gm: torch.fx.GraphModule, spec: Any) -> Callable[..., Any]:
-        prims = self._stage("primops", self._prims, gm, spec)
+        prims = self._stage.observed("primops", self._prims, gm, spec)
         cache = runtime.open_cache(self._runtime)
-        loaded = cache.loaded(lambda: self._stage("inductor", self._artifact, prims, cache), self._loaded)
+        loaded = cache.loaded(lambda: self._stage.observed("inductor", self._artifact, prims, cache), self._loaded)
         return runtime.cudagraph(loaded, self._runtime) if self._cudagraphs else loaded
 
     def _loaded(self, artifact: runtime.Artifact) -> Any:

@@ -17,8 +17,8 @@ LOGS: Mapping[str, tuple[tuple[str, ...], str]] = {
     ),
     "recompiles": (("tracework.capture.recompiles",), "why no existing entry matched"),
     "aot": (
-        ("tracework.aotautograd", "tracework.products.functional"),
-        "functional forward and backward graphs, masks proven away",
+        ("tracework.aotautograd", "tracework.products.joint", "tracework.products.aotautograd"),
+        "joint, forward and backward graphs, masks proven away",
     ),
     "prims": (
         ("tracework.primops", "tracework.products.primops"),

@@ -54,7 +54,7 @@ def of_target(target: Any) -> Recompute:
         return Recompute.FREE
     if not isinstance(target, _torch.OpOverload):
         return Recompute.FREE  # arithmetic on sizes
-    if torch.Tag.nondeterministic_seeded in target.tags:
+    if _torch.draws(target):
         return Recompute.NEVER
     name = target._schema.name.split("::")[1]
     if name in RECOMPUTE:
@@ -81,7 +81,7 @@ def is_random(node: fx.Node) -> bool:
     """Random numbers and the items of results that hold them: never computed twice."""
     if node.target is operator.getitem:
         return is_random(node.args[0])
-    return isinstance(node.target, _torch.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
+    return _torch.draws(node.target)
 
 
 def may_recompute(node: fx.Node, costly: bool) -> bool:

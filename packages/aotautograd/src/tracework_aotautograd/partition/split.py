@@ -127,7 +127,7 @@ def has_effect(node: fx.Node) -> bool:
         return True
     if not isinstance(node.target, _torch.OpOverload):
         return False
-    return torch.Tag.nondeterministic_seeded in node.target.tags or not node.target._schema.returns
+    return _torch.draws(node.target) or not node.target._schema.returns
 
 
 def _all_inputs(node: fx.Node) -> list[fx.Node]:

@@ -161,9 +161,7 @@ def _groups(graph: fx.Graph, count: int, results: set[fx.Node], sources: Mapping
 
 def _draws_in_backward(graph: fx.Graph, sources: Mapping[fx.Node, int]) -> bool:
     """Whether gradients are computed from random numbers of the backward, which are drawn once."""
-    random = torch.Tag.nondeterministic_seeded
-    nodes = (n for n in graph.nodes if isinstance(n.target, _torch.OpOverload) and random in n.target.tags)
-    return any(n.meta["phase"] == "backward" for n in nodes)
+    return any(n.meta["phase"] == "backward" and _torch.draws(n.target) for n in graph.nodes)
 
 
 def _share(emit: Emit, node: fx.Node, group: int, sources: Mapping[fx.Node, int]) -> fx.Node | None:

@@ -487,6 +487,7 @@ class _Part:
             forward = staticmethod(run)
 
             @staticmethod
+            @_torch.untraced_by_torch_compile
             def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
                 shapes = ctx.shapes if shapes_vary else static
                 given = [grads[place] for place in places]

@@ -17,7 +17,7 @@ def random_devices(graph: fx.Graph) -> tuple[torch.device, ...]:
     """The devices on which a graph draws random numbers."""
     found: dict[torch.device, None] = {}
     for node in graph.nodes:
-        if isinstance(node.target, _torch.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags:
+        if _torch.draws(node.target):
             values = node.meta["val"] if isinstance(node.meta["val"], (tuple, list)) else (node.meta["val"],)
             found.update(dict.fromkeys(v.device for v in values if isinstance(v, torch.Tensor)))
     return tuple(found)

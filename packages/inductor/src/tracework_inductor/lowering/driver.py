@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from tracework_primops.graph.levels import several_results
 from tracework_primops.passes.edits import memory_of, writes
 
 from ..errors import InductorError, LoweringError
@@ -401,6 +402,8 @@ class Lowering:
             raise LoweringError(name, self.origin, f"{type(error).__name__}: {error}") from error
 
     def _outputs(self, node: Any, values: dict[Any, Any]) -> tuple[Output, ...]:
+        if (problem := several_results(node)) is not None:
+            raise InductorError(f"the graph's result cannot be compiled: {problem}")
         listed = node.args[0] if isinstance(node.args[0], (tuple, list)) else (node.args[0],)
         owners: dict[str, Any] = {}
         return tuple(self._output(item, values, owners) for item in listed)

@@ -39,9 +39,18 @@ def _writes_only_inputs(node: torch.fx.Node) -> str | None:
     return "only aten.copy_ into an input may write"
 
 
+def several_results(output: torch.fx.Node) -> str | None:
+    """What is wrong with an output node that gives a result of several values as one; None when nothing is."""
+    given = output.args[0] if isinstance(output.args[0], (tuple, list)) else (output.args[0],)
+    pair = next((n for n in given if isinstance(n, torch.fx.Node) and isinstance(n.meta.get("spec"), (tuple, list))), None)
+    if pair is None:
+        return None
+    return f"it gives %{pair.name}, which is {len(pair.meta['spec'])} values: give getitem(%{pair.name}, 0) and so on"
+
+
 def _prim(node: torch.fx.Node) -> str | None:
     if node.op == "output":
-        return None
+        return several_results(node)
     if node.op not in ("placeholder", "call_function"):
         return f"{node.op} is not allowed"
     if "spec" not in node.meta:
