@@ -232,6 +232,19 @@ static PyObject *ask(PyObject *callback, tw_frame *frame)
     return answer;
 }
 
+/* Says that the frame runs as plain Python; -1 with an exception. */
+static int report_stillborn(tw_frame *frame, int32_t failed)
+{
+    PyObject *module = PyImport_ImportModule("tracework_capture.uncompiled");
+    if (module == NULL) {
+        return -1;
+    }
+    PyObject *done = PyObject_CallMethod(module, "report_stillborn", "Oi", (PyObject *)tw_frame_code(frame), (int)failed);
+    Py_DECREF(module);
+    Py_XDECREF(done);
+    return done == NULL ? -1 : 0;
+}
+
 /* Takes the reference to the entry. */
 static PyObject *run_fresh_entry(PyThreadState *tstate, tw_frame *frame, tw_entry *entry)
 {
@@ -249,8 +262,7 @@ static PyObject *run_fresh_entry(PyThreadState *tstate, tw_frame *frame, tw_entr
     entry->dead = true;
     Py_DECREF(entry);
     PyObject *callback = tw_swap_callback(NULL);
-    int raised = PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "tracework: guard %d of a new entry for %U does not hold; the call runs as "
-                                  "plain Python", (int)failed, tw_frame_code(frame)->co_qualname);
+    int raised = report_stillborn(frame, failed);
     Py_XDECREF(tw_swap_callback(callback));
     return raised < 0 ? fail_frame(tstate, frame) : run_below(tstate, frame, 0);
 }

@@ -263,11 +263,22 @@ def plain_saved_tensors() -> Iterator[None]:
 
 
 @contextmanager
+def without_compiled_autograd() -> Iterator[None]:
+    """The engine runs backwards itself, also under torch's compiled autograd."""
+    set_compiler = torch._C._dynamo.compiled_autograd.set_autograd_compiler  # type: ignore[attr-defined]
+    before = set_compiler(None, False)
+    try:
+        yield
+    finally:
+        set_compiler(*before)
+
+
+@contextmanager
 def tracing_state() -> Iterator[None]:
     """Grad mode restored at the end, no inference mode, one thread for the engine, autocast's cache left clean."""
     before = torch.is_grad_enabled()
     multithreading = torch.autograd.set_multithreading_enabled(False)
-    with multithreading, torch.inference_mode(False), plain_saved_tensors():
+    with multithreading, torch.inference_mode(False), plain_saved_tensors(), without_compiled_autograd():
         try:
             with torch.set_grad_enabled(before):
                 yield

@@ -67,8 +67,7 @@ def aot_compile(
         forward_compiler, backward_compiler, inference_compiler: what compiles the functional ATen graphs; the last two
             default to the first. The second is also given what computes gradients under `create_graph=True`.
         partitioner: a name in PARTITIONERS.
-        observe: called with ("joint", fx.GraphModule) where there is a backward, and ("functional", product): the functional graph, or the
-            FunctionalProgram, of each piece of the graph.
+        observe: called with ("functional", product) for each piece of the graph: the functional graph, or the FunctionalProgram.
         report: told once for a graph why and where it, a part of it, or a call runs uncompiled.
 
     Returns:
@@ -187,7 +186,7 @@ def partition(joint: JointProgram, options: AotOptions) -> FunctionalProgram:
         static = _static_saved(parts, [halves.saved_tensors[place] for place in saved_places], signature.static_inputs, counts[0])
         spec = GraphSpec("backward", static, frozenset(), joint.symbols, joint.fake_mode)
         backwards.append(Backward(graph, spec, component, saved_places))
-    return FunctionalProgram(halves.forward, tuple(backwards), signature, counts, forward_spec)
+    return FunctionalProgram(halves.forward, tuple(backwards), signature, counts, forward_spec, joint.graph)
 
 
 def _static_saved(parts: JointParts, saved: Any, static: frozenset[int], offset: int) -> frozenset[int]:
@@ -207,8 +206,6 @@ def _training(
 ) -> Callable[..., tuple[Any, ...]]:
     _clean(joint.graph)
     spread_channels_last(joint.graph)
-    if observe is not None:
-        observe("joint", joint.graph)
     program = partition(joint, options)
     if observe is not None:
         observe("functional", program)

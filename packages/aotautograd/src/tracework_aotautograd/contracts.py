@@ -75,7 +75,8 @@ class Backward:
 class FunctionalProgram:
     """Forward and backwards apart, one backward for each component of the signature.
 
-    The forward returns its graph outputs, then saved sizes, then saved tensors. `saved` counts them as (sizes, tensors).
+    The forward returns its graph outputs, then saved sizes, then saved tensors. `saved` counts them as (sizes, tensors). `joint`: the graph
+    that they were cut from.
     """
 
     forward: fx.GraphModule
@@ -83,10 +84,11 @@ class FunctionalProgram:
     signature: Signature
     saved: tuple[int, int]
     forward_spec: GraphSpec
+    joint: fx.GraphModule
 
     def text(self) -> str:
-        """Signature, forward and backwards as text."""
-        parts = ["# signature", self.signature.text(), "# forward", str(self.forward.graph)]
+        """Signature, joint graph, forward and backwards as text."""
+        parts = ["# signature", self.signature.text(), "# joint", str(self.joint.graph), "# forward", str(self.forward.graph)]
         for backward in self.backwards:
             parts += ["# backward", str(backward.graph.graph)]
         return "\n".join(parts)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import CodeType
 
 __all__ = ["RecompileLimitWarning", "Uncompiled", "UncompiledWarning", "collected", "forget_told", "report_uncompiled", "say"]
 
@@ -63,6 +64,12 @@ def report_uncompiled(reason: str, place: str, cure: str = NEXT) -> None:
     is_new = what not in _told
     _told.add(what)
     say(text, what, UncompiledWarning if is_new else None)
+
+
+def report_stillborn(code: CodeType, number: int) -> None:
+    """Warns that a guard of what was compiled for a call does not hold for that call: the evaluator runs the frame as plain Python."""
+    place = f"{code.co_filename}:{code.co_firstlineno} in {code.co_qualname}"
+    report_uncompiled(f"guard {number} of what was compiled for this call does not hold for it", place, PLEASE_REPORT)
 
 
 def say(text: str, what: Uncompiled, category: type[Warning] | None) -> None:

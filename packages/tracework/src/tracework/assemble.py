@@ -111,9 +111,6 @@ def inductor_backend(options: Options, observe: Observe) -> Callable[..., Any]:
     if options.cxx or not torch.cuda.is_available():
         _check_compiler(options)
 
-    def named(name: str, product: Any) -> None:
-        observe("aotautograd" if name == "functional" else name, product)
-
     def backend(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         compiler.warm_up(example_inputs)
         if any(isinstance(x, torch.Tensor) and x.device.type == "cpu" and x.ndim for x in example_inputs):
@@ -127,7 +124,7 @@ def inductor_backend(options: Options, observe: Observe) -> Callable[..., Any]:
             forward_compiler=functools.partial(compiler, report=report),
             backward_compiler=functools.partial(compiler.unguarded, report=report),
             options=aotautograd.AotOptions(options.partitioner, memory_budget=options.memory_budget, answers=compiler.answers),
-            observe=named,
+            observe=lambda _, product: observe("aotautograd", product),
             report=report,
         )
 

@@ -17,7 +17,7 @@ LOGS: Mapping[str, tuple[tuple[str, ...], str]] = {
     ),
     "recompiles": (("tracework.capture.recompiles",), "why no existing entry matched"),
     "aot": (
-        ("tracework.aotautograd", "tracework.products.joint", "tracework.products.aotautograd"),
+        ("tracework.aotautograd", "tracework.products.aotautograd"),
         "joint, forward and backward graphs, masks proven away",
     ),
     "prims": (

@@ -151,6 +151,8 @@ class FrameCallback:
         if is_module_call(code) and _torch.has_old_hooks(names.get("self")):
             if self.options.fullgraph:
                 raise Unsupported("hook", f"{type(names['self']).__name__} has hooks of register_backward_hook")
+            why = f"{type(names['self']).__name__} has hooks of register_backward_hook"
+            report_uncompiled(why, self.options.named(code), "use register_full_backward_hook")
             return _C.OFF  # they hang on the autograd node that comes last in plain code
         outermost = self.outermost.is_frame(code, names)
         if not outermost and (is_module_call(code) or code in self.small):
@@ -158,10 +160,11 @@ class FrameCallback:
         why = self.left[id(code)].get(wrapped_functions(code, closure)) if id(code) in self.left else None
         if why is not None and not (outermost and why == ONE_OPERATION):
             return None  # not for good: others share the code
-        if _torch.transform_level() is not None or _torch.under_users_dispatch_mode() or _torch.under_jit_trace():
-            return None  # inside a running vmap or grad, whose tensors have no storage to look at; what sees each operator
-        if _torch.forward_ad_is_on():
-            return None  # what eager kernels compute carries tangents
+        watching = watcher_of_operators()
+        if watching is not None:
+            if outermost:
+                report_uncompiled(f"it is called under {watching}", self.options.named(code), "compile the function around it")
+            return None
         stance = stances.current()
         if stance.name == "fail_on_recompile":
             self.refuse(code, Scope.of_frame(code, names, globals_, closure))
@@ -385,6 +388,18 @@ class FrameCallback:
         self.skipped.clear()
         self.recompiles.clear()
         self.breaks.clear()
+
+
+def watcher_of_operators() -> str | None:
+    """What is running that eager operators are needed for: a transform, whose tensors have no storage to look at, or what sees each operator
+    or carries something with what it computes."""
+    if _torch.transform_level() is not None:
+        return "a transform of torch.func"
+    if _torch.under_users_dispatch_mode():
+        return "a TorchDispatchMode"
+    if _torch.under_jit_trace():
+        return "torch.jit.trace"
+    return "forward-mode AD" if _torch.forward_ad_is_on() else None
 
 
 def wrapped_functions(code: types.CodeType, closure: tuple[types.CellType, ...] | None) -> tuple[Any, ...]:

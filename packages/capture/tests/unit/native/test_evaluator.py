@@ -9,7 +9,7 @@ import weakref
 import pytest
 import torch
 import tracework_capture as capture
-from tracework_capture import _C
+from tracework_capture import UncompiledWarning, _C
 
 ACCESSOR = {name: number for number, name in enumerate(_C.ACCESSORS)}
 LEAF = {name: number for number, name in enumerate(_C.LEAVES)}
@@ -222,7 +222,7 @@ def test_a_failing_fresh_entry_runs_plainly():
     def fast(inputs, x):
         return "fast"
 
-    with pytest.warns(RuntimeWarning, match="does not hold"):
+    with pytest.warns(UncompiledWarning, match="does not hold"):
         assert _C.Scoped(plain, callback)(1) == "plain"
 
 
