@@ -81,8 +81,8 @@ class Refusals(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
-        if "runs uncompiled" in text:
-            self.first = self.first or text
+        if "uncompiled: " in text:
+            self.first = self.first or " ".join(text.split("\n  ")[:2])
 
     def __enter__(self) -> Refusals:
         logging.getLogger("tracework.fallbacks").addHandler(self)

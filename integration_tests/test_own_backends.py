@@ -66,20 +66,20 @@ def program(x, n, s):
     return x.sum() / x.shape[0] * s + n, x.mean(0) * n
 
 
-def calls(way):
-    for n in SIZES:
+def calls(way, sizes=SIZES):
+    for n in sizes:
         x = torch.randn(n if way in ("size", "marked", "dynamic") else 4, 5, dtype=torch.float64, requires_grad=True)
         if way == "marked":
             tracework.compiler.mark_dynamic(x, 0)
         yield x, n if way == "int" else 2, n / 3 if way == "float" else 1.5
 
 
-def check(backend, way):
+def check(backend, way, sizes=SIZES):
     compiled = tracework.compile(program, backend=backend, dynamic=True if way == "dynamic" else None)
     MADE.clear()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for x, n, s in calls(way):
+        for x, n, s in calls(way, sizes):
             found, expected = compiled(x, n, s), program(x, n, s)
             torch.testing.assert_close(found, expected)
             torch.testing.assert_close(*(torch.autograd.grad(a.sum() + b.sum(), x) for a, b in (found, expected)))
@@ -89,8 +89,9 @@ def loud(caplog):
     return [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize(
+    ("name", "way"), [(name, way) for name in BACKENDS for way in (WAYS if name != "aot_module_simplified" else WAYS[:2])]
+)
 def test_eight_in_a_row(name, way, caplog, capfd):
     check(BACKENDS[name], way)
     assert not loud(caplog) and not capfd.readouterr().err
@@ -99,7 +100,7 @@ def test_eight_in_a_row(name, way, caplog, capfd):
 
 
 def test_torchs_inductor(caplog):
-    check(inductor_of_torch, "size")
+    check(inductor_of_torch, "size", [3, 4, 5])  # the third is the first with symbols; it takes seconds for each
     assert not loud(caplog)
 
 
@@ -114,7 +115,8 @@ def test_a_backend_that_says_so_gets_symbols():
     for args in calls("size"):
         torch.testing.assert_close(compiled(*args), program(*args))
     first, second = MADE
-    assert [type(n.meta["example_value"]) for n in second.graph.find_nodes(op="placeholder")].count(torch.SymInt) == 1
+    kinds = [[type(n.meta["example_value"]) for n in gm.graph.find_nodes(op="placeholder")] for gm in (first, second)]
+    assert torch.SymInt not in kinds[0] and torch.SymInt in kinds[1]
 
 
 def test_a_mark_needs_a_place():
@@ -168,8 +170,7 @@ def test_suppress_errors(backend):
     assert len(said) == 1
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-@pytest.mark.parametrize("second", [False, True], ids=["first order", "second order"])
+@pytest.mark.parametrize(("backend", "second"), [("eager", False), ("aot_eager", True)], ids=["first order", "second order"])
 def test_compiled_autograd_of_torch_around_it(backend, second):
     from torch._dynamo import compiled_autograd
 

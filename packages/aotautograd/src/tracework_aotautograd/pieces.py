@@ -299,18 +299,12 @@ def _compiled(
     report: Report,
 ) -> Call:
     """The piece, compiled for data-dependent sizes of 2 and more."""
-    place = next((origin for node in piece.graph.nodes if _computes(node) and (origin := _origin(node))), "")
-
-    def run_small(*args: Any) -> Sequence[Any]:
-        report(f"a size that depends on data is below {SMALLEST}, which compiled code takes it to be at least", place)
-        return piece.forward(*args)  # type: ignore[no-any-return]
-
     symbols = piece.meta["symbols"]
     sizes = [n.meta["example_value"] for n in needed]
     places = [i for i, size in enumerate(sizes) if isinstance(size, torch.SymInt) and not size.node.has_hint()]
     enough = [Condition.compare(">=", sizes[i].node.expr, SMALLEST) for i in places]
     if any(symbols.is_true(condition) is False for condition in enough):
-        return run_small
+        return piece.forward
     for condition in enough:
         symbols.assume(condition, "compiled code")
     try:
@@ -319,11 +313,12 @@ def _compiled(
         asked = _question_about_data(error)
         if asked is None:
             raise
+        place = next((origin for node in piece.graph.nodes if _computes(node) and (origin := _origin(node))), "")
         report(str(asked), place)
         return piece.forward
 
     def run(*args: Any) -> Sequence[Any]:
-        return call(*args) if all(args[i] >= SMALLEST for i in places) else run_small(*args)
+        return call(*args) if all(args[i] >= SMALLEST for i in places) else piece.forward(*args)
 
     return run if places else call
 

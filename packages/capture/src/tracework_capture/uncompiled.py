@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import CodeType
 
-__all__ = ["RecompileLimitWarning", "Uncompiled", "UncompiledWarning", "collected", "forget_told", "report_uncompiled", "say"]
+__all__ = ["RecompileLimitWarning", "Uncompiled", "UncompiledWarning", "collected", "forget_told", "report_uncompiled"]
 
-log = logging.getLogger("tracework.capture")
-PLEASE_REPORT = "report it, with what TRACEWORK_LOGS=breaks prints"
+log = logging.getLogger("tracework.fallbacks")
+log.addHandler(logging.NullHandler())  # the warning is what a program without handlers shows
+PLEASE_REPORT = "please report it, with what TRACEWORK_LOGS=fallbacks prints"
 NEXT = "TRACEWORK_LOGS=breaks,fallbacks and tracework.explain(function)(*args) say more"
 
 
@@ -42,6 +43,7 @@ class Uncompiled:
         return f"{self.reason} (at {self.place})"
 
 
+_PLACE = re.compile(r"(.*?)(?::(\d+))?(?: in .*| \(.*)?$", re.DOTALL)
 _told: set[Uncompiled] = set()
 _collectors: list[list[Uncompiled]] = []
 
@@ -57,33 +59,30 @@ def collected() -> Iterator[list[Uncompiled]]:
         _collectors[:] = [each for each in _collectors if each is not found]
 
 
-def report_uncompiled(reason: str, place: str, cure: str = NEXT) -> None:
-    """Warns, once for a reason at a place, that tensor operations there run uncompiled."""
+def report_uncompiled(
+    reason: str, place: str, cure: str = NEXT, text: str = "", category: type[UncompiledWarning] = UncompiledWarning
+) -> None:
+    """Says that tensor operations run uncompiled: to the collectors and, once for a reason at a place, to the log and as a warning for the
+    user's file and line. text: the warning's, instead of one that is made of the others."""
     what = Uncompiled(reason, place)
-    text = f"tensor operations run uncompiled: {reason}\n  at {place}\n  try: {cure}"
-    is_new = what not in _told
+    for found in _collectors:
+        if what not in found:
+            found.append(what)
+    if what in _told:
+        return
     _told.add(what)
-    say(text, what, UncompiledWarning if is_new else None)
+    text = text or f"tensor operations run uncompiled: {reason}\n  at {place}\n  try: {cure}"
+    log.warning("%s", text)
+    file, line = _PLACE.match(place).groups()  # type: ignore[union-attr]
+    # a program that makes errors of warnings has not asked for its call to fail
+    with contextlib.suppress(category):
+        warnings.warn_explicit(text, category, file, int(line or 0))
 
 
 def report_stillborn(code: CodeType, number: int) -> None:
     """Warns that a guard of what was compiled for a call does not hold for that call: the evaluator runs the frame as plain Python."""
     place = f"{code.co_filename}:{code.co_firstlineno} in {code.co_qualname}"
     report_uncompiled(f"guard {number} of what was compiled for this call does not hold for it", place, PLEASE_REPORT)
-
-
-def say(text: str, what: Uncompiled, category: type[Warning] | None) -> None:
-    """Gives it to the collectors and the log, and as a warning of the category for the user's file and line."""
-    for found in _collectors:
-        if what not in found:
-            found.append(what)
-    if category is None:
-        return
-    log.info("%s", text)
-    file, line = re.match(r"(.*?)(?::(\d+))?(?: in .*| \(.*)?$", what.place, re.DOTALL).groups()  # type: ignore[union-attr]
-    # a program that makes errors of warnings has not asked for its call to fail
-    with contextlib.suppress(category):
-        warnings.warn_explicit(text, category, file, int(line or 0))
 
 
 def forget_told() -> None:

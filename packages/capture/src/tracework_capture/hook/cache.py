@@ -24,7 +24,7 @@ from ..guards.program import Program, build_program, guard_set, lean_programs
 from ..guards.report import cure_of, recompile_reason, same_object_cure
 from ..options import CaptureOptions
 from ..sources import Source
-from ..uncompiled import RecompileLimitWarning, Uncompiled, forget_told, say
+from ..uncompiled import RecompileLimitWarning, forget_told, report_uncompiled
 from .code_set import CodeSet
 
 __all__ = [
@@ -278,7 +278,7 @@ def at_limit(
 def say_limit(text: str, code: CodeType, options: CaptureOptions, reasons: Sequence[str]) -> None:
     """Warns that frames of the code run as plain Python from now on."""
     reason = "; ".join((f"{code.co_qualname} was compiled {options.recompile_limit} times, its recompile_limit", *reasons))
-    say(text, Uncompiled(reason, options.place(code, code.co_firstlineno)), RecompileLimitWarning)
+    report_uncompiled(reason, options.named(code), text=text, category=RecompileLimitWarning)
 
 
 def _close(code: CodeType, entries: Sequence[_C.Entry], owner: Any) -> None:

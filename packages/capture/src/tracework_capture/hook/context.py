@@ -67,6 +67,7 @@ if TYPE_CHECKING:
 __all__ = ["FrameCallback", "capture", "disable", "dump_dynamism", "dump_guards", "frame_of", "optimize", "reset", "run_only"]
 
 log = logging.getLogger("tracework.capture")
+fallbacks = logging.getLogger("tracework.fallbacks")
 _GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _EMPTY_LIMIT = 4  # captures of a frame in which nothing was found to compile, after which it is left alone
 _WORK_LIMIT = 20_000  # instructions traced in such captures, after which it is
@@ -152,7 +153,7 @@ class FrameCallback:
             if self.options.fullgraph:
                 raise Unsupported("hook", f"{type(names['self']).__name__} has hooks of register_backward_hook")
             why = f"{type(names['self']).__name__} has hooks of register_backward_hook"
-            report_uncompiled(why, self.options.named(code), "use register_full_backward_hook")
+            report_uncompiled(why, self.options.named(written_code(code, names)), "use register_full_backward_hook")
             return _C.OFF  # they hang on the autograd node that comes last in plain code
         outermost = self.outermost.is_frame(code, names)
         if not outermost and (is_module_call(code) or code in self.small):
@@ -163,7 +164,8 @@ class FrameCallback:
         watching = watcher_of_operators()
         if watching is not None:
             if outermost:
-                report_uncompiled(f"it is called under {watching}", self.options.named(code), "compile the function around it")
+                place = self.options.named(written_code(code, names))
+                report_uncompiled(f"it is called under {watching}", place, "compile the function around it")
             return None
         stance = stances.current()
         if stance.name == "fail_on_recompile":
@@ -233,7 +235,7 @@ class FrameCallback:
                 raise InternalCaptureError(
                     f"{code.co_qualname} could not be captured: {type(error).__name__}: {error}"
                 ) from error
-            log.info("capture of %s failed", code.co_qualname, exc_info=True)
+            fallbacks.warning("capture of %s failed", code.co_qualname, exc_info=True)
             text = f"its capture failed ({type(error).__name__}: {error}) and it runs as plain Python"
             report_uncompiled(text, self.options.named(code), PLEASE_REPORT)
             return self.plain(code, f"{type(error).__name__}: {error}", held=wrapped_functions(code, closure))
@@ -388,6 +390,12 @@ class FrameCallback:
         self.skipped.clear()
         self.recompiles.clear()
         self.breaks.clear()
+
+
+def written_code(code: types.CodeType, names: dict[str, Any]) -> types.CodeType:
+    """The code itself, or for what torch does around a module's forward that of the forward."""
+    forward = getattr(type(names.get("self")), "forward", None) if is_module_call(code) else None
+    return getattr(forward, "__code__", code)
 
 
 def watcher_of_operators() -> str | None:

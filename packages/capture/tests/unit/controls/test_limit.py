@@ -84,7 +84,6 @@ def test_values_and_objects():
 
 
 def test_a_program_that_makes_errors_of_warnings(caplog):
-    caplog.set_level("INFO", "tracework.capture")
     call = capture.optimize(eager, recompile_limit=2, dynamic=False)(lambda x: x + 1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
