@@ -57,9 +57,7 @@ class HigherOrder:
     Guards exist by then, so with symbolic sizes what compiling finds out is checked here, and otherwise the captured graph runs as it is.
     """
 
-    def __init__(
-        self, joint: JointProgram, parts: JointParts, component: Component, compile_: Compile, report: Report
-    ) -> None:
+    def __init__(self, joint: JointProgram, parts: JointParts, component: Component, compile_: Compile, report: Report) -> None:
         results = [*component.results, *(joint.signature.tangents[place].slot for place in component.tangents)]
         tangents = [parts.tangents[place] for place in component.tangents]
         count = len(joint.signature.inputs)

@@ -697,3 +697,41 @@ def test_the_hook_of_an_input_that_only_another_result_is_computed_from_is_not_c
             gradients.append(torch.autograd.grad(result.sum(), inputs, retain_graph=True, allow_unused=True))
     assert [g is None for g in gradients[0]] == [False, True]
     torch.testing.assert_close(gradients[:2], gradients[2:])
+
+
+ATTENTION = {
+    "efficient": lambda q, k, v, bias: torch.ops.aten._scaled_dot_product_efficient_attention(q, k, v, bias, True)[0],
+    "cudnn": lambda q, k, v, bias: torch.ops.aten._scaled_dot_product_cudnn_attention(q, k, v, bias, True)[0],
+}
+
+
+@pytest.mark.parametrize("attention", ATTENTION.values(), ids=ATTENTION)
+def test_keys_and_values_are_results_beside_attention_of_a_gpu(attention, graph):
+    """Its backward is tagged as random; given where the forward drew, it draws nothing, and the gradients come apart."""
+
+    def with_cache(x, w, bias):
+        k, v = x * w, x + w
+        return k, v, attention(x, k, v, bias) * w
+
+    x, w, bias = (torch.randn(1, 2, 16, 16, requires_grad=True) for _ in range(3))
+    programs = []
+    aot.aot_compile(
+        graph(with_cache, 3),
+        [x, w, bias.detach() if attention is ATTENTION["cudnn"] else bias],
+        forward_compiler=lambda gm, spec: gm.forward,  # it is traced alone: there are no kernels for it on a CPU
+        options=aot.AotOptions(fallback=False),
+        observe=lambda stage, program: programs.append(program),
+    )
+    assert len(programs[0].signature.components) == 3
+
+
+def test_what_is_given_a_state_does_not_draw():
+    from tracework_aotautograd._torch import draws
+
+    random = torch.Tag.nondeterministic_seeded
+    packets = (getattr(torch.ops.aten, name) for name in dir(torch.ops.aten))
+    packets = [packet for packet in packets if isinstance(packet, torch._ops.OpOverloadPacket)]
+    tagged = [op for p in packets for op in (getattr(p, o) for o in p.overloads()) if random in op.tags]
+    still = {op._schema.name for op in tagged if not draws(op)}
+    assert still >= {f"aten::_scaled_dot_product_{kind}_attention_backward" for kind in ("cudnn", "efficient")}
+    assert all("backward" in name for name in still) and len(tagged) > 50

@@ -72,7 +72,6 @@ def aot_eager_backend(options: Options, observe: Observe) -> Callable[..., Any]:
     """Ahead-of-time autograd, then the eager kernels of forward and backward."""
 
     def compiler(gm: torch.fx.GraphModule, spec: Any) -> Callable[..., Any]:
-        observe(spec.role, gm)
         return _torch.with_warnings(_torch.below_views(gm))
 
     def backend(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
@@ -83,6 +82,7 @@ def aot_eager_backend(options: Options, observe: Observe) -> Callable[..., Any]:
             example_inputs,
             forward_compiler=compiler,
             options=aotautograd.AotOptions(options.partitioner, memory_budget=options.memory_budget),
+            observe=lambda _, product: observe("aotautograd", product),
             report=report_of(gm),
         )
 

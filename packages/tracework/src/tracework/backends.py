@@ -72,7 +72,9 @@ def _keep_sizes_open(backend: Any) -> Any:
     try:
         setattr(getattr(backend, "__func__", backend), SYMBOLIC_SIZES, True)
     except AttributeError as error:
-        raise InvalidArgument(f"dynamic=True marks the backend by an attribute, and {backend!r} takes none. Give a function.") from error
+        raise InvalidArgument(
+            f"dynamic=True marks the backend by an attribute, and {backend!r} takes none. Give a function."
+        ) from error
     return backend
 
 

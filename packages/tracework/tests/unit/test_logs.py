@@ -37,6 +37,27 @@ def test_artifacts_print_what_they_say(tmp_path):
         assert any(words in part for part in parts), f"{logger} does not say {words!r}: {parts}"
 
 
+def test_the_graphs_of_aotautograd_are_text(tmp_path):
+    program = (
+        "import torch, tracework\n"
+        "w = torch.ones(4, requires_grad=True)\n"
+        "f = lambda x: (x * w).sin()\n"
+        "for backend in ('inductor', 'aot_eager'):\n"
+        "    call = tracework.compile(f, backend=backend)\n"
+        "    call(torch.ones(4)).sum().backward()\n"
+        "    with torch.no_grad(): call(torch.ones(4))\n"
+    )
+    environment = dict(
+        os.environ, TRACEWORK_LOGS="aot", TRACEWORK_DUMP=str(tmp_path / "dump"), TRACEWORK_CACHE_DIR=str(tmp_path / "cache")
+    )
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    dumped = "".join(path.read_text() for path in (tmp_path / "dump").glob("*-aotautograd.txt"))
+    for text in (done.stderr, dumped):
+        assert all(words in text for words in ("# joint", "# forward", "# backward", "aten.cos.default"))
+        assert "object at 0x" not in text and "GraphModule()" not in text
+
+
 def test_unknown_artifacts_are_named():
     from tracework import UnknownName, logs
 

@@ -11,9 +11,9 @@ import weakref
 import pytest
 import torch
 import tracework_capture as capture
+from tracework_capture import RecompileLimitWarning
 from tracework_capture.guards.kinds import GUARD_KINDS
 from tracework_capture.guards.report import CURES
-from tracework_capture import RecompileLimitWarning
 from tracework_capture.hook.context import FrameCallback
 
 

@@ -4,7 +4,7 @@ import gc
 import warnings
 
 import pytest
-from tracework_capture import RecompileLimitWarning, _C
+from tracework_capture import _C, RecompileLimitWarning
 from tracework_capture.errors import RecompileLimitError
 from tracework_capture.guards.access import Scope
 from tracework_capture.guards.guard import Guard

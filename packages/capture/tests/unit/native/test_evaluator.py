@@ -9,7 +9,7 @@ import weakref
 import pytest
 import torch
 import tracework_capture as capture
-from tracework_capture import UncompiledWarning, _C
+from tracework_capture import _C, UncompiledWarning
 
 ACCESSOR = {name: number for number, name in enumerate(_C.ACCESSORS)}
 LEAF = {name: number for number, name in enumerate(_C.LEAVES)}

@@ -3,9 +3,10 @@
 import pytest
 import torch
 from prim_programs import build, check, overload
-from tracework_inductor import InductorOptions, compile_graph
+from tracework_inductor import InductorOptions, compile_graph, lower
+from tracework_inductor.errors import InductorError
 from tracework_inductor.lowering import row_padding
-from tracework_primops import SymbolTable, prims
+from tracework_primops import SymbolTable, parse_graph, prims
 from tracework_primops.spec import TensorSpec
 from tracework_primops.symbols import mod
 
@@ -210,3 +211,16 @@ def test_attention_reads_an_input_where_its_rows_start_aligned(offset, copies):
     graph = build(program, [x], [TensorSpec(torch.float32, CPU, sizes, offset=offset)])
     source = check(None, x, graph=graph).host_source
     assert source.count("empty_cpu((2, 4, 5, 16") == copies
+
+
+SEVERAL = {
+    "var_mean": "(f32[4]; f32[4]) = var_mean(%x, (0,), 1, False)",
+    "sort": "(f32[3, 4]; i64[3, 4]) = sort(%x, 1, False, False)",
+}
+
+
+@pytest.mark.parametrize("call", SEVERAL.values(), ids=SEVERAL)
+def test_a_result_of_several_values_is_refused(call):
+    graph = parse_graph(f"inference graph\n%x: f32[3, 4] = input\n%pair: {call}\nreturn %pair\n")
+    with pytest.raises(InductorError, match=r"%pair, which is 2 values"):
+        lower(graph, InductorOptions())

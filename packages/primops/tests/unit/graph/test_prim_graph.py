@@ -68,3 +68,13 @@ def test_missing_spec_is_refused():
     del graph.calls[0].meta["spec"]
     with pytest.raises(VerifyError, match="spec"):
         verify(graph)
+
+
+def test_a_result_of_several_values_is_no_output():
+    text = """inference graph
+%x: f32[3, 4] = input
+%pair: (f32[4]; f32[4]) = var_mean(%x, (0,), 1, False)
+return %x, %pair
+"""
+    with pytest.raises(VerifyError, match=r"%pair, which is 2 values: give getitem\(%pair, 0\)"):
+        verify(parse_graph(text))
