@@ -10,6 +10,7 @@ import tracework_capture as capture
 from functorch.compile import make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import aot_module_simplified
+from torch.fx.experimental.proxy_tensor import make_fx
 
 MADE = []
 
@@ -117,6 +118,31 @@ def test_a_backend_that_says_so_gets_symbols():
     first, second = MADE
     kinds = [[type(n.meta["example_value"]) for n in gm.graph.find_nodes(op="placeholder")] for gm in (first, second)]
     assert torch.SymInt not in kinds[0] and torch.SymInt in kinds[1]
+
+
+def tracing(gm, example_inputs):
+    return make_fx(gm)(*example_inputs).forward
+
+
+DATA_SIZES = {
+    "mask": lambda x: x[x > 0].sum() * x[x > 0].shape[0],
+    "nonzero": lambda x: torch.ones(torch.nonzero(x).shape[0]).sum() + x,
+    "item": lambda x: x * (x.long().sum().item() + 1),
+}
+
+
+@pytest.mark.parametrize("program", DATA_SIZES.values(), ids=DATA_SIZES)
+@pytest.mark.parametrize("backend", [tracing, BACKENDS["aot_autograd"]], ids=["tracing", "aot_autograd"])
+def test_sizes_that_depend_on_data(program, backend):
+    """They are in no graph of a backend that may burn them in: the graph breaks there, or it is an error."""
+    data = [torch.tensor([1.0, 2.0, 0.0, -1.0]), torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([0.0, 0.0, 0.0, 1.0])]
+    for unbacked in (None, True):
+        compiled = tracework.compile(program, backend=backend, options={"unbacked": unbacked})
+        for x in data:
+            torch.testing.assert_close(compiled(x), program(x))
+    with pytest.raises(capture.Unsupported, match=r"register_backend\(dynamic=True\)"):
+        tracework.compile(program, backend=backend, fullgraph=True)(data[0])
+    torch.testing.assert_close(tracework.compile(program, backend=showing, fullgraph=True)(data[0]), program(data[0]))
 
 
 def test_a_mark_needs_a_place():

@@ -62,7 +62,8 @@ BREAK_REASONS: dict[str, BreakReason] = {
     "tensor_to_python": BreakReason(
         "a tensor's data becomes a Python value (item, tolist, int, float, bool)",
         "the value is known only when the graph has run",
-        "keep it a tensor, compute it outside the compiled function, or, where nothing in Python depends on it, set the option unbacked",
+        "keep it a tensor, compute it outside the compiled function, or, where nothing in Python depends on it, set the option"
+        " unbacked, which a backend of your own needs register_backend(dynamic=True) for",
     ),
     "tensor_to_numpy": BreakReason(
         "a tensor becomes an array, or an array a tensor, in a way that graphs do not have",
@@ -72,7 +73,8 @@ BREAK_REASONS: dict[str, BreakReason] = {
     "dynamic_output_shape": BreakReason(
         "an operator's output size depends on data",
         "sizes must be known, or be expressions of input sizes, while capturing",
-        "use a form with a fixed size (torch.where with three arguments, masks), or set the option unbacked",
+        "use a form with a fixed size (torch.where with three arguments, masks), or set the option unbacked, which a backend of your own needs"
+        " register_backend(dynamic=True) for",
     ),
     "unbacked_condition": BreakReason(
         "the program decides on a size that depends on data",

@@ -83,8 +83,10 @@ class CaptureOptions:
         return self.symbolic_sizes is not False
 
     def with_sizes(self, symbolic: bool | None) -> "CaptureOptions":
-        """These options with another value of symbolic_sizes."""
-        return self if symbolic is self.symbolic_sizes else replace(self, symbolic_sizes=symbolic)
+        """These options with another value of symbolic_sizes; false, none is kept that depends on data, either."""
+        if symbolic is self.symbolic_sizes:
+            return self
+        return replace(self, symbolic_sizes=symbolic, unbacked=False if symbolic is False else self.unbacked)
 
     def shown(self, code: CodeType) -> str:
         """A function in messages: its name, its place, and the name that the user gave this compile call."""
