@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import inspect
 import logging
+import sys
 import threading
 import types
 import weakref
@@ -43,7 +44,7 @@ from ..uncompiled import PLEASE_REPORT, report_uncompiled
 from . import cache, dynamism
 from . import stance as stances
 from .code_set import CodeSet
-from .compile_frame import NOTHING, ONE_OPERATION, FrameInput, capture_frame
+from .compile_frame import NOTHING, ONE_OPERATION, FrameInput, capture_frame, forget_frames
 from .made_anew import MadeAnew
 from .policy import (
     Outermost,
@@ -335,12 +336,13 @@ class FrameCallback:
     def captured(self, given: FrameInput, backend: Any, history: SizeHistory) -> Captured:
         """The frame captured, with sizes as constants from the time on when the backend has made something of a graph that may hold for
         the present ones only."""
-        own = backend is self.backend
+        own, handled = backend is self.backend, sys.exc_info()[1]
         known = True if getattr(backend, SYMBOLIC_SIZES, False) else False if own and self.fixes_sizes else None
         try:
             captured = capture_frame(given, backend, self.options.with_sizes(known), history, disabled_call)
-        except SizesBurntIn:
+        except SizesBurntIn as burnt:
             captured = None
+            forget_frames(burnt, handled)
         if own and (captured is None or not captured.given_back):
             self.fixes_sizes = True
         return captured or capture_frame(given, backend, self.options.with_sizes(False), history, disabled_call)
