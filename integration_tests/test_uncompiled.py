@@ -222,6 +222,16 @@ def suppressed_backward():
         tracework.compile(weighted(leaf()), options={"suppress_errors": True, "cache": False})(X).sum().backward()
 
 
+def other_settings():
+    weight = leaf()
+    result = tracework.compile(weighted(weight), dynamic=True)(X)
+    torch.use_deterministic_algorithms(True)
+    try:
+        result.sum().backward()
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
 def shapes_under_torch_compile():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch_backend, "MOST_SHAPES", 2)
@@ -257,7 +267,8 @@ ROWS = {
     ],
     "capture/uncompiled.py:report_stillborn": [(stillborn, "does not hold for it")],
     "tracework/assemble.py:run_uncompiled": [(suppressed, "NotImplementedError: no such thing")],
-    "tracework/assemble.py:__call__": [(suppressed_backward, "the backward failed")],
+    "tracework/assemble.py:_compile": [(suppressed_backward, "the backward failed")],
+    "tracework/assemble.py:_make": [(other_settings, "settings of torch have changed")],
     "tracework/torch_backend.py:__call__": [(shapes_under_torch_compile, "compiled for 2 shapes")],
 }
 PROGRAMS = {run.__name__: (run, words) for rows in ROWS.values() for run, words in rows}

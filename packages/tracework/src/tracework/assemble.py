@@ -44,9 +44,9 @@ class Stage:
         _timing.debug("%s: %.3f s", name, time.perf_counter() - started)
         return product
 
-    def observed(self, name: str, work: Callable[..., Any], *args: Any) -> Any:
+    def observed(self, name: str, work: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """The same, and the observer gets it."""
-        product = self(name, work, *args)
+        product = self(name, work, *args, **kwargs)
         self.observe(name, product)
         return product
 
@@ -147,8 +147,10 @@ class Answers:
 class BySettings:
     """A graph of gradients, compiled for the settings of torch that are on when it runs, as eager's looks at them then."""
 
-    def __init__(self, gm: torch.fx.GraphModule, spec: Any, compile_: Callable[..., Callable[..., Any]]):
-        self._gm, self._spec, self._compile = gm, spec, compile_
+    def __init__(
+        self, gm: torch.fx.GraphModule, spec: Any, compile_: Callable[..., Callable[..., Any]], report: aotautograd.Report
+    ):
+        self._gm, self._spec, self._compile, self._report = gm, spec, compile_, report
         self._made = {inductor.Settings.now(): compile_(gm, spec)}
 
     def __call__(self, inputs: list[Any]) -> Any:
@@ -161,6 +163,7 @@ class BySettings:
     def _make(self) -> Callable[[list[Any]], Any]:
         symbols = self._spec.symbols
         if symbols is not None and symbols.symbols:  # nobody would check what compiling finds out about sizes
+            self._report("settings of torch have changed since gradients with open sizes were compiled", "")
             return lambda inputs: self._gm(*inputs)
         with torch.no_grad():
             return self._compile(self._gm, self._spec)
@@ -190,7 +193,7 @@ class GraphCompiler:
 
     def unguarded(self, gm: torch.fx.GraphModule, spec: Any, report: aotautograd.Report) -> Callable[..., Any]:
         """For the settings of torch that will be on."""
-        return BySettings(gm, spec, functools.partial(self._compile, report=report))
+        return BySettings(gm, spec, functools.partial(self._compile, report=report), report)
 
     @capture.paused_collection()  # the compilation of a backward is not part of a frame's
     def _compile(self, gm: torch.fx.GraphModule, spec: Any, report: aotautograd.Report) -> Callable[..., Any]:
@@ -210,7 +213,7 @@ class GraphCompiler:
 
     def _loaded(self, artifact: runtime.Artifact) -> Any:
         # capture's guards have compared the inputs
-        return self._stage("runtime", runtime.load, artifact, self._runtime, check_inputs=False)
+        return self._stage.observed("runtime", runtime.load, artifact, self._runtime, check_inputs=False)
 
     def warm_up(self, example_inputs: list[Any]) -> None:
         """Starts what building for the inputs' device needs while the graph is being traced."""
