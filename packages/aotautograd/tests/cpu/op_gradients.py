@@ -11,6 +11,7 @@ import itertools
 import logging
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,11 +24,25 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_flatten, tree_unflatten
 from tracework_primops import decompose
 
-DTYPES = (torch.float64, torch.float32)
+DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16, torch.complex128, torch.complex64)
 SAMPLES = 4  # of each entry and dtype, spread over what the entry offers
 OFFERED = 60  # how many of an entry's samples are looked at
 SEED = 42  # what op_db's own wrappers of random functions set before each call
 MODES = ("aten", "prims")
+
+EXACT = {
+    torch.float32: torch.float64,
+    torch.bfloat16: torch.float64,
+    torch.float16: torch.float64,
+    torch.complex64: torch.complex128,
+}
+"""dtype -> the one that it is judged by."""
+ULPS = 8
+"""What is allowed of the largest element, where eager happens to be nearer than a quarter of that: three roundings of a half ulp on the
+way to a result, of numbers that are at most some times as large."""
+UNJUDGED_ULPS = 64
+"""The same beside eager's result, which is rounded as well, and of a number of the tangents' size at least: gradients that are 0 are
+differences of such."""
 
 # entry -> why it runs uncompiled, all or some of its samples
 UNCOMPILED = {
@@ -42,8 +57,15 @@ UNCOMPILED = {
         ("linalg.lstsq", "linalg.lstsq.grad_oriented"),
         "drivers gelss and gelsd give residuals when the ranks that they find are full",
     ),
+    "istft": "eager checks at each call that its windows leave no gap, and raises",
+    **dict.fromkeys(
+        ("svd", "linalg.svd", "svd_lowrank", "pca_lowrank"),
+        "of complex matrices: the backward checks at each call that nothing depends on the phases of singular vectors, and raises",
+    ),
     **dict.fromkeys(("sparse.sampled_addmm", "sparse.mm.reduce", "to_sparse"), "sparse tensors have no fake form"),
 }
+# (entry, dtype) -> why another result is as good
+DIFFERENT = {("nn.functional.soft_margin_loss", "float16"): "eager overflows between its operations, prims compute in float32"}
 # entry -> factor by which rounding grows
 CONDITION = {
     "native_layer_norm": 1e-5
@@ -66,7 +88,14 @@ class Outcome:
     @property
     def accepted(self) -> bool:
         """Whether it is equal or has a reason."""
-        return self.status == "equal" or self.status.startswith("uncompiled") and self.name in UNCOMPILED
+        return self.status == "equal" or self.reason is not None
+
+    @property
+    def reason(self) -> str | None:
+        """Why it is not equal, where that is known."""
+        if self.status.startswith("uncompiled"):
+            return UNCOMPILED.get(self.name)
+        return DIFFERENT.get((self.name, self.dtype)) if self.status == "wrong" else None
 
 
 def name_of(op: Any) -> str:
@@ -76,13 +105,18 @@ def name_of(op: Any) -> str:
 
 def differentiable() -> list[Any]:
     """The entries that have a gradient on the CPU."""
-    return [op for op in op_db if op.supports_autograd and any(op.supports_dtype(d, "cpu") for d in DTYPES)]
+    return [op for op in op_db if dtypes_of(op)]
+
+
+def dtypes_of(op: Any) -> list[torch.dtype]:
+    """The dtypes in which op_db says that the entry has a gradient on the CPU."""
+    return [d for d in DTYPES if op.supports_autograd and d in op.supported_backward_dtypes("cpu")]
 
 
 def check(op: Any, dtype: torch.dtype, samples: int = SAMPLES) -> Outcome:
     """The samples of one entry; the first that is wrong decides, those that run uncompiled are counted."""
     name, short = name_of(op), str(dtype).removeprefix("torch.")
-    done = 0
+    done, refused = 0, "no sample has a gradient"
     refusals: list[str] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -91,7 +125,8 @@ def check(op: Any, dtype: torch.dtype, samples: int = SAMPLES) -> Outcome:
             try:
                 expected = case.eager()
             except (RuntimeError, NotImplementedError, TypeError, IndexError, ValueError) as error:
-                return Outcome(name, short, "refused by eager", _line(error), done)
+                refused = _line(error)
+                continue
             if not case.has_gradient:
                 continue
             found = case.against(expected)
@@ -103,7 +138,7 @@ def check(op: Any, dtype: torch.dtype, samples: int = SAMPLES) -> Outcome:
                 return Outcome(name, short, *found, done)
     if refusals:
         return Outcome(name, short, "uncompiled in part" if done else "uncompiled", refusals[0], done)
-    return Outcome(name, short, "equal" if done else "refused by eager", "" if done else "no sample has a gradient", done)
+    return Outcome(name, short, "equal" if done else "refused by eager", "" if done else refused, done)
 
 
 def _chosen(op: Any, dtype: torch.dtype, count: int) -> Iterator[Any]:
@@ -138,9 +173,9 @@ class Case:
         out = self.process(self.op.op(first, *args, **kwargs))
         return tuple(o for o in tree_flatten(out)[0] if isinstance(o, torch.Tensor))
 
-    def _inputs(self, dtype: torch.dtype | None = None) -> list[torch.Tensor]:
+    def _inputs(self, exact: bool = False) -> list[torch.Tensor]:
         tensors = [self.flat[i] for i in self.places]
-        made = [t.detach().to(dtype) if dtype and t.is_floating_point() else t.detach() for t in tensors]
+        made = [t.detach().to(EXACT.get(t.dtype, t.dtype) if exact else t.dtype) for t in tensors]
         return [m.requires_grad_(t.requires_grad) for m, t in zip(made, tensors, strict=True)]
 
     def _results(self, call: Callable[..., Any], inputs: list[Any]) -> Result:
@@ -158,9 +193,9 @@ class Case:
         return self._results(self._call, self._inputs())
 
     def _exact(self) -> Result | None:
-        """The same in float64, to judge float32 by; None when that is another function."""
+        """The same in float64 or complex128, to judge the others by; None when that is another function."""
         try:
-            return self._results(self._call, self._inputs(torch.float64))
+            return self._results(self._call, self._inputs(exact=True))
         except (RuntimeError, TypeError):
             return None
 
@@ -178,7 +213,7 @@ class Case:
             return "uncompiled", _line(refusal)
         except Exception as error:  # the text goes into the table
             return "failed", f"compiling: {_line(error)}"
-        exact = self._exact() if any(t.dtype is torch.float32 for t in inputs) else None
+        exact = self._exact() if any(t.dtype in EXACT for t in inputs) else None
         for name in MODES:
             mode[0] = name
             try:
@@ -206,9 +241,9 @@ def graph_of(function: Callable[..., Any], count: int) -> fx.GraphModule:
 
 
 def tangent_of(output: torch.Tensor) -> torch.Tensor:
-    """Fixed numbers of either sign, none of them round."""
+    """Fixed numbers of either sign, none of them round; complex ones lie on no axis, since the conjugate of a real number is itself."""
     values = torch.linspace(-1.1, 1.3, output.numel(), dtype=torch.float64).reshape(output.shape)
-    return values.to(output.dtype)
+    return (torch.complex(values, 0.7 - values) if output.is_complex() else values).to(output.dtype)
 
 
 def differences(found: Result, expected: Result, exact: Result | None, condition: float, strides: bool) -> str | None:
@@ -243,7 +278,7 @@ def _strides(tensor: torch.Tensor) -> list[int]:
 
 
 def _distance(mine: torch.Tensor, theirs: torch.Tensor, exact: Any, condition: float) -> str | None:
-    """Rounding of a few operations on numbers of this size, and some times what eager itself is from float64."""
+    """The larger of four times what eager itself is from the result in the wider dtype, and of a few roundings."""
     finite = torch.isfinite(theirs)
     if not torch.equal(finite, torch.isfinite(mine)) or not torch.equal(mine[~finite].isnan(), theirs[~finite].isnan()):
         return "not finite in other places"
@@ -253,8 +288,9 @@ def _distance(mine: torch.Tensor, theirs: torch.Tensor, exact: Any, condition: f
         return None
     usable = exact is not None and exact.shape == theirs.shape and bool(torch.isfinite(exact[finite]).all())
     truth = exact.detach()[finite].to(wide) if usable else b
-    rounding = 64 * condition * torch.finfo(theirs.dtype).eps * max(1.0, float(truth.abs().max()))
-    bound = rounding + 4 * float((b - truth).abs().max())
+    info, largest = torch.finfo(theirs.dtype), float(truth.abs().max())
+    rounding = ULPS * largest if usable else UNJUDGED_ULPS * max(1.0, largest)
+    bound = max(4 * float((b - truth).abs().max()), condition * info.eps * rounding, info.smallest_normal * info.eps)
     error = float((a - truth).abs().max())
     return None if error <= bound else f"differs by {error:.2e}, {bound:.2e} is allowed"
 
@@ -266,26 +302,28 @@ def quiet() -> None:
 
 HEAD = """# Gradients of op_db
 
-Every entry of `torch.testing._internal.common_methods_invocations.op_db` that has a gradient on the CPU, in float64 and float32, {samples}
-samples each: forward and backward traced through autograd on fakes, partitioned, and run as the ATen graph and as prims run eagerly, against
-eager (outputs, their strides, gradients). Written by `nox -s gradients`.
+Every entry of `torch.testing._internal.common_methods_invocations.op_db` that has a gradient on the CPU, in every dtype that it lists for its
+backward (of float64, float32, bfloat16, float16, complex128, complex64), {samples} samples each: forward and backward traced through
+autograd on fakes, partitioned, and run as the ATen graph and as prims run eagerly, against eager (outputs, their strides, gradients).
+Written by `nox -s gradients`.
 
-| outcome | rows | entries |
-|---|---|---|
+| outcome | {dtypes} |
+|---|{rule}
 """
 
 
 def table(outcomes: list[Outcome]) -> str:
-    """The counts, and each row that is not equal with its reason."""
-    lines = [HEAD.format(samples=SAMPLES)]
+    """The counts in each dtype, and each entry that is not equal with its reason."""
+    dtypes = [str(d).removeprefix("torch.") for d in DTYPES]
+    counts = Counter((o.status, o.dtype) for o in outcomes)
+    lines = [HEAD.format(samples=SAMPLES, dtypes=" | ".join(dtypes), rule="---|" * len(dtypes))]
     for status in dict.fromkeys(["equal", *sorted(o.status for o in outcomes)]):
-        rows = [o for o in outcomes if o.status == status]
-        lines.append(f"| {status} | {len(rows)} | {len({o.name for o in rows})} |\n")
-    lines.append("\n| entry | outcome | reason |\n|---|---|---|\n")
-    for name in sorted({o.name for o in outcomes if o.status != "equal"}):
-        row = next(o for o in outcomes if o.name == name and o.status != "equal")
-        reason = UNCOMPILED[name] if row.accepted else row.detail.replace("|", "/")
-        lines.append(f"| {name} | {row.status} | {reason} |\n")
+        lines.append(f"| {status} | {' | '.join(str(counts[status, d]) for d in dtypes)} |\n")
+    lines.append("\n| entry | outcome | dtypes | reason |\n|---|---|---|---|\n")
+    for name, status in sorted({(o.name, o.status) for o in outcomes if o.status != "equal"}):
+        rows = [o for o in outcomes if (o.name, o.status) == (name, status)]
+        reason = (rows[0].reason or rows[0].detail).replace("|", "/")
+        lines.append(f"| {name} | {status} | {', '.join(o.dtype for o in rows)} | {reason} |\n")
     return "".join(lines)
 
 
@@ -300,11 +338,10 @@ def main() -> int:
     for op in differentiable():
         if given.only not in name_of(op):
             continue
-        for dtype in DTYPES:
-            if op.supports_dtype(dtype, "cpu"):
-                outcomes.append(check(op, dtype))
-                if given.only or not outcomes[-1].accepted:
-                    print(outcomes[-1], flush=True)
+        for dtype in dtypes_of(op):
+            outcomes.append(check(op, dtype))
+            if given.only or not outcomes[-1].accepted:
+                print(outcomes[-1], flush=True)
     if not given.only:
         given.out.write_text(table(outcomes))
     return 0 if all(o.accepted for o in outcomes) else 1

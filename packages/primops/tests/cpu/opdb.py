@@ -24,8 +24,10 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 SHARD = 400  # columns of entries that one worker measures
 LIMIT = 1200  # seconds for one column of one entry
-STEPS = ("errors", "symbolic", "meta", "variants", "layouts", "out", "values")  # what is measured at once, quickest first
-SAMPLES: dict[str, int | None] = {"symbolic": 60, "layouts": 20, "out": 2}  # of one entry and dtype, evenly spread; else all
+# what is measured at once, quickest first
+STEPS = ("errors", "symbolic", "meta", "variants", "layouts", "out", "empty", "values")
+# of one entry and dtype, evenly spread; else all
+SAMPLES: dict[str, int | None] = {"symbolic": 60, "layouts": 20, "out": 2, "empty": 12}
 Unit = tuple[str, str]  # an entry and a step
 
 
@@ -45,6 +47,7 @@ def measure(op: Any, step: str, limit: int | None = None) -> dict[str, dict]:
         "layouts": opdb_checks.layouts,
         "out": opdb_checks.outputs,
         "values": opdb_checks.values,
+        "empty": opdb_checks.empties,
         "symbolic": symbolic,
         "errors": opdb_checks.errors,
     }

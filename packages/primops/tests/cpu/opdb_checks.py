@@ -7,9 +7,10 @@ what differed. A result that depends on data agrees when the fake refuses with D
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -203,7 +204,7 @@ def _compare_calls(recorded: Calls, dtype: torch.dtype, count: Count) -> None:
     for func, args, kwargs in recorded.calls.values():
         try:
             kind, failure = check(func, args, kwargs, compare=not is_random(func))
-        except (RuntimeError, ValueError):  # eager does not take the copies: sparse ones, parts of another's memory
+        except (RuntimeError, ValueError, IndexError):  # eager takes no copies of sparse ones or of parts, or no empty ones
             count.refused += 1
             continue
         count.compared += 1
@@ -225,6 +226,32 @@ def _record(function: Any, sample: Any, recorded: Calls, count: Count) -> None:
                 torch.autograd.backward(results, [torch.ones_like(o) for o in results])
     except Exception:  # what was recorded before eager refused is compared all the same
         count.refused += 1
+
+
+# no elements --------------------------------------------------------------------------------------
+
+UNCHECKED = ("embedding_bag", "segment_reduce")  # eager reads outside of what has no elements, and ends the process
+
+
+def empties(op: Any, count: Count, limit: int | None = None, dtypes: Iterable[torch.dtype] | None = None) -> None:
+    """`values` of the samples with each size in turn made 0 wherever it occurs; calls that eager refuses are left out."""
+    if any(name in op.name for name in UNCHECKED):
+        return
+    for dtype in dtypes_of(op) if dtypes is None else [d for d in dtypes if d in dtypes_of(op)]:
+        recorded = Calls()
+        for _, sample in spread(op, dtype, limit):
+            given = parts(sample)
+            for size in {n for t in tensors(given) for n in t.shape if n} if is_strided(given) else ():
+                _record(op.op, mapped(functools.partial(_emptied, size=size), given), recorded, count)
+        recorded.calls = {key: call for key, call in recorded.calls.items() if any(not t.numel() for t in tensors(call[1:]))}
+        _compare_calls(recorded, dtype, count)
+
+
+def _emptied(t: Any, size: int) -> Any:
+    """A contiguous tensor without elements where t has a dim of this size."""
+    if not isinstance(t, torch.Tensor) or size not in t.shape:
+        return t
+    return torch.empty([0 if n == size else n for n in t.shape], dtype=t.dtype)
 
 
 # layouts -----------------------------------------------------------------------------------------

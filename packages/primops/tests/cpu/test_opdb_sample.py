@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+
 import opdb
+import opdb_checks
+import opdb_report
 import pytest
+import torch
+from single_op import check
 from torch.testing._internal.common_methods_invocations import op_db
 
 SAMPLE = (
@@ -30,3 +37,44 @@ def test_entry_equals_eager(name):
     }
     assert not failed
     assert sum(count["compared"] for count in found.values())
+
+
+@pytest.fixture
+def one_thread():
+    """Several are slower than one where there is nothing to compute."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_entries_without_elements_equal_eager(one_thread):
+    compared, failed = 0, {}
+    for name, op in OPS.items():
+        count = opdb_checks.Count()
+        opdb_checks.empties(op, count, 2, (torch.float32, torch.bool, torch.complex64))
+        compared += count.compared
+        if count.failed and not opdb_report.reason_for(name, "empty"):
+            failed[name] = count.examples
+    assert not failed
+    assert compared > 3000
+
+
+DTYPES = (torch.bool, torch.uint8, torch.int64, torch.float16, torch.float32, torch.complex64)
+WRITTEN = {  # op -> (sizes of what is written to, of what is written, arguments)
+    "slice_scatter": [((5, 4), (5, 4), (0,)), ((5, 4), (2, 4), (0, 1, 3)), ((0, 4), (0, 4), (0,)), ((5, 4), (0, 4), (0, 3, 3))],
+    "select_scatter": [((5, 4), (4,), (0, 1)), ((5, 0), (0,), (0, 1)), ((5, 4), (5,), (1, -1))],
+    "diagonal_scatter": [((5, 4), (4,), ()), ((5, 0), (0,), ()), ((5, 4), (3,), (1,))],
+    "as_strided_scatter": [((5, 4), (2, 2), ((2, 2), (1, 2), 0)), ((5, 0), (0,), ((0,), (1,), 0))],
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", WRITTEN)
+def test_what_is_written_is_cast(name):
+    for sizes, source, args in WRITTEN[name]:
+        for dtype, other in itertools.product(DTYPES, DTYPES):
+            x, src = (torch.linspace(-3, 3, math.prod(s)).reshape(s).to(d) for s, d in ((sizes, dtype), (source, other)))
+            kind, failure = check(getattr(torch.ops.aten, name).default, (x, src, *args), {})
+            assert kind == "prims" and failure is None, (sizes, source, args, dtype, other)

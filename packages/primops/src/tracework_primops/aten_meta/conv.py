@@ -49,7 +49,7 @@ def _sizes(x, weight, stride, padding, dilation, transposed, output_padding, gro
             f"Given groups={groups}, weight of size {list(weight.sizes)}, expected input{list(x.sizes)} to have {expected} channels, "
             f"but got {x.sizes[1]} channels instead"
         )
-    sizes = [x.sizes[0], channels]
+    sizes = [x.sizes[0], 0 if x.sizes[1].__class__ is int and x.sizes[1] == 0 else channels]  # nothing from no channels
     for i in range(x.ndim - 2):
         size, kernel = x.sizes[i + 2], _of(dilation, i) * (weight.sizes[i + 2] - 1) + 1
         if transposed:
@@ -112,8 +112,9 @@ def convolution(x, weight, bias, stride, padding, dilation, transposed, output_p
         raise RuntimeError(f"Input type ({x.dtype}) and weight type ({weight.dtype}) should be the same")
     _check(x, weight, bias, stride, padding, dilation, output_padding, groups)
     sizes = _sizes(x, weight, stride, padding, dilation, transposed, output_padding, groups)
-    if bias is not None and not (bias.ndim == 1 and active.equal(bias.sizes[0], sizes[1])):
-        raise RuntimeError(f"expected bias to be 1-dimensional with {sizes[1]} elements, but got bias of size {list(bias.sizes)}")
+    channels = weight.sizes[1] * groups if transposed else weight.sizes[0]
+    if bias is not None and not (bias.ndim == 1 and active.equal(bias.sizes[0], channels)):
+        raise RuntimeError(f"expected bias to be 1-dimensional with {channels} elements, but got bias of size {list(bias.sizes)}")
     window = stride, padding, dilation, transposed, output_padding, groups
     return TensorSpec(x.dtype, x.device, sizes, _strides(sizes, _keeps_channels_last(x, weight, window)), 0)
 

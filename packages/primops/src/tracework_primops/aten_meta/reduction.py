@@ -156,7 +156,7 @@ def hash_tensor(x, dim=(), *, keepdim=False, mode=0):
 
 @row("linalg_vector_norm.default")
 def linalg_vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None):
-    return fresh(x, reduced(x.sizes, dim, keepdim), dtype or real_of(x.dtype))
+    return fresh(x, reduced(x.sizes, dim, keepdim), real_of(dtype or x.dtype))
 
 
 @row("norm.ScalarOpt_dim")

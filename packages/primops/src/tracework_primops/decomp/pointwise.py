@@ -425,12 +425,13 @@ def logit(x, eps=None):
 
 @decomposition(aten.tanh_backward)
 def tanh_backward(grad, out):
-    return to(prims.mul(wide(grad), prims.sub(1, prims.mul(wide(out), wide(out)))), grad.dtype)
+    y = wide(out)
+    return to(prims.mul(wide(grad), _conj(prims.sub(1, prims.mul(y, y)))), grad.dtype)
 
 
 @decomposition(aten.sigmoid_backward)
 def sigmoid_backward(grad, out):
-    y = wide(out)
+    y = _conj(wide(out))
     return to(prims.mul(prims.mul(wide(grad), prims.sub(1, y)), y), grad.dtype)
 
 

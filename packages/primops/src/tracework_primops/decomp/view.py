@@ -9,7 +9,7 @@ from typing import Any
 from ..op import PrimValue, active_builder, prims
 from ..spec import TensorSpec
 from ..symbols import floordiv
-from .table import aten, decomposition, dim_of
+from .table import aten, decomposition, dim_of, to
 
 
 def expected() -> Any:
@@ -283,7 +283,7 @@ def slice_scatter(x, src, dim=0, start=None, end=None, step=1):
     size = x.sizes[dim]
     start, end = bound(start, size, 0), bound(end, size, size)
     if start == 0 and end == size and step == 1:
-        return prims.clone(src)
+        return prims.clone(to(src, x.dtype))
     if src.sizes[dim].__class__ is not int and step == 1:
         end = start + src.sizes[dim]
     return prims.slice_scatter(x, src, dim, start, end, step)

@@ -33,7 +33,7 @@ def convolved_sizes(
 
     stride, padding, dilation, extra = map(per_dim, (stride, padding, dilation, output_padding or (0,)))
     channels = w[1] * groups if transposed else w[0]
-    out = [x[0], channels]
+    out = [x[0], 0 if x[1].__class__ is int and x[1] == 0 else channels]
     for i in range(spatial):
         reach = dilation[i] * (w[i + 2] - 1)
         if transposed:
