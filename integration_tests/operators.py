@@ -39,15 +39,31 @@ SEED = 42
 LIMIT = 300  # seconds for one row
 HERE = f"{Path(__file__).parent}{os.sep}"  # tables name files by their place in this folder
 MODES = {
+    "float64": (torch.float64, True, False),
     "float32": (torch.float32, True, False),
-    "bfloat16": (torch.bfloat16, False, False),
-    "complex64": (torch.complex64, False, False),
+    "bfloat16": (torch.bfloat16, True, False),
+    "float16": (torch.float16, True, False),
+    "complex128": (torch.complex128, True, False),
+    "complex64": (torch.complex64, True, False),
     "int64": (torch.int64, False, False),
     "uint8": (torch.uint8, False, False),
     "bool": (torch.bool, False, False),
     "dynamic": (torch.float32, False, True),
 }
-"""mode -> (dtype, whether gradients are compared, whether all sizes are symbols)"""
+"""mode -> (dtype, whether gradients are compared where op_db lists the dtype for the backward, whether all sizes are symbols)"""
+EXACT = {
+    torch.float32: torch.float64,
+    torch.bfloat16: torch.float64,
+    torch.float16: torch.float64,
+    torch.complex64: torch.complex128,
+}
+"""dtype -> the one that it is judged by."""
+ULPS = 8
+"""What is allowed of the largest element, where eager happens to be nearer than a quarter of that: three roundings of a half ulp on the
+way to a result, of numbers that are at most some times as large."""
+UNJUDGED_ULPS = 64
+"""The same beside eager's result, which is rounded as well, and of a number of the tangents' size at least: gradients that are 0 are
+differences of such."""
 ERRORS = "errors"
 RANDOM = (
     "rand",
@@ -104,7 +120,7 @@ def check(name: str, mode: str, device: str = "cpu", samples: int = SAMPLES, ref
     dtype, gradients, dynamic = MODES[mode]
     if not op.supports_dtype(dtype, device):
         return Outcome(name, mode, "unsupported by eager")
-    gradients = gradients and op.supports_autograd
+    gradients = gradients and op.supports_autograd and dtype in op.supported_backward_dtypes(torch.device(device).type)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         cases = list(_cases(op, dtype, device, gradients, samples, reference))
@@ -127,7 +143,7 @@ def _check_errors(op: Any, device: str) -> Outcome:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for number, given in enumerate(op.error_inputs(device)):
-            case = Case(op, given.sample_input)
+            case = Case(op, given.sample_input, op.supports_autograd)
             theirs, mine = (_raised(case, compiled) for compiled in (False, True))
             count += theirs is not None
             if type(theirs) is not type(mine):
@@ -156,7 +172,7 @@ def _cases(op: Any, dtype: torch.dtype, device: str, gradients: bool, count: int
         offered.extend(itertools.islice(source(device, dtype, requires_grad=gradients), OFFERED * count))
     except (RuntimeError, NotImplementedError, ValueError):
         pass  # those before it were made; the makers call kernels that eager does not have, or ask for gradients of integers
-    cases = [Case(op, s) for s in offered]
+    cases = [Case(op, s, gradients) for s in offered]
     cases = [c for c in cases if c.usable(device)]
     step = max(1, len(cases) / count)
     for case in [cases[int(i * step)] for i in range(min(count, len(cases)))]:
@@ -176,11 +192,10 @@ class Case:
     results: tuple[list[Any], list[Any]]
     shared: list[list[int]]
 
-    def __init__(self, op: Any, sample: Any) -> None:
-        self.op = op
+    def __init__(self, op: Any, sample: Any, gradients: bool) -> None:
+        self.op, self.gradients = op, gradients
         self.given = (sample.input, tuple(sample.args), dict(sample.kwargs))
         self.tensors = [x for x in tree_flatten(self.given)[0] if isinstance(x, torch.Tensor)]
-        self.gradients = op.supports_autograd
 
     def usable(self, device: str) -> bool:
         return all(t.layout is torch.strided and t.device.type == device and t.numel() <= LARGEST for t in self.tensors)
@@ -189,20 +204,17 @@ class Case:
         first, args, kwargs = with_tensors(self.given, iter(tensors))
         return self.op.op(first, *args, **kwargs)
 
-    def inputs(self, dtype: torch.dtype | None = None) -> list[torch.Tensor]:
-        """Copies with the same strides, in another dtype where one is given."""
-        found = []
-        for tensor in self.tensors:
-            made = tensor.detach().clone()
-            if dtype is not None and made.dtype in (torch.float32, torch.bfloat16, torch.complex64):
-                made = made.to(dtype.to_complex() if made.is_complex() else dtype)
-            found.append(made.requires_grad_(tensor.requires_grad))
-        return found
+    def inputs(self, exact: bool = False) -> list[torch.Tensor]:
+        """Copies with the same strides, or in the dtypes that results are judged by."""
+        made = [t.detach().clone().to(EXACT.get(t.dtype, t.dtype) if exact else t.dtype) for t in self.tensors]
+        return [m.requires_grad_(t.requires_grad) for m, t in zip(made, self.tensors, strict=True)]
 
     def exact(self) -> tuple[list[Any], list[Any]] | None:
-        """The same in float64; None when that is another function."""
+        """The same in float64 or complex128; None when that is another function, or there is nothing wider."""
+        if not any(t.dtype in EXACT for t in self.tensors):
+            return None
         try:
-            return results(self.call, self.inputs(torch.float64), self.gradients)
+            return results(self.call, self.inputs(exact=True), self.gradients)
         except (RuntimeError, TypeError, NotImplementedError, ValueError):
             return None
 
@@ -236,8 +248,13 @@ def gradients_of(outputs: list[Any], inputs: list[Any]) -> list[Any]:
     leaves = [t for t in inputs if t.requires_grad]
     if not roots or not leaves:
         return []
-    tangents = [torch.linspace(-1.1, 1.3, r.numel(), dtype=torch.float64).reshape(r.shape).to(r) for r in roots]
-    return list(torch.autograd.grad(roots, leaves, tangents, allow_unused=True))
+    return list(torch.autograd.grad(roots, leaves, [tangent_of(r) for r in roots], allow_unused=True))
+
+
+def tangent_of(output: torch.Tensor) -> torch.Tensor:
+    """Fixed numbers of either sign, none of them round; complex ones lie on no axis, since the conjugate of a real number is itself."""
+    values = torch.linspace(-1.1, 1.3, output.numel(), dtype=torch.float64).reshape(output.shape)
+    return (torch.complex(values, 0.7 - values) if output.is_complex() else values).to(output)
 
 
 class Together:
@@ -353,7 +370,7 @@ def _same(mine: torch.Tensor, theirs: torch.Tensor) -> bool:
 
 
 def _distance(mine: torch.Tensor, theirs: torch.Tensor, exact: Any) -> str | None:
-    """Rounding of a few operations on numbers of this size, and some times what eager itself is from float64."""
+    """The larger of four times what eager itself is from the result in the wider dtype, and of a few roundings."""
     if not theirs.is_floating_point() and not theirs.is_complex():
         return f"other values, {int((mine != theirs).sum())} of {theirs.numel()}"
     finite = torch.isfinite(theirs)
@@ -363,8 +380,9 @@ def _distance(mine: torch.Tensor, theirs: torch.Tensor, exact: Any) -> str | Non
     a, b = mine[finite].to(wide), theirs[finite].to(wide)
     usable = exact is not None and exact.shape == theirs.shape and bool(torch.isfinite(exact[finite]).all())
     truth = exact.detach()[finite].to(wide) if usable else b
-    rounding = 64 * torch.finfo(theirs.dtype).eps * max(1.0, float(truth.abs().max()))
-    bound = rounding + 4 * float((b - truth).abs().max())
+    info, largest = torch.finfo(theirs.dtype), float(truth.abs().max())
+    rounding = ULPS * largest if usable else UNJUDGED_ULPS * max(1.0, largest)
+    bound = max(4 * float((b - truth).abs().max()), info.eps * rounding, info.smallest_normal * info.eps)
     error = float((a - truth).abs().max())
     return None if error <= bound else f"differs by {error:.2e}, {bound:.2e} is allowed"
 
@@ -444,7 +462,7 @@ def run_all(rows: list[tuple[str, str]], options: list[str], jobs: int, report: 
 HEAD = """# torch's op_db through tracework.compile
 
 Every entry of `torch.testing._internal.common_methods_invocations.op_db` on {device}, torch {torch}, {samples} samples of each mode, against eager:
-values, dtypes, sizes, strides, in float32 also gradients. `dynamic`: float32 with every size symbolic. `errors`: all calls that op_db says
+values, dtypes, sizes, strides, and gradients where it lists the dtype for the backward. `dynamic`: float32 with every size symbolic. `errors`: all calls that op_db says
 are refused, the exception's type. Written by `nox -s operators`.
 
 | outcome | {modes} |

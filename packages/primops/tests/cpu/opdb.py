@@ -25,9 +25,9 @@ HERE = Path(__file__).resolve().parent
 SHARD = 400  # columns of entries that one worker measures
 LIMIT = 1200  # seconds for one column of one entry
 # what is measured at once, quickest first
-STEPS = ("errors", "symbolic", "meta", "variants", "layouts", "out", "empty", "values")
+STEPS = ("errors", "symbolic", "meta", "variants", "layouts", "out", "empty", "promotion", "values")
 # of one entry and dtype, evenly spread; else all
-SAMPLES: dict[str, int | None] = {"symbolic": 60, "layouts": 20, "out": 2, "empty": 12}
+SAMPLES: dict[str, int | None] = {"symbolic": 60, "layouts": 20, "out": 2, "empty": 12, "promotion": 4}
 Unit = tuple[str, str]  # an entry and a step
 
 
@@ -48,10 +48,15 @@ def measure(op: Any, step: str, limit: int | None = None) -> dict[str, dict]:
         "out": opdb_checks.outputs,
         "values": opdb_checks.values,
         "empty": opdb_checks.empties,
+        "promotion": opdb_checks.promotion,
         "symbolic": symbolic,
         "errors": opdb_checks.errors,
     }
-    columns = ("meta", "aliasing") if step == "meta" else ("layouts", "layout values") if step == "layouts" else (step,)
+    columns = {
+        "meta": ("meta", "aliasing"),
+        "layouts": ("layouts", "layout values"),
+        "promotion": ("promotion", "promotion values"),
+    }.get(step, (step,))
     found = {c: opdb_checks.Count() for c in columns}
     steps[step](op, *found.values(), limit)
     return {name: asdict(count) for name, count in found.items() if count.compared or count.refused}

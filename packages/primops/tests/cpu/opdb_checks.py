@@ -254,6 +254,31 @@ def _emptied(t: Any, size: int) -> Any:
     return torch.empty([0 if n == size else n for n in t.shape], dtype=t.dtype)
 
 
+# dtypes that differ -------------------------------------------------------------------------------
+
+OTHERS = (torch.float64, torch.bfloat16, torch.int64, torch.bool, torch.complex64)
+
+
+def promotion(op: Any, meta: Count, count: Count, limit: int | None = None) -> None:
+    """Samples of several tensors in float32, one of these in another dtype, as it is and as a number in a tensor: metadata and `values`."""
+    recorded = Calls()
+    given = [parts(s) for _, s in spread(op, torch.float32, limit)] if torch.float32 in dtypes_of(op) else []
+    for sample in given if not any(name in op.name for name in UNCHECKED) else ():
+        floats = [t for t in tensors(sample) if t.dtype is torch.float32] if is_strided(sample) else []
+        for one, dtype, number in itertools.product(floats[:3] if len(floats) > 1 else (), OTHERS, (False, True)):
+            fresh = mapped(functools.partial(_cast, one=one, dtype=dtype, number=number), sample)
+            _metadata_of(f"{[(t.dtype, tuple(t.shape)) for t in tensors(fresh)]}", op.op, fresh, meta, meta)
+            _record(op.op, fresh, recorded, count)
+    _compare_calls(recorded, torch.float32, count)
+
+
+def _cast(t: Any, one: torch.Tensor, dtype: torch.dtype, number: bool) -> Any:
+    """`one` in another dtype, or its first element alone."""
+    if t is not one:
+        return t.detach() if isinstance(t, torch.Tensor) else t
+    return (one.detach().reshape(-1)[0] if number and one.numel() else one.detach()).to(dtype)
+
+
 # layouts -----------------------------------------------------------------------------------------
 
 

@@ -14,6 +14,8 @@ COLUMNS = {
     "layout values": "`values` of those inputs",
     "out": "`out=` of the right sizes: contiguous, reversed, in float64 and in int32; the same outcome or the same exception",
     "empty": "`values` of the samples with each size in turn made 0",
+    "promotion": "`meta` of several tensors in float32 of which one is in another dtype, as it is and as a number in a tensor",
+    "promotion values": "`values` of those inputs",
     "values": "every ATen call of the samples, with float32 the backward's too, decomposed and run on prims",
     "symbolic": "every size of every input a symbol: the result here and at other sizes, and no size fixed that eager leaves free",
     "errors": "error inputs raise the same type of exception",
@@ -40,6 +42,19 @@ REASONS: dict[tuple[str, str], str] = {
         "out",
     ): "a private kernel of products in float8: eager refuses other dtypes of `out=`, with a ValueError",
     ("nn.functional.soft_margin_loss", "values"): "eager overflows in float16, prims compute in float32",
+    **dict.fromkeys(
+        (
+            (f"nn.functional.{name}", "promotion")
+            for name in ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "conv3d")
+        ),
+        "some of eager's kernels take a bias of another dtype; here it raises",
+    ),
+    ("linalg.solve_triangular", "promotion"): "eager does not ask for one dtype; here it raises",
+    ("resize_as_", "promotion"): "changing the memory behind a tensor breaks the graph, with that reason",
+    (
+        "nn.functional.binary_cross_entropy_with_logits",
+        "promotion",
+    ): "a complex target, of which eager takes the real part; here it raises",
     ("addmv", "empty"): "eager does not broadcast the bias where the matrix has no elements",
     ("nn.functional.pixel_unshuffle", "empty"): "eager's kernel keeps the sizes, torch's meta kernel does not",
     ("nn.functional.group_norm", "empty"): "the mean of no elements, which is saved for a backward of no elements, is 0 in eager",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import operator
+
 import torch
 
 from .. import broadcasting
@@ -37,6 +40,16 @@ def cat(tensors, dim=0):
     sizes = tuple(sizes)
     strides = broadcasting.channels_last(sizes) if all(map(suggests_channels_last, tensors)) else contiguous(sizes)
     return TensorSpec(result_dtype(*tensors), common_device(kept), sizes, strides, 0)
+
+
+@row("block_diag.default")
+def block_diag(tensors):
+    """Numbers in tensors count less for the dtype than vectors and matrices do; torch's meta kernel counts all alike."""
+    if not tensors or any(t.ndim > 2 for t in tensors):
+        return NotImplemented
+    blocks = [(1,) * (2 - t.ndim) + tuple(t.sizes) for t in tensors]
+    sizes = tuple(functools.reduce(operator.add, sides) for sides in zip(*blocks))
+    return TensorSpec(result_dtype(*tensors), common_device(tensors), sizes, contiguous(sizes), 0)
 
 
 @row("stack.default")

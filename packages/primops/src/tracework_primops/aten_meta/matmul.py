@@ -6,7 +6,7 @@ import torch
 
 from .. import broadcasting
 from ..errors import DataDependentError
-from ..promotion import complex_of, real_of
+from ..promotion import complex_of, promote, real_of
 from ..spec import TensorSpec
 from ..symbols import active, minimum
 from .rows import contiguous, elementwise, fresh, row, same_layout, symbolic
@@ -53,6 +53,14 @@ def mm(a, b):
 @row("addmm.default")
 def addmm(bias, a, b, *, beta=1, alpha=1):
     return _added("addmm", bias, mm(a, b))
+
+
+@row("addr.default")
+def addr(x, a, b, *, beta=1, alpha=1):
+    """What is added to is expanded first: of no dimensions, its dtype counts as much as the vectors'. Torch's meta kernel does the rest."""
+    if x.ndim or a.ndim != 1 or b.ndim != 1:
+        return NotImplemented
+    return fresh(a, (a.sizes[0], b.sizes[0]), promote(promote(x.dtype, a.dtype), b.dtype))
 
 
 @row("bmm.default")

@@ -107,8 +107,9 @@ def pow_of_number(a, b):
 
 @row("ldexp.Tensor")
 def ldexp(a, b):
-    """The product with a power of a number; with an integer's it is in half precision in some versions of torch alone."""
-    if a.dtype.is_floating_point and a.dtype.itemsize == 2 and not b.dtype.is_floating_point:
+    """The product with a power of a number; with an integer's it is in half precision, or in that of a number in a tensor, in some
+    versions of torch alone."""
+    if a.dtype.is_floating_point and (a.dtype.itemsize == 2 or not a.ndim) and not b.dtype.is_floating_point:
         return NotImplemented
     power = pow_of_number(2.0, b)
     return elementwise(result_dtype(a, power), [a, power])

@@ -241,7 +241,7 @@ def float_power(a, b):
 
 @decomposition(*overloads_of("ldexp", "Tensor"))
 def ldexp(a, b):
-    if (b.dtype.is_floating_point or a.dtype.itemsize == 2) and b.dtype is not a.dtype or b.dtype.is_complex:
+    if (b.dtype.is_floating_point or a.dtype.itemsize == 2 or a.ndim < b.ndim) and b.dtype is not a.dtype or b.dtype.is_complex:
         return NotImplemented
     base, _ = promoted_float(a)
     return mul(base[0], prims.exp2(to(b, base[0].dtype)))
