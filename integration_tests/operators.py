@@ -462,8 +462,8 @@ def run_all(rows: list[tuple[str, str]], options: list[str], jobs: int, report: 
 HEAD = """# torch's op_db through tracework.compile
 
 Every entry of `torch.testing._internal.common_methods_invocations.op_db` on {device}, torch {torch}, {samples} samples of each mode, against eager:
-values, dtypes, sizes, strides, and gradients where it lists the dtype for the backward. `dynamic`: float32 with every size symbolic. `errors`: all calls that op_db says
-are refused, the exception's type. Written by `nox -s operators`.
+values, dtypes, sizes, strides, and gradients where op_db lists the dtype for the backward. `dynamic`: float32 with every size symbolic.
+`errors`: all calls that op_db says are refused, the exception's type. Written by `nox -s operators`.
 
 | outcome | {modes} |
 |---|{rule}
@@ -490,6 +490,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--only", default="", help="entries whose name contains this; writes nothing")
+    parser.add_argument("--every", type=int, default=1, help="one entry of so many; writes nothing")
     parser.add_argument("--modes", default=",".join([*MODES, ERRORS]))
     parser.add_argument("--samples", type=int, default=SAMPLES, help="of each entry, spread over what it offers")
     parser.add_argument(
@@ -502,7 +503,7 @@ def main() -> int:
     if given.worker is not None:
         serve(given.worker, given.device, given.samples, given.reference)
         return 0
-    rows = [(name, mode) for mode in given.modes.split(",") for name in ENTRIES if given.only in name]
+    rows = [(name, mode) for mode in given.modes.split(",") for name in [*ENTRIES][:: given.every] if given.only in name]
     outcomes: list[Outcome] = []
 
     def report(outcome: Outcome) -> None:
@@ -514,7 +515,7 @@ def main() -> int:
 
     options = ["--device", given.device, "--samples", str(given.samples), *(["--reference"] if given.reference else [])]
     run_all(rows, options, given.jobs, report)
-    if given.out or not (given.only or given.reference):
+    if given.out or not (given.only or given.reference or given.every > 1):
         out = given.out or Path(__file__).with_name("OPERATORS.md" if given.device == "cpu" else "OPERATORS_CUDA.md")
         out.write_text(table(outcomes, given.device, given.samples))
     print(Counter(o.status for o in outcomes))

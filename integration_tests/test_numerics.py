@@ -142,6 +142,25 @@ def test_block_and_its_gradients(written_out, word, dtype):
         assert_near(actual, expected)
 
 
+def complex_operations(a, b):
+    where = torch.where(a.take(torch.arange(37)).abs() > 0.9, b * b.square(), a.reciprocal() / b)
+    return (where + a**2 - b**3) * a.tanh() * b.sigmoid() + torch.sgn(a) * 2.5 + b * (1 + 2j)
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
+def test_complex_operations_and_their_gradients_under_strict(dtype):
+    torch.manual_seed(0)
+    a, b = (torch.randn(11, 37, dtype=dtype) for _ in range(2))
+
+    def run(f):
+        leaves = [a.clone().requires_grad_(), b.clone().requires_grad_()]
+        result = f(*leaves)
+        return result, *torch.autograd.grad(result, leaves, a * b)
+
+    for mine, theirs in zip(run(tracework.compile(complex_operations, options={"numerics": "strict"})), run(complex_operations)):
+        assert torch.equal(mine, theirs)
+
+
 SIGNS_OF_ZERO = {
     "clamp": lambda x: x.clamp(0.0, 6.0),
     "clamp below 0": lambda x: x.clamp(max=0.0),

@@ -42,10 +42,13 @@ EXACT_POINTWISE = frozenset(
     " new_empty_strided full_like zeros_like ones_like empty_like new_full new_zeros new_ones new_empty fill scalar_tensor eye"
     " _efficientzerotensor".split()
 )
-"""Their prims, each rounded to its dtype, are what eager's kernels do: one correctly rounded operation, or a selection.
+"""Their prims, each rounded to its dtype, are what eager's kernels do: one correctly rounded operation, or a selection. Of complex numbers
+those in COMPLEX_ARITHMETIC are several operations, in an order of each kernel's own.
 
 sqrt is none of them: eager's vectorised one on a CPU is not rounded to nearest everywhere.
 """
+
+COMPLEX_ARITHMETIC = frozenset("mul div pow square reciprocal abs sgn".split())
 
 EXACT_REDUCTIONS = frozenset(
     "amax amin aminmax max min argmax argmin any all count_nonzero pixel_shuffle pixel_unshuffle channel_shuffle"
@@ -62,15 +65,28 @@ def contract_changes(word: str) -> dict[Any, Callable[..., Any] | None]:
     for op, row in DECOMPS.items():
         name, module = op._schema.name.partition("::")[2], row.__module__.rpartition(".")[2]
         kinds = {kind for kind in NUMERICS[word] if module in KINDS[kind] or kind == "reduction" and name in SUMS}
-        if not kinds or name in EXACT_POINTWISE or name in EXACT_REDUCTIONS:
-            continue
         exact_when = SOMETIMES_EXACT.get(name)
+        if "pointwise" in kinds and name in COMPLEX_ARITHMETIC:
+            exact_when = _of_reals(exact_when)
+        elif not kinds or name in EXACT_POINTWISE or name in EXACT_REDUCTIONS:
+            continue
         changes[op] = None if exact_when is None else _only(exact_when, row)
     return changes
 
 
 def _only(exact_when: Callable[..., bool], row: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *args, **kwargs: row(*args, **kwargs) if exact_when(*args, **kwargs) else NotImplemented
+
+
+def _of_reals(exact_when: Callable[..., bool] | None) -> Callable[..., bool]:
+    """The same where no operand is complex."""
+
+    def is_exact(*args: Any, **kwargs: Any) -> bool:
+        if any(isinstance(x, complex) or x.__class__ is PrimValue and x.dtype.is_complex for x in args):
+            return False
+        return exact_when is None or exact_when(*args, **kwargs)
+
+    return is_exact
 
 
 def _exact_sum(a: Any, b: Any, *args: Any, alpha: Any = 1) -> bool:
