@@ -51,7 +51,8 @@ class Outcome:
 
 def dtypes_of(info: Any) -> list[torch.dtype]:
     """The dtypes that module_db lists for a module, and bfloat16, which eager may refuse."""
-    return [d for d in (torch.float32, *EXACT, *EXACT.values()) if d in info.dtypes or d is torch.bfloat16]
+    known = dict.fromkeys((*EXACT, *EXACT.values()))
+    return [d for d in known if d in info.dtypes or d is torch.bfloat16]
 
 
 def check(info: Any, training: bool, backend: str, samples: int = SAMPLES, dtype: torch.dtype = torch.float32) -> Outcome:
