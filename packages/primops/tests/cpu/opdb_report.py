@@ -49,6 +49,10 @@ REASONS: dict[tuple[str, str], str] = {
         ),
         "some of eager's kernels take a bias of another dtype; here it raises",
     ),
+    **dict.fromkeys(
+        (("linalg.pinv.singular", column) for column in ("promotion", "promotion values")),
+        "eager multiplies matrices without elements whatever their dtypes; here it raises",
+    ),
     ("linalg.solve_triangular", "promotion"): "eager does not ask for one dtype; here it raises",
     ("resize_as_", "promotion"): "changing the memory behind a tensor breaks the graph, with that reason",
     (
