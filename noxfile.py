@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,6 +40,36 @@ PACKAGES = (
     Package("inductor", ("primops", "runtime"), test_tools=("triton",)),
     Package("tracework", ("primops", "runtime", "capture", "aotautograd", "inductor"), test_tools=MODEL_TOOLS),
 )
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A CPython, a torch that is supported on it, and the triton that this torch asks for; whether CI runs it beside CONSTRAINTS' pair."""
+
+    python: str
+    torch: str
+    triton: str
+    in_ci: bool = False
+
+    @property
+    def versions(self) -> list[str]:
+        """What constraints.txt says, but for these and what goes with one torch alone."""
+        own = ("torch", "triton", "torchvision")
+        others = [line for line in Path("constraints.txt").read_text().splitlines() if line.partition("==")[0] not in own]
+        return [*others, f"torch=={self.torch}", f"triton=={self.triton}"]
+
+
+PAIRS = (
+    Pair("3.12", "2.11.0", "3.6.0", in_ci=True),
+    Pair("3.11", "2.13.0", "3.7.1"),
+    Pair("3.11", "2.14.1", "3.8.0"),
+    Pair("3.13", "2.15.0", "3.9.0", in_ci=True),
+)
+each_pair = nox.parametrize(
+    "python,pair", [nox.param(p.python, p, id=f"{p.python}-torch-{p.torch}", tags=["ci"] * p.in_ci) for p in PAIRS]
+)
+LEFT_OUT = ("test_models.py", "test_zoo.py", "test_breaks.py", "test_supported.py")
+"""Integration tests that the matrix leaves out: those on models of libraries that come for one torch each, and the one on its own result."""
 each_package = nox.parametrize("package", [nox.param(p, id=p.name) for p in PACKAGES])
 
 
@@ -80,6 +111,44 @@ def integration(session: nox.Session) -> None:
     install(session, PACKAGES[-1].folders, *MODEL_TOOLS)
     session.install("--no-deps", *CONSTRAINTS, "torchvision", "timm")
     run_tests(session, "integration_tests")
+
+
+BUILT: dict[str, list[str]] = {}
+"""CPython -> the wheels that this run of nox built for it."""
+
+
+def wheels(session: nox.Session, python: str) -> list[str]:
+    """The wheels of all packages for a CPython, built once: they serve every torch."""
+    if python not in BUILT:
+        folder = Path("dist", f"python{python}")
+        shutil.rmtree(folder, ignore_errors=True)
+        session.install("hatchling")
+        build = ("pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(folder))
+        session.run("python", "-m", *build, *PACKAGES[-1].folders)
+        BUILT[python] = sorted(map(str, folder.glob("*.whl")))
+    return BUILT[python]
+
+
+@nox.session(reuse_venv=False)
+@each_pair
+def matrix(session: nox.Session, pair: Pair) -> None:
+    """The tests on one CPython and torch, from wheels; with --write a row of SUPPORTED.md. The environment, 5 GB, goes at the end."""
+    folder = Path(session.create_tmp()).absolute()
+    constraints = folder / "constraints.txt"
+    constraints.write_text("\n".join(pair.versions))
+    session.env["PIP_CONSTRAINT"] = str(constraints)  # in the place of one that the machine may have
+    reports = {f"packages/{p.name}/tests": folder / f"{p.name}.xml" for p in PACKAGES}
+    reports["integration_tests"] = folder / "integration.xml"
+    left_out = [f"--ignore=integration_tests/{name}" for name in LEFT_OUT]
+    try:
+        session.install("torch", "triton")
+        session.install(*wheels(session, pair.python), *TEST_TOOLS, *MODEL_TOOLS)
+        for tests, report in reports.items():
+            options = ("-q", "-n", "2", "--dist", "worksteal", "--durations=5", f"--junitxml={report}", *left_out)
+            session.run("python", "-m", "pytest", *options, tests, success_codes=[0, 1])
+        session.run("python", "tools/supported.py", *map(str, reports.values()), *session.posargs)
+    finally:
+        shutil.rmtree(session.virtualenv.location)
 
 
 @nox.session(python=PYTHON)
