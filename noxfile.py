@@ -133,7 +133,7 @@ def wheels(session: nox.Session, python: str) -> list[str]:
 @each_pair
 def matrix(session: nox.Session, pair: Pair) -> None:
     """The tests on one CPython and torch, from wheels; with --write a row of SUPPORTED.md. The environment, 5 GB, goes at the end."""
-    folder = Path(session.create_tmp()).absolute()
+    folder = Path(session.virtualenv.location).absolute()
     constraints = folder / "constraints.txt"
     constraints.write_text("\n".join(pair.versions))
     session.env["PIP_CONSTRAINT"] = str(constraints)  # in the place of one that the machine may have
