@@ -7,7 +7,8 @@ Shapes of nests, chosen by `shape`:
   every value of a point becomes an array over the block.
 """
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from ...ir.scalar_ops import SCALAR_OPS, compute_dtype
 from ...schedule.plan import LoopKernel, Pass
 from ..printer import c_index
 from ..renderer import KERNEL_NAME, RenderedKernel
+from .blocks import CHAIN, VECTOR, Cut, Sum, cut, in_lanes, lanes
 from .text_rules import CPP_TEXT, CPP_TYPES, MEMORY_TYPES, REDUCTIONS, constant_text, conversion
 from .tiles import LENGTH, WIDTH, Access, Tiling, tiling
 
@@ -64,6 +66,7 @@ class CppKernel:
         self.tiles: dict[Access, str] = {}
         self.indexed: dict[Any, Size] = {}  # computed positions -> the sizes that they lie below, where these may be 0
         self.block = False
+        self.apart = False  # whether the terms of sums are stored instead of added up
         self.checks = any(i.op == "indirect" for p in kernel.passes for i in p.body.instructions)
         self.atomic = any(i.op == "store" and i.args[3] != "set" for p in kernel.passes for i in p.body.instructions)
         self.scatters = any(_scatters(p, kernel) for p in kernel.passes)
@@ -132,9 +135,9 @@ class CppKernel:
             )
             if access[0] == "load":
                 self.w.line(tiles.turned_in(f"t{n}", self.names[access[1]], access[2]))
-        self._loop(tiles.across, str(tiles.begin(tiles.across)), f"{tiles.across.var}e")
+        self._loop(tiles.across, *tiles.part(tiles.across))
         self.w.line(SIMD + self._bad_clause())
-        self._loop(tiles.last, str(tiles.begin(tiles.last)), f"{tiles.last.var}e")
+        self._loop(tiles.last, *tiles.part(tiles.last))
         self._passes_body(self.kernel.passes)
         self.w.close()
         self.w.close()
@@ -183,9 +186,13 @@ class CppKernel:
         for a in axes:
             self._loop(a)
 
-    def _loop(self, axis: Axis, start: str = "0", end: str | None = None) -> None:
-        end = c_index(axis.size) if end is None else end
-        self.w.open(f"for (int64_t {axis.var} = {start}; {axis.var} < {end}; ++{axis.var})")
+    def _loop(self, axis: Axis, start: str | None = None, count: str = "") -> None:
+        """All of an axis, or `count` steps from a start. Integers wrap around, so only a loop from 0 has a length that g++ knows."""
+        if start is None:
+            self.w.open(f"for (int64_t {axis.var} = 0; {axis.var} < {c_index(axis.size)}; ++{axis.var})")
+            return
+        self.w.open(f"for (int64_t {axis.var}k = 0; {axis.var}k < {count}; ++{axis.var}k)")
+        self.w.line(f"const int64_t {axis.var} = {start} + {axis.var}k;")
 
     def _bad_clause(self) -> str:
         return " reduction(|:bad)" if self.checks else ""
@@ -234,18 +241,101 @@ class CppKernel:
         reductions = [i for i in p.body.instructions if i.op == "reduce"]
         scans = any(i.op == "scan" for i in p.body.instructions)
         positions = [i for i in reductions if i.args[1] in ("argmax", "argmin")]
-        accumulators = self._declare(p, reductions, None)
+        names = self._declare(p, reductions, None)
         self._declare_scans(p)
         *outer, last = self.kernel.reduction_axes
-        for a in outer:
-            self._loop(a)
         simd = not scans and not positions and self._vectorises([p])
+        sums = self._sums(reductions, names, None)
+        if simd and sums and len(sums) == len(reductions) and in_lanes((*outer, last)):
+            self._row_in_lanes(p, reductions, sums)
+            return
+        blocks = self._open_blocks(p, sums, CHAIN * VECTOR if simd else CHAIN)
+        accumulators = names | {name: s.name for name, s in blocks.sums.items()}
+        for a in blocks.inside[:-1]:
+            self._loop(*a)
         if simd:
             self.w.line(SIMD + self._reduction_clauses(reductions, accumulators) + self._bad_clause())
-        self._loop(last)
+        self._loop(*blocks.inside[-1])
         self._statements(p.body.instructions, accumulators)
-        for _ in (*outer, last):
+        for _ in blocks.inside:
             self.w.close()
+        self._close_blocks(blocks)
+
+    def _row_in_lanes(self, p: Pass, reductions: list[Instruction], sums: dict[str, Sum]) -> None:
+        """Sums alone, of long rows: as many elements as there are lanes are computed at a time, and then added to these."""
+        width = lanes(min((self.kernel.layouts[i.args[0]].dtype.itemsize for i in p.body.loads()), default=4))
+        totals = {name: Sum(f"{s.name}_lanes", f"tw_lanes<{s.type}>::type") for name, s in sums.items()}
+        for s in totals.values():
+            self.w.line(f"{s.type} {s.name} = {{}};")
+        blocks = self._open_blocks(p, totals, CHAIN * width)
+        *outer, (last, *bounds) = blocks.inside
+        for a in outer:
+            self._loop(*a)
+        begin, count = bounds or ("0", c_index(last.size))
+        whole, at = _whole(begin, count, width), f"{last.var}v"
+        self.w.open(f"for (int64_t {at} = {begin}; {at} < {whole}; {at} += {width})")
+        for s in sums.values():
+            self.w.line(f"{s.type} {s.name}_terms[{width}] __attribute__((aligned(64)));")
+        self.w.line(SIMD + self._bad_clause())
+        self._loop(last, at, str(width))
+        self.apart = True
+        self._statements(p.body.instructions, {name: f"{s.name}_terms[{last.var}k]" for name, s in sums.items()})
+        self.apart = False
+        self.w.close()
+        for name, s in sums.items():
+            self.w.line(f"{blocks.sums[name].name} += tw_lanes<{s.type}>::of<{width}>({s.name}_terms);")
+        self.w.close()
+        if not isinstance(last.size, int) or last.size % width:
+            rest = {name: f"{s.name}_rest" for name, s in sums.items()}
+            for name, s in sums.items():
+                self.w.line(f"{s.type} {rest[name]} = 0;")
+            self.w.line(SIMD + self._reduction_clauses(reductions, rest) + self._bad_clause())
+            self._loop(last, whole, str(int(count) % width) if count.isdigit() else f"{count} % {width}")
+            self._statements(p.body.instructions, rest)
+            self.w.close()
+            for name in sums:
+                self.w.line(f"{blocks.sums[name].name}[0] += {rest[name]};")
+        for _ in outer:
+            self.w.close()
+        self._close_blocks(blocks)
+        for name, s in sums.items():
+            self.w.line(f"{s.name} = tw_lanes<{s.type}>::total({totals[name].name});")
+
+    def _sums(self, reductions: list[Instruction], names: dict[str, str], width: int | None) -> dict[str, Sum]:
+        """Those reductions that lose something at each step."""
+        dtypes = {i.args[0]: self.locals[i.args[0]][1] for i in reductions if i.args[1] == "sum"}
+        return {name: Sum(names[name], CPP_TYPES[d], width) for name, d in dtypes.items() if d.is_floating_point}
+
+    def _open_blocks(self, p: Pass, sums: dict[str, Sum], longest: int) -> "Blocks":
+        """The loops around blocks of at most `longest` iterations, if there are sums of more."""
+        axes = self.kernel.reduction_axes if p.level == "inner" else ()
+        found = cut(axes, longest) if sums else None
+        if found is None:
+            return Blocks(sums, tuple((a,) for a in axes))
+        for s in sums.values():
+            self.w.line(s.cascade())
+        *around, axis = axes[: found.position + 1]
+        for a in around:
+            self._loop(a)
+        begin, size, count = f"{axis.var}b", c_index(axis.size), str(found.step)
+        self.w.open(f"for (int64_t {begin} = 0; {begin} < {size}; {begin} += {count})")
+        if not isinstance(axis.size, int) or axis.size % found.step:
+            count = f"tw_imin({count}, {size} - {begin})"
+        for s in sums.values():
+            self._declare_variable(s.type, s.block().name, _array(s.width), "{}" if "<" in s.type else "0", s.width)
+        inside = ((axis, begin, count), *((a,) for a in axes[found.position + 1 :]))
+        return Blocks({name: s.block() for name, s in sums.items()}, inside, found, tuple(sums.values()))
+
+    def _close_blocks(self, blocks: "Blocks") -> None:
+        """Adds a block's sums to those before, and closes the loops around."""
+        if blocks.cut is None:
+            return
+        for s in blocks.totals:
+            self.w.line(s.add())
+        for _ in range(blocks.cut.position + 1):
+            self.w.close()
+        for s in blocks.totals:
+            self.w.line(s.total())
 
     def _declare(self, p: Pass, reductions: list[Instruction], block: int | None) -> dict[str, str]:
         names: dict[str, str] = {}
@@ -256,8 +346,7 @@ class CppKernel:
             acc = f"a{self.counter}"
             self.counter += 1
             names[name] = acc
-            array = f"[{block}] __attribute__((aligned(64)))" if block is not None else ""
-            start = _start(kind, text)
+            array, start = _array(block), _start(kind, text)
             if kind in ("argmax", "argmin"):
                 self._declare_variable(text, f"{acc}_v", array, start, block)
                 self._declare_variable("int64_t", acc, array, "0", block)
@@ -278,7 +367,7 @@ class CppKernel:
     def _declare_scans(self, p: Pass) -> None:
         for i in p.body.instructions:
             if i.op == "scan":
-                text = CPP_TYPES[compute_dtype(i.dtype or torch.float32)]
+                text = CPP_TYPES[_carried(i)]
                 self.w.line(f"{text} c_{i.args[0]} = {REDUCTIONS[i.args[1]][0](text)};")
 
     def _reduction_clauses(self, reductions: list[Instruction], accumulators: dict[str, str]) -> str:
@@ -286,23 +375,25 @@ class CppKernel:
 
     def _column_pass(self, p: Pass, last: Axis, block: int) -> None:
         reductions = [i for i in p.body.instructions if i.op == "reduce"]
-        accumulators = self._declare(p, reductions, block)
+        names = self._declare(p, reductions, block)
         defined = [i for i in p.body.instructions if i.op == "define"]
         for i in defined:
             dtype = compute_dtype(_dtype(p, i.args[1]))
             self.locals[i.args[0]] = (f"d{self.counter}", dtype)
             self.w.line(f"{CPP_TYPES[dtype]} d{self.counter}[{block}] __attribute__((aligned(64)));")
             self.counter += 1
-        loops = self.kernel.reduction_axes if p.level == "inner" else ()
-        for a in loops:
-            self._loop(a)
+        blocks = self._open_blocks(p, self._sums(reductions, names, block), CHAIN)
+        for a in blocks.inside:
+            self._loop(*a)
         positions = any(i.args[1] in ("argmax", "argmin") for i in reductions)
         if self._vectorises([p]) and not positions:
             self.w.line(SIMD + self._bad_clause())
-        self._loop(last, "xb", "xe")
+        self._loop(last, "xb", "xe - xb")
+        accumulators = names | {name: s.name for name, s in blocks.sums.items()}
         self._statements(p.body.instructions, accumulators, f"{last.var} - xb")
-        for _ in (*loops, last):
+        for _ in (*blocks.inside, last):
             self.w.close()
+        self._close_blocks(blocks)
 
     # statements
 
@@ -324,6 +415,24 @@ class CppKernel:
         operand = dtypes[i.args[0].position] if i.op != "where" else i.dtype
         kind = CPP_TYPES[operand] if i.dtype != torch.bool else CPP_TYPES[torch.bool]
         return CPP_TEXT[i.op](kind, *[f"{base}{a.position}" for a in i.args])
+
+
+def _carried(scan: Instruction) -> torch.dtype:
+    """The dtype of a running value: floats in double, as in eager's kernels."""
+    assert scan.dtype is not None
+    return torch.float64 if scan.dtype == torch.float32 else compute_dtype(scan.dtype)
+
+
+def _whole(begin: str, count: str, width: int) -> str:
+    """Where the last whole group of `width` steps of a loop ends."""
+    if count.isdigit():
+        steps = int(count) // width * width
+        return str(steps) if begin == "0" else f"{begin} + {steps}"
+    return f"{begin} + {count} / {width} * {width}"
+
+
+def _array(width: int | None) -> str:
+    return "" if width is None else f"[{width}] __attribute__((aligned(64)))"
 
 
 def _start(kind: str, text: str) -> str:
@@ -409,12 +518,13 @@ def _reduce(k: CppKernel, i: Instruction, base: str, dtypes: Any, acc: Any, lane
         better = f"(!{any_} || {v} {sign} {best} || ({v} != {v} && {best} == {best})"
         better += f" || (({v} == {best} || ({v} != {v} && {best} != {best})) && {where} < {at}))"
         return f"if {better} {{ {best} = {v}; {at} = {where}; {any_} = true; }}"
-    return f"{at} = {REDUCTIONS[kind][1].format(acc=at, value=v)};"
+    return f"{at} = {v};" if k.apart else f"{at} = {REDUCTIONS[kind][1].format(acc=at, value=v)};"
 
 
 def _scan(k: CppKernel, i: Instruction, base: str, dtypes: Any, acc: Any, lane: Any) -> str:
     name, kind, value = i.args
-    return f"(c_{name} = {REDUCTIONS[kind][1].format(acc='c_' + name, value=f'{base}{value.position}')})"
+    text = f"(c_{name} = {REDUCTIONS[kind][1].format(acc='c_' + name, value=f'{base}{value.position}')})"
+    return conversion(text, _carried(i), i.dtype)
 
 
 def _local(k: CppKernel, i: Instruction, base: str, dtypes: Any, acc: Any, lane: Any) -> str:
@@ -501,6 +611,17 @@ def _scatters(p: Pass, kernel: LoopKernel) -> bool:
     return any(
         isinstance(i.args[1], Expr) and bool(i.args[1].free_symbols & indirect) for i in p.body.instructions if i.op == "store"
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class Blocks:
+    """Loops over reduction axes: the sums to which a body adds, the loops still to be opened as arguments of `_loop`, and where
+    the nest is cut and what blocks are added up to, if it is."""
+
+    sums: Mapping[str, Sum]
+    inside: tuple[tuple[Any, ...], ...]
+    cut: Cut | None = None
+    totals: tuple[Sum, ...] = ()
 
 
 SHAPES = {"points": CppKernel.points, "rows": CppKernel.rows, "columns": CppKernel.columns}

@@ -119,6 +119,38 @@ template <class T> TW T tw_shift_right(T a, T b) {
   T top = (T)(8 * sizeof(T) - 1); return (T)(a >> ((b < 0) | (b > top) ? top : b)); }
 """
 
+SUMS = r"""
+// Long sums, see blocks.py. Level k of a cascade of N sums side by side has added up as many results of the level below as digit k of
+// `blocks`, to the base 16, says.
+template <class V, int N = 1> struct tw_cascade {
+  V at[16][N]; uint64_t blocks = 0;
+  TW void put(V* a, const V* v, bool more) {
+    if (more) for (int j = 0; j < N; ++j) a[j] += v[j];
+    else for (int j = 0; j < N; ++j) a[j] = v[j]; }
+  void add(const V* v) {
+    int k = 0;
+    for (uint64_t b = blocks++; ; b >>= 4, v = at[k++]) {
+      put(at[k], v, b & 15);
+      if (__builtin_expect((b & 15) != 15, 1)) return; } }
+  void total(V* v) const {
+    int k = 0;
+    for (uint64_t b = blocks; b; b >>= 4, ++k) if (b & 15) put(v, at[k], true); } };
+template <class T> struct tw_lanes {
+  typedef T type __attribute__((vector_size(64), may_alias));
+  template <int N> TW type of(const T* terms) {
+    const type* v = (const type*)terms; type s = v[0];
+    for (int j = 1; j < N * (int)sizeof(T) / 64; ++j) s += v[j];
+    return s; }
+  typedef T half __attribute__((vector_size(32)));
+  typedef T quarter __attribute__((vector_size(16)));
+  struct halves { half a, b; };
+  struct quarters { quarter a, b; };
+  TW T total(type v) {
+    halves h = tw_bits<halves>(v); quarters q = tw_bits<quarters>(h.a + h.b); quarter s = q.a + q.b;
+    if (sizeof(T) == 4) return (s[0] + s[1]) + (s[2] + s[3]);
+    return s[0] + s[1]; } };
+"""
+
 VECTORS = r"""
 typedef float tw_v8 __attribute__((vector_size(32)));
 typedef float tw_v8u __attribute__((vector_size(32), aligned(4)));
@@ -172,4 +204,4 @@ TW float tw_exp(float x) {
 
 def prefix(simd: bool = True) -> str:
     """The whole head."""
-    return HEAD + VECTORS + libm(simd) + FAST
+    return HEAD + SUMS + VECTORS + libm(simd) + FAST

@@ -34,6 +34,10 @@ class Tiling:
         """The variable that holds where a tile begins."""
         return symbol(f"{axis.var}b", 0, None)
 
+    def part(self, axis: Axis) -> tuple[str, str]:
+        """Where the loop over an axis begins in a tile, and how many steps it has."""
+        return str(self.begin(axis)), self._extent(axis)
+
     def place(self) -> str:
         """The element of a small array that belongs to an iteration."""
         return f"({self.across.var} - {self.begin(self.across)}) * {LENGTH} + {self.last.var} - {self.begin(self.last)}"

@@ -1,0 +1,83 @@
+"""Sums of floats in blocks: no accumulator takes part in more than CHAIN additions, whatever the length of the axes.
+
+A block is as many iterations as share fresh accumulators; blocks are added up in a cascade (`tw_cascade` in prefix.py), each level of
+which adds up 16 results of the level below. The rounding error grows with the number of levels, that is with the logarithm of the
+length, where that of a single accumulator grows with the length itself. Products gain nothing: whatever their order, each multiplication
+adds its own relative error.
+
+A long row is summed in some accumulators side by side, its lanes, which meet at its end only: what a vector loop's own reduction costs
+at the end of each loop is several blocks' time.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+from ...ir.body import Axis
+
+CHAIN = 128
+"""Additions to one accumulator."""
+VECTOR = 8
+"""Floats that the reduction of a vector loop adds up side by side, at least."""
+LONG = 512
+"""Iterations above which a row is summed in lanes."""
+PIECE = 128
+"""Iterations of the innermost loop that make lanes worth their loop over what is left."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Cut:
+    """The loop of a nest that is cut into blocks: its position, and `step` iterations a block."""
+
+    position: int
+    step: int
+
+
+def cut(axes: Sequence[Axis], longest: int) -> Cut | None:
+    """How to cut a nest so that a block has at most `longest` iterations; None where the nest has no more."""
+    inside = 1
+    for position in reversed(range(len(axes))):
+        size = axes[position].size
+        if not isinstance(size, int) or inside * size > longest:
+            return Cut(position, max(longest // inside, 1))
+        inside *= size
+    return None
+
+
+def lanes(itemsize: int) -> int:
+    """How many elements of a long row are computed at a time, `itemsize` the bytes of the smallest: a whole vector of these."""
+    return 16 if itemsize >= 4 else 32
+
+
+def in_lanes(axes: Sequence[Axis]) -> bool:
+    """Whether a row is long, and lies in long pieces."""
+    last = axes[-1].size
+    return cut(axes, LONG) is not None and (not isinstance(last, int) or last >= PIECE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Sum:
+    """One accumulator of a nest: its name and type, and how many of it there are side by side, if several."""
+
+    name: str
+    type: str
+    width: int | None = None
+
+    def block(self) -> "Sum":
+        """The accumulator of a block."""
+        return Sum(f"{self.name}_block", self.type, self.width)
+
+    def cascade(self) -> str:
+        """Declaration of the cascade."""
+        return f"tw_cascade<{self.type}{'' if self.width is None else f', {self.width}'}> {self.name}_levels;"
+
+    def add(self) -> str:
+        """The statement after a block."""
+        return f"{self.name}_levels.add({self.block().address()});"
+
+    def total(self) -> str:
+        """The statement after all blocks."""
+        return f"{self.name}_levels.total({self.address()});"
+
+    def address(self) -> str:
+        """A pointer to it."""
+        return f"&{self.name}" if self.width is None else self.name
