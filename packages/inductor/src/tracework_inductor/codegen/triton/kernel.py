@@ -31,6 +31,8 @@ from .tiling import Group, Tiling, tile
 __all__ = ["Part", "part", "render"]
 
 _LOADS_TO_COMPUTE_AGAIN = 2
+# Steps of a loop whose values one accumulator may add up; with more there are two levels of them.
+CHAIN = 64
 # Rows of a multiple of this many elements can be masked without splitting a 16-byte load.
 _MASK_ALIGNMENT = 16
 
@@ -415,6 +417,7 @@ class _Function:
         writer = self.writer
         outside, before, writer.lines = writer.lines, [], []
         self.before_loop, self.after_loop = before, []
+        self.before_block, self.after_block = [], []
         writer.enter_loop(before)
         for i in one_pass.body.instructions:
             if i.op == "scratch_load":  # computed again, before a store may overwrite what they are computed from
@@ -438,15 +441,30 @@ class _Function:
             # A mask that ends anywhere keeps loads from being wide: whole steps go without.
             outside.append(f"rwhole = {first} + (({last} - {first}) // RBLOCK) * RBLOCK")
             unmasked = "rmask = tl.full([1, RBLOCK], True, tl.int1)"
-            loops += self._steps(first, "rwhole", unmasked, variables)
-            first = "rwhole"
-        loops += self._steps(first, last, masked, variables)
+            loops += self._blocks(first, "rwhole", unmasked, variables)
+            loops += [*self.before_block, *self._steps("rwhole", last, masked, variables), *self.after_block]
+        else:
+            loops += self._blocks(first, last, masked, variables)
         writer.lines = [*outside, *before, *loops, *self.after_loop]
+
+    def _blocks(self, first: str, last: str, mask: str, variables: list[str]) -> list[str]:
+        """The loop over part of a row, in blocks of CHAIN steps if accumulators ask for them."""
+        if not self.before_block:
+            return self._steps(first, last, mask, variables)
+        steps = self._steps("rstart", f"tl.minimum(rstart + RBLOCK * {CHAIN}, {last})", mask, variables)
+        inside = [*self.before_block, *steps, *self.after_block]
+        return [f"for rstart in range({first}, {last}, RBLOCK * {CHAIN}):", *(f"    {line}" for line in inside)]
 
     def _steps(self, first: str, last: str, mask: str, variables: list[str]) -> list[str]:
         """The loop over part of a row."""
         head = ["r = roff + rbase", mask, *variables]
         return [f"for roff in range({first}, {last}, RBLOCK):", *(f"    {line}" for line in [*head, *self.writer.lines])]
+
+    def _many_steps(self) -> bool:
+        """Whether one accumulator would add up more than CHAIN values."""
+        numel = _numel(self.tiling, "r")
+        step = min(c.constants["RBLOCK"] for c in config_table.configs(self.shape)) * self.parts
+        return not isinstance(numel, int) or numel > CHAIN * step
 
     # effects of inner passes
 
@@ -486,12 +504,18 @@ class _Function:
     def _accumulate(self, name: str, kind: str, value: Value) -> None:
         texts = reduction_text(kind, value.dtype)
         acc = f"acc_{_plain(name)}"
-        shape = self.writer.tile.shape()
-        self.before_loop.append(f"{acc} = tl.full({shape}, {texts.identity}, {texts.held})")
+        start = f"{acc} = tl.full({self.writer.tile.shape()}, {texts.identity}, {texts.held})"
         lane = texts.lane(acc, self.writer.full(value))
         self.writer.lines.append(f"{acc} = tl.where(rmask, {lane}, {acc})")
+        whole = acc
+        if kind == "sum" and value.dtype.is_floating_point and self._many_steps():
+            whole = f"all_{acc}"
+            self.before_block.append(start)
+            self.after_block.append(f"{whole} = {texts.lane(whole, acc)}")
+            start = f"all_{start}"
+        self.before_loop.append(start)
         result = f"red_{_plain(name)}"
-        self.after_loop.append(f"{result} = {texts.across(acc)}")
+        self.after_loop.append(f"{result} = {texts.across(whole)}")
         if self.parts > 1:
             self.made.append(Partial(name, value.dtype, kind, (self._kept(result),)))
         self.pending.append((name, Value(result, frozenset({"x"}), value.dtype)))
@@ -505,8 +529,14 @@ class _Function:
             self.pending.append((name, mean if kind == "mean" else self._of_row(squares)))
             return
         if value.text not in self.moments:
-            lanes = Lanes(_plain(name))
-            self.before_loop += lanes.before(self.writer.tile.shape(), self.writer.tile.shape(frozenset({"r"})))
+            lanes = Lanes(_plain(name), blocks=self._many_steps())
+            shapes = self.writer.tile.shape(), self.writer.tile.shape(frozenset({"r"}))
+            if lanes.blocks:
+                self.before_loop += lanes.before_blocks(*shapes)
+                self.before_block += lanes.before(*shapes)
+                self.after_block += lanes.after_block()
+            else:
+                self.before_loop += lanes.before(*shapes)
             self.writer.lines += lanes.inside(full)
             lines, names = lanes.after()
             self.after_loop += lines
@@ -559,9 +589,22 @@ class _Function:
             return running
         carry = f"carry_{_plain(name)}"
         self.before_loop.append(f"{carry} = tl.full({self.writer.tile.shape(frozenset({'x'}))}, {texts.identity}, {texts.held})")
-        result = f"scan_{_plain(name)}"
-        self.writer.lines.append(f"{result} = {texts.lane(carry, running.text)}")
-        self.writer.lines.append(f"{carry} = {texts.lane(carry, texts.across(inside))}")
+        result, total = f"scan_{_plain(name)}", texts.across(inside)
+        if kind != "sum" or not value.dtype.is_floating_point:
+            self.writer.lines += [f"{result} = {texts.lane(carry, running.text)}", f"{carry} = {texts.lane(carry, total)}"]
+            return Value(result, frozenset(self.writer.tile.dims), i.dtype)
+        # What the carry loses by rounding is kept beside it.
+        lost = f"lost_{_plain(name)}"
+        self.before_loop.append(f"{lost} = tl.full({self.writer.tile.shape(frozenset({'x'}))}, 0, {texts.held})")
+        self.writer.lines += [
+            f"{result} = {carry} + ({running.text} + {lost})",
+            f"more_{carry} = {total} + {lost}",
+            f"new_{carry} = {carry} + more_{carry}",
+            f"part_{carry} = new_{carry} - {carry}",
+            f"{lost} = ({carry} - (new_{carry} - part_{carry})) + (more_{carry} - part_{carry})",
+            f"{lost} = tl.where({lost} == {lost}, {lost}, 0)",
+            f"{carry} = new_{carry}",
+        ]
         return Value(result, frozenset(self.writer.tile.dims), i.dtype)
 
     def _scratch_store(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> None:

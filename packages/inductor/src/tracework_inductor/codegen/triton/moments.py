@@ -15,9 +15,10 @@ MOMENTS = {"mean": 1, "squared_deviations": 2}
 
 @dataclasses.dataclass(frozen=True)
 class Lanes:
-    """Accumulators of a loop over a row; `label` makes their names unique."""
+    """Accumulators of a loop over a row; `label` makes their names unique. `blocks`: steps are taken in blocks, with moments of their own."""
 
     label: str
+    blocks: bool = False
 
     def before(self, tile: str, row: str) -> list[str]:
         """Lines before the loop, for a tile and for one row of it."""
@@ -36,6 +37,23 @@ class Lanes:
             f"seen_{k} = seen_{k} + rmask.to(tl.float32)",
         ]
 
+    def before_blocks(self, tile: str, row: str) -> list[str]:
+        """Lines before all blocks; those of `before` begin each block."""
+        starts = [f"all_{name}_{self.label} = tl.full({tile}, 0, tl.float32)" for name in ("mean", "squares")]
+        return [*starts, f"all_seen_{self.label} = tl.full({row}, 0, tl.float32)"]
+
+    def after_block(self) -> list[str]:
+        """Lines that add a block's moments to those of the blocks before, lane by lane."""
+        k = self.label
+        return [
+            f"both_{k} = all_seen_{k} + seen_{k}",
+            f"apart_{k} = mean_{k} - all_mean_{k}",
+            f"share_{k} = seen_{k} / tl.maximum(both_{k}, 1)",
+            f"all_mean_{k} = all_mean_{k} + apart_{k} * share_{k}",
+            f"all_squares_{k} = all_squares_{k} + squares_{k} + apart_{k} * apart_{k} * share_{k} * all_seen_{k}",
+            f"all_seen_{k} = both_{k}",
+        ]
+
     def after(self) -> tuple[list[str], tuple[str, ...]]:
         """Lines after the loop, and the names of number, mean and squared deviations of the whole row."""
         lines: list[str] = []
@@ -46,7 +64,8 @@ class Lanes:
             return names[-1]
 
         names: list[str] = []
-        return lines, combined(*(f"{accumulator}_{self.label}" for accumulator in ("seen", "mean", "squares")), name)
+        whole = "all_" if self.blocks else ""
+        return lines, combined(*(f"{whole}{accumulator}_{self.label}" for accumulator in ("seen", "mean", "squares")), name)
 
 
 def combined(seen: str, mean: str, squares: str, name: Callable[[str], str]) -> tuple[str, ...]:
