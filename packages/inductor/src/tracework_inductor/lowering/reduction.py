@@ -184,7 +184,7 @@ def count_nonzero(low: Any, x: Any, dims: Any) -> Any:
 
 @lowers("var_mean")
 def var_mean(low: Any, x: Any, dims: Any, correction: Any = 1, keepdim: bool = False) -> Any:
-    """Mean first, then the sum of squared differences: both passes share their rows. In one pass where rows are long."""
+    """Mean first, then the sum of squared differences: both passes share their rows. On a GPU in one pass where rows are long."""
     dtype = low.spec[0].dtype
     wide = accumulator(dtype)
     dims = normal_dims(x, dims)
@@ -199,8 +199,12 @@ def var_mean(low: Any, x: Any, dims: Any, correction: Any = 1, keepdim: bool = F
     else:
         total = reduce(low, x, dims, True, "sum", wide, lambda v, _: ops.to_dtype(v, wide))
         mean = _divided(low, total, count, 0, wide)
-        centred = elementwise(low, (x, mean), wide, lambda v, m: _squared(ops.sub(ops.to_dtype(v, wide), m)), 2)
-        squares = reduce(low, centred, dims, True, "sum", wide, lambda v, _: v)
+        centred = elementwise(low, (x, mean), wide, lambda v, m: ops.sub(ops.to_dtype(v, wide), m), 1)
+        squares = reduce(low, centred, dims, True, "sum", wide, lambda v, _: _squared(v))
+        if x.device.type == "cpu":  # as eager's kernels there, which accumulate in double
+            drift = reduce(low, centred, dims, True, "sum", wide, lambda v, _: v)
+            terms = (squares, _divided(low, drift, count, 0, wide), drift)
+            squares = elementwise(low, terms, wide, lambda s, d, t: _without_drift(s, d, t, wide), 3)
     variance = _divided(low, squares, count, correction, wide)
     results = [_narrow(low, variance, dtype), _narrow(low, mean, dtype)]
     if not keepdim:
@@ -218,6 +222,11 @@ def _in_one_pass(x: Any, dims: Sequence[int]) -> bool:
     count = constant_product([x.sizes[d] for d in dims])
     in_one_piece = tuple(dims) == tuple(range(x.ndim - len(dims), x.ndim))
     return x.device.type == "cuda" and count > (16 * ONE_PASS if in_one_piece else ONE_PASS)
+
+
+def _without_drift(squares: Any, drift: Any, total: Any, dtype: torch.dtype) -> Any:
+    """The sum of squared differences from the mean, given that from a rounded mean, and how far off this is on average and in total."""
+    return ops.maximum(ops.sub(squares, ops.mul(drift, total)), ops.constant(0.0, dtype))
 
 
 def _squared(value: Any) -> Any:
