@@ -12,8 +12,8 @@ from tracework_primops.symbols.expr import Expr, floordiv, maximum, minimum, mod
 from tracework_primops.symbols.ranges import simplify as _simplify
 
 Size = int | Expr
-INT32_LIMIT = 2**31 - 1
-"""Up to here index arithmetic in 32 bits is enough."""
+INT32_LIMIT = 2**31 - 2**20
+"""Up to here index arithmetic in 32 bits is enough; the loops of a kernel may go past the end by a block of their steps."""
 
 __all__ = [
     "INT32_LIMIT",

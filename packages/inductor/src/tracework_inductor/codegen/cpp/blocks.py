@@ -14,11 +14,11 @@ from collections.abc import Sequence
 
 from ...ir.body import Axis
 
-CHAIN = 128
+CHAIN = 32
 """Additions to one accumulator."""
 VECTOR = 8
 """Floats that the reduction of a vector loop adds up side by side, at least."""
-LONG = 512
+LONG = CHAIN * VECTOR
 """Iterations above which a row is summed in lanes."""
 PIECE = 128
 """Iterations of the innermost loop that make lanes worth their loop over what is left."""

@@ -71,8 +71,13 @@ class Lanes:
 def combined(seen: str, mean: str, squares: str, name: Callable[[str], str]) -> tuple[str, ...]:
     """Number, mean and squared deviations over dimension 1 of a tile of each; `name` gives a text a name."""
     number = name(f"tl.sum({seen}, 1)[:, None]")
-    middle = name(f"tl.sum({mean} * {seen}, 1)[:, None] / tl.maximum({number}, 1)")
-    return number, middle, name(f"tl.sum({squares} + {seen} * ({mean} - {middle}) * ({mean} - {middle}), 1)[:, None]")
+    rounded = name(f"tl.sum({mean} * {seen}, 1)[:, None] / tl.maximum({number}, 1)")
+    apart = name(f"{mean} - {rounded}")
+    # Far from 0, rounding leaves more of the mean than the deviations from it can spare.
+    drift = name(f"tl.sum({seen} * {apart}, 1)[:, None] / tl.maximum({number}, 1)")
+    deviations = name(f"tl.sum({squares} + {seen} * {apart} * {apart}, 1)[:, None]")
+    left = name(f"{deviations} - {number} * {drift} * {drift}")
+    return number, name(f"{rounded} + {drift}"), name(f"tl.where({left} < 0, 0.0, {left})")
 
 
 def in_registers(value: str, mask: str | None, mean: str, count: str) -> tuple[str, str]:
