@@ -196,6 +196,13 @@ def operators(session: nox.Session) -> None:
 
 
 @nox.session(python=PYTHON)
+def numerics(session: nox.Session) -> None:
+    """Rounding errors of reductions, norms, losses and scans, next to eager's; writes integration_tests/NUMERICS.md."""
+    install(session, PACKAGES[-1].folders)
+    session.run("python", "integration_tests/numerics.py", *session.posargs)
+
+
+@nox.session(python=PYTHON)
 def endurance(session: nox.Session) -> None:
     """A million calls of compiled programs without growth in memory; writes integration_tests/ENDURANCE.md with --write."""
     install(session, PACKAGES[-1].folders)

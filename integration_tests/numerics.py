@@ -347,7 +347,9 @@ def main() -> int:
     parser.add_argument("--sizes", default=",".join(map(str, (*SIZES, LARGEST))), help="powers of two")
     parser.add_argument("--only", default="", help="a regular expression for names")
     parser.add_argument("--seeds", type=float, default=1, help="times as many seeds")
-    parser.add_argument("--results", type=Path, help="a file of results, to which these are added; the page is made of all of them")
+    parser.add_argument(
+        "--results", type=Path, help="a file of results, to which these are added; the page is made of all of them"
+    )
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     sizes = tuple(int(s) for s in given.sizes.split(","))

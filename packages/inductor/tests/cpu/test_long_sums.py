@@ -58,7 +58,11 @@ def test_error_is_bounded(name, dtype) -> None:
     # Equal terms: the number of terms times one of them is exact to the last bit of a longer float.
     one = x.reshape(-1)[0].double()
     counts = x.numel() // found[0].numel()
-    terms = {"columns of a block and a half": (one * one, one), "without vectors": (one,), "beside a maximum": (one, one / counts)}
+    terms = {
+        "columns of a block and a half": (one * one, one),
+        "without vectors": (one,),
+        "beside a maximum": (one, one / counts),
+    }
     for value, term in zip(found, terms.get(name, (one,)), strict=True):
         error = (value.double() / (counts * term) - 1).abs().max()
         assert error <= (DEPTH + 1) * torch.finfo(wide).eps / 2, name
@@ -114,3 +118,44 @@ def test_scans_carry_more_than_they_store(scan, term) -> None:
     found = runtime.load(compile_graph(build(lambda x: scan(x, 0), (x,))))([x])[0].double()
     expected = {p.cumsum: torch.cumsum, p.cumprod: torch.cumprod}[scan](x.double(), 0)
     assert ((found / expected - 1).abs().max()) <= 2**-24 * (1 + 1e-3)
+
+
+def softened(x):
+    """Scans with work before and after, and two of them side by side."""
+    return p.mul(p.cumsum(p.exp(x), 1), x), p.cumsum(x, 1), p.cumprod(p.sigmoid(x), 1)
+
+
+def twice(x):
+    """A scan over a scan."""
+    return (p.cumsum(p.cumsum(x, 1), 1),)
+
+
+SCANS = {
+    "beside each other": (softened, torch.float32),
+    "over a scan": (twice, torch.float32),
+    "halves": (lambda x: (p.cumsum(x, 1),), torch.bfloat16),
+    "doubles": (softened, torch.float64),
+    "integers": (lambda x: (p.cumsum(x, 1), p.cumprod(x, 1)), torch.int64),
+    "down columns": (lambda x: (p.cumsum(x, 0),), torch.float32),
+    "a scan and a sum": (lambda x: (p.div(p.cumsum(x, 1), p.sum(x, (1,), True)),), torch.float32),
+}
+
+
+@pytest.mark.parametrize("length", (1, 15, 16, 33, 100))
+@pytest.mark.parametrize("name", SCANS)
+def test_scans(name, length) -> None:
+    fn, dtype = SCANS[name]
+    x = (torch.rand(5, length, generator=torch.Generator().manual_seed(0)) * 4 + 1).to(dtype)
+    graph = build(fn, (x,))
+    for found, wanted in zip(runtime.load(compile_graph(graph))([x]), graph.run(x), strict=True):
+        torch.testing.assert_close(found, wanted)
+
+
+def test_scans_of_symbolic_length() -> None:
+    a = SymbolTable().new(100, "a", 2, None)
+    graph = build(
+        lambda a, x: p.cumsum(x, 0), (100, None), (SizeSpec(a), TensorSpec(torch.float32, torch.device("cpu"), (a,), (1,)))
+    )
+    compiled = runtime.load(compile_graph(graph))
+    for n in (2, 16, 17, 1000):
+        assert compiled([n, torch.ones(n)])[0].tolist() == list(range(1, n + 1))

@@ -47,7 +47,9 @@ def test_error_of_a_sum_is_bounded(rest, one_block, tmp_path):
     x = torch.full((1, ROWS[rest]), BIASED)
     (found,), source = run(lambda x: prims.sum(x, (1,)), x, tmp_path)
     assert "all_acc" in source
-    most = kernel.CHAIN + STEPS // kernel.CHAIN + 12  # additions that a term takes part in: two levels, and a tree over 4096 lanes
+    most = (
+        kernel.CHAIN + STEPS // kernel.CHAIN + 12
+    )  # additions that a term takes part in: two levels, and a tree over 4096 lanes
     assert abs(found.double().item() / (x.numel() * x[0, 0].double().item()) - 1) <= most * EPS / 2
 
 

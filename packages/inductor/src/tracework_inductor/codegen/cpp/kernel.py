@@ -26,6 +26,9 @@ from .tiles import LENGTH, WIDTH, Access, Tiling, tiling
 
 BLOCK = 128
 """Points per block of a "columns" nest."""
+GROUP = 16
+"""Steps of a scan whose terms are computed together."""
+EFFECTS = frozenset({"store", "scratch_store"})
 SIMD = "#pragma omp simd"
 SCALAR_ONLY = frozenset({"lgamma", "nextafter", "fmod", "remainder", "floor_divide"})
 """Ops that keep a loop from being worth vectorising."""
@@ -66,7 +69,8 @@ class CppKernel:
         self.tiles: dict[Access, str] = {}
         self.indexed: dict[Any, Size] = {}  # computed positions -> the sizes that they lie below, where these may be 0
         self.block = False
-        self.apart = False  # whether the terms of sums are stored instead of added up
+        self.apart = False  # whether the terms of sums and scans are stored instead of added up
+        self.lane = ""  # the place of a scan's value in the terms of a group of steps
         self.checks = any(i.op == "indirect" for p in kernel.passes for i in p.body.instructions)
         self.atomic = any(i.op == "store" and i.args[3] != "set" for p in kernel.passes for i in p.body.instructions)
         self.scatters = any(_scatters(p, kernel) for p in kernel.passes)
@@ -244,6 +248,9 @@ class CppKernel:
         names = self._declare(p, reductions, None)
         self._declare_scans(p)
         *outer, last = self.kernel.reduction_axes
+        if scans and not (outer or reductions or _nested_scans(p)) and self._vectorises([p]):
+            self._scan_in_groups(p, last)
+            return
         simd = not scans and not positions and self._vectorises([p])
         sums = self._sums(reductions, names, None)
         if simd and sums and len(sums) == len(reductions) and in_lanes((*outer, last)):
@@ -260,6 +267,42 @@ class CppKernel:
         for _ in blocks.inside:
             self.w.close()
         self._close_blocks(blocks)
+
+    def _scan_in_groups(self, p: Pass, axis: Axis) -> None:
+        """Scans whose chains of additions begin anew with each group of steps; what vectors can do is done for a group at once."""
+        count = c_index(axis.size)
+        whole, at = _whole("0", count, GROUP), f"{axis.var}v"
+        self.w.open(f"for (int64_t {at} = 0; {at} < {whole}; {at} += {GROUP})")
+        self._scan_group(p, axis, at, str(GROUP))
+        self.w.close()
+        if not isinstance(axis.size, int) or axis.size % GROUP:
+            self.w.open(f"if ({count} % {GROUP} != 0)")
+            self._scan_group(p, axis, whole, f"{count} % {GROUP}")
+            self.w.close()
+
+    def _scan_group(self, p: Pass, axis: Axis, begin: str, count: str) -> None:
+        """At most GROUP steps: their terms, the sums of these one after the other, and what follows from the sums with the carry."""
+        scans = [i for i in p.body.instructions if i.op == "scan"]
+        for i in scans:
+            self.w.line(f"{CPP_TYPES[_carried(i)]} t_{i.args[0]}[{GROUP}] __attribute__((aligned(64)));")
+        self.lane = f"{axis.var}k"
+        for apart in (True, False):
+            self.w.line(SIMD + self._bad_clause())
+            self._loop(axis, begin, count)
+            self.apart = apart
+            self._statements(p.body.instructions, {}, without=EFFECTS if apart else frozenset())
+            self.w.close()
+            for i in scans:
+                name, kind = i.args[:2]
+                text, combined = CPP_TYPES[_carried(i)], REDUCTIONS[kind][1]
+                run, carry, term = f"s_{name}", f"c_{name}", f"t_{name}[k]"
+                if apart:
+                    self.w.line(f"{text} {run} = {REDUCTIONS[kind][0](text)};")
+                    step = combined.format(acc=run, value=term)
+                    self.w.line(f"for (int64_t k = 0; k < {count}; ++k) {term} = {run} = {step};")
+                else:
+                    self.w.line(f"{carry} = {combined.format(acc=carry, value=run)};")
+        self.apart, self.lane = False, ""
 
     def _row_in_lanes(self, p: Pass, reductions: list[Instruction], sums: dict[str, Sum]) -> None:
         """Sums alone, of long rows: as many elements as there are lanes are computed at a time, and then added to these."""
@@ -397,11 +440,19 @@ class CppKernel:
 
     # statements
 
-    def _statements(self, instructions: Sequence[Instruction], accumulators: dict[str, str], lane: str | None = None) -> None:
+    def _statements(
+        self,
+        instructions: Sequence[Instruction],
+        accumulators: dict[str, str],
+        lane: str | None = None,
+        without: frozenset[str] = frozenset(),
+    ) -> None:
         base = f"v{self.counter}_"
         self.counter += 1
         dtypes = [i.dtype for i in instructions]
         for n, i in enumerate(instructions):
+            if i.op in without:
+                continue
             rule = STATEMENTS.get(i.op)
             text = rule(self, i, base, dtypes, accumulators, lane) if rule else self._scalar(i, base, dtypes)
             if text is None:
@@ -415,6 +466,19 @@ class CppKernel:
         operand = dtypes[i.args[0].position] if i.op != "where" else i.dtype
         kind = CPP_TYPES[operand] if i.dtype != torch.bool else CPP_TYPES[torch.bool]
         return CPP_TEXT[i.op](kind, *[f"{base}{a.position}" for a in i.args])
+
+
+def _nested_scans(p: Pass) -> bool:
+    """Whether what a scan runs over depends on another scan."""
+    behind: set[int] = set()
+    for n, i in enumerate(p.body.instructions):
+        if any(isinstance(a, Ref) and a.position in behind for a in i.args):
+            if i.op in ("scan", "indirect"):
+                return True
+            behind.add(n)
+        elif i.op == "scan":
+            behind.add(n)
+    return False
 
 
 def _carried(scan: Instruction) -> torch.dtype:
@@ -523,8 +587,12 @@ def _reduce(k: CppKernel, i: Instruction, base: str, dtypes: Any, acc: Any, lane
 
 def _scan(k: CppKernel, i: Instruction, base: str, dtypes: Any, acc: Any, lane: Any) -> str:
     name, kind, value = i.args
-    text = f"(c_{name} = {REDUCTIONS[kind][1].format(acc='c_' + name, value=f'{base}{value.position}')})"
-    return conversion(text, _carried(i), i.dtype)
+    carry, new, term = f"c_{name}", f"{base}{value.position}", f"t_{name}[{k.lane}]"
+    if k.apart:
+        return f"({term} = {new})"
+    combined = REDUCTIONS[kind][1]
+    text = combined.format(acc=carry, value=term) if k.lane else f"{carry} = {combined.format(acc=carry, value=new)}"
+    return conversion(f"({text})", _carried(i), i.dtype)
 
 
 def _local(k: CppKernel, i: Instruction, base: str, dtypes: Any, acc: Any, lane: Any) -> str:
