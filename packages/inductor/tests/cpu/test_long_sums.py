@@ -5,7 +5,7 @@ import torch
 import tracework_runtime as runtime
 from prim_programs import build
 from tracework_inductor import compile_graph
-from tracework_inductor.codegen.cpp.blocks import CHAIN, lanes
+from tracework_inductor.codegen.cpp.blocks import CHAIN
 from tracework_primops import SymbolTable
 from tracework_primops import prims as p
 from tracework_primops.spec import SizeSpec, TensorSpec
@@ -68,7 +68,7 @@ def test_error_is_bounded(name, dtype) -> None:
         assert error <= (DEPTH + 1) * torch.finfo(wide).eps / 2, name
 
 
-STEP = CHAIN * lanes(4)
+STEP = CHAIN * 32
 LENGTHS = sorted({n + d for n in (16, 128, 512, STEP, 16 * STEP, 17 * STEP, 256 * STEP) for d in (-1, 0, 1, 5)})
 
 

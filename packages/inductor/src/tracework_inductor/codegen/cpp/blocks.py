@@ -13,6 +13,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from ...ir.body import Axis
+from ...ir.index import Size
 
 CHAIN = 32
 """Additions to one accumulator."""
@@ -22,6 +23,8 @@ LONG = CHAIN * VECTOR
 """Iterations above which a row is summed in lanes."""
 PIECE = 128
 """Iterations of the innermost loop that make lanes worth their loop over what is left."""
+ENDLESS = 8192
+"""Elements of a row beside which a rest of it does not count."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,9 +46,13 @@ def cut(axes: Sequence[Axis], longest: int) -> Cut | None:
     return None
 
 
-def lanes(itemsize: int) -> int:
-    """How many elements of a long row are computed at a time, `itemsize` the bytes of the smallest: a whole vector of these."""
-    return 16 if itemsize >= 4 else 32
+def lanes(itemsize: int, size: Size) -> int:
+    """How many elements of a row of `size` are computed at a time, `itemsize` the bytes of the smallest.
+
+    Two vectors of floats keep more of the memory's lines on their way than one; a vector of halves is as long. One where two would leave
+    a rest of a row that is not long enough to make up for it.
+    """
+    return 16 if itemsize >= 4 and isinstance(size, int) and size % 32 and size < ENDLESS else 32
 
 
 def in_lanes(axes: Sequence[Axis]) -> bool:

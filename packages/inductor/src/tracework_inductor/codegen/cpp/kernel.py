@@ -306,7 +306,8 @@ class CppKernel:
 
     def _row_in_lanes(self, p: Pass, reductions: list[Instruction], sums: dict[str, Sum]) -> None:
         """Sums alone, of long rows: as many elements as there are lanes are computed at a time, and then added to these."""
-        width = lanes(min((self.kernel.layouts[i.args[0]].dtype.itemsize for i in p.body.loads()), default=4))
+        smallest = min((self.kernel.layouts[i.args[0]].dtype.itemsize for i in p.body.loads()), default=4)
+        width = lanes(smallest, self.kernel.reduction_axes[-1].size)
         totals = {name: Sum(f"{s.name}_lanes", f"tw_lanes<{s.type}>::type") for name, s in sums.items()}
         for s in totals.values():
             self.w.line(f"{s.type} {s.name} = {{}};")
@@ -587,6 +588,7 @@ def _reduce(k: CppKernel, i: Instruction, base: str, dtypes: Any, acc: Any, lane
 
 def _scan(k: CppKernel, i: Instruction, base: str, dtypes: Any, acc: Any, lane: Any) -> str:
     name, kind, value = i.args
+    assert i.dtype is not None
     carry, new, term = f"c_{name}", f"{base}{value.position}", f"t_{name}[{k.lane}]"
     if k.apart:
         return f"({term} = {new})"

@@ -417,7 +417,8 @@ class _Function:
         writer = self.writer
         outside, before, writer.lines = writer.lines, [], []
         self.before_loop, self.after_loop = before, []
-        self.before_block, self.after_block = [], []
+        self.before_block: list[str] = []
+        self.after_block: list[str] = []
         writer.enter_loop(before)
         for i in one_pass.body.instructions:
             if i.op == "scratch_load":  # computed again, before a store may overwrite what they are computed from
