@@ -151,6 +151,15 @@ def test_scans(name, length) -> None:
         torch.testing.assert_close(found, wanted)
 
 
+@pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16), ids=str)
+def test_scans_after_nothing_and_too_much(dtype) -> None:
+    x = torch.full((40,), 3e38, dtype=dtype)
+    x[3], x[20] = 0, float("inf")
+    for scan, eager in ((p.cumprod, torch.cumprod), (p.cumsum, torch.cumsum)):
+        found = runtime.load(compile_graph(build(lambda x, scan=scan: scan(x, 0), (x,))))([x])[0]
+        torch.testing.assert_close(found, eager(x, 0), equal_nan=True)
+
+
 def test_scans_of_symbolic_length() -> None:
     a = SymbolTable().new(100, "a", 2, None)
     graph = build(

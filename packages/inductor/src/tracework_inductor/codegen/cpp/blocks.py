@@ -88,3 +88,11 @@ class Sum:
     def address(self) -> str:
         """A pointer to it."""
         return f"&{self.name}" if self.width is None else self.name
+
+
+def whole_groups(begin: str, count: str, width: int) -> str:
+    """Where the last whole group of `width` steps of a loop ends."""
+    if count.isdigit():
+        steps = int(count) // width * width
+        return str(steps) if begin == "0" else f"{begin} + {steps}"
+    return f"{begin} + {count} / {width} * {width}"

@@ -5,6 +5,8 @@ Shapes of nests, chosen by `shape`:
 - rows: for each point the inner passes are vector loops over the reduction axes.
 - columns: the reduced axis is strided but the last outer axis is contiguous, so a block of points is the vector loop and
   every value of a point becomes an array over the block.
+
+Sums of floats are taken in blocks, see blocks.py, in long rows also in lanes, see rows.py; running sums in groups of steps, see scans.py.
 """
 
 import dataclasses
@@ -20,15 +22,14 @@ from ...ir.scalar_ops import SCALAR_OPS, compute_dtype
 from ...schedule.plan import LoopKernel, Pass
 from ..printer import c_index
 from ..renderer import KERNEL_NAME, RenderedKernel
-from .blocks import CHAIN, VECTOR, Cut, Sum, cut, in_lanes, lanes
+from .blocks import CHAIN, VECTOR, Cut, Sum, cut, in_lanes
+from .rows import row_in_lanes
+from .scans import carried, in_groups, scan_in_groups
 from .text_rules import CPP_TEXT, CPP_TYPES, MEMORY_TYPES, REDUCTIONS, constant_text, conversion
 from .tiles import LENGTH, WIDTH, Access, Tiling, tiling
 
 BLOCK = 128
 """Points per block of a "columns" nest."""
-GROUP = 16
-"""Steps of a scan whose terms are computed together."""
-EFFECTS = frozenset({"store", "scratch_store"})
 SIMD = "#pragma omp simd"
 SCALAR_ONLY = frozenset({"lgamma", "nextafter", "fmod", "remainder", "floor_divide"})
 """Ops that keep a loop from being worth vectorising."""
@@ -108,12 +109,12 @@ class CppKernel:
         if len(axes) == 1:
             if parallel or simd:
                 self.w.line(f"#pragma omp{' parallel for' if parallel else ''}{' simd' if simd else ''}{self._clauses(parallel)}")
-            self._loop(axes[0])
+            self.loop(axes[0])
         else:
             outer = self._outer_loops(axes[:-1], parallel)
             if simd:
-                self.w.line(SIMD + self._bad_clause())
-            self._loop(axes[-1])
+                self.w.line(SIMD + self.bad_clause())
+            self.loop(axes[-1])
             del outer
         self._passes_body(self.kernel.passes)
         for _ in axes:
@@ -124,9 +125,9 @@ class CppKernel:
         pair = ((tiles.across, WIDTH), (tiles.last, LENGTH))
         outer = [a for a in self.kernel.axes if a not in (tiles.across, tiles.last)]
         if parallel:
-            self.w.line(f"#pragma omp parallel for collapse({len(outer) + 2}){self._bad_clause()}")
+            self.w.line(f"#pragma omp parallel for collapse({len(outer) + 2}){self.bad_clause()}")
         for a in outer:
-            self._loop(a)
+            self.loop(a)
         for a, count in pair:
             start = tiles.begin(a)
             self.w.open(f"for (int64_t {start} = 0; {start} < {c_index(a.size)}; {start} += {count})")
@@ -139,9 +140,9 @@ class CppKernel:
             )
             if access[0] == "load":
                 self.w.line(tiles.turned_in(f"t{n}", self.names[access[1]], access[2]))
-        self._loop(tiles.across, *tiles.part(tiles.across))
-        self.w.line(SIMD + self._bad_clause())
-        self._loop(tiles.last, *tiles.part(tiles.last))
+        self.loop(tiles.across, *tiles.part(tiles.across))
+        self.w.line(SIMD + self.bad_clause())
+        self.loop(tiles.last, *tiles.part(tiles.last))
         self._passes_body(self.kernel.passes)
         self.w.close()
         self.w.close()
@@ -173,9 +174,9 @@ class CppKernel:
         parallel = self._parallel(False)
         if parallel:
             collapse = f" collapse({len(outer) + 1})" if outer else ""
-            self.w.line(f"#pragma omp parallel for{collapse}{self._bad_clause()}")
+            self.w.line(f"#pragma omp parallel for{collapse}{self.bad_clause()}")
         for a in outer:
-            self._loop(a)
+            self.loop(a)
         self.w.open(f"for (int64_t xb = 0; xb < {c_index(last.size)}; xb += {block})")
         self.w.line(f"int64_t xe = tw_imin(xb + {block}, {c_index(last.size)});")
         for p in self.kernel.passes:
@@ -186,11 +187,11 @@ class CppKernel:
     def _outer_loops(self, axes: Sequence[Axis], parallel: bool) -> None:
         if parallel and axes:
             count = _collapsible(axes)
-            self.w.line(f"#pragma omp parallel for{f' collapse({count})' if count > 1 else ''}{self._bad_clause()}")
+            self.w.line(f"#pragma omp parallel for{f' collapse({count})' if count > 1 else ''}{self.bad_clause()}")
         for a in axes:
-            self._loop(a)
+            self.loop(a)
 
-    def _loop(self, axis: Axis, start: str | None = None, count: str = "") -> None:
+    def loop(self, axis: Axis, start: str | None = None, count: str = "") -> None:
         """All of an axis, or `count` steps from a start. Integers wrap around, so only a loop from 0 has a length that g++ knows."""
         if start is None:
             self.w.open(f"for (int64_t {axis.var} = 0; {axis.var} < {c_index(axis.size)}; ++{axis.var})")
@@ -198,11 +199,11 @@ class CppKernel:
         self.w.open(f"for (int64_t {axis.var}k = 0; {axis.var}k < {count}; ++{axis.var}k)")
         self.w.line(f"const int64_t {axis.var} = {start} + {axis.var}k;")
 
-    def _bad_clause(self) -> str:
+    def bad_clause(self) -> str:
         return " reduction(|:bad)" if self.checks else ""
 
     def _clauses(self, parallel: bool) -> str:
-        return self._bad_clause()
+        return self.bad_clause()
 
     def _parallel(self, flat: bool) -> bool:
         """Whether the loop is worth a second thread; unknown sizes count as large."""
@@ -236,10 +237,10 @@ class CppKernel:
 
     def _passes_body(self, passes: Sequence[Pass]) -> None:
         for p in passes:
-            self._statements(p.body.instructions, {})
+            self.statements(p.body.instructions, {})
 
     def _outer_pass(self, p: Pass) -> None:
-        self._statements(p.body.instructions, {})
+        self.statements(p.body.instructions, {})
 
     def _row_pass(self, p: Pass) -> None:
         reductions = [i for i in p.body.instructions if i.op == "reduce"]
@@ -248,109 +249,32 @@ class CppKernel:
         names = self._declare(p, reductions, None)
         self._declare_scans(p)
         *outer, last = self.kernel.reduction_axes
-        if scans and not (outer or reductions or _nested_scans(p)) and self._vectorises([p]):
-            self._scan_in_groups(p, last)
+        if in_groups(p) and not (outer or reductions) and self._vectorises([p]):
+            scan_in_groups(self, p, last)
             return
         simd = not scans and not positions and self._vectorises([p])
         sums = self._sums(reductions, names, None)
         if simd and sums and len(sums) == len(reductions) and in_lanes((*outer, last)):
-            self._row_in_lanes(p, reductions, sums)
+            row_in_lanes(self, p, reductions, sums)
             return
-        blocks = self._open_blocks(p, sums, CHAIN * VECTOR if simd else CHAIN)
+        blocks = self.open_blocks(p, sums, CHAIN * VECTOR if simd else CHAIN)
         accumulators = names | {name: s.name for name, s in blocks.sums.items()}
         for a in blocks.inside[:-1]:
-            self._loop(*a)
+            self.loop(*a)
         if simd:
-            self.w.line(SIMD + self._reduction_clauses(reductions, accumulators) + self._bad_clause())
-        self._loop(*blocks.inside[-1])
-        self._statements(p.body.instructions, accumulators)
+            self.w.line(SIMD + self.reduction_clauses(reductions, accumulators) + self.bad_clause())
+        self.loop(*blocks.inside[-1])
+        self.statements(p.body.instructions, accumulators)
         for _ in blocks.inside:
             self.w.close()
-        self._close_blocks(blocks)
-
-    def _scan_in_groups(self, p: Pass, axis: Axis) -> None:
-        """Scans whose chains of additions begin anew with each group of steps; what vectors can do is done for a group at once."""
-        count = c_index(axis.size)
-        whole, at = _whole("0", count, GROUP), f"{axis.var}v"
-        self.w.open(f"for (int64_t {at} = 0; {at} < {whole}; {at} += {GROUP})")
-        self._scan_group(p, axis, at, str(GROUP))
-        self.w.close()
-        if not isinstance(axis.size, int) or axis.size % GROUP:
-            self.w.open(f"if ({count} % {GROUP} != 0)")
-            self._scan_group(p, axis, whole, f"{count} % {GROUP}")
-            self.w.close()
-
-    def _scan_group(self, p: Pass, axis: Axis, begin: str, count: str) -> None:
-        """At most GROUP steps: their terms, the sums of these one after the other, and what follows from the sums with the carry."""
-        scans = [i for i in p.body.instructions if i.op == "scan"]
-        for i in scans:
-            self.w.line(f"{CPP_TYPES[_carried(i)]} t_{i.args[0]}[{GROUP}] __attribute__((aligned(64)));")
-        self.lane = f"{axis.var}k"
-        for apart in (True, False):
-            self.w.line(SIMD + self._bad_clause())
-            self._loop(axis, begin, count)
-            self.apart = apart
-            self._statements(p.body.instructions, {}, without=EFFECTS if apart else frozenset())
-            self.w.close()
-            for i in scans:
-                name, kind = i.args[:2]
-                text, combined = CPP_TYPES[_carried(i)], REDUCTIONS[kind][1]
-                run, carry, term = f"s_{name}", f"c_{name}", f"t_{name}[k]"
-                if apart:
-                    self.w.line(f"{text} {run} = {REDUCTIONS[kind][0](text)};")
-                    step = combined.format(acc=run, value=term)
-                    self.w.line(f"for (int64_t k = 0; k < {count}; ++k) {term} = {run} = {step};")
-                else:
-                    self.w.line(f"{carry} = {combined.format(acc=carry, value=run)};")
-        self.apart, self.lane = False, ""
-
-    def _row_in_lanes(self, p: Pass, reductions: list[Instruction], sums: dict[str, Sum]) -> None:
-        """Sums alone, of long rows: as many elements as there are lanes are computed at a time, and then added to these."""
-        smallest = min((self.kernel.layouts[i.args[0]].dtype.itemsize for i in p.body.loads()), default=4)
-        width = lanes(smallest, self.kernel.reduction_axes[-1].size)
-        totals = {name: Sum(f"{s.name}_lanes", f"tw_lanes<{s.type}>::type") for name, s in sums.items()}
-        for s in totals.values():
-            self.w.line(f"{s.type} {s.name} = {{}};")
-        blocks = self._open_blocks(p, totals, CHAIN * width)
-        *outer, (last, *bounds) = blocks.inside
-        for a in outer:
-            self._loop(*a)
-        begin, count = bounds or ("0", c_index(last.size))
-        whole, at = _whole(begin, count, width), f"{last.var}v"
-        self.w.open(f"for (int64_t {at} = {begin}; {at} < {whole}; {at} += {width})")
-        for s in sums.values():
-            self.w.line(f"{s.type} {s.name}_terms[{width}] __attribute__((aligned(64)));")
-        self.w.line(SIMD + self._bad_clause())
-        self._loop(last, at, str(width))
-        self.apart = True
-        self._statements(p.body.instructions, {name: f"{s.name}_terms[{last.var}k]" for name, s in sums.items()})
-        self.apart = False
-        self.w.close()
-        for name, s in sums.items():
-            self.w.line(f"{blocks.sums[name].name} += tw_lanes<{s.type}>::of<{width}>({s.name}_terms);")
-        self.w.close()
-        if not isinstance(last.size, int) or last.size % width:
-            rest = {name: f"{s.name}_rest" for name, s in sums.items()}
-            for name, s in sums.items():
-                self.w.line(f"{s.type} {rest[name]} = 0;")
-            self.w.line(SIMD + self._reduction_clauses(reductions, rest) + self._bad_clause())
-            self._loop(last, whole, str(int(count) % width) if count.isdigit() else f"{count} % {width}")
-            self._statements(p.body.instructions, rest)
-            self.w.close()
-            for name in sums:
-                self.w.line(f"{blocks.sums[name].name}[0] += {rest[name]};")
-        for _ in outer:
-            self.w.close()
-        self._close_blocks(blocks)
-        for name, s in sums.items():
-            self.w.line(f"{s.name} = tw_lanes<{s.type}>::total({totals[name].name});")
+        self.close_blocks(blocks)
 
     def _sums(self, reductions: list[Instruction], names: dict[str, str], width: int | None) -> dict[str, Sum]:
         """Those reductions that lose something at each step."""
         dtypes = {i.args[0]: self.locals[i.args[0]][1] for i in reductions if i.args[1] == "sum"}
         return {name: Sum(names[name], CPP_TYPES[d], width) for name, d in dtypes.items() if d.is_floating_point}
 
-    def _open_blocks(self, p: Pass, sums: dict[str, Sum], longest: int) -> "Blocks":
+    def open_blocks(self, p: Pass, sums: dict[str, Sum], longest: int) -> "Blocks":
         """The loops around blocks of at most `longest` iterations, if there are sums of more."""
         axes = self.kernel.reduction_axes if p.level == "inner" else ()
         found = cut(axes, longest) if sums else None
@@ -360,7 +284,7 @@ class CppKernel:
             self.w.line(s.cascade())
         *around, axis = axes[: found.position + 1]
         for a in around:
-            self._loop(a)
+            self.loop(a)
         begin, size, count = f"{axis.var}b", c_index(axis.size), str(found.step)
         self.w.open(f"for (int64_t {begin} = 0; {begin} < {size}; {begin} += {count})")
         if not isinstance(axis.size, int) or axis.size % found.step:
@@ -370,7 +294,7 @@ class CppKernel:
         inside = ((axis, begin, count), *((a,) for a in axes[found.position + 1 :]))
         return Blocks({name: s.block() for name, s in sums.items()}, inside, found, tuple(sums.values()))
 
-    def _close_blocks(self, blocks: "Blocks") -> None:
+    def close_blocks(self, blocks: "Blocks") -> None:
         """Adds a block's sums to those before, and closes the loops around."""
         if blocks.cut is None:
             return
@@ -411,10 +335,10 @@ class CppKernel:
     def _declare_scans(self, p: Pass) -> None:
         for i in p.body.instructions:
             if i.op == "scan":
-                text = CPP_TYPES[_carried(i)]
+                text = CPP_TYPES[carried(i)]
                 self.w.line(f"{text} c_{i.args[0]} = {REDUCTIONS[i.args[1]][0](text)};")
 
-    def _reduction_clauses(self, reductions: list[Instruction], accumulators: dict[str, str]) -> str:
+    def reduction_clauses(self, reductions: list[Instruction], accumulators: dict[str, str]) -> str:
         return "".join(f" reduction({OMP_REDUCTION[i.args[1]]}:{accumulators[i.args[0]]})" for i in reductions)
 
     def _column_pass(self, p: Pass, last: Axis, block: int) -> None:
@@ -426,22 +350,22 @@ class CppKernel:
             self.locals[i.args[0]] = (f"d{self.counter}", dtype)
             self.w.line(f"{CPP_TYPES[dtype]} d{self.counter}[{block}] __attribute__((aligned(64)));")
             self.counter += 1
-        blocks = self._open_blocks(p, self._sums(reductions, names, block), CHAIN)
+        blocks = self.open_blocks(p, self._sums(reductions, names, block), CHAIN)
         for a in blocks.inside:
-            self._loop(*a)
+            self.loop(*a)
         positions = any(i.args[1] in ("argmax", "argmin") for i in reductions)
         if self._vectorises([p]) and not positions:
-            self.w.line(SIMD + self._bad_clause())
-        self._loop(last, "xb", "xe - xb")
+            self.w.line(SIMD + self.bad_clause())
+        self.loop(last, "xb", "xe - xb")
         accumulators = names | {name: s.name for name, s in blocks.sums.items()}
-        self._statements(p.body.instructions, accumulators, f"{last.var} - xb")
+        self.statements(p.body.instructions, accumulators, f"{last.var} - xb")
         for _ in (*blocks.inside, last):
             self.w.close()
-        self._close_blocks(blocks)
+        self.close_blocks(blocks)
 
     # statements
 
-    def _statements(
+    def statements(
         self,
         instructions: Sequence[Instruction],
         accumulators: dict[str, str],
@@ -467,33 +391,6 @@ class CppKernel:
         operand = dtypes[i.args[0].position] if i.op != "where" else i.dtype
         kind = CPP_TYPES[operand] if i.dtype != torch.bool else CPP_TYPES[torch.bool]
         return CPP_TEXT[i.op](kind, *[f"{base}{a.position}" for a in i.args])
-
-
-def _nested_scans(p: Pass) -> bool:
-    """Whether what a scan runs over depends on another scan."""
-    behind: set[int] = set()
-    for n, i in enumerate(p.body.instructions):
-        if any(isinstance(a, Ref) and a.position in behind for a in i.args):
-            if i.op in ("scan", "indirect"):
-                return True
-            behind.add(n)
-        elif i.op == "scan":
-            behind.add(n)
-    return False
-
-
-def _carried(scan: Instruction) -> torch.dtype:
-    """The dtype of a running value: floats in double, as in eager's kernels."""
-    assert scan.dtype is not None
-    return torch.float64 if scan.dtype == torch.float32 else compute_dtype(scan.dtype)
-
-
-def _whole(begin: str, count: str, width: int) -> str:
-    """Where the last whole group of `width` steps of a loop ends."""
-    if count.isdigit():
-        steps = int(count) // width * width
-        return str(steps) if begin == "0" else f"{begin} + {steps}"
-    return f"{begin} + {count} / {width} * {width}"
 
 
 def _array(width: int | None) -> str:
@@ -594,7 +491,7 @@ def _scan(k: CppKernel, i: Instruction, base: str, dtypes: Any, acc: Any, lane: 
         return f"({term} = {new})"
     combined = REDUCTIONS[kind][1]
     text = combined.format(acc=carry, value=term) if k.lane else f"{carry} = {combined.format(acc=carry, value=new)}"
-    return conversion(f"({text})", _carried(i), i.dtype)
+    return conversion(f"({text})", carried(i), i.dtype)
 
 
 def _local(k: CppKernel, i: Instruction, base: str, dtypes: Any, acc: Any, lane: Any) -> str:
@@ -685,7 +582,7 @@ def _scatters(p: Pass, kernel: LoopKernel) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Blocks:
-    """Loops over reduction axes: the sums to which a body adds, the loops still to be opened as arguments of `_loop`, and where
+    """Loops over reduction axes: the sums to which a body adds, the loops still to be opened as arguments of `loop`, and where
     the nest is cut and what blocks are added up to, if it is."""
 
     sums: Mapping[str, Sum]
