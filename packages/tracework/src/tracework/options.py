@@ -22,8 +22,7 @@ class Options:
         partitioner: "min_cut" or "default" (save what the backward reads).
         memory_budget: how much of what the backward would read the forward keeps, from 0 (recompute everything) to 1.
         profile: decomposition profile of primops.
-        numerics: what has eager's bits: "strict_pointwise" (ops on elements), "strict_reduction" (sums, products), "strict" (both). README.md
-            names the operators whose gradients are near only.
+        numerics: what has eager's bits: "strict_pointwise" (elements), "strict_reduction" (sums), "strict" (both; README.md says where not).
         fallback_random: random ops call the eager generator, so that values equal eager's.
         cache: read and write the disk cache.
         cache_dir: folder of the disk cache.
