@@ -179,15 +179,14 @@ def test_an_error_while_recording_is_a_warning_and_no_error_of_the_call(graphed,
 
 
 @pytest.mark.parametrize("externs", [frozenset(), frozenset({"aten::mm"})])
-def test_a_recording_for_each_of_the_settings_that_library_kernels_look_at(graphed, externs, monkeypatch):
+def test_a_recording_for_each_of_the_settings_that_library_kernels_look_at(graphed, externs):
     graphed.artifact = graphed.artifact.replace(externs=externs)
     w = torch.randn(4)
-    settings = [("benchmark", True), ("benchmark", False), ("deterministic", True), ("deterministic", False)]
-    for name, value in settings:
-        monkeypatch.setattr(torch.backends.cudnn, name, value)
-        for _ in range(2):
-            x = torch.randn(4)
-            expect(graphed([w, x]), w, x)
+    for setting in ({"benchmark": True}, {}, {"deterministic": True}, {}):
+        with torch.backends.cudnn.flags(**setting):
+            for _ in range(2):
+                x = torch.randn(4)
+                expect(graphed([w, x]), w, x)
     assert len(graphed.recordings) == (3 if externs else 1)
 
 
