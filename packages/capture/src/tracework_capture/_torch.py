@@ -84,6 +84,7 @@ __all__ = [
     "through_backward_hook",
     "torch_functions_are_on",
     "torch_functions_off",
+    "torch_functions_off_for",
     "torch_functions_on",
     "transform_level",
     "under_fx_tracing",
@@ -138,6 +139,13 @@ keeping_version = torch.autograd.grad_mode._unsafe_preserve_version_counter
 torch_functions_off = torch._C.DisableTorchFunctionSubclass
 torch_functions_on = torch._C._EnableTorchFunction
 torch_functions_are_on = torch._C._is_torch_function_enabled
+
+
+def torch_functions_off_for() -> str:
+    """Whom calls of torch do not ask: "nobody" is left out, the "classes" of tensors are, or "all", modes too."""
+    if torch_functions_are_on():
+        return "nobody"
+    return "all" if torch._C._is_torch_function_all_disabled() else "classes"
 
 
 def as_subclass(tensor: Any, cls: type) -> Any:
@@ -331,7 +339,16 @@ def unseen(function: Any) -> Any:
 
 item = unseen(torch.Tensor.item)
 set_grad_enabled = unseen(torch._C._set_grad_enabled)
-enter = unseen(lambda manager: manager.__enter__())
+_enter_unseen = unseen(lambda manager: manager.__enter__())
+_SWITCHES = (torch._C.DisableTorchFunctionSubclass, torch._C.DisableTorchFunction)
+
+
+def enter(manager: Any) -> None:
+    """Enters a manager, of which neither modes nor the classes of tensors see anything; the switches of those keep what held before."""
+    if isinstance(manager, _SWITCHES):
+        manager.__enter__()
+    else:
+        _enter_unseen(manager)
 
 
 def under_no_function_modes(function: Any) -> Any:

@@ -326,6 +326,7 @@ STATES: dict[str, Callable[[], Any]] = {
     "autocast": _torch.autocast_state,
     "function_modes": _torch.all_function_mode_count,
     "users_function_modes": _torch.users_function_modes,
+    "torch_functions_off_for": _torch.torch_functions_off_for,
     "dispatch_modes": _torch.dispatch_mode_count,
     "jit_trace": _torch.under_jit_trace,
     "transform_level": _torch.transform_level,

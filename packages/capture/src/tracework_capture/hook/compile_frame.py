@@ -79,12 +79,12 @@ class FrameInput:
 @paused_collection()
 def capture_frame(given: FrameInput, backend: Any, options: CaptureOptions, history: SizeHistory, call_disabled: Any) -> Captured:
     """Capture a frame. Raises SkipFrame when it must run plainly, Unsupported under fullgraph."""
-    functions_on = _torch.torch_functions_are_on()
+    functions_off_for = _torch.torch_functions_off_for()
     # what is asked of tensors here is no call of the program, which its modes and classes of tensors would see
     with _torch.function_modes_aside(), _torch.saved_tensor_hooks_aside(), _torch.torch_functions_off():
         try:
             history.operations = 0
-            return capture_in_attempts(given, backend, options, history, Services(call_policy, call_disabled, functions_on))
+            return capture_in_attempts(given, backend, options, history, Services(call_policy, call_disabled, functions_off_for))
         finally:
             history.answers = {}
 
@@ -407,6 +407,18 @@ def wrap_function_modes(frame: SymbolicFrame) -> None:
     stack = Ambient("users_function_modes")
     modes = [frame.wrap(mode, Item(stack, i)) for i, mode in enumerate(_torch.users_function_modes())]
     frame.root.function_modes, frame.root.modes_at_start = modes, tuple(modes)
+    switch_functions_off(frame.root)
+
+
+def switch_functions_off(root: CaptureRoot) -> None:
+    """The frame may run where calls of torch ask no classes of tensors, or no modes either."""
+    off_for = root.services.torch_functions_off_for
+    if off_for == "nobody":
+        return
+    if root.function_modes:
+        raise SkipFrame("torch functions are switched off around it, under a mode")
+    root.guards.state("torch_functions_off_for", off_for)
+    root.subclass_functions_off, root.all_functions_off = 1, int(off_for == "all")
 
 
 def unfinished_generators(root: CaptureRoot, stop: Returned | Break) -> None:

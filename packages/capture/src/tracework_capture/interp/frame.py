@@ -119,6 +119,7 @@ class CaptureRoot:
         self.may_be_small = False  # whether a single operation is left to plain Python
         self.regions: list[bool] = list(regions())
         self.subclass_functions_off = 0  # how many blocks switch __torch_function__ of subclasses off
+        self.all_functions_off = 0  # how many of them switch off modes, too
         self.function_modes: list[Value] = []  # the TorchFunctionModes that are on, the innermost last
         self.modes_at_start: tuple[Value, ...] = ()
         self.autocast_at_start: tuple[Any, ...] = ()

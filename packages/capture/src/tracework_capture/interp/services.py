@@ -23,13 +23,18 @@ __all__ = ["Services"]
 
 
 class Services:
-    """Bound to one policy and one way of running code with the hook off; `torch_functions_on`: whether the frame runs where calls of torch
-    ask subclasses of tensors."""
+    """Bound to one policy and one way of running code with the hook off; `torch_functions_off_for`: whom calls of torch do not ask where
+    the frame runs."""
 
-    def __init__(self, call_policy: Any, call_disabled: Any, torch_functions_on: bool) -> None:
+    def __init__(self, call_policy: Any, call_disabled: Any, torch_functions_off_for: str) -> None:
         self.call_policy = call_policy
         self.call_disabled = call_disabled
-        self.torch_functions_on = torch_functions_on
+        self.torch_functions_off_for = torch_functions_off_for
+
+    @property
+    def torch_functions_on(self) -> bool:
+        """Whether they ask subclasses of tensors."""
+        return self.torch_functions_off_for == "nobody"
 
     # --- values ------------------------------------------------------------------------------------------------
     def wrap(self, frame: SymbolicFrame, obj: object, source: Any) -> Value:

@@ -45,6 +45,10 @@ FIELD = type(collections.namedtuple("Record", "field").field)
 C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
 
 
+BOUND_TYPES = {types.WrapperDescriptorType: types.MethodWrapperType, types.FunctionType: types.MethodType}
+"""The type of what a class holds -> that of the same bound to an instance, where that is no method of C."""
+
+
 LOCKS = (type(threading.Lock()), type(threading.RLock()))
 
 
@@ -154,7 +158,8 @@ class BoundBuiltin(Value):
         self.descriptor = descriptor
 
     def python_type(self):
-        return types.BuiltinMethodType
+        found = self.descriptor or lookup_class(self.owner.python_type(), self.name)[0]
+        return BOUND_TYPES.get(type(found), types.BuiltinMethodType)
 
     def describe(self):
         return f"{self.owner.describe()}.{self.name}"

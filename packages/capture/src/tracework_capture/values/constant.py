@@ -78,6 +78,12 @@ SINGLE_TYPES = frozenset(
 BINDING = ("bind", "bind_partial", "_bind", "_bound_arguments_cls")
 """Methods of signatures that put arguments to the names of parameters, and the class of what they give."""
 
+OF_OTHER_OBJECTS = frozenset({"__call__", "__get__", "__set__", "__delete__"})
+"""Methods of a constant, a property say, that are about what other objects are at that time."""
+
+WRITING = frozenset({"tofile", "dump", "setfield", "setflags"})
+"""Methods of NumPy's numbers that write."""
+
 BINARY_FUNCTIONS = {
     "+": operator.add,
     "-": operator.sub,
@@ -163,6 +169,9 @@ class ConstantValue(Value):
         from .binding import BoundBuiltin
 
         obj = self.obj
+        getter = self.getter() if name == "__get__" else None
+        if getter is not None:
+            return getter
         if is_evaluated_late(obj, name):
             return frame.break_graph("attribute_unknown", f"{name} of {self.describe()} runs what the program wrote there")
         try:
@@ -177,6 +186,13 @@ class ConstantValue(Value):
         if type(found) in (dict, list, set, tuple):  # the object itself, not another like it
             return frame.wrap(found, Const(found))
         return literal(frame, found)
+
+    def getter(self):
+        """The function torch.Tensor.name.__get__, where this is that attribute of torch.Tensor; else None."""
+        from .torch_function import attribute_function, attribute_names
+
+        name = attribute_names().get(self.obj) if type(self.obj) is types.GetSetDescriptorType else None
+        return None if name is None else attribute_function(name)
 
     def call_method(self, frame, name, args, kwargs):
         obj = self.obj
@@ -206,6 +222,11 @@ class ConstantValue(Value):
                 return late
         if type(obj) is inspect.Signature and name in BINDING:  # what it gives may be changed, and holds any objects
             return self.getattr(frame, name).call(frame, args, kwargs)
+        if name in OF_OTHER_OBJECTS and type(obj) not in ATOM_TYPES or name in WRITING and type(obj) in NUMPY_NUMBERS:
+            getter = self.getter() if name == "__get__" else None
+            if getter is not None:
+                return getter.call(frame, args, kwargs)
+            return frame.break_graph("call_unknown", f"{self.describe()}.{name}")
         if type(obj) not in ATOM_TYPES:  # Python code may be behind it
             method = functools.partial(called_there, frame, method)
         return fold(frame, method, args, kwargs)

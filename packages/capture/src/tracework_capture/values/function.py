@@ -386,6 +386,8 @@ class BoundMethodValue(Value):
             return self.function
         if name == "__self__":
             return self.owner
+        if name == "__class__":
+            return frame.wrap(types.MethodType, Const(types.MethodType))
         if name == "__get__" and name in types.MethodType.__dict__:  # from 3.13 on; before, the function's is found
             return _Binder(self)
         return self.function.getattr(frame, name)

@@ -49,7 +49,7 @@ class NamespaceValue(Value):
 
     def getattr(self, frame, name):
         found = touched_name(frame, self.obj.__dict__, name)
-        if found is not MISSING:
+        if found is not MISSING and (found is not None or not hasattr(types.ModuleType, name)):
             return found if found is not None else self.no_attribute(frame, name)
         names = Const(self.obj.__dict__, str(self.name()))
         if name in self.obj.__dict__:

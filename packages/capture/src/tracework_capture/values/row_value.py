@@ -6,9 +6,10 @@ import types
 
 from ..sources import Attr, Const
 from .binding import BoundBuiltin
-from .constant import ConstantValue
+from .constant import ConstantValue, fold
 from .known_function import KnownFunction
 from .opaque_call import opaque_call
+from .pure import is_pure
 from .torch_function import dispatch_function, is_overridable, is_overridden
 
 
@@ -59,6 +60,12 @@ class RowValue(KnownFunction):
 
         return wrap_constant(frame, found)
 
+    def compare(self, frame, op, other):
+        """Bound ones are equal where they are the same function of the same object."""
+        if isinstance(other, RowValue) and op in ("==", "!="):
+            return ConstantValue((self.fn == other.fn) == (op == "=="))
+        return None
+
     def call_method(self, frame, name, args, kwargs):
         return self.call(frame, args, kwargs) if name == "__call__" else super().call_method(frame, name, args, kwargs)
 
@@ -74,12 +81,6 @@ class CFunctionValue(RowValue):
     def __init__(self, fn, source=None):
         super().__init__(fn, None, source)
 
-    def compare(self, frame, op, other):
-        """Bound ones are equal where they are the same function of the same object."""
-        if isinstance(other, CFunctionValue) and op in ("==", "!="):
-            return ConstantValue((self.fn == other.fn) == (op == "=="))
-        return None
-
     def call(self, frame, args, kwargs):
         from .binding import call_c_method
 
@@ -90,20 +91,8 @@ class CFunctionValue(RowValue):
             owner = fn.__self__
             return frame.wrap(owner, Const(owner)).call_method(frame, fn.__name__, list(args), kwargs)
         if is_pure(fn):
-            from .constant import fold
-
             return fold(frame, fn, args, kwargs)
         found = opaque_call(frame, fn, args, kwargs)
         return found if found is not None else frame.break_graph("call_unknown", function_name(fn))
 
 
-PURE_MODULES = {"math", "_operator", "cmath", "_struct", "binascii"}
-WRITING = frozenset(
-    "setitem delitem pack_into iadd iand iconcat ifloordiv ilshift imatmul imod imul ior ipow irshift isub itruediv ixor".split()
-)
-"""Functions of these modules that write to what they are given, which folding would do to a copy."""
-
-
-def is_pure(fn):
-    """C functions that may be called while tracing when all arguments are constants."""
-    return getattr(fn, "__module__", None) in PURE_MODULES and fn.__name__ not in WRITING

@@ -44,6 +44,8 @@ def existing_subclass_tensor(frame, obj, source):
         return frame.break_graph(
             "tensor_subclass", f"{cls.__name__} while torch functions of subclasses are switched off outside"
         )
+    if frame.root.modes_at_start:  # guards are checked where neither mode nor class is asked
+        return frame.break_graph("tensor_subclass", f"{cls.__name__} under a mode that began outside")
     facts = TensorFacts.of(obj)
     alias = obj.as_subclass(Tensor)
     if obj.layout is not torch.strided:
@@ -228,11 +230,13 @@ class AllFunctionsOff(FunctionsOff):
 
     def enter(self, frame):
         super().enter(frame)
+        frame.root.all_functions_off += 1
         self.modes.append(frame.root.function_modes)
         frame.root.function_modes = []
 
     def leave(self, frame):
         super().leave(frame)
+        frame.root.all_functions_off -= 1
         frame.root.function_modes = self.modes.pop()
 
 

@@ -139,7 +139,8 @@ class TensorOperations(Value):
             return row(frame, self, name)
         if self.obj is not None and name in getattr(self.obj, "__dict__", ()):
             return self.own_attribute(frame, name)
-        if name in TENSOR_METHODS or callable(getattr(torch.Tensor, name, None)):
+        of_its_class = lookup_class(self.python_type(), name)[0] is not NO_ATTRIBUTE
+        if of_its_class and (name in TENSOR_METHODS or callable(getattr(torch.Tensor, name, None))):
             return BoundBuiltin(self, name)
         if hasattr(self.python_type(), name):
             return frame.break_graph("attribute_unknown", f"Tensor.{name}")
@@ -551,12 +552,6 @@ def unary_row(fn):
     return lambda frame, self, name, args, kwargs: frame.graph.call(frame, fn, (self, *args), kwargs)
 
 
-def copy_dunder(frame, self, name, args, kwargs):
-    if name == "__copy__":
-        return frame.break_graph("call_unknown", "copy.copy of a tensor")
-    return frame.graph.call_method(frame, "clone", (self,))
-
-
 PLAIN_METHODS = frozenset(
     "_clear_non_serializable_cached_data _dtensor__new__ _fix_weakref _make_subclass _make_wrapper_subclass _reduce_ex_internal "
     "_rev_view_func_unsafe _typed_storage _use_count _view_func _view_func_unsafe const_data_ptr reinforce storage_type eig lstsq "
@@ -600,7 +595,6 @@ TENSOR_METHODS = {
     "__abs__": unary_row(operator.abs),
     "__round__": unary_row(torch.round),
     "mode": unary_row(torch.mode),  # fakes have another attribute of that name
-    "__copy__": copy_dunder,
     "__deepcopy__": break_row("call_unknown"),
     "storage_offset": storage_offset,
     **{

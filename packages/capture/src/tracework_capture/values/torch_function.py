@@ -46,13 +46,18 @@ class Dispatching(Value):
 
     def getattr(self, frame, name):
         found = self.users_attribute(frame, name)
-        if found is not None or name == "__class__" or not self.is_on(frame):
-            return found if found is not None else super().getattr(frame, name)
+        return self.torch_attribute(frame, name) if found is None else found
+
+    def torch_attribute(self, frame, name):
+        """What torch.Tensor has under a name."""
         from .binding import BoundBuiltin
+        from .tensor import OTHER_NAMES
         from .tensor_attributes import TENSOR_ATTRIBUTES
 
-        if name in TENSOR_ATTRIBUTES:
-            return dispatch(frame, attribute_function(name), [self], {})
+        if name == "__class__" or not self.is_on(frame):
+            return super().getattr(frame, name)
+        if OTHER_NAMES.get(name, name) in TENSOR_ATTRIBUTES:
+            return dispatch(frame, attribute_function(OTHER_NAMES.get(name, name)), [self], {})
         if callable(getattr(Tensor, name, None)):
             return BoundBuiltin(self, name)
         return super().getattr(frame, name)
@@ -211,7 +216,21 @@ def attribute_function(name):
     """torch.Tensor.name.__get__"""
     from .row_value import RowValue
 
-    return RowValue(getattr(Tensor, name).__get__, lambda frame, args, kwargs: args[0].getattr(frame, name))
+    def row(frame, args, kwargs):
+        if not args or not isinstance(args[0], Dispatching) or kwargs:
+            return frame.break_graph("call_unknown", f"Tensor.{name}.__get__ with these arguments")
+        return args[0].torch_attribute(frame, name)
+
+    return RowValue(getattr(Tensor, name).__get__, row)
+
+
+@functools.cache
+def attribute_names():
+    """Descriptor of an attribute that torch.Tensor has -> its name."""
+    from .tensor_attributes import TENSOR_ATTRIBUTES
+
+    found = {lookup_class(Tensor, name)[0]: name for name in TENSOR_ATTRIBUTES if name != "__class__"}
+    return {static: name for static, name in found.items() if isinstance(static, types.GetSetDescriptorType)}
 
 
 def overloaded(args, kwargs):
@@ -311,6 +330,8 @@ def dispatch(frame, function, args, kwargs):
     from .user_class import class_value
 
     asked = [] if frame.root.subclass_functions_off else overloaded(args, kwargs)
+    if asked and not frame.root.modes_at_start:
+        guard_functions(frame)
     kinds = TupleValue([class_value(frame, value.python_type()) for value in asked]) if asked else UnknownTypes()
     rest = [dict_of(frame, [(ConstantValue(k), v) for k, v in kwargs.items()])] if kwargs else []
     given = [function, kinds, TupleValue(list(args)), *rest]
@@ -355,6 +376,8 @@ def is_not_implemented(value):
 
 def push_row(frame, args, kwargs):
     """torch._C._push_on_torch_function_stack"""
+    if frame.root.all_functions_off:
+        return frame.break_graph("function_mode", "a mode is entered where it is asked nothing")
     frame.root.function_modes.append(args[0])
     return ConstantValue(None)
 
@@ -389,6 +412,25 @@ def modes_on_row(frame, args, kwargs):
     return ConstantValue(bool(frame.root.function_modes) or has_device_context())
 
 
+def on_row(frame, args, kwargs):
+    """torch._C._is_torch_function_enabled"""
+    guard_functions(frame)
+    return ConstantValue(not frame.root.subclass_functions_off)
+
+
+def all_off_row(frame, args, kwargs):
+    """torch._C._is_torch_function_all_disabled"""
+    guard_functions(frame)
+    return ConstantValue(frame.root.all_functions_off > 0)
+
+
+def guard_functions(frame):
+    """Calls of torch are answered by the same as now where the frame runs."""
+    if frame.root.modes_at_start:  # guards are checked where no mode sees it
+        frame.break_graph("function_mode", "under a mode it is asked who is asked about calls of torch")
+    frame.root.guards.state("torch_functions_off_for", frame.root.services.torch_functions_off_for, frame.user_location())
+
+
 def has_function_row(frame, args, kwargs):
     """torch.overrides.has_torch_function and its like, where Python code of torch is traced that asks it."""
     return ConstantValue(is_overridden(frame, args, kwargs))
@@ -406,6 +448,8 @@ MODE_ROWS = {
     torch._C._len_torch_function_stack: length_row,
     torch._C._get_function_stack_at: at_row,
     torch._C._is_torch_function_mode_enabled: modes_on_row,
+    torch._C._is_torch_function_enabled: on_row,
+    torch._C._is_torch_function_all_disabled: all_off_row,
     torch.overrides.has_torch_function: has_function_row,
     torch.overrides.has_torch_function_unary: has_function_row,
     torch.overrides.has_torch_function_variadic: has_function_row,

@@ -48,6 +48,7 @@ from .exception import ExceptionValue, make_exception
 from .function import bind_arguments
 from .iterators import PartialBuiltin
 from .lifetimes import let_go
+from .pure import is_pure
 from .rows import call_row
 from .sequence import NONE, ListValue, TupleValue, is_record
 from .user_object import HEAP_TYPE, NO_ATTRIBUTE, ObjectValue, has_own_instance, implemented, lookup_class
@@ -294,8 +295,8 @@ class ClassValue(Value):
             row = BUILTINS.get(getattr(self.cls, name))
             if row is not None:
                 return row(frame, args, kwargs)
-            if self.cls.__flags__ & HEAP_TYPE:
-                return frame.break_graph("call_unknown", f"{self.cls.__name__}.{name} may run methods of the class")
+            if not is_pure(getattr(self.cls, name)):
+                return frame.break_graph("call_unknown", f"{self.cls.__module__}.{self.cls.__name__}.{name}")
             return fold(frame, getattr(self.cls, name), args, kwargs)
         return super().call_method(frame, name, args, kwargs)
 

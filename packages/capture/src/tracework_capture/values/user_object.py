@@ -240,6 +240,8 @@ class ObjectValue(Value):
             return self.empty_slot(frame, name) if found is DELETED else found
         if name == "__dict__":
             return InstanceDictValue(self)
+        if name == "__weakref__":  # capture itself may refer to an object
+            return frame.break_graph("attribute_unknown", f"__weakref__ of {self.describe()}")
         if self.part is not None and is_atomic(self.part):
             return self.part.getattr(frame, name)
         if self.obj is None:
