@@ -43,6 +43,7 @@ from .marks import (
 from .options import CaptureOptions
 from .regions import error_on_graph_break
 from .shapes import declared_shapes
+from .signals import handlers_apart
 from .uncompiled import RecompileLimitWarning, Uncompiled, UncompiledWarning, report_uncompiled
 from .values.controls import graph_break, skip_frame, step_unsupported
 
@@ -84,6 +85,7 @@ __all__ = [
     "explain",
     "forbid_in_graph",
     "graph_break",
+    "handlers_apart",
     "leaf_function",
     "keep_portable_guards_unsafe",
     "keep_tensor_guards_unsafe",

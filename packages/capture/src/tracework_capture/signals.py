@@ -1,31 +1,87 @@
-"""Errors that the program's handlers of signals raise in the middle of capture: they are the program's, as KeyboardInterrupt is."""
+"""Errors that the program's handlers of signals raise in the middle of capture or of a compilation: they are the program's, as
+KeyboardInterrupt is, and no failure of ours, nor an answer to what was tried."""
 
 from __future__ import annotations
 
 import functools
 import signal
-import traceback
-from types import CodeType
-from typing import Any
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-__all__ = ["let_through"]
+__all__ = ["handlers_apart", "let_through"]
+
+Wrapped = TypeVar("Wrapped", bound=Callable[..., Any])
+
+
+class _FromHandler(BaseException):
+    """Carries the error of a handler past every `except Exception`."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+class _Apart:
+    """Stands for a handler of the program while code of ours runs."""
+
+    def __init__(self, handler: Callable[..., Any]) -> None:
+        self.handler = handler
+        self.active = False
+
+    def __call__(self, number: int, frame: Any) -> Any:
+        try:
+            return self.handler(number, frame)
+        except Exception as error:
+            if not self.active:
+                raise
+            raise _FromHandler(error) from None
+
+
+def handlers_apart(function: Wrapped) -> Wrapped:
+    """The function, out of which an error of a handler of a signal comes as it was raised, whatever is caught inside."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        found = None
+        switched = _switched()
+        try:
+            for stand_in in switched.values():
+                stand_in.active = True
+            return function(*args, **kwargs)
+        except _FromHandler as carried:
+            if not switched:  # it is inside of another such function
+                raise
+            found = carried.error
+        finally:
+            for stand_in in switched.values():
+                stand_in.active = False
+            for number, stand_in in switched.items():
+                if signal.getsignal(number) is stand_in:  # and the handler put no other there
+                    signal.signal(number, stand_in.handler)
+        raise found
+
+    return call  # type: ignore[return-value]
+
+
+def _switched() -> dict[int, _Apart]:
+    """Number of a signal -> what stands for the handler that the program has for it; where handlers run is the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    handlers = {number: signal.getsignal(number) for number in _SIGNALS}
+    if any(type(handler) is _Apart and handler.active for handler in handlers.values()):
+        return {}
+    own = {number: _Apart(handler) for number, handler in handlers.items() if callable(handler) and handler is not _INTERRUPT}
+    for number, stand_in in own.items():
+        signal.signal(number, stand_in)
+    return own
+
+
+_SIGNALS = sorted(map(int, signal.valid_signals()))
+_INTERRUPT = signal.default_int_handler
 
 
 def let_through(error: Exception) -> None:
-    """Raises the error again when the handler of a signal raised it, a timeout say: capture did not fail, and the program did not raise it.
-    So it does with a RecursionError: capture is deeper in the stack than the program would be."""
+    """Raises a RecursionError again: capture is deeper in the stack than the program would be, which did not raise it."""
     if isinstance(error, RecursionError):
         raise error
-    handlers = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
-    if any(frame.f_code in handlers for frame, _ in traceback.walk_tb(error.__traceback__)):
-        raise error
-
-
-def _code_of(handler: Any) -> CodeType | None:
-    while isinstance(handler, functools.partial):
-        handler = handler.func
-    function = getattr(handler, "__func__", handler)
-    # of the class itself, as a call finds it: signal.SIG_DFL is a member of an enum, whose metaclass has a __call__
-    held = (vars(kind).get("__call__") for kind in type(function).__mro__)
-    called = function if hasattr(function, "__code__") else next(filter(None, held), None)
-    return getattr(called, "__code__", None)

@@ -195,6 +195,7 @@ class GraphCompiler:
         """For the settings of torch that will be on."""
         return BySettings(gm, spec, functools.partial(self._compile, report=report), report)
 
+    @capture.handlers_apart
     @capture.paused_collection()  # the compilation of a backward is not part of a frame's
     def _compile(self, gm: torch.fx.GraphModule, spec: Any, report: aotautograd.Report) -> Callable[..., Any]:
         try:

@@ -39,6 +39,7 @@ from ..interp.breaks import execute_text
 from ..interp.frame import NULL, CaptureRoot, SymbolicFrame
 from ..interp.machine import StopHere, run
 from ..interp.services import Services
+from ..signals import handlers_apart
 from ..sources import Ambient, Closure, ClosureCell, Const, Item, Local
 from ..values.frame_hooks import check_frame_hooks
 from ..values.function import CellValue
@@ -76,6 +77,7 @@ class FrameInput:
         self.acting = acting_arguments(code, slots)  # now, as a capture holds them, too
 
 
+@handlers_apart
 @paused_collection()
 def capture_frame(given: FrameInput, backend: Any, options: CaptureOptions, history: SizeHistory, call_disabled: Any) -> Captured:
     """Capture a frame. Raises SkipFrame when it must run plainly, Unsupported under fullgraph."""

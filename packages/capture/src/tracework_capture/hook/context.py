@@ -39,7 +39,7 @@ from ..guards import store
 from ..guards.access import Scope
 from ..guards.filters import filter_guards
 from ..options import CaptureOptions
-from ..signals import let_through
+from ..signals import handlers_apart, let_through
 from ..uncompiled import PLEASE_REPORT, report_uncompiled
 from . import cache, dynamism
 from . import stance as stances
@@ -192,6 +192,7 @@ class FrameCallback:
             if held:
                 self.compiling.release()
 
+    @handlers_apart
     def new_entry(
         self, code: types.CodeType, names: dict[str, Any], globals_: dict[str, Any], closure: Any, outermost: bool, stance: Any
     ) -> Any:

@@ -199,7 +199,7 @@ class ConstantValue(Value):
         if isinstance(obj, str) and name == "join" and len(args) == 1 and not kwargs:
             from .wrap import iterate_all
 
-            return fold_literal(frame, obj.join, [force_plain(frame, v) for v in iterate_all(frame, args[0])])
+            return fold_literal(frame, obj.join, [force_plain(frame, v) for v in iterate_all(frame, args[0], asks_length=True)])
         if type(obj) in (str, bytes) and name in ("encode", "decode"):
             from .text_codecs import break_for_own_codec
 

@@ -79,8 +79,10 @@ def held_at(holder, where):
             return [where.__get__(holder, type(holder))]
         except AttributeError:
             return []
-    table = attributes_of(holder) if isinstance(holder, type) else holder
-    return [table[where] if isinstance(holder, type) else dict.__getitem__(table, where)] if where in table else []
+    if isinstance(holder, type):
+        table = attributes_of(holder)
+        return [table[where]] if where in table else []
+    return [dict.__getitem__(holder, where)] if dict.__contains__(holder, where) else []  # past an own class of dicts
 
 
 def guard_arguments(frame, given):

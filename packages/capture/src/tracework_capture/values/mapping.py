@@ -88,6 +88,10 @@ class DictValue(Value):
     def python_type(self):
         return self.cls
 
+    def whole(self):
+        """The object that methods of C which ask it for others of its methods ask."""
+        return self if self.owner is None else self.owner
+
     # --- keys ---------------------------------------------------------------------------------------------------
     def guard_keys(self, frame):
         """Somebody looked at the set of keys."""
@@ -257,7 +261,7 @@ class DictValue(Value):
             return found
         if self.default_factory is not None:
             made = self.default_factory.call(frame, [], {})
-            self.store(frame, key, made)
+            self.whole().setitem(frame, key, made)
             return made
         return frame.raise_new(KeyError, key)
 
@@ -302,11 +306,11 @@ class DictValue(Value):
         if op == "|=" and not reverse:
             METHODS["update"](frame, self, other)
             return self
-        other = builtin_part(other)
-        if not isinstance(other, DictValue) or op != "|":
+        part = builtin_part(other)
+        if not isinstance(part, DictValue) or op != "|":
             return None
-        left, right = (other, self) if reverse else (self, other)
-        kind = left if left.cls is self.cls else self  # the class whose operator it is; a relative of dict goes before dict
+        left, right = (other, self.whole()) if reverse else (self.whole(), other)
+        kind = self if reverse and part.cls is not self.cls or not reverse else part
         made = DictValue(cls=kind.cls, default_factory=kind.default_factory)
         METHODS["update"](frame, made, left)
         METHODS["update"](frame, made, right)
@@ -379,11 +383,25 @@ class DictValue(Value):
         for hashed, change in self.changes.items():
             if change is not True:
                 key = self.load_key(emit, change)
-                emit.line(f"{emit.const(own)}.pop({name}, {key}, None)" if own else f"{name}.pop({key}, None)")
+                there = f"{emit.const(dict)}.__contains__({name}, {key})"  # which pop() of an OrderedDict asks the program's class
+                emit.line(
+                    f"{there} and {emit.const(own)}.__delitem__({name}, {key})" if own else f"{name}.pop({key}, None)"
+                )
             if hashed in self.entries:
                 key, value = self.entries[hashed]
                 key, item = self.load_key(emit, key), self.load_item(emit, value)
                 emit.line(f"{emit.const(own)}.__setitem__({name}, {key}, {item})" if own else f"{name}[{key}] = {item}")
+
+
+def factory_of(frame, given):
+    """What makes the missing items of a defaultdict, as its constructor takes it; None for nothing."""
+    from .builtins.attributes import callable_
+
+    if given.is_constant() and given.constant() is None:
+        return None
+    if not callable_(frame, [given], {}).truth(frame):
+        return frame.raise_new(TypeError, "first argument must be callable or None")
+    return given
 
 
 def dict_of(frame, pairs):
@@ -416,6 +434,11 @@ def get(frame, self, key, default=NONE):
 
 @method("setdefault")
 def setdefault(frame, self, key, default=NONE):
+    if self.cls is collections.OrderedDict and self.owner is not None:
+        if self.owner.contains(frame, key).truth(frame):
+            return self.owner.getitem(frame, key)
+        self.owner.setitem(frame, key, default)
+        return default
     found = self.find(frame, key)
     if found is not None:
         return found
@@ -462,42 +485,44 @@ def clear(frame, self):
 @method("copy", "__copy__")
 def copy(frame, self):
     made = DictValue(cls=self.cls, default_factory=self.default_factory)
-    for key, value in self.all_items(frame):
+    for key, value in pairs_of_mapping(frame, self.whole()):
         made.store(frame, key, value)
     return made
 
 
 @method("update", "__init__")
 def update(frame, self, other=None, /, **kwargs):
-
+    is_ordered = self.cls is collections.OrderedDict
+    taker = self.whole() if is_ordered else self
     if other is not None:
-        for key, value in pairs_of(frame, other):
-            self.store(frame, key, value)
+        for key, value in pairs_of(frame, other, is_ordered):
+            taker.setitem(frame, key, value)
     for name, value in kwargs.items():
-        self.store(frame, ConstantValue(name), value)
+        taker.setitem(frame, ConstantValue(name), value)
     return NONE
 
 
-def pairs_of_mapping(frame, mapping):
-    """(key, value) pairs of a mapping, each as it is taken: of dicts that iterate as dicts do what they hold, of others what their
-    keys() and items are."""
+def pairs_of_mapping(frame, mapping, asked=False):
+    """(key, value) pairs of a mapping, each as it is taken: of dicts that iterate as dicts do what they hold, unless own classes of dicts
+    are `asked`, too; of others what their keys() and items are."""
     from .user_object import builtin_part
     from .wrap import each_of
 
     part = builtin_part(mapping)
-    if isinstance(part, DictValue) and (part is mapping or lookup_class(mapping.python_type(), "__iter__")[1] is dict):
+    as_a_dict = not asked and lookup_class(mapping.python_type(), "__iter__")[1] is dict
+    if isinstance(part, DictValue) and (part is mapping or as_a_dict):
         yield from list(part.all_items(frame))
         return
     for key in each_of(frame, mapping.call_method(frame, "keys", [], {})):
         yield key, mapping.getitem(frame, key)
 
 
-def pairs_of(frame, other):
+def pairs_of(frame, other, asked=False):
     """(key, value) pairs of a mapping or of an iterable of pairs, each as it is taken."""
     from .wrap import each_of, iterate_all
 
     if hasattr(other.python_type(), "keys"):
-        yield from pairs_of_mapping(frame, other)
+        yield from pairs_of_mapping(frame, other, asked)
         return
     for number, given in enumerate(each_of(frame, other)):
         try:

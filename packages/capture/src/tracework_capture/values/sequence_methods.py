@@ -27,7 +27,7 @@ def append(frame, self, item):
 def extend(frame, self, items):
     from .wrap import each_of
 
-    for item in each_of(frame, items):
+    for item in each_of(frame, items, asks_length=self.kind == "list"):
         append(frame, self, item)
     return NONE
 

@@ -158,7 +158,7 @@ class SetValue(Value):
             raise NotPlain(self)
         if self.mutability is not NEW:
             return self.order
-        made = self.order.copy()
+        made = self.cls.copy(self.order)
         if not alike(made, self.order):  # a copy may have another order
             made = real_steps(self.cls, self.steps)
         if not alike(made, self.order):
@@ -220,7 +220,7 @@ class SetValue(Value):
             self.order = None
             frame.mutations.contents(self)
         elif self.order is not None:
-            getattr(self.order, step.name)(*step.real(self.order))
+            getattr(self.cls, step.name)(self.order, *step.real(self.order))
 
     def take(self, frame, hashed):
         """Without the member of this key."""
@@ -446,7 +446,7 @@ def pop(frame, self):
         return frame.raise_new(KeyError, "pop from an empty set")
     if self.mutability is EXISTING or self.order is None:
         return frame.break_graph("call_unknown", "set.pop takes an arbitrary member")
-    hashed = key_of_existing(self.order.pop())
+    hashed = key_of_existing(self.cls.pop(self.order))
     found = self.members[hashed]
     self.take(frame, hashed)
     return found
@@ -470,7 +470,7 @@ def copy(frame, self):
     if self.cls is frozenset:
         return self
     made = SetValue(frame, self.members.values(), cls=set, steps=(*self.how_made(frame), Step("copy", {}, "nothing")))
-    made.order = None if self.order is None else self.order.copy()
+    made.order = None if self.order is None else self.cls.copy(self.order)
     return made
 
 
@@ -591,7 +591,7 @@ def combining(name):
                 METHODS[IN_PLACE[name]](frame, made, other)
                 continue
             step, given, exists = step_with(frame, name, other, made)
-            order = getattr(made.order, name)(*step.real(made.order)) if exists and made.order is not None else None
+            order = getattr(made.cls, name)(made.order, *step.real(made.order)) if exists and made.order is not None else None
             members = combine(made, given, name, isinstance(other, SetValue))
             made = SetValue(frame, members.values(), cls=self.cls, order=order, steps=(*made.how_made(frame), step))
             made.order = order
@@ -647,6 +647,11 @@ def issuperset(frame, self, other):
 
 @method("isdisjoint")
 def isdisjoint(frame, self, other):
+    from .user_object import ObjectValue
+    from .wrap import each_of
+
+    if isinstance(other, ObjectValue):  # instances of own classes of sets are iterated over, too
+        return ConstantValue(not any(self.contains(frame, item).truth(frame) for item in each_of(frame, other)))
     return literal(frame, self.members.keys().isdisjoint(as_set(frame, other).members.keys()))
 
 

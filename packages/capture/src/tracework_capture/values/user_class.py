@@ -48,6 +48,7 @@ from .exception import ExceptionValue, make_exception
 from .function import bind_arguments
 from .iterators import PartialBuiltin
 from .lifetimes import let_go
+from .mapping import factory_of
 from .pure import is_pure
 from .rows import call_row
 from .sequence import NONE, ListValue, TupleValue, is_record
@@ -512,7 +513,7 @@ def new_object(frame, args, kwargs):
     if native in (tuple, frozenset):
         if kwargs and lookup_class(cls, "__init__")[0] is object.__init__:  # as tuple has it; another __init__ takes them
             return frame.raise_new(TypeError, f"{native.__name__}() takes no keyword arguments")
-        items = iterate_all(frame, args[1]) if len(args) > 1 else []
+        items = iterate_all(frame, args[1], native is tuple) if len(args) > 1 else []
         part = TupleValue(items) if native is tuple else SetValue(frame, items, cls=frozenset)
     elif native in ATOMS:
         part = BUILTINS[native](frame, args[1:], kwargs)
@@ -538,7 +539,7 @@ def init_part(frame, made, args, kwargs):
     if native in (tuple, frozenset):
         return NONE
     if native is collections.defaultdict and args:
-        made.part.default_factory = None if args[0].is_constant() else args[0]
+        made.part.default_factory = factory_of(frame, args[0])
         args = args[1:]
     if args or kwargs:
         name = "extend" if native is list else "update" if native is not collections.deque else "extend"

@@ -45,6 +45,8 @@ from .user_keys import user_key
 from .value import EXISTING, NEW, SymbolicRaise, Value
 
 NONE = ConstantValue(None)
+NAMELESS = (dict, list, tuple, *ATOMS)
+"""Built-in classes whose texts do not show the class of an instance."""
 MADE_OF_SUBCLASS = (collections.deque, collections.OrderedDict, collections.defaultdict)
 """Containers that make more of the class of the instance, not all of them in the same methods."""
 
@@ -486,6 +488,11 @@ class ObjectValue(Value):
             return row(frame, self, *args, **kwargs)
         if of_the_part and is_atomic(self.part):
             return self.call_atomic(frame, name, args, kwargs)
+        native = native_base(self.cls)
+        if of_the_part and native in MADE_OF_SUBCLASS and name in ("copy", "__copy__"):
+            return copy_of_subclass(frame, self)
+        if of_the_part and native not in NAMELESS and name in ("__repr__", "__str__"):
+            return frame.break_graph("value_not_known", f"text of {self.describe()}")
         if of_the_part:
             if name == "__getitem__" and self.lacks(frame, args):
                 return self.special(frame, "__missing__", args)
@@ -499,8 +506,6 @@ class ObjectValue(Value):
                 and found.python_type() in MADE_OF_SUBCLASS
                 and found.python_type() is self.part.python_type()
             ):
-                if name in ("copy", "__copy__"):
-                    return copy_of_subclass(frame, self)
                 frame.break_graph("call_unknown", f"{self.cls.__name__}.{name} gives an instance of which class?")
             return self if found is self.part else found
         return frame.break_graph("call_unknown", f"{self.cls.__module__}.{self.cls.__qualname__}.{name}")
@@ -548,6 +553,22 @@ class ObjectValue(Value):
 
     def length(self, frame):
         return self.as_length(frame, self.required(frame, "__len__", [], "has no len()"))
+
+    def ask_length(self, frame):
+        """What is asked of an iterable for which room is made; a TypeError means that it does not know."""
+        for name in ("__len__", "__length_hint__"):
+            static, _ = lookup_class(self.cls, name)
+            if not isinstance(static, types.FunctionType):
+                continue
+            try:
+                found = function_value(frame, static).call(frame, [self], {})
+            except SymbolicRaise as raised:
+                if not issubclass(raised.value.python_type(), TypeError):
+                    raise
+                continue
+            if implemented(found) is not None:
+                self.as_length(frame, found)
+            return
 
     def as_length(self, frame, found):
         """What __len__ gives, which Python takes when it is a size."""
@@ -613,6 +634,9 @@ class ObjectValue(Value):
         from .builtins.arithmetic import SPECIAL
 
         stem = SPECIAL[op.rstrip("=")]
+        if op == "*=" and self.part is not None and isinstance(lookup_class(self.cls, "__imul__")[0], C_METHODS):
+            if any(isinstance(lookup_class(self.cls, name)[0], types.FunctionType) for name in ("__mul__", "__rmul__")):
+                frame.break_graph("operation_unknown", f"*= of {self.describe()}, whose * is its own")
         prefix = "__r" if reverse else "__i" if op.endswith("=") else "__"
         return implemented(self.special(frame, f"{prefix}{stem}__", [other]))
 
@@ -671,6 +695,9 @@ def fill_part(emit, part, native, name):
 
     cls = emit.const(native)
     if isinstance(part, DictValue):
+        if part.default_factory is not None:
+            place = emit.const(collections.defaultdict.default_factory)
+            emit.line(f"{place}.__set__({name}, {emit.load(part.default_factory)})")
         for key, value in part.entries.values():
             emit.line(f"{cls}.__setitem__({name}, {part.load_key(emit, key)}, {part.load_item(emit, value)})")
     elif native in (list, collections.deque) and part.items:

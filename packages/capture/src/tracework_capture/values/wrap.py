@@ -550,6 +550,10 @@ def wrap_container_subclass(frame, obj, source):
     if issubclass(native, dict):
         has_an_order(frame, obj)
         part = DictValue(source, native, obj)
+        if native is collections.defaultdict:
+            place = collections.defaultdict.default_factory
+            factory = frame.wrap(place.__get__(obj), Member(source, place))
+            part.default_factory = None if factory.is_constant() else factory
     elif native in (list, tuple, collections.deque):
         if native is tuple:
             frame.guard("LENGTH", source, tuple.__len__(obj))
@@ -618,20 +622,23 @@ def iterate(frame, value):
     return value.iterate(frame)
 
 
-def each_of(frame, value):
-    """The items of an iterable, each as it is taken: what takes them in changes meanwhile, and has them when a later one raises."""
+def each_of(frame, value, asks_length=False):
+    """The items of an iterable, each as it is taken: what takes them in changes meanwhile, and has them when a later one raises.
+    asks_length: whether it is asked first how many there are, to get room for them."""
     if isinstance(value, (SequenceValue, DictValue)):
         yield from list(value.unpack(frame))
         return
     iterator = value.iterate(frame)
+    if asks_length and isinstance(value, ObjectValue):
+        value.ask_length(frame)
     while (item := iterator.next_value(frame)) is not None:
         yield item
         frame.root.turn(frame)
 
 
-def iterate_all(frame, value):
-    """list(value)"""
-    return list(each_of(frame, value))
+def iterate_all(frame, value, asks_length=False):
+    """list(value), which asks for a length if that may be seen."""
+    return list(each_of(frame, value, asks_length))
 
 
 # --- tables --------------------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from ..instance_dict import InstanceDictValue
 from ..iterators import PartialBuiltin
 from ..late_values import LateValue, late_joined, late_shown, read_late
 from ..mapping import METHODS as DICT_METHODS
-from ..mapping import DictValue
+from ..mapping import DictValue, factory_of
 from ..namespace import NamespaceValue
 from ..numpy_array import ArrayValue
 from ..numpy_ints import NumpyInt
@@ -41,7 +41,7 @@ from ..user_object import ObjectValue, is_atomic, operand_of
 from ..value import SymbolicRaise, Value
 from ..wrap import each_of, iterate_all
 from .arithmetic import binary
-from .attributes import callable_, text
+from .attributes import text
 
 NONE = ConstantValue(None)
 
@@ -51,13 +51,13 @@ def len_(frame, args, kwargs):
 
 
 def list_(frame, args, kwargs):
-    return ListValue(iterate_all(frame, args[0]) if args else [])
+    return ListValue(iterate_all(frame, args[0], asks_length=True) if args else [])
 
 
 def tuple_(frame, args, kwargs):
     if args and type(args[0]) is TupleValue and args[0].cls is tuple:
         return args[0]
-    return TupleValue(iterate_all(frame, args[0]) if args else [])
+    return TupleValue(iterate_all(frame, args[0], asks_length=True) if args else [])
 
 
 def dict_(frame, args, kwargs):
@@ -73,9 +73,7 @@ def ordered_dict(frame, args, kwargs):
 
 
 def defaultdict_(frame, args, kwargs):
-    factory = None if not args or (args[0].is_constant() and args[0].constant() is None) else args[0]
-    if factory is not None and not callable_(frame, [factory], {}).truth(frame):
-        return frame.raise_new(TypeError, "first argument must be callable or None")
+    factory = factory_of(frame, args[0]) if args else None
     made = DictValue(cls=collections.defaultdict, default_factory=factory)
     call_row(frame, made, "update", DICT_METHODS["update"], args[1:], kwargs)
     return made

@@ -157,7 +157,7 @@ def sorted_(frame, args, kwargs):
     by_themselves = key is None or key.is_constant() and key.constant() is None
     items = args[0].in_any_order() if by_themselves and isinstance(args[0], SetValue) else None
     if items is None:
-        items = list(iterate_all(frame, args[0]))
+        items = iterate_all(frame, args[0], asks_length=True)
     sort_values(frame, items, key, is_descending(frame, kwargs.get("reverse")))
     return ListValue(items)
 
