@@ -184,10 +184,6 @@ def dynamic_dims(root: Any, tensor: torch.Tensor, source: Source, role: str) -> 
                 "pass a plain tensor as an argument",
             )
         return frozenset()
-    for dim in sorted(marks.dynamic):
-        if shape[dim] < SMALLEST:
-            why = f"it has size {shape[dim]} in this call, and sizes 0 and 1 are compiled by themselves"
-            refuse_dim(source, dim, marks.how(dim), why, "call it with a size of 2 or more, or use maybe_mark_dynamic")
     history: SizeHistory = root.history
     chosen = root.options.chosen_dims(key, shape)
     changed = frozenset(range(len(shape))) if root.options.dynamic else frozenset()

@@ -379,16 +379,18 @@ class DequeValue(MutableSequenceValue):
 
     def replay_nothing(self, emit, name):
         """What came has gone: whoever goes over the deque notices. A full one would lose an item to what comes."""
+        cls = emit.const(collections.deque)
         if self.items and self.maxlen is not None:
-            emit.line(f"{name}.append({name}.pop())")
+            emit.line(f"{cls}.append({name}, {cls}.pop({name}))")
         else:
-            emit.line(f"{name}.append(None)")
+            emit.line(f"{cls}.append({name}, None)")
             if self.maxlen != 0:
-                emit.line(f"{name}.pop()")
+                emit.line(f"{cls}.pop({name})")
 
     def replay_all(self, emit, name, items):
-        emit.line(f"{name}.clear()")
-        emit.line(f"{name}.extend([{', '.join(items)}])")
+        cls = emit.const(collections.deque)
+        emit.line(f"{cls}.clear({name})")
+        emit.line(f"{cls}.extend({name}, [{', '.join(items)}])")
 
 
 class TupleValue(SequenceValue):

@@ -245,7 +245,7 @@ class SetValue(Value):
     def call_method(self, frame, name, args, kwargs):
         if name not in OF_ONE_MEMBER:
             self.pin(frame)
-            args = [set_part(arg) for arg in args]
+            args = args if name == "isdisjoint" else [set_part(arg) for arg in args]
         handler = METHODS.get(name)
         if handler is not None and (self.cls is set or name not in CHANGING):
             return call_row(frame, self, name, handler, args, kwargs)
@@ -556,7 +556,7 @@ def made_set(frame, cls, given):
     """cls(given), in Python's order: that of a copied set, of a dict's keys, or of members added one by one."""
     given = set_part(given)
     if isinstance(given, SetValue):
-        if cls is frozenset is given.cls:
+        if cls is frozenset is given.cls and given.owner is None:
             return given
         given.pin(frame)
         made = SetValue(frame, given.members.values(), cls=cls, steps=(step_of(frame, "", given),))

@@ -197,8 +197,12 @@ def method_function(name):
     """torch.Tensor.name, which acts on its first argument."""
     from .row_value import RowValue
 
-    function = getattr(Tensor, name)
+    function = getattr(Tensor, OTHER_METHODS.get(name, name))
     return RowValue(function, lambda frame, args, kwargs: by_protocol(frame, function, args[0], name, list(args[1:]), kwargs))
+
+
+OTHER_METHODS = {"ndimension": "dim", "nelement": "numel"}
+"""Methods of tensors -> those as which __torch_function__ gets them."""
 
 
 def by_protocol(frame, function, owner, name, args, kwargs):
@@ -316,7 +320,7 @@ def makers():
 def silent_methods():
     """Methods of a tensor that never look for __torch_function__. torch's list has some that do, as it need not test them."""
     asking = "new new_empty new_empty_strided new_full new_ones new_tensor new_zeros stride unflatten".split()
-    return frozenset(torch.overrides.get_ignored_functions()) - {getattr(Tensor, name) for name in asking}
+    return frozenset(torch.overrides.get_ignored_functions()) - {getattr(Tensor, name) for name in asking} | {Tensor.set_}
 
 
 @functools.cache

@@ -496,7 +496,7 @@ def new_object(frame, args, kwargs):
     """object.__new__(cls) or that of a built-in container."""
     from .mapping import DictValue
     from .sequence import DequeValue
-    from .sets import SetValue
+    from .sets import SetValue, made_set
     from .wrap import iterate_all
 
     if not args or not isinstance(args[0], ClassValue):
@@ -513,8 +513,10 @@ def new_object(frame, args, kwargs):
     if native in (tuple, frozenset):
         if kwargs and lookup_class(cls, "__init__")[0] is object.__init__:  # as tuple has it; another __init__ takes them
             return frame.raise_new(TypeError, f"{native.__name__}() takes no keyword arguments")
-        items = iterate_all(frame, args[1], native is tuple) if len(args) > 1 else []
-        part = TupleValue(items) if native is tuple else SetValue(frame, items, cls=frozenset)
+        if native is frozenset:
+            part = made_set(frame, frozenset, args[1] if len(args) > 1 else TupleValue([]))
+        else:
+            part = TupleValue(iterate_all(frame, args[1], asks_length=True) if len(args) > 1 else [])
     elif native in ATOMS:
         part = BUILTINS[native](frame, args[1:], kwargs)
         if part.python_type() is not native:

@@ -528,6 +528,8 @@ class ObjectValue(Value):
         """A method of int, float, str or bytes."""
         from .builtins.arithmetic import call_dunder, is_operation
 
+        if name == "__rmod__" and not behaves_as_its_part(self.cls, self.part.python_type()):  # which asks for its text
+            return frame.break_graph("operation_unknown", f"{name} of {self.describe()}")
         args = [operand_of(arg) for arg in args]
         if is_operation(name):
             return past_its_class(frame, self, call_dunder, self.part, name, args, kwargs)
