@@ -175,6 +175,14 @@ def opdb(session: nox.Session) -> None:
 
 
 @nox.session(python=PYTHON)
+def containers(session: nox.Session) -> None:
+    """Every method of the built-in containers and numbers that a subclass may override, with every operation, against plain Python."""
+    install(session, ["./packages/primops", "./packages/capture"], "pytest", "numpy")
+    tests = "packages/capture/tests/unit/values/test_own_containers.py"
+    session.run("pytest", tests, *session.posargs, env={"TRACEWORK_WHOLE_TABLE": "1"})
+
+
+@nox.session(python=PYTHON)
 def modules_on_fakes(session: nox.Session) -> None:
     """The metadata of every module of torch's module_db on fakes; writes packages/primops/tests/cpu/MODULES_ON_FAKES.md."""
     install(session, ["./packages/primops"])

@@ -88,6 +88,7 @@ TRACE_POLICY: tuple[tuple[str, str, str], ...] = (
     ("torch._dynamo.external_utils", INLINE, "what torch.compile's decorators put around a function"),
     ("torch._dynamo", BREAK, "another compiler"),
     ("torch._inductor", BREAK, "another compiler"),
+    ("torch.fx._pytree", INLINE, "the arguments of an exported program"),
     ("torch.fx", BREAK, "graph tooling"),
     ("torch.autograd.grad_mode", INLINE, "managers of grad mode"),
     ("torch.autograd", BREAK, "the autograd engine's Python side"),

@@ -383,10 +383,10 @@ class DictValue(Value):
         for hashed, change in self.changes.items():
             if change is not True:
                 key = self.load_key(emit, change)
-                there = f"{emit.const(dict)}.__contains__({name}, {key})"  # which pop() of an OrderedDict asks the program's class
-                emit.line(
-                    f"{there} and {emit.const(own)}.__delitem__({name}, {key})" if own else f"{name}.pop({key}, None)"
+                there = (
+                    f"{emit.const(dict)}.__contains__({name}, {key})"  # which pop() of an OrderedDict asks the program's class
                 )
+                emit.line(f"{there} and {emit.const(own)}.__delitem__({name}, {key})" if own else f"{name}.pop({key}, None)")
             if hashed in self.entries:
                 key, value = self.entries[hashed]
                 key, item = self.load_key(emit, key), self.load_item(emit, value)

@@ -94,5 +94,3 @@ class CFunctionValue(RowValue):
             return fold(frame, fn, args, kwargs)
         found = opaque_call(frame, fn, args, kwargs)
         return found if found is not None else frame.break_graph("call_unknown", function_name(fn))
-
-

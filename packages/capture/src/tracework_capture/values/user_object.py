@@ -47,6 +47,10 @@ from .value import EXISTING, NEW, SymbolicRaise, Value
 NONE = ConstantValue(None)
 NAMELESS = (dict, list, tuple, *ATOMS)
 """Built-in classes whose texts do not show the class of an instance."""
+ASKING_DEQUES = frozenset(
+    "__eq__ __ne__ __lt__ __le__ __gt__ __ge__ __add__ __mul__ __imul__ __getitem__ __setitem__ __delitem__".split()
+)
+"""Methods of deques that ask for their length, or go over them, as the class of an instance has it."""
 MADE_OF_SUBCLASS = (collections.deque, collections.OrderedDict, collections.defaultdict)
 """Containers that make more of the class of the instance, not all of them in the same methods."""
 
@@ -489,6 +493,10 @@ class ObjectValue(Value):
         if of_the_part and is_atomic(self.part):
             return self.call_atomic(frame, name, args, kwargs)
         native = native_base(self.cls)
+        if of_the_part and native is collections.deque and name in ASKING_DEQUES:
+            own = any(isinstance(lookup_class(self.cls, asked)[0], types.FunctionType) for asked in ("__iter__", "__len__"))
+            if own or args and args[0].python_type() is slice:
+                return frame.break_graph("call_unknown", f"{self.cls.__name__}.{name}, which goes over the deque in its own way")
         if of_the_part and native in MADE_OF_SUBCLASS and name in ("copy", "__copy__"):
             return copy_of_subclass(frame, self)
         if of_the_part and native not in NAMELESS and name in ("__repr__", "__str__"):

@@ -559,6 +559,8 @@ def wrap_container_subclass(frame, obj, source):
             frame.guard("LENGTH", source, tuple.__len__(obj))
         items = [Pending(item, PartItem(source, i)) for i, item in enumerate(native.__iter__(obj))]
         if native is collections.deque:
+            if lookup_class(kind, "__len__")[1] is not native:  # which a guard would call
+                frame.break_graph("value_not_known", f"a deque of the class {kind.__name__}, which has its own length")
             part = DequeValue(items, source, maxlen=guarded_maxlen(frame, obj, source))
         else:
             part = {list: ListValue, tuple: TupleValue}[native](items, source)

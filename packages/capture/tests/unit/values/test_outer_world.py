@@ -1,37 +1,23 @@
 """What the standard library reads of the outer world is read in each call: twice under capture with another world each time."""
 
-import asyncio
 import contextvars
 import datetime
 import decimal
-import functools
 import gc
-import getpass
-import glob
+import importlib
 import io
 import linecache
-import locale
 import logging
-import math
-import multiprocessing
-import operator
 import os
-import pathlib
-import platform
 import queue
-import random
 import resource
-import secrets
-import shutil
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 import types
-import uuid
 import warnings
 import weakref
 
@@ -100,8 +86,12 @@ def expressions(text):
     return [part.strip() for line in text.strip().splitlines() for part in line.split(" | ")]
 
 
+READ = "asyncio datetime functools getpass glob io locale math multiprocessing operator os pathlib platform random secrets shutil socket"
+READ += " subprocess threading uuid"
+
+
 def function_of(expression):
-    namespace = dict(globals())
+    namespace = {name: importlib.import_module(name) for name in READ.split()} | globals()
     exec(f"def fn(x):\n    x = x + 1\n    return x * 2, {expression}", namespace)
     return namespace["fn"]
 
@@ -110,7 +100,12 @@ def function_of(expression):
 def turn(tmp_path, monkeypatch):
     """A function that makes the world another one."""
     kept = (sys.getswitchinterval(), sys.getrecursionlimit(), gc.isenabled(), gc.get_threshold(), logging.getLogger().level)
-    limit, mask, place, name = resource.getrlimit(resource.RLIMIT_NOFILE), os.umask(0o022), os.getcwd(), threading.current_thread().name
+    limit, mask, place, name = (
+        resource.getrlimit(resource.RLIMIT_NOFILE),
+        os.umask(0o022),
+        os.getcwd(),
+        threading.current_thread().name,
+    )
     digits, precision, shown = sys.get_int_max_str_digits(), decimal.getcontext().prec, numpy.get_printoptions()["precision"]
     before, timeout = signal.getsignal(signal.SIGUSR1), socket.getdefaulttimeout()
     monkeypatch.setattr(sys, "argv", [""])

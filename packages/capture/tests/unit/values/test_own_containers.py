@@ -54,15 +54,26 @@ TABLE = {
     dict: (({"a": 1, "b": 2},), MAPPING),
     collections.OrderedDict: (({"a": 1, "b": 2},), MAPPING + 'd.move_to_end("a") | d.popitem(last=False)'),
     collections.defaultdict: ((int, {"a": 1, "b": 2}), MAPPING + "d.default_factory"),
-    collections.Counter: (("aab",), MAPPING + 'd.most_common() | d.update("abc") | d.subtract("a") | d + e | d - e | +d | d.total()'),
+    collections.Counter: (
+        ("aab",),
+        MAPPING + 'd.most_common() | d.update("abc") | d.subtract("a") | d + e | d - e | +d | d.total()',
+    ),
     list: (([1, 2, 3],), SEQUENCE + GROWING + "d.sort() | operator.setitem(d, slice(0, 1), [7, 8]) | list.append(d, 3)"),
     tuple: (([1, 2],), SEQUENCE + 'hash(d) | "%s %s" % d'),
     collections.deque: (([1, 2, 3],), SEQUENCE + GROWING + "d.appendleft(4) | d.popleft() | d.rotate(1) | d.extendleft([4])"),
     set: (([1, 2],), SETS + OWN_SETS),
     frozenset: (([1, 2],), SETS + "hash(d)"),
-    int: ((3,), ATOM + "d / 2 | 7 % d | -d | int(d) | float(d) | [0, 1, 2, 3][d] | range(d) | torch.ones(d).shape | divmod(d, 2) | operator.index(d)"),
+    int: (
+        (3,),
+        ATOM
+        + "d / 2 | 7 % d | -d | int(d) | float(d) | [0, 1, 2, 3][d] | range(d) | torch.ones(d).shape | divmod(d, 2) | operator.index(d)",
+    ),
     float: ((2.5,), ATOM + "d / 2 | -d | int(d) | float(d) | round(d) | torch.ones(2) * d | max(d, 1)"),
-    str: (("ab",), ATOM.replace("d < 4", 'd < "b"') + 'd.upper() | ",".join([d, d]) | "a" in d | len(d) | list(d) | d.startswith("a") | d.encode()'),
+    str: (
+        ("ab",),
+        ATOM.replace("d < 4", 'd < "b"')
+        + 'd.upper() | ",".join([d, d]) | "a" in d | len(d) | list(d) | d.startswith("a") | d.encode()',
+    ),
 }
 """Base class -> arguments for an instance, operations on two instances d and e."""
 NOT_OVERRIDDEN = frozenset(
@@ -112,7 +123,13 @@ def shown(value):
 
 def program(expression):
     namespace = dict(collections=collections, copy=copy, functools=functools, itertools=itertools, operator=operator, torch=torch)
-    lines = ["def fn(x, cls, args, d, e):", "    x = x + 1", "    if d is None:", "        d, e = cls(*args), cls(*args)", "    try:"]
+    lines = [
+        "def fn(x, cls, args, d, e):",
+        "    x = x + 1",
+        "    if d is None:",
+        "        d, e = cls(*args), cls(*args)",
+        "    try:",
+    ]
     lines += [f"        found = {expression}", "    except Exception as error:", "        found = type(error), str(error)"]
     exec("\n".join([*lines, "    return x * 2, found, d, e"]), namespace)
     return namespace["fn"]

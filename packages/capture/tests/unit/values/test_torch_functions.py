@@ -14,7 +14,9 @@ from torch._C import _is_torch_function_enabled as enabled
 LOG = []
 DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType, property)
 GETTERS = sorted({n for cls in torch.Tensor.__mro__[:-1] for n, static in vars(cls).items() if isinstance(static, DESCRIPTORS)})
-METHODS = sorted(n for n in dir(torch.Tensor) if isinstance(getattr(torch.Tensor, n), types.MethodDescriptorType) and n[:2] != "__")
+METHODS = sorted(
+    n for n in dir(torch.Tensor) if isinstance(getattr(torch.Tensor, n), types.MethodDescriptorType) and n[:2] != "__"
+)
 
 
 class Own(torch.Tensor):
@@ -82,17 +84,17 @@ def test_getters_go_by_torch_function(fresh, name, how):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_methods_go_by_torch_function(fresh, name):
-    def fn(x, own):
+    def fn(x, own, given):
         x = x + 1
         found = getattr(own, name)(*given)
         return x * 2, found if isinstance(found, str) else type(found)
 
     for given in ((), (1,)):
         try:
-            fn(torch.ones(2), torch.ones(2, 3).as_subclass(Own))
+            fn(torch.ones(2), torch.ones(2, 3).as_subclass(Own), given)
         except Exception:  # arguments that the method does not take are refused before
             continue
-        check(fn, torch.ones(2), torch.ones(2, 3).as_subclass(Own))
+        check(fn, torch.ones(2), torch.ones(2, 3).as_subclass(Own), given)
 
 
 def test_getters_are_told_apart_by_their_descriptors(fresh):
@@ -106,7 +108,14 @@ def test_getters_are_told_apart_by_their_descriptors(fresh):
             return super().__torch_function__(func, types, args, kwargs or {})
 
     def fn(x):
-        return x + 1, x.ndim, x.shape, x.dtype, torch.Tensor.ndim.__get__(x), torch.Tensor.ndim.__get__ == torch.Tensor.ndim.__get__
+        return (
+            x + 1,
+            x.ndim,
+            x.shape,
+            x.dtype,
+            torch.Tensor.ndim.__get__(x),
+            torch.Tensor.ndim.__get__ == torch.Tensor.ndim.__get__,
+        )
 
     compiled = capture.optimize(lambda gm, inputs: gm.forward, fullgraph=True)(fn)
     x = torch.ones(2, 3).as_subclass(Told)
@@ -198,7 +207,17 @@ def of_has_torch_function(x):
     return x + 1, inside, torch.overrides.has_torch_function((x,))
 
 
-PROGRAMS = [in_classes_off, in_all_off, nested, a_mode_around, a_mode_inside, by_hand, left_by_an_error, over_a_break, of_has_torch_function]
+PROGRAMS = [
+    in_classes_off,
+    in_all_off,
+    nested,
+    a_mode_around,
+    a_mode_inside,
+    by_hand,
+    left_by_an_error,
+    over_a_break,
+    of_has_torch_function,
+]
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
