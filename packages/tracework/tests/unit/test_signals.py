@@ -31,7 +31,7 @@ def alarm(loaded):
 
 def long(x):
     for number in range(20):
-        x = torch.sin(x) @ x + number
+        x = torch.sin(x @ x / 16 + number)
     return x
 
 
@@ -72,9 +72,9 @@ def test_handlers_may_change_handlers(alarm):
 def test_what_a_handler_does_without_an_error_is_done(alarm):
     calls = []
     signal.signal(signal.SIGALRM, lambda number, frame: calls.append(number))
-    signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
     x = torch.rand(7, 7)
     found = tracework.compile(long, dynamic=False)(x)
     signal.setitimer(signal.ITIMER_REAL, 0)
-    torch.testing.assert_close(found, long(x), equal_nan=True)
+    torch.testing.assert_close(found, long(x))
     assert calls
