@@ -42,10 +42,38 @@ class Record:
 
 OWN = {base: type(f"Own{base.__name__}", (base,), {}) for base in (list, dict, tuple, int, str, set, collections.Counter)}
 MAKERS = [Plain, Slots, Referable, Child, Answering, Record, Module, object, *OWN.values()]
-MAKERS += [types.SimpleNamespace, list, dict, tuple, int, str, collections.OrderedDict, lambda: Plain().__init__, lambda: sys, lambda: len]
-MAKERS += [lambda: torch.ones(1), lambda: torch.nn.Parameter(torch.ones(1)), lambda: Plain, lambda: ValueError(1), lambda: MAKERS[0].mro]
+MAKERS += [
+    types.SimpleNamespace,
+    list,
+    dict,
+    tuple,
+    int,
+    str,
+    collections.OrderedDict,
+    lambda: Plain().__init__,
+    lambda: sys,
+    lambda: len,
+]
+MAKERS += [
+    lambda: torch.ones(1),
+    lambda: torch.nn.Parameter(torch.ones(1)),
+    lambda: Plain,
+    lambda: ValueError(1),
+    lambda: MAKERS[0].mro,
+]
 NAMES = sorted(
-    {*dir(object()), "__dict__", "__weakref__", "__module__", "__slots__", "__name__", "__annotations__", "__call__", "__iter__", "__len__"}
+    {
+        *dir(object()),
+        "__dict__",
+        "__weakref__",
+        "__module__",
+        "__slots__",
+        "__name__",
+        "__annotations__",
+        "__call__",
+        "__iter__",
+        "__len__",
+    }
     | {"__self__", "__func__", "__getattr__", "__copy__", "__index__", "nothing", "a"}
 )
 
