@@ -246,7 +246,7 @@ class ObjectValue(Value):
             return self.empty_slot(frame, name) if found is DELETED else found
         if name == "__dict__":
             return InstanceDictValue(self)
-        if name == "__weakref__":  # capture itself may refer to an object
+        if name == "__weakref__" and (self.obj is None or self.part is not None):
             return frame.break_graph("attribute_unknown", f"__weakref__ of {self.describe()}")
         if self.part is not None and is_atomic(self.part):
             return self.part.getattr(frame, name)
