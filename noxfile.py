@@ -211,6 +211,13 @@ def numerics(session: nox.Session) -> None:
 
 
 @nox.session(python=PYTHON)
+def indices(session: nox.Session) -> None:
+    """Every operator that takes an index, at indices in range and out of it, against eager; on a GPU with --device cuda."""
+    install(session, PACKAGES[-1].folders)
+    session.run("python", "integration_tests/indices.py", *session.posargs)
+
+
+@nox.session(python=PYTHON)
 def endurance(session: nox.Session) -> None:
     """A million calls of compiled programs without growth in memory; writes integration_tests/ENDURANCE.md with --write."""
     install(session, PACKAGES[-1].folders)

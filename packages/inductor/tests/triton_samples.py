@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from tracework_inductor.ir.body import Axis
+from tracework_inductor.ir.body import Axis, IndexCheck
 from tracework_inductor.ir.buffer import BufferLayout
 from tracework_inductor.ir.handlers import Recorder
 from tracework_inductor.ir.index import floordiv, mod, symbol
@@ -208,7 +208,7 @@ def full_sum() -> Sample:
 
 def gather() -> Sample:
     def body() -> None:
-        t = ops.indirect(ops.load("index", I, I64), 100)
+        t = ops.indirect(ops.load("index", I, I64), 100, True, IndexCheck(0, 30, "getitem, model.py:3 in forward"))
         ops.store("b", 8 * I + J, ops.load("a", 8 * t + J, F32))
 
     kernel = build(
@@ -223,9 +223,47 @@ def gather() -> Sample:
     )
 
 
+def gathered_sum(columns: int, kind: str) -> Sample:
+    """Rows of sums of what is gathered where a condition on the position holds; the index is that of the column, or one of the row."""
+    check, of_row = (IndexCheck(n, columns, f"gather, model.py:{n} in forward") for n in range(2))
+
+    def total() -> None:
+        row = ops.indirect(ops.load("rows", I, I64), 20, False, of_row)
+        inside = ops.lt(ops.index_expr(J, I64), ops.constant(columns - 1, I64))
+
+        def found() -> Any:
+            return ops.load("a", 9 * row + ops.indirect(ops.load("index", J, I64), 9, False, check), F32)
+
+        ops.reduce("s", "sum", ops.masked(inside, found, 0))
+
+    passes = [("inner", total), ("outer", lambda: ops.store("b", I, ops.local("s", F32)))]
+    layouts = {"a": dense(20, 9), "rows": dense(7, dtype=I64), "index": dense(columns, dtype=I64), "b": dense(7)}
+
+    def inputs() -> dict[str, torch.Tensor]:
+        index = torch.randint(0, 9, (columns,))
+        index[-1] = -1  # which nobody reads
+        return {"a": torch.rand(20, 9), "rows": torch.randint(0, 20, (7,)), "index": index}
+
+    return Sample(
+        build((Axis(I, 7),), (Axis(J, columns),), passes, layouts),
+        inputs,
+        lambda a, rows, index, b: {"b": a[rows][:, index[:-1]].sum(1)},
+        kind,
+        tolerance=1e-3,
+    )
+
+
+def only_checked() -> Sample:
+    def body() -> None:
+        ops.indirect(ops.load("index", I, I64), 10, False, IndexCheck(0, 30, "embedding, model.py:3 in forward"))
+
+    kernel = build((Axis(I, 30),), (), [("outer", body)], {"index": dense(30, dtype=I64)})
+    return Sample(kernel, lambda: {"index": torch.randint(0, 10, (30,))}, lambda index: {}, "pointwise")
+
+
 def scatter_add() -> Sample:
     def body() -> None:
-        t = ops.indirect(ops.load("index", I, I64), 10)
+        t = ops.indirect(ops.load("index", I, I64), 10, False, IndexCheck(0, 30, "index_add, model.py:3 in forward"))
         ops.store("b", 8 * t + J, ops.load("a", 8 * I + J, F32), "add")
 
     kernel = build(
@@ -388,6 +426,9 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     "column sum wide": lambda: column_sum(100, 9000, "looped"),
     "full sum": full_sum,
     "gather": gather,
+    "gathered sum": lambda: gathered_sum(40, "persistent"),
+    "gathered sum long": lambda: gathered_sum(20000, "looped"),
+    "only checked": only_checked,
     "scatter add": scatter_add,
     "argmax": lambda: argmax(6, 50, "persistent"),
     "argmax long": lambda: argmax(3, 5000, "looped"),

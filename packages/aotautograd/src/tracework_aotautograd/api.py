@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from tracework_primops import checks_indices
 
 from . import _torch
 from .contracts import Backward, Compiled, FunctionalProgram, GraphCompiler, GraphSpec, JointProgram, Report
@@ -259,7 +260,7 @@ class LazyBackward:
 
 
 def _clean(gm: fx.GraphModule) -> None:
-    """Nodes nobody reads go; writes and random numbers stay."""
+    """Nodes nobody reads go; writes, random numbers and checks of data stay."""
     for node in reversed(list(gm.graph.nodes)):
-        if node.op == "call_function" and not node.users and not has_effect(node):
+        if node.op == "call_function" and not node.users and not has_effect(node) and not checks_indices(node):
             gm.graph.erase_node(node)

@@ -28,6 +28,8 @@ class InductorOptions:
     """Weighted elements per thread below which a CPU loop stays on one thread."""
     fuse: bool = True
     memory_reuse: bool = True
+    index_checks: bool = True
+    """Whether kernels check indices. Without, one that is out of range reads or writes memory that is another's."""
     fallback_ops: frozenset[str] = frozenset()
     """Ops that call the eager kernel instead of being lowered."""
     mode: str = "default"

@@ -2,12 +2,14 @@
 
 import pytest
 import torch
+import tracework_runtime as runtime
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from prim_programs import build, check
-from tracework_inductor import InductorOptions
+from tracework_inductor import InductorOptions, compile_graph
 from tracework_primops import SymbolTable, prims
 from tracework_primops.spec import TensorSpec
+from tracework_runtime.errors import IndexOutOfRange
 
 p = prims
 CPU = torch.device("cpu")
@@ -97,8 +99,16 @@ def test_indexing_and_scatters() -> None:
 
 
 def test_an_index_out_of_range_raises() -> None:
-    with pytest.raises(IndexError):
-        check(lambda v, a: p.index(v, (a,)), data(4, 4), torch.tensor([5]))
+    def two(v, a, b):
+        return p.index(v, (a,)), p.gather(v, 0, b)
+
+    run = runtime.load(compile_graph(build(two, [data(4, 4), torch.tensor([0]), torch.zeros(4, 4, dtype=torch.int64)])))
+    for bad in (-5, 4, 1 << 40):
+        with pytest.raises(IndexOutOfRange):
+            run([data(4, 4), torch.tensor([bad]), torch.zeros(4, 4, dtype=torch.int64)])
+    for bad in (-1, 4):  # of a gather those from the end are out of range, too
+        with pytest.raises(RuntimeError, match="index out of range in an operator"):
+            run([data(4, 4), torch.tensor([-4]), torch.full((4, 4), bad)])
 
 
 def test_an_index_into_memory_without_elements_raises() -> None:

@@ -27,5 +27,7 @@ def test_all_samples_compile_for_hopper(tmp_path):
     assert len(cubins) == len(jobs)
     for cubin, job in zip(cubins, jobs, strict=True):
         assert is_whole(cubin.code) and not is_whole(cubin.code[:-1])
+        if job["entry"] == "kernel":
+            assert (b"__assertfail" in cubin.code) == job["checks"] == ("device_assert" in job["source"])
         assert cubin.params >= len(job["arguments"])
         assert cubin.num_warps == job["num_warps"]

@@ -9,6 +9,7 @@ from .errors import DataDependentError, FakeTensorError, GuardOnUnbackedError, M
 from .fake import FakeMode, FakeStorage, FakeTensor
 from .fx_nodes import add_node, copy_node
 from .graph import LEVELS, InputSpec, PrimGraph, parse_graph, verify, verify_level
+from .index_checks import checks_indices, place_of
 from .op import GraphBuilder, Kind, Op, PrimValue, Tag, prims
 from .ops import OPS
 from .passes import PRIM_PASSES, Pass, run_passes
@@ -68,6 +69,7 @@ __all__ = [
     "add_node",
     "aten_graph",
     "bounds",
+    "checks_indices",
     "contract_changes",
     "deterministic_changes",
     "copy_node",
@@ -76,6 +78,7 @@ __all__ = [
     "minimum",
     "mod",
     "parse_graph",
+    "place_of",
     "prims",
     "run_passes",
     "simplify",

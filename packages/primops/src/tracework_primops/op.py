@@ -54,6 +54,7 @@ class Tag(enum.Enum):
     DATA_DEPENDENT = "result sizes depend on values"
     MUTATES = "writes to its first argument"
     SCATTER = "writes to computed positions"
+    CHECKS = "raises for an index out of range, also where nobody reads the result"
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ __all__ = [
     "CacheForeign",
     "CacheUnsafe",
     "CacheWarning",
+    "IndexOutOfRange",
     "InputError",
     "LaunchError",
     "LoadError",
@@ -50,6 +51,17 @@ class LaunchError(RuntimeFailure):
 
 class InputError(RuntimeFailure, ValueError):
     """A loaded artifact was called with other inputs than it was compiled for."""
+
+
+class IndexOutOfRange(IndexError, RuntimeError):
+    """A kernel for the CPU met an index out of range: an exception of both kinds that eager's operators raise for one.
+
+    Attributes: kernel, its name; origin, the operator and its place in the source.
+    """
+
+    def __init__(self, kernel: str, origin: str) -> None:
+        self.kernel, self.origin = kernel, origin
+        super().__init__(f"index out of range in {origin or 'an operator'} ({kernel})")
 
 
 class CacheCorrupt(RuntimeFailure):

@@ -178,7 +178,7 @@ class GraphCompiler:
         self._changes = primops.contract_changes(options.numerics)
         self._cudagraphs = options.cudagraphs
         self._suppress_errors = options.suppress_errors
-        self._inductor = inductor.InductorOptions(numerics=options.numerics)
+        self._inductor = inductor.InductorOptions(numerics=options.numerics, index_checks=options.index_checks)
         self._runtime = runtime.RuntimeOptions(
             cxx=options.cxx or None,
             cache_dir=options.cache_dir or None,

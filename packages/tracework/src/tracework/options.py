@@ -23,6 +23,7 @@ class Options:
         memory_budget: how much of what the backward would read the forward keeps, from 0 (recompute everything) to 1.
         profile: decomposition profile of primops.
         numerics: what has eager's bits: "strict_pointwise" (elements), "strict_reduction" (sums), "strict" (both; README.md says where not).
+        index_checks: kernels check indices; without, one that is out of range reads or writes memory that is another's, silently.
         fallback_random: random ops call the eager generator, so that values equal eager's.
         cache: read and write the disk cache.
         cache_dir: folder of the disk cache.
@@ -44,6 +45,7 @@ class Options:
     memory_budget: float = field(default=1.0, metadata={"code": True})
     profile: str = field(default="prims", metadata={"code": True})
     numerics: str = field(default="default", metadata={"code": True})
+    index_checks: bool = field(default=True, metadata={"code": True})
     fallback_random: bool = field(default=True, metadata={"code": True})
     cache: bool = field(default=True, metadata={"code": False})
     cache_dir: str = field(default="", metadata={"code": False})

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from torch import fx
-from tracework_primops import copy_node
+from tracework_primops import checks_indices, copy_node
 
 from .. import _torch
 from ..contracts import JointProgram
@@ -177,7 +177,8 @@ def split(joint: JointProgram, parts: JointParts, saved: list[fx.Node]) -> Split
     sizes = tuple(n for n in parts.inputs if isinstance(n.meta["val"], torch.SymInt))
     kept_as_they_are = kept_inputs(joint, parts)
     tensors = tuple(_unwritten(joint, n, kept_as_they_are) for n in saved if n not in sizes)
-    kept = {n for n in joint.graph.graph.nodes if n.op == "placeholder" or (has_effect(n) and n not in parts.needs_tangent)}
+    effects = [n for n in joint.graph.graph.nodes if (has_effect(n) or checks_indices(n)) and n not in parts.needs_tangent]
+    kept = {*effects, *(n for n in joint.graph.graph.nodes if n.op == "placeholder")}
     forward_targets = [*parts.forward_outputs, *sizes, *tensors]
     forward_nodes = needed_for([*forward_targets, *kept], set()) - parts.needs_tangent
     forward = _copy(joint, parts.inputs, forward_nodes, forward_targets, {})

@@ -611,8 +611,13 @@ def run_with_handlers(given: list[Any]) -> Any:
 
 
 def run_again(place: str, given: list[Any]) -> Any:
-    """As run_with_handlers, where it raises by itself, as a rule, and with the program's own traceback."""
+    """As run_with_handlers, where it raises by itself, as a rule, and with the program's own traceback; what the graph said is a note."""
     kind, text = type(given[0]).__name__, str(given[0])
-    result = run_with_handlers(given)
+    try:
+        result = run_with_handlers(given)
+    except Exception as error:
+        if str(error) != text:
+            error.add_note(f"the compiled graph raised {kind}: {text}")
+        raise
     report_uncompiled(f"the graph raised {kind} ({text}) where plain Python does not", place, PLEASE_REPORT)
     return result

@@ -25,6 +25,22 @@ class Instruction(NamedTuple):
     dtype: torch.dtype | None
 
 
+@dataclasses.dataclass(frozen=True)
+class IndexCheck:
+    """What a kernel makes sure of where it reads an index: that it is in range.
+
+    number: of the check among those of the program; places: of how many elements the index is, all of which are checked;
+    origin: the operator and its place in the source.
+    """
+
+    number: int
+    places: Any
+    origin: str
+
+    def __str__(self) -> str:
+        return f"check {self.number}"
+
+
 class Axis(NamedTuple):
     """A loop: its variable (a symbol) and how often it runs; the variable goes from 0 to size - 1."""
 
@@ -47,6 +63,10 @@ class LoopBody:
     def stores(self) -> Iterator[Instruction]:
         """All stores, in order."""
         return (i for i in self.instructions if i.op == "store")
+
+    def checks(self) -> Iterator[IndexCheck]:
+        """The checks that it makes, each once, in order."""
+        return iter(dict.fromkeys(i.args[3] for i in self.instructions if i.op == "indirect" and i.args[3] is not None))
 
     def text(self) -> str:
         """One line per instruction."""

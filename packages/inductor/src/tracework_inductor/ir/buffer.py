@@ -57,7 +57,8 @@ class LoopNode:
     """One loop nest before fusion: a recorded body that stores to `writes`.
 
     domain: "pointwise", "reduction" (body.reduction_axes are reduced; results are `define`d names of buffers),
-    "scan", "scatter" (stores to computed positions; nothing may be fused that reads the result).
+    "scan", "scatter" (stores to computed positions; nothing may be fused that reads the result), "check" (stores nothing: it only checks an
+    index that no other loop reads as a whole).
     """
 
     name: str
@@ -72,7 +73,7 @@ class LoopNode:
     @property
     def may_raise(self) -> bool:
         """Whether an index that it reads may be out of range, which kernels for the CPU say."""
-        return self.device.type == "cpu" and any(i.op == "indirect" for i in self.body.instructions)
+        return self.device.type == "cpu" and any(True for _ in self.body.checks())
 
 
 @dataclasses.dataclass(frozen=True)

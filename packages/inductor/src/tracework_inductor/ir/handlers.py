@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from ..errors import InductorError
-from .body import Axis, Instruction, LoopBody, Ref
+from .body import Axis, IndexCheck, Instruction, LoopBody, Ref
+from .bounds import in_range
 from .index import Size, substitute, symbol
 from .scalar_ops import BOOL, SCALAR_OPS, SECOND
 
@@ -78,19 +79,29 @@ class Recorder:
         mask = self._and(self._mask, mask)
         return self.emit("load", (buffer, index, mask), dtype)
 
-    def indirect(self, value: Ref, size: Size, wrap: bool = True) -> Any:
-        """Makes a computed integer usable as an index; negative values count from the end when `wrap`."""
+    def indirect(self, value: Ref, size: Size, wrap: bool = False, check: IndexCheck | None = None, position: Size = 0) -> Any:
+        """Makes a computed integer usable as an index; negative values count from the end when `wrap`. The check is left out where the
+        value is known to be in range; without one the caller knows."""
         value = self.to_dtype(value, torch.int64)
-        if wrap:
+        ranges = {a.var: (0, a.size - 1) for a in (*self.axes, *self.reduction_axes)}
+        safe = in_range(self.instructions, value, size, ranges)
+        if wrap and not safe:
+            safe = in_range(self.instructions, value, size, ranges, -size) if isinstance(size, int) else False
             negative = self.apply("lt", (value, self.constant(0, torch.int64)))
             wrapped = self.apply("add", (value, self.index_expr(size, torch.int64)))
             value = self.apply("where", (negative, wrapped, value))
-        key = (value, size)
+        if check is None or safe:
+            return self.position_of(value, size, None, None, 0)
+        return self.position_of(value, size, check, self._mask, position)
+
+    def position_of(self, value: Ref, size: Size, check: IndexCheck | None, mask: Ref | None, position: Size) -> Any:
+        """The symbol of an `indirect` instruction; the same for the same one."""
+        key = (value, size, check, mask, position)
         known = self._indirect.get(key)
         if known is None:
             known = symbol(f"t{len(self.instructions)}", 0, None)
             self._indirect[key] = known
-            self.emit("indirect", (value, size, known), None)
+            self.emit("indirect", (value, size, known, check, mask, position), None)
         return known
 
     def masked(self, mask: Ref, inside: Callable[[], Ref], other: Any) -> Ref:
@@ -170,13 +181,13 @@ class Recorder:
 
 
 def drop_unused(instructions: list[Instruction]) -> tuple[Instruction, ...]:
-    """Removes instructions whose results are not needed by any effect, and renumbers."""
+    """Removes instructions whose results are not needed by any effect, and renumbers. A check of an index is an effect."""
     needed = [False] * len(instructions)
     symbols_needed: set[Any] = set()
     for n in range(len(instructions) - 1, -1, -1):
         i = instructions[n]
         if i.op == "indirect":
-            needed[n] = i.args[2] in symbols_needed
+            needed[n] = i.args[3] is not None or i.args[2] in symbols_needed
         elif i.dtype is None:
             needed[n] = True
         if not needed[n]:
@@ -233,14 +244,8 @@ def _replay_one(i: Instruction, into: Recorder, renamed: dict[Any, Size], on_loa
         forwarded = on_load(into, i.args[0], i.args[1], i.dtype) if on_load else None
         return forwarded if forwarded is not None else into.emit("load", i.args, i.dtype)
     if i.op == "indirect":
-        raise_symbol = i.args[2]
-        key = (i.args[0], i.args[1])
-        known = into._indirect.get(key)
-        if known is None:
-            known = symbol(f"t{len(into.instructions)}", 0, None)
-            into._indirect[key] = known
-            into.emit("indirect", (*key, known), None)
-        renamed[raise_symbol] = known
+        value, size, old, *rest = i.args
+        renamed[old] = into.position_of(value, size, *rest)
         return None
     if i.op == "index_expr":
         return into.index_expr(i.args[0], i.args[1])

@@ -70,7 +70,8 @@ STRUCTURAL_OPS = frozenset(
         "store",  # (buffer, index, value, mode): mode "set", "add" (atomic), "max", "min", "mul"
         "constant",  # (number, dtype)
         "index_expr",  # (expr, dtype): an index as a value
-        "indirect",  # (value, size, symbol): from here on `symbol` in an index stands for value, in [0, size)
+        "indirect",  # (value, size, symbol, check, mask | None, position): from here on `symbol` in an index stands for value, in [0, size);
+        # check: an IndexCheck where that is not known, to be made where the mask holds; position: which element of the index it is
         "to_dtype",  # (value, dtype)
         "bitcast",  # (value, dtype)
         "reduce",  # (name, kind, value[, index value]): accumulate over the reduction axes of an inner pass

@@ -9,19 +9,21 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from tracework_primops import place_of
 from tracework_primops.graph.levels import several_results
 from tracework_primops.passes.edits import memory_of, writes
 
 from ..errors import InductorError, LoweringError
-from ..ir.body import Axis, LoopBody, Ref
+from ..ir.body import Axis, IndexCheck, LoopBody, Ref
 from ..ir.buffer import Buffer, BufferLayout, BufferView, ExternNode, LoopNode
 from ..ir.handlers import Recorder
-from ..ir.index import Expr, Size, contiguous_strides, dot, same, same_all, simplify, symbol
+from ..ir.index import Expr, Size, contiguous_strides, dot, flatten, same, same_all, simplify, symbol
 from ..ir.index import stride as step_along
 from ..ir.scalar_ops import handling, ops
 from ..options import InductorOptions
 from ..schedule.plan import Output, Program
 from . import fallback
+from .checks import each_checked_once
 from .layout import ImageLayouts, dense_strides, is_dense, is_row_major, strides_equal
 from .operands import gapped_bases
 from .pointwise import rounded
@@ -54,6 +56,8 @@ class Lowering:
         self.size_inputs: dict[str, Any] = {}
         self.mutated: dict[str, str] = {}
         self.fallbacks: list[tuple[str, str]] = []
+        self.checks = 0
+        """How many checks of indices there are."""
         self.spec: Any = None
         self.node: Any = None
         products = options.numerics == "default"  # what moves their operands chooses other kernels, with other bits
@@ -224,6 +228,39 @@ class Lowering:
             LoopNode(f"loop{len(self.nodes)}", domain, body, reads, frozenset((name,)), device, self.origins(), mutates)
         )
 
+    def checked(
+        self, index: TensorValue, size: Size, wrap: bool = False, accessed: Sequence[Size] = ()
+    ) -> Callable[[list[Size]], Any]:
+        """How an element of an index becomes a position below `size`, which kernels check; negative ones count from the end if `wrap`.
+
+        What reads only a part of the index checks only that, and nobody may read what is found at it: a loop of its own, that checks the
+        whole index and does nothing else, stays where no other does. accessed: sizes of what is read or written there; an index into
+        nothing is not looked at.
+        """
+        index = settled(index)
+        check: IndexCheck | None = None
+        if self.options.index_checks and not any(isinstance(s, int) and s == 0 for s in (*index.sizes, *accessed)):
+            check = IndexCheck(self.checks, index.numel(), _operator_and_place(self.origin))
+            self.checks += 1
+
+        def position(at: list[Size]) -> Any:
+            return ops.indirect(index.load(at), size, wrap, check, flatten(at, index.sizes))
+
+        if check is not None:
+            axes, at = make_axes("i", index.sizes)
+            recorder = Recorder(axes)
+            with handling(recorder):
+                position(at)
+            body = simplified(recorder.finish())
+            if not body.instructions:  # it is known to be in range
+                check = None
+            else:
+                reads = frozenset(i.args[0] for i in body.loads())
+                self.add_node(
+                    LoopNode(f"loop{len(self.nodes)}", "check", body, reads, frozenset(), index.device, self.origins(), None)
+                )
+        return position
+
     # library calls
 
     def extern(
@@ -316,7 +353,7 @@ class Lowering:
             else:
                 values[node] = self._call(node, values, users.get(node, 0))
         static = frozenset(n for n, i in enumerate(self.graph.inputs) if getattr(i, "is_static", False))
-        return Program(
+        program = Program(
             tuple(self.inputs),
             self.size_inputs,
             self.buffers,
@@ -329,6 +366,7 @@ class Lowering:
             static,
             tuple(self.fallbacks),
         )
+        return each_checked_once(program) if self.checks else program
 
     def _input(self, node: Any, number: int) -> Any:
         spec = node.meta.get("spec")
@@ -461,6 +499,12 @@ class Lowering:
                 if user is not self.node
             )
         return known[node]
+
+
+def _operator_and_place(origin: str | None) -> str:
+    """ "file:line in function operator" as "operator, file:line in function", for messages."""
+    place, _, operator = place_of(origin).rpartition(" ")
+    return f"{operator}, {place}" if place else operator
 
 
 def _root(value: Lazy) -> Lazy:

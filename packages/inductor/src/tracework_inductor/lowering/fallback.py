@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from tracework_primops import checks_indices
 
 from .. import _torch
 from ..options import InductorOptions
@@ -93,13 +94,18 @@ def call(low: Any, target: Any, args: Any, kwargs: Any, why: str) -> Any:
         text = f"prims.{target.name}.apart" if family == "view" or target.name in SHARING else f"prims.{target.name}"
         if family == "rng" and low.node.target is target:
             args, kwargs = as_in_eager(low, (tuple(args), dict(kwargs)), (low.node.args, low.node.kwargs))
-        return low.extern(text, args, kwargs, reason=why, ordered=family == "rng")
+        return low.extern(text, args, kwargs, reason=why, ordered=family == "rng" or _only_checks(low, target))
     if low.node is not None and low.node.target is target and is_overload(low.node):
         args, kwargs = operands(low, low.node, args, kwargs)
     text = overload_text(target)
     if _torch.is_view(target):  # values share no memory here, and a write or a reuse of what is viewed would show
         text = f"(lambda *args, **kwargs: {text}(*args, **kwargs).clone())"
-    return low.extern(text, args, kwargs, reason=why, ordered=_has_effect(target))
+    return low.extern(text, args, kwargs, reason=why, ordered=_has_effect(target) or _only_checks(low, target))
+
+
+def _only_checks(low: Any, target: Any) -> bool:
+    """Whether nobody reads the results of a call that may refuse an index."""
+    return low.node is not None and low.node.target is target and not low.node.users and checks_indices(low.node)
 
 
 def _write_input(low: Any, target: Any, args: Any, why: str) -> Any:

@@ -73,11 +73,11 @@ def pad(low: Any, x: Any, low_high_pairs: Sequence[tuple[Size, Size]], value: An
 def gather(low: Any, x: Any, dim: int, index: Any) -> Any:
     """x at index along dim."""
     if x.ndim == 0:
-        return elementwise(low, (x,), x.dtype, lambda v: v, 0, None, index.sizes)
+        raise Refused("a gather from a scalar")
+    row = low.checked(index, x.sizes[dim])
 
     def inner(at: list[Size]) -> Any:
-        row = ops.indirect(index.load(at), x.sizes[dim])
-        return x.load([*at[:dim], row, *at[dim + 1 :]])
+        return x.load([*at[:dim], row(at), *at[dim + 1 :]])
 
     return pointwise(index.sizes, x.dtype, x.device, inner, [_table(low, x), index], 3)
 
@@ -92,24 +92,28 @@ def _table(low: Any, x: Any) -> Any:
 def index_select(low: Any, x: Any, dim: int, index: Any) -> Any:
     """Rows of x."""
     table = _table(low, x)
+    row = low.checked(index, x.sizes[dim], False, _looked_at(x, low.spec.sizes))
 
     def inner(at: list[Size]) -> Any:
-        row = ops.indirect(index.load([at[dim]] if index.ndim else []), x.sizes[dim])
-        return table.load([*at[:dim], row, *at[dim + 1 :]])
+        return table.load([*at[:dim], row([at[dim]] if index.ndim else []), *at[dim + 1 :]])
 
     return pointwise(low.spec.sizes, x.dtype, x.device, inner, [table, index], 3)
+
+
+def _looked_at(x: Any, sizes: Sequence[Size]) -> Sequence[Size]:
+    """What `checked` is to know of the rows that index_select and embedding give: on a CPU these look at the index of rows of nothing, too."""
+    return () if x.device.type == "cpu" else sizes
 
 
 @lowers("take")
 def take(low: Any, x: Any, index: Any) -> Any:
     """x flattened, at index."""
     flat = reshape(low, low.realize(x), (x.numel(),))
-    return pointwise(
-        index.sizes, x.dtype, x.device, lambda at: flat.load([ops.indirect(index.load(at), x.numel())]), [flat, index], 3
-    )
+    position = low.checked(index, x.numel(), wrap=True)
+    return pointwise(index.sizes, x.dtype, x.device, lambda at: flat.load([position(at)]), [flat, index], 3)
 
 
-def _indexing(x_sizes: Sequence[Size], indices: Sequence[Any]) -> tuple[tuple[Size, ...], Any]:
+def _indexing(low: Any, x_sizes: Sequence[Size], indices: Sequence[Any], wrap: bool) -> tuple[tuple[Size, ...], Any]:
     """Result sizes of x[indices] and how an index of it becomes one of x."""
     full = [*indices, *[None] * (len(x_sizes) - len(indices))]
     used = [d for d, i in enumerate(full) if i is not None]
@@ -122,31 +126,33 @@ def _indexing(x_sizes: Sequence[Size], indices: Sequence[Any]) -> tuple[tuple[Si
     before = [d for d in kept if d < first]
     after = [d for d in kept if d >= first]
     sizes = (*[x_sizes[d] for d in before], *shape, *[x_sizes[d] for d in after])
+    looked_at = sizes if wrap else _looked_at(full[used[0]], sizes)
+    positions = {d: low.checked(full[d], x_sizes[d], wrap, looked_at) for d in used}
 
     def back(index: list[Size]) -> list[Size]:
         middle = index[len(before) : len(before) + len(shape)]
         plain = dict(zip([*before, *after], [*index[: len(before)], *index[len(before) + len(shape) :]], strict=True))
         result: list[Size] = []
-        for d, size in enumerate(x_sizes):
+        for d in range(len(x_sizes)):
             if full[d] is None:
                 result.append(plain[d])
                 continue
             own = middle[len(shape) - full[d].ndim :]
             at = [0 if same(s, 1) else i for s, i in zip(full[d].sizes, own, strict=True)]
-            result.append(ops.indirect(full[d].load(at), size))
+            result.append(positions[d](at))
         return result
 
     return sizes, back
 
 
 @lowers("index")
-def index(low: Any, x: Any, indices: Sequence[Any]) -> Any:
+def index(low: Any, x: Any, indices: Sequence[Any], wrap: bool = True) -> Any:
     """Advanced indexing."""
     indices = [None if i is None else settled(i) for i in indices]
     if all(i is None for i in indices):
         return x
     table = _table(low, x)
-    sizes, back = _indexing(table.sizes, indices)
+    sizes, back = _indexing(low, table.sizes, indices, wrap)
     return pointwise(
         sizes, x.dtype, x.device, lambda at: table.load(back(at)), [table, *[i for i in indices if i is not None]], 4
     )
@@ -181,12 +187,12 @@ def scatter_into(low: Any, target: Strided, sizes: Sequence[Size], value: Any, p
 
 
 @lowers("index_put")
-def index_put(low: Any, x: Any, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Any:
+def index_put(low: Any, x: Any, indices: Sequence[Any], values: Any, accumulate: bool = False, wrap: bool = True) -> Any:
     """x with values written at indices."""
     mode = "add" if accumulate else "set"
     _refuse_without_atomics(x, mode)
     indices = [None if i is None else low.realize(i) for i in indices]
-    sizes, back = _indexing(x.sizes, indices)
+    sizes, back = _indexing(low, x.sizes, indices, wrap)
     values = settled(values)
     source = elementwise(low, (values,), x.dtype, lambda v: v, 0, None, sizes)
     return scatter_into(low, start_from(low, x), sizes, source.load, back, mode)
@@ -201,12 +207,9 @@ def _refuse_without_atomics(x: TensorValue, mode: str) -> None:
         raise Refused(f"adding to one element from several places, in {x.dtype}")
 
 
-def _along(dim: int, index: Any, sizes: Sequence[Size]) -> Any:
-    def position(at: list[Size]) -> list[Size]:
-        row = ops.indirect(index.load(at), sizes[dim])
-        return [*at[:dim], row, *at[dim + 1 :]]
-
-    return position
+def _along(low: Any, dim: int, index: Any, sizes: Sequence[Size]) -> Any:
+    row = low.checked(index, sizes[dim])
+    return lambda at: [*at[:dim], row(at), *at[dim + 1 :]]
 
 
 @lowers("scatter")
@@ -241,7 +244,7 @@ def _scatter(low: Any, x: Any, dim: int, index: Any, src: Any, mode: str) -> Any
     else:
         value = lambda at: ops.constant(src, x.dtype)
     target = start_from(low, x)
-    return scatter_into(low, target, index.sizes, value, _along(dim, index, x.sizes), mode)
+    return scatter_into(low, target, index.sizes, value, _along(low, dim, index, x.sizes), mode)
 
 
 @lowers("index_add")
@@ -251,24 +254,25 @@ def index_add(low: Any, x: Any, dim: int, index: Any, src: Any, alpha: Any = 1) 
 
 
 @lowers("index_copy")
-def index_copy(low: Any, x: Any, dim: int, index: Any, src: Any) -> Any:
+def index_copy(low: Any, x: Any, dim: int, index: Any, src: Any, wrap: bool = False) -> Any:
     """x with rows index replaced by src."""
-    return _rows(low, x, dim, index, src, 1, "set")
+    return _rows(low, x, dim, index, src, 1, "set", wrap)
 
 
-def _rows(low: Any, x: Any, dim: int, index: Any, src: Any, alpha: Any, mode: str) -> Any:
+def _rows(low: Any, x: Any, dim: int, index: Any, src: Any, alpha: Any, mode: str, wrap: bool = False) -> Any:
     if x.ndim == 0 or index.ndim != 1:
         raise Refused("rows of a scalar")
     _refuse_without_atomics(x, mode)
     dim %= x.ndim
     index, source = low.realize(index), settled(src)
+    row = low.checked(index, x.sizes[dim], wrap, source.sizes)
 
     def value(at: list[Size]) -> Any:
         v = source.load(at)
         return v if alpha == 1 else ops.mul(v, ops.constant(alpha, x.dtype))
 
     def position(at: list[Size]) -> list[Size]:
-        return [*at[:dim], ops.indirect(index.load([at[dim]]), x.sizes[dim]), *at[dim + 1 :]]
+        return [*at[:dim], row([at[dim]]), *at[dim + 1 :]]
 
     target = start_from(low, x)
     return scatter_into(low, target, source.sizes, value, position, mode)

@@ -7,7 +7,7 @@ the same in another way.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..ir.buffer import ExternNode
+from ..ir.buffer import ExternNode, LoopNode
 from .plan import Program
 
 
@@ -78,12 +78,13 @@ def raising_first(program: Program, nodes: list[Any]) -> list[Any]:
 
 
 def live_nodes(program: Program) -> list[Any]:
-    """Nodes somebody needs: those that lead to an output, a mutation or an effect with an order; what may raise before writes."""
+    """Nodes somebody needs: those that lead to an output, a mutation or an effect with an order, and checks; what may raise before writes."""
     needed = output_buffers(program)
     kept: list[Any] = []
     for node in reversed(program.nodes):
         ordered = isinstance(node, ExternNode) and any(w not in program.buffers for w in node.writes)
-        if not ordered and not (node.writes & needed):
+        checks = isinstance(node, LoopNode) and node.domain == "check"
+        if not ordered and not checks and not (node.writes & needed):
             continue
         kept.append(node)
         needed |= node.reads

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from ..ir.body import Axis, LoopBody, Ref
+from ..ir.body import Axis, IndexCheck, LoopBody, Ref
 from ..ir.buffer import Buffer, BufferLayout, ExternNode
 from ..ir.index import Size
 
@@ -240,6 +240,11 @@ class KernelPlan:
         return "\n".join(lines)
 
 
+def index_checks(kernel: LoopKernel | KernelBatch) -> tuple[IndexCheck, ...]:
+    """The checks that a kernel makes, each once, in the order of its passes."""
+    return tuple(dict.fromkeys(check for p in kernel.passes for check in p.body.checks()))
+
+
 def _axes(axes: tuple[Axis, ...]) -> str:
     return " ".join(f"{a.var}<{a.size}" for a in axes) or "one point"
 
@@ -261,4 +266,5 @@ __all__ = [
     "Refusal",
     "Scratch",
     "Workspace",
+    "index_checks",
 ]

@@ -69,7 +69,7 @@ def index_select(x, dim, index):
 def embedding(weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
     if indices.ndim == 1:
         return prims.index_select(weight, 0, indices)
-    return prims.index(weight, (indices,))
+    return prims.index(weight, (indices,), False)
 
 
 @decomposition(aten.embedding_dense_backward)
@@ -82,7 +82,7 @@ def embedding_dense_backward(grad, indices, num_weights, padding_idx, scale_grad
         padded = prims.unsqueeze(prims.eq(indices, padding_idx), indices.ndim)
         wide_grad = prims.where(padded, 0, wide_grad)
     zeros = prims.full((num_weights, width), 0, wide_grad.dtype, grad.device)
-    return to(prims.index_put(zeros, (indices,), wide_grad, True), grad.dtype)
+    return to(prims.index_put(zeros, (indices,), wide_grad, True, False), grad.dtype)
 
 
 def _has_mask(indices: Any) -> bool:
@@ -166,7 +166,7 @@ def index_fill(x, dim, index, value):
         values = prims.expand(to(value, x.dtype), sizes)
     else:
         values = prims.full(sizes, value, x.dtype, x.device)
-    return _shaped(prims.index_copy(y, dim, index, values), x)
+    return _shaped(prims.index_copy(y, dim, index, values, True), x)
 
 
 @decomposition(aten.take)

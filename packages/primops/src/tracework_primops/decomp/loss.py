@@ -169,7 +169,7 @@ def _class_weights(weight: PrimValue | None, target: PrimValue, dtype: torch.dty
     w = to(weight, dtype)
     if target.ndim == 0:
         return prims.reshape(prims.index_select(w, 0, prims.reshape(target, (1,))), ())
-    return prims.index(w, (target,))
+    return prims.index(w, (target,), False)
 
 
 def _nll_forward(x: PrimValue, target: PrimValue, weight: Any, reduction: int, ignore_index: Any) -> tuple[PrimValue, PrimValue]:

@@ -14,6 +14,12 @@ EAGER: dict[Op, Callable[..., Any]] = {}
 rule = rules_into(EAGER)
 
 
+def _refuse_negative(indices: Any, wrap: bool) -> None:
+    """ATen's index counts negative ones from the end, an embedding refuses them."""
+    if not wrap and any(bool((i < 0).any()) for i in indices if i is not None):
+        raise IndexError("index out of range in self")
+
+
 @rule()
 def cat(xs: Any, dim: int) -> torch.Tensor:
     return torch.cat(list(xs), dim)
@@ -36,12 +42,14 @@ def index_select(x: torch.Tensor, dim: int, index: torch.Tensor) -> torch.Tensor
 
 
 @rule()
-def index(x: torch.Tensor, indices: Any) -> torch.Tensor:
+def index(x: torch.Tensor, indices: Any, wrap: bool) -> torch.Tensor:
+    _refuse_negative(indices, wrap)
     return torch.ops.aten.index.Tensor(x, list(indices))
 
 
 @rule()
-def index_put(x: torch.Tensor, indices: Any, values: torch.Tensor, accumulate: bool) -> torch.Tensor:
+def index_put(x: torch.Tensor, indices: Any, values: torch.Tensor, accumulate: bool, wrap: bool) -> torch.Tensor:
+    _refuse_negative(indices, wrap)
     return torch.ops.aten.index_put(x, list(indices), values, accumulate)
 
 
@@ -66,7 +74,8 @@ def index_add(x: Any, dim: int, index: Any, src: Any, alpha: Any) -> torch.Tenso
 
 
 @rule()
-def index_copy(x: Any, dim: int, index: Any, src: Any) -> torch.Tensor:
+def index_copy(x: Any, dim: int, index: Any, src: Any, wrap: bool) -> torch.Tensor:
+    index = torch.where(index < 0, index + x.shape[dim], index) if wrap else index
     return torch.index_copy(x, dim, index, src)
 
 

@@ -20,6 +20,7 @@ import torch
 import torch.fx
 
 from ..errors import ParseError
+from ..index_checks import checks_indices, place_of
 from ..op import OPS, Op
 from ..spec import DTYPE_TEXT, TEXT_DTYPE, SizeSpec, TensorSpec, contiguous_strides
 from ..symbols.expr import Expr, parse, symbol
@@ -27,7 +28,7 @@ from .prim_graph import InputSpec, PrimGraph
 
 
 def print_graph(prim_graph: PrimGraph, origins: bool = True, canonical: bool = False) -> str:
-    """The text of a graph; `canonical` replaces node names by numbers."""
+    """The text of a graph; `canonical` replaces node names by numbers, and names places in the source only where kernels do."""
     nodes = [n for n in prim_graph.graph.nodes if n.op != "output"]
     names = {n: f"{i}" if canonical else n.name for i, n in enumerate(nodes)}
     lines = [f"{prim_graph.role} graph", *_symbol_lines(prim_graph, with_hints=not canonical)]
@@ -36,7 +37,13 @@ def print_graph(prim_graph: PrimGraph, origins: bool = True, canonical: bool = F
         lines.append(f"%{names[node]}: {print_spec(node.meta['spec'])} = input{flags}")
     for node in prim_graph.calls:
         call = f"{print_target(node.target)}({_print_arguments(node, names)})"
-        origin = node.meta.get("origin") if origins else None
+        origin = (
+            node.meta.get("origin")
+            if origins
+            else place_of(node.meta.get("origin"))
+            if canonical and checks_indices(node)
+            else None
+        )
         comment = "  # " + str(origin).replace("\n", " ") if origin else ""
         lines.append(f"%{names[node]}: {print_spec(node.meta['spec'])} = {call}{comment}")
     lines.append("return " + ", ".join(print_value(v, names) for v in prim_graph.outputs))

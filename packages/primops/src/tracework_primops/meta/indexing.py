@@ -58,7 +58,7 @@ def indexed_sizes(sizes: tuple[Any, ...], indices: Sequence[Any]) -> tuple[Any, 
 
 
 @rule()
-def index(x: TensorSpec, indices: Sequence[Any]) -> TensorSpec:
+def index(x: TensorSpec, indices: Sequence[Any], wrap: bool) -> TensorSpec:
     return TensorSpec(x.dtype, x.device, indexed_sizes(x.sizes, indices))
 
 

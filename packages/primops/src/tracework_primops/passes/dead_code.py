@@ -1,8 +1,9 @@
-"""Drop pure nodes that nobody reads. Inputs stay, because callers pass them by place."""
+"""Drop pure nodes that nobody reads, but for those that refuse indices out of range. Inputs stay, because callers pass them by place."""
 
 from __future__ import annotations
 
 from ..graph import PrimGraph
+from ..index_checks import checks_indices
 from .edits import is_pure
 
 
@@ -10,7 +11,7 @@ def dead_code(graph: PrimGraph) -> PrimGraph:
     """Without unread nodes."""
     alive = set()
     for node in reversed(list(graph.graph.nodes)):
-        if node.op in ("placeholder", "output") or node in alive or not is_pure(node):
+        if node.op in ("placeholder", "output") or node in alive or not is_pure(node) or checks_indices(node):
             alive.add(node)
             alive.update(node.all_input_nodes)
     dead = {n.name for n in graph.calls if n not in alive}

@@ -61,6 +61,7 @@ def request(kernel: KernelSource, entry: str, config: Mapping[str, Any], variant
         "num_stages": config["num_stages"],
         "capability": capability,
         "fp_fusion": kernel.launch.get("fp_fusion", True),
+        "checks": kernel.launch.get("checks", False),
     }
 
 

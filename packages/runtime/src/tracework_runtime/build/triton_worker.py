@@ -2,7 +2,7 @@
 
 Requests and answers are frames on stdin and stdout: a u64 length and JSON, then a u64 length and raw bytes.
 Request: source, entry, arguments ([name, type] in order), constants, aligned (argument names divisible by 16),
-num_warps, num_stages, capability, fp_fusion (products may be contracted into sums). Answer: {"ok": true, "symbol",
+num_warps, num_stages, capability, fp_fusion (products may be contracted into sums), checks (assertions are kept). Answer: {"ok": true, "symbol",
 "shared", "num_warps", "params", "spills"} and the cubin, or {"ok": false, "error"}.
 """
 
@@ -53,6 +53,8 @@ def compile_kernel(request, number):
     attributes = {(positions[name],): [["tt.divisibility", 16]] for name in request["aligned"]}
     options = {"num_warps": request["num_warps"], "num_stages": request["num_stages"]}
     options["enable_fp_fusion"] = request["fp_fusion"]
+    if request["checks"]:  # without debugging, device_assert is nothing; sanitize_overflow would assert at each integer operation
+        options |= {"debug": True, "sanitize_overflow": False}
     built = triton.compile(
         ASTSource(function, signature, constants, attributes),
         target=GPUTarget("cuda", request["capability"], 32),

@@ -19,7 +19,7 @@ from ...errors import RenderError
 from ...ir.body import Axis, Instruction, Ref
 from ...ir.index import Expr, Size, constant_product, product
 from ...ir.scalar_ops import SCALAR_OPS, compute_dtype
-from ...schedule.plan import LoopKernel, Pass
+from ...schedule.plan import LoopKernel, Pass, index_checks
 from ..printer import c_index
 from ..renderer import KERNEL_NAME, RenderedKernel
 from .blocks import CHAIN, VECTOR, Cut, Sum, cut, in_lanes
@@ -28,6 +28,8 @@ from .scans import carried, in_groups, scan_in_groups
 from .text_rules import CPP_TEXT, CPP_TYPES, MEMORY_TYPES, REDUCTIONS, constant_text, conversion
 from .tiles import LENGTH, WIDTH, Access, Tiling, tiling
 
+BITS = 31
+"""Of what a kernel returns: one for each check of an index that failed."""
 BLOCK = 128
 """Points per block of a "columns" nest."""
 SIMD = "#pragma omp simd"
@@ -72,7 +74,7 @@ class CppKernel:
         self.block = False
         self.apart = False  # whether the terms of sums and scans are stored instead of added up
         self.lane = ""  # the place of a scan's value in the terms of a group of steps
-        self.checks = any(i.op == "indirect" for p in kernel.passes for i in p.body.instructions)
+        self.checks = {check: n for n, check in enumerate(index_checks(kernel))}
         self.atomic = any(i.op == "store" and i.args[3] != "set" for p in kernel.passes for i in p.body.instructions)
         self.scatters = any(_scatters(p, kernel) for p in kernel.passes)
         self.counter = 0
@@ -452,12 +454,20 @@ def _index_expr(k: CppKernel, i: Instruction, base: str, dtypes: Any, acc: Any, 
 
 
 def _indirect(k: CppKernel, i: Instruction, base: str, dtypes: Any, acc: Any, lane: Any) -> str:
-    value, size, name = i.args
+    value, size, name, check, mask, _ = i.args
     v = f"{base}{value.position}"
+    if check is None:
+        return f"int64_t {name} = {v};"
     outside = f"(({v} < 0) | ({v} >= {c_index(size)}))"
     if not (isinstance(size, int) and size > 0):
         k.indexed[name] = size
-    return f"bad |= {outside}; int64_t {name} = {outside} ? 0 : {v};"
+    bad = outside if mask is None else f"({outside} & {base}{mask.position})"
+    return f"bad |= {bad}{_bit(k.checks[check])}; int64_t {name} = {outside} ? 0 : {v};"
+
+
+def _bit(number: int) -> str:
+    """A check's bit in what the kernel returns; the last ones share one."""
+    return f" << {min(number, BITS - 1)}" if number else ""
 
 
 def _to_dtype(k: CppKernel, i: Instruction, base: str, dtypes: Any, acc: Any, lane: Any) -> str:

@@ -1,6 +1,6 @@
 """A KernelBatch as Triton source: each part's function once, and one that calls the part to which its block belongs."""
 
-from ...schedule.plan import KernelBatch
+from ...schedule.plan import KernelBatch, index_checks
 from ..renderer import KERNEL_NAME, RenderedKernel
 from .header import function_header, launch_record, source_text
 from .kernel import Part, part
@@ -34,6 +34,7 @@ def render(batch: KernelBatch) -> RenderedKernel:
         workspace=[],
         repeatable=False,
         kind=f"batch of {len(parts)}",
+        checks=bool(index_checks(batch)),
     )
     signature = tuple(POINTER[kernel.layouts[b].dtype] for kernel in batch.parts for b in kernel.buffers)
     return RenderedKernel(source_text([*names, chooser], [*names.values(), KERNEL_NAME]), signature, record)

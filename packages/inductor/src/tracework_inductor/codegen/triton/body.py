@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from ...errors import InductorError
-from ...ir.body import Instruction, LoopBody, Ref
+from ...ir.body import IndexCheck, Instruction, LoopBody, Ref
 from ...ir.index import Size, simplify, substitute
 from .printer import IndexPrinter
 from .text_rules import HALF, HELD, TRITON_TEXT, bitcast_text, constant_text, convert_text
@@ -161,7 +161,8 @@ class BodyWriter:
         for n, i in enumerate(body.instructions):
             if i.op == "indirect" and i.args[2] in wanted and n not in values:
                 values[n] = None
-                self._indirect(i, (self.run_one(body, i.args[0].position, values), *i.args[1:]), body)
+                args = tuple(self.run_one(body, a.position, values) if isinstance(a, Ref) else a for a in i.args)
+                self._indirect(i, args, body)
 
     def one(self, instruction: Instruction, args: tuple[Any, ...], body: LoopBody) -> Value | None:
         """Write one instruction whose operands are written."""
@@ -211,12 +212,27 @@ class BodyWriter:
         return self.name(f"({text}).to({HELD[args[1]]})", dims, args[1])
 
     def _indirect(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> None:
-        value, size, symbol = args
+        value, size, symbol, check, within, _ = args
+        if check is not None:
+            self._assert_in_range(value, size, check, within)
         text = f"{value.text}.to(tl.int32)" if self.narrow else value.text
         narrowed = self.name(text, value.dims, torch.int32 if self.narrow else torch.int64)
         self.printer.names[symbol] = narrowed.text
         self.printer.ranges[symbol] = (0, size - 1)
         self.symbol_dims[symbol] = value.dims
+
+    def _assert_in_range(self, value: Value, size: Size, check: IndexCheck, within: Value | None) -> None:
+        """Before anything is read or written there: the assertion is followed by a barrier, and ends the block's other threads."""
+        limit, _ = self.index(size)
+        dims = value.dims | (within.dims if within is not None else NOTHING)
+        mask = self.tile.mask(dims, within.text if within is not None else None)
+        inside = f"({value.text} >= 0) & ({value.text} < {limit})"
+        condition = f"({inside}) | (({mask}) == 0)" if mask is not None else inside
+        line = f"tl.device_assert({condition}, {f'index out of range in {check.origin}'!r})"
+        if (line, None) not in self._memo:
+            hoisted = self.before is not None and "r" not in dims
+            (self.before if hoisted and self.before is not None else self.lines).append(line)
+            (self._outer_memo if hoisted else self._memo)[line, None] = value
 
     def _to_dtype(self, i: Instruction, args: tuple[Any, ...], body: LoopBody) -> Value:
         value, dtype = args

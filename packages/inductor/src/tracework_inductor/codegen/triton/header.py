@@ -3,7 +3,8 @@
 The launch record (JSON) is what runtime/launch/triton.py reads:
   entries: names of the functions, launched one after the other; grids: number of blocks of each, a Python expression
   over ks0, ... and the block sizes; configs: constants, num_warps, num_stages; fits32: a Python expression, or None
-  where 32-bit indices are always enough; repeatable: whether it may be run several times to measure it; workspace: dtype and number of elements of each scratch buffer.
+  where 32-bit indices are always enough; repeatable: whether it may be run several times to measure it; workspace: dtype and number of elements of each scratch buffer;
+  checks: whether it holds assertions, which Triton leaves out of what it does not compile for debugging.
 """  # noqa: E501
 
 import re
@@ -41,6 +42,7 @@ def launch_record(
     workspace: Sequence[dict[str, str]],
     repeatable: bool,
     kind: str,
+    checks: bool,
 ) -> tuple[tuple[str, Any], ...]:
     """The record as pairs."""
     return (
@@ -51,4 +53,5 @@ def launch_record(
         ("workspace", list(workspace)),
         ("repeatable", repeatable),
         ("kind", kind),
+        *([("checks", True)] if checks else []),
     )

@@ -17,7 +17,7 @@ import torch
 from ...errors import InductorError
 from ...ir.body import Instruction, LoopBody, Ref
 from ...ir.index import INT32_LIMIT, Size, constant_product
-from ...schedule.plan import LoopKernel, Pass
+from ...schedule.plan import LoopKernel, Pass, index_checks
 from ..renderer import KERNEL_NAME, RenderedKernel
 from . import config as config_table
 from .body import BodyWriter, Tile, Value
@@ -74,6 +74,7 @@ def render(kernel: LoopKernel) -> RenderedKernel:
         workspace=workspace,
         repeatable=_repeatable(kernel),
         kind=shape.kind + (f" split {parts}" if parts > 1 else ""),
+        checks=bool(index_checks(kernel)),
     )
     return RenderedKernel(source_text(functions, entries), signature, record)
 

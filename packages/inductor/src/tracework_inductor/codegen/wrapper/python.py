@@ -14,11 +14,12 @@ from ...ir.index import Expr, Size, same, same_all
 from ...lowering.conv import PACKED_CALL
 from ...lowering.cpu_products import GEMM
 from ...schedule.graph import alias_root
-from ...schedule.plan import ExternKernel, KernelBatch, KernelPlan, LoopKernel, MemoryStep, Output
+from ...schedule.plan import ExternKernel, KernelBatch, KernelPlan, LoopKernel, MemoryStep, Output, index_checks
 
 HEADER = '''import torch
 from torch import device, empty, empty_strided
 from torch import {dtypes}
+from tracework_runtime.errors import IndexOutOfRange
 from tracework_runtime.results import empty_cpu, empty_cuda, unwritten
 inf, nan = float("inf"), float("nan")
 
@@ -52,9 +53,10 @@ def fitted(value, sizes, strides):
     return value.as_strided(sizes, strides).detach()
 
 
-def out_of_range(name, origins):
-    """Raises what eager raises for a bad index."""
-    raise IndexError(f"index out of range in {{name}}, from {{origins}}")
+def out_of_range(failed, name, origins):
+    """Raises for the first check of an index, of those that the bits name, that failed in a kernel."""
+    number = (failed & -failed).bit_length() - 1
+    raise IndexOutOfRange(name, origins[number])
 
 '''
 
@@ -205,10 +207,11 @@ class PythonWrapper:
         pointers = [self._pointer(b) for b in kernel.buffers]
         function = self.functions[kernel.name]
         arguments = ", ".join([*pointers, *map(str, kernel.sizes)])
-        if any(i.op == "indirect" for p in kernel.passes for i in p.body.instructions) and kernel.device.type == "cpu":
-            origins = self._shared(repr("; ".join(kernel.origins[:8])), "o")
-            self.lines.append(f"if {function}({arguments}):")
-            self.lines.append(f"    out_of_range({function!r}, {origins})")
+        checks = index_checks(kernel) if kernel.device.type == "cpu" else ()
+        if checks:
+            origins = self._shared(repr(tuple(check.origin for check in checks)), "o")
+            self.lines.append(f"if failed := {function}({arguments}):")
+            self.lines.append(f"    out_of_range(failed, {function!r}, {origins})")
         else:
             self.lines.append(f"{function}({arguments})")
 

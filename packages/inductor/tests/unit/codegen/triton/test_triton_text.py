@@ -16,7 +16,17 @@ from tracework_inductor.ir.scalar_ops import SCALAR_OPS  # noqa: E402
 from triton_samples import SAMPLES  # noqa: E402
 
 GOLDEN = TESTS / "golden" / "triton"
-NAMES = ("pointwise", "transposed", "softmax", "softmax split", "layer norm", "column sum", "gather", "dynamic rows")
+NAMES = (
+    "pointwise",
+    "transposed",
+    "softmax",
+    "softmax split",
+    "layer norm",
+    "column sum",
+    "gather",
+    "gathered sum long",
+    "dynamic rows",
+)
 
 
 def text_of(name: str) -> str:

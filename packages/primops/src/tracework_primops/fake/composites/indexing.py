@@ -20,16 +20,22 @@ def take_along_dim(x: torch.Tensor, indices: torch.Tensor, dim: int | None = Non
     dim %= x.dim()
     picked, given = list(x.shape), list(indices.shape)
     picked[dim], given[dim] = given[dim], picked[dim]
-    return x.broadcast_to(broadcast(given, x.shape)).gather(dim, indices.broadcast_to(broadcast(picked, indices.shape)))
+    index = indices.broadcast_to(broadcast(picked, indices.shape)).remainder(
+        x.shape[dim]
+    )  # as torch does with a dim, and without one not
+    return x.broadcast_to(broadcast(given, x.shape)).gather(dim, index)
 
 
 @composite("one_hot", static=True)
 def one_hot(x: torch.Tensor, num_classes: int = -1) -> Any:
     """Row-major whatever the indices are: tensors, unlike their subclasses, are scattered into zeros, which counts as two writes; there
-    are none of no indices."""
+    are none of no indices. What torch makes of other tensors compares, and takes any class: a zero for each class refuses the others."""
     made = torchs(torch.ops.aten.one_hot.default, x.contiguous(), num_classes)
-    if isinstance(made, torch.Tensor) and made.numel() and not made.is_inference():
-        torch.autograd.graph.increment_version([made, made])
+    if isinstance(made, torch.Tensor) and made.numel():
+        zeros = x.new_zeros(()).expand(made.shape[-1])
+        made = made + zeros.gather(0, x.reshape(-1)).view(x.shape).unsqueeze(-1)
+        if not made.is_inference():
+            torch.autograd.graph.increment_version([made, made])
     return made
 
 
