@@ -247,7 +247,7 @@ class ObjectValue(Value):
         if name == "__dict__":
             return InstanceDictValue(self)
         if name == "__weakref__" and (self.obj is None or self.part is not None):
-            return frame.break_graph("attribute_unknown", f"__weakref__ of {self.describe()}")
+            return NONE
         if self.part is not None and is_atomic(self.part):
             return self.part.getattr(frame, name)
         if self.obj is None:
