@@ -22,9 +22,12 @@ NO_OWNERS = (types.ModuleType, type, type(None))
 arguments, over a break."""
 
 
+BOUND_TYPES = (types.BuiltinMethodType, types.MethodWrapperType)
+
+
 def is_bound(obj):
     """Whether it is a method of its owner; functions that pybind11 makes are bound to a record that has no such attribute."""
-    if not isinstance(obj, (types.BuiltinMethodType, types.MethodWrapperType)) or isinstance(obj.__self__, NO_OWNERS):
+    if not isinstance(obj, BOUND_TYPES) or isinstance(obj.__self__, NO_OWNERS):
         return False
     return hasattr(type(obj.__self__), obj.__name__)
 
@@ -62,9 +65,9 @@ class RowValue(KnownFunction):
 
     def compare(self, frame, op, other):
         """Bound ones are equal where they are the same function of the same object."""
-        if isinstance(other, RowValue) and op in ("==", "!="):
+        if isinstance(self.fn, BOUND_TYPES) and isinstance(other, RowValue) and op in ("==", "!="):
             return ConstantValue((self.fn == other.fn) == (op == "=="))
-        return None
+        return None  # others are, as any object, equal to themselves alone
 
     def call_method(self, frame, name, args, kwargs):
         return self.call(frame, args, kwargs) if name == "__call__" else super().call_method(frame, name, args, kwargs)
