@@ -19,9 +19,9 @@ SUPPORTED = ROOT / "SUPPORTED.md"
 README = ROOT / "README.md"
 HEAD = """# Supported
 
-What `nox -s matrix -- --write` found: each package's tests and the integration tests (but for those on models of other libraries), on
-Linux x86-64 without a GPU, from wheels that are built once for each CPython and serve every torch. Triton kernels are compiled for a GPU
-and run by triton's interpreter.
+What `nox -s matrix -- --write` found: the packages' tests and a sample of the integration tests (CORE in noxfile.py), on Linux x86-64
+without a GPU, from wheels that are built once for each CPython and serve every torch. Triton kernels are compiled for a GPU and run by
+triton's interpreter.
 
 """
 COLUMNS = ("torch", "CPython", "triton", "passed", "failed", "skipped")
