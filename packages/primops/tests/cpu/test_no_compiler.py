@@ -12,7 +12,7 @@ SAMPLES = 2  # of each entry
 
 # entries whose rule is a Python function of torch that asks torch's compiler to leave it alone, which loads it
 KNOWN = {
-    *("addr block_diag _chunk_cat linalg.pinv linalg.pinv.hermitian linalg.pinv.singular pinverse polar renorm").split(),
+    *("addr _chunk_cat linalg.pinv linalg.pinv.hermitian linalg.pinv.singular pinverse polar renorm").split(),
     *("normal.number_mean tril_indices triu_indices").split(),
     *(
         f"nn.functional.{name}"
