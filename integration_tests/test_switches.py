@@ -14,7 +14,9 @@ NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA devic
 DEVICES = ["cpu", pytest.param("cuda", marks=NO_GPU)]
 
 
-set_mkldnn = torch._C._set_mkldnn_enabled  # the attribute of torch.backends cannot be written once torch's test records are imported
+set_mkldnn = (
+    torch._C._set_mkldnn_enabled
+)  # the attribute of torch.backends cannot be written once torch's test records are imported
 
 
 @pytest.fixture(autouse=True)
