@@ -87,7 +87,9 @@ def check(backend, way, sizes=SIZES):
 
 
 def loud(caplog):
-    return [record for record in caplog.records if record.levelno >= logging.WARNING]
+    """What is warned of, but by torch of the machine: it has CUDA's files and no GPU."""
+    warned = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    return [record for record in warned if record.name != "torch.utils.cpp_extension"]
 
 
 @pytest.mark.parametrize(

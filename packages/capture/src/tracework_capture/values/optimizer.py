@@ -47,10 +47,10 @@ def zero_grad(frame, args, kwargs):
 
 
 def group_tensors(frame, args, kwargs):
-    """Lists of tensors apart by the device and dtype of the first list's tensors, with their places when asked for."""
+    """Lists of tensors and Nones apart by the device and dtype of the first list's tensors, with their places when asked for."""
     given = dict(zip(("tensorlistlist", "with_indices"), args)) | kwargs
     columns = [column.unpack(frame) for column in given["tensorlistlist"].unpack(frame)]
-    if not all(isinstance(value, TensorValue) for column in columns for value in column):
+    if not all(isinstance(value, TensorValue) for value in columns[0]):
         return frame.break_graph("call_unknown", "groups of tensors of which some are None")
     places = {}
     for index, value in enumerate(columns[0]):
@@ -58,7 +58,7 @@ def group_tensors(frame, args, kwargs):
     wanted = "with_indices" in given and given["with_indices"].truth(frame)
     made = []
     for key, rows in places.items():
-        lists = ListValue([ListValue([column[row] for row in rows]) for column in columns])
+        lists = ListValue([ListValue([column[row] for row in rows] if column else []) for column in columns])
         indices = ListValue([ConstantValue(row) for row in rows] if wanted else [])
         made.append((TupleValue([ConstantValue(part) for part in key]), TupleValue([lists, indices])))
     return dict_of(frame, made)
@@ -66,6 +66,7 @@ def group_tensors(frame, args, kwargs):
 
 OPTIMIZER_ROWS = {
     _foreach_utils._group_tensors_by_device_and_dtype: group_tensors,
+    torch_optimizer.Optimizer._group_tensors_by_device_and_dtype: group_tensors,  # torch makes one group of all where it compiles
     torch_optimizer._get_value: step_count,
     torch_optimizer.Optimizer.zero_grad: zero_grad,
 }

@@ -235,3 +235,15 @@ def linalg_lstsq(a, b, rcond=None, *, driver=None):
         fresh(a, (0,) if driver == "gels" else batch, torch.int64),
         fresh(a, (*batch, min(rows, columns)) if decomposes else (0,), real_of(a.dtype)),
     )
+
+
+GRU = 3
+"""How oneDNN's layers name this kind."""
+
+
+@row("mkldnn_rnn_layer_backward.default")
+def onednn_layer_backward(x, w_ih, w_hh, b_ih, b_hh, hx, cx, out, hy, cy, grad, grad_hy, grad_cy, reverse, mode, hidden, *rest):
+    """Gradients are float32 whatever the layer's dtype is (meta kernels of torch before 2.13 say otherwise); a GRU has one bias more."""
+    bias = (4 * hidden,) if mode == GRU else b_ih.sizes
+    sizes = (x.sizes, w_ih.sizes, w_hh.sizes, bias, bias, hx.sizes, cx.sizes)
+    return tuple(fresh(x, each, torch.float32) for each in sizes)
