@@ -88,6 +88,11 @@ def python_kernel(func: OpOverload, key: str) -> Any:
     return func.py_kernels.get(getattr(torch._C.DispatchKey, key))
 
 
+def composite_of_cpp(func: OpOverload, *args: Any, **kwargs: Any) -> Any:
+    """The call by torch's composite in C++, whatever Python functions its compiler has registered in its place when it was loaded."""
+    return func._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
+
+
 def onednn_convolves(x: torch.Tensor, weight: torch.Tensor, *window: Any) -> bool:
     """Whether eager gives this convolution to oneDNN, by rules of its own about sizes, dtypes and the CPU."""
     backend = torch._C._select_conv_backend(x, weight, None, *window, None)
@@ -150,6 +155,7 @@ __all__ = [
     "TorchDispatchMode",
     "autocasts",
     "below_autograd",
+    "composite_of_cpp",
     "deny_data_pointer",
     "disabled_torch_function",
     "fused_sdp_choice",

@@ -32,7 +32,7 @@ def _symbolic(*values: Any) -> bool:
 
 def _folded(x: Any, product: Callable[[Any], Any]) -> Any:
     """product(x as a matrix), with x's leading dims."""
-    out = product(x.reshape(-1, x.size(-1)))
+    out = product(x.reshape(math.prod(x.shape[:-1]), x.size(-1)))
     return out.view(*x.shape[:-1], out.size(-1))
 
 
@@ -60,8 +60,8 @@ def _product(a: Any, b: Any) -> Any:
     if b.dim() == 2:
         return _folded(a, lambda x: torch.mm(x, b))
     batch = _broadcast(a.shape[:-2], b.shape[:-2])
-    left = a.expand(*batch, *a.shape[-2:]).reshape(-1, *a.shape[-2:])
-    right = b.expand(*batch, *b.shape[-2:]).reshape(-1, *b.shape[-2:])
+    left = a.expand(*batch, *a.shape[-2:]).reshape(math.prod(batch), *a.shape[-2:])
+    right = b.expand(*batch, *b.shape[-2:]).reshape(math.prod(batch), *b.shape[-2:])
     return torch.bmm(left, right).view(*batch, a.size(-2), b.size(-1))
 
 

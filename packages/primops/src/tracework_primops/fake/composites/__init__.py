@@ -1,6 +1,6 @@
 """Composites of torch that would fix symbolic sizes or read data, by the overload they replace on fakes."""
 
-from . import data, differences, fourier, indexing, linalg, loss, recurrent, resampling, signal, window
+from . import data, differences, fourier, indexing, linalg, loss, quantiles, recurrent, resampling, signal, window
 from .registry import COMPOSITES
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "indexing",
     "linalg",
     "loss",
+    "quantiles",
     "recurrent",
     "resampling",
     "signal",

@@ -15,7 +15,7 @@ from .registry import composite
 def lstm(*args: Any) -> Any:
     """Step by step: torch asks whether oneDNN's layer takes the sizes before it looks whether they are numbers, as that layer wants."""
     with _torch.without_onednn():
-        return torch.ops.aten.lstm.input.decompose(*args)  # with the forms of this folder for what it calls
+        return _torch.composite_of_cpp(torch.ops.aten.lstm.input, *args)  # with the forms of this folder for what it calls
 
 
 @composite("lstm.data", "gru.data", "rnn_tanh.data", "rnn_relu.data", "_pad_packed_sequence", static=True)
