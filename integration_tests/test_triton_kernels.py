@@ -88,9 +88,20 @@ def operator_of_kernels(x, y):
 PROGRAMS = (one_grid, grid_of_the_block, through_a_view, an_input, beside_autograd, operator_of_kernels)
 
 
+def wraps_interpreted() -> bool:
+    """Whether eager's wrap_triton takes kernels that Triton's interpreter runs."""
+    try:
+        torch.library.wrap_triton(add)
+    except RuntimeError:
+        return False
+    return True
+
+
 @pytest.mark.parametrize("fn", PROGRAMS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_in_one_graph(fn, backend):
+    if fn is operator_of_kernels and not wraps_interpreted():
+        pytest.skip(f"eager's wrap_triton of torch {torch.__version__} takes compiled kernels alone")
     needs_grad = fn in (beside_autograd, operator_of_kernels)
     check(fn, torch.arange(20.0, requires_grad=needs_grad), torch.ones(20), backend=backend)
 

@@ -26,6 +26,8 @@ grouped_mm = torch._grouped_mm
 int_mm = torch._int_mm
 
 _RELEASE = tuple(int(part) for part in torch.__version__.split(".")[:2])
+ADDMV_CONVERTS = _RELEASE < (2, 13)
+"""Whether addmv copies what is added into the product's dtype, whatever its own; later it is refused unless it has the product's."""
 ARANGE_COUNTS_BROKEN_STEPS = _RELEASE >= (2, 14)
 """Whether an arange of int64 counts its elements before it cuts its ends and its step to integers, as other dtypes' always did."""
 CLAMPS_AT_LIMITS = _RELEASE >= (2, 15)

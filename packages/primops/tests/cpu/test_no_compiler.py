@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import torch
+
 COMPILER = ("torch._dynamo", "torch._inductor", "torch._functorch", "torch._decomp")
 SAMPLES = 2  # of each entry
 
@@ -22,6 +24,12 @@ KNOWN = {
         ).split()
     ),
 }
+# on torch before 2.13 op_db has no such entry, or torch another rule
+ABSENT = (
+    {"block_diag", *(f"nn.functional.linear_cross_entropy.{name}" for name in ("chunked", "chunked_none"))}
+    if tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 13)
+    else set()
+)
 
 
 def loaded() -> list[str]:
@@ -76,7 +84,7 @@ def test_rules_do_not_load_torchs_compiler():
     seen = json.loads(run.stdout.splitlines()[-1])
     assert len(seen) > 1, "op_db was not run"
     assert {entry: name for entry, name in seen.items() if entry not in KNOWN} == {}
-    assert KNOWN - set(seen) == set(), "these have rules now: take them out"
+    assert KNOWN - set(seen) <= ABSENT, "these have rules now: take them out"
 
 
 if __name__ == "__main__":

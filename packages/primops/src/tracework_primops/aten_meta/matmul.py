@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from .. import broadcasting
+from .._torch import ADDMV_CONVERTS
 from ..errors import DataDependentError
 from ..promotion import complex_of, promote, real_of
 from ..spec import TensorSpec
@@ -98,7 +99,14 @@ def mv(a, b):
 
 @row("addmv.default")
 def addmv(bias, a, b, *, beta=1, alpha=1):
-    return _added("addmv", bias, mv(a, b))
+    out = mv(a, b)
+    if not ADDMV_CONVERTS or bias.dtype is out.dtype:
+        return _added("addmv", bias, out)
+    if 0 in a.sizes and beta != 0 and not torch.can_cast(bias.dtype, out.dtype):  # there it is a product with beta
+        raise RuntimeError(f"result type {bias.dtype} can't be cast to the desired output type {out.dtype}")
+    if out.dtype is torch.bool:
+        raise NotImplementedError("addmv is not implemented for bool")
+    return _added("addmv", bias.replace(dtype=out.dtype), out)
 
 
 def _heads_inside(q, sizes, dtype=None):

@@ -36,7 +36,7 @@ def mv(a, x):
 
 @decomposition(aten.addmv)
 def addmv(bias, a, x, *, beta=1, alpha=1):
-    if not bias.dtype.is_floating_point:
+    if not bias.dtype.is_floating_point or bias.dtype is not a.dtype:
         return NotImplemented
     product = prims.mv(a, x)
     product = product if alpha == 1 else prims.mul(product, alpha)
