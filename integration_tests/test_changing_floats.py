@@ -320,3 +320,22 @@ def test_floats_computed_from_ints(backend):
             x = torch.randn(3, 12 + n, requires_grad=True, generator=torch.Generator().manual_seed(n))
             same(list(compiled(x, n)), list(from_ints(x, n)))
     assert counting.graphs == 2
+
+
+@pytest.mark.parametrize("make", [torch.optim.Adafactor, torch.optim.AdamW, torch.optim.SGD], ids=lambda m: m.__name__)
+def test_steps_of_parameters_of_two_dtypes(make):
+    """Each dtype has a group of its own, as in eager: torch makes one of all where it compiles, and Adafactor asks its dtype."""
+    results = []
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        parameters = [torch.randn(3, 4, dtype=dtype).requires_grad_() for dtype in (torch.float32, torch.float64, torch.float32)]
+        optimizer = make(parameters, lr=0.1, foreach=True)
+        call = tracework.compile(lambda o=optimizer: o.step(), backend="aot_eager") if compiled else optimizer.step
+        for _ in range(3):
+            for parameter in parameters:
+                parameter.grad = (
+                    parameter.detach() * 1e-8
+                )  # small, so that what Adafactor adds to squares, a dtype's epsilon, counts
+            call()
+        results.append([p.detach() for p in parameters])
+    same(*results)

@@ -468,3 +468,17 @@ def test_results_written_to_tensors_of_other_dtypes(name, given):
             assert mine == theirs
         else:
             torch.testing.assert_close(mine, theirs, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("function", [torch.quantile, torch.nanquantile], ids=lambda f: f.__name__)
+def test_quantiles_out_of_range_are_refused(function, backend):
+    x = torch.randn(4, 5)
+    compiled = tracework.compile(lambda q: function(x, q, dim=0), backend=backend)
+    for values in ([0.0, 1.0], [0.5, -0.1], [1.05, 0.5], [float("nan"), 0.5], [-1e-9, 0.5], [0.25, 0.75]):
+        q = torch.tensor(values)
+        if all(0 <= value <= 1 for value in values):
+            torch.testing.assert_close(compiled(q), function(x, q, dim=0), rtol=0, atol=1e-6)
+        else:
+            with pytest.raises(RuntimeError, match="must be in the range"):
+                compiled(q)

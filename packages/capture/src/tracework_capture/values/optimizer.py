@@ -52,12 +52,18 @@ def group_tensors(frame, args, kwargs):
     columns = [column.unpack(frame) for column in given["tensorlistlist"].unpack(frame)]
     if not all(isinstance(value, TensorValue) for value in columns[0]):
         return frame.break_graph("call_unknown", "groups of tensors of which some are None")
-    places = {}
+    places, first = {}, {}
     for index, value in enumerate(columns[0]):
-        places.setdefault((value.example.device, value.example.dtype), []).append(index)
+        key = value.example.device, value.example.dtype
+        places.setdefault(key, []).append(index)
+        first.setdefault(key, value.example)
+    order = _foreach_utils._group_tensors_by_device_and_dtype(
+        [[*first.values()]]
+    )  # of a table of C++: Adafactor's results depend on it
     wanted = "with_indices" in given and given["with_indices"].truth(frame)
     made = []
-    for key, rows in places.items():
+    for key in order:
+        rows = places[key]
         lists = ListValue([ListValue([column[row] for row in rows] if column else []) for column in columns])
         indices = ListValue([ConstantValue(row) for row in rows] if wanted else [])
         made.append((TupleValue([ConstantValue(part) for part in key]), TupleValue([lists, indices])))

@@ -271,7 +271,13 @@ def geometric(x, p, *, generator=None):
     return random_like(x)
 
 
-@row("binomial.default", "_sample_dirichlet.default", "_standard_gamma.default", "_standard_gamma_grad.default", "_dirichlet_grad.default")
+@row(
+    "binomial.default",
+    "_sample_dirichlet.default",
+    "_standard_gamma.default",
+    "_standard_gamma_grad.default",
+    "_dirichlet_grad.default",
+)
 def of_first_argument(x, *rest, generator=None):
     """Row-major, in the sizes of the first argument, to which the caller has broadcast the others."""
     if not x.dtype.is_floating_point:

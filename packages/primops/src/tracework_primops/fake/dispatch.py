@@ -359,7 +359,8 @@ def _mark_written(target: Any) -> None:
 def _run_composite(mode: Any, func: Any, args: tuple, kwargs: dict) -> Any:
     """A composite reaches us whole in inference mode: run its parts, which are recorded one by one."""
     with mode, _torch.no_torch_function():  # a function mode would be asked for the op once more, instead of its parts
-        result = func.decompose(*args, **kwargs)
+        run = _torch.composite_of_cpp if _torch.has_kernel(func, "CompositeImplicitAutograd") else type(func).decompose
+        result = run(func, *args, **kwargs)
     if result is NotImplemented:
         raise FakeTensorError(f"{func}: torch could not decompose this op; break the graph around it")
     return result

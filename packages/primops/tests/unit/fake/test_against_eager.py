@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 from tracework_primops import DataDependentError, FakeMode, FakeTensor, MixedTensorError, SymbolTable
 
@@ -298,3 +299,30 @@ def test_factories_under_the_mode():
     assert all(isinstance(t, FakeTensor) for t in made)
     assert made[-1].constant == 3 and made[-1].item() == 3
     assert not isinstance(torch.zeros(3), FakeTensor)
+
+
+class OfOneDnn(TorchDispatchMode):
+    """Compares the results of oneDNN's recurrent layers and their gradients with what fakes say."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        if "mkldnn_rnn_layer" in func.name():
+            self.names.add(func.name())
+            mode = FakeMode()
+            fakes = func(*(mode.from_real(a) if isinstance(a, torch.Tensor) else a for a in args))
+            for fake, real in zip(fakes, out, strict=True):
+                if real.dtype is not torch.uint8:  # a workspace, of as many bytes as it likes
+                    assert (fake.spec.dtype, fake.spec.sizes, fake.spec.strides) == (real.dtype, real.shape, real.stride())
+        return out
+
+
+@pytest.mark.skipif(not torch.ops.mkldnn._is_mkldnn_bf16_supported(), reason="eager has no bfloat16 LSTM on this processor")
+def test_onednns_layers_and_their_gradients():
+    layer = torch.nn.LSTM(4, 6, bidirectional=True)
+    with OfOneDnn() as seen, torch.autocast("cpu", dtype=torch.bfloat16):
+        layer(torch.randn(5, 3, 4, requires_grad=True))[0].float().sum().backward()
+    assert seen.names == {"aten::mkldnn_rnn_layer", "aten::mkldnn_rnn_layer_backward"}

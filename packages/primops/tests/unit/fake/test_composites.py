@@ -76,6 +76,11 @@ for _name, _dims in (("upsample_linear1d.vec", 1), ("upsample_bilinear2d.vec", 2
 for _name in ("fft_fft", "fft_ifft", "fft_irfft", "fft_hfft", "fft_rfft", "fft_ihfft"):
     CALLS[_name] = list(transformed(True, _name in ("fft_rfft", "fft_ihfft")))
     CALLS[f"{_name}2"] = list(transformed(False, _name in ("fft_rfft", "fft_ihfft")))
+for _name in ("quantile", "nanquantile"):
+    _ways = [{"dim": dim, "keepdim": keepdim} for dim in (None, 0, 1, -1) for keepdim in (False, True)]
+    _ways += [{"dim": 1, "interpolation": interpolation} for interpolation in ("lower", "higher", "midpoint", "nearest")]
+    CALLS[f"{_name}.scalar"] = [(real(4, 6), 0.3, way) for way in _ways]
+    CALLS[_name] = [(real(4, 6), torch.tensor([0.0, 0.3, 1.0]), way) for way in _ways]
 CASES = [(name, number) for name, calls in CALLS.items() for number in range(len(calls))]
 
 
