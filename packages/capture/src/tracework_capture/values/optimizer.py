@@ -50,16 +50,15 @@ def group_tensors(frame, args, kwargs):
     """Lists of tensors and Nones apart by the device and dtype of the first list's tensors, with their places when asked for."""
     given = dict(zip(("tensorlistlist", "with_indices"), args)) | kwargs
     columns = [column.unpack(frame) for column in given["tensorlistlist"].unpack(frame)]
-    if not all(isinstance(value, TensorValue) for value in columns[0]):
-        return frame.break_graph("call_unknown", "groups of tensors of which some are None")
+    if not columns[0] or not all(isinstance(value, TensorValue) for value in columns[0]):
+        return frame.break_graph("call_unknown", "groups of no tensors, or of some and None")
     places, first = {}, {}
     for index, value in enumerate(columns[0]):
         key = value.example.device, value.example.dtype
         places.setdefault(key, []).append(index)
         first.setdefault(key, value.example)
-    order = _foreach_utils._group_tensors_by_device_and_dtype(
-        [[*first.values()]]
-    )  # of a table of C++: Adafactor's results depend on it
+    # of a table of C++: Adafactor's results depend on it
+    order = _foreach_utils._group_tensors_by_device_and_dtype([[*first.values()]])
     wanted = "with_indices" in given and given["with_indices"].truth(frame)
     made = []
     for key in order:

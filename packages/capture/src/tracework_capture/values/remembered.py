@@ -117,10 +117,6 @@ class RememberingFunction(RowValue):
         self.fix(frame)
         return super().hash_key(frame)
 
-    def compare(self, frame, op, other):
-        """One equals itself alone, which identity says with guards: the object may not be known."""
-        return None
-
     def as_graph_arg(self, frame):
         self.fix(frame)
         return super().as_graph_arg(frame)

@@ -56,9 +56,9 @@ def _quantile(x: Any, q: Any, dim: int | None, keepdim: bool, interpolation: str
     found = values.gather(-1, below)
     if interpolation not in ROUNDED:
         weights = places - below if interpolation == "linear" else torch.full_like(places, 0.5)
-        found = found.lerp(values.gather(-1, places.ceil().to(torch.int64)), weights)
+        found.lerp_(values.gather(-1, places.ceil().to(torch.int64)), weights)
     if q.dim() == 0:
-        return found.squeeze_(-1)  # eager's results are no views
+        return found.squeeze_(-1)  # in place, as in eager: no views, and versions count
     return found.unsqueeze_(0).transpose_(0, -1).squeeze_(-1)
 
 
