@@ -70,9 +70,11 @@ def test_what_it_remembers_is_what_counts():
         lambda x, g, h: (x * g(3), g is h),
         lambda x, g, h: (x * g(3), {g: 1}.get(h)),
         lambda x, g, h: (x * g(3), g == h),
+        lambda x, g, h: (x * g(3), g != h),
+        lambda x, g, h: (x + 1, [h, g].count(g)),
         lambda x, g, h: (x + 1, g.__wrapped__(2) + g(2)),
     ],
-    ids=["is", "key", "equal", "wrapped"],
+    ids=["is", "key", "equal", "unequal", "counted", "wrapped"],
 )
 def test_where_the_object_counts_it_is_guarded(program):
     compiled, _ = counted(program)
