@@ -121,6 +121,8 @@ class ObjectValue(Value):
     """An instance of a class that has no Value class of its own."""
 
     two_phase = True
+    is_referred_to = False
+    """Whether weak references to it were made here, which its __weakref__ gives."""
 
     def __init__(self, cls, obj=None, source=None, part=None):
         super().__init__(source)
@@ -246,8 +248,10 @@ class ObjectValue(Value):
             return self.empty_slot(frame, name) if found is DELETED else found
         if name == "__dict__":
             return InstanceDictValue(self)
-        if name == "__weakref__" and (self.obj is None or self.part is not None):
-            return NONE
+        if name == "__weakref__" and (self.obj is None or self.part is not None or self.is_referred_to):
+            if self.mutability is NEW and not self.is_referred_to:
+                return NONE
+            return frame.break_graph("attribute_unknown", f"__weakref__ of {self.describe()}")
         if self.part is not None and is_atomic(self.part):
             return self.part.getattr(frame, name)
         if self.obj is None:

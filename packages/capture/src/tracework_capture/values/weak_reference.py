@@ -177,6 +177,8 @@ def make_reference(frame, args, kwargs):
         return frame.raise_new(TypeError, f"cannot create weak reference to '{_C.type_name(value.python_type())}' object")
     if callback is not None:
         return watching(frame, value, callback)
+    if isinstance(value, ObjectValue):
+        value.is_referred_to = True
     made = MadeReference(value)
     made.made_at = frame.root.step
     return made

@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import sys
 import types
+import weakref
 
 import pytest
 import torch
@@ -98,6 +99,23 @@ def test_attributes_that_every_object_has(fresh, make, given):
         found, expected = compiled(torch.ones(2), name, obj)[1:], asked(torch.ones(2), name, obj)[1:]
         wrong += [(name, found, expected)] if found != expected else []
     assert not wrong
+
+
+@pytest.mark.parametrize("given", [False, True])
+@pytest.mark.parametrize(
+    "refer", [weakref.ref, lambda obj: weakref.WeakSet([obj]), lambda obj: weakref.WeakKeyDictionary({obj: 1})]
+)
+@pytest.mark.parametrize(
+    "make", [Plain, Referable, Module, *(type("OwnKey", (OWN[base],), {"__hash__": object.__hash__}) for base in (list, dict))]
+)
+def test_a_referred_object_has_its_first_reference(fresh, make, refer, given):
+    def fn(x, obj):
+        obj = make() if obj is None else obj
+        held = refer(obj)
+        return x + 1, obj.__weakref__ is held, obj.__weakref__ is None
+
+    obj = make() if given else None
+    assert capture.optimize(lambda gm, inputs: gm.forward)(fn)(torch.ones(2), obj)[1:] == fn(torch.ones(2), obj)[1:]
 
 
 def test_a_module_whose_dict_is_in_hand_has_the_attributes_of_its_class(fresh):
