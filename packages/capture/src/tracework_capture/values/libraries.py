@@ -16,7 +16,6 @@ from .constant import NotPlain, called_there, fold_literal, plain
 from .function import FunctionValue
 from .sequence import NONE
 from .tensor import TensorValue
-from .user_object import ObjectValue
 
 STAND_INS = {torch.Tensor: lambda: torch.empty(0), torch.nn.Parameter: lambda: torch.nn.Parameter(torch.empty(0))}
 
@@ -39,8 +38,6 @@ def below_generation_tagging(name, variable):
     def row(frame, args, kwargs):
         patched = getattr(torch.nn.Module, name)
         method = patched.__closure__[patched.__code__.co_freevars.index(variable)].cell_contents
-        if args and isinstance(args[0], ObjectValue):
-            args[0].is_referred_to = True
         return FunctionValue(method, Const(method, f"Module.{name}")).call(frame, list(args), kwargs)
 
     return row
