@@ -7,6 +7,13 @@ from torch import distributions as dist
 from tracework_capture import Unsupported
 from training import check, same
 
+
+@pytest.fixture(autouse=True)
+def validated(monkeypatch):
+    """torch.compile, where it was used in the process, leaves the validation off."""
+    monkeypatch.setattr(dist.Distribution, "_validate_args", True)
+
+
 MAKE = {
     "normal": lambda x: dist.Normal(x, x.exp()),
     "categorical": lambda x: dist.Categorical(logits=x),
