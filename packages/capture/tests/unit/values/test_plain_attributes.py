@@ -95,7 +95,7 @@ def test_attributes_that_every_object_has(fresh, make, given):
     for name in NAMES:
         if name == "__new__" and isinstance(make(), torch.nn.Parameter):
             continue  # a function of Python in C's place
-        if name == "__weakref__" and make is Module and not given and hasattr(Module, "___has_generation_tag_patch"):
+        if name == "__weakref__" and make is Module and not given and torch.nn.Module.__init__.__name__ == "patched_init":
             continue  # torch.compile, once it was used in the process, refers to each new module; capture leaves that out
         compiled = capture.optimize(lambda gm, inputs: gm.forward)(asked)
         found, expected = compiled(torch.ones(2), name, obj)[1:], asked(torch.ones(2), name, obj)[1:]

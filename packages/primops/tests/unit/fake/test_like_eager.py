@@ -604,6 +604,8 @@ def test_only_one_number_fills_a_tensor(fill):
 )
 def test_lengths_of_ranges_with_broken_numbers(numbers, dtype):
     """Of int64 they are counted before the numbers are cut as of torch 2.14, after it before."""
+    if dtype is torch.int64 and numbers[2] == 0.5 and torch.__version__ < "2.13":
+        pytest.skip("torch before 2.13 divides by the step that is cut to 0, which ends the process")
 
     def outcome():
         try:
