@@ -27,7 +27,7 @@ from typing import Any
 
 import torch
 import tracework
-from modules import Refusals
+from modules import EXACT, Refusals
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_flatten
 from tracework_capture import Unsupported
@@ -51,13 +51,6 @@ MODES = {
     "dynamic": (torch.float32, False, True),
 }
 """mode -> (dtype, whether gradients are compared where op_db lists the dtype for the backward, whether all sizes are symbols)"""
-EXACT = {
-    torch.float32: torch.float64,
-    torch.bfloat16: torch.float64,
-    torch.float16: torch.float64,
-    torch.complex64: torch.complex128,
-}
-"""dtype -> the one that it is judged by."""
 ULPS = 8
 """What is allowed of the largest element, where eager happens to be nearer than a quarter of that: three roundings of a half ulp on the
 way to a result, of numbers that are at most some times as large; and one ulp of the tangents' size, since a gradient of 0 is a difference

@@ -115,9 +115,8 @@ def test_state_queries_that_pybind11_makes_are_answered_and_other_functions_of_i
 
 def test_distributions_are_captured_whole(monkeypatch):
     """They read subclasses of property, raise on data, and look for functions by pairs of classes."""
-    monkeypatch.setattr(
-        torch.distributions.Distribution, "_validate_args", True
-    )  # torch.compile, where it was used, leaves it off
+    # torch.compile, where it was used, leaves it off
+    monkeypatch.setattr(torch.distributions.Distribution, "_validate_args", True)
     logits, actions = torch.randn(8, 3), torch.tensor([0, 1, 2, 0, 1, 2, 0, 1])
 
     def loss(logits, actions):
