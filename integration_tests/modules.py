@@ -9,6 +9,8 @@ import argparse
 import copy
 import itertools
 import logging
+import multiprocessing
+import os
 import sys
 import warnings
 from collections import Counter
@@ -224,23 +226,39 @@ def table(outcomes: list[Outcome]) -> str:
     return "".join(lines)
 
 
+def _quiet() -> None:
+    """What each process begins with: one core, and no warnings of the modules' own."""
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+
+
+def _check_row(row: tuple[int, bool, str, torch.dtype]) -> Outcome:
+    """`check` of a module by its number: entries do not travel between processes."""
+    number, training, backend, dtype = row
+    return check(module_db[number], training, backend, dtype=dtype)
+
+
 def main() -> int:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("MODULES.md"))
     parser.add_argument("--only", default="", help="modules whose name contains this; writes nothing")
     parser.add_argument("--backend", default="", help="only this backend; writes nothing")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args()
+    backends = [given.backend] if given.backend else ["aot_eager", "inductor"]
+    rows = [
+        (number, training, backend, dtype)
+        for number, info in enumerate(module_db)
+        if given.only in info.formatted_name
+        for dtype, backend, training in itertools.product(dtypes_of(info), backends, (True, False))
+    ]
     outcomes = []
-    warnings.simplefilter("ignore")
-    for info in module_db:
-        if given.only not in info.formatted_name:
-            continue
-        backends = [given.backend] if given.backend else ["aot_eager", "inductor"]
-        for dtype, backend, training in itertools.product(dtypes_of(info), backends, (True, False)):
-            outcomes.append(check(info, training, backend, dtype=dtype))
-            if given.only or outcomes[-1].status != "equal":
-                print(outcomes[-1], flush=True)
+    with multiprocessing.get_context("spawn").Pool(given.jobs, _quiet) as pool:
+        for outcome in pool.imap(_check_row, rows):
+            outcomes.append(outcome)
+            if given.only or outcome.status != "equal":
+                print(outcome, flush=True)
     if not (given.only or given.backend):
         given.out.write_text(table(outcomes))
     return 0 if all(o.status.startswith(("equal", "refused")) for o in outcomes) else 1

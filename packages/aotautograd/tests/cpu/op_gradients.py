@@ -10,6 +10,8 @@ from __future__ import annotations
 import argparse
 import itertools
 import logging
+import multiprocessing
+import os
 import sys
 import warnings
 from collections import Counter
@@ -155,6 +157,12 @@ def check(op: Any, dtype: torch.dtype, samples: int = SAMPLES) -> Outcome:
     if refusals:
         return Outcome(name, short, "uncompiled in part" if done else "uncompiled", refusals[0], done, bits)
     return Outcome(name, short, "equal" if done else "refused by eager", "" if done else refused, done, bits)
+
+
+def check_row(row: tuple[int, torch.dtype]) -> Outcome:
+    """`check` of an entry by its number: entries do not travel between processes."""
+    number, dtype = row
+    return check(differentiable()[number], dtype)
 
 
 def _chosen(op: Any, dtype: torch.dtype, count: int) -> Iterator[Any]:
@@ -325,7 +333,8 @@ def _distance(mine: torch.Tensor, theirs: torch.Tensor, exact: Any, condition: f
 
 
 def quiet() -> None:
-    """Refusals are counted here, not logged."""
+    """Refusals are counted here, not logged; and one core for each process."""
+    torch.set_num_threads(1)
     logging.getLogger("tracework.fallbacks").setLevel(logging.ERROR)
 
 
@@ -367,16 +376,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("GRADIENTS.md"))
     parser.add_argument("--only", default="", help="entries whose name contains this; prints, writes nothing")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args()
-    quiet()
+    rows = [(n, dtype) for n, op in enumerate(differentiable()) if given.only in name_of(op) for dtype in dtypes_of(op)]
     outcomes = []
-    for op in differentiable():
-        if given.only not in name_of(op):
-            continue
-        for dtype in dtypes_of(op):
-            outcomes.append(check(op, dtype))
-            if given.only or not outcomes[-1].accepted:
-                print(outcomes[-1], flush=True)
+    with multiprocessing.get_context("spawn").Pool(given.jobs, quiet) as pool:
+        for outcome in pool.imap(check_row, rows):
+            outcomes.append(outcome)
+            if given.only or not outcome.accepted:
+                print(outcome, flush=True)
     if not given.only:
         given.out.write_text(table(outcomes))
     return 0 if all(o.accepted for o in outcomes) else 1
