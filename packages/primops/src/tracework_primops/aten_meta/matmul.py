@@ -251,7 +251,10 @@ GRU = 3
 
 @row("mkldnn_rnn_layer_backward.default")
 def onednn_layer_backward(x, w_ih, w_hh, b_ih, b_hh, hx, cx, out, hy, cy, grad, grad_hy, grad_cy, reverse, mode, hidden, *rest):
-    """Gradients are float32 whatever the layer's dtype is (meta kernels of torch before 2.13 say otherwise); a GRU has one bias more."""
-    bias = (4 * hidden,) if mode == GRU else b_ih.sizes
+    """Gradients are float32 whatever the layer's dtype is (meta kernels of torch before 2.13 say otherwise); a GRU has one bias more.
+
+    A layer without biases is handed zeros of its weights' sizes, whose gradients are those of biases all the same.
+    """
+    bias = (4 * hidden if mode == GRU else b_ih.sizes[0],)
     sizes = (x.sizes, w_ih.sizes, w_hh.sizes, bias, bias, hx.sizes, cx.sizes)
     return tuple(fresh(x, each, torch.float32) for each in sizes)

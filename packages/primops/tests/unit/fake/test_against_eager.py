@@ -321,8 +321,9 @@ class OfOneDnn(TorchDispatchMode):
 
 
 @pytest.mark.skipif(not torch.ops.mkldnn._is_mkldnn_bf16_supported(), reason="eager has no bfloat16 LSTM on this processor")
-def test_onednns_layers_and_their_gradients():
-    layer = torch.nn.LSTM(4, 6, bidirectional=True)
+@pytest.mark.parametrize("bias", [True, False])
+def test_onednns_layers_and_their_gradients(bias):
+    layer = torch.nn.LSTM(4, 6, bidirectional=True, bias=bias)
     with OfOneDnn() as seen, torch.autocast("cpu", dtype=torch.bfloat16):
         layer(torch.randn(5, 3, 4, requires_grad=True))[0].float().sum().backward()
     assert seen.names == {"aten::mkldnn_rnn_layer", "aten::mkldnn_rnn_layer_backward"}
