@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import decode as decoding
 from benchmarks.models import MODELS
 
 SYSTEMS = ("torch.compile", "tracework")
@@ -22,13 +23,13 @@ RESULTS = Path(__file__).parent / "results"
 console = Console(width=180)
 
 
-def run_worker(job: dict[str, Any], caches: Path) -> dict[str, Any]:
+def run_worker(job: dict[str, Any], caches: Path, module: str = "benchmarks.worker") -> dict[str, Any]:
     """One worker process; a failure becomes a row with its last line."""
     environment = dict(
         os.environ, TORCHINDUCTOR_CACHE_DIR=str(caches / "torch"), TRACEWORK_CACHE_DIR=str(caches / "tracework"),
         TRITON_CACHE_DIR=str(caches / "triton"),
     )  # fmt: skip
-    command = [sys.executable, "-m", "benchmarks.worker", json.dumps(job)]
+    command = [sys.executable, "-m", module, json.dumps(job)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if done.returncode:
         lines = [line for line in done.stderr.strip().splitlines() if line.strip()]
@@ -108,8 +109,19 @@ def main(
     mode: Annotated[str | None, typer.Option(help="compile mode")] = None,
     seconds: Annotated[float, typer.Option(help="time for the steady state of each row")] = 5.0,
     output: Annotated[Path | None, typer.Option(help="JSON lines file; default under benchmarks/results")] = None,
+    decode: Annotated[
+        bool, typer.Option("--decode", help="milliseconds a token of decoders with a static cache instead")
+    ] = False,
+    caches: Annotated[str, typer.Option(help="tokens that the caches of --decode hold")] = "512,4096",
 ) -> None:
     """Prints a table and writes JSON lines; every figure of a row comes from one process, eager measured in it in turns."""
+    if decode:
+        path = output or RESULTS / f"{device}-{dtype}-{scale}-decode.jsonl"
+        names = list(decoding.MODELS) if models == "all" else models.split(",")
+        pairs = [p for p in decoding.SYSTEMS if p[0] in systems.split(",") and mode in (None, p[1])]
+        common = dict(device=device, dtype=dtype, scale=scale, seconds=seconds)
+        decode_all(names, [int(c) for c in caches.split(",")], pairs, common, path)
+        return
     names = list(MODELS) if models == "all" else models.split(",")
     unknown = [n for n in names if n not in MODELS]
     if unknown:
@@ -129,6 +141,23 @@ def main(
     console.print(table_of(rows))
     for line in geomeans(rows):
         console.print(line)
+    console.print(f"wrote {path}")
+
+
+def decode_all(
+    models: list[str], caches: list[int], systems: list[tuple[str, str | None]], common: dict[str, Any], path: Path
+) -> None:
+    """The table of decoding; each row's process writes its line of JSON as it ends."""
+    rows = []
+    with path.open("w") as file, tempfile.TemporaryDirectory() as folder:
+        for model in models:
+            for cache in caches:
+                for system, mode in systems:
+                    job = dict(model=model, cache=cache, system=system, mode=mode, **common)
+                    rows.append(run_worker(job, Path(folder), "benchmarks.decode"))
+                    file.write(json.dumps(rows[-1]) + "\n")
+                    file.flush()
+    console.print(decoding.table_of(rows))
     console.print(f"wrote {path}")
 
 
