@@ -22,7 +22,7 @@ typedef struct {
     uint8_t kind;
     int32_t guard; /* number of the guard this leaf stands for */
     PyObject *payload;
-    Py_ssize_t number; /* payload as an integer: LENGTH, TRUTH */
+    Py_ssize_t number; /* payload as an integer: LENGTH, TRUTH; its address: what is compared by that */
     Py_hash_t hash;    /* of the payload: HAS_KEY, LACKS_KEY */
     tw_tensor *tensor;
 } tw_leaf;
@@ -123,6 +123,7 @@ bool tw_tensor_is_simple(const tw_tensor *tensor, PyObject *value);
 int tw_check_deaths(const tw_run *run, PyObject *payload, PyObject *value);
 PyObject *tw_dies_unseen(PyObject *module, PyObject *args);
 
+PyObject *tw_address(PyObject *held); /* borrowed, to be compared only: what a WeakKey is of, else the object; NULL when it is dead */
 PyObject *tw_fetch(const tw_scope *scope, const tw_node *node, PyObject *value, bool *owned);
 int tw_keep_value(tw_run *run, const tw_node *node, PyObject *value);
 int tw_keep_slot(tw_run *run, const tw_node *node, PyObject *value);

@@ -1,7 +1,7 @@
 """Entries per code object: make, find, count, limit, reset. The entries themselves hang off the code objects, in C.
 
-An entry's guard program keeps no instance alive: objects guarded by identity are compared by address, and the entry dies with the
-first of them. The limit of entries is announced once, loudly, with reasons and cure.
+An entry keeps nothing of the program's alive: classes, functions, modules and instances are compared by address, and the entry dies
+with the first of them. The limit of entries is announced once, loudly, with reasons and cure.
 """
 
 import gc
@@ -22,6 +22,7 @@ from ..guards.access import Scope
 from ..guards.guard import Guard
 from ..guards.program import Program, build_program, guard_set, lean_programs
 from ..guards.report import cure_of, recompile_reason, same_object_cure
+from ..mortal import is_held
 from ..options import CaptureOptions
 from ..sources import Source
 from ..uncompiled import RecompileLimitWarning, forget_told, report_uncompiled
@@ -100,9 +101,10 @@ def make_entry(
     remember = weakref.ref(code)
     if not has_graph:
         _graphless.add(code)
-    for target, source in mortal:
+    constants = [(const(), "what it makes") for const in replacement.co_consts if type(const) is _C.WeakKey and is_held(const)]
+    for target, place in {id(target): (target, str(source)) for target, source in (*constants, *mortal)}.values():
         # Entry is not weakly referenceable on purpose: the watcher finds it by identity of its info among the code's entries.
-        info.watchers.append(weakref.ref(target, _Invalidate(remember, weakref.ref(info), str(source), gone)))
+        info.watchers.append(weakref.ref(target, _Invalidate(remember, weakref.ref(info), place, gone)))
     return entry
 
 

@@ -303,7 +303,7 @@ class ConstantValue(Value):
         return self.obj.item() if type(self.obj) in NUMPY_NUMBERS else self.obj
 
     def reload(self, emit):
-        return emit.const(self.obj)
+        return emit.known(self.obj)
 
 
 def plain(value):

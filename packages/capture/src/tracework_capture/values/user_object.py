@@ -678,7 +678,7 @@ class ObjectValue(Value):
         return super().as_graph_arg(frame)
 
     def reload(self, emit):
-        cls = emit.const(self.cls, self.cls.__name__)
+        cls = emit.known(self.cls, self.cls.__name__)
         native = native_base(self.cls)
         if native is tuple or native is frozenset:
             return f"{emit.const(native)}.__new__({cls}, {self.part.reload(emit)})"
