@@ -569,7 +569,7 @@ class ObjectValue(Value):
         return self.as_length(frame, self.required(frame, "__len__", [], "has no len()"))
 
     def ask_length(self, frame):
-        """What is asked of an iterable for which room is made; a TypeError means that it does not know."""
+        """A TypeError means that it does not know."""
         for name in ("__len__", "__length_hint__"):
             static, _ = lookup_class(self.cls, name)
             if not isinstance(static, types.FunctionType):

@@ -631,7 +631,7 @@ def each_of(frame, value, asks_length=False):
         yield from list(value.unpack(frame))
         return
     iterator = value.iterate(frame)
-    if asks_length and isinstance(value, ObjectValue):
+    if asks_length:
         value.ask_length(frame)
     while (item := iterator.next_value(frame)) is not None:
         yield item
