@@ -6,6 +6,7 @@ native leaf must agree with it.
 
 import abc
 import collections
+import locale
 import math
 import operator
 import sys
@@ -33,6 +34,7 @@ __all__ = [
     "REFERENCES",
     "STATES",
     "TEXT_TESTS",
+    "current_locale",
     "GuardKind",
     "items_in_order",
     "kind_of",
@@ -299,6 +301,12 @@ sources)."""
 
 MOST_RELATED = 8  # TW_RELATION_LIMIT
 
+
+def current_locale() -> str:
+    """The locale of every category, as C names them."""
+    return locale.setlocale(locale.LC_ALL)
+
+
 STATES: dict[str, Callable[[], Any]] = {
     "grad_mode": torch.is_grad_enabled,
     "inference_mode": torch.is_inference_mode_enabled,
@@ -324,6 +332,7 @@ STATES: dict[str, Callable[[], Any]] = {
     "numpy_errors": array_errors,
     "saved_tensor_hooks": _torch.any_saved_tensor_hooks,
     "recursion_limit": sys.getrecursionlimit,
+    "locale": current_locale,
 }
 """Interpreter-wide torch state: name -> how to read it."""
 
