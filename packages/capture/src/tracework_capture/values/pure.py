@@ -48,7 +48,7 @@ def is_pure(function: Any) -> bool:
 
 
 def reads_locale(function: Any, args: tuple[Any, ...]) -> bool:
-    """Whether what a function of C gives of constants may depend on the locale: format code n, texts of times, patterns of re.LOCALE."""
+    """Whether what a function of C gives of constants may depend on the locale: format code n, and patterns of re.LOCALE."""
     while type(function) is functools.partial:  # of a method, which comes last
         function = function.args[-1]
     owner, name = getattr(function, "__self__", None), getattr(function, "__name__", "")
@@ -56,11 +56,10 @@ def reads_locale(function: Any, args: tuple[Any, ...]) -> bool:
         owner, name, args = args[0], "__format__", args[1:]
     if type(owner) is re.Pattern:
         return bool(owner.flags & re.LOCALE)
-    if name == "__format__" or name == "strftime":
-        return bool(args) and (isinstance(owner, _TIMES) or str(args[0]).endswith("n"))
+    if name == "__format__":
+        return bool(args) and str(args[0]).endswith("n")
     return name in ("format", "format_map") and type(owner) is str and _MAY_HAVE_CODE_N.search(owner) is not None
 
 
-_TIMES = (datetime.date, datetime.time)
 _MAY_HAVE_CODE_N = re.compile(r":[^}]*[n{]")
 """In a template: a specification with an n, or with a field of its own."""
