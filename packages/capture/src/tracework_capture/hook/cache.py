@@ -14,7 +14,6 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from .. import _C
-from .._torch import hide_from_torch_compile
 from ..bytecode.resume import continues_a_loop
 from ..contracts import Recompile
 from ..errors import RecompileLimitError
@@ -96,7 +95,6 @@ def make_entry(
     program.labels = ()
     info = EntryInfo(program, detail, has_graph)
     entry = _C.Entry(program.native, replacement, owner, info)
-    hide_from_torch_compile(replacement)
     _touch(code)
     remember = weakref.ref(code)
     if not has_graph:
