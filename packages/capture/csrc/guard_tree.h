@@ -85,7 +85,7 @@ typedef struct tw_run {
 } tw_run;
 
 extern PyTypeObject tw_program_type;
-extern PyTypeObject *tw_weak_key_type; /* a subclass of weakref.ref: what stands for a key that a program does not keep alive */
+extern PyTypeObject *tw_weak_key_type; /* a subclass of weakref.ref: what stands for an object that a program does not keep alive */
 
 /* Runs a program: a new tuple of inputs; NULL without an exception when a guard failed (*failed is its number); NULL with one
  * when something that must not be swallowed was raised (KeyboardInterrupt and the like). */
