@@ -1,13 +1,14 @@
 /* ClassVersions: "what was looked up on these classes is still there", as one comparison of version tags a class. When a tag differs
  * a Python check decides; if it holds, the new tags are taken over. */
 #include "class_versions.h"
+#include "guard_tree.h"
 
 #include <stddef.h>
 
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    PyObject *classes; /* tuple of types */
+    PyObject *classes; /* tuple of types, or WeakKeys of them */
     PyObject *recheck; /* callable() -> bool */
     unsigned int *tags;
 } ClassVersions;
@@ -20,9 +21,11 @@ static void take_tags(ClassVersions *self)
         name = PyUnicode_InternFromString("__tracework_tag__");
     }
     for (Py_ssize_t i = 0; name != NULL && i < PyTuple_GET_SIZE(self->classes); i++) {
-        PyTypeObject *type = (PyTypeObject *)PyTuple_GET_ITEM(self->classes, i);
-        (void)_PyType_Lookup(type, name);
-        self->tags[i] = type->tp_version_tag;
+        PyTypeObject *type = (PyTypeObject *)tw_address(PyTuple_GET_ITEM(self->classes, i)); /* alive: recheck has found it */
+        if (type != NULL) {
+            (void)_PyType_Lookup(type, name);
+            self->tags[i] = type->tp_version_tag;
+        }
     }
     PyErr_Clear();
 }
@@ -32,7 +35,8 @@ static PyObject *versions_call(PyObject *object, PyObject *const *args, size_t c
     (void)args, (void)count, (void)names;
     ClassVersions *self = (ClassVersions *)object;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self->classes); i++) {
-        unsigned int now = ((PyTypeObject *)PyTuple_GET_ITEM(self->classes, i))->tp_version_tag;
+        PyTypeObject *type = (PyTypeObject *)tw_address(PyTuple_GET_ITEM(self->classes, i));
+        unsigned int now = type == NULL ? 0 : type->tp_version_tag;
         if (now == self->tags[i] && now != 0) {
             continue;
         }
@@ -53,8 +57,9 @@ static PyObject *versions_new(PyTypeObject *type, PyObject *args, PyObject *kwar
         return NULL;
     }
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(classes); i++) {
-        if (!PyType_Check(PyTuple_GET_ITEM(classes, i))) {
-            PyErr_SetString(PyExc_TypeError, "ClassVersions wants a tuple of classes");
+        PyObject *type = tw_address(PyTuple_GET_ITEM(classes, i));
+        if (type == NULL || !PyType_Check(type)) {
+            PyErr_SetString(PyExc_TypeError, "ClassVersions wants a tuple of classes that are alive");
             return NULL;
         }
     }

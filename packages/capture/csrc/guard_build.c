@@ -58,8 +58,13 @@ static int read_payload(tw_leaf *leaf)
     case TW_LEAF_TENSOR:
         leaf->tensor = tw_tensor_new(payload);
         return leaf->tensor == NULL ? -1 : 0;
+    case TW_LEAF_TYPE:
+    case TW_LEAF_IDENTITY:
+    case TW_LEAF_NOT_IDENTITY:
+    case TW_LEAF_FUNCTION_CODE:
+        leaf->number = (Py_ssize_t)(uintptr_t)tw_address(payload);
+        return 0;
     case TW_LEAF_LENGTH:
-    case TW_LEAF_ADDRESS:
     case TW_LEAF_TRUTH:
         leaf->number = PyLong_AsSsize_t(payload);
         return leaf->number == -1 && PyErr_Occurred() ? -1 : 0;

@@ -256,7 +256,6 @@ static bool leaf_is_frozen(const tw_leaf *leaf, PyObject *value, uint64_t versio
     case TW_LEAF_TYPE: /* a step of its own */
     case TW_LEAF_IDENTITY:
     case TW_LEAF_NOT_IDENTITY:
-    case TW_LEAF_ADDRESS:
         return true;
     case TW_LEAF_CONSTANT:
         return value == leaf->payload || is_immutable_constant(value);
@@ -420,10 +419,13 @@ static int32_t freeze(struct tw_recorder *recorder, int32_t number)
     return height;
 }
 
-/* Roots that are worth an identity check: an instance whose __dict__ is looked into. */
+/* Roots that are worth an identity check: an instance whose __dict__ is looked into, and what the program does not keep alive. */
 static bool is_anchor(const tw_program *program, int32_t number, PyObject *value)
 {
     const tw_node *node = &program->nodes[number];
+    if (node->get == TW_GET_CONST) {
+        return Py_IS_TYPE(node->key, tw_weak_key_type);
+    }
     if (node->get != TW_GET_LOCAL && node->get != TW_GET_CLOSURE) {
         return false;
     }
@@ -530,7 +532,7 @@ static bool anchor_holds(tw_program *program, tw_run *run, const step *anchor)
     PyObject *value = tw_fetch(run->scope, &program->nodes[anchor->at.node], NULL, &owned);
     bool same = value == anchor->object;
     if (owned) {
-        Py_XDECREF(value); /* an argument or a cell holds it on */
+        Py_XDECREF(value); /* an argument or a cell holds it on; what is held weakly lasts until Python code runs */
     }
     return same;
 }

@@ -17,6 +17,13 @@ static PyObject *tw_held(PyObject *key)
     return Py_TYPE(key) == tw_weak_key_type ? tw_weak_target(key) : Py_NewRef(key);
 }
 
+PyObject *tw_address(PyObject *held)
+{
+    PyObject *object = tw_held(held);
+    Py_XDECREF(object);
+    return object;
+}
+
 /* ---- fetching ---- */
 
 static PyObject *sequence_item(PyObject *value, Py_ssize_t index, bool *owned)
@@ -107,7 +114,8 @@ PyObject *tw_fetch(const tw_scope *scope, const tw_node *node, PyObject *value, 
     case TW_GET_CLOSURE_CELL:
         return tuple_item(scope->closure, node->index);
     case TW_GET_CONST:
-        return node->key;
+        *owned = true;
+        return tw_held(node->key);
     case TW_GET_CALL:
         *owned = true;
         return call_without_arguments(node->key);
@@ -216,9 +224,7 @@ static int same_key(PyObject *key, PyObject *wanted)
     if (Py_TYPE(wanted) != tw_weak_key_type) {
         return same_constant(key, wanted);
     }
-    PyObject *target = tw_weak_target(wanted);
-    Py_XDECREF(target); /* only its address is asked for */
-    return key == target;
+    return key == tw_address(wanted);
 }
 
 /* An OrderedDict keeps its order beside the table that PyDict_Next reads. */
@@ -318,13 +324,11 @@ int tw_check_leaf(tw_run *run, const tw_node *node, const tw_leaf *leaf, PyObjec
     (void)node;
     switch (leaf->kind) {
     case TW_LEAF_TYPE:
-        return (PyObject *)Py_TYPE(value) == leaf->payload;
+        return (Py_ssize_t)(uintptr_t)Py_TYPE(value) == leaf->number;
     case TW_LEAF_IDENTITY:
-        return value == leaf->payload;
-    case TW_LEAF_ADDRESS:
         return (Py_ssize_t)(uintptr_t)value == leaf->number;
     case TW_LEAF_NOT_IDENTITY:
-        return value != leaf->payload;
+        return (Py_ssize_t)(uintptr_t)value != leaf->number;
     case TW_LEAF_CONSTANT:
         return same_constant(value, leaf->payload);
     case TW_LEAF_TENSOR:
@@ -349,7 +353,8 @@ int tw_check_leaf(tw_run *run, const tw_node *node, const tw_leaf *leaf, PyObjec
     case TW_LEAF_LACKS_ATTR:
         return negate(has_attribute(value, leaf->payload));
     case TW_LEAF_FUNCTION_CODE:
-        return PyFunction_Check(value) && PyFunction_GET_CODE(value) == leaf->payload && tw_function_runs_its_code(value);
+        return PyFunction_Check(value) && (Py_ssize_t)(uintptr_t)PyFunction_GET_CODE(value) == leaf->number &&
+               tw_function_runs_its_code(value);
     case TW_LEAF_DIES_UNSEEN:
         return tw_check_deaths(run, leaf->payload, value);
     case TW_LEAF_PYTHON:

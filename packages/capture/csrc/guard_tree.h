@@ -22,7 +22,7 @@ typedef struct {
     uint8_t kind;
     int32_t guard; /* number of the guard this leaf stands for */
     PyObject *payload;
-    Py_ssize_t number; /* payload as an integer: LENGTH, TRUTH */
+    Py_ssize_t number; /* payload as an integer: LENGTH, TRUTH; its address: what is compared by that */
     Py_hash_t hash;    /* of the payload: HAS_KEY, LACKS_KEY */
     tw_tensor *tensor;
 } tw_leaf;
@@ -85,7 +85,7 @@ typedef struct tw_run {
 } tw_run;
 
 extern PyTypeObject tw_program_type;
-extern PyTypeObject *tw_weak_key_type; /* a subclass of weakref.ref: what stands for a key that a program does not keep alive */
+extern PyTypeObject *tw_weak_key_type; /* a subclass of weakref.ref: what stands for an object that a program does not keep alive */
 
 /* Runs a program: a new tuple of inputs; NULL without an exception when a guard failed (*failed is its number); NULL with one
  * when something that must not be swallowed was raised (KeyboardInterrupt and the like). */
@@ -123,6 +123,7 @@ bool tw_tensor_is_simple(const tw_tensor *tensor, PyObject *value);
 int tw_check_deaths(const tw_run *run, PyObject *payload, PyObject *value);
 PyObject *tw_dies_unseen(PyObject *module, PyObject *args);
 
+PyObject *tw_address(PyObject *held); /* borrowed, to be compared only: what a WeakKey is of, else the object; NULL when it is dead */
 PyObject *tw_fetch(const tw_scope *scope, const tw_node *node, PyObject *value, bool *owned);
 int tw_keep_value(tw_run *run, const tw_node *node, PyObject *value);
 int tw_keep_slot(tw_run *run, const tw_node *node, PyObject *value);

@@ -32,7 +32,8 @@ typedef struct {
 } dl_exchange;
 
 struct tw_tensor {
-    PyTypeObject *type;
+    PyTypeObject *type; /* compared only */
+    PyObject *type_held; /* it, or a WeakKey of it */
     PyObject *slow;
     PyObject *requires_grad; /* Py_True or Py_False */
     int32_t ndim, code, bits, device_type, device_id;
@@ -136,9 +137,9 @@ static int fill(int64_t *target, PyObject *tuple, int32_t count)
 
 tw_tensor *tw_tensor_new(PyObject *payload)
 {
-    PyObject *type, *requires_grad, *sizes, *strides, *slots, *slow;
+    PyObject *type_held, *requires_grad, *sizes, *strides, *slots, *slow;
     int code, bits, device_type, device_id;
-    if (!PyArg_ParseTuple(payload, "O!iiiiO!O!OOO", &PyType_Type, &type, &code, &bits, &device_type, &device_id, &PyBool_Type,
+    if (!PyArg_ParseTuple(payload, "OiiiiO!O!OOO", &type_held, &code, &bits, &device_type, &device_id, &PyBool_Type,
                           &requires_grad, &PyTuple_Type, &sizes, &strides, &slots, &slow)) {
         return NULL;
     }
@@ -153,7 +154,8 @@ tw_tensor *tw_tensor_new(PyObject *payload)
         PyErr_NoMemory();
         return NULL;
     }
-    tensor->type = (PyTypeObject *)Py_NewRef(type);
+    tensor->type = (PyTypeObject *)tw_address(type_held);
+    tensor->type_held = Py_NewRef(type_held);
     tensor->slow = Py_NewRef(slow);
     tensor->requires_grad = requires_grad;
     tensor->ndim = ndim;
@@ -174,7 +176,7 @@ tw_tensor *tw_tensor_new(PyObject *payload)
 void tw_tensor_free(tw_tensor *tensor)
 {
     if (tensor != NULL) {
-        Py_DECREF(tensor->type);
+        Py_DECREF(tensor->type_held);
         Py_XDECREF(tensor->slow);
         PyMem_Free(tensor);
     }
@@ -182,7 +184,7 @@ void tw_tensor_free(tw_tensor *tensor)
 
 int tw_tensor_visit(tw_tensor *tensor, visitproc visit, void *arg)
 {
-    Py_VISIT(tensor->type);
+    Py_VISIT(tensor->type_held);
     Py_VISIT(tensor->slow);
     return 0;
 }

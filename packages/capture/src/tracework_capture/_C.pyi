@@ -43,7 +43,7 @@ class Entry:
     def __init__(self, program: GuardProgram, code: CodeType, owner: Any, info: Any = None) -> None: ...
 
 class WeakKey(weakref.ref[Any]):
-    """A key of a dict that a guard program does not keep alive."""
+    """An object that a compiled entry does not keep alive."""
 
 class Scoped:
     """Calls function with the thread's callback set to `callback` (None: off); works as a method descriptor.

@@ -1,5 +1,6 @@
 """Watches Python frames, records a graph of torch calls, writes guards and the code that calls the graph."""
 
+from ._torch import under_fx_tracing
 from ._version import __version__
 from .array_functions import wrap_numpy
 from .contracts import SYMBOLIC_SIZES, Backend, Break, CapturedGraph, InputBinding, Returned
@@ -110,5 +111,6 @@ __all__ = [
     "skip_guard_on_inbuilt_nn_modules_unsafe",
     "step_unsupported",
     "substitute_in_graph",
+    "under_fx_tracing",
     "wrap_numpy",
 ]

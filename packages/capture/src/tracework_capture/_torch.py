@@ -293,9 +293,9 @@ def under_onnx_export() -> bool:
 
 
 def under_fx_tracing() -> bool:
-    """Whether torch.fx is tracing, in this thread from torch 2.14 on, before that in any."""
+    """Whether torch.fx or torch.export is tracing, in this thread from torch 2.14 on, before that in any."""
     ask = getattr(_symbolic_trace, "_get_is_fx_tracing", None)
-    return _symbolic_trace._is_fx_tracing_flag if ask is None else ask()
+    return bool(_symbolic_trace._is_fx_tracing_flag if ask is None else ask())
 
 
 def all_function_mode_count() -> int:
@@ -458,10 +458,10 @@ def transform_level() -> Any:
 
 
 def hide_from_torch_compile(code: Any) -> None:
-    """torch.compile's evaluator, should it be at work in this process, runs frames of this code as they are."""
-    skip = getattr(getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None), "skip_code", None)
-    if skip is not None:
-        skip(code)
+    """torch.compile's evaluator, should it be at work in this process, runs frames of this code, and all that they call, as they are."""
+    evaluator = torch._C._dynamo.eval_frame
+    as_it_is = evaluator._FrameAction.SKIP
+    evaluator.set_code_exec_strategy(code, evaluator._FrameExecStrategy(as_it_is, as_it_is))
 
 
 _TORCH_COMPILE_SETS = {

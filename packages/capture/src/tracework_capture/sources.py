@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from . import _C
+from .mortal import held_if_of_program, there
 
 __all__ = [
     "Ambient",
@@ -169,31 +170,33 @@ class ClosureCell(Source):
 
 
 class Const(Source):
-    """An object known at capture time and held by the compiled entry: a module's globals dict, a class, a builtin.
+    """An object known at capture time: a module's globals dict, a class, a builtin; or the one that a WeakKey is of. The compiled entry
+    keeps no class, function or module of the program alive, nor an instance of such a class.
 
     Compared by identity, plain constants by type and value. `text` is how it prints.
     """
 
-    __slots__ = ("value", "text")
+    __slots__ = ("holder", "text", "key")
 
     def __init__(self, value: Any, text: str | None = None) -> None:
-        object.__setattr__(self, "value", value)
+        object.__setattr__(self, "holder", held_if_of_program(value))
+        value = self.value
         object.__setattr__(self, "text", text if text is not None else text_of(value))
+        object.__setattr__(self, "key", (type(value), repr(value)) if type(value) in _BY_VALUE else (id(value),))
+
+    @property
+    def value(self) -> Any:
+        """The object, None when it is gone."""
+        return there(self.holder)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"Const is frozen, cannot set {name}")
 
-    def _key(self) -> tuple[Any, ...]:
-        value = self.value
-        if type(value) in _BY_VALUE:
-            return (type(value), repr(value))
-        return (id(value),)
-
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Const) and self._key() == other._key()
+        return isinstance(other, Const) and self.key == other.key
 
     def __hash__(self) -> int:
-        return hash(("Const", self._key()))
+        return hash(("Const", self.key))
 
     def __str__(self) -> str:
         return self.text

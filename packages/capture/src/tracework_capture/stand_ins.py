@@ -68,20 +68,6 @@ def gradient_of_even(x, spacings, dims, edge_order):
     return tuple(found)
 
 
-def reversed_sequence(sequence):
-    """reversed() of what has no __reversed__."""
-    return _from_the_end(sequence, len(sequence))
-
-
-def _from_the_end(sequence, length):
-    for index in range(length - 1, -1, -1):
-        try:
-            item = sequence[index]
-        except IndexError:
-            return
-        yield item
-
-
 def name_of_called(function):
     """What CPython's messages about starred arguments call the function that gets them."""
     try:

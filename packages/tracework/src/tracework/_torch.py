@@ -7,13 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.fx import _symbolic_trace
-
-
-def under_fx_tracing() -> bool:
-    """Whether torch.fx or torch.export is tracing, in this thread from torch 2.14 on, before that in any."""
-    ask = getattr(_symbolic_trace, "_get_is_fx_tracing", None)
-    return bool(_symbolic_trace._is_fx_tracing_flag if ask is None else ask())
 
 
 def with_warnings(call: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:

@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 from torch.nn.modules.lazy import LazyModuleMixin
+from tracework_capture import under_fx_tracing
 
-from ._torch import under_fx_tracing
 from .errors import MixedDevices
 
 Recompile = Callable[[torch.nn.Module, dict[str, Any]], torch.nn.Module]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from .. import _C
 from ..errors import BreakGraph, SkipFrame
 from ..guards.classes import class_attribute
+from ..mortal import held_if_of_program, there
 from ..sources import Const, Local, NewlyCreated
 from .assemble import at_one_place
 from .reload import builtins_of, local_name, reload_text
@@ -50,6 +51,7 @@ class CodeWriter:
         self.globals = globals_
         self.constants: dict[str, Any] = {}
         self.constant_names: dict[int, str] = {}
+        self.held: list[str] = []
         self.prologue: list[str] = []
         self.body: list[str] = []
         self.outputs: dict[Any, int] = {}
@@ -103,6 +105,19 @@ class CodeWriter:
             self.constant_names[id(obj)] = text
         return text
 
+    def known(self, obj: object, hint: str = "c") -> str:
+        """Expression of an object of the program's, or of the one that a WeakKey is of. The generated code keeps it alive while it runs."""
+        holder, obj = held_if_of_program(obj), there(obj)
+        if holder is obj or id(obj) in self.made:
+            return self.const(obj, hint)
+        text = self.constant_names.get(id(obj))
+        if text is None:
+            reference = self.const(holder, hint)
+            text = self.constant_names[id(obj)] = f"{reference}_held"
+            self._keep.append(holder)
+            self.held.append(f"{text} = {reference}()")
+        return text
+
     def own_globals(self) -> str:
         """Expression of the frame's globals. They are no constant: names that are no module's, as exec has them, may hold the function
         that the code is for, and the collector does not see into code objects."""
@@ -124,7 +139,7 @@ class CodeWriter:
             return repr(obj)
         if type(obj) is tuple:
             return "(" + "".join(self.literal(item) + ", " for item in obj) + ")"
-        return self.const(obj)
+        return self.known(obj)
 
     def source(self, source: Source) -> str:
         """Expression of the object at a source, loaded before the graph runs."""
@@ -200,11 +215,11 @@ class CodeWriter:
     def _lines(self, graph_call: list[str]) -> list[str]:
         """All statements; what calls the graph may run the frame as it is, and looks after itself."""
         if self._quietly is None:
-            return self.prologue + graph_call + self.body
+            return self.held + self.prologue + graph_call + self.body
         block, count = self._quietly
         parts = (self.prologue, self.body[:count])
         loads, replayed = ([block, *("    " + line for line in part)] if part else [] for part in parts)
-        return loads + graph_call + replayed + self.body[count:]
+        return self.held + loads + graph_call + replayed + self.body[count:]
 
     # --- the code object -----------------------------------------------------------------------------------------
     def finish(self, graph_call: list[str], position: tuple[int | None, ...], with_inputs: bool = True) -> types.CodeType:

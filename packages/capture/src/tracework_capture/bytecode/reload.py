@@ -21,6 +21,7 @@ __all__ = ["RELOAD", "builtins_of", "local_name", "reload_text"]
 
 class _Names(Protocol):
     def const(self, obj: object, hint: str = "c") -> str: ...
+    def known(self, obj: object, hint: str = "c") -> str: ...
     def literal(self, obj: object) -> str: ...
     def global_name(self, name: str) -> str: ...
     def free_name(self, name: str) -> str: ...
@@ -51,7 +52,7 @@ RELOAD: dict[type, Callable[[Any, str, _Names], str]] = {
     s.Global: lambda x, base, w: w.global_name(x.name),
     s.Closure: lambda x, base, w: w.free_name(x.name),
     s.ClosureCell: lambda x, base, w: f"(lambda: {w.free_name(x.name)}).__closure__[0]",
-    s.Const: lambda x, base, w: w.const(x.value),
+    s.Const: lambda x, base, w: w.known(x.holder),
     s.Ambient: lambda x, base, w: f"{w.const(STATES[x.name], x.name)}()",
     s.Attr: lambda x, base, w: _attribute(base, x.name),
     s.Member: lambda x, base, w: f"{w.const(x.descriptor)}.__get__({base})",

@@ -224,7 +224,7 @@ ACCESS: dict[type, Access] = {
     FrameGlobals: Access(lambda s, c: (("GLOBALS", None, 0),), lambda s, v, scope: scope.globals),
     Closure: Access(_free_variable("CLOSURE"), lambda s, v, scope: scope.names[s.name]),
     ClosureCell: Access(_free_variable("CLOSURE_CELL"), lambda s, v, scope: scope.cells[s.name]),
-    Const: Access(lambda s, c: (("CONST", s.value, 0),), lambda s, v, scope: s.value),
+    Const: Access(lambda s, c: (("CONST", s.holder, 0),), lambda s, v, scope: s.value),
     Ambient: Access(_state, lambda s, v, scope: STATES[s.name]()),
     Attr: Access(lambda s, c: (("ATTR", s.name, 0),), lambda s, v, scope: getattr(v, s.name)),
     Member: Access(lambda s, c: (("APPLY", s.descriptor.__get__, 0),), lambda s, v, scope: s.descriptor.__get__(v)),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _C
 from ..errors import BreakGraph
+from ..mortal import held, held_in_parts, is_held, is_there, there
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -22,6 +23,7 @@ __all__ = [
     "IMMUTABLE",
     "NO_ATTRIBUTE",
     "ClassLookups",
+    "SealedLookups",
     "Stored",
     "attributes_of",
     "class_attribute",
@@ -99,18 +101,47 @@ class ClassLookups:
                     kept.meet(base)
         return kept
 
+    def sealed(self) -> SealedLookups:
+        """The same, for an entry."""
+        return SealedLookups(
+            tuple(
+                (held(cls), name, held(owner), held_in_parts(static)) for (_, name), (cls, owner, static) in self.found.items()
+            ),
+            tuple((held(cls), tuple(map(held, order))) for cls, order in self.orders.values()),
+            tuple((held(cls), {n: held_in_parts(value) for n, value in names.items()}) for cls, names in self.special.values()),
+        )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SealedLookups:
+    """Lookups as an entry keeps them: nothing that may die is kept alive. `found`: class, name, the class that has it, what it is;
+    `orders` and `special`: class, and its resolution order or special names."""
+
+    found: tuple[tuple[Any, str, Any, Any], ...]
+    orders: tuple[tuple[Any, tuple[Any, ...]], ...]
+    special: tuple[tuple[Any, dict[str, Any]], ...]
+
+    def classes(self) -> list[Any]:
+        """The classes that are asked, each once, as they are held."""
+        asked = [*(cls for cls, *_ in self.found), *(cls for cls, _ in self.orders)]
+        return list({id(there(cls)): cls for cls in asked if is_held(cls)}.values())
+
     def changed(self) -> str | None:
         """The first lookup that would give something else now."""
-        for (_, name), (cls, owner, static) in self.found.items():
-            now, has = find(cls, name)
-            if has is not owner or (is_descriptor(now) if static is _BINDS_TO_NOTHING else now is not static):
-                return f"{cls.__qualname__}.{name}"
-        for cls, order in self.orders.values():
-            if _mro_of(cls) != order:
-                return f"{cls.__qualname__}.__bases__"
-        for cls, names in self.special.values():
-            if differ(special_names(cls), names):
-                return f"a special method of {cls.__qualname__}"
+        if not all(is_held(cls) for rows in (self.found, self.orders, self.special) for cls, *_ in rows):
+            return "what is gone"
+        for cls, name, owner, static in self.found:
+            now, has = find(there(cls), name)
+            if not is_there(owner, has) or (is_descriptor(now) if static is _BINDS_TO_NOTHING else not is_there(static, now)):
+                return f"{there(cls).__qualname__}.{name}"
+        for cls, order in self.orders:
+            now = _mro_of(there(cls)) or ()
+            if len(now) != len(order) or not all(map(is_there, order, now)):
+                return f"{there(cls).__qualname__}.__bases__"
+        for cls, names in self.special:
+            now = special_names(there(cls))
+            if now.keys() != names.keys() or not all(is_there(names[name], now[name]) for name in names):
+                return f"a special method of {there(cls).__qualname__}"
         return None
 
     def hold(self) -> bool:
@@ -119,18 +150,11 @@ class ClassLookups:
 
     def native(self) -> Any:
         """The check for the native program."""
-        classes = {
-            id(cls): cls for cls in [*(cls for cls, _, _ in self.found.values()), *(cls for cls, _ in self.orders.values())]
-        }
-        return _C.ClassVersions(tuple(classes.values()), self.hold)
+        return _C.ClassVersions(tuple(self.classes()), self.hold)
 
     def __repr__(self) -> str:
-        return ", ".join(
-            [
-                *(f"{cls.__qualname__}.{name}" for (_, name), (cls, _, _) in self.found.items()),
-                *(cls.__qualname__ for cls, _ in self.orders.values()),
-            ]
-        )
+        named = [(cls, f".{name}") for cls, name, *_ in self.found] + [(cls, "") for cls, _ in self.orders]
+        return ", ".join(f"{there(cls).__qualname__}{name}" for cls, name in named if is_held(cls))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -154,11 +178,6 @@ def special_names(cls: type) -> dict[str, Any]:
         )
     names = [n for n in attributes if n[:2] == "__" == n[-2:] and n not in _WRITTEN_BY_PYTHON]
     return {name: attributes[name] for name in names}
-
-
-def differ(now: dict[str, Any], then: dict[str, Any]) -> bool:
-    """Whether two tables hold other names, or other objects."""
-    return now.keys() != then.keys() or any(now[name] is not then[name] for name in then)
 
 
 def find(cls: type, name: str) -> tuple[Any, type | None]:

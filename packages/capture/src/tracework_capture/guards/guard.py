@@ -4,7 +4,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from .. import _C
 from .._torch import dispatch_keys
+from ..mortal import held, there
 from ..signals import let_through
 from ..sources import Ambient, Source
 
@@ -24,14 +26,14 @@ def payload_key(payload: Any) -> Any:
         return (type(payload).__name__, tuple(payload_key(item) for item in payload))
     if type(payload) is TensorFacts:
         return payload
-    return ("id", id(payload))
+    return ("id", id(payload() if type(payload) is _C.WeakKey else payload))
 
 
 @dataclass(frozen=True)
 class TensorFacts:
     """Payload of a TENSOR guard. A size or stride of None is not checked here (a symbol's conditions check it)."""
 
-    type: type
+    type_held: Any
     dtype: Any
     device: Any
     requires_grad: bool
@@ -42,6 +44,11 @@ class TensorFacts:
     is_neg: bool = False
     is_inference: bool = False
     dispatch_keys: int = 0
+
+    @property
+    def type(self) -> Any:
+        """The class of the tensor, None when it is gone."""
+        return there(self.type_held)
 
     def text(self) -> str:
         """One line: `float32[3, ?] on cpu, strides (?, 1)`; a question mark is not checked here."""
@@ -61,7 +68,7 @@ class TensorFacts:
         sizes = tuple(None if d in open_dims else int(n) for d, n in enumerate(tensor.shape))
         strides = tuple(tensor.stride()) if strided and check_strides and not open_dims else None
         return cls(
-            type(tensor),
+            held(type(tensor)),
             tensor.dtype,
             tensor.device,
             tensor.requires_grad,

@@ -6,6 +6,7 @@ native leaf must agree with it.
 
 import abc
 import collections
+import locale
 import math
 import operator
 import sys
@@ -21,6 +22,7 @@ import torch
 from .. import _C, _torch
 from ..arrays import array_errors
 from ..errors import GuardBuildError
+from ..mortal import held
 from ..sources import Const, DictItem, text_of
 from .deaths import acts, dies_unseen
 from .guard import GuardSet, TensorFacts
@@ -32,6 +34,7 @@ __all__ = [
     "REFERENCES",
     "STATES",
     "TEXT_TESTS",
+    "current_locale",
     "GuardKind",
     "items_in_order",
     "kind_of",
@@ -96,11 +99,11 @@ class ReferenceTo(weakref.ref):  # type: ignore[type-arg]
 
 
 def weak_key(key: Any) -> Any:
-    """What guards hold of a key of a dict: instances weakly, unless others may equal them, and so what weak references refer to."""
+    """What guards hold of a key of a dict: what may die weakly, unless others may equal it, and so what weak references refer to."""
     if type(key) in REFERENCES:
         target = key()
         return key if target is None else ReferenceTo(target)
-    return _C.WeakKey(key) if type(key).__eq__ is object.__eq__ and may_die(key) else key
+    return held(key) if type(key).__eq__ is object.__eq__ else key
 
 
 def _same_key(key: Any, wanted: Any) -> bool:
@@ -128,9 +131,6 @@ def _has_key(value: Any, key: Any) -> bool:
     return dict.__contains__(value, key) if isinstance(value, dict) else key in value
 
 
-KEPT_ALIVE = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, types.MethodType, types.CodeType)
-
-
 def _has_attribute(value: Any, name: str) -> bool:
     return hasattr(value, name)
 
@@ -141,26 +141,12 @@ def _code(value: Any, code: Any) -> bool:
 
 def members_of(value: Any) -> tuple[Any, ...]:
     """The payload of SET_MEMBERS: in the order that the set has them in, which depends on how it came about."""
-    return tuple(_C.WeakKey(m) if may_die(m) else m for m in _going_over(value))
+    return tuple(map(held, _going_over(value)))
 
 
 def _going_over(value: Any) -> Any:
     """An iterator over a set, past what its class may have in the place of that."""
     return frozenset.__iter__(value) if isinstance(value, frozenset) else set.__iter__(value)
-
-
-def may_die(obj: Any) -> bool:
-    """Whether a guard must not keep the object alive: instances may die, and functions of C that their module does not have; classes
-    and other functions are kept."""
-    if type(obj) is types.BuiltinFunctionType and type(obj.__self__) is types.ModuleType:
-        return vars(obj.__self__).get(obj.__name__) is not obj
-    if issubclass(type(obj), KEPT_ALIVE):
-        return False
-    try:
-        weakref.ref(obj)
-    except TypeError:
-        return False
-    return True
 
 
 def _members(value: Any, members: Any) -> bool:
@@ -315,6 +301,12 @@ sources)."""
 
 MOST_RELATED = 8  # TW_RELATION_LIMIT
 
+
+def current_locale() -> str:
+    """The locale of every category, as C names them."""
+    return locale.setlocale(locale.LC_ALL)
+
+
 STATES: dict[str, Callable[[], Any]] = {
     "grad_mode": torch.is_grad_enabled,
     "inference_mode": torch.is_inference_mode_enabled,
@@ -340,6 +332,7 @@ STATES: dict[str, Callable[[], Any]] = {
     "numpy_errors": array_errors,
     "saved_tensor_hooks": _torch.any_saved_tensor_hooks,
     "recursion_limit": sys.getrecursionlimit,
+    "locale": current_locale,
 }
 """Interpreter-wide torch state: name -> how to read it."""
 

@@ -5,7 +5,6 @@ What fails most comes first: arguments of the frame, then torch's state, then th
 last what runs code of the program, which it would only run where all else holds.
 """
 
-import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
@@ -15,14 +14,15 @@ import torch
 
 from .. import _C, _torch
 from ..errors import GuardBuildError
+from ..mortal import held, is_held, there
 from ..signals import let_through
-from ..sources import Ambient, Local, Referent, Source, TensorSize, root
+from ..sources import Ambient, Local, Source, TensorSize, root
 from . import shapes
 from .access import Scope, fetch, steps_of
 from .guard import Guard, GuardSet, TensorFacts, payload_key
-from .kinds import kind_of, may_die, tensor_sizes
+from .kinds import kind_of, tensor_sizes
 
-__all__ = ["Failure", "Program", "build_program", "dies_with", "lean_programs", "program_of"]
+__all__ = ["Failure", "Program", "build_program", "guard_set", "lean_programs", "program_of"]
 
 ACCESSOR = {name: number for number, name in enumerate(_C.ACCESSORS)}
 LEAF = {name: number for number, name in enumerate(_C.LEAVES)}
@@ -43,7 +43,7 @@ class Failure:
 
 @dataclass
 class Program:
-    """A built program. `labels` are the guards by the numbers that the native program reports."""
+    """A built program. `labels` are the guards by the numbers that the native program reports, `mortal` what it cannot outlive."""
 
     native: _C.GuardProgram
     guards: tuple[Guard, ...]
@@ -98,18 +98,15 @@ def check_guard(guard: Guard, scope: Scope) -> Failure | None:
             holds, sources = guard.payload
             values = tuple(fetch(source, scope) for source in sources)
             return None if holds(*values) else Failure(guard, values)
-        payload = guard.payload() if type(guard.payload) is weakref.ref else guard.payload
-        return None if kind_of(guard.kind).check(value, payload) else Failure(guard, value)
+        if not is_held(guard.payload):
+            return Failure(guard, value)
+        return None if kind_of(guard.kind).check(value, there(guard.payload)) else Failure(guard, value)
     except Exception as error:
         let_through(error)
         return Failure(guard, error=error.with_traceback(None))
 
 
-def dies_with(guard: Guard) -> Any:
-    """The object an IDENTITY guard must not keep alive, or None: what a weak reference gives, and instances."""
-    if guard.kind != "IDENTITY" or guard.payload is None:
-        return None
-    return guard.payload if type(guard.source) is Referent or may_die(guard.payload) else None
+COMPARED_BY_IDENTITY = ("TYPE", "IDENTITY", "NOT_IDENTITY", "CODE")
 
 
 def build_program(
@@ -147,11 +144,8 @@ def _lean(program: Program, common: Any, code: CodeType) -> _C.GuardProgram | No
     for guard in program.guards:
         if guard.key in common:
             continue
-        if type(guard.payload) is weakref.ref:
-            target = guard.payload()
-            if target is None:
-                return None
-            guard = Guard(guard.kind, guard.source, target, guard.origin)
+        if not is_held(guard.payload):
+            return None
         guards.append(guard)
     conditions = tuple(c for c in program.conditions if str(c) not in common)
     used = shapes.names_in(conditions)
@@ -184,7 +178,7 @@ class _Builder:
         self.slot_of: dict[Source, int] = {}
         self.tensor_slots: dict[Source, dict[int, int]] = {}
         self.reg_count = 0
-        self.mortal: list[tuple[Any, Source]] = []
+        self.mortal: dict[int, tuple[Any, Source]] = {}
 
     def build(self) -> Program:
         self.plan_slots()
@@ -201,7 +195,9 @@ class _Builder:
         native = _C.GuardProgram(
             tuple(map(tuple, self.nodes)), leaves, tuple(self.checks), input_slots, self.reg_count, len(self.slot_of)
         )
-        return Program(native, self.guards, self.collect, self.conditions, self.symbols, tuple(self.labels), tuple(self.mortal))
+        return Program(
+            native, self.guards, self.collect, self.conditions, self.symbols, tuple(self.labels), tuple(self.mortal.values())
+        )
 
     def label(self, what: Any) -> int:
         self.labels.append(what)
@@ -240,7 +236,7 @@ class _Builder:
         """The node of a source, made with those above it."""
         parent = -1 if source.base is None else self.node(source.base)
         for accessor, key, index in steps_of(source, self.code):
-            parent = self.step(parent, accessor, key, index)
+            parent = self.step(parent, accessor, self.ends_with(key, source) if accessor == "CONST" else key, index)
         return parent
 
     def step(self, parent: int, accessor: str, key: Any, index: int) -> int:
@@ -289,14 +285,25 @@ class _Builder:
     def native_leaf(self, guard: Guard) -> tuple[str, Any]:
         row = kind_of(guard.kind)
         if guard.kind == "TENSOR":
+            self.ends_with(guard.payload.type_held, guard.source)
             return "TENSOR", tensor_payload(guard.payload, self.tensor_slots.get(guard.source))
-        mortal = dies_with(guard)
-        if mortal is not None:
-            self.mortal.append((mortal, guard.source))
-            return "ADDRESS", id(mortal)
+        if guard.kind == "NOT_IDENTITY":
+            return row.leaf, held(guard.payload)
+        if guard.kind in COMPARED_BY_IDENTITY:
+            return row.leaf, self.ends_with(held(guard.payload), guard.source)
+        if guard.kind == "CLASSES":
+            for cls in guard.payload.classes():
+                self.ends_with(cls, guard.source)
         if guard.kind == "CONSTANT" and isinstance(guard.payload, torch.Tensor):
             raise GuardBuildError(f"a tensor is no constant: {guard}")
         return row.leaf, guard.payload if row.native is None else row.native(guard.payload)
+
+    def ends_with(self, holder: Any, source: Source) -> Any:
+        """The program ends with what is held weakly here."""
+        target = holder() if type(holder) is _C.WeakKey else None
+        if target is not None:
+            self.mortal.setdefault(id(target), (target, source))
+        return holder
 
 
 def tensor_payload(facts: TensorFacts, slots: dict[int, int] | None) -> tuple[Any, ...]:
@@ -309,7 +316,7 @@ def tensor_payload(facts: TensorFacts, slots: dict[int, int] | None) -> tuple[An
     strides = None if facts.strides is None else tuple(-1 if n is None else n for n in facts.strides)
     targets = None if not slots else tuple(slots.get(d, -1) for d in range(len(sizes)))
     return (
-        facts.type,
+        facts.type_held,
         code,
         bits,
         device,
@@ -323,9 +330,8 @@ def tensor_payload(facts: TensorFacts, slots: dict[int, int] | None) -> tuple[An
 
 
 def guard_set(guards: Iterable[Guard]) -> GuardSet:
-    """Guards whose mortal payloads are held weakly: what an entry may keep for its reports."""
-    weak = []
-    for guard in guards:
-        mortal = dies_with(guard)
-        weak.append(guard if mortal is None else Guard(guard.kind, guard.source, weakref.ref(mortal), guard.origin))
-    return GuardSet(weak)
+    """Guards that hold weakly what may die: what an entry may keep for its reports."""
+    return GuardSet(
+        Guard(guard.kind, guard.source, held(guard.payload), guard.origin) if guard.kind in COMPARED_BY_IDENTITY else guard
+        for guard in guards
+    )

@@ -1,9 +1,9 @@
 """Which guard failed, with both values: the reason of a recompile, in words."""
 
-import weakref
 from collections.abc import Callable
 from typing import Any
 
+from ..mortal import is_held, there
 from .access import Scope
 from .guard import Guard
 from .kinds import kind_of, short
@@ -30,12 +30,9 @@ def explain_failure(failure: Failure) -> str:
         holds, sources = guard.payload
         now = ", ".join(f"{source} is {short(value)}" for source, value in zip(sources, failure.value))
         return f"{now}: {getattr(holds, '__doc__', None) or holds} is false{where}"
-    payload = guard.payload
-    if type(payload) is weakref.ref:
-        payload = payload()
-        if payload is None:
-            return f"{guard.source} is another object; the one before is gone{where}"
-    return f"{guard.source} {kind_of(guard.kind).text(failure.value, payload)}{where}"
+    if not is_held(guard.payload):
+        return f"{guard.source} is another object; the one before is gone{where}"
+    return f"{guard.source} {kind_of(guard.kind).text(failure.value, there(guard.payload))}{where}"
 
 
 def _size_cure(guard: Guard, value: Any) -> str:

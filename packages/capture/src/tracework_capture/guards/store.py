@@ -20,11 +20,12 @@ import torch
 
 from .. import sources
 from ..errors import GuardBuildError
+from ..mortal import there
 from ..signals import let_through
 from ..sources import Source
 from . import shapes
 from .access import Scope
-from .classes import ClassLookups, find
+from .classes import SealedLookups, find
 from .guard import Guard, TensorFacts
 from .program import Failure, Program, check_guard, program_of
 from .report import explain_failure
@@ -118,10 +119,10 @@ def _code_guard(payload: Any) -> Any:
     return CodeIs(code_digest(payload))
 
 
-def _class_guard(payload: ClassLookups) -> Any:
+def _class_guard(payload: SealedLookups) -> Any:
     return LookupsAre(
-        tuple((cls, name, *_lookup_facts(cls, name)) for (_, name), (cls, _, _) in payload.found.items()),
-        tuple(order for _, order in payload.orders.values()),
+        tuple((cls, name, *_lookup_facts(cls, name)) for cls, name in ((there(cls), name) for cls, name, *_ in payload.found)),
+        tuple(tuple(map(there, order)) for _, order in payload.orders),
     )
 
 
@@ -136,8 +137,8 @@ _SOURCES = {name: getattr(sources, name) for name in sources.__all__ if isinstan
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    """The fields of a source or payload by name, encoded; sources that are no dataclasses name them in __slots__."""
-    names = [f.name for f in dataclasses.fields(value)] if dataclasses.is_dataclass(value) else list(type(value).__slots__)
+    """The fields of a source or payload by name, encoded."""
+    names = ["value", "text"] if type(value) is sources.Const else [f.name for f in dataclasses.fields(value)]
     return {name: encode(getattr(value, name)) for name in names}
 
 

@@ -1,7 +1,7 @@
 """Entries per code object: make, find, count, limit, reset. The entries themselves hang off the code objects, in C.
 
-An entry's guard program keeps no instance alive: objects guarded by identity are compared by address, and the entry dies with the
-first of them. The limit of entries is announced once, loudly, with reasons and cure.
+An entry keeps nothing of the program's alive: classes, functions, modules and instances are compared by address, and the entry dies
+with the first of them. The limit of entries is announced once, loudly, with reasons and cure.
 """
 
 import gc
@@ -14,7 +14,6 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from .. import _C
-from .._torch import hide_from_torch_compile
 from ..bytecode.resume import continues_a_loop
 from ..contracts import Recompile
 from ..errors import RecompileLimitError
@@ -22,6 +21,7 @@ from ..guards.access import Scope
 from ..guards.guard import Guard
 from ..guards.program import Program, build_program, guard_set, lean_programs
 from ..guards.report import cure_of, recompile_reason, same_object_cure
+from ..mortal import is_held
 from ..options import CaptureOptions
 from ..sources import Source
 from ..uncompiled import RecompileLimitWarning, forget_told, report_uncompiled
@@ -95,14 +95,14 @@ def make_entry(
     program.labels = ()
     info = EntryInfo(program, detail, has_graph)
     entry = _C.Entry(program.native, replacement, owner, info)
-    hide_from_torch_compile(replacement)
     _touch(code)
     remember = weakref.ref(code)
     if not has_graph:
         _graphless.add(code)
-    for target, source in mortal:
+    constants = [(const(), "what it makes") for const in replacement.co_consts if type(const) is _C.WeakKey and is_held(const)]
+    for target, place in {id(target): (target, str(source)) for target, source in (*constants, *mortal)}.values():
         # Entry is not weakly referenceable on purpose: the watcher finds it by identity of its info among the code's entries.
-        info.watchers.append(weakref.ref(target, _Invalidate(remember, weakref.ref(info), str(source), gone)))
+        info.watchers.append(weakref.ref(target, _Invalidate(remember, weakref.ref(info), place, gone)))
     return entry
 
 

@@ -386,7 +386,7 @@ def attempt(
     guard_arguments(frame, [frame.result] if isinstance(stop, Returned) else [])
     lookups = lookups.without([value.cls for value in made_classes(root)])
     if lookups.found or lookups.orders:
-        root.guards.record("CLASSES", Const(None, "classes"), lookups)
+        root.guards.record("CLASSES", Const(None, "classes"), lookups.sealed())
     unfinished_generators(root, stop)
     captured = finish(frame, stop, backend, execute_text, NULL)
     check_strict_dims(root)

@@ -395,6 +395,9 @@ class FrameCallback:
         self.breaks.clear()
 
 
+_torch.hide_from_torch_compile(FrameCallback.__call__.__code__)  # which may meet a frame that torch.compile's evaluator is to run
+
+
 def written_code(code: types.CodeType, names: dict[str, Any]) -> types.CodeType:
     """The code itself, or for what torch does around a module's forward that of the forward."""
     forward = getattr(type(names.get("self")), "forward", None) if is_module_call(code) else None

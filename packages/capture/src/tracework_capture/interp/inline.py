@@ -11,6 +11,7 @@ from ..bytecode.code import cleans_up
 from ..bytecode.facts import VERSION
 from ..errors import BreakGraph
 from ..sources import Attr, GeneratorLocal
+from ..values.binding import BoundBuiltin
 from ..values.function import FunctionValue, bind_arguments
 from ..values.value import EXISTING, SymbolicRaise, Value
 from .frame import SymbolicFrame
@@ -168,10 +169,8 @@ class GeneratorValue(Value):
         return _leaves(instructions, last.handler) or _ends_a_handler(instructions, last.handler.target)
 
     def getattr(self, frame: SymbolicFrame, name: str) -> Value:
-        from .handlers.attributes import MethodRef
-
         if name in _METHODS:
-            return MethodRef(self, name)
+            return BoundBuiltin(self, name)
         frame.break_graph("attribute_unknown", f"generator.{name}")
 
     def call_method(self, frame: SymbolicFrame, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:

@@ -20,9 +20,10 @@ from torch.torch_version import TorchVersion
 
 from .. import _C
 from ..bytecode.assemble import at_one_place
-from ..guards.kinds import COMPARE_FUNCTIONS
+from ..guards.kinds import COMPARE_FUNCTIONS, current_locale
 from ..signals import let_through
 from ..sources import Attr, CellContents, Closure, Const, DictItem, InstanceAttr, Item, Local, Member, PartItem, PlainPart
+from .pure import reads_locale
 from .type_parameter import is_evaluated_late
 from .value import Value
 
@@ -303,7 +304,7 @@ class ConstantValue(Value):
         return self.obj.item() if type(self.obj) in NUMPY_NUMBERS else self.obj
 
     def reload(self, emit):
-        return emit.const(self.obj)
+        return emit.known(self.obj)
 
 
 def plain(value):
@@ -377,6 +378,8 @@ def fold_literal(frame, fn, /, *args, **kwargs):
 
 def fold_plain(frame, fn, /, *args, **kwargs):
     """Calls fn on plain objects; a Python error becomes the user's."""
+    if reads_locale(fn, args):
+        frame.root.guards.state("locale", current_locale(), frame.user_location())
     try:
         return fn(*args, **kwargs)
     except Exception as error:

@@ -97,7 +97,7 @@ class ContextValue(Value):
 
     def reload(self, emit):
         parts = [emit.load(a) for a in self.args] + [f"{k}={emit.load(v)}" for k, v in self.kwargs.items()]
-        return f"{emit.const(self.cls)}({', '.join(parts)})"
+        return f"{emit.known(self.cls)}({', '.join(parts)})"
 
 
 def left(frame, manager):

@@ -11,7 +11,7 @@ import torch
 
 from .. import _C
 from ..guards.kinds import REFERENCES, weak_key
-from ..sources import Const, Referent
+from ..sources import Const
 from .constant import is_atom
 from .record_keys import RecordKey, record_key
 from .sequence import TupleValue
@@ -261,5 +261,4 @@ def wrap_key(frame, dict_value, key):
 
     if plain_key(key):
         return wrap_constant(frame, key)
-    held = key if type(key) in REFERENCES else weak_key(key)
-    return frame.wrap(key, Const(key) if held is key else Referent(Const(held)))
+    return frame.wrap(key, Const(key if type(key) in REFERENCES else weak_key(key)))

@@ -271,7 +271,7 @@ class ExceptionValue(Value):
             return frame.break_graph("value_not_known", "text of an exception")
 
     def reload(self, emit):
-        cls = emit.const(self.cls, self.cls.__name__)
+        cls = emit.known(self.cls, self.cls.__name__)
         items = "".join(f"{emit.load(a)}, " for a in self.args)
         if self.cls.__init__ in BUILTIN_INITS:
             return f"{cls}({items})"

@@ -77,7 +77,7 @@ class GroupValue(ExceptionValue):
 
     def reload(self, emit):
         items = "".join(f"{emit.load(e)}, " for e in self.exceptions)
-        return f"{emit.const(self.cls.__new__)}({emit.const(self.cls)}, {emit.load(self.message)}, ({items}))"
+        return f"{emit.const(self.cls.__new__)}({emit.known(self.cls)}, {emit.load(self.message)}, ({items}))"
 
     def fill(self, emit, name):
         emit.line(f"{name}.args = ({''.join(emit.load(a) + ', ' for a in self.args)})")

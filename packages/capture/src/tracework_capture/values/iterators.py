@@ -12,7 +12,7 @@ from ..errors import BreakGraph
 from ..guards.access import goes_over, item_ahead
 from ..guards.classes import lookup_class
 from ..sources import ItemAhead, IteratedList
-from .constant import ConstantValue, literal
+from .constant import ConstantValue, force_plain, literal
 from .sequence import TupleValue
 from .value import EXISTING, SymbolicRaise, Value
 
@@ -377,6 +377,32 @@ class ReverseIterator(IteratorValue):
             made = emit.temp(f"{emit.const(reversed)}({emit.load(self.sequence)})")
         emit.line(f"{made}.__setstate__({self.position - 1})")
         return made
+
+
+class ReversedObject(IteratorValue):
+    """reversed(obj) of what has no __reversed__: asks for its length, and for its items by their numbers."""
+
+    kind = reversed
+
+    def __init__(self, sequence, frame):
+        super().__init__(None)
+        self.sequence = sequence
+        self.position = force_plain(frame, sequence.length(frame))
+
+    def next_value(self, frame):
+        if self.position > 0:
+            self.position -= 1
+            try:
+                return self.sequence.getitem(frame, ConstantValue(self.position))
+            except SymbolicRaise as raised:
+                if not issubclass(raised.value.python_type(), (IndexError, StopIteration)):
+                    raise
+        self.position, self.sequence = 0, None
+        return None
+
+    def ask_length(self, frame):
+        if self.sequence is not None:
+            self.sequence.length(frame)
 
 
 class DictIterator(IteratorValue):

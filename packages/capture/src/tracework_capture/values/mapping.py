@@ -352,7 +352,7 @@ class DictValue(Value):
 
     # --- leaving the trace --------------------------------------------------------------------------------------
     def load_key(self, emit, key):
-        return emit.const(key.obj) if type(key) is Pending else emit.load(key)
+        return emit.known(key.obj) if type(key) is Pending else emit.load(key)
 
     def load_item(self, emit, value):
         return emit.source(value.source) if type(value) is Pending else emit.load(value)
@@ -363,7 +363,7 @@ class DictValue(Value):
         cannot_be_made_again(self.entries)
         if self.cls is dict:
             return "{}"
-        cls = emit.const(self.cls, self.cls.__name__)
+        cls = emit.known(self.cls, self.cls.__name__)
         if self.cls is collections.defaultdict:
             return f"{cls}({emit.load(self.default_factory) if self.default_factory else 'None'})"
         return f"{cls}()"

@@ -330,7 +330,7 @@ class ModuleSlice(Value):
 
     def reload(self, emit):
         items = ", ".join(emit.load(m) for m in self.modules)
-        cls = emit.const(self.cls, self.cls.__name__)
+        cls = emit.known(self.cls, self.cls.__name__)
         return f"{cls}({items})" if self.cls is torch.nn.Sequential else f"{cls}([{items}])"
 
 

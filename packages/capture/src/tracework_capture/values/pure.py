@@ -7,13 +7,15 @@ from __future__ import annotations
 import binascii
 import cmath
 import datetime
+import functools
 import math
 import operator
+import re
 import struct
 import types
 from typing import Any
 
-__all__ = ["is_pure"]
+__all__ = ["is_pure", "reads_locale"]
 
 MODULES = (math, cmath, operator, struct, binascii)
 """Modules of which all functions of C are pure but those that EXCEPT names."""
@@ -43,3 +45,21 @@ the time zone or the locale."""
 def is_pure(function: Any) -> bool:
     """Whether a C function may be called while tracing when all of its arguments are constants."""
     return isinstance(function, types.BuiltinFunctionType) and function in PURE
+
+
+def reads_locale(function: Any, args: tuple[Any, ...]) -> bool:
+    """Whether what a function of C gives of constants may depend on the locale: format code n, and patterns of re.LOCALE."""
+    while type(function) is functools.partial:  # of a method, which comes last
+        function = function.args[-1]
+    owner, name = getattr(function, "__self__", None), getattr(function, "__name__", "")
+    if function is format:
+        owner, name, args = args[0], "__format__", args[1:]
+    if type(owner) is re.Pattern:
+        return bool(owner.flags & re.LOCALE)
+    if name == "__format__":
+        return bool(args) and str(args[0]).endswith("n")
+    return name in ("format", "format_map") and type(owner) is str and _MAY_HAVE_CODE_N.search(owner) is not None
+
+
+_MAY_HAVE_CODE_N = re.compile(r":[^}]*[n{]")
+"""In a template: a specification with an n, or with a field of its own."""

@@ -301,7 +301,7 @@ class MutableSequenceValue(SequenceValue):
         if self.kept < len(self.original):
             self.replay_all(emit, name, self.loaded_items(emit))
         elif added := self.loaded_items(emit, self.kept):  # the others may not be there: the length need not be guarded
-            emit.line(f"{emit.const(self.cls)}.extend({name}, ({', '.join(added)},))")
+            emit.line(f"{emit.known(self.cls)}.extend({name}, ({', '.join(added)},))")
         elif self.state:
             self.replay_nothing(emit, name)
 
@@ -470,7 +470,7 @@ class TupleValue(SequenceValue):
 
     def reload(self, emit):
         if self.obj is not None:
-            return emit.const(self.obj)
+            return emit.known(self.obj)
         items = self.loaded_items(emit)
         if items and self.is_constant():
             return f"(*[{', '.join(items)}],)"  # a display of constants would be one constant
@@ -478,8 +478,8 @@ class TupleValue(SequenceValue):
         if self.cls is tuple:
             return display
         if hasattr(self.cls, "_make"):
-            return f"{emit.const(tuple)}.__new__({emit.const(self.cls, self.cls.__name__)}, {display})"
-        return f"{emit.const(self.cls, self.cls.__name__)}({display})"
+            return f"{emit.const(tuple)}.__new__({emit.known(self.cls, self.cls.__name__)}, {display})"
+        return f"{emit.known(self.cls, self.cls.__name__)}({display})"
 
 
 def constant_of_code(frame, obj):

@@ -87,7 +87,7 @@ def real_steps(cls, steps):
 def text_of_steps(emit, cls, steps):
     """Expression of the set that these calls make."""
     first, *others = steps
-    made = f"{emit.const(cls)}({first.text(emit)})"
+    made = f"{emit.known(cls)}({first.text(emit)})"
     for step in others:
         made = emit.temp(made)
         call = f"{made}.{step.name}({step.text(emit, made)})"

@@ -53,7 +53,7 @@ def existing_subclass_tensor(frame, obj, source):
 
     def holds(value):
         """the tensor is as it was"""
-        if type(value) is not cls or not torch_functions_are_on():
+        if type(value) is not facts.type or not torch_functions_are_on():
             return False
         with torch_functions_off():
             return tensor_sizes(value, facts) is not None
@@ -89,8 +89,8 @@ class SubclassTensorValue(TensorValue):
     def reload(self, emit):
         if self.example.requires_grad and self.example.is_leaf:
             text = super().reload(emit).removesuffix(".requires_grad_()")
-            return f"{emit.const(make_subclass, 'make_subclass')}({emit.const(self.cls, self.cls.__name__)}, {text}, True)"
-        return f"{emit.const(as_subclass, 'as_subclass')}({super().reload(emit)}, {emit.const(self.cls, self.cls.__name__)})"
+            return f"{emit.const(make_subclass, 'make_subclass')}({emit.known(self.cls, self.cls.__name__)}, {text}, True)"
+        return f"{emit.const(as_subclass, 'as_subclass')}({super().reload(emit)}, {emit.known(self.cls, self.cls.__name__)})"
 
     # --- attributes ---------------------------------------------------------------------------------------------
     def users_attribute(self, frame, name):

@@ -242,16 +242,21 @@ class ObjectValue(Value):
 
     def native_attribute(self, frame, static, name):
         """A slot, or a getset of a C base class."""
+        from .weak_reference import may_have_died
+
         hidden = lookup_class(self.cls, name)[0] is not static  # by what super() passes over
         if name in self.fields and not hidden:
             found = self.fields[name]
             return self.empty_slot(frame, name) if found is DELETED else found
         if name == "__dict__":
             return InstanceDictValue(self)
-        if name == "__weakref__" and (self.obj is None or self.part is not None or self.is_referred_to):
+        if name == "__weakref__":
             if self.mutability is NEW and not self.is_referred_to:
                 return NONE
-            return frame.break_graph("attribute_unknown", f"__weakref__ of {self.describe()}")
+            known = self.obj is not None and self.part is None and not self.is_referred_to
+            reference = static.__get__(self.obj, self.cls) if known else None
+            if not known or reference is not None and may_have_died(frame, reference):
+                return frame.break_graph("attribute_unknown", f"__weakref__ of {self.describe()}")
         if self.part is not None and is_atomic(self.part):
             return self.part.getattr(frame, name)
         if self.obj is None:
@@ -569,7 +574,7 @@ class ObjectValue(Value):
         return self.as_length(frame, self.required(frame, "__len__", [], "has no len()"))
 
     def ask_length(self, frame):
-        """What is asked of an iterable for which room is made; a TypeError means that it does not know."""
+        """A TypeError means that it does not know."""
         for name in ("__len__", "__length_hint__"):
             static, _ = lookup_class(self.cls, name)
             if not isinstance(static, types.FunctionType):
@@ -678,7 +683,7 @@ class ObjectValue(Value):
         return super().as_graph_arg(frame)
 
     def reload(self, emit):
-        cls = emit.const(self.cls, self.cls.__name__)
+        cls = emit.known(self.cls, self.cls.__name__)
         native = native_base(self.cls)
         if native is tuple or native is frozenset:
             return f"{emit.const(native)}.__new__({cls}, {self.part.reload(emit)})"

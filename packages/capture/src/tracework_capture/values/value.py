@@ -224,6 +224,9 @@ class Value:
             items.append(item)
         return items
 
+    def ask_length(self, frame: Frame) -> None:
+        """What is asked of an iterable for which room is made, where the program's code sees that."""
+
     def length(self, frame: Frame) -> Value:
         """len(object)"""
         frame.break_graph("operation_unknown", f"len() of {self.describe()}")

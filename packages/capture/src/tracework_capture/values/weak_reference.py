@@ -170,8 +170,6 @@ def make_reference(frame, args, kwargs):
     if callback is not None and value.source is None:
         return frame.break_graph("call_unknown", "weakref.ref with a callback, of what may die before the reference is made")
     if type(value) is FunctionValue:
-        if "<locals>" in value.real().__qualname__:  # the guard would keep it alive
-            return frame.break_graph("call_unknown", "weakref.ref of a function that is made in another")
         value.hash_key(frame)  # guards which function it is
     if not value.python_type().__weakrefoffset__:
         return frame.raise_new(TypeError, f"cannot create weak reference to '{_C.type_name(value.python_type())}' object")
@@ -214,7 +212,8 @@ def may_have_died(frame, obj):
     while frame.parent is not None:
         frame = frame.parent
     value = root.memo.get(id(obj))
-    if value is not None and all(v is not value for v in (*dict.values(frame.locals), *frame.stack)):
+    unread = any(held is obj for held, _ in frame.locals.slots.values())
+    if not unread and (value is None or all(v is not value for v in (*dict.values(frame.locals), *frame.stack))):
         if any(argument is obj for argument in root.arguments.values()):
             return True
     return any(cell.lets_go_of(obj) for cell in root.cells.values()) or may_be_dropped(root, obj)

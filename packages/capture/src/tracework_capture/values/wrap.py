@@ -631,7 +631,7 @@ def each_of(frame, value, asks_length=False):
         yield from list(value.unpack(frame))
         return
     iterator = value.iterate(frame)
-    if asks_length and isinstance(value, ObjectValue):
+    if asks_length:
         value.ask_length(frame)
     while (item := iterator.next_value(frame)) is not None:
         yield item
@@ -727,7 +727,7 @@ FUNCTION_ROWS = {
     "torch.fx.traceback.annotate": null_row(torch.fx.traceback.annotate),
     "torch._dynamo.external_utils.is_compiling": lambda frame, args, kwargs: ConstantValue(True),
     "torch.onnx.is_in_onnx_export": read_row(under_onnx_export, "onnx_export"),
-    "tracework._torch.under_fx_tracing": read_row(under_fx_tracing, "fx_tracing"),
+    "tracework_capture._torch.under_fx_tracing": read_row(under_fx_tracing, "fx_tracing"),
 }
 TRAINING_ROWS = {
     **BACKWARD_ROWS,

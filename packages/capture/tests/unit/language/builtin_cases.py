@@ -430,3 +430,24 @@ def containers_that_refuse(x):
         except (KeyError, TypeError, ValueError) as error:
             said.append((type(error).__name__, str(error)))
     return x + 1, said
+
+
+def counts():
+    yield 1
+
+
+@case
+def types_of_bound_methods(x):
+    over = (n for n in [1])
+    bound = [
+        over.__iter__,
+        over.__next__,
+        over.send,
+        over.throw,
+        over.close,
+        counts().__iter__,
+        iter([1]).__next__,
+        [].__len__,
+        [].append,
+    ]
+    return x + 1, [type(method) for method in bound], [method.__name__ for method in bound], over.__iter__() is over

@@ -161,3 +161,28 @@ def test_a_lazy_module_is_told_of_before_its_first_call():
         function(torch.ones(3, 4))
         assert SEEN == [("LazyLinear", True), ("Linear", False)]
         SEEN.clear()
+
+
+def after_a_break(x):
+    y = x + 1
+    print(end="")
+    return y * 2
+
+
+def test_torch_compile_leaves_the_compiler_alone():
+    graphs, seen = [], []
+    function = capture.optimize(lambda gm, inputs: graphs.append(gm) or gm.forward)(after_a_break)
+
+    def outer(x):
+        x = x - 1
+        print(end="")
+        return function(x) / 3
+
+    hook = torch._dynamo.convert_frame.register_bytecode_hook(lambda code, new: seen.append(code.co_filename))
+    try:
+        compiled = torch.compile(outer, backend="eager")
+        for _ in range(2):
+            assert_same(compiled(X), outer(X))
+    finally:
+        hook.remove()
+    assert graphs and seen and not any("tracework" in name and "/src/" in name for name in seen)

@@ -7,9 +7,11 @@ import gc
 import importlib
 import io
 import linecache
+import locale
 import logging
 import os
 import queue
+import re
 import resource
 import signal
 import socket
@@ -206,3 +208,32 @@ def test_every_method_of_a_class_of_c_that_is_called_while_tracing_is_listed():
     assert not found & {f"{c}.{n}" for c in ("date", "datetime") for n in ("today", "now", "utcnow", "fromtimestamp", "strptime")}
     assert {"int.from_bytes", "datetime.combine", "date.fromisoformat"} <= found
     assert not any(is_pure(f) for f in vars(time).values() if isinstance(f, types.BuiltinFunctionType))
+
+
+LETTERS = re.compile(rb"\w+", re.LOCALE)
+TEMPLATE = "{:n}"
+UNDER_A_LOCALE = {
+    "specification": (lambda x: (x + 1, f"{1234567:n}"), 2),
+    "format": (lambda x: (x + 1, format(2.5, ".3n")), 2),
+    "template": (lambda x: (x + 1, TEMPLATE.format(1234567)), 2),
+    "nested template": (lambda x: (x + 1, "{:{}}".format(1234567, "n")), 2),
+    "method": (lambda x: (x + 1, (1234567).__format__("n")), 2),
+    "pattern": (lambda x: (x + 1, LETTERS.findall(b"a\xe9")), 2),
+    "other specification": (lambda x: (x + 1, f"{1234567:,d}", format(2.5, ".3g"), "{:d} {}".format(3, "n")), 1),
+    "other pattern": (lambda x: (x + 1, re.findall(rb"\w+", b"a\xe9")), 1),
+}
+
+
+@pytest.mark.parametrize("name", UNDER_A_LOCALE)
+def test_what_depends_on_the_locale_is_computed_in_each(fresh, name):
+    function, count = UNDER_A_LOCALE[name]
+    graphs, before = [], locale.setlocale(locale.LC_ALL)
+    compiled = capture.optimize(lambda gm, inputs: graphs.append(gm) or gm.forward)(function)
+    try:
+        for _ in range(2):
+            for other in ("C", "C.UTF-8"):
+                locale.setlocale(locale.LC_ALL, other)
+                assert compiled(X)[1:] == function(X)[1:]
+    finally:
+        locale.setlocale(locale.LC_ALL, before)
+    assert len(graphs) == count

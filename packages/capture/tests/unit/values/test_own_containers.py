@@ -179,3 +179,46 @@ def test_instances_of_subclasses_of_defaultdict_keep_their_factory(fresh):
     given = Groups(list)
     _, made = capture.optimize(lambda gm, inputs: gm.forward, fullgraph=True)(fn)(torch.ones(2), given)
     assert made == {"a": [1]} and made.default_factory is list and given == {"b": [2]} and given.default_factory is list
+
+
+class Counted:
+    def __len__(self):
+        LOG.append("length")
+        return 2
+
+    def __getitem__(self, place):
+        LOG.append(place)
+        return place
+
+
+class CountedTuple(tuple):
+    __len__, __getitem__ = Counted.__len__, Counted.__getitem__
+
+
+class CountedText(str):
+    __len__, __getitem__ = Counted.__len__, Counted.__getitem__
+
+
+class Turned(tuple):
+    def __reversed__(self):
+        LOG.append("reversed")
+        return iter((7, 8))
+
+
+TAKERS = """
+list(reversed(d)) | tuple(reversed(d)) | [*reversed(d)] | [v for v in reversed(d)] | sorted(reversed(d)) | set(reversed(d)) | [0].extend(reversed(d))
+collections.deque(reversed(d)) | next(reversed(d)) | (lambda *a: a)(*reversed(d)) | list(zip(reversed(d), reversed(d))) | type(reversed(d)).__name__
+"""
+
+
+@pytest.mark.parametrize("cls", [Counted, CountedTuple, CountedText, Turned])
+def test_reversed_asks_what_cpython_asks(fresh, cls):
+    args = () if cls is Counted else (range(3),) if issubclass(cls, tuple) else ("abc",)
+    wrong = []
+    for expression in operations(TAKERS):
+        function = program(expression)
+        for given in (False, True):
+            expected = run(function, cls, args, given)
+            found = run(capture.optimize(lambda gm, inputs: gm.forward)(function), cls, args, given)
+            wrong += [(expression, given, found, expected)] if found != expected else []
+    assert not wrong

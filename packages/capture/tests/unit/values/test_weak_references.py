@@ -492,3 +492,39 @@ def test_a_reference_to_a_function_of_one_call_keeps_it_not_alive():
         _, reference = compiled(torch.ones(3), lambda: 1)
         gc.collect()
         assert reference() is None
+
+
+class Referred:
+    pass
+
+
+def local_reference(made):
+    reference = weakref.ref(made, print)
+    del reference
+
+
+def listed_reference(made):
+    references = [weakref.ref(made, print)]
+    references.clear()
+
+
+def kept_reference(made):
+    return weakref.ref(made, print)
+
+
+@pytest.mark.parametrize("refer", [local_reference, listed_reference, kept_reference])
+@pytest.mark.parametrize("inlined", [False, True])
+def test_the_weakref_of_an_object_whose_reference_died(fresh, refer, inlined):
+    def called(x):
+        made = Referred()
+        kept = refer(made)
+        return x + 1, made.__weakref__ is None, made.__weakref__ is kept, weakref.getweakrefcount(made)
+
+    def written(x):
+        made = Referred()
+        reference = weakref.ref(made, print)
+        del reference
+        return x + 1, made.__weakref__ is None, weakref.getweakrefcount(made)
+
+    program = called if inlined else written
+    assert optimize(lambda gm, inputs: gm.forward)(program)(torch.ones(2))[1:] == program(torch.ones(2))[1:]

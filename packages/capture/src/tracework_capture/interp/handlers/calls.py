@@ -15,7 +15,6 @@ from ...values.mapping import DictValue, pairs_of_mapping
 from ...values.module import ModuleValue
 from ...values.row_value import RowValue
 from ...values.sequence import constant_of_code
-from ...values.user_object import ObjectValue
 from ...values.value import SymbolicRaise
 from ...values.wrap import iterate_all
 from ..frame import NULL
@@ -78,7 +77,7 @@ def call_function_ex(frame, instruction):
         frame.stack.pop()
     if not is_iterable(starred):
         refuse_starred(frame, function, f"argument after * must be an iterable, not {_C.type_name(starred.python_type())}")
-    args = iterate_all(frame, starred, asks_length=True) if isinstance(starred, ObjectValue) else starred.unpack(frame)
+    args = iterate_all(frame, starred, asks_length=True)
     frame.stack.append(function.call(frame, args, keyword_arguments(frame, mapping)))
 
 

@@ -5,7 +5,6 @@ from ...bytecode.facts import VERSION
 from ...values.late_values import LateValue, late_joined
 from ...values.tensor import TensorValue
 from ...values.text import joined_text, known_text
-from ...values.user_object import ObjectValue
 from ...values.value import Value
 from ...values.wrap import each_of
 from .calls import is_iterable, merged_pairs, refuse_starred, starred_pairs
@@ -126,7 +125,7 @@ def list_extend(frame, instruction):
     target = frame.stack[-instruction.arg]
     if not is_iterable(items):
         frame.raise_new(TypeError, f"Value after * must be an iterable, not {_C.type_name(items.python_type())}")
-    for item in each_of(frame, items, asks_length=True) if isinstance(items, ObjectValue) else items.unpack(frame):
+    for item in each_of(frame, items, asks_length=True):
         target.call_method(frame, "append", [item], {})
 
 

@@ -7,11 +7,9 @@ import itertools
 import operator
 
 from ...bytecode.facts import VERSION
-from ...sources import Const
-from ...stand_ins import reversed_sequence
 from ..constant import ConstantValue, fold_plain, force_plain
 from ..exception import ExceptionValue
-from ..iterators import ReverseIterator, SequenceIterator, iterate_alone
+from ..iterators import ReversedObject, ReverseIterator, SequenceIterator, iterate_alone
 from ..lazy_iterators import (
     CallIterator,
     ChainIterator,
@@ -116,7 +114,7 @@ def reversed_(frame, args, kwargs):
     if isinstance(value, RangeValue):
         return PlainIterator(reversed(value.value))
     if isinstance(value, ObjectValue):
-        return frame.wrap(reversed_sequence, Const(reversed_sequence, "reversed_sequence")).call(frame, [value], {})
+        return ReversedObject(value, frame)
     return SequenceIterator(iterate_all(frame, value)[::-1])
 
 
