@@ -75,8 +75,8 @@ LAPACK = "the library's bits vary with where its operands lie"
 # entry -> why its gradients do not have all of eager's bits under "strict"
 NOT_STRICT = {
     **dict.fromkeys(
-        "prod masked.prod cumprod masked.cumprod linalg.vander masked_fill cholesky_inverse qr linalg.qr linalg.eigh lu linalg.lu linalg.lu_factor linalg.lu_factor_ex "
-        "linalg.solve_triangular linalg.householder_product ormqr".split(),
+        "prod masked.prod cumprod masked.cumprod linalg.vander masked_fill cholesky_inverse qr linalg.qr linalg.eigh lu linalg.lu "
+        "linalg.lu_factor linalg.lu_factor_ex linalg.solve_triangular linalg.householder_product ormqr".split(),
         TRACED,
     ),
     **dict.fromkeys("lu_solve linalg.lu_solve linalg.eig linalg.lstsq linalg.lstsq.grad_oriented".split(), LAPACK),
