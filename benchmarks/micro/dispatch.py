@@ -100,7 +100,7 @@ def measure(column: str, blocks: Sequence[int]) -> dict[str, float]:
     for count in blocks if column != "eager" else ():
         for around in (0, 4):
             net, x = model(count, around=around), torch.randn(2, 4, 8)
-            call = compile_(net, backend=ready(x.clone()))
+            call = compile_(net, backend=ready(x.clone().requires_grad_()))  # as what parameters give
             for _ in range(10):
                 call(x)
             name = f"{count} blocks, {12 * count} parameters, {sum(1 for _ in net.modules())} modules"
