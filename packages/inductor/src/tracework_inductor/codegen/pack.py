@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from tracework_primops.symbols.expr import Symbol
 from tracework_runtime import Artifact, OutputRecipe, SymbolBinding, TensorCheck
+from tracework_runtime.host.lines import Line
 
 from ..ir.buffer import BufferView
 from ..ir.index import Expr, Size
@@ -15,7 +16,7 @@ from ..schedule.graph import alias_root
 from ..schedule.plan import ExternKernel, KernelPlan, Output, Program
 
 
-def pack(plan: KernelPlan, host_source: str, kernels: Sequence[Any], key: str) -> Artifact:
+def pack(plan: KernelPlan, host_source: str, host_lines: Sequence[Line], kernels: Sequence[Any], key: str) -> Artifact:
     """All facts about a compiled graph in one storable value."""
     program = plan.program
     devices = {str(b.layout.device) for b in program.buffers.values()}
@@ -28,6 +29,7 @@ def pack(plan: KernelPlan, host_source: str, kernels: Sequence[Any], key: str) -
         key or hashlib.sha256(host_source.encode()).hexdigest(),
         host_source,
         tuple(kernels),
+        host_lines=tuple(host_lines),
         checks=tuple(_checks(plan)),
         outputs=tuple(_recipe(plan, o) for o in program.outputs),
         devices=frozenset(devices),
