@@ -4,6 +4,9 @@ python tools/run_in_tree.py python benchmarks/micro/host_cost.py [--device cuda]
 
 Microseconds of the calling thread, the least of several, in turns. On a GPU the bare loop asks the driver for the very launches that the
 program made (function, grid, parameters); on the CPU it calls the kernels, so that there their own time is in each row.
+
+The second table is of products by the library, each of a kernel's result and a transposed weight, beside a Python loop over torch.mm with
+ready tensors.
 """
 
 from __future__ import annotations
@@ -68,9 +71,19 @@ def bare() -> ctypes.CDLL:
     return ctypes.CDLL(str(folder / "bare.so"))
 
 
-def chain(kernels: int, device: str) -> tuple[PrimGraph, list[torch.Tensor]]:
-    """So many reductions of rows, each of the result of the one before."""
-    given = [torch.randn(8, 64, device=device) for _ in range(2)]
+def reductions(x: PrimValue, w: PrimValue) -> PrimValue:
+    """Of rows; the sum that follows is in the next kernel."""
+    return prims.add(prims.mul(prims.amax(x, (1,), True), w), w)
+
+
+def products(x: PrimValue, w: PrimValue) -> PrimValue:
+    """A kernel and a library call."""
+    return prims.mm(prims.tanh(x), prims.permute(w, (1, 0)))
+
+
+def chain(step: Callable[..., PrimValue], steps: int, device: str) -> tuple[PrimGraph, list[torch.Tensor]]:
+    """So many steps, each of the result of the one before."""
+    given = [torch.randn(64, 64, device=device) / 8 for _ in range(2)]
     graph = torch.fx.Graph()
     builder = GraphBuilder(graph)
     values = []
@@ -80,8 +93,8 @@ def chain(kernels: int, device: str) -> tuple[PrimGraph, list[torch.Tensor]]:
         values.append(PrimValue(node.meta["spec"], node))
     with builder:
         x, w = values
-        for _ in range(kernels - 1):
-            x = prims.add(prims.mul(prims.amax(x, (1,), True), w), w)
+        for _ in range(steps):
+            x = step(x, w)
     graph.output((x.node,))
     return PrimGraph.from_fx(graph), given
 
@@ -133,7 +146,7 @@ def cpu_launches(artifact: runtime.Artifact, given: list[torch.Tensor]) -> Any:
     """The kernels of a program, each on memory of its own."""
     namespace = runtime.load(artifact, check_inputs=False).namespace
     lines = [line for line in artifact.host_lines if type(line).__name__ == "Launch"]
-    memory = torch.randn(8, 64)
+    memory = torch.randn(64, 64)
     found = (Launch * len(lines))()
     for one, line in zip(found, lines, strict=True):
         assert len(line.operands) <= 4
@@ -163,7 +176,7 @@ def least(ways: dict[str, Callable[[], Any]], wait: Callable[[], Any]) -> dict[s
 
 def measure(kernels: int, device: str, library: ctypes.CDLL) -> dict[str, float]:
     """Microseconds of a call of the chain."""
-    graph, given = chain(kernels, device)
+    graph, given = chain(reductions, kernels - 1, device)
     artifact = compile_graph(graph, InductorOptions(fuse=False))
     interpreted = runtime.load(artifact, check_inputs=False).call
     python = runtime.load(artifact.replace(host_lines=()), check_inputs=False).call
@@ -181,6 +194,33 @@ def measure(kernels: int, device: str, library: ctypes.CDLL) -> dict[str, float]
     return {"launches": float(len(launches)), **least(ways, wait)}
 
 
+def measure_products(calls: int, device: str) -> dict[str, float]:
+    """Microseconds of a call of a chain with library calls."""
+    graph, given = chain(products, calls, device)
+    artifact = compile_graph(graph, InductorOptions())
+    interpreted = runtime.load(artifact, check_inputs=False).call
+    python = runtime.load(artifact.replace(host_lines=()), check_inputs=False).call
+    x, w = given
+    ready, out = (x, w.t()), torch.empty_like(x)
+
+    def alone() -> None:
+        for _ in range(calls):
+            torch.mm(*ready, out=out)
+
+    ways = {"bare loop": alone, "interpreted": lambda: interpreted(list(given)), "Python": lambda: python(list(given))}
+    return {"launches": float(calls), **least(ways, torch.cuda.synchronize if device == "cuda" else lambda: None)}
+
+
+def show(few: dict[str, float], many: dict[str, float]) -> None:
+    """A table from a short and a long chain."""
+    between = many["launches"] - few["launches"]
+    print("\n| us | a call | one more | the rest |")
+    print("|---|---|---|---|")
+    for name in ("bare loop", "interpreted", "Python"):
+        slope = (many[name] - few[name]) / between
+        print(f"| {name} | {many[name]:.1f} | {slope:.3f} | {many[name] - slope * many['launches']:.1f} |")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -188,14 +228,10 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     library = bare()
-    few, many = (measure(n, arguments.device, library) for n in (arguments.kernels // 4, arguments.kernels))
-    between = many["launches"] - few["launches"]
-    print(f"{arguments.device}, torch {torch.__version__}: {many['launches']:.0f} launches")
-    print("| us | a call | a kernel more | the rest |")
-    print("|---|---|---|---|")
-    for name in ("bare loop", "interpreted", "Python"):
-        slope = (many[name] - few[name]) / between
-        print(f"| {name} | {many[name]:.1f} | {slope:.3f} | {many[name] - slope * many['launches']:.1f} |")
+    counts = arguments.kernels // 4, arguments.kernels
+    print(f"{arguments.device}, torch {torch.__version__}: {arguments.kernels} kernels, then as many products")
+    show(*(measure(n, arguments.device, library) for n in counts))
+    show(*(measure_products(n, arguments.device) for n in counts))
 
 
 if __name__ == "__main__":

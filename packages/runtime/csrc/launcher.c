@@ -1,7 +1,7 @@
 /* Launching GPU kernels: what does not change from call to call lies ready, a call converts its arguments and asks the driver.
  *
  * Plan: the functions to launch for one combination of sizes, one after another, with the memory that they share.
- * Launcher: a kernel as a callable that takes tensors and then numbers. It remembers the plan of its last numbers; another, and one for
+ * Launcher: a kernel as a callable that takes tensors, or their addresses, and then numbers. It remembers the plan of its last numbers; another, and one for
  * addresses that are not divisible by 16, it asks a Python function for.
  */
 #include "launcher.h"
@@ -13,7 +13,7 @@
 /* tensor.data_ptr as C: the method's own function, which wants a tensor. */
 static PyMethodDescrObject *data_ptr;
 
-int address_of(PyObject *tensor, uint64_t *out)
+static int address_of(PyObject *tensor, uint64_t *out)
 {
     if (!PyObject_TypeCheck(tensor, PyDescr_TYPE(data_ptr))) {
         PyErr_Format(PyExc_TypeError, "a kernel takes a tensor here, not %R", Py_TYPE(tensor));
@@ -25,6 +25,15 @@ int address_of(PyObject *tensor, uint64_t *out)
     }
     *out = (uint64_t)(uintptr_t)PyLong_AsVoidPtr(number);
     Py_DECREF(number);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+int read_address(PyObject *value, uint64_t *out)
+{
+    if (!PyLong_CheckExact(value)) {
+        return address_of(value, out);
+    }
+    *out = PyLong_AsUnsignedLongLong(value);
     return PyErr_Occurred() ? -1 : 0;
 }
 
@@ -382,7 +391,7 @@ static PyObject *launcher_call(PyObject *callable, PyObject *const *args, size_t
     }
     uint64_t values[count + 1], together = 0;
     for (Py_ssize_t i = 0; i < self->tensors; i++) {
-        if (address_of(args[i], &values[i]) < 0) {
+        if (read_address(args[i], &values[i]) < 0) {
             return NULL;
         }
         together |= values[i];

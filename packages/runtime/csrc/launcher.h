@@ -51,8 +51,8 @@ typedef struct {
 
 INTERNAL extern PyTypeObject plan_type, launcher_type, program_type;
 
-/* The address of a tensor's first element: 0, or -1 with an exception. */
-INTERNAL int address_of(PyObject *tensor, uint64_t *out);
+/* The address of a tensor's first element, or the number itself: 0, or -1 with an exception. */
+INTERNAL int read_address(PyObject *value, uint64_t *out);
 
 /* The handle of the launcher's current stream: 0, or -1 with an exception. */
 INTERNAL int current_stream(launcher_object *self, void **out);

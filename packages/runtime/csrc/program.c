@@ -216,8 +216,7 @@ static int read_operands(frame *f, const instruction *one, uint64_t *values, uin
         }
         if (f->addresses[from] == 0) {
             PyObject *tensor = held(f, from);
-            if (tensor == NULL || (PyLong_Check(tensor) ? (f->addresses[from] = PyLong_AsUnsignedLongLong(tensor), PyErr_Occurred() != NULL)
-                                                        : address_of(tensor, &f->addresses[from]) < 0)) {
+            if (tensor == NULL || read_address(tensor, &f->addresses[from]) < 0) {
                 return -1;
             }
         }

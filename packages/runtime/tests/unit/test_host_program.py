@@ -287,6 +287,16 @@ def test_launches_with_plans_asked_for_once_for_each_size():
     assert {stream for _, stream, _ in driver.launches} == {5}
 
 
+def test_launches_on_a_workspace():
+    driver = Driver(2)
+    lines = Inputs(("x",)), Take(512), Launch("g0", (Address(WORK, 256), Address("x"))), Give(), Return((), ())
+    given = []
+    call = program(lines, driver, take=lambda size: Work(), give=given.append, windows=None)
+    x = torch.ones(8)
+    call([x])
+    assert [values for *_, values in driver.launches] == [[4096 + 256, x.data_ptr()]] and len(given) == 1
+
+
 def test_addresses_that_are_not_aligned_are_asked_for_each_time():
     driver = Driver(2, 1)
     call = program(LAUNCHES, driver)

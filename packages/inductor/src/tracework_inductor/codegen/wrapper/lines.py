@@ -25,17 +25,18 @@ from tracework_runtime.host.lines import (
 from ...ir.buffer import BufferLayout, BufferView, ExternNode
 from ...ir.index import Expr, Size, same, same_all
 from ...lowering.cpu_products import GEMM
-from ...schedule.graph import alias_root
+from ...schedule.graph import alias_root, ended_inputs
 from ...schedule.plan import ExternKernel, KernelBatch, KernelPlan, LoopKernel, MemoryStep, Output, index_checks
 
 
 @dataclasses.dataclass(frozen=True)
 class HostProgram:
-    """Lines, globals by name, and the tensors over the workspace, each as text."""
+    """Lines, globals by name, the tensors over the workspace, each as text, and the kind of the workspace's device."""
 
     lines: tuple[Line, ...]
     globals: Mapping[str, str]
     windows: tuple[str, ...]
+    device: str
 
 
 def host_program(plan: KernelPlan, function_names: Mapping[str, str]) -> HostProgram:
@@ -67,7 +68,7 @@ class _Builder:
         if self.workspace.size:
             self.lines.append(Take(self.workspace.size))
             self.names |= {WORK, "views"}
-        ended = self._ended_inputs()
+        ended = ended_inputs(self.program, self.plan.kernels)
         for n, (kernel, step) in enumerate(zip(self.plan.kernels, self.plan.memory.steps, strict=True)):
             if isinstance(kernel, ExternKernel):
                 self._extern(kernel, step)
@@ -82,7 +83,8 @@ class _Builder:
             self._call(f"unwritten({', '.join(map(self._name, counted))})")
         values = tuple(map(self._output, self.program.outputs))
         self.lines.append(Return(values, self._reads(*values)))
-        return HostProgram(tuple(self.lines), self.globals, tuple(self.windows))
+        device = next((self.program.buffers[name].layout.device.type for name in self.workspace.offsets), "cpu")
+        return HostProgram(tuple(self.lines), self.globals, tuple(self.windows), device)
 
     def _reads(self, *texts: str) -> tuple[str, ...]:
         """The names of the program that texts mention."""
@@ -92,20 +94,6 @@ class _Builder:
     def _call(self, *text: str, writes: Sequence[str] = ()) -> None:
         self.lines.append(Call(text, self._reads(*text), tuple(writes)))
         self.names.update(writes)
-
-    def _ended_inputs(self) -> dict[int, list[str]]:
-        """Kernel number -> inputs that nobody needs after it: what was saved for a backward is given back early."""
-        buffers = self.program.buffers
-        kept = {alias_root(buffers, o.buffer) for o in self.program.outputs if o.buffer is not None}
-        last: dict[str, int] = {}
-        for n, kernel in enumerate(self.plan.kernels):
-            for name in (*kernel.reads, *kernel.writes):
-                last[alias_root(buffers, name)] = n
-        ended: dict[int, list[str]] = {}
-        for number, name in enumerate(self.program.inputs):
-            if name in last and name not in kept and number not in self.program.static_inputs:
-                ended.setdefault(last[name], []).append(name)
-        return ended
 
     def _shared(self, text: str, prefix: str = "f") -> str:
         """A global that holds the value of `text`."""

@@ -70,11 +70,15 @@ def out_of_range(failed, name, origins):
 
 '''
 
+WORKSPACES = {
+    "cpu": "from tracework_runtime.workspace import give, take, window",
+    "cuda": "from tracework_runtime.gpu_workspace import give, take, window",
+}
 DTYPES = "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 complex64 complex128".split()
 
 
 def host_source(program: HostProgram, on_cpu: Iterable[str]) -> str:
-    """The module. on_cpu: the kernels that take addresses as numbers; others take tensors."""
+    """The module. on_cpu: the kernels that take all addresses as numbers; others take tensors, too."""
     head = HEADER.format(dtypes=", ".join(DTYPES))
     if any("prims." in v for v in program.globals.values()):
         head = head.replace("import torch\n", "import torch\nfrom tracework_primops import prims\n", 1)
@@ -82,7 +86,7 @@ def host_source(program: HostProgram, on_cpu: Iterable[str]) -> str:
         head = head.replace("import torch\n", "import torch\nfrom tracework_runtime.packed import packed_convolution\n", 1)
     placed = any(isinstance(line, Take) for line in program.lines)
     if placed:
-        head = head.replace("import torch\n", "import torch\nfrom tracework_runtime.workspace import give, take, window\n", 1)
+        head = head.replace("import torch\n", f"import torch\n{WORKSPACES[program.device]}\n", 1)
     shared = "\n".join(f"{name} = {value}" for name, value in program.globals.items())
     if placed:
         made = "".join(f"\n        {text}," for text in program.windows)
@@ -138,7 +142,7 @@ class _Body:
     def _operand(self, function: str, operand: Address | int | str) -> str:
         if not isinstance(operand, Address):
             return str(operand)
-        if function not in self._on_cpu:
+        if function not in self._on_cpu and operand.name != WORK:
             return operand.name
         if operand.name not in self._pointers:
             self._pointers[operand.name] = f"{operand.name}_p"
