@@ -36,7 +36,7 @@ LINES = (
     Launch("k0", (Address("x"), Address("a"), Address(WORK, 128), "s0*s1", 7), "refuse(failed)"),
     Reuse("b", "a", ".t()"),
     Free(("a",)),
-    Call(("c, _, = work_on(b, s1)", "del _"), ("b", "s1"), ("c",)),
+    Call(("c, _, = work_on(b, s1)", "del _"), ("b", "s1"), ("c",), ("aten::topk",)),
     Call(("note(c)",), ("c",)),
     Give(),
     Return(("c", "x", "(s0*2)", "None"), ("c", "x", "s0")),

@@ -1,19 +1,16 @@
 """KernelPlan and rendered kernels -> Artifact."""
 
 import hashlib
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
 from tracework_primops.symbols.expr import Symbol
 from tracework_runtime import Artifact, OutputRecipe, SymbolBinding, TensorCheck
-from tracework_runtime.host.lines import Line
+from tracework_runtime.host.lines import Call, Line
 
-from ..ir.buffer import BufferView
 from ..ir.index import Expr, Size
 from ..schedule.graph import alias_root
-from ..schedule.plan import ExternKernel, KernelPlan, Output, Program
+from ..schedule.plan import KernelPlan, Output, Program
 
 
 def pack(plan: KernelPlan, host_source: str, host_lines: Sequence[Line], kernels: Sequence[Any], key: str) -> Artifact:
@@ -36,29 +33,12 @@ def pack(plan: KernelPlan, host_source: str, host_lines: Sequence[Line], kernels
         static_inputs=frozenset(static),
         mutated_inputs=frozenset(mutated),
         graph_refusals=tuple(refusals),
-        externs=frozenset(name for k in plan.kernels if isinstance(k, ExternKernel) for name in _called(plan, k)),
+        externs=frozenset(name for line in host_lines if isinstance(line, Call) for name in line.operators),
         symbols=tuple(bound.values()),
         conditions=_conditions(program, bound),
         inputs=program.inputs,
         notes={"fallbacks": [list(f) for f in program.fallbacks], "kernels": len(plan.kernels)},
     )
-
-
-def _called(plan: KernelPlan, kernel: ExternKernel) -> list[str]:
-    """The operators that a library call runs."""
-    target = kernel.node.target
-    found = _OPERATOR.search(target)
-    name = target if found is None else f"{found[1] or 'prims'}::{found[2]}"
-    return [name, "aten::nonzero"] if any(_is_mask(plan, arg) for arg in kernel.node.args) else [name]
-
-
-_OPERATOR = re.compile(r"(?:torch\.ops\.(\w+)|\bprims)\.(\w+)")
-
-
-def _is_mask(plan: KernelPlan, indices: Any) -> bool:
-    """Whether an argument is a list of indices with a mask among them."""
-    views = [i for i in indices if isinstance(i, BufferView)] if isinstance(indices, (tuple, list)) else []
-    return any(plan.program.buffers[v.buffer].layout.dtype in (torch.bool, torch.uint8) for v in views)
 
 
 def _checks(plan: KernelPlan) -> list[TensorCheck]:

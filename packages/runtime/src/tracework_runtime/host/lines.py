@@ -103,11 +103,12 @@ class Launch:
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """Statements, such as a library call."""
+    """Statements, such as a library call; operators: "aten::mm" or "prims::sort", of what they run by the library."""
 
     text: tuple[str, ...]
     reads: tuple[str, ...]
     writes: tuple[str, ...] = ()
+    operators: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -164,7 +164,7 @@ class _Assembler:
                     self._add(_Kind.SHARE, None, [self._read(old)], [self._write(new)])
             case Launch():
                 self._launch(line)
-            case Call(text, reads, writes):
+            case Call(text, reads, writes, _):
                 self._python(text, reads, writes)
             case Free(names):
                 self._add(_Kind.FREE, None, map(self._read, names))

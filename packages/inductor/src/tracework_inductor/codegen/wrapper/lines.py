@@ -91,8 +91,9 @@ class _Builder:
         words = dict.fromkeys(word for text in texts for word in _WORD.findall(text))
         return tuple(word for word in words if word in self.names)
 
-    def _call(self, *text: str, writes: Sequence[str] = ()) -> None:
-        self.lines.append(Call(text, self._reads(*text), tuple(writes)))
+    def _call(self, *text: str, writes: Sequence[str] = (), node: ExternNode | None = None) -> None:
+        operators = self._operators(node) if node is not None else ()
+        self.lines.append(Call(text, self._reads(*text), tuple(writes), operators))
         self.names.update(writes)
 
     def _shared(self, text: str, prefix: str = "f") -> str:
@@ -242,7 +243,7 @@ class _Builder:
             self._allocate_extern(step)
             function = self._shared(node.out_form)
             self.counted.add(str(node.outputs[0]))
-            self._call(f"{function}({', '.join([*arguments, f'out={self._name(str(node.outputs[0]))}'])})")
+            self._call(f"{function}({', '.join([*arguments, f'out={self._name(str(node.outputs[0]))}'])})", node=node)
             return
         function = "restride" if node.target == "restride" else self._shared(node.target)
         if node.mutates is not None:
@@ -253,6 +254,17 @@ class _Builder:
         if not kernel.reads and not node.tuple_result:
             call += ".detach()"  # torch's windows are parts of longer ones
         self._results(node, call)
+
+    def _operators(self, node: ExternNode) -> tuple[str, ...]:
+        """What a library call runs."""
+        found = _OPERATOR.search(node.target)
+        name = node.target if found is None else f"{found[1] or 'prims'}::{found[2]}"
+        return (name, "aten::nonzero") if any(map(self._has_mask, node.args)) else (name,)
+
+    def _has_mask(self, indices: Any) -> bool:
+        """Whether an argument is a list of indices with a mask among them."""
+        views = [i for i in indices if isinstance(i, BufferView)] if isinstance(indices, (tuple, list)) else []
+        return any(self.program.buffers[v.buffer].layout.dtype in (torch.bool, torch.uint8) for v in views)
 
     def _gemm(self, node: ExternNode, step: MemoryStep) -> None:
         """A product by our own kernel: addresses, strides and sizes."""
@@ -286,9 +298,9 @@ class _Builder:
         if not node.tuple_result:
             name = node.outputs[0]
             if name is None:
-                self._call(call)
+                self._call(call, node=node)
                 return
-            self._call(f"{name} = {self._fitted(node, name, call)}", writes=[name])
+            self._call(f"{name} = {self._fitted(node, name, call)}", writes=[name], node=node)
             return
         names = [n if n is not None else "_" for n in node.outputs]
         text = [f"{', '.join(names)}, = {call}"]
@@ -297,7 +309,7 @@ class _Builder:
         made = [name for name in node.outputs if name is not None]
         if node.target != "restride":
             text += [f"{name} = {self._fitted(node, name, name)}" for name in made]
-        self._call(*text, writes=made)
+        self._call(*text, writes=made, node=node)
 
     def _fitted(self, node: ExternNode, name: str, text: str) -> str:
         if node.target == "restride":
@@ -330,6 +342,7 @@ class _Builder:
         return f"{name}.as_strided({_tuple(view.sizes)}, {_tuple(view.strides)}, {self._offset(view.buffer, view.offset)})"
 
 
+_OPERATOR = re.compile(r"(?:torch\.ops\.(\w+)|\bprims)\.(\w+)")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 

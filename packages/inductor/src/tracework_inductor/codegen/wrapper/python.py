@@ -121,7 +121,7 @@ class _Body:
                         self._pointers[new] = self._pointers[old]
                 case Launch():
                     self._launch(line)
-                case Call(text, _, _):
+                case Call(text, _, _, _):
                     self._texts += text
                 case Free(names):
                     self._texts.append(f"del {', '.join(names)}")
