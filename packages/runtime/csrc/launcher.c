@@ -481,6 +481,7 @@ PyTypeObject launcher_type = {
 
 static PyMethodDef functions[] = {
     {"set_data_ptr", set_data_ptr, METH_O, "set_data_ptr(method): how a tensor's address is read: torch.Tensor.data_ptr."},
+    {"set_tensor_functions", set_tensor_functions, METH_VARARGS, "set_tensor_functions(make, end, watched): torch's C functions for products."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -61,6 +61,9 @@ INTERNAL int current_stream(launcher_object *self, void **out);
  * aligned addresses and the same numbers. */
 INTERNAL plan_object *find_plan(launcher_object *self, const uint64_t *values, bool aligned, bool *stays);
 
+/* set_tensor_functions(address of aoti_torch_create_tensor_from_blob, of aoti_torch_delete_tensor_object, watched) */
+INTERNAL PyObject *set_tensor_functions(PyObject *module, PyObject *args);
+
 /* Launches a plan, once more where the thread lacked a context: 0, or -1 with an exception. */
 INTERNAL int launch_plan(launcher_object *self, plan_object *plan, void *stream, const uint64_t *values);
 

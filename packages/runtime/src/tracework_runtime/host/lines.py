@@ -24,9 +24,11 @@ __all__ = [
     "Inputs",
     "Launch",
     "Line",
+    "Product",
     "Return",
     "Reuse",
     "Take",
+    "Window",
     "lines_from_data",
     "lines_to_data",
 ]
@@ -112,6 +114,33 @@ class Call:
 
 
 @dataclasses.dataclass(frozen=True)
+class Window:
+    """A tensor of known sizes and strides whose first element lies `offset` bytes behind the first of `name`."""
+
+    name: str
+    offset: int
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Product:
+    """A matrix product by the library into `operands[0]`, in one dtype on one device ("cpu" or "cuda:0").
+
+    function: "mm_out", "addmm_out", "bmm_out" or "baddbmm_out". numbers: beta and alpha. text does the same.
+    """
+
+    function: str
+    operands: tuple[Window, ...]
+    dtype: str
+    device: str
+    numbers: tuple[float, float]
+    text: tuple[str, ...]
+    reads: tuple[str, ...]
+    operators: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class Free:
     """Names that nobody needs any longer."""
 
@@ -131,9 +160,9 @@ class Return:
     reads: tuple[str, ...]
 
 
-Line = Inputs | Bind | Take | Allocate | Reuse | Launch | Call | Free | Give | Return
+Line = Inputs | Bind | Take | Allocate | Reuse | Launch | Call | Product | Free | Give | Return
 _LINES: Mapping[str, Any] = {
-    kind.__name__.lower(): kind for kind in (Inputs, Bind, Take, Allocate, Reuse, Launch, Call, Free, Give, Return)
+    kind.__name__.lower(): kind for kind in (Inputs, Bind, Take, Allocate, Reuse, Launch, Call, Product, Free, Give, Return)
 }
 
 
@@ -156,10 +185,13 @@ def lines_from_data(data: Sequence[Sequence[Any]]) -> tuple[Line, ...]:
 def _out(value: Any) -> Any:
     if isinstance(value, Address):
         return {"at": value.name, "offset": value.offset}
+    if isinstance(value, Window):
+        return {"at": value.name, "offset": value.offset, "sizes": list(value.sizes), "strides": list(value.strides)}
     return [_out(v) for v in value] if isinstance(value, tuple) else value
 
 
 def _in(value: Any) -> Any:
     if isinstance(value, dict):
-        return Address(value["at"], value["offset"])
+        at, offset = value["at"], value["offset"]
+        return Window(at, offset, tuple(value["sizes"]), tuple(value["strides"])) if "sizes" in value else Address(at, offset)
     return tuple(map(_in, value)) if isinstance(value, list) else value

@@ -18,6 +18,7 @@ from tracework_runtime import results
 from tracework_runtime._C import Launcher, Program
 from tracework_runtime.artifact import Artifact, KernelSource
 from tracework_runtime.errors import ArtifactError
+from tracework_runtime.host import products
 from tracework_runtime.host.lines import (
     WORK,
     Address,
@@ -30,6 +31,7 @@ from tracework_runtime.host.lines import (
     Inputs,
     Launch,
     Line,
+    Product,
     Return,
     Reuse,
     Take,
@@ -53,6 +55,7 @@ class _Kind(enum.IntEnum):
     SHARE = 4
     FREE = 5
     RETURN = 6
+    PRODUCT = 7
 
 
 class NotInterpreted(Exception):
@@ -166,6 +169,8 @@ class _Assembler:
                 self._launch(line)
             case Call(text, reads, writes, _):
                 self._python(text, reads, writes)
+            case Product():
+                self._product(line)
             case Free(names):
                 self._add(_Kind.FREE, None, map(self._read, names))
                 self._live.difference_update(names)
@@ -198,6 +203,20 @@ class _Assembler:
         failure = self._function(["failed"], [line.failure]) if line.failure else None
         address = ctypes.cast(function, ctypes.c_void_p).value or 0
         self._add(_Kind.NATIVE, failure, operands, address=address, result=result if failure else 0)
+
+    def _product(self, line: Product) -> None:
+        """By torch's C function where it has one, else as the line's text."""
+        kind, _, index = line.device.partition(":")
+        function, dtype = products.address(kind, line.function), products.dtype_code(line.dtype)
+        plain = all(len(o.sizes) == len(o.strides) <= products.MOST_DIMENSIONS for o in line.operands)
+        if not function or dtype is None or not plain:
+            self._python(line.text, line.reads, ())
+            return
+        addresses = [v for o in line.operands for v in (self._read(o.name), self._number(o.offset))]
+        shapes = tuple((o.sizes, o.strides) for o in line.operands)
+        extra = shapes, dtype, products.device_code(kind), int(index or 0), line.numbers
+        text = self._function(line.reads, line.text)
+        self._add(_Kind.PRODUCT, text, addresses, map(self._read, line.reads), extra=extra, address=function)
 
     # Python
 
@@ -239,6 +258,8 @@ def _viewed(lines: Sequence[Line]) -> set[str]:
     found: set[str] = set()
     for line in reversed(lines):
         if isinstance(line, (Call, Return)):
+            found.update(line.reads)
+        elif isinstance(line, Product):
             found.update(line.reads)
         elif isinstance(line, Reuse) and line.new in found and not line.view:
             found.add(line.old)

@@ -17,9 +17,11 @@ from tracework_runtime.host.lines import (
     Inputs,
     Launch,
     Line,
+    Product,
     Return,
     Reuse,
     Take,
+    Window,
 )
 
 from ...ir.buffer import BufferLayout, BufferView, ExternNode
@@ -243,7 +245,12 @@ class _Builder:
             self._allocate_extern(step)
             function = self._shared(node.out_form)
             self.counted.add(str(node.outputs[0]))
-            self._call(f"{function}({', '.join([*arguments, f'out={self._name(str(node.outputs[0]))}'])})", node=node)
+            text = f"{function}({', '.join([*arguments, f'out={self._name(str(node.outputs[0]))}'])})"
+            product = self._product(node, text)
+            if product is not None:
+                self.lines.append(product)
+            else:
+                self._call(text, node=node)
             return
         function = "restride" if node.target == "restride" else self._shared(node.target)
         if node.mutates is not None:
@@ -254,6 +261,33 @@ class _Builder:
         if not kernel.reads and not node.tuple_result:
             call += ".detach()"  # torch's windows are parts of longer ones
         self._results(node, call)
+
+    def _product(self, node: ExternNode, text: str) -> Product | None:
+        """As torch's C function takes it: all sizes known, in one dtype."""
+        layout = self.program.buffers[str(node.outputs[0])].layout
+        windows = [BufferView(str(node.outputs[0]), layout.sizes, layout.strides), *node.args]
+        found = [self._static_window(view, layout) for view in windows]
+        if node.out_form not in _PRODUCTS or None in found:
+            return None
+        scale = dict(node.kwargs)
+        numbers = scale.pop("beta", 1), scale.pop("alpha", 1)
+        if scale or not all(isinstance(n, (int, float)) for n in numbers):
+            return None
+        function, dtype = _PRODUCTS[node.out_form], str(layout.dtype).removeprefix("torch.")
+        beta, alpha = map(float, numbers)
+        operands = tuple(w for w in found if w is not None)
+        reads = self._reads(text)
+        return Product(function, operands, dtype, str(layout.device), (beta, alpha), (text,), reads, self._operators(node))
+
+    def _static_window(self, view: Any, result: BufferLayout) -> Window | None:
+        if not isinstance(view, BufferView) or not all(isinstance(s, int) for s in (*view.sizes, *view.strides, view.offset)):
+            return None
+        root = self._address(view.buffer)
+        layout = self.program.buffers[alias_root(self.program.buffers, view.buffer)].layout
+        if (layout.dtype, layout.device) != (result.dtype, result.device):
+            return None
+        offset = int(root.offset) + layout.dtype.itemsize * int(view.offset)
+        return Window(root.name, offset, tuple(map(int, view.sizes)), tuple(map(int, view.strides)))
 
     def _operators(self, node: ExternNode) -> tuple[str, ...]:
         """What a library call runs."""
@@ -342,6 +376,7 @@ class _Builder:
         return f"{name}.as_strided({_tuple(view.sizes)}, {_tuple(view.strides)}, {self._offset(view.buffer, view.offset)})"
 
 
+_PRODUCTS = {"torch.mm": "mm_out", "torch.bmm": "bmm_out", "torch.addmm": "addmm_out", "torch.baddbmm": "baddbmm_out"}
 _OPERATOR = re.compile(r"(?:torch\.ops\.(\w+)|\bprims)\.(\w+)")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 

@@ -18,6 +18,7 @@ from tracework_runtime.host.lines import (
     Inputs,
     Launch,
     Line,
+    Product,
     Return,
     Reuse,
     Take,
@@ -123,6 +124,8 @@ class _Body:
                     self._launch(line)
                 case Call(text, _, _, _):
                     self._texts += text
+                case Product():
+                    self._texts += line.text
                 case Free(names):
                     self._texts.append(f"del {', '.join(names)}")
                 case Give():
