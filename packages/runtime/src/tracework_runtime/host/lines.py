@@ -115,19 +115,24 @@ class Call:
 
 @dataclasses.dataclass(frozen=True)
 class Window:
-    """A tensor of known sizes and strides whose first element lies `offset` bytes behind the first of `name`."""
+    """A tensor of known sizes and strides whose first element lies `offset` elements behind the first of `name`, and `first` bytes behind
+    it in the workspace; text makes it of what is named.
+    """
 
     name: str
+    first: int
     offset: int
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
+    text: str
 
 
 @dataclasses.dataclass(frozen=True)
 class Product:
     """A matrix product by the library into `operands[0]`, in one dtype on one device ("cpu" or "cuda:0").
 
-    function: "mm_out", "addmm_out", "bmm_out" or "baddbmm_out". numbers: beta and alpha. text does the same.
+    function: "mm_out", "addmm_out", "bmm_out" or "baddbmm_out". numbers: beta and alpha. call: the global that does the same with the
+    other operands, `keywords` and `out=`.
     """
 
     function: str
@@ -135,9 +140,13 @@ class Product:
     dtype: str
     device: str
     numbers: tuple[float, float]
-    text: tuple[str, ...]
-    reads: tuple[str, ...]
+    call: str
+    keywords: tuple[str, ...]
     operators: tuple[str, ...]
+
+    def text(self, tensors: Sequence[str]) -> str:
+        """The call with the operands as these texts."""
+        return f"{self.call}({', '.join([*tensors[1:], *self.keywords, f'out={tensors[0]}'])})"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -186,12 +195,11 @@ def _out(value: Any) -> Any:
     if isinstance(value, Address):
         return {"at": value.name, "offset": value.offset}
     if isinstance(value, Window):
-        return {"at": value.name, "offset": value.offset, "sizes": list(value.sizes), "strides": list(value.strides)}
+        return {"window": [_out(getattr(value, f.name)) for f in dataclasses.fields(value)]}
     return [_out(v) for v in value] if isinstance(value, tuple) else value
 
 
 def _in(value: Any) -> Any:
     if isinstance(value, dict):
-        at, offset = value["at"], value["offset"]
-        return Window(at, offset, tuple(value["sizes"]), tuple(value["strides"])) if "sizes" in value else Address(at, offset)
+        return Window(*map(_in, value["window"])) if "window" in value else Address(value["at"], value["offset"])
     return tuple(map(_in, value)) if isinstance(value, list) else value

@@ -35,6 +35,7 @@ from tracework_runtime.host.lines import (
     Return,
     Reuse,
     Take,
+    Window,
 )
 
 __all__ = ["MOST_OPERANDS", "NotInterpreted", "host_program"]
@@ -209,14 +210,18 @@ class _Assembler:
         kind, _, index = line.device.partition(":")
         function, dtype = products.address(kind, line.function), products.dtype_code(line.dtype)
         plain = all(len(o.sizes) == len(o.strides) <= products.MOST_DIMENSIONS for o in line.operands)
+        # registers hold memory, whatever the shape of its tensor; the workspace's has tensors of its own
+        text = line.text([o.text if o.name == WORK else _strided(o) for o in line.operands])
+        reads = tuple(dict.fromkeys("views" if o.name == WORK else o.name for o in line.operands))
         if not function or dtype is None or not plain:
-            self._python(line.text, line.reads, ())
+            self._python([text], reads, ())
             return
-        addresses = [v for o in line.operands for v in (self._read(o.name), self._number(o.offset))]
+        size = getattr(torch, line.dtype).itemsize
+        addresses = [v for o in line.operands for v in (self._read(o.name), self._number(o.first + size * o.offset))]
         shapes = tuple((o.sizes, o.strides) for o in line.operands)
         extra = shapes, dtype, products.device_code(kind), int(index or 0), line.numbers
-        text = self._function(line.reads, line.text)
-        self._add(_Kind.PRODUCT, text, addresses, map(self._read, line.reads), extra=extra, address=function)
+        function_name = self._function(reads, [text])
+        self._add(_Kind.PRODUCT, function_name, addresses, map(self._read, reads), extra=extra, address=function)
 
     # Python
 
@@ -259,11 +264,14 @@ def _viewed(lines: Sequence[Line]) -> set[str]:
     for line in reversed(lines):
         if isinstance(line, (Call, Return)):
             found.update(line.reads)
-        elif isinstance(line, Product):
-            found.update(line.reads)
         elif isinstance(line, Reuse) and line.new in found and not line.view:
             found.add(line.old)
     return found
+
+
+def _strided(window: Window) -> str:
+    offset = f"{window.name}.storage_offset() + {window.offset}"
+    return f"{window.name}.as_strided({_shape(window.sizes)}, {_shape(window.strides)}, {offset})"
 
 
 def _items(values: Iterable[Any]) -> str:

@@ -245,12 +245,11 @@ class _Builder:
             self._allocate_extern(step)
             function = self._shared(node.out_form)
             self.counted.add(str(node.outputs[0]))
-            text = f"{function}({', '.join([*arguments, f'out={self._name(str(node.outputs[0]))}'])})"
-            product = self._product(node, text)
+            product = self._product(node, function)
             if product is not None:
                 self.lines.append(product)
             else:
-                self._call(text, node=node)
+                self._call(f"{function}({', '.join([*arguments, f'out={self._name(str(node.outputs[0]))}'])})", node=node)
             return
         function = "restride" if node.target == "restride" else self._shared(node.target)
         if node.mutates is not None:
@@ -262,22 +261,21 @@ class _Builder:
             call += ".detach()"  # torch's windows are parts of longer ones
         self._results(node, call)
 
-    def _product(self, node: ExternNode, text: str) -> Product | None:
+    def _product(self, node: ExternNode, call: str) -> Product | None:
         """As torch's C function takes it: all sizes known, in one dtype."""
         layout = self.program.buffers[str(node.outputs[0])].layout
-        windows = [BufferView(str(node.outputs[0]), layout.sizes, layout.strides), *node.args]
-        found = [self._static_window(view, layout) for view in windows]
-        if node.out_form not in _PRODUCTS or None in found:
-            return None
+        result = BufferView(str(node.outputs[0]), layout.sizes, layout.strides)
+        windows = [w for view in (result, *node.args) if (w := self._static_window(view, layout)) is not None]
         scale = dict(node.kwargs)
-        numbers = scale.pop("beta", 1), scale.pop("alpha", 1)
-        if scale or not all(isinstance(n, (int, float)) for n in numbers):
+        numbers = scale.get("beta", 1), scale.get("alpha", 1)
+        known = scale.keys() <= {"beta", "alpha"} and all(isinstance(n, (int, float)) for n in numbers)
+        if node.out_form not in _PRODUCTS or len(windows) != len(node.args) + 1 or not known:
             return None
-        function, dtype = _PRODUCTS[node.out_form], str(layout.dtype).removeprefix("torch.")
         beta, alpha = map(float, numbers)
-        operands = tuple(w for w in found if w is not None)
-        reads = self._reads(text)
-        return Product(function, operands, dtype, str(layout.device), (beta, alpha), (text,), reads, self._operators(node))
+        keywords = tuple(f"{k}={self._argument(v)}" for k, v in node.kwargs)
+        function, dtype = _PRODUCTS[node.out_form], str(layout.dtype).removeprefix("torch.")
+        operators = self._operators(node)
+        return Product(function, tuple(windows), dtype, str(layout.device), (beta, alpha), call, keywords, operators)
 
     def _static_window(self, view: Any, result: BufferLayout) -> Window | None:
         if not isinstance(view, BufferView) or not all(isinstance(s, int) for s in (*view.sizes, *view.strides, view.offset)):
@@ -286,8 +284,8 @@ class _Builder:
         layout = self.program.buffers[alias_root(self.program.buffers, view.buffer)].layout
         if (layout.dtype, layout.device) != (result.dtype, result.device):
             return None
-        offset = int(root.offset) + layout.dtype.itemsize * int(view.offset)
-        return Window(root.name, offset, tuple(map(int, view.sizes)), tuple(map(int, view.strides)))
+        sizes, strides = tuple(map(int, view.sizes)), tuple(map(int, view.strides))
+        return Window(root.name, int(root.offset), int(view.offset), sizes, strides, self._view(view))
 
     def _operators(self, node: ExternNode) -> tuple[str, ...]:
         """What a library call runs."""

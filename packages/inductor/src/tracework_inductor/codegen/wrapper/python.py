@@ -125,7 +125,7 @@ class _Body:
                 case Call(text, _, _, _):
                     self._texts += text
                 case Product():
-                    self._texts += line.text
+                    self._texts.append(line.text([operand.text for operand in line.operands]))
                 case Free(names):
                     self._texts.append(f"del {', '.join(names)}")
                 case Give():
