@@ -173,6 +173,7 @@ Line = Inputs | Bind | Take | Allocate | Reuse | Launch | Call | Product | Free 
 _LINES: Mapping[str, Any] = {
     kind.__name__.lower(): kind for kind in (Inputs, Bind, Take, Allocate, Reuse, Launch, Call, Product, Free, Give, Return)
 }
+_FIELDS = {word: len(dataclasses.fields(kind)) for word, kind in _LINES.items()}
 
 
 def lines_to_data(lines: Iterable[Line]) -> list[list[Any]]:
@@ -185,7 +186,7 @@ def lines_from_data(data: Sequence[Sequence[Any]]) -> tuple[Line, ...]:
     found = []
     for word, *fields in data:
         kind = _LINES.get(word)
-        if kind is None or len(fields) != len(dataclasses.fields(kind)):
+        if kind is None or len(fields) != _FIELDS[word]:
             raise ArtifactError(f"a host program with a line {word!r} of {len(fields)} fields, which this version does not know")
         found.append(kind(*map(_in, fields)))
     return tuple(found)

@@ -220,8 +220,8 @@ class _Assembler:
         addresses = [v for o in line.operands for v in (self._read(o.name), self._number(o.first + size * o.offset))]
         shapes = tuple((o.sizes, o.strides) for o in line.operands)
         extra = shapes, dtype, products.device_code(kind), int(index or 0), line.numbers
-        function_name = self._function(reads, [text])
-        self._add(_Kind.PRODUCT, function_name, addresses, map(self._read, reads), extra=extra, address=function)
+        late = _Late(f"lambda {', '.join(reads)}: {text}", self._namespace)
+        self._add(_Kind.PRODUCT, late, addresses, map(self._read, reads), extra=extra, address=function)
 
     # Python
 
@@ -253,6 +253,19 @@ class _Assembler:
         made: dict[str, Any] = {}
         exec(compile(source, file, "exec"), self._namespace, made)
         return {f"line {n}": made[f"line_{n}"] for n in range(len(self._functions))}
+
+
+class _Late:
+    """A function that is compiled when it is called first: few are."""
+
+    def __init__(self, text: str, namespace: dict[str, Any]) -> None:
+        self._text, self._namespace = text, namespace
+        self._function: Callable[..., Any] | None = None
+
+    def __call__(self, *args: Any) -> Any:
+        if self._function is None:
+            self._function = eval(self._text, self._namespace)
+        return self._function(*args)
 
 
 _EMPTY = {"cpu": results.empty_cpu, "cuda": results.empty_cuda}
