@@ -36,7 +36,7 @@ def inputs(seed):
 @pytest.fixture(scope="module")
 def compiled():
     found = runtime.load(compile_graph(graph_of(products, *inputs(0))))
-    assert "gpu_workspace" in found.artifact.host_source and type(found.unchecked).__name__ == "Program"
+    assert "gpu_workspace" in found.artifact.host_source and found.artifact.host_lines
     return found
 
 
