@@ -264,7 +264,7 @@ class _Late:
 
     def __call__(self, *args: Any) -> Any:
         if self._function is None:
-            self._function = eval(self._text, self._namespace)
+            self._function = eval(compile(self._text, "<tracework host late>", "eval"), self._namespace)
         return self._function(*args)
 
 
