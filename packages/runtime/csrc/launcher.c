@@ -4,7 +4,7 @@
  * Launcher: a kernel as a callable that takes tensors, or their addresses, and then numbers. It remembers the plan of its last numbers; another, and one for
  * addresses that are not divisible by 16, it asks a Python function for.
  */
-#include "launcher.h"
+#include "parts.h"
 
 #include <stddef.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * A program has registers: tensors, numbers and what else a call holds until it is freed. Sizes are settled once for each set of values that
  * the symbols have: all numbers of the program, the shapes that it allocates, and the plan of each launch.
  */
-#include "launcher.h"
+#include "parts.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -11,20 +11,7 @@
 
 enum { CALL, ALLOCATE, LAUNCH, NATIVE, SHARE, FREE, RETURN, PRODUCT, KINDS };
 enum { NO_RESULT, INT32_RESULT, INT64_RESULT, RESULTS };
-enum { MOST_SETTLED = 8, MOST_OPERANDS = 64, MOST_WINDOWS = 4, MOST_DIMENSIONS = 3 };
-
-/* A tensor over memory that is not its own, made for an address. */
-typedef struct {
-    int64_t dimensions, sizes[MOST_DIMENSIONS], strides[MOST_DIMENSIONS];
-    uint64_t address;
-    void *tensor; /* NULL where there is none, or a call has it */
-} window;
-
-typedef struct {
-    window windows[MOST_WINDOWS];
-    int dtype, device_type, device;
-    double beta, alpha;
-} product;
+enum { MOST_SETTLED = 8, MOST_OPERANDS = 64 };
 
 /* An instruction's operands and results are registers, but
  * ALLOCATE: shapes (sizes, strides);
@@ -71,24 +58,6 @@ typedef struct {
     void *stream;
     int watched;         /* whether somebody is to see each library call; -1 where it is not known yet */
 } frame;
-
-/* torch's C functions that make and end a tensor, and the question whether somebody looks. */
-static int (*make_tensor)(void *, int64_t, const int64_t *, const int64_t *, int64_t, int32_t, int32_t, int32_t, void **);
-static int (*end_tensor)(void *);
-static PyObject *is_watched;
-
-PyObject *set_tensor_functions(PyObject *module, PyObject *args)
-{
-    unsigned long long make, end;
-    PyObject *watched;
-    if (!PyArg_ParseTuple(args, "KKO", &make, &end, &watched)) {
-        return NULL;
-    }
-    make_tensor = (void *)(uintptr_t)make;
-    end_tensor = (void *)(uintptr_t)end;
-    Py_XSETREF(is_watched, Py_NewRef(watched));
-    Py_RETURN_NONE;
-}
 
 /* Settled sizes */
 
@@ -337,61 +306,15 @@ static int run_native(frame *f, const instruction *one)
     return done == NULL ? -1 : 0;
 }
 
-/* 1 where the product is done, 0 where it could not be, -1 with an exception. */
-static int try_product(frame *f, const instruction *one)
-{
-    if (f->watched < 0) {
-        PyObject *answer = PyObject_CallNoArgs(is_watched);
-        f->watched = answer == NULL ? -1 : PyObject_IsTrue(answer);
-        Py_XDECREF(answer);
-    }
-    uint64_t values[MOST_WINDOWS], together = 0;
-    if (f->watched != 0) {
-        return f->watched < 0 ? -1 : 0;
-    }
-    if (read_operands(f, one, values, &together) < 0) {
-        return -1;
-    }
-    product *work = one->product;
-    void *tensors[MOST_WINDOWS] = {NULL, NULL, NULL, NULL};
-    const Py_ssize_t count = one->operand_count / 2;
-    int failed = 0;
-    for (Py_ssize_t i = 0; i < count && !failed; i++) {
-        window *at = &work->windows[i];
-        if (at->tensor != NULL && at->address == values[i]) {
-            tensors[i] = at->tensor; /* nobody else uses it meanwhile */
-            at->tensor = NULL;
-            continue;
-        }
-        failed = make_tensor((void *)(uintptr_t)values[i], at->dimensions, at->sizes, at->strides, 0, work->dtype, work->device_type,
-                             work->device, &tensors[i]);
-    }
-    if (!failed) {
-        int (*function)(void *, void *, void *, void *, double, double) = (void *)(uintptr_t)one->address;
-        Py_BEGIN_ALLOW_THREADS
-        failed = function(tensors[0], tensors[1], tensors[2], tensors[3], work->beta, work->alpha); /* as in call_native */
-        Py_END_ALLOW_THREADS
-    }
-    for (Py_ssize_t i = 0; i < count; i++) {
-        void *old = work->windows[i].tensor;
-        if (!failed && tensors[i] != NULL) {
-            work->windows[i].tensor = tensors[i];
-            work->windows[i].address = values[i];
-            tensors[i] = old;
-        }
-        if (tensors[i] != NULL) {
-            end_tensor(tensors[i]);
-        }
-    }
-    return !failed;
-}
-
 /* The library's function, or else what says why it failed, and tells those who look. */
 static int run_product(frame *f, const instruction *one)
 {
-    const int done = try_product(f, one);
-    if (done != 0) {
-        return done < 0 ? -1 : 0;
+    uint64_t values[MOST_WINDOWS], together = 0;
+    if ((f->watched < 0 && (f->watched = products_watched()) < 0) || read_operands(f, one, values, &together) < 0) {
+        return -1;
+    }
+    if (!f->watched && multiply(one->product, values)) {
+        return 0;
     }
     PyObject *result = call_with(f, one->function, one->results, one->result_count);
     Py_XDECREF(result);
@@ -557,52 +480,10 @@ static int check_kernel(program_object *self, instruction *one)
     return 0;
 }
 
-static int read_lengths(PyObject *tuple, int64_t *out, int64_t dimensions)
+static int add_product(instruction *one)
 {
-    for (int64_t i = 0; i < dimensions; i++) {
-        out[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(tuple, i));
-        if (out[i] < 0) {
-            if (!PyErr_Occurred()) {
-                PyErr_SetString(PyExc_ValueError, "a window of negative size");
-            }
-            return -1;
-        }
-    }
-    return 0;
-}
-
-/* extra: (((sizes, strides), ...), dtype, device type, device, (beta, alpha)) */
-static int read_product(instruction *one)
-{
-    PyObject *shapes;
-    product *work = one->product = PyMem_Calloc(1, sizeof(product));
-    if (work == NULL) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    if (!PyArg_ParseTuple(one->extra, "O!iii(dd)", &PyTuple_Type, &shapes, &work->dtype, &work->device_type, &work->device, &work->beta,
-                          &work->alpha)) {
-        return -1;
-    }
-    const Py_ssize_t count = PyTuple_GET_SIZE(shapes);
-    bool right = make_tensor != NULL && end_tensor != NULL && one->address != 0 && count <= MOST_WINDOWS && 2 * count == one->operand_count;
-    for (Py_ssize_t i = 0; right && i < count; i++) {
-        PyObject *sizes, *strides;
-        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(shapes, i), "O!O!", &PyTuple_Type, &sizes, &PyTuple_Type, &strides)) {
-            return -1;
-        }
-        window *at = &work->windows[i];
-        at->dimensions = PyTuple_GET_SIZE(sizes);
-        right = at->dimensions <= MOST_DIMENSIONS && PyTuple_GET_SIZE(strides) == at->dimensions;
-        if (right && (read_lengths(sizes, at->sizes, at->dimensions) < 0 || read_lengths(strides, at->strides, at->dimensions) < 0)) {
-            return -1;
-        }
-    }
-    if (!right) {
-        PyErr_SetString(PyExc_ValueError, "a product that torch cannot be asked for");
-        return -1;
-    }
-    return 0;
+    one->product = read_product(one->extra, one->address, one->operand_count / 2);
+    return one->product == NULL ? -1 : 0;
 }
 
 /* (kind, function, extra, operands, results, address, result) */
@@ -625,7 +506,7 @@ static int read_instruction(program_object *self, instruction *one, PyObject *tu
     const Py_ssize_t limit = kernel ? INT32_MAX : one->kind == ALLOCATE ? self->shape_count : self->registers;
     one->operand_count = read_integers(operands, kernel ? -1 : 0, limit, &one->operands);
     one->result_count = one->operand_count < 0 ? -1 : read_integers(results, 0, self->registers, &one->results);
-    if (one->result_count < 0 || (kernel && check_kernel(self, one) < 0) || (one->kind == PRODUCT && read_product(one) < 0)) {
+    if (one->result_count < 0 || (kernel && check_kernel(self, one) < 0) || (one->kind == PRODUCT && add_product(one) < 0)) {
         return -1;
     }
     const bool counts = one->kind == ALLOCATE ? one->operand_count == 2 && one->result_count == 1
@@ -676,12 +557,7 @@ static void program_dealloc(program_object *self)
     for (Py_ssize_t i = 0; self->code != NULL && i < self->code_count; i++) {
         PyMem_Free(self->code[i].operands);
         PyMem_Free(self->code[i].results);
-        for (int k = 0; self->code[i].product != NULL && k < MOST_WINDOWS; k++) {
-            if (self->code[i].product->windows[k].tensor != NULL) {
-                end_tensor(self->code[i].product->windows[k].tensor);
-            }
-        }
-        PyMem_Free(self->code[i].product);
+        drop_product(self->code[i].product);
     }
     PyMem_Free(self->code);
     PyMem_Free(self->symbols);

@@ -1,6 +1,6 @@
-/* What the host program's interpreter takes of the launcher. */
-#ifndef TRACEWORK_LAUNCHER_H
-#define TRACEWORK_LAUNCHER_H
+/* What the files of this extension have of each other. */
+#ifndef TRACEWORK_PARTS_H
+#define TRACEWORK_PARTS_H
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -61,10 +61,24 @@ INTERNAL int current_stream(launcher_object *self, void **out);
  * aligned addresses and the same numbers. */
 INTERNAL plan_object *find_plan(launcher_object *self, const uint64_t *values, bool aligned, bool *stays);
 
+/* Launches a plan, once more where the thread lacked a context: 0, or -1 with an exception. */
+INTERNAL int launch_plan(launcher_object *self, plan_object *plan, void *stream, const uint64_t *values);
+
+/* A matrix product by one of torch's C functions, with what is known of it before addresses are. */
+typedef struct product product;
+enum { MOST_WINDOWS = 4 };
+
 /* set_tensor_functions(address of aoti_torch_create_tensor_from_blob, of aoti_torch_delete_tensor_object, watched) */
 INTERNAL PyObject *set_tensor_functions(PyObject *module, PyObject *args);
 
-/* Launches a plan, once more where the thread lacked a context: 0, or -1 with an exception. */
-INTERNAL int launch_plan(launcher_object *self, plan_object *plan, void *stream, const uint64_t *values);
+/* From (((sizes, strides), ...), dtype, device type, device, (beta, alpha)) and the function's address; NULL with an exception. */
+INTERNAL product *read_product(PyObject *facts, uint64_t function, Py_ssize_t operands);
+INTERNAL void drop_product(product *work);
+
+/* Whether somebody is to see each library call: 1 or 0, or -1 with an exception. */
+INTERNAL int products_watched(void);
+
+/* Whether the product could be made. */
+INTERNAL bool multiply(product *work, const uint64_t *addresses);
 
 #endif
