@@ -16,18 +16,25 @@ HELD_FOR_LATER = 1 << 20
 
 def plan_memory(program: Program, kernels: Sequence[Kernel], reuse: bool) -> MemoryPlan:
     """In a workspace where there is enough to place; else memory is handed from buffer to buffer."""
-    plain = MemoryPlanner(program, kernels, reuse).run()
     device = workspace_device(program) if reuse else None
-    if device is None:
-        return plain
+    if device == "cpu":
+        plan = MemoryPlanner(program, kernels, reuse, ROOM[device]).run()
+        if plan.workspace.size:
+            return plan
+    plain = MemoryPlanner(program, kernels, reuse).run()
+    return plain if device != "cuda" else _placed_in_no_more(program, kernels, plain)
+
+
+def _placed_in_no_more(program: Program, kernels: Sequence[Kernel], plain: MemoryPlan) -> MemoryPlan:
+    """With a workspace of as large buffers as take no more than the allocator's memory; else as it is."""
     most = peaks(program, kernels, plain.steps, plain.workspace)
-    largest = ROOM[device]
+    largest = ROOM["cuda"]
     while largest >= SMALLEST_LIMIT:
-        plan = MemoryPlanner(program, kernels, reuse, largest).run()
+        plan = MemoryPlanner(program, kernels, True, largest).run()
         if not plan.workspace.size:
             break
         found = peaks(program, kernels, plan.steps, plan.workspace)
-        if device == "cpu" or all(mine <= wanted + ROUNDING for mine, wanted in zip(found, most, strict=True)):
+        if all(mine <= wanted + ROUNDING for mine, wanted in zip(found, most, strict=True)):
             return plan
         largest //= 8
     return plain
